@@ -1,0 +1,108 @@
+//! Single copy from another process by size, and what a claim of a both-sides copy costs.
+//!
+//! The peer is this program started again, with a buffer that it only keeps.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::AtomicU64;
+
+use criterion::{Criterion, Throughput};
+use limic_copy::{Cma, CmaPeer, CopyEngine, LocalSliceMut, Meet, ProbeWord, RemoteRange};
+
+const ROLE: &str = "LIMIC_BENCH_COPY_PEER";
+const LARGEST: usize = 4 << 20;
+
+/// The peer: says where its buffer and its probe word are, and ends with its parent.
+fn keep_a_buffer() {
+    let word = ProbeWord::new(0x6265_6e63_6800 + u64::from(std::process::id()));
+    // Not zeroes: they would all be the kernel's one zero page.
+    let bytes = vec![1_u8; LARGEST];
+    limic_copy::allow_peers();
+    let address = bytes.as_ptr().expose_provenance();
+    println!("{address} {} {}", word.address(), word.value());
+    // End-of-file is the sign, and so is an error.
+    let _ = std::io::stdin().read(&mut [0]);
+}
+
+/// Starts the peer; `None`, with the reason on standard error, if its memory cannot be read.
+fn start_peer() -> Option<(Child, CmaPeer, u64)> {
+    let program = std::env::current_exe().expect("this program has a path");
+    let mut child = Command::new(program)
+        .env(ROLE, "1")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("this program can be started again");
+    let mut line = String::new();
+    let output = child.stdout.take().expect("it is a pipe");
+    BufReader::new(output)
+        .read_line(&mut line)
+        .expect("the peer speaks");
+    let numbers: Vec<u64> = line
+        .split_whitespace()
+        .filter_map(|n| n.parse().ok())
+        .collect();
+    let [address, word, value] = numbers[..] else {
+        panic!("the peer said {line:?}")
+    };
+    let pid = i32::try_from(child.id()).expect("a pid is an i32");
+    match Cma::probe(pid, word, value) {
+        Ok(peer) => Some((child, peer, address)),
+        Err(refused) => {
+            eprintln!("SKIPPED: CMA: {refused}");
+            // Its end of the pipe closes, so it ends by itself.
+            drop(child.stdin.take());
+            child.wait().expect("the peer ends");
+            None
+        }
+    }
+}
+
+fn reads(criterion: &mut Criterion) {
+    let Some((mut child, peer, address)) = start_peer() else {
+        return;
+    };
+    let mut group = criterion.benchmark_group("cma_read");
+    let mut bytes = vec![0_u8; LARGEST];
+    for len in [8_usize, 4096, 64 << 10, 1 << 20, LARGEST] {
+        let remote = [RemoteRange {
+            key: 0,
+            address,
+            len: len as u64,
+        }];
+        let local = [LocalSliceMut::from(&mut bytes[..len])];
+        group.throughput(Throughput::Bytes(len as u64));
+        group.bench_function(len.to_string(), |bencher| {
+            bencher.iter(|| {
+                // SAFETY: `local` is a part of `bytes`, which nothing else touches meanwhile.
+                let copied = unsafe { Cma.read(&peer, &remote, &local) };
+                assert_eq!(copied, Ok(len as u64));
+            });
+        });
+    }
+    group.finish();
+    drop(child.stdin.take());
+    child.wait().expect("the peer ends");
+}
+
+fn claims(criterion: &mut Criterion) {
+    let word = AtomicU64::new(0);
+    let meet = Meet(&word);
+    criterion.bench_function("both_sides_claim", |bencher| {
+        bencher.iter(|| match meet.claim_front(u32::MAX) {
+            Ok(Some(_)) => {}
+            _ => meet.reset(),
+        });
+    });
+}
+
+fn main() {
+    if std::env::var_os(ROLE).is_some() {
+        keep_a_buffer();
+        return;
+    }
+    let mut criterion = Criterion::default().configure_from_args();
+    reads(&mut criterion);
+    claims(&mut criterion);
+    criterion.final_summary();
+}

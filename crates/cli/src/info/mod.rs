@@ -1,0 +1,204 @@
+//! `limic info`: what this machine offers to limic, and why a message takes the path that it takes.
+
+mod paths;
+mod placement;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use comfy_table::{Table as TextTable, presets};
+use limic::policy::{ByteSize, Locality, Query, Row};
+use limic::settings::{Settings, Variable};
+use limic::topology::Summary;
+use paths::PathState;
+use placement::Placement;
+
+/// Say what this machine offers: topology, paths, memory, thresholds, settings
+///
+/// For each path that is off, it says exactly why and what to do.
+#[derive(Debug, Clone, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Args {
+    /// Say which path a message of SIZE bytes takes between two endpoints at LOCALITY, and why
+    #[arg(long, num_args = 2, value_names = ["LOCALITY", "SIZE"])]
+    why: Option<Vec<String>>,
+
+    /// Print one JSON object
+    #[arg(long, conflicts_with = "why")]
+    json: bool,
+}
+
+const AFTER_HELP: &str = "\
+LOCALITY is self, same-process, shared-cache, same-package or other-package. SIZE is a number of \
+bytes, with an optional suffix K, M or G.
+
+Example: limic info --why shared-cache 64K
+
+Exit code: 0, or 2 for a bad command line or a LIMIC_ variable that makes no sense.";
+
+/// Prints; errors too.
+pub(crate) fn execute(args: &Args) -> ExitCode {
+    match text(args) {
+        Ok(text) => {
+            // A reader that has gone away has seen enough.
+            let _unread = std::io::stdout().lock().write_all(text.as_bytes());
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            let _unread = writeln!(std::io::stderr().lock(), "limic info: {error}");
+            ExitCode::from(crate::BAD_USAGE)
+        }
+    }
+}
+
+/// Everything on the command line and in the environment that makes no sense.
+#[derive(Debug, thiserror::Error)]
+enum InfoError {
+    #[error("{0}")]
+    Settings(#[from] limic::settings::SettingsError),
+
+    #[error("--why: {0}")]
+    Locality(#[from] limic::policy::ParseLocalityError),
+
+    #[error("--why: {0}")]
+    Size(#[from] limic::policy::ParseByteSizeError),
+
+    #[error("JSON: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+fn text(args: &Args) -> Result<String, InfoError> {
+    let settings = Settings::from_environment()?;
+    match args.why.as_deref() {
+        Some([locality, size]) => {
+            let locality = locality.parse()?;
+            let ByteSize(bytes) = size.parse()?;
+            Ok(why(&settings, locality, bytes))
+        }
+        _ => {
+            let info = Info::of(&settings);
+            if args.json {
+                Ok(serde_json::to_string_pretty(&info)? + "\n")
+            } else {
+                Ok(info.text(&settings))
+            }
+        }
+    }
+}
+
+/// The policy's answer, for a pair that can do what this machine lets processes do.
+fn why(settings: &Settings, locality: Locality, bytes: u64) -> String {
+    let mut query = Query::new(bytes, locality);
+    query.capabilities = paths::capabilities(settings, locality);
+    let explanation = settings.policy().explain(&query);
+    let mut text = format!("{locality}: {explanation}");
+    let refused = explanation.refused.iter().map(|refused| refused.path);
+    for state in paths::states(settings) {
+        if let Some(reason) = &state.reason
+            && refused.clone().any(|path| path.name() == state.path)
+        {
+            text.push_str(&format!("  {} is off here: {reason}\n", state.path));
+        }
+    }
+    text
+}
+
+/// What `limic info --json` prints.
+#[derive(Debug, serde::Serialize)]
+struct Info {
+    limic: &'static str,
+    topology: Summary,
+    paths: Vec<PathState>,
+    placement: Placement,
+    thresholds: Vec<Threshold>,
+    settings: Vec<Variable>,
+    warnings: Vec<String>,
+}
+
+/// A row of the policy table.
+#[derive(Debug, serde::Serialize)]
+struct Threshold {
+    locality: Locality,
+    when: &'static str,
+    /// Longest message in bytes; `None` is no limit.
+    up_to_bytes: Option<u64>,
+    path: limic::policy::Path,
+    chunk_bytes: Option<u32>,
+    source: String,
+    reason: String,
+}
+
+impl Threshold {
+    fn of(row: &Row) -> Self {
+        Self {
+            locality: row.locality,
+            when: row.when.name(),
+            up_to_bytes: (row.up_to_bytes != u64::MAX).then_some(row.up_to_bytes),
+            path: row.path,
+            chunk_bytes: (row.chunk_bytes != 0).then_some(row.chunk_bytes),
+            source: row.source.to_string(),
+            reason: row.reason.to_string(),
+        }
+    }
+}
+
+impl Info {
+    fn of(settings: &Settings) -> Self {
+        Self {
+            limic: env!("CARGO_PKG_VERSION"),
+            topology: Summary::current(),
+            paths: paths::states(settings),
+            placement: Placement::try_out(settings),
+            thresholds: settings.policy().rows().iter().map(Threshold::of).collect(),
+            settings: settings.variables(),
+            warnings: settings.warnings().to_vec(),
+        }
+    }
+
+    fn text(&self, settings: &Settings) -> String {
+        let mut paths = plain_table();
+        for state in &self.paths {
+            let mut about = state.meaning.to_owned();
+            if let Some(reason) = &state.reason {
+                about.push_str(&format!("\nwhy: {reason}"));
+            }
+            if let Some(remedy) = &state.remedy {
+                about.push_str(&format!("\nremedy: {remedy}"));
+            }
+            paths.add_row([state.path, state.state.name(), &about]);
+        }
+        let mut variables = plain_table();
+        variables.set_header(["variable", "value", "from", "meaning"]);
+        for variable in &self.settings {
+            variables.add_row([
+                variable.name,
+                &variable.value,
+                &variable.source,
+                variable.meaning,
+            ]);
+        }
+        let mut text = format!("limic {}\n", self.limic);
+        section(&mut text, "Topology", &self.topology.to_string());
+        section(&mut text, "Paths", &paths.trim_fmt());
+        section(&mut text, "Memory", &self.placement.to_string());
+        section(&mut text, "Thresholds", &settings.policy().to_string());
+        section(&mut text, "Settings", &variables.trim_fmt());
+        if !self.warnings.is_empty() {
+            section(&mut text, "Warnings", &self.warnings.join("\n"));
+        }
+        text
+    }
+}
+
+fn section(text: &mut String, title: &str, body: &str) {
+    text.push_str(&format!("\n{title}\n"));
+    for line in body.lines() {
+        text.push_str(&format!("  {}\n", line.trim_end()));
+    }
+}
+
+fn plain_table() -> TextTable {
+    let mut table = TextTable::new();
+    table.load_style(presets::NOTHING);
+    table
+}

@@ -1,0 +1,173 @@
+//! Which paths are on, and for each that is off, why and what to do.
+
+use limic::policy::{Capabilities, Locality, Path, PathSet};
+use limic::settings::Settings;
+
+/// Whether a path can be taken on this machine with these settings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum State {
+    On,
+    Off,
+    NotInThisBuild,
+}
+
+impl State {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::On => "on",
+            Self::Off => "off",
+            Self::NotInThisBuild => "not in this build",
+        }
+    }
+}
+
+/// A path and its state.
+#[derive(Debug, Clone, serde::Serialize)]
+pub(super) struct PathState {
+    pub(super) path: &'static str,
+    pub(super) state: State,
+    pub(super) meaning: &'static str,
+    /// Why it is off.
+    pub(super) reason: Option<String>,
+    /// What to do about that.
+    pub(super) remedy: Option<String>,
+}
+
+/// Paths that limic has in other builds.
+const OTHER_BUILDS: [(&str, &str); 4] = [
+    ("kmod", "one copy, by the kernel module /dev/limic"),
+    ("rc-eager", "verbs: send and receive, coalesced"),
+    ("rc-ring", "verbs: RDMA into a ring that the receiver polls"),
+    ("rc-rendezvous", "verbs: RDMA between the two buffers"),
+];
+
+const fn meaning(path: Path) -> &'static str {
+    match path {
+        Path::SelfCopy => "an endpoint to itself: one plain copy",
+        Path::SameProcess => "two endpoints in one process: one plain copy",
+        Path::Inline => "in the ring slot's first cache line",
+        Path::Eager => "two copies through the ring, sent before the receive is known",
+        Path::Pipeline => "two overlapped copies through a pool of chunks",
+        Path::Cma => "one copy, by process_vm_readv",
+        Path::BothSides => "one copy, shared by the receiver's reads and the sender's writes",
+        Path::Loan => "no copy: a buffer in shared memory changes hands",
+        _ => "",
+    }
+}
+
+/// Every path, those of other builds last.
+pub(super) fn states(settings: &Settings) -> Vec<PathState> {
+    let refused = limic_copy::explain().available.err();
+    let mut states: Vec<PathState> = Path::ALL
+        .into_iter()
+        .map(|path| {
+            let (reason, remedy) = off(settings, path, refused.as_ref()).unzip();
+            let state = if reason.is_some() {
+                State::Off
+            } else {
+                State::On
+            };
+            PathState {
+                path: path.name(),
+                state,
+                meaning: meaning(path),
+                reason,
+                remedy,
+            }
+        })
+        .collect();
+    states.extend(OTHER_BUILDS.map(|(path, meaning)| PathState {
+        path,
+        state: State::NotInThisBuild,
+        meaning,
+        reason: None,
+        remedy: None,
+    }));
+    states
+}
+
+/// Why a path is off, and what to do.
+fn off(
+    settings: &Settings,
+    path: Path,
+    refused: Option<&limic_copy::Refused>,
+) -> Option<(String, String)> {
+    if !settings.allowed().contains(path) {
+        let variables = settings.variables();
+        let source = variables
+            .iter()
+            .find(|variable| variable.name == "LIMIC_PATHS")
+            .map_or("the settings", |variable| &variable.source);
+        return Some((
+            format!(
+                "not among the allowed paths ({}), from {source}",
+                settings.allowed()
+            ),
+            format!("add {path} to LIMIC_PATHS, or unset it"),
+        ));
+    }
+    match path {
+        Path::Cma | Path::BothSides => {
+            let refused = refused?;
+            let cause = match refused.errno {
+                Some(errno) => {
+                    let text = std::io::Error::from_raw_os_error(errno);
+                    format!("{}; {text}", refused.reason)
+                }
+                None => refused.reason.to_string(),
+            };
+            Some((cause, refused.reason.remedy().to_owned()))
+        }
+        Path::Pipeline if settings.segment().chunks == 0 => Some((
+            "the pool has no chunks".to_owned(),
+            "set LIMIC_CHUNKS to 8 or more".to_owned(),
+        )),
+        _ => None,
+    }
+}
+
+/// What a pair of endpoints at this distance can do here.
+pub(super) fn capabilities(settings: &Settings, locality: Locality) -> Capabilities {
+    let refused = limic_copy::explain().available.err();
+    let on = |path: &Path| off(settings, *path, refused.as_ref()).is_none();
+    let mut capabilities = Capabilities::ALL;
+    capabilities.paths = Path::ALL.into_iter().filter(on).collect::<PathSet>();
+    if locality != Locality::SameProcess {
+        capabilities.demote(Path::SameProcess);
+    }
+    let segment = settings.segment();
+    // A record takes at most a quarter of its ring, and must fit a chunk of the pool.
+    capabilities.max_eager = u64::from((segment.ring_bytes / 4).min(segment.chunk_bytes));
+    capabilities.max_chunk = segment.chunk_bytes;
+    capabilities
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_that_is_not_allowed_says_from_where() {
+        let settings = Settings::builder()
+            .with_environment([("LIMIC_PATHS", "inline,eager,pipeline")])
+            .build()
+            .unwrap();
+        let states = states(&settings);
+        let cma = states.iter().find(|state| state.path == "cma").unwrap();
+        assert_eq!(cma.state, State::Off);
+        assert!(cma.reason.as_ref().unwrap().contains("LIMIC_PATHS"));
+        assert!(cma.remedy.as_ref().unwrap().contains("add cma"));
+        let eager = states.iter().find(|state| state.path == "eager").unwrap();
+        assert_eq!((eager.state, &eager.reason), (State::On, &None));
+        let kmod = states.iter().find(|state| state.path == "kmod").unwrap();
+        assert_eq!(kmod.state, State::NotInThisBuild);
+    }
+
+    #[test]
+    fn every_path_has_a_meaning() {
+        for path in Path::ALL {
+            assert!(!meaning(path).is_empty(), "{path}");
+        }
+    }
+}

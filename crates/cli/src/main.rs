@@ -1,0 +1,55 @@
+//! The `limic` command: starts jobs, says what the machine offers, measures.
+
+mod info;
+mod perf;
+mod run;
+mod sizes;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// Exit code for a command line, or a setting, that makes no sense. The same as clap's.
+const BAD_USAGE: u8 = 2;
+
+/// Tagged messages between processes: start jobs, look at the machine, measure
+#[derive(Debug, Parser)]
+#[command(name = "limic", version, after_help = AFTER_HELP)]
+enum Command {
+    Run(run::Args),
+    Info(info::Args),
+    Perf(perf::Args),
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  limic run -n 4 ./program            start four ranks of a program
+  limic info                          what this machine offers, and what is off and why
+  limic info --why shared-cache 64K   which path a message takes, and why
+  limic perf latency                  ping-pong of two ranks over all sizes
+  limic perf floor                    what the hardware alone allows
+
+Settings come from LIMIC_* variables (limic info lists them). LIMIC_LOG=debug shows what limic does.";
+
+fn main() -> ExitCode {
+    log();
+    match Command::parse() {
+        Command::Run(args) => run::execute(&args),
+        Command::Info(args) => info::execute(&args),
+        Command::Perf(args) => perf::execute(&args),
+    }
+}
+
+/// Log lines go to standard error, warnings only unless `LIMIC_LOG` asks for more.
+fn log() {
+    let wanted = std::env::var("LIMIC_LOG").unwrap_or_default();
+    let filter = tracing_subscriber::EnvFilter::try_new(&wanted)
+        .ok()
+        .filter(|_| !wanted.is_empty())
+        .unwrap_or_else(|| tracing_subscriber::EnvFilter::new("warn"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .without_time()
+        .init();
+}

@@ -1,0 +1,237 @@
+//! The command line of `limic perf`.
+
+use std::path::PathBuf;
+
+use limic::policy::Path;
+
+use crate::sizes::SizeList;
+
+const SIZES_HELP: &str = "\
+Message sizes in bytes: a list (8,64,1K), ranges of powers of two (1..4M), or both [default: \
+1..4M; rate: 8; floor: 64..4M in steps of four]";
+
+/// Measure messages between ranks, or the hardware below them
+///
+/// Alone, it starts its own ranks on this node. Under `limic run`, mpiexec, prterun or srun it is
+/// the ranks. Half of the ranks pair up with the other half: rank i with rank i + n/2.
+///
+/// Before a size is measured over a path, received bytes are checked once. All combinations are
+/// measured in turn, round after round, so that a busy minute of the machine hits all alike.
+#[derive(Debug, Clone, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Args {
+    /// What to measure
+    #[arg(value_enum)]
+    pub(super) pattern: Pattern,
+
+    #[arg(long, value_name = "LIST", help = SIZES_HELP)]
+    pub(super) sizes: Option<SizeList>,
+
+    /// Paths to force, each measured; `hybrid` leaves the choice to the policy
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        value_name = "LIST",
+        default_value = "hybrid"
+    )]
+    pub(super) paths: Vec<Wanted>,
+
+    /// Number of ranks, even [default: 2, or what the launcher started]
+    #[arg(short = 'n', long, visible_alias = "np", value_name = "N")]
+    pub(super) ranks: Option<u32>,
+
+    /// Round trips, or windows, of one round [default: as many as fit into --seconds-per-point]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "seconds_per_point")]
+    pub(super) iterations: Option<u64>,
+
+    /// Time for one size over one path, all rounds together
+    #[arg(long, value_name = "SECONDS", default_value = "0.25", value_parser = parse_seconds)]
+    pub(super) seconds_per_point: f64,
+
+    /// Rounds; the median counts
+    #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(super) rounds: u32,
+
+    /// Round trips, or windows, before each round, not timed [default: a tenth of a round's]
+    #[arg(long, value_name = "N")]
+    pub(super) warmup: Option<u64>,
+
+    /// Pin rank i to the i-th CPU, round robin [default: if there are enough CPUs]
+    #[arg(long, conflicts_with = "no_bind")]
+    pub(super) bind: bool,
+
+    /// Leave the placement of ranks to the kernel
+    #[arg(long)]
+    pub(super) no_bind: bool,
+
+    /// Fill and check every message, also while the clock runs: the times then contain it
+    #[arg(long)]
+    pub(super) check: bool,
+
+    /// For `pairs`: send from and receive into the same 64 buffers again (on), or never the same
+    /// memory twice in a row (off)
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        value_name = "on,off",
+        default_value = "on,off"
+    )]
+    pub(super) reuse: Vec<Reuse>,
+
+    /// Write one JSON object with the machine and the rows; `-` is standard output, instead of the table
+    #[arg(long, value_name = "FILE")]
+    pub(super) json: Option<PathBuf>,
+
+    /// Draw time or bandwidth over size
+    #[arg(long, value_name = "FILE.svg")]
+    pub(super) plot: Option<PathBuf>,
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  limic perf latency --sizes 8..64K
+  limic perf bandwidth --paths hybrid,pipeline,cma --sizes 64K,1M --plot paths.svg
+  limic perf pairs -n 8 --reuse on,off --json pairs.json
+  mpiexec -n 2 limic perf latency
+
+Exit code: 0, 1 if something failed or received bytes were wrong, 2 for a bad command line.
+The JSON is described in docs/perf-json.md.";
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Pattern {
+    /// Ping-pong; one way is half of the round trip
+    Latency,
+    /// Windows of 64 non-blocking sends from one buffer, then an answer
+    Bandwidth,
+    /// The same in both directions at once
+    Bibandwidth,
+    /// Messages per second: as bandwidth, with messages of 8 bytes
+    Rate,
+    /// All pairs at once, windows of 64, each message with a buffer of its own (H5)
+    Pairs,
+    /// What the machine allows without limic: cache-line hand-over, memcpy, two copies through a
+    /// ring, one copy out of shared memory, process_vm_readv
+    Floor,
+}
+
+impl Pattern {
+    /// The name in tables and JSON.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Latency => "latency",
+            Self::Bandwidth => "bandwidth",
+            Self::Bibandwidth => "bibandwidth",
+            Self::Rate => "rate",
+            Self::Pairs => "pairs",
+            Self::Floor => "floor",
+        }
+    }
+}
+
+/// A path as the user asks for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Wanted {
+    /// What the policy chooses
+    Hybrid,
+    /// In the ring slot's first cache line, up to 48 bytes
+    Inline,
+    /// Two copies through the ring
+    Eager,
+    /// Two overlapped copies through a pool of chunks
+    Pipeline,
+    /// One copy by process_vm_readv
+    Cma,
+    /// One copy, shared by both sides
+    BothSides,
+    /// No copy: buffers in shared memory change hands
+    Loan,
+    /// One plain copy between threads of one process
+    Process,
+}
+
+impl Wanted {
+    /// The name in tables and JSON.
+    pub(super) fn name(self) -> &'static str {
+        self.path().map_or("hybrid", Path::name)
+    }
+
+    /// The path that is forced, if one is.
+    pub(super) fn path(self) -> Option<Path> {
+        Some(match self {
+            Self::Hybrid => return None,
+            Self::Inline => Path::Inline,
+            Self::Eager => Path::Eager,
+            Self::Pipeline => Path::Pipeline,
+            Self::Cma => Path::Cma,
+            Self::BothSides => Path::BothSides,
+            Self::Loan => Path::Loan,
+            Self::Process => Path::SameProcess,
+        })
+    }
+}
+
+/// Whether `pairs` sends from the same buffers again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Reuse {
+    /// The same buffers in every window, rewritten before each
+    On,
+    /// Each window from memory that has left the cache
+    Off,
+}
+
+impl Args {
+    /// The sizes asked for, or those that suit the pattern.
+    pub(super) fn sizes(&self) -> SizeList {
+        let default = || match self.pattern {
+            Pattern::Rate => SizeList::of(&[8]),
+            Pattern::Floor => SizeList::of(&[
+                64,
+                256,
+                1 << 10,
+                4 << 10,
+                16 << 10,
+                64 << 10,
+                256 << 10,
+                1 << 20,
+                4 << 20,
+            ]),
+            _ => SizeList::powers(1, 4 << 20),
+        };
+        self.sizes.clone().unwrap_or_else(default)
+    }
+
+    /// The paths asked for, each once.
+    pub(super) fn wanted(&self) -> Vec<Wanted> {
+        let mut wanted: Vec<Wanted> = Vec::new();
+        for path in &self.paths {
+            if !wanted.contains(path) {
+                wanted.push(*path);
+            }
+        }
+        wanted
+    }
+
+    /// The ways of using buffers that the pattern distinguishes.
+    pub(super) fn reuses(&self) -> Vec<Option<Reuse>> {
+        if self.pattern != Pattern::Pairs {
+            return vec![None];
+        }
+        [Reuse::On, Reuse::Off]
+            .into_iter()
+            .filter(|reuse| self.reuse.contains(reuse))
+            .map(Some)
+            .collect()
+    }
+}
+
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| "expected a number of seconds")?;
+    if seconds > 0.0 && seconds <= 3600.0 {
+        Ok(seconds)
+    } else {
+        Err("expected more than 0 and at most 3600 seconds".into())
+    }
+}

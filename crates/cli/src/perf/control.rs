@@ -1,0 +1,176 @@
+//! How ranks agree between measurements: over an endpoint of its own, so that it neither disturbs
+//! the endpoints that are measured nor depends on what they are forced to do.
+
+use limic::counters::Traffic;
+use limic::policy::Path;
+use limic::settings::Settings;
+use limic::{Endpoint, Error, HybridEndpoint, RawEndpoint, Result, World};
+
+const GATHER: u64 = 1;
+const SPREAD: u64 = 2;
+
+/// What one run of a pattern gave; merged over all ranks.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Measured {
+    /// Seconds on the clock of the slowest rank that has one.
+    pub(super) seconds: f64,
+    /// Messages and bytes by path, in the order of `Path::ALL`.
+    pub(super) paths: [Traffic; Path::ALL.len()],
+}
+
+impl Measured {
+    const BYTES: usize = 8 + 16 * Path::ALL.len();
+
+    /// Counts what `endpoint` has moved since `before`.
+    pub(super) fn count<E: RawEndpoint>(&mut self, endpoint: &E, before: &limic::Counters) {
+        for (path, now) in endpoint.counters().paths {
+            let was = before.paths.iter().find(|(other, _)| *other == path);
+            let was = was.map(|(_, traffic)| *traffic).unwrap_or_default();
+            let sum = &mut self.paths[path.index()];
+            sum.messages += now.messages - was.messages;
+            sum.bytes += now.bytes - was.bytes;
+        }
+    }
+
+    /// Adds another rank, which ran at the same time.
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.seconds = self.seconds.max(other.seconds);
+        self.add_paths(other);
+    }
+
+    /// Adds the traffic of another run.
+    pub(super) fn add_paths(&mut self, other: &Self) {
+        for (sum, more) in self.paths.iter_mut().zip(&other.paths) {
+            sum.messages += more.messages;
+            sum.bytes += more.bytes;
+        }
+    }
+
+    /// The path that moved most: of the bytes, so that answers do not count; where there are none,
+    /// of the messages.
+    pub(super) fn path(&self) -> Option<Path> {
+        let rank = |path: &Path| {
+            let traffic = self.paths[path.index()];
+            (traffic.bytes, traffic.messages)
+        };
+        let most = Path::ALL.into_iter().max_by_key(rank)?;
+        (rank(&most) != (0, 0)).then_some(most)
+    }
+
+    fn encode(&self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        let numbers = self.paths.iter().flat_map(|t| [t.messages, t.bytes]);
+        let words = [self.seconds.to_bits()].into_iter().chain(numbers);
+        for (to, word) in bytes.chunks_exact_mut(8).zip(words) {
+            to.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    fn decode(bytes: &[u8; Self::BYTES]) -> Self {
+        let mut words = bytes.chunks_exact(8).map(|word| {
+            let mut copy = [0; 8];
+            copy.copy_from_slice(word);
+            u64::from_le_bytes(copy)
+        });
+        let mut next = || words.next().unwrap_or(0);
+        let seconds = f64::from_bits(next());
+        let paths = std::array::from_fn(|_| Traffic {
+            messages: next(),
+            bytes: next(),
+        });
+        Self { seconds, paths }
+    }
+}
+
+/// All ranks, and the endpoint over which they agree.
+#[derive(Debug)]
+pub(super) struct Control {
+    world: World,
+}
+
+impl Control {
+    /// Joins the job. The environment's settings are for what is measured, not for this.
+    pub(super) fn join() -> Result<Self> {
+        let settings = Settings::builder().without_environment().build();
+        let settings = settings.map_err(|error| Error::Settings(error.to_string()))?;
+        let world = World::with(HybridEndpoint::with(settings)?)?;
+        Ok(Self { world })
+    }
+
+    pub(super) fn rank(&self) -> u32 {
+        self.world.rank()
+    }
+
+    pub(super) fn size(&self) -> u32 {
+        self.world.size()
+    }
+
+    pub(super) fn barrier(&self) -> Result<()> {
+        self.world.barrier()
+    }
+
+    pub(super) fn leave(self) -> Result<()> {
+        self.world.finalize()
+    }
+
+    /// Collective: everybody's bytes, by rank. All give the same number of bytes.
+    pub(super) fn gather<const N: usize>(&self, mine: &[u8; N]) -> Result<Vec<[u8; N]>> {
+        let ranks = self.size() as usize;
+        let mut all = vec![0; ranks * N];
+        let root = self.world.peer(0)?;
+        if self.rank() == 0 {
+            all[..N].copy_from_slice(mine);
+            for (rank, slot) in (0..).zip(all.chunks_exact_mut(N)).skip(1) {
+                self.world.recv((self.world.peer(rank)?, GATHER), slot)?;
+            }
+            for rank in 1..self.size() {
+                self.world.send(self.world.peer(rank)?, SPREAD, &all)?;
+            }
+        } else {
+            self.world.send(root, GATHER, mine)?;
+            self.world.recv((root, SPREAD), &mut all)?;
+        }
+        let one = |bytes: &[u8]| std::array::from_fn(|at| bytes[at]);
+        Ok(all.chunks_exact(N).map(one).collect())
+    }
+
+    /// Collective: what all ranks measured, the same for everybody.
+    pub(super) fn merge(&self, mine: &Measured) -> Result<Measured> {
+        let mut sum = Measured::default();
+        for bytes in self.gather(&mine.encode())? {
+            sum.merge(&Measured::decode(&bytes));
+        }
+        Ok(sum)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn measurements_travel_and_merge() {
+        let mut one = Measured {
+            seconds: 0.25,
+            ..Measured::default()
+        };
+        one.paths[Path::Inline.index()] = Traffic {
+            messages: 100,
+            bytes: 0,
+        };
+        assert_eq!(Measured::decode(&one.encode()), one);
+        assert_eq!(one.path(), Some(Path::Inline));
+        let mut other = Measured {
+            seconds: 0.5,
+            ..Measured::default()
+        };
+        assert_eq!(other.path(), None);
+        other.paths[Path::Cma.index()] = Traffic {
+            messages: 1,
+            bytes: 64,
+        };
+        one.merge(&other);
+        assert_eq!((one.seconds, one.path()), (0.5, Some(Path::Cma)));
+    }
+}

@@ -1,0 +1,192 @@
+//! What the two processes of the floor share, and what each has for itself.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+
+use super::loops::Failure;
+use crate::perf::PerfError;
+use crate::perf::buffers::Pool;
+
+/// Room for the largest ring: 16 chunks of 32 KiB.
+const RING_BYTES: usize = 512 << 10;
+
+/// Spins between two looks at the clock, and before the first yield.
+const PATIENCE: u32 = 1 << 16;
+
+/// A partner that says nothing for so long is taken for dead.
+const SILENCE: std::time::Duration = std::time::Duration::from_secs(20);
+
+/// A counter on cache lines of its own: processors fetch lines in pairs.
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+pub(super) struct Flag(AtomicU64);
+
+impl Flag {
+    /// Pairs with the acquire in `wait_for`: what was written before is visible after it.
+    #[inline(always)]
+    pub(super) fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Release);
+    }
+
+    /// Spins until the counter is at least `value`; pairs with the release in `set`.
+    #[inline(always)]
+    pub(super) fn wait_for(&self, value: u64) -> Result<(), Failure> {
+        let mut spins = 0_u32;
+        while self.0.load(Ordering::Acquire) < value {
+            std::hint::spin_loop();
+            spins += 1;
+            if spins >= PATIENCE {
+                return self.wait_long(value);
+            }
+        }
+        Ok(())
+    }
+
+    /// The partner may need this CPU to go on.
+    #[cold]
+    fn wait_long(&self, value: u64) -> Result<(), Failure> {
+        let begin = std::time::Instant::now();
+        while self.0.load(Ordering::Acquire) < value {
+            std::thread::yield_now();
+            if begin.elapsed() > SILENCE {
+                return Err(Failure::Silent);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The counters of both directions.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub(super) struct Flags {
+    /// Goes to and fro.
+    pub(super) ball: Flag,
+    /// Chunks that were put into each ring, and taken out of it.
+    pub(super) filled: [Flag; 2],
+    pub(super) emptied: [Flag; 2],
+}
+
+/// A process's view of all memory. After the fork both have the same addresses; what is shared stays
+/// shared, what is private is copied when it is written.
+#[derive(Debug)]
+pub(super) struct Memory {
+    shared: *mut std::ffi::c_void,
+    shared_bytes: usize,
+    /// Bytes of a message at most.
+    longest: usize,
+    pub(super) source: Pool,
+    pub(super) target: Pool,
+}
+
+impl Memory {
+    /// Maps and touches everything.
+    pub(super) fn map(longest: usize) -> Result<Self, PerfError> {
+        let no_memory = |_| PerfError::System {
+            step: "taking memory for the longest message",
+            source: std::io::ErrorKind::OutOfMemory.into(),
+        };
+        let (mut source, mut target) = (Pool::default(), Pool::default());
+        source.take(longest).map_err(no_memory)?;
+        target.take(longest).map_err(no_memory)?;
+        let shared_bytes = size_of::<Flags>() + 2 * RING_BYTES + longest;
+        // SAFETY: a new mapping at an address that the kernel chooses.
+        let mapped = unsafe {
+            mmap_anonymous(
+                std::ptr::null_mut(),
+                shared_bytes,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED | MapFlags::POPULATE,
+            )
+        };
+        let shared = mapped.map_err(|errno| PerfError::System {
+            step: "mapping shared memory",
+            source: errno.into(),
+        })?;
+        Ok(Self {
+            shared,
+            shared_bytes,
+            longest,
+            source,
+            target,
+        })
+    }
+
+    /// The counters.
+    pub(super) fn flags(&self) -> &Flags {
+        // SAFETY: the mapping begins with them, on a page; they are atomics, zeroed by the kernel, and
+        // live as long as `self`.
+        unsafe { &*self.shared.cast::<Flags>() }
+    }
+
+    /// Sets the counters back, while the other process does nothing.
+    pub(super) fn rewind(&self) {
+        let flags = self.flags();
+        let pairs = flags.filled.iter().chain(&flags.emptied);
+        pairs.chain([&flags.ball]).for_each(|flag| flag.set(0));
+    }
+
+    /// A chunk of the ring of one direction.
+    pub(super) fn chunk(&self, direction: usize, offset: usize, len: usize) -> *mut u8 {
+        assert!(direction < 2 && offset + len <= RING_BYTES, "in the ring");
+        let start = size_of::<Flags>() + direction * RING_BYTES + offset;
+        // SAFETY: checked just above: within the mapping.
+        unsafe { self.shared.cast::<u8>().add(start) }
+    }
+
+    /// The buffer that both have mapped, of the longest size.
+    fn buffer(&self) -> *mut u8 {
+        let start = size_of::<Flags>() + 2 * RING_BYTES;
+        // SAFETY: the mapping is `longest` bytes longer than this.
+        unsafe { self.shared.cast::<u8>().add(start) }
+    }
+
+    /// Copies part of the private source into shared memory.
+    ///
+    /// # Safety
+    /// `to` comes from [`chunk`](Self::chunk) for at least `len` bytes, and the other process leaves
+    /// that chunk alone.
+    #[inline(always)]
+    pub(super) unsafe fn copy_in(&self, at: usize, len: usize, to: *mut u8) {
+        let from = &self.source.bytes(at + len)[at..];
+        // SAFETY: the caller's promise; private memory and the mapping do not overlap.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to, len) }
+    }
+
+    /// Copies from shared memory into the private target.
+    ///
+    /// # Safety
+    /// As [`copy_in`](Self::copy_in).
+    #[inline(always)]
+    pub(super) unsafe fn copy_out(&mut self, from: *const u8, at: usize, len: usize) {
+        let to = &mut self.target.bytes_mut(at + len)[at..];
+        // SAFETY: the caller's promise; private memory and the mapping do not overlap.
+        unsafe { std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), len) }
+    }
+
+    /// Copies out of the shared buffer.
+    pub(super) fn copy_shared(&mut self, len: usize) {
+        assert!(len <= self.longest, "in the buffer");
+        let from = self.buffer();
+        // SAFETY: within the buffer; the other process filled it before and touches it no more.
+        unsafe { self.copy_out(from, 0, len) }
+    }
+
+    /// Writes the shared buffer and the private source, so that they are this process's own.
+    pub(super) fn touch(&mut self) {
+        let len = self.longest;
+        self.source.bytes_mut(len).fill(3);
+        self.target.bytes_mut(len).fill(4);
+        // SAFETY: the whole buffer; the other process waits until this one says that it is ready.
+        unsafe { std::ptr::write_bytes(self.buffer(), 5, len) }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `map` with this length; no reference outlives `self`. Nothing can be done
+        // if it fails, and the process ends soon.
+        let _ended_anyway = unsafe { munmap(self.shared, self.shared_bytes) };
+    }
+}

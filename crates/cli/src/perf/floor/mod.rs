@@ -1,0 +1,242 @@
+//! `limic perf floor`: what the machine allows without limic. Two processes, pinned to two CPUs, and
+//! short loops over shared memory.
+//!
+//! - `cache-line`: one flag goes to and fro; one way.
+//! - `memcpy`: within one core, between the same two buffers.
+//! - `two-copy`: a message into a bounded ring of chunks and out of it, both processes at work;
+//!   ping-pong, one way; the best of several rings.
+//! - `two-copy-stream`: the same, message after message in one direction.
+//! - `one-copy`: out of a buffer that both processes have mapped.
+//! - `process_vm_readv`: out of the other process's memory.
+//!
+//! [`memory`] is what the processes share, [`partner`] the other process, [`loops`] what both run.
+
+mod loops;
+mod memory;
+mod partner;
+
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::report::{Report, Row, Spread};
+use super::{Args, PerfError, job};
+use loops::{Failure, Kind, Order, Shape};
+use memory::Memory;
+use partner::Partner;
+
+/// The shapes of ring that are tried. Chunks of 4 KiB are missing: their addresses alias.
+const SHAPES: [Shape; 6] = [
+    Shape::new(8 << 10, 4),
+    Shape::new(8 << 10, 16),
+    Shape::new(16 << 10, 2),
+    Shape::new(16 << 10, 8),
+    Shape::new(32 << 10, 2),
+    Shape::new(32 << 10, 4),
+];
+
+const KINDS: [Kind; 5] = [
+    Kind::Memcpy,
+    Kind::TwoCopy,
+    Kind::TwoCopyStream,
+    Kind::OneCopy,
+    Kind::ReadProcess,
+];
+
+/// How long a run must take to tell how many iterations fit into a round.
+const CALIBRATION: Duration = Duration::from_millis(1);
+
+/// Measures all floors.
+pub(super) fn run(args: &Args) -> Result<Report, PerfError> {
+    let cpus = job::allowed_cpus()?;
+    let pair = match (args.no_bind, cpus.as_slice()) {
+        (false, [first, second, ..]) => Some((*first, *second)),
+        _ => None,
+    };
+    let mut report = Report::new(args, pair.is_some());
+    if cpus.len() < 2 {
+        report
+            .notes
+            .push("only one CPU may be used: the two processes take turns on it".to_owned());
+    }
+    let sizes = args.sizes();
+    let mut memory = Memory::map(sizes.longest())?;
+    // The only thread so far: nothing that forking could tear.
+    let partner = Partner::start(&mut memory, pair)?;
+    if let Some((first, _)) = pair {
+        job::pin(first)?;
+    }
+    let mut floor = Floor {
+        args,
+        memory,
+        partner,
+        report,
+        progress: ProgressBar::new(1 + (sizes.as_slice().len() * KINDS.len()) as u64),
+    };
+    if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} ({eta} left)") {
+        floor.progress.set_style(style);
+    }
+    floor.measure(Kind::CacheLine, 8)?;
+    for kind in KINDS {
+        for &bytes in sizes.as_slice() {
+            if !floor.measure(kind, bytes)? {
+                break;
+            }
+        }
+    }
+    floor.progress.finish_and_clear();
+    floor.partner.stop()?;
+    Ok(floor.report)
+}
+
+struct Floor<'a> {
+    args: &'a Args,
+    memory: Memory,
+    partner: Partner,
+    report: Report,
+    progress: ProgressBar,
+}
+
+/// Where a round's time goes, for one shape.
+struct Candidate {
+    order: Order,
+    seconds: Vec<f64>,
+}
+
+impl Floor<'_> {
+    /// Measures one kind for one size. False if this machine cannot do it at all.
+    fn measure(&mut self, kind: Kind, bytes: usize) -> Result<bool, PerfError> {
+        self.progress
+            .set_message(format!("{} {bytes}", kind.name()));
+        let shapes: &[Shape] = if kind.has_ring() {
+            &SHAPES
+        } else {
+            &SHAPES[..1]
+        };
+        // A shape with larger chunks than the message is the same as the one before.
+        let fits = |shape: &&Shape| shape.chunk < 2 * bytes || shape.chunk == SHAPES[0].chunk;
+        let mut candidates = Vec::new();
+        let shapes: Vec<&Shape> = shapes.iter().filter(fits).collect();
+        let round = self.args.seconds_per_point / f64::from(self.args.rounds) / shapes.len() as f64;
+        for shape in shapes {
+            let mut order = Order {
+                kind,
+                bytes,
+                shape: *shape,
+                iterations: self.args.iterations.unwrap_or(1),
+            };
+            if let Err(error) = self.go(&order) {
+                return self.failed(kind, error);
+            }
+            if self.args.iterations.is_none() {
+                order.iterations = self.calibrate(order, round)?;
+            }
+            candidates.push(Candidate {
+                order,
+                seconds: Vec::new(),
+            });
+        }
+        for _ in 0..self.args.rounds {
+            for candidate in &mut candidates {
+                let time = self.go(&candidate.order).map_err(into_error)?;
+                candidate.seconds.push(time.as_secs_f64());
+            }
+        }
+        self.progress.inc(1);
+        let best = candidates
+            .iter()
+            .map(|candidate| (candidate.order, spread(candidate)))
+            .min_by(|(_, one), (_, other)| one.median.total_cmp(&other.median));
+        if let Some((order, spread)) = best {
+            self.report.rows.push(row(self.args, &order, spread));
+        }
+        Ok(true)
+    }
+
+    fn calibrate(&mut self, mut order: Order, round: f64) -> Result<u64, PerfError> {
+        let enough = CALIBRATION.as_secs_f64().min(round);
+        loop {
+            let seconds = self.go(&order).map_err(into_error)?.as_secs_f64();
+            if seconds >= enough || order.iterations >= 1 << 30 {
+                let each = seconds.max(1e-9) / order.iterations as f64;
+                return Ok(((round / each) as u64).max(1));
+            }
+            order.iterations *= 4;
+        }
+    }
+
+    /// Runs an order in both processes.
+    fn go(&mut self, order: &Order) -> Result<Duration, Failure> {
+        if order.kind.needs_partner() {
+            self.memory.rewind();
+            self.partner.send(order)?;
+        }
+        let begin = Instant::now();
+        let result = loops::lead(order, &mut self.memory, self.partner.pid());
+        let time = begin.elapsed();
+        if order.kind.needs_partner() {
+            self.partner.finished()?;
+        }
+        result.map(|()| time)
+    }
+
+    fn failed(&mut self, kind: Kind, error: Failure) -> Result<bool, PerfError> {
+        let Failure::Refused(errno) = error else {
+            return Err(into_error(error));
+        };
+        let why = match limic_copy::explain().available {
+            Err(refused) => refused.to_string(),
+            Ok(()) => errno.to_string(),
+        };
+        let name = kind.name();
+        self.report
+            .notes
+            .push(format!("{name}: not measured: {why}"));
+        Ok(false)
+    }
+}
+
+fn into_error(failure: Failure) -> PerfError {
+    match failure {
+        Failure::Refused(errno) => PerfError::System {
+            step: "process_vm_readv",
+            source: errno.into(),
+        },
+        Failure::Silent => PerfError::System {
+            step: "waiting for the other process",
+            source: std::io::ErrorKind::TimedOut.into(),
+        },
+        Failure::System(source) => PerfError::System {
+            step: "talking to the other process",
+            source,
+        },
+    }
+}
+
+/// In microseconds for one message one way.
+fn spread(candidate: &Candidate) -> Spread {
+    let order = candidate.order;
+    let steps = order.iterations as f64 * order.kind.steps() as f64;
+    Spread::of(&candidate.seconds).scaled(1e6 / steps)
+}
+
+fn row(args: &Args, order: &Order, spread: Spread) -> Row {
+    let per_second = 1e6 / spread.median;
+    Row {
+        pattern: "floor",
+        path: order.kind.name().to_owned(),
+        wanted: order.kind.name(),
+        ranks: if order.kind == Kind::Memcpy { 1 } else { 2 },
+        bytes: order.bytes as u64,
+        reuse: None,
+        time_us: spread.median,
+        time_us_min: spread.least,
+        time_us_max: spread.most,
+        spread: spread.relative(),
+        mb_per_s: per_second * order.bytes as f64 / 1e6,
+        msgs_per_s: per_second,
+        rounds: args.rounds,
+        iterations: order.iterations,
+        shape: order.kind.has_ring().then(|| order.shape.to_string()),
+    }
+}

@@ -1,0 +1,145 @@
+//! One endpoint for each path that is measured, so that all paths are measured by the same
+//! processes in turn.
+
+use limic::policy::{ByteSize, INLINE_CAPACITY, Path, PathSet};
+use limic::settings::{Settings, SettingsError};
+use limic::{ADDRESS_LEN, HybridEndpoint, Peer, RawEndpoint};
+
+use super::args::Wanted;
+use super::control::Control;
+
+/// A rank as a pattern sees it: an endpoint, and the rank at the other end of its pair.
+#[derive(Debug)]
+pub(super) struct Team {
+    pub(super) endpoint: HybridEndpoint,
+    pub(super) rank: u32,
+    pub(super) partner: Peer,
+    pub(super) partner_rank: u32,
+    /// Whether this one is of the half that sends first.
+    pub(super) first: bool,
+    /// Whether messages are loans.
+    pub(super) loans: bool,
+    /// The CPU that its thread belongs on, where it runs in a thread of its own.
+    pub(super) cpu: Option<usize>,
+}
+
+/// A path, and the ranks that this process runs over it: one; or, for the path within one process,
+/// all of them in the process of rank 0 and none elsewhere.
+#[derive(Debug)]
+pub(super) struct Lane {
+    pub(super) wanted: Wanted,
+    pub(super) teams: Vec<Team>,
+}
+
+/// The settings that force a path. Where it cannot carry a message, another one does, so that
+/// nothing hangs; the counters tell.
+fn settings(wanted: Wanted) -> Result<Settings, SettingsError> {
+    let builder = Settings::builder();
+    let fallback = PathSet::EMPTY
+        .with(Path::Inline)
+        .with(Path::Eager)
+        .with(Path::Pipeline);
+    let Some(path) = wanted.path() else {
+        return builder.build();
+    };
+    let builder = builder.allowed(fallback.with(path));
+    let builder = match path {
+        Path::Inline => builder.inline_max(INLINE_CAPACITY),
+        Path::Eager => builder.inline_max(0).eager_max(u64::MAX),
+        Path::Pipeline | Path::Cma | Path::BothSides => {
+            builder.inline_max(0).eager_max(0).long_path(path)
+        }
+        Path::SameProcess => builder.inline_max(0).eager_max(0),
+        _ => builder,
+    };
+    builder.build()
+}
+
+impl Lane {
+    /// Collective: opens the endpoints and makes them known to each other.
+    ///
+    /// # Errors
+    /// The settings of the environment make no sense.
+    pub(super) fn open(
+        wanted: Wanted,
+        control: &Control,
+        cpus: &[Option<usize>],
+    ) -> Result<limic::Result<Self>, SettingsError> {
+        let settings = settings(wanted)?;
+        Ok(Self::connect(wanted, settings, control, cpus))
+    }
+
+    fn connect(
+        wanted: Wanted,
+        settings: Settings,
+        control: &Control,
+        cpus: &[Option<usize>],
+    ) -> limic::Result<Self> {
+        let size = control.size();
+        let mut teams = Vec::new();
+        if wanted == Wanted::Process {
+            if control.rank() == 0 {
+                let endpoints = (0..size).map(|_| HybridEndpoint::with(settings.clone()));
+                let endpoints: Vec<HybridEndpoint> = endpoints.collect::<Result<_, _>>()?;
+                let addresses: Vec<[u8; ADDRESS_LEN]> = endpoints
+                    .iter()
+                    .map(|endpoint| endpoint.address().to_bytes())
+                    .collect();
+                for (rank, endpoint) in (0..size).zip(endpoints) {
+                    let cpu = cpus.get(rank as usize).copied().flatten();
+                    teams.push(Team::new(wanted, endpoint, rank, &addresses, cpu)?);
+                }
+            }
+        } else {
+            let endpoint = HybridEndpoint::with(settings)?;
+            let addresses = control.gather(&endpoint.address().to_bytes())?;
+            teams.push(Team::new(
+                wanted,
+                endpoint,
+                control.rank(),
+                &addresses,
+                None,
+            )?);
+        }
+        Ok(Self { wanted, teams })
+    }
+
+    /// Why messages of this size cannot go this way, if that is known without trying.
+    pub(super) fn refusal(&self, bytes: usize) -> Option<String> {
+        match self.wanted {
+            Wanted::Inline if bytes as u64 > INLINE_CAPACITY => {
+                Some(format!("holds at most {} bytes", ByteSize(INLINE_CAPACITY)))
+            }
+            Wanted::Hybrid | Wanted::Inline | Wanted::Loan => None,
+            _ if bytes == 0 => Some("an empty message has no bytes to copy, it goes inline".into()),
+            _ => None,
+        }
+    }
+}
+
+impl Team {
+    fn new(
+        wanted: Wanted,
+        endpoint: HybridEndpoint,
+        rank: u32,
+        addresses: &[[u8; ADDRESS_LEN]],
+        cpu: Option<usize>,
+    ) -> limic::Result<Self> {
+        let half = addresses.len() as u32 / 2;
+        let first = rank < half;
+        let partner_rank = if first { rank + half } else { rank - half };
+        // All of them, in this order: peers then have the ranks' numbers, also in messages.
+        let peers = addresses.iter().map(|address| endpoint.connect(address));
+        let peers: Vec<Peer> = peers.collect::<limic::Result<_>>()?;
+        let partner = peers[partner_rank as usize];
+        Ok(Self {
+            endpoint,
+            rank,
+            partner,
+            partner_rank,
+            first,
+            loans: wanted == Wanted::Loan,
+            cpu,
+        })
+    }
+}

@@ -1,0 +1,85 @@
+//! Ping-pong.
+
+use std::time::{Duration, Instant};
+
+use limic::Endpoint;
+
+use super::buffers::Buffers;
+use super::content::{fill, seed, verify, verify_length};
+use super::lane::Team;
+use super::pattern::{DATA, Start, Stopped, Work};
+
+/// Times round trips: the rank of the first half sends, its partner answers.
+pub(super) fn run(
+    work: &Work,
+    team: &Team,
+    buffers: &mut Buffers,
+    start: Start<'_>,
+) -> Result<Duration, Stopped> {
+    let ping = buffers.send.take(work.bytes)?;
+    let pong = buffers.receive.take(work.bytes)?;
+    round_trips(work, team, ping, pong, work.warmup)?;
+    start()?;
+    let begin = Instant::now();
+    round_trips(work, team, ping, pong, work.iterations)?;
+    let time = begin.elapsed();
+    Ok(if team.first { time } else { Duration::ZERO })
+}
+
+fn round_trips(
+    work: &Work,
+    team: &Team,
+    ping: &mut [u8],
+    pong: &mut [u8],
+    count: u64,
+) -> Result<(), Stopped> {
+    for turn in 0..count {
+        if team.first {
+            give(work, team, ping, turn)?;
+            take(work, team, pong, turn)?;
+        } else {
+            take(work, team, pong, turn)?;
+            give(work, team, ping, turn)?;
+        }
+    }
+    Ok(())
+}
+
+/// Sends one message.
+#[inline(always)]
+fn give(work: &Work, team: &Team, ping: &mut [u8], turn: u64) -> Result<(), Stopped> {
+    let seed = seed(team.rank, turn, 0);
+    if team.loans {
+        let mut loan = team.endpoint.loan(work.bytes)?;
+        if work.check {
+            fill(&mut loan, seed);
+        }
+        loan.send(team.partner, DATA)?;
+    } else {
+        if work.check {
+            fill(ping, seed);
+        }
+        team.endpoint.send(team.partner, DATA, ping)?;
+    }
+    Ok(())
+}
+
+/// Receives one message.
+#[inline(always)]
+fn take(work: &Work, team: &Team, pong: &mut [u8], turn: u64) -> Result<(), Stopped> {
+    let (partner, from) = (team.partner, team.partner_rank);
+    if team.loans {
+        let loan = team.endpoint.recv_loaned((partner, DATA))?;
+        if work.check {
+            verify_length(loan.status().len, from, work.bytes)?;
+            verify(&loan.to_vec(), from, seed(from, turn, 0))?;
+        }
+    } else {
+        let status = team.endpoint.recv((partner, DATA), pong)?;
+        if work.check {
+            verify_length(status.len, from, work.bytes)?;
+            verify(pong, from, seed(from, turn, 0))?;
+        }
+    }
+    Ok(())
+}

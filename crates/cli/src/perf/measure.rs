@@ -1,0 +1,326 @@
+//! One rank's way through all measurements. All ranks take the same decisions, because each follows
+//! from numbers that were merged over all of them.
+
+use std::sync::Barrier;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use limic::RawEndpoint;
+use limic::policy::{ByteSize, Path};
+
+use super::args::Reuse;
+use super::buffers::Buffers;
+use super::control::{Control, Measured};
+use super::lane::{Lane, Team};
+use super::pattern::{Stopped, Work};
+use super::report::{Report, Row, Spread};
+use super::{Args, PerfError, check_ranks, job, notice};
+
+/// Iterations of the first run, whose bytes are checked.
+const CHECKED: u64 = 3;
+
+/// How long a run must take to tell how many iterations fit into a round.
+const CALIBRATION: Duration = Duration::from_millis(2);
+
+/// A size over a path, and what was measured of it.
+#[derive(Debug)]
+struct Point {
+    lane: usize,
+    work: Work,
+    /// Seconds of each round.
+    seconds: Vec<f64>,
+    moved: Measured,
+}
+
+/// Measures as one of the ranks of a job; rank 0 gives the report.
+pub(super) fn as_rank(args: &Args) -> Result<Option<Report>, PerfError> {
+    let control = Control::join().map_err(PerfError::Start)?;
+    let (rank, size) = (control.rank(), control.size());
+    check_ranks(size)?;
+    if let Some(asked) = args.ranks.filter(|asked| *asked != size) {
+        return Err(PerfError::Usage(format!(
+            "--ranks {asked}, but the launcher started {size}"
+        )));
+    }
+    job::bind_rank(args, rank)?;
+    let failed = |source| PerfError::Rank { rank, source };
+
+    let cpu = match job::allowed_cpus()?.as_slice() {
+        [one] => *one as u64,
+        _ => u64::MAX,
+    };
+    let cpus = control.gather(&cpu.to_le_bytes()).map_err(failed)?;
+    let cpus: Vec<Option<usize>> = cpus
+        .into_iter()
+        .map(|bytes| usize::try_from(u64::from_le_bytes(bytes)).ok())
+        .map(|cpu| cpu.filter(|cpu| *cpu < rustix::thread::CpuSet::MAX_CPU))
+        .collect();
+    let mut lanes = Vec::new();
+    for wanted in args.wanted() {
+        lanes.push(Lane::open(wanted, &control, &cpus)?.map_err(failed)?);
+    }
+    let bound = cpus.iter().all(Option::is_some);
+    let mut run = Run {
+        args,
+        control,
+        lanes,
+        buffers: Vec::new(),
+        progress: ProgressBar::hidden(),
+        report: Report::new(args, bound),
+    };
+    run.all()?;
+    let Run {
+        control,
+        lanes,
+        report,
+        ..
+    } = run;
+    // Everybody is past its last message before the endpoints close.
+    control.barrier().map_err(failed)?;
+    drop(lanes);
+    control.leave().map_err(failed)?;
+    Ok((rank == 0).then_some(report))
+}
+
+struct Run<'a> {
+    args: &'a Args,
+    control: Control,
+    lanes: Vec<Lane>,
+    /// One for each rank that this process runs at a time.
+    buffers: Vec<Buffers>,
+    progress: ProgressBar,
+    report: Report,
+}
+
+impl Run<'_> {
+    fn all(&mut self) -> Result<(), PerfError> {
+        let sizes = self.args.sizes();
+        let reuses = self.args.reuses();
+        let candidates = sizes.as_slice().len() * reuses.len() * self.lanes.len();
+        if self.control.rank() == 0 {
+            let steps = candidates as u64 * (1 + u64::from(self.args.rounds));
+            let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} ({eta} left)");
+            self.progress = ProgressBar::new(steps)
+                .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        }
+        let mut points = Vec::new();
+        for &bytes in sizes.as_slice() {
+            for &reuse in &reuses {
+                for lane in 0..self.lanes.len() {
+                    let name = self.lanes[lane].wanted.name();
+                    self.progress
+                        .set_message(format!("{name} {bytes}: checking"));
+                    points.extend(self.prepare(lane, bytes, reuse)?);
+                    self.progress.inc(1);
+                }
+            }
+        }
+        self.progress.set_length(
+            self.progress.position() + points.len() as u64 * u64::from(self.args.rounds),
+        );
+        for _ in 0..self.args.rounds {
+            for point in &mut points {
+                let name = self.lanes[point.lane].wanted.name();
+                self.progress
+                    .set_message(format!("{name} {}", point.work.bytes));
+                let measured = self.run(point.lane, &point.work)?;
+                point.seconds.push(measured.seconds);
+                point.moved.add_paths(&measured);
+                self.progress.inc(1);
+            }
+        }
+        self.progress.finish_and_clear();
+        // Paths as they were asked for, each over all sizes.
+        points.sort_by_key(|point| (point.work.reuse == Some(Reuse::Off), point.lane));
+        for point in &points {
+            let row = self.row(point);
+            self.report.rows.push(row);
+        }
+        Ok(())
+    }
+
+    /// Checks received bytes, sees whether the path that was asked for is the one that is taken, and
+    /// finds out how many iterations fit into a round. `None`, with a note, if it cannot be measured.
+    fn prepare(
+        &mut self,
+        lane: usize,
+        bytes: usize,
+        reuse: Option<Reuse>,
+    ) -> Result<Option<Point>, PerfError> {
+        if let Some(why) = self.lanes[lane].refusal(bytes) {
+            self.skipped(lane, bytes, &why);
+            return Ok(None);
+        }
+        let mut work = Work {
+            pattern: self.args.pattern,
+            bytes,
+            iterations: CHECKED,
+            warmup: 0,
+            reuse,
+            check: true,
+        };
+        let checked = self.run(lane, &work)?;
+        let asked = self.lanes[lane].wanted.path();
+        if let Some(asked) = asked.filter(|asked| checked.path() != Some(*asked)) {
+            let why = instead(asked, checked.path());
+            self.skipped(lane, bytes, &why);
+            return Ok(None);
+        }
+        work.check = self.args.check;
+        work.iterations = match self.args.iterations {
+            Some(iterations) => iterations,
+            None => self.calibrate(lane, work)?,
+        };
+        work.warmup = self.args.warmup.unwrap_or(work.iterations.div_ceil(10));
+        Ok(Some(Point {
+            lane,
+            work,
+            seconds: Vec::new(),
+            moved: Measured::default(),
+        }))
+    }
+
+    /// Iterations that fit into a round.
+    fn calibrate(&mut self, lane: usize, mut work: Work) -> Result<u64, PerfError> {
+        let round = self.args.seconds_per_point / f64::from(self.args.rounds);
+        let enough = CALIBRATION.as_secs_f64().min(round);
+        work.iterations = 1;
+        loop {
+            let seconds = self.run(lane, &work)?.seconds;
+            if seconds >= enough || work.iterations >= 1 << 24 {
+                let each = seconds.max(1e-9) / work.iterations as f64;
+                return Ok(((round / each) as u64).clamp(1, 1 << 32));
+            }
+            work.iterations *= 4;
+        }
+    }
+
+    /// Runs a pattern over a lane, on all ranks.
+    fn run(&mut self, lane: usize, work: &Work) -> Result<Measured, PerfError> {
+        let control = &self.control;
+        let rank = control.rank();
+        let teams = &mut self.lanes[lane].teams;
+        self.buffers
+            .resize_with(teams.len().max(self.buffers.len()), Buffers::default);
+        let wait_for_all = || control.barrier();
+        let mine = match teams.as_mut_slice() {
+            [team] => one(team, &mut self.buffers[0], work, &wait_for_all)
+                .map_err(|stopped| explain(stopped, rank))?,
+            // All ranks of this lane are threads of rank 0; the other processes wait for the result.
+            teams => in_threads(teams, &mut self.buffers, work),
+        };
+        control
+            .merge(&mine)
+            .map_err(|source| PerfError::Rank { rank, source })
+    }
+
+    fn skipped(&mut self, lane: usize, bytes: usize, why: &str) {
+        let name = self.lanes[lane].wanted.name();
+        let size = ByteSize(bytes as u64);
+        let note = format!("{name}, {size}: not measured: {why}");
+        if !self.report.notes.contains(&note) {
+            self.report.notes.push(note);
+        }
+    }
+
+    fn row(&self, point: &Point) -> Row {
+        let (work, args) = (&point.work, self.args);
+        let pairs = f64::from(self.control.size() / 2);
+        let steps = work.iterations as f64 * work.steps_per_iteration() as f64;
+        let spread = Spread::of(&point.seconds).scaled(1e6 / steps);
+        let per_second = pairs * work.streams() * 1e6 / spread.median;
+        let wanted = self.lanes[point.lane].wanted;
+        let path = point.moved.path().map_or(wanted.name(), Path::name);
+        Row {
+            pattern: args.pattern.name(),
+            path: path.to_owned(),
+            wanted: wanted.name(),
+            ranks: self.control.size(),
+            bytes: work.bytes as u64,
+            reuse: work.reuse.map(|reuse| reuse == Reuse::On),
+            time_us: spread.median,
+            time_us_min: spread.least,
+            time_us_max: spread.most,
+            spread: spread.relative(),
+            mb_per_s: per_second * work.bytes as f64 / 1e6,
+            msgs_per_s: per_second,
+            rounds: args.rounds,
+            iterations: work.iterations,
+            shape: None,
+        }
+    }
+}
+
+/// What happened instead of the path that was asked for, and what to do.
+fn instead(asked: Path, taken: Option<Path>) -> String {
+    let taken = taken.map_or("nothing", Path::name);
+    let why = match asked {
+        Path::Cma | Path::BothSides => match limic_copy::explain().available {
+            Err(refused) => refused.to_string(),
+            Ok(()) => "limic info says whether these processes may use it".to_owned(),
+        },
+        Path::Eager => "the ring holds no more; see LIMIC_RING_BYTES".to_owned(),
+        Path::Loan => "see LIMIC_LOAN_BYTES".to_owned(),
+        _ => "limic info shows what is on".to_owned(),
+    };
+    format!("went by {taken} ({why})")
+}
+
+fn one(
+    team: &Team,
+    buffers: &mut Buffers,
+    work: &Work,
+    start: &dyn Fn() -> limic::Result<()>,
+) -> Result<Measured, Stopped> {
+    let mut measured = Measured::default();
+    let before = team.endpoint.counters();
+    measured.seconds = work.run(team, buffers, start)?.as_secs_f64();
+    measured.count(&team.endpoint, &before);
+    Ok(measured)
+}
+
+/// Runs every rank of a lane in a thread of this process.
+fn in_threads(teams: &mut [Team], buffers: &mut [Buffers], work: &Work) -> Measured {
+    let barrier = Barrier::new(teams.len());
+    let mut sum = Measured::default();
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = teams
+            .iter_mut()
+            .zip(buffers)
+            .map(|(team, buffers)| {
+                let barrier = &barrier;
+                scope.spawn(move || {
+                    if let Some(cpu) = team.cpu
+                        && let Err(error) = job::pin(cpu)
+                    {
+                        notice(format_args!("{error}; going on without"));
+                    }
+                    let start = || {
+                        barrier.wait();
+                        Ok(())
+                    };
+                    one(team, buffers, work, &start).unwrap_or_else(|stopped| {
+                        // Its partner waits for it in vain, in this process too.
+                        let error = explain(stopped, team.rank);
+                        notice(format_args!("{error}"));
+                        std::process::exit(error.exit_code().into())
+                    })
+                })
+            })
+            .collect();
+        for thread in threads {
+            match thread.join() {
+                Ok(measured) => sum.merge(&measured),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+    });
+    sum
+}
+
+fn explain(stopped: Stopped, rank: u32) -> PerfError {
+    match stopped {
+        Stopped::Limic(source) => PerfError::Rank { rank, source },
+        Stopped::Content(wrong) => PerfError::Content { rank, wrong },
+    }
+}

@@ -1,0 +1,185 @@
+//! `limic perf`: measures messages between ranks, and the machine below them.
+//!
+//! The life of a measurement: [`args`] says what to do, [`job`] starts ranks or finds that this
+//! process is one, [`lane`] opens an endpoint for each path and connects it, [`measure`] goes
+//! through rounds, sizes and lanes, each time running a pattern ([`latency`], [`window`]) on
+//! [`buffers`] whose [`content`] can be checked, and [`report`], [`json`] and [`plot`] show the
+//! rows. [`floor`] measures without limic.
+
+mod args;
+mod buffers;
+mod content;
+mod control;
+mod floor;
+mod job;
+mod json;
+mod lane;
+mod latency;
+mod machine;
+mod measure;
+mod pattern;
+mod plot;
+mod report;
+mod window;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+pub(crate) use args::Args;
+use args::Pattern;
+use report::Report;
+
+/// Measures; errors are printed.
+pub(crate) fn execute(args: &Args) -> ExitCode {
+    match perform(args) {
+        Ok(code) => code,
+        Err(error) => {
+            // What is wrong with the command line or the environment is wrong for all ranks: one tells.
+            if error.exit_code() != crate::BAD_USAGE || job::is_first_rank() {
+                notice(format_args!("{error}"));
+            }
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+fn perform(args: &Args) -> Result<ExitCode, PerfError> {
+    check(args)?;
+    match (args.pattern, job::launcher()) {
+        (Pattern::Floor, Some(launcher)) => Err(PerfError::Usage(format!(
+            "floor starts its own two processes, but {launcher} is set: run it without a launcher"
+        ))),
+        (Pattern::Floor, None) => {
+            check_files(args)?;
+            let report = floor::run(args)?;
+            finish(args, &report)
+        }
+        (_, Some(_)) => match measure::as_rank(args)? {
+            Some(report) => finish(args, &report),
+            None => Ok(ExitCode::SUCCESS),
+        },
+        (_, None) => {
+            check_files(args)?;
+            limic::Settings::from_environment()?;
+            Ok(job::start(args))
+        }
+    }
+}
+
+/// What the command line's types cannot tell.
+fn check(args: &Args) -> Result<(), PerfError> {
+    if let Some(ranks) = args.ranks {
+        if args.pattern == Pattern::Floor {
+            return Err(PerfError::Usage(
+                "--ranks has no meaning for floor, which is always two processes".into(),
+            ));
+        }
+        check_ranks(ranks)?;
+    }
+    if args.pattern == Pattern::Floor && args.sizes().as_slice().contains(&0) {
+        return Err(PerfError::Usage("floor copies at least 1 byte".into()));
+    }
+    Ok(())
+}
+
+/// Ranks measure in pairs.
+fn check_ranks(ranks: u32) -> Result<(), PerfError> {
+    if ranks < 2 || !ranks.is_multiple_of(2) {
+        return Err(PerfError::Usage(format!(
+            "{ranks} ranks cannot form pairs: an even number of ranks is needed, at least 2"
+        )));
+    }
+    Ok(())
+}
+
+/// Fails before minutes of measuring rather than after them.
+fn check_files(args: &Args) -> Result<(), PerfError> {
+    let json = args.json.iter().filter(|path| path.as_os_str() != "-");
+    for path in json.chain(&args.plot) {
+        let opened = std::fs::File::options()
+            .append(true)
+            .create(true)
+            .open(path);
+        opened.map_err(|source| PerfError::File {
+            path: path.clone(),
+            source,
+        })?;
+    }
+    Ok(())
+}
+
+/// Shows the rows wherever they were asked for.
+fn finish(args: &Args, report: &Report) -> Result<ExitCode, PerfError> {
+    let table_hidden = args
+        .json
+        .as_ref()
+        .is_some_and(|path| path.as_os_str() == "-");
+    if !table_hidden {
+        // A reader that has gone away has seen enough.
+        let _unread = write!(std::io::stdout().lock(), "{}", report.table());
+    }
+    if let Some(path) = &args.json {
+        json::write(report, path)?;
+    }
+    if let Some(path) = &args.plot {
+        plot::write(report, path)?;
+    }
+    if report.rows.is_empty() {
+        return Err(PerfError::Nothing(report.notes.join("; ")));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Why nothing could be measured.
+#[derive(Debug, thiserror::Error)]
+enum PerfError {
+    #[error("{0}")]
+    Usage(String),
+
+    #[error("{0}")]
+    Settings(#[from] limic::settings::SettingsError),
+
+    #[error("rank {rank}: {source}")]
+    Rank { rank: u32, source: limic::Error },
+
+    #[error("{0}")]
+    Start(limic::Error),
+
+    #[error("rank {rank}: {wrong}")]
+    Content { rank: u32, wrong: content::Wrong },
+
+    #[error("{}: {source}", path.display())]
+    File {
+        path: PathBuf,
+        source: std::io::Error,
+    },
+
+    #[error("drawing {}: {reason}", path.display())]
+    Plot { path: PathBuf, reason: String },
+
+    #[error("{step}: {source}")]
+    System {
+        step: &'static str,
+        source: std::io::Error,
+    },
+
+    #[error("nothing was measured: {0}")]
+    Nothing(String),
+}
+
+impl PerfError {
+    fn exit_code(&self) -> u8 {
+        match self {
+            Self::Usage(_) | Self::Settings(_) | Self::File { .. } => crate::BAD_USAGE,
+            _ => 1,
+        }
+    }
+}
+
+/// Tells the user something. A standard error that nobody reads any more is no reason to fail.
+fn notice(text: std::fmt::Arguments<'_>) {
+    // In one piece: several ranks may write at the same time.
+    let line = format!("limic perf: {text}\n");
+    let _unread = std::io::stderr().lock().write_all(line.as_bytes());
+}

@@ -1,0 +1,96 @@
+//! What every pattern is given, and what it gives back.
+
+use std::time::Duration;
+
+use super::args::{Pattern, Reuse};
+use super::buffers::Buffers;
+use super::content::Wrong;
+use super::lane::Team;
+use super::{latency, window};
+
+/// Tag of the messages that are measured.
+pub(super) const DATA: u64 = 10;
+/// Tag of the answer to a window.
+pub(super) const ANSWER: u64 = 11;
+
+/// Messages in a window.
+pub(super) const WINDOW: usize = 64;
+
+/// What is run: one size, for a number of round trips or windows.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Work {
+    pub(super) pattern: Pattern,
+    pub(super) bytes: usize,
+    /// Round trips, or windows, on the clock.
+    pub(super) iterations: u64,
+    /// Those before.
+    pub(super) warmup: u64,
+    pub(super) reuse: Option<Reuse>,
+    /// Whether every message is filled and checked.
+    pub(super) check: bool,
+}
+
+/// Why a pattern stopped.
+#[derive(Debug)]
+pub(super) enum Stopped {
+    Limic(limic::Error),
+    Content(Wrong),
+}
+
+impl From<limic::Error> for Stopped {
+    fn from(error: limic::Error) -> Self {
+        Self::Limic(error)
+    }
+}
+
+impl From<Wrong> for Stopped {
+    fn from(wrong: Wrong) -> Self {
+        Self::Content(wrong)
+    }
+}
+
+/// Waits until all ranks are ready to start the clock.
+pub(super) type Start<'a> = &'a dyn Fn() -> limic::Result<()>;
+
+impl Work {
+    /// Runs this rank's part; the time on its clock, which is 0 if it has none.
+    pub(super) fn run(
+        &self,
+        team: &Team,
+        buffers: &mut Buffers,
+        start: Start<'_>,
+    ) -> Result<Duration, Stopped> {
+        match self.pattern {
+            Pattern::Latency => latency::run(self, team, buffers, start),
+            // Floor never comes here.
+            Pattern::Bandwidth
+            | Pattern::Bibandwidth
+            | Pattern::Rate
+            | Pattern::Pairs
+            | Pattern::Floor => window::run(self, team, buffers, start),
+        }
+    }
+
+    /// Messages that one iteration moves between the ranks of a pair, in both directions together.
+    pub(super) fn messages_per_iteration(&self) -> usize {
+        match self.pattern {
+            Pattern::Latency => 2,
+            Pattern::Bibandwidth => 2 * WINDOW,
+            _ => WINDOW,
+        }
+    }
+
+    /// Messages that follow each other in one iteration: its time divided by this is the time of a message.
+    pub(super) fn steps_per_iteration(&self) -> usize {
+        match self.pattern {
+            Pattern::Latency => 2,
+            _ => WINDOW,
+        }
+    }
+
+    /// Messages per second of one pair in units of one per message time: both directions of a
+    /// ping-pong take turns, those of `bibandwidth` do not.
+    pub(super) fn streams(&self) -> f64 {
+        self.messages_per_iteration() as f64 / self.steps_per_iteration() as f64
+    }
+}

@@ -1,0 +1,92 @@
+//! The report as a picture: time over size for ping-pong, bandwidth over size for the others.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use limic::policy::ByteSize;
+use plotters::prelude::*;
+
+use super::PerfError;
+use super::args::Pattern;
+use super::report::{Report, Row};
+
+const SIZE: (u32, u32) = (960, 600);
+
+/// Draws one line for each path, or each floor, and each use of buffers.
+pub(super) fn write(report: &Report, path: &Path) -> Result<(), PerfError> {
+    draw(report, path).map_err(|error| PerfError::Plot {
+        path: path.to_owned(),
+        reason: error.to_string(),
+    })
+}
+
+fn draw(report: &Report, path: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    let time = report.pattern == Pattern::Latency.name();
+    let value = |row: &Row| if time { row.time_us } else { row.mb_per_s };
+    let rows = || report.rows.iter().filter(|row| value(row) > 0.0);
+    let mut lines: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
+    for row in rows() {
+        // A message of 0 bytes has no place on a logarithmic axis but the first.
+        let at = (row.bytes.max(1) as f64, value(row));
+        lines.entry(name(row)).or_default().push(at);
+    }
+    let all = || lines.values().flatten();
+    let extent = |of: fn(&(f64, f64)) -> f64| {
+        let least = all().map(of).fold(f64::INFINITY, f64::min);
+        let most = all().map(of).fold(f64::MIN_POSITIVE, f64::max);
+        (least.min(most) / 1.2)..(most * 1.2)
+    };
+
+    let root = SVGBackend::new(path, SIZE).into_drawing_area();
+    root.fill(&WHITE)?;
+    let title = format!("limic {}: {}", report.pattern, report.machine.cpu);
+    let mut chart = ChartBuilder::on(&root)
+        .caption(title, ("sans-serif", 20))
+        .margin(16)
+        .x_label_area_size(44)
+        .y_label_area_size(70)
+        .build_cartesian_2d(
+            extent(|at| at.0).log_scale().base(2.0),
+            extent(|at| at.1).log_scale(),
+        )?;
+    chart
+        .configure_mesh()
+        .x_desc("message size in bytes")
+        .y_desc(if time { "one way in us" } else { "MB/s" })
+        .x_label_formatter(&|bytes| ByteSize(bytes.round() as u64).to_string())
+        .y_label_formatter(&|value| format!("{value}"))
+        .light_line_style(WHITE)
+        .draw()?;
+    for (index, (name, points)) in lines.iter().enumerate() {
+        let color = Palette99::pick(index).to_rgba();
+        chart
+            .draw_series(LineSeries::new(
+                points.iter().copied(),
+                color.stroke_width(2),
+            ))?
+            .label(name)
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], color.stroke_width(2)));
+        let dots = points.iter().map(|at| Circle::new(*at, 3, color.filled()));
+        chart.draw_series(dots)?;
+    }
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperLeft)
+        .background_style(WHITE.mix(0.8))
+        .border_style(BLACK)
+        .draw()?;
+    root.present()?;
+    Ok(())
+}
+
+fn name(row: &Row) -> String {
+    let path = match row.wanted {
+        "hybrid" => "hybrid",
+        _ => row.path.as_str(),
+    };
+    match row.reuse {
+        Some(true) => format!("{path}, buffers reused"),
+        Some(false) => format!("{path}, buffers cold"),
+        None => path.to_owned(),
+    }
+}

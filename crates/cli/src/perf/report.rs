@@ -1,0 +1,199 @@
+//! The rows, and the table that shows them.
+
+use comfy_table::{CellAlignment, Table, presets};
+use limic::policy::ByteSize;
+
+use super::args::{Args, Pattern};
+use super::machine::Machine;
+
+/// One measurement: a size over a path. Its fields are those of the JSON; docs/perf-json.md.
+#[derive(Debug, Clone, serde::Serialize)]
+pub(super) struct Row {
+    pub(super) pattern: &'static str,
+    /// The path that was really used; for `floor`, what was measured.
+    pub(super) path: String,
+    /// The path that was asked for.
+    pub(super) wanted: &'static str,
+    pub(super) ranks: u32,
+    pub(super) bytes: u64,
+    pub(super) reuse: Option<bool>,
+    pub(super) time_us: f64,
+    pub(super) time_us_min: f64,
+    pub(super) time_us_max: f64,
+    pub(super) spread: f64,
+    pub(super) mb_per_s: f64,
+    pub(super) msgs_per_s: f64,
+    pub(super) rounds: u32,
+    pub(super) iterations: u64,
+    /// For the floor of two copies: the ring that was best.
+    pub(super) shape: Option<String>,
+}
+
+/// Median and extremes of the rounds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Spread {
+    pub(super) median: f64,
+    pub(super) least: f64,
+    pub(super) most: f64,
+}
+
+impl Spread {
+    /// Of some numbers; 0 if there are none.
+    pub(super) fn of(numbers: &[f64]) -> Self {
+        let mut sorted = numbers.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let at = |index: usize| sorted.get(index).copied().unwrap_or(0.0);
+        let upper = sorted.len() / 2;
+        let lower = sorted.len().saturating_sub(1) / 2;
+        Self {
+            median: (at(lower) + at(upper)) / 2.0,
+            least: at(0),
+            most: at(sorted.len().saturating_sub(1)),
+        }
+    }
+
+    pub(super) fn scaled(self, factor: f64) -> Self {
+        // A clock that did not move must not give infinite rates.
+        let scale = |number: f64| (number * factor).max(1e-6);
+        Self {
+            median: scale(self.median),
+            least: scale(self.least),
+            most: scale(self.most),
+        }
+    }
+
+    /// Distance of the extremes as a fraction of the median.
+    pub(super) fn relative(&self) -> f64 {
+        (self.most - self.least) / self.median
+    }
+}
+
+/// Everything that was measured.
+#[derive(Debug, serde::Serialize)]
+pub(super) struct Report {
+    /// Version of limic.
+    pub(super) limic: &'static str,
+    pub(super) machine: Machine,
+    pub(super) pattern: &'static str,
+    /// Whether each rank was bound to one CPU.
+    pub(super) bound: bool,
+    /// Whether every message was checked while the clock ran.
+    pub(super) checked: bool,
+    pub(super) rows: Vec<Row>,
+    /// What was not measured and why, and what makes the numbers doubtful.
+    pub(super) notes: Vec<String>,
+}
+
+impl Report {
+    pub(super) fn new(args: &Args, bound: bool) -> Self {
+        let mut notes = Vec::new();
+        if cfg!(debug_assertions) {
+            notes.push("this is a debug build: the times mean nothing".to_owned());
+        }
+        if !bound {
+            notes.push(
+                "ranks are not bound to one CPU each: times vary with their placement".to_owned(),
+            );
+        }
+        let machine = Machine::describe();
+        if let Some(load) = machine.busy() {
+            notes.push(format!(
+                "the machine is busy (load {load:.1}, {} CPUs): trust ratios within this run, not times",
+                machine.topology.cpus
+            ));
+        }
+        Self {
+            limic: env!("CARGO_PKG_VERSION"),
+            machine,
+            pattern: args.pattern.name(),
+            bound,
+            checked: args.check,
+            rows: Vec::new(),
+            notes,
+        }
+    }
+
+    /// The table with a line about the machine before it and the notes after it.
+    pub(super) fn table(&self) -> String {
+        let with_reuse = self.rows.iter().any(|row| row.reuse.is_some());
+        let with_shape = self.rows.iter().any(|row| row.shape.is_some());
+        let floor = self.pattern == Pattern::Floor.name();
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING);
+        let mut header = vec!["bytes", if floor { "floor" } else { "path" }];
+        header.extend(with_reuse.then_some("reuse"));
+        header.extend(with_shape.then_some("ring"));
+        header.extend(["us", "MB/s", "messages/s", "spread"]);
+        table.set_header(header);
+        for row in &self.rows {
+            let mut cells = vec![ByteSize(row.bytes).to_string(), row.path.clone()];
+            if row.wanted == "hybrid" && !floor {
+                cells[1] = format!("hybrid ({})", row.path);
+            }
+            if with_reuse {
+                cells.push(if row.reuse == Some(true) { "on" } else { "off" }.to_owned());
+            }
+            if with_shape {
+                cells.push(row.shape.clone().unwrap_or_default());
+            }
+            cells.push(significant(row.time_us));
+            cells.push(format!("{:.0}", row.mb_per_s));
+            cells.push(format!("{:.0}", row.msgs_per_s));
+            cells.push(format!("{:.0} %", row.spread * 100.0));
+            table.add_row(cells);
+        }
+        for (index, column) in table.column_iter_mut().enumerate() {
+            if index != 1 {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        let ranks = self.rows.first().map_or(0, |row| row.ranks);
+        let mut text = format!(
+            "limic {} {}, {ranks} {}; {}\n{}\n",
+            self.limic,
+            self.pattern,
+            if floor { "processes" } else { "ranks" },
+            self.machine.line(),
+            table.trim_fmt(),
+        );
+        for note in &self.notes {
+            text.push_str(&format!("note: {note}\n"));
+        }
+        text
+    }
+}
+
+/// Three significant digits, and all of those before the point.
+fn significant(number: f64) -> String {
+    let decimals = match number {
+        n if n >= 100.0 => 0,
+        n if n >= 10.0 => 1,
+        n if n >= 1.0 => 2,
+        _ => 4,
+    };
+    format!("{number:.decimals$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_of_odd_and_even_counts() {
+        assert_eq!(Spread::of(&[3.0, 1.0, 2.0]).median, 2.0);
+        assert_eq!(Spread::of(&[4.0, 1.0, 2.0, 3.0]).median, 2.5);
+        assert_eq!(Spread::of(&[]).median, 0.0);
+        let spread = Spread::of(&[1.0, 2.0, 4.0]);
+        assert_eq!((spread.least, spread.most), (1.0, 4.0));
+        assert_eq!(spread.relative(), 1.5);
+        assert!(Spread::of(&[0.0]).scaled(1.0).median > 0.0);
+    }
+
+    #[test]
+    fn small_and_large_times_read_well() {
+        assert_eq!(significant(0.05812), "0.0581");
+        assert_eq!(significant(1.234), "1.23");
+        assert_eq!(significant(12.34), "12.3");
+        assert_eq!(significant(1234.5), "1234");
+    }
+}

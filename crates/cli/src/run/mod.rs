@@ -1,0 +1,194 @@
+//! `limic run`: starts the ranks of a job on this node and serves PMI-1 to them.
+//!
+//! The life of a job: [`binding`] picks CPUs, [`spawn`] starts the ranks, [`job`] waits on all of
+//! their events in one thread ([`pmi_server`] answers their start-up over each rank's
+//! [`connection`], [`output`] labels their lines, [`processes`] finds and ends what they leave
+//! behind), and [`outcome`] makes the exit code.
+
+mod binding;
+mod connection;
+mod job;
+mod outcome;
+mod output;
+mod pmi_server;
+mod processes;
+mod spawn;
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Most ranks that one launcher starts: each needs a process and up to four descriptors.
+const MAX_RANKS: i64 = 4096;
+
+/// Start a program as the ranks of a job on this node
+///
+/// The ranks find each other through PMI-1, so limic programs run under it, and so do MPI programs
+/// whose library speaks PMI-1 (MPICH and its relatives).
+#[derive(Debug, Clone, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Args {
+    /// Number of ranks
+    #[arg(short = 'n', long = "ranks", visible_alias = "np", value_name = "N",
+          value_parser = clap::value_parser!(u32).range(1..=MAX_RANKS))]
+    ranks: u32,
+
+    /// Bind ranks to CPUs: `core` gives rank i the i-th CPU that this process may use, round
+    /// robin; `none` leaves it to the kernel [default: core if there are enough CPUs for all
+    /// ranks, else none]
+    #[arg(long, value_enum)]
+    bind: Option<binding::Policy>,
+
+    /// Begin each line that a rank prints with `[rank] `
+    #[arg(short, long)]
+    label: bool,
+
+    /// Set an environment variable in all ranks; may be given again
+    #[arg(long = "env", value_name = "KEY=VALUE", value_parser = parse_env)]
+    env: Vec<(String, String)>,
+
+    /// End the job after this many seconds, with exit code 124
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    timeout: Option<Duration>,
+
+    /// How long processes may take to end after SIGTERM, before SIGKILL
+    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = parse_seconds)]
+    grace: Duration,
+
+    /// Leave the other ranks running when one fails (an abort or a signal still ends the job)
+    #[arg(long, visible_alias = "no-kill")]
+    keep_going: bool,
+
+    /// The program and its arguments
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "PROGRAM"
+    )]
+    program: Vec<OsString>,
+}
+
+const AFTER_HELP: &str = "\
+Exit code: 0 if all ranks end with 0, else that of the first rank that failed; 128 + the signal's \
+number if a signal killed it; 124 after --timeout, 125 if the launcher itself failed, 126 if the \
+program cannot be executed, 127 if it is not found.
+
+When a rank fails or aborts, all others get SIGTERM and, after --grace, SIGKILL. The job ends with \
+its ranks: processes that they leave behind are ended as well. SIGINT, SIGTERM, SIGHUP, SIGQUIT, \
+SIGUSR1, SIGUSR2, SIGTSTP and SIGCONT are passed on to the ranks; a second SIGINT kills them. If \
+the launcher is killed, the kernel kills the ranks.
+
+Rank 0 reads the launcher's standard input, all others read nothing.
+
+Ranks see PMI_FD, PMI_RANK, PMI_SIZE, LIMIC_LOCAL_RANK and LIMIC_LOCAL_SIZE.";
+
+/// Runs the job; errors are printed.
+pub(crate) fn execute(args: &Args) -> ExitCode {
+    match job::run(args) {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            notice(format_args!("{error}"));
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+/// Why a job could not be run.
+#[derive(Debug, thiserror::Error)]
+enum RunError {
+    #[error(
+        "{program}: not found; give a path, or a name in PATH (if the file is there, the \
+         interpreter that its first line names is not)"
+    )]
+    NotFound { program: String },
+
+    #[error("{program}: cannot be executed ({source}); is it a program with execute permission?")]
+    NotExecutable {
+        program: String,
+        source: std::io::Error,
+    },
+
+    #[error("rank {rank} could not be started: {source}; see ulimit -u and the free memory")]
+    Spawn { rank: u32, source: std::io::Error },
+
+    #[error(
+        "{ranks} ranks need {needed} open files, but at most {allowed} are allowed; raise \
+         ulimit -Hn or start fewer"
+    )]
+    Descriptors {
+        ranks: u32,
+        needed: u64,
+        allowed: u64,
+    },
+
+    #[error("--bind core: {source}; use --bind none")]
+    Binding { source: std::io::Error },
+
+    #[error("{step}: {source}")]
+    System {
+        step: &'static str,
+        source: std::io::Error,
+    },
+}
+
+impl RunError {
+    /// The convention of env(1) and timeout(1).
+    fn exit_code(&self) -> u8 {
+        match self {
+            Self::NotFound { .. } => 127,
+            Self::NotExecutable { .. } => 126,
+            _ => 125,
+        }
+    }
+}
+
+/// Tells the user something. A standard error that nobody reads any more is no reason to fail.
+fn notice(text: std::fmt::Arguments<'_>) {
+    let _unread = writeln!(std::io::stderr().lock(), "limic run: {text}");
+}
+
+/// Names the step in which a system call failed.
+fn system(step: &'static str) -> impl Fn(rustix::io::Errno) -> RunError {
+    move |errno| RunError::System {
+        step,
+        source: errno.into(),
+    }
+}
+
+fn parse_env(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("expected KEY=VALUE".into()),
+    }
+}
+
+fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "expected a number of seconds")?;
+    let duration = Duration::try_from_secs_f64(seconds).ok();
+    // Beyond a year, sums of times could overflow, and nobody waits.
+    let duration = duration.filter(|duration| duration.as_secs() < 366 * 24 * 3600);
+    duration.ok_or_else(|| "expected 0 to 31 million seconds".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_may_have_fractions_but_not_be_absurd() {
+        assert_eq!(parse_seconds("0.5"), Ok(Duration::from_millis(500)));
+        for text in ["", "soon", "-1", "nan", "inf", "1e30"] {
+            assert!(parse_seconds(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn variables_need_a_name() {
+        assert_eq!(parse_env("A=b=c"), Ok(("A".into(), "b=c".into())));
+        assert_eq!(parse_env("A="), Ok(("A".into(), String::new())));
+        assert!(parse_env("=b").is_err());
+        assert!(parse_env("A").is_err());
+    }
+}

@@ -1,0 +1,175 @@
+//! `--label`: whole lines from many ranks onto one standard output and one standard error.
+//!
+//! Lines are bytes, not text. A reader of the launcher's output that is slow (a pager) slows the
+//! ranks down, never the launcher: it writes only what the kernel takes without waiting.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+
+/// A line longer than this is cut: memory is bounded, whatever a rank prints.
+const MAX_PARTIAL: usize = 1 << 18;
+
+/// Ranks are not read from while this many bytes wait to be written.
+const MAX_QUEUED: usize = 1 << 20;
+
+/// After `poll` reported room, a pipe takes this many bytes without waiting (`PIPE_BUF`).
+const PIECE: usize = 4096;
+
+/// The launcher's own standard output or error.
+#[derive(Debug)]
+pub(super) struct Sink {
+    fd: OwnedFd,
+    queue: Vec<u8>,
+    written: usize,
+    broken: bool,
+}
+
+impl Sink {
+    /// Writes to a duplicate of `fd`.
+    pub(super) fn new(fd: impl AsFd) -> std::io::Result<Self> {
+        Ok(Self {
+            fd: fd.as_fd().try_clone_to_owned()?,
+            queue: Vec::new(),
+            written: 0,
+            broken: false,
+        })
+    }
+
+    /// Whether bytes wait to be written.
+    pub(super) fn pending(&self) -> bool {
+        self.written < self.queue.len()
+    }
+
+    /// Whether ranks may be read from.
+    pub(super) fn has_room(&self) -> bool {
+        self.queue.len() - self.written < MAX_QUEUED
+    }
+
+    /// Whether the reader went away: what ranks print has no place to go.
+    pub(super) fn broken(&self) -> bool {
+        self.broken
+    }
+
+    /// Forgets what waits to be written.
+    pub(super) fn discard(&mut self) {
+        self.written = self.queue.len();
+    }
+
+    /// Writes one piece. Call it when `poll` reports room.
+    pub(super) fn write(&mut self) {
+        let end = self.queue.len().min(self.written + PIECE);
+        match rustix::io::write(&self.fd, &self.queue[self.written..end]) {
+            Ok(count) => self.written += count,
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(_) => {
+                self.broken = true;
+                self.written = self.queue.len();
+            }
+        }
+        if !self.pending() || self.written >= MAX_QUEUED {
+            drop(self.queue.drain(..self.written));
+            self.written = 0;
+        }
+    }
+}
+
+impl AsFd for Sink {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// The reading end of a rank's output, and the line that it has not finished.
+#[derive(Debug)]
+pub(super) struct Labelled {
+    pipe: OwnedFd,
+    prefix: String,
+    partial: Vec<u8>,
+}
+
+impl Labelled {
+    /// `pipe` is non-blocking.
+    pub(super) fn new(pipe: OwnedFd, rank: u32) -> Self {
+        Self {
+            pipe,
+            prefix: format!("[{rank}] "),
+            partial: Vec::new(),
+        }
+    }
+
+    /// Reads one piece; `Ok(false)` when there is nothing for now, an error when there never will
+    /// be: the caller then calls [`Self::finish`].
+    pub(super) fn read(&mut self, sink: &mut Sink) -> Result<bool, Errno> {
+        let mut bytes = [0; 1 << 14];
+        match rustix::io::read(&self.pipe, &mut bytes) {
+            Ok(0) => Err(Errno::PIPE),
+            Ok(count) => {
+                self.feed(&bytes[..count], &mut sink.queue);
+                Ok(true)
+            }
+            Err(Errno::AGAIN | Errno::INTR) => Ok(false),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Writes out a last line without a line end, with one.
+    pub(super) fn finish(mut self, sink: &mut Sink) {
+        if !self.partial.is_empty() {
+            self.feed(b"\n", &mut sink.queue);
+        }
+    }
+
+    fn feed(&mut self, bytes: &[u8], queue: &mut Vec<u8>) {
+        for piece in bytes.split_inclusive(|&byte| byte == b'\n') {
+            self.partial.extend_from_slice(piece);
+            let whole = self.partial.ends_with(b"\n");
+            if whole || self.partial.len() >= MAX_PARTIAL {
+                queue.extend_from_slice(self.prefix.as_bytes());
+                queue.append(&mut self.partial);
+                if !whole {
+                    queue.push(b'\n');
+                }
+            }
+        }
+    }
+}
+
+impl AsFd for Labelled {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.pipe.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labelled(pieces: &[&[u8]]) -> Vec<u8> {
+        let (pipe, _) = rustix::pipe::pipe().unwrap();
+        let mut stream = Labelled::new(pipe, 3);
+        let mut sink = Sink::new(std::io::stderr()).unwrap();
+        for piece in pieces {
+            stream.feed(piece, &mut sink.queue);
+        }
+        stream.finish(&mut sink);
+        sink.queue
+    }
+
+    #[test]
+    fn lines_come_out_whole_whatever_they_hold() {
+        assert_eq!(
+            labelled(&[b"a", b"b\n\nc\xff\0"]),
+            b"[3] ab\n[3] \n[3] c\xff\0\n"
+        );
+        assert_eq!(labelled(&[]), b"");
+        assert_eq!(labelled(&[b"x\n"]), b"[3] x\n");
+    }
+
+    #[test]
+    fn endless_lines_are_cut() {
+        let out = labelled(&[&vec![b'x'; MAX_PARTIAL], b"y\n"]);
+        assert_eq!(out.len(), MAX_PARTIAL + 5 + 6);
+        assert!(out.ends_with(b"\n[3] y\n"));
+    }
+}

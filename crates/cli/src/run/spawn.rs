@@ -1,0 +1,186 @@
+//! Starts one rank: its environment, its descriptors, its CPU, and its tie to the launcher's life.
+
+use std::io::{Error, ErrorKind};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+use nix::sys::signal::SigSet;
+use rustix::io::{Errno, FdFlags};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{
+    Pid, Resource, Rlimit, Signal, getpid, getppid, getrlimit, set_parent_process_death_signal,
+    setrlimit,
+};
+use rustix::thread::sched_setaffinity;
+
+use super::connection::Connection;
+use super::output::Labelled;
+use super::{Args, RunError, binding, system};
+
+/// A rank that runs, and the launcher's ends of what it was given.
+#[derive(Debug)]
+pub(super) struct Started {
+    pub(super) pid: Pid,
+    /// Whether it leads a process group of its own.
+    pub(super) own_group: bool,
+    pub(super) connection: Connection,
+    /// With `--label`: its standard output and standard error.
+    pub(super) outputs: Option<[Labelled; 2]>,
+}
+
+/// What all ranks of a job share.
+#[derive(Debug)]
+pub(super) struct Plan<'a> {
+    pub(super) args: &'a Args,
+    /// The signals that were blocked when the launcher started.
+    pub(super) mask: SigSet,
+    /// The limit on open files as the launcher found it, if it had to be raised.
+    pub(super) files: Option<Rlimit>,
+    /// Rank 0 stays in the launcher's process group, because it may read from the terminal: a
+    /// process of another group would be stopped at its first read.
+    pub(super) terminal: bool,
+}
+
+/// Makes sure that the launcher may hold the descriptors of all ranks; returns the former limit if
+/// it was raised, for the ranks to go back to.
+pub(super) fn reserve_files(args: &Args) -> Result<Option<Rlimit>, RunError> {
+    let each = if args.label { 3 } else { 1 };
+    // Beside the ranks' own: the standard streams, the signals, the library's, one rank being made.
+    let needed = u64::from(args.ranks) * each + 64;
+    let old = getrlimit(Resource::Nofile);
+    if old.current.is_none_or(|current| current >= needed) {
+        return Ok(None);
+    }
+    if let Some(allowed) = old.maximum.filter(|&maximum| maximum < needed) {
+        return Err(RunError::Descriptors {
+            ranks: args.ranks,
+            needed,
+            allowed,
+        });
+    }
+    let new = Rlimit {
+        current: Some(needed),
+        maximum: old.maximum,
+    };
+    setrlimit(Resource::Nofile, new).map_err(system("raising the limit on open files"))?;
+    Ok(Some(old))
+}
+
+impl Plan<'_> {
+    /// Starts a rank; `cpu` binds it.
+    pub(super) fn start(&self, rank: u32, cpu: Option<usize>) -> Result<Started, RunError> {
+        let flags = SocketFlags::CLOEXEC;
+        let pair = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None);
+        let (mine, theirs) = pair.map_err(system("making a rank's PMI socket"))?;
+
+        let own_group = !(self.terminal && rank == 0);
+        let mut command = self.command(rank, &theirs);
+        if own_group {
+            command.process_group(0);
+        }
+        let outputs = match self.args.label {
+            true => Some([
+                label(rank, &mut command, false)?,
+                label(rank, &mut command, true)?,
+            ]),
+            false => None,
+        };
+        let launcher = getpid();
+        let set = cpu.map(binding::only);
+        let files = self.files;
+        let mask = self.mask;
+        let prepare = move || {
+            // Ranks must not outlive a launcher that is killed. If it died before this line, the
+            // parent is another process already.
+            set_parent_process_death_signal(Some(Signal::KILL))?;
+            if getppid() != Some(launcher) {
+                return Err(Errno::SRCH.into());
+            }
+            rustix::io::fcntl_setfd(&theirs, FdFlags::empty())?;
+            mask.thread_set_mask()?;
+            if let Some(set) = &set {
+                sched_setaffinity(None, set)?;
+            }
+            if let Some(files) = files {
+                setrlimit(Resource::Nofile, files)?;
+            }
+            Ok(())
+        };
+        // SAFETY: the closure runs between fork and exec. It makes system calls alone, without
+        // allocation or locks; and the launcher has a single thread, so no lock can be held.
+        unsafe { command.pre_exec(prepare) };
+
+        let child = command
+            .spawn()
+            .map_err(|source| self.failed(rank, source))?;
+        Ok(Started {
+            // The handle has no use: the job waits for all children alike.
+            pid: Pid::from_child(&child),
+            own_group,
+            connection: Connection::new(mine),
+            outputs,
+        })
+    }
+
+    fn command(&self, rank: u32, socket: &OwnedFd) -> Command {
+        let args = self.args;
+        let mut command = Command::new(&args.program[0]);
+        command.args(&args.program[1..]);
+        // What launchers around this one told about themselves does not hold for the ranks.
+        for (name, _) in std::env::vars_os() {
+            let text = name.to_string_lossy();
+            if text.starts_with("PMI_") || text.starts_with("PMIX_") || text.starts_with("HYDI_") {
+                command.env_remove(&name);
+            }
+        }
+        let size = args.ranks.to_string();
+        let number = rank.to_string();
+        for (name, value) in [
+            ("PMI_FD", &socket.as_raw_fd().to_string()),
+            ("PMI_RANK", &number),
+            ("PMI_SIZE", &size),
+            ("PMI_SPAWNED", &"0".to_owned()),
+            ("MPI_LOCALRANKID", &number),
+            ("MPI_LOCALNRANKS", &size),
+            ("LIMIC_LOCAL_RANK", &number),
+            ("LIMIC_LOCAL_SIZE", &size),
+        ] {
+            command.env(name, value);
+        }
+        command.envs(args.env.iter().map(|(key, value)| (key, value)));
+        if rank != 0 {
+            command.stdin(Stdio::null());
+        }
+        command
+    }
+
+    fn failed(&self, rank: u32, source: Error) -> RunError {
+        let program = self.args.program[0].to_string_lossy().into_owned();
+        match Errno::from_io_error(&source) {
+            Some(Errno::NOENT | Errno::NOTDIR) => RunError::NotFound { program },
+            Some(
+                Errno::ACCESS | Errno::NOEXEC | Errno::ISDIR | Errno::LOOP | Errno::NAMETOOLONG,
+            ) => RunError::NotExecutable { program, source },
+            _ if source.kind() == ErrorKind::InvalidInput => {
+                RunError::NotExecutable { program, source }
+            }
+            _ => RunError::Spawn { rank, source },
+        }
+    }
+}
+
+/// Gives the command a pipe as its standard output or standard error.
+fn label(rank: u32, command: &mut Command, error: bool) -> Result<Labelled, RunError> {
+    let step = "making a rank's output pipe";
+    let (read, write) = pipe_with(PipeFlags::CLOEXEC).map_err(system(step))?;
+    // The reading end alone: the two ends of a pipe are separate files.
+    rustix::io::ioctl_fionbio(&read, true).map_err(system(step))?;
+    if error {
+        command.stderr(Stdio::from(write));
+    } else {
+        command.stdout(Stdio::from(write));
+    }
+    Ok(Labelled::new(read, rank))
+}

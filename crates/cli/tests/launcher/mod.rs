@@ -1,0 +1,164 @@
+//! The built `limic` with real processes under it, and a watchdog over every wait.
+#![allow(
+    dead_code,
+    reason = "each test binary uses the part of these that it needs"
+)]
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+
+/// Far beyond what any of these tests needs; it turns a hang into a failure.
+pub(crate) const WATCHDOG: Duration = Duration::from_secs(60);
+
+/// `limic run` with these words after it.
+pub(crate) fn run(words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_limic"));
+    command.arg("run").args(words);
+    command.stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// `limic run` of a shell script.
+pub(crate) fn run_script(words: &[&str], script: &str) -> Command {
+    let mut command = run(words);
+    command.args(["/bin/sh", "-c", script]);
+    command
+}
+
+/// Waits for the end, bounded, and collects what was printed.
+pub(crate) fn finish(mut command: Command) -> Output {
+    collect(command.spawn().unwrap())
+}
+
+/// Waits for the end of a launcher, bounded, and collects what was printed and not read yet.
+pub(crate) fn collect(child: Child) -> Output {
+    let pid = pid(&child);
+    let (send, receive) = mpsc::channel();
+    thread::spawn(move || send.send(child.wait_with_output()));
+    let Ok(output) = receive.recv_timeout(WATCHDOG) else {
+        kill_process(pid, Signal::KILL).unwrap();
+        panic!("limic run did not end");
+    };
+    output.unwrap()
+}
+
+pub(crate) fn pid(child: &Child) -> Pid {
+    Pid::from_child(child)
+}
+
+pub(crate) fn signal(child: &Child, signal: Signal) {
+    kill_process(pid(child), signal).unwrap();
+}
+
+/// The lines of a launcher's standard output, each waited for, bounded.
+pub(crate) struct Lines(mpsc::Receiver<String>);
+
+impl Lines {
+    pub(crate) fn of(child: &mut Child) -> Self {
+        let (send, receive) = mpsc::channel();
+        let out: ChildStdout = child.stdout.take().unwrap();
+        thread::spawn(move || {
+            for line in BufReader::new(out).lines() {
+                if send.send(line.unwrap()).is_err() {
+                    return;
+                }
+            }
+        });
+        Self(receive)
+    }
+
+    pub(crate) fn next(&self) -> String {
+        self.0.recv_timeout(WATCHDOG).expect("a line in time")
+    }
+
+    pub(crate) fn rest(self) -> Vec<String> {
+        self.0.into_iter().collect()
+    }
+}
+
+pub(crate) fn out(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+pub(crate) fn err(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The lines of the standard output in order of the alphabet: ranks print in any order.
+pub(crate) fn sorted(output: &Output) -> Vec<String> {
+    let mut lines: Vec<String> = out(output).lines().map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+/// Numbers in a text.
+pub(crate) fn numbers(text: &str) -> Vec<i32> {
+    let words = text.split_ascii_whitespace();
+    words.filter_map(|word| word.parse().ok()).collect()
+}
+
+/// Whether the process table has this number.
+pub(crate) fn in_process_table(pid: i32) -> bool {
+    Path::new("/proc").join(pid.to_string()).exists()
+}
+
+/// Something that reports the end of a process, whoever its parent is.
+pub(crate) struct Watch(std::os::fd::OwnedFd);
+
+impl Watch {
+    pub(crate) fn on(pid: i32) -> Self {
+        Self(pidfd_open(Pid::from_raw(pid).unwrap(), PidfdFlags::empty()).unwrap())
+    }
+
+    pub(crate) fn wait_for_end(&self) {
+        let timeout = Timespec::try_from(WATCHDOG).unwrap();
+        let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
+        assert_eq!(
+            poll(&mut fds, Some(&timeout)),
+            Ok(1),
+            "the process did not end"
+        );
+    }
+}
+
+/// A named pipe in a folder of its own, removed at the end: ranks tell each other where they are.
+pub(crate) struct Fifo {
+    path: PathBuf,
+    /// Keeps what a rank wrote, also when no rank has the pipe open.
+    _open: File,
+}
+
+impl Fifo {
+    pub(crate) fn new(test: &str) -> Self {
+        let name = format!("limic-{test}-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir(&folder).unwrap();
+        let fifo = folder.join("fifo");
+        nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let open = File::options().read(true).write(true).open(&fifo).unwrap();
+        Self {
+            path: fifo,
+            _open: open,
+        }
+    }
+
+    /// For `--env`.
+    pub(crate) fn variable(&self) -> String {
+        format!("--env=FIFO={}", self.path.display())
+    }
+}
+
+impl Drop for Fifo {
+    fn drop(&mut self) {
+        let _left_behind = std::fs::remove_dir_all(self.path.parent().unwrap());
+    }
+}

@@ -1,0 +1,285 @@
+//! `limic perf` between real ranks: the rows, and where they go.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "in a test, a failed unwrap is the report"
+)]
+
+use std::process::{Command, Output};
+use std::sync::{Mutex, PoisonError};
+
+use serde_json::Value;
+
+mod launcher;
+use launcher::{err, finish, out};
+
+/// Few iterations and rounds: these tests look at what comes out, not at how fast.
+const SHORT: [&str; 4] = ["--iterations", "3", "--rounds", "2"];
+
+fn limic(words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_limic"));
+    command.args(words);
+    command.stdin(std::process::Stdio::null());
+    command.stdout(std::process::Stdio::piped());
+    command.stderr(std::process::Stdio::piped());
+    command
+}
+
+fn perf(words: &[&str]) -> Output {
+    let mut command = limic(&["perf"]);
+    command.args(words).args(SHORT);
+    in_turn(command)
+}
+
+/// Runs one job at a time: several at once would wait for each other's CPUs most of the time.
+fn in_turn(command: Command) -> Output {
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    finish(command)
+}
+
+/// The JSON that a measurement gives; it must succeed.
+fn json(words: &[&str]) -> Value {
+    let output = perf(&[words, &["--json", "-"]].concat());
+    assert!(output.status.success(), "{}", err(&output));
+    serde_json::from_str(&out(&output)).expect("one JSON object and nothing else")
+}
+
+fn rows(report: &Value) -> &[Value] {
+    report["rows"].as_array().expect("rows")
+}
+
+fn check_row(row: &Value, pattern: &str, ranks: u64) {
+    assert_eq!(row["pattern"], pattern);
+    assert_eq!(row["ranks"], ranks);
+    assert!(row["path"].is_string() && row["bytes"].is_u64(), "{row}");
+    for number in ["time_us", "msgs_per_s"] {
+        assert!(row[number].as_f64().is_some_and(|n| n > 0.0), "{row}");
+    }
+    let bandwidth = row["mb_per_s"].as_f64().expect("a number");
+    let expected = row["bytes"].as_f64().unwrap() * row["msgs_per_s"].as_f64().unwrap() / 1e6;
+    assert!((bandwidth - expected).abs() <= expected * 1e-6, "{row}");
+    assert!(row["spread"].as_f64().is_some_and(|n| n >= 0.0), "{row}");
+}
+
+#[test]
+fn every_pattern_gives_a_row_for_each_size() {
+    for pattern in ["latency", "bandwidth", "bibandwidth", "rate"] {
+        let report = json(&[pattern, "--sizes", "0,8,3000,100K"]);
+        assert_eq!(report["pattern"], pattern);
+        assert_eq!(report["limic"], env!("CARGO_PKG_VERSION"));
+        let sizes: Vec<_> = rows(&report).iter().map(|row| &row["bytes"]).collect();
+        assert_eq!(sizes, [0, 8, 3000, 102_400]);
+        for row in rows(&report) {
+            check_row(row, pattern, 2);
+        }
+        // Sent inline: also the row says so, since it counts.
+        assert_eq!(rows(&report)[1]["path"], "inline");
+    }
+}
+
+#[test]
+fn the_machine_is_described() {
+    let report = json(&["latency", "--sizes", "8"]);
+    let machine = &report["machine"];
+    for text in ["cpu", "kernel", "date", "build"] {
+        assert!(
+            machine[text].as_str().is_some_and(|t| !t.is_empty()),
+            "{text}"
+        );
+    }
+    assert_eq!(machine["load_average"].as_array().map(Vec::len), Some(3));
+    assert!(machine["topology"]["cpus"].as_u64().is_some());
+    assert!(machine["memory_bytes"].as_u64().is_some_and(|n| n > 0));
+    assert_eq!(report["checked"], false);
+}
+
+#[test]
+fn each_forced_path_is_the_one_that_is_used() {
+    let paths = "inline,eager,pipeline,cma,both-sides,loan,process";
+    for pattern in ["latency", "bandwidth"] {
+        let report = json(&[pattern, "--sizes", "16,4K,64K", "--paths", paths, "--check"]);
+        assert_eq!(report["checked"], true);
+        for row in rows(&report) {
+            check_row(row, pattern, 2);
+            assert_eq!(row["path"], row["wanted"], "{row}");
+        }
+        let notes = report["notes"].to_string();
+        for path in paths.split(',') {
+            let found = rows(&report).iter().filter(|row| row["path"] == path);
+            let expected = match path {
+                "inline" => 1,
+                "eager" => 2,
+                _ => 3,
+            };
+            match found.count() {
+                0 if matches!(path, "cma" | "both-sides") => {
+                    println!("SKIPPED: {path} over {pattern}: {notes}");
+                }
+                count => assert_eq!(count, expected, "{path}: {notes}"),
+            }
+        }
+        assert!(notes.contains("inline, 4K: not measured: holds at most 48 bytes"));
+        assert!(notes.contains("eager, 64K: not measured: went by pipeline"));
+    }
+}
+
+#[test]
+fn pairs_of_four_ranks_with_and_without_reuse() {
+    let report = json(&["pairs", "--ranks", "4", "--sizes", "8,10000", "--check"]);
+    let found: Vec<_> = rows(&report)
+        .iter()
+        .map(|row| {
+            (
+                row["reuse"].as_bool().unwrap(),
+                row["bytes"].as_u64().unwrap(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        found,
+        [(true, 8), (true, 10_000), (false, 8), (false, 10_000)]
+    );
+    for row in rows(&report) {
+        check_row(row, "pairs", 4);
+        // Two pairs at once.
+        let (rate, time) = (row["msgs_per_s"].as_f64(), row["time_us"].as_f64());
+        assert!(
+            (rate.unwrap() * time.unwrap() / 2e6 - 1.0).abs() < 1e-6,
+            "{row}"
+        );
+    }
+    let one = json(&["pairs", "--sizes", "8", "--reuse", "off"]);
+    assert_eq!(rows(&one).len(), 1);
+    assert_eq!(rows(&one)[0]["reuse"], false);
+}
+
+#[test]
+fn ranks_of_somebody_elses_launcher_measure_too() {
+    let mut command = limic(&["run", "-n", "2", env!("CARGO_BIN_EXE_limic"), "perf"]);
+    command
+        .args(["latency", "--sizes", "8", "--json", "-"])
+        .args(SHORT);
+    let output = in_turn(command);
+    assert!(output.status.success(), "{}", err(&output));
+    let report: Value = serde_json::from_str(&out(&output)).expect("rank 0 alone prints");
+    check_row(&rows(&report)[0], "latency", 2);
+}
+
+#[test]
+fn a_table_and_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let plot = folder.path().join("plot.svg");
+    let json = folder.path().join("rows.json");
+    let output = perf(&[
+        "bandwidth",
+        "--sizes",
+        "1..16",
+        "--paths",
+        "hybrid,eager",
+        "--plot",
+        plot.to_str().unwrap(),
+        "--json",
+        json.to_str().unwrap(),
+    ]);
+    assert!(output.status.success(), "{}", err(&output));
+    let text = out(&output);
+    assert!(
+        text.contains("MB/s") && text.contains("hybrid (inline)"),
+        "{text}"
+    );
+    assert_eq!(text.matches(" eager ").count(), 5, "{text}");
+    let svg = std::fs::read_to_string(plot).unwrap();
+    assert!(svg.starts_with("<svg ") && svg.trim_end().ends_with("</svg>"));
+    assert!(svg.contains("MB/s") && svg.contains("hybrid"));
+    let report: Value = serde_json::from_str(&std::fs::read_to_string(json).unwrap()).unwrap();
+    assert_eq!(rows(&report).len(), 10);
+}
+
+#[test]
+fn what_makes_no_sense_is_said_with_code_2() {
+    for (words, part) in [
+        (&["latency", "--sizes", "8x"][..], "'8x' is not a size"),
+        (&["latency", "--sizes", "8..4"], "is empty"),
+        (&["latency", "--paths", "smoke"], "hybrid, inline, eager"),
+        (&["latency", "--ranks", "3"], "an even number of ranks"),
+        (&["latency", "--ranks", "0"], "an even number of ranks"),
+        (
+            &["floor", "--ranks", "2"],
+            "--ranks has no meaning for floor",
+        ),
+        (&["floor", "--sizes", "0"], "at least 1 byte"),
+        (&["speed"], "latency, bandwidth"),
+        (
+            &["latency", "--plot", "/no/such/folder/x.svg"],
+            "/no/such/folder/x.svg",
+        ),
+        (&["latency", "--json", "/"], "/: "),
+    ] {
+        let output = perf(words);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {}", err(&output));
+        assert!(err(&output).contains(part), "{words:?}: {}", err(&output));
+        assert_eq!(out(&output), "", "{words:?}");
+    }
+    let mut command = limic(&["perf", "latency"]);
+    command.env("LIMIC_EAGER_MAX", "much");
+    let output = in_turn(command);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        err(&output).contains("LIMIC_EAGER_MAX=much"),
+        "{}",
+        err(&output)
+    );
+}
+
+#[test]
+fn a_launcher_with_another_number_of_ranks_is_refused_once() {
+    let mut command = limic(&["run", "-n", "2", env!("CARGO_BIN_EXE_limic"), "perf"]);
+    command.args(["latency", "--ranks", "4"]);
+    let output = in_turn(command);
+    assert_eq!(output.status.code(), Some(2), "{}", err(&output));
+    let part = "--ranks 4, but the launcher started 2";
+    // Rank 0 says it, unless the launcher ended it before because another rank was faster.
+    assert!(err(&output).matches(part).count() <= 1, "{}", err(&output));
+}
+
+#[test]
+fn the_settings_of_the_environment_hold() {
+    let mut command = limic(&["perf", "latency", "--sizes", "8", "--json", "-"]);
+    command.args(SHORT).env("LIMIC_INLINE_MAX", "0");
+    let output = in_turn(command);
+    assert!(output.status.success(), "{}", err(&output));
+    let report: Value = serde_json::from_str(&out(&output)).unwrap();
+    assert_eq!(rows(&report)[0]["path"], "eager");
+}
+
+#[test]
+fn the_floor_is_measured_without_ranks() {
+    let report = json(&["floor", "--sizes", "64,20000"]);
+    let found = |path: &str| {
+        rows(&report)
+            .iter()
+            .filter(|row| row["path"] == path)
+            .count()
+    };
+    assert_eq!(found("cache-line"), 1);
+    for path in ["memcpy", "two-copy", "two-copy-stream", "one-copy"] {
+        assert_eq!(found(path), 2, "{path}");
+    }
+    if found("process_vm_readv") != 2 {
+        println!("SKIPPED: process_vm_readv: {}", report["notes"]);
+        assert!(
+            report["notes"]
+                .to_string()
+                .contains("process_vm_readv: not measured")
+        );
+    }
+    for row in rows(&report) {
+        let ranks = if row["path"] == "memcpy" { 1 } else { 2 };
+        check_row(row, "floor", ranks);
+        let ring = row["path"].as_str().unwrap().starts_with("two-copy");
+        assert_eq!(row["shape"].is_string(), ring, "{row}");
+    }
+    let table = perf(&["floor", "--sizes", "64"]);
+    assert!(out(&table).contains("cache-line"), "{}", out(&table));
+}

@@ -1,0 +1,161 @@
+//! `limic run`: exit codes, and that a job ends with all its processes.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod launcher;
+
+use launcher::*;
+use rustix::process::Signal;
+
+fn code(words: &[&str], script: &str) -> (Option<i32>, String) {
+    let output = finish(run_script(words, script));
+    (output.status.code(), err(&output))
+}
+
+#[test]
+fn all_zero_is_zero_and_silent() {
+    assert_eq!(code(&["-n", "3"], "exit 0"), (Some(0), String::new()));
+}
+
+#[test]
+fn the_first_failure_is_the_exit_code_and_is_named() {
+    let (code, err) = code(&["-n", "3"], "[ $PMI_RANK = 1 ] && exit 7; exit 0");
+    assert_eq!(code, Some(7));
+    assert!(
+        err.contains("rank 1 (pid ") && err.contains("code 7"),
+        "{err}"
+    );
+}
+
+#[test]
+fn a_signal_is_128_and_its_number_and_is_named() {
+    let (code, err) = code(&["-n", "2"], "[ $PMI_RANK = 1 ] && kill -SEGV $$; exit 0");
+    assert_eq!(code, Some(139));
+    assert!(
+        err.contains("rank 1 (pid ") && err.contains("signal 11 (SIGSEGV)"),
+        "{err}"
+    );
+}
+
+#[test]
+fn what_cannot_be_started_is_told() {
+    for (words, code, text) in [
+        (&["-n", "2", "/nonexistent/program"][..], 127, "not found"),
+        (&["-n", "2", "limic-no-such-program"], 127, "not found"),
+        (&["-n", "2", "/etc/passwd"], 126, "cannot be executed"),
+        (&["-n", "2", "/"], 126, "cannot be executed"),
+        (&["-n", "0", "true"], 2, "0 is not in 1..="),
+        (&["-n", "99999999", "true"], 2, "is not in 1..="),
+        (&["-n", "-3", "true"], 2, "-3"),
+        (&["-n", "2"], 2, "PROGRAM"),
+        (&["-n", "2", "--env", "A", "true"], 2, "KEY=VALUE"),
+        (
+            &["-n", "2", "--timeout", "soon", "true"],
+            2,
+            "number of seconds",
+        ),
+    ] {
+        let output = finish(run(words));
+        assert_eq!(output.status.code(), Some(code), "{words:?}");
+        assert!(err(&output).contains(text), "{words:?}: {}", err(&output));
+    }
+}
+
+/// Every rank starts a child, prints both numbers, and tells rank 1, which then does `act`.
+fn ending_of_one(test: &str, act: &str, others: &str) -> (Option<i32>, String) {
+    let fifo = Fifo::new(test);
+    let script = format!(
+        "{others} exec 3<>$FIFO; sleep 1000 & echo $$ $!; echo x >&3; \
+         if [ $PMI_RANK = 1 ]; then read a <&3; read a <&3; read a <&3; {act}; fi; \
+         while :; do wait; done"
+    );
+    let output = finish(run_script(
+        &["-n", "3", "--grace", "0.2", &fifo.variable()],
+        &script,
+    ));
+    let pids = numbers(&out(&output));
+    assert_eq!(pids.len(), 6, "{}", out(&output));
+    for pid in pids {
+        assert!(!in_process_table(pid), "process {pid} is left");
+    }
+    (output.status.code(), err(&output))
+}
+
+#[test]
+fn a_failing_rank_ends_all_others_with_their_children() {
+    let (code, err) = ending_of_one("fail", "exit 5", "");
+    assert_eq!(code, Some(5));
+    assert_eq!(err.lines().count(), 1, "{err}");
+}
+
+#[test]
+fn a_killed_rank_ends_all_others_even_those_that_ignore_sigterm() {
+    let (code, _) = ending_of_one("kill", "kill -KILL $$", "trap '' TERM;");
+    assert_eq!(code, Some(137));
+}
+
+/// Each of two ranks runs `start`, which prints a number and tells the rank, and exits at once.
+fn left_behind(test: &str, start: &str) {
+    let fifo = Fifo::new(test);
+    let script = format!("exec 3<>$FIFO; {start} & read a <&3");
+    let output = finish(run_script(&["-n", "2", &fifo.variable()], &script));
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    let pids = numbers(&out(&output));
+    assert_eq!(pids.len(), 2, "{}", out(&output));
+    for pid in pids {
+        assert!(!in_process_table(pid), "process {pid} is left");
+    }
+}
+
+#[test]
+fn orphans_in_sessions_of_their_own_end_with_the_job() {
+    left_behind(
+        "session",
+        "setsid sh -c 'echo $$; echo x >&3; exec sleep 1000'",
+    );
+}
+
+#[test]
+fn orphans_in_groups_without_a_leader_end_with_the_job() {
+    left_behind(
+        "leaderless",
+        "setsid sh -c 'sleep 1000 & echo $!; echo x >&3'",
+    );
+}
+
+#[test]
+fn keep_going_leaves_the_others_running() {
+    let fifo = Fifo::new("keep-going");
+    let script = "exec 3<>$FIFO; case $PMI_RANK in \
+                  1) echo $$ >&3; kill -KILL $$;; \
+                  0) read pid <&3; while kill -0 $pid 2>/dev/null; do sleep 0.02; done; \
+                     echo survived; exit 3;; \
+                  esac";
+    for flag in ["--keep-going", "--no-kill"] {
+        let output = finish(run_script(&["-n", "3", flag, &fifo.variable()], script));
+        assert_eq!(output.status.code(), Some(137), "the first failure counts");
+        assert_eq!(out(&output), "survived\n");
+        assert!(err(&output).contains("going on"), "{}", err(&output));
+    }
+}
+
+#[test]
+fn the_time_limit_ends_the_job() {
+    let (code, err) = code(&["-n", "2", "--timeout", "0.2"], "sleep 1000");
+    assert_eq!(code, Some(124));
+    assert!(err.contains("within 0.2 s"), "{err}");
+}
+
+#[test]
+fn ranks_die_with_a_launcher_that_is_killed() {
+    let mut child = run_script(&["-n", "2"], "echo $$; exec sleep 1000")
+        .spawn()
+        .unwrap();
+    let lines = Lines::of(&mut child);
+    let watches: Vec<Watch> = (0..2)
+        .map(|_| Watch::on(lines.next().parse().unwrap()))
+        .collect();
+    signal(&child, Signal::KILL);
+    watches.iter().for_each(Watch::wait_for_end);
+    collect(child);
+}

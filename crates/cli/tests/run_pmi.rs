@@ -1,0 +1,179 @@
+//! limic's start-up under real launchers: `limic run` itself, Hydra's mpiexec and prterun.
+//!
+//! The ranks are this test binary again: the test `rank_program` does a rank's part when a launcher
+//! started it, told by LIMIC_TEST_PART.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod launcher;
+
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use launcher::*;
+use limic::bootstrap::detect;
+
+#[test]
+fn rank_program() {
+    let Ok(part) = std::env::var("LIMIC_TEST_PART") else {
+        return;
+    };
+    let mut job = detect().unwrap();
+    let (rank, size) = (job.rank(), job.size());
+    // Lengths differ by rank, and the longer ones need several PMI-1 values.
+    let blob = |rank: u32, round: u32| vec![(rank + round) as u8; rank as usize * 1500];
+    match part.as_str() {
+        "gather" => {
+            for round in 0..3 {
+                let all = job.all_gather(&blob(rank, round)).unwrap();
+                let expected: Vec<_> = (0..size).map(|rank| blob(rank, round)).collect();
+                assert_eq!(all, expected);
+                job.barrier().unwrap();
+            }
+            println!("gathered {rank} of {size} by {}", job.kind());
+            job.finalize().unwrap();
+        }
+        "leave" if rank == 1 => {}
+        "leave" => {
+            let error = job.all_gather(b"x").unwrap_err().to_string();
+            assert!(error.contains("rank_1_left"), "{error}");
+            println!("told {rank}");
+        }
+        "abort" => {
+            if rank == 1 {
+                job.abort(9, "no more work");
+            }
+            // The launcher ends all ranks, this one too; nothing else ends the wait.
+            job.barrier().unwrap_err();
+            std::thread::sleep(WATCHDOG);
+        }
+        other => panic!("unknown part {other}"),
+    }
+}
+
+fn part(mut command: Command, part: &str) -> Output {
+    command.arg(std::env::current_exe().unwrap());
+    command.args(["rank_program", "--exact", "--nocapture"]);
+    command.env("LIMIC_TEST_PART", part);
+    for name in ["PMI_FD", "PMI_PORT", "PMIX_NAMESPACE", "LIMIC_BOOTSTRAP"] {
+        command.env_remove(name);
+    }
+    command.stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    finish(command)
+}
+
+/// What ranks printed, without the words of the test harness around it.
+fn words(output: &Output, first: &str) -> Vec<String> {
+    let text = out(output);
+    let lines = text
+        .lines()
+        .filter_map(|line| line.find(first).map(|at| line[at..].to_owned()));
+    let mut lines: Vec<String> = lines.collect();
+    lines.sort();
+    lines
+}
+
+fn assert_gathered(output: &Output, kind: &str) {
+    let expected: Vec<_> = (0..3)
+        .map(|rank| format!("gathered {rank} of 3 by {kind}"))
+        .collect();
+    assert_eq!(
+        words(output, "gathered"),
+        expected,
+        "{}{}",
+        out(output),
+        err(output)
+    );
+    assert_eq!(output.status.code(), Some(0), "{}", err(output));
+}
+
+#[test]
+fn limic_run_serves_the_exchange() {
+    assert_gathered(&part(run(&["-n", "3"]), "gather"), "pmi1");
+    assert_gathered(&part(run(&["-n", "3", "--label"]), "gather"), "pmi1");
+}
+
+#[test]
+fn ranks_are_told_when_one_left_before_the_exchange() {
+    let output = part(run(&["-n", "3"]), "leave");
+    assert_eq!(
+        words(&output, "told"),
+        ["told 0", "told 2"],
+        "{}",
+        err(&output)
+    );
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn an_abort_ends_the_job_with_its_code_and_text() {
+    let output = part(run(&["-n", "3"]), "abort");
+    assert_eq!(output.status.code(), Some(9), "{}", err(&output));
+    assert!(err(&output).contains("rank 1 (pid "), "{}", err(&output));
+    assert!(err(&output).contains("no more work"), "{}", err(&output));
+}
+
+#[test]
+fn alone_it_is_a_job_of_one() {
+    let mut command = Command::new("/usr/bin/env");
+    command.env_remove("PMI_RANK").env_remove("PMI_SIZE");
+    let output = part(command, "gather");
+    assert_eq!(
+        words(&output, "gathered"),
+        ["gathered 0 of 1 by single"],
+        "{}",
+        err(&output)
+    );
+}
+
+/// A program in PATH.
+fn find(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    let mut files = std::env::split_paths(&path).map(|folder| folder.join(name));
+    files.find(|file| file.is_file())
+}
+
+fn hydra() -> Option<PathBuf> {
+    find("mpiexec.hydra").or_else(|| {
+        let mpiexec = find("mpiexec")?;
+        let version = Command::new(&mpiexec).arg("--version").output().ok()?;
+        out(&version).contains("HYDRA").then_some(mpiexec)
+    })
+}
+
+#[test]
+fn hydras_mpiexec_serves_the_exchange() {
+    let Some(mpiexec) = hydra() else {
+        println!("SKIPPED: Hydra's mpiexec (of MPICH) is not in PATH");
+        return;
+    };
+    for port in [false, true] {
+        let mut command = Command::new(&mpiexec);
+        if port {
+            command.arg("-pmi-port");
+        }
+        command.args(["-n", "3"]);
+        assert_gathered(&part(command, "gather"), "pmi1");
+    }
+}
+
+#[test]
+fn prterun_serves_the_exchange() {
+    let Some(prterun) = find("prterun") else {
+        println!("SKIPPED: prterun (of PRRTE or Open MPI) is not in PATH");
+        return;
+    };
+    let mut command = Command::new(prterun);
+    if rustix::process::geteuid().is_root() {
+        command.arg("--allow-run-as-root");
+    }
+    command.args(["--map-by", ":OVERSUBSCRIBE", "-n", "3"]);
+    let output = part(command, "gather");
+    let text = out(&output) + &err(&output);
+    if text.contains("libpmix could not be loaded") {
+        println!("SKIPPED: prterun is in PATH, but libpmix.so.2 is not where the loader looks");
+        return;
+    }
+    assert_gathered(&output, "pmix");
+}

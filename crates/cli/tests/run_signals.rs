@@ -1,0 +1,66 @@
+//! `limic run`: signals to the launcher reach the ranks.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod launcher;
+
+use launcher::*;
+use rustix::process::Signal;
+
+/// Prints `got` at the signal, and goes on.
+fn trapping(name: &str) -> String {
+    format!("trap 'echo got' {name}; echo ready; while :; do sleep 1000 & wait $!; done")
+}
+
+#[test]
+fn signals_are_passed_on_to_all_ranks() {
+    for (sent, name) in [
+        (Signal::USR1, "USR1"),
+        (Signal::USR2, "USR2"),
+        (Signal::HUP, "HUP"),
+        (Signal::QUIT, "QUIT"),
+        (Signal::CONT, "CONT"),
+    ] {
+        let script = trapping(name).replace("'echo got'", "'echo got; exit 0'");
+        let mut child = run_script(&["-n", "2"], &script).spawn().unwrap();
+        let lines = Lines::of(&mut child);
+        assert_eq!([lines.next(), lines.next()], ["ready", "ready"]);
+        signal(&child, sent);
+        assert_eq!(collect(child).status.code(), Some(0), "{name}");
+        assert_eq!(lines.rest(), ["got", "got"], "{name}");
+    }
+}
+
+#[test]
+fn sigterm_ends_the_job_with_its_code() {
+    let mut child = run_script(&["-n", "2"], "echo ready; exec sleep 1000")
+        .spawn()
+        .unwrap();
+    let lines = Lines::of(&mut child);
+    lines.next();
+    lines.next();
+    signal(&child, Signal::TERM);
+    assert_eq!(collect(child).status.code(), Some(143));
+}
+
+#[test]
+fn a_second_interrupt_kills() {
+    let mut child = run_script(&["-n", "2"], &trapping("INT")).spawn().unwrap();
+    let lines = Lines::of(&mut child);
+    assert_eq!([lines.next(), lines.next()], ["ready", "ready"]);
+    signal(&child, Signal::INT);
+    assert_eq!([lines.next(), lines.next()], ["got", "got"]);
+    signal(&child, Signal::INT);
+    assert_eq!(collect(child).status.code(), Some(130));
+}
+
+#[test]
+fn ranks_start_with_the_launchers_own_signal_mask() {
+    let read = "grep -E '^Sig(Blk|Ign):' /proc/self/status";
+    let plain = std::process::Command::new("/bin/sh")
+        .args(["-c", read])
+        .output()
+        .unwrap();
+    let output = finish(run_script(&["-n", "1"], read));
+    assert_eq!(out(&output), out(&plain));
+}

@@ -1,0 +1,42 @@
+//! Single copy between processes.
+//!
+//! A message that goes through a shared segment is copied twice: in by the sender, out by the
+//! receiver. The engines here copy it once, straight from one process's buffer into the other's.
+//!
+//! - [`CopyEngine`] is what every engine offers: expose a buffer, read a peer's, write a peer's.
+//!   Lists of pieces on both sides, any length, and a bounded form ([`CopyEngine::read_at`]) so
+//!   that a caller gets back to its progress loop.
+//! - [`Cma`] is the engine over `process_vm_readv(2)` and `process_vm_writev(2)` ("cross-memory
+//!   attach"). [`Cma::probe`] tries it on a peer and, when that is refused, says exactly why and
+//!   what to do ([`Refused`]). [`explain`] says the same of this machine without a peer.
+//! - [`PairState`] remembers that an engine stopped working for one pair of ranks. A failed copy
+//!   is not the end of a message: [`CopyError`] says how much got through, and another path moves
+//!   the rest.
+//! - [`Meet`] and [`BothSides`] let sender and receiver copy one message together: the receiver
+//!   reads blocks from the front while the sender writes blocks from the back.
+//!
+//! Linux only.
+
+mod both_sides;
+mod cma;
+mod demotion;
+mod engine;
+mod error;
+mod evidence;
+mod explain;
+mod meet;
+mod procfs;
+mod ptracer;
+mod refusal;
+mod transfer;
+mod window;
+
+pub use both_sides::{BothSides, BothSidesError};
+pub use cma::{Cma, CmaPeer, ProbeWord};
+pub use demotion::{Demotion, PairState};
+pub use engine::{Access, CopyEngine, LocalSlice, LocalSliceMut, RemoteRange};
+pub use error::CopyError;
+pub use explain::{Explanation, explain};
+pub use meet::{Claims, Meet, MeetError, Side};
+pub use ptracer::{PeerAccess, allow_descendants_of, allow_peers};
+pub use refusal::{RefusalReason, Refused};

@@ -1,0 +1,271 @@
+//! The word through which two copiers of one message share its blocks.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Most times that a claim tries again because the other side got in between. The other side
+/// copies a block (thousands of bytes) per claim, so an honest one never gets near.
+const MOST_TRIES: u32 = 1 << 16;
+
+/// One 64-bit word in shared memory: how many blocks the reader has claimed from the front (low
+/// 32 bits) and the writer from the back (high 32 bits).
+///
+/// A claim is one compare-and-swap that moves both counts' sum by one, so no block is claimed
+/// twice: the blocks below `front` are the reader's, the last `back` ones the writer's, and claims
+/// stop when the two meet. Cost: the word's cache line moves once per claim.
+///
+/// The word says who copies a block, not that it has been copied: that each side says in a message
+/// when its claims have ended. So no ordering hangs on it and all accesses are `Relaxed`; whoever
+/// [`reset`](Self::reset)s it does so before it sends the message that starts the copy.
+///
+/// The other side can write the word at any time. No value of it gives an index outside the
+/// message; [`Claims`] also finds a word whose own half somebody else has changed.
+#[derive(Debug, Clone, Copy)]
+pub struct Meet<'a>(pub &'a AtomicU64);
+
+/// Whose half of the word a claim moves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Side {
+    /// The receiver, which reads from the first block on.
+    Front,
+    /// The sender, which writes from the last block on.
+    Back,
+}
+
+/// What is wrong with the word. The copy must then be done again by another path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MeetError {
+    /// The counts cannot be: together more than the blocks, or not this side's own count.
+    #[error(
+        "the word of a both-sides copy is corrupt: {front} blocks from the front and {back} from \
+         the back of {total}"
+    )]
+    Corrupt {
+        /// Blocks claimed from the front, as the word says.
+        front: u32,
+        /// Blocks claimed from the back, as the word says.
+        back: u32,
+        /// Blocks that there are.
+        total: u32,
+    },
+    /// The other side changed the word between every look and every claim.
+    #[error("the peer keeps changing the word of a both-sides copy")]
+    Contended,
+}
+
+impl Meet<'_> {
+    /// No block claimed. Before the message that tells the peer of the copy.
+    pub fn reset(self) {
+        self.0.store(0, Relaxed);
+    }
+
+    /// Blocks claimed from the front and from the back, as the word says now.
+    #[must_use]
+    pub fn counts(self) -> (u32, u32) {
+        unpack(self.0.load(Relaxed))
+    }
+
+    /// Claims the first block that nobody has: its index below `total`, or `None` if there is
+    /// none left.
+    ///
+    /// # Errors
+    /// [`MeetError`] if the word holds what no honest peer writes.
+    pub fn claim_front(self, total: u32) -> Result<Option<u32>, MeetError> {
+        self.claim(Side::Front, total, None)
+    }
+
+    /// Claims the last block that nobody has: see [`claim_front`](Self::claim_front).
+    ///
+    /// # Errors
+    /// [`MeetError`].
+    pub fn claim_back(self, total: u32) -> Result<Option<u32>, MeetError> {
+        self.claim(Side::Back, total, None)
+    }
+
+    /// A claim; with `own`, this side's half must hold that count.
+    fn claim(self, side: Side, total: u32, own: Option<u32>) -> Result<Option<u32>, MeetError> {
+        let mut word = self.0.load(Relaxed);
+        for _ in 0..MOST_TRIES {
+            let (front, back) = unpack(word);
+            let mine = if side == Side::Front { front } else { back };
+            let taken = u64::from(front) + u64::from(back);
+            if taken > u64::from(total) || own.is_some_and(|own| own != mine) {
+                return Err(MeetError::Corrupt { front, back, total });
+            }
+            if taken == u64::from(total) {
+                return Ok(None);
+            }
+            // taken < total, so neither half can overflow, nor can `total - 1 - back`.
+            let (index, next) = match side {
+                Side::Front => (front, pack(front + 1, back)),
+                Side::Back => (total - 1 - back, pack(front, back + 1)),
+            };
+            match self.0.compare_exchange(word, next, Relaxed, Relaxed) {
+                Ok(_) => return Ok(Some(index)),
+                Err(now) => word = now,
+            }
+        }
+        Err(MeetError::Contended)
+    }
+}
+
+/// One side's claims of one copy.
+///
+/// It counts along: only this side moves its half of the word, so another value there is the work
+/// of a faulty peer. That also bounds the number of claims by the number of blocks, whatever the
+/// peer writes.
+#[derive(Debug)]
+pub struct Claims<'a> {
+    meet: Meet<'a>,
+    side: Side,
+    total: u32,
+    own: u32,
+}
+
+impl<'a> Claims<'a> {
+    /// The claims of `side` on a message of `total` blocks whose word has just been reset.
+    #[must_use]
+    pub fn new(meet: Meet<'a>, side: Side, total: u32) -> Self {
+        Self {
+            meet,
+            side,
+            total,
+            own: 0,
+        }
+    }
+
+    /// Claims the next block: its index, or `None` when the sides have met.
+    ///
+    /// # Errors
+    /// [`MeetError`]; the same again on every later call if the word stays as it is.
+    pub fn claim(&mut self) -> Result<Option<u32>, MeetError> {
+        let claimed = self.meet.claim(self.side, self.total, Some(self.own))?;
+        if claimed.is_some() {
+            self.own += 1;
+        }
+        Ok(claimed)
+    }
+
+    /// Blocks that this side has claimed. It tells the peer this number when it has copied them:
+    /// the message is complete when both numbers add up to the number of blocks.
+    #[must_use]
+    pub fn claimed(&self) -> u32 {
+        self.own
+    }
+}
+
+fn pack(front: u32, back: u32) -> u64 {
+    u64::from(front) | u64::from(back) << 32
+}
+
+fn unpack(word: u64) -> (u32, u32) {
+    // The two halves, on purpose.
+    (word as u32, (word >> 32) as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn sides_meet_in_the_middle() {
+        let word = AtomicU64::new(77);
+        let meet = Meet(&word);
+        meet.reset();
+        assert_eq!(meet.claim_front(3), Ok(Some(0)));
+        assert_eq!(meet.claim_back(3), Ok(Some(2)));
+        assert_eq!(meet.claim_back(3), Ok(Some(1)));
+        assert_eq!(meet.claim_back(3), Ok(None));
+        assert_eq!(meet.claim_front(3), Ok(None));
+        assert_eq!(meet.counts(), (1, 2));
+        assert_eq!(Meet(&AtomicU64::new(0)).claim_front(0), Ok(None));
+    }
+
+    #[test]
+    fn the_largest_count_works() {
+        let word = AtomicU64::new(pack(u32::MAX - 1, 0));
+        assert_eq!(Meet(&word).claim_front(u32::MAX), Ok(Some(u32::MAX - 1)));
+        assert_eq!(Meet(&word).claim_front(u32::MAX), Ok(None));
+    }
+
+    #[test]
+    fn a_word_put_back_by_the_peer_is_found() {
+        let word = AtomicU64::new(0);
+        let mut claims = Claims::new(Meet(&word), Side::Front, 4);
+        assert_eq!(claims.claim(), Ok(Some(0)));
+        word.store(0, Relaxed);
+        assert_eq!(
+            claims.claim(),
+            Err(MeetError::Corrupt {
+                front: 0,
+                back: 0,
+                total: 4
+            })
+        );
+        assert_eq!(claims.claimed(), 1);
+    }
+
+    proptest! {
+        #[test]
+        fn no_word_gives_an_index_outside(word in any::<u64>(), total in any::<u32>()) {
+            for side in [Side::Front, Side::Back] {
+                let shared = AtomicU64::new(word);
+                let claimed = Meet(&shared).claim(side, total, None);
+                let (front, back) = unpack(word);
+                match claimed {
+                    Ok(Some(index)) => prop_assert!(index < total),
+                    Ok(None) => {
+                        prop_assert_eq!(u64::from(front) + u64::from(back), u64::from(total));
+                    }
+                    Err(error) => {
+                        prop_assert_eq!(error, MeetError::Corrupt { front, back, total });
+                        prop_assert_eq!(shared.load(Relaxed), word);
+                    }
+                }
+            }
+        }
+
+        #[test]
+        fn any_order_of_claims_covers_every_block_once(
+            total in 0..200_u32,
+            order in prop::collection::vec(any::<bool>(), 0..64),
+        ) {
+            let word = AtomicU64::new(0);
+            let mut front = Claims::new(Meet(&word), Side::Front, total);
+            let mut back = Claims::new(Meet(&word), Side::Back, total);
+            let mut seen = vec![0; total as usize];
+            let mut order = order.into_iter().cycle().chain(std::iter::repeat(true));
+            loop {
+                let side = if order.next().unwrap() { &mut front } else { &mut back };
+                match side.claim().unwrap() {
+                    Some(index) => seen[index as usize] += 1,
+                    None => break,
+                }
+            }
+            prop_assert!(seen.iter().all(|&times| times == 1));
+            prop_assert_eq!(front.claimed() + back.claimed(), total);
+        }
+    }
+
+    #[test]
+    fn two_threads_claim_every_block_once() {
+        const TOTAL: u32 = if cfg!(miri) { 200 } else { 100_000 };
+        let word = AtomicU64::new(0);
+        let side = |side| {
+            let mut claims = Claims::new(Meet(&word), side, TOTAL);
+            let mut mine = Vec::new();
+            while let Some(index) = claims.claim().unwrap() {
+                mine.push(index);
+            }
+            mine
+        };
+        let (front, back) = std::thread::scope(|scope| {
+            let other = scope.spawn(|| side(Side::Back));
+            (side(Side::Front), other.join().unwrap())
+        });
+        let all: Vec<_> = front.into_iter().chain(back.into_iter().rev()).collect();
+        assert!(all.into_iter().eq(0..TOTAL));
+    }
+}

@@ -1,0 +1,374 @@
+//! One connection between two endpoints.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, connect, recvmsg, sendmsg, sockopt,
+};
+use rustix::process::{PidfdFlags, pidfd_open};
+
+use super::listener::{abstract_name, address, seqpacket};
+use super::{ControlError, PidfdError};
+
+/// The most descriptors that one message may carry.
+pub const MAX_FDS: usize = 4;
+
+/// The most bytes that one message may have. Small against the socket's buffer,
+/// so that a message is either taken whole or reported as [`Sent::WouldBlock`].
+pub const MAX_MESSAGE: usize = 4096;
+
+/// Bytes of `fds` descriptors in a control message of `sendmsg` and `recvmsg`.
+const fn control_space(fds: usize) -> usize {
+    // The widths are constants far below u32::MAX.
+    // SAFETY: CMSG_SPACE only computes with its argument.
+    unsafe { libc::CMSG_SPACE((fds * size_of::<libc::c_int>()) as u32) as usize }
+}
+
+/// Room for exactly [`MAX_FDS`] descriptors, aligned for its header: the kernel
+/// itself drops what a hostile peer adds (and says so by MSG_CTRUNC) instead of
+/// filling this process' descriptor table.
+#[repr(C, align(8))]
+struct Control([MaybeUninit<u8>; control_space(MAX_FDS)]);
+
+impl Control {
+    const fn new() -> Self {
+        Self([MaybeUninit::uninit(); control_space(MAX_FDS)])
+    }
+}
+
+/// What [`Channel::send`] did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "a message that would block was not sent"]
+pub enum Sent {
+    /// The message is on its way, whole.
+    Done,
+    /// The peer's queue is full: nothing was sent; try again when the channel is
+    /// writable ([`Interest::ReadWrite`](super::Interest)).
+    WouldBlock,
+}
+
+/// What [`Channel::receive`] found.
+#[derive(Debug)]
+#[must_use = "descriptors in it close when it is dropped"]
+pub enum Received {
+    /// One whole message: its length in the caller's buffer, and its
+    /// descriptors (at most [`MAX_FDS`], close-on-exec).
+    Message {
+        /// Bytes written to the buffer, at least 1.
+        len: usize,
+        /// Descriptors in the order in which they were sent.
+        fds: Vec<OwnedFd>,
+    },
+    /// No message waits.
+    WouldBlock,
+    /// The peer has closed or died, and all it sent before has been received.
+    Closed,
+}
+
+/// Who is at the other end, as the kernel recorded it: for a channel from
+/// [`Listener::accept`](super::Listener::accept) the process that connected, for
+/// one from [`Channel::connect`] the process that listens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Credentials {
+    /// Process id as this process sees it; 0 if it is in a pid namespace that
+    /// this process cannot see into.
+    pub pid: i32,
+    /// Effective user id at that time.
+    pub uid: u32,
+    /// Effective group id at that time.
+    pub gid: u32,
+}
+
+/// A connected, non-blocking, close-on-exec SOCK_SEQPACKET socket: order and
+/// message borders are kept, and the end of the peer is seen.
+#[derive(Debug)]
+pub struct Channel {
+    fd: OwnedFd,
+}
+
+impl Channel {
+    /// Connects to the [`Listener`](super::Listener) of `id`, without blocking.
+    ///
+    /// # Errors
+    ///
+    /// [`ControlError::NobodyListens`], [`ControlError::BacklogFull`] (try
+    /// again), or [`ControlError::System`] with the failed step.
+    pub fn connect(id: u64) -> Result<Self, ControlError> {
+        let name = abstract_name(id);
+        let fd = seqpacket("socket for a channel")?;
+        let address = address(&name, "address of a channel")?;
+        loop {
+            // A Unix socket is connected when this returns: there is no
+            // EINPROGRESS, only EAGAIN for a full queue.
+            return match connect(&fd, &address) {
+                Ok(()) => Ok(Self { fd }),
+                Err(Errno::INTR) => continue,
+                Err(Errno::CONNREFUSED) => Err(ControlError::NobodyListens { name }),
+                Err(Errno::AGAIN) => Err(ControlError::BacklogFull { name }),
+                Err(errno) => Err(ControlError::System {
+                    step: "connect of a channel",
+                    errno,
+                }),
+            };
+        }
+    }
+
+    /// Takes a connected socket that `accept` made.
+    pub(super) fn from_connected(fd: OwnedFd) -> Self {
+        Self { fd }
+    }
+
+    /// Sends one message of 1 to [`MAX_MESSAGE`] bytes with at most [`MAX_FDS`]
+    /// descriptors (the peer gets duplicates). Never blocks, raises no SIGPIPE.
+    ///
+    /// # Errors
+    ///
+    /// [`ControlError::Closed`] if the peer is gone; [`ControlError::Empty`],
+    /// [`ControlError::TooLong`], [`ControlError::TooManyFds`] for what is not
+    /// a message; [`ControlError::InFlight`] (try again);
+    /// [`ControlError::System`] otherwise. Nothing was sent then.
+    pub fn send(&self, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<Sent, ControlError> {
+        if bytes.is_empty() {
+            return Err(ControlError::Empty);
+        }
+        if bytes.len() > MAX_MESSAGE {
+            return Err(ControlError::TooLong {
+                capacity: MAX_MESSAGE,
+            });
+        }
+        if fds.len() > MAX_FDS {
+            return Err(ControlError::TooManyFds { limit: MAX_FDS });
+        }
+        let mut control = Control::new();
+        let mut ancillary = SendAncillaryBuffer::new(&mut control.0);
+        if !fds.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(fds)) {
+            return Err(ControlError::TooManyFds { limit: MAX_FDS });
+        }
+        let slices = [IoSlice::new(bytes)];
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        loop {
+            return match sendmsg(&self.fd, &slices, &mut ancillary, flags) {
+                Ok(_) => Ok(Sent::Done),
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => Ok(Sent::WouldBlock),
+                Err(Errno::PIPE | Errno::CONNRESET | Errno::CONNREFUSED | Errno::NOTCONN) => {
+                    Err(ControlError::Closed)
+                }
+                Err(Errno::MSGSIZE) => Err(ControlError::TooLong {
+                    capacity: MAX_MESSAGE,
+                }),
+                Err(Errno::TOOMANYREFS) => Err(ControlError::InFlight),
+                Err(errno) => Err(ControlError::System {
+                    step: "sendmsg on a channel",
+                    errno,
+                }),
+            };
+        }
+    }
+
+    /// Receives one message into `buffer`. Never blocks.
+    ///
+    /// Every descriptor that came is either in the result or closed.
+    ///
+    /// # Errors
+    ///
+    /// [`ControlError::TooLong`] if the message was longer than `buffer`,
+    /// [`ControlError::TooManyFds`] if it carried more than [`MAX_FDS`]
+    /// descriptors or this process could not take them: the message is dropped,
+    /// and as no honest peer sends such, the channel is best closed.
+    /// [`ControlError::Empty`] if `buffer` has no room at all;
+    /// [`ControlError::System`] otherwise.
+    pub fn receive(&self, buffer: &mut [u8]) -> Result<Received, ControlError> {
+        if buffer.is_empty() {
+            return Err(ControlError::Empty);
+        }
+        let capacity = buffer.len();
+        let mut resets = 0;
+        loop {
+            let mut control = Control::new();
+            // Whatever is left in it is closed when it is dropped: on every
+            // path out of this function no descriptor leaks.
+            let mut ancillary = RecvAncillaryBuffer::new(&mut control.0);
+            let mut slices = [IoSliceMut::new(buffer)];
+            let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+            let message = match recvmsg(&self.fd, &mut slices, &mut ancillary, flags) {
+                Ok(message) => message,
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => return Ok(Received::WouldBlock),
+                // The peer closed while messages from here were unread. The
+                // kernel says so once and before what the peer had sent, which
+                // is still in the queue: ask again.
+                Err(Errno::CONNRESET) if resets == 0 => {
+                    resets += 1;
+                    continue;
+                }
+                Err(Errno::CONNRESET | Errno::NOTCONN) => return Ok(Received::Closed),
+                Err(errno) => {
+                    return Err(ControlError::System {
+                        step: "recvmsg on a channel",
+                        errno,
+                    });
+                }
+            };
+            let mut fds = Vec::new();
+            for part in ancillary.drain() {
+                if let RecvAncillaryMessage::ScmRights(part) = part {
+                    fds.extend(part);
+                }
+            }
+            if message.flags.contains(ReturnFlags::CTRUNC) || fds.len() > MAX_FDS {
+                return Err(ControlError::TooManyFds { limit: MAX_FDS });
+            }
+            if message.flags.contains(ReturnFlags::TRUNC) || message.bytes > capacity {
+                return Err(ControlError::TooLong { capacity });
+            }
+            // The end of the channel, or an empty message, which `send` refuses:
+            // the two cannot be told apart, and who sends the latter has only
+            // ended its own channel.
+            if message.bytes == 0 {
+                return Ok(Received::Closed);
+            }
+            return Ok(Received::Message {
+                len: message.bytes,
+                fds,
+            });
+        }
+    }
+
+    /// Who is at the other end (SO_PEERCRED).
+    ///
+    /// # Errors
+    ///
+    /// [`ControlError::System`] if the kernel does not say.
+    pub fn credentials(&self) -> Result<Credentials, ControlError> {
+        let mut ucred = MaybeUninit::<libc::ucred>::zeroed();
+        let len = peer_option(&self.fd, libc::SO_PEERCRED, &mut ucred).map_err(|errno| {
+            ControlError::System {
+                step: "SO_PEERCRED of a channel",
+                errno,
+            }
+        })?;
+        if len != size_of::<libc::ucred>() {
+            let errno = Errno::INVAL;
+            return Err(ControlError::System {
+                step: "SO_PEERCRED of a channel",
+                errno,
+            });
+        }
+        // SAFETY: three integers, for which all zeroes, as initialized above,
+        // and whatever the kernel wrote over them are valid values.
+        let ucred = unsafe { ucred.assume_init() };
+        Ok(Credentials {
+            pid: ucred.pid,
+            uid: ucred.uid,
+            gid: ucred.gid,
+        })
+    }
+
+    /// A pidfd of the process at the other end: readable once it is dead, even
+    /// while its children still hold the socket open.
+    ///
+    /// By SO_PEERPIDFD (Linux 6.5), which names the very process that connected;
+    /// on older kernels by `pidfd_open`, where a pid that was reused since could
+    /// be taken for the peer.
+    ///
+    /// # Errors
+    ///
+    /// [`PidfdError`] with the reason; the end of the channel then has to do.
+    pub fn pidfd(&self) -> Result<OwnedFd, PidfdError> {
+        let mut fd = MaybeUninit::new(-1);
+        match peer_option(&self.fd, libc::SO_PEERPIDFD, &mut fd) {
+            Ok(len) => {
+                // SAFETY: an integer, initialized above.
+                let fd: libc::c_int = unsafe { fd.assume_init() };
+                if len == size_of::<libc::c_int>() && fd >= 0 {
+                    // SAFETY: the kernel has just opened this descriptor for us
+                    // (close-on-exec, as all pidfds are); nobody else owns it.
+                    return Ok(unsafe { OwnedFd::from_raw_fd(fd) });
+                }
+            }
+            // Reaped already: EINVAL up to 6.13, ESRCH later.
+            Err(Errno::INVAL | Errno::SRCH) => return Err(PidfdError::Dead),
+            Err(Errno::NOPROTOOPT) => {}
+            Err(errno) => {
+                let pid = self.credentials().map_or(0, |peer| peer.pid);
+                return Err(PidfdError::Refused {
+                    pid,
+                    step: "SO_PEERPIDFD",
+                    errno,
+                });
+            }
+        }
+        let pid = match self.credentials() {
+            Ok(peer) => peer.pid,
+            Err(ControlError::System { step, errno }) => {
+                return Err(PidfdError::Refused {
+                    pid: 0,
+                    step,
+                    errno,
+                });
+            }
+            Err(_) => 0,
+        };
+        let known = rustix::process::Pid::from_raw(pid).ok_or(PidfdError::OtherNamespace)?;
+        pidfd_open(known, PidfdFlags::empty()).map_err(|errno| match errno {
+            Errno::SRCH => PidfdError::Dead,
+            errno => PidfdError::Refused {
+                pid,
+                step: "pidfd_open",
+                errno,
+            },
+        })
+    }
+
+    /// An error that the kernel recorded for the socket, if any; clears it.
+    ///
+    /// # Errors
+    ///
+    /// [`ControlError::System`] if the kernel does not say.
+    pub fn take_error(&self) -> Result<Option<Errno>, ControlError> {
+        sockopt::socket_error(&self.fd)
+            .map(Result::err)
+            .map_err(|errno| ControlError::System {
+                step: "SO_ERROR of a channel",
+                errno,
+            })
+    }
+}
+
+impl AsFd for Channel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Reads the socket option `name` of SOL_SOCKET into `value`; gives the length
+/// that the kernel wrote.
+fn peer_option<T>(
+    fd: &OwnedFd,
+    name: libc::c_int,
+    value: &mut MaybeUninit<T>,
+) -> Result<usize, Errno> {
+    // T is an int or a ucred: a few bytes.
+    let mut len = size_of::<T>() as libc::socklen_t;
+    // SAFETY: `value` has room for `len` bytes, which is the most that the
+    // kernel writes, and both pointers are valid for the whole call.
+    let answer = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            name,
+            value.as_mut_ptr().cast(),
+            &raw mut len,
+        )
+    };
+    if answer == 0 {
+        return Ok(len as usize);
+    }
+    let error = std::io::Error::last_os_error();
+    Err(Errno::from_io_error(&error).unwrap_or(Errno::INVAL))
+}

@@ -1,0 +1,31 @@
+//! The Unix socket next to the shared memory, and what an idle endpoint sleeps on.
+//!
+//! Messages between ranks never come through here. The socket carries what
+//! shared memory cannot: file descriptors (segments, arenas, bells), the
+//! kernel's word on who the peer is, and its death. Nothing in this module has a
+//! name in a file system, so nothing is left after SIGKILL.
+//!
+//! - [`Listener`]: where peers knock; an abstract name made of a 64-bit id.
+//! - [`Channel`]: one connection: whole messages, each with up to
+//!   [`MAX_FDS`] descriptors; credentials and pidfd of the peer.
+//! - [`Bell`]: an eventfd that wakes a sleeping endpoint.
+//! - [`EventSet`]: epoll over all of these; its own descriptor can be put into
+//!   a runtime's poll loop.
+//!
+//! # Who may connect
+//!
+//! An abstract name has no permission bits: every process in the same network
+//! namespace can connect to it, and can bind it first. The id should be random,
+//! and who is at the other end must be decided with [`Channel::credentials`].
+
+mod bell;
+mod channel;
+mod error;
+mod events;
+mod listener;
+
+pub use bell::{Bell, BellError};
+pub use channel::{Channel, Credentials, MAX_FDS, MAX_MESSAGE, Received, Sent};
+pub use error::{ControlError, PidfdError};
+pub use events::{Event, EventSet, Interest, Trigger};
+pub use listener::{BACKLOG, Listener, abstract_name};

@@ -1,0 +1,22 @@
+//! Shared memory between the processes of one node: one memfd segment per
+//! endpoint, the rings and pools in it, wake-ups, and the hand-over of all that
+//! through a Unix socket.
+//!
+//! Everything here is mechanism. Who sends what, and when, is decided in the
+//! `limic` crate above.
+//!
+//! - [`sync`]: the one seam through which atomics come in (loom swaps them).
+//! - [`ring`]: the private line ring of one sender, the shared ring of many
+//!   senders, the release flags of pool chunks, and the wake-up flag. All of it is generic over
+//!   where the bytes live.
+//! - [`segment`]: the memfd, its layout, and how it is mapped and checked.
+//! - [`control`]: the Unix socket: hand-over of file descriptors, liveness, and
+//!   the event set on which an idle endpoint sleeps.
+
+pub mod ring;
+pub mod sync;
+
+#[cfg(not(loom))]
+pub mod control;
+#[cfg(not(loom))]
+pub mod segment;

@@ -1,0 +1,172 @@
+//! A peer that writes whatever it likes into the ring.
+
+use proptest::prelude::*;
+
+use super::{FIRST, HINT, LineConsumer, LineProducer, PAD, READ, area_len, header};
+use crate::ring::{LINE, Mapped, Memory, heap};
+use crate::sync::Ordering;
+
+const LINES: u32 = 16;
+
+fn consumer() -> (Mapped, LineConsumer<Mapped>) {
+    let mem = heap(area_len(LINES));
+    (
+        mem.clone(),
+        LineConsumer::new(mem, LINES).expect("geometry"),
+    )
+}
+
+fn put(mem: &Mapped, index: usize, word: u64) {
+    mem.word64(FIRST + index * LINE)
+        .store(word, Ordering::Release);
+}
+
+/// Reads all of what the ring shows, as a receiver does that trusts its checks.
+fn drain(consumer: &mut LineConsumer<Mapped>, most: usize) {
+    let mut private = vec![0; area_len(LINES)];
+    for _ in 0..most {
+        match consumer.peek() {
+            Ok(Some(record)) => {
+                let len = record.len as usize;
+                assert!(record.read_bytes(0, &mut private[..len]));
+            }
+            Ok(None) => return,
+            Err(error) => {
+                assert!(error.to_string().contains("corrupt ring"));
+                return;
+            }
+        }
+        consumer.pop();
+    }
+}
+
+#[test]
+fn ring_line_reports_each_kind_of_bad_header() {
+    let max = LineProducer::new(heap(area_len(LINES)), LINES)
+        .expect("geometry")
+        .max_record_payload();
+    for (word, what) in [
+        (1, "kind 0"),
+        (header(8, 1, 0, 5), "check field"),
+        (header(max + 1, 1, 0, 0), "longer"),
+        (header(u32::MAX, 1, 0, 0), "longer"),
+        (header(LINES * 64 - 16, PAD, 0, 0), "pad"),
+        (u64::MAX, "check field"),
+    ] {
+        let (mem, mut consumer) = consumer();
+        put(&mem, 0, word);
+        let error = consumer.peek().expect_err("a bad header");
+        assert!(error.what.contains(what), "{word:#x}: {error}");
+        assert_eq!((error.word, error.position), (word, 0));
+        assert!(consumer.peek().is_err(), "it stays bad");
+        consumer.reset();
+        assert!(consumer.peek().expect("clean").is_none());
+    }
+}
+
+#[test]
+fn ring_line_refuses_records_and_pads_that_leave_the_ring() {
+    let (mem, mut consumer) = consumer();
+    // Honest records up to the last line but one.
+    for index in 0..14 {
+        put(&mem, index, header(0, 1, 0, index as u64));
+        assert!(consumer.peek().expect("fine").is_some());
+        consumer.pop();
+    }
+    put(&mem, 14, header(3 * 64 - 16, 1, 0, 14));
+    assert!(consumer.peek().is_err(), "three lines, and two are left");
+    put(&mem, 14, header(64 - 16, PAD, 0, 14));
+    assert!(consumer.peek().is_err(), "a pad of one line too few");
+    put(&mem, 14, header(2 * 64 - 16, PAD, 0, 14));
+    put(&mem, 0, header(16 * 64 - 16, PAD, 0, 16));
+    assert!(consumer.peek().is_err(), "a pad behind a pad");
+}
+
+#[test]
+fn ring_line_producer_ignores_impossible_credit() {
+    let mem = heap(area_len(LINES));
+    let mut producer = LineProducer::new(mem.clone(), LINES).expect("geometry");
+    let mut sent = 0_u64;
+    while let Some(room) = producer.reserve(8) {
+        room.publish(1, 0, 0);
+        sent += 1;
+    }
+    for read in [u64::MAX, sent + 1, 1 << 63] {
+        mem.word64(READ).store(read, Ordering::Release);
+        assert!(
+            producer.reserve(8).is_none(),
+            "more lines read than written"
+        );
+    }
+    mem.word64(READ).store(4, Ordering::Release);
+    assert!(producer.reserve(8).is_some());
+    mem.word64(READ).store(2, Ordering::Release);
+    for _ in 0..4 {
+        producer
+            .reserve(8)
+            .expect("the credit stays")
+            .publish(1, 0, 0);
+    }
+    assert!(producer.reserve(8).is_none());
+}
+
+/// Words that are all noise, or a nearly legal header.
+fn word() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        any::<u64>(),
+        (0..2000_u32, any::<u8>(), any::<u8>(), 0..64_u64)
+            .prop_map(|(len, kind, flags, position)| header(len, kind, flags, position)),
+        (0..17_u32, 0..64_u64).prop_map(|(lines, position)| header(
+            (lines * 64).wrapping_sub(16),
+            PAD,
+            0,
+            position
+        )),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: if cfg!(miri) { 3 } else { 2000 },
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+    #[test]
+    fn ring_line_survives_garbage_in_every_word(
+        words in prop::collection::vec((0..area_len(LINES) / 8, word()), 1..if cfg!(miri) { 15 } else { 60 }),
+    ) {
+        let (mem, mut consumer) = consumer();
+        let mut producer = LineProducer::new(mem.clone(), LINES).expect("geometry");
+        for (at, word) in words {
+            if at * 8 == HINT {
+                // Miri knows no accesses of mixed size.
+                mem.word32(HINT).store(word as u32, Ordering::Release);
+            } else {
+                mem.word64(at * 8).store(word, Ordering::Release);
+            }
+            drain(&mut consumer, 64);
+            if let Some(mut room) = producer.reserve((word % 700) as u32) {
+                let bytes = vec![1; room.len() as usize];
+                room.write_bytes(0, &bytes);
+                room.publish(1, 0, word);
+            }
+            if consumer.peek().is_err() && word % 3 == 0 {
+                consumer.reset();
+            }
+        }
+    }
+
+    #[test]
+    fn ring_line_survives_garbage_aimed_at_its_position(
+        words in prop::collection::vec((0..700_u32, 1..=255_u8, any::<bool>()), 1..if cfg!(miri) { 20 } else { 80 }),
+    ) {
+        let (mem, mut consumer) = consumer();
+        for (len, kind, fix_pad) in words {
+            let position = consumer.position();
+            let index = (position % u64::from(LINES)) as usize;
+            let len = if kind == PAD && fix_pad { (16 - index as u32) * 64 - 16 } else { len };
+            put(&mem, index, header(len, kind, 0, position));
+            drain(&mut consumer, 3);
+        }
+    }
+}

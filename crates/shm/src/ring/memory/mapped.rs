@@ -1,0 +1,138 @@
+//! Bytes of a mapping, kept alive by whatever owns it.
+
+use core::any::Any;
+use core::ptr::NonNull;
+use std::sync::Arc;
+
+use super::{Memory, check_sub};
+use crate::ring::copy::copy_bytes;
+use crate::sync::{AtomicU32, AtomicU64};
+
+/// A range of mapped memory. Clones are cheap, and each of them keeps the mapping.
+#[derive(Debug, Clone)]
+pub struct Mapped {
+    /// Start of the range, aligned to 64 bytes; typed as words so that the
+    /// alignment shows in the type.
+    base: NonNull<u64>,
+    len: usize,
+    /// Owner of the mapping; dropped with the last view.
+    keep_alive: Arc<dyn Any + Send + Sync>,
+}
+
+// SAFETY: `Mapped` hands out atomics, which threads may share, and raw accesses
+// whose callers promise to order them; the keep-alive is Send and Sync itself.
+unsafe impl Send for Mapped {}
+// SAFETY: as above.
+unsafe impl Sync for Mapped {}
+
+impl Mapped {
+    /// A view of `len` bytes at `base`.
+    ///
+    /// # Safety
+    ///
+    /// `base` is aligned to 64 bytes; its `len` bytes are valid for reads and
+    /// writes until the last clone of `keep_alive` is dropped, even if a peer
+    /// truncates or closes the file beneath; no Rust reference to these bytes
+    /// exists meanwhile, except to atomics.
+    #[must_use]
+    pub unsafe fn new(
+        base: NonNull<u8>,
+        len: usize,
+        keep_alive: Arc<dyn Any + Send + Sync>,
+    ) -> Self {
+        debug_assert!(base.cast::<[u8; 64]>().addr().get().is_multiple_of(64));
+        Self {
+            base: base.cast::<u64>(),
+            len,
+            keep_alive,
+        }
+    }
+
+    /// Address of the byte at `offset`.
+    ///
+    /// # Safety
+    ///
+    /// `offset <= len`.
+    #[inline(always)]
+    unsafe fn at(&self, offset: usize) -> NonNull<u64> {
+        debug_assert!(offset <= self.len);
+        // SAFETY: the result is within the mapping or one past it (the caller's
+        // promise), and the mapping is one allocation (promised in `new`).
+        unsafe { self.base.byte_add(offset) }
+    }
+}
+
+// SAFETY: `new` asks its caller for exactly what the trait promises; `keep_alive`
+// makes it last until the last clone; `check_sub` keeps sub-ranges aligned.
+unsafe impl Memory for Mapped {
+    #[inline]
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    #[inline(always)]
+    unsafe fn word64_unchecked(&self, offset: usize) -> &AtomicU64 {
+        debug_assert!(offset.is_multiple_of(8) && offset + 8 <= self.len);
+        // SAFETY: in range and aligned by the caller's promise; the bytes live as
+        // long as `self`; nobody holds plain references to them.
+        unsafe { self.at(offset).cast::<AtomicU64>().as_ref() }
+    }
+
+    #[inline(always)]
+    unsafe fn word32_unchecked(&self, offset: usize) -> &AtomicU32 {
+        debug_assert!(offset.is_multiple_of(4) && offset + 4 <= self.len);
+        // SAFETY: as for `word64_unchecked`.
+        unsafe { self.at(offset).cast::<AtomicU32>().as_ref() }
+    }
+
+    #[inline(always)]
+    unsafe fn write(&self, offset: usize, from: *const u8, len: usize) {
+        debug_assert!(offset <= self.len && len <= self.len - offset);
+        // SAFETY: in range, valid and apart by the caller's promise.
+        unsafe { copy_bytes(from, self.at(offset).cast::<u8>().as_ptr(), len) }
+    }
+
+    #[inline(always)]
+    unsafe fn read(&self, offset: usize, to: *mut u8, len: usize) {
+        debug_assert!(offset <= self.len && len <= self.len - offset);
+        // SAFETY: in range, valid and apart by the caller's promise.
+        unsafe { copy_bytes(self.at(offset).cast::<u8>().as_ptr(), to, len) }
+    }
+
+    #[inline(always)]
+    fn pointer(&self, offset: usize) -> *mut u8 {
+        self.base.cast::<u8>().as_ptr().wrapping_add(offset)
+    }
+
+    #[inline(always)]
+    fn prefetch_write(&self, offset: usize) {
+        let line = self.pointer(offset);
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        // `_mm_prefetch` would become a read prefetch unless the build names
+        // prfchw as a target feature. Processors without it ignore the opcode.
+        //
+        // SAFETY: a prefetch never faults, whatever the address, changes no
+        // register, no flag, and no memory.
+        unsafe {
+            core::arch::asm!("prefetchw [{}]", in(reg) line, options(nostack, preserves_flags));
+        }
+        #[cfg(all(target_arch = "aarch64", not(miri)))]
+        // SAFETY: as above.
+        unsafe {
+            core::arch::asm!("prfm pstl1keep, [{}]", in(reg) line, options(nostack, preserves_flags));
+        }
+        #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
+        let _ = line;
+    }
+
+    fn sub(&self, offset: usize, len: usize) -> Self {
+        check_sub(self.len, offset, len);
+        // SAFETY: `check_sub` saw that offset <= self.len.
+        let base = unsafe { self.at(offset) };
+        Self {
+            base,
+            len,
+            keep_alive: Arc::clone(&self.keep_alive),
+        }
+    }
+}

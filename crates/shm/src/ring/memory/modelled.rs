@@ -1,0 +1,132 @@
+//! Memory as loom sees it: words with a history, bytes with race detection.
+
+use std::sync::Arc;
+
+use loom::cell::UnsafeCell;
+
+use super::{Memory, check_sub};
+use crate::ring::LINE;
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+
+/// Words per line that the rings use as atomics: those at bytes 0, 8 and 16.
+const WORDS: usize = 3;
+
+/// One cache line. Bytes and words are kept apart, so that loom checks each with
+/// its own rules; a plain write that covers a word changes the word as well, for
+/// stale bytes of an earlier lap must be able to look like a header.
+#[derive(Debug)]
+struct Line {
+    words: [AtomicU64; WORDS],
+    /// The one 32-bit word that a line of the rings has: at byte 0 or 8.
+    half: AtomicU32,
+    bytes: UnsafeCell<[u8; LINE]>,
+}
+
+/// A range of modelled lines.
+#[derive(Debug, Clone)]
+pub(crate) struct Modelled {
+    lines: Arc<[Line]>,
+    base: usize,
+    len: usize,
+}
+
+// SAFETY: loom runs its threads one at a time, and reports unordered accesses.
+unsafe impl Send for Modelled {}
+// SAFETY: as above.
+unsafe impl Sync for Modelled {}
+
+impl Modelled {
+    /// Zeroed lines for `len` bytes.
+    pub(crate) fn new(len: usize) -> Self {
+        let lines = (0..len.div_ceil(LINE))
+            .map(|_| Line {
+                words: std::array::from_fn(|_| AtomicU64::new(0)),
+                half: AtomicU32::new(0),
+                bytes: UnsafeCell::new([0; LINE]),
+            })
+            .collect();
+        Self {
+            lines,
+            base: 0,
+            len,
+        }
+    }
+
+    /// Splits a range into (line, first byte in it, bytes in it).
+    fn pieces(&self, offset: usize, len: usize) -> impl Iterator<Item = (&Line, usize, usize)> {
+        assert!(offset + len <= self.len);
+        let start = self.base + offset;
+        let end = start + len;
+        (start / LINE..end.div_ceil(LINE)).map(move |index| {
+            let first = start.max(index * LINE);
+            let last = end.min((index + 1) * LINE);
+            (&self.lines[index], first - index * LINE, last - first)
+        })
+    }
+}
+
+// SAFETY: the lines live in an `Arc`, and every access is checked.
+unsafe impl Memory for Modelled {
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    unsafe fn word64_unchecked(&self, offset: usize) -> &AtomicU64 {
+        let at = self.base + offset;
+        &self.lines[at / LINE].words[at % LINE / 8]
+    }
+
+    unsafe fn word32_unchecked(&self, offset: usize) -> &AtomicU32 {
+        let at = self.base + offset;
+        assert!(at % LINE == 0 || at % LINE == 8);
+        &self.lines[at / LINE].half
+    }
+
+    unsafe fn write(&self, offset: usize, from: *const u8, len: usize) {
+        let mut done = 0;
+        for (line, first, count) in self.pieces(offset, len) {
+            line.bytes.with_mut(|bytes| {
+                // SAFETY: `from` is valid for `len` bytes (the caller's promise),
+                // done + count <= len, first + count <= LINE.
+                unsafe {
+                    bytes
+                        .cast::<u8>()
+                        .add(first)
+                        .copy_from(from.add(done), count)
+                }
+            });
+            for (index, word) in line.words.iter().enumerate() {
+                let at = index * 8;
+                if first <= at && at + 8 <= first + count {
+                    let mut stale = [0; 8];
+                    // SAFETY: the 8 bytes are within the piece just copied.
+                    unsafe { stale.as_mut_ptr().copy_from(from.add(done + at - first), 8) };
+                    word.store(u64::from_ne_bytes(stale), Ordering::Relaxed);
+                }
+            }
+            done += count;
+        }
+    }
+
+    unsafe fn read(&self, offset: usize, to: *mut u8, len: usize) {
+        let mut done = 0;
+        for (line, first, count) in self.pieces(offset, len) {
+            line.bytes.with(|bytes| {
+                // SAFETY: `to` is valid for `len` bytes (the caller's promise).
+                unsafe { to.add(done).copy_from(bytes.cast::<u8>().add(first), count) }
+            });
+            done += count;
+        }
+    }
+
+    fn prefetch_write(&self, _offset: usize) {}
+
+    fn sub(&self, offset: usize, len: usize) -> Self {
+        check_sub(self.len, offset, len);
+        Self {
+            lines: Arc::clone(&self.lines),
+            base: self.base + offset,
+            len,
+        }
+    }
+}

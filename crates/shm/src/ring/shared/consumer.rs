@@ -1,0 +1,324 @@
+//! The receiver's end of a shared ring.
+
+use super::{
+    CLAIMED, FREE, GeometryError, HEAD, MAX_PAYLOAD, Memory, READY, SLOT_HEADER, Shape, VOID,
+    laps_ahead, phase_of, sender_of, state,
+};
+use crate::ring::Corrupt;
+use crate::sync::{AtomicU64, Ordering};
+
+/// What the ring shows at the consumer's position.
+#[derive(Debug)]
+pub enum Peek<'a, M> {
+    /// Nothing.
+    Empty,
+    /// The oldest record.
+    Ready(Record<'a, M>),
+    /// The next record is claimed and not published: its sender is at work on it,
+    /// or has died. In the latter case, call [`SharedConsumer::skip_stalled`].
+    Stalled {
+        /// Number that the claim carries. A number that belongs to nobody means a
+        /// hostile sender; it counts as dead.
+        sender: u32,
+    },
+}
+
+/// The receiver's end. The only one that frees slots.
+#[derive(Debug)]
+pub struct SharedConsumer<M> {
+    mem: M,
+    shape: Shape,
+    /// Position of the next record.
+    position: u64,
+    /// What its slot holds while nobody has claimed it.
+    free: u64,
+    /// Whether `peek` has shown a record at `position`.
+    peeked: bool,
+}
+
+/// Where the consumer stands after void records.
+enum Passed {
+    /// At a record with these state and third words, both checked.
+    Record((u64, u64)),
+    /// At a free slot, or at the end of its patience.
+    Empty,
+    /// At a claim of this sender.
+    Stalled(u32),
+}
+
+impl<M: Memory> SharedConsumer<M> {
+    /// The receiver's end of a new (zeroed) ring of `slots` slots.
+    ///
+    /// # Errors
+    ///
+    /// If `slots` is not a power of two from 2 to 2^20, or does not fit in `mem`.
+    pub fn new(mem: M, slots: u32) -> Result<Self, GeometryError> {
+        let shape = Shape::new(&mem, slots)?;
+        Ok(Self {
+            mem,
+            shape,
+            position: 0,
+            free: state(FREE, 0, 0),
+            peeked: false,
+        })
+    }
+
+    /// The oldest record, if there is one. It stays until [`pop`](Self::pop).
+    ///
+    /// On an empty ring: one load, one compare.
+    ///
+    /// # Errors
+    ///
+    /// [`Corrupt`] if the slot holds what no honest sender writes. Which sender did
+    /// it cannot be known for sure; [`skip_corrupt`](Self::skip_corrupt) frees the slot.
+    #[inline(always)]
+    pub fn peek(&mut self) -> Result<Peek<'_, M>, Corrupt> {
+        // Acquire: pairs with the release store in `Reservation::finish` (pair
+        // *slot ready*): payload, tag and meta are visible.
+        let mut word = self.slot().load(Ordering::Acquire);
+        if word == self.free {
+            return Ok(Peek::Empty);
+        }
+        let mut meta = self.meta();
+        if !self.is_record(word, meta) {
+            match self.pass_void(word, meta)? {
+                Passed::Record(next) => (word, meta) = next,
+                Passed::Empty => return Ok(Peek::Empty),
+                Passed::Stalled(sender) => return Ok(Peek::Stalled { sender }),
+            }
+        }
+        self.peeked = true;
+        let offset = self.shape.offset(self.position);
+        // SAFETY: word 1 of a whole slot of the area.
+        let tag = unsafe { self.mem.word64_unchecked(offset + 8) };
+        // Relaxed: ordered by the state word (pair *slot ready*).
+        let tag = tag.load(Ordering::Relaxed);
+        let len = meta as u32;
+        Ok(Peek::Ready(Record {
+            sender: sender_of(word),
+            kind: (meta >> 32) as u8,
+            flags: (meta >> 40) as u8,
+            tag,
+            len,
+            mem: &self.mem,
+            payload: offset + SLOT_HEADER,
+            checked: len,
+        }))
+    }
+
+    /// The third word of the slot, read once per use.
+    #[inline(always)]
+    fn meta(&self) -> u64 {
+        // SAFETY: word 2 of a whole slot of the area.
+        let meta = unsafe {
+            self.mem
+                .word64_unchecked(self.shape.offset(self.position) + 16)
+        };
+        // Relaxed: ordered by the state word (pair *slot ready*).
+        meta.load(Ordering::Relaxed)
+    }
+
+    /// Whether these words, read once, are those of a record in this slot.
+    #[inline(always)]
+    fn is_record(&self, word: u64, meta: u64) -> bool {
+        let lap = self.shape.lap(self.position);
+        word == state(READY, sender_of(word), lap)
+            && meta as u32 <= MAX_PAYLOAD
+            && (meta >> 32) as u8 != VOID
+    }
+
+    /// What to do with a slot that is neither free nor a record; passes over void
+    /// records.
+    #[cold]
+    #[inline(never)]
+    fn pass_void(&mut self, mut word: u64, mut meta: u64) -> Result<Passed, Corrupt> {
+        // Bounded, for a hostile sender may publish nothing but void records.
+        for _ in 0..self.shape.slots() {
+            if self.is_record(word, meta) {
+                return Ok(Passed::Record((word, meta)));
+            }
+            let (sender, lap) = (sender_of(word), self.shape.lap(self.position));
+            if word == state(CLAIMED, sender, lap) {
+                return Ok(Passed::Stalled(sender));
+            }
+            if word != state(READY, sender, lap) {
+                return Err(self.corrupt(word));
+            }
+            if meta as u32 > MAX_PAYLOAD {
+                let what = "the record is longer than its slot";
+                return Err(Corrupt {
+                    position: self.position,
+                    word: meta,
+                    what,
+                });
+            }
+            self.free();
+            // Acquire: as in `peek` (pair *slot ready*).
+            word = self.slot().load(Ordering::Acquire);
+            if word == self.free {
+                break;
+            }
+            meta = self.meta();
+        }
+        Ok(Passed::Empty)
+    }
+
+    #[inline(always)]
+    fn slot(&self) -> &AtomicU64 {
+        // SAFETY: `Shape::offset` is the offset of a whole slot of the area.
+        unsafe { self.mem.word64_unchecked(self.shape.offset(self.position)) }
+    }
+
+    /// Says what is wrong with a state word.
+    #[cold]
+    #[inline(never)]
+    fn corrupt(&self, word: u64) -> Corrupt {
+        let what = if laps_ahead(word, self.shape.lap(self.position)) != 0 {
+            "the slot is in another lap than the consumer"
+        } else if phase_of(word) == FREE {
+            "a free slot that names a sender"
+        } else {
+            "no such phase"
+        };
+        Corrupt {
+            position: self.position,
+            word,
+            what,
+        }
+    }
+
+    /// Takes the record off that [`peek`](Self::peek) showed; without one, does
+    /// nothing.
+    #[inline]
+    pub fn pop(&mut self) {
+        if self.peeked {
+            self.free();
+        }
+    }
+
+    /// Passes over a slot that a dead sender has claimed and not published. Says
+    /// whether there was one: if not, the sender has published it after all (or
+    /// there is nothing), so peek again.
+    ///
+    /// The sender must be dead: a living one would write on into the slot while it
+    /// belongs to another.
+    pub fn skip_stalled(&mut self) -> bool {
+        // Acquire: as in `peek`; nothing of the slot is used if it is ready.
+        let word = self.slot().load(Ordering::Acquire);
+        let stalled = word == state(CLAIMED, sender_of(word), self.shape.lap(self.position));
+        if stalled {
+            self.help_head();
+            self.free();
+        }
+        stalled
+    }
+
+    /// Frees the slot that [`peek`](Self::peek) reported as [`Corrupt`]. Says whether there was
+    /// one.
+    pub fn skip_corrupt(&mut self) -> bool {
+        let corrupt = self.peek().is_err();
+        if corrupt {
+            self.help_head();
+            self.free();
+        }
+        corrupt
+    }
+
+    /// Sets a head hint right that a hostile sender has moved: beyond unclaimed
+    /// slots, so that others would leave a gap that holds this end up, or behind.
+    /// Says whether it did; never true among honest senders. For idle moments, such
+    /// as before a sleep: it may move the head's line.
+    pub fn mend_head(&mut self) -> bool {
+        // Acquire: pairs with `SharedProducer::advance` (pair *head hint*): if an
+        // honest hint is beyond our slot, the slot shows as claimed below. It is
+        // never behind: senders move it before they publish, and skips help.
+        let head = self.head().load(Ordering::Acquire);
+        if head == self.position || self.slot().load(Ordering::Acquire) != self.free {
+            return false;
+        }
+        // Release: pair *head hint*. Failure: the next idle moment will do.
+        self.head()
+            .compare_exchange(head, self.position, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    #[inline(always)]
+    fn head(&self) -> &AtomicU64 {
+        // SAFETY: in line 0 of an area that `Shape::new` checked.
+        unsafe { self.mem.word64_unchecked(HEAD) }
+    }
+
+    /// Moves the head hint past this slot, in case its sender died before it did.
+    fn help_head(&self) {
+        let next = self.position.wrapping_add(1);
+        // Release: as in `SharedProducer::advance` (pair *head hint*). Failure:
+        // somebody has moved it already.
+        let _ =
+            self.head()
+                .compare_exchange(self.position, next, Ordering::AcqRel, Ordering::Relaxed);
+    }
+
+    /// Frees the slot for the next lap, and goes on to the next one.
+    #[inline]
+    fn free(&mut self) {
+        let next_lap = state(FREE, 0, self.shape.lap(self.position) + 1);
+        // Release: pairs with the acquire half of the exchange in
+        // `SharedProducer::claim` (pair *slot free*): our reads of the slot come
+        // before the next sender's writes.
+        self.slot().store(next_lap, Ordering::Release);
+        self.position = self.position.wrapping_add(1);
+        self.free = state(FREE, 0, self.shape.lap(self.position));
+        self.peeked = false;
+    }
+}
+
+/// The oldest record of a shared ring. Header fields were read once, and are
+/// private; the payload is still in shared memory.
+#[derive(Debug)]
+pub struct Record<'a, M> {
+    /// Number of the sender. A hostile sender can use the number of another one.
+    pub sender: u32,
+    /// Kind that the sender gave; not 0.
+    pub kind: u8,
+    /// Flags that the sender gave.
+    pub flags: u8,
+    /// Tag that the sender gave.
+    pub tag: u64,
+    /// Bytes of payload; at most [`MAX_PAYLOAD`].
+    pub len: u32,
+    mem: &'a M,
+    /// Offset of the payload.
+    payload: usize,
+    /// `len` as it was checked, out of the caller's reach: so many bytes of
+    /// payload follow within the slot.
+    checked: u32,
+}
+
+impl<M: Memory> Record<'_, M> {
+    /// Copies `len` bytes from byte `at` of the payload.
+    ///
+    /// # Safety
+    ///
+    /// `at + len` is at most the length that `peek` gave this record, and `to` is valid for `len` bytes outside of the
+    /// ring.
+    #[inline(always)]
+    pub unsafe fn read(&self, at: u32, to: *mut u8, len: u32) {
+        debug_assert!(u64::from(at) + u64::from(len) <= u64::from(self.checked));
+        // SAFETY: `is_record` checked that the payload ends within the slot; honest
+        // senders do not touch it before it is free (pair *slot free*).
+        unsafe { self.mem.read(self.payload + at as usize, to, len as usize) }
+    }
+
+    /// Copies from byte `at` of the payload, as many bytes as `to` has; says
+    /// whether the payload has them, and copies nothing if not.
+    #[inline]
+    #[must_use]
+    pub fn read_bytes(&self, at: u32, to: &mut [u8]) -> bool {
+        if at > self.checked || to.len() > (self.checked - at) as usize {
+            return false;
+        }
+        // SAFETY: just checked; a slice of private memory is outside of the ring.
+        unsafe { self.read(at, to.as_mut_ptr(), to.len() as u32) }
+        true
+    }
+}

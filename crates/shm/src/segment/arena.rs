@@ -1,0 +1,117 @@
+//! Memory beyond the segment: for loans and for regions exposed to peers.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use super::areas::make;
+use super::mapping::Mapping;
+use super::memfd::Peers;
+use super::{Granted, Placement, SegmentError, memfd};
+use crate::ring::{Mapped, Memory};
+
+const PAGE: usize = 4096;
+
+/// A sealed memfd with all its space reserved, mapped here, zeroed. Its owner alone can write it: it is
+/// sealed against writing through mappings made later (F_SEAL_FUTURE_WRITE).
+#[derive(Debug)]
+pub struct Arena {
+    fd: OwnedFd,
+    view: Mapped,
+    granted: Granted,
+}
+
+impl Arena {
+    /// Makes an arena of `bytes`, rounded up to whole pages of 4096 bytes (at
+    /// least one).
+    ///
+    /// # Errors
+    ///
+    /// [`SegmentError::NoMemory`] with the limit that stands against it,
+    /// [`SegmentError::Map`], or [`SegmentError::System`] with the failed step.
+    pub fn create(bytes: usize, placement: Placement) -> Result<Self, SegmentError> {
+        let bytes = bytes
+            .max(1)
+            .checked_next_multiple_of(PAGE)
+            .unwrap_or(usize::MAX);
+        let (fd, mapping, granted) = make(bytes, placement, Peers::Read)?;
+        Ok(Self {
+            fd,
+            view: mapping.into_view(),
+            granted,
+        })
+    }
+
+    /// The memfd, to be sent to peers.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Its size in bytes, a multiple of 4096.
+    pub fn bytes(&self) -> usize {
+        self.view.len()
+    }
+
+    /// All of it. The view keeps it mapped when the arena is gone.
+    pub fn view(&self) -> Mapped {
+        self.view.clone()
+    }
+
+    /// What came of the [`Placement`].
+    pub fn granted(&self) -> &Granted {
+        &self.granted
+    }
+}
+
+/// A peer's arena, mapped here for reading. The descriptor is not kept. Clones share the mapping.
+#[derive(Debug, Clone)]
+pub struct PeerArena {
+    mapping: Arc<Mapping>,
+}
+
+impl PeerArena {
+    /// Checks and maps the arena behind `fd`, which a peer sent: all of it, at
+    /// most `most` bytes (page tables for it are this process' expense).
+    ///
+    /// # Errors
+    ///
+    /// [`SegmentError`] with the first check that failed.
+    pub fn attach(fd: OwnedFd, most: usize) -> Result<Self, SegmentError> {
+        let has = memfd::examine(fd.as_fd())?;
+        if has < PAGE as u64 {
+            return Err(SegmentError::Truncated {
+                has,
+                needs: PAGE as u64,
+            });
+        }
+        match usize::try_from(has) {
+            Ok(bytes) if bytes <= most => {
+                let mapping = Mapping::new_readable(fd.as_fd(), bytes)?;
+                Ok(Self {
+                    mapping: Arc::new(mapping),
+                })
+            }
+            _ => Err(SegmentError::ArenaTooLarge {
+                has,
+                most: most as u64,
+            }),
+        }
+    }
+
+    /// Its size in bytes.
+    pub fn bytes(&self) -> usize {
+        self.mapping.len()
+    }
+
+    /// The address of `len` bytes at `offset`, or `None` if they are not all within the arena. Valid for reads
+    /// while this value or a clone of it lives. The owner may write there at any time, so make no reference of it.
+    pub fn pointer(&self, offset: u64, len: u64) -> Option<*const u8> {
+        let (offset, len) = (usize::try_from(offset).ok()?, usize::try_from(len).ok()?);
+        let inside = offset
+            .checked_add(len)
+            .is_some_and(|end| end <= self.bytes());
+        inside.then(|| {
+            let base = self.mapping.base().as_ptr().cast::<u8>();
+            base.wrapping_add(offset).cast_const()
+        })
+    }
+}

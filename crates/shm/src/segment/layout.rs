@@ -1,0 +1,364 @@
+//! How much of everything is in a segment, and where it lies. Only arithmetic.
+//!
+//! ```text
+//! 0     header (one line, read once), then one line each for sleep and status
+//! 4096  meet words, chunk flags, regions, access slots   (each on an even line)
+//!       shared ring: control lines, slots                (from here on: pages)
+//!       private rings, one after the other
+//!       chunks
+//! ```
+//!
+//! A private ring has two control lines before its payload lines, so the rings
+//! follow each other at a distance of `ring_bytes` + 128: their control lines
+//! and their first payload lines fall into different cache sets, and a receiver
+//! that polls all of them does not throw its own lines out of L1. Chunks need no
+//! such shift: whoever copies one walks through all of its sets anyway.
+
+use super::GeometryError;
+use crate::ring::{LINE, Mapped, ReleaseFlags, line, shared, sleep};
+
+/// Release flags for loans in arenas: how many loans can be with receivers at one time.
+pub const LOAN_FLAGS: u32 = 256;
+/// Bytes of one entry of the table of exposed regions.
+pub const REGION_BYTES: usize = 64;
+/// Bytes of one access slot.
+pub const ACCESS_SLOT_BYTES: usize = 8;
+/// A segment is smaller than this (1 GiB).
+pub const MAX_SEGMENT_BYTES: u64 = 1 << 30;
+
+const PAGE: u64 = 4096;
+/// Areas start on even lines, since processors fetch lines in pairs.
+const PAIR: u64 = 2 * LINE as u64;
+
+pub(super) const SLEEP_OFFSET: usize = 2 * LINE;
+pub(super) const STATUS_OFFSET: usize = 4 * LINE;
+
+/// How much of everything a segment has. Plain numbers; [`Geometry::new`] checks
+/// them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Shape {
+    /// Slots of the shared ring, each [`SLOT`](shared::SLOT) bytes: a power of two, 8 to 65536.
+    pub shared_slots: u32,
+    /// Private rings: 0 to 1024.
+    pub private_rings: u32,
+    /// Payload bytes of each private ring: a power of two, 4 KiB to 16 MiB.
+    pub ring_bytes: u32,
+    /// Chunks of the pool: 0 to 4096.
+    pub chunks: u32,
+    /// Bytes of each chunk: a power of two, 4 KiB to 16 MiB.
+    pub chunk_bytes: u32,
+    /// Entries of the region table, each [`REGION_BYTES`] long: 0 to 65536.
+    pub regions: u32,
+    /// Access slots, each [`ACCESS_SLOT_BYTES`] long: 0 or a power of two up to 2^20.
+    pub access_slots: u32,
+    /// Meet words, each on a line of its own: 0 to 4096.
+    pub meet_words: u32,
+}
+
+impl Shape {
+    /// About 2.3 MiB: for jobs with up to some tens of ranks on a node.
+    pub const DEFAULT: Self = Self {
+        shared_slots: 1024,
+        private_rings: 16,
+        ring_bytes: 64 << 10,
+        chunks: 32,
+        chunk_bytes: 32 << 10,
+        regions: 64,
+        access_slots: 1024,
+        meet_words: 16,
+    };
+
+    /// The fields in the order of the header.
+    pub(super) const fn to_array(self) -> [u32; 8] {
+        [
+            self.shared_slots,
+            self.private_rings,
+            self.ring_bytes,
+            self.chunks,
+            self.chunk_bytes,
+            self.regions,
+            self.access_slots,
+            self.meet_words,
+        ]
+    }
+
+    pub(super) const fn from_array(fields: [u32; 8]) -> Self {
+        let [
+            shared_slots,
+            private_rings,
+            ring_bytes,
+            chunks,
+            chunk_bytes,
+            regions,
+            access_slots,
+            meet_words,
+        ] = fields;
+        Self {
+            shared_slots,
+            private_rings,
+            ring_bytes,
+            chunks,
+            chunk_bytes,
+            regions,
+            access_slots,
+            meet_words,
+        }
+    }
+}
+
+impl Default for Shape {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+/// A range of bytes in the segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Area {
+    pub(super) offset: usize,
+    pub(super) len: usize,
+}
+
+/// A checked [`Shape`] and the place of each area. All areas lie within
+/// [`bytes`](Self::bytes), start on even cache lines, and do not overlap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Geometry {
+    shape: Shape,
+    meet: Area,
+    chunk_flags: Area,
+    loan_flags: Area,
+    regions: Area,
+    access_slots: Area,
+    shared_ring: Area,
+    private_rings: Area,
+    chunks: Area,
+    bytes: usize,
+}
+
+impl Geometry {
+    /// [`Shape::DEFAULT`], checked at compile time.
+    pub const DEFAULT: Self = match Self::new(Shape::DEFAULT) {
+        Ok(geometry) => geometry,
+        Err(_) => panic!("the default shape is valid"),
+    };
+
+    /// Checks `shape` and places its areas.
+    ///
+    /// # Errors
+    ///
+    /// [`GeometryError`] with the first number that is out of bounds, or with
+    /// the total if that reaches [`MAX_SEGMENT_BYTES`].
+    pub const fn new(shape: Shape) -> Result<Self, GeometryError> {
+        if let Some(error) = out_of_bounds(&shape) {
+            return Err(error);
+        }
+        // Each number is bounded now: no product reaches 2^40, and the sums are
+        // far from overflow.
+        let mut end = PAGE;
+        let meet = place(&mut end, PAIR, shape.meet_words as u64 * LINE as u64);
+        let flags = ReleaseFlags::<Mapped>::area_len(shape.chunks) as u64;
+        let chunk_flags = place(&mut end, PAIR, flags);
+        let loans = ReleaseFlags::<Mapped>::area_len(LOAN_FLAGS) as u64;
+        let loan_flags = place(&mut end, PAIR, loans);
+        let regions = place(&mut end, PAIR, shape.regions as u64 * REGION_BYTES as u64);
+        let access = shape.access_slots as u64 * ACCESS_SLOT_BYTES as u64;
+        let access_slots = place(&mut end, PAIR, align_up(access, LINE as u64));
+        let shared = shared::area_len(shape.shared_slots) as u64;
+        let shared_ring = place(&mut end, PAGE, shared);
+        let stride = line::area_len(shape.ring_bytes / LINE as u32) as u64;
+        let private_rings = place(&mut end, PAGE, shape.private_rings as u64 * stride);
+        let chunks = place(
+            &mut end,
+            PAGE,
+            shape.chunks as u64 * shape.chunk_bytes as u64,
+        );
+        let total = align_up(end, PAGE);
+        if total >= MAX_SEGMENT_BYTES {
+            return Err(GeometryError {
+                field: "the sum of all areas",
+                given: total,
+                rule: "less than 1 GiB (fewer or smaller private rings and chunks)",
+            });
+        }
+        // Below 1 GiB: fits into usize on every platform.
+        let bytes = total as usize;
+        Ok(Self {
+            shape,
+            meet,
+            chunk_flags,
+            loan_flags,
+            regions,
+            access_slots,
+            shared_ring,
+            private_rings,
+            chunks,
+            bytes,
+        })
+    }
+
+    /// The numbers.
+    pub const fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// Bytes of the whole segment, a multiple of 4096 below [`MAX_SEGMENT_BYTES`].
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(super) const fn meet(&self, index: u32) -> Option<Area> {
+        part(self.meet, index, self.shape.meet_words, LINE)
+    }
+
+    pub(super) const fn chunk_flags(&self) -> Area {
+        self.chunk_flags
+    }
+
+    pub(super) const fn loan_flags(&self) -> Area {
+        self.loan_flags
+    }
+
+    pub(super) const fn regions(&self) -> Area {
+        self.regions
+    }
+
+    pub(super) const fn access_slots(&self) -> Area {
+        self.access_slots
+    }
+
+    pub(super) const fn shared_ring(&self) -> Area {
+        self.shared_ring
+    }
+
+    pub(super) const fn private_ring(&self, index: u32) -> Option<Area> {
+        let stride = line::area_len(self.shape.ring_bytes / LINE as u32);
+        part(self.private_rings, index, self.shape.private_rings, stride)
+    }
+
+    pub(super) const fn chunk(&self, index: u32) -> Option<Area> {
+        part(
+            self.chunks,
+            index,
+            self.shape.chunks,
+            self.shape.chunk_bytes as usize,
+        )
+    }
+}
+
+impl Default for Geometry {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+const fn align_up(value: u64, to: u64) -> u64 {
+    value.div_ceil(to) * to
+}
+
+/// Puts an area of `len` bytes behind `end`, which it moves.
+const fn place(end: &mut u64, align: u64, len: u64) -> Area {
+    let offset = align_up(*end, align);
+    *end = offset + len;
+    // If these do not fit, the total is refused before anybody uses them.
+    Area {
+        offset: offset as usize,
+        len: len as usize,
+    }
+}
+
+const fn part(whole: Area, index: u32, count: u32, stride: usize) -> Option<Area> {
+    if index >= count {
+        return None;
+    }
+    Some(Area {
+        offset: whole.offset + index as usize * stride,
+        len: stride,
+    })
+}
+
+const fn out_of_bounds(shape: &Shape) -> Option<GeometryError> {
+    const fn check(
+        field: &'static str,
+        given: u32,
+        ok: bool,
+        rule: &'static str,
+    ) -> Option<GeometryError> {
+        if ok {
+            None
+        } else {
+            Some(GeometryError {
+                field,
+                given: given as u64,
+                rule,
+            })
+        }
+    }
+    const fn power(value: u32, least: u32, most: u32) -> bool {
+        value.is_power_of_two() && value >= least && value <= most
+    }
+    const BLOCK: &str = "a power of two from 4096 to 16777216";
+    let s = shape;
+    let checks = [
+        check(
+            "shared_slots",
+            s.shared_slots,
+            power(s.shared_slots, 8, 1 << 16),
+            "a power of two from 8 to 65536",
+        ),
+        check(
+            "private_rings",
+            s.private_rings,
+            s.private_rings <= 1024,
+            "at most 1024",
+        ),
+        check(
+            "ring_bytes",
+            s.ring_bytes,
+            power(s.ring_bytes, 4096, 1 << 24),
+            BLOCK,
+        ),
+        check("chunks", s.chunks, s.chunks <= 4096, "at most 4096"),
+        check(
+            "chunk_bytes",
+            s.chunk_bytes,
+            power(s.chunk_bytes, 4096, 1 << 24),
+            BLOCK,
+        ),
+        check("regions", s.regions, s.regions <= 65536, "at most 65536"),
+        check(
+            "access_slots",
+            s.access_slots,
+            s.access_slots == 0 || power(s.access_slots, 1, 1 << 20),
+            "0 or a power of two up to 1048576",
+        ),
+        check(
+            "meet_words",
+            s.meet_words,
+            s.meet_words <= 4096,
+            "at most 4096",
+        ),
+    ];
+    let mut index = 0;
+    while index < checks.len() {
+        if checks[index].is_some() {
+            return checks[index];
+        }
+        index += 1;
+    }
+    None
+}
+
+const _: () = {
+    assert!(shared::SLOT.is_multiple_of(LINE) && REGION_BYTES.is_multiple_of(LINE));
+    // The least and the most that `out_of_bounds` lets through suit the rings.
+    assert!(8 >= shared::MIN_SLOTS && 1 << 16 <= shared::MAX_SLOTS);
+    assert!(4096 / LINE as u32 >= line::MIN_LINES && (1 << 24) / LINE as u32 <= line::MAX_LINES);
+    assert!(sleep::AREA_LEN <= STATUS_OFFSET - SLEEP_OFFSET);
+    assert!(super::header::HEADER_BYTES <= SLEEP_OFFSET);
+    assert!(SLEEP_OFFSET + LINE <= STATUS_OFFSET && STATUS_OFFSET + LINE <= PAGE as usize);
+    assert!(Geometry::DEFAULT.bytes() < 5 << 19);
+};
+
+#[cfg(test)]
+#[cfg(not(miri))]
+mod tests;

@@ -1,0 +1,95 @@
+//! Properties of the layout.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Every area that a segment of this geometry hands out, in order.
+fn areas(geometry: &Geometry) -> Vec<Area> {
+    let shape = geometry.shape();
+    let mut all = vec![
+        Area {
+            offset: 0,
+            len: crate::segment::header::HEADER_BYTES,
+        },
+        Area {
+            offset: SLEEP_OFFSET,
+            len: LINE,
+        },
+        Area {
+            offset: STATUS_OFFSET,
+            len: LINE,
+        },
+    ];
+    all.extend((0..shape.meet_words).filter_map(|i| geometry.meet(i)));
+    all.extend([
+        geometry.chunk_flags(),
+        geometry.regions(),
+        geometry.access_slots(),
+    ]);
+    all.push(geometry.shared_ring());
+    all.extend((0..shape.private_rings).filter_map(|i| geometry.private_ring(i)));
+    all.extend((0..shape.chunks).filter_map(|i| geometry.chunk(i)));
+    all
+}
+
+fn power(range: std::ops::RangeInclusive<u32>) -> impl Strategy<Value = u32> {
+    range.prop_map(|exponent| 1 << exponent)
+}
+
+prop_compose! {
+    fn shapes()(
+        shared_slots in power(3..=16),
+        private_rings in 0_u32..=1024,
+        ring_bytes in power(12..=24),
+        chunks in 0_u32..=4096,
+        chunk_bytes in power(12..=24),
+        regions in 0_u32..=65536,
+        access_slots in prop_oneof![Just(0), power(0..=20)],
+        meet_words in 0_u32..=4096,
+    ) -> Shape {
+        Shape {
+            shared_slots, private_rings, ring_bytes, chunks,
+            chunk_bytes, regions, access_slots, meet_words,
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn areas_are_aligned_apart_and_inside(shape in shapes()) {
+        match Geometry::new(shape) {
+            Err(error) => prop_assert_eq!(error.field, "the sum of all areas"),
+            Ok(geometry) => {
+                let mut end = 0;
+                for area in areas(&geometry) {
+                    prop_assert!(area.offset.is_multiple_of(LINE));
+                    prop_assert!(area.len.is_multiple_of(LINE));
+                    prop_assert!(area.offset >= end);
+                    end = area.offset + area.len;
+                }
+                prop_assert!(end <= geometry.bytes());
+                prop_assert!((geometry.bytes() as u64) < MAX_SEGMENT_BYTES);
+                prop_assert_eq!(geometry.private_ring(shape.private_rings), None);
+                prop_assert_eq!(geometry.chunk(shape.chunks), None);
+                prop_assert_eq!(geometry.meet(u32::MAX), None);
+            }
+        }
+    }
+
+    #[test]
+    fn any_numbers_are_checked_without_panic(fields: [u32; 8]) {
+        let _ = Geometry::new(Shape::from_array(fields));
+        prop_assert_eq!(Shape::from_array(fields).to_array(), fields);
+    }
+}
+
+#[test]
+fn control_lines_of_private_rings_fall_into_different_sets() {
+    // 64 sets of 64 bytes: what a first-level cache of 4 KiB ways has.
+    let sets: std::collections::HashSet<usize> = (0..16)
+        .filter_map(|i| Geometry::DEFAULT.private_ring(i))
+        .map(|area| area.offset / LINE % 64)
+        .collect();
+    assert_eq!(sets.len(), 16);
+}

@@ -1,0 +1,31 @@
+//! The memory that endpoints share: memfds, their layout, how they are made,
+//! checked and mapped.
+//!
+//! Each endpoint owns one segment: what others write to it lies there. Its
+//! memfd goes to the peers through a [`Channel`](crate::control::Channel), and
+//! they map it too. Nothing has a name, so nothing is left after SIGKILL; the
+//! size is sealed and the space reserved before anybody uses it, so no access
+//! raises SIGBUS.
+//!
+//! - [`Shape`], [`Geometry`]: how much of everything, and where it lies.
+//! - [`OwnSegment`], [`PeerSegment`]: the two sides of one segment; both give
+//!   the same [`Areas`].
+//! - [`Arena`], [`PeerArena`]: further memory for loans and exposed regions.
+//! - [`Placement`], [`Granted`]: NUMA node and huge pages, asked and granted.
+
+mod areas;
+mod arena;
+mod error;
+mod header;
+mod layout;
+mod limits;
+mod mapping;
+mod memfd;
+mod placement;
+
+pub use areas::{Areas, OwnSegment, PeerSegment};
+pub use arena::{Arena, PeerArena};
+pub use error::{GeometryError, MemoryLimit, SegmentError};
+pub use header::{LAYOUT_VERSION, MAGIC};
+pub use layout::{ACCESS_SLOT_BYTES, Geometry, LOAN_FLAGS, MAX_SEGMENT_BYTES, REGION_BYTES, Shape};
+pub use placement::{Grant, Granted, Placement};

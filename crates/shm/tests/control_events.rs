@@ -1,0 +1,182 @@
+//! The event set and the bell.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of tests, outside of test functions"
+)]
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use limic_shm::control::{
+    Bell, Channel, Event, EventSet, Interest, Listener, Received, Sent, Trigger,
+};
+use rustix::io::{read, write};
+
+const NOW: Option<Duration> = Some(Duration::ZERO);
+const WATCHDOG: Option<Duration> = Some(Duration::from_secs(60));
+
+fn wait(events: &EventSet, timeout: Option<Duration>) -> Vec<Event> {
+    let mut found = [Event::default(); 8];
+    let count = events.wait(timeout, &mut found).unwrap();
+    found[..count].to_vec()
+}
+
+fn watched_bell() -> (Bell, EventSet) {
+    let (bell, events) = (Bell::new().unwrap(), EventSet::new().unwrap());
+    bell.watch(&events, 5).unwrap();
+    // The report at the start, that may come.
+    wait(&events, NOW);
+    assert_eq!(wait(&events, NOW), []);
+    (bell, events)
+}
+
+#[test]
+fn each_ring_is_one_new_edge_without_a_read() {
+    let (bell, events) = watched_bell();
+    let far = Bell::from_fd(bell.try_clone_fd().unwrap()).unwrap();
+    for _ in 0..1000 {
+        far.ring();
+        let found = wait(&events, WATCHDOG);
+        assert_eq!(found.len(), 1);
+        assert_eq!((found[0].token, found[0].readable), (5, true));
+        assert_eq!(wait(&events, NOW), []);
+    }
+    for _ in 0..3 {
+        far.ring();
+    }
+    assert_eq!(wait(&events, WATCHDOG).len(), 1);
+    assert_eq!(wait(&events, NOW), []);
+}
+
+#[test]
+fn a_ring_wakes_a_thread_that_sleeps() {
+    let (bell, events) = watched_bell();
+    let ringer = Bell::from_fd(bell.try_clone_fd().unwrap()).unwrap();
+    let thread = std::thread::spawn(move || ringer.ring());
+    assert_eq!(wait(&events, WATCHDOG).len(), 1);
+    thread.join().unwrap();
+}
+
+#[test]
+fn a_full_counter_neither_blocks_nor_mutes() {
+    let (bell, events) = watched_bell();
+    let hostile = bell.try_clone_fd().unwrap();
+    // As full as a writer can make it (it is 1 already), and blocking for all who hold it.
+    write(&hostile, &(u64::MAX - 2).to_ne_bytes()).unwrap();
+    rustix::io::ioctl_fionbio(&hostile, false).unwrap();
+    wait(&events, WATCHDOG);
+    assert_eq!(wait(&events, NOW), []);
+    for _ in 0..3 {
+        bell.ring();
+        assert_eq!(wait(&events, WATCHDOG).len(), 1);
+    }
+    assert!(!bell.is_muted().unwrap());
+}
+
+#[test]
+fn a_muted_bell_is_seen() {
+    let (bell, events) = watched_bell();
+    assert!(!bell.is_muted().unwrap());
+    read(&bell, &mut [0; 8]).unwrap();
+    bell.ring();
+    assert_eq!(wait(&events, NOW), []);
+    assert!(bell.is_muted().unwrap());
+}
+
+#[test]
+fn the_set_itself_can_be_polled() {
+    let (bell, inner) = watched_bell();
+    let outer = EventSet::new().unwrap();
+    outer.add(inner.as_fd(), 9, Trigger::Level).unwrap();
+    assert_eq!(wait(&outer, NOW), []);
+    bell.ring();
+    assert_eq!(wait(&outer, WATCHDOG)[0].token, 9);
+    assert_eq!(wait(&inner, NOW)[0].token, 5);
+    assert_eq!(wait(&outer, NOW), []);
+}
+
+#[test]
+fn levels_edges_and_room_to_write() {
+    let listener = Listener::bind(getrandom::u64().unwrap()).unwrap();
+    let near = Channel::connect(listener.id()).unwrap();
+    let far = listener.accept().unwrap().unwrap();
+    let events = EventSet::new().unwrap();
+    events.add(far.as_fd(), 1, Trigger::Level).unwrap();
+    assert_eq!(near.send(b"a", &[]).unwrap(), Sent::Done);
+    for _ in 0..2 {
+        assert_eq!(wait(&events, WATCHDOG).len(), 1);
+    }
+    events
+        .modify(far.as_fd(), 2, Trigger::Edge, Interest::Read)
+        .unwrap();
+    assert_eq!(wait(&events, WATCHDOG)[0].token, 2);
+    assert_eq!(wait(&events, NOW), []);
+    assert!(matches!(
+        far.receive(&mut [0; 8]).unwrap(),
+        Received::Message { .. }
+    ));
+
+    events
+        .modify(far.as_fd(), 3, Trigger::Level, Interest::ReadWrite)
+        .unwrap();
+    let event = wait(&events, WATCHDOG)[0];
+    assert_eq!(
+        (event.token, event.readable, event.writable),
+        (3, false, true)
+    );
+    events.remove(far.as_fd()).unwrap();
+    assert_eq!(wait(&events, NOW), []);
+    assert!(events.remove(far.as_fd()).is_err());
+    assert!(events.wait(NOW, &mut []).is_err());
+}
+
+#[test]
+fn a_time_limit_ends_the_wait() {
+    let (_bell, events) = watched_bell();
+    assert_eq!(wait(&events, Some(Duration::from_micros(300))), []);
+    assert_eq!(wait(&events, Some(Duration::from_millis(1))), []);
+}
+
+#[test]
+fn a_signal_ends_the_wait_with_no_event() {
+    extern "C" fn ignore(_: libc::c_int) {}
+    let handler: extern "C" fn(libc::c_int) = ignore;
+    // SAFETY: a handler that does nothing, installed without SA_RESTART; the
+    // structure is all zeroes but for it, which is a valid one.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handler as libc::sighandler_t;
+        assert_eq!(
+            libc::sigaction(libc::SIGUSR1, &raw const action, std::ptr::null_mut()),
+            0
+        );
+    }
+    // SAFETY: always succeeds.
+    let waiter = unsafe { libc::pthread_self() };
+    let done = Arc::new(AtomicBool::new(false));
+    let thread = std::thread::spawn({
+        let done = Arc::clone(&done);
+        move || {
+            // Again and again, as the first may come before the wait.
+            while !done.load(Ordering::Relaxed) {
+                // SAFETY: the waiter joins this thread, so it still exists.
+                unsafe { libc::pthread_kill(waiter, libc::SIGUSR1) };
+                std::thread::yield_now();
+            }
+        }
+    });
+    let events = EventSet::new().unwrap();
+    let begun = std::time::Instant::now();
+    let found = wait(&events, WATCHDOG);
+    let took = begun.elapsed();
+    done.store(true, Ordering::Relaxed);
+    thread.join().unwrap();
+    assert_eq!(found, []);
+    assert!(
+        took < Duration::from_secs(60),
+        "the time limit ended the wait, not the signal"
+    );
+}

@@ -1,0 +1,343 @@
+//! What an attaching process accepts, and what it refuses.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of tests, outside of test functions"
+)]
+
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::atomic::Ordering;
+
+use limic_shm::ring::{Mapped, Memory};
+use limic_shm::segment::{
+    Arena, Geometry, LAYOUT_VERSION, OwnSegment, PeerArena, PeerSegment, Placement, SegmentError,
+    Shape,
+};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::io::{Errno, fcntl_dupfd_cloexec, pread, pwrite};
+
+fn small() -> Geometry {
+    let shape = Shape {
+        private_rings: 2,
+        chunks: 3,
+        ..Shape::DEFAULT
+    };
+    Geometry::new(shape).unwrap()
+}
+
+fn own() -> OwnSegment {
+    OwnSegment::create(small(), Placement::default()).unwrap()
+}
+
+fn duplicate(fd: impl AsFd) -> OwnedFd {
+    fcntl_dupfd_cloexec(fd, 0).unwrap()
+}
+
+fn header() -> [u8; 64] {
+    let mut bytes = [0; 64];
+    assert_eq!(pread(own().fd(), &mut bytes, 0).unwrap(), 64);
+    bytes
+}
+
+const BOTH: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
+
+/// A hand-made memfd that begins with `start`.
+fn forge(start: &[u8], len: u64, seals: SealFlags) -> OwnedFd {
+    let fd = memfd_create("forged", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+    ftruncate(&fd, start.len() as u64).unwrap();
+    pwrite(&fd, start, 0).unwrap();
+    ftruncate(&fd, len).unwrap();
+    fcntl_add_seals(&fd, seals).unwrap();
+    fd
+}
+
+/// What attaching says after the bytes at `at` were replaced.
+fn corrupted(at: usize, bytes: &[u8]) -> SegmentError {
+    let mut start = header();
+    start[at..at + bytes.len()].copy_from_slice(bytes);
+    PeerSegment::attach(forge(&start, small().bytes() as u64, BOTH), None).unwrap_err()
+}
+
+#[test]
+fn both_sides_see_the_same_areas() {
+    let own = own();
+    let peer = PeerSegment::attach(duplicate(own.fd()), Some(own.epoch())).unwrap();
+    assert_eq!(peer.geometry(), own.geometry());
+    assert_eq!(peer.epoch(), own.epoch());
+
+    let pairs: Vec<(Mapped, Mapped)> = [
+        (own.shared_ring(), peer.shared_ring()),
+        (own.chunk_flags(), peer.chunk_flags()),
+        (own.regions(), peer.regions()),
+        (own.access_slots(), peer.access_slots()),
+        (own.sleep(), peer.sleep()),
+        (own.status(), peer.status()),
+    ]
+    .into_iter()
+    .chain((0..2).map(|i| (own.private_ring(i).unwrap(), peer.private_ring(i).unwrap())))
+    .chain((0..3).map(|i| (own.chunk(i).unwrap(), peer.chunk(i).unwrap())))
+    .chain((0..16).map(|i| (own.meet(i).unwrap(), peer.meet(i).unwrap())))
+    .collect();
+    // All fresh, then each written by one side and read by the other: no two overlap.
+    for (index, (mine, theirs)) in pairs.iter().enumerate() {
+        assert_eq!(mine.len(), theirs.len());
+        for at in [0, mine.len() - 8] {
+            assert_eq!(mine.word64(at).load(Ordering::Relaxed), 0);
+        }
+        theirs.word64(0).store(index as u64 + 1, Ordering::Relaxed);
+        theirs
+            .word64(theirs.len() - 8)
+            .store(index as u64 + 1, Ordering::Relaxed);
+    }
+    for (index, (mine, _)) in pairs.iter().enumerate() {
+        assert_eq!(mine.word64(0).load(Ordering::Relaxed), index as u64 + 1);
+        assert_eq!(
+            mine.word64(mine.len() - 8).load(Ordering::Relaxed),
+            index as u64 + 1
+        );
+    }
+    assert!(own.private_ring(2).is_none());
+    assert!(own.chunk(3).is_none());
+    assert!(peer.meet(16).is_none());
+}
+
+#[test]
+fn every_header_field_is_checked() {
+    assert!(PeerSegment::attach(forge(&header(), small().bytes() as u64, BOTH), None).is_ok());
+
+    let error = corrupted(0, b"X");
+    assert!(matches!(error, SegmentError::Magic { .. }), "{error}");
+    let error = corrupted(8, &99_u32.to_le_bytes());
+    assert!(
+        matches!(
+            error,
+            SegmentError::LayoutVersion {
+                theirs: 99,
+                ours: LAYOUT_VERSION
+            }
+        ),
+        "{error}"
+    );
+    assert!(
+        error.to_string().contains("same version of limic"),
+        "{error}"
+    );
+    let error = corrupted(12, &128_u32.to_le_bytes());
+    assert!(
+        matches!(
+            error,
+            SegmentError::HeaderLength {
+                theirs: 128,
+                ours: 64
+            }
+        ),
+        "{error}"
+    );
+    let error = corrupted(16, &[0; 8]);
+    assert!(
+        matches!(error, SegmentError::Epoch { found: 0, .. }),
+        "{error}"
+    );
+    let error = corrupted(24, &(small().bytes() as u64 + 4096).to_le_bytes());
+    assert!(matches!(error, SegmentError::TotalBytes { .. }), "{error}");
+
+    let names = [
+        "shared_slots",
+        "private_rings",
+        "ring_bytes",
+        "chunks",
+        "chunk_bytes",
+        "regions",
+        "access_slots",
+        "meet_words",
+    ];
+    for (index, name) in names.into_iter().enumerate() {
+        let at = 32 + 4 * index;
+        let error = corrupted(at, &u32::MAX.to_le_bytes());
+        assert!(
+            matches!(error, SegmentError::Geometry(inner) if inner.field == name),
+            "{error}"
+        );
+        // Legal by itself, but not what the total says.
+        let mut value = [0; 4];
+        value.copy_from_slice(&header()[at..at + 4]);
+        let more = u32::from_le_bytes(value) * 4;
+        let error = corrupted(at, &more.to_le_bytes());
+        assert!(
+            matches!(error, SegmentError::TotalBytes { .. }),
+            "{name}: {error}"
+        );
+    }
+}
+
+#[test]
+fn another_life_of_the_owner_is_refused() {
+    let own = own();
+    let expected = own.epoch() ^ 1;
+    let error = PeerSegment::attach(duplicate(own.fd()), Some(expected)).unwrap_err();
+    assert!(
+        matches!(error, SegmentError::Epoch { expected: e, found } if e == expected && found == own.epoch())
+    );
+    assert!(error.to_string().contains("restarted"), "{error}");
+}
+
+#[test]
+fn an_unsealed_memfd_is_refused() {
+    let len = small().bytes() as u64;
+    for (seals, text) in [
+        (SealFlags::empty(), "shrinking and growing"),
+        (SealFlags::SHRINK, "growing"),
+        (SealFlags::GROW, "shrinking"),
+    ] {
+        // Growing to its length must come before the seals: as in `forge`.
+        let error = PeerSegment::attach(forge(&header(), len, seals), None).unwrap_err();
+        assert!(
+            matches!(error, SegmentError::NotSealed { missing } if missing == text),
+            "{error}"
+        );
+        let error = PeerArena::attach(forge(&[], len, seals), usize::MAX).unwrap_err();
+        assert!(
+            matches!(error, SegmentError::NotSealed { missing } if missing == text),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn a_short_memfd_is_refused() {
+    let full = small().bytes() as u64;
+    for len in [0, 1, 63] {
+        let error = PeerSegment::attach(forge(&[], len, BOTH), None).unwrap_err();
+        assert!(
+            matches!(error, SegmentError::Truncated { has, needs: 64 } if has == len),
+            "{error}"
+        );
+    }
+    for len in [64, 4096, full - 1] {
+        let error = PeerSegment::attach(forge(&header(), len, BOTH), None).unwrap_err();
+        assert!(
+            matches!(error, SegmentError::Truncated { has, needs } if has == len && needs == full),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn nobody_can_change_the_size_afterwards() {
+    let own = own();
+    assert_eq!(ftruncate(own.fd(), 4096), Err(Errno::PERM));
+    assert_eq!(ftruncate(own.fd(), 1 << 30), Err(Errno::PERM));
+    assert_eq!(
+        fcntl_add_seals(own.fd(), SealFlags::WRITE),
+        Err(Errno::PERM)
+    );
+    let arena = Arena::create(100_000, Placement::default()).unwrap();
+    assert_eq!(ftruncate(arena.fd(), 4096), Err(Errno::PERM));
+}
+
+#[test]
+fn a_header_that_changes_later_plays_no_part() {
+    let own = own();
+    let peer = PeerSegment::attach(duplicate(own.fd()), None).unwrap();
+    let before = *peer.geometry();
+    pwrite(own.fd(), &[0xff; 64], 0).unwrap();
+    assert_eq!(*peer.geometry(), before);
+    assert_eq!(*own.geometry(), before);
+    assert_eq!(peer.chunk(2).unwrap().len(), 32 << 10);
+}
+
+#[test]
+fn descriptors_that_are_no_memfd_are_refused() {
+    let file = File::open("/proc/self/exe").unwrap();
+    let error = PeerSegment::attach(file.into(), None).unwrap_err();
+    assert!(matches!(error, SegmentError::NotMemfd { .. }), "{error}");
+    let (reader, _writer) = std::io::pipe().unwrap();
+    let error = PeerArena::attach(reader.into(), usize::MAX).unwrap_err();
+    assert!(matches!(error, SegmentError::NotMemfd { .. }), "{error}");
+
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB;
+    match memfd_create("forged", flags) {
+        Err(errno) => println!("SKIPPED: memfd of hugetlbfs: {errno}"),
+        Ok(fd) => {
+            fcntl_add_seals(&fd, BOTH).unwrap();
+            let error = PeerSegment::attach(fd, None).unwrap_err();
+            assert!(matches!(error, SegmentError::NotMemfd { .. }), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_memfd_that_cannot_be_written_is_refused() {
+    let own = own();
+    let path = format!("/proc/self/fd/{}", own.fd().as_raw_fd());
+    let reading = File::open(path).unwrap();
+    let error = PeerSegment::attach(reading.into(), None).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            SegmentError::Map {
+                errno: Errno::ACCESS,
+                ..
+            }
+        ),
+        "{error}"
+    );
+    let sealed = forge(
+        &header(),
+        small().bytes() as u64,
+        BOTH.union(SealFlags::WRITE),
+    );
+    let error = PeerSegment::attach(sealed, None).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            SegmentError::Map {
+                errno: Errno::PERM,
+                ..
+            }
+        ),
+        "{error}"
+    );
+}
+
+#[test]
+fn arenas_are_shared_up_to_the_accepted_size() {
+    let arena = Arena::create(100_000, Placement::default()).unwrap();
+    assert_eq!(arena.bytes(), 102_400);
+    let peer = PeerArena::attach(duplicate(arena.fd()), 102_400).unwrap();
+    assert_eq!(peer.bytes(), arena.bytes());
+    arena.view().word64(102_392).store(7, Ordering::Relaxed);
+    let last = peer.pointer(102_392, 8).unwrap();
+    // SAFETY: within the mapping, which `peer` keeps; nobody writes now.
+    assert_eq!(unsafe { last.cast::<u64>().read_unaligned() }, 7);
+    assert!(peer.pointer(102_393, 8).is_none());
+    assert!(peer.pointer(u64::MAX, 8).is_none());
+    // Peers cannot write: not even a mapping for it can be had.
+    let error = PeerSegment::attach(duplicate(arena.fd()), None).unwrap_err();
+    assert!(
+        matches!(error, SegmentError::Map { .. } | SegmentError::Magic { .. }),
+        "{error}"
+    );
+
+    let error = PeerArena::attach(duplicate(arena.fd()), 102_399).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            SegmentError::ArenaTooLarge {
+                has: 102_400,
+                most: 102_399
+            }
+        ),
+        "{error}"
+    );
+    assert_eq!(
+        Arena::create(0, Placement::default()).unwrap().bytes(),
+        4096
+    );
+    let error = PeerArena::attach(forge(&[], 0, BOTH), usize::MAX).unwrap_err();
+    assert!(
+        matches!(error, SegmentError::Truncated { has: 0, .. }),
+        "{error}"
+    );
+}

@@ -1,0 +1,249 @@
+//! The safe face of an endpoint.
+
+use std::io::{IoSlice, IoSliceMut};
+
+use crate::error::Outcome;
+use crate::loan::{Loan, Loaned};
+use crate::owned::{OwnedRecv, OwnedSend};
+use crate::probe::Claimed;
+use crate::raw::{Posted, RawEndpoint, RawSlice, RawSliceMut};
+use crate::region::{Region, RegionKey};
+use crate::scope::Scope;
+use crate::{Peer, Result, Selector, Status, Tag};
+
+/// Tagged messages, sound without `unsafe`.
+///
+/// Three kinds of buffers, one for each way in which Rust code holds memory:
+///
+/// - **blocking** calls ([`send`](Self::send), [`recv`](Self::recv)) borrow for their own duration;
+/// - **scoped** requests ([`scope`](Self::scope)) borrow for the scope, as `std::thread::scope` does;
+/// - **owned** requests ([`isend`](Self::isend), [`irecv`](Self::irecv)) take the buffer and give it
+///   back at completion; **loans** ([`loan`](Self::loan)) are owned buffers that lie in shared memory.
+///
+/// Order: messages from one peer match in the order sent, whatever paths they took. An endpoint is
+/// `Send` but not `Sync`: one thread uses it at a time; give each thread an endpoint of its own.
+///
+/// Progress happens inside these calls only; there are no hidden threads.
+pub trait Endpoint: RawEndpoint {
+    /// Sends and waits until the buffer may be used again. That says nothing about whether the
+    /// receiver has posted a receive, for messages up to the eager limit.
+    ///
+    /// # Errors
+    /// [`Error::PeerFailed`](crate::Error::PeerFailed), [`Error::UnknownPeer`](crate::Error::UnknownPeer),
+    /// [`Error::NoPath`](crate::Error::NoPath).
+    #[inline]
+    fn send(&self, to: Peer, tag: impl Into<Tag>, data: &[u8]) -> Result<()> {
+        // SAFETY: `data` is borrowed until this call returns, and `finish` returns only when the operation is done.
+        let posted = unsafe { self.post_send(to, tag.into(), &[RawSlice::from(data)]) }?;
+        finish(self, posted).map(|_| ())
+    }
+
+    /// Sends the concatenation of several pieces as one message.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    fn send_vectored(&self, to: Peer, tag: impl Into<Tag>, data: &[IoSlice<'_>]) -> Result<()> {
+        let slices: Vec<RawSlice> = data.iter().map(|piece| RawSlice::from(&**piece)).collect();
+        // SAFETY: as in `send`.
+        let posted = unsafe { self.post_send(to, tag.into(), &slices) }?;
+        finish(self, posted).map(|_| ())
+    }
+
+    /// Receives one message and waits for it.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`](crate::Error::Truncated) with both lengths if the message is longer than the buffer,
+    /// [`Error::PeerFailed`](crate::Error::PeerFailed) if the peer named (or, for any source, some peer) died.
+    #[inline]
+    fn recv(&self, from: impl Into<Selector>, buffer: &mut [u8]) -> Outcome {
+        // SAFETY: `buffer` is borrowed until this call returns, which is after completion.
+        unsafe { self.recv_blocking(&from.into(), &[RawSliceMut::from(buffer)]) }
+    }
+
+    /// Receives one message into several pieces, filled in order.
+    ///
+    /// # Errors
+    /// As [`recv`](Self::recv).
+    fn recv_vectored(&self, from: impl Into<Selector>, buffers: &mut [IoSliceMut<'_>]) -> Outcome {
+        let slices: Vec<RawSliceMut> = buffers
+            .iter_mut()
+            .map(|piece| RawSliceMut::from(&mut **piece))
+            .collect();
+        // SAFETY: as in `recv`.
+        let posted = unsafe { self.post_recv(&from.into(), &slices) }?;
+        finish(self, posted)
+    }
+
+    /// Sends and receives at the same time: the way to exchange without a deadlock.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send) and [`recv`](Self::recv); both operations are over when it returns.
+    fn send_recv(
+        &self,
+        to: Peer,
+        tag: impl Into<Tag>,
+        data: &[u8],
+        from: impl Into<Selector>,
+        buffer: &mut [u8],
+    ) -> Outcome
+    where
+        Self: Sized,
+    {
+        let (tag, from) = (tag.into(), from.into());
+        self.scope(|scope| {
+            let receive = scope.irecv(from, buffer)?;
+            let send = scope.isend(to, tag, data)?;
+            let status = receive.wait().map(|(status, _)| status);
+            send.wait()?;
+            status
+        })
+    }
+
+    /// Runs `body` with a scope in which operations may borrow buffers that live outside of it.
+    ///
+    /// When `body` returns, the scope waits for all its operations. If `body` fails or panics, they
+    /// are cancelled first where that is still possible.
+    ///
+    /// # Errors
+    /// What `body` returns, else the first error of an operation that `body` did not wait for.
+    fn scope<'env, T, F>(&'env self, body: F) -> Result<T>
+    where
+        F: for<'scope> FnOnce(&'scope Scope<'scope, 'env, Self>) -> Result<T>,
+        Self: Sized,
+    {
+        crate::scope::run(self, body)
+    }
+
+    /// Starts a send of a buffer that it takes, and gives back at completion.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send); the buffer is dropped then.
+    fn isend(
+        &self,
+        to: Peer,
+        tag: impl Into<Tag>,
+        data: impl Into<Vec<u8>>,
+    ) -> Result<OwnedSend<'_, Self>>
+    where
+        Self: Sized,
+    {
+        OwnedSend::start(self, to, tag.into(), data.into())
+    }
+
+    /// Starts a receive of up to `buffer.len()` bytes into a buffer that it takes, and gives back at completion.
+    ///
+    /// # Errors
+    /// As [`recv`](Self::recv).
+    fn irecv(
+        &self,
+        from: impl Into<Selector>,
+        buffer: impl Into<Vec<u8>>,
+    ) -> Result<OwnedRecv<'_, Self>>
+    where
+        Self: Sized,
+    {
+        OwnedRecv::start(self, &from.into(), buffer.into())
+    }
+
+    /// Waits until a fitting message has arrived, and describes it without taking it.
+    ///
+    /// # Errors
+    /// As [`RawEndpoint::probe`].
+    fn wait_probe(&self, from: impl Into<Selector>) -> Result<Status> {
+        let selector = from.into();
+        poll_until(self, || self.probe(&selector))
+    }
+
+    /// Takes a fitting message, if one has arrived, so that no other receive can match it.
+    ///
+    /// # Errors
+    /// As [`RawEndpoint::claim`].
+    fn matched_probe(&self, from: impl Into<Selector>) -> Result<Option<Claimed<'_, Self>>>
+    where
+        Self: Sized,
+    {
+        let claimed = self.claim(&from.into())?;
+        Ok(claimed.map(|(status, id)| Claimed::new(self, status, id)))
+    }
+
+    /// Lends a buffer of `len` bytes in the shared segment, to be filled and sent without a copy (K9).
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`](crate::Error::NoMemory) names the limit; receivers that hold loans are part of it.
+    fn loan(&self, len: usize) -> Result<Loan<'_, Self>>
+    where
+        Self: Sized,
+    {
+        Loan::new(self, len)
+    }
+
+    /// Waits for a message and takes it where it lies: without a copy if it was sent as a [`Loan`].
+    ///
+    /// # Errors
+    /// As [`recv`](Self::recv).
+    fn recv_loaned(&self, from: impl Into<Selector>) -> Result<Loaned> {
+        let selector = from.into();
+        poll_until(self, || self.take_loan(&selector)).map(Loaned::new)
+    }
+
+    /// Exposes memory, so that peers that are given its key can read and write it without this
+    /// side's help.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`](crate::Error::NoMemory) if the table of regions is full.
+    fn region(&self, memory: impl Into<Vec<u8>>) -> Result<Region<'_, Self>>
+    where
+        Self: Sized,
+    {
+        Region::new(self, memory.into())
+    }
+
+    /// Reads from a region of a peer.
+    ///
+    /// # Errors
+    /// [`Error::UnknownRegion`](crate::Error::UnknownRegion), [`Error::OutOfRegion`](crate::Error::OutOfRegion), [`Error::PeerFailed`](crate::Error::PeerFailed).
+    fn read(&self, peer: Peer, key: RegionKey, offset: u64, into: &mut [u8]) -> Result<()> {
+        // SAFETY: as in `recv`.
+        let posted = unsafe { self.post_read(peer, key.0, offset, &[RawSliceMut::from(into)]) }?;
+        finish(self, posted).map(|_| ())
+    }
+
+    /// Writes to a region of a peer; when it returns, the bytes are in place.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    fn write(&self, peer: Peer, key: RegionKey, offset: u64, from: &[u8]) -> Result<()> {
+        // SAFETY: as in `send`.
+        let posted = unsafe { self.post_write(peer, key.0, offset, &[RawSlice::from(from)]) }?;
+        finish(self, posted).map(|_| ())
+    }
+}
+
+impl<E: RawEndpoint + ?Sized> Endpoint for E {}
+
+/// Asks again and again, then sleeps between the questions. Each question makes progress.
+fn poll_until<E: RawEndpoint + ?Sized, T>(
+    endpoint: &E,
+    mut ask: impl FnMut() -> Result<Option<T>>,
+) -> Result<T> {
+    /// About 50 us of polling before the first sleep.
+    const POLLS: u32 = 1000;
+    let mut polls = 0;
+    loop {
+        if let Some(answer) = ask()? {
+            return Ok(answer);
+        }
+        polls += 1;
+        if polls > POLLS {
+            endpoint.sleep(None);
+        }
+    }
+}
+
+#[inline]
+pub(crate) fn finish<E: RawEndpoint + ?Sized>(endpoint: &E, posted: Posted) -> Outcome {
+    match posted {
+        Posted::Done(outcome) => outcome,
+        Posted::Pending(id) => endpoint.wait(id),
+    }
+}

@@ -1,0 +1,257 @@
+//! The endpoints that users open.
+
+use core::cell::RefCell;
+use core::fmt;
+use core::time::Duration;
+use std::any::Any;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use crate::counters::Counters;
+use crate::engine::Engine;
+use crate::error::Outcome;
+use crate::policy::{Path, PathSet};
+use crate::raw::{
+    ClaimId, Posted, RawEndpoint, RawLoan, RawLoaned, RawSlice, RawSliceMut, RegionId, RequestId,
+};
+use crate::settings::Settings;
+use crate::{Address, Error, Peer, Result, Selector, Status, Tag};
+
+/// Every path within one node, picked per message: what applications use.
+pub struct HybridEndpoint(Opened);
+
+/// Shared memory only: two copies, or none for loans. What is left where processes may not read
+/// each other's memory.
+pub struct ShmEndpoint(Opened);
+
+struct Opened {
+    engine: RefCell<Engine>,
+    /// A descriptor of its own, so that it can be lent while the engine works.
+    wake: OwnedFd,
+}
+
+impl Opened {
+    fn new(settings: Settings) -> Result<Self> {
+        let engine = Engine::open(settings)?;
+        let wake = engine.wake_fd()?;
+        Ok(Self {
+            engine: RefCell::new(engine),
+            wake,
+        })
+    }
+}
+
+impl HybridEndpoint {
+    /// Opens an endpoint with the settings of the environment (`LIMIC_*`).
+    ///
+    /// # Errors
+    /// [`Error::Settings`] for a variable that makes no sense, [`Error::NoMemory`] or
+    /// [`Error::Segment`] if the shared segment cannot be had, [`Error::System`].
+    pub fn open() -> Result<Self> {
+        Self::with(Settings::from_environment().map_err(|e| Error::Settings(e.to_string()))?)
+    }
+
+    /// Opens an endpoint with given settings.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn with(settings: Settings) -> Result<Self> {
+        Opened::new(settings).map(Self)
+    }
+}
+
+impl ShmEndpoint {
+    /// Opens an endpoint with the settings of the environment (`LIMIC_*`).
+    ///
+    /// # Errors
+    /// As [`HybridEndpoint::open`].
+    pub fn open() -> Result<Self> {
+        Self::with(Settings::from_environment().map_err(|e| Error::Settings(e.to_string()))?)
+    }
+
+    /// Opens an endpoint with given settings, less the paths that need more than shared memory.
+    ///
+    /// # Errors
+    /// As [`HybridEndpoint::open`].
+    pub fn with(settings: Settings) -> Result<Self> {
+        Opened::new(settings.restricted_to(SHARED_MEMORY)).map(Self)
+    }
+}
+
+const SHARED_MEMORY: PathSet = PathSet::ALL
+    .without(Path::Cma)
+    .without(Path::BothSides)
+    .without(Path::SameProcess);
+
+macro_rules! endpoint {
+    ($name:ident) => {
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let mut out = f.debug_tuple(stringify!($name));
+                match self.0.engine.try_borrow() {
+                    Ok(engine) => out.field(&engine.core.address).finish(),
+                    Err(_) => out.finish_non_exhaustive(),
+                }
+            }
+        }
+
+        // SAFETY: the engine touches a posted buffer only through `SendBuffer` and `ReceiveBuffer`, which it
+        // drops when it marks the operation done, and both stay within the slices they were made of.
+        unsafe impl RawEndpoint for $name {
+            fn address(&self) -> Address {
+                self.0.engine.borrow().core.address
+            }
+            fn myself(&self) -> Peer {
+                self.0.engine.borrow_mut().myself()
+            }
+            fn connect(&self, address: &[u8]) -> Result<Peer> {
+                self.0.engine.borrow_mut().connect(address)
+            }
+            fn peer_address(&self, peer: Peer) -> Result<Address> {
+                self.0.engine.borrow_mut().peer_address(peer)
+            }
+            #[inline]
+            unsafe fn post_send(&self, to: Peer, tag: Tag, data: &[RawSlice]) -> Result<Posted> {
+                // SAFETY: the caller's promise.
+                unsafe { self.0.engine.borrow_mut().core.post_send(to.0, tag.0, data) }
+            }
+            #[inline]
+            unsafe fn post_recv(
+                &self,
+                selector: &Selector,
+                into: &[RawSliceMut],
+            ) -> Result<Posted> {
+                // SAFETY: the caller's promise.
+                unsafe { self.0.engine.borrow_mut().core.post_recv(selector, into) }
+            }
+            #[inline]
+            unsafe fn recv_blocking(&self, selector: &Selector, into: &[RawSliceMut]) -> Outcome {
+                // SAFETY: the caller's promise.
+                unsafe { self.0.engine.borrow_mut().recv_blocking(selector, into) }
+            }
+            unsafe fn post_claimed(&self, claim: ClaimId, into: &[RawSliceMut]) -> Result<Posted> {
+                // SAFETY: the caller's promise.
+                unsafe { self.0.engine.borrow_mut().core.post_claimed(claim, into) }
+            }
+            fn probe(&self, selector: &Selector) -> Result<Option<Status>> {
+                let mut engine = self.0.engine.borrow_mut();
+                engine.poll();
+                engine.core.probe(selector)
+            }
+            fn claim(&self, selector: &Selector) -> Result<Option<(Status, ClaimId)>> {
+                let mut engine = self.0.engine.borrow_mut();
+                engine.poll();
+                engine.core.claim(selector)
+            }
+            #[inline]
+            fn test(&self, request: RequestId) -> Option<Outcome> {
+                self.0.engine.borrow_mut().test(request)
+            }
+            fn is_done(&self, request: RequestId) -> bool {
+                self.0.engine.borrow().is_done(request)
+            }
+            #[inline]
+            fn wait(&self, request: RequestId) -> Outcome {
+                self.0.engine.borrow_mut().wait(request)
+            }
+            fn wait_any(&self, requests: &[RequestId]) -> Option<(usize, Outcome)> {
+                self.0.engine.borrow_mut().wait_any(requests)
+            }
+            fn cancel(&self, request: RequestId) -> Result<()> {
+                self.0.engine.borrow_mut().core.cancel(request)
+            }
+            #[inline]
+            fn progress(&self) -> bool {
+                self.0.engine.borrow_mut().poll()
+            }
+            fn sleep(&self, timeout: Option<Duration>) {
+                self.0.engine.borrow_mut().sleep(timeout);
+            }
+            fn wake_fd(&self) -> BorrowedFd<'_> {
+                self.0.wake.as_fd()
+            }
+            fn arm(&self) -> bool {
+                let mut engine = self.0.engine.borrow_mut();
+                // Takes what the descriptor has reported already, so that it is not readable for nothing.
+                engine.look_at_sockets();
+                engine.arm()
+            }
+            fn set_owner(&self, request: RequestId, owner: u32) {
+                self.0.engine.borrow_mut().set_owner(request, owner);
+            }
+            fn new_owner(&self) -> u32 {
+                self.0.engine.borrow_mut().new_owner()
+            }
+            fn owned_by(&self, owner: u32) -> Option<RequestId> {
+                self.0.engine.borrow().owned_by(owner)
+            }
+            fn abandon(&self, request: RequestId, buffer: Box<dyn Any + Send>) {
+                self.0.engine.borrow_mut().abandon(request, buffer);
+            }
+            fn expose(&self, memory: Vec<u8>) -> Result<(RegionId, u64)> {
+                self.0.engine.borrow_mut().core.expose(memory)
+            }
+            fn region_read(&self, region: RegionId, offset: u64, into: &mut [u8]) -> Result<()> {
+                self.0
+                    .engine
+                    .borrow_mut()
+                    .core
+                    .region_read(region, offset, into)
+            }
+            fn region_write(&self, region: RegionId, offset: u64, from: &[u8]) -> Result<()> {
+                self.0
+                    .engine
+                    .borrow_mut()
+                    .core
+                    .region_write(region, offset, from)
+            }
+            fn revoke(&self, region: RegionId) -> Result<Vec<u8>> {
+                self.0.engine.borrow_mut().revoke(region)
+            }
+            unsafe fn post_read(
+                &self,
+                peer: Peer,
+                key: u64,
+                offset: u64,
+                into: &[RawSliceMut],
+            ) -> Result<Posted> {
+                // SAFETY: the caller's promise.
+                unsafe { self.0.engine.borrow_mut().read(peer.0, key, offset, into) }
+            }
+            unsafe fn post_write(
+                &self,
+                peer: Peer,
+                key: u64,
+                offset: u64,
+                from: &[RawSlice],
+            ) -> Result<Posted> {
+                // SAFETY: the caller's promise.
+                unsafe { self.0.engine.borrow_mut().write(peer.0, key, offset, from) }
+            }
+            fn borrow_loan(&self, len: usize) -> Result<RawLoan> {
+                self.0.engine.borrow_mut().borrow_loan(len)
+            }
+            fn post_loan(&self, to: Peer, tag: Tag, loan: RawLoan, len: usize) -> Result<Posted> {
+                self.0
+                    .engine
+                    .borrow_mut()
+                    .core
+                    .post_loan(to.0, tag.0, loan, len)
+            }
+            fn return_loan(&self, loan: RawLoan) {
+                self.0.engine.borrow_mut().return_loan(loan);
+            }
+            fn take_loan(&self, selector: &Selector) -> Result<Option<RawLoaned>> {
+                self.0.engine.borrow_mut().take_loan(selector)
+            }
+            fn counters(&self) -> Counters {
+                self.0.engine.borrow().core.counters()
+            }
+            fn close(&self) {
+                self.0.engine.borrow_mut().close();
+            }
+        }
+    };
+}
+
+endpoint!(HybridEndpoint);
+endpoint!(ShmEndpoint);

@@ -1,0 +1,276 @@
+//! Arenas for loans (K9): memory beside the segment, made when the first loan is asked for.
+//!
+//! The owner alone hands out room. A receiver gives a loan back by a release flag in the owner's
+//! segment; peers map arenas for reading only.
+
+use std::collections::{BTreeMap, HashMap};
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use limic_shm::ring::{Mapped, Memory, ReleaseFlags};
+use limic_shm::segment::{Arena, LOAN_FLAGS, PeerArena, Placement};
+
+use crate::raw::RawLoan;
+use crate::{Error, Result};
+
+/// Loans start at multiples of this, so that neighbours share no cache line, nor its prefetched twin.
+const ALIGN: usize = 128;
+/// Smallest arena.
+const ARENA_BYTES: usize = 4 << 20;
+
+struct OwnArena {
+    arena: Arena,
+    view: Mapped,
+    /// Free room: offset and length.
+    free: BTreeMap<usize, usize>,
+}
+
+/// Room that is in use.
+#[derive(Clone, Copy)]
+struct Room {
+    arena: u32,
+    offset: usize,
+    len: usize,
+}
+
+struct Lent {
+    room: Room,
+    peer: u32,
+    flag: u32,
+}
+
+/// The arenas of this endpoint.
+pub(crate) struct Arenas {
+    arenas: Vec<OwnArena>,
+    placement: Placement,
+    flags: ReleaseFlags<Mapped>,
+    free_flags: Vec<u32>,
+    generations: Vec<u32>,
+    lent: Vec<Lent>,
+    borrowed: HashMap<u64, Room>,
+    next: u64,
+    bytes: usize,
+    most: usize,
+}
+
+/// A loan on its way: what the receiver must be told.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LoanRecord {
+    pub(crate) arena: u32,
+    pub(crate) offset: u64,
+    pub(crate) flag: u32,
+    pub(crate) generation: u32,
+}
+
+impl Arenas {
+    pub(crate) fn new(flags: ReleaseFlags<Mapped>, placement: Placement, most: usize) -> Self {
+        Self {
+            arenas: Vec::new(),
+            placement,
+            flags,
+            free_flags: (0..LOAN_FLAGS).rev().collect(),
+            generations: vec![0; LOAN_FLAGS as usize],
+            lent: Vec::new(),
+            borrowed: HashMap::new(),
+            next: 1,
+            bytes: 0,
+            most,
+        }
+    }
+
+    /// Lends room to the application.
+    pub(crate) fn borrow(&mut self, len: usize) -> Result<RawLoan> {
+        self.reclaim();
+        let need = len
+            .max(1)
+            .checked_next_multiple_of(ALIGN)
+            .ok_or_else(|| self.no_room(len))?;
+        let room = match self.find(need) {
+            Some(room) => room,
+            None => {
+                self.grow(need, len)?;
+                self.find(need).ok_or_else(|| self.no_room(len))?
+            }
+        };
+        let id = self.next;
+        self.next += 1;
+        self.borrowed.insert(id, room);
+        let start = self.arenas[room.arena as usize].view.pointer(room.offset);
+        Ok(RawLoan { start, len, id })
+    }
+
+    fn find(&mut self, need: usize) -> Option<Room> {
+        for (number, arena) in self.arenas.iter_mut().enumerate() {
+            let fit = arena.free.iter().find(|(_, len)| **len >= need);
+            if let Some((offset, len)) = fit.map(|(offset, len)| (*offset, *len)) {
+                arena.free.remove(&offset);
+                if len > need {
+                    arena.free.insert(offset + need, len - need);
+                }
+                return Some(Room {
+                    arena: number as u32,
+                    offset,
+                    len: need,
+                });
+            }
+        }
+        None
+    }
+
+    fn grow(&mut self, need: usize, asked: usize) -> Result<()> {
+        let bytes = need
+            .checked_next_multiple_of(ARENA_BYTES)
+            .ok_or_else(|| self.no_room(asked))?;
+        if self.bytes.saturating_add(bytes) > self.most {
+            return Err(self.no_room(asked));
+        }
+        let arena =
+            Arena::create(bytes, self.placement).map_err(|e| Error::NoMemory(e.to_string()))?;
+        let view = arena.view();
+        self.bytes += view.len();
+        self.arenas.push(OwnArena {
+            free: BTreeMap::from([(0, view.len())]),
+            view,
+            arena,
+        });
+        Ok(())
+    }
+
+    fn no_room(&self, len: usize) -> Error {
+        let out: usize = self.lent.iter().map(|lent| lent.room.len).sum();
+        Error::NoMemory(format!(
+            "a loan of {len} bytes: {} of at most {} bytes exist, {out} of them are with receivers; \
+             wait until they drop what they received, or raise LIMIC_LOAN_BYTES",
+            self.bytes, self.most
+        ))
+    }
+
+    fn free(&mut self, room: Room) {
+        let Some(arena) = self.arenas.get_mut(room.arena as usize) else {
+            return;
+        };
+        let (mut offset, mut len) = (room.offset, room.len);
+        if let Some(after) = arena.free.remove(&(offset + len)) {
+            len += after;
+        }
+        if let Some((before, before_len)) = arena
+            .free
+            .range(..offset)
+            .next_back()
+            .map(|(o, l)| (*o, *l))
+            && before + before_len == offset
+        {
+            arena.free.remove(&before);
+            offset = before;
+            len += before_len;
+        }
+        arena.free.insert(offset, len);
+    }
+
+    /// The application gives a loan back unsent.
+    pub(crate) fn give_back(&mut self, id: u64) {
+        if let Some(room) = self.borrowed.remove(&id) {
+            self.free(room);
+        }
+    }
+
+    /// The arena of a borrowed loan.
+    pub(crate) fn arena_of(&self, id: u64) -> Option<u32> {
+        self.borrowed.get(&id).map(|room| room.arena)
+    }
+
+    /// Turns a borrowed loan into one that is with a peer. `None` if all flags are in use.
+    pub(crate) fn lend(&mut self, id: u64, peer: u32) -> Option<LoanRecord> {
+        self.reclaim();
+        let flag = self.free_flags.pop()?;
+        let Some(room) = self.borrowed.remove(&id) else {
+            self.free_flags.push(flag);
+            return None;
+        };
+        let generation = &mut self.generations[flag as usize];
+        *generation = generation.wrapping_add(1).max(1);
+        self.lent.push(Lent { room, peer, flag });
+        let (arena, offset) = (room.arena, room.offset as u64);
+        Some(LoanRecord {
+            arena,
+            offset,
+            flag,
+            generation: *generation,
+        })
+    }
+
+    /// Undoes [`lend`](Self::lend) for a record that found no room in the ring.
+    pub(crate) fn unlend(&mut self, id: u64, record: &LoanRecord) {
+        if let Some(at) = self.lent.iter().position(|lent| lent.flag == record.flag) {
+            let lent = self.lent.swap_remove(at);
+            self.free_flags.push(lent.flag);
+            self.borrowed.insert(id, lent.room);
+        }
+    }
+
+    /// Takes back what receivers have released.
+    fn reclaim(&mut self) {
+        let mut at = 0;
+        while let Some(lent) = self.lent.get(at) {
+            if self
+                .flags
+                .is_released(lent.flag, self.generations[lent.flag as usize])
+            {
+                self.take_back(at);
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    fn take_back(&mut self, at: usize) {
+        let lent = self.lent.swap_remove(at);
+        self.free_flags.push(lent.flag);
+        self.free(lent.room);
+    }
+
+    /// Takes back everything that a failed peer held. It may still map the arena, for reading only.
+    pub(crate) fn forget_peer(&mut self, peer: u32) {
+        while let Some(at) = self.lent.iter().position(|lent| lent.peer == peer) {
+            self.take_back(at);
+        }
+    }
+
+    /// The descriptor of an arena, and its size.
+    pub(crate) fn descriptor(&self, number: u32) -> Option<(BorrowedFd<'_>, usize)> {
+        let arena = self.arenas.get(number as usize)?;
+        Some((arena.arena.fd(), arena.arena.bytes()))
+    }
+}
+
+/// The arenas of one peer, as far as it has handed them over, and which of ours it has.
+#[derive(Default)]
+pub(crate) struct PeerArenas {
+    theirs: HashMap<u32, PeerArena>,
+    given: Vec<u32>,
+}
+
+impl PeerArenas {
+    /// Maps an arena that came over the channel. One that cannot be mapped is an error at the message that
+    /// lies in it.
+    pub(crate) fn enter(&mut self, number: u32, bytes: u64, fd: OwnedFd) {
+        let most = usize::try_from(bytes).unwrap_or(usize::MAX);
+        match PeerArena::attach(fd, most) {
+            Ok(arena) => {
+                self.theirs.insert(number, arena);
+            }
+            Err(error) => tracing::warn!("an arena for loans cannot be mapped: {error}"),
+        }
+    }
+
+    pub(crate) fn get(&self, number: u32) -> Option<PeerArena> {
+        self.theirs.get(&number).cloned()
+    }
+
+    pub(crate) fn given(&self, number: u32) -> bool {
+        self.given.contains(&number)
+    }
+
+    pub(crate) fn mark_given(&mut self, number: u32) {
+        self.given.push(number);
+    }
+}

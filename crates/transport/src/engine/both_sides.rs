@@ -1,0 +1,253 @@
+//! Both sides at once: the receiver reads blocks from the front while the sender writes blocks
+//! from the back, until they meet. Two cores copy one message, each with one copy.
+//!
+//! The blocks are shared out by a word in the receiver's segment. Whatever the word says, each side
+//! reports how many blocks it has copied, and what lies between the two is sent again by the pipeline.
+
+use limic_copy::{BothSides, Meet};
+use limic_shm::ring::Memory;
+
+use super::Core;
+use super::requests::{Halves, Incoming, ReceiveStage, SendStage, Slot};
+use super::wire::{self, Control};
+use crate::buffer::{Source, words};
+use crate::policy::Path;
+use crate::single_copy::{RemoteBytes, address_of_room};
+
+/// Bytes of a block: long enough to make a system call worth it, short enough to meet in the middle.
+const BLOCK: u64 = 128 << 10;
+
+impl Core {
+    /// The receiver starts: it names a meet word and its room to the sender.
+    pub(crate) fn start_both_sides(&mut self, slot: Slot, incoming: Incoming) {
+        let address = self
+            .requests
+            .receiving(slot)
+            .and_then(|receiving| address_of_room(receiving.into.slices()));
+        let word = self.meets.pop();
+        let (Some(address), Some(meet)) = (address, word) else {
+            // All words are in use: read alone.
+            self.meets.extend(word);
+            if let Some(receiving) = self.requests.receiving(slot) {
+                receiving.stage = ReceiveStage::Reading(incoming);
+            }
+            self.work.copies.push_back(slot);
+            return;
+        };
+        if let Some(memory) = self.segment.meet(meet) {
+            Meet(memory.word64(0)).reset();
+        }
+        let halves = Halves {
+            meet,
+            total: incoming.wanted,
+            mine: 0,
+            theirs: None,
+            finished: false,
+            remote: 0,
+            address: 0,
+            key: 0,
+        };
+        if let Some(receiving) = self.requests.receiving(slot) {
+            receiving.stage = ReceiveStage::Front(incoming, halves);
+        }
+        let id = self.requests.id(slot);
+        let words = [
+            incoming.remote,
+            id.0,
+            incoming.wanted,
+            u64::from(meet),
+            address,
+            0,
+        ];
+        self.control(incoming.from, Control::new(wire::BOTH_SIDES, words));
+        self.work.copies.push_back(slot);
+    }
+
+    /// The sender is asked to write from the back.
+    pub(crate) fn on_both_sides(&mut self, from: u32, source: &impl Source) {
+        let [id, remote, total, meet, address, key] = words::<6>(source);
+        let Some(slot) = self.send_to(from, id) else {
+            return;
+        };
+        let Some(sending) = self.requests.sending(slot) else {
+            return;
+        };
+        let SendStage::Offered { .. } = sending.stage else {
+            return;
+        };
+        if total > sending.data.len() {
+            return self.corrupt(from, "a request for bytes outside of the message");
+        }
+        sending.stage = SendStage::Back(Halves {
+            meet: meet as u32,
+            total,
+            mine: 0,
+            theirs: None,
+            finished: false,
+            remote,
+            address,
+            key,
+        });
+        self.work.copies.push_back(slot);
+    }
+
+    /// Reads one block from the front. True if the receive needs no more visits for now.
+    pub(crate) fn read_front(&mut self, slot: Slot) -> bool {
+        let Some(receiving) = self.requests.receiving(slot) else {
+            return true;
+        };
+        let ReceiveStage::Front(incoming, mut halves) = receiving.stage else {
+            return true;
+        };
+        let Some(link) = self.peers.link(incoming.from) else {
+            return true;
+        };
+        let claimed = match (
+            BothSides::new(halves.total, BLOCK),
+            self.segment.meet(halves.meet),
+        ) {
+            // More claims than blocks: somebody resets the word.
+            (Ok(blocks), Some(memory)) if halves.mine < blocks.blocks() => {
+                match Meet(memory.word64(0)).claim_front(blocks.blocks()) {
+                    Ok(Some(index)) => blocks.range(index),
+                    _ => None,
+                }
+            }
+            _ => None,
+        };
+        let Some(range) = claimed else {
+            halves.finished = true;
+            receiving.stage = ReceiveStage::Front(incoming, halves);
+            self.met(slot);
+            return true;
+        };
+        let remote = RemoteBytes {
+            address: incoming.address,
+            key: incoming.key,
+            len: halves.total,
+        };
+        match link.remote.read(
+            remote,
+            &receiving.into,
+            range.start,
+            range.end - range.start,
+        ) {
+            Ok(_) => {
+                halves.mine += 1;
+                receiving.stage = ReceiveStage::Front(incoming, halves);
+                false
+            }
+            Err(failed) => {
+                halves.finished = true;
+                receiving.stage = ReceiveStage::Front(incoming, halves);
+                self.demote(incoming.from, Path::BothSides, &failed.why);
+                self.met(slot);
+                true
+            }
+        }
+    }
+
+    /// Writes one block from the back. True if the send needs no more visits.
+    pub(crate) fn write_back(&mut self, slot: Slot) -> bool {
+        let Some(sending) = self.requests.sending(slot) else {
+            return true;
+        };
+        let SendStage::Back(mut halves) = sending.stage else {
+            return true;
+        };
+        let to = sending.to;
+        let Some(link) = self.peers.link(to) else {
+            return true;
+        };
+        let claimed = match (
+            BothSides::new(halves.total, BLOCK),
+            link.segment.meet(halves.meet),
+        ) {
+            (Ok(blocks), Some(memory)) if halves.mine < blocks.blocks() => {
+                match Meet(memory.word64(0)).claim_back(blocks.blocks()) {
+                    Ok(Some(index)) => blocks.range(index),
+                    _ => None,
+                }
+            }
+            _ => None,
+        };
+        let failed = match claimed {
+            Some(range) => {
+                let remote = RemoteBytes {
+                    address: halves.address,
+                    key: halves.key,
+                    len: halves.total,
+                };
+                match link
+                    .remote
+                    .write(remote, &sending.data, range.start, range.end - range.start)
+                {
+                    Ok(_) => {
+                        halves.mine += 1;
+                        sending.stage = SendStage::Back(halves);
+                        return false;
+                    }
+                    Err(failed) => Some(failed.why),
+                }
+            }
+            None => None,
+        };
+        halves.finished = true;
+        sending.stage = SendStage::Back(halves);
+        let words = [halves.remote, u64::from(halves.mine)];
+        if let Some(why) = failed {
+            self.demote(to, Path::BothSides, &why);
+        }
+        self.control(to, Control::new(wire::BACK_DONE, words));
+        true
+    }
+
+    /// The sender's half is done.
+    pub(crate) fn on_back_done(&mut self, from: u32, source: &impl Source) {
+        let [id, blocks] = words::<2>(source);
+        let Some(slot) = self.requests.find(crate::RequestId(id)) else {
+            return;
+        };
+        let Some(receiving) = self.requests.receiving(slot) else {
+            return;
+        };
+        let ReceiveStage::Front(incoming, mut halves) = receiving.stage else {
+            return;
+        };
+        if incoming.from != from {
+            return;
+        }
+        halves.theirs = Some(u32::try_from(blocks).unwrap_or(u32::MAX));
+        receiving.stage = ReceiveStage::Front(incoming, halves);
+        self.met(slot);
+    }
+
+    /// Completes the receive if both halves are done; asks again for what neither copied.
+    fn met(&mut self, slot: Slot) {
+        let Some(receiving) = self.requests.receiving(slot) else {
+            return;
+        };
+        let ReceiveStage::Front(mut incoming, halves) = receiving.stage else {
+            return;
+        };
+        let (true, Some(theirs)) = (halves.finished, halves.theirs) else {
+            return;
+        };
+        self.meets.push(halves.meet);
+        let blocks = halves.total.div_ceil(BLOCK);
+        let start = (u64::from(halves.mine) * BLOCK).min(halves.total);
+        let end = (blocks.saturating_sub(u64::from(theirs)) * BLOCK).min(halves.total);
+        if start >= end {
+            incoming.got = incoming.wanted;
+            return self.finish_receive(slot, &incoming);
+        }
+        // One copy failed on the way; the bytes between the halves come through chunks.
+        incoming.got = incoming.wanted - (end - start);
+        if let Some(receiving) = self.requests.receiving(slot) {
+            receiving.stage = ReceiveStage::Assembling(incoming);
+        }
+        let id = self.requests.id(slot);
+        let words = [incoming.remote, id.0, start, end];
+        self.control(incoming.from, Control::new(wire::CLEAR_TO_SEND, words));
+    }
+}

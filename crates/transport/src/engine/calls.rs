@@ -1,0 +1,137 @@
+//! The short calls of the raw interface, and those that have to meet a peer first.
+
+use std::os::fd::AsFd;
+
+use super::Engine;
+use super::idle::Patience;
+use crate::raw::{Posted, RawLoan, RawSlice, RawSliceMut, RequestId};
+use crate::{Address, Error, Peer, Result};
+
+impl Engine {
+    pub(crate) fn wake_fd(&self) -> Result<std::os::fd::OwnedFd> {
+        self.core
+            .events
+            .as_fd()
+            .try_clone_to_owned()
+            .map_err(|e| Error::system("dup of the epoll descriptor", e))
+    }
+
+    pub(crate) fn myself(&mut self) -> Peer {
+        let address = self.core.address;
+        // The own address always agrees with itself.
+        Peer(
+            self.core
+                .peers
+                .enter(&address, &address)
+                .unwrap_or(u32::MAX),
+        )
+    }
+
+    pub(crate) fn connect(&mut self, address: &[u8]) -> Result<Peer> {
+        let address = Address::from_bytes(address)?;
+        let known = self.core.peers.enter(&address, &self.core.address);
+        self.core.adapt_spins();
+        known.map(Peer).ok_or_else(|| {
+            let text =
+                "it has the id of a known endpoint, but another node, secret or fabric address";
+            Error::BadAddress(text.to_owned())
+        })
+    }
+
+    pub(crate) fn peer_address(&mut self, peer: Peer) -> Result<Address> {
+        self.core.peers.known(peer.0).map(|entry| entry.address)
+    }
+
+    pub(crate) fn is_done(&self, id: RequestId) -> bool {
+        self.core
+            .requests
+            .find(id)
+            .is_none_or(|slot| self.core.requests.is_done(slot))
+    }
+
+    pub(crate) fn set_owner(&mut self, id: RequestId, owner: u32) {
+        if let Some(slot) = self.core.requests.find(id) {
+            self.core.requests.set_owner(slot, owner);
+        }
+    }
+
+    pub(crate) fn new_owner(&mut self) -> u32 {
+        self.core.owner = self.core.owner.wrapping_add(1).max(1);
+        self.core.owner
+    }
+
+    pub(crate) fn owned_by(&self, owner: u32) -> Option<RequestId> {
+        self.core.requests.owned_by(owner)
+    }
+
+    pub(crate) fn abandon(&mut self, id: RequestId, buffer: Box<dyn std::any::Any + Send>) {
+        if let Some(slot) = self.core.requests.find(id) {
+            self.core.requests.abandon(slot, buffer);
+        }
+    }
+
+    pub(crate) fn borrow_loan(&mut self, len: usize) -> Result<RawLoan> {
+        self.progress();
+        self.core.sweep_loans();
+        self.core.arenas.borrow(len)
+    }
+
+    pub(crate) fn return_loan(&mut self, loan: RawLoan) {
+        self.core.arenas.give_back(loan.id);
+    }
+
+    /// # Safety
+    /// As [`RawEndpoint::post_read`](crate::RawEndpoint::post_read).
+    pub(crate) unsafe fn read(
+        &mut self,
+        peer: u32,
+        key: u64,
+        offset: u64,
+        into: &[RawSliceMut],
+    ) -> Result<Posted> {
+        self.meet(peer)?;
+        // SAFETY: the caller's promise.
+        unsafe { self.core.post_read(peer, key, offset, into) }
+    }
+
+    /// # Safety
+    /// As [`RawEndpoint::post_write`](crate::RawEndpoint::post_write).
+    pub(crate) unsafe fn write(
+        &mut self,
+        peer: u32,
+        key: u64,
+        offset: u64,
+        from: &[RawSlice],
+    ) -> Result<Posted> {
+        self.meet(peer)?;
+        // SAFETY: the caller's promise.
+        unsafe { self.core.post_write(peer, key, offset, from) }
+    }
+
+    /// Attaches a peer whose segment is needed now: one-sided access looks into it. Waits for the peer to
+    /// answer, once per pair.
+    fn meet(&mut self, number: u32) -> Result<()> {
+        let mut patience = Patience::default();
+        loop {
+            let me = self.core.peers.me == Some(number);
+            let peer = self.core.peers.known(number)?;
+            if let Some(why) = &peer.failure {
+                return Err(Error::PeerFailed {
+                    peer: Peer(number),
+                    why: why.clone(),
+                });
+            }
+            if me || peer.link.is_some() {
+                return Ok(());
+            }
+            if !peer.connecting {
+                self.core.start_connection(number);
+            }
+            if self.progress() {
+                patience.reset();
+            } else {
+                self.be_patient(&mut patience);
+            }
+        }
+    }
+}

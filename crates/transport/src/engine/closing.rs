@@ -1,0 +1,46 @@
+//! The end of an endpoint.
+
+use super::Engine;
+use super::idle::Patience;
+use crate::Error;
+use crate::error::PeerFailure;
+
+impl Engine {
+    /// Closes in good order: what was sent goes out as far as peers take it within the linger time.
+    pub(crate) fn close(&mut self) {
+        if self.core.closed || self.core.process != std::process::id() {
+            return;
+        }
+        let deadline = std::time::Instant::now() + self.core.settings.linger();
+        let mut patience = Patience::default();
+        while self.core.has_sends() && std::time::Instant::now() < deadline {
+            if self.progress() {
+                patience.reset();
+            } else {
+                self.be_patient(&mut patience);
+            }
+        }
+        self.core.closed = true;
+        self.core.say_goodbye();
+        for peer in 0..self.core.peers.len() {
+            self.core.fail_peer(peer, PeerFailure::Closed);
+        }
+        self.bury_dead();
+        let mut waiting = Vec::new();
+        self.core
+            .matcher
+            .drain_posted_if(|_| true, |_, slot| waiting.push(slot));
+        for slot in waiting {
+            self.core.requests.complete(slot, Err(Error::Cancelled));
+        }
+        // A peer may still be copying from or into what is left: never free that.
+        self.core.requests.leak_abandoned();
+        self.core.regions.leak();
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.close();
+    }
+}

@@ -1,0 +1,128 @@
+//! A blocking receive with nothing in its way: the record goes from the ring into the buffer, past
+//! the queues and the table of requests.
+//!
+//! That is the same as posting the receive and waiting for it, as long as no other receive is posted (none is older)
+//! and no message waits unexpected (none came before). Both are looked at again after everything that could have
+//! changed them.
+
+use super::Engine;
+use super::requests::receive_outcome;
+use super::wire;
+use crate::Selector;
+use crate::buffer::ReceiveBuffer;
+use crate::error::Outcome;
+use crate::raw::{Posted, RawSliceMut};
+
+/// Looks at the sender's ring before the receive is posted in the ordinary way: about 10 us.
+const LOOKS: u32 = 1000;
+/// Looks between two turns of everything else.
+const OTHERS: u32 = 16;
+
+/// Receives between two turns of everything else.
+const OTHERS_TURN: u32 = 64;
+
+/// What a look at one private ring found.
+pub(crate) enum Look {
+    /// The sender has no private ring.
+    NoRing,
+    Empty,
+    /// A record of another kind or tag; it was handled.
+    Other,
+    Received(Outcome),
+}
+
+impl Engine {
+    /// Receives and waits.
+    ///
+    /// # Safety
+    /// As [`RawEndpoint::recv_blocking`](crate::RawEndpoint::recv_blocking).
+    #[inline]
+    pub(crate) unsafe fn recv_blocking(
+        &mut self,
+        selector: &Selector,
+        into: &[RawSliceMut],
+    ) -> Outcome {
+        if let Some(source) = selector.source {
+            // SAFETY: the caller's promise, for the time of the call.
+            let buffer = unsafe { ReceiveBuffer::new(into) };
+            if let Some(outcome) = self.receive_directly(source.0, selector, &buffer) {
+                return outcome;
+            }
+        }
+        // SAFETY: the caller's promise.
+        match unsafe { self.core.post_recv(selector, into) }? {
+            Posted::Done(outcome) => outcome,
+            Posted::Pending(id) => self.wait(id),
+        }
+    }
+
+    /// `None`: it takes longer, or something is in the way.
+    #[inline]
+    fn receive_directly(
+        &mut self,
+        source: u32,
+        selector: &Selector,
+        into: &ReceiveBuffer,
+    ) -> Option<Outcome> {
+        self.directly = self.directly.wrapping_add(1);
+        if self.core.has_chores() || self.directly.is_multiple_of(OTHERS_TURN) {
+            // Who receives one message after the other must not keep the others from theirs.
+            self.poll();
+        }
+        for look in 1..=LOOKS.min(self.core.spins) {
+            if self.core.matcher.posted_len() + self.core.matcher.unexpected_len() > 0 {
+                return None;
+            }
+            match self.inputs.look(&mut self.core, source, selector, into) {
+                Look::Received(outcome) => return Some(outcome),
+                Look::NoRing => return None,
+                Look::Empty | Look::Other => {}
+            }
+            if look.is_multiple_of(OTHERS) {
+                self.progress();
+            }
+        }
+        None
+    }
+}
+
+impl super::inputs::Inputs {
+    /// Looks at the private ring of a sender, for a receive that is the only one.
+    #[inline]
+    fn look(
+        &mut self,
+        core: &mut super::Core,
+        source: u32,
+        selector: &Selector,
+        into: &ReceiveBuffer,
+    ) -> Look {
+        let Some(ring) = self.private_ring_of(source) else {
+            return Look::NoRing;
+        };
+        let look = match ring.peek() {
+            Ok(None) => return Look::Empty,
+            Ok(Some(record)) => {
+                let fits = (record.tag ^ selector.tag.0) & selector.mask == 0;
+                if record.kind == wire::EAGER && fits {
+                    let len = u64::from(record.len);
+                    into.copy_from(0, len, &record);
+                    core.note_received(source, len);
+                    Look::Received(receive_outcome(source, record.tag, len, into.len()))
+                } else {
+                    core.on_record(source, record.kind, record.tag, &record);
+                    Look::Other
+                }
+            }
+            Err(corrupt) => {
+                core.corrupt(source, &corrupt.to_string());
+                return Look::NoRing;
+            }
+        };
+        ring.pop();
+        // The sender may sleep because its ring was full.
+        if let Some(link) = core.peers.link(source) {
+            link.wake();
+        }
+        look
+    }
+}

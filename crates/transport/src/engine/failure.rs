@@ -1,0 +1,133 @@
+//! A peer is gone: everything that needed it ends with an error, and nothing else does.
+
+use limic_matching::Source as From;
+
+use super::Core;
+use super::requests::{Operation, ReceiveStage, SendStage};
+use super::stash::Waiting;
+use crate::error::PeerFailure;
+use crate::{Error, Peer};
+
+impl Core {
+    /// Fails a peer whose bytes make no sense.
+    #[cold]
+    pub(crate) fn corrupt(&mut self, peer: u32, what: &str) {
+        tracing::error!("peer {peer} sent {what}; the connection is given up");
+        self.endings
+            .push((peer, PeerFailure::Corrupt(what.to_owned())));
+    }
+
+    /// Ends everything that has to do with a peer. What it had published before is delivered first:
+    /// the caller has drained the rings.
+    pub(crate) fn fail_peer(&mut self, number: u32, why: PeerFailure) {
+        let Some(peer) = self.peers.get(number) else {
+            return;
+        };
+        if peer.failure.is_some() {
+            return;
+        }
+        let died = why != PeerFailure::Closed;
+        self.keep_loans(number);
+        let Some(peer) = self.peers.get(number) else {
+            return;
+        };
+        peer.failure = Some(why.clone());
+        peer.backlog.clear();
+        peer.connecting = false;
+        let ring = peer.ring.take();
+        let link = peer.link.take();
+        if died {
+            tracing::warn!("peer {number}: {why}");
+        }
+        if let Some(link) = link {
+            self.peers.attached -= 1;
+            self.adapt_spins();
+            for channel in &link.channels {
+                self.drop_connection(*channel);
+            }
+            self.dead_links.push((number, ring));
+        }
+        self.pool.forget_peer(number);
+        self.arenas.forget_peer(number);
+        let error = Error::PeerFailed {
+            peer: Peer(number),
+            why: why.clone(),
+        };
+        let mut slots = Vec::new();
+        self.matcher
+            .drain_posted(From::Is(number), |_, slot| slots.push(slot));
+        if died {
+            // Who waits for anybody may have waited for this one.
+            let before = slots.len();
+            self.matcher
+                .drain_posted(From::Any, |_, slot| slots.push(slot));
+            if slots.len() == before {
+                self.unreported.push((number, why));
+            }
+        }
+        for slot in slots {
+            self.requests.complete(slot, Err(error.clone()));
+        }
+        self.forget_offers(number);
+        for slot in self.requests.slots() {
+            let concerned = match self.requests.get(slot) {
+                Operation::Send(sending) => {
+                    sending.to == number && sending.stage != SendStage::Local
+                }
+                Operation::Receive(receiving) => match receiving.stage {
+                    ReceiveStage::Posted { .. } => false,
+                    ReceiveStage::Assembling(incoming)
+                    | ReceiveStage::Reading(incoming)
+                    | ReceiveStage::Front(incoming, _) => incoming.from == number,
+                    ReceiveStage::Get { from, .. } => from == number,
+                },
+                _ => false,
+            };
+            if concerned {
+                self.fail_operation(slot, &error);
+            }
+        }
+    }
+
+    fn fail_operation(&mut self, slot: u32, error: &Error) {
+        if let Operation::Receive(receiving) = self.requests.get(slot) {
+            if let ReceiveStage::Front(_, halves) = receiving.stage {
+                self.meets.push(halves.meet);
+            }
+            if let ReceiveStage::Assembling(incoming) = receiving.stage
+                && incoming.region.is_some()
+            {
+                self.abort_put(slot, &incoming);
+                return;
+            }
+        }
+        let id = self.requests.id(slot);
+        if matches!(self.requests.get(slot), Operation::Send(_)) {
+            // The peer's link is gone already, so this cannot be asked of it.
+            crate::same_process::leave(self.address.id, id.0);
+        }
+        self.requests.complete(slot, Err(error.clone()));
+    }
+
+    /// Loans that a peer had sent before it went are whole messages: they are copied while its arenas are
+    /// still mapped.
+    fn keep_loans(&mut self, number: u32) {
+        for token in self.stash.loaned_by(number) {
+            if let Some(bytes) = self.loan_bytes(token) {
+                self.count_unexpected(bytes.len() as i64);
+                self.stash.replace(token, Waiting::Bytes(bytes));
+            }
+        }
+    }
+
+    /// Offers of a peer that is gone can never be fulfilled; they must not match anybody.
+    fn forget_offers(&mut self, number: u32) {
+        let offers = self.stash.find(|arrived| {
+            matches!(arrived.waiting, Waiting::Offered(offer) if offer.from == number)
+                || matches!(arrived.waiting, Waiting::Loaned(loan) if loan.from == number)
+        });
+        for token in offers {
+            self.withdraw(token);
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Waiting without burning what others need: spin, then yield, then sleep.
+
+use core::time::Duration;
+
+use super::Engine;
+
+/// The longest sleep without looking around: a guard against a peer that meddles with the wake-up
+/// flag, not something that anybody waits for.
+const LONGEST: Duration = Duration::from_millis(250);
+/// The longest sleep while something waits for room in a ring that several senders share: the
+/// receiver cannot know whom to ring then.
+const BLOCKED: Duration = Duration::from_millis(1);
+/// Polls between two looks at the sockets (new connections, dead peers): about 20 us of spinning.
+const SOCKETS: u32 = 512;
+/// Polls without a pause: about 20 us.
+const EAGER_POLLS: u32 = 1000;
+/// Yields before sleeping.
+const YIELDS: u32 = 16;
+
+/// How long somebody has waited in vain.
+#[derive(Debug, Default)]
+pub(crate) struct Patience {
+    polls: u32,
+    yields: u32,
+}
+
+impl Patience {
+    /// Something moved.
+    #[inline(always)]
+    pub(crate) fn reset(&mut self) {
+        self.polls = 0;
+        self.yields = 0;
+    }
+}
+
+impl Engine {
+    /// One step of waiting after a progress that moved nothing.
+    #[inline]
+    pub(crate) fn be_patient(&mut self, patience: &mut Patience) {
+        patience.polls += 1;
+        if patience.polls < self.core.spins {
+            // The pause instruction takes 15 to 60 ns, most of a short message's time. A neighbour on the same core
+            // gets the pauses of those who wait longer.
+            if patience.polls > EAGER_POLLS {
+                core::hint::spin_loop();
+            }
+            if patience.polls.is_multiple_of(SOCKETS) {
+                self.look_at_sockets();
+            }
+            return;
+        }
+        self.give_way(patience);
+    }
+
+    #[cold]
+    fn give_way(&mut self, patience: &mut Patience) {
+        if patience.yields < YIELDS {
+            patience.yields += 1;
+            rustix::thread::sched_yield();
+            return;
+        }
+        self.sleep(None);
+        patience.polls = 0;
+        // Who was woken up is likely to be woken again soon: spin less than at first, but spin.
+        patience.yields = YIELDS / 2;
+    }
+
+    /// Looks for new connections and dead peers.
+    #[cold]
+    pub(crate) fn look_at_sockets(&mut self) -> bool {
+        let happened = self.core.poll_events(Some(Duration::ZERO));
+        self.bury_dead();
+        happened
+    }
+
+    /// Asks senders to ring. False if something moved: there is work, and nobody needs to ring.
+    pub(crate) fn arm(&mut self) -> bool {
+        self.inputs.mend();
+        if !self.core.sleeper.announce() {
+            self.core.sleeper.wake_up();
+            return false;
+        }
+        // Pairs with the senders' look at the flag: what was published before they looked is seen now.
+        if self.progress() {
+            self.core.sleeper.wake_up();
+            return false;
+        }
+        true
+    }
+
+    /// Sleeps until a peer rings, a socket has news, or the time is over.
+    pub(crate) fn sleep(&mut self, timeout: Option<Duration>) {
+        if !self.arm() {
+            return;
+        }
+        let longest = if self.core.has_work() {
+            BLOCKED
+        } else {
+            LONGEST
+        };
+        self.core.tally.sleeps += 1;
+        self.core
+            .poll_events(Some(timeout.unwrap_or(longest).min(longest)));
+        self.core.sleeper.wake_up();
+        self.bury_dead();
+    }
+}

@@ -1,0 +1,239 @@
+//! The rings that this endpoint reads, and what happens to a record.
+
+use limic_shm::ring::line::LineConsumer;
+use limic_shm::ring::shared::{Peek, SharedConsumer};
+use limic_shm::ring::{LINE, Mapped};
+
+use super::Core;
+use super::wire::{self, Control};
+use crate::buffer::{Source, words};
+
+/// Records taken from one ring before the others get their turn.
+const BATCH: usize = 32;
+/// Records through the shared ring after which a peer gets a private one.
+const TALKS_A_LOT: u32 = 4;
+
+/// A private ring with a sender.
+struct Private {
+    ring: LineConsumer<Mapped>,
+    number: u32,
+    peer: u32,
+}
+
+/// All rings of this endpoint's segment.
+pub(crate) struct Inputs {
+    shared: SharedConsumer<Mapped>,
+    private: Vec<Private>,
+    turn: u32,
+}
+
+impl Inputs {
+    pub(crate) fn new(shared: SharedConsumer<Mapped>) -> Self {
+        Self {
+            shared,
+            private: Vec::new(),
+            turn: 0,
+        }
+    }
+
+    /// Takes what has come. An idle poll reads one line per private ring and one of the shared ring, all of
+    /// which stay in this core's cache until a sender writes them.
+    #[inline]
+    pub(crate) fn drain(&mut self, core: &mut Core) -> bool {
+        let mut moved = false;
+        for input in &mut self.private {
+            let mut taken = 0;
+            let completed = core.requests.completed;
+            // Stops at the first completion: somebody may wait for just that one, and the next line is with its
+            // sender, so looking at it takes as long as a message.
+            while taken < BATCH && core.requests.completed == completed {
+                match input.ring.peek() {
+                    Ok(Some(record)) => {
+                        core.on_record(input.peer, record.kind, record.tag, &record);
+                    }
+                    Ok(None) => break,
+                    Err(corrupt) => {
+                        core.corrupt(input.peer, &corrupt.to_string());
+                        break;
+                    }
+                }
+                input.ring.pop();
+                taken += 1;
+            }
+            if taken > 0 {
+                moved = true;
+                // The sender may sleep because its ring was full.
+                if let Some(link) = core.peers.link(input.peer) {
+                    link.wake();
+                }
+            }
+        }
+        // While private rings deliver, the shared one gets every eighth turn.
+        self.turn = self.turn.wrapping_add(1);
+        if !moved || self.turn.is_multiple_of(8) {
+            moved |= self.drain_shared(core);
+        }
+        moved
+    }
+
+    #[inline]
+    fn drain_shared(&mut self, core: &mut Core) -> bool {
+        let mut taken = 0;
+        while taken < BATCH {
+            match self.shared.peek() {
+                Ok(Peek::Empty) => break,
+                Ok(Peek::Ready(record)) => {
+                    let from = record.sender;
+                    core.on_shared_record(from, record.kind, record.tag, &record);
+                }
+                Ok(Peek::Stalled { sender }) => {
+                    // It is between claim and publication; or it died there.
+                    let dead = core
+                        .peers
+                        .get(sender)
+                        .is_none_or(|peer| peer.failure.is_some());
+                    if dead && self.shared.skip_stalled() {
+                        taken += 1;
+                        continue;
+                    }
+                    core.stalled = true;
+                    break;
+                }
+                Err(corrupt) => {
+                    tracing::error!("the shared ring: {corrupt}; the slot is skipped");
+                    if !self.shared.skip_corrupt() {
+                        break;
+                    }
+                    taken += 1;
+                    continue;
+                }
+            }
+            self.shared.pop();
+            taken += 1;
+        }
+        taken > 0
+    }
+
+    /// The private ring that a sender has switched to.
+    #[inline]
+    pub(crate) fn private_ring_of(&mut self, peer: u32) -> Option<&mut LineConsumer<Mapped>> {
+        let input = self.private.iter_mut().find(|input| input.peer == peer);
+        input.map(|input| &mut input.ring)
+    }
+
+    /// Before sleeping: a hostile sender may have moved the head hint of the shared ring so that others leave a gap.
+    pub(crate) fn mend(&mut self) {
+        self.shared.mend_head();
+    }
+
+    /// Reads a ring from now on, since its sender has switched to it.
+    pub(crate) fn open(&mut self, core: &mut Core, number: u32, peer: u32) {
+        let lines = core.segment.shape().ring_bytes / LINE as u32;
+        let Some(memory) = core.segment.private_ring(number) else {
+            return;
+        };
+        if self.private.iter().any(|input| input.number == number) {
+            return core.corrupt(peer, "a second switch to its private ring");
+        }
+        match LineConsumer::new(memory, lines) {
+            Ok(ring) => self.private.push(Private { ring, number, peer }),
+            Err(error) => core.corrupt(peer, &error.to_string()),
+        }
+    }
+
+    /// Stops reading the ring of a peer that is gone, and makes it ready for another.
+    pub(crate) fn close(&mut self, core: &mut Core, number: u32) {
+        if let Some(at) = self.private.iter().position(|input| input.number == number) {
+            self.private.swap_remove(at).ring.reset();
+        }
+        core.free_rings.push(number);
+    }
+}
+
+impl Core {
+    #[inline]
+    pub(crate) fn on_record(&mut self, from: u32, kind: u8, tag: u64, record: &impl Source) {
+        match kind {
+            wire::EAGER => self.on_eager(from, tag, record),
+            wire::DATA => self.on_data(from, record),
+            _ => self.on_control(from, kind, tag, record),
+        }
+    }
+
+    fn on_shared_record(&mut self, from: u32, kind: u8, tag: u64, record: &impl Source) {
+        if self.peers.link(from).is_none() {
+            // Its greeting is there: it was sent before the record was published.
+            self.read_connections_of(from);
+        }
+        let Some(peer) = self.peers.get(from) else {
+            return;
+        };
+        if peer.link.is_none() {
+            return;
+        }
+        peer.heard += 1;
+        let grant = peer.ring.is_none() && peer.heard >= TALKS_A_LOT;
+        self.on_record(from, kind, tag, record);
+        if grant && let Some(ring) = self.free_rings.pop() {
+            if let Some(peer) = self.peers.get(from) {
+                peer.ring = Some(ring);
+            }
+            self.control(from, Control::new(wire::GRANT, [u64::from(ring)]));
+        }
+    }
+
+    fn on_control(&mut self, from: u32, kind: u8, tag: u64, record: &impl Source) {
+        match kind {
+            wire::EAGER_CHUNK => self.on_eager_chunk(from, tag, record),
+            wire::READY_TO_SEND => self.on_offer(from, tag, record),
+            wire::CLEAR_TO_SEND => self.on_clear_to_send(from, record),
+            wire::BOTH_SIDES => self.on_both_sides(from, record),
+            wire::FINISHED => self.on_finished(from, record),
+            wire::BACK_DONE => self.on_back_done(from, record),
+            wire::GRANT => self.on_grant(from, record),
+            wire::SWITCH => self.on_switch(from, record),
+            wire::LOAN => self.on_loan(from, tag, record),
+            wire::RETRACT => self.on_retract(from, record),
+            wire::RETRACTED => self.on_retracted(from, record),
+            wire::GET => self.on_get(from, record),
+            wire::PUT => self.on_put(from, record),
+            wire::ANSWERED => self.on_answered(from, tag, record),
+            other => self.corrupt(
+                from,
+                &format!("a record of kind {other}, which does not exist"),
+            ),
+        }
+    }
+
+    /// A peer gives this endpoint a private ring.
+    fn on_grant(&mut self, from: u32, source: &impl Source) {
+        let [ring] = words::<1>(source);
+        let Some(link) = self.peers.link(from) else {
+            return;
+        };
+        let lines = link.segment.shape().ring_bytes / LINE as u32;
+        let memory = u32::try_from(ring)
+            .ok()
+            .and_then(|ring| link.segment.private_ring(ring));
+        let producer =
+            memory.and_then(|memory| limic_shm::ring::line::LineProducer::new(memory, lines).ok());
+        match producer {
+            Some(producer) if matches!(link.out, super::peers::Out::Shared(_)) => {
+                link.switching = Some((ring as u32, producer));
+                // If there is no room now, the next record announces it first.
+                link.finish_switch();
+            }
+            Some(_) => {}
+            None => self.corrupt(from, "a private ring that it does not have"),
+        }
+    }
+
+    /// A peer's further records come through its private ring.
+    fn on_switch(&mut self, from: u32, source: &impl Source) {
+        let [ring] = words::<1>(source);
+        match self.peers.get(from).and_then(|peer| peer.ring) {
+            Some(granted) if u64::from(granted) == ring => self.opened.push((granted, from)),
+            _ => self.corrupt(from, "a switch to a ring that it was not given"),
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! Loans on the way (K9): sent by a record that says where the bytes lie, taken where they lie.
+
+use limic_shm::ring::{Mapped, ReleaseFlags};
+use limic_shm::segment::PeerArena;
+
+use super::stash::{Arrived, LoanedAt, Waiting};
+use super::wire::{self, Control};
+use super::{Core, Engine, receive};
+use crate::buffer::{Lying, ReceiveBuffer};
+use crate::policy::Path;
+use crate::raw::{Posted, RawLoan, RawLoaned, RawSlice, RawSliceMut};
+use crate::{Error, Peer, Result, Selector, Status, Tag};
+
+/// Keeps a received loan mapped, and tells its owner when it is dropped.
+struct Hold {
+    _arena: PeerArena,
+    flags: ReleaseFlags<Mapped>,
+    flag: u32,
+    generation: u32,
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.flags.release(self.flag, self.generation);
+    }
+}
+
+impl Core {
+    /// Sends a loan: one cache line, whatever its length. Where that is not possible (oneself, a peer that
+    /// is not attached yet, no flag left) its bytes go as an ordinary message.
+    pub(crate) fn post_loan(
+        &mut self,
+        to: u32,
+        tag: u64,
+        loan: RawLoan,
+        len: usize,
+    ) -> Result<Posted> {
+        let arena = self.arenas.arena_of(loan.id).ok_or(Error::UnknownRequest)?;
+        let ready = self.peers.known(to).map(|peer| {
+            peer.backlog.is_empty()
+                && peer
+                    .link
+                    .as_ref()
+                    .is_some_and(|link| link.capabilities.paths.contains(Path::Loan))
+        });
+        let ready = match ready {
+            Ok(ready) => ready,
+            Err(error) => {
+                self.arenas.give_back(loan.id);
+                return Err(error);
+            }
+        };
+        if ready
+            && self.hand_arena(to, arena)
+            && let Some(record) = self.arenas.lend(loan.id, to)
+        {
+            let words = [
+                u64::from(record.arena),
+                record.offset,
+                len as u64,
+                u64::from(record.flag),
+                u64::from(record.generation),
+            ];
+            let control = Control::new(wire::LOAN, words).with_tag(tag);
+            if self
+                .peers
+                .link(to)
+                .is_some_and(|link| link.push_control(&control))
+            {
+                self.tally.path(Path::Loan, len as u64);
+                self.tally.sizes[crate::counters::size_class(len as u64)] += 1;
+                if let Some(peer) = self.peers.get(to) {
+                    peer.sent.add(len as u64);
+                }
+                return Ok(Posted::Done(super::send::sent(to, tag, len as u64)));
+            }
+            self.arenas.unlend(loan.id, &record);
+        }
+        // SAFETY: the loan's bytes stay where they are until `give_back`, which happens after completion.
+        let posted = unsafe {
+            self.post_send(
+                to,
+                tag,
+                &[RawSlice {
+                    start: loan.start,
+                    len,
+                }],
+            )
+        };
+        match &posted {
+            Ok(Posted::Pending(id)) => self.loans_in_flight.push((*id, loan.id)),
+            _ => self.arenas.give_back(loan.id),
+        }
+        posted
+    }
+
+    /// Gives back loans that went as ordinary messages and are done.
+    pub(crate) fn sweep_loans(&mut self) {
+        let (requests, arenas) = (&self.requests, &mut self.arenas);
+        self.loans_in_flight.retain(|(id, loan)| {
+            let over = requests.find(*id).is_none_or(|slot| requests.is_done(slot));
+            if over {
+                arenas.give_back(*loan);
+            }
+            !over
+        });
+    }
+
+    /// The bytes of a loan of a peer.
+    fn loan_memory(&mut self, loan: &LoanedAt) -> Option<PeerArena> {
+        let known = self.peers.link(loan.from)?.arenas.get(loan.arena);
+        if known.is_some() {
+            return known;
+        }
+        // Its descriptor was sent before the message, so it is there: perhaps in a connection that this side has not
+        // accepted yet, if both sides made the first contact at once.
+        self.read_connections_of(loan.from);
+        for _ in 0..1024 {
+            let known = self.peers.link(loan.from)?.arenas.get(loan.arena);
+            if known.is_some() || !self.poll_events(Some(core::time::Duration::ZERO)) {
+                return known;
+            }
+        }
+        self.peers.link(loan.from)?.arenas.get(loan.arena)
+    }
+
+    /// A private copy of a waiting loan, if its bytes can be had.
+    pub(crate) fn loan_bytes(&mut self, token: u32) -> Option<Vec<u8>> {
+        let arrived = self.stash.get(token)?;
+        let Waiting::Loaned(loan) = arrived.waiting else {
+            return None;
+        };
+        let len = arrived.len;
+        let arena = self.loan_memory(&loan)?;
+        let bytes = Lying::new(&arena, loan.offset, len)?;
+        let mut copy = Vec::new();
+        copy.try_reserve_exact(usize::try_from(len).ok()?).ok()?;
+        crate::buffer::append(&bytes, &mut copy);
+        Some(copy)
+    }
+
+    /// Copies a loan into an ordinary receive (one copy), and gives it back.
+    pub(crate) fn copy_loan(
+        &mut self,
+        loan: LoanedAt,
+        len: u64,
+        into: &ReceiveBuffer,
+    ) -> Result<()> {
+        let memory = self.loan_memory(&loan);
+        let bytes = memory
+            .as_ref()
+            .and_then(|arena| Lying::new(arena, loan.offset, len));
+        let Some(bytes) = bytes else {
+            self.corrupt(loan.from, "a loan outside of its arena");
+            let why = crate::PeerFailure::Corrupt("a loan outside of its arena".into());
+            return Err(Error::PeerFailed {
+                peer: Peer(loan.from),
+                why,
+            });
+        };
+        into.copy_from(0, len, &bytes);
+        self.note_received(loan.from, len);
+        if let Some(link) = self.peers.link(loan.from) {
+            link.loans_released.release(loan.flag, loan.generation);
+        }
+        Ok(())
+    }
+
+    /// Takes an arrived message in place, or says that it must be received in the ordinary way.
+    pub(crate) fn take_in_place(&mut self, token: u32) -> Result<Option<RawLoaned>> {
+        let Some(arrived) = self.stash.get(token) else {
+            return Err(Error::UnknownRequest);
+        };
+        let status = Status {
+            peer: Peer(arrived.from),
+            tag: Tag(arrived.tag),
+            len: arrived.len,
+        };
+        match &arrived.waiting {
+            Waiting::Loaned(loan) => {
+                let loan = *loan;
+                self.stash.take(token);
+                let memory = self.loan_memory(&loan);
+                let bytes = memory
+                    .as_ref()
+                    .and_then(|arena| Lying::new(arena, loan.offset, status.len));
+                let (Some(arena), Some(bytes)) = (memory, bytes) else {
+                    self.corrupt(loan.from, "a loan outside of its arena");
+                    let why = crate::PeerFailure::Corrupt("a loan outside of its arena".into());
+                    return Err(Error::PeerFailed {
+                        peer: Peer(loan.from),
+                        why,
+                    });
+                };
+                self.note_received(loan.from, status.len);
+                let Some(link) = self.peers.link(loan.from) else {
+                    return Err(Error::UnknownRequest);
+                };
+                let hold = Hold {
+                    flags: link.loans_released.clone(),
+                    flag: loan.flag,
+                    generation: loan.generation,
+                    _arena: arena,
+                };
+                Ok(Some(RawLoaned {
+                    status,
+                    start: bytes.start(),
+                    hold: Box::new(hold),
+                }))
+            }
+            Waiting::Bytes(_) => {
+                let Some(Arrived {
+                    waiting: Waiting::Bytes(bytes),
+                    ..
+                }) = self.stash.take(token)
+                else {
+                    return Err(Error::UnknownRequest);
+                };
+                self.count_unexpected(-(bytes.len() as i64));
+                self.note_received(status.peer.0, status.len);
+                let bytes = bytes.into_boxed_slice();
+                Ok(Some(RawLoaned {
+                    status,
+                    start: bytes.as_ptr(),
+                    hold: Box::new(bytes),
+                }))
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+impl Engine {
+    /// Takes an arrived message where it lies.
+    pub(crate) fn take_loan(&mut self, selector: &Selector) -> Result<Option<RawLoaned>> {
+        self.poll();
+        let Some((envelope, token)) = self.core.matcher.take_unexpected(&receive::query(selector))
+        else {
+            return self.core.check_selector(selector).map(|()| None);
+        };
+        if let Some(loaned) = self.core.take_in_place(token)? {
+            return Ok(Some(loaned));
+        }
+        // Its bytes are with the sender: fetch them into memory of this endpoint.
+        let len = self.core.stash.get(token).map_or(0, |arrived| arrived.len) as usize;
+        let mut buffer = Vec::new();
+        buffer.try_reserve_exact(len).map_err(|_| {
+            Error::NoMemory(format!(
+                "{len} bytes for a message from {}",
+                Peer(envelope.source)
+            ))
+        })?;
+        buffer.resize(len, 0_u8);
+        let mut buffer = buffer.into_boxed_slice();
+        // SAFETY: the buffer lives until the receive is done, which `wait` below waits for.
+        let into = unsafe {
+            ReceiveBuffer::new(&[RawSliceMut {
+                start: buffer.as_mut_ptr(),
+                len,
+            }])
+        };
+        let status = match self.core.receive_arrived(token, into) {
+            Posted::Done(outcome) => outcome?,
+            Posted::Pending(id) => self.wait(id)?,
+        };
+        Ok(Some(RawLoaned {
+            status,
+            start: buffer.as_ptr(),
+            hold: Box::new(buffer),
+        }))
+    }
+}

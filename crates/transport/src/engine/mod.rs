@@ -1,0 +1,283 @@
+//! One endpoint from inside. The life of a message, file by file:
+//!
+//! 1. `send`: posted; goes through the ring at once, or into the backlog, or is offered;
+//! 2. `attach`: if it is the first to this peer, the two endpoints meet;
+//! 3. `inputs`: the receiver finds the record in a ring;
+//! 4. `receive`: it meets its receive, or waits in the `stash` behind the unexpected queue;
+//! 5. `rendezvous`: for a long one a path is picked, and its bytes move through the `pool`,
+//!    by `copies`, by `both_sides`, or not at all (`loans`);
+//! 6. `requests`: the operation is done and waits to be asked for.
+//!
+//! Beside that: `one_sided` access, `idle` waiting, and `failure` of peers.
+
+pub(crate) mod arenas;
+mod attach;
+#[cfg_attr(not(feature = "cma"), path = "no_both_sides.rs")]
+mod both_sides;
+mod calls;
+mod cancel;
+mod closing;
+mod copies;
+mod direct;
+mod failure;
+mod greeting;
+mod idle;
+mod inputs;
+mod loans;
+mod one_sided;
+mod open;
+pub(crate) mod peers;
+mod pool;
+mod receive;
+mod regions;
+mod rendezvous;
+mod requests;
+mod send;
+mod stash;
+mod waiting;
+mod wire;
+
+use std::collections::VecDeque;
+
+use limic_matching::HeapMatcher;
+use limic_shm::control::{Bell, Event, EventSet, Listener};
+use limic_shm::ring::sleep::{Barrier, Sleeper};
+use limic_shm::segment::OwnSegment;
+
+use crate::counters::{Counters, Tally};
+use crate::error::PeerFailure;
+use crate::policy::Path;
+use crate::raw::RequestId;
+use crate::settings::Settings;
+use crate::single_copy::Probe;
+use crate::topology::Place;
+use crate::{Address, Peer};
+
+use self::arenas::Arenas;
+use self::inputs::Inputs;
+use self::peers::Peers;
+use self::pool::Pool;
+use self::regions::Regions;
+use self::requests::{Requests, Slot};
+use self::stash::Stash;
+
+/// Progress calls between two looks at the sockets while messages flow.
+const SOCKETS_WHILE_BUSY: u32 = 4096;
+
+/// What has to be pushed from time to time.
+#[derive(Default)]
+pub(crate) struct Work {
+    /// Peers with a backlog.
+    backlogged: Vec<u32>,
+    /// Sends that go through chunks.
+    streams: VecDeque<Slot>,
+    /// Single copies under way.
+    copies: VecDeque<Slot>,
+}
+
+/// Everything but the rings that are read: so a record can be handled while its ring is borrowed.
+pub(crate) struct Core {
+    pub(crate) settings: Settings,
+    pub(crate) address: Address,
+    place: Place,
+    peers: Peers,
+    requests: Requests,
+    matcher: HeapMatcher,
+    stash: Stash,
+    pool: Pool,
+    arenas: Arenas,
+    regions: Regions,
+    tally: Tally,
+    work: Work,
+    /// Private rings that nobody has.
+    free_rings: Vec<u32>,
+    /// Private rings that were switched to and are not read yet.
+    opened: Vec<(u32, u32)>,
+    /// Meet words that no copy uses.
+    meets: Vec<u32>,
+    /// Connections that ended; the peers fail after their last records were read.
+    endings: Vec<(u32, PeerFailure)>,
+    /// Peers that are gone, with the ring they had.
+    dead_links: Vec<(u32, Option<u32>)>,
+    /// Deaths that no receive from any source has reported yet.
+    unreported: Vec<(u32, PeerFailure)>,
+    waiting_to_connect: Vec<u32>,
+    /// Loans that went as ordinary messages.
+    loans_in_flight: Vec<(RequestId, u64)>,
+    /// Reads of regions under way.
+    region_users: Vec<(RequestId, u32)>,
+    /// A sender stands between claim and publication in the shared ring.
+    stalled: bool,
+    closed: bool,
+    /// The process that opened the endpoint: a forked child has a copy of it that is not its own.
+    process: u32,
+    /// Senders were asked to offer instead of sending, since too much waits unexpected.
+    pressed: bool,
+    owner: u32,
+    /// Polls before yielding.
+    spins: u32,
+    sleeper: Sleeper<limic_shm::ring::Mapped>,
+    barrier: Barrier,
+    probe_word: Probe,
+    connections: Vec<Option<attach::Connection>>,
+    events: EventSet,
+    event_buffer: Vec<Event>,
+    listener: Listener,
+    bell: Bell,
+    segment: OwnSegment,
+}
+
+/// An endpoint.
+pub(crate) struct Engine {
+    inputs: Inputs,
+    pub(crate) core: Core,
+    calls: u32,
+    /// Receives that went past the queues, or tried to.
+    directly: u32,
+}
+
+impl core::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Engine")
+            .field("address", &self.core.address)
+            .field("peers", &self.core.peers)
+            .field("requests", &self.core.requests)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    /// Moves everything on once. True if anything moved.
+    #[inline]
+    pub(crate) fn progress(&mut self) -> bool {
+        let mut moved = self.inputs.drain(&mut self.core);
+        self.calls = self.calls.wrapping_add(1);
+        if self.core.has_chores() || self.calls.is_multiple_of(SOCKETS_WHILE_BUSY) {
+            moved |= self.chores();
+        }
+        moved
+    }
+
+    /// What is not there to do in most calls.
+    #[cold]
+    fn chores(&mut self) -> bool {
+        let mut moved = false;
+        for (ring, peer) in core::mem::take(&mut self.core.opened) {
+            self.inputs.open(&mut self.core, ring, peer);
+            moved = true;
+        }
+        moved |= self.core.push_work();
+        if self.core.stalled || self.calls.is_multiple_of(SOCKETS_WHILE_BUSY) {
+            self.core.stalled = false;
+            moved |= self.core.poll_events(Some(core::time::Duration::ZERO));
+        }
+        moved | self.bury_dead()
+    }
+
+    /// Fails the peers whose connections ended, after what they had published was read.
+    pub(crate) fn bury_dead(&mut self) -> bool {
+        if self.core.endings.is_empty() && self.core.dead_links.is_empty() {
+            return false;
+        }
+        for (peer, why) in core::mem::take(&mut self.core.endings) {
+            // The last words of the dead: everything that was published before the connection ended. What a
+            // ring holds is bounded, and so is this loop.
+            for _ in 0..1024 {
+                let moved = self.inputs.drain(&mut self.core);
+                for (ring, peer) in core::mem::take(&mut self.core.opened) {
+                    self.inputs.open(&mut self.core, ring, peer);
+                }
+                if !moved {
+                    break;
+                }
+            }
+            self.core.fail_peer(peer, why);
+        }
+        for (_, ring) in core::mem::take(&mut self.core.dead_links) {
+            if let Some(ring) = ring {
+                self.inputs.close(&mut self.core, ring);
+            }
+        }
+        true
+    }
+}
+
+impl Core {
+    /// Anything to push that waits for others' credit.
+    #[inline(always)]
+    pub(crate) fn has_work(&self) -> bool {
+        !(self.work.backlogged.is_empty()
+            && self.work.streams.is_empty()
+            && self.work.copies.is_empty()
+            && self.waiting_to_connect.is_empty())
+    }
+
+    #[inline(always)]
+    pub(crate) fn has_chores(&self) -> bool {
+        self.has_work()
+            | !self.opened.is_empty()
+            | !self.endings.is_empty()
+            | !self.dead_links.is_empty()
+            | !self.loans_in_flight.is_empty()
+            | !self.region_users.is_empty()
+            | self.stalled
+    }
+
+    fn push_work(&mut self) -> bool {
+        let mut moved = false;
+        let mut at = 0;
+        while let Some(peer) = self.work.backlogged.get(at).copied() {
+            moved |= self.flush(peer);
+            match self.peers.get(peer) {
+                Some(entry) if !entry.backlog.is_empty() => at += 1,
+                entry => {
+                    if let Some(entry) = entry {
+                        entry.listed = false;
+                    }
+                    self.work.backlogged.swap_remove(at);
+                }
+            }
+        }
+        moved |= self.push_streams();
+        moved |= self.push_copies();
+        self.sweep_loans();
+        self.sweep_region_users();
+        moved
+    }
+
+    /// Sends that peers have not taken yet.
+    fn has_sends(&mut self) -> bool {
+        self.requests
+            .slots()
+            .into_iter()
+            .any(|slot| self.requests.sending(slot).is_some())
+    }
+
+    /// More endpoints than CPUs: spinning would keep the very peer from running that is waited for.
+    pub(crate) fn adapt_spins(&mut self) {
+        let endpoints = self.peers.local.max(self.peers.attached + 1);
+        self.spins = self.settings.spin_polls(endpoints);
+    }
+
+    /// Moved so far.
+    pub(crate) fn counters(&self) -> Counters {
+        let peers = |pick: fn(&peers::PeerEntry) -> crate::counters::Traffic| {
+            self.peers
+                .iter()
+                .map(|(number, peer)| (Peer(number), pick(peer)))
+                .collect()
+        };
+        Counters {
+            paths: Path::ALL
+                .iter()
+                .map(|path| (*path, self.tally.paths[path.index()]))
+                .collect(),
+            sent: peers(|peer| peer.sent),
+            received: peers(|peer| peer.received),
+            sizes: self.tally.sizes.to_vec(),
+            unexpected: self.tally.unexpected,
+            unexpected_bytes: self.tally.unexpected_bytes,
+            sleeps: self.tally.sleeps,
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! One-sided access to regions that a peer exposed: by single copy without the owner's help, else
+//! through chunks with it.
+//!
+//! A region may not be taken back while somebody copies, and a cross-memory attach cannot be stopped
+//! by its target. So whoever copies first puts the region's key into its access slot in the owner's
+//! segment, and then looks again whether the region is still there; the owner first removes the region and then
+//! waits until no slot holds its key (hazard pointers, Michael 2004).
+
+use limic_shm::ring::Memory;
+use limic_shm::segment::{ACCESS_SLOT_BYTES, REGION_BYTES};
+use limic_shm::sync::{Ordering, fence};
+
+use super::Core;
+use super::peers::Outgoing;
+use super::requests::{Operation, ReceiveStage, Receiving, SendStage, Sending, Slot};
+use super::wire::{self, Control};
+use crate::buffer::{ReceiveBuffer, SendBuffer, Source, words};
+use crate::policy::Path;
+use crate::raw::{Posted, RawSlice, RawSliceMut};
+use crate::single_copy::{Failed, RemoteBytes};
+use crate::{Error, Peer, Result};
+
+impl Core {
+    /// Starts a one-sided read.
+    ///
+    /// # Safety
+    /// As [`RawEndpoint::post_read`](crate::RawEndpoint::post_read).
+    pub(crate) unsafe fn post_read(
+        &mut self,
+        from: u32,
+        key: u64,
+        offset: u64,
+        into: &[RawSliceMut],
+    ) -> Result<Posted> {
+        // SAFETY: the caller's promise is the buffer's invariant.
+        let into = unsafe { ReceiveBuffer::new(into) };
+        let len = into.len();
+        self.check_alive(from)?;
+        let done = self.access(from, key, offset, len, |link, remote| {
+            link.remote.read(remote, &into, 0, u64::MAX)
+        })?;
+        if done {
+            self.note_received(from, len);
+            return Ok(Posted::Done(super::send::sent(from, 0, len)));
+        }
+        let stage = ReceiveStage::Get {
+            from,
+            offset,
+            got: 0,
+        };
+        let slot = self
+            .requests
+            .insert(Operation::Receive(Receiving { into, stage }));
+        let id = self.requests.id(slot);
+        self.tally.path(Path::Pipeline, len);
+        self.queue(
+            from,
+            Outgoing::Control(Control::new(wire::GET, [id.0, key, offset, len])),
+        );
+        Ok(self.posted(slot))
+    }
+
+    /// Starts a one-sided write.
+    ///
+    /// # Safety
+    /// As [`RawEndpoint::post_write`](crate::RawEndpoint::post_write).
+    pub(crate) unsafe fn post_write(
+        &mut self,
+        to: u32,
+        key: u64,
+        offset: u64,
+        from: &[RawSlice],
+    ) -> Result<Posted> {
+        // SAFETY: the caller's promise is the buffer's invariant.
+        let data = unsafe { SendBuffer::new(from) };
+        let len = data.len();
+        self.check_alive(to)?;
+        let done = self.access(to, key, offset, len, |link, remote| {
+            link.remote.write(remote, &data, 0, u64::MAX)
+        })?;
+        if done {
+            if let Some(peer) = self.peers.get(to) {
+                peer.sent.add(len);
+            }
+            return Ok(Posted::Done(super::send::sent(to, 0, len)));
+        }
+        let stage = SendStage::Put { key, offset };
+        let slot = self.requests.insert(Operation::Send(Sending {
+            to,
+            tag: 0,
+            data,
+            stage,
+        }));
+        self.tally.path(Path::Pipeline, len);
+        let id = self.requests.id(slot);
+        self.queue(to, Outgoing::Message(id));
+        Ok(self.posted(slot))
+    }
+
+    fn posted(&mut self, slot: Slot) -> Posted {
+        match self.requests.take_done(slot) {
+            Some(outcome) => Posted::Done(outcome),
+            None => Posted::Pending(self.requests.id(slot)),
+        }
+    }
+
+    fn check_alive(&mut self, peer: u32) -> Result<()> {
+        match &self.peers.known(peer)?.failure {
+            None => Ok(()),
+            Some(why) => Err(Error::PeerFailed {
+                peer: Peer(peer),
+                why: why.clone(),
+            }),
+        }
+    }
+
+    /// Tries single copy on a peer's region. `Ok(false)`: this pair cannot; the owner must help.
+    fn access(
+        &mut self,
+        number: u32,
+        key: u64,
+        offset: u64,
+        len: u64,
+        copy: impl FnOnce(&super::peers::Link, RemoteBytes) -> Result<u64, Failed>,
+    ) -> Result<bool> {
+        let Some(link) = self.peers.link(number) else {
+            return Ok(false);
+        };
+        let shape = link.segment.shape();
+        if !link.capabilities.paths.contains(Path::Cma) || link.my_number >= shape.access_slots {
+            return Ok(false);
+        }
+        let slots = link.segment.access_slots();
+        let slot = slots.word64(link.my_number as usize * ACCESS_SLOT_BYTES);
+        slot.store(key, Ordering::Relaxed);
+        // Pairs with the fence in `start_revoke`.
+        fence(Ordering::SeqCst);
+        let found = find_region(link, key);
+        let result = match found {
+            None => Err(Error::UnknownRegion { peer: Peer(number) }),
+            Some((_, region)) if offset.checked_add(len).is_none_or(|end| end > region) => {
+                Err(Error::OutOfRegion {
+                    offset,
+                    len,
+                    region,
+                })
+            }
+            Some((address, _)) => {
+                let remote = RemoteBytes {
+                    address: address.wrapping_add(offset),
+                    key: 0,
+                    len,
+                };
+                Ok(if len == 0 { Ok(0) } else { copy(link, remote) })
+            }
+        };
+        // Pairs with the acquire in `revoked`: the copy is over.
+        slot.store(0, Ordering::Release);
+        match result? {
+            Ok(_) => {
+                self.tally.path(Path::Cma, len);
+                Ok(true)
+            }
+            Err(failed) => {
+                self.demote(number, Path::Cma, &failed.why);
+                Ok(false)
+            }
+        }
+    }
+
+    /// The owner refused an access, or had nothing to send.
+    pub(crate) fn on_answered(&mut self, from: u32, tag: u64, source: &impl Source) {
+        let [id, outcome, region] = words::<3>(source);
+        let Some(slot) = self.requests.find(crate::RequestId(id)) else {
+            return;
+        };
+        let (offset, len) = match self.requests.get(slot) {
+            Operation::Send(Sending {
+                to,
+                data,
+                stage: SendStage::Put { offset, .. },
+                ..
+            }) if tag == 1 && *to == from => (*offset, data.len()),
+            Operation::Receive(Receiving {
+                into,
+                stage:
+                    ReceiveStage::Get {
+                        from: peer, offset, ..
+                    },
+            }) if tag == 0 && *peer == from => (*offset, into.len()),
+            _ => return,
+        };
+        let error = match outcome {
+            // An empty read: there is nothing to send.
+            wire::OK => return self.requests.complete(slot, super::send::sent(from, 0, 0)),
+            wire::OUT_OF_REGION => Error::OutOfRegion {
+                offset,
+                len,
+                region,
+            },
+            _ => Error::UnknownRegion { peer: Peer(from) },
+        };
+        self.requests.complete(slot, Err(error));
+    }
+}
+
+/// Address and length of a peer's region.
+fn find_region(link: &super::peers::Link, key: u64) -> Option<(u64, u64)> {
+    if key == 0 {
+        return None;
+    }
+    let table = link.segment.regions();
+    (0..link.segment.shape().regions as usize)
+        .map(|place| place * REGION_BYTES)
+        .find_map(|at| {
+            // Pairs with the release in `expose`.
+            let live = table.word64(at).load(Ordering::Acquire) == key;
+            live.then(|| {
+                let address = table.word64(at + 8).load(Ordering::Relaxed);
+                (address, table.word64(at + 16).load(Ordering::Relaxed))
+            })
+        })
+}

@@ -1,0 +1,121 @@
+//! An endpoint is opened: a segment, a socket to be found at, and nothing else.
+
+use std::os::fd::AsFd;
+
+use limic_matching::HeapMatcher;
+use limic_shm::control::{Bell, Event, EventSet, Listener, Trigger};
+use limic_shm::ring::ReleaseFlags;
+use limic_shm::ring::shared::SharedConsumer;
+use limic_shm::ring::sleep::{Barrier, Sleeper};
+use limic_shm::segment::{Geometry, LOAN_FLAGS, OwnSegment, Placement, Shape};
+
+use super::arenas::Arenas;
+use super::inputs::Inputs;
+use super::peers::Peers;
+use super::pool::Pool;
+use super::regions::Regions;
+use super::requests::Requests;
+use super::stash::Stash;
+use super::{Core, Engine, Work, attach};
+use crate::counters::Tally;
+use crate::settings::Settings;
+use crate::single_copy::Probe;
+use crate::topology::Place;
+use crate::{Address, Error, Result};
+
+impl Engine {
+    /// Opens an endpoint: a segment, a socket to be found at, and nothing else.
+    pub(crate) fn open(settings: Settings) -> Result<Self> {
+        let text = |error: &dyn core::fmt::Display| Error::Segment(error.to_string());
+        let barrier = Barrier::detect();
+        let wanted = settings.segment();
+        let shape = Shape {
+            shared_slots: wanted.shared_slots,
+            private_rings: wanted.private_rings,
+            ring_bytes: wanted.ring_bytes,
+            chunks: wanted.chunks,
+            chunk_bytes: wanted.chunk_bytes,
+            ..Shape::DEFAULT
+        };
+        let geometry = Geometry::new(shape).map_err(|e| Error::Settings(e.to_string()))?;
+        let place = Place::current();
+        let placement = Placement {
+            numa_node: settings.numa_node().or_else(|| place.numa_node()),
+            huge_pages: settings.huge_pages(),
+        };
+        let segment = OwnSegment::create(geometry, placement).map_err(|e| text(&e))?;
+        let address = Address::generate()?;
+        let listener =
+            Listener::bind(address.id).map_err(|e| Error::system("listening socket", e))?;
+        let events = EventSet::new().map_err(|e| Error::system("epoll", e))?;
+        let bell = Bell::new().map_err(|e| Error::system("eventfd", e))?;
+        bell.watch(&events, attach::BELL)
+            .map_err(|e| Error::system("epoll", e))?;
+        events
+            .add(listener.as_fd(), attach::LISTENER, Trigger::Level)
+            .map_err(|e| Error::system("epoll", e))?;
+        let sleeper = Sleeper::new(segment.sleep(), barrier).map_err(|e| text(&e))?;
+        let chunk_flags =
+            ReleaseFlags::new(segment.chunk_flags(), shape.chunks).map_err(|e| text(&e))?;
+        let loan_flags =
+            ReleaseFlags::new(segment.loan_flags(), LOAN_FLAGS).map_err(|e| text(&e))?;
+        let chunks = (0..shape.chunks)
+            .filter_map(|chunk| segment.chunk(chunk))
+            .collect();
+        let shared =
+            SharedConsumer::new(segment.shared_ring(), shape.shared_slots).map_err(|e| text(&e))?;
+        let seed = address.secret.rotate_left(17) ^ address.id;
+        let mut matcher = HeapMatcher::with_seed(Default::default(), seed);
+        matcher
+            .reserve(1024, 1024)
+            .map_err(|full| Error::NoMemory(format!("the matching queues: {full}")))?;
+        let core = Core {
+            place,
+            peers: Peers::new(),
+            requests: Requests::new(),
+            matcher,
+            stash: Stash::new(),
+            pool: Pool::new(chunks, chunk_flags, shape.chunk_bytes),
+            arenas: Arenas::new(
+                loan_flags,
+                placement,
+                usize::try_from(settings.loan_bytes()).unwrap_or(usize::MAX),
+            ),
+            regions: Regions::default(),
+            tally: Tally::new(),
+            work: Work::default(),
+            free_rings: (0..shape.private_rings).rev().collect(),
+            opened: Vec::new(),
+            meets: (0..shape.meet_words).rev().collect(),
+            endings: Vec::new(),
+            dead_links: Vec::new(),
+            unreported: Vec::new(),
+            waiting_to_connect: Vec::new(),
+            loans_in_flight: Vec::new(),
+            region_users: Vec::new(),
+            stalled: false,
+            closed: false,
+            process: std::process::id(),
+            pressed: false,
+            owner: 0,
+            spins: settings.spin_polls(1),
+            sleeper,
+            barrier,
+            probe_word: Probe::new(address.secret.rotate_left(31)),
+            connections: Vec::new(),
+            events,
+            event_buffer: vec![Event::default(); 64],
+            listener,
+            bell,
+            segment,
+            address,
+            settings,
+        };
+        Ok(Self {
+            inputs: Inputs::new(shared),
+            core,
+            calls: 0,
+            directly: 0,
+        })
+    }
+}

@@ -1,0 +1,294 @@
+//! The table of peers: who they are, and the link to each that has been attached.
+
+use std::collections::{HashMap, VecDeque};
+
+use limic_shm::control::Bell;
+use limic_shm::ring::ReleaseFlags;
+use limic_shm::ring::line::LineProducer;
+use limic_shm::ring::shared::SharedProducer;
+use limic_shm::ring::sleep::Waker;
+use limic_shm::ring::{Mapped, Memory, shared};
+use limic_shm::segment::PeerSegment;
+use limic_shm::sync::Ordering;
+
+use super::arenas::PeerArenas;
+use super::wire::{Control, SWITCH, WORDS};
+use crate::buffer::{gather, put_words};
+use crate::counters::Traffic;
+use crate::error::PeerFailure;
+use crate::policy::{Capabilities, Thresholds};
+use crate::raw::{RawSlice, RequestId};
+use crate::single_copy::RemoteProcess;
+use crate::topology::Locality;
+use crate::{Address, Error, Peer, Result};
+
+/// Payload that fits a slot of the shared ring.
+pub(crate) const SHARED_INLINE: u64 = shared::MAX_PAYLOAD as u64;
+
+/// Something that waits for its turn to go to a peer.
+pub(crate) enum Outgoing {
+    /// A send whose turn has not come.
+    Message(RequestId),
+    /// A control record.
+    Control(Control),
+}
+
+/// One peer.
+pub(crate) struct PeerEntry {
+    pub(crate) address: Address,
+    pub(crate) link: Option<Box<Link>>,
+    /// What could not be pushed yet, in order. While it is not empty, everything queues behind it.
+    pub(crate) backlog: VecDeque<Outgoing>,
+    /// The peer stands in the list of peers with a backlog.
+    pub(crate) listed: bool,
+    /// A connection was started and not answered.
+    pub(crate) connecting: bool,
+    pub(crate) failure: Option<PeerFailure>,
+    /// Records that came through the shared ring; decides who gets a private one.
+    pub(crate) heard: u32,
+    /// The private ring, in this endpoint's segment, that the peer was given.
+    pub(crate) ring: Option<u32>,
+    pub(crate) sent: Traffic,
+    pub(crate) received: Traffic,
+}
+
+/// The ring through which this endpoint reaches a peer.
+pub(crate) enum Out {
+    Shared(SharedProducer<Mapped>),
+    Private(LineProducer<Mapped>),
+}
+
+/// An attached peer: its segment, mapped here, and what this pair can do.
+pub(crate) struct Link {
+    pub(crate) out: Out,
+    /// A private ring that was granted; its announcement waits for room in the shared one.
+    pub(crate) switching: Option<(u32, LineProducer<Mapped>)>,
+    pub(crate) waker: Waker<Mapped>,
+    pub(crate) bell: Bell,
+    /// The line on which the peer says how it is.
+    pub(crate) status: Mapped,
+    pub(crate) segment: PeerSegment,
+    pub(crate) chunks: Vec<Mapped>,
+    pub(crate) released: ReleaseFlags<Mapped>,
+    pub(crate) loans_released: ReleaseFlags<Mapped>,
+    /// Which messages go without asking the receiver.
+    pub(crate) thresholds: Thresholds,
+    /// Bytes of a chunk of a pipelined message.
+    pub(crate) chunk_bytes: u64,
+    /// Most chunks on their way to this peer.
+    pub(crate) window: usize,
+    pub(crate) locality: Locality,
+    pub(crate) capabilities: Capabilities,
+    /// The peer is in this process.
+    pub(crate) same_process: bool,
+    pub(crate) remote: RemoteProcess,
+    /// This endpoint's number at the peer.
+    pub(crate) my_number: u32,
+    pub(crate) channels: Vec<u32>,
+    pub(crate) arenas: PeerArenas,
+}
+
+impl Link {
+    /// Pushes a message or control payload. False: no room now.
+    #[inline(always)]
+    pub(crate) fn push(&mut self, kind: u8, tag: u64, data: &[RawSlice], len: u64) -> bool {
+        match &mut self.out {
+            Out::Private(ring) => {
+                let Some(mut room) = ring.reserve(len as u32) else {
+                    return false;
+                };
+                // SAFETY: callers pass slices that are readable during the call; room for `len` is reserved.
+                unsafe { gather(data, &mut room) };
+                room.publish(kind, 0, tag);
+            }
+            Out::Shared(ring) => {
+                let Some(mut room) = ring.reserve(len as u32) else {
+                    return false;
+                };
+                // SAFETY: as above.
+                unsafe { gather(data, &mut room) };
+                room.publish(kind, 0, tag);
+            }
+        }
+        self.wake();
+        true
+    }
+
+    /// Pushes a control record.
+    pub(crate) fn push_control(&mut self, control: &Control) -> bool {
+        const BYTES: u32 = (WORDS * 8) as u32;
+        if !self.finish_switch() {
+            return false;
+        }
+        match &mut self.out {
+            Out::Private(ring) => {
+                let Some(mut room) = ring.reserve(BYTES) else {
+                    return false;
+                };
+                put_words(&mut room, &control.words);
+                room.publish(control.kind, 0, control.tag);
+            }
+            Out::Shared(ring) => {
+                let Some(mut room) = ring.reserve(BYTES) else {
+                    return false;
+                };
+                put_words(&mut room, &control.words);
+                room.publish(control.kind, 0, control.tag);
+            }
+        }
+        self.wake();
+        true
+    }
+
+    /// Whether a message goes without asking the receiver. Behind the first cache line's worth of bytes that
+    /// is not so while the receiver holds more unexpected bytes than its budget; its status line stays in this
+    /// core's cache meanwhile.
+    #[inline(always)]
+    pub(crate) fn may_go_eager(&self, len: u64) -> bool {
+        len < self.thresholds.inline_below
+            || (len < self.thresholds.eager_below
+                && self.status.word32(0).load(Ordering::Relaxed) == 0)
+    }
+
+    /// Rings the peer if it sleeps. While it is awake this is one load of a line that stays in
+    /// this core's cache.
+    #[inline(always)]
+    pub(crate) fn wake(&mut self) {
+        if self.waker.must_ring() {
+            self.bell.ring();
+        }
+    }
+
+    /// Whether a payload of `len` bytes travels in the ring itself.
+    #[inline(always)]
+    pub(crate) fn fits_ring(&self, len: u64) -> bool {
+        match &self.out {
+            Out::Private(_) => true,
+            Out::Shared(_) => len <= SHARED_INLINE,
+        }
+    }
+
+    /// Announces a granted ring, behind everything that was pushed before. False: no room yet.
+    ///
+    /// The receiver looks into the private ring only after it has met this record, so the pair's
+    /// order holds across the switch.
+    #[inline(always)]
+    pub(crate) fn finish_switch(&mut self) -> bool {
+        if self.switching.is_none() {
+            return true;
+        }
+        self.announce_switch()
+    }
+
+    #[cold]
+    fn announce_switch(&mut self) -> bool {
+        let Some((number, ring)) = self.switching.take() else {
+            return true;
+        };
+        if let Out::Shared(shared) = &mut self.out {
+            let Some(mut room) = shared.reserve((WORDS * 8) as u32) else {
+                self.switching = Some((number, ring));
+                return false;
+            };
+            put_words(&mut room, &Control::new(SWITCH, [u64::from(number)]).words);
+            room.publish(SWITCH, 0, 0);
+            self.out = Out::Private(ring);
+            self.wake();
+        }
+        true
+    }
+}
+
+/// All peers, by number and by address.
+pub(crate) struct Peers {
+    entries: Vec<PeerEntry>,
+    by_id: HashMap<u64, u32>,
+    pub(crate) me: Option<u32>,
+    /// Attached peers.
+    pub(crate) attached: u32,
+    /// Endpoints of this node that are known by address, this one included if it is.
+    pub(crate) local: u32,
+}
+
+impl Peers {
+    pub(crate) fn new() -> Self {
+        Self {
+            entries: Vec::new(),
+            by_id: HashMap::new(),
+            me: None,
+            attached: 0,
+            local: 0,
+        }
+    }
+
+    pub(crate) fn len(&self) -> u32 {
+        self.entries.len() as u32
+    }
+
+    /// The number of the endpoint with this address; a new one if it was not known. `None` if the address has the
+    /// id of a known endpoint and differs otherwise: it was tampered with.
+    pub(crate) fn enter(&mut self, address: &Address, myself: &Address) -> Option<u32> {
+        if let Some(number) = self.by_id.get(&address.id) {
+            let known = self.entries.get(*number as usize)?;
+            return (known.address == *address).then_some(*number);
+        }
+        let number = self.len();
+        self.by_id.insert(address.id, number);
+        self.local += u32::from(address.is_local());
+        if address.id == myself.id {
+            self.me = Some(number);
+        }
+        self.entries.push(PeerEntry {
+            address: *address,
+            link: None,
+            backlog: VecDeque::new(),
+            listed: false,
+            connecting: false,
+            failure: None,
+            heard: 0,
+            ring: None,
+            sent: Traffic::default(),
+            received: Traffic::default(),
+        });
+        Some(number)
+    }
+
+    #[inline]
+    pub(crate) fn get(&mut self, number: u32) -> Option<&mut PeerEntry> {
+        self.entries.get_mut(number as usize)
+    }
+
+    /// Like [`get`](Self::get), with the error that a caller of the interface sees.
+    #[inline]
+    pub(crate) fn known(&mut self, number: u32) -> Result<&mut PeerEntry> {
+        let known = self.len();
+        self.entries
+            .get_mut(number as usize)
+            .ok_or(Error::UnknownPeer {
+                peer: Peer(number),
+                known,
+            })
+    }
+
+    pub(crate) fn link(&mut self, number: u32) -> Option<&mut Link> {
+        self.get(number)?.link.as_deref_mut()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &PeerEntry)> {
+        self.entries
+            .iter()
+            .enumerate()
+            .map(|(number, entry)| (number as u32, entry))
+    }
+}
+
+impl core::fmt::Debug for Peers {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(
+            f,
+            "{} peers, {} attached",
+            self.entries.len(),
+            self.attached
+        )
+    }
+}

@@ -1,0 +1,377 @@
+//! A receive is posted; a message arrives; the two meet.
+
+use limic_matching::{Envelope, Selector as Query, Source as From};
+use limic_shm::ring::Memory;
+use limic_shm::sync::Ordering;
+
+use super::Core;
+use super::requests::{Operation, ReceiveStage, Receiving, Slot, receive_outcome};
+use super::stash::{Arrived, LoanedAt, Offer, Waiting};
+use super::wire;
+use crate::buffer::{ReceiveBuffer, Source, Window, append, words};
+use crate::error::PeerFailure;
+use crate::raw::{ClaimId, Posted, RawSliceMut};
+use crate::{Error, Peer, Result, Selector, Status, Tag};
+
+/// The selector in the words of the matching crate.
+#[inline]
+pub(crate) fn query(selector: &Selector) -> Query {
+    let source = match selector.source {
+        Some(peer) => From::Is(peer.0),
+        None => From::Any,
+    };
+    Query {
+        source,
+        tag: selector.tag.0,
+        mask: selector.mask,
+    }
+}
+
+impl Core {
+    /// Starts a receive.
+    ///
+    /// # Safety
+    /// As [`RawEndpoint::post_recv`](crate::RawEndpoint::post_recv).
+    #[inline]
+    pub(crate) unsafe fn post_recv(
+        &mut self,
+        selector: &Selector,
+        into: &[RawSliceMut],
+    ) -> Result<Posted> {
+        let query = query(selector);
+        // SAFETY: the caller's promise is the buffer's invariant.
+        let into = unsafe { ReceiveBuffer::new(into) };
+        if let Some((_, token)) = self.matcher.take_unexpected(&query) {
+            return Ok(self.receive_arrived(token, into));
+        }
+        self.check_selector(selector)?;
+        let slot = self.requests.take_slot();
+        let id = match self.matcher.post(&query, slot) {
+            Ok(id) => id,
+            Err(_) => match self.post_growing(&query, slot) {
+                Ok(id) => id,
+                Err(error) => {
+                    self.requests.release(slot);
+                    return Err(error);
+                }
+            },
+        };
+        *self.requests.get(slot) = Operation::Receive(Receiving {
+            into,
+            stage: ReceiveStage::Posted { id },
+        });
+        Ok(Posted::Pending(self.requests.id(slot)))
+    }
+
+    #[cold]
+    fn post_growing(&mut self, query: &Query, slot: Slot) -> Result<limic_matching::PostedId> {
+        let more = self.matcher.posted_len().max(256);
+        self.matcher
+            .reserve(more, 0)
+            .map_err(|full| no_memory(&full))?;
+        self.matcher
+            .post(query, slot)
+            .map_err(|full| no_memory(&full))
+    }
+
+    /// Refuses a selector that nothing can ever fulfil.
+    #[inline]
+    pub(crate) fn check_selector(&mut self, selector: &Selector) -> Result<()> {
+        match selector.source {
+            Some(peer) => match &self.peers.known(peer.0)?.failure {
+                None if !self.closed => Ok(()),
+                None => Err(Error::PeerFailed {
+                    peer,
+                    why: PeerFailure::Closed,
+                }),
+                Some(why) => Err(Error::PeerFailed {
+                    peer,
+                    why: why.clone(),
+                }),
+            },
+            // Nobody can send to a closed endpoint: it names itself as the one that is gone.
+            None if self.closed => Err(Error::PeerFailed {
+                peer: Peer(self.peers.me.unwrap_or(u32::MAX)),
+                why: PeerFailure::Closed,
+            }),
+            None => match self.unreported.pop() {
+                None => Ok(()),
+                Some((peer, why)) => Err(Error::PeerFailed {
+                    peer: Peer(peer),
+                    why,
+                }),
+            },
+        }
+    }
+
+    /// Receives a message that waits in the stash.
+    pub(crate) fn receive_arrived(&mut self, token: u32, into: ReceiveBuffer) -> Posted {
+        let Some(arrived) = self.stash.take(token) else {
+            return Posted::Done(Err(Error::UnknownRequest));
+        };
+        let Arrived {
+            from,
+            tag,
+            len,
+            waiting,
+        } = arrived;
+        if let Waiting::Offered(_) | Waiting::Loaned(_) = waiting
+            && let Some(why) = self.peers.get(from).and_then(|peer| peer.failure.clone())
+        {
+            // Claimed before its sender went, and the bytes went with it.
+            let peer = Peer(from);
+            return Posted::Done(Err(Error::PeerFailed { peer, why }));
+        }
+        match waiting {
+            Waiting::Bytes(bytes) => {
+                into.copy_from(0, len, &bytes[..]);
+                self.count_unexpected(-(bytes.len() as i64));
+                self.stash.recycle(bytes);
+                self.note_received(from, len);
+                Posted::Done(receive_outcome(from, tag, len, into.len()))
+            }
+            Waiting::Loaned(loan) => {
+                let copied = self.copy_loan(loan, len, &into);
+                let outcome = receive_outcome(from, tag, len, into.len());
+                Posted::Done(copied.and(outcome))
+            }
+            Waiting::Offered(offer) => {
+                let stage =
+                    ReceiveStage::Assembling(super::rendezvous::incoming(&offer, into.len()));
+                let slot = self
+                    .requests
+                    .insert(Operation::Receive(Receiving { into, stage }));
+                self.accept(slot, &offer);
+                match self.requests.take_done(slot) {
+                    Some(outcome) => Posted::Done(outcome),
+                    None => Posted::Pending(self.requests.id(slot)),
+                }
+            }
+            Waiting::Local(id) => {
+                let room = into.len();
+                if let Some(slot) = self.requests.find(id)
+                    && let Some(sending) = self.requests.sending(slot)
+                {
+                    into.copy_from_send(&sending.data, room);
+                    self.requests
+                        .complete(slot, super::send::sent(from, tag, len));
+                }
+                self.note_received(from, len);
+                Posted::Done(receive_outcome(from, tag, len, room))
+            }
+        }
+    }
+
+    /// Receives a claimed message.
+    ///
+    /// # Safety
+    /// As [`RawEndpoint::post_recv`](crate::RawEndpoint::post_recv).
+    pub(crate) unsafe fn post_claimed(
+        &mut self,
+        claim: ClaimId,
+        into: &[RawSliceMut],
+    ) -> Result<Posted> {
+        let token = self.stash.claimed(claim).ok_or(Error::UnknownRequest)?;
+        // SAFETY: the caller's promise is the buffer's invariant.
+        Ok(self.receive_arrived(token, unsafe { ReceiveBuffer::new(into) }))
+    }
+
+    /// The oldest message that fits, left where it is.
+    pub(crate) fn probe(&mut self, selector: &Selector) -> Result<Option<Status>> {
+        match self.matcher.probe(&query(selector)) {
+            Some((_, token)) => Ok(self.stash.get(token).map(status)),
+            None => self.check_selector(selector).map(|()| None),
+        }
+    }
+
+    /// The oldest message that fits, taken out of the queue.
+    pub(crate) fn claim(&mut self, selector: &Selector) -> Result<Option<(Status, ClaimId)>> {
+        match self.matcher.take_unexpected(&query(selector)) {
+            Some((_, token)) => {
+                let status = self.stash.get(token).map(status);
+                Ok(status.zip(self.stash.claim(token)))
+            }
+            None => self.check_selector(selector).map(|()| None),
+        }
+    }
+
+    /// A whole message came through a ring.
+    #[inline]
+    pub(crate) fn on_eager(&mut self, from: u32, tag: u64, source: &impl Source) {
+        let len = source.len();
+        match self.matcher.take_posted(&Envelope { source: from, tag }) {
+            Some(slot) => {
+                if let Operation::Receive(receiving) = self.requests.get(slot) {
+                    let room = receiving.into.len();
+                    receiving.into.copy_from(0, len, source);
+                    self.note_received(from, len);
+                    self.requests
+                        .complete(slot, receive_outcome(from, tag, len, room));
+                }
+            }
+            None => self.keep_bytes(from, tag, source),
+        }
+    }
+
+    #[cold]
+    fn keep_bytes(&mut self, from: u32, tag: u64, source: &impl Source) {
+        let mut bytes = self.stash.buffer();
+        append(source, &mut bytes);
+        self.count_unexpected(bytes.len() as i64);
+        let len = source.len();
+        self.store(Arrived {
+            from,
+            tag,
+            len,
+            waiting: Waiting::Bytes(bytes),
+        });
+    }
+
+    /// A whole message came in a chunk of the sender's pool.
+    pub(crate) fn on_eager_chunk(&mut self, from: u32, tag: u64, source: &impl Source) {
+        let [chunk, generation, len] = words::<3>(source);
+        let Some(link) = self.peers.link(from) else {
+            return;
+        };
+        // A clone of the view, since matching needs the whole core: one reference count, on a path that
+        // copies hundreds of bytes.
+        let Some(memory) = link.chunks.get(chunk as usize).cloned() else {
+            return self.corrupt(from, "a chunk number out of range");
+        };
+        let Some(window) = Window::new(&memory, 0, len) else {
+            return self.corrupt(from, "a message longer than its chunk");
+        };
+        self.on_eager(from, tag, &window);
+        if let Some(link) = self.peers.link(from) {
+            link.released.release(chunk as u32, generation as u32);
+            link.wake();
+        }
+    }
+
+    /// A long message is offered.
+    pub(crate) fn on_offer(&mut self, from: u32, tag: u64, source: &impl Source) {
+        let [remote, len, address, key, flags] = words::<5>(source);
+        let in_pieces = flags & wire::IN_PIECES != 0;
+        let offer = Offer {
+            from,
+            tag,
+            len,
+            remote,
+            address,
+            key,
+            in_pieces,
+        };
+        match self.matcher.take_posted(&Envelope { source: from, tag }) {
+            Some(slot) => self.accept(slot, &offer),
+            None => self.store(Arrived {
+                from,
+                tag,
+                len,
+                waiting: Waiting::Offered(offer),
+            }),
+        }
+    }
+
+    /// A message lies in an arena of the sender.
+    pub(crate) fn on_loan(&mut self, from: u32, tag: u64, source: &impl Source) {
+        let [arena, offset, len, flag, generation] = words::<5>(source);
+        let loan = LoanedAt {
+            from,
+            arena: arena as u32,
+            offset,
+            flag: flag as u32,
+            generation: generation as u32,
+        };
+        match self.matcher.take_posted(&Envelope { source: from, tag }) {
+            Some(slot) => {
+                let released = core::mem::replace(self.requests.get(slot), Operation::Free);
+                let Operation::Receive(receiving) = released else {
+                    return;
+                };
+                let copied = self.copy_loan(loan, len, &receiving.into);
+                let outcome = receive_outcome(from, tag, len, receiving.into.len());
+                self.requests.complete(slot, copied.and(outcome));
+            }
+            None => self.store(Arrived {
+                from,
+                tag,
+                len,
+                waiting: Waiting::Loaned(loan),
+            }),
+        }
+    }
+
+    /// Puts a message into the unexpected queue.
+    pub(crate) fn store(&mut self, arrived: Arrived) {
+        self.tally.unexpected += 1;
+        let envelope = Envelope {
+            source: arrived.from,
+            tag: arrived.tag,
+        };
+        let from = arrived.from;
+        let token = self.stash.insert(arrived);
+        let queued = self.matcher.push_unexpected(&envelope, token).or_else(|_| {
+            let more = self.matcher.unexpected_len().max(256);
+            self.matcher.reserve(0, more)?;
+            self.matcher.push_unexpected(&envelope, token)
+        });
+        match queued {
+            Ok(id) => self.stash.set_queued(token, id),
+            Err(_) => {
+                self.stash.take(token);
+                self.corrupt(from, "more unexpected messages than memory can hold");
+            }
+        }
+    }
+
+    /// Counts bytes that wait unexpected. Over the budget senders are asked to offer their messages instead:
+    /// then only the headers are kept here. Under half of it they may send again.
+    pub(crate) fn count_unexpected(&mut self, change: i64) {
+        let bytes = self.tally.unexpected_bytes.saturating_add_signed(change);
+        self.tally.unexpected_bytes = bytes;
+        let budget = self.settings.unexpected_budget_bytes();
+        let pressed = if self.pressed {
+            bytes > budget / 2
+        } else {
+            bytes > budget
+        };
+        if pressed != self.pressed {
+            self.pressed = pressed;
+            self.segment
+                .status()
+                .word32(0)
+                .store(u32::from(pressed), Ordering::Relaxed);
+        }
+    }
+
+    /// Takes a message out of the unexpected queue again: its sender is gone or has cancelled.
+    pub(crate) fn withdraw(&mut self, token: u32) {
+        if let Some(id) = self.stash.queued(token) {
+            self.matcher.remove_unexpected(id);
+        }
+        if let Some(arrived) = self.stash.take(token)
+            && let Waiting::Bytes(bytes) = arrived.waiting
+        {
+            self.count_unexpected(-(bytes.len() as i64));
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn note_received(&mut self, from: u32, len: u64) {
+        if let Some(peer) = self.peers.get(from) {
+            peer.received.add(len);
+        }
+    }
+}
+
+fn status(arrived: &Arrived) -> Status {
+    Status {
+        peer: Peer(arrived.from),
+        tag: Tag(arrived.tag),
+        len: arrived.len,
+    }
+}
+
+fn no_memory(full: &limic_matching::Full) -> Error {
+    Error::NoMemory(format!("the queue of posted receives cannot grow: {full}"))
+}

@@ -1,0 +1,306 @@
+//! Regions of this endpoint: exposed, read and written by peers, and taken back.
+//!
+//! `one_sided` is the other side, and says how the two keep a region from being taken back under a copy.
+
+use std::collections::HashMap;
+
+use limic_shm::ring::Memory;
+use limic_shm::segment::{ACCESS_SLOT_BYTES, REGION_BYTES};
+use limic_shm::sync::{Ordering, fence};
+
+use super::Core;
+use super::requests::{Incoming, Operation, ReceiveStage, Receiving, SendStage, Sending, Slot};
+use super::wire::{self, Control};
+use crate::buffer::{ReceiveBuffer, SendBuffer, Source, words};
+use crate::raw::{RawSlice, RawSliceMut, RegionId};
+use crate::{Error, Result};
+
+/// A region of this endpoint.
+pub(crate) struct OwnRegion {
+    /// Taken apart, so that nobody holds a reference to bytes that peers may write.
+    start: *mut u8,
+    len: usize,
+    capacity: usize,
+    key: u64,
+    /// Transfers through chunks that use it now.
+    users: u32,
+}
+
+// SAFETY: it stands for a `Vec<u8>`.
+unsafe impl Send for OwnRegion {}
+
+impl OwnRegion {
+    /// # Safety
+    /// Nobody else uses the memory any more, and this is called once.
+    unsafe fn rebuild(self) -> Vec<u8> {
+        // SAFETY: the three came from one `Vec<u8>`.
+        unsafe { Vec::from_raw_parts(self.start, self.len, self.capacity) }
+    }
+
+    fn check(&self, offset: u64, len: u64) -> Result<()> {
+        let region = self.len as u64;
+        if offset.checked_add(len).is_some_and(|end| end <= region) {
+            return Ok(());
+        }
+        Err(Error::OutOfRegion {
+            offset,
+            len,
+            region,
+        })
+    }
+}
+
+/// The regions of this endpoint, by their place in the shared table.
+#[derive(Default)]
+pub(crate) struct Regions {
+    own: HashMap<u32, OwnRegion>,
+}
+
+impl Regions {
+    /// Gives up all regions without freeing them: a peer may be copying.
+    pub(crate) fn leak(&mut self) {
+        self.own.clear();
+    }
+}
+
+impl Core {
+    /// Exposes memory under a random key.
+    pub(crate) fn expose(&mut self, memory: Vec<u8>) -> Result<(RegionId, u64)> {
+        let table = self.segment.regions();
+        let count = self.segment.shape().regions;
+        let place = (0..count).find(|place| !self.regions.own.contains_key(place));
+        let Some(place) = place else {
+            return Err(Error::NoMemory(format!(
+                "all {count} regions of this endpoint are in use: revoke one, or expose larger pieces"
+            )));
+        };
+        let key = getrandom::u64()
+            .map_err(|_| Error::NoMemory("no random key".into()))?
+            .max(1);
+        let mut memory = core::mem::ManuallyDrop::new(memory);
+        let region = OwnRegion {
+            start: memory.as_mut_ptr(),
+            len: memory.len(),
+            capacity: memory.capacity(),
+            key,
+            users: 0,
+        };
+        let at = place as usize * REGION_BYTES;
+        let address = region.start.expose_provenance() as u64;
+        table.word64(at + 8).store(address, Ordering::Relaxed);
+        table
+            .word64(at + 16)
+            .store(region.len as u64, Ordering::Relaxed);
+        // Pairs with the acquire in `find_region`: who sees the key sees address and length.
+        table.word64(at).store(key, Ordering::Release);
+        self.regions.own.insert(place, region);
+        Ok((RegionId(u64::from(place)), key))
+    }
+
+    fn own_region(&mut self, id: RegionId) -> Result<&mut OwnRegion> {
+        u32::try_from(id.0)
+            .ok()
+            .and_then(|place| self.regions.own.get_mut(&place))
+            .ok_or(Error::UnknownRequest)
+    }
+
+    /// Copies out of an own region.
+    pub(crate) fn region_read(&mut self, id: RegionId, offset: u64, into: &mut [u8]) -> Result<()> {
+        let region = self.own_region(id)?;
+        region.check(offset, into.len() as u64)?;
+        // SAFETY: checked against the length; the memory is this endpoint's until `revoke`. A peer that writes now
+        // changes which bytes are copied.
+        unsafe {
+            let from = region.start.add(offset as usize);
+            core::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len());
+        }
+        Ok(())
+    }
+
+    /// Copies into an own region.
+    pub(crate) fn region_write(&mut self, id: RegionId, offset: u64, from: &[u8]) -> Result<()> {
+        let region = self.own_region(id)?;
+        region.check(offset, from.len() as u64)?;
+        // SAFETY: as in `region_read`.
+        unsafe {
+            let to = region.start.add(offset as usize);
+            core::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len());
+        }
+        Ok(())
+    }
+
+    /// Removes a region from the table; `revoked` tells when its memory is free.
+    pub(crate) fn start_revoke(&mut self, id: RegionId) -> Result<()> {
+        let key = self.own_region(id)?.key;
+        let table = self.segment.regions();
+        table
+            .word64(id.0 as usize * REGION_BYTES)
+            .store(0, Ordering::Relaxed);
+        // Pairs with the fence in `access`: either this side sees the accessor's slot, or the accessor
+        // sees that the key is gone.
+        fence(Ordering::SeqCst);
+        debug_assert_ne!(key, 0);
+        Ok(())
+    }
+
+    /// The memory of a region that `start_revoke` removed, as soon as nobody uses it.
+    pub(crate) fn revoked(&mut self, id: RegionId) -> Result<Option<Vec<u8>>> {
+        let region = self.own_region(id)?;
+        let (key, users) = (region.key, region.users);
+        if users > 0 {
+            return Ok(None);
+        }
+        let slots = self.segment.access_slots();
+        let count = self.segment.shape().access_slots;
+        for (number, peer) in self.peers.iter() {
+            // Acquire: pairs with the release that empties the slot; the copy came before.
+            if number < count
+                && peer.link.is_some()
+                && slots
+                    .word64(number as usize * ACCESS_SLOT_BYTES)
+                    .load(Ordering::Acquire)
+                    == key
+            {
+                return Ok(None);
+            }
+        }
+        match self.regions.own.remove(&(id.0 as u32)) {
+            // SAFETY: out of the table, no slot holds its key, no transfer uses it: nobody can reach it.
+            Some(region) => Ok(Some(unsafe { region.rebuild() })),
+            None => Err(Error::UnknownRequest),
+        }
+    }
+
+    /// A peer asks for bytes of a region.
+    pub(crate) fn on_get(&mut self, from: u32, source: &impl Source) {
+        let [remote, key, offset, len] = words::<4>(source);
+        let place = match self.find_own(key, offset, len) {
+            Ok(place) => place,
+            Err(refusal) => return self.answer_access(from, remote, refusal, 0),
+        };
+        if len == 0 {
+            return self.answer_access(from, remote, (wire::OK, 0), 0);
+        }
+        let Some(region) = self.regions.own.get_mut(&place) else {
+            return;
+        };
+        region.users += 1;
+        let bytes = RawSlice {
+            start: region.start.wrapping_add(offset as usize),
+            len: len as usize,
+        };
+        // SAFETY: within the region (just checked), which is not freed while it has users. A peer that writes there
+        // meanwhile changes which bytes are sent.
+        let data = unsafe { SendBuffer::new(&[bytes]) };
+        let stage = SendStage::Streaming {
+            remote,
+            at: 0,
+            end: len,
+            confirm: false,
+        };
+        let slot = self.requests.insert(Operation::Send(Sending {
+            to: from,
+            tag: 0,
+            data,
+            stage,
+        }));
+        // Frees the slot by itself, and the region's user with it.
+        self.requests.abandon(slot, Box::new(()));
+        self.region_users.push((self.requests.id(slot), place));
+        self.work.streams.push_back(slot);
+    }
+
+    /// A peer wants to write to a region.
+    pub(crate) fn on_put(&mut self, from: u32, source: &impl Source) {
+        let [remote, key, offset, len] = words::<4>(source);
+        let place = match self.find_own(key, offset, len) {
+            Ok(place) => place,
+            Err(refusal) => return self.answer_access(from, remote, refusal, 1),
+        };
+        let Some(region) = self.regions.own.get_mut(&place) else {
+            return;
+        };
+        region.users += 1;
+        let room = RawSliceMut {
+            start: region.start.wrapping_add(offset as usize),
+            len: len as usize,
+        };
+        // SAFETY: as in `on_get`.
+        let into = unsafe { ReceiveBuffer::new(&[room]) };
+        let incoming = Incoming {
+            from,
+            tag: 0,
+            sent: len,
+            wanted: len,
+            got: 0,
+            remote,
+            address: 0,
+            key: 0,
+            region: Some(place),
+        };
+        let stage = ReceiveStage::Assembling(incoming);
+        let slot = self
+            .requests
+            .insert(Operation::Receive(Receiving { into, stage }));
+        if len == 0 {
+            return self.finish_put(slot, &incoming);
+        }
+        self.ask_for_stream(slot, &incoming);
+    }
+
+    /// A write into a region is complete.
+    pub(crate) fn finish_put(&mut self, slot: Slot, incoming: &Incoming) {
+        self.control(
+            incoming.from,
+            Control::new(wire::FINISHED, [incoming.remote]),
+        );
+        self.abort_put(slot, incoming);
+    }
+
+    /// A write into a region ends, complete or not.
+    pub(crate) fn abort_put(&mut self, slot: Slot, incoming: &Incoming) {
+        self.requests.release(slot);
+        self.leave_region(incoming.region);
+    }
+
+    fn leave_region(&mut self, place: Option<u32>) {
+        if let Some(region) = place.and_then(|place| self.regions.own.get_mut(&place)) {
+            region.users -= 1;
+        }
+    }
+
+    /// Gives up the hold of reads that have been sent.
+    pub(crate) fn sweep_region_users(&mut self) {
+        for (id, place) in core::mem::take(&mut self.region_users) {
+            if self.requests.find(id).is_some() {
+                self.region_users.push((id, place));
+            } else {
+                self.leave_region(Some(place));
+            }
+        }
+    }
+
+    fn answer_access(&mut self, to: u32, id: u64, (outcome, region): (u64, u64), write: u64) {
+        self.control(
+            to,
+            Control::new(wire::ANSWERED, [id, outcome, region]).with_tag(write),
+        );
+    }
+
+    fn find_own(&self, key: u64, offset: u64, len: u64) -> Result<u32, (u64, u64)> {
+        let table = self.segment.regions();
+        let found = self.regions.own.iter().find(|(place, region)| {
+            let live = table
+                .word64(**place as usize * REGION_BYTES)
+                .load(Ordering::Relaxed);
+            region.key == key && live == key
+        });
+        let Some((place, region)) = found else {
+            return Err((wire::NO_REGION, 0));
+        };
+        match region.check(offset, len) {
+            Ok(()) => Ok(*place),
+            Err(_) => Err((wire::OUT_OF_REGION, region.len as u64)),
+        }
+    }
+}

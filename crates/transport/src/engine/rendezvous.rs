@@ -1,0 +1,382 @@
+//! Long messages: an offer is accepted, a path is picked, and the bytes move.
+//!
+//! The receiver picks the path, since only it knows both buffers. Whatever it picks, the message
+//! was matched already, so several long messages of a pair may move at the same time and in any order.
+
+use super::Core;
+use super::peers::Link;
+use super::requests::{Incoming, Operation, ReceiveStage, SendStage, Slot};
+use super::stash::Offer;
+use super::wire::{self, Control};
+use crate::buffer::{Source, Window, words};
+use crate::policy::{BufferKind, Path, Query, Skew};
+use crate::raw::RequestId;
+use crate::single_copy::address_of_room;
+
+/// What is known of a long message when it is matched.
+pub(crate) fn incoming(offer: &Offer, room: u64) -> Incoming {
+    Incoming {
+        from: offer.from,
+        tag: offer.tag,
+        sent: offer.len,
+        wanted: offer.len.min(room),
+        got: 0,
+        remote: offer.remote,
+        address: offer.address,
+        key: offer.key,
+        region: None,
+    }
+}
+
+impl Core {
+    /// Matches an offer with a receive and starts the transfer.
+    pub(crate) fn accept(&mut self, slot: Slot, offer: &Offer) {
+        let Some(receiving) = self.requests.receiving(slot) else {
+            return;
+        };
+        let room = receiving.into.len();
+        let whole = address_of_room(receiving.into.slices()).is_some();
+        let incoming = incoming(offer, room);
+        receiving.stage = ReceiveStage::Assembling(incoming);
+        if incoming.wanted == 0 {
+            return self.finish_receive(slot, &incoming);
+        }
+        let Some(link) = self.peers.link(offer.from) else {
+            return;
+        };
+        if link.same_process {
+            let peer_id = self.peers.get(offer.from).map_or(0, |peer| peer.address.id);
+            if let Some(receiving) = self.requests.receiving(slot)
+                && crate::same_process::copy(
+                    peer_id,
+                    offer.remote,
+                    &receiving.into,
+                    incoming.wanted,
+                )
+            {
+                self.tally.path(Path::SameProcess, incoming.wanted);
+                return self.finish_receive(slot, &incoming);
+            }
+        }
+        let path = self.choose(offer, incoming.wanted, whole);
+        self.tally.path(path, incoming.wanted);
+        match path {
+            Path::Cma => {
+                if let Some(receiving) = self.requests.receiving(slot) {
+                    receiving.stage = ReceiveStage::Reading(incoming);
+                }
+                self.work.copies.push_back(slot);
+            }
+            Path::BothSides => self.start_both_sides(slot, incoming),
+            _ => self.ask_for_stream(slot, &incoming),
+        }
+    }
+
+    /// The path for the bytes of a matched long message.
+    fn choose(&mut self, offer: &Offer, len: u64, whole: bool) -> Path {
+        let Some(link) = self.peers.link(offer.from) else {
+            return Path::Pipeline;
+        };
+        let kind = if offer.in_pieces {
+            BufferKind::Vectored
+        } else {
+            BufferKind::Plain
+        };
+        let query = Query {
+            bytes: len,
+            locality: link.locality,
+            skew: Skew::None,
+            buffer: kind,
+            capabilities: link.capabilities,
+        };
+        match self
+            .settings
+            .policy()
+            .choose(&query)
+            .map(|choice| choice.path)
+        {
+            // A single copy needs one address on the sender's side, both-sides one on each.
+            Some(Path::Cma) if !offer.in_pieces => Path::Cma,
+            Some(Path::BothSides) if !offer.in_pieces && whole => Path::BothSides,
+            Some(Path::BothSides) if !offer.in_pieces => Path::Cma,
+            _ => Path::Pipeline,
+        }
+    }
+
+    /// Asks the sender for the rest of a message through chunks.
+    pub(crate) fn ask_for_stream(&mut self, slot: Slot, incoming: &Incoming) {
+        if let Some(receiving) = self.requests.receiving(slot) {
+            receiving.stage = ReceiveStage::Assembling(*incoming);
+        }
+        let id = self.requests.id(slot);
+        let words = [incoming.remote, id.0, incoming.got, incoming.wanted];
+        self.control(incoming.from, Control::new(wire::CLEAR_TO_SEND, words));
+    }
+
+    /// The sender's buffer is free, and so is the receiver's.
+    pub(crate) fn finish_receive(&mut self, slot: Slot, incoming: &Incoming) {
+        self.control(
+            incoming.from,
+            Control::new(wire::FINISHED, [incoming.remote]),
+        );
+        self.complete_receive(slot, incoming);
+    }
+
+    fn complete_receive(&mut self, slot: Slot, incoming: &Incoming) {
+        self.note_received(incoming.from, incoming.sent);
+        if incoming.region.is_some() {
+            self.finish_put(slot, incoming);
+        } else {
+            self.requests.complete(slot, incoming.outcome());
+        }
+    }
+
+    /// The receiver wants the bytes through chunks.
+    pub(crate) fn on_clear_to_send(&mut self, from: u32, source: &impl Source) {
+        let [id, remote, start, end] = words::<4>(source);
+        let Some(slot) = self.send_to(from, id) else {
+            return;
+        };
+        let Some(sending) = self.requests.sending(slot) else {
+            return;
+        };
+        if start > end || end > sending.data.len() {
+            return self.corrupt(from, "a request for bytes outside of the message");
+        }
+        match sending.stage {
+            SendStage::Offered { .. } | SendStage::Back(_) => {
+                sending.stage = SendStage::Streaming {
+                    remote,
+                    at: start,
+                    end,
+                    confirm: false,
+                };
+            }
+            SendStage::Put { .. } => {
+                sending.stage = SendStage::Streaming {
+                    remote,
+                    at: start,
+                    end,
+                    confirm: true,
+                };
+            }
+            _ => return,
+        }
+        self.work.streams.push_back(slot);
+        self.push_streams();
+    }
+
+    /// A send that this peer may speak about.
+    pub(crate) fn send_to(&mut self, from: u32, id: u64) -> Option<Slot> {
+        let slot = self.requests.find(RequestId(id))?;
+        (self.requests.sending(slot)?.to == from).then_some(slot)
+    }
+
+    /// Bytes of a long message came in a chunk.
+    pub(crate) fn on_data(&mut self, from: u32, source: &impl Source) {
+        let [id, offset, chunk, generation, len] = words::<5>(source);
+        let Some(link) = self.peers.link(from) else {
+            return;
+        };
+        let slot = self.requests.find(RequestId(id));
+        if let Some(slot) = slot
+            && let Operation::Receive(receiving) = self.requests.get(slot)
+        {
+            let (sender, got, wanted) = match &mut receiving.stage {
+                ReceiveStage::Assembling(incoming) => {
+                    (incoming.from, &mut incoming.got, incoming.wanted)
+                }
+                ReceiveStage::Get { from, got, .. } => (*from, got, receiving.into.len()),
+                _ => (u32::MAX, &mut 0, 0),
+            };
+            let fits = sender == from && offset.checked_add(len).is_some_and(|end| end <= wanted);
+            let window = link
+                .chunks
+                .get(chunk as usize)
+                .and_then(|memory| Window::new(memory, 0, len));
+            let Some(window) = window.filter(|_| fits && len > 0) else {
+                return self.corrupt(from, "data that was not asked for");
+            };
+            receiving.into.copy_from(offset, len, &window);
+            *got += len;
+            let all = *got >= wanted;
+            link.released.release(chunk as u32, generation as u32);
+            link.wake();
+            if all {
+                self.assembled(slot);
+            }
+            return;
+        }
+        // The receive is gone (its scope failed); the chunk must go back all the same.
+        link.released.release(chunk as u32, generation as u32);
+        link.wake();
+    }
+
+    /// All bytes of a receive have come through chunks.
+    fn assembled(&mut self, slot: Slot) {
+        let Some(receiving) = self.requests.receiving(slot) else {
+            return;
+        };
+        match receiving.stage {
+            ReceiveStage::Assembling(incoming) => self.complete_receive(slot, &incoming),
+            ReceiveStage::Get { from, got, .. } => {
+                self.requests
+                    .complete(slot, super::send::sent(from, 0, got));
+            }
+            _ => {}
+        }
+    }
+
+    /// The receiver has all it wants.
+    pub(crate) fn on_finished(&mut self, from: u32, source: &impl Source) {
+        let [id] = words::<1>(source);
+        let Some(slot) = self.send_to(from, id) else {
+            return;
+        };
+        let Some(sending) = self.requests.sending(slot) else {
+            return;
+        };
+        if let SendStage::Back(halves) = sending.stage
+            && !halves.finished
+        {
+            return self.corrupt(from, "the end of a copy that still runs");
+        }
+        let outcome = super::send::sent(from, sending.tag, sending.data.len());
+        self.end_send(slot, outcome);
+    }
+
+    /// Fills chunks for the sends that were asked for, oldest first. True if bytes moved.
+    pub(crate) fn push_streams(&mut self) -> bool {
+        let mut moved = false;
+        for _ in 0..self.work.streams.len() {
+            let Some(slot) = self.work.streams.pop_front() else {
+                break;
+            };
+            let (went, over) = self.push_stream(slot);
+            moved |= went;
+            if !over {
+                self.work.streams.push_back(slot);
+            }
+        }
+        moved
+    }
+
+    /// Fills chunks for one send until there are none: (bytes moved, it is over).
+    fn push_stream(&mut self, slot: Slot) -> (bool, bool) {
+        let mut moved = false;
+        loop {
+            let Some(sending) = self.requests.sending(slot) else {
+                return (moved, true);
+            };
+            let SendStage::Streaming {
+                remote,
+                at,
+                end,
+                confirm,
+            } = sending.stage
+            else {
+                return (moved, true);
+            };
+            let to = sending.to;
+            let Some(link) = self.peers.link(to) else {
+                return (moved, true);
+            };
+            if at == end {
+                self.streamed(slot, confirm);
+                return (moved, true);
+            }
+            let Some(chunk) = self.pool.take(to, link.window) else {
+                return (moved, false);
+            };
+            let len = link.chunk_bytes.min(self.pool.chunk_bytes).min(end - at);
+            let words = [
+                remote,
+                at,
+                u64::from(chunk.index),
+                u64::from(chunk.generation),
+                len,
+            ];
+            let filled = match Window::new(self.pool.memory(chunk), 0, len) {
+                Some(mut window) if link.has_room() => {
+                    sending.data.copy_to(at, len, &mut window);
+                    link.push_control(&Control::new(wire::DATA, words))
+                }
+                _ => false,
+            };
+            if !filled {
+                self.pool.put_back(chunk);
+                return (moved, false);
+            }
+            sending.stage = SendStage::Streaming {
+                remote,
+                at: at + len,
+                end,
+                confirm,
+            };
+            moved = true;
+        }
+    }
+
+    /// All bytes of a send lie in chunks: its buffer is free. A one-sided write is done only when the
+    /// owner of the region says so.
+    fn streamed(&mut self, slot: Slot, confirm: bool) {
+        let Some(sending) = self.requests.sending(slot) else {
+            return;
+        };
+        let outcome = super::send::sent(sending.to, sending.tag, sending.data.len());
+        if confirm {
+            sending.stage = SendStage::Confirming;
+        } else {
+            self.end_send(slot, outcome);
+        }
+    }
+
+    /// The sender takes an offer back: agreed if nobody has matched it.
+    pub(crate) fn on_retract(&mut self, from: u32, source: &impl Source) {
+        let [id] = words::<1>(source);
+        let offered = self.stash.find(|arrived| {
+            matches!(arrived.waiting, super::stash::Waiting::Offered(offer)
+                if offer.from == from && offer.remote == id)
+        });
+        // A claimed message is matched, and not found.
+        let Some(token) = offered.first().copied() else {
+            return;
+        };
+        self.withdraw(token);
+        self.control(from, Control::new(wire::RETRACTED, [id]));
+    }
+
+    /// The receiver agreed that the offer is taken back.
+    pub(crate) fn on_retracted(&mut self, from: u32, source: &impl Source) {
+        let [id] = words::<1>(source);
+        if let Some(slot) = self.send_to(from, id)
+            && let Some(sending) = self.requests.sending(slot)
+            && sending.stage == (SendStage::Offered { retracting: true })
+        {
+            self.end_send(slot, Err(crate::Error::Cancelled));
+        }
+    }
+
+    /// Single copy failed for a pair: never again, and the message goes on by the pipeline.
+    pub(crate) fn demote(&mut self, peer: u32, engine: Path, why: &str) {
+        if let Some(link) = self.peers.link(peer) {
+            link.remote.demote(why);
+            link.capabilities.demote(Path::Cma);
+            link.capabilities.demote(Path::BothSides);
+        }
+        tracing::warn!("{engine} to peer {peer}: {why}; using pipeline");
+    }
+}
+
+impl Link {
+    /// Whether a control record has room now.
+    pub(crate) fn has_room(&mut self) -> bool {
+        use super::peers::Out;
+        const BYTES: u32 = (wire::WORDS * 8) as u32;
+        self.finish_switch()
+            && match &mut self.out {
+                Out::Private(ring) => ring.reserve(BYTES).is_some(),
+                Out::Shared(ring) => ring.reserve(BYTES).is_some(),
+            }
+    }
+}

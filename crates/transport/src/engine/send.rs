@@ -1,0 +1,332 @@
+//! A message sets out: at once through the ring, or by way of the backlog, or as an offer.
+
+use super::Core;
+use super::peers::{Link, Outgoing};
+use super::pool::Pool;
+use super::requests::{Operation, SendStage, Sending, Slot};
+use super::stash::{Arrived, Waiting};
+use super::wire::{self, Control};
+use crate::buffer::{Window, gather, total};
+use crate::counters::size_class;
+use crate::error::Outcome;
+use crate::policy::Path;
+use crate::raw::{Posted, RawSlice, RequestId};
+use crate::single_copy::address_of;
+use crate::{Error, Peer, Result, Status, Tag};
+
+/// What became of an attempt to send without asking the receiver.
+pub(crate) enum Eager {
+    Sent(Path),
+    NoRoom,
+}
+
+/// Tries the ring, or a pool chunk named through the shared ring.
+///
+/// Cache lines that move to the receiver for `n` bytes through a private ring: `ceil((16 + n) / 64)`,
+/// so one up to 48 bytes; and one back per quarter of the ring.
+#[inline(always)]
+pub(crate) fn push_eager(
+    link: &mut Link,
+    pool: &mut Pool,
+    to: u32,
+    tag: u64,
+    data: &[RawSlice],
+    len: u64,
+) -> Eager {
+    if !link.finish_switch() {
+        return Eager::NoRoom;
+    }
+    if link.fits_ring(len) {
+        return if link.push(wire::EAGER, tag, data, len) {
+            Eager::Sent(if len < link.thresholds.inline_below {
+                Path::Inline
+            } else {
+                Path::Eager
+            })
+        } else {
+            Eager::NoRoom
+        };
+    }
+    push_chunk(link, pool, to, tag, data, len)
+}
+
+/// The shared ring has small slots: what is longer lies in a chunk.
+#[cold]
+fn push_chunk(
+    link: &mut Link,
+    pool: &mut Pool,
+    to: u32,
+    tag: u64,
+    data: &[RawSlice],
+    len: u64,
+) -> Eager {
+    let Some(chunk) = pool.take(to, usize::MAX) else {
+        return Eager::NoRoom;
+    };
+    let Some(mut window) = Window::new(pool.memory(chunk), 0, len) else {
+        pool.put_back(chunk);
+        return Eager::NoRoom;
+    };
+    // SAFETY: callers pass slices that are readable during the call; the window has `len` bytes.
+    unsafe { gather(data, &mut window) };
+    let words = [u64::from(chunk.index), u64::from(chunk.generation), len];
+    if link.push_control(&Control::new(wire::EAGER_CHUNK, words).with_tag(tag)) {
+        Eager::Sent(Path::Eager)
+    } else {
+        pool.put_back(chunk);
+        Eager::NoRoom
+    }
+}
+
+impl Core {
+    /// Starts a send.
+    ///
+    /// # Safety
+    /// As [`RawEndpoint::post_send`](crate::RawEndpoint::post_send).
+    #[inline]
+    pub(crate) unsafe fn post_send(
+        &mut self,
+        to: u32,
+        tag: u64,
+        data: &[RawSlice],
+    ) -> Result<Posted> {
+        let len = total(data);
+        let peer = self.peers.known(to)?;
+        if let Some(link) = &mut peer.link
+            && link.may_go_eager(len)
+            && peer.backlog.is_empty()
+            && let Eager::Sent(path) = push_eager(link, &mut self.pool, to, tag, data, len)
+        {
+            peer.sent.add(len);
+            self.tally.path(path, len);
+            self.tally.sizes[size_class(len)] += 1;
+            return Ok(Posted::Done(sent(to, tag, len)));
+        }
+        // SAFETY: handed on.
+        unsafe { self.post_send_later(to, tag, data, len) }
+    }
+
+    /// # Safety
+    /// As [`post_send`](Self::post_send).
+    #[cold]
+    unsafe fn post_send_later(
+        &mut self,
+        to: u32,
+        tag: u64,
+        data: &[RawSlice],
+        len: u64,
+    ) -> Result<Posted> {
+        if self.closed {
+            return Err(Error::PeerFailed {
+                peer: Peer(to),
+                why: crate::PeerFailure::Closed,
+            });
+        }
+        let peer = self.peers.known(to)?;
+        if let Some(why) = &peer.failure {
+            return Err(Error::PeerFailed {
+                peer: Peer(to),
+                why: why.clone(),
+            });
+        }
+        peer.sent.add(len);
+        self.tally.sizes[size_class(len)] += 1;
+        // SAFETY: the caller's promise is the buffer's invariant.
+        let data = unsafe { crate::buffer::SendBuffer::new(data) };
+        let sending = Sending {
+            to,
+            tag,
+            data,
+            stage: SendStage::Queued,
+        };
+        if self.peers.me == Some(to) {
+            return Ok(self.send_to_self(sending));
+        }
+        let slot = self.requests.insert(Operation::Send(sending));
+        let id = self.requests.id(slot);
+        self.queue(to, Outgoing::Message(id));
+        // It may be done by now: queued behind nothing, or failed to connect.
+        Ok(match self.requests.take_done(slot) {
+            Some(outcome) => Posted::Done(outcome),
+            None => Posted::Pending(id),
+        })
+    }
+
+    /// Puts something behind what waits for a peer already, and pushes what can be pushed.
+    pub(crate) fn queue(&mut self, to: u32, outgoing: Outgoing) {
+        let Some(peer) = self.peers.get(to) else {
+            return;
+        };
+        peer.backlog.push_back(outgoing);
+        if !peer.listed {
+            peer.listed = true;
+            self.work.backlogged.push(to);
+        }
+        if peer.link.is_none() && !peer.connecting {
+            self.start_connection(to);
+        }
+        self.flush(to);
+    }
+
+    /// Sends a control record, behind the backlog if there is one.
+    pub(crate) fn control(&mut self, to: u32, control: Control) {
+        if let Some(peer) = self.peers.get(to)
+            && peer.backlog.is_empty()
+            && let Some(link) = &mut peer.link
+            && link.push_control(&control)
+        {
+            return;
+        }
+        if self
+            .peers
+            .get(to)
+            .is_some_and(|peer| peer.failure.is_none())
+        {
+            self.queue(to, Outgoing::Control(control));
+        }
+    }
+
+    /// Pushes a peer's backlog as far as there is room. True if anything went.
+    pub(crate) fn flush(&mut self, to: u32) -> bool {
+        let mut moved = false;
+        while let Some(peer) = self.peers.get(to) {
+            let Some(link) = &mut peer.link else { break };
+            let gone = match peer.backlog.front() {
+                None => break,
+                Some(Outgoing::Control(control)) => link.push_control(control),
+                Some(Outgoing::Message(id)) => {
+                    let id = *id;
+                    self.push_queued(to, id)
+                }
+            };
+            if !gone {
+                break;
+            }
+            moved = true;
+            if let Some(peer) = self.peers.get(to) {
+                peer.backlog.pop_front();
+            }
+        }
+        moved
+    }
+
+    /// The turn of a queued send has come. True if it left the backlog.
+    fn push_queued(&mut self, to: u32, id: RequestId) -> bool {
+        // Cancelled meanwhile: nothing to push.
+        let Some(slot) = self.requests.find(id) else {
+            return true;
+        };
+        let Some(peer) = self.peers.get(to) else {
+            return true;
+        };
+        let Some(link) = &mut peer.link else {
+            return false;
+        };
+        let Some(sending) = self.requests.sending(slot) else {
+            return true;
+        };
+        let (tag, len) = (sending.tag, sending.data.len());
+        match sending.stage {
+            SendStage::Queued if link.may_go_eager(len) => {
+                match push_eager(link, &mut self.pool, to, tag, sending.data.slices(), len) {
+                    Eager::NoRoom => false,
+                    Eager::Sent(path) => {
+                        self.tally.path(path, len);
+                        self.requests.complete(slot, sent(to, tag, len));
+                        true
+                    }
+                }
+            }
+            SendStage::Queued => {
+                let address = address_of(sending.data.slices());
+                let flags = if address.is_some() {
+                    0
+                } else {
+                    wire::IN_PIECES
+                };
+                let words = [id.0, len, address.unwrap_or(0), 0, flags];
+                let in_process = link.same_process;
+                if !link.push_control(&Control::new(wire::READY_TO_SEND, words).with_tag(tag)) {
+                    return false;
+                }
+                sending.stage = SendStage::Offered { retracting: false };
+                if in_process {
+                    // SAFETY: the same bytes; the entry goes before the operation ends (`end_send`).
+                    let second = unsafe { crate::buffer::SendBuffer::new(sending.data.slices()) };
+                    crate::same_process::enter(self.address.id, id.0, second);
+                }
+                true
+            }
+            SendStage::Put { key, offset } => {
+                link.push_control(&Control::new(wire::PUT, [id.0, key, offset, len]))
+            }
+            _ => true,
+        }
+    }
+
+    /// A message to this endpoint itself: one copy if its receive is posted, two if it is short.
+    fn send_to_self(&mut self, sending: Sending) -> Posted {
+        let (me, tag, len) = (sending.to, sending.tag, sending.data.len());
+        let done = Posted::Done(sent(me, tag, len));
+        self.tally.path(Path::SelfCopy, len);
+        let envelope = limic_matching::Envelope { source: me, tag };
+        if let Some(slot) = self.matcher.take_posted(&envelope) {
+            self.deliver_local(slot, me, tag, &sending);
+            return done;
+        }
+        let short = len <= self.pool.chunk_bytes;
+        let (waiting, posted) = if short {
+            (Waiting::Bytes(sending.data.to_vec()), done)
+        } else {
+            let sending = Sending {
+                stage: SendStage::Local,
+                ..sending
+            };
+            let slot = self.requests.insert(Operation::Send(sending));
+            let id = self.requests.id(slot);
+            (Waiting::Local(id), Posted::Pending(id))
+        };
+        self.store(Arrived {
+            from: me,
+            tag,
+            len,
+            waiting,
+        });
+        posted
+    }
+
+    /// Copies a local send into a posted receive and completes the receive.
+    pub(crate) fn deliver_local(&mut self, slot: Slot, me: u32, tag: u64, sending: &Sending) {
+        let len = sending.data.len();
+        let Some(receiving) = self.requests.receiving(slot) else {
+            return;
+        };
+        let room = receiving.into.len();
+        receiving.into.copy_from_send(&sending.data, room);
+        self.note_received(me, len);
+        self.requests
+            .complete(slot, super::requests::receive_outcome(me, tag, len, room));
+    }
+
+    /// Ends a send that the peer may have seen.
+    pub(crate) fn end_send(&mut self, slot: Slot, outcome: Outcome) {
+        let id = self.requests.id(slot);
+        if let Some(sending) = self.requests.sending(slot) {
+            let to = sending.to;
+            if self.peers.link(to).is_some_and(|link| link.same_process) {
+                crate::same_process::leave(self.address.id, id.0);
+            }
+        }
+        self.requests.complete(slot, outcome);
+    }
+}
+
+/// The outcome of a send that went well.
+#[inline(always)]
+pub(crate) fn sent(to: u32, tag: u64, len: u64) -> Outcome {
+    Ok(Status {
+        peer: Peer(to),
+        tag: Tag(tag),
+        len,
+    })
+}

@@ -1,0 +1,88 @@
+//! Waiting for requests: progress until they are done.
+
+use super::Engine;
+use super::idle::Patience;
+use crate::error::Outcome;
+use crate::raw::RequestId;
+use crate::{Error, RegionId, Result};
+
+impl Engine {
+    /// Waits for one request.
+    pub(crate) fn wait(&mut self, id: RequestId) -> Outcome {
+        let slot = self.core.requests.find(id).ok_or(Error::UnknownRequest)?;
+        let mut patience = Patience::default();
+        loop {
+            if let Some(outcome) = self.core.requests.take_done(slot) {
+                return outcome;
+            }
+            if self.progress() {
+                patience.reset();
+            } else {
+                self.be_patient(&mut patience);
+            }
+        }
+    }
+
+    /// Waits for one of several requests.
+    pub(crate) fn wait_any(&mut self, ids: &[RequestId]) -> Option<(usize, Outcome)> {
+        if ids.is_empty() {
+            return None;
+        }
+        let mut patience = Patience::default();
+        loop {
+            for (at, id) in ids.iter().enumerate() {
+                match self.core.requests.find(*id) {
+                    None => return Some((at, Err(Error::UnknownRequest))),
+                    Some(slot) => {
+                        if let Some(outcome) = self.core.requests.take_done(slot) {
+                            return Some((at, outcome));
+                        }
+                    }
+                }
+            }
+            if self.progress() {
+                patience.reset();
+            } else {
+                self.be_patient(&mut patience);
+            }
+        }
+    }
+
+    /// Tests one request.
+    #[inline]
+    pub(crate) fn test(&mut self, id: RequestId) -> Option<Outcome> {
+        let Some(slot) = self.core.requests.find(id) else {
+            return Some(Err(Error::UnknownRequest));
+        };
+        if !self.core.requests.is_done(slot) {
+            self.poll();
+        }
+        self.core.requests.take_done(slot)
+    }
+
+    /// A progress call by the application: it may be its only way of waiting, so the sockets get their turn.
+    #[inline]
+    pub(crate) fn poll(&mut self) -> bool {
+        let moved = self.progress();
+        if !moved && self.calls.is_multiple_of(128) {
+            return self.look_at_sockets();
+        }
+        moved
+    }
+
+    /// Ends an exposure, after the accesses under way.
+    pub(crate) fn revoke(&mut self, id: RegionId) -> Result<Vec<u8>> {
+        self.core.start_revoke(id)?;
+        let mut patience = Patience::default();
+        loop {
+            if let Some(memory) = self.core.revoked(id)? {
+                return Ok(memory);
+            }
+            if self.progress() {
+                patience.reset();
+            } else {
+                self.be_patient(&mut patience);
+            }
+        }
+    }
+}

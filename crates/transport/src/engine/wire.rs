@@ -1,0 +1,77 @@
+//! What travels through the rings: record kinds and their words.
+//!
+//! A record has a kind, a tag and a payload. Control records carry up to six 64-bit words, which fit
+//! the first cache line of a record.
+
+/// A message that is its own payload. Tag: the message's.
+pub(crate) const EAGER: u8 = 1;
+/// A message that lies in a chunk of the sender's pool: `[chunk, generation, len]`. Tag: the message's.
+pub(crate) const EAGER_CHUNK: u8 = 2;
+/// A long message is offered: `[send id, len, address, key, flags]`. Tag: the message's.
+pub(crate) const READY_TO_SEND: u8 = 3;
+/// The receiver wants the bytes through chunks: `[send id, receive id, first byte, end]`.
+pub(crate) const CLEAR_TO_SEND: u8 = 4;
+/// The receiver reads from the front and asks the sender to write from the back:
+/// `[send id, receive id, bytes, meet word, address, key]`.
+pub(crate) const BOTH_SIDES: u8 = 5;
+/// Bytes of a long message: `[receive id, offset, chunk, generation, len]`.
+pub(crate) const DATA: u8 = 6;
+/// The receiver has the message: `[send id]`.
+pub(crate) const FINISHED: u8 = 7;
+/// The sender's half of a both-sides copy is done: `[receive id, blocks written]`.
+pub(crate) const BACK_DONE: u8 = 8;
+/// The receiver gives the sender a private ring: `[ring]`.
+pub(crate) const GRANT: u8 = 9;
+/// The sender's further records come through that ring: `[ring]`.
+pub(crate) const SWITCH: u8 = 10;
+/// A message that lies in an arena of the sender: `[arena, offset, len, flag, generation]`. Tag: the message's.
+pub(crate) const LOAN: u8 = 11;
+/// The sender takes an offer back: `[send id]`.
+pub(crate) const RETRACT: u8 = 12;
+/// The offer is taken back, nobody had matched it: `[send id]`.
+pub(crate) const RETRACTED: u8 = 13;
+/// One-sided read through chunks: `[receive id, key, offset, len]`.
+pub(crate) const GET: u8 = 14;
+/// One-sided write through chunks: `[send id, key, offset, len]`.
+pub(crate) const PUT: u8 = 15;
+/// A one-sided access is refused, or needs no bytes: `[id, outcome, length of the region]`; tag 0 for a read, 1
+/// for a write.
+pub(crate) const ANSWERED: u8 = 16;
+
+/// Most words of a control record.
+pub(crate) const WORDS: usize = 6;
+
+/// Flag of [`READY_TO_SEND`]: the bytes are in several pieces, which single copy cannot name.
+pub(crate) const IN_PIECES: u64 = 1;
+
+/// Outcome words.
+pub(crate) const OK: u64 = 0;
+/// No region has this key.
+pub(crate) const NO_REGION: u64 = 1;
+/// The access reaches outside of the region.
+pub(crate) const OUT_OF_REGION: u64 = 2;
+
+/// A control record before it has room in a ring.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Control {
+    pub(crate) kind: u8,
+    pub(crate) tag: u64,
+    pub(crate) words: [u64; WORDS],
+}
+
+impl Control {
+    pub(crate) fn new<const N: usize>(kind: u8, given: [u64; N]) -> Self {
+        let mut words = [0; WORDS];
+        words[..N].copy_from_slice(&given);
+        Self {
+            kind,
+            tag: 0,
+            words,
+        }
+    }
+
+    pub(crate) fn with_tag(mut self, tag: u64) -> Self {
+        self.tag = tag;
+        self
+    }
+}

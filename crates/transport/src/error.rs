@@ -1,0 +1,172 @@
+//! Everything that can go wrong, as values.
+
+use std::io;
+
+use crate::{Peer, Status, Tag};
+
+/// Result of an operation of this crate.
+pub type Result<T, E = Error> = core::result::Result<T, E>;
+
+/// Why a peer can no longer be talked to.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PeerFailure {
+    /// The peer's process ended, or lost its end of the connection, without closing its endpoint.
+    #[error("its process ended without closing the endpoint")]
+    Died,
+    /// The peer closed its endpoint in good order.
+    #[error("it closed its endpoint")]
+    Closed,
+    /// Nobody listens at the peer's address.
+    #[error(
+        "nobody listens at its address: the process has ended, never opened the endpoint, or runs in another network namespace"
+    )]
+    Unreachable,
+    /// The address names another machine, and no network path is available.
+    #[error("it is on another node and no path leads there (this build talks within one node)")]
+    OtherNode,
+    /// The peer refused the hand-shake.
+    #[error("it refused the connection: {0}")]
+    Refused(String),
+    /// The peer wrote something into shared memory or onto the control socket that makes no sense.
+    #[error("it sent bytes that make no sense ({0}); the connection was given up")]
+    Corrupt(String),
+}
+
+/// An operation that could not be done, with what is needed to understand why.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The message was longer than the buffer. The first `buffer` bytes were delivered.
+    #[error(
+        "message of {sent} bytes ({tag:?} from {peer}) does not fit the receive buffer of {buffer} bytes; the first {buffer} bytes were delivered"
+    )]
+    Truncated {
+        /// The sender.
+        peer: Peer,
+        /// The message's tag.
+        tag: Tag,
+        /// Length of the message in bytes.
+        sent: u64,
+        /// Length of the buffer in bytes.
+        buffer: u64,
+    },
+    /// The operation was cancelled before it matched.
+    #[error("the operation was cancelled")]
+    Cancelled,
+    /// The other side is gone.
+    #[error("{peer} failed: {why}")]
+    PeerFailed {
+        /// The peer that failed.
+        peer: Peer,
+        /// How.
+        why: PeerFailure,
+    },
+    /// The endpoint never handed out this peer.
+    #[error("there is no {peer}: this endpoint knows {known} peers (0 to {})", .known.saturating_sub(1))]
+    UnknownPeer {
+        /// What was asked for.
+        peer: Peer,
+        /// How many peers the endpoint knows.
+        known: u32,
+    },
+    /// A rank that the job does not have.
+    #[error("rank {rank} is out of range: the job has {size} ranks (0 to {})", .size.saturating_sub(1))]
+    RankOutOfRange {
+        /// What was asked for.
+        rank: u32,
+        /// Ranks in the job.
+        size: u32,
+    },
+    /// The bytes are not an address of a limic endpoint.
+    #[error("malformed address: {0}")]
+    BadAddress(String),
+    /// The request is not (or no longer) one of this endpoint's.
+    #[error(
+        "the request is unknown to this endpoint: it was completed and freed, or belongs to another endpoint"
+    )]
+    UnknownRequest,
+    /// The region key names nothing that the peer exposes (any more).
+    #[error("{peer} exposes no region under this key (never did, or revoked it)")]
+    UnknownRegion {
+        /// The region's owner.
+        peer: Peer,
+    },
+    /// An access outside the region.
+    #[error(
+        "access of {len} bytes at offset {offset} reaches outside the region of {region} bytes"
+    )]
+    OutOfRegion {
+        /// First byte asked for.
+        offset: u64,
+        /// Bytes asked for.
+        len: u64,
+        /// Length of the region.
+        region: u64,
+    },
+    /// No path can carry the message.
+    #[error("no path to {peer} can carry this message: {reasons}")]
+    NoPath {
+        /// The peer.
+        peer: Peer,
+        /// Each path that was tried, with its reason.
+        reasons: String,
+    },
+    /// Memory could not be had.
+    #[error("out of memory: {0}")]
+    NoMemory(String),
+    /// The shared segment could not be made or mapped.
+    #[error("shared segment: {0}")]
+    Segment(String),
+    /// The operating system refused something.
+    #[error("{what}: {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// The system's error.
+        source: Errno,
+    },
+    /// A setting is wrong.
+    #[error("{0}")]
+    Settings(String),
+    /// The job's start-up failed.
+    #[error("start-up: {0}")]
+    Bootstrap(String),
+}
+
+impl Error {
+    /// The peer that the error is about, if it is about one.
+    #[must_use]
+    pub fn peer(&self) -> Option<Peer> {
+        match self {
+            Self::Truncated { peer, .. }
+            | Self::PeerFailed { peer, .. }
+            | Self::UnknownPeer { peer, .. }
+            | Self::UnknownRegion { peer }
+            | Self::NoPath { peer, .. } => Some(*peer),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn system(what: &'static str, source: impl Into<io::Error>) -> Self {
+        Self::System {
+            what,
+            source: Errno(source.into().raw_os_error().unwrap_or(0)),
+        }
+    }
+}
+
+/// An errno of the operating system, comparable and cloneable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Errno(pub i32);
+
+impl core::fmt::Display for Errno {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{}", io::Error::from_raw_os_error(self.0))
+    }
+}
+
+impl std::error::Error for Errno {}
+
+/// What a finished operation gives.
+pub type Outcome = Result<Status>;

@@ -1,0 +1,50 @@
+//! What scoped and owned requests have in common: an operation that was posted, done or not.
+
+use crate::error::Outcome;
+use crate::raw::{Posted, RawEndpoint, RequestId};
+use crate::{Error, Result};
+
+pub(crate) struct Handle<'e, E: RawEndpoint> {
+    pub(crate) endpoint: &'e E,
+    pub(crate) posted: Posted,
+}
+
+impl<E: RawEndpoint> Handle<'_, E> {
+    /// Waits, unless it is done already. The handle has nothing to tell afterwards.
+    pub(crate) fn wait(&mut self) -> Outcome {
+        let told = Posted::Done(Err(Error::UnknownRequest));
+        crate::endpoint::finish(self.endpoint, core::mem::replace(&mut self.posted, told))
+    }
+
+    /// Remembers the outcome, since the request is freed when it is reported done.
+    pub(crate) fn test(&mut self) -> bool {
+        if let Posted::Pending(id) = self.posted {
+            match self.endpoint.test(id) {
+                Some(outcome) => self.posted = Posted::Done(outcome),
+                None => return false,
+            }
+        }
+        true
+    }
+
+    pub(crate) fn cancel(&self) -> Result<()> {
+        match self.posted {
+            Posted::Pending(id) => self.endpoint.cancel(id),
+            Posted::Done(_) => Ok(()),
+        }
+    }
+
+    pub(crate) fn pending(&self) -> Option<RequestId> {
+        match self.posted {
+            Posted::Pending(id) => Some(id),
+            Posted::Done(_) => None,
+        }
+    }
+
+    /// Takes an outcome that somebody else waited for.
+    pub(crate) fn learn(&mut self, outcome: Option<Outcome>) {
+        if let Some(outcome) = outcome {
+            self.posted = Posted::Done(outcome);
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! What messages are called: peers, tags, selectors, and the status of a received message.
+
+use core::fmt;
+
+/// Another endpoint, as seen from this one: an index into its table of peers.
+///
+/// A `Peer` means something only at the endpoint that handed it out. In a
+/// [`World`](crate::World) the index equals the rank.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Peer(pub(crate) u32);
+
+impl Peer {
+    /// The position in the endpoint's table of peers; in a [`World`](crate::World), the rank.
+    #[must_use]
+    pub const fn index(self) -> u32 {
+        self.0
+    }
+
+    /// The peer at a position of the table, for callers that keep plain numbers (a C interface).
+    ///
+    /// An index that the endpoint never handed out is refused with
+    /// [`Error::UnknownPeer`](crate::Error::UnknownPeer) where it is used.
+    #[must_use]
+    pub const fn from_index(index: u32) -> Self {
+        Self(index)
+    }
+}
+
+impl fmt::Debug for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "peer {}", self.0)
+    }
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "peer {}", self.0)
+    }
+}
+
+/// The 64 bits by which a message is matched, besides its source.
+///
+/// MPI's (tag, context id) maps on it with [`Tag::mpi`]; libfabric's (tag, ignore)
+/// maps on a tag and the complement of a selector's mask.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct Tag(pub u64);
+
+impl Tag {
+    /// MPI's label: the context id in the upper half, the tag in the lower one.
+    #[must_use]
+    pub const fn mpi(context: u32, tag: u32) -> Self {
+        Self(((context as u64) << 32) | tag as u64)
+    }
+
+    /// The context id of a label made by [`Tag::mpi`].
+    #[must_use]
+    pub const fn mpi_context(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    /// The MPI tag of a label made by [`Tag::mpi`].
+    #[must_use]
+    pub const fn mpi_tag(self) -> u32 {
+        (self.0 & 0xffff_ffff) as u32
+    }
+}
+
+impl From<u64> for Tag {
+    fn from(bits: u64) -> Self {
+        Self(bits)
+    }
+}
+
+impl fmt::Debug for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "tag {:#x}", self.0)
+    }
+}
+
+impl fmt::Display for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#x}", self.0)
+    }
+}
+
+/// What a receive or a probe asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Selector {
+    /// The sender, or `None` for any.
+    pub source: Option<Peer>,
+    /// The tag bits asked for.
+    pub tag: Tag,
+    /// Which bits of the tag must agree: 1 = must agree. 0 is any tag.
+    pub mask: u64,
+}
+
+impl Selector {
+    /// Exactly this sender and this tag.
+    #[must_use]
+    pub const fn exact(source: Peer, tag: Tag) -> Self {
+        Self {
+            source: Some(source),
+            tag,
+            mask: u64::MAX,
+        }
+    }
+
+    /// This tag from any sender.
+    #[must_use]
+    pub const fn any_source(tag: Tag) -> Self {
+        Self {
+            source: None,
+            tag,
+            mask: u64::MAX,
+        }
+    }
+
+    /// Any tag from this sender.
+    #[must_use]
+    pub const fn any_tag(source: Peer) -> Self {
+        Self {
+            source: Some(source),
+            tag: Tag(0),
+            mask: 0,
+        }
+    }
+
+    /// Any message at all.
+    #[must_use]
+    pub const fn any() -> Self {
+        Self {
+            source: None,
+            tag: Tag(0),
+            mask: 0,
+        }
+    }
+
+    /// MPI's selector: the context always counts; source and tag may be wildcards.
+    #[must_use]
+    pub const fn mpi(source: Option<Peer>, context: u32, tag: Option<u32>) -> Self {
+        match tag {
+            Some(tag) => Self {
+                source,
+                tag: Tag::mpi(context, tag),
+                mask: u64::MAX,
+            },
+            None => Self {
+                source,
+                tag: Tag::mpi(context, 0),
+                mask: 0xffff_ffff_0000_0000,
+            },
+        }
+    }
+
+    /// The same selector with another mask (1 = the tag bit must agree).
+    #[must_use]
+    pub const fn with_mask(mut self, mask: u64) -> Self {
+        self.mask = mask;
+        self
+    }
+}
+
+impl From<(Peer, Tag)> for Selector {
+    fn from((source, tag): (Peer, Tag)) -> Self {
+        Self::exact(source, tag)
+    }
+}
+
+impl From<(Peer, u64)> for Selector {
+    fn from((source, tag): (Peer, u64)) -> Self {
+        Self::exact(source, Tag(tag))
+    }
+}
+
+/// What a completed operation tells.
+///
+/// For a receive or probe: who sent, under which tag, and how many bytes. For a send: to whom,
+/// the tag, and the bytes sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Status {
+    /// The other side.
+    pub peer: Peer,
+    /// The message's tag.
+    pub tag: Tag,
+    /// The message's length in bytes.
+    pub len: u64,
+}

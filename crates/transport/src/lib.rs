@@ -1,0 +1,88 @@
+//! Tagged messages between processes, with MPI's point-to-point semantics.
+//!
+//! ```no_run
+//! use limic::{Endpoint, Tag, World};
+//!
+//! # fn main() -> Result<(), limic::Error> {
+//! let world = World::init()?;
+//! let right = world.peer((world.rank() + 1) % world.size())?;
+//! let left = world.peer((world.rank() + world.size() - 1) % world.size())?;
+//! let mut inbox = [0; 8];
+//! world.send_recv(right, 7, &world.rank().to_le_bytes(), (left, Tag(7)), &mut inbox)?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Where to find what
+//!
+//! - [`Endpoint`]: the calls. [`HybridEndpoint`] picks a path per message, [`ShmEndpoint`] uses shared memory
+//!   only. [`RawEndpoint`] is what both provide underneath, in terms of raw memory.
+//! - [`World`]: a job's ranks, under `limic run`, Hydra's `mpiexec` (PMI-1), `prterun` or `srun` (PMIx).
+//!   A runtime with a bootstrap of its own hands out [`Address`]es instead.
+//! - [`policy`]: which path carries which message, and why. [`settings`]: everything that can be set.
+//! - [`topology`]: which ranks share a cache.
+//!
+//! # Inside
+//!
+//! `engine/mod.rs` names the steps of a message's life; each file beside it is one step or one thing.
+
+#![deny(unsafe_code)]
+
+mod address;
+pub mod bootstrap;
+#[expect(unsafe_code, reason = "the one place where message bytes are touched")]
+mod buffer;
+pub mod counters;
+#[expect(
+    unsafe_code,
+    reason = "hands on the raw interface's promises, wraps blocking calls in it"
+)]
+mod endpoint;
+#[expect(unsafe_code, reason = "implements the raw interface")]
+mod endpoints;
+#[expect(
+    unsafe_code,
+    reason = "keeps the raw interface's promises as the invariants of buffers"
+)]
+mod engine;
+mod error;
+mod handle;
+mod label;
+#[expect(unsafe_code, reason = "memory in the shared segment, lent out")]
+mod loan;
+#[expect(unsafe_code, reason = "buffers owned by operations")]
+mod owned;
+pub mod policy;
+#[expect(unsafe_code, reason = "receives into a borrowed buffer")]
+mod probe;
+#[expect(unsafe_code, reason = "the raw interface")]
+pub mod raw;
+mod region;
+mod same_process;
+#[expect(unsafe_code, reason = "buffers borrowed for a scope")]
+mod scope;
+pub mod settings;
+#[cfg_attr(
+    feature = "cma",
+    expect(unsafe_code, reason = "hands buffers to the copy engine")
+)]
+mod single_copy;
+pub mod topology;
+mod wait;
+mod world;
+
+pub use address::{ADDRESS_LEN, Address};
+pub use counters::Counters;
+pub use endpoint::Endpoint;
+pub use endpoints::{HybridEndpoint, ShmEndpoint};
+pub use error::{Errno, Error, Outcome, PeerFailure, Result};
+pub use label::{Peer, Selector, Status, Tag};
+pub use loan::{Loan, Loaned};
+pub use owned::{OwnedRecv, OwnedSend};
+pub use probe::Claimed;
+pub use raw::{RawEndpoint, RegionId, RequestId};
+pub use region::{Region, RegionKey};
+pub use scope::{Scope, ScopedRecv, ScopedSend};
+pub use settings::Settings;
+pub use wait::{Request, wait_all, wait_any};
+pub use world::World;

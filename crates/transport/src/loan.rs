@@ -1,0 +1,176 @@
+//! Loans (K9): messages that are built in shared memory and never copied.
+
+use core::fmt;
+use core::ops::{Deref, DerefMut};
+use core::sync::atomic::AtomicU8;
+
+use crate::error::Outcome;
+use crate::raw::{RawEndpoint, RawLoan, RawLoaned};
+use crate::{Error, Peer, Result, Status, Tag};
+
+/// A buffer in this endpoint's shared memory. Peers can map it for reading only, so it is a plain
+/// `&mut [u8]` to its holder.
+///
+/// Dropping it unsent returns the room.
+pub struct Loan<'e, E: RawEndpoint> {
+    endpoint: &'e E,
+    raw: Option<RawLoan>,
+}
+
+impl<E: RawEndpoint> fmt::Debug for Loan<'_, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Loan")
+            .field("len", &self.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'e, E: RawEndpoint> Loan<'e, E> {
+    pub(crate) fn new(endpoint: &'e E, len: usize) -> Result<Self> {
+        Ok(Self {
+            endpoint,
+            raw: Some(endpoint.borrow_loan(len)?),
+        })
+    }
+
+    /// Sends the whole buffer. The time does not depend on its length.
+    ///
+    /// # Errors
+    /// As [`Endpoint::send`](crate::Endpoint::send).
+    pub fn send(self, to: Peer, tag: impl Into<Tag>) -> Result<()> {
+        let len = self.len();
+        self.send_first(len, to, tag).map(|_| ())
+    }
+
+    /// Sends the first `len` bytes.
+    ///
+    /// # Errors
+    /// As [`Endpoint::send`](crate::Endpoint::send), and [`Error::OutOfRegion`] if the loan is shorter.
+    pub fn send_first(mut self, len: usize, to: Peer, tag: impl Into<Tag>) -> Outcome {
+        if len > self.len() {
+            return Err(Error::OutOfRegion {
+                offset: 0,
+                len: len as u64,
+                region: self.len() as u64,
+            });
+        }
+        let Some(raw) = self.raw.take() else {
+            return Err(Error::UnknownRequest);
+        };
+        let posted = self.endpoint.post_loan(to, tag.into(), raw, len)?;
+        crate::endpoint::finish(self.endpoint, posted)
+    }
+}
+
+impl<E: RawEndpoint> Deref for Loan<'_, E> {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        match &self.raw {
+            // SAFETY: the endpoint lends these bytes to this value alone; peers' mappings are read-only by seal.
+            Some(raw) => unsafe { core::slice::from_raw_parts(raw.start, raw.len) },
+            None => &[],
+        }
+    }
+}
+
+impl<E: RawEndpoint> DerefMut for Loan<'_, E> {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match &mut self.raw {
+            // SAFETY: as in `deref`, and `&mut self` makes this the only access.
+            Some(raw) => unsafe { core::slice::from_raw_parts_mut(raw.start, raw.len) },
+            None => &mut [],
+        }
+    }
+}
+
+impl<E: RawEndpoint> Drop for Loan<'_, E> {
+    fn drop(&mut self) {
+        if let Some(raw) = self.raw.take() {
+            self.endpoint.return_loan(raw);
+        }
+    }
+}
+
+/// A received message where it lies. Dropping it tells the sender that the room is free.
+///
+/// The sender's process can still reach the bytes, so they are given as atomics or as copies,
+/// never as a plain slice.
+pub struct Loaned {
+    raw: RawLoaned,
+}
+
+// SAFETY: `start` points into memory that `hold`, which is `Send`, keeps mapped.
+unsafe impl Send for Loaned {}
+
+impl fmt::Debug for Loaned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Loaned")
+            .field("status", &self.raw.status)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Loaned {
+    pub(crate) fn new(raw: RawLoaned) -> Self {
+        Self { raw }
+    }
+
+    /// Who sent it, its tag and its length.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.raw.status
+    }
+
+    /// Length in bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.raw.status.len as usize
+    }
+
+    /// Whether the message is empty.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The bytes in place.
+    #[must_use]
+    pub fn bytes(&self) -> &[AtomicU8] {
+        // SAFETY: `start` is valid for `len` bytes while `hold` lives; atomics allow that the sender's process
+        // writes at the same time. Relaxed loads of one byte never write, so a read-only mapping is fine.
+        unsafe { core::slice::from_raw_parts(self.raw.start.cast::<AtomicU8>(), self.len()) }
+    }
+
+    /// Copies bytes out.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRegion`] if the range is not within the message.
+    pub fn copy_to(&self, offset: usize, into: &mut [u8]) -> Result<()> {
+        if offset > self.len() || into.len() > self.len() - offset {
+            return Err(Error::OutOfRegion {
+                offset: offset as u64,
+                len: into.len() as u64,
+                region: self.len() as u64,
+            });
+        }
+        // SAFETY: checked against the length just above; `start` is valid for it while `hold` lives. A sender that
+        // writes now changes which bytes are copied, nothing else.
+        unsafe {
+            core::ptr::copy_nonoverlapping(
+                self.raw.start.add(offset),
+                into.as_mut_ptr(),
+                into.len(),
+            );
+        }
+        Ok(())
+    }
+
+    /// The whole message as a vector.
+    #[must_use]
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut out = vec![0; self.len()];
+        // The range is the whole message, so it fits.
+        let _ = self.copy_to(0, &mut out);
+        out
+    }
+}

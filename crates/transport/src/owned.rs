@@ -1,0 +1,220 @@
+//! Owned requests: the buffer moves into the operation and comes back at completion.
+
+use core::fmt;
+use core::mem::{self, ManuallyDrop};
+
+use crate::error::Outcome;
+use crate::handle::Handle;
+use crate::raw::{Posted, RawEndpoint, RawSlice, RawSliceMut, RequestId};
+use crate::wait::Request;
+use crate::{Peer, Result, Selector, Status, Tag};
+
+/// A `Vec<u8>` taken apart, so that moving the request around never touches bytes that the endpoint
+/// may be writing.
+struct Parts {
+    start: *mut u8,
+    len: usize,
+    capacity: usize,
+}
+
+// SAFETY: it stands for a `Vec<u8>`, which is `Send`.
+unsafe impl Send for Parts {}
+
+impl Parts {
+    fn new(buffer: Vec<u8>) -> Self {
+        let mut buffer = ManuallyDrop::new(buffer);
+        Self {
+            start: buffer.as_mut_ptr(),
+            len: buffer.len(),
+            capacity: buffer.capacity(),
+        }
+    }
+
+    /// # Safety
+    /// The operation is done, and this is called once.
+    unsafe fn rebuild(&self) -> Vec<u8> {
+        // SAFETY: the three came from one `Vec<u8>`; the caller promises that nobody else uses them.
+        unsafe { Vec::from_raw_parts(self.start, self.len, self.capacity) }
+    }
+}
+
+/// Drops the buffer of an abandoned request when the endpoint is through with it.
+struct Orphan(Parts);
+
+impl Drop for Orphan {
+    fn drop(&mut self) {
+        // SAFETY: the endpoint drops it only once the operation is done (`RawEndpoint::abandon`).
+        drop(unsafe { self.0.rebuild() });
+    }
+}
+
+struct Owned<'e, E: RawEndpoint> {
+    handle: Handle<'e, E>,
+    parts: Parts,
+}
+
+impl<'e, E: RawEndpoint> Owned<'e, E> {
+    fn new(endpoint: &'e E, posted: Posted, parts: Parts) -> Self {
+        let handle = Handle { endpoint, posted };
+        Self { handle, parts }
+    }
+
+    fn finish(self) -> (Outcome, Vec<u8>) {
+        let mut this = ManuallyDrop::new(self);
+        let outcome = this.handle.wait();
+        // SAFETY: the operation is done, and `ManuallyDrop` keeps the destructor from doing it again.
+        (outcome, unsafe { this.parts.rebuild() })
+    }
+}
+
+impl<E: RawEndpoint> Drop for Owned<'_, E> {
+    /// Lets the operation go on by itself: a send is still delivered. The buffer is freed when it is done.
+    fn drop(&mut self) {
+        let parts = mem::replace(&mut self.parts, Parts::new(Vec::new()));
+        let orphan = Orphan(parts);
+        if let Some(id) = self.handle.pending() {
+            self.handle.endpoint.abandon(id, Box::new(orphan));
+        }
+    }
+}
+
+/// A send under way that owns its buffer.
+///
+/// Dropped before completion, the send goes on and the buffer is freed afterwards.
+pub struct OwnedSend<'e, E: RawEndpoint>(Owned<'e, E>);
+
+/// A receive under way that owns its buffer.
+///
+/// Dropped before completion, the receive stays posted and its message is lost to others; cancel
+/// it first if that is not meant.
+pub struct OwnedRecv<'e, E: RawEndpoint>(Owned<'e, E>);
+
+impl<E: RawEndpoint> fmt::Debug for OwnedSend<'_, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OwnedSend")
+            .field("state", &self.0.handle.posted)
+            .finish()
+    }
+}
+
+impl<E: RawEndpoint> fmt::Debug for OwnedRecv<'_, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OwnedRecv")
+            .field("state", &self.0.handle.posted)
+            .finish()
+    }
+}
+
+impl<'e, E: RawEndpoint> OwnedSend<'e, E> {
+    pub(crate) fn start(endpoint: &'e E, to: Peer, tag: Tag, data: Vec<u8>) -> Result<Self> {
+        let parts = Parts::new(data);
+        let slice = RawSlice {
+            start: parts.start,
+            len: parts.len,
+        };
+        // SAFETY: the bytes live on the heap until `rebuild`, which runs only after completion; if the request
+        // is leaked they are never freed.
+        match unsafe { endpoint.post_send(to, tag, &[slice]) } {
+            Ok(posted) => Ok(Self(Owned::new(endpoint, posted, parts))),
+            Err(error) => {
+                drop(Orphan(parts));
+                Err(error)
+            }
+        }
+    }
+
+    /// Waits until the message is on its way; gives the buffer back.
+    ///
+    /// # Errors
+    /// What became of the send; the buffer is dropped then (see [`wait_buffer`](Self::wait_buffer)).
+    pub fn wait(self) -> Result<Vec<u8>> {
+        let (outcome, buffer) = self.0.finish();
+        outcome.map(|_| buffer)
+    }
+
+    /// Like [`wait`](Self::wait), but gives the buffer back in any case.
+    pub fn wait_buffer(self) -> (Outcome, Vec<u8>) {
+        self.0.finish()
+    }
+
+    /// Makes progress; true when done. Waiting then returns at once.
+    pub fn test(&mut self) -> bool {
+        self.0.handle.test()
+    }
+
+    /// Asks that the send be cancelled; waiting says what became of it.
+    ///
+    /// # Errors
+    /// [`Error::UnknownRequest`](crate::Error::UnknownRequest) never for a handle of this endpoint.
+    pub fn cancel(&self) -> Result<()> {
+        self.0.handle.cancel()
+    }
+}
+
+impl<'e, E: RawEndpoint> OwnedRecv<'e, E> {
+    pub(crate) fn start(endpoint: &'e E, from: &Selector, buffer: Vec<u8>) -> Result<Self> {
+        let parts = Parts::new(buffer);
+        let slice = RawSliceMut {
+            start: parts.start,
+            len: parts.len,
+        };
+        // SAFETY: as in `OwnedSend::start`, and the taken-apart vector gives nobody else access.
+        match unsafe { endpoint.post_recv(from, &[slice]) } {
+            Ok(posted) => Ok(Self(Owned::new(endpoint, posted, parts))),
+            Err(error) => {
+                drop(Orphan(parts));
+                Err(error)
+            }
+        }
+    }
+
+    /// Waits for the message; gives its status and the whole buffer, of which the first
+    /// `status.len` bytes were written.
+    ///
+    /// # Errors
+    /// What became of the receive; the buffer is dropped then (see [`wait_buffer`](Self::wait_buffer)).
+    pub fn wait(self) -> Result<(Status, Vec<u8>)> {
+        let (outcome, buffer) = self.0.finish();
+        outcome.map(|status| (status, buffer))
+    }
+
+    /// Like [`wait`](Self::wait), but gives the buffer back in any case.
+    pub fn wait_buffer(self) -> (Outcome, Vec<u8>) {
+        self.0.finish()
+    }
+
+    /// Makes progress; true when done. Waiting then returns at once.
+    pub fn test(&mut self) -> bool {
+        self.0.handle.test()
+    }
+
+    /// Asks that the receive be cancelled; waiting says what became of it.
+    ///
+    /// # Errors
+    /// [`Error::UnknownRequest`](crate::Error::UnknownRequest) never for a handle of this endpoint.
+    pub fn cancel(&self) -> Result<()> {
+        self.0.handle.cancel()
+    }
+}
+
+impl<E: RawEndpoint> Request for OwnedSend<'_, E> {
+    type Output = (Outcome, Vec<u8>);
+    fn pending(&self) -> Option<RequestId> {
+        self.0.handle.pending()
+    }
+    fn complete(mut self, outcome: Option<Outcome>) -> Self::Output {
+        self.0.handle.learn(outcome);
+        self.0.finish()
+    }
+}
+
+impl<E: RawEndpoint> Request for OwnedRecv<'_, E> {
+    type Output = (Outcome, Vec<u8>);
+    fn pending(&self) -> Option<RequestId> {
+        self.0.handle.pending()
+    }
+    fn complete(mut self, outcome: Option<Outcome>) -> Self::Output {
+        self.0.handle.learn(outcome);
+        self.0.finish()
+    }
+}

@@ -1,0 +1,134 @@
+//! The rows that limic is built with.
+//!
+//! They hold for a machine that nobody has measured. The facts behind them are in the notes of the
+//! project's peers: on the virtual machines at hand, cross-memory attach costs about 270 ns a page,
+//! so two copies through the cache by two cores beat it four times over at every length, whereas a
+//! bare-metal machine may well be the other way round. A host's own figures belong into a profile
+//! ([`RowSource::Profile`]), which wins over these rows.
+
+use std::borrow::Cow;
+
+use super::{Locality, Path, Row, RowSource, When};
+
+/// Bytes of payload that fit a ring slot's first cache line beside the header.
+pub const INLINE_CAPACITY: u64 = 48;
+
+/// Longest pipeline chunk that a setting may ask for, in bytes.
+pub(crate) const MAX_CHUNK: u32 = 16 << 20;
+/// Shortest pipeline chunk that a setting may ask for, in bytes.
+pub(crate) const MIN_CHUNK: u32 = 1 << 10;
+
+/// Pieces of a single copy: between two of them the engine can make progress elsewhere and a
+/// failure is noticed. Long enough that one more system call is lost in the noise.
+const SINGLE_COPY_CHUNK: u32 = 1 << 20;
+/// Pieces that the two sides of a both-sides copy claim in turn. Shorter ones would share the work
+/// more evenly, and cost more claims.
+const BOTH_SIDES_CHUNK: u32 = 64 << 10;
+
+/// Eager limit while skewed, in bytes; the ring caps it further.
+const SKEWED_EAGER: u64 = 64 << 10;
+
+/// Built-in piece length of `path` between two endpoints at `locality`; 0 if it does not chunk.
+pub(crate) const fn chunk_bytes(path: Path, locality: Locality) -> u32 {
+    match (path, locality) {
+        (Path::Pipeline, Locality::OtherPackage) => 32 << 10,
+        (Path::Pipeline, _) => 16 << 10,
+        (Path::Cma, _) => SINGLE_COPY_CHUNK,
+        (Path::BothSides, _) => BOTH_SIDES_CHUNK,
+        _ => 0,
+    }
+}
+
+/// Every built-in row, in no particular order.
+pub(super) fn rows() -> Vec<Row> {
+    let mut rows = Vec::new();
+    let mut row = |locality, when, up_to_bytes, path, reason: &'static str| {
+        rows.push(Row {
+            locality,
+            when,
+            up_to_bytes,
+            path,
+            chunk_bytes: chunk_bytes(path, locality),
+            source: RowSource::BuiltIn,
+            reason: Cow::Borrowed(reason),
+        });
+    };
+    const ALL: u64 = u64::MAX;
+    const INLINE: &str = "fits the slot's first cache line: one line moves";
+    const LOANED: &str = "the bytes are in shared memory already: only the handle moves";
+
+    for when in When::ALL {
+        row(
+            Locality::Itself,
+            when,
+            ALL,
+            Path::SelfCopy,
+            "one plain copy, no ring",
+        );
+    }
+    for when in [When::Usual, When::Skewed] {
+        let locality = Locality::SameProcess;
+        row(locality, when, INLINE_CAPACITY, Path::Inline, INLINE);
+        row(
+            locality,
+            when,
+            if matches!(when, When::Skewed) {
+                SKEWED_EAGER
+            } else {
+                4 << 10
+            },
+            Path::Eager,
+            "the sender is done at once; a second copy this short costs less than waiting",
+        );
+        row(
+            locality,
+            when,
+            ALL,
+            Path::SameProcess,
+            "one plain copy out of the sender's buffer: same address space",
+        );
+    }
+    for (locality, eager, eager_reason, long_reason) in [
+        (
+            Locality::SharedCache,
+            8 << 10,
+            "both copies stay in the shared cache; shorter than a rendezvous round trip",
+            "two overlapped copies through the shared cache; cross-memory attach pays per page",
+        ),
+        (
+            Locality::SamePackage,
+            4 << 10,
+            "no common cache is known: the second copy costs more than in a shared one (H3)",
+            "two overlapped copies; cross-memory attach pays per page",
+        ),
+        (
+            Locality::OtherPackage,
+            2 << 10,
+            "each line crosses the interconnect twice, so the limit is lower (H3)",
+            "two overlapped copies, longer chunks: fewer hand-overs between packages",
+        ),
+    ] {
+        row(locality, When::Usual, INLINE_CAPACITY, Path::Inline, INLINE);
+        row(locality, When::Usual, eager, Path::Eager, eager_reason);
+        row(locality, When::Usual, ALL, Path::Pipeline, long_reason);
+        row(
+            locality,
+            When::Skewed,
+            INLINE_CAPACITY,
+            Path::Inline,
+            INLINE,
+        );
+        row(
+            locality,
+            When::Skewed,
+            SKEWED_EAGER,
+            Path::Eager,
+            "the receiver lags: what the ring holds need not wait for it (H4)",
+        );
+        row(locality, When::Skewed, ALL, Path::Pipeline, long_reason);
+    }
+    for locality in Locality::ALL.into_iter().filter(|l| *l != Locality::Itself) {
+        row(locality, When::Loaned, ALL, Path::Loan, LOANED);
+    }
+    rows
+}

@@ -1,0 +1,33 @@
+//! Which path a message takes: a pure table from (size, locality, skew, buffer kind, what the pair
+//! can do) to (path, chunk bytes).
+//!
+//! The table is a list of [`Row`]s that `limic info` prints, each with where it comes from and
+//! why. Nothing here does I/O or, once a [`Table`] is built, allocates. A sender asks
+//! [`Table::thresholds`] once per pair, so that a short message costs two compares, and
+//! [`Table::choose`] for the lengths above. [`Table::explain`] answers the same question in words.
+//!
+//! The shape is the hybrid of K6 (shared memory for short messages, single copy above a threshold
+//! that can be set), with the topology-aware rows of H3 and the skew-aware rows of H4.
+
+#![forbid(unsafe_code)]
+
+mod builtin;
+mod bytes;
+mod capabilities;
+mod edit;
+mod explain;
+mod path;
+mod query;
+mod row;
+mod table;
+
+pub use builtin::INLINE_CAPACITY;
+pub(crate) use builtin::{MAX_CHUNK, MIN_CHUNK, chunk_bytes as built_in_chunk};
+pub use bytes::{ByteSize, ParseByteSizeError};
+pub use capabilities::{Capabilities, Refusal};
+pub use edit::TableError;
+pub use explain::{Explanation, RefusedPath};
+pub use path::{ParsePathError, Path, PathSet};
+pub use query::{BufferKind, Locality, ParseLocalityError, Query, Skew};
+pub use row::{ParseWhenError, Row, RowSource, When};
+pub use table::{Choice, Table, Thresholds};

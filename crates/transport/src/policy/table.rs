@@ -1,0 +1,385 @@
+//! The table and the look-up.
+
+use core::fmt;
+
+use super::builtin;
+use super::{
+    BufferKind, ByteSize, Capabilities, Locality, Path, Query, Row, Skew, TableError, When,
+};
+
+/// What [`Table::choose`] answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The path to take.
+    pub path: Path,
+    /// Length in bytes of the pieces to cut the message into; 0 if the path does not.
+    pub chunk_bytes: u32,
+}
+
+/// Where short messages end, for one pair: two compares in the send path.
+///
+/// The limits are exclusive, so that 0 says 'never', not even for an empty message. They say the
+/// same as [`Table::choose`] for a plain or vectored buffer: below `inline_below` the path is
+/// inline, from there to below `eager_below` it is eager, and from there on the table must be
+/// asked. To be computed again when the pair's skew or capabilities change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Thresholds {
+    /// Messages shorter than this many bytes go inline.
+    pub inline_below: u64,
+    /// Messages shorter than this many bytes, but not inline, go eagerly. At least `inline_below`.
+    pub eager_below: u64,
+}
+
+impl Thresholds {
+    /// The path of a short message of `bytes` bytes; `None` if the table must be asked.
+    #[inline]
+    #[must_use]
+    pub const fn short_path(&self, bytes: u64) -> Option<Path> {
+        if bytes < self.inline_below {
+            Some(Path::Inline)
+        } else if bytes < self.eager_below {
+            Some(Path::Eager)
+        } else {
+            None
+        }
+    }
+}
+
+/// What the look-up needs of a row: 16 bytes, four rows to a cache line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Entry {
+    up_to_bytes: u64,
+    chunk_bytes: u32,
+    path: Path,
+}
+
+const RUNS: usize = Locality::ALL.len() * When::ALL.len();
+
+/// The rows, sorted by locality, situation and length: every length of every (locality, situation)
+/// has exactly one row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Table {
+    rows: Vec<Row>,
+    entries: Box<[Entry]>,
+    /// First and one past the last entry of each (locality, when).
+    runs: [(u16, u16); RUNS],
+    chunks: Chunks,
+}
+
+/// Chunk length of each path where no row of the locality gives one: for fall-backs.
+pub(super) type Chunks = [[u32; Path::ALL.len()]; Locality::ALL.len()];
+
+fn builtin_chunks() -> Chunks {
+    Locality::ALL.map(|locality| Path::ALL.map(|path| builtin::chunk_bytes(path, locality)))
+}
+
+const fn run_index(locality: Locality, when: When) -> usize {
+    locality.index() * When::ALL.len() + when as usize
+}
+
+/// What is tried, in this order, when a pair cannot take the path of its row. The single-copy
+/// paths stand in for each other last, since they fail for the same reasons.
+pub(super) const fn fallbacks(path: Path) -> &'static [Path] {
+    use Path::{BothSides, Cma, Eager, Inline, Pipeline, SameProcess};
+    match path {
+        Path::Cma => &[Pipeline, BothSides, Eager, Inline],
+        Path::BothSides => &[Pipeline, Cma, Eager, Inline],
+        Path::Pipeline => &[BothSides, Cma, Eager, Inline],
+        Path::Inline | Path::Eager | Path::SameProcess => {
+            &[Pipeline, BothSides, Cma, Eager, Inline]
+        }
+        Path::SelfCopy | Path::Loan => &[SameProcess, Pipeline, BothSides, Cma, Eager, Inline],
+    }
+}
+
+impl Table {
+    /// The rows that limic is built with.
+    #[must_use]
+    pub fn built_in() -> Self {
+        Self::build(builtin::rows(), builtin_chunks())
+    }
+
+    /// A table of exactly these rows, in any order.
+    ///
+    /// # Errors
+    /// [`TableError`] when a (locality, situation) has no row, has two rows that end at the same
+    /// length, or has none that ends at `u64::MAX`.
+    pub fn from_rows(rows: Vec<Row>) -> Result<Self, TableError> {
+        Self::with_chunks(rows, builtin_chunks())
+    }
+
+    /// As [`Table::from_rows`], with the chunk lengths of an older table for fall-backs.
+    pub(super) fn with_chunks(rows: Vec<Row>, chunks: Chunks) -> Result<Self, TableError> {
+        if rows.len() > usize::from(u16::MAX) {
+            return Err(TableError::TooMany { rows: rows.len() });
+        }
+        let table = Self::build(rows, chunks);
+        for locality in Locality::ALL {
+            for when in When::ALL {
+                let run = table.run(locality, when);
+                if run.last().is_none_or(|row| row.up_to_bytes != u64::MAX) {
+                    return Err(TableError::NotTotal { locality, when });
+                }
+                if let Some(pair) = run
+                    .windows(2)
+                    .find(|p| p[0].up_to_bytes == p[1].up_to_bytes)
+                {
+                    return Err(TableError::Twice {
+                        locality,
+                        when,
+                        up_to_bytes: pair[0].up_to_bytes,
+                    });
+                }
+            }
+        }
+        Ok(table)
+    }
+
+    /// Sorts and indexes. The caller makes sure of the rest.
+    fn build(mut rows: Vec<Row>, mut chunks: Chunks) -> Self {
+        rows.sort_by_key(|row| (row.locality, row.when, row.up_to_bytes));
+        let mut runs = [(0, 0); RUNS];
+        let mut at: u16 = 0;
+        for locality in Locality::ALL {
+            for when in When::ALL {
+                let start = at;
+                for row in rows
+                    .iter()
+                    .filter(|r| r.locality == locality && r.when == when)
+                {
+                    at += 1;
+                    if when == When::Usual && row.path.is_chunked() {
+                        chunks[locality.index()][row.path.index()] = row.chunk_bytes;
+                    }
+                }
+                runs[run_index(locality, when)] = (start, at);
+            }
+        }
+        let entries = rows
+            .iter()
+            .map(|row| Entry {
+                up_to_bytes: row.up_to_bytes,
+                chunk_bytes: row.chunk_bytes,
+                path: row.path,
+            })
+            .collect();
+        Self {
+            rows,
+            entries,
+            runs,
+            chunks,
+        }
+    }
+
+    /// Every row, sorted by locality, situation and length.
+    #[must_use]
+    pub fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    /// The rows of one locality and situation, shortest messages first.
+    #[must_use]
+    pub fn run(&self, locality: Locality, when: When) -> &[Row] {
+        let (start, end) = self.runs[run_index(locality, when)];
+        &self.rows[usize::from(start)..usize::from(end)]
+    }
+
+    /// The chunk length in bytes of `path` at `locality` where the table falls back to it, which is
+    /// that of its longest usual row there; 0 if the path does not chunk.
+    #[must_use]
+    pub const fn chunk_bytes(&self, path: Path, locality: Locality) -> u32 {
+        self.chunks[locality.index()][path.index()]
+    }
+
+    pub(super) const fn chunks(&self) -> &Chunks {
+        &self.chunks
+    }
+
+    pub(super) const fn chunks_mut(&mut self) -> &mut Chunks {
+        &mut self.chunks
+    }
+
+    /// The longest pipeline chunk of any row, in bytes: what a receiver's pool must hold.
+    #[must_use]
+    pub fn longest_pipeline_chunk(&self) -> u32 {
+        let in_rows = self
+            .rows
+            .iter()
+            .filter(|r| r.path == Path::Pipeline)
+            .map(|r| r.chunk_bytes);
+        let fallen_back_to = Locality::BETWEEN_PROCESSES
+            .iter()
+            .map(|locality| self.chunk_bytes(Path::Pipeline, *locality));
+        in_rows.chain(fallen_back_to).max().unwrap_or(0)
+    }
+
+    /// The path for a message; `None` if the pair has none for it ([`Table::explain`] says why).
+    ///
+    /// If the pair cannot take the path of the message's row, then a short row (inline, eager)
+    /// gives way to the rows above it, as if it ended earlier; any other row gives way in a fixed
+    /// order (cma and both-sides to the pipeline first). No allocation, no I/O; a few compares over
+    /// two or three cache lines.
+    #[inline]
+    #[must_use]
+    pub fn choose(&self, query: &Query) -> Option<Choice> {
+        self.walk(query, |_, _| {}).map(|(_, choice)| choice)
+    }
+
+    /// The situation in which `query` is looked up. A loan that cannot be handed over is treated
+    /// as a plain buffer.
+    #[inline]
+    pub(super) fn when(query: &Query) -> When {
+        let loan =
+            query.buffer == BufferKind::Loaned && query.capabilities.paths.contains(Path::Loan);
+        match query.skew {
+            _ if loan => When::Loaned,
+            Skew::Skewed => When::Skewed,
+            Skew::None => When::Usual,
+        }
+    }
+
+    /// Index of the row that `query` falls into.
+    #[inline]
+    pub(super) fn row_index(&self, query: &Query) -> usize {
+        let (start, end) = self.runs[run_index(query.locality, Self::when(query))];
+        let run = &self.entries[usize::from(start)..usize::from(end)];
+        // A linear search: a run has two to six rows, all in one or two cache lines.
+        let offset = run
+            .iter()
+            .position(|e| query.bytes <= e.up_to_bytes)
+            .unwrap_or(0);
+        usize::from(start) + offset
+    }
+
+    /// Tries the paths in their order and reports each that is refused, with why. Gives the row
+    /// that decided (the last one tried, for a fall-back) and the choice.
+    #[inline]
+    pub(super) fn walk(
+        &self,
+        query: &Query,
+        mut refused: impl FnMut(Path, super::Refusal),
+    ) -> Option<(usize, Choice)> {
+        let Query {
+            bytes,
+            locality,
+            buffer,
+            capabilities,
+            ..
+        } = *query;
+        let mut check = |path| match capabilities.refusal(path, bytes, locality, buffer) {
+            None => true,
+            Some(why) => {
+                refused(path, why);
+                false
+            }
+        };
+        let choice = |path: Path, chunk_bytes: u32| Choice {
+            path,
+            chunk_bytes: if path == Path::Pipeline {
+                chunk_bytes.min(capabilities.max_chunk)
+            } else {
+                chunk_bytes
+            },
+        };
+        let end = usize::from(self.runs[run_index(locality, Self::when(query))].1);
+        let mut at = self.row_index(query);
+        loop {
+            let entry = self.entries.get(at)?;
+            if check(entry.path) {
+                return Some((at, choice(entry.path, entry.chunk_bytes)));
+            }
+            if !matches!(entry.path, Path::Inline | Path::Eager) || at + 1 == end {
+                break;
+            }
+            at += 1;
+        }
+        let chunks = &self.chunks[locality.index()];
+        fallbacks(self.entries[at].path)
+            .iter()
+            .find(|path| check(**path))
+            .map(|path| (at, choice(*path, chunks[path.index()])))
+    }
+
+    /// Where short messages end for a pair at `locality` that can do `capabilities`.
+    ///
+    /// Takes a look-up per row: for once per pair and change, not per message.
+    #[must_use]
+    pub fn thresholds(
+        &self,
+        locality: Locality,
+        skew: Skew,
+        capabilities: &Capabilities,
+    ) -> Thresholds {
+        let ask = |bytes| {
+            let query = Query {
+                bytes,
+                locality,
+                skew,
+                buffer: BufferKind::Plain,
+                capabilities: *capabilities,
+            };
+            self.choose(&query).map(|choice| choice.path)
+        };
+        let when = if skew == Skew::Skewed {
+            When::Skewed
+        } else {
+            When::Usual
+        };
+        // The choice can change only behind these lengths.
+        let mut ends: Vec<u64> = self
+            .run(locality, when)
+            .iter()
+            .map(|r| r.up_to_bytes)
+            .collect();
+        ends.extend([capabilities.max_inline, capabilities.max_eager]);
+        ends.sort_unstable();
+        let mut thresholds = Thresholds::default();
+        let mut ends = ends.into_iter().peekable();
+        while let Some(end) = ends.next_if(|end| ask(*end) == Some(Path::Inline)) {
+            thresholds.inline_below = end.saturating_add(1);
+        }
+        thresholds.eager_below = thresholds.inline_below;
+        while let Some(end) = ends.next_if(|end| ask(*end) == Some(Path::Eager)) {
+            thresholds.eager_below = end.saturating_add(1);
+        }
+        thresholds
+    }
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Self::built_in()
+    }
+}
+
+/// One line per row, with a heading.
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{:<13}  {:<6}  {:>9}  {:<10}  {:>5}  {:<9}  why",
+            "locality", "when", "up to", "path", "chunk", "from"
+        )?;
+        for row in &self.rows {
+            let chunk = match row.chunk_bytes {
+                0 => "-".to_owned(),
+                bytes => ByteSize(u64::from(bytes)).to_string(),
+            };
+            writeln!(
+                f,
+                "{:<13}  {:<6}  {:>9}  {:<10}  {chunk:>5}  {:<9}  {}",
+                row.locality,
+                row.when,
+                ByteSize(row.up_to_bytes),
+                row.path,
+                row.source,
+                row.reason
+            )?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[path = "table_tests.rs"]
+mod tests;

@@ -1,0 +1,312 @@
+//! The raw form of an endpoint: what a path implementation provides and a C caller uses.
+//!
+//! Applications use the safe [`Endpoint`](crate::Endpoint) trait, which every [`RawEndpoint`]
+//! has for free.
+
+use core::fmt::Debug;
+use core::time::Duration;
+use std::any::Any;
+use std::os::fd::BorrowedFd;
+
+use crate::counters::Counters;
+use crate::error::Outcome;
+use crate::{Address, Peer, Result, Selector, Status, Tag};
+
+/// A pending operation of one endpoint: a slot and the slot's generation, so that a stale one is
+/// recognised.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct RequestId(pub u64);
+
+/// A message that a matched probe took out of the queues.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ClaimId(pub u64);
+
+/// What posting an operation gives.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[must_use]
+pub enum Posted {
+    /// It is already complete; the buffer is the caller's again.
+    Done(Outcome),
+    /// It goes on; the buffer is the endpoint's until the request is done.
+    Pending(RequestId),
+}
+
+/// Bytes to send: address and length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct RawSlice {
+    /// First byte.
+    pub start: *const u8,
+    /// Bytes.
+    pub len: usize,
+}
+
+/// Room to receive into: address and length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct RawSliceMut {
+    /// First byte.
+    pub start: *mut u8,
+    /// Bytes.
+    pub len: usize,
+}
+
+impl From<&[u8]> for RawSlice {
+    fn from(bytes: &[u8]) -> Self {
+        Self {
+            start: bytes.as_ptr(),
+            len: bytes.len(),
+        }
+    }
+}
+
+impl From<&mut [u8]> for RawSliceMut {
+    fn from(bytes: &mut [u8]) -> Self {
+        Self {
+            start: bytes.as_mut_ptr(),
+            len: bytes.len(),
+        }
+    }
+}
+
+/// Names a region that an endpoint exposed, for itself: slot and generation.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct RegionId(pub u64);
+
+/// Room in the segment, lent by [`RawEndpoint::borrow_loan`].
+#[derive(Debug)]
+pub struct RawLoan {
+    /// First byte; stays valid until the loan is sent or returned.
+    pub start: *mut u8,
+    /// Bytes.
+    pub len: usize,
+    /// The endpoint's name for it.
+    pub id: u64,
+}
+
+/// A message that lies in its sender's segment, taken by [`RawEndpoint::take_loan`].
+#[derive(Debug)]
+pub struct RawLoaned {
+    /// Who sent it, tag and length.
+    pub status: Status,
+    /// First byte. The sender's process can still write there, so never make a reference of it.
+    pub start: *const u8,
+    /// What keeps the bytes mapped, and tells the sender when it is dropped.
+    pub hold: Box<dyn Any + Send>,
+}
+
+/// One end of the transport, in terms of raw memory.
+///
+/// # Safety
+/// An implementation touches the memory of a posted operation only between the post and the moment
+/// in which it reports the operation done (`Posted::Done`, or `Some` from `test`, or the return of
+/// `wait`), and writes only within the slices that it was given.
+pub unsafe trait RawEndpoint: Debug + Send {
+    /// This endpoint's address.
+    fn address(&self) -> Address;
+
+    /// This endpoint as its own peer.
+    fn myself(&self) -> Peer;
+
+    /// Decodes an address and names its owner. Nothing is contacted: a peer that is gone fails at
+    /// the first message. The same address gives the same peer.
+    ///
+    /// # Errors
+    /// [`Error::BadAddress`](crate::Error::BadAddress).
+    fn connect(&self, address: &[u8]) -> Result<Peer>;
+
+    /// The address of a peer, also of one that made the first contact itself.
+    ///
+    /// # Errors
+    /// [`Error::UnknownPeer`](crate::Error::UnknownPeer).
+    fn peer_address(&self, peer: Peer) -> Result<Address>;
+
+    /// Starts a send of the concatenation of `data`.
+    ///
+    /// # Errors
+    /// [`Error::UnknownPeer`](crate::Error::UnknownPeer), [`Error::PeerFailed`](crate::Error::PeerFailed),
+    /// [`Error::NoMemory`](crate::Error::NoMemory); the buffer is then the caller's again.
+    ///
+    /// # Safety
+    /// Every slice is readable, and nobody writes there, until the operation is done.
+    unsafe fn post_send(&self, to: Peer, tag: Tag, data: &[RawSlice]) -> Result<Posted>;
+
+    /// Starts a receive into `into`, filled front to back.
+    ///
+    /// # Errors
+    /// As [`post_send`](Self::post_send).
+    ///
+    /// # Safety
+    /// Every slice is writable, and nobody else touches it, until the operation is done.
+    unsafe fn post_recv(&self, selector: &Selector, into: &[RawSliceMut]) -> Result<Posted>;
+
+    /// Receives and waits: [`post_recv`](Self::post_recv) and [`wait`](Self::wait) in one, which an endpoint may
+    /// do in less time.
+    ///
+    /// # Errors
+    /// What became of the receive.
+    ///
+    /// # Safety
+    /// As [`post_recv`](Self::post_recv), until it returns.
+    unsafe fn recv_blocking(&self, selector: &Selector, into: &[RawSliceMut]) -> Outcome {
+        // SAFETY: the caller's promise.
+        match unsafe { self.post_recv(selector, into) }? {
+            Posted::Done(outcome) => outcome,
+            Posted::Pending(id) => self.wait(id),
+        }
+    }
+
+    /// Receives a claimed message.
+    ///
+    /// # Errors
+    /// [`Error::UnknownRequest`](crate::Error::UnknownRequest) for a claim that was used already.
+    ///
+    /// # Safety
+    /// As [`post_recv`](Self::post_recv).
+    unsafe fn post_claimed(&self, claim: ClaimId, into: &[RawSliceMut]) -> Result<Posted>;
+
+    /// Makes progress once and looks for a message that has arrived and fits, without taking it.
+    ///
+    /// # Errors
+    /// [`Error::PeerFailed`](crate::Error::PeerFailed) if the selector names a peer that failed.
+    fn probe(&self, selector: &Selector) -> Result<Option<Status>>;
+
+    /// Like [`probe`](Self::probe), but takes the message out of matching (MPI's `Improbe`).
+    ///
+    /// # Errors
+    /// As [`probe`](Self::probe).
+    fn claim(&self, selector: &Selector) -> Result<Option<(Status, ClaimId)>>;
+
+    /// Makes progress if the request is pending; `Some` if it is done, which also frees it.
+    fn test(&self, request: RequestId) -> Option<Outcome>;
+
+    /// Whether the request is done, without progress and without freeing it.
+    fn is_done(&self, request: RequestId) -> bool;
+
+    /// Makes progress until the request is done, and frees it. Spins, then yields, then sleeps.
+    fn wait(&self, request: RequestId) -> Outcome;
+
+    /// Makes progress until one of the requests is done; frees it and gives its position.
+    /// `None` for an empty list.
+    fn wait_any(&self, requests: &[RequestId]) -> Option<(usize, Outcome)>;
+
+    /// Asks that a request be cancelled. It still completes: with
+    /// [`Error::Cancelled`](crate::Error::Cancelled), or as usual if it was too late.
+    ///
+    /// # Errors
+    /// [`Error::UnknownRequest`](crate::Error::UnknownRequest).
+    fn cancel(&self, request: RequestId) -> Result<()>;
+
+    /// Moves messages along once, without waiting. True if anything moved.
+    fn progress(&self) -> bool;
+
+    /// Sleeps until something may have happened, or the time is over. Returns at once if
+    /// something has happened already.
+    fn sleep(&self, timeout: Option<Duration>);
+
+    /// A file descriptor that becomes readable when a sleeping endpoint is wanted, for the poll
+    /// loop of a runtime. Call [`arm`](Self::arm) before polling it, and
+    /// [`progress`](Self::progress) afterwards.
+    fn wake_fd(&self) -> BorrowedFd<'_>;
+
+    /// Asks senders to ring from now on. False if there is work already: do not poll then.
+    fn arm(&self) -> bool;
+
+    /// Marks a pending request as belonging to a scope (any number but 0).
+    fn set_owner(&self, request: RequestId, owner: u32);
+
+    /// A number for a new scope.
+    fn new_owner(&self) -> u32;
+
+    /// Some request, done or not, that belongs to the scope.
+    fn owned_by(&self, owner: u32) -> Option<RequestId>;
+
+    /// Keeps `buffer` alive until the request is done and then drops both: what an owned request
+    /// does when it is dropped early.
+    fn abandon(&self, request: RequestId, buffer: Box<dyn Any + Send>);
+
+    /// Exposes memory for reading and writing by peers, under the returned key. The endpoint owns
+    /// the memory until [`revoke`](Self::revoke) gives it back.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`](crate::Error::NoMemory) if the table of regions is full.
+    fn expose(&self, memory: Vec<u8>) -> Result<(RegionId, u64)>;
+
+    /// Copies out of an own region.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRegion`](crate::Error::OutOfRegion), [`Error::UnknownRequest`](crate::Error::UnknownRequest).
+    fn region_read(&self, region: RegionId, offset: u64, into: &mut [u8]) -> Result<()>;
+
+    /// Copies into an own region.
+    ///
+    /// # Errors
+    /// As [`region_read`](Self::region_read).
+    fn region_write(&self, region: RegionId, offset: u64, from: &[u8]) -> Result<()>;
+
+    /// Ends the exposure, waits for accesses under way, and returns the memory.
+    ///
+    /// # Errors
+    /// [`Error::UnknownRequest`](crate::Error::UnknownRequest).
+    fn revoke(&self, region: RegionId) -> Result<Vec<u8>>;
+
+    /// Starts a read of a peer's region (one-sided).
+    ///
+    /// # Errors
+    /// [`Error::UnknownRegion`](crate::Error::UnknownRegion), [`Error::OutOfRegion`](crate::Error::OutOfRegion), and as
+    /// [`post_send`](Self::post_send).
+    ///
+    /// # Safety
+    /// As [`post_recv`](Self::post_recv).
+    unsafe fn post_read(
+        &self,
+        peer: Peer,
+        key: u64,
+        offset: u64,
+        into: &[RawSliceMut],
+    ) -> Result<Posted>;
+
+    /// Starts a write to a peer's region (one-sided). Done means that the bytes are in place.
+    ///
+    /// # Errors
+    /// As [`post_read`](Self::post_read).
+    ///
+    /// # Safety
+    /// As [`post_send`](Self::post_send).
+    unsafe fn post_write(
+        &self,
+        peer: Peer,
+        key: u64,
+        offset: u64,
+        from: &[RawSlice],
+    ) -> Result<Posted>;
+
+    /// Lends room in the segment (K9).
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`](crate::Error::NoMemory) with the limit that was hit.
+    fn borrow_loan(&self, len: usize) -> Result<RawLoan>;
+
+    /// Sends the first `len` bytes of a loan without copying them; the loan is gone in any case.
+    ///
+    /// # Errors
+    /// As [`post_send`](Self::post_send).
+    fn post_loan(&self, to: Peer, tag: Tag, loan: RawLoan, len: usize) -> Result<Posted>;
+
+    /// Takes a loan back unsent.
+    fn return_loan(&self, loan: RawLoan);
+
+    /// Takes an arrived message that fits in place if it was sent as a loan; else `Ok(None)` if there is
+    /// none yet. A message sent in another way is first copied into memory of the endpoint.
+    ///
+    /// # Errors
+    /// As [`probe`](Self::probe).
+    fn take_loan(&self, selector: &Selector) -> Result<Option<RawLoaned>>;
+
+    /// What was moved so far, by path and by peer.
+    fn counters(&self) -> Counters;
+
+    /// Completes what can be completed, tells the peers, and fails the rest. Afterwards every
+    /// operation gives [`Error::PeerFailed`](crate::Error::PeerFailed). Dropping the endpoint does the same.
+    fn close(&self);
+}

@@ -1,0 +1,260 @@
+//! Scoped requests: buffers borrowed for the time of a scope, as with `std::thread::scope`.
+
+use core::fmt;
+use core::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use crate::error::Outcome;
+use crate::handle::Handle;
+use crate::raw::{Posted, RawEndpoint, RawSlice, RawSliceMut, RequestId};
+use crate::{Error, Peer, Result, Selector, Status, Tag};
+
+/// Posts operations on buffers that outlive the scope. Made by [`Endpoint::scope`](crate::Endpoint::scope).
+///
+/// # Invariants
+/// Every pending request made through it carries `owner`, so that [`run`] finds it even if its
+/// handle was leaked.
+pub struct Scope<'scope, 'env: 'scope, E: RawEndpoint> {
+    endpoint: &'env E,
+    owner: u32,
+    // Invariant in both lifetimes, for the reasons given at `std::thread::Scope`.
+    scope: PhantomData<&'scope mut &'scope ()>,
+    env: PhantomData<&'env mut &'env ()>,
+}
+
+impl<E: RawEndpoint> fmt::Debug for Scope<'_, '_, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scope")
+            .field("owner", &self.owner)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'scope, 'env, E: RawEndpoint> Scope<'scope, 'env, E> {
+    /// Starts a send; `data` stays borrowed for the scope.
+    ///
+    /// # Errors
+    /// As [`RawEndpoint::post_send`].
+    pub fn isend(
+        &'scope self,
+        to: Peer,
+        tag: impl Into<Tag>,
+        data: &'scope [u8],
+    ) -> Result<ScopedSend<'scope, E>> {
+        // SAFETY: `data` is borrowed for 'scope, and `run` does not end 'scope before every operation of
+        // this owner is done.
+        let posted = unsafe {
+            self.endpoint
+                .post_send(to, tag.into(), &[RawSlice::from(data)])
+        }?;
+        Ok(ScopedSend {
+            handle: self.handle(posted),
+        })
+    }
+
+    /// Starts a send of several pieces as one message.
+    ///
+    /// # Errors
+    /// As [`RawEndpoint::post_send`].
+    pub fn isend_vectored<'data: 'scope>(
+        &'scope self,
+        to: Peer,
+        tag: impl Into<Tag>,
+        data: impl IntoIterator<Item = &'data [u8]>,
+    ) -> Result<ScopedSend<'scope, E>> {
+        let slices: Vec<RawSlice> = data.into_iter().map(RawSlice::from).collect();
+        // SAFETY: as in `isend`.
+        let posted = unsafe { self.endpoint.post_send(to, tag.into(), &slices) }?;
+        Ok(ScopedSend {
+            handle: self.handle(posted),
+        })
+    }
+
+    /// Starts a receive; the handle's `wait` gives the buffer back, the end of the scope too.
+    ///
+    /// # Errors
+    /// As [`RawEndpoint::post_recv`].
+    pub fn irecv(
+        &'scope self,
+        from: impl Into<Selector>,
+        buffer: &'scope mut [u8],
+    ) -> Result<ScopedRecv<'scope, E>> {
+        let room = RawSliceMut::from(buffer);
+        // SAFETY: the buffer is mutably borrowed for 'scope; the handle keeps it as a raw pointer only, and
+        // `run` does not end 'scope before every operation of this owner is done.
+        let posted = unsafe { self.endpoint.post_recv(&from.into(), &[room]) }?;
+        Ok(ScopedRecv {
+            handle: self.handle(posted),
+            room,
+            buffer: PhantomData,
+        })
+    }
+
+    /// Starts a receive into several pieces, filled in order. The pieces come back at the end of the scope.
+    ///
+    /// # Errors
+    /// As [`RawEndpoint::post_recv`].
+    pub fn irecv_vectored<'data: 'scope>(
+        &'scope self,
+        from: impl Into<Selector>,
+        buffers: impl IntoIterator<Item = &'data mut [u8]>,
+    ) -> Result<ScopedSend<'scope, E>> {
+        let slices: Vec<RawSliceMut> = buffers.into_iter().map(RawSliceMut::from).collect();
+        // SAFETY: as in `irecv`.
+        let posted = unsafe { self.endpoint.post_recv(&from.into(), &slices) }?;
+        Ok(ScopedSend {
+            handle: self.handle(posted),
+        })
+    }
+
+    /// The endpoint, for blocking calls between the posts.
+    #[must_use]
+    pub fn endpoint(&self) -> &'env E {
+        self.endpoint
+    }
+
+    fn handle(&self, posted: Posted) -> Handle<'scope, E> {
+        if let Posted::Pending(id) = &posted {
+            self.endpoint.set_owner(*id, self.owner);
+        }
+        Handle {
+            endpoint: self.endpoint,
+            posted,
+        }
+    }
+}
+
+/// A send (or a vectored receive) within a scope. Dropping it leaves the operation to the scope's end.
+pub struct ScopedSend<'scope, E: RawEndpoint> {
+    handle: Handle<'scope, E>,
+}
+
+/// A receive within a scope. Dropping it leaves the operation to the scope's end.
+pub struct ScopedRecv<'scope, E: RawEndpoint> {
+    handle: Handle<'scope, E>,
+    room: RawSliceMut,
+    buffer: PhantomData<&'scope mut [u8]>,
+}
+
+impl<E: RawEndpoint> fmt::Debug for ScopedSend<'_, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScopedSend")
+            .field("state", &self.handle.posted)
+            .finish()
+    }
+}
+
+impl<E: RawEndpoint> fmt::Debug for ScopedRecv<'_, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScopedRecv")
+            .field("state", &self.handle.posted)
+            .finish()
+    }
+}
+
+impl<E: RawEndpoint> ScopedSend<'_, E> {
+    /// Waits until the buffer may be used again.
+    ///
+    /// # Errors
+    /// What became of the operation.
+    pub fn wait(mut self) -> Outcome {
+        self.handle.wait()
+    }
+
+    /// Makes progress; true when done. [`wait`](Self::wait) then returns at once.
+    pub fn test(&mut self) -> bool {
+        self.handle.test()
+    }
+
+    /// Asks that the send be cancelled; [`wait`](Self::wait) says what became of it.
+    ///
+    /// # Errors
+    /// [`Error::UnknownRequest`] never for a handle of this endpoint.
+    pub fn cancel(&self) -> Result<()> {
+        self.handle.cancel()
+    }
+}
+
+impl<'scope, E: RawEndpoint> ScopedRecv<'scope, E> {
+    /// Waits for the message; gives its status and the whole buffer back.
+    ///
+    /// # Errors
+    /// What became of the operation; the buffer then comes back with the end of the scope.
+    pub fn wait(mut self) -> Result<(Status, &'scope mut [u8])> {
+        let room = self.room;
+        let status = self.handle.wait()?;
+        // SAFETY: made from a `&'scope mut [u8]` that nobody else has, and the operation is done, so the
+        // endpoint touches it no more.
+        let buffer = unsafe { core::slice::from_raw_parts_mut(room.start, room.len) };
+        Ok((status, buffer))
+    }
+
+    /// Makes progress; true when done. [`wait`](Self::wait) then returns at once.
+    pub fn test(&mut self) -> bool {
+        self.handle.test()
+    }
+
+    /// Asks that the receive be cancelled; [`wait`](Self::wait) says what became of it.
+    ///
+    /// # Errors
+    /// [`Error::UnknownRequest`] never for a handle of this endpoint.
+    pub fn cancel(&self) -> Result<()> {
+        self.handle.cancel()
+    }
+}
+
+impl<E: RawEndpoint> crate::wait::Request for ScopedSend<'_, E> {
+    type Output = Outcome;
+    fn pending(&self) -> Option<RequestId> {
+        self.handle.pending()
+    }
+    fn complete(mut self, outcome: Option<Outcome>) -> Self::Output {
+        self.handle.learn(outcome);
+        self.wait()
+    }
+}
+
+impl<'scope, E: RawEndpoint> crate::wait::Request for ScopedRecv<'scope, E> {
+    type Output = Result<(Status, &'scope mut [u8])>;
+    fn pending(&self) -> Option<RequestId> {
+        self.handle.pending()
+    }
+    fn complete(mut self, outcome: Option<Outcome>) -> Self::Output {
+        self.handle.learn(outcome);
+        self.wait()
+    }
+}
+
+/// Runs a scope: the one place that ends the borrows of scoped operations.
+pub(crate) fn run<'env, E, T, F>(endpoint: &'env E, body: F) -> Result<T>
+where
+    E: RawEndpoint,
+    F: for<'scope> FnOnce(&'scope Scope<'scope, 'env, E>) -> Result<T>,
+{
+    let scope = Scope {
+        endpoint,
+        owner: endpoint.new_owner(),
+        scope: PhantomData,
+        env: PhantomData,
+    };
+    let result = catch_unwind(AssertUnwindSafe(|| body(&scope)));
+    let failed = !matches!(result, Ok(Ok(_)));
+    let mut first_error = None;
+    // Also the requests whose handles were dropped or leaked: the borrows end when this returns.
+    while let Some(id) = endpoint.owned_by(scope.owner) {
+        if failed {
+            // It can only say that the request is unknown, and it was found just now.
+            let _ = endpoint.cancel(id);
+        }
+        match endpoint.wait(id) {
+            Err(Error::Cancelled) if failed => {}
+            Err(error) => first_error = first_error.or(Some(error)),
+            Ok(_) => {}
+        }
+    }
+    match (result, first_error) {
+        (Err(panic), _) => resume_unwind(panic),
+        (Ok(Ok(_)), Some(error)) => Err(error),
+        (Ok(result), _) => result,
+    }
+}

@@ -1,0 +1,244 @@
+//! The application as a source of settings, and the order in which the sources are applied.
+
+use std::ffi::{OsStr, OsString};
+use std::sync::Once;
+
+use super::environment::{self, Environment};
+use super::keys::{self, Key, Layer, Value};
+use super::{Settings, SettingsError, Spin, file};
+use crate::policy::{ByteSize, Path, PathSet, Row, RowSource};
+
+/// Collects what the application wants to set. What it leaves out comes from the environment, the
+/// files and the built-in values.
+///
+/// A value that is not accepted is reported by [`SettingsBuilder::build`].
+#[derive(Clone, Debug, Default)]
+#[must_use = "nothing happens until `build` is called"]
+pub struct SettingsBuilder {
+    layer: Layer,
+    variables: Variables,
+    refused: Option<SettingsError>,
+}
+
+#[derive(Clone, Debug, Default)]
+enum Variables {
+    /// Those of the process.
+    #[default]
+    Process,
+    /// These instead.
+    Given(Vec<(OsString, OsString)>),
+}
+
+impl SettingsBuilder {
+    /// Ignores the environment and the files: only built-in values and what the builder is told.
+    pub fn without_environment(self) -> Self {
+        self.with_environment::<&str, &str>([])
+    }
+
+    /// Takes these variables for the environment instead of the process's own.
+    pub fn with_environment<N: AsRef<OsStr>, V: AsRef<OsStr>>(
+        mut self,
+        variables: impl IntoIterator<Item = (N, V)>,
+    ) -> Self {
+        let variables = variables.into_iter();
+        self.variables = Variables::Given(
+            variables
+                .map(|(n, v)| (n.as_ref().to_owned(), v.as_ref().to_owned()))
+                .collect(),
+        );
+        self
+    }
+
+    /// Longest message in bytes that goes inline: 0 to 48.
+    pub fn inline_max(self, bytes: u64) -> Self {
+        self.number("inline_max", Key::InlineMax, bytes)
+    }
+
+    /// Longest message in bytes that goes eagerly; what the ring holds caps it.
+    pub fn eager_max(self, bytes: u64) -> Self {
+        self.number("eager_max", Key::EagerMax, bytes)
+    }
+
+    /// Bytes of a pipeline's chunk: 1 KiB to 16 MiB, a multiple of 64.
+    pub fn pipeline_chunk(self, bytes: u32) -> Self {
+        self.number("pipeline_chunk", Key::PipelineChunk, u64::from(bytes))
+    }
+
+    /// Path of long messages between processes: pipeline, cma or both-sides.
+    pub fn long_path(self, path: Path) -> Self {
+        self.value("long_path", Key::Long, Value::Path(path), path.to_string())
+    }
+
+    /// Paths that may be used; at least one. [`Path::SelfCopy`] always may.
+    pub fn allowed(self, paths: PathSet) -> Self {
+        self.value(
+            "allowed",
+            Key::Paths,
+            Value::Paths(paths),
+            paths.to_string(),
+        )
+    }
+
+    /// Rows to lay over the policy table; see [`Table::overlaid`](crate::policy::Table::overlaid).
+    /// Their source becomes [`RowSource::Application`].
+    pub fn rows(mut self, rows: impl IntoIterator<Item = Row>) -> Self {
+        let rows = rows.into_iter().map(|row| Row {
+            source: RowSource::Application,
+            ..row
+        });
+        self.layer.rows.extend(rows);
+        self
+    }
+
+    /// Rings of an endpoint for single peers that talk a lot: 0 to 1024.
+    pub fn private_rings(self, rings: u32) -> Self {
+        self.number("private_rings", Key::PrivateRings, u64::from(rings))
+    }
+
+    /// Payload bytes of a private ring: a power of two, 4 KiB to 16 MiB.
+    pub fn ring_bytes(self, bytes: u32) -> Self {
+        self.number("ring_bytes", Key::RingBytes, u64::from(bytes))
+    }
+
+    /// Slots of an endpoint's ring for all peers: a power of two, 8 to 65536.
+    pub fn shared_slots(self, slots: u32) -> Self {
+        self.number("shared_slots", Key::SharedSlots, u64::from(slots))
+    }
+
+    /// Chunks of an endpoint's pool for pipelines and loans: 0 to 4096.
+    pub fn chunks(self, chunks: u32) -> Self {
+        self.number("chunks", Key::Chunks, u64::from(chunks))
+    }
+
+    /// Bytes of a chunk of the pool: a power of two, 4 KiB to 16 MiB.
+    pub fn chunk_bytes(self, bytes: u32) -> Self {
+        self.number("chunk_bytes", Key::ChunkBytes, u64::from(bytes))
+    }
+
+    /// How long a waiting endpoint polls before it yields and sleeps: at most a minute.
+    pub fn spin(self, spin: Spin) -> Self {
+        self.value("spin", Key::Spin, Value::Spin(spin), spin.to_string())
+    }
+
+    /// Whether to ask for huge pages for the segment.
+    pub fn huge_pages(self, wanted: bool) -> Self {
+        self.value(
+            "huge_pages",
+            Key::HugePages,
+            Value::Flag(wanted),
+            wanted.to_string(),
+        )
+    }
+
+    /// NUMA node of the segment's memory; `None` is where the endpoint runs.
+    pub fn numa_node(self, node: Option<u32>) -> Self {
+        self.value(
+            "numa_node",
+            Key::NumaNode,
+            Value::Node(node),
+            format!("{node:?}"),
+        )
+    }
+
+    /// Bytes of unexpected messages that an endpoint keeps before it holds its senders back: at
+    /// least 64 KiB.
+    pub fn unexpected_budget_bytes(self, bytes: u64) -> Self {
+        self.number("unexpected_budget_bytes", Key::Unexpected, bytes)
+    }
+
+    /// Most bytes of shared memory for loans: at least 1 MiB.
+    pub fn loan_bytes(self, bytes: u64) -> Self {
+        self.number("loan_bytes", Key::Loan, bytes)
+    }
+
+    /// Most pipeline chunks on their way to one peer: 2 to 4096.
+    pub fn pipeline_window(self, chunks: u32) -> Self {
+        self.number("pipeline_window", Key::Window, u64::from(chunks))
+    }
+
+    /// How long a closing endpoint waits for peers to take what was sent: at most an hour.
+    pub fn linger(self, time: core::time::Duration) -> Self {
+        let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        self.number("linger", Key::Linger, millis)
+    }
+
+    /// The settings: built-in values, profile, file, environment and this builder, later ones
+    /// winning.
+    ///
+    /// # Errors
+    /// [`SettingsError`] names the first value that is not accepted: where, and what is.
+    pub fn build(self) -> Result<Settings, SettingsError> {
+        let Self {
+            layer,
+            variables,
+            refused,
+        } = self;
+        if let Some(error) = refused {
+            return Err(error);
+        }
+        let of_process = matches!(variables, Variables::Process);
+        let Environment {
+            layer: environment,
+            config,
+            profile,
+            default_profile,
+            warnings,
+        } = match variables {
+            Variables::Process => environment::read(std::env::vars_os())?,
+            Variables::Given(variables) => environment::read(variables)?,
+        };
+        let mut settings = Settings {
+            warnings,
+            ..Settings::default()
+        };
+        // A profile that nobody named need not be there.
+        let profile = match (profile, default_profile) {
+            (Some(path), _) => Some((path, keys::PROFILE.variable)),
+            (None, Some(path)) if path.is_file() => Some((path, "the default place")),
+            _ => None,
+        };
+        if let Some((path, named_by)) = profile {
+            settings.apply(file::read(&path, named_by, RowSource::Profile)?)?;
+            settings.profile = Some(path);
+        }
+        if let Some(path) = config {
+            let source = RowSource::File(path.clone());
+            settings.apply(file::read(&path, keys::CONFIG.variable, source)?)?;
+            settings.config = Some(path);
+        }
+        settings.apply(environment)?;
+        settings.apply(Layer {
+            place: "the application".to_owned(),
+            ..layer
+        })?;
+        settings.finish();
+        static WARN: Once = Once::new();
+        if of_process {
+            WARN.call_once(|| {
+                settings
+                    .warnings
+                    .iter()
+                    .for_each(|line| tracing::warn!("{line}"))
+            });
+        }
+        Ok(settings)
+    }
+
+    fn number(self, name: &'static str, key: Key, n: u64) -> Self {
+        self.value(name, key, Value::Number(n), ByteSize(n).to_string())
+    }
+
+    fn value(mut self, name: &'static str, key: Key, value: Value, text: String) -> Self {
+        if key.accepts(&value) {
+            self.layer.values.push((key, value, RowSource::Application));
+        } else if self.refused.is_none() {
+            let accepted = key.info().accepted.to_owned();
+            self.refused = Some(SettingsError::Argument {
+                name,
+                value: text,
+                accepted,
+            });
+        }
+        self
+    }
+}

@@ -1,0 +1,80 @@
+//! The environment as a source of settings.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use super::SettingsError;
+use super::keys::{self, Key, Layer};
+use crate::policy::RowSource;
+
+/// What the environment says.
+#[derive(Debug, Default)]
+pub(super) struct Environment {
+    /// The values of the variables.
+    pub(super) layer: Layer,
+    /// `LIMIC_CONFIG`.
+    pub(super) config: Option<PathBuf>,
+    /// `LIMIC_PROFILE`.
+    pub(super) profile: Option<PathBuf>,
+    /// Where a profile lies that nobody names.
+    pub(super) default_profile: Option<PathBuf>,
+    /// One line for each unknown variable.
+    pub(super) warnings: Vec<String>,
+}
+
+/// Reads `variables`. An empty value counts as none.
+pub(super) fn read(
+    variables: impl IntoIterator<Item = (OsString, OsString)>,
+) -> Result<Environment, SettingsError> {
+    let mut environment = Environment::default();
+    let (mut xdg, mut home) = (None, None);
+    for (name, value) in variables {
+        let Some(name) = name.to_str() else { continue };
+        if value.is_empty() {
+            continue;
+        }
+        match name {
+            "XDG_CONFIG_HOME" => xdg = Some(PathBuf::from(value)),
+            "HOME" => home = Some(PathBuf::from(value)),
+            "LIMIC_CONFIG" => environment.config = Some(value.into()),
+            "LIMIC_PROFILE" => environment.profile = Some(value.into()),
+            _ if name.starts_with("LIMIC_") => {
+                let Some(key) = Key::ALL.into_iter().find(|key| key.info().variable == name) else {
+                    environment.warnings.extend(unknown(name));
+                    continue;
+                };
+                let info = key.info();
+                let text = value.to_string_lossy();
+                let parsed = key.parse(&text).ok_or_else(|| SettingsError::Variable {
+                    name: info.variable,
+                    value: text.into_owned(),
+                    accepted: info.accepted.to_owned(),
+                })?;
+                let source = RowSource::Environment(info.variable);
+                environment.layer.values.push((key, parsed, source));
+            }
+            _ => {}
+        }
+    }
+    // By the XDG rules a relative path counts as none.
+    environment.default_profile = xdg
+        .filter(|path| path.is_absolute())
+        .or_else(|| {
+            home.filter(|path| path.is_absolute())
+                .map(|home| home.join(".config"))
+        })
+        .map(|config| config.join("limic/profile.toml"));
+    Ok(environment)
+}
+
+fn unknown(name: &str) -> Option<String> {
+    if keys::is_read_elsewhere(name) {
+        return None;
+    }
+    let known = Key::ALL.map(|key| key.info().variable);
+    let files = [keys::CONFIG.variable, keys::PROFILE.variable];
+    let nearest = keys::nearest(name, known.into_iter().chain(files));
+    Some(format!(
+        "unknown variable {name} ignored; did you mean {nearest}?"
+    ))
+}

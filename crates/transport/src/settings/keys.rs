@@ -1,0 +1,364 @@
+//! The settings by name: what each means, what it accepts, and how its text is read.
+
+use core::time::Duration;
+
+use super::Spin;
+use crate::policy::{
+    ByteSize, INLINE_CAPACITY, MAX_CHUNK, MIN_CHUNK, Path, PathSet, Row, RowSource,
+};
+
+/// A setting. The order is that in which the values of one layer are applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Key {
+    Long,
+    PipelineChunk,
+    InlineMax,
+    EagerMax,
+    Paths,
+    PrivateRings,
+    RingBytes,
+    SharedSlots,
+    Chunks,
+    ChunkBytes,
+    Spin,
+    HugePages,
+    NumaNode,
+    Unexpected,
+    Loan,
+    Window,
+    Linger,
+}
+
+/// What a key is called and means.
+#[derive(Debug)]
+pub(super) struct Info {
+    pub(super) variable: &'static str,
+    pub(super) toml: &'static str,
+    pub(super) meaning: &'static str,
+    pub(super) accepted: &'static str,
+}
+
+/// A variable that names a file.
+#[derive(Debug)]
+pub(super) struct FileVariable {
+    pub(super) variable: &'static str,
+    pub(super) meaning: &'static str,
+}
+
+pub(super) const CONFIG: FileVariable = FileVariable {
+    variable: "LIMIC_CONFIG",
+    meaning: "TOML file with settings; wins over the profile",
+};
+pub(super) const PROFILE: FileVariable = FileVariable {
+    variable: "LIMIC_PROFILE",
+    meaning: "TOML file with this host's measured profile; else limic/profile.toml in $XDG_CONFIG_HOME or ~/.config, if it exists",
+};
+
+/// Variables that other parts of limic read: start-up and tests. Not settings, so no warning.
+const ELSEWHERE: [&str; 4] = ["LIMIC_RANK", "LIMIC_SIZE", "LIMIC_LOG", "LIMIC_JOB"];
+/// Beginnings of further ones.
+const ELSEWHERE_PREFIXES: [&str; 6] = [
+    "LIMIC_BOOTSTRAP",
+    "LIMIC_COPY_",
+    "LIMIC_JOB_",
+    "LIMIC_LOCAL_",
+    "LIMIC_PMIX_",
+    "LIMIC_TEST_",
+];
+
+const NUMBER_OF_BYTES: &str = "a number of bytes (suffix K, M or G), or unlimited";
+const POWER_OF_TWO: &str = "a power of two of bytes from 4K to 16M";
+
+impl Key {
+    pub(super) const ALL: [Self; 17] = [
+        Self::Long,
+        Self::PipelineChunk,
+        Self::InlineMax,
+        Self::EagerMax,
+        Self::Paths,
+        Self::PrivateRings,
+        Self::RingBytes,
+        Self::SharedSlots,
+        Self::Chunks,
+        Self::ChunkBytes,
+        Self::Spin,
+        Self::HugePages,
+        Self::NumaNode,
+        Self::Unexpected,
+        Self::Loan,
+        Self::Window,
+        Self::Linger,
+    ];
+
+    pub(super) const fn info(self) -> Info {
+        let (variable, toml, meaning, accepted) = match self {
+            Self::Long => (
+                "LIMIC_LONG",
+                "long",
+                "path of long messages between processes",
+                "pipeline, cma or both-sides",
+            ),
+            Self::PipelineChunk => (
+                "LIMIC_PIPELINE_CHUNK",
+                "pipeline_chunk",
+                "bytes of a pipeline's chunk",
+                "a number of bytes from 1K to 16M, a multiple of 64",
+            ),
+            Self::InlineMax => (
+                "LIMIC_INLINE_MAX",
+                "inline_max",
+                "longest message in bytes that goes inline",
+                "0 to 48 bytes, what a slot's first cache line holds",
+            ),
+            Self::EagerMax => (
+                "LIMIC_EAGER_MAX",
+                "eager_max",
+                "longest message in bytes that goes eagerly; the ring caps it",
+                NUMBER_OF_BYTES,
+            ),
+            Self::Paths => (
+                "LIMIC_PATHS",
+                "paths",
+                "paths that may be used; self always may",
+                "a list of self, process, inline, eager, pipeline, cma, both-sides, loan; or all",
+            ),
+            Self::PrivateRings => (
+                "LIMIC_PRIVATE_RINGS",
+                "private_rings",
+                "rings of an endpoint for single peers that talk a lot",
+                "0 to 1024",
+            ),
+            Self::RingBytes => (
+                "LIMIC_RING_BYTES",
+                "ring_bytes",
+                "payload bytes of a private ring",
+                POWER_OF_TWO,
+            ),
+            Self::SharedSlots => (
+                "LIMIC_SHARED_SLOTS",
+                "shared_slots",
+                "slots of an endpoint's ring for all peers",
+                "a power of two from 8 to 65536",
+            ),
+            Self::Chunks => (
+                "LIMIC_CHUNKS",
+                "chunks",
+                "chunks of an endpoint's pool for pipelines and loans",
+                "0 to 4096",
+            ),
+            Self::ChunkBytes => (
+                "LIMIC_CHUNK_BYTES",
+                "chunk_bytes",
+                "bytes of a chunk of the pool",
+                POWER_OF_TWO,
+            ),
+            Self::Spin => (
+                "LIMIC_SPIN_US",
+                "spin_us",
+                "microseconds that a waiting endpoint polls before it yields and sleeps",
+                "auto, or 0 to 60000000 microseconds",
+            ),
+            Self::HugePages => (
+                "LIMIC_HUGE_PAGES",
+                "huge_pages",
+                "whether to ask for huge pages for the segment",
+                "yes or no",
+            ),
+            Self::NumaNode => (
+                "LIMIC_NUMA_NODE",
+                "numa_node",
+                "NUMA node of the segment's memory; auto is where the endpoint runs",
+                "auto, or a node's number from 0 to 65533",
+            ),
+            Self::Unexpected => (
+                "LIMIC_UNEXPECTED_BYTES",
+                "unexpected_bytes",
+                "bytes of unexpected messages that an endpoint keeps before it holds senders back",
+                "64K or more bytes (suffix K, M or G), or unlimited",
+            ),
+            Self::Loan => (
+                "LIMIC_LOAN_BYTES",
+                "loan_bytes",
+                "most bytes of shared memory that an endpoint makes for loans",
+                "1M or more bytes (suffix K, M or G), or unlimited",
+            ),
+            Self::Window => (
+                "LIMIC_PIPELINE_WINDOW",
+                "pipeline_window",
+                "most pipeline chunks on their way to one peer",
+                "2 to 4096",
+            ),
+            Self::Linger => (
+                "LIMIC_LINGER_MS",
+                "linger_ms",
+                "milliseconds that a closing endpoint waits for peers to take what was sent",
+                "0 to 3600000 milliseconds",
+            ),
+        };
+        Info {
+            variable,
+            toml,
+            meaning,
+            accepted,
+        }
+    }
+
+    /// The value in `text`; `None` if it is not accepted.
+    pub(super) fn parse(self, text: &str) -> Option<Value> {
+        let text = text.trim();
+        let bytes = || {
+            text.parse()
+                .ok()
+                .map(|ByteSize(bytes)| Value::Number(bytes))
+        };
+        let value = match self {
+            Self::Long => text.parse().ok().map(Value::Path),
+            Self::Paths => text.parse().ok().map(Value::Paths),
+            Self::PipelineChunk
+            | Self::InlineMax
+            | Self::EagerMax
+            | Self::RingBytes
+            | Self::ChunkBytes
+            | Self::Unexpected
+            | Self::Loan => bytes(),
+            Self::PrivateRings | Self::SharedSlots | Self::Chunks | Self::Window | Self::Linger => {
+                text.parse().ok().map(Value::Number)
+            }
+            Self::Spin if text.eq_ignore_ascii_case("auto") => Some(Value::Spin(Spin::Auto)),
+            Self::Spin => {
+                let time = text.parse().ok().map(Duration::from_micros);
+                time.map(|time| Value::Spin(Spin::For(time)))
+            }
+            Self::HugePages => match text.to_ascii_lowercase().as_str() {
+                "yes" | "true" | "on" | "1" => Some(Value::Flag(true)),
+                "no" | "false" | "off" | "0" => Some(Value::Flag(false)),
+                _ => None,
+            },
+            Self::NumaNode if text.eq_ignore_ascii_case("auto") => Some(Value::Node(None)),
+            Self::NumaNode => text.parse().ok().map(|node| Value::Node(Some(node))),
+        };
+        value.filter(|value| self.accepts(value))
+    }
+
+    /// Whether a value of the right kind is in range.
+    pub(super) fn accepts(self, value: &Value) -> bool {
+        let area = |n: u64| n.is_power_of_two() && (4 << 10..=16 << 20).contains(&n);
+        match (self, value) {
+            (Self::Long, Value::Path(path)) => path.is_rendezvous(),
+            (Self::PipelineChunk, Value::Number(n)) => {
+                (u64::from(MIN_CHUNK)..=u64::from(MAX_CHUNK)).contains(n) && n % 64 == 0
+            }
+            (Self::InlineMax, Value::Number(n)) => *n <= INLINE_CAPACITY,
+            (Self::EagerMax, Value::Number(_)) => true,
+            (Self::Paths, Value::Paths(paths)) => !paths.is_empty(),
+            (Self::PrivateRings, Value::Number(n)) => *n <= 1024,
+            (Self::RingBytes | Self::ChunkBytes, Value::Number(n)) => area(*n),
+            (Self::SharedSlots, Value::Number(n)) => n.is_power_of_two() && (8..=65536).contains(n),
+            (Self::Chunks, Value::Number(n)) => *n <= 4096,
+            (Self::Spin, Value::Spin(Spin::For(time))) => *time <= Duration::from_secs(60),
+            (Self::Spin, Value::Spin(Spin::Auto)) | (Self::HugePages, Value::Flag(_)) => true,
+            (Self::NumaNode, Value::Node(node)) => node.is_none_or(|node| node <= 65533),
+            (Self::Unexpected, Value::Number(n)) => *n >= 64 << 10,
+            (Self::Loan, Value::Number(n)) => *n >= 1 << 20,
+            (Self::Window, Value::Number(n)) => (2..=4096).contains(n),
+            (Self::Linger, Value::Number(n)) => *n <= 3_600_000,
+            _ => false,
+        }
+    }
+}
+
+/// The value of a key.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Value {
+    Number(u64),
+    Path(Path),
+    Paths(PathSet),
+    Spin(Spin),
+    Flag(bool),
+    Node(Option<u32>),
+}
+
+/// What one source says.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Layer {
+    /// The source, for errors.
+    pub(super) place: String,
+    pub(super) values: Vec<(Key, Value, RowSource)>,
+    pub(super) rows: Vec<Row>,
+}
+
+/// Whether `name` belongs to another part of limic.
+pub(super) fn is_read_elsewhere(name: &str) -> bool {
+    ELSEWHERE.contains(&name) || ELSEWHERE_PREFIXES.iter().any(|p| name.starts_with(p))
+}
+
+/// The name among `known` that takes the fewest edits to come from `name`.
+pub(super) fn nearest(name: &str, known: impl IntoIterator<Item = &'static str>) -> &'static str {
+    known
+        .into_iter()
+        .min_by_key(|other| distance(name, other))
+        .unwrap_or("")
+}
+
+/// Levenshtein's distance between two names.
+fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.bytes().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.bytes().enumerate() {
+            let replaced = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_order_of_the_list_is_that_of_the_keys() {
+        for (i, key) in Key::ALL.into_iter().enumerate() {
+            assert_eq!(key as usize, i);
+            let Info { variable, toml, .. } = key.info();
+            assert_eq!(variable, format!("LIMIC_{}", toml.to_ascii_uppercase()));
+        }
+    }
+
+    #[test]
+    fn the_nearest_name_is_found() {
+        let names = || Key::ALL.map(|key| key.info().variable);
+        assert_eq!(nearest("LIMIC_EAGR_MAX", names()), "LIMIC_EAGER_MAX");
+        assert_eq!(nearest("LIMIC_SPIN", names()), "LIMIC_SPIN_US");
+        assert_eq!((distance("kitten", "sitting"), distance("", "abc")), (3, 3));
+    }
+
+    #[test]
+    fn ranges_are_kept() {
+        for (key, good, bad) in [
+            (Key::Long, "both-sides", "eager"),
+            (Key::PipelineChunk, "1K", "1000"),
+            (Key::InlineMax, "48", "49"),
+            (Key::EagerMax, "unlimited", "-1"),
+            (Key::Paths, "all", "alles"),
+            (Key::PrivateRings, "0", "1025"),
+            (Key::RingBytes, "64K", "65K"),
+            (Key::SharedSlots, "8", "4"),
+            (Key::Chunks, "4096", "4097"),
+            (Key::ChunkBytes, "16M", "32M"),
+            (Key::Spin, "0", "60000001"),
+            (Key::HugePages, "No", "maybe"),
+            (Key::NumaNode, "auto", "65534"),
+            (Key::Unexpected, "64K", "1K"),
+            (Key::Loan, "1M", "1K"),
+            (Key::Window, "2", "1"),
+            (Key::Linger, "0", "-1"),
+        ] {
+            assert!(key.parse(good).is_some(), "{key:?} {good}");
+            assert!(key.parse(bad).is_none(), "{key:?} {bad}");
+        }
+    }
+}

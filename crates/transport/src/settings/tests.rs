@@ -1,0 +1,300 @@
+//! Precedence, errors and the list of variables.
+
+use std::path::PathBuf;
+
+use super::*;
+use crate::policy::{Query, Row};
+
+/// A file that goes away with the directory.
+fn file(dir: &tempfile::TempDir, name: &str, text: &str) -> String {
+    let path: PathBuf = dir.path().join(name);
+    std::fs::create_dir_all(path.parent().expect("in a directory")).expect("a directory");
+    std::fs::write(&path, text).expect("a file");
+    path.to_str().expect("a plain name").to_owned()
+}
+
+fn dir() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a directory for the test")
+}
+
+fn with(variables: &[(&str, &str)]) -> Result<Settings, SettingsError> {
+    Settings::builder()
+        .with_environment(variables.iter().copied())
+        .build()
+}
+
+fn path(settings: &Settings, bytes: u64) -> Path {
+    let query = Query::new(bytes, Locality::SharedCache);
+    settings
+        .policy()
+        .choose(&query)
+        .expect("everything can be done")
+        .path
+}
+
+fn eager_max(settings: &Settings) -> u64 {
+    let run = settings.policy().run(Locality::SharedCache, When::Usual);
+    run.iter()
+        .filter(|row| row.path == Path::Eager)
+        .map(|r| r.up_to_bytes)
+        .max()
+        .unwrap_or(0)
+}
+
+#[test]
+fn later_sources_win() {
+    let dir = dir();
+    let profile = file(
+        &dir,
+        "limic/profile.toml",
+        "eager_max = 1024\nchunks = 7\nhuge_pages = false\n",
+    );
+    let config = file(&dir, "config.toml", "eager_max = \"2K\"\nchunks = 8\n");
+    let xdg = (
+        "XDG_CONFIG_HOME",
+        dir.path().to_str().expect("a plain name"),
+    );
+
+    assert_eq!(eager_max(&Settings::default()), 8 << 10);
+    let settings = with(&[xdg]).expect("a good profile");
+    assert_eq!(
+        (eager_max(&settings), settings.profile()),
+        (1024, Some(FilePath::new(&profile)))
+    );
+    let settings = with(&[xdg, ("LIMIC_CONFIG", &config)]).expect("good files");
+    assert_eq!(eager_max(&settings), 2048);
+    let variables = [xdg, ("LIMIC_CONFIG", &config), ("LIMIC_EAGER_MAX", "3K")];
+    let settings = with(&variables).expect("good files and variables");
+    assert_eq!(eager_max(&settings), 3072);
+    let settings = Settings::builder()
+        .with_environment(variables)
+        .eager_max(4000)
+        .build();
+    let settings = settings.expect("all good");
+    assert_eq!(eager_max(&settings), 4000);
+
+    // Each value comes from the last source that names it.
+    assert_eq!(settings.segment().chunks, 8);
+    assert!(!settings.huge_pages());
+    assert_eq!(settings.unexpected_budget_bytes(), 64 << 20);
+    let source = |name: &str| {
+        let all = settings.variables();
+        let found = all
+            .into_iter()
+            .find(|v| v.name == name)
+            .expect("a known variable");
+        (found.value, found.source)
+    };
+    assert_eq!(
+        source("LIMIC_EAGER_MAX"),
+        ("4000".into(), "application".into())
+    );
+    assert_eq!(source("LIMIC_CHUNKS"), ("8".into(), config));
+    assert_eq!(source("LIMIC_HUGE_PAGES"), ("no".into(), "profile".into()));
+    assert_eq!(
+        source("LIMIC_NUMA_NODE"),
+        ("auto".into(), "built-in".into())
+    );
+    assert_eq!(source("LIMIC_PROFILE").0, profile);
+}
+
+#[test]
+fn every_variable_does_something() {
+    let settings = with(&[
+        ("LIMIC_INLINE_MAX", "16"),
+        ("LIMIC_EAGER_MAX", "16K"),
+        ("LIMIC_PIPELINE_CHUNK", "64K"),
+        ("LIMIC_LONG", "cma"),
+        ("LIMIC_PATHS", "inline,eager,cma"),
+        ("LIMIC_PRIVATE_RINGS", "2"),
+        ("LIMIC_RING_BYTES", "128K"),
+        ("LIMIC_SHARED_SLOTS", "64"),
+        ("LIMIC_CHUNKS", "9"),
+        ("LIMIC_CHUNK_BYTES", "8K"),
+        ("LIMIC_SPIN_US", "50"),
+        ("LIMIC_HUGE_PAGES", "no"),
+        ("LIMIC_NUMA_NODE", "1"),
+        ("LIMIC_UNEXPECTED_BYTES", "1G"),
+        ("LIMIC_LOAN_BYTES", "2M"),
+        ("LIMIC_PIPELINE_WINDOW", "5"),
+        ("LIMIC_LINGER_MS", "7"),
+        ("UNRELATED", "x"),
+    ])
+    .expect("good variables");
+    assert_eq!(path(&settings, 16), Path::Inline);
+    assert_eq!(path(&settings, 17), Path::Eager);
+    assert_eq!(path(&settings, 16 << 10), Path::Eager);
+    assert_eq!(path(&settings, 1 << 20), Path::Cma);
+    assert_eq!(settings.allowed().to_string(), "self,inline,eager,cma");
+    let segment = settings.segment();
+    assert_eq!((segment.private_rings, segment.ring_bytes), (2, 128 << 10));
+    assert_eq!(
+        (segment.shared_slots, segment.chunks, segment.chunk_bytes),
+        (64, 9, 8 << 10)
+    );
+    assert_eq!(settings.spin(), Spin::For(Duration::from_micros(50)));
+    assert_eq!(
+        (settings.huge_pages(), settings.numa_node()),
+        (false, Some(1))
+    );
+    assert_eq!(settings.unexpected_budget_bytes(), 1 << 30);
+    assert_eq!(
+        (settings.loan_bytes(), settings.pipeline_window()),
+        (2 << 20, 5)
+    );
+    assert_eq!(settings.linger(), Duration::from_millis(7));
+    assert!(settings.warnings().is_empty(), "{:?}", settings.warnings());
+    for variable in settings.variables() {
+        if !variable.key.is_empty() {
+            assert_eq!(variable.source, variable.name, "{variable:?}");
+        }
+    }
+}
+
+#[test]
+fn the_pool_follows_the_pipeline_unless_told_otherwise() {
+    let chunk = |variables: &[(&str, &str)]| with(variables).map(|s| s.segment().chunk_bytes);
+    assert_eq!(chunk(&[]), Ok(32 << 10));
+    assert_eq!(chunk(&[("LIMIC_PIPELINE_CHUNK", "96K")]), Ok(128 << 10));
+    let both = [
+        ("LIMIC_PIPELINE_CHUNK", "96K"),
+        ("LIMIC_CHUNK_BYTES", "16K"),
+    ];
+    assert_eq!(chunk(&both), Ok(16 << 10));
+}
+
+#[test]
+fn bad_variables_are_named_with_what_is_accepted() {
+    let text = |name, value| with(&[(name, value)]).expect_err("a bad value").to_string();
+    assert_eq!(
+        text("LIMIC_EAGER_MAX", "16Q"),
+        "LIMIC_EAGER_MAX=16Q: accepted is a number of bytes (suffix K, M or G), or unlimited"
+    );
+    assert_eq!(
+        text("LIMIC_LONG", "eager"),
+        "LIMIC_LONG=eager: accepted is pipeline, cma or both-sides"
+    );
+    assert!(text("LIMIC_PATHS", "inline,,eager").contains("both-sides, loan; or all"));
+    assert_eq!(
+        text("LIMIC_CONFIG", "/nonexistent/x.toml"),
+        "/nonexistent/x.toml (from LIMIC_CONFIG) cannot be read: No such file or directory (os error 2)"
+    );
+    assert!(text("LIMIC_PROFILE", "/nonexistent/x.toml").contains("(from LIMIC_PROFILE)"));
+    assert!(
+        with(&[("LIMIC_EAGER_MAX", ""), ("LIMIC_CONFIG", "")]).is_ok(),
+        "empty is unset"
+    );
+    let error = Settings::builder()
+        .without_environment()
+        .ring_bytes(5000)
+        .build();
+    assert_eq!(
+        error.expect_err("not a power of two").to_string(),
+        "settings: ring_bytes(5000): accepted is a power of two of bytes from 4K to 16M"
+    );
+}
+
+#[test]
+fn bad_files_are_named_with_line_and_what_is_accepted() {
+    let dir = dir();
+    let text = |content: &str| {
+        let path = file(&dir, "bad.toml", content);
+        let text = with(&[("LIMIC_CONFIG", &path)])
+            .expect_err("a bad file")
+            .to_string();
+        text.strip_prefix(&path)
+            .expect("the file comes first")
+            .to_owned()
+    };
+    assert_eq!(
+        text("\n# note\neager_max = \"lots\"\n"),
+        ":3: eager_max = \"lots\": accepted is a number of bytes (suffix K, M or G), or unlimited"
+    );
+    assert_eq!(
+        text("chunks = -1"),
+        ":1: chunks = -1: accepted is 0 to 4096"
+    );
+    assert_eq!(
+        text("chunks = 1.5"),
+        ":1: chunks = 1.5: accepted is 0 to 4096"
+    );
+    assert_eq!(
+        text("\neager_mx = 1"),
+        ":2: unknown key 'eager_mx'; did you mean 'eager_max'?"
+    );
+    assert!(text("eager_max = \n").starts_with(":1: not TOML: "));
+    assert!(text("[rows]\n").contains("accepted is one [[rows]] table for each row"));
+    let row = "[[rows]]\nlocality = \"shared-cache\"\nup_to = \"8K\"\n";
+    assert_eq!(
+        text(row),
+        ":1: this row has no 'path'; every row needs locality, up_to and path"
+    );
+    assert_eq!(
+        text(&format!("{row}path = \"loan\"")),
+        ":4: path = \"loan\": accepted is loan only when = \"loaned\""
+    );
+    assert!(
+        text(&format!("{row}path = \"tcp\"")).starts_with(":4: path = \"tcp\": accepted is self, ")
+    );
+    assert!(text(&format!("{row}path = \"eager\"\nchunk = \"4K\"")).starts_with(":5: chunk = "));
+    assert!(
+        text(&format!("{row}pth = \"eager\"")).ends_with("unknown key 'pth'; did you mean 'path'?")
+    );
+    let twice = format!("{row}path = \"eager\"\n{row}path = \"cma\"\n");
+    assert_eq!(
+        text(&twice),
+        ": two rows for shared-cache, usual end at 8K; give each its own length"
+    );
+}
+
+#[test]
+fn rows_of_a_file_are_laid_over_the_table() {
+    let dir = dir();
+    let config = file(
+        &dir,
+        "rows.toml",
+        "long = 'both-sides'\n[[rows]]\nlocality = 'shared-cache'\nup_to = 100000\npath = 'cma'\nreason = 'a\\n test'\n",
+    );
+    let settings = with(&[("LIMIC_CONFIG", &config)]).expect("a good file");
+    let row: &Row = &settings.policy().run(Locality::SharedCache, When::Usual)[0];
+    assert_eq!(
+        (row.up_to_bytes, &row.source),
+        (100_000, &RowSource::File(config.into()))
+    );
+    assert_eq!(path(&settings, 1 << 20), Path::BothSides);
+}
+
+#[test]
+fn unknown_variables_warn_with_the_nearest_name() {
+    let settings = with(&[
+        ("LIMIC_EAGER_MAXX", "1K"),
+        ("LIMIC_RANK", "0"),
+        ("LIMIC_JOB_ID", "x"),
+    ]);
+    let settings = settings.expect("only a warning");
+    assert_eq!(
+        settings.warnings(),
+        ["unknown variable LIMIC_EAGER_MAXX ignored; did you mean LIMIC_EAGER_MAX?"]
+    );
+    let settings = with(&[("LIMIC_PATHS", "inline,eager")]).expect("only a warning");
+    assert!(settings.warnings()[0].contains("(self,inline,eager) carry no long messages"));
+}
+
+#[test]
+fn the_list_of_variables_is_complete() {
+    let variables = Settings::default().variables();
+    assert_eq!(variables.len(), Key::ALL.len() + 2);
+    let eager = variables
+        .iter()
+        .find(|v| v.name == "LIMIC_EAGER_MAX")
+        .expect("a known variable");
+    assert_eq!(
+        eager.value,
+        "8K shared-cache, 4K same-package, 2K other-package"
+    );
+    assert!(
+        variables
+            .iter()
+            .all(|v| !v.meaning.is_empty() && !v.value.is_empty())
+    );
+}

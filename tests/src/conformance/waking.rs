@@ -1,0 +1,119 @@
+//! Sleeping endpoints are woken.
+
+use std::time::Duration;
+
+use limic::{Endpoint, RawEndpoint};
+use rustix::event::{PollFd, PollFlags, poll};
+
+use crate::party::TAG;
+use crate::process::pass;
+use crate::{Case, check, content};
+
+/// Long enough for a receiver to run out of patience.
+const LEFT_ALONE: Duration = Duration::from_millis(60);
+
+/// It waits in `recv` while its peer does something else.
+pub fn a_sleeping_receiver_is_woken<E: RawEndpoint>(case: &Case<E>) {
+    case.run(2, |party| {
+        for (number, len) in (0..).zip([0_usize, 8, 5000, 500_000]) {
+            if party.rank == 0 {
+                pass(LEFT_ALONE);
+                party
+                    .endpoint
+                    .send(party.other(), TAG, &content(number, len))
+                    .expect("send");
+            } else {
+                let mut buffer = vec![0; len];
+                party
+                    .endpoint
+                    .recv((party.other(), TAG), &mut buffer)
+                    .expect("recv");
+                check(number, &buffer);
+            }
+        }
+        if party.rank == 1 {
+            assert!(
+                party.endpoint.counters().sleeps > 0,
+                "it was left alone for long enough"
+            );
+        }
+    });
+}
+
+/// It waits for the receiver of a long message, and for room in a full ring.
+pub fn a_sleeping_sender_is_woken<E: RawEndpoint>(case: &Case<E>) {
+    case.run(2, |party| {
+        for number in 0..2_u64 {
+            if party.rank == 0 {
+                party
+                    .endpoint
+                    .send(party.other(), TAG, &content(number, 2 << 20))
+                    .expect("send");
+                let sends: Vec<_> = (0..300)
+                    .map(|_| {
+                        party
+                            .endpoint
+                            .isend(party.other(), 1, content(number, 4000))
+                            .expect("isend")
+                    })
+                    .collect();
+                for send in sends {
+                    send.wait().expect("send");
+                }
+            } else {
+                pass(LEFT_ALONE);
+                let mut buffer = vec![0; 2 << 20];
+                party
+                    .endpoint
+                    .recv((party.other(), TAG), &mut buffer)
+                    .expect("recv");
+                check(number, &buffer);
+                pass(LEFT_ALONE);
+                for _ in 0..300 {
+                    party
+                        .endpoint
+                        .recv((party.other(), 1), &mut buffer[..4000])
+                        .expect("recv");
+                    check(number, &buffer[..4000]);
+                }
+            }
+        }
+    });
+}
+
+/// What a runtime with a poll loop of its own does; it never calls a waiting function.
+pub fn poll_on_the_descriptor<E: RawEndpoint>(case: &Case<E>) {
+    case.run(2, |party| {
+        for (number, len) in (0..).zip([0_usize, 8, 5000, 500_000, 8]) {
+            if party.rank == 0 {
+                pass(LEFT_ALONE);
+                party
+                    .endpoint
+                    .send(party.other(), TAG, &content(number, len))
+                    .expect("send");
+                continue;
+            }
+            let receive = party.endpoint.irecv((party.other(), TAG), vec![0; len]);
+            let mut receive = receive.expect("irecv");
+            while !receive.test() {
+                if party.endpoint.arm() {
+                    let descriptor = party.endpoint.wake_fd();
+                    let mut fds = [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)];
+                    // Without a limit: if nobody rings, the watchdog ends the test.
+                    poll(&mut fds, None).expect("poll");
+                }
+                party.endpoint.progress();
+            }
+            check(number, &receive.wait().expect("receive").1);
+        }
+    });
+}
+
+/// Nobody sends anything, and it returns all the same.
+pub fn a_timed_sleep_ends<E: RawEndpoint>(case: &Case<E>) {
+    case.run(1, |party| {
+        for millis in [0, 1, 20] {
+            party.endpoint.sleep(Some(Duration::from_millis(millis)));
+        }
+    });
+}

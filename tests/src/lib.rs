@@ -1,0 +1,29 @@
+//! Tests of limic as a whole.
+//!
+//! - [`conformance`](mod@conformance): what every [`RawEndpoint`](limic::RawEndpoint) has to do, run over each
+//!   implementation by naming it once: [`conformance!`](macro@conformance).
+//! - [`Cast`]: tests with real processes. The test binary starts itself again, once per rank, with
+//!   a watchdog over all of them; a [`Link`] lets the ranks exchange addresses and meet beside limic.
+//! - [`soundness`]: programs that must not compile.
+//!
+//! Whole-system tests lie in `tests/`, one file per subject.
+
+mod cast;
+pub mod conformance;
+mod content;
+mod hub;
+mod link;
+mod party;
+pub mod process;
+pub mod soundness;
+
+pub use cast::{Cast, Ended, Rank, Report};
+pub use content::{Random, check, content};
+pub use link::Link;
+pub use party::{Case, Party};
+
+/// Says visibly that a check cannot run here.
+pub fn skip(reason: &str) {
+    println!("SKIPPED: {reason}");
+    eprintln!("SKIPPED: {reason}");
+}

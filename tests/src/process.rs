@@ -1,0 +1,65 @@
+//! What a test wants to know about processes.
+
+use std::time::Duration;
+
+/// Nanoseconds of the clock that all processes share.
+#[must_use]
+pub fn monotonic_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Lets time pass where the passing of time is what is tested.
+pub fn pass(time: Duration) {
+    std::thread::sleep(time);
+}
+
+/// Ends the calling process at once, as a crash or `kill -9` does.
+pub fn die() -> ! {
+    // It cannot fail for the own process; the exit is for the compiler.
+    let _ = nix::sys::signal::kill(nix::unistd::Pid::this(), nix::sys::signal::SIGKILL);
+    std::process::abort()
+}
+
+/// Bytes of memory that can be had without swapping.
+#[must_use]
+pub fn available_memory() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find(|line| line.starts_with("MemAvailable:"));
+    let kib = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
+    let system = kib.unwrap_or(0) * 1024;
+    // Inside a control group its limit counts too.
+    let read = |name: &str| {
+        let text = std::fs::read_to_string(format!("/sys/fs/cgroup/{name}")).ok()?;
+        text.trim().parse::<u64>().ok()
+    };
+    match (read("memory.max"), read("memory.current")) {
+        (Some(most), Some(used)) => system.min(most.saturating_sub(used)),
+        _ => system,
+    }
+}
+
+/// Whether a socket with this abstract name exists.
+#[must_use]
+pub fn abstract_socket_exists(name: &str) -> bool {
+    let text = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
+    let wanted = format!("@{name}");
+    text.lines()
+        .any(|line| line.split_whitespace().last() == Some(&wanted))
+}
+
+/// The abstract name of an endpoint's socket, from its address.
+#[must_use]
+pub fn socket_name(address: &limic::Address) -> String {
+    let text = address.to_string();
+    let id = text
+        .strip_prefix("limic:")
+        .and_then(|text| text.split('@').next());
+    format!("limic/{}", id.unwrap_or_default())
+}
+
+/// Open descriptors of this process.
+#[must_use]
+pub fn open_descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
+}

@@ -1,0 +1,63 @@
+//! The conformance suite over every endpoint, and over each path that can be forced.
+
+use limic::policy::Path;
+use limic::settings::SettingsBuilder;
+use limic::{Error, HybridEndpoint, Settings, ShmEndpoint};
+use limic_tests::conformance;
+
+fn settings(with: fn(SettingsBuilder) -> SettingsBuilder) -> limic::Result<Settings> {
+    // So little for loans that cases can use it up, and no long wait for sends that nobody receives.
+    let builder = Settings::builder()
+        .without_environment()
+        .loan_bytes(16 << 20)
+        .linger(std::time::Duration::from_millis(200));
+    with(builder)
+        .build()
+        .map_err(|e| Error::Settings(e.to_string()))
+}
+
+fn shm_endpoint() -> limic::Result<ShmEndpoint> {
+    ShmEndpoint::with(settings(|s| s)?)
+}
+
+fn hybrid_endpoint() -> limic::Result<HybridEndpoint> {
+    HybridEndpoint::with(settings(|s| s)?)
+}
+
+fn cma_endpoint() -> limic::Result<HybridEndpoint> {
+    HybridEndpoint::with(settings(|s| s.long_path(Path::Cma))?)
+}
+
+fn both_sides_endpoint() -> limic::Result<HybridEndpoint> {
+    HybridEndpoint::with(settings(|s| s.long_path(Path::BothSides))?)
+}
+
+/// Everything is full all the time.
+fn tiny_endpoint() -> limic::Result<HybridEndpoint> {
+    HybridEndpoint::with(settings(|s| {
+        s.long_path(Path::Pipeline)
+            .private_rings(1)
+            .ring_bytes(4 << 10)
+            .shared_slots(8)
+            .chunks(2)
+            .chunk_bytes(4 << 10)
+            .pipeline_chunk(4 << 10)
+            .pipeline_window(2)
+    })?)
+}
+
+/// Nobody has a ring of one's own, and the shared one is small.
+fn shared_only_endpoint() -> limic::Result<ShmEndpoint> {
+    ShmEndpoint::with(settings(|s| {
+        s.private_rings(0).inline_max(0).shared_slots(16)
+    })?)
+}
+
+conformance!(shm, shm_endpoint);
+conformance!(hybrid, hybrid_endpoint);
+conformance!(cma, cma_endpoint);
+conformance!(both_sides, both_sides_endpoint);
+conformance!(tiny, tiny_endpoint);
+conformance!(shared_only, shared_only_endpoint);
+conformance!(hybrid_threads, hybrid_endpoint, threads);
+conformance!(shm_threads, shm_endpoint, threads);

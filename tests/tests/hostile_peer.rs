@@ -1,0 +1,228 @@
+//! Processes that mean harm, or are broken.
+
+use std::os::fd::AsRawFd;
+
+use limic::{Endpoint, HybridEndpoint, RawEndpoint, Selector};
+use limic_tests::process::{open_descriptors, socket_name};
+use limic_tests::{Cast, Random, Rank, check, content};
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, SockFlag, SockType, UnixAddr, connect, send, socket,
+};
+
+/// A connection to an endpoint's socket, without the library.
+fn intrude(name: &str) -> Option<std::os::fd::OwnedFd> {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let socket = socket(AddressFamily::Unix, SockType::SeqPacket, flags, None).expect("socket");
+    let address = UnixAddr::new_abstract(name.as_bytes()).expect("a name");
+    connect(socket.as_raw_fd(), &address).ok().map(|()| socket)
+}
+
+/// Ranks 0 and 1 exchange messages; rank 2 throws all kinds of greetings at rank 0.
+#[test]
+fn garbage_on_the_socket_harms_nobody() {
+    Cast::new("garbage_on_the_socket_harms_nobody")
+        .ranks(3)
+        .run(|rank| {
+            let endpoint = HybridEndpoint::open().expect("open");
+            if rank.rank == 2 {
+                let blobs = rank.link.exchange(&endpoint.address().to_bytes());
+                let blob = blobs[0].as_ref().expect("an address");
+                let address = limic::Address::from_bytes(blob).expect("an address");
+                throw_garbage(rank.seed, &socket_name(&address), blob);
+                let _ = rank.link.exchange(&[]);
+                return;
+            }
+            let peers = rank.connect(&endpoint);
+            let other = peers[1 - rank.rank as usize];
+            let before = open_descriptors();
+            for round in 0..3000_u64 {
+                let len = [8, 100, 5000, 100_000][round as usize % 4];
+                let (data, mut inbox) = (content(round, len), vec![0; len]);
+                endpoint
+                    .send_recv(other, 1_u64, &data, (other, 1), &mut inbox)
+                    .expect("exchange");
+                check(round, &inbox);
+            }
+            rank.link.meet(&endpoint);
+            for _ in 0..200 {
+                endpoint.sleep(Some(std::time::Duration::ZERO));
+            }
+            let mut inbox = vec![0; 1000];
+            let data = content(1, 1000);
+            endpoint
+                .send_recv(other, 2_u64, &data, (other, 2), &mut inbox)
+                .expect("exchange");
+            // The other rank's connection came after the count; the intruders' must be gone.
+            let after = open_descriptors();
+            assert!(
+                after <= before + 12,
+                "{before} descriptors before, {after} after"
+            );
+        });
+}
+
+fn throw_garbage(seed: u64, name: &str, address: &[u8]) {
+    let mut random = Random::new(seed);
+    let mut open = Vec::new();
+    let mut sent = 0;
+    for round in 0..800_u64 {
+        let Some(connection) = intrude(name) else {
+            continue;
+        };
+        let mut bytes: Vec<u8> = (0..random.below(300))
+            .map(|_| random.next_u64() as u8)
+            .collect();
+        if round % 2 == 0 && bytes.len() > 70 {
+            // It begins like a greeting with the right secret, and goes wrong later.
+            bytes[..4].copy_from_slice(&((round / 2 % 7) as u32).to_le_bytes());
+            bytes[4..8].copy_from_slice(&1_u32.to_le_bytes());
+            bytes[8..16].copy_from_slice(&address[20..28]);
+            bytes[16..64].copy_from_slice(address);
+            if round % 4 == 0 {
+                bytes.resize(120, 7);
+            }
+        }
+        for _ in 0..=random.below(3) {
+            // It may be refused and closed by now.
+            if send(connection.as_raw_fd(), &bytes, MsgFlags::MSG_NOSIGNAL).is_ok() {
+                sent += 1;
+            }
+        }
+        match random.below(3) {
+            0 => open.push(connection),
+            1 if open.len() > 100 => open.clear(),
+            _ => {}
+        }
+    }
+    println!("{sent} messages of garbage");
+}
+
+/// Mappings of segments in this process that it may write.
+fn segments() -> Vec<(usize, usize)> {
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("maps");
+    let lines = maps
+        .lines()
+        .filter(|line| line.contains("memfd:limic") && line.contains(" rw-s "));
+    let ranges = lines.filter_map(|line| {
+        let (start, end) = line.split_whitespace().next()?.split_once('-')?;
+        let number = |text| usize::from_str_radix(text, 16).ok();
+        Some((number(start)?, number(end)?))
+    });
+    ranges.collect()
+}
+
+/// Writes random words over everything that this process shares.
+fn scribble(random: &mut Random, words: u64, mapping: impl Fn(usize) -> bool) {
+    let all = segments();
+    assert!(!all.is_empty(), "an attached process has segments");
+    for _ in 0..words {
+        let which = random.below(all.len() as u64) as usize;
+        if !mapping(which) {
+            continue;
+        }
+        let (start, end) = all[which];
+        let span = if random.below(2) == 0 {
+            // The first pages hold the words that matter most.
+            (end - start).min(16 << 10)
+        } else {
+            end - start
+        };
+        let at = start + (random.below(span as u64 / 8) * 8) as usize;
+        let value = match random.below(4) {
+            0 => 0,
+            1 => u64::MAX,
+            2 => random.below(64),
+            _ => random.next_u64(),
+        };
+        // SAFETY: within a mapping that this process may write. It belongs to another endpoint of this process,
+        // whose trust in it is what is tested; that this process may end badly is expected.
+        unsafe { std::ptr::with_exposed_provenance_mut::<u64>(at).write_volatile(value) };
+    }
+}
+
+/// Rank 1 scribbles; rank 0 gets errors or hears nothing, but neither crashes nor hangs.
+fn scribbled(rank: &Rank) {
+    let endpoint = HybridEndpoint::open().expect("open");
+    let peers = rank.connect(&endpoint);
+    let other = peers[1 - rank.rank as usize];
+    let mut inbox = vec![0; 300_000];
+    for (round, len) in [8, 100, 5000, 300_000, 8, 8, 8, 8, 100_000]
+        .into_iter()
+        .enumerate()
+    {
+        let data = content(round as u64, len);
+        let into = &mut inbox[..len];
+        endpoint
+            .send_recv(other, 1_u64, &data, (other, 1), into)
+            .expect("exchange");
+    }
+    let region = endpoint.region(vec![1; 5000]).expect("a region");
+    let mut random = Random::new(rank.seed);
+    if rank.rank == 1 {
+        // The own endpoint is not used any more, so what becomes of it does not matter.
+        std::mem::forget(region);
+        for _ in 0..200 {
+            scribble(&mut random, 200, |_| true);
+            std::thread::yield_now();
+        }
+        // As abruptly as a crash, but a success for the test.
+        // SAFETY: ends the process at once.
+        unsafe { libc::_exit(0) };
+    }
+    let mut errors = 0;
+    let mut rounds = 0;
+    loop {
+        rounds += 1;
+        let receive = endpoint.irecv(Selector::any_tag(other), vec![0; 10_000]);
+        let send = endpoint.isend(other, 2_u64, vec![3; 1 << (rounds % 20)]);
+        drop(send);
+        match receive {
+            Ok(mut receive) => {
+                let mut polls = 0;
+                while !receive.test() && polls < 200 {
+                    polls += 1;
+                }
+                if polls == 200 {
+                    receive.cancel().expect("cancel");
+                    // What is lost for good ends with the peer's process.
+                }
+                if receive.wait().is_err() {
+                    errors += 1;
+                }
+            }
+            Err(_) => errors += 1,
+        }
+        let _ = endpoint.probe(&Selector::any());
+        if endpoint.send(other, 3_u64, &[1]).is_err() && rounds > 10 {
+            break;
+        }
+    }
+    println!("{errors} errors in {rounds} rounds");
+    drop(region);
+    // It is in order with itself.
+    let me = endpoint.myself();
+    let mut inbox = [0; 5];
+    endpoint
+        .send_recv(me, 1_u64, b"still", (me, 1), &mut inbox)
+        .expect("to itself");
+    assert_eq!(&inbox, b"still");
+}
+
+macro_rules! scribbles {
+    ($($name:ident)+) => {
+        $(
+            /// Every run has another seed.
+            #[test]
+            fn $name() {
+                let report = Cast::new(stringify!($name)).run(scribbled);
+                for line in report.iter().flat_map(|r| &r.ended).flat_map(|e| e.output.lines()) {
+                    if line.contains(" errors in ") {
+                        println!("{line}");
+                    }
+                }
+            }
+        )+
+    };
+}
+
+scribbles! { scribble_1 scribble_2 scribble_3 scribble_4 scribble_5 scribble_6 scribble_7 scribble_8 }

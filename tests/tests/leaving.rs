@@ -1,0 +1,88 @@
+//! Ranks that leave in good order, and addresses of those that are gone.
+
+use limic::{Endpoint, Error, HybridEndpoint, PeerFailure, RawEndpoint, Selector};
+use limic_tests::process::die;
+use limic_tests::{Cast, check, content};
+
+/// One of three leaves; the other two go on.
+#[test]
+fn a_graceful_close_disturbs_nobody_else() {
+    Cast::new("a_graceful_close_disturbs_nobody_else")
+        .ranks(3)
+        .run(|rank| {
+            let endpoint = HybridEndpoint::open().expect("open");
+            let peers = rank.connect(&endpoint);
+            for other in peers.iter().filter(|peer| **peer != endpoint.myself()) {
+                endpoint
+                    .send(*other, 1_u64, &content(1, 5000))
+                    .expect("send");
+            }
+            for other in peers.iter().filter(|peer| **peer != endpoint.myself()) {
+                let mut buffer = vec![0; 5000];
+                endpoint.recv((*other, 1), &mut buffer).expect("recv");
+                check(1, &buffer);
+            }
+            if rank.rank == 2 {
+                drop(endpoint);
+                return;
+            }
+            let gone = endpoint
+                .recv((peers[2], 2), &mut [])
+                .expect_err("it has left");
+            let wanted = Error::PeerFailed {
+                peer: peers[2],
+                why: PeerFailure::Closed,
+            };
+            assert_eq!(gone, wanted);
+            assert!(gone.to_string().contains("peer 2"), "{gone}");
+            // A wildcard still has somebody to wait for.
+            let other = peers[1 - rank.rank as usize];
+            for len in [10_usize, 100_000, 3 << 20] {
+                let mut inbox = vec![0; len];
+                let any = Selector::any_source(limic::Tag(3));
+                endpoint
+                    .send_recv(other, 3_u64, &content(7, len), any, &mut inbox)
+                    .expect("exchange");
+                check(7, &inbox);
+            }
+        });
+}
+
+/// Connecting only decodes; the first message finds out.
+#[test]
+fn a_peer_that_is_gone_fails_at_the_first_send() {
+    let cast = Cast::new("a_peer_that_is_gone_fails_at_the_first_send")
+        .ranks(3)
+        .dies(1);
+    cast.run(|rank| {
+        let endpoint = HybridEndpoint::open().expect("open");
+        let blobs = rank.link.exchange(&endpoint.address().to_bytes());
+        match rank.rank {
+            1 => die(),
+            2 => drop(endpoint),
+            _ => {
+                // Who has ended takes no part in this exchange.
+                while rank.link.exchange(&[]).iter().flatten().count() > 1 {}
+                for blob in &blobs[1..] {
+                    let address = blob.as_ref().expect("an address");
+                    for len in [0_usize, 100_000] {
+                        let peer = endpoint.connect(address).expect("it only decodes");
+                        let wanted = Error::PeerFailed {
+                            peer,
+                            why: PeerFailure::Unreachable,
+                        };
+                        let error = endpoint.send(peer, 1_u64, &content(1, len));
+                        assert_eq!(error, Err(wanted.clone()));
+                        let error = endpoint.recv((peer, 1), &mut []);
+                        assert_eq!(error.map(|_| ()), Err(wanted));
+                        assert!(
+                            endpoint
+                                .read(peer, limic::RegionKey(1), 0, &mut [0])
+                                .is_err()
+                        );
+                    }
+                }
+            }
+        }
+    });
+}

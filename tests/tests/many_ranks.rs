@@ -1,0 +1,66 @@
+//! More ranks than cores.
+
+use limic::{Endpoint, HybridEndpoint, Settings};
+use limic_tests::{Cast, Rank, check, content};
+use std::time::Duration;
+
+fn all_to_all(rank: &Rank, endpoint: &HybridEndpoint, rounds: u64, len: usize) {
+    let peers = rank.connect(endpoint);
+    for round in 0..rounds {
+        let number = |from: u32, to: u32| (round << 32) | u64::from(from) << 16 | u64::from(to);
+        let others = || (1..rank.ranks).map(|step| (rank.rank + step) % rank.ranks);
+        let receives: Vec<_> = others()
+            .map(|other| {
+                let from = (peers[other as usize], round);
+                (other, endpoint.irecv(from, vec![0; len]).expect("irecv"))
+            })
+            .collect();
+        let sends: Vec<_> = others()
+            .map(|other| {
+                let data = content(number(rank.rank, other), len);
+                endpoint
+                    .isend(peers[other as usize], round, data)
+                    .expect("isend")
+            })
+            .collect();
+        for (other, receive) in receives {
+            let (status, buffer) = receive.wait().expect("receive");
+            assert_eq!(status.len, len as u64);
+            check(number(other, rank.rank), &buffer);
+        }
+        for send in sends {
+            send.wait().expect("send");
+        }
+    }
+    rank.link.meet(endpoint);
+}
+
+/// 64 ranks, 1 KiB to each other one.
+#[test]
+fn sixty_four_ranks_all_to_all() {
+    let cast = Cast::new("sixty_four_ranks_all_to_all").ranks(64).alone();
+    cast.limit(Duration::from_secs(120)).run(|rank| {
+        let builder = Settings::builder().without_environment();
+        let settings = builder
+            .private_rings(4)
+            .shared_slots(256)
+            .chunks(16)
+            .chunk_bytes(16 << 10);
+        let endpoint = HybridEndpoint::with(settings.build().expect("settings")).expect("open");
+        all_to_all(rank, &endpoint, 3, 1024);
+    });
+}
+
+/// Four times as many ranks as cores, short and long messages.
+#[test]
+fn four_times_oversubscribed() {
+    let cores = std::thread::available_parallelism().map_or(2, |n| n.get() as u32);
+    let ranks = (4 * cores).min(64);
+    let cast = Cast::new("four_times_oversubscribed").ranks(ranks).alone();
+    cast.run(|rank| {
+        let endpoint = HybridEndpoint::open().expect("open");
+        all_to_all(rank, &endpoint, 20, 100);
+        let endpoint = HybridEndpoint::open().expect("open");
+        all_to_all(rank, &endpoint, 3, 200_000);
+    });
+}

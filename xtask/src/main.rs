@@ -1,0 +1,114 @@
+//! Set-up, demo, tests and CI of limic: `cargo xtask --help`.
+
+mod checks;
+mod ci;
+mod console;
+mod deadline;
+mod demo;
+mod failure;
+mod job;
+mod programs;
+mod setup;
+mod suite;
+mod tally;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::failure::Failure;
+use crate::tally::Tally;
+
+/// Set-up, demo, tests and CI of limic.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", version)]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Install what is missing (Debian, Ubuntu); quick when all is there.
+    Setup,
+    /// Set up, build, and exchange messages over every path of this machine: one table.
+    Demo,
+    /// The whole suite: unit, integration, documentation and example tests, and each feature alone.
+    Test,
+    /// rustfmt, without changing a file.
+    Fmt,
+    /// clippy over all targets and features; every warning is an error.
+    Clippy,
+    /// The documentation; every warning is an error.
+    Docs,
+    /// The programs in the documentation.
+    Doctests,
+    /// Check the library with no feature, and with each one alone.
+    Features,
+    /// The example programs under `limic run`, against their serial runs.
+    Examples,
+    /// Matching and rings under Miri (nightly).
+    Miri,
+    /// Ring, wake-up and release flags under loom.
+    Loom,
+    /// The criterion benches, quick.
+    Bench,
+    /// All checks in order, with the time that each took.
+    Ci {
+        /// Run the remaining checks after one has failed.
+        #[arg(long)]
+        keep_going: bool,
+    },
+}
+
+fn main() -> ExitCode {
+    let mut tally = Tally::default();
+    let result = run(&Arguments::parse().task, &mut tally);
+    if let Err(failure) = &result {
+        console::error(failure);
+    }
+    if result.is_ok() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+fn run(task: &Task, tally: &mut Tally) -> Result<(), Failure> {
+    match task {
+        Task::Setup => setup::run(),
+        Task::Demo => demo::run(),
+        Task::Test => {
+            let result = suite::run(tally);
+            tally.report(usize::from(result.is_err()));
+            result
+        }
+        Task::Doctests => {
+            let result = setup::run().and_then(|()| suite::doctests(tally));
+            tally.report(usize::from(result.is_err()));
+            result
+        }
+        Task::Fmt => checks::fmt(),
+        Task::Clippy => setup::run().and_then(|()| checks::clippy()),
+        Task::Docs => setup::run().and_then(|()| checks::docs()),
+        Task::Features => setup::run().and_then(|()| suite::features()),
+        Task::Examples => {
+            setup::run()?;
+            let result = suite::build().and_then(|()| programs::run(tally));
+            tally.report(usize::from(result.is_err()));
+            result
+        }
+        Task::Miri => {
+            let result = checks::miri(tally);
+            tally.report(usize::from(result.is_err()));
+            result
+        }
+        Task::Loom => {
+            let result = checks::loom(tally);
+            tally.report(usize::from(result.is_err()));
+            result
+        }
+        Task::Bench => setup::run().and_then(|()| checks::bench()),
+        Task::Ci { keep_going } => ci::run(*keep_going, tally),
+    }
+}

@@ -1,0 +1,162 @@
+//! Installs what is missing on Debian and Ubuntu, or says exactly what to install.
+
+use rustix::process::geteuid;
+
+use crate::console;
+use crate::failure::Failure;
+use crate::job::Job;
+
+/// Something that the build needs, how it is recognised, and where it comes from.
+struct Need {
+    package: &'static str,
+    present: fn() -> bool,
+}
+
+const PACKAGES: [Need; 4] = [
+    Need {
+        package: "gcc",
+        present: || Job::new("cc", 1).args(&["--version"]).succeeds(),
+    },
+    Need {
+        package: "pkg-config",
+        present: || Job::new("pkg-config", 1).args(&["--version"]).succeeds(),
+    },
+    Need {
+        package: "libhwloc-dev",
+        present: || has_library("hwloc >= 2.1"),
+    },
+    // libhwloc.a, which pkg-config describes beside the shared one, wants it.
+    Need {
+        package: "libudev-dev",
+        present: || has_library("libudev"),
+    },
+];
+
+const COMPONENTS: [Need; 2] = [
+    Need {
+        package: "rustfmt",
+        present: || Job::cargo(&["fmt", "--version"], 1).succeeds(),
+    },
+    Need {
+        package: "clippy",
+        present: || Job::cargo(&["clippy", "--version"], 1).succeeds(),
+    },
+];
+
+fn has_library(what: &str) -> bool {
+    Job::new("pkg-config", 1)
+        .args(&["--exists", what])
+        .succeeds()
+}
+
+fn missing(needs: &[Need]) -> Vec<&'static str> {
+    let absent = needs.iter().filter(|need| !(need.present)());
+    absent.map(|need| need.package).collect()
+}
+
+/// Everything but what only Miri needs.
+pub(crate) fn run() -> Result<(), Failure> {
+    let packages = missing(&PACKAGES);
+    if !packages.is_empty() {
+        console::step(&format_args!("setup: {} missing", packages.join(", ")));
+        install_packages(&packages)?;
+        let still = missing(&PACKAGES);
+        if !still.is_empty() {
+            return Err(Failure::Missing(format!(
+                "{} was installed but is not found; hwloc has to be 2.1 or newer",
+                still.join(", ")
+            )));
+        }
+    }
+    let components = missing(&COMPONENTS);
+    if !components.is_empty() {
+        console::step(&format_args!("setup: {} missing", components.join(", ")));
+        install_components(&components)?;
+    }
+    Ok(())
+}
+
+fn install_packages(packages: &[&str]) -> Result<(), Failure> {
+    let list = packages.join(" ");
+    let by_hand = |why: &str| {
+        Failure::Missing(format!(
+            "these packages are missing: {list}\n{why}; install them and start again:\n\n    \
+             sudo apt-get update && sudo apt-get install -y {list}\n\n\
+             Elsewhere than on Debian and Ubuntu: a C compiler, pkg-config (or pkgconf), and the development \
+             files of hwloc 2.1 or newer and of libudev (Fedora: gcc pkgconf hwloc-devel systemd-devel)."
+        ))
+    };
+    if !Job::new("apt-get", 1).args(&["--version"]).succeeds() {
+        return Err(by_hand("There is no apt-get here"));
+    }
+    if !geteuid().is_root() {
+        return Err(by_hand("Only root may install them"));
+    }
+    let quiet = |words: &[&str]| {
+        Job::new("apt-get", 10)
+            .args(words)
+            .env("DEBIAN_FRONTEND", "noninteractive")
+            .run()
+    };
+    let install = || {
+        let mut words = vec!["install", "-y", "--no-install-recommends"];
+        words.extend(packages);
+        quiet(&words)
+    };
+    let refused =
+        |failure: Failure| by_hand(&format!("apt-get could not install them ({failure})"));
+    quiet(&["update"]).map_err(refused)?;
+    install().map_err(refused)
+}
+
+fn install_components(components: &[&str]) -> Result<(), Failure> {
+    let mut words = vec!["component", "add"];
+    words.extend(components);
+    Job::new("rustup", 10).args(&words).run().map_err(|why| {
+        Failure::Missing(format!(
+            "these parts of the Rust toolchain are missing: {list} ({why})\n\
+             With rustup: rustup component add {list}\n\
+             Without it: install the packages of your system that hold them.",
+            list = components.join(" ")
+        ))
+    })
+}
+
+/// The nightly toolchain with Miri, for that step alone. `Err` holds the reason why there is none.
+pub(crate) fn miri() -> Result<(), String> {
+    let nightly = |words: &[&str]| Job::new("rustup", 1).args(&["run", "nightly"]).args(words);
+    let present = || nightly(&["cargo", "miri", "--version"]).succeeds() && rust_src();
+    if present() {
+        return Ok(());
+    }
+    let words = [
+        "toolchain",
+        "install",
+        "nightly",
+        "--profile",
+        "minimal",
+        "-c",
+        "miri",
+        "-c",
+        "rust-src",
+    ];
+    let remedy = "rustup toolchain install nightly -c miri -c rust-src";
+    match Job::new("rustup", 10).args(&words).run() {
+        Err(why) => Err(format!(
+            "Miri is not installed ({why}); install it: {remedy}"
+        )),
+        Ok(()) if present() => Ok(()),
+        Ok(()) => Err(format!("this nightly has no Miri; try: {remedy}")),
+    }
+}
+
+fn rust_src() -> bool {
+    Job::new("rustup", 1)
+        .args(&["run", "nightly", "rustc", "--print", "sysroot"])
+        .capture_quietly()
+        .is_some_and(|sysroot| {
+            std::path::Path::new(sysroot.trim())
+                .join("lib/rustlib/src/rust/library/std")
+                .is_dir()
+        })
+}
