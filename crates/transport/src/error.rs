@@ -149,9 +149,10 @@ impl Error {
     }
 
     pub(crate) fn system(what: &'static str, source: impl Into<io::Error>) -> Self {
+        let number = source.into().raw_os_error();
         Self::System {
             what,
-            source: Errno(source.into().raw_os_error().unwrap_or(0)),
+            source: Errno(number.unwrap_or(rustix::io::Errno::IO.raw_os_error())),
         }
     }
 }

@@ -81,6 +81,21 @@ impl ControlError {
         matches!(self, Self::Closed | Self::NobodyListens { .. })
     }
 
+    /// The kernel's answer behind this, for callers that report errors by number.
+    pub fn errno(&self) -> Errno {
+        match self {
+            Self::NobodyListens { .. } => Errno::CONNREFUSED,
+            Self::BacklogFull { .. } => Errno::AGAIN,
+            Self::NameTaken { .. } => Errno::ADDRINUSE,
+            Self::Closed => Errno::CONNRESET,
+            Self::TooLong { .. } => Errno::MSGSIZE,
+            Self::TooManyFds { .. } => Errno::MFILE,
+            Self::Empty => Errno::INVAL,
+            Self::InFlight => Errno::TOOMANYREFS,
+            Self::System { errno, .. } => *errno,
+        }
+    }
+
     /// Whether the same call may succeed a little later.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::BacklogFull { .. } | Self::InFlight)
@@ -89,18 +104,7 @@ impl ControlError {
 
 impl From<ControlError> for io::Error {
     fn from(error: ControlError) -> Self {
-        let kind = match &error {
-            ControlError::NobodyListens { .. } => io::ErrorKind::ConnectionRefused,
-            ControlError::BacklogFull { .. } | ControlError::InFlight => io::ErrorKind::WouldBlock,
-            ControlError::NameTaken { .. } => io::ErrorKind::AddrInUse,
-            ControlError::Closed => io::ErrorKind::ConnectionReset,
-            ControlError::TooLong { .. } | ControlError::TooManyFds { .. } => {
-                io::ErrorKind::InvalidData
-            }
-            ControlError::Empty => io::ErrorKind::InvalidInput,
-            ControlError::System { errno, .. } => errno.kind(),
-        };
-        Self::new(kind, error)
+        error.errno().into()
     }
 }
 
