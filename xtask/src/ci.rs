@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
 use crate::tally::Tally;
-use crate::{checks, console, programs, setup, suite};
+use crate::{checks, console, peers, programs, setup, suite};
 
 struct Check {
     name: &'static str,
@@ -13,7 +13,7 @@ struct Check {
 }
 
 /// The quick ones first, and then in the order in which later ones reuse what was built.
-const CHECKS: [Check; 11] = [
+const CHECKS: [Check; 12] = [
     Check {
         name: "setup",
         run: |_| setup::run(),
@@ -33,6 +33,13 @@ const CHECKS: [Check; 11] = [
     Check {
         name: "features",
         run: |_| suite::features(),
+    },
+    Check {
+        name: "peers",
+        run: |tally| {
+            peers::for_tests(tally);
+            Ok(())
+        },
     },
     Check {
         name: "tests",

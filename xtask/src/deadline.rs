@@ -1,6 +1,7 @@
 //! A time limit for a program and everything that it started.
 
 use std::collections::HashMap;
+use std::os::fd::OwnedFd;
 use std::process::Child;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +9,7 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 
 /// Kills the process tree below a child unless it is disarmed in time.
 pub(crate) struct Deadline {
@@ -19,13 +20,33 @@ pub(crate) struct Deadline {
 
 impl Deadline {
     pub(crate) fn of(child: &Child, limit: Duration) -> Self {
+        Self::with_grace(child, limit, Duration::ZERO)
+    }
+
+    /// Asks the child to end (SIGTERM) before it is killed: launchers end their ranks then and remove
+    /// what these left behind.
+    pub(crate) fn with_grace(child: &Child, limit: Duration, grace: Duration) -> Self {
         let (disarm, disarmed) = mpsc::channel();
         let passed = Arc::new(AtomicBool::new(false));
         let (flag, root) = (Arc::clone(&passed), Pid::from_child(child));
         let thread = thread::spawn(move || {
-            if disarmed.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
-                flag.store(true, Ordering::Relaxed);
+            match disarmed.recv_timeout(limit) {
+                Err(RecvTimeoutError::Timeout) => flag.store(true, Ordering::Relaxed),
+                _ => return,
+            }
+            // Those that the child started are lost from its tree when it ends before them.
+            let descendants = descendants(root);
+            if !grace.is_zero() {
+                let _ = kill_process(root, Signal::TERM);
+                // Disarmed when the child has ended.
+                if disarmed.recv_timeout(grace) == Err(RecvTimeoutError::Timeout) {
+                    kill_tree(root);
+                }
+            } else {
                 kill_tree(root);
+            }
+            for process in descendants {
+                let _ = pidfd_send_signal(process, Signal::KILL);
             }
         });
         Self {
@@ -44,6 +65,21 @@ impl Deadline {
         }
         self.passed.load(Ordering::Relaxed)
     }
+}
+
+/// The processes below one, by descriptors that no later process can take over.
+fn descendants(root: Pid) -> Vec<OwnedFd> {
+    let children = children_by_parent();
+    let mut tree = vec![root];
+    let mut next = 0;
+    while let Some(pid) = tree.get(next).copied() {
+        tree.extend(children.get(&pid).into_iter().flatten());
+        next += 1;
+    }
+    let below = tree.into_iter().skip(1);
+    below
+        .filter_map(|pid| pidfd_open(pid, PidfdFlags::empty()).ok())
+        .collect()
 }
 
 /// Kills a process and its descendants, parents first, so that none starts another in between.

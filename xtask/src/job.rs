@@ -60,6 +60,14 @@ impl Job {
         self
     }
 
+    /// A path, in whatever encoding.
+    pub(crate) fn arg(mut self, word: &Path) -> Self {
+        self.shown.push(' ');
+        self.shown.push_str(&word.to_string_lossy());
+        self.command.arg(word);
+        self
+    }
+
     /// The command as a user would type it.
     pub(crate) fn shown(&self) -> &str {
         &self.shown
@@ -74,6 +82,16 @@ impl Job {
     /// Runs it with this program's own streams.
     pub(crate) fn run(mut self) -> Result<(), Failure> {
         console::detail(&self.shown);
+        let child = self.start()?;
+        self.finish(child)
+    }
+
+    /// Runs it with its standard output on this program's standard error, which is for progress.
+    pub(crate) fn run_aside(mut self) -> Result<(), Failure> {
+        console::detail(&self.shown);
+        self.command
+            .stdin(Stdio::null())
+            .stdout(Stdio::from(std::io::stderr()));
         let child = self.start()?;
         self.finish(child)
     }

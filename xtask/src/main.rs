@@ -1,5 +1,6 @@
 //! Set-up, demo, tests and CI of limic: `cargo xtask --help`.
 
+mod bounded;
 mod checks;
 mod ci;
 mod console;
@@ -7,6 +8,7 @@ mod deadline;
 mod demo;
 mod failure;
 mod job;
+mod peers;
 mod programs;
 mod setup;
 mod suite;
@@ -31,6 +33,8 @@ struct Arguments {
 enum Task {
     /// Install what is missing (Debian, Ubuntu); quick when all is there.
     Setup,
+    /// Install what limic is compared and tested with: MPICH, Open MPI, Intel MPI, UCX, libfabric.
+    Peers,
     /// Set up, build, and exchange messages over every path of this machine: one table.
     Demo,
     /// The whole suite: unit, integration, documentation and example tests, and each feature alone.
@@ -77,6 +81,7 @@ fn main() -> ExitCode {
 fn run(task: &Task, tally: &mut Tally) -> Result<(), Failure> {
     match task {
         Task::Setup => setup::run(),
+        Task::Peers => peers::run(),
         Task::Demo => demo::run(),
         Task::Test => {
             let result = suite::run(tally);

@@ -59,7 +59,9 @@ pub(crate) fn run() -> Result<(), Failure> {
     let packages = missing(&PACKAGES);
     if !packages.is_empty() {
         console::step(&format_args!("setup: {} missing", packages.join(", ")));
-        install_packages(&packages)?;
+        let elsewhere = "a C compiler, pkg-config (or pkgconf), and the development files of hwloc 2.1 or newer and of \
+                         libudev (Fedora: gcc pkgconf hwloc-devel systemd-devel)";
+        install_packages(&packages, elsewhere)?;
         let still = missing(&PACKAGES);
         if !still.is_empty() {
             return Err(Failure::Missing(format!(
@@ -76,14 +78,16 @@ pub(crate) fn run() -> Result<(), Failure> {
     Ok(())
 }
 
-fn install_packages(packages: &[&str]) -> Result<(), Failure> {
+/// Installs packages of the distribution, or says how to do it by hand.
+///
+/// `elsewhere` says what they are called on other systems than Debian and Ubuntu.
+pub(crate) fn install_packages(packages: &[&str], elsewhere: &str) -> Result<(), Failure> {
     let list = packages.join(" ");
     let by_hand = |why: &str| {
         Failure::Missing(format!(
             "these packages are missing: {list}\n{why}; install them and start again:\n\n    \
              sudo apt-get update && sudo apt-get install -y {list}\n\n\
-             Elsewhere than on Debian and Ubuntu: a C compiler, pkg-config (or pkgconf), and the development \
-             files of hwloc 2.1 or newer and of libudev (Fedora: gcc pkgconf hwloc-devel systemd-devel)."
+             Elsewhere than on Debian and Ubuntu: {elsewhere}."
         ))
     };
     if !Job::new("apt-get", 1).args(&["--version"]).succeeds() {

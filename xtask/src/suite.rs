@@ -3,6 +3,7 @@
 use crate::console;
 use crate::failure::Failure;
 use crate::job::Job;
+use crate::peers;
 use crate::programs;
 use crate::setup;
 use crate::tally::Tally;
@@ -31,7 +32,7 @@ pub(crate) fn build() -> Result<(), Failure> {
 /// Unit and integration tests.
 pub(crate) fn tests(tally: &mut Tally) -> Result<(), Failure> {
     build()?;
-    Job::cargo(
+    let mut job = Job::cargo(
         &[
             "test",
             "--workspace",
@@ -43,8 +44,11 @@ pub(crate) fn tests(tally: &mut Tally) -> Result<(), Failure> {
             "--show-output",
         ],
         25,
-    )
-    .run_tests(tally)
+    );
+    for (name, file) in peers::test_variables() {
+        job = job.env(name, &file.to_string_lossy());
+    }
+    job.run_tests(tally)
 }
 
 /// The programs in the documentation.

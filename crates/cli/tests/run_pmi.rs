@@ -134,18 +134,33 @@ fn find(name: &str) -> Option<PathBuf> {
     files.find(|file| file.is_file())
 }
 
+/// A file that a variable names: `cargo xtask test` tells so what `cargo xtask peers` installed.
+fn named(variable: &str) -> Option<PathBuf> {
+    let file = PathBuf::from(std::env::var_os(variable)?);
+    assert!(
+        file.is_file(),
+        "{variable}={}: no such file",
+        file.display()
+    );
+    Some(file)
+}
+
 fn hydra() -> Option<PathBuf> {
-    find("mpiexec.hydra").or_else(|| {
-        let mpiexec = find("mpiexec")?;
-        let version = Command::new(&mpiexec).arg("--version").output().ok()?;
-        out(&version).contains("HYDRA").then_some(mpiexec)
-    })
+    named("LIMIC_TEST_HYDRA")
+        .or_else(|| find("mpiexec.hydra"))
+        .or_else(|| {
+            let mpiexec = find("mpiexec")?;
+            let version = Command::new(&mpiexec).arg("--version").output().ok()?;
+            out(&version).contains("HYDRA").then_some(mpiexec)
+        })
 }
 
 #[test]
 fn hydras_mpiexec_serves_the_exchange() {
     let Some(mpiexec) = hydra() else {
-        println!("SKIPPED: Hydra's mpiexec (of MPICH) is not in PATH");
+        println!(
+            "SKIPPED: Hydra's mpiexec (of MPICH) is not in PATH; cargo xtask peers installs it"
+        );
         return;
     };
     for port in [false, true] {
@@ -160,13 +175,18 @@ fn hydras_mpiexec_serves_the_exchange() {
 
 #[test]
 fn prterun_serves_the_exchange() {
-    let Some(prterun) = find("prterun") else {
-        println!("SKIPPED: prterun (of PRRTE or Open MPI) is not in PATH");
+    let Some(prterun) = named("LIMIC_TEST_PRTERUN").or_else(|| find("prterun")) else {
+        println!(
+            "SKIPPED: prterun (of PRRTE or Open MPI) is not in PATH; cargo xtask peers installs it"
+        );
         return;
     };
     let mut command = Command::new(prterun);
     if rustix::process::geteuid().is_root() {
         command.arg("--allow-run-as-root");
+    }
+    if let Some(library) = named("LIMIC_TEST_PMIX_LIBRARY") {
+        command.env("LIMIC_PMIX_LIBRARY", library);
     }
     command.args(["--map-by", ":OVERSUBSCRIBE", "-n", "3"]);
     let output = part(command, "gather");
