@@ -1,7 +1,9 @@
-//! Single copy from another process by size, and what a claim of a both-sides copy costs.
+//! Single copy from another process by size, what a claim of a both-sides copy costs, and the copy
+//! loops of the rings beside libc's `memcpy`.
 //!
 //! The peer is this program started again, with a buffer that it only keeps.
 
+use std::hint::black_box;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::AtomicU64;
@@ -96,6 +98,25 @@ fn claims(criterion: &mut Criterion) {
     });
 }
 
+fn loops(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("copy_loop");
+    for len in [8_usize, 48, 200, 1024, 16 << 10, 256 << 10] {
+        let (from, mut to) = (vec![1_u8; len], vec![0_u8; len]);
+        group.throughput(Throughput::Bytes(len as u64));
+        group.bench_function(format!("ring/{len}"), |bencher| {
+            bencher.iter(|| {
+                let (from, to) = (black_box(&from[..]), black_box(&mut to[..]));
+                // SAFETY: both have `len` bytes, in two allocations.
+                unsafe { limic_shm::ring::copy_bytes(from.as_ptr(), to.as_mut_ptr(), from.len()) }
+            });
+        });
+        group.bench_function(format!("memcpy/{len}"), |bencher| {
+            bencher.iter(|| black_box(&mut to[..]).copy_from_slice(black_box(&from)));
+        });
+    }
+    group.finish();
+}
+
 fn main() {
     if std::env::var_os(ROLE).is_some() {
         keep_a_buffer();
@@ -104,5 +125,6 @@ fn main() {
     let mut criterion = Criterion::default().configure_from_args();
     reads(&mut criterion);
     claims(&mut criterion);
+    loops(&mut criterion);
     criterion.final_summary();
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
 use crate::tally::Tally;
-use crate::{checks, console, peers, programs, setup, suite};
+use crate::{checks, console, counts, peers, programs, setup, suite};
 
 struct Check {
     name: &'static str,
@@ -13,7 +13,7 @@ struct Check {
 }
 
 /// The quick ones first, and then in the order in which later ones reuse what was built.
-const CHECKS: [Check; 12] = [
+const CHECKS: [Check; 13] = [
     Check {
         name: "setup",
         run: |_| setup::run(),
@@ -60,6 +60,13 @@ const CHECKS: [Check; 12] = [
     Check {
         name: "miri",
         run: checks::miri,
+    },
+    Check {
+        name: "counts",
+        run: |tally| {
+            setup::valgrind();
+            counts::run(false, tally)
+        },
     },
     Check {
         name: "bench",

@@ -4,6 +4,7 @@ mod bounded;
 mod checks;
 mod ci;
 mod console;
+mod counts;
 mod deadline;
 mod demo;
 mod failure;
@@ -57,6 +58,12 @@ enum Task {
     Loom,
     /// The criterion benches, quick.
     Bench,
+    /// Instructions of the hot paths under callgrind, against the committed counts.
+    Counts {
+        /// Commit to the counts of this run: rewrites benches/counts.json.
+        #[arg(long)]
+        update: bool,
+    },
     /// All checks in order, with the time that each took.
     Ci {
         /// Run the remaining checks after one has failed.
@@ -114,6 +121,13 @@ fn run(task: &Task, tally: &mut Tally) -> Result<(), Failure> {
             result
         }
         Task::Bench => setup::run().and_then(|()| checks::bench()),
+        Task::Counts { update } => {
+            setup::run()?;
+            setup::valgrind();
+            let result = counts::run(*update, tally);
+            tally.report(usize::from(result.is_err()));
+            result
+        }
         Task::Ci { keep_going } => ci::run(*keep_going, tally),
     }
 }

@@ -126,6 +126,14 @@ fn install_components(components: &[&str]) -> Result<(), Failure> {
     })
 }
 
+/// valgrind, for the check `counts` alone, which is skipped where it cannot be had.
+pub(crate) fn valgrind() {
+    let present = Job::new("valgrind", 1).args(&["--version"]).succeeds();
+    if !present && let Err(why) = install_packages(&["valgrind"]) {
+        console::detail(&why);
+    }
+}
+
 /// The nightly toolchain with Miri, for that step alone. `Err` holds the reason why there is none.
 pub(crate) fn miri() -> Result<(), String> {
     let nightly = |words: &[&str]| Job::new("rustup", 1).args(&["run", "nightly"]).args(words);

@@ -1,0 +1,103 @@
+//! The committed counts, and what they hold for.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::Counts;
+use crate::failure::Failure;
+use crate::job::Job;
+
+/// What decides which instructions run, beside the sources.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Conditions {
+    /// The compiler.
+    rustc: String,
+    /// Its `memcpy` is part of some paths.
+    libc: String,
+    /// Extensions of the processor that callgrind imitates, and for which there are loops of their own.
+    processor: String,
+}
+
+impl Conditions {
+    /// Those of this machine; the program told of its processor.
+    pub(super) fn here(processor: &str) -> Result<Self, Failure> {
+        let rustc = Job::new("rustc", 1).args(&["--version"]).capture_quietly();
+        let libc = Job::new("getconf", 1)
+            .args(&["GNU_LIBC_VERSION"])
+            .capture_quietly();
+        let rustc = rustc.ok_or_else(|| Failure::Missing("`rustc --version` failed".to_owned()))?;
+        Ok(Self {
+            rustc: rustc.trim().to_owned(),
+            libc: libc.map_or("another libc".to_owned(), |libc| libc.trim().to_owned()),
+            processor: processor.to_owned(),
+        })
+    }
+
+    /// How these differ from others, in words.
+    pub(super) fn difference(&self, other: &Self) -> Option<String> {
+        let parts = [
+            (&self.rustc, &other.rustc),
+            (&self.libc, &other.libc),
+            (&self.processor, &other.processor),
+        ];
+        let differing: Vec<String> = parts
+            .into_iter()
+            .filter(|(mine, theirs)| mine != theirs)
+            .map(|(mine, theirs)| {
+                format!("the committed counts are those of {mine}, this is {theirs}")
+            })
+            .collect();
+        (!differing.is_empty()).then(|| differing.join(" and "))
+    }
+}
+
+/// The committed file.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Reference {
+    pub(super) conditions: Conditions,
+    /// Of one operation.
+    pub(super) instructions: Counts,
+}
+
+impl Reference {
+    pub(super) fn read(path: &Path) -> Result<Self, Failure> {
+        let text = std::fs::read_to_string(path).map_err(|why| {
+            Failure::Missing(format!(
+                "{}: {why}; write it: cargo xtask counts --update",
+                path.display()
+            ))
+        })?;
+        serde_json::from_str(&text)
+            .map_err(|why| Failure::Wrong(format!("{}: {why}", path.display())))
+    }
+
+    pub(super) fn write(&self, path: &Path) -> Result<(), Failure> {
+        let failed = |why: &dyn std::fmt::Display| {
+            Failure::Wrong(format!("{} cannot be written: {why}", path.display()))
+        };
+        let text = serde_json::to_string_pretty(self).map_err(|why| failed(&why))?;
+        std::fs::write(path, text + "\n").map_err(|why| failed(&why))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_compiler_is_named() {
+        let conditions = |rustc: &str| Conditions {
+            rustc: rustc.to_owned(),
+            libc: "glibc 2.36".to_owned(),
+            processor: "x86-64 with avx2".to_owned(),
+        };
+        assert_eq!(
+            conditions("rustc 1").difference(&conditions("rustc 1")),
+            None
+        );
+        let difference = conditions("rustc 1").difference(&conditions("rustc 2"));
+        let wanted = "the committed counts are those of rustc 1, this is rustc 2";
+        assert_eq!(difference.as_deref(), Some(wanted));
+    }
+}
