@@ -40,6 +40,33 @@ pub struct Counters {
     pub unexpected_bytes: u64,
     /// Times that this endpoint slept.
     pub sleeps: u64,
+    /// Messages that went ahead of a receiver that lags behind: they lie in shared memory until it takes them, and
+    /// their senders did not wait (H4). Part of the eager path's traffic.
+    pub ahead: Traffic,
+    /// Peers that lag behind this endpoint's messages now, as they said.
+    pub lagging: Vec<Peer>,
+    /// Peers that this endpoint has told that it lags behind now.
+    pub behind: Vec<Peer>,
+    /// Times that a peer said that it lags behind, or that it keeps pace again.
+    pub skew_changes: u64,
+    /// Times that this endpoint was found on another CPU than before.
+    pub migrations: u64,
+    /// Times that it was found to have moved to another cache or package, so that other thresholds hold (H3).
+    pub relocations: u64,
+    /// Long messages that take another path than the policy's table says, because it was measured to be faster.
+    pub corrections: Vec<Correction>,
+}
+
+/// Long messages from a peer, from one length up to below the next power of two, that take another path than the
+/// policy's table says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Correction {
+    /// Their sender.
+    pub peer: Peer,
+    /// The shortest of them in bytes.
+    pub from_bytes: u64,
+    /// The path that they take.
+    pub path: Path,
 }
 
 /// The histogram class of a length.
@@ -57,6 +84,10 @@ pub(crate) struct Tally {
     pub(crate) unexpected: u64,
     pub(crate) unexpected_bytes: u64,
     pub(crate) sleeps: u64,
+    pub(crate) ahead: Traffic,
+    pub(crate) skew_changes: u64,
+    pub(crate) migrations: u64,
+    pub(crate) relocations: u64,
 }
 
 impl Tally {
@@ -67,6 +98,10 @@ impl Tally {
             unexpected: 0,
             unexpected_bytes: 0,
             sleeps: 0,
+            ahead: Traffic::default(),
+            skew_changes: 0,
+            migrations: 0,
+            relocations: 0,
         }
     }
 

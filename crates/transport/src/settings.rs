@@ -120,6 +120,8 @@ pub struct Settings {
     loan_bytes: u64,
     pipeline_window: u32,
     linger: Duration,
+    skew: bool,
+    adapt: bool,
     /// Where each key was last set, in the order of [`Key::ALL`].
     sources: [RowSource; Key::ALL.len()],
     profile: Option<PathBuf>,
@@ -141,6 +143,8 @@ impl Default for Settings {
             loan_bytes: 1 << 30,
             pipeline_window: 8,
             linger: Duration::from_secs(1),
+            skew: true,
+            adapt: true,
             sources: [const { RowSource::BuiltIn }; Key::ALL.len()],
             profile: None,
             config: None,
@@ -228,6 +232,21 @@ impl Settings {
     #[must_use]
     pub fn linger(&self) -> Duration {
         self.linger
+    }
+
+    /// Whether messages go ahead of receivers that lag behind, and whether this endpoint tells its senders when it does
+    /// (`LIMIC_SKEW`); yes by default.
+    #[must_use]
+    pub fn skew(&self) -> bool {
+        self.skew
+    }
+
+    /// Whether long messages that this endpoint receives are measured, and take another path than the policy's table
+    /// says where that is faster (`LIMIC_ADAPT`); yes by default. Paths that a file, the environment or the
+    /// application asks for stand in any case.
+    #[must_use]
+    pub fn adapt(&self) -> bool {
+        self.adapt
     }
 
     /// Polls of an endpoint in vain before it yields its core, with so many endpoints that talk to
@@ -332,6 +351,8 @@ impl Settings {
             Key::Loan => ByteSize(self.loan_bytes).to_string(),
             Key::Window => self.pipeline_window.to_string(),
             Key::Linger => self.linger.as_millis().to_string(),
+            Key::Skew => on_off(self.skew),
+            Key::Adapt => on_off(self.adapt),
         }
     }
 
@@ -409,6 +430,8 @@ impl Settings {
             (Key::Loan, Value::Number(n)) => self.loan_bytes = n,
             (Key::Window, Value::Number(n)) => self.pipeline_window = n as u32,
             (Key::Linger, Value::Number(n)) => self.linger = Duration::from_millis(n),
+            (Key::Skew, Value::Flag(wanted)) => self.skew = wanted,
+            (Key::Adapt, Value::Flag(wanted)) => self.adapt = wanted,
             (key, value) => debug_assert!(false, "{key:?} cannot be {value:?}"),
         }
     }
@@ -427,6 +450,10 @@ impl Settings {
             ));
         }
     }
+}
+
+fn on_off(flag: bool) -> String {
+    if flag { "on" } else { "off" }.to_owned()
 }
 
 /// Numbers of the segment's shape were checked to be far below 2^32.

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use comfy_table::{Table as TextTable, presets};
-use limic::policy::{ByteSize, Locality, Query, Row};
+use limic::policy::{ByteSize, Locality, Query, Row, Skew};
 use limic::settings::{Settings, Variable};
 use limic::topology::Summary;
 use paths::PathState;
@@ -23,6 +23,10 @@ pub(crate) struct Args {
     #[arg(long, num_args = 2, value_names = ["LOCALITY", "SIZE"])]
     why: Option<Vec<String>>,
 
+    /// For --why: the receiver lags behind and has said so (H4)
+    #[arg(long, requires = "why")]
+    skewed: bool,
+
     /// Print one JSON object
     #[arg(long, conflicts_with = "why")]
     json: bool,
@@ -32,7 +36,7 @@ const AFTER_HELP: &str = "\
 LOCALITY is self, same-process, shared-cache, same-package or other-package. SIZE is a number of \
 bytes, with an optional suffix K, M or G.
 
-Example: limic info --why shared-cache 64K
+Example: limic info --why shared-cache 64K --skewed
 
 Exit code: 0, or 2 for a bad command line or a LIMIC_ variable that makes no sense.";
 
@@ -73,7 +77,12 @@ fn text(args: &Args) -> Result<String, InfoError> {
         Some([locality, size]) => {
             let locality = locality.parse()?;
             let ByteSize(bytes) = size.parse()?;
-            Ok(why(&settings, locality, bytes))
+            let skew = if args.skewed {
+                Skew::Skewed
+            } else {
+                Skew::None
+            };
+            Ok(why(&settings, locality, bytes, skew))
         }
         _ => {
             let info = Info::of(&settings);
@@ -87,11 +96,19 @@ fn text(args: &Args) -> Result<String, InfoError> {
 }
 
 /// The policy's answer, for a pair that can do what this machine lets processes do.
-fn why(settings: &Settings, locality: Locality, bytes: u64) -> String {
+fn why(settings: &Settings, locality: Locality, bytes: u64, skew: Skew) -> String {
     let mut query = Query::new(bytes, locality);
     query.capabilities = paths::capabilities(settings, locality);
+    query.skew = skew;
+    if skew == Skew::Skewed {
+        // What goes ahead of a receiver lies in an arena, and no ring limits it.
+        query.capabilities.max_eager = settings.unexpected_budget_bytes();
+    }
     let explanation = settings.policy().explain(&query);
     let mut text = format!("{locality}: {explanation}");
+    if skew == Skew::Skewed && !settings.skew() {
+        text.push_str("  LIMIC_SKEW is off: the rows for usual hold also while a receiver lags\n");
+    }
     let refused = explanation.refused.iter().map(|refused| refused.path);
     for state in paths::states(settings) {
         if let Some(reason) = &state.reason

@@ -36,6 +36,8 @@ struct Lent {
     room: Room,
     peer: u32,
     flag: u32,
+    /// Holds a message that went ahead of its receiver, not a loan of the application.
+    ahead: bool,
 }
 
 /// The arenas of this endpoint.
@@ -50,6 +52,8 @@ pub(crate) struct Arenas {
     next: u64,
     bytes: usize,
     most: usize,
+    /// Bytes of messages that went ahead of their receivers and are not taken yet.
+    ahead_bytes: u64,
 }
 
 /// A loan on its way: what the receiver must be told.
@@ -74,6 +78,7 @@ impl Arenas {
             next: 1,
             bytes: 0,
             most,
+            ahead_bytes: 0,
         }
     }
 
@@ -188,7 +193,12 @@ impl Arenas {
         };
         let generation = &mut self.generations[flag as usize];
         *generation = generation.wrapping_add(1).max(1);
-        self.lent.push(Lent { room, peer, flag });
+        self.lent.push(Lent {
+            room,
+            peer,
+            flag,
+            ahead: false,
+        });
         let (arena, offset) = (room.arena, room.offset as u64);
         Some(LoanRecord {
             arena,
@@ -198,10 +208,43 @@ impl Arenas {
         })
     }
 
+    /// Bytes of messages that went ahead of their receivers and are not taken yet.
+    pub(crate) fn ahead_bytes(&mut self) -> u64 {
+        self.reclaim();
+        self.ahead_bytes
+    }
+
+    /// As [`lend`](Self::lend), for a message that goes ahead of its receiver; also, how many messages to this peer are
+    /// ahead already. A quarter of the flags is left to the application's loans.
+    pub(crate) fn lend_ahead(&mut self, id: u64, peer: u32) -> Option<(LoanRecord, u32)> {
+        if self.free_flags.len() <= LOAN_FLAGS as usize / 4 {
+            return None;
+        }
+        let record = self.lend(id, peer)?;
+        let before = self
+            .lent
+            .iter()
+            .filter(|lent| lent.ahead && lent.peer == peer);
+        let before = before.count() as u32;
+        if let Some(lent) = self.lent.last_mut() {
+            lent.ahead = true;
+            self.ahead_bytes += lent.room.len as u64;
+        }
+        Some((record, before))
+    }
+
+    /// The memory of a borrowed loan.
+    pub(crate) fn memory_of(&self, id: u64) -> Option<(&Mapped, u64)> {
+        let room = self.borrowed.get(&id)?;
+        let arena = self.arenas.get(room.arena as usize)?;
+        Some((&arena.view, room.offset as u64))
+    }
+
     /// Undoes [`lend`](Self::lend) for a record that found no room in the ring.
     pub(crate) fn unlend(&mut self, id: u64, record: &LoanRecord) {
         if let Some(at) = self.lent.iter().position(|lent| lent.flag == record.flag) {
             let lent = self.lent.swap_remove(at);
+            self.count_back(&lent);
             self.free_flags.push(lent.flag);
             self.borrowed.insert(id, lent.room);
         }
@@ -224,8 +267,15 @@ impl Arenas {
 
     fn take_back(&mut self, at: usize) {
         let lent = self.lent.swap_remove(at);
+        self.count_back(&lent);
         self.free_flags.push(lent.flag);
         self.free(lent.room);
+    }
+
+    fn count_back(&mut self, lent: &Lent) {
+        if lent.ahead {
+            self.ahead_bytes -= lent.room.len as u64;
+        }
     }
 
     /// Takes back everything that a failed peer held. It may still map the arena, for reading only.

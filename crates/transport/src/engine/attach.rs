@@ -14,7 +14,8 @@ use super::arenas::PeerArenas;
 use super::greeting::{self, BadGreeting, Greeting, u32_at, u64_at};
 use super::peers::{Link, Out};
 use crate::error::PeerFailure;
-use crate::policy::{Capabilities, INLINE_CAPACITY, Path, Skew};
+use crate::policy::lag::Lag;
+use crate::policy::{Capabilities, INLINE_CAPACITY, Path, Skew, Thresholds};
 use crate::single_copy::RemoteProcess;
 use crate::topology::Locality;
 use crate::{Error, Result};
@@ -95,7 +96,7 @@ impl Core {
             number: to,
             process: crate::same_process::identity(),
             probe: self.probe_word.data(),
-            place: self.place,
+            place: self.whereabouts.place(),
             epoch: self.segment.epoch(),
         }
     }
@@ -351,11 +352,6 @@ impl Core {
             probe.pid = credentials.map_or(0, |credentials| credentials.pid);
             RemoteProcess::probe(probe)
         };
-        let locality = if same_process {
-            Locality::SameProcess
-        } else {
-            self.place.locality(&greeting.place)
-        };
         let mut capabilities = Capabilities {
             paths: allowed,
             max_inline: INLINE_CAPACITY,
@@ -373,9 +369,6 @@ impl Core {
         if !same_process {
             capabilities.demote(Path::SameProcess);
         }
-        let policy = self.settings.policy();
-        let thresholds = policy.thresholds(locality, Skew::None, &capabilities);
-        let pipeline = u64::from(policy.chunk_bytes(Path::Pipeline, locality));
         let producer =
             SharedProducer::new(segment.shared_ring(), shape.shared_slots, greeting.number)
                 .map_err(|e| text(&e))?;
@@ -387,7 +380,7 @@ impl Core {
         let chunks = (0..shape.chunks)
             .filter_map(|chunk| segment.chunk(chunk))
             .collect();
-        let link = Link {
+        let mut link = Link {
             out: Out::Shared(producer),
             switching: None,
             waker,
@@ -395,10 +388,15 @@ impl Core {
             chunks,
             released,
             loans_released,
-            chunk_bytes: pipeline.clamp(64, self.pool.chunk_bytes),
+            chunk_bytes: self.pool.chunk_bytes,
             window: self.settings.pipeline_window() as usize,
-            thresholds,
-            locality,
+            thresholds: Thresholds::default(),
+            ahead_below: 0,
+            skew: Skew::None,
+            lag: Lag::default(),
+            adapter: None,
+            place: (!same_process).then_some(greeting.place),
+            locality: Locality::SameProcess,
             capabilities,
             same_process: same_process && allowed.contains(Path::SameProcess),
             remote,
@@ -408,6 +406,11 @@ impl Core {
             status: segment.status(),
             segment,
         };
+        link.fit(
+            &self.settings,
+            self.whereabouts.place(),
+            self.pool.chunk_bytes,
+        );
         if let Some(entry) = self.peers.get(peer) {
             entry.link = Some(Box::new(link));
             self.peers.attached += 1;

@@ -54,6 +54,9 @@ impl Engine {
 
     #[cold]
     fn give_way(&mut self, patience: &mut Patience) {
+        if patience.yields == 0 {
+            self.core.look_where_it_runs();
+        }
         if patience.yields < YIELDS {
             patience.yields += 1;
             rustix::thread::sched_yield();

@@ -198,6 +198,8 @@ impl Core {
             wire::GET => self.on_get(from, record),
             wire::PUT => self.on_put(from, record),
             wire::ANSWERED => self.on_answered(from, tag, record),
+            wire::SKEW => self.on_skew(from, record),
+            wire::MOVED => self.on_moved(from, record),
             other => self.corrupt(
                 from,
                 &format!("a record of kind {other}, which does not exist"),

@@ -180,6 +180,9 @@ impl Core {
             Waiting::Loaned(loan) => {
                 let loan = *loan;
                 self.stash.take(token);
+                if let Some(behind) = Waiting::Loaned(loan).holds_up() {
+                    self.sender_waited(loan.from, behind);
+                }
                 let memory = self.loan_memory(&loan);
                 let bytes = memory
                     .as_ref()

@@ -8,8 +8,10 @@
 //!    by `copies`, by `both_sides`, or not at all (`loans`);
 //! 6. `requests`: the operation is done and waits to be asked for.
 //!
-//! Beside that: `one_sided` access, `idle` waiting, and `failure` of peers.
+//! Beside that: messages go `ahead` of receivers that lag, `fitting` to where peers run, on paths that are `measured`;
+//! `one_sided` access, `idle` waiting, and `failure` of peers.
 
+mod ahead;
 pub(crate) mod arenas;
 mod attach;
 #[cfg_attr(not(feature = "cma"), path = "no_both_sides.rs")]
@@ -20,10 +22,12 @@ mod closing;
 mod copies;
 mod direct;
 mod failure;
+mod fitting;
 mod greeting;
 mod idle;
 mod inputs;
 mod loans;
+mod measured;
 mod one_sided;
 mod open;
 pub(crate) mod peers;
@@ -46,11 +50,11 @@ use limic_shm::segment::OwnSegment;
 
 use crate::counters::{Counters, Tally};
 use crate::error::PeerFailure;
-use crate::policy::Path;
+use crate::policy::{Path, Skew};
 use crate::raw::RequestId;
 use crate::settings::Settings;
 use crate::single_copy::Probe;
-use crate::topology::Place;
+use crate::topology::Whereabouts;
 use crate::{Address, Peer};
 
 use self::arenas::Arenas;
@@ -79,7 +83,7 @@ pub(crate) struct Work {
 pub(crate) struct Core {
     pub(crate) settings: Settings,
     pub(crate) address: Address,
-    place: Place,
+    whereabouts: Whereabouts,
     peers: Peers,
     requests: Requests,
     matcher: HeapMatcher,
@@ -162,6 +166,9 @@ impl Engine {
     #[cold]
     fn chores(&mut self) -> bool {
         let mut moved = false;
+        if self.calls.is_multiple_of(SOCKETS_WHILE_BUSY) {
+            self.core.look_where_it_runs();
+        }
         for (ring, peer) in core::mem::take(&mut self.core.opened) {
             self.inputs.open(&mut self.core, ring, peer);
             moved = true;
@@ -278,6 +285,13 @@ impl Core {
             unexpected: self.tally.unexpected,
             unexpected_bytes: self.tally.unexpected_bytes,
             sleeps: self.tally.sleeps,
+            ahead: self.tally.ahead,
+            lagging: self.peers_where(|link| link.skew == Skew::Skewed),
+            behind: self.peers_where(|link| link.lag.skew() == Skew::Skewed),
+            skew_changes: self.tally.skew_changes,
+            migrations: self.tally.migrations,
+            relocations: self.tally.relocations,
+            corrections: self.corrections(),
         }
     }
 }

@@ -20,7 +20,7 @@ use super::{Core, Engine, Work, attach};
 use crate::counters::Tally;
 use crate::settings::Settings;
 use crate::single_copy::Probe;
-use crate::topology::Place;
+use crate::topology::Whereabouts;
 use crate::{Address, Error, Result};
 
 impl Engine {
@@ -38,9 +38,11 @@ impl Engine {
             ..Shape::DEFAULT
         };
         let geometry = Geometry::new(shape).map_err(|e| Error::Settings(e.to_string()))?;
-        let place = Place::current();
+        let whereabouts = Whereabouts::find_out();
         let placement = Placement {
-            numa_node: settings.numa_node().or_else(|| place.numa_node()),
+            numa_node: settings
+                .numa_node()
+                .or_else(|| whereabouts.place().numa_node()),
             huge_pages: settings.huge_pages(),
         };
         let segment = OwnSegment::create(geometry, placement).map_err(|e| text(&e))?;
@@ -70,7 +72,7 @@ impl Engine {
             .reserve(1024, 1024)
             .map_err(|full| Error::NoMemory(format!("the matching queues: {full}")))?;
         let core = Core {
-            place,
+            whereabouts,
             peers: Peers::new(),
             requests: Requests::new(),
             matcher,

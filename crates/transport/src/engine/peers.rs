@@ -16,10 +16,12 @@ use super::wire::{Control, SWITCH, WORDS};
 use crate::buffer::{gather, put_words};
 use crate::counters::Traffic;
 use crate::error::PeerFailure;
-use crate::policy::{Capabilities, Thresholds};
+use crate::policy::adapt::Adapter;
+use crate::policy::lag::Lag;
+use crate::policy::{Capabilities, Skew, Thresholds};
 use crate::raw::{RawSlice, RequestId};
 use crate::single_copy::RemoteProcess;
-use crate::topology::Locality;
+use crate::topology::{Locality, Place};
 use crate::{Address, Error, Peer, Result};
 
 /// Payload that fits a slot of the shared ring.
@@ -73,6 +75,16 @@ pub(crate) struct Link {
     pub(crate) loans_released: ReleaseFlags<Mapped>,
     /// Which messages go without asking the receiver.
     pub(crate) thresholds: Thresholds,
+    /// While the peer lags behind, messages shorter than this go ahead of it; see `ahead`.
+    pub(crate) ahead_below: u64,
+    /// Whether the peer lags behind, by its own word.
+    pub(crate) skew: Skew,
+    /// How this endpoint keeps up with the peer.
+    pub(crate) lag: Lag,
+    /// What was measured of long messages from the peer; made at the first one.
+    pub(crate) adapter: Option<Box<Adapter>>,
+    /// Where the peer runs; `None` in this process.
+    pub(crate) place: Option<Place>,
     /// Bytes of a chunk of a pipelined message.
     pub(crate) chunk_bytes: u64,
     /// Most chunks on their way to this peer.

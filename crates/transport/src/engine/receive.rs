@@ -115,6 +115,9 @@ impl Core {
             len,
             waiting,
         } = arrived;
+        if let Some(behind) = waiting.holds_up() {
+            self.sender_waited(from, behind);
+        }
         if let Waiting::Offered(_) | Waiting::Loaned(_) = waiting
             && let Some(why) = self.peers.get(from).and_then(|peer| peer.failure.clone())
         {
@@ -132,6 +135,9 @@ impl Core {
             }
             Waiting::Loaned(loan) => {
                 let copied = self.copy_loan(loan, len, &into);
+                if loan.ahead > 0 {
+                    self.was_at_work(from);
+                }
                 let outcome = receive_outcome(from, tag, len, into.len());
                 Posted::Done(copied.and(outcome))
             }
@@ -262,7 +268,10 @@ impl Core {
             in_pieces,
         };
         match self.matcher.take_posted(&Envelope { source: from, tag }) {
-            Some(slot) => self.accept(slot, &offer),
+            Some(slot) => {
+                self.receive_was_posted(from);
+                self.accept(slot, &offer);
+            }
             None => self.store(Arrived {
                 from,
                 tag,
@@ -274,13 +283,14 @@ impl Core {
 
     /// A message lies in an arena of the sender.
     pub(crate) fn on_loan(&mut self, from: u32, tag: u64, source: &impl Source) {
-        let [arena, offset, len, flag, generation] = words::<5>(source);
+        let [arena, offset, len, flag, generation, ahead] = words::<6>(source);
         let loan = LoanedAt {
             from,
             arena: arena as u32,
             offset,
             flag: flag as u32,
             generation: generation as u32,
+            ahead: ahead as u32,
         };
         match self.matcher.take_posted(&Envelope { source: from, tag }) {
             Some(slot) => {
@@ -288,6 +298,9 @@ impl Core {
                 let Operation::Receive(receiving) = released else {
                     return;
                 };
+                if loan.ahead > 0 {
+                    self.receive_was_posted(from);
+                }
                 let copied = self.copy_loan(loan, len, &receiving.into);
                 let outcome = receive_outcome(from, tag, len, receiving.into.len());
                 self.requests.complete(slot, copied.and(outcome));
@@ -309,6 +322,9 @@ impl Core {
             tag: arrived.tag,
         };
         let from = arrived.from;
+        if arrived.waiting.holds_up().is_some() {
+            self.sender_waits(from);
+        }
         let token = self.stash.insert(arrived);
         let queued = self.matcher.push_unexpected(&envelope, token).or_else(|_| {
             let more = self.matcher.unexpected_len().max(256);
@@ -349,9 +365,15 @@ impl Core {
         if let Some(id) = self.stash.queued(token) {
             self.matcher.remove_unexpected(id);
         }
-        if let Some(arrived) = self.stash.take(token)
-            && let Waiting::Bytes(bytes) = arrived.waiting
+        let Some(arrived) = self.stash.take(token) else {
+            return;
+        };
+        if arrived.waiting.holds_up().is_some()
+            && let Some(link) = self.peers.link(arrived.from)
         {
+            link.lag.withdrawn();
+        }
+        if let Waiting::Bytes(bytes) = arrived.waiting {
             self.count_unexpected(-(bytes.len() as i64));
         }
     }

@@ -237,6 +237,7 @@ impl Core {
             address: 0,
             key: 0,
             region: Some(place),
+            spell: None,
         };
         let stage = ReceiveStage::Assembling(incoming);
         let slot = self

@@ -9,7 +9,7 @@ use super::requests::{Incoming, Operation, ReceiveStage, SendStage, Slot};
 use super::stash::Offer;
 use super::wire::{self, Control};
 use crate::buffer::{Source, Window, words};
-use crate::policy::{BufferKind, Path, Query, Skew};
+use crate::policy::{BufferKind, Path, Query};
 use crate::raw::RequestId;
 use crate::single_copy::address_of_room;
 
@@ -25,6 +25,7 @@ pub(crate) fn incoming(offer: &Offer, room: u64) -> Incoming {
         address: offer.address,
         key: offer.key,
         region: None,
+        spell: None,
     }
 }
 
@@ -36,7 +37,7 @@ impl Core {
         };
         let room = receiving.into.len();
         let whole = address_of_room(receiving.into.slices()).is_some();
-        let incoming = incoming(offer, room);
+        let mut incoming = incoming(offer, room);
         receiving.stage = ReceiveStage::Assembling(incoming);
         if incoming.wanted == 0 {
             return self.finish_receive(slot, &incoming);
@@ -58,7 +59,8 @@ impl Core {
                 return self.finish_receive(slot, &incoming);
             }
         }
-        let path = self.choose(offer, incoming.wanted, whole);
+        let (path, spell) = self.choose(offer, incoming.wanted, whole);
+        incoming.spell = spell;
         self.tally.path(path, incoming.wanted);
         match path {
             Path::Cma => {
@@ -72,34 +74,40 @@ impl Core {
         }
     }
 
-    /// The path for the bytes of a matched long message.
-    fn choose(&mut self, offer: &Offer, len: u64, whole: bool) -> Path {
+    /// The path for the bytes of a matched long message, and the spell in which it is measured, if it is.
+    fn choose(&mut self, offer: &Offer, len: u64, whole: bool) -> (Path, Option<u32>) {
         let Some(link) = self.peers.link(offer.from) else {
-            return Path::Pipeline;
+            return (Path::Pipeline, None);
         };
-        let kind = if offer.in_pieces {
-            BufferKind::Vectored
-        } else {
-            BufferKind::Plain
-        };
+        // The message was offered, so the paths without asking are not open to it any more.
+        let mut capabilities = link.capabilities;
+        capabilities.demote(Path::Inline);
+        capabilities.demote(Path::Eager);
+        if offer.in_pieces {
+            // A single copy needs one address on the sender's side.
+            capabilities.demote(Path::Cma);
+        }
+        if !whole {
+            // Both sides need one on each.
+            capabilities.demote(Path::BothSides);
+        }
         let query = Query {
             bytes: len,
             locality: link.locality,
-            skew: Skew::None,
-            buffer: kind,
-            capabilities: link.capabilities,
+            skew: link.lag.skew(),
+            buffer: if offer.in_pieces {
+                BufferKind::Vectored
+            } else {
+                BufferKind::Plain
+            },
+            capabilities,
         };
-        match self
-            .settings
-            .policy()
-            .choose(&query)
-            .map(|choice| choice.path)
-        {
-            // A single copy needs one address on the sender's side, both-sides one on each.
-            Some(Path::Cma) if !offer.in_pieces => Path::Cma,
-            Some(Path::BothSides) if !offer.in_pieces && whole => Path::BothSides,
-            Some(Path::BothSides) if !offer.in_pieces => Path::Cma,
-            _ => Path::Pipeline,
+        match self.settings.policy().choose_correctable(&query) {
+            Some((choice, true)) if choice.path.is_rendezvous() => {
+                self.corrected(offer.from, len, choice.path, capabilities.paths)
+            }
+            Some((choice, _)) if choice.path.is_rendezvous() => (choice.path, None),
+            _ => (Path::Pipeline, None),
         }
     }
 
@@ -124,6 +132,7 @@ impl Core {
 
     fn complete_receive(&mut self, slot: Slot, incoming: &Incoming) {
         self.note_received(incoming.from, incoming.sent);
+        self.long_message_ended(incoming);
         if incoming.region.is_some() {
             self.finish_put(slot, incoming);
         } else {

@@ -122,6 +122,8 @@ pub(crate) struct Incoming {
     pub(crate) key: u64,
     /// For a write into a region of this endpoint: its slot.
     pub(crate) region: Option<u32>,
+    /// The spell in which it is measured, if it is; see `policy::adapt`.
+    pub(crate) spell: Option<u32>,
 }
 
 /// A copy made by both sides: one side's view.

@@ -129,6 +129,11 @@ impl Core {
                 why: why.clone(),
             });
         }
+        // SAFETY: the slices are readable during the call.
+        if unsafe { self.push_ahead(to, tag, data, len) } {
+            return Ok(Posted::Done(sent(to, tag, len)));
+        }
+        let peer = self.peers.known(to)?;
         peer.sent.add(len);
         self.tally.sizes[size_class(len)] += 1;
         // SAFETY: the caller's promise is the buffer's invariant.

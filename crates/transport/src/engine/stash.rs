@@ -27,6 +27,8 @@ pub(crate) struct LoanedAt {
     pub(crate) offset: u64,
     pub(crate) flag: u32,
     pub(crate) generation: u32,
+    /// 0 for a loan of the application; else see `wire::LOAN`.
+    pub(crate) ahead: u32,
 }
 
 /// What is there of a message.
@@ -39,6 +41,19 @@ pub(crate) enum Waiting {
     Loaned(LoanedAt),
     /// A send of this endpoint to itself.
     Local(RequestId),
+}
+
+impl Waiting {
+    /// Whether its sender was held up by it, or would be if it did not go ahead (H4): how many of the sender's
+    /// messages were waiting before it, by the sender's count.
+    #[inline]
+    pub(crate) fn holds_up(&self) -> Option<u32> {
+        match self {
+            Self::Offered(_) => Some(0),
+            Self::Loaned(loan) => loan.ahead.checked_sub(1),
+            Self::Bytes(_) | Self::Local(_) => None,
+        }
+    }
 }
 
 /// One message.

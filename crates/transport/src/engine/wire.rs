@@ -24,7 +24,9 @@ pub(crate) const BACK_DONE: u8 = 8;
 pub(crate) const GRANT: u8 = 9;
 /// The sender's further records come through that ring: `[ring]`.
 pub(crate) const SWITCH: u8 = 10;
-/// A message that lies in an arena of the sender: `[arena, offset, len, flag, generation]`. Tag: the message's.
+/// A message that lies in an arena of the sender: `[arena, offset, len, flag, generation, ahead]`. Tag: the message's.
+/// `ahead`: 0 for a loan of the application; for a message that was sent ahead of a receiver that lags (H4), one more
+/// than the messages sent so before that the receiver has not taken yet.
 pub(crate) const LOAN: u8 = 11;
 /// The sender takes an offer back: `[send id]`.
 pub(crate) const RETRACT: u8 = 12;
@@ -37,6 +39,11 @@ pub(crate) const PUT: u8 = 15;
 /// A one-sided access is refused, or needs no bytes: `[id, outcome, length of the region]`; tag 0 for a read, 1
 /// for a write.
 pub(crate) const ANSWERED: u8 = 16;
+
+/// The receiver of this endpoint's messages lags behind, or does no longer (H4): `[1 or 0]`.
+pub(crate) const SKEW: u8 = 17;
+/// The peer has moved to another cache or package (H3): `[its place]`.
+pub(crate) const MOVED: u8 = 18;
 
 /// Most words of a control record.
 pub(crate) const WORDS: usize = 6;

@@ -25,7 +25,8 @@ const SINGLE_COPY_CHUNK: u32 = 1 << 20;
 /// more evenly, and cost more claims.
 const BOTH_SIDES_CHUNK: u32 = 64 << 10;
 
-/// Eager limit while skewed, in bytes; the ring caps it further.
+/// Eager limit while skewed, in bytes. What does not fit the ring lies in an arena of the sender: several times the usual
+/// limit, and short enough that a budget of megabytes holds many.
 const SKEWED_EAGER: u64 = 64 << 10;
 
 /// Built-in piece length of `path` between two endpoints at `locality`; 0 if it does not chunk.
@@ -123,7 +124,7 @@ pub(super) fn rows() -> Vec<Row> {
             When::Skewed,
             SKEWED_EAGER,
             Path::Eager,
-            "the receiver lags: what the ring holds need not wait for it (H4)",
+            "the receiver lags: its sender copies the bytes aside and does not wait for it (H4)",
         );
         row(locality, When::Skewed, ALL, Path::Pipeline, long_reason);
     }

@@ -11,11 +11,13 @@
 
 #![forbid(unsafe_code)]
 
+pub(crate) mod adapt;
 mod builtin;
 mod bytes;
 mod capabilities;
 mod edit;
 mod explain;
+pub(crate) mod lag;
 mod path;
 mod query;
 mod row;

@@ -4,7 +4,8 @@ use core::fmt;
 
 use super::builtin;
 use super::{
-    BufferKind, ByteSize, Capabilities, Locality, Path, Query, Row, Skew, TableError, When,
+    BufferKind, ByteSize, Capabilities, Locality, Path, Query, Row, RowSource, Skew, TableError,
+    When,
 };
 
 /// What [`Table::choose`] answers.
@@ -51,6 +52,8 @@ struct Entry {
     up_to_bytes: u64,
     chunk_bytes: u32,
     path: Path,
+    /// Whether what is measured at run time may overrule the row.
+    correctable: bool,
 }
 
 const RUNS: usize = Locality::ALL.len() * When::ALL.len();
@@ -161,6 +164,8 @@ impl Table {
                 up_to_bytes: row.up_to_bytes,
                 chunk_bytes: row.chunk_bytes,
                 path: row.path,
+                // What somebody asked for is not second-guessed.
+                correctable: matches!(row.source, RowSource::BuiltIn | RowSource::Profile),
             })
             .collect();
         Self {
@@ -223,6 +228,15 @@ impl Table {
     #[must_use]
     pub fn choose(&self, query: &Query) -> Option<Choice> {
         self.walk(query, |_, _| {}).map(|(_, choice)| choice)
+    }
+
+    /// As [`Table::choose`], and whether the row that decided comes from limic itself or the host's profile, so that
+    /// what is measured at run time may overrule it. What a file, the environment or the application asks for stands.
+    #[inline]
+    #[must_use]
+    pub(crate) fn choose_correctable(&self, query: &Query) -> Option<(Choice, bool)> {
+        let (row, choice) = self.walk(query, |_, _| {})?;
+        Some((choice, self.entries[row].correctable))
     }
 
     /// The situation in which `query` is looked up. A loan that cannot be handed over is treated

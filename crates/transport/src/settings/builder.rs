@@ -162,6 +162,16 @@ impl SettingsBuilder {
         self.number("linger", Key::Linger, millis)
     }
 
+    /// Whether messages go ahead of receivers that lag behind.
+    pub fn skew(self, wanted: bool) -> Self {
+        self.value("skew", Key::Skew, Value::Flag(wanted), wanted.to_string())
+    }
+
+    /// Whether long messages are measured, and take another path than the table's where it is faster.
+    pub fn adapt(self, wanted: bool) -> Self {
+        self.value("adapt", Key::Adapt, Value::Flag(wanted), wanted.to_string())
+    }
+
     /// The settings: built-in values, profile, file, environment and this builder, later ones
     /// winning.
     ///

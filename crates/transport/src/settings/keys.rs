@@ -27,6 +27,8 @@ pub(super) enum Key {
     Loan,
     Window,
     Linger,
+    Skew,
+    Adapt,
 }
 
 /// What a key is called and means.
@@ -70,7 +72,7 @@ const NUMBER_OF_BYTES: &str = "a number of bytes (suffix K, M or G), or unlimite
 const POWER_OF_TWO: &str = "a power of two of bytes from 4K to 16M";
 
 impl Key {
-    pub(super) const ALL: [Self; 17] = [
+    pub(super) const ALL: [Self; 19] = [
         Self::Long,
         Self::PipelineChunk,
         Self::InlineMax,
@@ -88,6 +90,8 @@ impl Key {
         Self::Loan,
         Self::Window,
         Self::Linger,
+        Self::Skew,
+        Self::Adapt,
     ];
 
     pub(super) const fn info(self) -> Info {
@@ -194,6 +198,18 @@ impl Key {
                 "milliseconds that a closing endpoint waits for peers to take what was sent",
                 "0 to 3600000 milliseconds",
             ),
+            Self::Skew => (
+                "LIMIC_SKEW",
+                "skew",
+                "whether messages go ahead of receivers that lag behind, instead of waiting for them",
+                "on or off",
+            ),
+            Self::Adapt => (
+                "LIMIC_ADAPT",
+                "adapt",
+                "whether long messages are measured and take another path where it is faster than the table's",
+                "on or off",
+            ),
         };
         Info {
             variable,
@@ -229,11 +245,13 @@ impl Key {
                 let time = text.parse().ok().map(Duration::from_micros);
                 time.map(|time| Value::Spin(Spin::For(time)))
             }
-            Self::HugePages => match text.to_ascii_lowercase().as_str() {
-                "yes" | "true" | "on" | "1" => Some(Value::Flag(true)),
-                "no" | "false" | "off" | "0" => Some(Value::Flag(false)),
-                _ => None,
-            },
+            Self::HugePages | Self::Skew | Self::Adapt => {
+                match text.to_ascii_lowercase().as_str() {
+                    "yes" | "true" | "on" | "1" => Some(Value::Flag(true)),
+                    "no" | "false" | "off" | "0" => Some(Value::Flag(false)),
+                    _ => None,
+                }
+            }
             Self::NumaNode if text.eq_ignore_ascii_case("auto") => Some(Value::Node(None)),
             Self::NumaNode => text.parse().ok().map(|node| Value::Node(Some(node))),
         };
@@ -256,7 +274,8 @@ impl Key {
             (Self::SharedSlots, Value::Number(n)) => n.is_power_of_two() && (8..=65536).contains(n),
             (Self::Chunks, Value::Number(n)) => *n <= 4096,
             (Self::Spin, Value::Spin(Spin::For(time))) => *time <= Duration::from_secs(60),
-            (Self::Spin, Value::Spin(Spin::Auto)) | (Self::HugePages, Value::Flag(_)) => true,
+            (Self::Spin, Value::Spin(Spin::Auto))
+            | (Self::HugePages | Self::Skew | Self::Adapt, Value::Flag(_)) => true,
             (Self::NumaNode, Value::Node(node)) => node.is_none_or(|node| node <= 65533),
             (Self::Unexpected, Value::Number(n)) => *n >= 64 << 10,
             (Self::Loan, Value::Number(n)) => *n >= 1 << 20,
@@ -356,6 +375,8 @@ mod tests {
             (Key::Loan, "1M", "1K"),
             (Key::Window, "2", "1"),
             (Key::Linger, "0", "-1"),
+            (Key::Skew, "off", "of"),
+            (Key::Adapt, "on", "an"),
         ] {
             assert!(key.parse(good).is_some(), "{key:?} {good}");
             assert!(key.parse(bad).is_none(), "{key:?} {bad}");

@@ -118,6 +118,8 @@ fn every_variable_does_something() {
         ("LIMIC_LOAN_BYTES", "2M"),
         ("LIMIC_PIPELINE_WINDOW", "5"),
         ("LIMIC_LINGER_MS", "7"),
+        ("LIMIC_SKEW", "off"),
+        ("LIMIC_ADAPT", "no"),
         ("UNRELATED", "x"),
     ])
     .expect("good variables");
@@ -143,6 +145,7 @@ fn every_variable_does_something() {
         (2 << 20, 5)
     );
     assert_eq!(settings.linger(), Duration::from_millis(7));
+    assert_eq!((settings.skew(), settings.adapt()), (false, false));
     assert!(settings.warnings().is_empty(), "{:?}", settings.warnings());
     for variable in settings.variables() {
         if !variable.key.is_empty() {

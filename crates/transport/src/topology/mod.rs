@@ -16,6 +16,7 @@ mod place;
 mod summary;
 #[cfg(feature = "topology")]
 mod sysfs;
+mod whereabouts;
 
 use std::sync::OnceLock;
 
@@ -24,6 +25,7 @@ pub use crate::policy::Locality;
 pub use cpus::{CpuSet, ParseCpuSetError};
 pub use place::Place;
 pub use summary::{CacheSummary, NumaSummary, Summary};
+pub(crate) use whereabouts::{Look, Whereabouts};
 
 /// Where the knowledge about the machine comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,0 +1,95 @@
+//! What a pair may do follows from where its two endpoints run (H3), and they may move.
+//!
+//! An endpoint looks at its CPU when it has waited in vain, and every few thousand calls while it has not: never on the
+//! way of a message. If it has moved to another cache or package, it takes the rows for there, and tells its peers.
+
+use super::Core;
+use super::peers::Link;
+use super::wire::{self, Control};
+use crate::Peer;
+use crate::buffer::{Source, words};
+use crate::policy::{Path, Skew};
+use crate::settings::Settings;
+use crate::topology::{Locality, Look, Place};
+
+impl Core {
+    /// Looks on which CPU this endpoint runs.
+    #[cold]
+    pub(crate) fn look_where_it_runs(&mut self) {
+        match self.whereabouts.look() {
+            Look::Same => {}
+            Look::Migrated => self.tally.migrations += 1,
+            Look::Moved => {
+                self.tally.migrations += 1;
+                self.tally.relocations += 1;
+                self.moved();
+            }
+        }
+    }
+
+    fn moved(&mut self) {
+        let place = self.whereabouts.place();
+        let word = u64::from_le_bytes(place.to_bytes());
+        for peer in 0..self.peers.len() {
+            self.fit(peer);
+            if self
+                .peers
+                .link(peer)
+                .is_some_and(|link| link.place.is_some())
+            {
+                self.control(peer, Control::new(wire::MOVED, [word]));
+            }
+        }
+    }
+
+    /// A peer runs somewhere else.
+    pub(crate) fn on_moved(&mut self, from: u32, source: &impl Source) {
+        let [word] = words::<1>(source);
+        if let Some(link) = self.peers.link(from)
+            && link.place.is_some()
+        {
+            link.place = Some(Place::from_bytes(word.to_le_bytes()));
+            self.fit(from);
+        }
+    }
+
+    /// Takes the rows for the place where a pair is now.
+    fn fit(&mut self, peer: u32) {
+        let Some(link) = self.peers.link(peer) else {
+            return;
+        };
+        let before = link.locality;
+        link.fit(
+            &self.settings,
+            self.whereabouts.place(),
+            self.pool.chunk_bytes,
+        );
+        if link.locality != before {
+            tracing::info!(
+                "{} was at {before} and is at {} now: thresholds follow",
+                Peer(peer),
+                link.locality
+            );
+        }
+    }
+}
+
+impl Link {
+    /// Takes the rows for this endpoint at `here` and the peer where it said that it is.
+    pub(crate) fn fit(&mut self, settings: &Settings, here: Place, most_chunk_bytes: u64) {
+        self.locality = match &self.place {
+            None => Locality::SameProcess,
+            Some(there) => here.locality(there),
+        };
+        let policy = settings.policy();
+        self.thresholds = policy.thresholds(self.locality, Skew::None, &self.capabilities);
+        // What goes ahead lies in an arena, and no ring limits it.
+        let mut ahead = self.capabilities;
+        ahead.max_eager = settings.unexpected_budget_bytes();
+        self.ahead_below = policy
+            .thresholds(self.locality, Skew::Skewed, &ahead)
+            .eager_below;
+        let chunk = u64::from(policy.chunk_bytes(Path::Pipeline, self.locality));
+        self.chunk_bytes = chunk.clamp(64, most_chunk_bytes);
+    }
+}

@@ -1,0 +1,305 @@
+//! Online correction of the path of long messages (H3): a state machine without clock or I/O.
+//!
+//! A table is wrong on some machine, and a profile is wrong on some day. So the receiver, who picks the path of a long
+//! message, measures: one estimate for each size class and path, in bytes per nanosecond. Now and then it takes another
+//! path, and stays with it if that wins clearly over several tries. What loses is tried ever more seldom.
+//!
+//! What is measured is a *spell*: from the first message under way to a moment when there is none, or a few dozen
+//! messages. All messages of a spell take one path, so that several at a time do not spoil each other's figures.
+
+use super::{Path, PathSet};
+
+/// Shorter messages are left alone: two looks at a clock would be felt.
+pub(crate) const LEAST_BYTES: u64 = 64 << 10;
+/// Size classes: one for each power of two from [`LEAST_BYTES`], the last one without end.
+const CLASSES: usize = 10;
+/// The paths among which a choice is made.
+const CANDIDATES: [Path; 3] = [Path::Pipeline, Path::Cma, Path::BothSides];
+/// Spells between two tries of another path, at first.
+const EVERY: u32 = 64;
+/// And at most, after it has lost again and again.
+const SELDOM: u32 = 8192;
+/// Spells that are remembered of each path; the median counts.
+const REMEMBERED: usize = 5;
+/// Tries that another path needs before it can win.
+const TRIES: usize = 4;
+/// What it must be faster by.
+const MARGIN: f32 = 1.15;
+/// One try that is slower by this ends the tries: each costs its user time.
+const HOPELESS: f32 = 0.6;
+/// Messages after which a spell ends though others are under way.
+const SPELL: u32 = 32;
+
+/// A change: messages of a size class go by another path from now on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Switch {
+    /// The shortest message of the class, in bytes.
+    pub(crate) from_bytes: u64,
+    pub(crate) before: Path,
+    pub(crate) now: Path,
+}
+
+/// The rates of the last spells of one path.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rates {
+    last: [f32; REMEMBERED],
+    count: usize,
+}
+
+impl Rates {
+    fn add(&mut self, rate: f32) {
+        self.last[self.count % REMEMBERED] = rate;
+        self.count += 1;
+    }
+
+    /// The median; 0 if there are none.
+    fn median(&self) -> f32 {
+        let mut sorted = self.last;
+        let known = &mut sorted[..self.count.min(REMEMBERED)];
+        known.sort_by(f32::total_cmp);
+        known.get(known.len() / 2).copied().unwrap_or(0.0)
+    }
+}
+
+/// One size class.
+#[derive(Clone, Copy, Debug)]
+struct Class {
+    /// What the table says.
+    table: Path,
+    /// What is taken.
+    current: Path,
+    rates: [Rates; CANDIDATES.len()],
+    /// The candidate that is tried next.
+    rival: usize,
+    until_try: u32,
+    every: u32,
+    /// The best median of the current path.
+    best: f32,
+}
+
+impl Class {
+    const fn new(table: Path) -> Self {
+        const NONE: Rates = Rates {
+            last: [0.0; REMEMBERED],
+            count: 0,
+        };
+        Self {
+            table,
+            current: table,
+            rates: [NONE; CANDIDATES.len()],
+            rival: 0,
+            until_try: EVERY,
+            every: EVERY,
+            best: 0.0,
+        }
+    }
+
+    /// The path of the next spell.
+    fn next(&mut self, available: PathSet) -> Path {
+        if !available.contains(self.current) {
+            *self = Self::new(self.table);
+        }
+        if self.until_try > 0 {
+            self.until_try -= 1;
+            return self.current;
+        }
+        self.until_try = self.every;
+        for _ in CANDIDATES {
+            let rival = CANDIDATES[self.rival];
+            if rival != self.current && available.contains(rival) {
+                return rival;
+            }
+            self.rival = (self.rival + 1) % CANDIDATES.len();
+        }
+        self.current
+    }
+
+    /// A spell ended. True if another path is taken from now on.
+    fn measured(&mut self, path: Path, rate: f32) -> bool {
+        let Some(index) = CANDIDATES.iter().position(|known| *known == path) else {
+            return false;
+        };
+        self.rates[index].add(rate);
+        if path == self.current {
+            let median = self.rates[index].median();
+            if median < self.best * HOPELESS {
+                // Something has changed: time to look around.
+                self.best = median;
+                self.every = EVERY;
+                self.until_try = self.until_try.min(EVERY);
+            }
+            self.best = self.best.max(median);
+            return false;
+        }
+        let current = CANDIDATES.iter().position(|known| *known == self.current);
+        let mine = current.map_or(0.0, |index| self.rates[index].median());
+        if mine == 0.0 {
+            return false;
+        }
+        let tries = self.rates[index].count;
+        if tries >= TRIES && self.rates[index].median() > mine * MARGIN {
+            if let Some(index) = current {
+                // It has to win anew to come back.
+                self.rates[index] = Rates::default();
+            }
+            self.current = path;
+            self.best = 0.0;
+            self.every = EVERY;
+            return true;
+        }
+        if tries >= TRIES || rate < mine * HOPELESS {
+            // It has lost for now.
+            self.rates[index] = Rates::default();
+            self.rival = (self.rival + 1) % CANDIDATES.len();
+            self.every = (self.every * 2).min(SELDOM);
+        }
+        false
+    }
+}
+
+/// The spell under way.
+#[derive(Clone, Copy, Debug)]
+struct Spell {
+    number: u32,
+    class: usize,
+    path: Path,
+    /// Messages that were begun in it.
+    messages: u32,
+    /// Messages of earlier spells that are still under way; the clock starts when they are over.
+    older: u32,
+    since_ns: u64,
+    bytes: u64,
+    /// A message of another class, or path, came between: nothing can be learnt from it.
+    mixed: bool,
+}
+
+/// What is known of the long messages from one peer.
+#[derive(Clone, Debug)]
+pub(crate) struct Adapter {
+    classes: [Option<Class>; CLASSES],
+    spell: Spell,
+    under_way: u32,
+}
+
+impl Adapter {
+    pub(crate) const fn new() -> Self {
+        Self {
+            classes: [None; CLASSES],
+            spell: Spell {
+                number: 0,
+                class: 0,
+                path: Path::Pipeline,
+                messages: 0,
+                older: 0,
+                since_ns: 0,
+                bytes: 0,
+                mixed: true,
+            },
+            under_way: 0,
+        }
+    }
+
+    fn class_of(bytes: u64) -> usize {
+        let doublings = (bytes / LEAST_BYTES).max(1).ilog2() as usize;
+        doublings.min(CLASSES - 1)
+    }
+
+    /// A message begins, for which the table says `table`, and of all the paths `available` can be taken. Gives
+    /// the path to take, and the number of its spell for [`Adapter::ended`].
+    pub(crate) fn begins(
+        &mut self,
+        bytes: u64,
+        table: Path,
+        available: PathSet,
+        now_ns: u64,
+    ) -> (Path, u32, Option<Switch>) {
+        let class = Self::class_of(bytes);
+        let entry = self.classes[class].get_or_insert(Class::new(table));
+        if entry.table != table {
+            // Another row holds: the pair has moved.
+            *entry = Class::new(table);
+        }
+        let mut switch = None;
+        if self.under_way == 0 || (self.spell.messages >= SPELL && self.spell.older == 0) {
+            switch = self.close(now_ns);
+            let path = self.classes[class]
+                .as_mut()
+                .map_or(table, |entry| entry.next(available));
+            self.spell = Spell {
+                number: self.spell.number.wrapping_add(1),
+                class,
+                path,
+                messages: 0,
+                older: self.under_way,
+                since_ns: now_ns,
+                bytes: 0,
+                mixed: false,
+            };
+        }
+        self.under_way += 1;
+        self.spell.messages += 1;
+        if self.spell.class == class && available.contains(self.spell.path) {
+            return (self.spell.path, self.spell.number, switch);
+        }
+        self.spell.mixed = true;
+        let current = self.classes[class].map_or(table, |entry| entry.current);
+        let path = if available.contains(current) {
+            current
+        } else {
+            table
+        };
+        (path, self.spell.number, switch)
+    }
+
+    /// A message of `bytes` bytes that began in the spell `number` has arrived.
+    pub(crate) fn ended(&mut self, number: u32, bytes: u64, now_ns: u64) -> Option<Switch> {
+        self.under_way = self.under_way.saturating_sub(1);
+        if number == self.spell.number {
+            if self.spell.older == 0 {
+                self.spell.bytes += bytes;
+            }
+        } else if self.spell.older > 0 {
+            self.spell.older -= 1;
+            if self.spell.older == 0 {
+                self.spell.since_ns = now_ns;
+            }
+        }
+        if self.under_way == 0 {
+            return self.close(now_ns);
+        }
+        None
+    }
+
+    /// Learns from the spell that is over.
+    fn close(&mut self, now_ns: u64) -> Option<Switch> {
+        let spell = self.spell;
+        self.spell.mixed = true;
+        let time = now_ns.saturating_sub(spell.since_ns);
+        if spell.mixed || spell.older > 0 || spell.bytes == 0 || time == 0 {
+            return None;
+        }
+        let class = self.classes[spell.class].as_mut()?;
+        let before = class.current;
+        let rate = spell.bytes as f32 / time as f32;
+        class.measured(spell.path, rate).then_some(Switch {
+            from_bytes: LEAST_BYTES << spell.class,
+            before,
+            now: spell.path,
+        })
+    }
+
+    /// The paths that are taken against the table: the shortest message of each class, and the path.
+    pub(crate) fn corrections(&self) -> impl Iterator<Item = (u64, Path)> + '_ {
+        self.classes
+            .iter()
+            .enumerate()
+            .filter_map(|(index, class)| {
+                let class = class.as_ref()?;
+                (class.current != class.table).then_some((LEAST_BYTES << index, class.current))
+            })
+    }
+}
+
+#[cfg(test)]
+#[path = "adapt_tests.rs"]
+mod tests;

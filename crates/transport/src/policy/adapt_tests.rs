@@ -1,0 +1,229 @@
+//! The online correction against machines whose figures are known.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const ALL: PathSet = PathSet::ALL;
+
+/// A machine: how many bytes each path moves in a nanosecond.
+#[derive(Clone, Copy, Debug)]
+struct Speeds {
+    pipeline: f64,
+    cma: f64,
+    both: f64,
+}
+
+impl Speeds {
+    fn of(&self, path: Path) -> f64 {
+        match path {
+            Path::Cma => self.cma,
+            Path::BothSides => self.both,
+            _ => self.pipeline,
+        }
+    }
+}
+
+struct Run {
+    adapter: Adapter,
+    now: u64,
+    taken: [u32; 8],
+    switches: Vec<Switch>,
+}
+
+impl Run {
+    fn new() -> Self {
+        Self {
+            adapter: Adapter::new(),
+            now: 0,
+            taken: [0; 8],
+            switches: Vec::new(),
+        }
+    }
+
+    /// Windows of messages that are under way together.
+    fn windows(&mut self, speeds: Speeds, bytes: u64, windows: u32, deep: u32, table: Path) {
+        for _ in 0..windows {
+            let mut spells = Vec::new();
+            for _ in 0..deep {
+                let (path, spell, switch) = self.adapter.begins(bytes, table, ALL, self.now);
+                self.taken[path.index()] += 1;
+                self.switches.extend(switch);
+                spells.push((path, spell));
+            }
+            for (path, spell) in spells {
+                self.now += (bytes as f64 / speeds.of(path)) as u64 + 1;
+                self.switches
+                    .extend(self.adapter.ended(spell, bytes, self.now));
+            }
+        }
+    }
+
+    fn corrections(&self) -> Vec<(u64, Path)> {
+        self.adapter.corrections().collect()
+    }
+}
+
+#[test]
+fn a_wrong_table_is_corrected_and_a_right_one_left_alone() {
+    for deep in [1, 16] {
+        let mut run = Run::new();
+        let speeds = Speeds {
+            pipeline: 3.0,
+            cma: 9.0,
+            both: 5.0,
+        };
+        run.windows(speeds, 1 << 20, 2000, deep, Path::Pipeline);
+        assert_eq!(
+            run.corrections(),
+            [(1 << 20, Path::Cma)],
+            "{deep} at a time"
+        );
+        assert_eq!(run.switches.len(), 1);
+
+        let mut run = Run::new();
+        let speeds = Speeds {
+            pipeline: 12.0,
+            cma: 3.0,
+            both: 4.0,
+        };
+        run.windows(speeds, 1 << 20, 10_000, deep, Path::Pipeline);
+        assert_eq!(run.corrections(), []);
+        let tried = 10_000 * deep - run.taken[Path::Pipeline.index()];
+        assert!(tried > 0, "never tried");
+        // What loses is tried ever more seldom: far less than one of 64.
+        assert!(
+            tried < 10_000 * deep / 400,
+            "{tried} messages went a slow way"
+        );
+    }
+}
+
+#[test]
+fn a_stream_that_never_rests_is_corrected_too() {
+    let mut run = Run::new();
+    let speeds = Speeds {
+        pipeline: 3.0,
+        cma: 9.0,
+        both: 5.0,
+    };
+    let mut under_way = std::collections::VecDeque::new();
+    for _ in 0..60_000 {
+        let (path, spell, switch) = run.adapter.begins(256 << 10, Path::Pipeline, ALL, run.now);
+        run.switches.extend(switch);
+        under_way.push_back((path, spell));
+        if under_way.len() > 8 {
+            let (path, spell) = under_way.pop_front().expect("not empty");
+            run.now += (f64::from(256 << 10) / speeds.of(path)) as u64;
+            run.switches
+                .extend(run.adapter.ended(spell, 256 << 10, run.now));
+        }
+    }
+    assert_eq!(run.corrections(), [(256 << 10, Path::Cma)]);
+}
+
+#[test]
+fn a_small_advantage_is_no_reason() {
+    let mut run = Run::new();
+    let speeds = Speeds {
+        pipeline: 10.0,
+        cma: 11.0,
+        both: 9.0,
+    };
+    run.windows(speeds, 1 << 20, 20_000, 1, Path::Pipeline);
+    assert_eq!(run.corrections(), []);
+}
+
+#[test]
+fn it_goes_back_when_the_machine_changes() {
+    let mut run = Run::new();
+    let fast = Speeds {
+        pipeline: 3.0,
+        cma: 9.0,
+        both: 2.0,
+    };
+    run.windows(fast, 1 << 20, 2000, 1, Path::Pipeline);
+    let slow = Speeds {
+        pipeline: 9.0,
+        cma: 3.0,
+        both: 2.0,
+    };
+    run.windows(slow, 1 << 20, 4000, 1, Path::Pipeline);
+    assert_eq!(run.corrections(), []);
+    assert_eq!(run.switches.len(), 2);
+}
+
+#[test]
+fn classes_do_not_mix() {
+    let mut run = Run::new();
+    let speeds = Speeds {
+        pipeline: 3.0,
+        cma: 9.0,
+        both: 5.0,
+    };
+    run.windows(speeds, 1 << 20, 2000, 1, Path::Pipeline);
+    assert_eq!(run.corrections(), [(1 << 20, Path::Cma)]);
+    // Another class, and messages below all of them, start from the table.
+    let (path, ..) = run.adapter.begins(64 << 10, Path::Pipeline, ALL, run.now);
+    assert_eq!(path, Path::Pipeline);
+    let (path, ..) = run.adapter.begins(u64::MAX, Path::Pipeline, ALL, run.now);
+    assert_eq!(path, Path::Pipeline);
+}
+
+#[test]
+fn a_path_that_is_given_up_is_not_taken() {
+    let mut run = Run::new();
+    let speeds = Speeds {
+        pipeline: 3.0,
+        cma: 9.0,
+        both: 5.0,
+    };
+    run.windows(speeds, 1 << 20, 2000, 1, Path::Pipeline);
+    let available = ALL.without(Path::Cma).without(Path::BothSides);
+    for _ in 0..1000 {
+        let (path, spell, _) = run
+            .adapter
+            .begins(1 << 20, Path::Pipeline, available, run.now);
+        assert_eq!(path, Path::Pipeline);
+        run.now += 1000;
+        run.adapter.ended(spell, 1 << 20, run.now);
+    }
+    assert_eq!(run.corrections(), []);
+}
+
+proptest! {
+    /// Whatever happens in whatever order, the path is one of those that can be taken, and with noise that is smaller
+    /// than the margin it does not flap.
+    #[test]
+    fn it_takes_what_there_is_and_does_not_flap(
+        steps in proptest::collection::vec((any::<bool>(), 0..24_u32, 0..100_000_u64), 1..600),
+        cma: bool,
+    ) {
+        let mut adapter = Adapter::new();
+        let mut under_way = Vec::new();
+        let mut now = 0;
+        let available = if cma { ALL } else { ALL.without(Path::Cma) };
+        for (begin, shift, time) in steps {
+            now += time;
+            if begin {
+                let bytes = LEAST_BYTES << shift;
+                let (path, spell, _) = adapter.begins(bytes, Path::Pipeline, available, now);
+                prop_assert!(available.contains(path) && CANDIDATES.contains(&path));
+                under_way.push((spell, bytes));
+            } else if let Some((spell, bytes)) = under_way.pop() {
+                adapter.ended(spell, bytes, now);
+            }
+            prop_assert_eq!(adapter.under_way as usize, under_way.len());
+        }
+    }
+
+    #[test]
+    fn noise_below_the_margin_changes_nothing(noise in proptest::collection::vec(0.94_f64..1.06, 500..1500)) {
+        let mut run = Run::new();
+        for factor in noise {
+            let speeds = Speeds { pipeline: 10.0 * factor, cma: 10.0 / factor, both: 10.0 };
+            run.windows(speeds, 1 << 20, 4, 1, Path::Pipeline);
+        }
+        prop_assert!(run.switches.len() <= 1, "{:?}", run.switches);
+    }
+}

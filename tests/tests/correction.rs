@@ -1,0 +1,91 @@
+//! The online correction of the path of long messages, between processes for which the table is wrong.
+
+use std::time::Duration;
+
+use limic::policy::Path;
+use limic::settings::{Settings, SettingsBuilder};
+use limic::{Counters, Endpoint, HybridEndpoint, RawEndpoint};
+use limic_tests::{Cast, Rank, check, content, skip};
+
+const DATA: u64 = 1;
+const GO_ON: u64 = 2;
+const BYTES: usize = 256 << 10;
+
+/// Sends messages with little progress of its own, so that the pipeline, which needs it, is slow; a single copy is not.
+fn send_idly(
+    rank: &Rank,
+    settings: SettingsBuilder,
+    most: u32,
+    done: fn(&Counters) -> bool,
+) -> Option<Counters> {
+    let endpoint = HybridEndpoint::with(settings.build().expect("settings")).expect("open");
+    let other = rank.connect(&endpoint)[1 - rank.rank as usize];
+    let message = content(rank.seed, BYTES);
+    let mut counters = None;
+    for number in 1..=most {
+        if rank.rank == 0 {
+            let mut request = endpoint.isend(other, DATA, message.clone()).expect("isend");
+            while !request.test() {
+                limic_tests::process::pass(Duration::from_millis(1));
+            }
+            request.wait().expect("sent");
+            let mut word = [0];
+            endpoint.recv((other, GO_ON), &mut word).expect("go on");
+            if word[0] == 0 {
+                break;
+            }
+        } else {
+            let mut buffer = vec![0; BYTES];
+            endpoint
+                .recv((other, DATA), &mut buffer)
+                .expect("a message");
+            check(rank.seed, &buffer);
+            let now = endpoint.counters();
+            let over = done(&now) || number == most;
+            endpoint
+                .send(other, GO_ON, &[u8::from(!over)])
+                .expect("go on");
+            counters = Some(now);
+            if over {
+                break;
+            }
+        }
+    }
+    rank.link.meet(&endpoint);
+    counters
+}
+
+fn by_single_copy(counters: &Counters) -> u64 {
+    let single = |path: &Path| matches!(path, Path::Cma | Path::BothSides);
+    let counts = counters.paths.iter().filter(|(path, _)| single(path));
+    counts.map(|(_, traffic)| traffic.messages).sum()
+}
+
+#[test]
+fn a_wrong_table_is_corrected_and_a_wish_is_respected() {
+    if let Err(refused) = limic_copy::explain().available {
+        return skip(&format!("single copy: {refused}"));
+    }
+    let cast = Cast::new("a_wrong_table_is_corrected_and_a_wish_is_respected").alone();
+    cast.limit(Duration::from_secs(120)).run(|rank| {
+        let settings = || Settings::builder().without_environment().pipeline_window(2);
+        let corrected = |counters: &Counters| !counters.corrections.is_empty();
+        if let Some(counters) = send_idly(rank, settings(), 20_000, corrected) {
+            let [correction] = counters.corrections[..] else {
+                panic!("{:?}", counters.corrections);
+            };
+            assert_eq!(correction.from_bytes, BYTES as u64);
+            assert_ne!(correction.path, Path::Pipeline);
+        }
+        let never = |_: &Counters| false;
+        for settings in [
+            settings().adapt(false),
+            settings().long_path(Path::Pipeline),
+        ] {
+            if let Some(counters) = send_idly(rank, settings, 150, never) {
+                assert_eq!(by_single_copy(&counters), 0);
+                assert!(counters.corrections.is_empty());
+            }
+        }
+    });
+}

@@ -1,0 +1,94 @@
+//! Ranks that move to another cache or package (H3), on a machine that hwloc is told about.
+
+use limic::policy::{Locality, Path, Row, RowSource, When};
+use limic::settings::Settings;
+use limic::topology::CpuSet;
+use limic::{Endpoint, HybridEndpoint, RawEndpoint};
+use limic_tests::{Cast, skip};
+
+const DATA: u64 = 1;
+/// Eager within a package, not between packages: by the rows below.
+const BYTES: usize = 4 << 10;
+
+fn row(locality: Locality, up_to_bytes: u64, path: Path) -> Row {
+    Row {
+        locality,
+        when: When::Usual,
+        up_to_bytes,
+        path,
+        chunk_bytes: 0,
+        source: RowSource::Application,
+        reason: "a test".into(),
+    }
+}
+
+fn pin(cpu: usize) {
+    let mut set = rustix::thread::CpuSet::new();
+    set.set(cpu);
+    rustix::thread::sched_setaffinity(None, &set).expect("this rank may be pinned");
+}
+
+fn messages(endpoint: &HybridEndpoint, path: Path) -> u64 {
+    let counters = endpoint.counters();
+    let found = counters.paths.iter().find(|(other, _)| *other == path);
+    found.map_or(0, |(_, traffic)| traffic.messages)
+}
+
+#[test]
+fn thresholds_follow_a_rank_to_another_package() {
+    let allowed = CpuSet::allowed().expect("the kernel says where this may run");
+    if !allowed.contains(0) || !allowed.contains(1) {
+        return skip("CPUs 0 and 1 are not both to be used");
+    }
+    Cast::new("thresholds_follow_a_rank_to_another_package").run(|rank| {
+        // SAFETY: this rank has one thread that is not asleep, and nobody reads the environment meanwhile.
+        unsafe { std::env::set_var("HWLOC_SYNTHETIC", "pack:2 l3:1 core:1 pu:1") };
+        pin(rank.rank as usize);
+        let rows = [
+            row(Locality::SharedCache, 16 << 10, Path::Eager),
+            row(Locality::OtherPackage, 1 << 10, Path::Eager),
+        ];
+        let settings = Settings::builder().without_environment().rows(rows);
+        let endpoint = HybridEndpoint::with(settings.build().expect("settings")).expect("open");
+        let other = rank.connect(&endpoint)[1 - rank.rank as usize];
+        let mut buffer = vec![0; BYTES];
+        if rank.rank == 0 {
+            // On two packages: too long to go eagerly.
+            endpoint.send(other, DATA, &buffer).expect("send");
+            assert_eq!(messages(&endpoint, Path::Eager), 0);
+            rank.link.meet(&endpoint);
+            // The other rank has moved to this one's package, and says so.
+            while messages(&endpoint, Path::Eager) == 0 {
+                endpoint.send(other, DATA, &buffer).expect("send");
+            }
+            endpoint.send(other, DATA + 1, &[]).expect("send");
+            assert_eq!(endpoint.counters().relocations, 0, "this rank stayed");
+        } else {
+            endpoint.recv((other, DATA), &mut buffer).expect("receive");
+            assert_eq!(messages(&endpoint, Path::Pipeline), 1);
+            pin(0);
+            // It notices while it polls.
+            while endpoint.counters().relocations == 0 {
+                endpoint.progress();
+            }
+            assert!(endpoint.counters().migrations >= 1);
+            rank.link.meet(&endpoint);
+            loop {
+                let status = endpoint
+                    .recv(
+                        limic::Selector {
+                            source: Some(other),
+                            tag: limic::Tag(0),
+                            mask: 0,
+                        },
+                        &mut buffer,
+                    )
+                    .expect("receive");
+                if status.tag == limic::Tag(DATA + 1) {
+                    break;
+                }
+            }
+        }
+        rank.link.meet(&endpoint);
+    });
+}
