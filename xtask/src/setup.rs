@@ -129,7 +129,7 @@ fn install_components(components: &[&str]) -> Result<(), Failure> {
 /// valgrind, for the check `counts` alone, which is skipped where it cannot be had.
 pub(crate) fn valgrind() {
     let present = Job::new("valgrind", 1).args(&["--version"]).succeeds();
-    if !present && let Err(why) = install_packages(&["valgrind"]) {
+    if !present && let Err(why) = install_packages(&["valgrind"], "valgrind") {
         console::detail(&why);
     }
 }
