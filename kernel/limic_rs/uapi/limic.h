@@ -256,7 +256,7 @@ struct limic_revoke {
 /*
  * LIMIC_IOC_SEND: if a receive that fits is posted, copy and be done; else pin the buffer and queue it there.
  *
- * EPIPE: the rank has left. ESRCH: it has not come yet. EINVAL: not a rank of the group. ENOBUFS: the receiver's
+ * EPIPE: the rank has left, or has no slots. ESRCH: it has not come yet. EINVAL: not a rank of the group. ENOBUFS: the receiver's
  * unexpected queue is full; try again when it has had time to receive. EFAULT, EAGAIN: as for LIMIC_IOC_EXPOSE.
  */
 struct limic_send {

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What Rust cannot call: macros, inline functions, and C structures that must be embedded.
+ *
+ * Keep it small: no policy, no limic object, only one kernel service per function.
+ */
+#ifndef _LIMIC_HELPERS_H
+#define _LIMIC_HELPERS_H
+
+#include <linux/atomic.h>
+#include <linux/mm.h>
+
+struct limic_mm_watch;
+
+/* Calls end(owner) once when mm is torn down, or when the watch is stopped, whichever is first. */
+struct limic_mm_watch *limic_mm_watch_start(struct mm_struct *mm, void *owner,
+					    void (*end)(void *owner));
+/* Stops it: afterwards no call of end() is under way or will come. Sleeps. */
+void limic_mm_watch_stop(struct limic_mm_watch *watch);
+
+struct mm_struct *limic_current_mm(void);
+bool limic_fatal_signal(void);
+void limic_resched(void);
+unsigned int limic_cpu(void);
+
+/* Charges pages to mm->pinned_vm within RLIMIT_MEMLOCK of the caller. 0 or -EAGAIN. */
+int limic_charge(struct mm_struct *mm, unsigned long pages);
+void limic_uncharge(struct mm_struct *mm, unsigned long pages);
+
+/* Whether the page extends a run that ends with the page last: its bytes follow in the kernel's own mapping. */
+bool limic_page_follows(struct page *last, struct page *page);
+struct page *limic_page_nth(struct page *page, unsigned long n);
+
+bool limic_user_range(unsigned long addr, unsigned long len);
+/* Copy between bytes from off on in a run of pages and user memory, without taking a fault. Bytes not copied. */
+unsigned long limic_copy_out(unsigned long to, struct page *run, unsigned long off, unsigned long len);
+unsigned long limic_copy_in(struct page *run, unsigned long off, unsigned long from, unsigned long len);
+/* Bring user pages in. Bytes that could not be. */
+unsigned long limic_fault_in(unsigned long addr, unsigned long len, bool write);
+
+/* Sleep until *users is value; wake those who do. */
+void limic_wait_until(atomic_t *users, int value);
+void limic_wake(atomic_t *users);
+
+/* The status area: zeroed memory that can be mapped into user space. */
+void *limic_area_alloc(unsigned long bytes);
+void limic_area_free(void *area);
+int limic_area_map(struct vm_area_struct *vma, void *area);
+
+#endif /* _LIMIC_HELPERS_H */

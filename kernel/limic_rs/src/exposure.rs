@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Exposed buffers and their handles (H2).
+
+use crate::abi;
+use crate::copy::{self, Direction, Stopped};
+use crate::costs::{Call, Step, Trip};
+use crate::counters::{count, Event, COUNTERS};
+use crate::ffi;
+use crate::group::Group;
+use crate::pieces::Pieces;
+use crate::pinned::Held;
+use crate::realm::RealmKey;
+use crate::session::Session;
+use kernel::prelude::*;
+use kernel::rbtree::{RBTree, RBTreeNode};
+use kernel::sync::atomic::{Atomic, Full, Relaxed};
+use kernel::sync::Arc;
+use kernel::{new_mutex, sync::Mutex};
+
+const BUCKETS: usize = 256;
+/// Exposures of one session at a time.
+const MOST: usize = 65536;
+
+/// Who may use an exposure, besides being of the owner's realm.
+enum Audience {
+    Group(Arc<Group>),
+    Rank(Arc<Group>, u32),
+    Session(u64),
+}
+
+/// An exposed buffer.
+pub(crate) struct Exposure {
+    handle: u64,
+    /// The list of the session that made it. It is in there until it ends, which undoes the circle.
+    owner: Arc<Own>,
+    realm: RealmKey,
+    audience: Audience,
+    access: u32,
+    /// Whether a copy call has used it up; only with `EXPOSE_ONCE`.
+    used: Atomic<bool>,
+    held: Held,
+}
+
+impl Exposure {
+    /// Whether `session` may know of it.
+    fn admits(&self, session: &Session, id: u64) -> bool {
+        if self.realm != session.realm().key() {
+            return false;
+        }
+        let member = |group: &Arc<Group>| {
+            let member = session.membership();
+            member.filter(|member| Arc::ptr_eq(&member.group, group))
+        };
+        match &self.audience {
+            Audience::Group(group) => member(group).is_some(),
+            Audience::Rank(group, rank) => member(group).is_some_and(|it| it.rank == *rank),
+            Audience::Session(only) => *only == id,
+        }
+    }
+}
+
+type Tree = RBTree<u64, Arc<Exposure>>;
+
+#[pin_data]
+struct Bucket {
+    #[pin]
+    exposures: Mutex<Tree>,
+}
+
+/// All exposures, by handle. Handles are random, so they spread over the buckets.
+pub(crate) struct Exposures {
+    buckets: KVVec<Pin<KBox<Bucket>>>,
+}
+
+impl Exposures {
+    pub(crate) fn new() -> Result<Self> {
+        let mut buckets = KVVec::with_capacity(BUCKETS, GFP_KERNEL)?;
+        for _ in 0..BUCKETS {
+            let bucket = pin_init!(Bucket {
+                exposures <- new_mutex!(RBTree::new(), "limic_exposures"),
+            });
+            buckets.push(KBox::pin_init(bucket, GFP_KERNEL)?, GFP_KERNEL)?;
+        }
+        Ok(Self { buckets })
+    }
+
+    fn bucket(&self, handle: u64) -> Option<&Mutex<Tree>> {
+        let bucket = self.buckets.get(handle as usize % BUCKETS)?;
+        Some(&bucket.exposures)
+    }
+
+    fn find(&self, handle: u64) -> Option<Arc<Exposure>> {
+        self.bucket(handle)?.lock().get(&handle).cloned()
+    }
+
+    /// Lets it be found. False if the handle is in use.
+    fn insert(&self, handle: u64, node: RBTreeNode<u64, Arc<Exposure>>) -> bool {
+        let Some(bucket) = self.bucket(handle) else {
+            return false;
+        };
+        let mut bucket = bucket.lock();
+        if bucket.get(&handle).is_some() {
+            drop(bucket);
+            drop(node);
+            return false;
+        }
+        bucket.insert(node);
+        drop(bucket);
+        COUNTERS.exposures.add(1, Relaxed);
+        true
+    }
+
+    /// Takes an exposure out: nobody finds it any more.
+    fn remove(&self, handle: u64) {
+        if let Some(bucket) = self.bucket(handle) {
+            let node = bucket.lock().remove_node(&handle);
+            if node.is_some() {
+                COUNTERS.exposures.add(-1, Relaxed);
+            }
+        }
+    }
+}
+
+/// The exposures of one session.
+#[pin_data]
+pub(crate) struct Own {
+    #[pin]
+    list: Mutex<OwnList>,
+}
+
+struct OwnList {
+    tree: Tree,
+    count: usize,
+}
+
+impl Own {
+    pub(crate) fn new() -> impl PinInit<Self> {
+        let list = OwnList {
+            tree: RBTree::new(),
+            count: 0,
+        };
+        pin_init!(Self { list <- new_mutex!(list, "limic_own_exposures") })
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.list.lock().count
+    }
+
+    fn remove(&self, handle: u64) -> Option<Arc<Exposure>> {
+        let mut list = self.list.lock();
+        let node = list.tree.remove_node(&handle)?;
+        list.count -= 1;
+        drop(list);
+        Some(node.to_key_value().1)
+    }
+
+    /// Ends them all.
+    pub(crate) fn end(&self, all: &Exposures) {
+        loop {
+            let first = self.list.lock().tree.keys().next().copied();
+            let Some(exposure) = first.and_then(|handle| self.remove(handle)) else {
+                return;
+            };
+            all.remove(exposure.handle);
+            exposure.held.gate.shut();
+            ffi::resched();
+        }
+    }
+}
+
+impl Session {
+    /// `LIMIC_IOC_EXPOSE`
+    pub(crate) fn expose(&self, arg: &mut abi::Expose) -> Result {
+        let mut trip = Trip::begin();
+        abi::check(
+            arg.flags,
+            abi::EXPOSE_READ | abi::EXPOSE_WRITE | abi::EXPOSE_ONCE,
+            &arg.reserved,
+        )?;
+        let access = arg.flags & (abi::EXPOSE_READ | abi::EXPOSE_WRITE);
+        if access == 0 {
+            return Err(EINVAL);
+        }
+        let audience = self.audience(arg)?;
+        let pieces = Pieces::read(arg.iov, arg.nr_iov)?;
+        if pieces.len() == 0 {
+            return Err(EINVAL);
+        }
+        if self.own().len() >= MOST {
+            return Err(EAGAIN);
+        }
+        trip.step(Step::List);
+        let held = Held::new(self.mm(), &pieces, access & abi::EXPOSE_WRITE != 0)?;
+        trip.step(Step::Pin);
+        let exposure = Arc::new(
+            Exposure {
+                handle: ffi::random_nonzero(),
+                owner: self.own().clone(),
+                realm: self.realm().key(),
+                audience,
+                access: arg.flags,
+                used: Atomic::new(false),
+                held,
+            },
+            GFP_KERNEL_ACCOUNT,
+        )?;
+        let handle = exposure.handle;
+        // Nothing is allocated under the locks.
+        let for_all = RBTreeNode::new(handle, exposure.clone(), GFP_KERNEL_ACCOUNT)?;
+        let for_own = RBTreeNode::new(handle, exposure, GFP_KERNEL_ACCOUNT)?;
+        // First the owner's list: whoever finds it by its handle may already end it.
+        let mut list = self.own().list.lock();
+        list.tree.insert(for_own);
+        list.count += 1;
+        drop(list);
+        if !self.exposures().insert(handle, for_all) {
+            // The handle is in use, one time in 2^64: the caller tries again.
+            drop(self.own().remove(handle));
+            return Err(EAGAIN);
+        }
+        arg.handle = handle;
+        arg.len = pieces.len();
+        trip.step(Step::Queue);
+        trip.end(Call::Expose, pieces.len());
+        Ok(())
+    }
+
+    /// Takes back an exposure whose handle did not reach user space.
+    pub(crate) fn unexpose(&self, handle: u64) {
+        if let Some(exposure) = self.own().remove(handle) {
+            self.exposures().remove(handle);
+            exposure.held.gate.shut();
+        }
+    }
+
+    fn audience(&self, arg: &abi::Expose) -> Result<Audience> {
+        let group = || -> Result<Arc<Group>> {
+            Ok(self.membership().ok_or(ffi::ENOTCONN())?.group.clone())
+        };
+        match arg.to {
+            abi::TO_GROUP if arg.rank == 0 && arg.session == 0 => Ok(Audience::Group(group()?)),
+            abi::TO_RANK if arg.session == 0 => {
+                let group = group()?;
+                // A rank of the group, there or not yet.
+                group.mailbox(arg.rank)?;
+                Ok(Audience::Rank(group, arg.rank))
+            }
+            abi::TO_SESSION if arg.rank == 0 && arg.session != 0 => {
+                Ok(Audience::Session(arg.session))
+            }
+            _ => Err(EINVAL),
+        }
+    }
+
+    /// `LIMIC_IOC_COPY`; `arg.copied` is valid unless the result is of a call that was refused at once.
+    pub(crate) fn copy(&self, arg: &mut abi::Copy) -> Result {
+        let mut trip = Trip::begin();
+        arg.copied = 0;
+        abi::check(
+            arg.flags,
+            abi::COPY_READ | abi::COPY_WRITE,
+            &arg.reserved,
+        )?;
+        let (direction, needed) = match arg.flags {
+            abi::COPY_READ => (Direction::Out, abi::EXPOSE_READ),
+            abi::COPY_WRITE => (Direction::In, abi::EXPOSE_WRITE),
+            _ => return Err(EINVAL),
+        };
+        let pieces = Pieces::read(arg.iov, arg.nr_iov)?;
+        trip.step(Step::List);
+        let id = self.id()?;
+        let found = self.exposures().find(arg.handle);
+        let exposure = found.filter(|it| it.admits(self, id)).ok_or(ENOENT)?;
+        if exposure.access & needed == 0 {
+            return Err(EACCES);
+        }
+        let end = arg.offset.checked_add(pieces.len()).ok_or(ERANGE)?;
+        if end > exposure.held.pinned.len() {
+            return Err(ERANGE);
+        }
+        let once = exposure.access & abi::EXPOSE_ONCE != 0;
+        if once && exposure.used.xchg(true, Full) {
+            return Err(ENOENT);
+        }
+        trip.step(Step::Queue);
+        let list = pieces.as_slice();
+        let len = pieces.len();
+        let (copied, stopped) =
+            copy::copy(&exposure.held, arg.offset, list, len, direction, &mut trip);
+        arg.copied = copied;
+        if once {
+            // It has had its copy. Its pages go with the last reference, here or where it is revoked just now.
+            self.exposures().remove(exposure.handle);
+            drop(exposure.owner.remove(exposure.handle));
+        }
+        drop(exposure);
+        count(Event::Copies, 1);
+        count(Event::Bytes, copied);
+        trip.step(Step::Complete);
+        trip.end(Call::Copy, len);
+        match stopped {
+            None => Ok(()),
+            Some(stopped) => {
+                count(Event::Stopped, 1);
+                Err(match stopped {
+                    Stopped::Fault => EFAULT,
+                    Stopped::Shut => ffi::ECANCELED(),
+                    Stopped::Killed => EINTR,
+                })
+            }
+        }
+    }
+
+    /// `LIMIC_IOC_REVOKE`
+    pub(crate) fn revoke(&self, arg: &abi::Revoke) -> Result {
+        abi::check(0, 0, &[arg.reserved])?;
+        let exposure = self.own().remove(arg.handle).ok_or(ENOENT)?;
+        self.exposures().remove(arg.handle);
+        exposure.held.gate.shut();
+        Ok(())
+    }
+}

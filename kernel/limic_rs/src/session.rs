@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A session: one open file, of one address space.
+
+use crate::abi;
+use crate::counters::COUNTERS;
+use crate::exposure::{Exposures, Own};
+use crate::ffi::{self, MmWatch};
+use crate::group::{Groups, Membership};
+use crate::mailbox::Mailbox;
+use crate::realm::Realm;
+use crate::request::Requests;
+use kernel::fs::File;
+use kernel::mm::Mm;
+use kernel::prelude::*;
+use kernel::sync::aref::ARef;
+use kernel::sync::atomic::{Atomic, Full, Relaxed};
+use kernel::sync::{Arc, SetOnce};
+use kernel::{new_mutex, sync::Mutex};
+
+/// What all sessions share.
+#[pin_data]
+pub(crate) struct Shared {
+    pub(crate) exposures: Exposures,
+    #[pin]
+    pub(crate) groups: Groups,
+}
+
+impl Shared {
+    pub(crate) fn new() -> Result<Arc<Self>> {
+        let exposures = Exposures::new()?;
+        Arc::pin_init(
+            pin_init!(Self { exposures, groups <- Groups::new() }),
+            GFP_KERNEL,
+        )
+    }
+}
+
+/// What LIMIC_IOC_HELLO settles.
+struct Greeted {
+    id: u64,
+    /// Of sessions that use messages.
+    requests: Option<Arc<Requests>>,
+    unexpected: u32,
+}
+
+/// A session.
+///
+/// # Invariants
+/// - `watch`, unless null, is a running watch over `mm` with this session as its owner. It is set before the file can be
+///   used, and stopped before the session is freed.
+/// - Calls are taken from tasks that use `mm` only. So none of them is under way while [`end`](Self::end) runs: it runs
+///   when nobody uses `mm` any more, or when nobody has the file.
+#[pin_data(PinnedDrop)]
+pub(crate) struct Session {
+    shared: Arc<Shared>,
+    mm: ARef<Mm>,
+    realm: Arc<Realm>,
+    watch: Atomic<*mut MmWatch>,
+    ended: Atomic<bool>,
+    greeted: SetOnce<Greeted>,
+    membership: SetOnce<Membership>,
+    own: Arc<Own>,
+    /// Calls that change what the session is take turns.
+    #[pin]
+    setup: Mutex<()>,
+}
+
+/// Ends the session behind `owner`.
+///
+/// # Safety
+/// `owner` is a session that is pinned and lives.
+unsafe extern "C" fn end_of_mm(owner: *mut c_void) {
+    // SAFETY: by the caller.
+    unsafe { &*owner.cast::<Session>() }.end();
+}
+
+impl Session {
+    /// The session of a file that is being opened.
+    pub(crate) fn open(file: &File, shared: Arc<Shared>) -> Result<Pin<KBox<Self>>> {
+        let mm = ffi::current_mm();
+        if mm.is_null() {
+            // A kernel thread.
+            return Err(EINVAL);
+        }
+        // SAFETY: the current task uses it, so it is alive here.
+        let mm: ARef<Mm> = unsafe { Mm::from_raw(mm) }.into();
+        let realm = Realm::of_opener(file)?;
+        let own = Arc::pin_init(Own::new(), GFP_KERNEL_ACCOUNT)?;
+        let session = KBox::pin_init(
+            pin_init!(Self {
+                shared,
+                mm,
+                realm,
+                watch: Atomic::new(core::ptr::null_mut()),
+                ended: Atomic::new(false),
+                greeted: SetOnce::new(),
+                membership: SetOnce::new(),
+                own,
+                setup <- new_mutex!((), "limic_session"),
+            }),
+            GFP_KERNEL_ACCOUNT,
+        )?;
+        COUNTERS.sessions.add(1, Relaxed);
+        let owner = core::ptr::from_ref(&*session).cast_mut().cast();
+        // SAFETY: the session is pinned, and stops the watch before it goes (`Drop`).
+        let watch = unsafe { ffi::watch_current_mm(owner, end_of_mm) }?;
+        // INVARIANT: started just now.
+        session.watch.store(watch, Relaxed);
+        Ok(session)
+    }
+
+    /// Undoes all that the session holds. Only the first call does something.
+    fn end(&self) {
+        if self.ended.xchg(true, Full) {
+            return;
+        }
+        self.own.end(&self.shared.exposures);
+        let requests = self.greeted.as_ref().and_then(|it| it.requests.as_deref());
+        if let Some(membership) = self.membership.as_ref() {
+            self.shared.groups.leave(membership, requests);
+        }
+        if let Some(requests) = requests {
+            requests.events.end();
+        }
+    }
+
+    /// Whether the caller is of the process that opened the session.
+    pub(crate) fn check_owner(&self) -> Result {
+        if ffi::current_mm() != self.mm.as_raw() {
+            return Err(ffi::ESTALE());
+        }
+        Ok(())
+    }
+
+    pub(crate) fn mm(&self) -> &Mm {
+        &self.mm
+    }
+
+    pub(crate) fn realm(&self) -> &Realm {
+        &self.realm
+    }
+
+    pub(crate) fn own(&self) -> &Arc<Own> {
+        &self.own
+    }
+
+    pub(crate) fn exposures(&self) -> &Exposures {
+        &self.shared.exposures
+    }
+
+    /// The session's random id. EPROTO before LIMIC_IOC_HELLO.
+    pub(crate) fn id(&self) -> Result<u64> {
+        Ok(self.greeted.as_ref().ok_or(ffi::EPROTO())?.id)
+    }
+
+    /// The slots. EPERM if the session has none.
+    pub(crate) fn requests(&self) -> Result<&Arc<Requests>> {
+        let greeted = self.greeted.as_ref().ok_or(ffi::EPROTO())?;
+        greeted.requests.as_ref().ok_or(EPERM)
+    }
+
+    pub(crate) fn membership(&self) -> Option<&Membership> {
+        self.membership.as_ref()
+    }
+
+    /// Slots and membership: what messages need.
+    pub(crate) fn member(&self) -> Result<(&Arc<Requests>, &Membership)> {
+        let requests = self.requests()?;
+        Ok((requests, self.membership().ok_or(ffi::ENOTCONN())?))
+    }
+
+    /// `LIMIC_IOC_HELLO`; `arg` goes back to user space even if the version is refused.
+    pub(crate) fn hello(&self, arg: &mut abi::Hello) -> Result {
+        if arg.version != abi::VERSION {
+            arg.version = abi::VERSION;
+            return Err(ffi::EPROTONOSUPPORT());
+        }
+        abi::check(arg.flags, 0, &arg.reserved)?;
+        if arg.slots > abi::MAX_SLOTS || arg.unexpected > abi::MAX_UNEXPECTED {
+            return Err(EINVAL);
+        }
+        if arg.slots == 0 && arg.unexpected != 0 {
+            return Err(EINVAL);
+        }
+        let _turn = self.setup.lock();
+        if self.greeted.as_ref().is_some() {
+            return Err(ffi::EALREADY());
+        }
+        let mut unexpected = 0;
+        let mut requests = None;
+        if arg.slots > 0 {
+            unexpected = match arg.unexpected {
+                0 => abi::DEFAULT_UNEXPECTED,
+                wanted => wanted,
+            };
+            requests = Some(Requests::new(arg.slots)?);
+        }
+        arg.features = 0;
+        arg.unexpected = unexpected;
+        arg.status_bytes = requests.as_ref().map_or(0, |it| it.events.bytes() as u64);
+        arg.session = ffi::random_nonzero();
+        self.greeted.populate(Greeted {
+            id: arg.session,
+            requests,
+            unexpected,
+        });
+        Ok(())
+    }
+
+    /// `LIMIC_IOC_JOIN`
+    pub(crate) fn join(&self, arg: &mut abi::Join) -> Result {
+        abi::check(arg.flags, abi::JOIN_CREATE, &arg.reserved)?;
+        if arg.reserved0 != 0 || arg.size > abi::MAX_RANKS {
+            return Err(EINVAL);
+        }
+        let greeted = self.greeted.as_ref().ok_or(ffi::EPROTO())?;
+        let _turn = self.setup.lock();
+        if self.membership.as_ref().is_some() {
+            return Err(ffi::EALREADY());
+        }
+        let mailbox = match &greeted.requests {
+            Some(requests) => Mailbox::new(requests.clone(), greeted.unexpected)?,
+            None => Mailbox::without_messages()?,
+        };
+        let member = self.shared.groups.join(&self.realm, arg, mailbox)?;
+        self.membership.populate(member);
+        Ok(())
+    }
+
+    /// `LIMIC_IOC_MEMBER`
+    pub(crate) fn member_state(&self, arg: &mut abi::Member) -> Result {
+        abi::check(0, 0, &[arg.reserved])?;
+        self.id()?;
+        let membership = self.membership().ok_or(ffi::ENOTCONN())?;
+        arg.state = match membership.group.mailbox(arg.rank)? {
+            None => abi::MEMBER_ABSENT,
+            Some(mailbox) if mailbox.has_left() => abi::MEMBER_LEFT,
+            Some(_) => abi::MEMBER_PRESENT,
+        };
+        Ok(())
+    }
+}
+
+#[pinned_drop]
+impl PinnedDrop for Session {
+    fn drop(self: Pin<&mut Self>) {
+        let watch = self.watch.load(Relaxed);
+        if !watch.is_null() {
+            // SAFETY: by the invariant it runs, and this is its only end. It calls `end` if nobody has.
+            unsafe { ffi::limic_mm_watch_stop(watch) };
+        }
+        COUNTERS.sessions.add(-1, Relaxed);
+    }
+}
