@@ -76,7 +76,11 @@ pub(crate) fn copy(
             let in_now = ffi::fault_in(addr, bytes.min(BURST), direction == Direction::Out);
             if in_now.is_none() || stalls > STALLS {
                 // A signal that kills also ends a fault.
-                stopped = Some(if ffi::killed() { Stopped::Killed } else { Stopped::Fault });
+                stopped = Some(if ffi::killed() {
+                    Stopped::Killed
+                } else {
+                    Stopped::Fault
+                });
                 break;
             }
         } else if place.left == before {
@@ -138,7 +142,10 @@ impl Place<'_> {
             self.left -= done as u64;
             if done < len {
                 let bytes = wanted as usize - done;
-                return Burst::Fault { addr: addr + done, bytes };
+                return Burst::Fault {
+                    addr: addr + done,
+                    bytes,
+                };
             }
             budget -= len;
         }

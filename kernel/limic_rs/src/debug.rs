@@ -7,7 +7,7 @@
 //! - `breakdown`: nanoseconds of each step, by kind of call and size.
 
 use crate::costs::{self, Breakdown};
-use crate::counters::{Counters, COUNTERS};
+use crate::counters::{COUNTERS, Counters};
 use kernel::debugfs::{Dir, File};
 use kernel::fmt;
 use kernel::prelude::*;

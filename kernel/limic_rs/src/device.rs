@@ -2,9 +2,9 @@
 
 //! `/dev/limic`: registration, and the way from a system call to a session.
 
+use crate::THIS_MODULE;
 use crate::abi;
 use crate::session::{Session, Shared};
-use crate::THIS_MODULE;
 use kernel::bindings;
 use kernel::error::to_result;
 use kernel::fs::File;
@@ -13,8 +13,8 @@ use kernel::mm::virt::VmaNew;
 use kernel::prelude::*;
 use kernel::seq_file::SeqFile;
 use kernel::seq_print;
-use kernel::sync::poll::PollTable;
 use kernel::sync::Arc;
+use kernel::sync::poll::PollTable;
 use kernel::transmute::{AsBytes, FromBytes};
 use kernel::types::{ForeignOwnable, Opaque};
 use kernel::uaccess::{UserPtr, UserSlice};
@@ -142,7 +142,12 @@ impl MiscDevice for Session {
             seq_print!(m, "limic-pending:\t{pending}\n");
         }
         if let Some(member) = session.membership() {
-            seq_print!(m, "limic-rank:\t{} of {}\n", member.rank, member.group.size());
+            seq_print!(
+                m,
+                "limic-rank:\t{} of {}\n",
+                member.rank,
+                member.group.size()
+            );
         }
     }
 }
@@ -157,10 +162,7 @@ fn write<T: AsBytes>(arg: UserPtr, value: &T) -> Result {
 }
 
 /// A call that gives its structure back if it succeeds.
-fn update<T: FromBytes + AsBytes>(
-    arg: UserPtr,
-    call: impl FnOnce(&mut T) -> Result,
-) -> Result {
+fn update<T: FromBytes + AsBytes>(arg: UserPtr, call: impl FnOnce(&mut T) -> Result) -> Result {
     let mut value = read(arg)?;
     call(&mut value)?;
     write(arg, &value)

@@ -5,7 +5,7 @@
 use crate::abi;
 use crate::copy::{self, Direction, Stopped};
 use crate::costs::{Call, Step, Trip};
-use crate::counters::{count, Event, COUNTERS};
+use crate::counters::{COUNTERS, Event, count};
 use crate::ffi;
 use crate::group::Group;
 use crate::pieces::Pieces;
@@ -14,8 +14,8 @@ use crate::realm::RealmKey;
 use crate::session::Session;
 use kernel::prelude::*;
 use kernel::rbtree::{RBTree, RBTreeNode};
-use kernel::sync::atomic::{Atomic, Full, Relaxed};
 use kernel::sync::Arc;
+use kernel::sync::atomic::{Atomic, Full, Relaxed};
 use kernel::{new_mutex, sync::Mutex};
 
 const BUCKETS: usize = 256;
@@ -257,11 +257,7 @@ impl Session {
     pub(crate) fn copy(&self, arg: &mut abi::Copy) -> Result {
         let mut trip = Trip::begin();
         arg.copied = 0;
-        abi::check(
-            arg.flags,
-            abi::COPY_READ | abi::COPY_WRITE,
-            &arg.reserved,
-        )?;
+        abi::check(arg.flags, abi::COPY_READ | abi::COPY_WRITE, &arg.reserved)?;
         let (direction, needed) = match arg.flags {
             abi::COPY_READ => (Direction::Out, abi::EXPOSE_READ),
             abi::COPY_WRITE => (Direction::In, abi::EXPOSE_WRITE),

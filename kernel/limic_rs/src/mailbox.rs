@@ -9,8 +9,8 @@ use crate::pinned::Held;
 use crate::request::{Place, Request, Requests};
 use crate::tables::Tables;
 use kernel::prelude::*;
-use kernel::sync::atomic::{Acquire, Atomic, Full};
 use kernel::sync::Arc;
+use kernel::sync::atomic::{Acquire, Atomic, Full};
 use kernel::{new_mutex, sync::Mutex};
 
 /// The bytes of a message that waits.

@@ -9,7 +9,7 @@
 use crate::abi;
 use crate::copy::{self, Direction, Stopped};
 use crate::costs::{Call, Step, Trip};
-use crate::counters::{count, Event};
+use crate::counters::{Event, count};
 use crate::events::Outcome;
 use crate::ffi;
 use crate::group::Membership;
@@ -168,8 +168,7 @@ impl Session {
         let full_len = pieces.len();
         let wanted = full_len.min(met.held.pinned.len());
         let list = pieces.as_slice();
-        let (len, stopped) =
-            copy::copy(&met.held, 0, list, wanted, Direction::In, &mut trip);
+        let (len, stopped) = copy::copy(&met.held, 0, list, wanted, Direction::In, &mut trip);
         let (mine, others) = errors_of(stopped);
         let outcome = |error| Outcome {
             error,

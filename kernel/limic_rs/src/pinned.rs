@@ -236,7 +236,9 @@ impl Pinned {
 fn refusal(got: c_int) -> Error {
     match got {
         0 => EFAULT,
-        errno if errno == EINTR.to_errno() || errno == ENOMEM.to_errno() => Error::from_errno(errno),
+        errno if errno == EINTR.to_errno() || errno == ENOMEM.to_errno() => {
+            Error::from_errno(errno)
+        }
         // Not mapped, not permitted, or not to be pinned for long: the caller's memory does not serve.
         _ => EFAULT,
     }
@@ -248,9 +250,7 @@ impl Drop for Pinned {
         for at in 0..self.count {
             if let Some(run) = self.run(at) {
                 // SAFETY: by the invariant these pages follow each other and are pinned by this object, once.
-                unsafe {
-                    bindings::unpin_user_page_range_dirty_lock(run.page, run.pages(), dirty)
-                };
+                unsafe { bindings::unpin_user_page_range_dirty_lock(run.page, run.pages(), dirty) };
             }
             if at % RUNS == RUNS - 1 {
                 ffi::resched();
@@ -293,7 +293,11 @@ impl Position<'_> {
     /// Goes on by at most what [`stretch`](Self::stretch) has.
     pub(crate) fn advance(&mut self, bytes: usize) {
         self.offset += bytes as u64;
-        if self.pinned.run(self.run).is_some_and(|run| run.end() <= self.offset) {
+        if self
+            .pinned
+            .run(self.run)
+            .is_some_and(|run| run.end() <= self.offset)
+        {
             self.run += 1;
         }
     }

@@ -9,7 +9,7 @@ use crate::counters::COUNTERS;
 use crate::ffi;
 use crate::pinned::Run;
 use kernel::prelude::*;
-use kernel::sync::atomic::{Atomic, Acquire, Full, Relaxed};
+use kernel::sync::atomic::{Acquire, Atomic, Full, Relaxed};
 use kernel::{new_spinlock, sync::SpinLock};
 
 const SHARDS: usize = 8;

@@ -5,8 +5,8 @@
 use kernel::cred::Credential;
 use kernel::fs::File;
 use kernel::prelude::*;
-use kernel::sync::aref::ARef;
 use kernel::sync::Arc;
+use kernel::sync::aref::ARef;
 
 /// A realm as a number, for the key of a table.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

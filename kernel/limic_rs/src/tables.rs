@@ -3,7 +3,7 @@
 //! Memory of the matching queues, allocated once per member of a group.
 
 use crate::matching::{Bucket, Full, Link, PostedMemory, PostedNode};
-use crate::matching::{Storage, UnexpectedMemory, UnexpectedNode, EXTRA_LINKS};
+use crate::matching::{EXTRA_LINKS, Storage, UnexpectedMemory, UnexpectedNode};
 use kernel::alloc::Flags;
 use kernel::prelude::*;
 

@@ -3,7 +3,7 @@
 //! Waiting for requests and events, for those who do not look at the mapped memory.
 
 use crate::abi;
-use crate::counters::{count, Event};
+use crate::counters::{Event, count};
 use crate::request::Requests;
 use crate::session::Session;
 use kernel::prelude::*;
