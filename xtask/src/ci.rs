@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
 use crate::tally::Tally;
-use crate::{checks, console, counts, peers, programs, setup, suite};
+use crate::{checks, console, counts, lab, peers, programs, setup, suite};
 
 struct Check {
     name: &'static str,
@@ -13,7 +13,7 @@ struct Check {
 }
 
 /// The quick ones first, and then in the order in which later ones reuse what was built.
-const CHECKS: [Check; 13] = [
+const CHECKS: [Check; 14] = [
     Check {
         name: "setup",
         run: |_| setup::run(),
@@ -60,6 +60,10 @@ const CHECKS: [Check; 13] = [
     Check {
         name: "miri",
         run: checks::miri,
+    },
+    Check {
+        name: "lab",
+        run: lab::ci,
     },
     Check {
         name: "counts",
@@ -123,9 +127,11 @@ pub(crate) fn run(keep_going: bool, tally: &mut Tally) -> Result<(), Failure> {
         Err(Failure::Checks(format!(
             "{}; alone: cargo xtask {}",
             failed.join(", "),
-            failed
-                .first()
-                .map_or("ci", |name| if *name == "tests" { "test" } else { name })
+            failed.first().map_or("ci", |name| match *name {
+                "tests" => "test",
+                "lab" => "lab test",
+                name => name,
+            })
         )))
     }
 }

@@ -18,6 +18,9 @@ pub(crate) enum Failure {
     Unreadable { command: String, why: String },
     #[error("wrong result: {0}")]
     Wrong(String),
+    /// A program that was run for the user ended so; it has said itself why.
+    #[error("exit status {0}")]
+    Exit(i32),
     #[error("failed: {0}")]
     Checks(String),
 }

@@ -134,12 +134,10 @@ impl Job {
         self.finish(child).is_ok()
     }
 
-    /// Runs tests: shows their output as it comes, and counts results and skips.
-    pub(crate) fn run_tests(mut self, tally: &mut Tally) -> Result<(), Failure> {
+    /// Runs it and gives each line of its two streams to `take`.
+    pub(crate) fn run_lines(mut self, mut take: impl FnMut(&str)) -> Result<(), Failure> {
         console::detail(&self.shown);
-        let colour = if console::colour() { "always" } else { "never" };
         self.command
-            .env("CARGO_TERM_COLOR", colour)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
@@ -154,12 +152,21 @@ impl Job {
         let deadline = Deadline::of(&child, self.limit);
         // Ends when every holder of the pipes has ended, at the latest by the deadline.
         for line in lines {
-            println!("{line}");
-            tally.read(&console::plain(&line));
+            take(&line);
         }
         let status = child.wait();
         let late = deadline.disarm();
         self.judge(status, late)
+    }
+
+    /// Runs tests: shows their output as it comes, and counts results and skips.
+    pub(crate) fn run_tests(mut self, tally: &mut Tally) -> Result<(), Failure> {
+        let colour = if console::colour() { "always" } else { "never" };
+        self.command.env("CARGO_TERM_COLOR", colour);
+        self.run_lines(|line| {
+            println!("{line}");
+            tally.read(&console::plain(line));
+        })
     }
 
     fn start(&mut self) -> Result<Child, Failure> {

@@ -9,6 +9,7 @@ mod deadline;
 mod demo;
 mod failure;
 mod job;
+mod lab;
 mod peers;
 mod programs;
 mod setup;
@@ -64,6 +65,9 @@ enum Task {
         #[arg(long)]
         update: bool,
     },
+    /// A kernel with Rust and Soft-RoCE in a virtual machine: build it, run commands and tests in it.
+    #[command(subcommand)]
+    Lab(lab::LabTask),
     /// All checks in order, with the time that each took.
     Ci {
         /// Run the remaining checks after one has failed.
@@ -75,13 +79,14 @@ enum Task {
 fn main() -> ExitCode {
     let mut tally = Tally::default();
     let result = run(&Arguments::parse().task, &mut tally);
-    if let Err(failure) = &result {
-        console::error(failure);
-    }
-    if result.is_ok() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        // The exit status of what was run for the user is that of this program.
+        Err(Failure::Exit(code)) => u8::try_from(code).map_or(ExitCode::FAILURE, ExitCode::from),
+        Err(failure) => {
+            console::error(&failure);
+            ExitCode::FAILURE
+        }
     }
 }
 
@@ -128,6 +133,7 @@ fn run(task: &Task, tally: &mut Tally) -> Result<(), Failure> {
             tally.report(usize::from(result.is_err()));
             result
         }
+        Task::Lab(task) => lab::run(task, tally),
         Task::Ci { keep_going } => ci::run(*keep_going, tally),
     }
 }

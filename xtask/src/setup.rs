@@ -1,5 +1,7 @@
 //! Installs what is missing on Debian and Ubuntu, or says exactly what to install.
 
+use std::path::PathBuf;
+
 use rustix::process::geteuid;
 
 use crate::console;
@@ -7,9 +9,9 @@ use crate::failure::Failure;
 use crate::job::Job;
 
 /// Something that the build needs, how it is recognised, and where it comes from.
-struct Need {
-    package: &'static str,
-    present: fn() -> bool,
+pub(crate) struct Need {
+    pub(crate) package: &'static str,
+    pub(crate) present: fn() -> bool,
 }
 
 const PACKAGES: [Need; 4] = [
@@ -43,7 +45,15 @@ const COMPONENTS: [Need; 2] = [
     },
 ];
 
-fn has_library(what: &str) -> bool {
+/// The path of a program, also of those that are only on root's search path.
+pub(crate) fn program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let system = ["/usr/sbin", "/sbin"].map(PathBuf::from);
+    let mut folders = std::env::split_paths(&path).chain(system);
+    folders.find_map(|folder| Some(folder.join(name)).filter(|path| path.is_file()))
+}
+
+pub(crate) fn has_library(what: &str) -> bool {
     Job::new("pkg-config", 1)
         .args(&["--exists", what])
         .succeeds()
@@ -76,6 +86,23 @@ pub(crate) fn run() -> Result<(), Failure> {
         install_components(&components)?;
     }
     Ok(())
+}
+
+/// Installs what is missing of `needs`, which `whose` needs.
+pub(crate) fn install(whose: &str, needs: &[Need]) -> Result<(), Failure> {
+    let packages = missing(needs);
+    if packages.is_empty() {
+        return Ok(());
+    }
+    console::step(&format_args!("{whose}: {} missing", packages.join(", ")));
+    install_packages(&packages, "what your system calls these")?;
+    match missing(needs) {
+        still if still.is_empty() => Ok(()),
+        still => Err(Failure::Missing(format!(
+            "{} was installed but is not found",
+            still.join(", ")
+        ))),
+    }
 }
 
 /// Installs packages of the distribution, or says how to do it by hand.
@@ -113,7 +140,7 @@ pub(crate) fn install_packages(packages: &[&str], elsewhere: &str) -> Result<(),
     install().map_err(refused)
 }
 
-fn install_components(components: &[&str]) -> Result<(), Failure> {
+pub(crate) fn install_components(components: &[&str]) -> Result<(), Failure> {
     let mut words = vec!["component", "add"];
     words.extend(components);
     Job::new("rustup", 10).args(&words).run().map_err(|why| {

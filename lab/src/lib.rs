@@ -1,0 +1,18 @@
+//! Tests that need a kernel of their own: one that loads modules, has Soft-RoCE, and may break.
+//!
+//! They lie in `lab/tests` and are ordinary integration tests. `cargo xtask lab test` builds them on the host and runs them in a
+//! virtual machine, as root, each in a process of its own. Elsewhere they skip themselves, by [`in_guest`]. Programs
+//! whose name ends with `two_guests` run in two machines at a time, with a network between them.
+//!
+//! What a test prints behind `REPORT: ` at the beginning of a line is shown even if it passes.
+
+/// Whether this is a guest of the lab; says `SKIPPED` if it is not.
+#[must_use]
+pub fn in_guest() -> bool {
+    let words = std::fs::read_to_string("/proc/cmdline").unwrap_or_default();
+    let here = words.split_whitespace().any(|word| word == "lab.on=1");
+    if !here {
+        limic_tests::skip("this needs the lab's virtual machine; run it by `cargo xtask lab test`");
+    }
+    here
+}

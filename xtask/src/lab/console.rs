@@ -1,0 +1,114 @@
+//! What the guest's kernel says, and whether it complains.
+
+use std::time::{Duration, Instant};
+
+/// Beginnings of what a healthy kernel does not say (behind the time stamp).
+const COMPLAINTS: [&str; 15] = [
+    "WARNING:",
+    "BUG:",
+    "Oops",
+    "Kernel panic",
+    "general protection fault",
+    "kernel BUG at",
+    "UBSAN:",
+    "INFO: task ",
+    "INFO: possible ",
+    "INFO: suspicious ",
+    "INFO: trying to register non-static key",
+    "rcu: INFO:",
+    "watchdog: BUG",
+    "unreferenced object",
+    "rust_kernel: panicked at",
+];
+
+/// The console's lines, and the first complaint in them.
+#[derive(Debug, Default)]
+pub(crate) struct Console {
+    partial: Vec<u8>,
+    lines: Vec<String>,
+    complaint: Option<(String, Instant)>,
+}
+
+impl Console {
+    pub(crate) fn feed(&mut self, bytes: &[u8]) {
+        self.partial.extend_from_slice(bytes);
+        while let Some(end) = self.partial.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = self.partial.drain(..=end).collect();
+            self.line(String::from_utf8_lossy(&line).trim_end().to_owned());
+        }
+    }
+
+    fn line(&mut self, line: String) {
+        let text = behind_stamp(&line);
+        let complains = COMPLAINTS.iter().any(|start| text.starts_with(start));
+        if complains && self.complaint.is_none() {
+            self.complaint = Some((text.to_owned(), Instant::now()));
+        }
+        self.lines.push(line);
+    }
+
+    /// The first complaint, once its report has had time to be printed.
+    pub(crate) fn complaint(&self) -> Option<&str> {
+        let (text, at) = self.complaint.as_ref()?;
+        (at.elapsed() > Duration::from_secs(2)).then_some(text)
+    }
+
+    /// The first complaint, however fresh: when the machine has ended.
+    pub(crate) fn last_word(&self) -> Option<&str> {
+        self.complaint.as_ref().map(|(text, _)| text.as_str())
+    }
+
+    /// Whether there is a complaint to wait for.
+    pub(crate) fn is_unwell(&self) -> bool {
+        self.complaint.is_some()
+    }
+
+    pub(crate) fn lines(&self) -> &[String] {
+        &self.lines
+    }
+}
+
+/// `[    1.234567] text`, or `[    1.234567][    T1] text`.
+fn behind_stamp(line: &str) -> &str {
+    let mut rest = line.trim_start();
+    while let Some((stamp, text)) = rest.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        if !stamp
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || " .".contains(c))
+        {
+            break;
+        }
+        rest = text.trim_start();
+    }
+    rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn complaint(text: &str) -> Option<String> {
+        let mut console = Console::default();
+        console.feed(text.as_bytes());
+        console.last_word().map(str::to_owned)
+    }
+
+    #[test]
+    fn complaints_are_told_from_chatter() {
+        let none =
+            "[    0.100000] Linux version 7.2\n[    1.0] limic: WARNING is only a word here\n";
+        assert_eq!(complaint(none), None);
+        let warning = "[    3.141592][   T77] WARNING: CPU: 0 PID: 77 at kernel/fork.c:1\n";
+        assert_eq!(
+            complaint(warning).as_deref(),
+            Some("WARNING: CPU: 0 PID: 77 at kernel/fork.c:1")
+        );
+        let leak = "unreferenced object 0xffff (size 64):\n";
+        assert_eq!(
+            complaint(leak).as_deref(),
+            Some("unreferenced object 0xffff (size 64):")
+        );
+        let first = "[ 1.0] WARNING: first\n[ 1.1] BUG: second\n";
+        assert_eq!(complaint(first).as_deref(), Some("WARNING: first"));
+    }
+}

@@ -1,0 +1,444 @@
+//! A running guest: QEMU, and what comes out of its ports.
+
+use std::io::{ErrorKind, Read};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use clap::Args;
+use tempfile::TempDir;
+
+use super::cache::cannot;
+use super::console::Console;
+use super::image::{self, Contents};
+use super::kernel::Kernel;
+use super::marker::{Cutter, Said};
+use super::{FlavourArguments, needs};
+use crate::failure::Failure;
+use crate::setup;
+
+/// What kind of machine.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Machine {
+    #[command(flatten)]
+    pub(crate) flavour: FlavourArguments,
+    /// Processors of each guest.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=8))]
+    pub(crate) cpus: u8,
+    /// Memory of each guest, in MiB.
+    #[arg(long, default_value_t = 2048, value_name = "MIB")]
+    pub(crate) memory: u32,
+    /// Emulation, or the processor's own virtualisation where it works.
+    #[arg(long, default_value = "tcg", value_parser = ["tcg", "kvm"])]
+    pub(crate) accel: String,
+    /// Put Soft-RoCE in, with a device rxe0.
+    #[arg(long)]
+    pub(crate) rdma: bool,
+    /// A further program of this machine to put in, with its libraries.
+    #[arg(long, value_name = "PROGRAM")]
+    pub(crate) with: Vec<String>,
+}
+
+impl Machine {
+    /// What every guest of this kind has inside, whatever it runs.
+    pub(crate) fn contents(&self) -> Result<Contents, Failure> {
+        let mut contents = Contents {
+            rdma: self.rdma,
+            ..Contents::default()
+        };
+        for name in &self.with {
+            let path = setup::program(name)
+                .or_else(|| Some(PathBuf::from(name)).filter(|path| path.is_file()))
+                .ok_or_else(|| Failure::Missing(format!("there is no program '{name}' here")))?;
+            contents.programs.push(path);
+        }
+        Ok(contents)
+    }
+}
+
+impl Default for Machine {
+    fn default() -> Self {
+        Self {
+            flavour: FlavourArguments { debug_image: false },
+            cpus: 2,
+            memory: 2048,
+            accel: "tcg".to_owned(),
+            rdma: false,
+            with: Vec::new(),
+        }
+    }
+}
+
+/// The ports of a guest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Port {
+    Out,
+    Err,
+    Console,
+}
+
+const PORTS: [(Port, &str); 3] = [
+    (Port::Out, "out"),
+    (Port::Err, "err"),
+    (Port::Console, "console"),
+];
+
+/// What happened in one of the guests.
+#[derive(Debug)]
+pub(crate) enum Heard {
+    /// A step of this guest printed something.
+    Output(usize, Port, Vec<u8>),
+    /// A step begins.
+    Begin,
+    /// A step of this guest is over, with its exit status, and all of its output was given before.
+    End(usize, i32),
+    /// The kernel of this guest complained, with these words.
+    Complaint(usize, String),
+    /// This guest ended by itself.
+    Died(usize),
+    /// Nothing happened until the deadline.
+    Late,
+}
+
+/// Guests that run the same steps: one, or two with a cable between them.
+#[derive(Debug)]
+pub(crate) struct Guests {
+    all: Vec<Guest>,
+    heard: Receiver<(usize, Port, Option<Vec<u8>>)>,
+    ready: std::collections::VecDeque<Heard>,
+    /// Holds the sockets and the image for as long as the guests run.
+    _folder: TempDir,
+}
+
+#[derive(Debug)]
+struct Guest {
+    child: Child,
+    console: Console,
+    cutters: [Cutter; 2],
+    /// The end of a step that one of its two ports has brought.
+    half: Option<String>,
+    gone: bool,
+}
+
+impl Guests {
+    /// Starts `count` guests with these contents.
+    pub(crate) fn start(
+        kernel: &Kernel,
+        machine: &Machine,
+        contents: &Contents,
+        count: usize,
+    ) -> Result<Self, Failure> {
+        needs::machine(machine.rdma)?;
+        let folder = tempfile::Builder::new()
+            .prefix("limic-lab-")
+            .tempdir()
+            .map_err(|why| cannot("make a folder in", &std::env::temp_dir(), &why))?;
+        let image = folder.path().join("initramfs");
+        let bytes = image::pack(contents)?;
+        std::fs::write(&image, bytes).map_err(|why| cannot("write", &image, &why))?;
+        let (send, heard) = mpsc::channel();
+        let mut all = Vec::new();
+        for number in 0..count {
+            let nonce = nonce(number);
+            let command = command(kernel, machine, folder.path(), (number, count), &nonce);
+            all.push(Guest::start(command, folder.path(), number, &nonce, &send)?);
+        }
+        Ok(Self {
+            all,
+            heard,
+            ready: std::collections::VecDeque::new(),
+            _folder: folder,
+        })
+    }
+
+    /// Waits for the next thing to happen, at most until `deadline`.
+    pub(crate) fn next(&mut self, deadline: Instant) -> Heard {
+        loop {
+            if let Some(heard) = self.ready.pop_front() {
+                return heard;
+            }
+            for (number, guest) in self.all.iter().enumerate() {
+                if let Some(words) = guest.console.complaint() {
+                    return Heard::Complaint(number, words.to_owned());
+                }
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Heard::Late;
+            }
+            // A complaint is given out a little later, when the rest of its report is there.
+            let unwell = self.all.iter().any(|guest| guest.console.is_unwell());
+            let left = if unwell {
+                left.min(Duration::from_millis(100))
+            } else {
+                left
+            };
+            match self.heard.recv_timeout(left) {
+                Ok((number, port, bytes)) => self.take(number, port, bytes),
+                Err(RecvTimeoutError::Timeout) => {}
+                // Every port of every guest has ended, and that was reported.
+                Err(RecvTimeoutError::Disconnected) => return Heard::Died(0),
+            }
+        }
+    }
+
+    /// Sorts what a port brought; `None` is its end.
+    fn take(&mut self, number: usize, port: Port, bytes: Option<Vec<u8>>) {
+        let Some(guest) = self.all.get_mut(number) else {
+            return;
+        };
+        let Some(bytes) = bytes else {
+            // The console is closed last, when QEMU ends.
+            if port == Port::Console && !guest.gone {
+                guest.gone = true;
+                let died = match guest.console.last_word() {
+                    Some(words) => Heard::Complaint(number, words.to_owned()),
+                    None => Heard::Died(number),
+                };
+                self.ready.push_back(died);
+            }
+            let cutter = match port {
+                Port::Out => &mut guest.cutters[0],
+                Port::Err => &mut guest.cutters[1],
+                Port::Console => return,
+            };
+            let rest = cutter.rest();
+            if !rest.is_empty() {
+                self.ready.push_back(Heard::Output(number, port, rest));
+            }
+            return;
+        };
+        let cutter = match port {
+            Port::Console => return guest.console.feed(&bytes),
+            Port::Out => &mut guest.cutters[0],
+            Port::Err => &mut guest.cutters[1],
+        };
+        for said in cutter.feed(&bytes) {
+            let heard = match said {
+                Said::Output(bytes) => Heard::Output(number, port, bytes),
+                Said::Begin(_) => Heard::Begin,
+                Said::End(name, status) if guest.half.as_ref() == Some(&name) => {
+                    guest.half = None;
+                    Heard::End(number, status)
+                }
+                Said::End(name, _) => {
+                    guest.half = Some(name);
+                    continue;
+                }
+            };
+            self.ready.push_back(heard);
+        }
+    }
+
+    /// Everything that the kernel of this guest has said.
+    pub(crate) fn console(&self, number: usize) -> &[String] {
+        self.all
+            .get(number)
+            .map_or(&[], |guest| guest.console.lines())
+    }
+}
+
+impl Guest {
+    fn start(
+        mut command: Command,
+        folder: &Path,
+        number: usize,
+        nonce: &str,
+        send: &Sender<(usize, Port, Option<Vec<u8>>)>,
+    ) -> Result<Self, Failure> {
+        let mut listeners = Vec::new();
+        for (port, name) in PORTS {
+            let path = folder.join(format!("{name}{number}"));
+            let listener = UnixListener::bind(&path).map_err(|why| cannot("make", &path, &why))?;
+            listeners.push((port, listener));
+        }
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|source| Failure::Start {
+                command: "qemu-system-x86_64".to_owned(),
+                source,
+            })?;
+        for (port, listener) in listeners {
+            let send = send.clone();
+            if let Err(failure) = accept(&listener, &mut child).map(|stream| {
+                thread::spawn(move || forward(stream, number, port, &send));
+            }) {
+                // It may have ended just now, which is why there was no connection.
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(failure);
+            }
+        }
+        Ok(Self {
+            child,
+            console: Console::default(),
+            cutters: [Cutter::new(nonce), Cutter::new(nonce)],
+            half: None,
+            gone: false,
+        })
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        // It may have ended by itself; either way nothing of it is left afterwards.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// QEMU connects its ports as soon as it starts; if it ends instead, its own words say why.
+fn accept(
+    listener: &UnixListener,
+    child: &mut Child,
+) -> Result<std::os::unix::net::UnixStream, Failure> {
+    let broken = |why: std::io::Error| Failure::Start {
+        command: "qemu-system-x86_64".to_owned(),
+        source: why,
+    };
+    listener.set_nonblocking(true).map_err(broken)?;
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        match listener.accept() {
+            Ok((stream, _)) => {
+                stream.set_nonblocking(false).map_err(broken)?;
+                return Ok(stream);
+            }
+            Err(why) if why.kind() == ErrorKind::WouldBlock => {}
+            Err(why) => return Err(broken(why)),
+        }
+        let ended = child.try_wait().map_err(broken)?;
+        if ended.is_some() || Instant::now() > deadline {
+            let mut words = String::new();
+            if ended.is_some()
+                && let Some(mut stream) = child.stderr.take()
+            {
+                // Without its words the status alone has to do.
+                let _ = stream.read_to_string(&mut words);
+            }
+            return Err(Failure::Missing(format!(
+                "QEMU does not start a guest here: {}",
+                words.trim()
+            )));
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn forward(
+    mut stream: impl Read,
+    number: usize,
+    port: Port,
+    send: &Sender<(usize, Port, Option<Vec<u8>>)>,
+) {
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        let bytes = match stream.read(&mut buffer) {
+            Ok(0) => None,
+            Ok(count) => Some(buffer[..count].to_vec()),
+            Err(why) if why.kind() == ErrorKind::Interrupted => continue,
+            Err(_) => None,
+        };
+        let end = bytes.is_none();
+        if send.send((number, port, bytes)).is_err() || end {
+            return;
+        }
+    }
+}
+
+/// Something that no program in the guest prints by chance.
+fn nonce(number: usize) -> String {
+    let now = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
+    format!("{:x}-{:x}-{number}", now.as_nanos(), std::process::id())
+}
+
+/// The start of QEMU that all kinds of guests have. It ends with this program, whatever ends that.
+pub(crate) fn qemu(kernel: &Kernel, machine: &Machine, image: &Path, words: &str) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", "qemu-system-x86_64"]);
+    let accel = match machine.accel.as_str() {
+        "kvm" => "kvm",
+        _ => "tcg,thread=multi",
+    };
+    let mut add = |name: &str, value: String| {
+        command.arg(name).arg(value);
+    };
+    add("-accel", accel.to_owned());
+    // With 'erms' the kernel copies user memory by `rep movsb`, which emulation executes byte by byte: it would drown
+    // every other cost.
+    add("-cpu", "max,-erms,-fsrm".to_owned());
+    add("-smp", machine.cpus.to_string());
+    add("-m", format!("{}M", machine.memory));
+    add("-kernel", kernel.image().display().to_string());
+    add("-initrd", image.display().to_string());
+    // A kernel that is unwell stops at once, so that the test that ran is the one to blame.
+    let base = "console=ttyS0 loglevel=5 panic=-1 oops=panic panic_on_warn=1 rcupdate.rcu_cpu_stall_timeout=120 lab.on=1";
+    add("-append", format!("{base} {words}"));
+    for (number, share) in image::shares().iter().enumerate() {
+        let path = share.display().to_string().replace(',', ",,");
+        add(
+            "-virtfs",
+            format!(
+                "local,path={path},mount_tag=share{number},security_model=none,readonly=on,multidevs=remap"
+            ),
+        );
+    }
+    command.args(["-no-reboot", "-nodefaults", "-display", "none"]);
+    command
+}
+
+fn command(
+    kernel: &Kernel,
+    machine: &Machine,
+    folder: &Path,
+    (number, count): (usize, usize),
+    nonce: &str,
+) -> Command {
+    let rdma = if machine.rdma { " lab.rdma=1" } else { "" };
+    let words = format!("lab.nonce={nonce} lab.guest={number}{rdma}");
+    let mut command = qemu(kernel, machine, &folder.join("initramfs"), &words);
+    let mut add = |name: &str, value: String| {
+        command.arg(name).arg(value);
+    };
+    for (_, name) in PORTS {
+        let path = folder.join(format!("{name}{number}"));
+        add(
+            "-chardev",
+            format!("socket,id={name},path={}", path.display()),
+        );
+    }
+    add("-serial", "chardev:console".to_owned());
+    add("-device", "virtio-serial-pci".to_owned());
+    for name in ["out", "err"] {
+        add(
+            "-device",
+            format!("virtserialport,chardev={name},name=limic.{name}"),
+        );
+    }
+    if count > 1 {
+        let end = |number: usize| folder.join(format!("cable{number}")).display().to_string();
+        let (here, there) = (end(number), end(1 - number.min(1)));
+        add(
+            "-netdev",
+            format!(
+                "dgram,id=cable,local.type=unix,local.path={here},remote.type=unix,remote.path={there}"
+            ),
+        );
+        add(
+            "-device",
+            format!(
+                "virtio-net-pci,netdev=cable,mac=52:54:00:77:00:{:02x}",
+                number + 1
+            ),
+        );
+    }
+    command
+}

@@ -1,0 +1,89 @@
+//! The test programs of the package `limic-lab`, built on the host, and the tests in each.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+use super::archive::text;
+use crate::failure::Failure;
+use crate::job::Job;
+
+const PACKAGE: &str = "limic-lab";
+
+/// One test program.
+#[derive(Debug)]
+pub(crate) struct Program {
+    pub(crate) name: String,
+    pub(crate) path: PathBuf,
+    pub(crate) tests: Vec<String>,
+}
+
+impl Program {
+    /// Programs for two guests say so in their name.
+    pub(crate) fn guests(&self) -> usize {
+        if self.name.ends_with("two_guests") {
+            2
+        } else {
+            1
+        }
+    }
+}
+
+/// One line of what cargo prints with `--message-format=json`.
+#[derive(Debug, Deserialize)]
+struct Message {
+    executable: Option<PathBuf>,
+    target: Option<Target>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Target {
+    name: String,
+    kind: Vec<String>,
+}
+
+/// Builds the test programs, and what tests start: the command, with the examples beside it. Lists the tests whose
+/// name, `program::test`, holds `filter`.
+pub(crate) fn build(filter: &str) -> Result<Vec<Program>, Failure> {
+    Job::cargo(&["build", "-p", "limic-cli", "--bins"], 20).run()?;
+    let printed = Job::cargo(&["test", "-p", PACKAGE, "--tests", "--no-run"], 20)
+        .args(&["--message-format", "json-render-diagnostics"])
+        .capture()?;
+    let mut programs = Vec::new();
+    for line in printed.lines().filter(|line| line.starts_with('{')) {
+        let message: Message = serde_json::from_str(line).map_err(|why| Failure::Unreadable {
+            command: "cargo test --no-run".to_owned(),
+            why: why.to_string(),
+        })?;
+        let (Some(path), Some(target)) = (message.executable, message.target) else {
+            continue;
+        };
+        if !target.kind.iter().any(|kind| kind == "test") {
+            continue;
+        }
+        // Test programs run here as well, which is where they are asked what they hold.
+        let listed = Job::new(&path, 1)
+            .args(&["--list", "--format", "terse"])
+            .capture_quietly()
+            .ok_or_else(|| Failure::Unreadable {
+                command: format!("{} --list", path.display()),
+                why: "it failed".to_owned(),
+            })?;
+        let tests: Vec<String> = listed
+            .lines()
+            .filter_map(|line| line.strip_suffix(": test"))
+            .filter(|test| format!("{}::{test}", target.name).contains(filter))
+            .map(str::to_owned)
+            .collect();
+        text(&path)?;
+        if !tests.is_empty() {
+            programs.push(Program {
+                name: target.name,
+                path,
+                tests,
+            });
+        }
+    }
+    programs.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(programs)
+}

@@ -1,0 +1,42 @@
+//! `cargo xtask lab shell`: a guest with a console.
+
+use super::cache::cannot;
+use super::guest::{Machine, qemu};
+use super::{image, kernel, module, needs};
+use crate::console;
+use crate::failure::Failure;
+
+pub(crate) fn run(machine: &Machine) -> Result<(), Failure> {
+    let kernel = kernel::build(machine.flavour.flavour(), false)?;
+    needs::machine(machine.rdma)?;
+    let mut contents = machine.contents()?;
+    contents.modules.extend(module::build(&kernel)?);
+    let folder = tempfile::tempdir()
+        .map_err(|why| cannot("make a folder in", &std::env::temp_dir(), &why))?;
+    let image = folder.path().join("initramfs");
+    let bytes = image::pack(&contents)?;
+    std::fs::write(&image, bytes).map_err(|why| cannot("write", &image, &why))?;
+    let rdma = if machine.rdma { " lab.rdma=1" } else { "" };
+    console::detail(&"leave with 'exit', or end the machine with Ctrl-A X");
+    let mut command = qemu(
+        &kernel,
+        machine,
+        &image,
+        &format!("lab.shell=1 lab.guest=0{rdma}"),
+    );
+    let status = command
+        .args(["-serial", "mon:stdio"])
+        .status()
+        .map_err(|source| Failure::Start {
+            command: "qemu-system-x86_64".to_owned(),
+            source,
+        })?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(Failure::Status {
+            command: "qemu-system-x86_64".to_owned(),
+            status,
+        })
+    }
+}
