@@ -39,6 +39,13 @@ pub(crate) fn docs() -> Result<(), Failure> {
         .run()
 }
 
+/// Writes the C header that a test compares with the sources.
+pub(crate) fn header() -> Result<(), Failure> {
+    Job::cargo(&["test", "-p", "limic-capi", "--test", "header"], 10)
+        .env("LIMIC_WRITE_HEADER", "1")
+        .run()
+}
+
 /// Matching, and the rings on heap memory, under Miri.
 pub(crate) fn miri(tally: &mut Tally) -> Result<(), Failure> {
     if let Err(why) = setup::miri() {

@@ -8,6 +8,7 @@ mod counts;
 mod deadline;
 mod demo;
 mod failure;
+mod install;
 mod job;
 mod lab;
 mod peers;
@@ -53,6 +54,10 @@ enum Task {
     Features,
     /// The example programs under `limic run`, against their serial runs.
     Examples,
+    /// Install the libraries, headers and pkg-config files for C (in $DESTDIR, if that is set).
+    Install(install::Install),
+    /// Write the C header anew (crates/capi/include/limic.h).
+    Header,
     /// Matching and rings under Miri (nightly).
     Miri,
     /// Ring, wake-up and release flags under loom.
@@ -115,6 +120,8 @@ fn run(task: &Task, tally: &mut Tally) -> Result<(), Failure> {
             tally.report(usize::from(result.is_err()));
             result
         }
+        Task::Install(install) => install::run(install),
+        Task::Header => checks::header(),
         Task::Miri => {
             let result = checks::miri(tally);
             tally.report(usize::from(result.is_err()));

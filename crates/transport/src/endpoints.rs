@@ -190,6 +190,10 @@ macro_rules! endpoint {
             fn expose(&self, memory: Vec<u8>) -> Result<(RegionId, u64)> {
                 self.0.engine.borrow_mut().core.expose(memory)
             }
+            unsafe fn expose_raw(&self, memory: RawSliceMut) -> Result<(RegionId, u64)> {
+                // SAFETY: the caller's promise.
+                unsafe { self.0.engine.borrow_mut().core.expose_raw(memory) }
+            }
             fn region_read(&self, region: RegionId, offset: u64, into: &mut [u8]) -> Result<()> {
                 self.0
                     .engine

@@ -232,6 +232,15 @@ pub unsafe trait RawEndpoint: Debug + Send {
     /// [`Error::NoMemory`](crate::Error::NoMemory) if the table of regions is full.
     fn expose(&self, memory: Vec<u8>) -> Result<(RegionId, u64)>;
 
+    /// Like [`expose`](Self::expose), of memory that stays the caller's. [`revoke`](Self::revoke) gives an empty vector for it.
+    ///
+    /// # Errors
+    /// As [`expose`](Self::expose).
+    ///
+    /// # Safety
+    /// The memory is readable and writable, and nobody holds a reference to it, until it is revoked.
+    unsafe fn expose_raw(&self, memory: RawSliceMut) -> Result<(RegionId, u64)>;
+
     /// Copies out of an own region.
     ///
     /// # Errors

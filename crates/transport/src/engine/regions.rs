@@ -20,21 +20,25 @@ pub(crate) struct OwnRegion {
     /// Taken apart, so that nobody holds a reference to bytes that peers may write.
     start: *mut u8,
     len: usize,
-    capacity: usize,
+    /// Of the vector that it was; `None`: the memory stays the application's.
+    capacity: Option<usize>,
     key: u64,
     /// Transfers through chunks that use it now.
     users: u32,
 }
 
-// SAFETY: it stands for a `Vec<u8>`.
+// SAFETY: it stands for a `Vec<u8>`, or for memory that whoever exposed it promised to leave there.
 unsafe impl Send for OwnRegion {}
 
 impl OwnRegion {
     /// # Safety
     /// Nobody else uses the memory any more, and this is called once.
     unsafe fn rebuild(self) -> Vec<u8> {
-        // SAFETY: the three came from one `Vec<u8>`.
-        unsafe { Vec::from_raw_parts(self.start, self.len, self.capacity) }
+        match self.capacity {
+            // SAFETY: the three came from one `Vec<u8>`.
+            Some(capacity) => unsafe { Vec::from_raw_parts(self.start, self.len, capacity) },
+            None => Vec::new(),
+        }
     }
 
     fn check(&self, offset: u64, len: u64) -> Result<()> {
@@ -66,6 +70,28 @@ impl Regions {
 impl Core {
     /// Exposes memory under a random key.
     pub(crate) fn expose(&mut self, memory: Vec<u8>) -> Result<(RegionId, u64)> {
+        let mut memory = core::mem::ManuallyDrop::new(memory);
+        let exposed = self.enter_region(memory.as_mut_ptr(), memory.len(), Some(memory.capacity()));
+        if exposed.is_err() {
+            core::mem::ManuallyDrop::into_inner(memory);
+        }
+        exposed
+    }
+
+    /// Exposes memory that stays the caller's.
+    ///
+    /// # Safety
+    /// As [`RawEndpoint::expose_raw`](crate::RawEndpoint::expose_raw).
+    pub(crate) unsafe fn expose_raw(&mut self, memory: RawSliceMut) -> Result<(RegionId, u64)> {
+        self.enter_region(memory.start, memory.len, None)
+    }
+
+    fn enter_region(
+        &mut self,
+        start: *mut u8,
+        len: usize,
+        capacity: Option<usize>,
+    ) -> Result<(RegionId, u64)> {
         let table = self.segment.regions();
         let count = self.segment.shape().regions;
         let place = (0..count).find(|place| !self.regions.own.contains_key(place));
@@ -77,11 +103,10 @@ impl Core {
         let key = getrandom::u64()
             .map_err(|_| Error::NoMemory("no random key".into()))?
             .max(1);
-        let mut memory = core::mem::ManuallyDrop::new(memory);
         let region = OwnRegion {
-            start: memory.as_mut_ptr(),
-            len: memory.len(),
-            capacity: memory.capacity(),
+            start,
+            len,
+            capacity,
             key,
             users: 0,
         };

@@ -1,0 +1,215 @@
+//! Send and receive, of one piece of memory.
+
+use core::ffi::{c_int, c_void};
+use core::mem::MaybeUninit;
+
+use limic::Outcome;
+use limic::Peer;
+use limic::raw::Posted;
+
+use crate::arguments::{bytes, label, output, room, selector};
+use crate::border::inside;
+use crate::errors::Failure;
+use crate::handles::{limic_endpoint, limic_request};
+use crate::held::Held;
+use crate::requests::DONE;
+use crate::status::{StatusOut, limic_status};
+
+/// Gives C the request of an operation that was posted.
+#[inline(always)]
+pub(crate) fn start(
+    endpoint: limic_endpoint,
+    held: &mut Held,
+    posted: Posted,
+    request: &mut MaybeUninit<limic_request>,
+) {
+    let number = match posted {
+        Posted::Pending(id) => id.0,
+        Posted::Done(outcome) => held.done.insert(outcome) | DONE,
+    };
+    request.write(limic_request {
+        endpoint: endpoint.id,
+        number,
+    });
+}
+
+/// Waits for what was posted.
+#[inline(always)]
+pub(crate) fn finish(held: &Held, posted: Posted) -> Outcome {
+    match posted {
+        Posted::Done(outcome) => outcome,
+        Posted::Pending(id) => held.raw().wait(id),
+    }
+}
+
+/// Sends `length` bytes at `data` to the peer `destination` under `tag` and `context`, and returns when `data` may be
+/// used again. That does not mean that the message was received.
+///
+/// - `data`: may be NULL if `length` is 0.
+/// - `destination`: a peer of this endpoint; in a world, the rank.
+/// - `tag`: anything but `LIMIC_ANY_TAG`. `context`: at most `LIMIC_CONTEXT_MAX`.
+///
+/// Errors: `LIMIC_ERR_PEER_FAILED`, `LIMIC_ERR_UNKNOWN_PEER`, `LIMIC_ERR_NO_PATH`, `LIMIC_ERR_NO_MEMORY`; misuse.
+///
+/// # Safety
+/// `data` is readable for `length` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn limic_send(
+    endpoint: limic_endpoint,
+    data: *const c_void,
+    length: usize,
+    destination: u32,
+    tag: u32,
+    context: u32,
+) -> c_int {
+    inside(endpoint, |held| {
+        let (data, tag) = (bytes(data, length)?, label(tag, context)?);
+        let to = Peer::from_index(destination);
+        // SAFETY: readable by the caller's promise, which holds until this call returns; it waits for the end.
+        let posted = unsafe { held.raw().post_send(to, tag, &[data]) }?;
+        finish(held, posted)?;
+        Ok(())
+    })
+}
+
+/// Receives one message into `length` bytes at `data`, and waits for it.
+///
+/// - `source`: a peer, or `LIMIC_ANY_SOURCE`. `tag`: a tag, or `LIMIC_ANY_TAG`. `context`: always counts.
+/// - `status`: who sent it, its tag and its length; NULL if that is not wanted.
+///
+/// Messages of one peer in one context match in the order in which they were sent.
+///
+/// Errors: `LIMIC_ERR_TRUNCATED` (the first `length` bytes were delivered), `LIMIC_ERR_PEER_FAILED` (the peer named; for any source,
+/// each death is reported once), `LIMIC_ERR_UNKNOWN_PEER`; misuse.
+///
+/// # Safety
+/// `data` is writable for `length` bytes and nobody else touches them meanwhile; `status` is NULL or a structure with its size set.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn limic_recv(
+    endpoint: limic_endpoint,
+    data: *mut c_void,
+    length: usize,
+    source: u32,
+    tag: u32,
+    context: u32,
+    status: *mut limic_status,
+) -> c_int {
+    inside(endpoint, |held| {
+        let (data, selector) = (room(data, length)?, selector(source, tag, context)?);
+        // SAFETY: the caller's promise.
+        let status = unsafe { StatusOut::new(status) }?;
+        // SAFETY: writable by the caller's promise, until this call returns.
+        let outcome = unsafe { held.raw().recv_blocking(&selector, &[data]) };
+        status.set(&outcome);
+        outcome?;
+        Ok(())
+    })
+}
+
+/// Starts a send and does not wait. `data` belongs to the library until the request is done.
+///
+/// - `request`: set to the operation; wait for it with `limic_wait` or its relatives.
+///
+/// Errors: as `limic_send`, now or from the request. After an error `*request` is unchanged and `data` is the caller's.
+///
+/// # Safety
+/// `data` is readable for `length` bytes, and nobody writes there, until the request is done; `request` is NULL or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn limic_isend(
+    endpoint: limic_endpoint,
+    data: *const c_void,
+    length: usize,
+    destination: u32,
+    tag: u32,
+    context: u32,
+    request: *mut limic_request,
+) -> c_int {
+    inside(endpoint, |held| {
+        let (data, tag) = (bytes(data, length)?, label(tag, context)?);
+        // SAFETY: the caller's promise.
+        let request = unsafe { output(request, "request") }?;
+        let to = Peer::from_index(destination);
+        // SAFETY: readable until the operation is done, by the caller's promise.
+        let posted = unsafe { held.raw().post_send(to, tag, &[data]) }?;
+        start(endpoint, held, posted, request);
+        Ok(())
+    })
+}
+
+/// Starts a receive and does not wait. `data` belongs to the library until the request is done.
+///
+/// Arguments as for `limic_recv`; the status comes from the request. Receives match in the order in which they were posted.
+///
+/// Errors: as `limic_recv`, now or from the request. After an error `*request` is unchanged and `data` is the caller's.
+///
+/// # Safety
+/// `data` is writable for `length` bytes, and nobody else touches them, until the request is done; `request` is NULL or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn limic_irecv(
+    endpoint: limic_endpoint,
+    data: *mut c_void,
+    length: usize,
+    source: u32,
+    tag: u32,
+    context: u32,
+    request: *mut limic_request,
+) -> c_int {
+    inside(endpoint, |held| {
+        let (data, selector) = (room(data, length)?, selector(source, tag, context)?);
+        // SAFETY: the caller's promise.
+        let request = unsafe { output(request, "request") }?;
+        // SAFETY: writable until the operation is done, by the caller's promise.
+        let posted = unsafe { held.raw().post_recv(&selector, &[data]) }?;
+        start(endpoint, held, posted, request);
+        Ok(())
+    })
+}
+
+/// Sends one message and receives another one at the same time: the way to exchange without a deadlock.
+///
+/// Arguments as for `limic_send` and `limic_recv`, with one context. Both operations are over when it returns, also after an error.
+///
+/// Errors: those of the receive, else those of the send. If the receive cannot be started, nothing is sent; if the send cannot be
+/// started, the receive is cancelled.
+///
+/// # Safety
+/// As `limic_send` and `limic_recv`; the two buffers do not overlap.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn limic_sendrecv(
+    endpoint: limic_endpoint,
+    data: *const c_void,
+    length: usize,
+    destination: u32,
+    tag: u32,
+    receive_data: *mut c_void,
+    receive_length: usize,
+    source: u32,
+    receive_tag: u32,
+    context: u32,
+    status: *mut limic_status,
+) -> c_int {
+    inside(endpoint, |held| {
+        let (data, tag) = (bytes(data, length)?, label(tag, context)?);
+        let into = room(receive_data, receive_length)?;
+        let selector = selector(source, receive_tag, context)?;
+        // SAFETY: the caller's promise.
+        let status = unsafe { StatusOut::new(status) }?;
+        // SAFETY: writable until the end of this call, which waits for the receive in every case.
+        let receive = unsafe { held.raw().post_recv(&selector, &[into]) }?;
+        let to = Peer::from_index(destination);
+        // SAFETY: readable until the end of this call, which waits for the send.
+        let send = unsafe { held.raw().post_send(to, tag, &[data]) };
+        if let (Err(_), Posted::Pending(id)) = (&send, &receive) {
+            // It is pending, so it is known.
+            let _ = held.raw().cancel(*id);
+        }
+        let received = finish(held, receive);
+        status.set(&received);
+        let sent = send.and_then(|send| finish(held, send));
+        match (sent, received) {
+            (Err(why), Err(limic::Error::Cancelled)) => Err(Failure::from(why)),
+            (_, Err(why)) | (Err(why), _) => Err(why.into()),
+            (Ok(_), Ok(_)) => Ok(()),
+        }
+    })
+}

@@ -1,0 +1,166 @@
+//! How an endpoint is opened.
+
+use core::ffi::{CStr, c_char};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+
+use limic::{HybridEndpoint, Settings, ShmEndpoint};
+
+use crate::errors::Failure;
+use crate::errors::limic_error::{LIMIC_ERR_INVALID, LIMIC_ERR_SETTINGS, LIMIC_ERR_SIZE};
+use crate::table::Threads;
+
+/// Every path within one node, picked for each message. The default.
+pub const LIMIC_KIND_HYBRID: u32 = 0;
+/// Shared memory only: no process reads another's memory.
+pub const LIMIC_KIND_SHM: u32 = 1;
+
+/// One thread owns the endpoint: the one that opened it, until it is handed on (`limic_endpoint_release`, `limic_endpoint_adopt`). The
+/// default, and the quickest.
+pub const LIMIC_THREADS_OWNER: u32 = 0;
+/// Any thread may call, one at a time: the program sees to that with its own lock. A call while another thread is inside
+/// fails with `LIMIC_ERR_THREAD`.
+pub const LIMIC_THREADS_SERIALIZED: u32 = 1;
+
+/// How an endpoint is opened. `limic_options options = LIMIC_OPTIONS_INIT;` and NULL mean the defaults.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct limic_options {
+    /// Size of this structure in bytes, set by the caller.
+    pub size: u32,
+    /// `LIMIC_KIND_HYBRID` or `LIMIC_KIND_SHM`.
+    pub kind: u32,
+    /// `LIMIC_THREADS_OWNER` or `LIMIC_THREADS_SERIALIZED`.
+    pub threads: u32,
+    /// 0.
+    pub reserved: u32,
+    /// Settings of the form `LIMIC_NAME=value`, with a NULL behind the last; or NULL. They win over the environment. `limic info`
+    /// lists the names. The strings are the caller's; the library copies what it keeps.
+    pub settings: *const *const c_char,
+}
+
+/// The options as Rust has them.
+#[derive(Debug)]
+pub(crate) struct Options {
+    kind: u32,
+    pub(crate) threads: Threads,
+    given: Vec<(OsString, OsString)>,
+}
+
+/// An endpoint of the wanted kind.
+pub(crate) enum Opened {
+    Hybrid(HybridEndpoint),
+    Shm(ShmEndpoint),
+}
+
+impl Options {
+    /// # Safety
+    /// `options` is NULL, or readable for as many bytes as its first field says; `settings` is NULL or a list of
+    /// strings with a NULL behind the last.
+    pub(crate) unsafe fn read(options: *const limic_options) -> Result<Self, Failure> {
+        let mut read = Self {
+            kind: LIMIC_KIND_HYBRID,
+            threads: Threads::Owner,
+            given: Vec::new(),
+        };
+        if options.is_null() {
+            return Ok(read);
+        }
+        // SAFETY: the caller's promise.
+        let size = unsafe { (&raw const (*options).size).read() } as usize;
+        let known = size_of::<limic_options>();
+        if size < known || size > 4096 {
+            return Err(Failure::new(
+                LIMIC_ERR_SIZE,
+                format!(
+                    "limic_options.size is {size}, this library knows {known}; begin with LIMIC_OPTIONS_INIT"
+                ),
+            ));
+        }
+        // SAFETY: readable for `size` bytes by the caller's promise, and `size` is at least that of the structure.
+        let (options, tail) = unsafe {
+            let tail = core::slice::from_raw_parts(options.cast::<u8>().add(known), size - known);
+            (options.read(), tail)
+        };
+        if tail.iter().any(|byte| *byte != 0) {
+            return Err(Failure::new(
+                LIMIC_ERR_SIZE,
+                "limic_options has set fields that this library does not know: it is older than the program's header",
+            ));
+        }
+        if options.kind > LIMIC_KIND_SHM || options.reserved != 0 {
+            return Err(Failure::new(
+                LIMIC_ERR_INVALID,
+                format!(
+                    "limic_options.kind is {} (0 or 1), .reserved {} (0)",
+                    options.kind, options.reserved
+                ),
+            ));
+        }
+        read.kind = options.kind;
+        read.threads = match options.threads {
+            LIMIC_THREADS_OWNER => Threads::Owner,
+            LIMIC_THREADS_SERIALIZED => Threads::Serialized,
+            other => {
+                return Err(Failure::new(
+                    LIMIC_ERR_INVALID,
+                    format!("limic_options.threads is {other}, not 0 or 1"),
+                ));
+            }
+        };
+        // SAFETY: the caller's promise.
+        read.given = unsafe { settings(options.settings) }?;
+        Ok(read)
+    }
+
+    /// Opens an endpoint.
+    pub(crate) fn open(&self) -> Result<Opened, Failure> {
+        let given = |name: &OsStr| self.given.iter().any(|(known, _)| known == name);
+        let environment = std::env::vars_os().filter(|(name, _)| !given(name));
+        let refused = |why: String| Failure::new(LIMIC_ERR_SETTINGS, why);
+        let settings = Settings::builder()
+            .with_environment(environment.chain(self.given.iter().cloned()))
+            .build()
+            .map_err(|error| refused(error.to_string()))?;
+        // In the environment an unknown name is a warning, since it may be another program's. Here it is a mistake.
+        let names = || self.given.iter().map(|(name, _)| name.to_string_lossy());
+        let warnings = settings.warnings().iter();
+        if let Some(warning) = { warnings }.find(|text| names().any(|name| text.contains(&*name))) {
+            return Err(refused(format!("limic_options.settings: {warning}")));
+        }
+        Ok(if self.kind == LIMIC_KIND_SHM {
+            Opened::Shm(ShmEndpoint::with(settings)?)
+        } else {
+            Opened::Hybrid(HybridEndpoint::with(settings)?)
+        })
+    }
+}
+
+/// # Safety
+/// NULL, or a list of strings with a NULL behind the last.
+unsafe fn settings(mut list: *const *const c_char) -> Result<Vec<(OsString, OsString)>, Failure> {
+    let mut given = Vec::new();
+    if list.is_null() {
+        return Ok(given);
+    }
+    // SAFETY: the caller's promise: entries up to the NULL are there, and are strings.
+    while let Some(text) = unsafe { list.read().as_ref() } {
+        // SAFETY: as above.
+        let text = unsafe { CStr::from_ptr(text) }.to_bytes();
+        let cut = text.iter().position(|byte| *byte == b'=');
+        let Some(cut) = cut.filter(|_| text.starts_with(b"LIMIC_")) else {
+            return Err(Failure::new(
+                LIMIC_ERR_SETTINGS,
+                format!(
+                    "'{}' in limic_options.settings is not of the form LIMIC_NAME=value",
+                    String::from_utf8_lossy(text)
+                ),
+            ));
+        };
+        let part = |bytes: &[u8]| OsStr::from_bytes(bytes).to_owned();
+        given.push((part(&text[..cut]), part(&text[cut + 1..])));
+        // SAFETY: the entry before was not the NULL, so there is another one.
+        list = unsafe { list.add(1) };
+    }
+    Ok(given)
+}

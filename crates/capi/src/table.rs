@@ -1,0 +1,281 @@
+//! The endpoints of this process by their numbers, and the checks before each use of one.
+//!
+//! Places are never freed, so a stale number finds memory that says that it is stale. What a place holds is touched
+//! only by the thread that owns it:
+//!
+//! - in the owner mode, `owner` is the thread that opened the endpoint until that thread gives it up, and another
+//!   takes it (`limic_endpoint_release`, `limic_endpoint_adopt`);
+//! - in the serialized mode each call takes it and gives it up.
+
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use crate::errors::Failure;
+use crate::errors::limic_error::*;
+use crate::fork;
+use crate::handles::limic_endpoint;
+use crate::held::Held;
+
+/// Endpoints that can be open at a time.
+const PLACES: usize = 4096;
+
+/// A place for an endpoint: one cache line, so that endpoints of different threads do not disturb each other.
+#[repr(align(64))]
+struct Place {
+    /// Of the handle that means it now; 0: nothing is open here.
+    generation: AtomicU32,
+    /// The mark of the process that opened it.
+    process: AtomicU32,
+    /// The thread that may use it; 0: none.
+    owner: AtomicUsize,
+    serialized: AtomicBool,
+    /// A call is inside. Written by the owner only.
+    busy: AtomicBool,
+    /// Belongs to the owner.
+    held: UnsafeCell<Option<Box<Held>>>,
+}
+
+// SAFETY: `held` is touched only by the thread that `owner` names (see `Inside`), and `Held` is Send.
+unsafe impl Sync for Place {}
+
+impl Place {
+    const fn empty() -> Self {
+        Self {
+            generation: AtomicU32::new(0),
+            process: AtomicU32::new(0),
+            owner: AtomicUsize::new(0),
+            serialized: AtomicBool::new(false),
+            busy: AtomicBool::new(false),
+            held: UnsafeCell::new(None),
+        }
+    }
+}
+
+static TABLE: [Place; PLACES] = [const { Place::empty() }; PLACES];
+
+/// Places that can be used, with the generation that comes next.
+struct Free {
+    /// Places from here on were never used.
+    fresh: usize,
+    returned: Vec<(usize, u32)>,
+}
+
+static FREE: Mutex<Free> = Mutex::new(Free {
+    fresh: 0,
+    returned: Vec::new(),
+});
+
+/// Which threads may use an endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Threads {
+    Owner,
+    Serialized,
+}
+
+/// A number of the calling thread: not 0, and no other living thread has it. A thread that is made later
+/// may get the number of one that ended, with all that one owned; the two never run at once.
+#[inline(always)]
+fn this_thread() -> usize {
+    // SAFETY: pthread_self has no preconditions.
+    (unsafe { libc::pthread_self() }) as usize
+}
+
+/// Enters an endpoint and gives its handle. The calling thread owns it.
+pub(crate) fn insert(held: Held, threads: Threads) -> Result<limic_endpoint, Failure> {
+    let mark = fork::enter()?;
+    let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
+    let (at, generation) = match free.returned.pop() {
+        Some(place) => place,
+        None if free.fresh < PLACES => {
+            free.fresh += 1;
+            (free.fresh - 1, 1)
+        }
+        None => {
+            return Err(Failure::new(
+                LIMIC_ERR_NO_MEMORY,
+                format!("{PLACES} endpoints are open in this process: close one"),
+            ));
+        }
+    };
+    let place = &TABLE[at];
+    // SAFETY: the place is free: its generation is 0, so no call enters it, and `free` gave it to this call alone.
+    unsafe { *place.held.get() = Some(Box::new(held)) };
+    place.process.store(mark, Ordering::Relaxed);
+    let serialized = threads == Threads::Serialized;
+    place.serialized.store(serialized, Ordering::Relaxed);
+    let owner = if serialized { 0 } else { this_thread() };
+    place.owner.store(owner, Ordering::Relaxed);
+    // Pairs with the acquire in `find`: who sees the generation sees the rest.
+    place.generation.store(generation, Ordering::Release);
+    Ok(limic_endpoint {
+        id: u64::from(generation) << 32 | (at as u64 + 1),
+    })
+}
+
+#[inline(always)]
+fn find(endpoint: limic_endpoint) -> Result<&'static Place, Failure> {
+    let at = (endpoint.id as u32 as usize).wrapping_sub(1);
+    let Some(place) = TABLE.get(at) else {
+        return Err(unknown(endpoint));
+    };
+    // Pairs with the release in `insert`.
+    let generation = place.generation.load(Ordering::Acquire);
+    if u64::from(generation) != endpoint.id >> 32 || generation == 0 {
+        return Err(unknown(endpoint));
+    }
+    if place.process.load(Ordering::Relaxed) != fork::mark() {
+        return Err(forked());
+    }
+    Ok(place)
+}
+
+#[cold]
+fn unknown(endpoint: limic_endpoint) -> Failure {
+    let text = if endpoint.id == 0 {
+        "the endpoint's handle is 0: it was never opened, or the request is LIMIC_REQUEST_NULL"
+    } else {
+        "the endpoint is not open: it was closed, or this is no handle of an endpoint"
+    };
+    Failure::new(LIMIC_ERR_ENDPOINT, text)
+}
+
+#[cold]
+fn forked() -> Failure {
+    Failure::new(
+        LIMIC_ERR_FORKED,
+        "the endpoint belongs to the process that this one was forked from; open another one here",
+    )
+}
+
+#[cold]
+fn other_thread(serialized: bool) -> Failure {
+    let text = if serialized {
+        "another thread is inside of a call of this endpoint: one at a time"
+    } else {
+        "another thread owns the endpoint; that one calls limic_endpoint_release, this one limic_endpoint_adopt \
+         (or open it with LIMIC_THREADS_SERIALIZED)"
+    };
+    Failure::new(LIMIC_ERR_THREAD, text)
+}
+
+/// A call that is inside of an endpoint.
+pub(crate) struct Inside {
+    place: &'static Place,
+}
+
+/// Lets this thread into an endpoint, or says why not.
+#[inline(always)]
+pub(crate) fn enter(endpoint: limic_endpoint) -> Result<Inside, Failure> {
+    let place = find(endpoint)?;
+    let me = this_thread();
+    // Relaxed: a thread that finds itself here has stored it itself.
+    if place.owner.load(Ordering::Relaxed) != me {
+        take_turn(place, endpoint, me)?;
+    }
+    if place.busy.load(Ordering::Relaxed) {
+        return Err(busy());
+    }
+    place.busy.store(true, Ordering::Relaxed);
+    // A signal handler of this thread must see the flag before this call touches anything.
+    core::sync::atomic::compiler_fence(Ordering::SeqCst);
+    Ok(Inside { place })
+}
+
+#[cold]
+fn busy() -> Failure {
+    Failure::new(
+        LIMIC_ERR_BUSY,
+        "this thread is inside of a call of the endpoint: signal handlers must not use it",
+    )
+}
+
+/// In the serialized mode: takes the endpoint for one call.
+#[inline]
+fn take_turn(place: &Place, endpoint: limic_endpoint, me: usize) -> Result<(), Failure> {
+    let serialized = place.serialized.load(Ordering::Relaxed);
+    // Acquire: pairs with the release in `drop`, `release` and `remove`.
+    if !serialized
+        || place
+            .owner
+            .compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed)
+            .is_err()
+    {
+        return Err(other_thread(serialized));
+    }
+    // It may have been closed, and even opened anew, since `find`.
+    if u64::from(place.generation.load(Ordering::Acquire)) != endpoint.id >> 32 {
+        place.owner.store(0, Ordering::Release);
+        return Err(unknown(endpoint));
+    }
+    Ok(())
+}
+
+impl Inside {
+    #[inline(always)]
+    pub(crate) fn held(&mut self) -> Result<&mut Held, Failure> {
+        // SAFETY: this thread owns the place and `busy` keeps its other calls out, so this is the only reference.
+        let held = unsafe { &mut *self.place.held.get() };
+        held.as_deref_mut().ok_or_else(|| {
+            Failure::new(LIMIC_ERR_ENDPOINT, "the endpoint is being opened or closed")
+        })
+    }
+}
+
+impl Drop for Inside {
+    #[inline(always)]
+    fn drop(&mut self) {
+        core::sync::atomic::compiler_fence(Ordering::SeqCst);
+        self.place.busy.store(false, Ordering::Relaxed);
+        if self.place.serialized.load(Ordering::Relaxed) {
+            // Pairs with the acquire in `take_turn` of the next call.
+            self.place.owner.store(0, Ordering::Release);
+        }
+    }
+}
+
+/// Takes an endpoint out; its handle is void from then on. The thread owns it.
+pub(crate) fn remove(endpoint: limic_endpoint) -> Result<Box<Held>, Failure> {
+    let inside = enter(endpoint)?;
+    let place = inside.place;
+    // SAFETY: as in `held`.
+    let held = unsafe { (*place.held.get()).take() };
+    place.generation.store(0, Ordering::Release);
+    drop(inside);
+    place.owner.store(0, Ordering::Release);
+    let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
+    let at = (endpoint.id as u32 as usize).wrapping_sub(1);
+    let next = ((endpoint.id >> 32) as u32).wrapping_add(1).max(1);
+    free.returned.push((at, next));
+    drop(free);
+    held.ok_or_else(|| unknown(endpoint))
+}
+
+/// Gives the endpoint up, so that another thread can take it.
+pub(crate) fn release(endpoint: limic_endpoint) -> Result<(), Failure> {
+    let inside = enter(endpoint)?;
+    let place = inside.place;
+    drop(inside);
+    // Pairs with the acquire in `adopt`.
+    place.owner.store(0, Ordering::Release);
+    Ok(())
+}
+
+/// Takes an endpoint that nobody owns.
+pub(crate) fn adopt(endpoint: limic_endpoint) -> Result<(), Failure> {
+    let place = find(endpoint)?;
+    let me = this_thread();
+    if place.serialized.load(Ordering::Relaxed) || place.owner.load(Ordering::Relaxed) == me {
+        return Ok(());
+    }
+    // Acquire: pairs with the release in `release`.
+    place
+        .owner
+        .compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed)
+        .map_err(|_| other_thread(false))?;
+    if u64::from(place.generation.load(Ordering::Acquire)) != endpoint.id >> 32 {
+        place.owner.store(0, Ordering::Release);
+        return Err(unknown(endpoint));
+    }
+    Ok(())
+}

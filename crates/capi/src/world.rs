@@ -1,0 +1,196 @@
+//! Worlds: endpoints with a job around them.
+
+use core::ffi::{CStr, c_char, c_int};
+use std::ffi::CString;
+
+use limic::{RawEndpoint, World};
+
+use crate::arguments::output;
+use crate::border::{guarded, inside};
+use crate::errors::Failure;
+use crate::errors::limic_error::LIMIC_ERR_NOT_WORLD;
+use crate::handles::limic_endpoint;
+use crate::held::{Held, Kind};
+use crate::options::{Opened, Options, limic_options};
+use crate::table;
+
+/// Joins the job that this process was started in, by `limic run`, Hydra's `mpiexec` (PMI-1), `prterun` or `srun --mpi=pmix` (PMIx); a process
+/// that nobody started is a job of one rank. All ranks of the job call it. The peers 0 to size - 1 are the ranks.
+///
+/// Arguments as for `limic_endpoint_open`. Errors: as there, and `LIMIC_ERR_STARTUP` (which launcher, which step, what to do).
+///
+/// # Safety
+/// As `limic_endpoint_open`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn limic_world_open(
+    options: *const limic_options,
+    endpoint: *mut limic_endpoint,
+) -> c_int {
+    guarded(|| {
+        // SAFETY: the caller's promise.
+        let endpoint = unsafe { output(endpoint, "endpoint") }?;
+        // SAFETY: the caller's promise.
+        let options = unsafe { Options::read(options) }?;
+        let kind = match options.open()? {
+            Opened::Hybrid(endpoint) => Kind::HybridWorld(World::with(endpoint)?),
+            Opened::Shm(endpoint) => Kind::ShmWorld(World::with(endpoint)?),
+        };
+        endpoint.write(table::insert(Held::new(kind), options.threads)?);
+        Ok(())
+    })
+}
+
+/// What is asked of a world, whatever its endpoint is.
+trait Job {
+    fn rank(&self) -> u32;
+    fn size(&self) -> u32;
+    fn launcher(&self) -> &'static str;
+    fn barrier(&self) -> limic::Result<()>;
+}
+
+impl<E: RawEndpoint> Job for World<E> {
+    fn rank(&self) -> u32 {
+        World::rank(self)
+    }
+    fn size(&self) -> u32 {
+        World::size(self)
+    }
+    fn launcher(&self) -> &'static str {
+        World::launcher(self)
+    }
+    fn barrier(&self) -> limic::Result<()> {
+        World::barrier(self)
+    }
+}
+
+fn job(held: &Held) -> Result<&dyn Job, Failure> {
+    match &held.kind {
+        Kind::HybridWorld(world) => Ok(world),
+        Kind::ShmWorld(world) => Ok(world),
+        Kind::Hybrid(_) | Kind::Shm(_) => Err(not_a_world()),
+    }
+}
+
+#[cold]
+fn not_a_world() -> Failure {
+    Failure::new(
+        LIMIC_ERR_NOT_WORLD,
+        "the endpoint was opened by limic_endpoint_open and has no job around it",
+    )
+}
+
+/// This process's number in the job, 0 to size - 1.
+///
+/// # Safety
+/// `rank` is NULL or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn limic_world_rank(endpoint: limic_endpoint, rank: *mut u32) -> c_int {
+    inside(endpoint, |held| {
+        // SAFETY: the caller's promise.
+        unsafe { output(rank, "rank") }?.write(job(held)?.rank());
+        Ok(())
+    })
+}
+
+/// How many processes the job has.
+///
+/// # Safety
+/// `size` is NULL or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn limic_world_size(endpoint: limic_endpoint, size: *mut u32) -> c_int {
+    inside(endpoint, |held| {
+        // SAFETY: the caller's promise.
+        unsafe { output(size, "size") }?.write(job(held)?.size());
+        Ok(())
+    })
+}
+
+/// How the job was started: "pmi1", "pmix" or "single". The memory is the library's and stays valid.
+///
+/// # Safety
+/// `launcher` is NULL or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn limic_world_launcher(
+    endpoint: limic_endpoint,
+    launcher: *mut *const c_char,
+) -> c_int {
+    inside(endpoint, |held| {
+        // SAFETY: the caller's promise.
+        let launcher = unsafe { output(launcher, "launcher") }?;
+        let name = match job(held)?.launcher() {
+            "pmi1" => c"pmi1",
+            "pmix" => c"pmix",
+            "single" => c"single",
+            other => {
+                // A launcher of a later version: one small string for the life of the process.
+                Box::leak(CString::new(other).unwrap_or_default().into_boxed_c_str())
+            }
+        };
+        launcher.write(name.as_ptr());
+        Ok(())
+    })
+}
+
+/// Returns when all ranks have called it.
+///
+/// Errors: `LIMIC_ERR_PEER_FAILED` names the rank that is gone; misuse.
+#[unsafe(no_mangle)]
+pub extern "C" fn limic_world_barrier(endpoint: limic_endpoint) -> c_int {
+    inside(endpoint, |held| Ok(job(held)?.barrier()?))
+}
+
+/// Leaves the job in good order and closes the endpoint: waits until all ranks do, so that nobody misses a message. The handle is void
+/// afterwards, also after an error of the transport.
+///
+/// Errors: `LIMIC_ERR_PEER_FAILED` if a rank died, `LIMIC_ERR_STARTUP`; and, with the handle still valid, misuse.
+#[unsafe(no_mangle)]
+pub extern "C" fn limic_world_finalize(endpoint: limic_endpoint) -> c_int {
+    let looked = inside(endpoint, |held| job(held).map(|_| ()));
+    if looked != 0 {
+        return looked;
+    }
+    guarded(|| {
+        let held = table::remove(endpoint)?;
+        held.into_kind(|kind| match kind {
+            Kind::HybridWorld(world) => world.finalize(),
+            Kind::ShmWorld(world) => world.finalize(),
+            // Looked at above, and the handle means the same endpoint.
+            Kind::Hybrid(_) | Kind::Shm(_) => Ok(()),
+        })?;
+        Ok(())
+    })
+}
+
+/// Ends the whole job: every rank is killed, and the launcher returns `code`. Does not return, unless the handle is no world.
+///
+/// - `message`: what the launcher is to print; may be NULL.
+///
+/// # Safety
+/// `message` is NULL or a string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn limic_world_abort(
+    endpoint: limic_endpoint,
+    code: c_int,
+    message: *const c_char,
+) -> c_int {
+    let looked = inside(endpoint, |held| job(held).map(|_| ()));
+    if looked != 0 {
+        return looked;
+    }
+    guarded(|| {
+        let text = if message.is_null() {
+            String::new()
+        } else {
+            // SAFETY: a string, by the caller's promise.
+            let text = unsafe { CStr::from_ptr(message) };
+            text.to_string_lossy().into_owned()
+        };
+        table::remove(endpoint)?.into_kind(|kind| match kind {
+            Kind::HybridWorld(world) => world.abort(code, &text),
+            Kind::ShmWorld(world) => world.abort(code, &text),
+            // Looked at above.
+            Kind::Hybrid(_) | Kind::Shm(_) => Ok::<(), limic::Error>(()),
+        })?;
+        Ok(())
+    })
+}
