@@ -144,6 +144,7 @@ unsafe fn nothing(status: *mut limic_status) -> Result<(), Failure> {
         peer: limic::Peer::from_index(crate::arguments::LIMIC_ANY_SOURCE),
         tag: limic::Tag(0),
         len: 0,
+        immediate: None,
     });
     Ok(())
 }

@@ -146,6 +146,32 @@ impl Source for [u8] {
     }
 }
 
+/// The bytes of a source or sink behind its first `skip` ones.
+pub(crate) struct Behind<S> {
+    pub(crate) inner: S,
+    pub(crate) skip: u64,
+}
+
+impl<S: Source> Source for Behind<&S> {
+    #[inline(always)]
+    fn len(&self) -> u64 {
+        self.inner.len().saturating_sub(self.skip)
+    }
+    #[inline(always)]
+    unsafe fn get(&self, at: u64, to: *mut u8, len: usize) {
+        // SAFETY: the caller's promise; `skip + at + len` is within the inner source.
+        unsafe { self.inner.get(self.skip + at, to, len) }
+    }
+}
+
+impl<S: Sink> Sink for Behind<&mut S> {
+    #[inline(always)]
+    unsafe fn put(&mut self, at: u64, from: *const u8, len: usize) {
+        // SAFETY: the caller's promise, `skip` bytes further on.
+        unsafe { self.inner.put(self.skip + at, from, len) }
+    }
+}
+
 /// Reads up to `N` words from the start of a record; missing ones are 0.
 #[inline]
 pub(crate) fn words<const N: usize>(source: &(impl Source + ?Sized)) -> [u64; N] {
@@ -228,6 +254,25 @@ pub(crate) fn total(slices: &[RawSlice]) -> u64 {
     match slices {
         [one] => one.len as u64,
         many => many.iter().map(|slice| slice.len as u64).sum(),
+    }
+}
+
+/// Writes an immediate word, and all bytes of `slices` behind it.
+///
+/// # Safety
+/// As [`gather`], with room for 8 bytes more.
+#[inline(always)]
+pub(crate) unsafe fn gather_behind(immediate: u64, slices: &[RawSlice], sink: &mut impl Sink) {
+    put_words(sink, &[immediate]);
+    // SAFETY: the caller's promise.
+    unsafe {
+        gather(
+            slices,
+            &mut Behind {
+                inner: sink,
+                skip: 8,
+            },
+        )
     }
 }
 

@@ -11,7 +11,8 @@ use crate::engine::Engine;
 use crate::error::Outcome;
 use crate::policy::{Path, PathSet};
 use crate::raw::{
-    ClaimId, Posted, RawEndpoint, RawLoan, RawLoaned, RawSlice, RawSliceMut, RegionId, RequestId,
+    Access, ClaimId, Posted, RawEndpoint, RawLoan, RawLoaned, RawSlice, RawSliceMut, RegionId,
+    RequestId,
 };
 use crate::settings::Settings;
 use crate::{Address, Error, Peer, Result, Selector, Status, Tag};
@@ -111,8 +112,32 @@ macro_rules! endpoint {
             }
             #[inline]
             unsafe fn post_send(&self, to: Peer, tag: Tag, data: &[RawSlice]) -> Result<Posted> {
+                let mut engine = self.0.engine.borrow_mut();
                 // SAFETY: the caller's promise.
-                unsafe { self.0.engine.borrow_mut().core.post_send(to.0, tag.0, data) }
+                unsafe { engine.core.post_send(to.0, tag.0, None, data) }
+            }
+            #[inline]
+            unsafe fn post_send_with(
+                &self,
+                to: Peer,
+                tag: Tag,
+                immediate: Option<u64>,
+                data: &[RawSlice],
+            ) -> Result<Posted> {
+                let mut engine = self.0.engine.borrow_mut();
+                // SAFETY: the caller's promise.
+                unsafe { engine.core.post_send(to.0, tag.0, immediate, data) }
+            }
+            #[inline]
+            unsafe fn send_at_once(
+                &self,
+                to: Peer,
+                tag: Tag,
+                immediate: Option<u64>,
+                data: &[RawSlice],
+            ) -> Result<Option<Status>> {
+                let mut engine = self.0.engine.borrow_mut();
+                engine.core.send_at_once(to.0, tag.0, immediate, data)
             }
             #[inline]
             unsafe fn post_recv(
@@ -148,6 +173,23 @@ macro_rules! endpoint {
             }
             fn is_done(&self, request: RequestId) -> bool {
                 self.0.engine.borrow().is_done(request)
+            }
+            fn watch(&self, request: RequestId, name: u64) -> Result<()> {
+                self.0.engine.borrow_mut().watch(request, name)
+            }
+            #[inline]
+            fn next_finished(&self) -> Option<(u64, Outcome)> {
+                self.0.engine.borrow_mut().core.next_finished()
+            }
+            fn set_aside(&self, tag: Tag, mask: u64) {
+                self.0.engine.borrow_mut().core.set_aside(tag.0, mask);
+            }
+            #[inline]
+            fn take_aside(&self) -> Option<(Status, ClaimId)> {
+                self.0.engine.borrow_mut().core.take_aside()
+            }
+            fn attach(&self, peer: Peer) -> Result<bool> {
+                self.0.engine.borrow_mut().attach(peer.0)
             }
             #[inline]
             fn wait(&self, request: RequestId) -> Outcome {
@@ -193,6 +235,17 @@ macro_rules! endpoint {
             unsafe fn expose_raw(&self, memory: RawSliceMut) -> Result<(RegionId, u64)> {
                 // SAFETY: the caller's promise.
                 unsafe { self.0.engine.borrow_mut().core.expose_raw(memory) }
+            }
+            unsafe fn expose_at(
+                &self,
+                start: *mut u8,
+                len: usize,
+                key: u64,
+                access: Access,
+                origin: u64,
+            ) -> Result<RegionId> {
+                let mut engine = self.0.engine.borrow_mut();
+                engine.core.expose_at((start, len), key, access, origin)
             }
             fn region_read(&self, region: RegionId, offset: u64, into: &mut [u8]) -> Result<()> {
                 self.0

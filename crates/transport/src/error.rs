@@ -50,6 +50,8 @@ pub enum Error {
         sent: u64,
         /// Length of the buffer in bytes.
         buffer: u64,
+        /// The word that came beside the bytes, if there was one.
+        immediate: Option<u64>,
     },
     /// The operation was cancelled before it matched.
     #[error("the operation was cancelled")]
@@ -86,11 +88,21 @@ pub enum Error {
         "the request is unknown to this endpoint: it was completed and freed, or belongs to another endpoint"
     )]
     UnknownRequest,
-    /// The region key names nothing that the peer exposes (any more).
-    #[error("{peer} exposes no region under this key (never did, or revoked it)")]
+    /// The region key names nothing that the peer exposes (any more) for such an access.
+    #[error(
+        "{peer} exposes no region under this key (never did, or revoked it), or not for this kind of access"
+    )]
     UnknownRegion {
         /// The region's owner.
         peer: Peer,
+    },
+    /// A region cannot have this key.
+    #[error(
+        "a region cannot have the key {key:#x}: it is 0, or another region of this endpoint has it"
+    )]
+    KeyInUse {
+        /// The key.
+        key: u64,
     },
     /// An access outside the region.
     #[error(

@@ -184,4 +184,7 @@ pub struct Status {
     pub tag: Tag,
     /// The message's length in bytes.
     pub len: u64,
+    /// The word that came beside the bytes, if the sender gave one
+    /// ([`RawEndpoint::post_send_with`](crate::RawEndpoint::post_send_with)). `None` for sends.
+    pub immediate: Option<u64>,
 }

@@ -80,7 +80,7 @@ pub use label::{Peer, Selector, Status, Tag};
 pub use loan::{Loan, Loaned};
 pub use owned::{OwnedRecv, OwnedSend};
 pub use probe::Claimed;
-pub use raw::{RawEndpoint, RegionId, RequestId};
+pub use raw::{Access, RawEndpoint, RegionId, RequestId};
 pub use region::{Region, RegionKey};
 pub use scope::{Scope, ScopedRecv, ScopedSend};
 pub use settings::Settings;

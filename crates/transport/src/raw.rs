@@ -73,6 +73,48 @@ impl From<&mut [u8]> for RawSliceMut {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RegionId(pub u64);
 
+/// What peers may do with a region.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Access {
+    /// They may read it.
+    pub read: bool,
+    /// They may write it.
+    pub write: bool,
+}
+
+impl Access {
+    /// Reading alone.
+    pub const READ: Self = Self {
+        read: true,
+        write: false,
+    };
+    /// Writing alone.
+    pub const WRITE: Self = Self {
+        read: false,
+        write: true,
+    };
+    /// Reading and writing.
+    pub const BOTH: Self = Self {
+        read: true,
+        write: true,
+    };
+
+    pub(crate) fn bits(self) -> u64 {
+        u64::from(self.read) | u64::from(self.write) << 1
+    }
+
+    pub(crate) fn from_bits(bits: u64) -> Self {
+        Self {
+            read: bits & 1 != 0,
+            write: bits & 2 != 0,
+        }
+    }
+
+    pub(crate) fn contains(self, other: Self) -> bool {
+        (self.read || !other.read) && (self.write || !other.write)
+    }
+}
+
 /// Room in the segment, lent by [`RawEndpoint::borrow_loan`].
 #[derive(Debug)]
 pub struct RawLoan {
@@ -131,6 +173,38 @@ pub unsafe trait RawEndpoint: Debug + Send {
     /// Every slice is readable, and nobody writes there, until the operation is done.
     unsafe fn post_send(&self, to: Peer, tag: Tag, data: &[RawSlice]) -> Result<Posted>;
 
+    /// Starts a send, perhaps with a word beside the bytes, which the receiver finds in
+    /// [`Status::immediate`]: InfiniBand's immediate data, libfabric's remote completion data.
+    ///
+    /// # Errors
+    /// As [`post_send`](Self::post_send).
+    ///
+    /// # Safety
+    /// As [`post_send`](Self::post_send).
+    unsafe fn post_send_with(
+        &self,
+        to: Peer,
+        tag: Tag,
+        immediate: Option<u64>,
+        data: &[RawSlice],
+    ) -> Result<Posted>;
+
+    /// Sends if that needs neither the receiver's help nor a wait: the buffer is the caller's again at
+    /// once. `None`: it would, and nothing was sent.
+    ///
+    /// # Errors
+    /// As [`post_send`](Self::post_send).
+    ///
+    /// # Safety
+    /// Every slice is readable during the call.
+    unsafe fn send_at_once(
+        &self,
+        to: Peer,
+        tag: Tag,
+        immediate: Option<u64>,
+        data: &[RawSlice],
+    ) -> Result<Option<Status>>;
+
     /// Starts a receive into `into`, filled front to back.
     ///
     /// # Errors
@@ -182,6 +256,31 @@ pub unsafe trait RawEndpoint: Debug + Send {
 
     /// Whether the request is done, without progress and without freeing it.
     fn is_done(&self, request: RequestId) -> bool;
+
+    /// Has the request listed as soon as it is done: [`next_finished`](Self::next_finished) then gives
+    /// its outcome with `name`, and frees it. For callers with many requests that ask for whichever has
+    /// ended: a completion queue. Such a request is not to be waited for in another way.
+    ///
+    /// # Errors
+    /// [`Error::UnknownRequest`](crate::Error::UnknownRequest).
+    fn watch(&self, request: RequestId, name: u64) -> Result<()>;
+
+    /// The next of the watched requests that are done, in the order of their ends. No progress.
+    fn next_finished(&self) -> Option<(u64, Outcome)>;
+
+    /// Keeps messages whose tag agrees with `tag` in the bits of `mask` out of matching from now on, unless a
+    /// receive is posted for them. For the messages of a runtime to itself.
+    fn set_aside(&self, tag: Tag, mask: u64);
+
+    /// The oldest message that [`set_aside`](Self::set_aside) kept, already claimed. No progress.
+    fn take_aside(&self) -> Option<(Status, ClaimId)>;
+
+    /// Begins to attach the peer if nothing has yet, without waiting: true if it is attached, so that one-sided
+    /// access will not wait for it.
+    ///
+    /// # Errors
+    /// [`Error::UnknownPeer`](crate::Error::UnknownPeer), [`Error::PeerFailed`](crate::Error::PeerFailed).
+    fn attach(&self, peer: Peer) -> Result<bool>;
 
     /// Makes progress until the request is done, and frees it. Spins, then yields, then sleeps.
     fn wait(&self, request: RequestId) -> Outcome;
@@ -240,6 +339,26 @@ pub unsafe trait RawEndpoint: Debug + Send {
     /// # Safety
     /// The memory is readable and writable, and nobody holds a reference to it, until it is revoked.
     unsafe fn expose_raw(&self, memory: RawSliceMut) -> Result<(RegionId, u64)>;
+
+    /// Exposes memory that stays the caller's, under a key that the caller picks: not 0, and none of
+    /// another region. Peers name its first byte by the offset `origin`: 0, or its address.
+    /// `len` may reach beyond what is mapped (a whole address space): an access to memory that is not there then fails,
+    /// or faults as the owner's own would.
+    ///
+    /// # Errors
+    /// [`Error::KeyInUse`](crate::Error::KeyInUse).
+    ///
+    /// # Safety
+    /// What is mapped of the memory may be read and written by others, as `access` says, until
+    /// [`revoke`](Self::revoke) has returned (the vector that it gives is empty).
+    unsafe fn expose_at(
+        &self,
+        start: *mut u8,
+        len: usize,
+        key: u64,
+        access: Access,
+        origin: u64,
+    ) -> Result<RegionId>;
 
     /// Copies out of an own region.
     ///

@@ -349,6 +349,7 @@ pub fn truncated_loans<E: RawEndpoint>(case: &Case<E>) {
                 tag: TAG,
                 sent: len as u64,
                 buffer: 1000,
+                immediate: None,
             };
             assert_eq!(outcome, Err(wanted));
             check(number, &buffer[..1000]);

@@ -176,6 +176,7 @@ pub fn a_claim_into_a_short_buffer_is_truncated<E: RawEndpoint>(case: &Case<E>) 
                     tag: TAG,
                     sent: len as u64,
                     buffer: len as u64 / 2,
+                    immediate: None,
                 };
                 assert_eq!(outcome, Err(wanted));
                 check(number, &buffer[..len / 2]);

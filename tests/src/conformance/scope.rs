@@ -153,7 +153,8 @@ pub fn the_error_of_a_detached_operation_is_returned<E: RawEndpoint>(case: &Case
                     peer,
                     tag,
                     sent,
-                    buffer: room
+                    buffer: room,
+                    immediate: None,
                 })
             );
             check(1, &buffer);

@@ -84,7 +84,8 @@ pub fn truncated<E: RawEndpoint>(case: &Case<E>) {
                         peer,
                         tag,
                         sent,
-                        buffer: room
+                        buffer: room,
+                        immediate: None,
                     })
                 );
                 check(1, &buffer[..len / 2]);

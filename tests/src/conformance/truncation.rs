@@ -27,6 +27,7 @@ fn truncated(peer: Peer, sent: usize, buffer: usize) -> Error {
         tag: TAG,
         sent: sent as u64,
         buffer: buffer as u64,
+        immediate: None,
     }
 }
 

@@ -49,6 +49,12 @@ impl Engine {
             .is_none_or(|slot| self.core.requests.is_done(slot))
     }
 
+    pub(crate) fn watch(&mut self, id: RequestId, name: u64) -> Result<()> {
+        let slot = self.core.requests.find(id).ok_or(Error::UnknownRequest)?;
+        self.core.requests.watch(slot, name);
+        Ok(())
+    }
+
     pub(crate) fn set_owner(&mut self, id: RequestId, owner: u32) {
         if let Some(slot) = self.core.requests.find(id) {
             self.core.requests.set_owner(slot, owner);
@@ -108,30 +114,36 @@ impl Engine {
         unsafe { self.core.post_write(peer, key, offset, from) }
     }
 
+    /// Begins to attach a peer, and says whether it is attached.
+    pub(crate) fn attach(&mut self, number: u32) -> Result<bool> {
+        let me = self.core.peers.me == Some(number);
+        let peer = self.core.peers.known(number)?;
+        if let Some(why) = &peer.failure {
+            return Err(Error::PeerFailed {
+                peer: Peer(number),
+                why: why.clone(),
+            });
+        }
+        if me || peer.link.is_some() {
+            return Ok(true);
+        }
+        if !peer.connecting {
+            self.core.start_connection(number);
+        }
+        Ok(false)
+    }
+
     /// Attaches a peer whose segment is needed now: one-sided access looks into it. Waits for the peer to
     /// answer, once per pair.
     fn meet(&mut self, number: u32) -> Result<()> {
         let mut patience = Patience::default();
-        loop {
-            let me = self.core.peers.me == Some(number);
-            let peer = self.core.peers.known(number)?;
-            if let Some(why) = &peer.failure {
-                return Err(Error::PeerFailed {
-                    peer: Peer(number),
-                    why: why.clone(),
-                });
-            }
-            if me || peer.link.is_some() {
-                return Ok(());
-            }
-            if !peer.connecting {
-                self.core.start_connection(number);
-            }
+        while !self.attach(number)? {
             if self.progress() {
                 patience.reset();
             } else {
                 self.be_patient(&mut patience);
             }
         }
+        Ok(())
     }
 }

@@ -107,7 +107,7 @@ impl super::inputs::Inputs {
                     let len = u64::from(record.len);
                     into.copy_from(0, len, &record);
                     core.note_received(source, len);
-                    Look::Received(receive_outcome(source, record.tag, len, into.len()))
+                    Look::Received(receive_outcome(source, record.tag, None, len, into.len()))
                 } else {
                     core.on_record(source, record.kind, record.tag, &record);
                     Look::Other

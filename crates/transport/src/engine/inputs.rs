@@ -154,7 +154,8 @@ impl Core {
     #[inline]
     pub(crate) fn on_record(&mut self, from: u32, kind: u8, tag: u64, record: &impl Source) {
         match kind {
-            wire::EAGER => self.on_eager(from, tag, record),
+            wire::EAGER => self.on_eager(from, tag, None, record),
+            wire::EAGER_IMMEDIATE => self.on_eager_immediate(from, tag, record),
             wire::DATA => self.on_data(from, record),
             _ => self.on_control(from, kind, tag, record),
         }

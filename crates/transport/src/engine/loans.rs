@@ -81,6 +81,7 @@ impl Core {
             self.post_send(
                 to,
                 tag,
+                None,
                 &[RawSlice {
                     start: loan.start,
                     len,
@@ -175,6 +176,7 @@ impl Core {
             peer: Peer(arrived.from),
             tag: Tag(arrived.tag),
             len: arrived.len,
+            immediate: arrived.immediate,
         };
         match &arrived.waiting {
             Waiting::Loaned(loan) => {

@@ -51,7 +51,7 @@ use limic_shm::segment::OwnSegment;
 use crate::counters::{Counters, Tally};
 use crate::error::PeerFailure;
 use crate::policy::{Path, Skew};
-use crate::raw::RequestId;
+use crate::raw::{ClaimId, RequestId};
 use crate::settings::Settings;
 use crate::single_copy::Probe;
 use crate::topology::Whereabouts;
@@ -110,6 +110,10 @@ pub(crate) struct Core {
     loans_in_flight: Vec<(RequestId, u64)>,
     /// Reads of regions under way.
     region_users: Vec<(RequestId, u32)>,
+    /// Messages with this tag under this mask are not for matching, but for `take_aside`.
+    aside: Option<(u64, u64)>,
+    /// Those that have come, in order.
+    set_aside: VecDeque<ClaimId>,
     /// A sender stands between claim and publication in the shared ring.
     stalled: bool,
     closed: bool,
@@ -250,6 +254,12 @@ impl Core {
         self.sweep_loans();
         self.sweep_region_users();
         moved
+    }
+
+    /// The next of the watched requests that are done.
+    #[inline]
+    pub(crate) fn next_finished(&mut self) -> Option<(u64, crate::error::Outcome)> {
+        self.requests.next_finished()
     }
 
     /// Sends that peers have not taken yet.

@@ -16,7 +16,7 @@ use super::requests::{Operation, ReceiveStage, Receiving, SendStage, Sending, Sl
 use super::wire::{self, Control};
 use crate::buffer::{ReceiveBuffer, SendBuffer, Source, words};
 use crate::policy::Path;
-use crate::raw::{Posted, RawSlice, RawSliceMut};
+use crate::raw::{Access, Posted, RawSlice, RawSliceMut};
 use crate::single_copy::{Failed, RemoteBytes};
 use crate::{Error, Peer, Result};
 
@@ -36,7 +36,8 @@ impl Core {
         let into = unsafe { ReceiveBuffer::new(into) };
         let len = into.len();
         self.check_alive(from)?;
-        let done = self.access(from, key, offset, len, |link, remote| {
+        let asked = (offset, len, Access::READ);
+        let done = self.access(from, key, asked, |link, remote| {
             link.remote.read(remote, &into, 0, u64::MAX)
         })?;
         if done {
@@ -75,7 +76,8 @@ impl Core {
         let data = unsafe { SendBuffer::new(from) };
         let len = data.len();
         self.check_alive(to)?;
-        let done = self.access(to, key, offset, len, |link, remote| {
+        let asked = (offset, len, Access::WRITE);
+        let done = self.access(to, key, asked, |link, remote| {
             link.remote.write(remote, &data, 0, u64::MAX)
         })?;
         if done {
@@ -88,6 +90,7 @@ impl Core {
         let slot = self.requests.insert(Operation::Send(Sending {
             to,
             tag: 0,
+            immediate: None,
             data,
             stage,
         }));
@@ -114,13 +117,13 @@ impl Core {
         }
     }
 
-    /// Tries single copy on a peer's region. `Ok(false)`: this pair cannot; the owner must help.
+    /// Tries single copy on a peer's region. `Ok(false)`: this pair cannot, or the region is not in the table; the
+    /// owner must help.
     fn access(
         &mut self,
         number: u32,
         key: u64,
-        offset: u64,
-        len: u64,
+        (offset, len, access): (u64, u64, Access),
         copy: impl FnOnce(&super::peers::Link, RemoteBytes) -> Result<u64, Failed>,
     ) -> Result<bool> {
         let Some(link) = self.peers.link(number) else {
@@ -135,19 +138,27 @@ impl Core {
         slot.store(key, Ordering::Relaxed);
         // Pairs with the fence in `start_revoke`.
         fence(Ordering::SeqCst);
-        let found = find_region(link, key);
+        let found = find_region(link, key, access);
         let result = match found {
-            None => Err(Error::UnknownRegion { peer: Peer(number) }),
-            Some((_, region)) if offset.checked_add(len).is_none_or(|end| end > region) => {
+            None => {
+                slot.store(0, Ordering::Release);
+                return Ok(false);
+            }
+            Some((_, region, origin))
+                if offset
+                    .wrapping_sub(origin)
+                    .checked_add(len)
+                    .is_none_or(|end| end > region) =>
+            {
                 Err(Error::OutOfRegion {
                     offset,
                     len,
                     region,
                 })
             }
-            Some((address, _)) => {
+            Some((address, _, origin)) => {
                 let remote = RemoteBytes {
-                    address: address.wrapping_add(offset),
+                    address: address.wrapping_add(offset).wrapping_sub(origin),
                     key: 0,
                     len,
                 };
@@ -204,8 +215,8 @@ impl Core {
     }
 }
 
-/// Address and length of a peer's region.
-fn find_region(link: &super::peers::Link, key: u64) -> Option<(u64, u64)> {
+/// Address, length and origin of a peer's region, if it allows the access.
+fn find_region(link: &super::peers::Link, key: u64, access: Access) -> Option<(u64, u64, u64)> {
     if key == 0 {
         return None;
     }
@@ -214,10 +225,12 @@ fn find_region(link: &super::peers::Link, key: u64) -> Option<(u64, u64)> {
         .map(|place| place * REGION_BYTES)
         .find_map(|at| {
             // Pairs with the release in `expose`.
-            let live = table.word64(at).load(Ordering::Acquire) == key;
+            let live = table.word64(at).load(Ordering::Acquire) == key
+                && Access::from_bits(table.word64(at + 24).load(Ordering::Relaxed))
+                    .contains(access);
             live.then(|| {
-                let address = table.word64(at + 8).load(Ordering::Relaxed);
-                (address, table.word64(at + 16).load(Ordering::Relaxed))
+                let word = |place| table.word64(at + place).load(Ordering::Relaxed);
+                (word(8), word(16), word(32))
             })
         })
 }

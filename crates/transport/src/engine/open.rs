@@ -95,6 +95,8 @@ impl Engine {
             waiting_to_connect: Vec::new(),
             loans_in_flight: Vec::new(),
             region_users: Vec::new(),
+            aside: None,
+            set_aside: std::collections::VecDeque::new(),
             stalled: false,
             closed: false,
             process: std::process::id(),

@@ -12,8 +12,8 @@ use limic_shm::segment::PeerSegment;
 use limic_shm::sync::Ordering;
 
 use super::arenas::PeerArenas;
-use super::wire::{Control, SWITCH, WORDS};
-use crate::buffer::{gather, put_words};
+use super::wire::{Control, EAGER, EAGER_IMMEDIATE, IMMEDIATE_BYTES, SWITCH, WORDS};
+use crate::buffer::{gather, gather_behind, put_words};
 use crate::counters::Traffic;
 use crate::error::PeerFailure;
 use crate::policy::adapt::Adapter;
@@ -101,26 +101,35 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Pushes a message or control payload. False: no room now.
+    /// Pushes a message. False: no room now.
     #[inline(always)]
-    pub(crate) fn push(&mut self, kind: u8, tag: u64, data: &[RawSlice], len: u64) -> bool {
+    pub(crate) fn push(
+        &mut self,
+        tag: u64,
+        immediate: Option<u64>,
+        data: &[RawSlice],
+        len: u64,
+    ) -> bool {
+        /// The payload and its kind, written into a reservation of either ring.
+        macro_rules! publish {
+            ($ring:expr) => {{
+                let ahead = immediate.map_or(0, |_| IMMEDIATE_BYTES);
+                let Some(mut room) = $ring.reserve((len + ahead) as u32) else {
+                    return false;
+                };
+                match immediate {
+                    // SAFETY: callers pass slices that are readable during the call; room for `len` is reserved.
+                    None => unsafe { gather(data, &mut room) },
+                    // SAFETY: as above, with room for the word.
+                    Some(word) => unsafe { gather_behind(word, data, &mut room) },
+                }
+                let kind = immediate.map_or(EAGER, |_| EAGER_IMMEDIATE);
+                room.publish(kind, 0, tag);
+            }};
+        }
         match &mut self.out {
-            Out::Private(ring) => {
-                let Some(mut room) = ring.reserve(len as u32) else {
-                    return false;
-                };
-                // SAFETY: callers pass slices that are readable during the call; room for `len` is reserved.
-                unsafe { gather(data, &mut room) };
-                room.publish(kind, 0, tag);
-            }
-            Out::Shared(ring) => {
-                let Some(mut room) = ring.reserve(len as u32) else {
-                    return false;
-                };
-                // SAFETY: as above.
-                unsafe { gather(data, &mut room) };
-                room.publish(kind, 0, tag);
-            }
+            Out::Private(ring) => publish!(ring),
+            Out::Shared(ring) => publish!(ring),
         }
         self.wake();
         true
@@ -173,10 +182,10 @@ impl Link {
 
     /// Whether a payload of `len` bytes travels in the ring itself.
     #[inline(always)]
-    pub(crate) fn fits_ring(&self, len: u64) -> bool {
+    pub(crate) fn fits_ring(&self, len: u64, immediate: Option<u64>) -> bool {
         match &self.out {
             Out::Private(_) => true,
-            Out::Shared(_) => len <= SHARED_INLINE,
+            Out::Shared(_) => len + immediate.map_or(0, |_| IMMEDIATE_BYTES) <= SHARED_INLINE,
         }
     }
 

@@ -8,7 +8,7 @@ use super::Core;
 use super::requests::{Operation, ReceiveStage, Receiving, Slot, receive_outcome};
 use super::stash::{Arrived, LoanedAt, Offer, Waiting};
 use super::wire;
-use crate::buffer::{ReceiveBuffer, Source, Window, append, words};
+use crate::buffer::{Behind, ReceiveBuffer, Source, Window, append, words};
 use crate::error::PeerFailure;
 use crate::raw::{ClaimId, Posted, RawSliceMut};
 use crate::{Error, Peer, Result, Selector, Status, Tag};
@@ -112,6 +112,7 @@ impl Core {
         let Arrived {
             from,
             tag,
+            immediate,
             len,
             waiting,
         } = arrived;
@@ -131,14 +132,14 @@ impl Core {
                 self.count_unexpected(-(bytes.len() as i64));
                 self.stash.recycle(bytes);
                 self.note_received(from, len);
-                Posted::Done(receive_outcome(from, tag, len, into.len()))
+                Posted::Done(receive_outcome(from, tag, immediate, len, into.len()))
             }
             Waiting::Loaned(loan) => {
                 let copied = self.copy_loan(loan, len, &into);
                 if loan.ahead > 0 {
                     self.was_at_work(from);
                 }
-                let outcome = receive_outcome(from, tag, len, into.len());
+                let outcome = receive_outcome(from, tag, immediate, len, into.len());
                 Posted::Done(copied.and(outcome))
             }
             Waiting::Offered(offer) => {
@@ -163,7 +164,7 @@ impl Core {
                         .complete(slot, super::send::sent(from, tag, len));
                 }
                 self.note_received(from, len);
-                Posted::Done(receive_outcome(from, tag, len, room))
+                Posted::Done(receive_outcome(from, tag, immediate, len, room))
             }
         }
     }
@@ -203,7 +204,13 @@ impl Core {
 
     /// A whole message came through a ring.
     #[inline]
-    pub(crate) fn on_eager(&mut self, from: u32, tag: u64, source: &impl Source) {
+    pub(crate) fn on_eager(
+        &mut self,
+        from: u32,
+        tag: u64,
+        immediate: Option<u64>,
+        source: &impl Source,
+    ) {
         let len = source.len();
         match self.matcher.take_posted(&Envelope { source: from, tag }) {
             Some(slot) => {
@@ -212,15 +219,15 @@ impl Core {
                     receiving.into.copy_from(0, len, source);
                     self.note_received(from, len);
                     self.requests
-                        .complete(slot, receive_outcome(from, tag, len, room));
+                        .complete(slot, receive_outcome(from, tag, immediate, len, room));
                 }
             }
-            None => self.keep_bytes(from, tag, source),
+            None => self.keep_bytes(from, tag, immediate, source),
         }
     }
 
     #[cold]
-    fn keep_bytes(&mut self, from: u32, tag: u64, source: &impl Source) {
+    fn keep_bytes(&mut self, from: u32, tag: u64, immediate: Option<u64>, source: &impl Source) {
         let mut bytes = self.stash.buffer();
         append(source, &mut bytes);
         self.count_unexpected(bytes.len() as i64);
@@ -228,14 +235,51 @@ impl Core {
         self.store(Arrived {
             from,
             tag,
+            immediate,
             len,
             waiting: Waiting::Bytes(bytes),
         });
     }
 
+    /// Keeps messages with this tag out of matching.
+    pub(crate) fn set_aside(&mut self, tag: u64, mask: u64) {
+        self.aside = Some((tag, mask));
+    }
+
+    /// The oldest message that was kept out of matching.
+    pub(crate) fn take_aside(&mut self) -> Option<(Status, ClaimId)> {
+        loop {
+            let claim = self.set_aside.pop_front()?;
+            let arrived = self
+                .stash
+                .claimed(claim)
+                .and_then(|token| self.stash.get(token));
+            if let Some(arrived) = arrived {
+                return Some((status(arrived), claim));
+            }
+        }
+    }
+
+    /// A whole message came through a ring, behind its immediate word.
+    #[inline]
+    pub(crate) fn on_eager_immediate(&mut self, from: u32, tag: u64, source: &impl Source) {
+        if source.len() < wire::IMMEDIATE_BYTES {
+            return self.corrupt(
+                from,
+                "a message without the immediate word that it should have",
+            );
+        }
+        let [immediate] = words::<1>(source);
+        let payload = Behind {
+            inner: source,
+            skip: wire::IMMEDIATE_BYTES,
+        };
+        self.on_eager(from, tag, Some(immediate), &payload);
+    }
+
     /// A whole message came in a chunk of the sender's pool.
     pub(crate) fn on_eager_chunk(&mut self, from: u32, tag: u64, source: &impl Source) {
-        let [chunk, generation, len] = words::<3>(source);
+        let [chunk, generation, len, flags, word] = words::<5>(source);
         let Some(link) = self.peers.link(from) else {
             return;
         };
@@ -247,7 +291,7 @@ impl Core {
         let Some(window) = Window::new(&memory, 0, len) else {
             return self.corrupt(from, "a message longer than its chunk");
         };
-        self.on_eager(from, tag, &window);
+        self.on_eager(from, tag, wire::immediate_of(flags, word), &window);
         if let Some(link) = self.peers.link(from) {
             link.released.release(chunk as u32, generation as u32);
             link.wake();
@@ -256,11 +300,13 @@ impl Core {
 
     /// A long message is offered.
     pub(crate) fn on_offer(&mut self, from: u32, tag: u64, source: &impl Source) {
-        let [remote, len, address, key, flags] = words::<5>(source);
+        let [remote, len, address, key, flags, word] = words::<6>(source);
+        let immediate = wire::immediate_of(flags, word);
         let in_pieces = flags & wire::IN_PIECES != 0;
         let offer = Offer {
             from,
             tag,
+            immediate,
             len,
             remote,
             address,
@@ -275,6 +321,7 @@ impl Core {
             None => self.store(Arrived {
                 from,
                 tag,
+                immediate,
                 len,
                 waiting: Waiting::Offered(offer),
             }),
@@ -302,12 +349,13 @@ impl Core {
                     self.receive_was_posted(from);
                 }
                 let copied = self.copy_loan(loan, len, &receiving.into);
-                let outcome = receive_outcome(from, tag, len, receiving.into.len());
+                let outcome = receive_outcome(from, tag, None, len, receiving.into.len());
                 self.requests.complete(slot, copied.and(outcome));
             }
             None => self.store(Arrived {
                 from,
                 tag,
+                immediate: None,
                 len,
                 waiting: Waiting::Loaned(loan),
             }),
@@ -326,6 +374,12 @@ impl Core {
             self.sender_waits(from);
         }
         let token = self.stash.insert(arrived);
+        if let Some((tag, mask)) = self.aside
+            && (envelope.tag ^ tag) & mask == 0
+        {
+            self.set_aside.extend(self.stash.claim(token));
+            return;
+        }
         let queued = self.matcher.push_unexpected(&envelope, token).or_else(|_| {
             let more = self.matcher.unexpected_len().max(256);
             self.matcher.reserve(0, more)?;
@@ -391,6 +445,7 @@ fn status(arrived: &Arrived) -> Status {
         peer: Peer(arrived.from),
         tag: Tag(arrived.tag),
         len: arrived.len,
+        immediate: arrived.immediate,
     }
 }
 

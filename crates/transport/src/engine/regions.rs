@@ -12,7 +12,7 @@ use super::Core;
 use super::requests::{Incoming, Operation, ReceiveStage, Receiving, SendStage, Sending, Slot};
 use super::wire::{self, Control};
 use crate::buffer::{ReceiveBuffer, SendBuffer, Source, words};
-use crate::raw::{RawSlice, RawSliceMut, RegionId};
+use crate::raw::{Access, RawSlice, RawSliceMut, RegionId};
 use crate::{Error, Result};
 
 /// A region of this endpoint.
@@ -22,7 +22,12 @@ pub(crate) struct OwnRegion {
     len: usize,
     /// Of the vector that it was; `None`: the memory stays the application's.
     capacity: Option<usize>,
+    access: Access,
+    /// The offset by which peers name the first byte.
+    origin: u64,
     key: u64,
+    /// Taken back: no further access begins.
+    over: bool,
     /// Transfers through chunks that use it now.
     users: u32,
 }
@@ -71,7 +76,7 @@ impl Core {
     /// Exposes memory under a random key.
     pub(crate) fn expose(&mut self, memory: Vec<u8>) -> Result<(RegionId, u64)> {
         let mut memory = core::mem::ManuallyDrop::new(memory);
-        let exposed = self.enter_region(memory.as_mut_ptr(), memory.len(), Some(memory.capacity()));
+        let exposed = self.expose_keyed(memory.as_mut_ptr(), memory.len(), Some(memory.capacity()));
         if exposed.is_err() {
             core::mem::ManuallyDrop::into_inner(memory);
         }
@@ -83,23 +88,22 @@ impl Core {
     /// # Safety
     /// As [`RawEndpoint::expose_raw`](crate::RawEndpoint::expose_raw).
     pub(crate) unsafe fn expose_raw(&mut self, memory: RawSliceMut) -> Result<(RegionId, u64)> {
-        self.enter_region(memory.start, memory.len, None)
+        self.expose_keyed(memory.start, memory.len, None)
     }
 
-    fn enter_region(
+    /// Exposes memory under a random key.
+    fn expose_keyed(
         &mut self,
         start: *mut u8,
         len: usize,
         capacity: Option<usize>,
     ) -> Result<(RegionId, u64)> {
-        let table = self.segment.regions();
         let count = self.segment.shape().regions;
-        let place = (0..count).find(|place| !self.regions.own.contains_key(place));
-        let Some(place) = place else {
+        if self.regions.own.len() >= count as usize {
             return Err(Error::NoMemory(format!(
                 "all {count} regions of this endpoint are in use: revoke one, or expose larger pieces"
             )));
-        };
+        }
         let key = getrandom::u64()
             .map_err(|_| Error::NoMemory("no random key".into()))?
             .max(1);
@@ -107,19 +111,64 @@ impl Core {
             start,
             len,
             capacity,
+            access: Access::BOTH,
+            origin: 0,
             key,
+            over: false,
             users: 0,
         };
-        let at = place as usize * REGION_BYTES;
-        let address = region.start.expose_provenance() as u64;
-        table.word64(at + 8).store(address, Ordering::Relaxed);
-        table
-            .word64(at + 16)
-            .store(region.len as u64, Ordering::Relaxed);
-        // Pairs with the acquire in `find_region`: who sees the key sees address and length.
-        table.word64(at).store(key, Ordering::Release);
+        Ok((self.enter_region(region), key))
+    }
+
+    /// Exposes memory of the caller under a key of its choice.
+    pub(crate) fn expose_at(
+        &mut self,
+        (start, len): (*mut u8, usize),
+        key: u64,
+        access: Access,
+        origin: u64,
+    ) -> Result<RegionId> {
+        if key == 0 || self.regions.own.values().any(|region| region.key == key) {
+            return Err(Error::KeyInUse { key });
+        }
+        Ok(self.enter_region(OwnRegion {
+            start,
+            len,
+            capacity: None,
+            access,
+            origin,
+            key,
+            over: false,
+            users: 0,
+        }))
+    }
+
+    /// Enters a region into the table that peers look into. One that the table has no place for is found by its
+    /// owner alone, so every access to it goes through the owner.
+    fn enter_region(&mut self, region: OwnRegion) -> RegionId {
+        let own = &self.regions.own;
+        let place = (0..=own.len() as u32).find(|place| !own.contains_key(place));
+        // One of `n + 1` places is free where `n` are taken.
+        let place = place.unwrap_or(u32::MAX);
+        if place < self.segment.shape().regions {
+            let table = self.segment.regions();
+            let at = place as usize * REGION_BYTES;
+            let address = region.start.expose_provenance() as u64;
+            table.word64(at + 8).store(address, Ordering::Relaxed);
+            table
+                .word64(at + 16)
+                .store(region.len as u64, Ordering::Relaxed);
+            table
+                .word64(at + 24)
+                .store(region.access.bits(), Ordering::Relaxed);
+            table
+                .word64(at + 32)
+                .store(region.origin, Ordering::Relaxed);
+            // Pairs with the acquire in `find_region`: who sees the key sees the rest.
+            table.word64(at).store(region.key, Ordering::Release);
+        }
         self.regions.own.insert(place, region);
-        Ok((RegionId(u64::from(place)), key))
+        RegionId(u64::from(place))
     }
 
     fn own_region(&mut self, id: RegionId) -> Result<&mut OwnRegion> {
@@ -156,15 +205,16 @@ impl Core {
 
     /// Removes a region from the table; `revoked` tells when its memory is free.
     pub(crate) fn start_revoke(&mut self, id: RegionId) -> Result<()> {
-        let key = self.own_region(id)?.key;
-        let table = self.segment.regions();
-        table
-            .word64(id.0 as usize * REGION_BYTES)
-            .store(0, Ordering::Relaxed);
+        self.own_region(id)?.over = true;
+        if id.0 < u64::from(self.segment.shape().regions) {
+            self.segment
+                .regions()
+                .word64(id.0 as usize * REGION_BYTES)
+                .store(0, Ordering::Relaxed);
+        }
         // Pairs with the fence in `access`: either this side sees the accessor's slot, or the accessor
         // sees that the key is gone.
         fence(Ordering::SeqCst);
-        debug_assert_ne!(key, 0);
         Ok(())
     }
 
@@ -199,8 +249,8 @@ impl Core {
     /// A peer asks for bytes of a region.
     pub(crate) fn on_get(&mut self, from: u32, source: &impl Source) {
         let [remote, key, offset, len] = words::<4>(source);
-        let place = match self.find_own(key, offset, len) {
-            Ok(place) => place,
+        let (place, offset) = match self.find_own(key, offset, len, Access::READ) {
+            Ok(found) => found,
             Err(refusal) => return self.answer_access(from, remote, refusal, 0),
         };
         if len == 0 {
@@ -226,6 +276,7 @@ impl Core {
         let slot = self.requests.insert(Operation::Send(Sending {
             to: from,
             tag: 0,
+            immediate: None,
             data,
             stage,
         }));
@@ -238,8 +289,8 @@ impl Core {
     /// A peer wants to write to a region.
     pub(crate) fn on_put(&mut self, from: u32, source: &impl Source) {
         let [remote, key, offset, len] = words::<4>(source);
-        let place = match self.find_own(key, offset, len) {
-            Ok(place) => place,
+        let (place, offset) = match self.find_own(key, offset, len, Access::WRITE) {
+            Ok(found) => found,
             Err(refusal) => return self.answer_access(from, remote, refusal, 1),
         };
         let Some(region) = self.regions.own.get_mut(&place) else {
@@ -255,6 +306,7 @@ impl Core {
         let incoming = Incoming {
             from,
             tag: 0,
+            immediate: None,
             sent: len,
             wanted: len,
             got: 0,
@@ -313,19 +365,23 @@ impl Core {
         );
     }
 
-    fn find_own(&self, key: u64, offset: u64, len: u64) -> Result<u32, (u64, u64)> {
-        let table = self.segment.regions();
-        let found = self.regions.own.iter().find(|(place, region)| {
-            let live = table
-                .word64(**place as usize * REGION_BYTES)
-                .load(Ordering::Relaxed);
-            region.key == key && live == key
+    /// Place of an own region, and where in it the offset points.
+    fn find_own(
+        &self,
+        key: u64,
+        offset: u64,
+        len: u64,
+        access: Access,
+    ) -> Result<(u32, u64), (u64, u64)> {
+        let found = self.regions.own.iter().find(|(_, region)| {
+            region.key == key && !region.over && region.access.contains(access)
         });
         let Some((place, region)) = found else {
             return Err((wire::NO_REGION, 0));
         };
+        let offset = offset.wrapping_sub(region.origin);
         match region.check(offset, len) {
-            Ok(()) => Ok(*place),
+            Ok(()) => Ok((*place, offset)),
             Err(_) => Err((wire::OUT_OF_REGION, region.len as u64)),
         }
     }

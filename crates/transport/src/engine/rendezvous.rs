@@ -18,6 +18,7 @@ pub(crate) fn incoming(offer: &Offer, room: u64) -> Incoming {
     Incoming {
         from: offer.from,
         tag: offer.tag,
+        immediate: offer.immediate,
         sent: offer.len,
         wanted: offer.len.min(room),
         got: 0,

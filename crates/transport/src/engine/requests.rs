@@ -30,6 +30,7 @@ pub(crate) enum Operation {
 pub(crate) struct Sending {
     pub(crate) to: u32,
     pub(crate) tag: u64,
+    pub(crate) immediate: Option<u64>,
     pub(crate) data: SendBuffer,
     pub(crate) stage: SendStage,
 }
@@ -108,6 +109,7 @@ pub(crate) enum ReceiveStage {
 pub(crate) struct Incoming {
     pub(crate) from: u32,
     pub(crate) tag: u64,
+    pub(crate) immediate: Option<u64>,
     /// Length of the message in bytes.
     pub(crate) sent: u64,
     /// Bytes of it that are wanted.
@@ -150,33 +152,52 @@ pub(crate) struct Halves {
 impl Incoming {
     /// What the receive reports when all wanted bytes are there.
     pub(crate) fn outcome(&self) -> Outcome {
-        receive_outcome(self.from, self.tag, self.sent, self.wanted)
+        receive_outcome(self.from, self.tag, self.immediate, self.sent, self.wanted)
     }
 }
 
 /// The outcome of a receive that delivered the first `room` bytes, or all, of a message.
 #[inline]
-pub(crate) fn receive_outcome(from: u32, tag: u64, sent: u64, room: u64) -> Outcome {
+pub(crate) fn receive_outcome(
+    from: u32,
+    tag: u64,
+    immediate: Option<u64>,
+    sent: u64,
+    room: u64,
+) -> Outcome {
     if sent > room {
         return Err(crate::Error::Truncated {
             peer: Peer(from),
             tag: Tag(tag),
             sent,
             buffer: room,
+            immediate,
         });
     }
     Ok(Status {
         peer: Peer(from),
         tag: Tag(tag),
         len: sent,
+        immediate,
     })
+}
+
+/// What happens when an operation ends.
+enum Then {
+    /// It waits to be asked for.
+    Keep,
+    /// Nobody asks: the slot is freed, and then the buffer.
+    Free(Box<dyn Any + Send>),
+    /// It goes to the end of the list of finished operations, under this name.
+    List(u64),
 }
 
 struct Entry {
     generation: u32,
-    next_free: u32,
+    /// The next free slot, or the next finished operation of the list.
+    next: u32,
     owner: u32,
-    abandoned: Option<Box<dyn Any + Send>>,
+    then: Then,
     /// Of a finished operation. Beside the operation and not in it, so that completing and asking move
     /// 40 bytes and not the whole of it.
     outcome: Outcome,
@@ -189,6 +210,7 @@ const NO_OUTCOME: Outcome = Ok(Status {
     peer: Peer(u32::MAX),
     tag: Tag(0),
     len: 0,
+    immediate: None,
 });
 
 /// The table. Slots are reused last-in first-out, so that a steady state stays in the cache.
@@ -198,6 +220,8 @@ pub(crate) struct Requests {
     live: usize,
     /// Operations that belong to a scope.
     owned: usize,
+    /// First and last of the list of finished operations, through `Entry::next`.
+    finished: (u32, u32),
     /// Operations that were completed so far: tells whether anybody has something to look at.
     pub(crate) completed: u64,
 }
@@ -209,6 +233,7 @@ impl Requests {
             free: NONE,
             live: 0,
             owned: 0,
+            finished: (NONE, NONE),
             completed: 0,
         }
     }
@@ -219,15 +244,15 @@ impl Requests {
         self.live += 1;
         if self.free != NONE {
             let slot = self.free;
-            self.free = self.entries[slot as usize].next_free;
+            self.free = self.entries[slot as usize].next;
             return slot;
         }
         let slot = self.entries.len() as u32;
         self.entries.push(Entry {
             generation: 1,
-            next_free: NONE,
+            next: NONE,
             owner: 0,
-            abandoned: None,
+            then: Then::Keep,
             outcome: NO_OUTCOME,
             operation: Operation::Free,
         });
@@ -287,9 +312,50 @@ impl Requests {
         let entry = &mut self.entries[slot as usize];
         entry.outcome = outcome;
         entry.operation = Operation::Done;
-        if entry.abandoned.is_some() {
-            self.release(slot);
+        match entry.then {
+            Then::Keep => {}
+            Then::List(_) => self.list(slot),
+            Then::Free(_) => self.release(slot),
         }
+    }
+
+    /// Puts a finished operation at the end of the list.
+    fn list(&mut self, slot: Slot) {
+        self.entries[slot as usize].next = NONE;
+        match self.entries.get_mut(self.finished.1 as usize) {
+            Some(last) => last.next = slot,
+            None => self.finished.0 = slot,
+        }
+        self.finished.1 = slot;
+    }
+
+    /// Has an operation listed under `name` as soon as it is done.
+    #[inline]
+    pub(crate) fn watch(&mut self, slot: Slot, name: u64) {
+        let entry = &mut self.entries[slot as usize];
+        let listed = matches!(entry.then, Then::List(_));
+        entry.then = Then::List(name);
+        if !listed && self.is_done(slot) {
+            self.list(slot);
+        }
+    }
+
+    /// Takes the oldest finished operation out of the list, and frees its slot.
+    #[inline]
+    pub(crate) fn next_finished(&mut self) -> Option<(u64, Outcome)> {
+        let slot = self.finished.0;
+        let entry = self.entries.get_mut(slot as usize)?;
+        self.finished.0 = entry.next;
+        if entry.next == NONE {
+            self.finished.1 = NONE;
+        }
+        let name = match entry.then {
+            Then::List(name) => name,
+            _ => 0,
+        };
+        let outcome = core::mem::replace(&mut entry.outcome, NO_OUTCOME);
+        self.release(slot);
+        Some((name, outcome))
     }
 
     /// Takes the outcome of a finished operation and frees the slot.
@@ -310,12 +376,12 @@ impl Requests {
         entry.generation = entry.generation.wrapping_add(1).max(1);
         self.owned -= usize::from(entry.owner != 0);
         entry.owner = 0;
-        entry.next_free = self.free;
+        entry.next = self.free;
         self.free = slot;
         self.live -= 1;
         entry.operation = Operation::Free;
         // Only now: the buffer of an abandoned operation must outlive the operation.
-        entry.abandoned = None;
+        entry.then = Then::Keep;
     }
 
     pub(crate) fn set_owner(&mut self, slot: Slot, owner: u32) {
@@ -337,7 +403,7 @@ impl Requests {
 
     /// Leaves an operation to itself; `buffer` is dropped when it is done.
     pub(crate) fn abandon(&mut self, slot: Slot, buffer: Box<dyn Any + Send>) {
-        self.entries[slot as usize].abandoned = Some(buffer);
+        self.entries[slot as usize].then = Then::Free(buffer);
         if self.is_done(slot) {
             self.release(slot);
         }
@@ -354,7 +420,7 @@ impl Requests {
     /// endpoint closes while a peer may still be copying.
     pub(crate) fn leak_abandoned(&mut self) {
         for entry in &mut self.entries {
-            if let Some(buffer) = entry.abandoned.take() {
+            if let Then::Free(buffer) = core::mem::replace(&mut entry.then, Then::Keep) {
                 core::mem::forget(buffer);
             }
         }
@@ -386,6 +452,24 @@ mod tests {
         assert_eq!(requests.take_slot(), slot);
         assert_eq!(requests.find(id), None);
         assert_eq!(requests.find(RequestId(u64::MAX)), None);
+    }
+
+    #[test]
+    fn watched_operations_are_listed_in_the_order_of_their_ends() {
+        let mut requests = Requests::new();
+        let slots: Vec<Slot> = (0..4).map(|_| requests.take_slot()).collect();
+        requests.complete(slots[3], Err(Error::Cancelled));
+        for slot in &slots {
+            requests.watch(*slot, u64::from(*slot) + 10);
+        }
+        for slot in [2, 0, 1] {
+            requests.complete(slots[slot], Err(Error::Cancelled));
+        }
+        let names: Vec<u64> =
+            core::iter::from_fn(|| requests.next_finished().map(|(name, _)| name)).collect();
+        assert_eq!(names, [13, 12, 10, 11]);
+        assert!(requests.next_finished().is_none());
+        assert_eq!(requests.live, 0);
     }
 
     #[test]

@@ -30,14 +30,15 @@ pub(crate) fn push_eager(
     pool: &mut Pool,
     to: u32,
     tag: u64,
+    immediate: Option<u64>,
     data: &[RawSlice],
     len: u64,
 ) -> Eager {
     if !link.finish_switch() {
         return Eager::NoRoom;
     }
-    if link.fits_ring(len) {
-        return if link.push(wire::EAGER, tag, data, len) {
+    if link.fits_ring(len, immediate) {
+        return if link.push(tag, immediate, data, len) {
             Eager::Sent(if len < link.thresholds.inline_below {
                 Path::Inline
             } else {
@@ -47,7 +48,7 @@ pub(crate) fn push_eager(
             Eager::NoRoom
         };
     }
-    push_chunk(link, pool, to, tag, data, len)
+    push_chunk(link, pool, to, tag, immediate, data, len)
 }
 
 /// The shared ring has small slots: what is longer lies in a chunk.
@@ -57,6 +58,7 @@ fn push_chunk(
     pool: &mut Pool,
     to: u32,
     tag: u64,
+    immediate: Option<u64>,
     data: &[RawSlice],
     len: u64,
 ) -> Eager {
@@ -69,7 +71,14 @@ fn push_chunk(
     };
     // SAFETY: callers pass slices that are readable during the call; the window has `len` bytes.
     unsafe { gather(data, &mut window) };
-    let words = [u64::from(chunk.index), u64::from(chunk.generation), len];
+    let (flags, word) = wire::immediate_words(immediate);
+    let words = [
+        u64::from(chunk.index),
+        u64::from(chunk.generation),
+        len,
+        flags,
+        word,
+    ];
     if link.push_control(&Control::new(wire::EAGER_CHUNK, words).with_tag(tag)) {
         Eager::Sent(Path::Eager)
     } else {
@@ -88,22 +97,44 @@ impl Core {
         &mut self,
         to: u32,
         tag: u64,
+        immediate: Option<u64>,
         data: &[RawSlice],
     ) -> Result<Posted> {
+        if let Some(status) = self.send_at_once(to, tag, immediate, data)? {
+            return Ok(Posted::Done(Ok(status)));
+        }
+        // SAFETY: handed on.
+        unsafe { self.post_send_later(to, tag, immediate, data, total(data)) }
+    }
+
+    /// Sends through the ring if there is room and nothing waits ahead.
+    #[inline(always)]
+    pub(crate) fn send_at_once(
+        &mut self,
+        to: u32,
+        tag: u64,
+        immediate: Option<u64>,
+        data: &[RawSlice],
+    ) -> Result<Option<Status>> {
         let len = total(data);
         let peer = self.peers.known(to)?;
         if let Some(link) = &mut peer.link
             && link.may_go_eager(len)
             && peer.backlog.is_empty()
-            && let Eager::Sent(path) = push_eager(link, &mut self.pool, to, tag, data, len)
+            && let Eager::Sent(path) =
+                push_eager(link, &mut self.pool, to, tag, immediate, data, len)
         {
             peer.sent.add(len);
             self.tally.path(path, len);
             self.tally.sizes[size_class(len)] += 1;
-            return Ok(Posted::Done(sent(to, tag, len)));
+            return Ok(Some(Status {
+                peer: Peer(to),
+                tag: Tag(tag),
+                len,
+                immediate: None,
+            }));
         }
-        // SAFETY: handed on.
-        unsafe { self.post_send_later(to, tag, data, len) }
+        Ok(None)
     }
 
     /// # Safety
@@ -113,6 +144,7 @@ impl Core {
         &mut self,
         to: u32,
         tag: u64,
+        immediate: Option<u64>,
         data: &[RawSlice],
         len: u64,
     ) -> Result<Posted> {
@@ -141,6 +173,7 @@ impl Core {
         let sending = Sending {
             to,
             tag,
+            immediate,
             data,
             stage: SendStage::Queued,
         };
@@ -230,10 +263,11 @@ impl Core {
         let Some(sending) = self.requests.sending(slot) else {
             return true;
         };
-        let (tag, len) = (sending.tag, sending.data.len());
+        let (tag, immediate, len) = (sending.tag, sending.immediate, sending.data.len());
         match sending.stage {
             SendStage::Queued if link.may_go_eager(len) => {
-                match push_eager(link, &mut self.pool, to, tag, sending.data.slices(), len) {
+                let data = sending.data.slices();
+                match push_eager(link, &mut self.pool, to, tag, immediate, data, len) {
                     Eager::NoRoom => false,
                     Eager::Sent(path) => {
                         self.tally.path(path, len);
@@ -249,7 +283,8 @@ impl Core {
                 } else {
                     wire::IN_PIECES
                 };
-                let words = [id.0, len, address.unwrap_or(0), 0, flags];
+                let (with, word) = wire::immediate_words(immediate);
+                let words = [id.0, len, address.unwrap_or(0), 0, flags | with, word];
                 let in_process = link.same_process;
                 if !link.push_control(&Control::new(wire::READY_TO_SEND, words).with_tag(tag)) {
                     return false;
@@ -272,6 +307,7 @@ impl Core {
     /// A message to this endpoint itself: one copy if its receive is posted, two if it is short.
     fn send_to_self(&mut self, sending: Sending) -> Posted {
         let (me, tag, len) = (sending.to, sending.tag, sending.data.len());
+        let immediate = sending.immediate;
         let done = Posted::Done(sent(me, tag, len));
         self.tally.path(Path::SelfCopy, len);
         let envelope = limic_matching::Envelope { source: me, tag };
@@ -294,6 +330,7 @@ impl Core {
         self.store(Arrived {
             from: me,
             tag,
+            immediate,
             len,
             waiting,
         });
@@ -309,8 +346,10 @@ impl Core {
         let room = receiving.into.len();
         receiving.into.copy_from_send(&sending.data, room);
         self.note_received(me, len);
-        self.requests
-            .complete(slot, super::requests::receive_outcome(me, tag, len, room));
+        self.requests.complete(
+            slot,
+            super::requests::receive_outcome(me, tag, sending.immediate, len, room),
+        );
     }
 
     /// Ends a send that the peer may have seen.
@@ -333,5 +372,6 @@ pub(crate) fn sent(to: u32, tag: u64, len: u64) -> Outcome {
         peer: Peer(to),
         tag: Tag(tag),
         len,
+        immediate: None,
     })
 }

@@ -10,6 +10,7 @@ use crate::raw::{ClaimId, RequestId};
 pub(crate) struct Offer {
     pub(crate) from: u32,
     pub(crate) tag: u64,
+    pub(crate) immediate: Option<u64>,
     pub(crate) len: u64,
     /// The sender's request.
     pub(crate) remote: u64,
@@ -60,6 +61,7 @@ impl Waiting {
 pub(crate) struct Arrived {
     pub(crate) from: u32,
     pub(crate) tag: u64,
+    pub(crate) immediate: Option<u64>,
     pub(crate) len: u64,
     pub(crate) waiting: Waiting,
 }

@@ -5,9 +5,10 @@
 
 /// A message that is its own payload. Tag: the message's.
 pub(crate) const EAGER: u8 = 1;
-/// A message that lies in a chunk of the sender's pool: `[chunk, generation, len]`. Tag: the message's.
+/// A message that lies in a chunk of the sender's pool: `[chunk, generation, len, flags, immediate]`. Tag: the
+/// message's.
 pub(crate) const EAGER_CHUNK: u8 = 2;
-/// A long message is offered: `[send id, len, address, key, flags]`. Tag: the message's.
+/// A long message is offered: `[send id, len, address, key, flags, immediate]`. Tag: the message's.
 pub(crate) const READY_TO_SEND: u8 = 3;
 /// The receiver wants the bytes through chunks: `[send id, receive id, first byte, end]`.
 pub(crate) const CLEAR_TO_SEND: u8 = 4;
@@ -44,12 +45,29 @@ pub(crate) const ANSWERED: u8 = 16;
 pub(crate) const SKEW: u8 = 17;
 /// The peer has moved to another cache or package (H3): `[its place]`.
 pub(crate) const MOVED: u8 = 18;
+/// A message whose first 8 bytes are its immediate word. Tag: the message's.
+pub(crate) const EAGER_IMMEDIATE: u8 = 19;
+
+/// Bytes of an immediate word ahead of a payload.
+pub(crate) const IMMEDIATE_BYTES: u64 = 8;
 
 /// Most words of a control record.
 pub(crate) const WORDS: usize = 6;
 
 /// Flag of [`READY_TO_SEND`]: the bytes are in several pieces, which single copy cannot name.
 pub(crate) const IN_PIECES: u64 = 1;
+/// Flag of [`READY_TO_SEND`] and [`EAGER_CHUNK`]: the message has an immediate word.
+pub(crate) const WITH_IMMEDIATE: u64 = 2;
+
+/// The flag and the word of an immediate.
+pub(crate) fn immediate_words(immediate: Option<u64>) -> (u64, u64) {
+    immediate.map_or((0, 0), |word| (WITH_IMMEDIATE, word))
+}
+
+/// The immediate that flags and word stand for.
+pub(crate) fn immediate_of(flags: u64, word: u64) -> Option<u64> {
+    (flags & WITH_IMMEDIATE != 0).then_some(word)
+}
 
 /// Outcome words.
 pub(crate) const OK: u64 = 0;
