@@ -155,6 +155,42 @@ fn pairs_of_four_ranks_with_and_without_reuse() {
 }
 
 #[test]
+fn collective_patterns_take_any_number_of_ranks() {
+    for (ranks, messages) in [("2", 1.0), ("3", 2.0), ("5", 3.0)] {
+        let report = json(&["barrier", "--ranks", ranks, "--paths", "hybrid,process"]);
+        let ranks: u64 = ranks.parse().unwrap();
+        // An empty message has no path of its own to be forced.
+        assert_eq!(rows(&report).len(), 1, "{}", report["notes"]);
+        let row = &rows(&report)[0];
+        check_row(row, "barrier", ranks);
+        assert_eq!(row["bytes"], 0);
+        let (rate, time) = (row["msgs_per_s"].as_f64(), row["time_us"].as_f64());
+        let each = rate.unwrap() * time.unwrap() / 1e6 / ranks as f64;
+        assert!((each / messages - 1.0).abs() < 1e-6, "{row}");
+    }
+    let words = [
+        "alltoall",
+        "--ranks",
+        "3",
+        "--check",
+        "--sizes",
+        "0,8,3000,100K",
+    ];
+    let report = json(&[&words[..], &["--paths", "hybrid,eager,process"]].concat());
+    let found = |wanted: &str| {
+        rows(&report)
+            .iter()
+            .filter(|row| row["wanted"] == wanted)
+            .count()
+    };
+    let counts = [found("hybrid"), found("eager"), found("process")];
+    assert_eq!(counts, [4, 2, 3], "{}", report["notes"]);
+    rows(&report)
+        .iter()
+        .for_each(|row| check_row(row, "alltoall", 3));
+}
+
+#[test]
 fn ranks_of_somebody_elses_launcher_measure_too() {
     let mut command = limic(&["run", "-n", "2", env!("CARGO_BIN_EXE_limic"), "perf"]);
     command
@@ -209,6 +245,8 @@ fn what_makes_no_sense_is_said_with_code_2() {
             "--ranks has no meaning for floor",
         ),
         (&["floor", "--sizes", "0"], "at least 1 byte"),
+        (&["alltoall", "--ranks", "1"], "at least 2 ranks"),
+        (&["barrier", "--sizes", "8"], "--sizes has no meaning"),
         (&["speed"], "latency, bandwidth"),
         (
             &["latency", "--plot", "/no/such/folder/x.svg"],

@@ -8,12 +8,13 @@ use crate::sizes::SizeList;
 
 const SIZES_HELP: &str = "\
 Message sizes in bytes: a list (8,64,1K), ranges of powers of two (1..4M), or both [default: \
-1..4M; rate: 8; floor: 64..4M in steps of four]";
+1..4M; rate: 8; alltoall: 1K; floor: 64..4M in steps of four]";
 
 /// Measure messages between ranks, or the hardware below them
 ///
 /// Alone, it starts its own ranks on this node. Under `limic run`, mpiexec, prterun or srun it is
-/// the ranks. Half of the ranks pair up with the other half: rank i with rank i + n/2.
+/// the ranks. Half of the ranks pair up with the other half: rank i with rank i + n/2. In barrier and
+/// alltoall all ranks take part together.
 ///
 /// Before a size is measured over a path, received bytes are checked once. All combinations are
 /// measured in turn, round after round, so that a busy minute of the machine hits all alike.
@@ -37,7 +38,7 @@ pub(crate) struct Args {
     )]
     pub(super) paths: Vec<Wanted>,
 
-    /// Number of ranks, even [default: 2, or what the launcher started]
+    /// Number of ranks, even but for barrier and alltoall [default: 2, or what the launcher started]
     #[arg(short = 'n', long, visible_alias = "np", value_name = "N")]
     pub(super) ranks: Option<u32>,
 
@@ -94,6 +95,7 @@ Examples:
   limic perf latency --sizes 8..64K
   limic perf bandwidth --paths hybrid,pipeline,cma --sizes 64K,1M --plot paths.svg
   limic perf pairs -n 8 --reuse on,off --json pairs.json
+  limic perf alltoall -n 8 --sizes 1K,16K
   mpiexec -n 2 limic perf latency
 
 Exit code: 0, 1 if something failed or received bytes were wrong, 2 for a bad command line.
@@ -112,6 +114,10 @@ pub(super) enum Pattern {
     Rate,
     /// All pairs at once, windows of 64, each message with a buffer of its own (H5)
     Pairs,
+    /// All ranks meet: dissemination, empty messages; any number of ranks
+    Barrier,
+    /// Every rank sends a block to every rank; any number of ranks
+    Alltoall,
     /// What the machine allows without limic: cache-line hand-over, memcpy, two copies through a
     /// ring, one copy out of shared memory, process_vm_readv
     Floor,
@@ -126,8 +132,15 @@ impl Pattern {
             Self::Bibandwidth => "bibandwidth",
             Self::Rate => "rate",
             Self::Pairs => "pairs",
+            Self::Barrier => "barrier",
+            Self::Alltoall => "alltoall",
             Self::Floor => "floor",
         }
+    }
+
+    /// Whether all ranks take part in one operation, rather than each in a pair.
+    pub(super) fn is_collective(self) -> bool {
+        matches!(self, Self::Barrier | Self::Alltoall)
     }
 }
 
@@ -187,6 +200,8 @@ impl Args {
     pub(super) fn sizes(&self) -> SizeList {
         let default = || match self.pattern {
             Pattern::Rate => SizeList::of(&[8]),
+            Pattern::Barrier => SizeList::of(&[0]),
+            Pattern::Alltoall => SizeList::of(&[1 << 10]),
             Pattern::Floor => SizeList::of(&[
                 64,
                 256,

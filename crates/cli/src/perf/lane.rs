@@ -5,7 +5,7 @@ use limic::policy::{ByteSize, INLINE_CAPACITY, Path, PathSet};
 use limic::settings::{Settings, SettingsError};
 use limic::{ADDRESS_LEN, HybridEndpoint, Peer, RawEndpoint};
 
-use super::args::Wanted;
+use super::args::{Pattern, Wanted};
 use super::control::Control;
 
 /// A rank as a pattern sees it: an endpoint, and the rank at the other end of its pair.
@@ -15,6 +15,8 @@ pub(super) struct Team {
     pub(super) rank: u32,
     pub(super) partner: Peer,
     pub(super) partner_rank: u32,
+    /// All ranks, this one too, in their order.
+    pub(super) peers: Vec<Peer>,
     /// Whether this one is of the half that sends first.
     pub(super) first: bool,
     /// Whether messages are loans.
@@ -105,8 +107,11 @@ impl Lane {
     }
 
     /// Why messages of this size cannot go this way, if that is known without trying.
-    pub(super) fn refusal(&self, bytes: usize) -> Option<String> {
+    pub(super) fn refusal(&self, pattern: Pattern, bytes: usize) -> Option<String> {
         match self.wanted {
+            Wanted::Loan if pattern.is_collective() => {
+                Some(format!("{} sends no loans", pattern.name()))
+            }
             Wanted::Inline if bytes as u64 > INLINE_CAPACITY => {
                 Some(format!("holds at most {} bytes", ByteSize(INLINE_CAPACITY)))
             }
@@ -137,6 +142,7 @@ impl Team {
             rank,
             partner,
             partner_rank,
+            peers,
             first,
             loans: wanted == Wanted::Loan,
             cpu,

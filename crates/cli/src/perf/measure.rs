@@ -36,7 +36,7 @@ struct Point {
 pub(super) fn as_rank(args: &Args) -> Result<Option<Report>, PerfError> {
     let control = Control::join().map_err(PerfError::Start)?;
     let (rank, size) = (control.rank(), control.size());
-    check_ranks(size)?;
+    check_ranks(args.pattern, size)?;
     if let Some(asked) = args.ranks.filter(|asked| *asked != size) {
         return Err(PerfError::Usage(format!(
             "--ranks {asked}, but the launcher started {size}"
@@ -147,7 +147,7 @@ impl Run<'_> {
         bytes: usize,
         reuse: Option<Reuse>,
     ) -> Result<Option<Point>, PerfError> {
-        if let Some(why) = self.lanes[lane].refusal(bytes) {
+        if let Some(why) = self.lanes[lane].refusal(self.args.pattern, bytes) {
             self.skipped(lane, bytes, &why);
             return Ok(None);
         }
@@ -225,10 +225,9 @@ impl Run<'_> {
 
     fn row(&self, point: &Point) -> Row {
         let (work, args) = (&point.work, self.args);
-        let pairs = f64::from(self.control.size() / 2);
         let steps = work.iterations as f64 * work.steps_per_iteration() as f64;
         let spread = Spread::of(&point.seconds).scaled(1e6 / steps);
-        let per_second = pairs * work.streams() * 1e6 / spread.median;
+        let per_second = work.streams(self.control.size()) * 1e6 / spread.median;
         let wanted = self.lanes[point.lane].wanted;
         let path = point.moved.path().map_or(wanted.name(), Path::name);
         Row {

@@ -2,12 +2,13 @@
 //!
 //! The life of a measurement: [`args`] says what to do, [`job`] starts ranks or finds that this
 //! process is one, [`lane`] opens an endpoint for each path and connects it, [`measure`] goes
-//! through rounds, sizes and lanes, each time running a pattern ([`latency`], [`window`]) on
+//! through rounds, sizes and lanes, each time running a pattern ([`latency`], [`window`], [`collective`]) on
 //! [`buffers`] whose [`content`] can be checked, and [`report`], [`json`] and [`plot`] show the
 //! rows. [`floor`] measures without limic.
 
 mod args;
 mod buffers;
+mod collective;
 mod content;
 mod control;
 mod floor;
@@ -75,7 +76,12 @@ fn check(args: &Args) -> Result<(), PerfError> {
                 "--ranks has no meaning for floor, which is always two processes".into(),
             ));
         }
-        check_ranks(ranks)?;
+        check_ranks(args.pattern, ranks)?;
+    }
+    if args.pattern == Pattern::Barrier && args.sizes.is_some() {
+        return Err(PerfError::Usage(
+            "--sizes has no meaning for barrier, whose messages are empty".into(),
+        ));
     }
     if args.pattern == Pattern::Floor && args.sizes().as_slice().contains(&0) {
         return Err(PerfError::Usage("floor copies at least 1 byte".into()));
@@ -83,8 +89,12 @@ fn check(args: &Args) -> Result<(), PerfError> {
     Ok(())
 }
 
-/// Ranks measure in pairs.
-fn check_ranks(ranks: u32) -> Result<(), PerfError> {
+/// Ranks measure in pairs, or all together.
+fn check_ranks(pattern: Pattern, ranks: u32) -> Result<(), PerfError> {
+    if pattern.is_collective() {
+        let few = || PerfError::Usage(format!("{} takes at least 2 ranks", pattern.name()));
+        return if ranks < 2 { Err(few()) } else { Ok(()) };
+    }
     if ranks < 2 || !ranks.is_multiple_of(2) {
         return Err(PerfError::Usage(format!(
             "{ranks} ranks cannot form pairs: an even number of ranks is needed, at least 2"

@@ -6,7 +6,7 @@ use super::args::{Pattern, Reuse};
 use super::buffers::Buffers;
 use super::content::Wrong;
 use super::lane::Team;
-use super::{latency, window};
+use super::{collective, latency, window};
 
 /// Tag of the messages that are measured.
 pub(super) const DATA: u64 = 10;
@@ -62,6 +62,7 @@ impl Work {
     ) -> Result<Duration, Stopped> {
         match self.pattern {
             Pattern::Latency => latency::run(self, team, buffers, start),
+            Pattern::Barrier | Pattern::Alltoall => collective::run(self, team, buffers, start),
             // Floor never comes here.
             Pattern::Bandwidth
             | Pattern::Bibandwidth
@@ -71,26 +72,30 @@ impl Work {
         }
     }
 
-    /// Messages that one iteration moves between the ranks of a pair, in both directions together.
-    pub(super) fn messages_per_iteration(&self) -> usize {
+    /// Messages that one iteration moves between all ranks, in all directions together.
+    fn messages_per_iteration(&self, ranks: u32) -> u64 {
+        let pairs = u64::from(ranks / 2);
         match self.pattern {
-            Pattern::Latency => 2,
-            Pattern::Bibandwidth => 2 * WINDOW,
-            _ => WINDOW,
+            Pattern::Latency => 2 * pairs,
+            Pattern::Bibandwidth => 2 * WINDOW as u64 * pairs,
+            Pattern::Barrier | Pattern::Alltoall => collective::messages(self.pattern, ranks),
+            _ => WINDOW as u64 * pairs,
         }
     }
 
-    /// Messages that follow each other in one iteration: its time divided by this is the time of a message.
+    /// Messages that follow each other in one iteration: its time divided by this is the time of a
+    /// message; of collective operations, that of the operation.
     pub(super) fn steps_per_iteration(&self) -> usize {
         match self.pattern {
             Pattern::Latency => 2,
+            Pattern::Barrier | Pattern::Alltoall => 1,
             _ => WINDOW,
         }
     }
 
-    /// Messages per second of one pair in units of one per message time: both directions of a
+    /// Messages per second of all ranks in units of one per message time: both directions of a
     /// ping-pong take turns, those of `bibandwidth` do not.
-    pub(super) fn streams(&self) -> f64 {
-        self.messages_per_iteration() as f64 / self.steps_per_iteration() as f64
+    pub(super) fn streams(&self, ranks: u32) -> f64 {
+        self.messages_per_iteration(ranks) as f64 / self.steps_per_iteration() as f64
     }
 }
