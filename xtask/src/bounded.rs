@@ -24,6 +24,8 @@ pub(crate) struct Ended {
     pub(crate) err: String,
     /// Why it did not end as it should.
     pub(crate) failure: Option<String>,
+    /// Whether it was killed because its time was over.
+    pub(crate) hung: bool,
 }
 
 impl Ended {
@@ -78,6 +80,7 @@ pub(crate) fn run(command: Command, cpus: &[usize], limit: Duration) -> Ended {
             out: String::new(),
             err: String::new(),
             failure: Some(format!("cannot be started: {why}")),
+            hung: false,
         },
     }
 }
@@ -97,7 +100,19 @@ impl Running {
             out: self.out.end(),
             err: self.err.end(),
             failure,
+            hung: late,
         }
+    }
+
+    /// Ends it now.
+    pub(crate) fn kill(self) -> Ended {
+        self.deadline.now();
+        self.wait()
+    }
+
+    /// Whether it has ended already.
+    pub(crate) fn ended(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
     }
 }
 

@@ -13,9 +13,16 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_s
 
 /// Kills the process tree below a child unless it is disarmed in time.
 pub(crate) struct Deadline {
-    disarm: Option<Sender<()>>,
+    disarm: Option<Sender<Order>>,
     thread: Option<JoinHandle<()>>,
     passed: Arc<AtomicBool>,
+}
+
+/// What the thread of a deadline is told.
+#[derive(PartialEq)]
+enum Order {
+    /// Do not wait any longer.
+    Kill,
 }
 
 impl Deadline {
@@ -31,8 +38,9 @@ impl Deadline {
         let (flag, root) = (Arc::clone(&passed), Pid::from_child(child));
         let thread = thread::spawn(move || {
             match disarmed.recv_timeout(limit) {
+                Err(RecvTimeoutError::Disconnected) => return,
                 Err(RecvTimeoutError::Timeout) => flag.store(true, Ordering::Relaxed),
-                _ => return,
+                Ok(Order::Kill) => {}
             }
             // Those that the child started are lost from its tree when it ends before them.
             let descendants = descendants(root);
@@ -53,6 +61,14 @@ impl Deadline {
             disarm: Some(disarm),
             thread: Some(thread),
             passed,
+        }
+    }
+
+    /// Ends the child and what it started now; that does not count as a passed deadline.
+    pub(crate) fn now(&self) {
+        if let Some(disarm) = &self.disarm {
+            // Its thread is gone only if the deadline has passed.
+            let _ = disarm.send(Order::Kill);
         }
     }
 

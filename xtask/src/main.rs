@@ -3,6 +3,7 @@
 mod bounded;
 mod checks;
 mod ci;
+mod compare;
 mod console;
 mod counts;
 mod deadline;
@@ -38,6 +39,7 @@ enum Task {
     Setup,
     /// Install what limic is compared and tested with: MPICH, Open MPI, Intel MPI, UCX, libfabric.
     Peers,
+    Compare(compare::Args),
     /// Set up, build, and exchange messages over every path of this machine: one table.
     Demo,
     /// The whole suite: unit, integration, documentation and example tests, and each feature alone.
@@ -99,6 +101,7 @@ fn run(task: &Task, tally: &mut Tally) -> Result<(), Failure> {
     match task {
         Task::Setup => setup::run(),
         Task::Peers => peers::run(),
+        Task::Compare(args) => compare::run(args),
         Task::Demo => demo::run(),
         Task::Test => {
             let result = suite::run(tally);

@@ -36,7 +36,7 @@ const FOREIGN: [&str; 11] = [
 ];
 
 /// Takes the settings of MPIs, UCX and libfabric out of a command's environment.
-pub(super) fn without_foreign_settings(command: &mut Command) {
+pub(crate) fn without_foreign_settings(command: &mut Command) {
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
         if FOREIGN.iter().any(|prefix| text.starts_with(prefix)) {
@@ -55,7 +55,7 @@ pub(crate) fn allowed_cpus() -> std::io::Result<Vec<usize>> {
 
 impl Mpi {
     /// Compiles one C file. The wheels' own `mpicc` does not always know where it lies.
-    pub(crate) fn compile(&self, source: &Path, program: &Path) -> Result<(), Failure> {
+    fn compile(&self, source: &Path, program: &Path) -> Result<(), Failure> {
         let lib = self.root.join("lib");
         Job::new("cc", 2)
             .args(&["-std=c11", "-O2", "-Wall", "-o"])
@@ -72,7 +72,7 @@ impl Mpi {
     }
 
     /// Builds the program that measures: [`PATTERNS`].
-    pub(crate) fn patterns(&self) -> Result<PathBuf, Failure> {
+    fn patterns(&self) -> Result<PathBuf, Failure> {
         let folder = target().join("compare");
         std::fs::create_dir_all(&folder)
             .map_err(|why| Failure::Missing(format!("{}: {why}", folder.display())))?;
@@ -81,8 +81,8 @@ impl Mpi {
         Ok(program)
     }
 
-    /// Whether programs can be compiled for it and two ranks of them meet.
-    pub(crate) fn verify(&self) -> Result<(), String> {
+    /// Whether programs can be compiled for it and two ranks of them meet; gives the program.
+    pub(crate) fn verify(&self) -> Result<PathBuf, String> {
         let program = self.patterns().map_err(|why| why.to_string())?;
         let cpus = allowed_cpus().map_err(|why| why.to_string())?;
         let placement = match cpus.as_slice() {
@@ -90,11 +90,11 @@ impl Mpi {
             _ => Placement::Free,
         };
         let mut command = self.mpiexec(2, placement);
-        command.arg(program).args(["start", "0"]);
+        command.arg(&program).args(["start", "0"]);
         let ended = bounded::run(command, &cpus, START);
         match ended.explain() {
             Some(why) => Err(why),
-            None if ended.out.contains("rank 1 cpus") => Ok(()),
+            None if ended.out.contains("rank 1 cpus") => Ok(program),
             None => Err(format!(
                 "two ranks did not meet; they said: {}",
                 ended.out.trim()

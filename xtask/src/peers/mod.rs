@@ -14,7 +14,8 @@ use crate::console;
 use crate::failure::Failure;
 use crate::tally::Tally;
 
-pub(crate) use tools::Tool;
+pub(crate) use launch::{Placement, allowed_cpus, without_foreign_settings};
+pub(crate) use tools::{FoundTool, Tool};
 
 /// An MPI that a wheel brings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -85,7 +86,7 @@ pub(crate) fn run() -> Result<(), Failure> {
     let mut missing = Vec::new();
     for kind in Kind::ALL {
         console::step(&kind.title());
-        match Mpi::install(kind).and_then(|mpi| mpi.verify().map(|()| mpi)) {
+        match Mpi::install(kind).and_then(|mpi| mpi.verify().map(|_| mpi)) {
             Ok(mpi) => println!("{}: {}", mpi.title(), mpi.root().display()),
             Err(why) => missing.push(format!("{}: {why}", kind.title())),
         }
