@@ -4,7 +4,7 @@ use core::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::errors::Failure;
-use crate::errors::limic_error::{LIMIC_ERR_INTERNAL, LIMIC_OK};
+use crate::errors::limic_error::{LIMIC_ERR_BUSY, LIMIC_ERR_INTERNAL, LIMIC_OK};
 use crate::handles::limic_endpoint;
 use crate::held::Held;
 use crate::table;
@@ -41,6 +41,8 @@ pub(crate) fn inside(
 ) -> c_int {
     let mut inside = match table::enter(endpoint) {
         Ok(inside) => inside,
+        // In a signal handler: the code alone, since keeping the detail takes memory.
+        Err(failure) if failure.code == LIMIC_ERR_BUSY => return LIMIC_ERR_BUSY as c_int,
         Err(failure) => return failure.report(),
     };
     let held = match inside.held() {

@@ -1,0 +1,104 @@
+//! One C program per group of functions, as C11 under the sanitizers and as C++17, with real processes.
+
+mod stage;
+
+use std::path::{Path, PathBuf};
+
+use stage::{Language, missing, stage, succeed};
+
+fn source(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c");
+    folder.join(name).with_extension("c")
+}
+
+fn program(name: &str, ranks: u32) {
+    for language in [Language::Sanitized, Language::Cpp] {
+        if let Some(why) = missing(language) {
+            println!("SKIPPED: {name}: {why}");
+            continue;
+        }
+        let stage = stage();
+        let program = stage.compile(&source(name), "limic", language);
+        stage.run(ranks, &program);
+    }
+}
+
+macro_rules! programs {
+    ($($name:ident: $ranks:expr),* $(,)?) => {$(
+        #[test]
+        fn $name() {
+            program(stringify!($name), $ranks);
+        }
+    )*};
+}
+
+programs! {
+    errors: 1,
+    endpoint: 1,
+    world: 3,
+    messages: 3,
+    vectored: 2,
+    requests: 2,
+    probe: 2,
+    loans: 2,
+    regions: 2,
+    progress: 2,
+    counters: 2,
+    growth: 1,
+    misuse: 1,
+    threads: 1,
+}
+
+#[test]
+fn the_static_library_does_the_same() {
+    if let Some(why) = missing(Language::Static) {
+        println!("SKIPPED: {why}");
+        return;
+    }
+    let program = stage().compile(&source("messages"), "limic", Language::Static);
+    let needed = succeed(
+        std::process::Command::new("readelf")
+            .arg("-d")
+            .arg(&program),
+    );
+    assert!(!needed.contains("liblimic"), "{needed}");
+    stage().run(2, &program);
+}
+
+/// Every function of the header is exported, under its version, and nothing else is.
+#[test]
+fn the_shared_library_exports_the_header() {
+    let header = std::fs::read_to_string(stage().prefix.join("include/limic.h")).expect("limic.h");
+    let mut declared: Vec<String> = header
+        .lines()
+        .filter(|line| !line.starts_with([' ', '#', '/', '}']) && line.contains('('))
+        .filter_map(|line| {
+            let name = line.split('(').next()?.rsplit([' ', '*']).next()?;
+            name.starts_with("limic_")
+                .then(|| format!("{name}@@LIMIC_1.0"))
+        })
+        .collect();
+    declared.sort();
+    assert!(declared.len() > 40, "{declared:?}");
+    let library = stage().prefix.join("lib/liblimic.so");
+    let mut nm = std::process::Command::new("nm");
+    let listed = succeed(
+        nm.args(["-D", "--defined-only", "--with-symbol-versions"])
+            .arg(&library),
+    );
+    let mut exported: Vec<String> = listed
+        .lines()
+        .filter_map(|line| line.split_whitespace().last())
+        .filter(|name| !name.starts_with("LIMIC_"))
+        .map(str::to_owned)
+        .collect();
+    exported.sort();
+    assert_eq!(exported, declared);
+    let dynamic = succeed(
+        std::process::Command::new("readelf")
+            .arg("-d")
+            .arg(&library),
+    );
+    assert!(dynamic.contains("soname: [liblimic.so.1]"), "{dynamic}");
+    assert!(dynamic.contains("NODELETE"), "{dynamic}");
+}
