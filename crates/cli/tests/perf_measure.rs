@@ -321,3 +321,61 @@ fn the_floor_is_measured_without_ranks() {
     let table = perf(&["floor", "--sizes", "64"]);
     assert!(out(&table).contains("cache-line"), "{}", out(&table));
 }
+
+#[test]
+fn skew_shows_both_the_effect_and_the_way_back() {
+    let words = [
+        "skew", "--c1", "1", "--c2", "20", "--window", "32", "--bytes", "20K",
+    ];
+    let report = json(&words);
+    let row = |phase: &str, wanted: &str| {
+        let found = rows(&report)
+            .iter()
+            .find(|row| row["skew"]["phase"] == phase && row["wanted"] == wanted);
+        found.unwrap_or_else(|| panic!("no {wanted} {phase}: {report}"))
+    };
+    for wanted in ["eager", "aware", "off"] {
+        let row = row("skewed", wanted);
+        check_row(row, "skew", 2);
+        assert_eq!(row["bytes"], 20 << 10);
+        assert_eq!(
+            (&row["skew"]["c1_us"], &row["skew"]["c2_us"]),
+            (&1.0.into(), &20.0.into())
+        );
+        assert_eq!(row["skew"]["window"], 32);
+        assert!(
+            row["skew"]["c3_us"].as_f64().is_some_and(|c3| c3 >= 32.0),
+            "{row}"
+        );
+    }
+    assert_eq!(row("skewed", "eager")["path"], "eager");
+    assert_eq!(row("skewed", "eager")["skew"]["ratio"], 1.0);
+    // The thresholds followed, messages went ahead, and afterwards they did no longer.
+    assert!(
+        row("skewed", "aware")["skew"]["windows_to_change"].is_u64(),
+        "{report}"
+    );
+    assert!(row("skewed", "aware")["skew"]["ahead_messages"].as_u64() > Some(0));
+    assert_eq!(row("skewed", "off")["skew"]["ahead_messages"], 0);
+    assert!(
+        row("after", "aware")["skew"]["windows_to_change"].is_u64(),
+        "{report}"
+    );
+    assert_eq!(row("after", "aware")["skew"]["ahead_messages"], 0);
+    assert_eq!(row("after", "pipeline")["path"], "pipeline");
+}
+
+#[test]
+fn options_of_skew_are_for_skew() {
+    for (words, part) in [
+        (&["latency", "--c2", "5"][..], "are for skew"),
+        (&["skew", "--sizes", "8"][..], "--bytes instead of --sizes"),
+        (&["skew", "--bytes", "8M"][..], "do not fit a ring of 16M"),
+        (&["skew", "-n", "4"][..], "one producer and one consumer"),
+        (&["skew", "--c2=-1"][..], "0 to 1000000"),
+    ] {
+        let output = perf(words);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {}", err(&output));
+        assert!(err(&output).contains(part), "{words:?}: {}", err(&output));
+    }
+}

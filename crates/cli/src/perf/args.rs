@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use limic::policy::Path;
+use limic::policy::{ByteSize, Path};
 
 use crate::sizes::SizeList;
 
@@ -81,6 +81,9 @@ pub(crate) struct Args {
     )]
     pub(super) reuse: Vec<Reuse>,
 
+    #[command(flatten)]
+    pub(super) skew: SkewArgs,
+
     /// Write one JSON object with the machine and the rows; `-` is standard output, instead of the table
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
@@ -90,10 +93,69 @@ pub(crate) struct Args {
     pub(super) plot: Option<PathBuf>,
 }
 
+/// What only `skew` takes.
+#[derive(Debug, Clone, PartialEq, clap::Args)]
+pub(super) struct SkewArgs {
+    /// For `skew`: microseconds that the producer computes before each message
+    #[arg(long, value_name = "US", default_value = "1", value_parser = parse_micros)]
+    pub(super) c1: f64,
+
+    /// For `skew`: microseconds that the consumer computes on each message; several are measured one after the other
+    #[arg(long, value_name = "US,...", value_delimiter = ',', default_value = "10,50,200", value_parser = parse_micros)]
+    pub(super) c2: Vec<f64>,
+
+    /// For `skew`: messages that the producer sends before it waits for all of them
+    #[arg(long, value_name = "N", default_value = "64", value_parser = parse_window)]
+    pub(super) window: usize,
+
+    /// For `skew`: length of a message
+    #[arg(long, value_name = "SIZE", default_value = "16K")]
+    pub(super) bytes: ByteSize,
+}
+
+impl Default for SkewArgs {
+    fn default() -> Self {
+        Self {
+            c1: 1.0,
+            c2: vec![10.0, 50.0, 200.0],
+            window: 64,
+            bytes: ByteSize(16 << 10),
+        }
+    }
+}
+
+impl SkewArgs {
+    /// Length of a message in bytes, at least 1.
+    pub(super) fn message_bytes(&self) -> usize {
+        usize::try_from(self.bytes.0)
+            .unwrap_or(usize::MAX)
+            .clamp(1, 1 << 30)
+    }
+}
+
+fn parse_micros(text: &str) -> Result<f64, String> {
+    let micros: f64 = text
+        .parse()
+        .map_err(|_| "expected a number of microseconds")?;
+    if (0.0..=1e6).contains(&micros) {
+        Ok(micros)
+    } else {
+        Err("expected 0 to 1000000 microseconds".into())
+    }
+}
+
+fn parse_window(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(window @ 1..=4096) => Ok(window),
+        _ => Err("expected 1 to 4096 messages".into()),
+    }
+}
+
 const AFTER_HELP: &str = "\
 Examples:
   limic perf latency --sizes 8..64K
   limic perf bandwidth --paths hybrid,pipeline,cma --sizes 64K,1M --plot paths.svg
+  limic perf skew --c1 1 --c2 10,100 --window 64 --bytes 16K
   limic perf pairs -n 8 --reuse on,off --json pairs.json
   limic perf alltoall -n 8 --sizes 1K,16K
   mpiexec -n 2 limic perf latency
@@ -118,6 +180,9 @@ pub(super) enum Pattern {
     Barrier,
     /// Every rank sends a block to every rank; any number of ranks
     Alltoall,
+    /// A producer, and a consumer that computes longer on each message: the producer's time for a
+    /// window, with thresholds that follow the skew and without, and what is moved after it (H4)
+    Skew,
     /// What the machine allows without limic: cache-line hand-over, memcpy, two copies through a
     /// ring, one copy out of shared memory, process_vm_readv
     Floor,
@@ -134,6 +199,7 @@ impl Pattern {
             Self::Pairs => "pairs",
             Self::Barrier => "barrier",
             Self::Alltoall => "alltoall",
+            Self::Skew => "skew",
             Self::Floor => "floor",
         }
     }

@@ -35,7 +35,7 @@ pub(super) struct Lane {
 
 /// The settings that force a path. Where it cannot carry a message, another one does, so that
 /// nothing hangs; the counters tell.
-fn settings(wanted: Wanted) -> Result<Settings, SettingsError> {
+pub(super) fn settings(wanted: Wanted) -> Result<Settings, SettingsError> {
     let builder = Settings::builder();
     let fallback = PathSet::EMPTY
         .with(Path::Inline)
@@ -71,7 +71,8 @@ impl Lane {
         Ok(Self::connect(wanted, settings, control, cpus))
     }
 
-    fn connect(
+    /// Collective, as [`Lane::open`], with settings of one's own.
+    pub(super) fn connect(
         wanted: Wanted,
         settings: Settings,
         control: &Control,

@@ -32,8 +32,8 @@ struct Point {
     moved: Measured,
 }
 
-/// Measures as one of the ranks of a job; rank 0 gives the report.
-pub(super) fn as_rank(args: &Args) -> Result<Option<Report>, PerfError> {
+/// Joins the job as one of its ranks: the control endpoint, and the CPU of each rank that is bound to one.
+pub(super) fn join(args: &Args) -> Result<(Control, Vec<Option<usize>>), PerfError> {
     let control = Control::join().map_err(PerfError::Start)?;
     let (rank, size) = (control.rank(), control.size());
     check_ranks(args.pattern, size)?;
@@ -43,18 +43,34 @@ pub(super) fn as_rank(args: &Args) -> Result<Option<Report>, PerfError> {
         )));
     }
     job::bind_rank(args, rank)?;
-    let failed = |source| PerfError::Rank { rank, source };
+    let cpus = bound_cpus(&control)?;
+    Ok((control, cpus))
+}
 
+/// Collective: the CPU of each rank that is bound to one.
+pub(super) fn bound_cpus(control: &Control) -> Result<Vec<Option<usize>>, PerfError> {
     let cpu = match job::allowed_cpus()?.as_slice() {
         [one] => *one as u64,
         _ => u64::MAX,
     };
-    let cpus = control.gather(&cpu.to_le_bytes()).map_err(failed)?;
-    let cpus: Vec<Option<usize>> = cpus
+    let cpus = control
+        .gather(&cpu.to_le_bytes())
+        .map_err(|source| PerfError::Rank {
+            rank: control.rank(),
+            source,
+        })?;
+    Ok(cpus
         .into_iter()
         .map(|bytes| usize::try_from(u64::from_le_bytes(bytes)).ok())
         .map(|cpu| cpu.filter(|cpu| *cpu < rustix::thread::CpuSet::MAX_CPU))
-        .collect();
+        .collect())
+}
+
+/// Measures as one of the ranks of a job; rank 0 gives the report.
+pub(super) fn as_rank(args: &Args) -> Result<Option<Report>, PerfError> {
+    let (control, cpus) = join(args)?;
+    let rank = control.rank();
+    let failed = |source| PerfError::Rank { rank, source };
     let mut lanes = Vec::new();
     for wanted in args.wanted() {
         lanes.push(Lane::open(wanted, &control, &cpus)?.map_err(failed)?);
@@ -162,7 +178,7 @@ impl Run<'_> {
         let checked = self.run(lane, &work)?;
         let asked = self.lanes[lane].wanted.path();
         if let Some(asked) = asked.filter(|asked| checked.path() != Some(*asked)) {
-            let why = instead(asked, checked.path());
+            let why = skipped_path(asked, checked.path());
             self.skipped(lane, bytes, &why);
             return Ok(None);
         }
@@ -246,12 +262,13 @@ impl Run<'_> {
             rounds: args.rounds,
             iterations: work.iterations,
             shape: None,
+            skew: None,
         }
     }
 }
 
 /// What happened instead of the path that was asked for, and what to do.
-fn instead(asked: Path, taken: Option<Path>) -> String {
+pub(super) fn skipped_path(asked: Path, taken: Option<Path>) -> String {
     let taken = taken.map_or("nothing", Path::name);
     let why = match asked {
         Path::Cma | Path::BothSides => match limic_copy::explain().available {
@@ -265,7 +282,8 @@ fn instead(asked: Path, taken: Option<Path>) -> String {
     format!("went by {taken} ({why})")
 }
 
-fn one(
+/// Runs a pattern as one rank.
+pub(super) fn one(
     team: &Team,
     buffers: &mut Buffers,
     work: &Work,
@@ -317,7 +335,7 @@ fn in_threads(teams: &mut [Team], buffers: &mut [Buffers], work: &Work) -> Measu
     sum
 }
 
-fn explain(stopped: Stopped, rank: u32) -> PerfError {
+pub(super) fn explain(stopped: Stopped, rank: u32) -> PerfError {
     match stopped {
         Stopped::Limic(source) => PerfError::Rank { rank, source },
         Stopped::Content(wrong) => PerfError::Content { rank, wrong },

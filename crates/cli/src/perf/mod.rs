@@ -4,7 +4,7 @@
 //! process is one, [`lane`] opens an endpoint for each path and connects it, [`measure`] goes
 //! through rounds, sizes and lanes, each time running a pattern ([`latency`], [`window`], [`collective`]) on
 //! [`buffers`] whose [`content`] can be checked, and [`report`], [`json`] and [`plot`] show the
-//! rows. [`floor`] measures without limic.
+//! rows. [`skew`] has an order of its own. [`floor`] measures without limic.
 
 mod args;
 mod buffers;
@@ -21,6 +21,7 @@ mod measure;
 mod pattern;
 mod plot;
 mod report;
+mod skew;
 mod window;
 
 use std::io::Write;
@@ -56,6 +57,10 @@ fn perform(args: &Args) -> Result<ExitCode, PerfError> {
             let report = floor::run(args)?;
             finish(args, &report)
         }
+        (Pattern::Skew, Some(_)) => match skew::as_rank(args)? {
+            Some(report) => finish(args, &report),
+            None => Ok(ExitCode::SUCCESS),
+        },
         (_, Some(_)) => match measure::as_rank(args)? {
             Some(report) => finish(args, &report),
             None => Ok(ExitCode::SUCCESS),
@@ -82,6 +87,14 @@ fn check(args: &Args) -> Result<(), PerfError> {
         return Err(PerfError::Usage(
             "--sizes has no meaning for barrier, whose messages are empty".into(),
         ));
+    }
+    if args.pattern != Pattern::Skew && args.skew != args::SkewArgs::default() {
+        return Err(PerfError::Usage(
+            "--c1, --c2, --window and --bytes are for skew".into(),
+        ));
+    }
+    if args.pattern == Pattern::Skew {
+        skew::check(args)?;
     }
     if args.pattern == Pattern::Floor && args.sizes().as_slice().contains(&0) {
         return Err(PerfError::Usage("floor copies at least 1 byte".into()));

@@ -63,11 +63,12 @@ impl Work {
         match self.pattern {
             Pattern::Latency => latency::run(self, team, buffers, start),
             Pattern::Barrier | Pattern::Alltoall => collective::run(self, team, buffers, start),
-            // Floor never comes here.
+            // Floor and skew never come here.
             Pattern::Bandwidth
             | Pattern::Bibandwidth
             | Pattern::Rate
             | Pattern::Pairs
+            | Pattern::Skew
             | Pattern::Floor => window::run(self, team, buffers, start),
         }
     }

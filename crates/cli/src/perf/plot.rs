@@ -22,12 +22,22 @@ pub(super) fn write(report: &Report, path: &Path) -> Result<(), PerfError> {
 
 fn draw(report: &Report, path: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let time = report.pattern == Pattern::Latency.name();
-    let value = |row: &Row| if time { row.time_us } else { row.mb_per_s };
+    let skew = report.pattern == Pattern::Skew.name();
+    let value = |row: &Row| match &row.skew {
+        // The second phase is a few bandwidths, which the table shows.
+        Some(skewed) => skewed.c3_us.unwrap_or(0.0),
+        None if time => row.time_us,
+        None => row.mb_per_s,
+    };
+    let position = |row: &Row| match &row.skew {
+        Some(skewed) => skewed.c2_us.max(0.1),
+        // A message of 0 bytes has no place on a logarithmic axis but the first.
+        None => row.bytes.max(1) as f64,
+    };
     let rows = || report.rows.iter().filter(|row| value(row) > 0.0);
     let mut lines: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
     for row in rows() {
-        // A message of 0 bytes has no place on a logarithmic axis but the first.
-        let at = (row.bytes.max(1) as f64, value(row));
+        let at = (position(row), value(row));
         lines.entry(name(row)).or_default().push(at);
     }
     let all = || lines.values().flatten();
@@ -51,9 +61,20 @@ fn draw(report: &Report, path: &Path) -> Result<(), Box<dyn std::error::Error>> 
         )?;
     chart
         .configure_mesh()
-        .x_desc("message size in bytes")
-        .y_desc(if time { "one way in us" } else { "MB/s" })
-        .x_label_formatter(&|bytes| ByteSize(bytes.round() as u64).to_string())
+        .x_desc(if skew {
+            "c2: the consumer computes on each message, in us"
+        } else {
+            "message size in bytes"
+        })
+        .y_desc(match (skew, time) {
+            (true, _) => "c3: the producer's time for a window, in us",
+            (_, true) => "one way in us",
+            _ => "MB/s",
+        })
+        .x_label_formatter(&|at| match skew {
+            true => format!("{at}"),
+            false => ByteSize(at.round() as u64).to_string(),
+        })
         .y_label_formatter(&|value| format!("{value}"))
         .light_line_style(WHITE)
         .draw()?;
@@ -82,6 +103,7 @@ fn draw(report: &Report, path: &Path) -> Result<(), Box<dyn std::error::Error>> 
 fn name(row: &Row) -> String {
     let path = match row.wanted {
         "hybrid" => "hybrid",
+        _ if row.skew.is_some() => row.wanted,
         _ => row.path.as_str(),
     };
     match row.reuse {

@@ -27,6 +27,9 @@ pub(super) struct Row {
     pub(super) iterations: u64,
     /// For the floor of two copies: the ring that was best.
     pub(super) shape: Option<String>,
+    /// For `skew` only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) skew: Option<super::skew::SkewRow>,
 }
 
 /// Median and extremes of the rounds.
@@ -147,6 +150,11 @@ impl Report {
                 column.set_cell_alignment(CellAlignment::Right);
             }
         }
+        let body = if self.pattern == Pattern::Skew.name() {
+            super::skew::table(&self.rows)
+        } else {
+            table.trim_fmt()
+        };
         let ranks = self.rows.first().map_or(0, |row| row.ranks);
         let mut text = format!(
             "limic {} {}, {ranks} {}; {}\n{}\n",
@@ -154,7 +162,7 @@ impl Report {
             self.pattern,
             if floor { "processes" } else { "ranks" },
             self.machine.line(),
-            table.trim_fmt(),
+            body.trim_end(),
         );
         for note in &self.notes {
             text.push_str(&format!("note: {note}\n"));
@@ -164,7 +172,7 @@ impl Report {
 }
 
 /// Three significant digits, and all of those before the point.
-fn significant(number: f64) -> String {
+pub(super) fn significant(number: f64) -> String {
     let decimals = match number {
         n if n >= 100.0 => 0,
         n if n >= 10.0 => 1,

@@ -101,23 +101,20 @@ impl Core {
             return false;
         }
         let budget = self.settings.unexpected_budget_bytes();
-        if self.arenas.ahead_bytes().saturating_add(len) > budget {
-            return false;
-        }
-        let Ok(loan) = self.arenas.borrow(len as usize) else {
+        let Some(room) = self.arenas.room_ahead(len as usize, budget) else {
             return false;
         };
-        let filled = self.arenas.memory_of(loan.id).and_then(|(memory, offset)| {
+        let filled = self.arenas.memory_of(room).and_then(|(memory, offset)| {
             let mut window = Window::new(memory, offset, len)?;
             // SAFETY: the caller's promise; the window has `len` bytes.
             unsafe { gather(data, &mut window) };
             Some(())
         });
-        let handed = filled.and_then(|()| self.arenas.arena_of(loan.id));
-        if let Some(arena) = handed
-            && self.hand_arena(to, arena)
-            && let Some((record, before)) = self.arenas.lend_ahead(loan.id, to)
-        {
+        if filled.is_none() || !self.hand_arena(to, room.arena) {
+            self.arenas.free_room(room);
+            return false;
+        }
+        if let Some((record, before)) = self.arenas.go_ahead(room, to) {
             let words = [
                 u64::from(record.arena),
                 record.offset,
@@ -140,9 +137,8 @@ impl Core {
                 }
                 return true;
             }
-            self.arenas.unlend(loan.id, &record);
+            self.arenas.stay_behind();
         }
-        self.arenas.give_back(loan.id);
         false
     }
 

@@ -3,7 +3,7 @@
 //! The owner alone hands out room. A receiver gives a loan back by a release flag in the owner's
 //! segment; peers map arenas for reading only.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use limic_shm::ring::{Mapped, Memory, ReleaseFlags};
@@ -26,8 +26,8 @@ struct OwnArena {
 
 /// Room that is in use.
 #[derive(Clone, Copy)]
-struct Room {
-    arena: u32,
+pub(crate) struct Room {
+    pub(crate) arena: u32,
     offset: usize,
     len: usize,
 }
@@ -36,8 +36,6 @@ struct Lent {
     room: Room,
     peer: u32,
     flag: u32,
-    /// Holds a message that went ahead of its receiver, not a loan of the application.
-    ahead: bool,
 }
 
 /// The arenas of this endpoint.
@@ -52,7 +50,8 @@ pub(crate) struct Arenas {
     next: u64,
     bytes: usize,
     most: usize,
-    /// Bytes of messages that went ahead of their receivers and are not taken yet.
+    /// Messages that went ahead of their receivers, oldest first.
+    ahead: VecDeque<Lent>,
     ahead_bytes: u64,
 }
 
@@ -78,6 +77,7 @@ impl Arenas {
             next: 1,
             bytes: 0,
             most,
+            ahead: VecDeque::new(),
             ahead_bytes: 0,
         }
     }
@@ -191,60 +191,106 @@ impl Arenas {
             self.free_flags.push(flag);
             return None;
         };
-        let generation = &mut self.generations[flag as usize];
-        *generation = generation.wrapping_add(1).max(1);
-        self.lent.push(Lent {
-            room,
-            peer,
-            flag,
-            ahead: false,
-        });
-        let (arena, offset) = (room.arena, room.offset as u64);
-        Some(LoanRecord {
-            arena,
-            offset,
-            flag,
-            generation: *generation,
+        self.lent.push(Lent { room, peer, flag });
+        Some(self.record(room, flag))
+    }
+
+    /// Room for a message of `len` bytes that goes ahead of its receiver. `None` if `budget` bytes of such messages are not taken yet, or three quarters of the flags are in use: the rest is
+    /// the application's.
+    pub(crate) fn room_ahead(&mut self, len: usize, budget: u64) -> Option<Room> {
+        // Receivers take in order, so one look at the oldest tells; another one that is done comes back with it.
+        while self
+            .ahead
+            .front()
+            .is_some_and(|oldest| self.is_back(oldest))
+        {
+            if let Some(oldest) = self.ahead.pop_front() {
+                self.end_ahead(&oldest);
+            }
+        }
+        let full = |arenas: &Self| {
+            arenas.ahead_bytes.saturating_add(len as u64) > budget
+                || arenas.free_flags.len() <= LOAN_FLAGS as usize / 4
+        };
+        if full(self) {
+            // A peer that takes nothing must not hold back the others' room.
+            for lent in core::mem::take(&mut self.ahead) {
+                if self.is_back(&lent) {
+                    self.end_ahead(&lent);
+                } else {
+                    self.ahead.push_back(lent);
+                }
+            }
+            if full(self) {
+                return None;
+            }
+        }
+        let need = len.max(1).checked_next_multiple_of(ALIGN)?;
+        self.find(need).or_else(|| {
+            self.grow(need, len).ok()?;
+            self.find(need)
         })
     }
 
-    /// Bytes of messages that went ahead of their receivers and are not taken yet.
-    pub(crate) fn ahead_bytes(&mut self) -> u64 {
-        self.reclaim();
-        self.ahead_bytes
-    }
-
-    /// As [`lend`](Self::lend), for a message that goes ahead of its receiver; also, how many messages to this peer are
-    /// ahead already. A quarter of the flags is left to the application's loans.
-    pub(crate) fn lend_ahead(&mut self, id: u64, peer: u32) -> Option<(LoanRecord, u32)> {
-        if self.free_flags.len() <= LOAN_FLAGS as usize / 4 {
+    /// Lends the room, which was filled, to a peer; also says how many messages to this peer are ahead already. `None`,
+    /// and the room is free again, if all flags are in use.
+    pub(crate) fn go_ahead(&mut self, room: Room, peer: u32) -> Option<(LoanRecord, u32)> {
+        let before = self.ahead.iter().filter(|lent| lent.peer == peer).count();
+        let Some(flag) = self.free_flags.pop() else {
+            self.free(room);
             return None;
-        }
-        let record = self.lend(id, peer)?;
-        let before = self
-            .lent
-            .iter()
-            .filter(|lent| lent.ahead && lent.peer == peer);
-        let before = before.count() as u32;
-        if let Some(lent) = self.lent.last_mut() {
-            lent.ahead = true;
-            self.ahead_bytes += lent.room.len as u64;
-        }
-        Some((record, before))
+        };
+        let record = self.record(room, flag);
+        self.ahead_bytes += room.len as u64;
+        self.ahead.push_back(Lent { room, peer, flag });
+        Some((record, before as u32))
     }
 
-    /// The memory of a borrowed loan.
-    pub(crate) fn memory_of(&self, id: u64) -> Option<(&Mapped, u64)> {
-        let room = self.borrowed.get(&id)?;
+    /// Names room under a flag that was not in use.
+    fn record(&mut self, room: Room, flag: u32) -> LoanRecord {
+        let generation = &mut self.generations[flag as usize];
+        *generation = generation.wrapping_add(1).max(1);
+        LoanRecord {
+            arena: room.arena,
+            offset: room.offset as u64,
+            flag,
+            generation: *generation,
+        }
+    }
+
+    /// Undoes [`go_ahead`](Self::go_ahead) for a record that found no room in the ring.
+    pub(crate) fn stay_behind(&mut self) {
+        if let Some(lent) = self.ahead.pop_back() {
+            self.end_ahead(&lent);
+        }
+    }
+
+    fn is_back(&self, lent: &Lent) -> bool {
+        self.flags
+            .is_released(lent.flag, self.generations[lent.flag as usize])
+    }
+
+    fn end_ahead(&mut self, lent: &Lent) {
+        self.ahead_bytes -= lent.room.len as u64;
+        self.free_flags.push(lent.flag);
+        self.free(lent.room);
+    }
+
+    /// The memory of some room, and where it begins there.
+    pub(crate) fn memory_of(&self, room: Room) -> Option<(&Mapped, u64)> {
         let arena = self.arenas.get(room.arena as usize)?;
         Some((&arena.view, room.offset as u64))
+    }
+
+    /// Gives room back that was not sent after all.
+    pub(crate) fn free_room(&mut self, room: Room) {
+        self.free(room);
     }
 
     /// Undoes [`lend`](Self::lend) for a record that found no room in the ring.
     pub(crate) fn unlend(&mut self, id: u64, record: &LoanRecord) {
         if let Some(at) = self.lent.iter().position(|lent| lent.flag == record.flag) {
             let lent = self.lent.swap_remove(at);
-            self.count_back(&lent);
             self.free_flags.push(lent.flag);
             self.borrowed.insert(id, lent.room);
         }
@@ -254,10 +300,7 @@ impl Arenas {
     fn reclaim(&mut self) {
         let mut at = 0;
         while let Some(lent) = self.lent.get(at) {
-            if self
-                .flags
-                .is_released(lent.flag, self.generations[lent.flag as usize])
-            {
+            if self.is_back(lent) {
                 self.take_back(at);
             } else {
                 at += 1;
@@ -267,21 +310,21 @@ impl Arenas {
 
     fn take_back(&mut self, at: usize) {
         let lent = self.lent.swap_remove(at);
-        self.count_back(&lent);
         self.free_flags.push(lent.flag);
         self.free(lent.room);
-    }
-
-    fn count_back(&mut self, lent: &Lent) {
-        if lent.ahead {
-            self.ahead_bytes -= lent.room.len as u64;
-        }
     }
 
     /// Takes back everything that a failed peer held. It may still map the arena, for reading only.
     pub(crate) fn forget_peer(&mut self, peer: u32) {
         while let Some(at) = self.lent.iter().position(|lent| lent.peer == peer) {
             self.take_back(at);
+        }
+        for lent in core::mem::take(&mut self.ahead) {
+            if lent.peer == peer {
+                self.end_ahead(&lent);
+            } else {
+                self.ahead.push_back(lent);
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! Long messages are measured by their receiver, and take the path that is faster (H3): `policy::adapt` decides.
 //!
-//! Two looks at a clock for a message of 64 KiB or more. Paths that a file, the environment or the application asks
+//! Two looks at a clock for a spell of messages; for shorter ones, one in eight spells only. Paths that a file, the environment or the application asks
 //! for are neither measured nor changed.
 
 use super::Core;
@@ -27,7 +27,7 @@ impl Core {
             return (table, None);
         };
         let adapter = link.adapter.get_or_insert_with(|| Box::new(Adapter::new()));
-        let (path, spell, switch) = adapter.begins(len, table, available, now_ns());
+        let (path, spell, switch) = adapter.begins(len, table, available, now_ns);
         note(from, switch);
         (path, Some(spell))
     }
@@ -40,10 +40,7 @@ impl Core {
             && let Some(link) = self.peers.link(incoming.from)
             && let Some(adapter) = &mut link.adapter
         {
-            note(
-                incoming.from,
-                adapter.ended(spell, incoming.wanted, now_ns()),
-            );
+            note(incoming.from, adapter.ended(spell, incoming.wanted, now_ns));
         }
     }
 

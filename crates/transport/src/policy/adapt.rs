@@ -9,10 +9,13 @@
 
 use super::{Path, PathSet};
 
-/// Shorter messages are left alone: two looks at a clock would be felt.
-pub(crate) const LEAST_BYTES: u64 = 64 << 10;
+/// Shorter messages are left alone.
+pub(crate) const LEAST_BYTES: u64 = 16 << 10;
 /// Size classes: one for each power of two from [`LEAST_BYTES`], the last one without end.
-const CLASSES: usize = 10;
+const CLASSES: usize = 12;
+/// In the first classes two looks at a clock would be felt: there, one in [`SAMPLED`] spells is measured.
+const SHORT_CLASSES: usize = 2;
+const SAMPLED: u32 = 8;
 /// The paths among which a choice is made.
 const CANDIDATES: [Path; 3] = [Path::Pipeline, Path::Cma, Path::BothSides];
 /// Spells between two tries of another path, at first.
@@ -24,7 +27,7 @@ const REMEMBERED: usize = 5;
 /// Tries that another path needs before it can win.
 const TRIES: usize = 4;
 /// What it must be faster by.
-const MARGIN: f32 = 1.15;
+const MARGIN: f32 = 1.10;
 /// One try that is slower by this ends the tries: each costs its user time.
 const HOPELESS: f32 = 0.6;
 /// Messages after which a spell ends though others are under way.
@@ -169,7 +172,8 @@ struct Spell {
     older: u32,
     since_ns: u64,
     bytes: u64,
-    /// A message of another class, or path, came between: nothing can be learnt from it.
+    /// A message of another class, or path, came between, or it is not one of those that are measured: nothing is to be
+    /// learnt from it.
     mixed: bool,
 }
 
@@ -211,7 +215,7 @@ impl Adapter {
         bytes: u64,
         table: Path,
         available: PathSet,
-        now_ns: u64,
+        now_ns: impl Fn() -> u64,
     ) -> (Path, u32, Option<Switch>) {
         let class = Self::class_of(bytes);
         let entry = self.classes[class].get_or_insert(Class::new(table));
@@ -221,19 +225,22 @@ impl Adapter {
         }
         let mut switch = None;
         if self.under_way == 0 || (self.spell.messages >= SPELL && self.spell.older == 0) {
-            switch = self.close(now_ns);
+            switch = self.close(&now_ns);
             let path = self.classes[class]
                 .as_mut()
                 .map_or(table, |entry| entry.next(available));
+            let number = self.spell.number.wrapping_add(1);
+            let tried = self.classes[class].is_some_and(|entry| entry.current != path);
+            let measured = tried || class >= SHORT_CLASSES || number.is_multiple_of(SAMPLED);
             self.spell = Spell {
-                number: self.spell.number.wrapping_add(1),
+                number,
                 class,
                 path,
                 messages: 0,
                 older: self.under_way,
-                since_ns: now_ns,
+                since_ns: if measured { now_ns() } else { 0 },
                 bytes: 0,
-                mixed: false,
+                mixed: !measured,
             };
         }
         self.under_way += 1;
@@ -252,7 +259,12 @@ impl Adapter {
     }
 
     /// A message of `bytes` bytes that began in the spell `number` has arrived.
-    pub(crate) fn ended(&mut self, number: u32, bytes: u64, now_ns: u64) -> Option<Switch> {
+    pub(crate) fn ended(
+        &mut self,
+        number: u32,
+        bytes: u64,
+        now_ns: impl Fn() -> u64,
+    ) -> Option<Switch> {
         self.under_way = self.under_way.saturating_sub(1);
         if number == self.spell.number {
             if self.spell.older == 0 {
@@ -260,24 +272,24 @@ impl Adapter {
             }
         } else if self.spell.older > 0 {
             self.spell.older -= 1;
-            if self.spell.older == 0 {
-                self.spell.since_ns = now_ns;
+            if self.spell.older == 0 && !self.spell.mixed {
+                self.spell.since_ns = now_ns();
             }
         }
         if self.under_way == 0 {
-            return self.close(now_ns);
+            return self.close(&now_ns);
         }
         None
     }
 
     /// Learns from the spell that is over.
-    fn close(&mut self, now_ns: u64) -> Option<Switch> {
+    fn close(&mut self, now_ns: impl Fn() -> u64) -> Option<Switch> {
         let spell = self.spell;
         self.spell.mixed = true;
-        let time = now_ns.saturating_sub(spell.since_ns);
-        if spell.mixed || spell.older > 0 || spell.bytes == 0 || time == 0 {
+        if spell.mixed || spell.older > 0 || spell.bytes == 0 {
             return None;
         }
+        let time = now_ns().saturating_sub(spell.since_ns).max(1);
         let class = self.classes[spell.class].as_mut()?;
         let before = class.current;
         let rate = spell.bytes as f32 / time as f32;

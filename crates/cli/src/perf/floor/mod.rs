@@ -238,5 +238,6 @@ fn row(args: &Args, order: &Order, spread: Spread) -> Row {
         rounds: args.rounds,
         iterations: order.iterations,
         shape: order.kind.has_ring().then(|| order.shape.to_string()),
+        skew: None,
     }
 }

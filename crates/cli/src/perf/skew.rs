@@ -1,0 +1,616 @@
+//! A producer and a consumer that is slower (H4): the benchmark of section 3.4 of the paper behind H4.
+//!
+//! The producer computes for c1 and sends, a window of messages long, and then waits until all sends are done; that takes
+//! it c3. The consumer receives a message and computes for c2. If a send waits for its receive, c3 grows with c2; if the
+//! bytes are put aside, it does not. So c3 is measured three times: with messages that go eagerly in a ring that holds
+//! them all, with thresholds that follow the skew, and with thresholds that do not.
+//!
+//! Afterwards nobody computes any more. The thresholds must have come back: the same endpoints move windows as fast as
+//! they can, in turn with endpoints that are forced to each path for long messages.
+
+use std::time::{Duration, Instant};
+
+use comfy_table::{CellAlignment, Table, presets};
+use indicatif::{ProgressBar, ProgressStyle};
+use limic::policy::{ByteSize, Path};
+use limic::settings::{Settings, SettingsBuilder};
+use limic::{Endpoint, RawEndpoint, ScopedSend};
+
+use super::PerfError;
+use super::args::{Args, Pattern, Wanted};
+use super::buffers::Buffers;
+use super::content::{fill, seed, verify, verify_length};
+use super::control::{Control, Measured};
+use super::lane::{Lane, Team};
+use super::measure::{explain, join, one, skipped_path};
+use super::pattern::{DATA, Stopped, WINDOW, Work};
+use super::report::{Report, Row, Spread, significant};
+
+/// Windows in which a change of the thresholds must show.
+const PATIENCE: u32 = 100;
+/// The largest ring that an endpoint can have.
+const MOST_RING: usize = 16 << 20;
+
+/// What only rows of this pattern have; its fields are those of the JSON.
+#[derive(Debug, Clone, serde::Serialize)]
+pub(super) struct SkewRow {
+    /// `skewed` or `after`.
+    pub(super) phase: &'static str,
+    pub(super) c1_us: f64,
+    pub(super) c2_us: f64,
+    pub(super) window: usize,
+    /// From the first send of a window to the end of its last one, at the producer.
+    pub(super) c3_us: Option<f64>,
+    /// The same in the very first window.
+    pub(super) first_c3_us: Option<f64>,
+    /// Windows until the sender's thresholds followed the skew, or came back.
+    pub(super) windows_to_change: Option<u32>,
+    /// Messages that went ahead of the consumer while the clock ran.
+    pub(super) ahead_messages: u64,
+    /// `skewed`: c3 divided by that of the eager path. `after`: bandwidth divided by that of the best path.
+    pub(super) ratio: f64,
+}
+
+/// One way of sending, and its endpoints.
+struct Variant {
+    name: &'static str,
+    lane: Lane,
+    buffers: Buffers,
+}
+
+/// What the command line's types cannot tell.
+pub(super) fn check(args: &Args) -> Result<(), PerfError> {
+    if args.sizes.is_some() {
+        return Err(PerfError::Usage(
+            "skew is measured at one size: --bytes instead of --sizes".into(),
+        ));
+    }
+    check_ranks(args.ranks.unwrap_or(2))?;
+    roomy(args).map(drop)
+}
+
+fn check_ranks(ranks: u32) -> Result<(), PerfError> {
+    if ranks != 2 {
+        return Err(PerfError::Usage(format!(
+            "skew is measured with one producer and one consumer, not with {ranks} ranks"
+        )));
+    }
+    Ok(())
+}
+
+/// Measures as one of two ranks; rank 0, the producer, gives the report.
+pub(super) fn as_rank(args: &Args) -> Result<Option<Report>, PerfError> {
+    let (control, cpus) = join(args)?;
+    check_ranks(control.size())?;
+    let rank = control.rank();
+    let failed = |source| PerfError::Rank { rank, source };
+    let open = |name, wanted, settings: SettingsBuilder| -> Result<Variant, PerfError> {
+        let lane = Lane::connect(wanted, settings.build()?, &control, &cpus).map_err(failed)?;
+        Ok(Variant {
+            name,
+            lane,
+            buffers: Buffers::default(),
+        })
+    };
+    let mut skewed = vec![
+        open("eager", Wanted::Eager, roomy(args)?)?,
+        open("aware", Wanted::Hybrid, Settings::builder().skew(true))?,
+        open("off", Wanted::Hybrid, Settings::builder().skew(false))?,
+    ];
+    let mut long = Vec::new();
+    for (name, wanted) in [
+        ("pipeline", Wanted::Pipeline),
+        ("cma", Wanted::Cma),
+        ("both-sides", Wanted::BothSides),
+    ] {
+        let settings = super::lane::settings(wanted)?;
+        let lane = Lane::connect(wanted, settings, &control, &cpus).map_err(failed)?;
+        long.push(Variant {
+            name,
+            lane,
+            buffers: Buffers::default(),
+        });
+    }
+    let bound = cpus.iter().all(Option::is_some);
+    let mut bench = Bench {
+        args,
+        control,
+        report: Report::new(args, bound),
+        progress: ProgressBar::hidden(),
+    };
+    bench.all(&mut skewed, &mut long)?;
+    let Bench {
+        control, report, ..
+    } = bench;
+    control.barrier().map_err(failed)?;
+    drop((skewed, long));
+    control.leave().map_err(failed)?;
+    Ok((rank == 0).then_some(report))
+}
+
+/// Settings with which a window of messages goes eagerly without waiting for anybody.
+fn roomy(args: &Args) -> Result<SettingsBuilder, PerfError> {
+    let bytes = args.skew.message_bytes();
+    // A record takes at most a quarter of its ring; two windows fit, with their headers.
+    let window = (2 * args.skew.window).saturating_mul(bytes + 128);
+    let ring = window.max(4 * (bytes + 64)).checked_next_power_of_two();
+    let Some(ring) = ring.filter(|ring| *ring <= MOST_RING) else {
+        return Err(PerfError::Usage(format!(
+            "two windows of {} messages of {} do not fit a ring of 16M, so the eager path cannot be measured: choose \
+             fewer or shorter messages",
+            args.skew.window,
+            ByteSize(bytes as u64)
+        )));
+    };
+    let chunk = bytes.next_power_of_two().clamp(32 << 10, MOST_RING);
+    Ok(Settings::builder()
+        .allowed(
+            [Path::Inline, Path::Eager, Path::Pipeline]
+                .into_iter()
+                .collect(),
+        )
+        .inline_max(0)
+        .eager_max(u64::MAX)
+        .private_rings(2)
+        .ring_bytes(ring.max(64 << 10) as u32)
+        .chunk_bytes(chunk as u32)
+        .skew(false))
+}
+
+struct Bench<'a> {
+    args: &'a Args,
+    control: Control,
+    report: Report,
+    progress: ProgressBar,
+}
+
+impl Bench<'_> {
+    fn failed(&self) -> impl Fn(limic::Error) -> PerfError + use<> {
+        let rank = self.control.rank();
+        move |source| PerfError::Rank { rank, source }
+    }
+
+    fn all(&mut self, skewed: &mut [Variant], long: &mut [Variant]) -> Result<(), PerfError> {
+        let rounds = u64::from(self.args.rounds);
+        if self.control.rank() == 0 {
+            let computes = self.args.skew.c2.len() as u64;
+            let steps = computes * (rounds + 1);
+            let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} ({eta} left)");
+            self.progress = ProgressBar::new(steps + rounds * (long.len() as u64 + 1))
+                .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        }
+        for c2_us in self.args.skew.c2.clone() {
+            self.skewed(skewed, c2_us)?;
+        }
+        self.after(skewed, long)?;
+        self.progress.finish_and_clear();
+        Ok(())
+    }
+
+    /// Windows with computing, all variants in turn.
+    fn skewed(&mut self, variants: &mut [Variant], c2_us: f64) -> Result<(), PerfError> {
+        let skew = &self.args.skew;
+        let (window, bytes) = (skew.window, skew.message_bytes());
+        self.progress
+            .set_message(format!("c2 {c2_us} us: checking"));
+        let mut firsts = Vec::new();
+        let mut changes = Vec::new();
+        for variant in variants.iter_mut() {
+            let aware = variant.name == "aware";
+            let already = aware && self.lags(variant)?;
+            firsts.push(self.window(variant, c2_us, true)?);
+            let change = if aware {
+                self.until(
+                    variant,
+                    |lags| lags,
+                    |bench, variant| bench.window(variant, c2_us, false).map(drop),
+                )?
+            } else {
+                None
+            };
+            changes.push(change.map(|more| if already { 0 } else { 1 + more }));
+        }
+        self.progress.inc(1);
+        self.progress.set_message(format!("c2 {c2_us} us"));
+        let windows = windows_per_round(self.args, window as f64 * c2_us * 1e-6);
+        let mut seconds = vec![Vec::new(); variants.len()];
+        let mut moved = vec![Measured::default(); variants.len()];
+        let mut ahead = vec![0; variants.len()];
+        for _ in 0..self.args.rounds {
+            let mut round = vec![Vec::new(); variants.len()];
+            // Window by window in turn: the machine's moods hit all alike.
+            for _ in 0..windows {
+                for (index, variant) in variants.iter_mut().enumerate() {
+                    let before = variant.lane.teams[0].endpoint.counters();
+                    round[index].push(self.window(variant, c2_us, false)?);
+                    let endpoint = &variant.lane.teams[0].endpoint;
+                    moved[index].count(endpoint, &before);
+                    ahead[index] += endpoint.counters().ahead.messages - before.ahead.messages;
+                }
+            }
+            for (all, round) in seconds.iter_mut().zip(round) {
+                all.push(Spread::of(&round).median);
+            }
+            self.progress.inc(1);
+        }
+        let reference = Spread::of(&seconds[0]).median;
+        for (index, variant) in variants.iter().enumerate() {
+            let all = self.control.merge(&moved[index]).map_err(self.failed())?;
+            let spread = Spread::of(&seconds[index]).scaled(1e6);
+            let row = SkewRow {
+                phase: "skewed",
+                c1_us: skew.c1,
+                c2_us,
+                window,
+                c3_us: Some(spread.median),
+                first_c3_us: Some(firsts[index] * 1e6),
+                windows_to_change: changes[index],
+                ahead_messages: ahead[index],
+                ratio: spread.median / (reference * 1e6).max(1e-6),
+            };
+            if variant.name == "eager" && all.path() != Some(Path::Eager) {
+                self.report.notes.push(format!(
+                    "the reference did not go eagerly but by {}: ratios to it mean little",
+                    all.path().map_or("nothing", Path::name)
+                ));
+            }
+            if variant.name == "off" && all.path() == Some(Path::Eager) {
+                self.report.notes.push(format!(
+                    "messages of {} go eagerly in any case, as long as the ring holds them: choose longer ones to see \
+                     thresholds follow the skew",
+                    ByteSize(bytes as u64)
+                ));
+            }
+            let row = self.row(variant.name, all.path(), spread, windows, row);
+            self.report.rows.push(row);
+        }
+        Ok(())
+    }
+
+    /// Windows without computing: thresholds come back, and what then is moved is compared with the long paths.
+    fn after(&mut self, skewed: &mut [Variant], long: &mut [Variant]) -> Result<(), PerfError> {
+        let Some(aware) = skewed
+            .iter_mut()
+            .position(|variant| variant.name == "aware")
+        else {
+            return Ok(());
+        };
+        let bytes = self.args.skew.message_bytes();
+        let work = |iterations, check| Work {
+            pattern: Pattern::Bandwidth,
+            bytes,
+            iterations,
+            warmup: 0,
+            reuse: None,
+            check,
+        };
+        let change = self.until(
+            &mut skewed[aware],
+            |lags| !lags,
+            |bench, variant| bench.stream(variant, &work(1, false)).map(drop),
+        )?;
+        let mut variants = vec![&mut skewed[aware]];
+        for variant in long.iter_mut() {
+            let checked = self.stream(variant, &work(3, true))?;
+            let asked = variant.lane.wanted.path();
+            match asked {
+                Some(path) if checked.path() != Some(path) => {
+                    let why = skipped_path(path, checked.path());
+                    let note = format!(
+                        "{}, {}: not measured: {why}",
+                        variant.name,
+                        ByteSize(bytes as u64)
+                    );
+                    self.report.notes.push(note);
+                }
+                _ => variants.push(variant),
+            }
+        }
+        let mut iterations = Vec::new();
+        for variant in &mut variants {
+            let seconds = self.stream(variant, &work(4, false))?.seconds / 4.0;
+            iterations.push(u64::from(windows_per_round(self.args, seconds)));
+        }
+        let mut seconds = vec![Vec::new(); variants.len()];
+        let mut moved = vec![Measured::default(); variants.len()];
+        let mut ahead = 0;
+        for _ in 0..self.args.rounds {
+            for (index, variant) in variants.iter_mut().enumerate() {
+                self.progress
+                    .set_message(format!("after: {}", variant.name));
+                let before = variant.lane.teams[0].endpoint.counters().ahead.messages;
+                let measured = self.stream(variant, &work(iterations[index], false))?;
+                seconds[index].push(measured.seconds / iterations[index] as f64);
+                moved[index].add_paths(&measured);
+                if index == 0 {
+                    ahead += variant.lane.teams[0].endpoint.counters().ahead.messages - before;
+                }
+                self.progress.inc(1);
+            }
+        }
+        let best = seconds[1..]
+            .iter()
+            .map(|rounds| Spread::of(rounds).median)
+            .fold(f64::INFINITY, f64::min);
+        for (index, variant) in variants.iter().enumerate() {
+            let spread = Spread::of(&seconds[index]);
+            let row = SkewRow {
+                phase: "after",
+                c1_us: 0.0,
+                c2_us: 0.0,
+                window: WINDOW,
+                c3_us: None,
+                first_c3_us: None,
+                windows_to_change: change.filter(|_| index == 0),
+                ahead_messages: if index == 0 { ahead } else { 0 },
+                ratio: best / spread.median.max(1e-12),
+            };
+            let (name, path) = (variant.name, moved[index].path());
+            let row = self.row(
+                name,
+                path,
+                spread.scaled(1e6),
+                iterations[index] as u32,
+                row,
+            );
+            self.report.rows.push(row);
+        }
+        Ok(())
+    }
+
+    /// Repeats until the producer's thresholds are as they should be. Gives the number of repetitions, none if that did
+    /// not happen within [`PATIENCE`].
+    fn until(
+        &mut self,
+        variant: &mut Variant,
+        done: impl Fn(bool) -> bool,
+        mut repeat: impl FnMut(&mut Self, &mut Variant) -> Result<(), PerfError>,
+    ) -> Result<Option<u32>, PerfError> {
+        for windows in 0..PATIENCE {
+            if done(self.lags(variant)?) {
+                return Ok(Some(windows));
+            }
+            repeat(self, variant)?;
+        }
+        self.report.notes.push(format!(
+            "{}: the thresholds did not follow within {PATIENCE} windows",
+            variant.name
+        ));
+        Ok(None)
+    }
+
+    /// Whether the producer's thresholds follow the skew now; the same for both ranks.
+    fn lags(&self, variant: &Variant) -> Result<bool, PerfError> {
+        let endpoint = &variant.lane.teams[0].endpoint;
+        // The word of the consumer may still lie in the ring.
+        while endpoint.progress() {}
+        let lags = !endpoint.counters().lagging.is_empty();
+        let all = self
+            .control
+            .gather(&[u8::from(lags)])
+            .map_err(self.failed())?;
+        Ok(all[0] == [1])
+    }
+
+    /// One window with computing: the producer's seconds.
+    fn window(&self, variant: &mut Variant, c2_us: f64, check: bool) -> Result<f64, PerfError> {
+        let rank = self.control.rank();
+        let skew = &self.args.skew;
+        let (window, bytes) = (skew.window, skew.message_bytes());
+        let team = &variant.lane.teams[0];
+        let check = check || self.args.check;
+        let (produce_for, consume_for) = (micros(skew.c1), micros(c2_us));
+        let outcome = if team.first {
+            let out = variant
+                .buffers
+                .send
+                .take(window * bytes)
+                .map_err(self.failed())?;
+            if check {
+                for (index, message) in out.chunks_exact_mut(bytes).enumerate() {
+                    fill(message, seed(rank, 0, index));
+                }
+            }
+            self.control.barrier().map_err(self.failed())?;
+            produce(team, out, bytes, produce_for)
+        } else {
+            let into = variant.buffers.receive.take(bytes).map_err(self.failed())?;
+            self.control.barrier().map_err(self.failed())?;
+            consume(team, into, window, consume_for, check)
+        };
+        let seconds = outcome
+            .map_err(|stopped| explain(stopped, rank))?
+            .as_secs_f64();
+        let all = self
+            .control
+            .gather(&seconds.to_le_bytes())
+            .map_err(self.failed())?;
+        Ok(f64::from_le_bytes(all[0]))
+    }
+
+    /// Windows without computing.
+    fn stream(&self, variant: &mut Variant, work: &Work) -> Result<Measured, PerfError> {
+        let start = || self.control.barrier();
+        let team = &variant.lane.teams[0];
+        let mine = one(team, &mut variant.buffers, work, &start)
+            .map_err(|stopped| explain(stopped, self.control.rank()))?;
+        self.control.merge(&mine).map_err(self.failed())
+    }
+
+    fn row(
+        &self,
+        wanted: &'static str,
+        path: Option<Path>,
+        spread: Spread,
+        windows: u32,
+        skew: SkewRow,
+    ) -> Row {
+        let bytes = self.args.skew.message_bytes() as u64;
+        let each = spread.scaled(1.0 / skew.window as f64);
+        let per_second = 1e6 / each.median;
+        Row {
+            pattern: self.args.pattern.name(),
+            path: path.map_or(wanted, Path::name).to_owned(),
+            wanted,
+            ranks: self.control.size(),
+            bytes,
+            reuse: None,
+            time_us: each.median,
+            time_us_min: each.least,
+            time_us_max: each.most,
+            spread: each.relative(),
+            mb_per_s: per_second * bytes as f64 / 1e6,
+            msgs_per_s: per_second,
+            rounds: self.args.rounds,
+            iterations: u64::from(windows),
+            shape: None,
+            skew: Some(skew),
+        }
+    }
+}
+
+fn micros(us: f64) -> Duration {
+    Duration::from_nanos((us * 1000.0) as u64)
+}
+
+/// Windows that fit a round; at least three, so that there is a median.
+fn windows_per_round(args: &Args, seconds: f64) -> u32 {
+    let fits = args.seconds_per_point / f64::from(args.rounds) / seconds.max(1e-7);
+    let asked = args.iterations.map_or(fits, |iterations| iterations as f64);
+    asked.clamp(1.0, 10_000.0).max(3.0) as u32
+}
+
+/// Keeps the core busy, as an application does.
+fn compute(time: Duration) {
+    if time.is_zero() {
+        return;
+    }
+    let begin = Instant::now();
+    while begin.elapsed() < time {
+        std::hint::spin_loop();
+    }
+}
+
+fn produce(
+    team: &Team,
+    messages: &[u8],
+    bytes: usize,
+    computes: Duration,
+) -> Result<Duration, Stopped> {
+    let begin = Instant::now();
+    team.endpoint.scope(|scope| {
+        let mut requests: Vec<ScopedSend<'_, _>> = Vec::with_capacity(messages.len() / bytes);
+        for message in messages.chunks_exact(bytes) {
+            compute(computes);
+            requests.push(scope.isend(team.partner, DATA, message)?);
+        }
+        requests
+            .into_iter()
+            .try_for_each(|request| request.wait().map(drop))
+    })?;
+    Ok(begin.elapsed())
+}
+
+fn consume(
+    team: &Team,
+    into: &mut [u8],
+    window: usize,
+    computes: Duration,
+    check: bool,
+) -> Result<Duration, Stopped> {
+    for index in 0..window {
+        let status = team.endpoint.recv((team.partner, DATA), into)?;
+        if check {
+            verify_length(status.len, team.partner_rank, into.len())?;
+            verify(into, team.partner_rank, seed(team.partner_rank, 0, index))?;
+        }
+        compute(computes);
+    }
+    Ok(Duration::ZERO)
+}
+
+/// The rows as text: the two phases below each other.
+pub(super) fn table(rows: &[Row]) -> String {
+    let mut text = String::new();
+    for (phase, heading) in [
+        (
+            "skewed",
+            "while the consumer lags (c3 is the producer's time for a window)",
+        ),
+        ("after", "after it (nobody computes any more)"),
+    ] {
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING);
+        table.set_header(match phase {
+            "skewed" => vec![
+                "c2 us",
+                "thresholds",
+                "path",
+                "c3 us",
+                "of eager",
+                "first c3 us",
+                "windows to follow",
+                "ahead",
+                "spread",
+            ],
+            _ => vec![
+                "thresholds",
+                "path",
+                "MB/s",
+                "of best long path",
+                "windows to come back",
+                "ahead",
+                "spread",
+            ],
+        });
+        let with_skew = rows
+            .iter()
+            .filter_map(|row| Some((row, row.skew.as_ref()?)));
+        let mut any = false;
+        for (row, skew) in with_skew.filter(|(_, skew)| skew.phase == phase) {
+            any = true;
+            let number = |number: Option<f64>| number.map_or_else(|| "-".to_owned(), significant);
+            let change = skew
+                .windows_to_change
+                .map_or_else(|| "-".to_owned(), |windows| windows.to_string());
+            let spread = format!("{:.0} %", row.spread * 100.0);
+            let (name, path) = (row.wanted.to_owned(), row.path.clone());
+            let (ratio, ahead) = (
+                format!("{:.2}", skew.ratio),
+                skew.ahead_messages.to_string(),
+            );
+            table.add_row(match phase {
+                "skewed" => vec![
+                    skew.c2_us.to_string(),
+                    name,
+                    path,
+                    number(skew.c3_us),
+                    ratio,
+                    number(skew.first_c3_us),
+                    change,
+                    ahead,
+                    spread,
+                ],
+                _ => vec![
+                    name,
+                    path,
+                    format!("{:.0}", row.mb_per_s),
+                    ratio,
+                    change,
+                    ahead,
+                    spread,
+                ],
+            });
+        }
+        for (index, column) in table.column_iter_mut().enumerate() {
+            let names = if phase == "skewed" { 1..3 } else { 0..2 };
+            if !names.contains(&index) {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        if any {
+            text.push_str(&format!("{heading}\n{}\n", table.trim_fmt()));
+        }
+    }
+    text
+}
