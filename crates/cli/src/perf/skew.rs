@@ -65,11 +65,11 @@ pub(super) fn check(args: &Args) -> Result<(), PerfError> {
             "skew is measured at one size: --bytes instead of --sizes".into(),
         ));
     }
-    check_ranks(args.ranks.unwrap_or(2))?;
+    check_two(args.ranks.unwrap_or(2))?;
     roomy(args).map(drop)
 }
 
-fn check_ranks(ranks: u32) -> Result<(), PerfError> {
+fn check_two(ranks: u32) -> Result<(), PerfError> {
     if ranks != 2 {
         return Err(PerfError::Usage(format!(
             "skew is measured with one producer and one consumer, not with {ranks} ranks"
@@ -81,7 +81,7 @@ fn check_ranks(ranks: u32) -> Result<(), PerfError> {
 /// Measures as one of two ranks; rank 0, the producer, gives the report.
 pub(super) fn as_rank(args: &Args) -> Result<Option<Report>, PerfError> {
     let (control, cpus) = join(args)?;
-    check_ranks(control.size())?;
+    check_two(control.size())?;
     let rank = control.rank();
     let failed = |source| PerfError::Rank { rank, source };
     let open = |name, wanted, settings: SettingsBuilder| -> Result<Variant, PerfError> {

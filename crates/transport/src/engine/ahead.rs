@@ -87,6 +87,7 @@ impl Core {
         &mut self,
         to: u32,
         tag: u64,
+        immediate: Option<u64>,
         data: &[RawSlice],
         len: u64,
     ) -> bool {
@@ -115,15 +116,16 @@ impl Core {
             return false;
         }
         if let Some((record, before)) = self.arenas.go_ahead(room, to) {
+            let (flags, word) = wire::immediate_words(immediate);
             let words = [
-                u64::from(record.arena),
+                wire::halves(record.arena, record.flag),
                 record.offset,
                 len,
-                u64::from(record.flag),
-                u64::from(record.generation),
-                u64::from(before) + 1,
+                wire::halves(record.generation, before),
+                flags,
+                word,
             ];
-            let control = Control::new(wire::LOAN, words).with_tag(tag);
+            let control = Control::new(wire::AHEAD, words).with_tag(tag);
             if self
                 .peers
                 .link(to)

@@ -199,6 +199,7 @@ impl Core {
             wire::GET => self.on_get(from, record),
             wire::PUT => self.on_put(from, record),
             wire::ANSWERED => self.on_answered(from, tag, record),
+            wire::AHEAD => self.on_ahead(from, tag, record),
             wire::SKEW => self.on_skew(from, record),
             wire::MOVED => self.on_moved(from, record),
             other => self.corrupt(

@@ -136,7 +136,7 @@ impl Core {
             }
             Waiting::Loaned(loan) => {
                 let copied = self.copy_loan(loan, len, &into);
-                if loan.ahead > 0 {
+                if loan.ahead.is_some() {
                     self.was_at_work(from);
                 }
                 let outcome = receive_outcome(from, tag, immediate, len, into.len());
@@ -330,32 +330,51 @@ impl Core {
 
     /// A message lies in an arena of the sender.
     pub(crate) fn on_loan(&mut self, from: u32, tag: u64, source: &impl Source) {
-        let [arena, offset, len, flag, generation, ahead] = words::<6>(source);
+        let [arena, offset, len, flag, generation] = words::<5>(source);
         let loan = LoanedAt {
             from,
             arena: arena as u32,
             offset,
             flag: flag as u32,
             generation: generation as u32,
-            ahead: ahead as u32,
+            ahead: None,
         };
+        self.on_loaned(loan, tag, None, len);
+    }
+
+    /// A message that went ahead lies in an arena of the sender.
+    pub(crate) fn on_ahead(&mut self, from: u32, tag: u64, source: &impl Source) {
+        let [place, offset, len, order, flags, immediate] = words::<6>(source);
+        let loan = LoanedAt {
+            from,
+            arena: place as u32,
+            offset,
+            flag: (place >> 32) as u32,
+            generation: order as u32,
+            ahead: Some((order >> 32) as u32),
+        };
+        self.on_loaned(loan, tag, wire::immediate_of(flags, immediate), len);
+    }
+
+    fn on_loaned(&mut self, loan: LoanedAt, tag: u64, immediate: Option<u64>, len: u64) {
+        let from = loan.from;
         match self.matcher.take_posted(&Envelope { source: from, tag }) {
             Some(slot) => {
                 let released = core::mem::replace(self.requests.get(slot), Operation::Free);
                 let Operation::Receive(receiving) = released else {
                     return;
                 };
-                if loan.ahead > 0 {
+                if loan.ahead.is_some() {
                     self.receive_was_posted(from);
                 }
                 let copied = self.copy_loan(loan, len, &receiving.into);
-                let outcome = receive_outcome(from, tag, None, len, receiving.into.len());
+                let outcome = receive_outcome(from, tag, immediate, len, receiving.into.len());
                 self.requests.complete(slot, copied.and(outcome));
             }
             None => self.store(Arrived {
                 from,
                 tag,
-                immediate: None,
+                immediate,
                 len,
                 waiting: Waiting::Loaned(loan),
             }),

@@ -162,7 +162,7 @@ impl Core {
             });
         }
         // SAFETY: the slices are readable during the call.
-        if unsafe { self.push_ahead(to, tag, data, len) } {
+        if unsafe { self.push_ahead(to, tag, immediate, data, len) } {
             return Ok(Posted::Done(sent(to, tag, len)));
         }
         let peer = self.peers.known(to)?;

@@ -28,8 +28,8 @@ pub(crate) struct LoanedAt {
     pub(crate) offset: u64,
     pub(crate) flag: u32,
     pub(crate) generation: u32,
-    /// 0 for a loan of the application; else see `wire::LOAN`.
-    pub(crate) ahead: u32,
+    /// For a message that went ahead: how many before it were not taken yet, by its sender's word.
+    pub(crate) ahead: Option<u32>,
 }
 
 /// What is there of a message.
@@ -51,7 +51,7 @@ impl Waiting {
     pub(crate) fn holds_up(&self) -> Option<u32> {
         match self {
             Self::Offered(_) => Some(0),
-            Self::Loaned(loan) => loan.ahead.checked_sub(1),
+            Self::Loaned(loan) => loan.ahead,
             Self::Bytes(_) | Self::Local(_) => None,
         }
     }

@@ -25,9 +25,7 @@ pub(crate) const BACK_DONE: u8 = 8;
 pub(crate) const GRANT: u8 = 9;
 /// The sender's further records come through that ring: `[ring]`.
 pub(crate) const SWITCH: u8 = 10;
-/// A message that lies in an arena of the sender: `[arena, offset, len, flag, generation, ahead]`. Tag: the message's.
-/// `ahead`: 0 for a loan of the application; for a message that was sent ahead of a receiver that lags (H4), one more
-/// than the messages sent so before that the receiver has not taken yet.
+/// A message that lies in an arena of the sender: `[arena, offset, len, flag, generation]`. Tag: the message's.
 pub(crate) const LOAN: u8 = 11;
 /// The sender takes an offer back: `[send id]`.
 pub(crate) const RETRACT: u8 = 12;
@@ -48,6 +46,11 @@ pub(crate) const MOVED: u8 = 18;
 /// A message whose first 8 bytes are its immediate word. Tag: the message's.
 pub(crate) const EAGER_IMMEDIATE: u8 = 19;
 
+/// A message that went ahead of a receiver that lags (H4), and lies in an arena of the sender: `[arena and flag, offset, len,
+/// generation and how many before it are not taken, flags, immediate]`, each pair as the low and the high half of its
+/// word. Tag: the message's.
+pub(crate) const AHEAD: u8 = 20;
+
 /// Bytes of an immediate word ahead of a payload.
 pub(crate) const IMMEDIATE_BYTES: u64 = 8;
 
@@ -56,7 +59,7 @@ pub(crate) const WORDS: usize = 6;
 
 /// Flag of [`READY_TO_SEND`]: the bytes are in several pieces, which single copy cannot name.
 pub(crate) const IN_PIECES: u64 = 1;
-/// Flag of [`READY_TO_SEND`] and [`EAGER_CHUNK`]: the message has an immediate word.
+/// Flag of [`READY_TO_SEND`], [`EAGER_CHUNK`] and [`AHEAD`]: the message has an immediate word.
 pub(crate) const WITH_IMMEDIATE: u64 = 2;
 
 /// The flag and the word of an immediate.
@@ -67,6 +70,11 @@ pub(crate) fn immediate_words(immediate: Option<u64>) -> (u64, u64) {
 /// The immediate that flags and word stand for.
 pub(crate) fn immediate_of(flags: u64, word: u64) -> Option<u64> {
     (flags & WITH_IMMEDIATE != 0).then_some(word)
+}
+
+/// Two halves of a word, the low one first.
+pub(crate) fn halves(low: u32, high: u32) -> u64 {
+    u64::from(high) << 32 | u64::from(low)
 }
 
 /// Outcome words.
