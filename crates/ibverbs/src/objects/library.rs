@@ -1,0 +1,37 @@
+//! Whether libibverbs is there at all.
+//!
+//! The bindings load libibverbs at run time and say nothing when that fails: every call then answers 'not supported'.
+//! So it is loaded here once by itself, for the sake of the reason.
+
+use std::ffi::CStr;
+use std::sync::OnceLock;
+
+use crate::VerbsError;
+
+/// Whether libibverbs could be loaded.
+///
+/// # Errors
+/// [`VerbsError::NoLibrary`] with the dynamic linker's reason.
+pub fn available() -> Result<(), VerbsError> {
+    static OUTCOME: OnceLock<Option<String>> = OnceLock::new();
+    match OUTCOME.get_or_init(load) {
+        None => Ok(()),
+        Some(reason) => Err(VerbsError::NoLibrary(reason.clone())),
+    }
+}
+
+fn load() -> Option<String> {
+    // SAFETY: a constant, terminated string; loading runs the constructors of libibverbs, which every program
+    // linked against it runs too. The library stays loaded: nothing holds on to the handle.
+    let handle = unsafe { libc::dlopen(c"libibverbs.so.1".as_ptr(), libc::RTLD_LAZY) };
+    if !handle.is_null() {
+        return None;
+    }
+    // SAFETY: after a failed dlopen on this thread, dlerror gives a terminated string that lives until the
+    // next call of this family on this thread, or null.
+    let text = unsafe {
+        let text = libc::dlerror();
+        (!text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy().into_owned())
+    };
+    Some(text.unwrap_or_else(|| "no reason was given".to_owned()))
+}

@@ -1,0 +1,189 @@
+//! Ports and their addresses.
+
+use core::fmt;
+use std::net::Ipv6Addr;
+
+use rdma_sys as sys;
+
+use super::device::Context;
+use crate::VerbsError;
+
+/// A global identifier, as InfiniBand writes it: like an IPv6 address.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Gid(pub [u8; 16]);
+
+impl fmt::Debug for Gid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&Ipv6Addr::from(self.0), f)
+    }
+}
+
+impl fmt::Display for Gid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+/// What carries the packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkLayer {
+    /// InfiniBand: the fabric's own local identifiers.
+    InfiniBand,
+    /// RoCE and iWARP: global identifiers over IP.
+    Ethernet,
+}
+
+/// Where a port is reached from other nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PortAddress {
+    /// Global identifier.
+    pub gid: Gid,
+    /// Local identifier of InfiniBand, 0 on Ethernet.
+    pub lid: u16,
+}
+
+/// A port that is up.
+#[derive(Clone, Copy, Debug)]
+pub struct Port {
+    pub(super) number: u8,
+    pub(super) gid_index: u8,
+    pub(super) mtu: sys::ibv_mtu::Type,
+    layer: LinkLayer,
+    address: PortAddress,
+}
+
+impl Port {
+    /// Number on its device, from 1.
+    #[must_use]
+    pub fn number(&self) -> u8 {
+        self.number
+    }
+
+    /// Where peers reach it.
+    #[must_use]
+    pub fn address(&self) -> PortAddress {
+        self.address
+    }
+
+    /// What carries its packets.
+    #[must_use]
+    pub fn layer(&self) -> LinkLayer {
+        self.layer
+    }
+
+    /// Bytes of payload that one packet of the wire carries.
+    #[must_use]
+    pub fn mtu_bytes(&self) -> u32 {
+        128_u32 << self.mtu.min(5)
+    }
+
+    /// The way from this port to another.
+    pub(super) fn route(&self, to: &PortAddress) -> sys::ibv_ah_attr {
+        // SAFETY: all-zero bytes are a value of this plain C struct.
+        let mut attr: sys::ibv_ah_attr = unsafe { std::mem::zeroed() };
+        attr.port_num = self.number;
+        attr.dlid = to.lid;
+        // On Ethernet the global route is the only one; on InfiniBand it is needed between subnets.
+        let subnet = |gid: &Gid| gid.0[..8].to_vec();
+        if self.layer == LinkLayer::Ethernet || subnet(&to.gid) != subnet(&self.address.gid) {
+            attr.is_global = 1;
+            attr.grh.dgid = sys::ibv_gid { raw: to.gid.0 };
+            attr.grh.sgid_index = self.gid_index;
+            attr.grh.hop_limit = 64;
+        }
+        attr
+    }
+}
+
+/// `IBV_LINK_LAYER_ETHERNET`.
+const ETHERNET: u8 = 2;
+/// `IBV_PORT_ACTIVE`.
+const ACTIVE: u32 = 4;
+/// `IBV_GID_TYPE_ROCE_V2` of the extended query.
+const ROCE_V2: u32 = 2;
+
+pub(super) fn query(context: &Context, number: u8) -> Result<Port, VerbsError> {
+    // SAFETY: all-zero bytes are a value of this plain C struct; on an old provider the call leaves the tail as it is.
+    let mut attr: sys::ibv_port_attr = unsafe { std::mem::zeroed() };
+    // SAFETY: an open context, and room for the answer.
+    let returned = unsafe { sys::ibv_query_port(context.raw(), number, &raw mut attr) };
+    VerbsError::check("ibv_query_port", returned)?;
+    let unusable = |why: String| VerbsError::NoPort {
+        device: context.name().to_owned(),
+        why: format!("port {number} {why}"),
+    };
+    if attr.state != ACTIVE {
+        return Err(unusable("is not active".to_owned()));
+    }
+    let layer = if attr.link_layer == ETHERNET {
+        LinkLayer::Ethernet
+    } else {
+        LinkLayer::InfiniBand
+    };
+    let entries = u32::try_from(attr.gid_tbl_len).unwrap_or(0).min(256);
+    let (gid_index, gid) = match layer {
+        LinkLayer::InfiniBand => (0, read_gid(context, number, 0)?.0),
+        LinkLayer::Ethernet => (0..entries)
+            .filter_map(|index| {
+                let (gid, version) = read_gid(context, number, index).ok()?;
+                let rank = preference(&gid, version)?;
+                Some((rank, index, gid))
+            })
+            .min_by_key(|(rank, index, _)| (*rank, *index))
+            .map(|(_, index, gid)| (index as u8, gid))
+            .ok_or_else(|| unusable("has no address: give its network interface one".to_owned()))?,
+    };
+    Ok(Port {
+        number,
+        gid_index,
+        mtu: attr.active_mtu,
+        layer,
+        address: PortAddress { gid, lid: attr.lid },
+    })
+}
+
+/// Which of a port's addresses is taken: RoCE version 2 before 1, IPv4 before global IPv6 before link-local.
+/// `None` for an empty entry.
+fn preference(gid: &Gid, version: u32) -> Option<u32> {
+    if gid.0 == [0; 16] {
+        return None;
+    }
+    let ip = Ipv6Addr::from(gid.0);
+    let kind = if ip.to_ipv4_mapped().is_some() {
+        0
+    } else if gid.0[..2] == [0xfe, 0x80] {
+        2
+    } else {
+        1
+    };
+    Some(kind + if version == ROCE_V2 { 0 } else { 10 })
+}
+
+fn read_gid(context: &Context, port: u8, index: u32) -> Result<(Gid, u32), VerbsError> {
+    // SAFETY: all-zero bytes are a value of this plain C struct.
+    let mut entry: sys::ibv_gid_entry = unsafe { std::mem::zeroed() };
+    // SAFETY: an open context, and room for the answer.
+    let returned =
+        unsafe { sys::ibv_query_gid_ex(context.raw(), u32::from(port), index, &raw mut entry, 0) };
+    VerbsError::check("ibv_query_gid_ex", returned)?;
+    // SAFETY: both views of the union are plain bytes.
+    Ok((Gid(unsafe { entry.gid.raw }), entry.gid_type))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_best_address_of_a_port_is_taken() {
+        let gid = |text: &str| Gid(text.parse::<Ipv6Addr>().unwrap().octets());
+        let ipv4 = gid("::ffff:10.77.0.1");
+        let local = gid("fe80::1");
+        let global = gid("2001:db8::1");
+        assert_eq!(preference(&gid("::"), ROCE_V2), None);
+        assert!(preference(&ipv4, ROCE_V2) < preference(&global, ROCE_V2));
+        assert!(preference(&global, ROCE_V2) < preference(&local, ROCE_V2));
+        assert!(preference(&local, ROCE_V2) < preference(&ipv4, 1));
+        assert_eq!(ipv4.to_string(), "::ffff:10.77.0.1");
+    }
+}

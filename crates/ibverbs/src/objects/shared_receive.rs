@@ -1,0 +1,95 @@
+//! Shared receive queues: one pool of receives for all connections (C1), so that their memory does not
+//! grow with the number of peers.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use rdma_sys as sys;
+
+use super::domain::ProtectionDomain;
+use super::work::LocalPiece;
+use crate::VerbsError;
+use crate::error::leaked;
+
+/// A shared receive queue.
+#[derive(Debug)]
+pub struct SharedReceiveQueue {
+    raw: NonNull<sys::ibv_srq>,
+    _domain: Arc<ProtectionDomain>,
+}
+
+// SAFETY: libibverbs allows every call on a shared receive queue from any thread.
+unsafe impl Send for SharedReceiveQueue {}
+// SAFETY: as above.
+unsafe impl Sync for SharedReceiveQueue {}
+
+impl SharedReceiveQueue {
+    /// A queue for `entries` receives of one piece each.
+    ///
+    /// # Errors
+    /// [`VerbsError::Limit`] (0 where the device has none), [`VerbsError::Call`].
+    pub fn new(domain: &Arc<ProtectionDomain>, entries: u32) -> Result<Arc<Self>, VerbsError> {
+        let context = domain.context();
+        let most = context.limits().shared_receives;
+        if entries > most {
+            return Err(VerbsError::Limit {
+                device: context.name().to_owned(),
+                what: "entries of a shared receive queue",
+                wanted: entries.into(),
+                most: most.into(),
+            });
+        }
+        let mut attr = sys::ibv_srq_init_attr {
+            srq_context: std::ptr::null_mut(),
+            attr: sys::ibv_srq_attr {
+                max_wr: entries,
+                max_sge: 1,
+                srq_limit: 0,
+            },
+        };
+        // SAFETY: a live domain, which the queue keeps alive.
+        let raw = unsafe { sys::ibv_create_srq(domain.raw(), &raw mut attr) };
+        let raw = NonNull::new(raw).ok_or_else(|| VerbsError::last("ibv_create_srq"))?;
+        Ok(Arc::new(Self {
+            raw,
+            _domain: Arc::clone(domain),
+        }))
+    }
+
+    /// Adds a receive.
+    ///
+    /// # Errors
+    /// [`VerbsError::Call`] if the queue is full.
+    ///
+    /// # Safety
+    /// The piece's memory stays registered and is left alone until the receive completes, or until every queue pair on
+    /// this queue is destroyed.
+    pub unsafe fn post(&self, id: u64, piece: LocalPiece) -> Result<(), VerbsError> {
+        let mut piece = piece.raw();
+        let mut work = sys::ibv_recv_wr {
+            wr_id: id,
+            next: std::ptr::null_mut(),
+            sg_list: &raw mut piece,
+            num_sge: 1,
+        };
+        let mut bad = std::ptr::null_mut();
+        // SAFETY: a live queue; the request and its list live during the call, which is as long as they are needed.
+        let returned =
+            unsafe { sys::ibv_post_srq_recv(self.raw.as_ptr(), &raw mut work, &raw mut bad) };
+        VerbsError::check("ibv_post_srq_recv", returned)
+    }
+
+    pub(super) fn raw(&self) -> *mut sys::ibv_srq {
+        self.raw.as_ptr()
+    }
+}
+
+impl Drop for SharedReceiveQueue {
+    fn drop(&mut self) {
+        // SAFETY: created once, destroyed once, after the queue pairs that hold a reference to it.
+        let returned = unsafe { sys::ibv_destroy_srq(self.raw.as_ptr()) };
+        if returned != 0 {
+            leaked("ibv_destroy_srq", returned);
+        }
+    }
+}
