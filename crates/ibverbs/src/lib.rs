@@ -2,8 +2,12 @@
 //! that knows one vendor (U1).
 //!
 //! - [`objects`]: the verbs as safe values: devices, memory, queues, queue pairs.
+//! - [`fabric`]: all connections of an endpoint: contact, packets, transfers, failure.
+//! - [`packet`]: what travels: coalesced messages, cached headers, order across streams.
 
 mod error;
+pub mod fabric;
 pub mod objects;
+pub mod packet;
 
 pub use error::VerbsError;

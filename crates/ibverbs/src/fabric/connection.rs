@@ -1,0 +1,149 @@
+//! One connection: its streams, and what is on its way through them.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use super::FabricAddress;
+use super::ring::{RingIn, RingOut};
+use super::spread::Spread;
+use super::transfer::Part;
+use crate::objects::{Bytes, QueuePair};
+use crate::packet::{Form, Packing, Sequence};
+
+/// Why a connection is over.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectionFailure {
+    /// The greeting was not answered.
+    #[error(
+        "it did not answer for {0} ms: its process has ended, or the network does not lead there"
+    )]
+    Unreachable(u64),
+    /// The last stream failed.
+    #[error(
+        "every connection to it broke ({0}): its process or its node has ended, or the network does not lead there any more"
+    )]
+    Lost(String),
+    /// The peer said goodbye.
+    #[error("it closed its endpoint")]
+    Closed,
+    /// What the peer sent makes no sense.
+    #[error("it sent bytes that make no sense ({0})")]
+    Corrupt(String),
+    /// This side could not do its part.
+    #[error("this side could not connect: {0}")]
+    Local(String),
+}
+
+/// Something that was posted and has not completed.
+#[derive(Debug)]
+pub(super) enum Posted {
+    /// A packet, in one of the packet buffers.
+    Packet { buffer: u32, len: u32, ring: bool },
+    /// A part of a transfer.
+    Part(Part),
+    /// A question whether the peer lives.
+    Ping,
+}
+
+/// A queue pair and its account.
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub(super) pair: QueuePair,
+    pub(super) rail: usize,
+    /// Free entries of the send queue.
+    pub(super) free: u16,
+    pub(super) unsignalled: u16,
+    /// In the order of posting, with their numbers.
+    pub(super) posted: VecDeque<(u32, Posted)>,
+    pub(super) next: u32,
+}
+
+impl Stream {
+    /// Whether the next request has to ask for a completion: half of the entries are without, or it is needed.
+    pub(super) fn must_signal(&self, entries: u16) -> bool {
+        self.unsignalled + 1 >= entries.div_ceil(2)
+    }
+}
+
+/// How far a connection is.
+#[derive(Debug)]
+pub(super) enum Stage {
+    /// Greetings go out until the peer is known and has heard this side.
+    Greeting {
+        since: Instant,
+        next: Instant,
+        tries: u32,
+    },
+    Ready,
+    Failed(ConnectionFailure),
+}
+
+/// A packet that waits for an entry, and takes further messages meanwhile (C2).
+#[derive(Debug)]
+pub(super) struct OpenPacket {
+    pub(super) buffer: u32,
+    pub(super) packing: Packing,
+}
+
+/// The ring that a peer writes into.
+#[derive(Debug)]
+pub(super) struct OwnRing {
+    // The registration before its memory.
+    pub(super) _registered: Spread,
+    pub(super) memory: Bytes,
+    pub(super) reader: RingIn,
+}
+
+/// One peer.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) id: u64,
+    pub(super) secret: u64,
+    pub(super) address: FabricAddress,
+    pub(super) stage: Stage,
+    /// This side's count of its attempts to connect, and the peer's as heard.
+    pub(super) attempt: u32,
+    pub(super) heard: u32,
+    /// What the peer says about itself to the layer above.
+    pub(super) hello: Vec<u8>,
+    /// The stream's place never changes; one that failed is `None`.
+    pub(super) streams: Vec<Option<Stream>>,
+    /// Bytes of the largest packet that both take.
+    pub(super) packet_bytes: u32,
+    pub(super) sequence: u32,
+    pub(super) last_sent: Option<Form>,
+    pub(super) open: Option<OpenPacket>,
+    /// Packets of a stream that failed, which wait to go by another: buffer and length.
+    pub(super) again: VecDeque<(u32, u32)>,
+    pub(super) ring_out: Option<RingOut>,
+    pub(super) ring_in: Option<Box<OwnRing>>,
+    pub(super) arrivals: Sequence,
+    pub(super) last_received: Option<Form>,
+    /// Packets received, to know who talks a lot.
+    pub(super) received: u32,
+    /// Parts of transfers that wait for an entry.
+    pub(super) waiting: VecDeque<Part>,
+    /// The stream that the next part goes to.
+    pub(super) turn: usize,
+    pub(super) heard_at: Instant,
+    pub(super) pinged_at: Instant,
+}
+
+impl Connection {
+    pub(super) fn is_ready(&self) -> bool {
+        matches!(self.stage, Stage::Ready)
+    }
+
+    pub(super) fn live_streams(&self) -> usize {
+        self.streams.iter().flatten().count()
+    }
+
+    /// The stream for packets: the first that is alive (U4: small messages on a fixed one).
+    pub(super) fn control_stream(&mut self) -> Option<(usize, &mut Stream)> {
+        self.streams
+            .iter_mut()
+            .enumerate()
+            .find_map(|(number, stream)| Some((number, stream.as_mut()?)))
+    }
+}

@@ -1,0 +1,177 @@
+//! A stream breaks: the others take over what it had (U5). The last one breaks: the peer is lost.
+
+use super::connection::{ConnectionFailure, Posted, Stage};
+use super::sending::work_id;
+use super::{Event, Fabric};
+use crate::objects::{SendKind, SendWork};
+
+impl Fabric {
+    /// A stream has failed. Its queue pair is destroyed, so that no adapter touches the memory of its requests any more, and
+    /// they go to another stream: packets carry sequence numbers, so that one which arrived before is not read twice, and
+    /// transfers may be repeated.
+    pub(super) fn stream_failed(&mut self, number: u32, place: usize, why: &str) {
+        let Some(connection) = self.connections.get_mut(number as usize) else {
+            return;
+        };
+        let Some(stream) = connection.streams.get_mut(place).and_then(Option::take) else {
+            return;
+        };
+        self.by_pair.remove(&(stream.rail, stream.pair.number()));
+        let posted = stream.posted;
+        drop(stream.pair);
+        // Whether slots were written is not known, so the ring is not used again.
+        connection.ring_out = None;
+        let left = connection.live_streams();
+        if left == 0 || !connection.is_ready() {
+            for (_, posted) in posted {
+                if let Posted::Packet { buffer, .. } = posted {
+                    self.packets.put_back(buffer);
+                }
+            }
+            self.end(number, ConnectionFailure::Lost(why.to_owned()));
+            return;
+        }
+        tracing::warn!(
+            "stream {place} to peer {:#x} failed ({why}); {left} left take over",
+            connection.id
+        );
+        let mut packets = Vec::new();
+        for (_, posted) in posted {
+            match posted {
+                Posted::Packet { buffer, len, ring } => {
+                    if ring {
+                        // Out of its frame again.
+                        self.packets
+                            .bytes(buffer)
+                            .copy_within(4..4 + len as usize, 0);
+                    }
+                    packets.push((buffer, len));
+                }
+                Posted::Part(part) => connection.waiting.push_front(part),
+                Posted::Ping => {}
+            }
+        }
+        self.counts.moved += packets.len() as u64;
+        for (buffer, len) in packets {
+            // Entries may be short: what does not fit fails the next stream in turn, so they wait for room in order.
+            self.repost_packet(number, buffer, len);
+        }
+        self.post_parts(number);
+    }
+
+    /// Posts a packet again. The send queue of the stream that takes over may be full of its own requests; its entries were counted for
+    /// packets of this connection only, so there is room for one queue's worth, and the rest waits.
+    fn repost_packet(&mut self, number: u32, buffer: u32, len: u32) {
+        let Some(connection) = self.connections.get_mut(number as usize) else {
+            return;
+        };
+        let free = connection
+            .control_stream()
+            .is_some_and(|(_, stream)| stream.free > 0);
+        if free && connection.again.is_empty() {
+            self.post_packet(number, buffer, len);
+        } else {
+            connection.again.push_back((buffer, len));
+        }
+    }
+
+    /// Posts packets that wait to go a second time.
+    pub(super) fn post_again(&mut self, number: u32) {
+        while let Some(connection) = self.connections.get_mut(number as usize)
+            && connection
+                .control_stream()
+                .is_some_and(|(_, stream)| stream.free > 0)
+            && let Some((buffer, len)) = connection.again.pop_front()
+        {
+            self.post_packet(number, buffer, len);
+        }
+    }
+
+    /// A device failed: all streams through it do.
+    pub(super) fn rail_failed(&mut self, rail: usize, why: &str) {
+        for number in 0..self.connections.len() as u32 {
+            let streams = &self.connections[number as usize].streams;
+            let there: Vec<usize> = (0..streams.len())
+                .filter(|place| streams[*place].as_ref().is_some_and(|s| s.rail == rail))
+                .collect();
+            for place in there {
+                self.stream_failed(number, place, why);
+            }
+        }
+    }
+
+    pub(super) fn corrupt(&mut self, number: u32, what: &str) {
+        self.end(number, ConnectionFailure::Corrupt(what.to_owned()));
+    }
+
+    /// A connection is over.
+    pub(super) fn end(&mut self, number: u32, why: ConnectionFailure) {
+        let Some(connection) = self.connections.get_mut(number as usize) else {
+            return;
+        };
+        if matches!(connection.stage, Stage::Failed(_)) {
+            return;
+        }
+        connection.stage = Stage::Failed(why.clone());
+        connection.waiting.clear();
+        connection.ring_out = None;
+        // The queue pairs go first: then nothing touches the memory of what was posted.
+        for stream in core::mem::take(&mut connection.streams)
+            .into_iter()
+            .flatten()
+        {
+            self.by_pair.remove(&(stream.rail, stream.pair.number()));
+            let posted = stream.posted;
+            drop(stream.pair);
+            for (_, posted) in posted {
+                if let Posted::Packet { buffer, .. } = posted {
+                    self.packets.put_back(buffer);
+                }
+            }
+        }
+        if let Some(open) = connection.open.take() {
+            self.packets.put_back(open.buffer);
+        }
+        for (buffer, _) in core::mem::take(&mut connection.again) {
+            self.packets.put_back(buffer);
+        }
+        if connection.ring_in.take().is_some() {
+            self.rings_granted -= 1;
+            self.ring_connections.retain(|other| *other != number);
+        }
+        self.fail_transfers(number, &why);
+        self.events.push_back(Event::Failed {
+            connection: super::ConnectionId(number),
+            why,
+        });
+    }
+
+    /// Asks a silent peer whether it lives: an empty write, which its adapter answers. A failure comes as any other.
+    pub(super) fn ping(&mut self, number: u32) {
+        let now = self.looked_at;
+        let Some(connection) = self.connections.get_mut(number as usize) else {
+            return;
+        };
+        connection.pinged_at = now;
+        let Some((place, stream)) = connection.control_stream() else {
+            return;
+        };
+        // A full queue asks by itself.
+        if stream.free == 0 || matches!(stream.posted.back(), Some((_, Posted::Ping))) {
+            return;
+        }
+        let work = SendWork {
+            id: work_id(number, place, stream.next),
+            kind: SendKind::Write(crate::objects::RemoteMemory { start: 0, key: 0 }),
+            pieces: &[],
+            inline: false,
+            signalled: true,
+        };
+        // SAFETY: it names no memory.
+        let result = unsafe { stream.pair.post(&work) };
+        stream.account(true, Posted::Ping);
+        if let Err(error) = result {
+            self.stream_failed(number, place, &error.to_string());
+        }
+    }
+}

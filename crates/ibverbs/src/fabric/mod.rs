@@ -1,0 +1,318 @@
+//! All connections of one endpoint: packets, and transfers of long messages, over queue pairs that stay small.
+//!
+//! - `contact`: the first contact of two endpoints, by datagrams (`greeting`, `contact`);
+//! - `sending`: a message goes into a packet, alone or with others (`packet`), and to a stream or the peer's `ring`;
+//! - `receiving`: packets come out in order, whatever way they took;
+//! - `transfer`: RDMA reads and writes, cut into parts and dealt out to the streams;
+//! - `failing`: a stream breaks and the others take over what it had; or the last one does, and the peer is lost.
+//!
+//! There are no threads and no timers: everything moves in [`Fabric::poll`].
+
+mod address;
+mod connection;
+mod contact;
+mod failing;
+mod greeting;
+mod rail;
+mod receiving;
+mod ring;
+mod sending;
+mod settings;
+mod spread;
+mod transfer;
+
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::Instant;
+
+pub use address::{FABRIC_ADDRESS_LEN, FabricAddress};
+pub use connection::ConnectionFailure;
+pub use greeting::HELLO;
+pub use sending::SendRefused;
+pub use settings::FabricSettings;
+pub use spread::Spread;
+pub use transfer::{RemoteRange, TransferError};
+
+use self::connection::Connection;
+use self::contact::Greeter;
+use self::rail::Rail;
+use self::spread::Packets;
+use self::transfer::Transfers;
+use crate::VerbsError;
+use crate::objects::Access;
+use crate::packet::Form;
+
+/// A connection of one [`Fabric`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+pub struct ConnectionId(pub u32);
+
+/// What [`Fabric::poll`] found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A peer is connected; it or this side began.
+    Connected {
+        /// The connection.
+        connection: ConnectionId,
+        /// The peer's number.
+        peer: u64,
+        /// What the peer's [`Fabric::open`] was given.
+        hello: Vec<u8>,
+    },
+    /// Messages have arrived: they are in the inbox.
+    Messages,
+    /// A transfer is over.
+    Transferred {
+        /// What it was started with.
+        token: u64,
+        /// How it went.
+        result: Result<(), TransferError>,
+    },
+    /// A connection is over. Everything that was on its way has failed, or is unknown.
+    Failed {
+        /// The connection.
+        connection: ConnectionId,
+        /// Why.
+        why: ConnectionFailure,
+    },
+}
+
+/// Messages of one packet, in order: the caller's, so that it can be read while the fabric works on.
+#[derive(Debug)]
+pub struct Inbox {
+    connection: ConnectionId,
+    packet: Vec<u8>,
+    messages: Vec<(Form, u32)>,
+}
+
+impl Inbox {
+    /// An empty one, to be used again and again.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            connection: ConnectionId(0),
+            packet: Vec::new(),
+            messages: Vec::new(),
+        }
+    }
+
+    /// Whose messages these are.
+    #[must_use]
+    pub fn connection(&self) -> ConnectionId {
+        self.connection
+    }
+
+    /// The messages in the order sent: header and payload.
+    pub fn messages(&self) -> impl Iterator<Item = (Form, &[u8])> {
+        self.messages.iter().filter_map(|(form, at)| {
+            let start = *at as usize;
+            let payload = self.packet.get(start..start + form.len as usize)?;
+            Some((*form, payload))
+        })
+    }
+}
+
+impl Default for Inbox {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// What was moved so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FabricCounts {
+    /// Messages sent in packets.
+    pub messages: u64,
+    /// Packets that they took: fewer, if some were coalesced.
+    pub packets: u64,
+    /// Those of them that went into a peer's ring.
+    pub ring_packets: u64,
+    /// Work requests of transfers.
+    pub parts: u64,
+    /// Requests that moved from a stream that failed to another.
+    pub moved: u64,
+}
+
+/// All connections of one endpoint.
+#[derive(Debug)]
+pub struct Fabric {
+    // Connections with their queue pairs go first, memory that adapters use after them.
+    connections: Vec<Connection>,
+    greeter: Greeter,
+    packets: Packets,
+    transfers: Transfers,
+    rails: Vec<Rail>,
+    settings: FabricSettings,
+    id: u64,
+    secret: u64,
+    hello: Vec<u8>,
+    by_peer: HashMap<u64, u32>,
+    /// Which connection and stream a queue pair of a rail belongs to.
+    by_pair: HashMap<(usize, u32), (u32, u8)>,
+    events: VecDeque<Event>,
+    /// Packets that came, in the order of coming: rail and buffer.
+    arrived: VecDeque<Arrived>,
+    /// Packets that came before their turn, and whose turn it is now.
+    late: VecDeque<(u32, Vec<u8>)>,
+    /// Connections whose peers write into a ring here.
+    ring_connections: Vec<u32>,
+    rings_granted: u16,
+    counts: FabricCounts,
+    scratch: Vec<u8>,
+    polls: u32,
+    looked_at: Instant,
+}
+
+/// A packet that lies in a receive buffer.
+#[derive(Clone, Copy, Debug)]
+struct Arrived {
+    rail: usize,
+    buffer: u32,
+    len: u32,
+    pair: u32,
+}
+
+impl Fabric {
+    /// Opens the devices. `id` names the endpoint, `secret` lets peers in, and `hello` (at most [`HELLO`] bytes) is what they are told
+    /// when they are connected.
+    ///
+    /// # Errors
+    /// [`VerbsError`]: no library, no device, no port, limits.
+    ///
+    /// # Panics
+    /// If the settings do not pass [`FabricSettings::check`], or `hello` is too long: both are the caller's to check.
+    pub fn open(
+        settings: FabricSettings,
+        id: u64,
+        secret: u64,
+        hello: Vec<u8>,
+    ) -> Result<Self, VerbsError> {
+        assert!(settings.check().is_ok() && hello.len() <= HELLO, "checked");
+        let rails = rail::open_all(&settings)?;
+        let packets = Packets::new(&rails, settings.packets, settings.packet_bytes)?;
+        let greeter = Greeter::new(&rails[0])?;
+        Ok(Self {
+            connections: Vec::new(),
+            greeter,
+            packets,
+            transfers: Transfers::default(),
+            rails,
+            settings,
+            id,
+            secret,
+            hello,
+            by_peer: HashMap::new(),
+            by_pair: HashMap::new(),
+            events: VecDeque::new(),
+            arrived: VecDeque::new(),
+            late: VecDeque::new(),
+            ring_connections: Vec::new(),
+            rings_granted: 0,
+            counts: FabricCounts::default(),
+            scratch: Vec::new(),
+            polls: 0,
+            looked_at: Instant::now(),
+        })
+    }
+
+    /// Where peers reach this endpoint.
+    #[must_use]
+    pub fn address(&self) -> FabricAddress {
+        FabricAddress {
+            port: self.rails[0].port.address(),
+            greeter: self.greeter.number(),
+        }
+    }
+
+    /// The devices in use.
+    pub fn devices(&self) -> impl Iterator<Item = &str> {
+        self.rails.iter().map(|rail| rail.domain.context().name())
+    }
+
+    /// Bytes of the longest message that [`send`](Self::send) takes on a connection.
+    #[must_use]
+    pub fn longest_message(&self, connection: ConnectionId) -> usize {
+        let bytes = self
+            .connections
+            .get(connection.0 as usize)
+            .map_or(self.settings.packet_bytes, |c| c.packet_bytes);
+        (bytes as usize).min(crate::packet::MOST) - crate::packet::HEADER - crate::packet::FULL
+    }
+
+    /// What was moved so far.
+    #[must_use]
+    pub fn counts(&self) -> FabricCounts {
+        self.counts
+    }
+
+    /// Registers memory for transfers on every rail.
+    ///
+    /// # Errors
+    /// [`VerbsError::Call`]: over RLIMIT_MEMLOCK, not mapped with the needed permission.
+    ///
+    /// # Safety
+    /// As [`Registration::new`](crate::objects::Registration::new).
+    pub unsafe fn register(
+        &self,
+        start: *mut u8,
+        len: usize,
+        access: Access,
+    ) -> Result<Arc<Spread>, VerbsError> {
+        let domains: Vec<_> = self
+            .rails
+            .iter()
+            .map(|rail| Arc::clone(&rail.domain))
+            .collect();
+        // SAFETY: the caller's promise.
+        unsafe { Spread::new(&domains, start, len, access) }.map(Arc::new)
+    }
+
+    /// Moves everything on, and gives one event. `None`: nothing is to be told now.
+    pub fn poll(&mut self, inbox: &mut Inbox) -> Option<Event> {
+        if let Some(event) = self.events.pop_front() {
+            return Some(event);
+        }
+        if self.take_packet(inbox) {
+            return Some(Event::Messages);
+        }
+        self.take_completions();
+        self.polls = self.polls.wrapping_add(1);
+        if self.polls.is_multiple_of(256) {
+            self.look_at_the_clock();
+        }
+        if let Some(event) = self.events.pop_front() {
+            return Some(event);
+        }
+        self.take_packet(inbox).then_some(Event::Messages)
+    }
+
+    /// The descriptors that become readable when something happens, after [`arm`](Self::arm).
+    pub fn wake_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.rails.iter().map(|rail| rail.notifier.as_fd())
+    }
+
+    /// Asks for notice of what comes next. Poll once more before sleeping; and sleep no longer than [`patience`](Self::patience).
+    ///
+    /// # Errors
+    /// [`VerbsError::Call`].
+    pub fn arm(&mut self) -> Result<(), VerbsError> {
+        for rail in &self.rails {
+            rail.queue.take_notices();
+            rail.queue.arm()?;
+        }
+        Ok(())
+    }
+
+    /// How long a sleeper may sleep before it has to [`poll`](Self::poll): greetings are repeated, silent peers are asked.
+    /// `None` if nobody is connected. Rings are polled only, so a peer that has one is not slept on.
+    #[must_use]
+    pub fn patience(&self) -> Option<core::time::Duration> {
+        contact::patience(self)
+    }
+
+    /// Whether packets may come by a ring, which gives no notice to sleepers.
+    #[must_use]
+    pub fn has_rings(&self) -> bool {
+        self.rings_granted > 0
+    }
+}

@@ -1,0 +1,133 @@
+//! A rail: one port of one device, with the queues that all connections through it share.
+
+use std::sync::Arc;
+
+use super::FabricSettings;
+use crate::VerbsError;
+use crate::objects::{
+    Access, Bytes, CompletionQueue, Context, Device, LocalPiece, MemoryRegion, Notifier, Port,
+    ProtectionDomain, QueuePair, QueuePairSettings, SharedReceiveQueue, devices,
+};
+
+/// Most rails: their keys for one piece of memory travel in one 64-bit word.
+pub(super) const RAILS: usize = 2;
+
+/// Receives of the shared queue have this bit in their number, with the buffer below.
+pub(super) const RECEIVE: u64 = 1 << 63;
+
+/// Bytes that are worth putting into a work request itself.
+const INLINE: u32 = 220;
+
+#[derive(Debug)]
+pub(super) struct Rail {
+    // Dropped in this order: the queues before the memory that they may still fill.
+    pub(super) receives: Arc<SharedReceiveQueue>,
+    pub(super) queue: Arc<CompletionQueue>,
+    pub(super) notifier: Arc<Notifier>,
+    pub(super) buffers: MemoryRegion<Bytes>,
+    pub(super) port: Port,
+    pub(super) domain: Arc<ProtectionDomain>,
+    packet_bytes: usize,
+    inline_bytes: u32,
+}
+
+impl Rail {
+    pub(super) fn open(device: &Device, settings: &FabricSettings) -> Result<Self, VerbsError> {
+        let context = Context::open(device)?;
+        let port = context.first_port()?;
+        let domain = ProtectionDomain::new(&context)?;
+        let notifier = Notifier::new(&context)?;
+        let entries = settings
+            .receives
+            .saturating_add(u32::from(settings.send_entries) * 64)
+            .clamp(1024, 65_536)
+            .min(context.limits().completions);
+        let queue = CompletionQueue::new(&context, entries, Some(&notifier))?;
+        let receives = SharedReceiveQueue::new(&domain, settings.receives)?;
+        let packet_bytes = settings.packet_bytes as usize;
+        let bytes = packet_bytes * settings.receives as usize;
+        let buffers = MemoryRegion::new(&domain, Bytes::zeroed(bytes)?, Access::LOCAL)?;
+        let rail = Self {
+            receives,
+            queue,
+            notifier,
+            buffers,
+            port,
+            domain,
+            packet_bytes,
+            inline_bytes: INLINE,
+        };
+        for buffer in 0..settings.receives {
+            rail.post_receive(buffer)?;
+        }
+        Ok(rail)
+    }
+
+    /// Lends a receive buffer to the adapter.
+    pub(super) fn post_receive(&self, buffer: u32) -> Result<(), VerbsError> {
+        let at = buffer as usize * self.packet_bytes;
+        let Some(piece) = LocalPiece::of(self.buffers.registration(), at, self.packet_bytes) else {
+            return Ok(());
+        };
+        // SAFETY: the buffer was posted at the start, or its receive has completed and its bytes were copied out; the
+        // region outlives the queue (field order), and nothing but `copy_packet` looks at it.
+        unsafe { self.receives.post(RECEIVE | u64::from(buffer), piece) }
+    }
+
+    /// Copies a received packet out of its buffer.
+    pub(super) fn copy_packet(&self, buffer: u32, len: u32, into: &mut Vec<u8>) {
+        let at = buffer as usize * self.packet_bytes;
+        let room = self.buffers.registration().len();
+        let len = (len as usize).min(self.packet_bytes);
+        into.clear();
+        if at <= room && len <= room - at {
+            into.resize(len, 0);
+            self.buffers.memory().read(at, into);
+        }
+    }
+
+    pub(super) fn queue_pair(&self, settings: &FabricSettings) -> Result<QueuePair, VerbsError> {
+        let first_packet = getrandom::u32().unwrap_or(1);
+        QueuePair::new(
+            &self.domain,
+            &self.queue,
+            &self.receives,
+            self.port,
+            first_packet,
+            QueuePairSettings {
+                send_entries: settings.send_entries.into(),
+                pieces: 1,
+                inline_bytes: self.inline_bytes,
+                retries: settings.retries,
+                timeout: settings.timeout,
+            },
+        )
+    }
+}
+
+/// Opens the rails that the settings ask for.
+pub(super) fn open_all(settings: &FabricSettings) -> Result<Vec<Rail>, VerbsError> {
+    let present = devices()?;
+    if settings.devices.is_empty() {
+        let mut why = Vec::new();
+        for device in &present {
+            match Rail::open(device, settings) {
+                Ok(rail) => return Ok(vec![rail]),
+                Err(error) => why.push(format!("{}: {error}", device.name)),
+            }
+        }
+        return Err(VerbsError::NoDevice(why.join("; ")));
+    }
+    let mut rails = Vec::new();
+    for wanted in settings.devices.iter().take(RAILS) {
+        let Some(device) = present.iter().find(|device| device.name == *wanted) else {
+            let names: Vec<&str> = present.iter().map(|device| device.name.as_str()).collect();
+            return Err(VerbsError::UnknownDevice {
+                wanted: wanted.clone(),
+                present: names.join(", "),
+            });
+        };
+        rails.push(Rail::open(device, settings)?);
+    }
+    Ok(rails)
+}

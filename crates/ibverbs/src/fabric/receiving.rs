@@ -1,0 +1,375 @@
+//! Packets come out in the order of the connection, whatever way they took.
+
+use super::connection::{ConnectionFailure, OwnRing, Posted, Stage};
+use super::contact::DATAGRAM;
+use super::rail::RECEIVE;
+use super::ring::{RingIn, RingOut, Slot};
+use super::sending::{CREDITS, GOODBYE, LEND_RING, OWN_KINDS};
+use super::transfer::TransferError;
+use super::{Arrived, ConnectionId, Fabric, Inbox};
+use crate::objects::{Access, Bytes, Completion, StableBytes, WorkStatus};
+use crate::packet::{Arrival, Malformed, Messages, PacketHeader};
+
+/// Bytes of the message that lends a ring.
+const LENT: usize = 8 + 8 + 2 + 2;
+
+impl Fabric {
+    /// Takes what the adapters have finished.
+    pub(super) fn take_completions(&mut self) {
+        for rail in 0..self.rails.len() {
+            let mut batch: [Option<Completion>; 32] = [None; 32];
+            let mut count = 0;
+            let polled = self.rails[rail].queue.poll(|completion| {
+                if let Some(place) = batch.get_mut(count) {
+                    *place = Some(completion);
+                    count += 1;
+                }
+            });
+            if let Err(error) = polled {
+                self.rail_failed(rail, &error.to_string());
+                continue;
+            }
+            for completion in batch.into_iter().flatten() {
+                self.completed(rail, &completion);
+            }
+        }
+    }
+
+    fn completed(&mut self, rail: usize, completion: &Completion) {
+        if completion.id & RECEIVE != 0 {
+            let buffer = completion.id as u32;
+            if completion.status == WorkStatus::Done {
+                self.arrived.push_back(Arrived {
+                    rail,
+                    buffer,
+                    len: completion.bytes,
+                    pair: completion.queue_pair,
+                });
+            } else {
+                self.lend_again(rail, buffer);
+            }
+            return;
+        }
+        if completion.id & DATAGRAM != 0 {
+            self.datagram_completed(completion);
+            return;
+        }
+        let number = (completion.id >> 32) as u32;
+        let place = (completion.id >> 24 & 0xff) as usize;
+        let serial = completion.id as u32 & 0xff_ffff;
+        match completion.status {
+            WorkStatus::Done => self.retire(number, place, serial),
+            status => self.request_failed(number, place, serial, status),
+        }
+    }
+
+    /// A request has succeeded, and with it all that were posted before it on its stream.
+    fn retire(&mut self, number: u32, place: usize, serial: u32) {
+        let Some(connection) = self.connections.get_mut(number as usize) else {
+            return;
+        };
+        let Some(Some(stream)) = connection.streams.get_mut(place) else {
+            return;
+        };
+        let mut over = Vec::new();
+        while let Some((first, posted)) = stream.posted.pop_front() {
+            stream.free += 1;
+            match posted {
+                Posted::Packet { buffer, .. } => self.packets.put_back(buffer),
+                Posted::Part(part) => over.push(part),
+                Posted::Ping => {}
+            }
+            if first == serial {
+                break;
+            }
+        }
+        connection.heard_at = self.looked_at;
+        for part in over {
+            self.part_over(part, Ok(()));
+        }
+        self.post_again(number);
+        self.flush(number);
+        self.post_parts(number);
+    }
+
+    fn request_failed(&mut self, number: u32, place: usize, serial: u32, status: WorkStatus) {
+        let Some(connection) = self.connections.get_mut(number as usize) else {
+            return;
+        };
+        let Some(Some(stream)) = connection.streams.get_mut(place) else {
+            return;
+        };
+        stream.pair.has_failed();
+        // What the peer refused is refused on every stream: it is not tried again.
+        if status == WorkStatus::RemoteAccess
+            && let Some(at) = stream.posted.iter().position(|(n, _)| *n == serial)
+            && matches!(stream.posted[at].1, Posted::Part(_))
+            && let Some((_, Posted::Part(part))) = stream.posted.remove(at)
+        {
+            self.part_over(part, Err(TransferError::Refused));
+        }
+        let why = match status {
+            WorkStatus::NoAnswer => "no answer to any repetition".to_owned(),
+            WorkStatus::Flushed => "the queue pair was flushed".to_owned(),
+            WorkStatus::RemoteAccess => "the peer's adapter refused access".to_owned(),
+            other => format!("{other:?}"),
+        };
+        self.stream_failed(number, place, &why);
+    }
+
+    fn lend_again(&mut self, rail: usize, buffer: u32) {
+        if let Err(error) = self.rails[rail].post_receive(buffer) {
+            tracing::error!("a receive buffer is lost: {error}");
+        }
+    }
+
+    /// Puts the messages of one packet into the inbox. False if there is none.
+    pub(super) fn take_packet(&mut self, inbox: &mut Inbox) -> bool {
+        while let Some((number, packet)) = self.late.pop_front() {
+            inbox.packet = packet;
+            if self.decode(number, inbox) {
+                return true;
+            }
+        }
+        for at in 0..self.ring_connections.len() {
+            let number = self.ring_connections[at];
+            if self.take_from_ring(number, inbox) {
+                return true;
+            }
+        }
+        while let Some(arrived) = self.arrived.pop_front() {
+            let owner = self.by_pair.get(&(arrived.rail, arrived.pair)).copied();
+            if let Some((number, _)) = owner
+                && self.becomes_ready(number)
+            {
+                // The caller hears of the peer first.
+                self.arrived.push_front(arrived);
+                return false;
+            }
+            let rail = &self.rails[arrived.rail];
+            rail.copy_packet(arrived.buffer, arrived.len, &mut inbox.packet);
+            self.lend_again(arrived.rail, arrived.buffer);
+            let Some((number, _)) = owner else { continue };
+            if self.admit(number, inbox) {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn take_from_ring(&mut self, number: u32, inbox: &mut Inbox) -> bool {
+        while let Some(connection) = self.connections.get_mut(number as usize) {
+            let Some(ring) = &mut connection.ring_in else {
+                return false;
+            };
+            match ring.reader.poll(&ring.memory, &mut inbox.packet) {
+                Slot::Empty => return false,
+                Slot::Nonsense => {
+                    self.corrupt(number, "a slot of its ring has an impossible length");
+                    return false;
+                }
+                Slot::Packet(_) => {}
+            }
+            let must_tell = ring.reader.must_tell();
+            if must_tell
+                && self
+                    .send(ConnectionId(number), CREDITS, 0, 0, |_| {})
+                    .is_err()
+            {
+                // The next packet to that peer carries them.
+            }
+            // A slot's packet is filled up to a multiple of four.
+            if let Some(header) = inbox.packet.first_chunk::<{ crate::packet::HEADER }>() {
+                let bytes = usize::from(u16::from_le_bytes([header[6], header[7]]));
+                let exact = crate::packet::HEADER + bytes;
+                if inbox.packet.len().wrapping_sub(exact) < 4 {
+                    inbox.packet.truncate(exact);
+                }
+            }
+            if self.admit(number, inbox) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// A packet is in the inbox: is it its turn? True if there are messages for the caller.
+    fn admit(&mut self, number: u32, inbox: &mut Inbox) -> bool {
+        let now = self.looked_at;
+        let Some(connection) = self.connections.get_mut(number as usize) else {
+            return false;
+        };
+        if matches!(connection.stage, Stage::Failed(_)) {
+            return false;
+        }
+        connection.heard_at = now;
+        let arrival = PacketHeader::split(&inbox.packet).and_then(|(header, _)| {
+            let arrival = connection.arrivals.arrive(header.sequence)?;
+            Ok((header, arrival))
+        });
+        match arrival {
+            Err(error) => {
+                self.corrupt(number, &error.to_string());
+                false
+            }
+            Ok((_, Arrival::Again)) => false,
+            Ok((header, Arrival::Early)) => {
+                let packet = core::mem::take(&mut inbox.packet);
+                connection.arrivals.keep(header.sequence, packet);
+                false
+            }
+            Ok((_, Arrival::Now)) => {
+                let messages = self.decode(number, inbox);
+                if let Some(connection) = self.connections.get_mut(number as usize) {
+                    while let Some(packet) = connection.arrivals.take_next() {
+                        self.late.push_back((number, packet));
+                    }
+                }
+                messages
+            }
+        }
+    }
+
+    /// Takes the packet in the inbox apart. True if there are messages for the caller.
+    fn decode(&mut self, number: u32, inbox: &mut Inbox) -> bool {
+        inbox.connection = ConnectionId(number);
+        inbox.messages.clear();
+        let Some(connection) = self.connections.get_mut(number as usize) else {
+            return false;
+        };
+        connection.received = connection.received.saturating_add(1);
+        let mut own = Vec::new();
+        let read = read_packet(
+            &inbox.packet,
+            &mut connection.last_received,
+            &mut inbox.messages,
+            &mut own,
+        );
+        let freed = match read {
+            Ok(freed) => freed,
+            Err(error) => {
+                inbox.messages.clear();
+                self.corrupt(number, &error.to_string());
+                return false;
+            }
+        };
+        if freed > 0
+            && let Some(ring) = &mut connection.ring_out
+            && !ring.give_back(freed)
+        {
+            self.corrupt(number, "it gives back more slots of a ring than there are");
+            return false;
+        }
+        let talkative = self.settings.ring_slots > 0
+            && connection.received == self.settings.ring_after
+            && connection.ring_in.is_none()
+            && self.rings_granted < self.settings.rings;
+        if talkative {
+            self.lend_ring(number);
+        }
+        for (kind, payload) in own {
+            self.own_message(number, kind, &payload);
+        }
+        !inbox.messages.is_empty()
+    }
+
+    fn own_message(&mut self, number: u32, kind: u8, payload: &[u8]) {
+        let Some(connection) = self.connections.get_mut(number as usize) else {
+            return;
+        };
+        match kind {
+            CREDITS => {}
+            GOODBYE => self.end(number, ConnectionFailure::Closed),
+            LEND_RING => {
+                let Ok(bytes) = <[u8; LENT]>::try_from(payload) else {
+                    return self.corrupt(number, "a ring of the wrong form");
+                };
+                let [start @ .., _, _, _, _] = bytes;
+                let word = |at: usize| {
+                    let mut word = [0; 8];
+                    word.copy_from_slice(&start[at..at + 8]);
+                    u64::from_le_bytes(word)
+                };
+                let keys = word(8);
+                let ring = RingOut::new(
+                    word(0),
+                    [keys as u32, (keys >> 32) as u32],
+                    u16::from_le_bytes([bytes[16], bytes[17]]),
+                    u16::from_le_bytes([bytes[18], bytes[19]]),
+                );
+                match ring {
+                    Some(ring) if connection.live_streams() == connection.streams.len() => {
+                        connection.ring_out = Some(ring);
+                    }
+                    Some(_) => {}
+                    None => self.corrupt(number, "a ring of impossible size"),
+                }
+            }
+            other => self.corrupt(number, &format!("a message of unknown kind {other:#04x}")),
+        }
+    }
+
+    /// The peer talks a lot: it gets a ring.
+    fn lend_ring(&mut self, number: u32) {
+        let (slots, slot_bytes) = (self.settings.ring_slots, self.settings.slot_bytes);
+        // Slots hold whole words.
+        let slot_bytes = slot_bytes - slot_bytes % 8;
+        let memory = match Bytes::zeroed(RingIn::bytes(slots, slot_bytes)) {
+            Ok(memory) => memory,
+            Err(_) => return,
+        };
+        // SAFETY: the memory is the ring's own, of which nobody holds a reference (it is read as words and copied out), and the
+        // ring drops the registration first.
+        let spread =
+            unsafe { self.register(memory.start().as_ptr(), memory.len(), Access::REMOTE_WRITE) };
+        let Ok(spread) = spread.map(std::sync::Arc::try_unwrap) else {
+            return;
+        };
+        let Ok(spread) = spread else { return };
+        let mut lent = [0; LENT];
+        lent[..8].copy_from_slice(&spread.start().to_le_bytes());
+        lent[8..16].copy_from_slice(&spread.remote_keys().to_le_bytes());
+        lent[16..18].copy_from_slice(&slots.to_le_bytes());
+        lent[18..].copy_from_slice(&slot_bytes.to_le_bytes());
+        let id = ConnectionId(number);
+        if self
+            .send(id, LEND_RING, 0, LENT, |room| room.copy_from_slice(&lent))
+            .is_err()
+        {
+            // Asked for again with the next packet.
+            if let Some(connection) = self.connections.get_mut(number as usize) {
+                connection.received = connection.received.saturating_sub(1);
+            }
+            return;
+        }
+        if let Some(connection) = self.connections.get_mut(number as usize) {
+            connection.ring_in = Some(Box::new(OwnRing {
+                _registered: spread,
+                memory,
+                reader: RingIn::new(slots, slot_bytes),
+            }));
+            self.ring_connections.push(number);
+            self.rings_granted += 1;
+        }
+    }
+}
+
+/// Reads a packet: the caller's messages as headers and places, and the fabric's own. Gives the slots given back.
+fn read_packet(
+    packet: &[u8],
+    last: &mut Option<crate::packet::Form>,
+    messages: &mut Vec<(crate::packet::Form, u32)>,
+    own: &mut Vec<(u8, Vec<u8>)>,
+) -> Result<u16, Malformed> {
+    let (header, bytes) = PacketHeader::split(packet)?;
+    for message in Messages::new(bytes, last) {
+        let message = message?;
+        if message.form.kind >= OWN_KINDS {
+            own.push((message.form.kind, message.payload.to_vec()));
+        } else {
+            let at = message.payload.as_ptr() as usize - packet.as_ptr() as usize;
+            messages.push((message.form, at as u32));
+        }
+    }
+    Ok(header.freed)
+}

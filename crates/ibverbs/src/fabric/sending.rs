@@ -1,0 +1,281 @@
+//! A message goes into a packet, and the packet to the peer.
+
+use super::connection::{OpenPacket, Posted, Stage, Stream};
+use super::ring;
+use super::{ConnectionFailure, ConnectionId, Fabric};
+use crate::objects::{RemoteMemory, SendKind, SendWork};
+use crate::packet::{Form, NoRoom, Packing};
+
+/// Why a message was not taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SendRefused {
+    /// Not now: the peer is not connected yet, or everything is in use. Try again after [`Fabric::poll`].
+    #[error("no room now")]
+    Later,
+    /// Longer than [`Fabric::longest_message`].
+    #[error("{len} bytes are more than the {most} of a packet")]
+    TooLong {
+        /// Its bytes.
+        len: usize,
+        /// The most that fit.
+        most: usize,
+    },
+    /// The connection is over.
+    #[error("the peer failed: {0}")]
+    Failed(ConnectionFailure),
+}
+
+/// Kinds from here on are the fabric's own.
+pub(super) const OWN_KINDS: u8 = 0xf0;
+/// A ring is lent to the receiver of this: start, keys, slots and bytes of a slot.
+pub(super) const LEND_RING: u8 = 0xf0;
+/// Nothing but the header's credits.
+pub(super) const CREDITS: u8 = 0xf1;
+/// The sender has closed its endpoint.
+pub(super) const GOODBYE: u8 = 0xf2;
+
+/// The number of a request of the send queues: connection, stream, and its number in the stream's order.
+pub(super) fn work_id(connection: u32, stream: usize, number: u32) -> u64 {
+    // Bit 63 tells receives apart, bit 62 datagrams.
+    u64::from(connection & 0x3fff_ffff) << 32
+        | (stream as u64 & 0xff) << 24
+        | u64::from(number & 0xff_ffff)
+}
+
+impl Fabric {
+    /// Sends a message of `len` bytes, which `fill` writes. It travels by itself if the connection has a free entry, else together with
+    /// the next ones (C2). Messages of one connection arrive in the order sent.
+    ///
+    /// # Errors
+    /// [`SendRefused`]; `fill` was not called then.
+    #[inline]
+    pub fn send(
+        &mut self,
+        to: ConnectionId,
+        kind: u8,
+        tag: u64,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<(), SendRefused> {
+        let most = self.longest_message(to);
+        if len > most {
+            return Err(SendRefused::TooLong { len, most });
+        }
+        let Some(connection) = self.connections.get_mut(to.0 as usize) else {
+            return Err(SendRefused::Later);
+        };
+        match &connection.stage {
+            Stage::Ready => {}
+            Stage::Greeting { .. } => return Err(SendRefused::Later),
+            Stage::Failed(why) => return Err(SendRefused::Failed(why.clone())),
+        }
+        let form = Form {
+            kind,
+            tag,
+            len: len as u32,
+        };
+        // Behind an open packet everything goes into it, so that order holds.
+        if let Some(open) = &mut connection.open {
+            let room = &mut self.packets.bytes(open.buffer)[..connection.packet_bytes as usize];
+            match open.packing.add(room, form, &mut connection.last_sent) {
+                Ok(space) => {
+                    fill(space);
+                    self.counts.messages += 1;
+                    return Ok(());
+                }
+                Err(NoRoom) => {
+                    if !self.flush(to.0) {
+                        return Err(SendRefused::Later);
+                    }
+                }
+            }
+        }
+        let coalesce = self.settings.coalesce;
+        let connection = &mut self.connections[to.0 as usize];
+        let free = connection
+            .control_stream()
+            .is_some_and(|(_, stream)| stream.free > 0);
+        if !free && !coalesce {
+            return Err(SendRefused::Later);
+        }
+        let Some(buffer) = self.packets.take() else {
+            return Err(SendRefused::Later);
+        };
+        let mut packing = Packing::new(connection.sequence);
+        let room = &mut self.packets.bytes(buffer)[..connection.packet_bytes as usize];
+        let Ok(space) = packing.add(room, form, &mut connection.last_sent) else {
+            // Cannot be: it fits an empty packet, by the check of its length.
+            self.packets.put_back(buffer);
+            return Err(SendRefused::Later);
+        };
+        fill(space);
+        connection.sequence = connection.sequence.wrapping_add(1);
+        connection.open = Some(OpenPacket { buffer, packing });
+        self.counts.messages += 1;
+        if free {
+            self.flush(to.0);
+        }
+        Ok(())
+    }
+
+    /// Posts the open packet if there is an entry for it. True if none is open afterwards.
+    pub(super) fn flush(&mut self, number: u32) -> bool {
+        let Some(connection) = self.connections.get_mut(number as usize) else {
+            return true;
+        };
+        let free = connection
+            .control_stream()
+            .is_some_and(|(_, stream)| stream.free > 0);
+        // What goes a second time goes first.
+        if !free || !connection.again.is_empty() {
+            return connection.open.is_none();
+        }
+        let Some(OpenPacket { buffer, packing }) = connection.open.take() else {
+            return true;
+        };
+        let freed = connection
+            .ring_in
+            .as_mut()
+            .map_or(0, |ring| ring.reader.take_freed());
+        let len = packing.finish(self.packets.bytes(buffer), freed);
+        self.counts.packets += 1;
+        self.post_packet(number, buffer, len as u32);
+        true
+    }
+
+    /// Hands a packet to the first stream that is alive and has a free entry.
+    pub(super) fn post_packet(&mut self, number: u32, buffer: u32, len: u32) {
+        let entries = self.settings.send_entries;
+        let Some(connection) = self.connections.get_mut(number as usize) else {
+            return;
+        };
+        let padded = (len as usize).next_multiple_of(4);
+        let slot = connection
+            .ring_out
+            .as_mut()
+            .filter(|ring| ring.has_room(padded))
+            .map(|ring| (ring.take(), ring.keys));
+        let Some((place, stream)) = connection.control_stream() else {
+            self.packets.put_back(buffer);
+            return;
+        };
+        let signalled = stream.must_signal(entries);
+        let id = work_id(number, place, stream.next);
+        let rail = stream.rail;
+        let result = match slot {
+            Some((start, keys)) => {
+                // One copy more than needed, of at most a slot: the frame's words stand around the packet.
+                let framed = ring::frame(&self.packets.bytes(buffer)[..len as usize]);
+                let room = self.packets.bytes(buffer);
+                match room.get_mut(..framed.len()) {
+                    Some(room) => room.copy_from_slice(&framed),
+                    None => {
+                        return self.stream_failed(number, place, "a slot longer than a packet");
+                    }
+                }
+                self.counts.ring_packets += 1;
+                let kind = SendKind::Write(RemoteMemory {
+                    start,
+                    key: keys[rail.min(1)],
+                });
+                post(
+                    stream,
+                    &self.packets,
+                    id,
+                    kind,
+                    buffer,
+                    framed.len(),
+                    signalled,
+                )
+            }
+            None => post(
+                stream,
+                &self.packets,
+                id,
+                SendKind::Send,
+                buffer,
+                len as usize,
+                signalled,
+            ),
+        };
+        let ring = slot.is_some();
+        stream.account(signalled, Posted::Packet { buffer, len, ring });
+        if let Err(error) = result {
+            self.stream_failed(number, place, &error.to_string());
+        }
+    }
+
+    /// Says goodbye to every peer that is connected, and waits until that has arrived or `until`.
+    pub fn close(&mut self, until: std::time::Instant) {
+        let mut inbox = super::Inbox::new();
+        let mut left: Vec<u32> = (0..self.connections.len() as u32)
+            .filter(|number| self.connections[*number as usize].is_ready())
+            .collect();
+        let mut said = vec![false; self.connections.len()];
+        while !left.is_empty() && std::time::Instant::now() < until {
+            left.retain(|number| {
+                let place = *number as usize;
+                if !self.connections[place].is_ready() {
+                    return false;
+                }
+                if !said[place] {
+                    said[place] = self
+                        .send(ConnectionId(*number), GOODBYE, 0, 0, |_| {})
+                        .is_ok();
+                    return true;
+                }
+                let connection = &self.connections[place];
+                let idle = connection
+                    .streams
+                    .iter()
+                    .flatten()
+                    .all(|stream| stream.posted.is_empty());
+                if connection.open.is_none() && !idle {
+                    self.ping(*number);
+                }
+                !(idle && connection_is_flushed(&self.connections[place]))
+            });
+            if self.poll(&mut inbox).is_none() {
+                std::thread::yield_now();
+            }
+        }
+    }
+}
+
+fn connection_is_flushed(connection: &super::Connection) -> bool {
+    connection.open.is_none() && connection.waiting.is_empty()
+}
+
+fn post(
+    stream: &Stream,
+    packets: &super::Packets,
+    id: u64,
+    kind: SendKind,
+    buffer: u32,
+    len: usize,
+    signalled: bool,
+) -> Result<(), crate::VerbsError> {
+    let Some(piece) = packets.piece(buffer, stream.rail, len) else {
+        return Ok(());
+    };
+    let work = SendWork {
+        id,
+        kind,
+        pieces: &[piece],
+        inline: len <= stream.pair.inline_bytes() as usize,
+        signalled,
+    };
+    // SAFETY: the buffer is taken from the pool and goes back to it only when the request is over, or its
+    // queue pair destroyed (`failing`); the pool's registrations outlive the connections (field order).
+    unsafe { stream.pair.post(&work) }
+}
+
+impl Stream {
+    /// Notes a request that was just posted (or that failed to be, which ends the stream).
+    pub(super) fn account(&mut self, signalled: bool, posted: Posted) {
+        self.posted.push_back((self.next & 0xff_ffff, posted));
+        self.next = self.next.wrapping_add(1);
+        self.free = self.free.saturating_sub(1);
+        self.unsignalled = if signalled { 0 } else { self.unsignalled + 1 };
+    }
+}

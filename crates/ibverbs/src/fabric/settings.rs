@@ -1,0 +1,110 @@
+//! How much a fabric takes, and how patient it is.
+
+use core::time::Duration;
+
+/// The numbers that a [`Fabric`](super::Fabric) is opened with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FabricSettings {
+    /// Devices by name, in order: streams are dealt out to them in turn. Empty: the first one with an active port.
+    pub devices: Vec<String>,
+    /// Streams (queue pairs) to each peer (U4), 1 to 8.
+    pub streams: u8,
+    /// Entries of each stream's send queue (C1), 2 to 4096. A connection's memory grows with it.
+    pub send_entries: u16,
+    /// Whether messages share packets while no entry is free (C2).
+    pub coalesce: bool,
+    /// Bytes of a packet, 256 to 65 536: the longest message that is sent eagerly, plus 24.
+    pub packet_bytes: u32,
+    /// Receives for the packets of all peers together.
+    pub receives: u32,
+    /// Packets on their way to all peers together.
+    pub packets: u32,
+    /// Slots of the ring that a peer which talks a lot gets (U3); 0 for none.
+    pub ring_slots: u16,
+    /// Bytes of a slot.
+    pub slot_bytes: u16,
+    /// Packets after which a peer talks a lot.
+    pub ring_after: u32,
+    /// Most peers that get a ring.
+    pub rings: u16,
+    /// Bytes of one RDMA work request: longer transfers are cut, and dealt out to the streams.
+    pub stripe_bytes: u32,
+    /// Times that an unanswered packet is repeated by the adapter, 1 to 7.
+    pub retries: u8,
+    /// The wait before that, as adapters count: 4.096 us x 2^n, 1 to 31.
+    pub timeout: u8,
+    /// How long the first contact may take before a peer counts as unreachable.
+    pub greeting: Duration,
+    /// Silence after which a peer is asked whether it lives. Its death is known this, and the retries, later.
+    pub keep_alive: Duration,
+}
+
+impl FabricSettings {
+    /// What users get who ask for nothing.
+    pub const DEFAULT: Self = Self {
+        devices: Vec::new(),
+        streams: 1,
+        send_entries: 10,
+        coalesce: true,
+        packet_bytes: 4096,
+        receives: 256,
+        packets: 128,
+        ring_slots: 16,
+        slot_bytes: 512,
+        ring_after: 16,
+        rings: 32,
+        stripe_bytes: 256 << 10,
+        retries: 7,
+        timeout: 14,
+        greeting: Duration::from_secs(10),
+        keep_alive: Duration::from_secs(1),
+    };
+
+    /// Checks every number.
+    ///
+    /// # Errors
+    /// Says which one is wrong and what it may be.
+    pub fn check(&self) -> Result<(), String> {
+        let within = |name: &str, value: u64, least: u64, most: u64| {
+            if (least..=most).contains(&value) {
+                Ok(())
+            } else {
+                Err(format!("{name} is {value}, but must be {least} to {most}"))
+            }
+        };
+        within("streams", self.streams.into(), 1, 8)?;
+        within("send_entries", self.send_entries.into(), 2, 4096)?;
+        within("packet_bytes", self.packet_bytes.into(), 256, 65_536)?;
+        within("receives", self.receives.into(), 8, 65_536)?;
+        within("packets", self.packets.into(), 4, 65_536)?;
+        within("ring_slots", self.ring_slots.into(), 0, 1024)?;
+        within("slot_bytes", self.slot_bytes.into(), 64, 8192)?;
+        within("stripe_bytes", self.stripe_bytes.into(), 4096, 1 << 30)?;
+        within("retries", self.retries.into(), 1, 7)?;
+        within("timeout", self.timeout.into(), 1, 31)
+    }
+}
+
+impl Default for FabricSettings {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_out_of_bounds_are_named() {
+        assert_eq!(FabricSettings::DEFAULT.check(), Ok(()));
+        let wrong = FabricSettings {
+            streams: 9,
+            ..FabricSettings::DEFAULT
+        };
+        assert_eq!(
+            wrong.check().unwrap_err(),
+            "streams is 9, but must be 1 to 8"
+        );
+    }
+}

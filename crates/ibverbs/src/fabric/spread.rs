@@ -1,0 +1,134 @@
+//! Memory that is registered on every rail, so that any stream may carry it.
+
+use std::sync::Arc;
+
+use super::rail::{RAILS, Rail};
+use crate::VerbsError;
+use crate::objects::{Access, Bytes, LocalPiece, ProtectionDomain, Registration, StableBytes};
+
+/// One range, registered on every rail.
+#[derive(Debug)]
+pub struct Spread {
+    registrations: Vec<Registration>,
+}
+
+impl Spread {
+    /// # Safety
+    /// As [`Registration::new`].
+    pub(super) unsafe fn new(
+        domains: &[Arc<ProtectionDomain>],
+        start: *mut u8,
+        len: usize,
+        access: Access,
+    ) -> Result<Self, VerbsError> {
+        let register = |domain: &Arc<ProtectionDomain>| {
+            // SAFETY: the caller's promise.
+            unsafe { Registration::new(domain, start, len, access) }
+        };
+        Ok(Self {
+            registrations: domains.iter().map(register).collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// First byte.
+    #[must_use]
+    pub fn start(&self) -> u64 {
+        self.registrations.first().map_or(0, Registration::start)
+    }
+
+    /// Bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.registrations.first().map_or(0, Registration::len)
+    }
+
+    /// Whether it has no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What adapters may do with it.
+    #[must_use]
+    pub fn access(&self) -> Access {
+        self.registrations
+            .first()
+            .map_or(Access::LOCAL_READ, Registration::access)
+    }
+
+    /// The keys for a peer, of all rails in one word.
+    #[must_use]
+    pub fn remote_keys(&self) -> u64 {
+        let mut keys = [0; RAILS];
+        for (key, registration) in keys.iter_mut().zip(&self.registrations) {
+            *key = registration.remote_key();
+        }
+        u64::from(keys[0]) | u64::from(keys[1]) << 32
+    }
+
+    pub(super) fn piece(&self, rail: usize, at: usize, len: usize) -> Option<LocalPiece> {
+        LocalPiece::of(self.registrations.get(rail)?, at, len)
+    }
+}
+
+/// The key for one rail out of a word of [`Spread::remote_keys`].
+pub(super) fn key_of(keys: u64, rail: usize) -> u32 {
+    (keys >> (32 * rail.min(RAILS - 1))) as u32
+}
+
+/// Packet buffers on their way out, a fixed number for all peers.
+#[derive(Debug)]
+pub(super) struct Packets {
+    // The registrations before their memory.
+    spread: Spread,
+    memory: Bytes,
+    packet_bytes: usize,
+    free: Vec<u32>,
+}
+
+impl Packets {
+    pub(super) fn new(rails: &[Rail], count: u32, packet_bytes: u32) -> Result<Self, VerbsError> {
+        let packet_bytes = packet_bytes as usize;
+        let memory = Bytes::zeroed(packet_bytes * count as usize)?;
+        let domains: Vec<_> = rails.iter().map(|rail| Arc::clone(&rail.domain)).collect();
+        // SAFETY: the memory is this value's own, and stays until the registrations are gone; adapters only read it.
+        let spread = unsafe {
+            Spread::new(
+                &domains,
+                memory.start().as_ptr(),
+                memory.len(),
+                Access::LOCAL_READ,
+            )?
+        };
+        Ok(Self {
+            spread,
+            memory,
+            packet_bytes,
+            free: (0..count).rev().collect(),
+        })
+    }
+
+    pub(super) fn take(&mut self) -> Option<u32> {
+        self.free.pop()
+    }
+
+    pub(super) fn put_back(&mut self, buffer: u32) {
+        self.free.push(buffer);
+    }
+
+    /// A buffer that was taken and not posted, or whose bytes are only read meanwhile.
+    pub(super) fn bytes(&mut self, buffer: u32) -> &mut [u8] {
+        let at = buffer as usize * self.packet_bytes;
+        debug_assert!(at + self.packet_bytes <= self.memory.len());
+        // SAFETY: inside the mapping: buffers are numbers that `new` made. Adapters do not write here (the access is local
+        // read), nothing else refers to it, and `&mut self` keeps a second slice from being made.
+        unsafe {
+            core::slice::from_raw_parts_mut(self.memory.start().as_ptr().add(at), self.packet_bytes)
+        }
+    }
+
+    pub(super) fn piece(&self, buffer: u32, rail: usize, len: usize) -> Option<LocalPiece> {
+        self.spread
+            .piece(rail, buffer as usize * self.packet_bytes, len)
+    }
+}
