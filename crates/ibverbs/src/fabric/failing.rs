@@ -16,9 +16,21 @@ impl Fabric {
         let Some(stream) = connection.streams.get_mut(place).and_then(Option::take) else {
             return;
         };
-        self.by_pair.remove(&(stream.rail, stream.pair.number()));
+        let mut pair = stream.pair;
         let posted = stream.posted;
-        drop(stream.pair);
+        // Packets that its adapter has acknowledged are still to be read; the pair's number stays known for them.
+        // Destroying it may take its completions off the queue, so they are taken first.
+        if let Err(error) = pair.fail() {
+            tracing::debug!("a queue pair that failed cannot be set to its error state: {error}");
+        }
+        let rail = stream.rail;
+        while let Ok(true) = self.rails[rail].queue.poll(|completion| {
+            self.deferred.push_back((rail, completion));
+        }) {}
+        drop(pair);
+        let Some(connection) = self.connections.get_mut(number as usize) else {
+            return;
+        };
         // Whether slots were written is not known, so the ring is not used again.
         connection.ring_out = None;
         let left = connection.live_streams();

@@ -40,7 +40,7 @@ use self::rail::Rail;
 use self::spread::Packets;
 use self::transfer::Transfers;
 use crate::VerbsError;
-use crate::objects::Access;
+use crate::objects::{Access, Completion};
 use crate::packet::Form;
 
 /// A connection of one [`Fabric`].
@@ -152,6 +152,8 @@ pub struct Fabric {
     events: VecDeque<Event>,
     /// Packets that came, in the order of coming: rail and buffer.
     arrived: VecDeque<Arrived>,
+    /// Completions that were taken off a queue before one of its queue pairs was destroyed.
+    deferred: VecDeque<(usize, Completion)>,
     /// Packets that came before their turn, and whose turn it is now.
     late: VecDeque<(u32, Vec<u8>)>,
     /// Connections whose peers write into a ring here.
@@ -205,6 +207,7 @@ impl Fabric {
             by_pair: HashMap::new(),
             events: VecDeque::new(),
             arrived: VecDeque::new(),
+            deferred: VecDeque::new(),
             late: VecDeque::new(),
             ring_connections: Vec::new(),
             rings_granted: 0,

@@ -16,6 +16,9 @@ const LENT: usize = 8 + 8 + 2 + 2;
 impl Fabric {
     /// Takes what the adapters have finished.
     pub(super) fn take_completions(&mut self) {
+        while let Some((rail, completion)) = self.deferred.pop_front() {
+            self.completed(rail, &completion);
+        }
         for rail in 0..self.rails.len() {
             let mut batch: [Option<Completion>; 32] = [None; 32];
             let mut count = 0;

@@ -29,7 +29,7 @@ pub struct FabricSettings {
     pub rings: u16,
     /// Bytes of one RDMA work request: longer transfers are cut, and dealt out to the streams.
     pub stripe_bytes: u32,
-    /// Times that an unanswered packet is repeated by the adapter, 1 to 7.
+    /// Times that an unanswered packet is repeated by the adapter, 1 to 6. (7 means for ever to Soft-RoCE: a peer that died would never be noticed.)
     pub retries: u8,
     /// The wait before that, as adapters count: 4.096 us x 2^n, 1 to 31.
     pub timeout: u8,
@@ -54,7 +54,7 @@ impl FabricSettings {
         ring_after: 16,
         rings: 32,
         stripe_bytes: 256 << 10,
-        retries: 7,
+        retries: 6,
         timeout: 14,
         greeting: Duration::from_secs(10),
         keep_alive: Duration::from_secs(1),
@@ -80,7 +80,7 @@ impl FabricSettings {
         within("ring_slots", self.ring_slots.into(), 0, 1024)?;
         within("slot_bytes", self.slot_bytes.into(), 64, 8192)?;
         within("stripe_bytes", self.stripe_bytes.into(), 4096, 1 << 30)?;
-        within("retries", self.retries.into(), 1, 7)?;
+        within("retries", self.retries.into(), 1, 6)?;
         within("timeout", self.timeout.into(), 1, 31)
     }
 }
