@@ -14,7 +14,7 @@ pub(crate) struct Need {
     pub(crate) present: fn() -> bool,
 }
 
-const PACKAGES: [Need; 4] = [
+const PACKAGES: [Need; 6] = [
     Need {
         package: "gcc",
         present: || Job::new("cc", 1).args(&["--version"]).succeeds(),
@@ -32,7 +32,45 @@ const PACKAGES: [Need; 4] = [
         package: "libudev-dev",
         present: || has_library("libudev"),
     },
+    // The bindings to libibverbs are made by these two; the library itself is loaded at run time, if it is there.
+    Need {
+        package: "cmake",
+        present: || program("cmake").is_some(),
+    },
+    Need {
+        package: "libclang-dev",
+        present: has_libclang,
+    },
 ];
+
+/// Where libclang is looked for by those who make bindings with it.
+fn has_libclang() -> bool {
+    let found = |folder: PathBuf| {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        entries.map(|entry| entry.file_name()).any(|name| {
+            name.to_string_lossy().starts_with("libclang") && name.to_string_lossy().contains(".so")
+        })
+    };
+    let versions = std::fs::read_dir("/usr/lib")
+        .into_iter()
+        .flatten()
+        .flatten();
+    let llvm = versions
+        .map(|entry| entry.path())
+        .filter(|path| path.to_string_lossy().contains("/llvm-"))
+        .map(|path| path.join("lib"));
+    let plain = [
+        "/usr/lib",
+        "/usr/lib64",
+        "/usr/lib/x86_64-linux-gnu",
+        "/usr/lib/aarch64-linux-gnu",
+    ];
+    let set = std::env::var_os("LIBCLANG_PATH").map(PathBuf::from);
+    set.into_iter()
+        .chain(llvm)
+        .chain(plain.into_iter().map(PathBuf::from))
+        .any(found)
+}
 
 const COMPONENTS: [Need; 2] = [
     Need {
@@ -69,8 +107,8 @@ pub(crate) fn run() -> Result<(), Failure> {
     let packages = missing(&PACKAGES);
     if !packages.is_empty() {
         console::step(&format_args!("setup: {} missing", packages.join(", ")));
-        let elsewhere = "a C compiler, pkg-config (or pkgconf), and the development files of hwloc 2.1 or newer and of \
-                         libudev (Fedora: gcc pkgconf hwloc-devel systemd-devel)";
+        let elsewhere = "a C compiler, cmake, libclang, pkg-config (or pkgconf), and the development files of hwloc 2.1 or \
+                         newer and of libudev (Fedora: gcc cmake clang-libs pkgconf hwloc-devel systemd-devel)";
         install_packages(&packages, elsewhere)?;
         let still = missing(&PACKAGES);
         if !still.is_empty() {
