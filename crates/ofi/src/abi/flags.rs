@@ -1,0 +1,104 @@
+//! Bits of capabilities, operations, completions, orders and modes.
+
+/// Capabilities; also flags of completions and bindings.
+pub(crate) const FI_MSG: u64 = 1 << 1;
+pub(crate) const FI_RMA: u64 = 1 << 2;
+pub(crate) const FI_TAGGED: u64 = 1 << 3;
+pub(crate) const FI_ATOMIC: u64 = 1 << 4;
+pub(crate) const FI_READ: u64 = 1 << 8;
+pub(crate) const FI_WRITE: u64 = 1 << 9;
+pub(crate) const FI_RECV: u64 = 1 << 10;
+pub(crate) const FI_SEND: u64 = 1 << 11;
+pub(crate) const FI_REMOTE_READ: u64 = 1 << 12;
+pub(crate) const FI_REMOTE_WRITE: u64 = 1 << 13;
+pub(crate) const FI_MULTI_RECV: u64 = 1 << 16;
+pub(crate) const FI_REMOTE_CQ_DATA: u64 = 1 << 17;
+pub(crate) const FI_LOCAL_COMM: u64 = 1 << 51;
+pub(crate) const FI_REMOTE_COMM: u64 = 1 << 52;
+pub(crate) const FI_SOURCE: u64 = 1 << 57;
+pub(crate) const FI_DIRECTED_RECV: u64 = 1 << 59;
+
+/// Flags of operations.
+pub(crate) const FI_PEEK: u64 = 1 << 19;
+pub(crate) const FI_COMPLETION: u64 = 1 << 24;
+pub(crate) const FI_INJECT: u64 = 1 << 25;
+pub(crate) const FI_INJECT_COMPLETE: u64 = 1 << 26;
+pub(crate) const FI_TRANSMIT_COMPLETE: u64 = 1 << 27;
+pub(crate) const FI_DELIVERY_COMPLETE: u64 = 1 << 28;
+pub(crate) const FI_CLAIM: u64 = 1 << 59;
+pub(crate) const FI_DISCARD: u64 = 1 << 58;
+pub(crate) const FI_FETCH_ATOMIC: u64 = 1 << 58;
+pub(crate) const FI_COMPARE_ATOMIC: u64 = 1 << 59;
+
+/// Flag of `fi_ep_bind`: a completion is reported only where an operation asks for it.
+pub(crate) const FI_SELECTIVE_COMPLETION: u64 = 1 << 59;
+/// Flag of address vectors: insertions are reported through an event queue.
+pub(crate) const FI_EVENT: u64 = FI_COMPLETION;
+/// Flag of `fi_av_insert`: an error number per address.
+pub(crate) const FI_SYNC_ERR: u64 = 1 << 58;
+
+/// Orders.
+pub(crate) const FI_ORDER_SAS: u64 = 1 << 8;
+pub(crate) const FI_ORDER_ATOMIC_RAR: u64 = 1 << 36;
+pub(crate) const FI_ORDER_ATOMIC_RAW: u64 = 1 << 37;
+pub(crate) const FI_ORDER_ATOMIC_WAR: u64 = 1 << 38;
+pub(crate) const FI_ORDER_ATOMIC_WAW: u64 = 1 << 39;
+
+/// Modes: what the application does for the provider.
+pub(crate) const FI_CONTEXT2: u64 = 1 << 52;
+
+/// How memory is registered.
+pub(crate) const FI_MR_BASIC: i32 = 1 << 0;
+pub(crate) const FI_MR_SCALABLE: i32 = 1 << 1;
+
+/// Kinds of address vectors.
+pub(crate) const FI_AV_UNSPEC: u32 = 0;
+pub(crate) const FI_AV_TABLE: u32 = 2;
+
+/// Who makes progress.
+pub(crate) const FI_PROGRESS_UNSPEC: u32 = 0;
+pub(crate) const FI_PROGRESS_AUTO: u32 = 1;
+pub(crate) const FI_PROGRESS_MANUAL: u32 = 2;
+
+/// What threads may do at once.
+pub(crate) const FI_THREAD_UNSPEC: u32 = 0;
+pub(crate) const FI_THREAD_SAFE: u32 = 1;
+pub(crate) const FI_THREAD_DOMAIN: u32 = 3;
+
+/// Whether queues can overflow.
+pub(crate) const FI_RM_ENABLED: u32 = 2;
+
+/// Kinds of endpoints.
+pub(crate) const FI_EP_UNSPEC: u32 = 0;
+pub(crate) const FI_EP_RDM: u32 = 3;
+
+/// Formats of addresses.
+pub(crate) const FI_FORMAT_UNSPEC: u32 = 0;
+pub(crate) const FI_ADDR_STR: u32 = 9;
+
+/// Formats of completions.
+pub(crate) const FI_CQ_FORMAT_UNSPEC: u32 = 0;
+pub(crate) const FI_CQ_FORMAT_CONTEXT: u32 = 1;
+pub(crate) const FI_CQ_FORMAT_MSG: u32 = 2;
+pub(crate) const FI_CQ_FORMAT_DATA: u32 = 3;
+pub(crate) const FI_CQ_FORMAT_TAGGED: u32 = 4;
+
+/// Wait objects.
+pub(crate) const FI_WAIT_NONE: u32 = 0;
+pub(crate) const FI_WAIT_UNSPEC: u32 = 1;
+pub(crate) const FI_WAIT_FD: u32 = 3;
+pub(crate) const FI_WAIT_YIELD: u32 = 5;
+
+/// Conditions of `fi_cq_sread`.
+pub(crate) const FI_CQ_COND_NONE: u32 = 0;
+pub(crate) const FI_CQ_COND_THRESHOLD: u32 = 1;
+
+/// Options of endpoints.
+pub(crate) const FI_OPT_ENDPOINT: i32 = 0;
+pub(crate) const FI_OPT_MIN_MULTI_RECV: i32 = 0;
+
+/// Traffic classes: none in particular.
+pub(crate) const FI_TC_UNSPEC: u32 = 0;
+/// A protocol that no other provider speaks.
+pub(crate) const FI_PROTO_LIMIC: u32 = FI_PROV_SPECIFIC | 0x6c6d;
+const FI_PROV_SPECIFIC: u32 = 1 << 31;

@@ -1,0 +1,48 @@
+//! The border to C: no panic crosses it.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::abi::errno::FI_EOTHER;
+use crate::log;
+
+/// Runs the body of a function that C calls. A panic, which is a bug of this library, becomes `otherwise`.
+#[inline(always)]
+pub(crate) fn cross<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
+    // What a panic leaves half done is at worst an operation that is never reported.
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| caught(otherwise, &panic))
+}
+
+#[cold]
+fn caught<T>(otherwise: T, panic: &(dyn std::any::Any + Send)) -> T {
+    let text = panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("no text");
+    log::warn(&format_args!("a bug of limic: {text}"));
+    otherwise
+}
+
+/// As [`cross`], for functions that give 0 or a negative error number.
+#[inline(always)]
+pub(crate) fn status(body: impl FnOnce() -> Result<(), i32>) -> i32 {
+    cross(-FI_EOTHER, || match body() {
+        Ok(()) => 0,
+        Err(errno) => -errno,
+    })
+}
+
+/// As [`status`], for functions that give a `ssize_t`.
+#[inline(always)]
+pub(crate) fn size(body: impl FnOnce() -> Result<usize, i32>) -> isize {
+    cross(-(FI_EOTHER as isize), || match body() {
+        Ok(count) => count as isize,
+        Err(errno) => -(errno as isize),
+    })
+}
+
+/// A function that this provider does not have. Callers pass arguments, which it does not look at: under the C
+/// calling conventions of Linux the caller removes them.
+pub(crate) unsafe extern "C" fn no_such_function() -> i32 {
+    -crate::abi::errno::FI_ENOSYS
+}

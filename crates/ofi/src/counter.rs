@@ -1,0 +1,220 @@
+//! Counters: how many operations of an endpoint have completed.
+
+use core::cell::{Cell, RefCell};
+use core::ffi::{c_int, c_void};
+use core::time::Duration;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::abi::entries::fi_cntr_attr;
+use crate::abi::errno::*;
+use crate::abi::objects::{fi_ops_cntr, fid_cntr, fid_domain};
+use crate::abi::*;
+use crate::border;
+use crate::domain::Domain;
+use crate::endpoint::Endpoint;
+use crate::fabric::{no_bind, no_control, no_ops_open};
+use crate::object::{self, Head, Object};
+use crate::wait;
+
+/// A counter.
+#[repr(C)]
+pub(crate) struct Counter {
+    head: Head<fid_cntr>,
+    pub(crate) domain: Arc<Domain>,
+    pub(crate) value: Cell<u64>,
+    pub(crate) errors: Cell<u64>,
+    /// Endpoints whose operations it counts.
+    pub(crate) endpoints: RefCell<Vec<*const Endpoint>>,
+}
+
+// SAFETY: `repr(C)`, and the head comes first.
+unsafe impl Object for Counter {
+    const CLASS: usize = class::CNTR;
+}
+
+// SAFETY: touched only in calls that have entered its domain.
+unsafe impl Send for Counter {}
+// SAFETY: as above.
+unsafe impl Sync for Counter {}
+
+static OPS: fi_ops = fi_ops {
+    size: size_of::<fi_ops>(),
+    close,
+    bind: no_bind,
+    control: no_control,
+    ops_open: no_ops_open,
+    tostr: None,
+    ops_set: None,
+};
+
+static CNTR_OPS: fi_ops_cntr = fi_ops_cntr {
+    size: size_of::<fi_ops_cntr>(),
+    read,
+    readerr,
+    add,
+    set,
+    wait: wait_for,
+    adderr,
+    seterr,
+};
+
+impl Counter {
+    /// One more operation is over.
+    #[inline(always)]
+    pub(crate) fn count(&self, failed: bool) {
+        let cell = if failed { &self.errors } else { &self.value };
+        cell.set(cell.get().wrapping_add(1));
+    }
+
+    pub(crate) fn progress(&self) {
+        for endpoint in self.endpoints.borrow().iter() {
+            // SAFETY: an endpoint takes itself out before it goes.
+            unsafe { (**endpoint).progress() };
+        }
+    }
+}
+
+/// `fi_cntr_open`.
+pub(crate) unsafe extern "C" fn open(
+    domain: *mut fid_domain,
+    attr: *mut fi_cntr_attr,
+    counter: *mut *mut fid_cntr,
+    context: *mut c_void,
+) -> c_int {
+    border::status(|| {
+        if counter.is_null() {
+            return Err(FI_EINVAL);
+        }
+        // SAFETY: C passes attributes or null.
+        let waits = unsafe { attr.as_ref() }.map_or(FI_WAIT_UNSPEC, |attr| attr.wait_obj);
+        if !matches!(waits, FI_WAIT_NONE | FI_WAIT_UNSPEC | FI_WAIT_YIELD) {
+            return Err(FI_ENOSYS);
+        }
+        let object = Arc::new(Counter {
+            head: Head::new(fid_cntr {
+                fid: object::fid_of::<Counter>(context, &OPS),
+                ops: &CNTR_OPS,
+            }),
+            // SAFETY: a domain of this provider.
+            domain: unsafe { object::share(domain) },
+            value: Cell::new(0),
+            errors: Cell::new(0),
+            endpoints: RefCell::default(),
+        });
+        // SAFETY: checked.
+        unsafe { *counter = object::hand_out(object) };
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn close(fid: *mut fid) -> c_int {
+    border::status(|| {
+        // SAFETY: C closes what it was given, once.
+        unsafe { object::take_back::<Counter>(fid) }
+            .map(drop)
+            .ok_or(FI_EBUSY)
+    })
+}
+
+/// A call about a counter, in its domain.
+///
+/// # Safety
+/// `counter` is one of this provider.
+unsafe fn with<T>(counter: *mut fid_cntr, otherwise: T, body: impl FnOnce(&Counter) -> T) -> T {
+    border::cross(otherwise, || {
+        // SAFETY: the caller's promise.
+        let counter: &Counter = unsafe { object::object(counter) };
+        let _turn = counter.domain.enter();
+        body(counter)
+    })
+}
+
+unsafe extern "C" fn read(counter: *mut fid_cntr) -> u64 {
+    // SAFETY: C passes what it was given; so below.
+    unsafe {
+        with(counter, 0, |counter| {
+            counter.progress();
+            counter.value.get()
+        })
+    }
+}
+
+unsafe extern "C" fn readerr(counter: *mut fid_cntr) -> u64 {
+    // SAFETY: as above.
+    unsafe {
+        with(counter, 0, |counter| {
+            counter.progress();
+            counter.errors.get()
+        })
+    }
+}
+
+unsafe extern "C" fn add(counter: *mut fid_cntr, value: u64) -> c_int {
+    // SAFETY: as above.
+    unsafe {
+        with(counter, -FI_EOTHER, |counter| {
+            counter.value.set(counter.value.get().wrapping_add(value));
+            0
+        })
+    }
+}
+
+unsafe extern "C" fn set(counter: *mut fid_cntr, value: u64) -> c_int {
+    // SAFETY: as above.
+    unsafe {
+        with(counter, -FI_EOTHER, |counter| {
+            counter.value.set(value);
+            0
+        })
+    }
+}
+
+unsafe extern "C" fn adderr(counter: *mut fid_cntr, value: u64) -> c_int {
+    // SAFETY: as above.
+    unsafe {
+        with(counter, -FI_EOTHER, |counter| {
+            counter.errors.set(counter.errors.get().wrapping_add(value));
+            0
+        })
+    }
+}
+
+unsafe extern "C" fn seterr(counter: *mut fid_cntr, value: u64) -> c_int {
+    // SAFETY: as above.
+    unsafe {
+        with(counter, -FI_EOTHER, |counter| {
+            counter.errors.set(value);
+            0
+        })
+    }
+}
+
+/// Waits until the counter has reached `threshold`, an operation has failed, or the time (ms, -1 without end) is over.
+unsafe extern "C" fn wait_for(counter: *mut fid_cntr, threshold: u64, timeout: c_int) -> c_int {
+    border::status(|| {
+        // SAFETY: C passes what it was given.
+        let counter: &Counter = unsafe { object::object(counter) };
+        let deadline = u64::try_from(timeout)
+            .ok()
+            .map(|ms| Instant::now() + Duration::from_millis(ms));
+        let mut patience = wait::Patience::new();
+        let errors = counter.errors.get();
+        loop {
+            {
+                let _turn = counter.domain.enter();
+                counter.progress();
+                if counter.value.get() >= threshold {
+                    return Ok(());
+                }
+                if counter.errors.get() != errors {
+                    return Err(FI_EAVAIL);
+                }
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Err(FI_ETIMEDOUT);
+            }
+            patience.step();
+        }
+    })
+}

@@ -1,0 +1,216 @@
+//! Event queues. Endpoints without connections report nothing there; what the application writes can be read.
+
+use core::ffi::{c_char, c_int, c_void};
+use core::time::Duration;
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use crate::abi::entries::{fi_eq_attr, fi_eq_err_entry};
+use crate::abi::errno::*;
+use crate::abi::objects::{fi_ops_eq, fid_eq, fid_fabric};
+use crate::abi::*;
+use crate::border;
+use crate::fabric::{Fabric, no_bind, no_control, no_ops_open};
+use crate::object::{self, Head, Object};
+
+/// An event queue.
+#[repr(C)]
+pub(crate) struct EventQueue {
+    head: Head<fid_eq>,
+    _fabric: Arc<Fabric>,
+    /// Numbers of events, with what they carry.
+    events: Mutex<VecDeque<(u32, Vec<u8>)>>,
+    written: Condvar,
+}
+
+// SAFETY: `repr(C)`, and the head comes first.
+unsafe impl Object for EventQueue {
+    const CLASS: usize = class::EQ;
+}
+
+// SAFETY: what changes is behind a lock.
+unsafe impl Send for EventQueue {}
+// SAFETY: as above.
+unsafe impl Sync for EventQueue {}
+
+static OPS: fi_ops = fi_ops {
+    size: size_of::<fi_ops>(),
+    close,
+    bind: no_bind,
+    control: no_control,
+    ops_open: no_ops_open,
+    tostr: None,
+    ops_set: None,
+};
+
+static EQ_OPS: fi_ops_eq = fi_ops_eq {
+    size: size_of::<fi_ops_eq>(),
+    read,
+    readerr,
+    write,
+    sread,
+    strerror,
+};
+
+/// Flag of `fi_eq_read`: the event stays.
+const FI_PEEK_EVENT: u64 = FI_PEEK;
+
+impl EventQueue {
+    fn events(&self) -> MutexGuard<'_, VecDeque<(u32, Vec<u8>)>> {
+        // Events go in and out whole.
+        self.events.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// # Safety
+    /// `event` is valid, and there is room for `len` bytes at `buffer`.
+    unsafe fn take(
+        events: &mut VecDeque<(u32, Vec<u8>)>,
+        event: *mut u32,
+        buffer: *mut c_void,
+        len: usize,
+        flags: u64,
+    ) -> Result<usize, i32> {
+        let (number, bytes) = events.front().ok_or(FI_EAGAIN)?;
+        if bytes.len() > len {
+            return Err(FI_ETOOSMALL);
+        }
+        // SAFETY: the caller's promise.
+        unsafe {
+            *event = *number;
+            core::ptr::copy_nonoverlapping(bytes.as_ptr(), buffer.cast(), bytes.len());
+        }
+        let count = bytes.len();
+        if flags & FI_PEEK_EVENT == 0 {
+            events.pop_front();
+        }
+        Ok(count)
+    }
+}
+
+/// `fi_eq_open`.
+pub(crate) unsafe extern "C" fn open(
+    fabric: *mut fid_fabric,
+    attr: *mut fi_eq_attr,
+    queue: *mut *mut fid_eq,
+    context: *mut c_void,
+) -> c_int {
+    border::status(|| {
+        // SAFETY: C passes attributes or null.
+        let waits = unsafe { attr.as_ref() }.map_or(FI_WAIT_UNSPEC, |attr| attr.wait_obj);
+        if queue.is_null() {
+            return Err(FI_EINVAL);
+        }
+        if !matches!(waits, FI_WAIT_NONE | FI_WAIT_UNSPEC | FI_WAIT_YIELD) {
+            return Err(FI_ENOSYS);
+        }
+        let object = Arc::new(EventQueue {
+            head: Head::new(fid_eq {
+                fid: object::fid_of::<EventQueue>(context, &OPS),
+                ops: &EQ_OPS,
+            }),
+            // SAFETY: a fabric of this provider.
+            _fabric: unsafe { object::share(fabric) },
+            events: Mutex::default(),
+            written: Condvar::new(),
+        });
+        // SAFETY: checked.
+        unsafe { *queue = object::hand_out(object) };
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn close(fid: *mut fid) -> c_int {
+    border::status(|| {
+        // SAFETY: C closes what it was given, once.
+        unsafe { object::take_back::<EventQueue>(fid) }
+            .map(drop)
+            .ok_or(FI_EBUSY)
+    })
+}
+
+unsafe extern "C" fn read(
+    queue: *mut fid_eq,
+    event: *mut u32,
+    buffer: *mut c_void,
+    len: usize,
+    flags: u64,
+) -> isize {
+    border::size(|| {
+        // SAFETY: C passes what it was given, and room.
+        unsafe {
+            let queue: &EventQueue = object::object(queue);
+            EventQueue::take(&mut queue.events(), event, buffer, len, flags)
+        }
+    })
+}
+
+/// There are no errors.
+unsafe extern "C" fn readerr(_: *mut fid_eq, _: *mut fi_eq_err_entry, _: u64) -> isize {
+    -(FI_EAGAIN as isize)
+}
+
+unsafe extern "C" fn write(
+    queue: *mut fid_eq,
+    event: u32,
+    buffer: *const c_void,
+    len: usize,
+    _: u64,
+) -> isize {
+    border::size(|| {
+        // SAFETY: C passes what it was given, and `len` bytes.
+        let (queue, bytes) = unsafe {
+            let queue: &EventQueue = object::object(queue);
+            let bytes = match len {
+                0 => Vec::new(),
+                len => core::slice::from_raw_parts(buffer.cast::<u8>(), len).to_vec(),
+            };
+            (queue, bytes)
+        };
+        queue.events().push_back((event, bytes));
+        queue.written.notify_one();
+        Ok(len)
+    })
+}
+
+unsafe extern "C" fn sread(
+    queue: *mut fid_eq,
+    event: *mut u32,
+    buffer: *mut c_void,
+    len: usize,
+    timeout: c_int,
+    flags: u64,
+) -> isize {
+    border::size(|| {
+        // SAFETY: C passes what it was given.
+        let queue: &EventQueue = unsafe { object::object(queue) };
+        let deadline = u64::try_from(timeout)
+            .ok()
+            .map(|ms| Instant::now() + Duration::from_millis(ms));
+        let mut events = queue.events();
+        while events.is_empty() {
+            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Err(FI_EAGAIN);
+            }
+            let left = left.unwrap_or(Duration::from_secs(3600));
+            events = queue
+                .written
+                .wait_timeout(events, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+        }
+        // SAFETY: C passes room.
+        unsafe { EventQueue::take(&mut events, event, buffer, len, flags) }
+    })
+}
+
+unsafe extern "C" fn strerror(
+    _: *mut fid_eq,
+    _: c_int,
+    _: *const c_void,
+    _: *mut c_char,
+    _: usize,
+) -> *const c_char {
+    c"event queues report no errors".as_ptr()
+}

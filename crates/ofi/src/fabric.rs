@@ -1,0 +1,105 @@
+//! The fabric: what domains and event queues are opened from.
+
+use core::ffi::{c_char, c_int, c_void};
+use std::sync::Arc;
+
+use crate::abi::errno::*;
+use crate::abi::info::fi_fabric_attr;
+use crate::abi::objects::{fi_ops_fabric, fid_fabric};
+use crate::abi::{class, fi_ops, fi_version, fid};
+use crate::object::{self, Head, Object};
+use crate::{border, domain, event_queue, wait};
+
+/// A fabric.
+#[repr(C)]
+pub(crate) struct Fabric {
+    head: Head<fid_fabric>,
+    /// The version of the interface that the application asked for.
+    pub(crate) api: u32,
+}
+
+// SAFETY: `repr(C)`, and the head comes first.
+unsafe impl Object for Fabric {
+    const CLASS: usize = class::FABRIC;
+}
+
+// SAFETY: nothing in it changes.
+unsafe impl Send for Fabric {}
+// SAFETY: as above.
+unsafe impl Sync for Fabric {}
+
+static OPS: fi_ops = fi_ops {
+    size: size_of::<fi_ops>(),
+    close,
+    bind: no_bind,
+    control: no_control,
+    ops_open: no_ops_open,
+    tostr: None,
+    ops_set: None,
+};
+
+static FABRIC_OPS: fi_ops_fabric = fi_ops_fabric {
+    size: size_of::<fi_ops_fabric>(),
+    domain: domain::open,
+    passive_ep: border::no_such_function,
+    eq_open: event_queue::open,
+    wait_open: border::no_such_function,
+    trywait: wait::trywait,
+    domain2: domain::open2,
+};
+
+/// `fi_fabric`.
+pub(crate) unsafe extern "C" fn open(
+    attr: *mut fi_fabric_attr,
+    fabric: *mut *mut fid_fabric,
+    context: *mut c_void,
+) -> c_int {
+    border::status(|| {
+        if fabric.is_null() {
+            return Err(FI_EINVAL);
+        }
+        // SAFETY: the core passes the attributes of an info of this provider.
+        let api = unsafe { attr.as_ref() }.map_or(0, |attr| attr.api_version);
+        let object = Arc::new(Fabric {
+            head: Head::new(fid_fabric {
+                fid: object::fid_of::<Fabric>(context, &OPS),
+                ops: &FABRIC_OPS,
+                api_version: api,
+            }),
+            api: if api == 0 { fi_version(1, 17) } else { api },
+        });
+        // SAFETY: checked.
+        unsafe { *fabric = object::hand_out(object) };
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn close(fid: *mut fid) -> c_int {
+    border::status(|| {
+        // SAFETY: C closes what it was given, once.
+        unsafe { object::take_back::<Fabric>(fid) }
+            .map(drop)
+            .ok_or(FI_EBUSY)
+    })
+}
+
+/// For objects that nothing is bound to.
+pub(crate) unsafe extern "C" fn no_bind(_: *mut fid, _: *mut fid, _: u64) -> c_int {
+    -FI_ENOSYS
+}
+
+/// For objects without controls.
+pub(crate) unsafe extern "C" fn no_control(_: *mut fid, _: c_int, _: *mut c_void) -> c_int {
+    -FI_ENOSYS
+}
+
+/// There are no operations beyond libfabric's.
+pub(crate) unsafe extern "C" fn no_ops_open(
+    _: *mut fid,
+    _: *const c_char,
+    _: u64,
+    _: *mut *mut c_void,
+    _: *mut c_void,
+) -> c_int {
+    -FI_ENOSYS
+}

@@ -1,0 +1,236 @@
+//! What an application asks of `fi_getinfo`, and whether this provider has it.
+
+use core::ffi::{CStr, c_char};
+
+use crate::abi::info::fi_info;
+use crate::abi::*;
+use crate::info::{CAPS, INJECT_SIZE, LONGEST, OP_FLAGS, ORDER, QUEUE_SIZE, TAG_FORMAT};
+use crate::send::IOV_LIMIT;
+
+/// The hints, with nothing asked where there are none.
+#[derive(Default)]
+pub(crate) struct Hints {
+    given: bool,
+    caps: u64,
+    mode: u64,
+    addr_format: u32,
+    ep_type: u32,
+    tag_format: u64,
+    threading: u32,
+    control_progress: u32,
+    data_progress: u32,
+    av_type: u32,
+    mr_mode: Option<i32>,
+    tx_flags: u64,
+    rx_flags: u64,
+    orders: u64,
+    comp_order: u64,
+    /// Amounts that are asked for, with those that there are, and their names.
+    amounts: Vec<(usize, usize, &'static str)>,
+    /// Names that do not agree with this provider's.
+    stranger: Option<String>,
+    /// Contexts of one endpoint, if more than one is asked for.
+    contexts: usize,
+}
+
+impl Hints {
+    /// # Safety
+    /// `hints` is null or points to hints, whose attributes may be missing.
+    pub(crate) unsafe fn read(hints: *const fi_info) -> Self {
+        // SAFETY: the caller's promise; so below.
+        let Some(info) = (unsafe { hints.as_ref() }) else {
+            return Self::default();
+        };
+        let mut read = Self {
+            given: true,
+            caps: info.caps,
+            mode: info.mode,
+            addr_format: info.addr_format,
+            ..Self::default()
+        };
+        // SAFETY: as above.
+        unsafe {
+            if let Some(ep) = info.ep_attr.as_ref() {
+                read.ep_type = ep.r#type;
+                read.tag_format = ep.mem_tag_format;
+                read.contexts = ep.tx_ctx_cnt.max(ep.rx_ctx_cnt);
+                read.asks(ep.max_msg_size, LONGEST, "bytes of a message");
+            }
+            if let Some(tx) = info.tx_attr.as_ref() {
+                read.tx_flags = tx.op_flags;
+                read.orders |= tx.msg_order;
+                read.comp_order |= tx.comp_order;
+                read.asks(tx.inject_size, INJECT_SIZE, "bytes of an injected message");
+                read.asks(tx.iov_limit, IOV_LIMIT, "pieces of a buffer");
+                read.asks(tx.rma_iov_limit, IOV_LIMIT, "pieces of remote memory");
+                read.asks(tx.size, 1 << 20, "operations under way");
+            }
+            if let Some(rx) = info.rx_attr.as_ref() {
+                read.rx_flags = rx.op_flags;
+                read.orders |= rx.msg_order;
+                read.comp_order |= rx.comp_order;
+                read.asks(rx.iov_limit, IOV_LIMIT, "pieces of a buffer");
+                read.asks(rx.size, 1 << 20, "operations under way");
+            }
+            if let Some(domain) = info.domain_attr.as_ref() {
+                read.threading = domain.threading;
+                read.control_progress = domain.control_progress;
+                read.data_progress = domain.data_progress;
+                read.av_type = domain.av_type;
+                read.mr_mode = Some(domain.mr_mode);
+                read.asks(domain.cq_data_size, 8, "bytes of data in a completion");
+                read.asks(domain.mr_key_size, 8, "bytes of a key");
+                read.names(domain.name, "domain");
+            }
+            if let Some(fabric) = info.fabric_attr.as_ref() {
+                read.names(fabric.name, "fabric");
+            }
+        }
+        read
+    }
+
+    fn asks(&mut self, wanted: usize, there: usize, what: &'static str) {
+        self.amounts.push((wanted, there, what));
+    }
+
+    /// # Safety
+    /// `name` is null or a C string.
+    unsafe fn names(&mut self, name: *const c_char, what: &str) {
+        if name.is_null() {
+            return;
+        }
+        // SAFETY: the caller's promise.
+        let name = unsafe { CStr::from_ptr(name) };
+        if name != c"limic" {
+            self.stranger = Some(format!("{what} '{}'", name.to_string_lossy()));
+        }
+    }
+
+    /// Why this provider has not what is asked for.
+    pub(crate) fn refusal(&self) -> Option<String> {
+        if !matches!(self.ep_type, FI_EP_UNSPEC | FI_EP_RDM) {
+            return Some("endpoints are of type FI_EP_RDM alone".to_owned());
+        }
+        let missing = self.caps & !CAPS;
+        if missing != 0 {
+            return Some(format!("capabilities {missing:#x} are not there"));
+        }
+        if !matches!(self.addr_format, FI_FORMAT_UNSPEC | FI_ADDR_STR) {
+            return Some(format!("address format {} is unknown", self.addr_format));
+        }
+        let auto = [self.control_progress, self.data_progress];
+        if auto.contains(&FI_PROGRESS_AUTO) {
+            return Some("progress is manual".to_owned());
+        }
+        debug_assert!(
+            auto.iter()
+                .all(|p| *p == FI_PROGRESS_UNSPEC || *p != FI_PROGRESS_AUTO)
+        );
+        if self.orders & !ORDER != 0 {
+            let orders = self.orders & !ORDER;
+            return Some(format!("orders {orders:#x} are not kept"));
+        }
+        if self.comp_order != 0 {
+            return Some("completions are not ordered".to_owned());
+        }
+        let flags = (self.tx_flags | self.rx_flags) & !OP_FLAGS;
+        if flags != 0 {
+            return Some(format!("operation flags {flags:#x} are unknown"));
+        }
+        if self.tag_format >> 63 != 0 {
+            return Some("tags have 63 bits".to_owned());
+        }
+        if self.contexts > 1 && self.contexts != usize::MAX {
+            return Some("endpoints have one context for each direction".to_owned());
+        }
+        let too_much = self
+            .amounts
+            .iter()
+            .find(|(wanted, there, _)| wanted > there);
+        if let Some((wanted, there, what)) = too_much {
+            return Some(format!("{wanted} {what}; there are {there}"));
+        }
+        self.stranger.clone()
+    }
+
+    /// The capabilities of the answer: what is asked for, and what costs nothing beside it.
+    pub(crate) fn caps_given(&self) -> u64 {
+        const KINDS: u64 = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC;
+        const MESSAGES: u64 = FI_SEND | FI_RECV;
+        const ACCESSES: u64 = FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
+        if self.caps & KINDS == 0 {
+            return if self.caps == 0 {
+                CAPS
+            } else {
+                CAPS & !KINDS | self.caps
+            };
+        }
+        // Without modifiers a kind means all of its directions.
+        let mut caps = self.caps | FI_LOCAL_COMM | FI_REMOTE_COMM;
+        if caps & (FI_MSG | FI_TAGGED) != 0 && caps & MESSAGES == 0 {
+            caps |= MESSAGES;
+        }
+        if caps & (FI_RMA | FI_ATOMIC) != 0 && caps & ACCESSES == 0 {
+            caps |= ACCESSES;
+        }
+        caps
+    }
+
+    /// The mode of the answer: with `FI_CONTEXT2` the provider allocates nothing, but it works without.
+    pub(crate) fn mode_given(&self) -> u64 {
+        if self.given {
+            self.mode & FI_CONTEXT2
+        } else {
+            FI_CONTEXT2
+        }
+    }
+
+    pub(crate) fn address_format(&self) -> u32 {
+        FI_ADDR_STR
+    }
+
+    pub(crate) fn tx_flags(&self) -> u64 {
+        self.tx_flags
+    }
+
+    pub(crate) fn rx_flags(&self) -> u64 {
+        self.rx_flags
+    }
+
+    pub(crate) fn tag_format(&self) -> u64 {
+        if self.tag_format == 0 {
+            TAG_FORMAT
+        } else {
+            self.tag_format
+        }
+    }
+
+    /// Every level is offered; only `FI_THREAD_DOMAIN` saves a lock.
+    pub(crate) fn threading(&self) -> u32 {
+        match self.threading {
+            FI_THREAD_UNSPEC if self.given => FI_THREAD_SAFE,
+            FI_THREAD_UNSPEC => FI_THREAD_SAFE,
+            level => level,
+        }
+    }
+
+    pub(crate) fn av_type(&self) -> u32 {
+        if self.av_type == FI_AV_UNSPEC {
+            FI_AV_TABLE
+        } else {
+            self.av_type
+        }
+    }
+
+    /// Keys and offsets are the application's to choose, unless it knows nothing but keys and addresses of the
+    /// provider's choice, as applications before version 1.5 may.
+    pub(crate) fn mr_mode(&self) -> i32 {
+        match self.mr_mode {
+            Some(FI_MR_BASIC) => FI_MR_BASIC,
+            Some(FI_MR_SCALABLE) => FI_MR_SCALABLE,
+            _ => 0,
+        }
+    }
+}
+
+const _: () = assert!(QUEUE_SIZE <= 1 << 20);

@@ -1,0 +1,196 @@
+//! `fi_getinfo`: what this provider offers.
+
+use core::ffi::{c_char, c_int};
+
+use limic::ADDRESS_LEN;
+
+use crate::abi::errno::*;
+use crate::abi::info::{
+    fi_domain_attr, fi_ep_attr, fi_fabric_attr, fi_info, fi_rx_attr, fi_tx_attr,
+};
+use crate::abi::*;
+use crate::hints::Hints;
+use crate::send::IOV_LIMIT;
+use crate::{border, log};
+
+/// Everything that endpoints can do.
+///
+/// `FI_REMOTE_COMM` is among them since MPIs ask for it whatever the job's shape; a peer on another node gives
+/// `FI_EHOSTUNREACH`.
+pub(crate) const CAPS: u64 = FI_MSG
+    | FI_TAGGED
+    | FI_RMA
+    | FI_ATOMIC
+    | FI_READ
+    | FI_WRITE
+    | FI_SEND
+    | FI_RECV
+    | FI_REMOTE_READ
+    | FI_REMOTE_WRITE
+    | FI_MULTI_RECV
+    | FI_SOURCE
+    | FI_DIRECTED_RECV
+    | FI_LOCAL_COMM
+    | FI_REMOTE_COMM;
+
+/// Orders that hold: sends among each other, and atomic operations among each other.
+pub(crate) const ORDER: u64 = FI_ORDER_SAS
+    | FI_ORDER_ATOMIC_RAR
+    | FI_ORDER_ATOMIC_RAW
+    | FI_ORDER_ATOMIC_WAR
+    | FI_ORDER_ATOMIC_WAW;
+
+/// Flags of operations that are known.
+pub(crate) const OP_FLAGS: u64 = FI_COMPLETION
+    | FI_INJECT
+    | FI_INJECT_COMPLETE
+    | FI_TRANSMIT_COMPLETE
+    | FI_DELIVERY_COMPLETE
+    | FI_MULTI_RECV
+    | FI_REMOTE_CQ_DATA;
+
+/// Most bytes of an injected message.
+pub(crate) const INJECT_SIZE: usize = 4096;
+/// Most bytes of a message.
+pub(crate) const LONGEST: usize = 1 << 47;
+/// Queues grow as they are used; this is what applications are told.
+pub(crate) const QUEUE_SIZE: usize = 1024;
+/// The 63 bits of a tag, in fields as libfabric's `FI_TAG_GENERIC`: the top bit is limic's.
+pub(crate) const TAG_FORMAT: u64 = 0x5555_5555_5555_5555;
+/// As many of each object as memory allows.
+const MANY: usize = 65_535;
+
+/// Bytes given to each structure: a newer libfabric copies its longer ones.
+const GENEROUS: usize = 1024;
+
+/// `fi_getinfo` of the provider.
+pub(crate) unsafe extern "C" fn getinfo(
+    version: u32,
+    node: *const c_char,
+    service: *const c_char,
+    _flags: u64,
+    hints: *const fi_info,
+    info: *mut *mut fi_info,
+) -> c_int {
+    border::status(|| {
+        if info.is_null() {
+            return Err(FI_EINVAL);
+        }
+        if !node.is_null() || !service.is_null() {
+            // Host names and ports mean nothing here: addresses come from `fi_getname`.
+            return Err(FI_ENODATA);
+        }
+        // SAFETY: the core passes hints or null.
+        let hints = unsafe { Hints::read(hints) };
+        if let Some(why) = hints.refusal() {
+            log::info(&format_args!("not what is asked for: {why}"));
+            return Err(FI_ENODATA);
+        }
+        // SAFETY: checked.
+        unsafe { *info = build(version, &hints).ok_or(FI_ENOMEM)? };
+        Ok(())
+    })
+}
+
+/// A zeroed structure that libfabric frees.
+fn make<T>() -> Option<*mut T> {
+    const { assert!(size_of::<T>() <= GENEROUS) };
+    // SAFETY: a plain allocation; libfabric frees it with `free`.
+    let memory = unsafe { libc::calloc(1, GENEROUS) };
+    (!memory.is_null()).then_some(memory.cast())
+}
+
+fn name() -> *mut c_char {
+    // SAFETY: a plain allocation; libfabric frees it with `free`.
+    unsafe { libc::strdup(c"limic".as_ptr()) }
+}
+
+fn build(version: u32, hints: &Hints) -> Option<*mut fi_info> {
+    let (info, tx, rx) = (
+        make::<fi_info>()?,
+        make::<fi_tx_attr>()?,
+        make::<fi_rx_attr>()?,
+    );
+    let (ep, domain) = (make::<fi_ep_attr>()?, make::<fi_domain_attr>()?);
+    let fabric = make::<fi_fabric_attr>()?;
+    let caps = hints.caps_given();
+    let mode = hints.mode_given();
+    // SAFETY: just made, zeroed, and long enough.
+    unsafe {
+        (*info).caps = caps;
+        (*info).mode = mode;
+        (*info).addr_format = hints.address_format();
+        (*info).src_addrlen = 0;
+        (*info).tx_attr = tx;
+        (*info).rx_attr = rx;
+        (*info).ep_attr = ep;
+        (*info).domain_attr = domain;
+        (*info).fabric_attr = fabric;
+
+        let sending = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_READ | FI_WRITE | FI_SEND;
+        (*tx).caps = caps & sending;
+        (*tx).mode = mode;
+        (*tx).op_flags = hints.tx_flags();
+        (*tx).msg_order = ORDER;
+        (*tx).inject_size = INJECT_SIZE;
+        (*tx).size = QUEUE_SIZE;
+        (*tx).iov_limit = IOV_LIMIT;
+        (*tx).rma_iov_limit = IOV_LIMIT;
+        (*tx).tclass = FI_TC_UNSPEC;
+
+        (*rx).caps = caps
+            & (FI_MSG
+                | FI_TAGGED
+                | FI_RMA
+                | FI_ATOMIC
+                | FI_RECV
+                | FI_REMOTE_READ
+                | FI_REMOTE_WRITE
+                | FI_MULTI_RECV
+                | FI_SOURCE
+                | FI_DIRECTED_RECV);
+        (*rx).mode = mode;
+        (*rx).op_flags = hints.rx_flags();
+        (*rx).msg_order = ORDER;
+        (*rx).size = QUEUE_SIZE;
+        (*rx).iov_limit = IOV_LIMIT;
+
+        (*ep).r#type = FI_EP_RDM;
+        (*ep).protocol = FI_PROTO_LIMIC;
+        (*ep).protocol_version = 1;
+        (*ep).max_msg_size = LONGEST;
+        (*ep).max_order_raw_size = LONGEST;
+        (*ep).max_order_war_size = LONGEST;
+        (*ep).max_order_waw_size = LONGEST;
+        (*ep).mem_tag_format = hints.tag_format();
+        (*ep).tx_ctx_cnt = 1;
+        (*ep).rx_ctx_cnt = 1;
+
+        (*domain).name = name();
+        (*domain).threading = hints.threading();
+        (*domain).control_progress = FI_PROGRESS_MANUAL;
+        (*domain).data_progress = FI_PROGRESS_MANUAL;
+        (*domain).resource_mgmt = FI_RM_ENABLED;
+        (*domain).av_type = hints.av_type();
+        (*domain).mr_mode = hints.mr_mode();
+        (*domain).mr_key_size = 8;
+        (*domain).cq_data_size = 8;
+        (*domain).cq_cnt = MANY;
+        (*domain).ep_cnt = MANY;
+        (*domain).tx_ctx_cnt = MANY;
+        (*domain).rx_ctx_cnt = MANY;
+        (*domain).max_ep_tx_ctx = 1;
+        (*domain).max_ep_rx_ctx = 1;
+        (*domain).cntr_cnt = MANY;
+        (*domain).mr_iov_limit = 1;
+        (*domain).caps = FI_LOCAL_COMM | FI_REMOTE_COMM;
+        (*domain).mr_cnt = MANY;
+        (*domain).tclass = FI_TC_UNSPEC;
+
+        (*fabric).name = name();
+        (*fabric).prov_version = fi_version(1, 0);
+        (*fabric).api_version = version;
+    }
+    const { assert!(ADDRESS_LEN <= 48) };
+    Some(info)
+}

@@ -1,0 +1,89 @@
+//! libfabric provider over limic, named `limic`: programs over libfabric, above all MPIs, run over limic as
+//! they are.
+//!
+//! libfabric loads the shared library that this crate builds from the folders of `FI_PROVIDER_PATH`, calls
+//! [`fi_prov_ini`], and goes through tables of functions from then on. Nothing of libfabric is linked.
+//!
+//! # A thin translation
+//!
+//! | libfabric | limic |
+//! |---|---|
+//! | endpoint (`FI_EP_RDM`) | one [`limic::HybridEndpoint`] |
+//! | tag and ignore bits | tag and mask; the top bit tells tagged messages (0) from all others |
+//! | `fi_addr_t` | position in the address vector; each endpoint maps it to a [`limic::Peer`] |
+//! | posted receive, unexpected message | limic's own queues: there is no second matching |
+//! | remote completion data | the immediate word of a message |
+//! | completion | a node in the `fi_context2` that the caller lends with each operation; nothing is allocated |
+//! | memory region | a limic region, read and written by single copy |
+//! | atomics | messages that the owner of the memory executes when it makes progress |
+//!
+//! # Where to find what
+//!
+//! `abi` is libfabric's binary interface. `info` answers `fi_getinfo`; `fabric`, `domain`, `address_vector`,
+//! `completion_queue`, `counter`, `event_queue`, `poll_set` and `memory_region` are the objects of these names.
+//! `endpoint` holds what the calls share, which are in `message` (untagged), `tagged`, `rma` and `atomic`;
+//! `progress` is what happens when operations end, `aside` what endpoints say to each other beside messages.
+
+mod abi;
+mod address_vector;
+mod aside;
+mod atomic;
+mod border;
+mod completion_queue;
+mod counter;
+mod domain;
+mod endpoint;
+mod errors;
+mod event_queue;
+mod fabric;
+mod hints;
+mod info;
+mod log;
+mod memory_region;
+mod message;
+mod node;
+mod object;
+mod poll_set;
+mod progress;
+mod receive;
+mod reduction;
+mod rma;
+mod send;
+mod stats;
+mod tagged;
+mod wait;
+
+use core::cell::UnsafeCell;
+use core::ffi::c_void;
+
+use abi::{fi_provider, fi_version};
+
+/// libfabric writes into it, and reads it only through the pointer that it got.
+struct Provider(UnsafeCell<fi_provider>);
+
+// SAFETY: this crate does not touch it but to hand out its address.
+unsafe impl Sync for Provider {}
+
+static PROVIDER: Provider = Provider(UnsafeCell::new(fi_provider {
+    version: fi_version(1, 0),
+    // The interface that this provider speaks is the one of 1.17, whose structures later versions only grow
+    // at their ends. A core skips providers that name an older version than the application asks for.
+    fi_version: fi_version(2, 99),
+    context: [core::ptr::null_mut(); 4],
+    name: c"limic".as_ptr(),
+    getinfo: info::getinfo,
+    fabric: fabric::open,
+    cleanup: Some(cleanup),
+}));
+
+/// What libfabric calls once it has loaded this library.
+#[unsafe(no_mangle)]
+pub extern "C" fn fi_prov_ini() -> *mut c_void {
+    log::start();
+    PROVIDER.0.get().cast()
+}
+
+/// libfabric is unloaded, usually since the process ends: peers get to know that its endpoints are closed.
+unsafe extern "C" fn cleanup() {
+    border::cross((), endpoint::close_all);
+}

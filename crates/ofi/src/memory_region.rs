@@ -1,0 +1,302 @@
+//! Memory regions: memory that peers may read, write and change under a key.
+
+use core::cell::RefCell;
+use core::ffi::{c_int, c_void};
+use std::sync::Arc;
+
+use limic::{Access, RawEndpoint, RegionId};
+
+use crate::abi::entries::fi_mr_attr;
+use crate::abi::errno::*;
+use crate::abi::objects::{fi_ops_mr, fid_mr};
+use crate::abi::*;
+use crate::border;
+use crate::domain::Domain;
+use crate::endpoint::Endpoint;
+use crate::errors::reported;
+use crate::fabric::no_ops_open;
+use crate::object::{self, Head, Object};
+
+pub(crate) static OPS: fi_ops_mr = fi_ops_mr {
+    size: size_of::<fi_ops_mr>(),
+    reg,
+    regv,
+    regattr,
+};
+
+static FID_OPS: fi_ops = fi_ops {
+    size: size_of::<fi_ops>(),
+    close,
+    bind,
+    control,
+    ops_open: no_ops_open,
+    tostr: None,
+    ops_set: None,
+};
+
+/// A memory region.
+#[repr(C)]
+pub(crate) struct Region {
+    head: Head<fid_mr>,
+    domain: Arc<Domain>,
+    start: *mut u8,
+    len: usize,
+    key: u64,
+    access: Access,
+    /// The offset by which peers name the first byte.
+    origin: u64,
+    /// Where it is exposed: number of the endpoint, and its name there.
+    exposed: RefCell<Vec<(u16, RegionId)>>,
+}
+
+// SAFETY: `repr(C)`, and the head comes first.
+unsafe impl Object for Region {
+    const CLASS: usize = class::MR;
+}
+
+// SAFETY: touched only in calls that have entered its domain; the memory is touched as the application allowed.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+/// limic's keys are never 0. The largest key is libfabric's word for 'none', so this loses none.
+pub(crate) fn limic_key(key: u64) -> u64 {
+    key.wrapping_add(1)
+}
+
+impl Region {
+    /// Makes it reachable through an endpoint.
+    pub(crate) fn expose(&self, endpoint: &Endpoint) -> Result<(), i32> {
+        let known = |exposed: &[(u16, RegionId)]| {
+            exposed.iter().any(|(number, _)| *number == endpoint.number)
+        };
+        if !(self.access.read || self.access.write) || known(&self.exposed.borrow()) {
+            return Ok(());
+        }
+        let key = limic_key(self.key);
+        // SAFETY: an application that registers memory for remote access promises just this.
+        let exposed = unsafe {
+            endpoint
+                .limic
+                .expose_at(self.start, self.len, key, self.access, self.origin)
+        };
+        let id = exposed.map_err(|error| reported(&error))?;
+        self.exposed.borrow_mut().push((endpoint.number, id));
+        Ok(())
+    }
+
+    /// An endpoint is gone, and what it exposed with it.
+    pub(crate) fn forget(&self, endpoint: u16) {
+        let mut exposed = self.exposed.borrow_mut();
+        exposed.retain(|(number, _)| *number != endpoint);
+    }
+
+    /// Where `len` bytes at a peer's offset lie, if such an access is allowed.
+    pub(crate) fn part(&self, offset: u64, len: usize, access: Access) -> Result<*mut u8, i32> {
+        if (access.read && !self.access.read) || (access.write && !self.access.write) {
+            return Err(FI_EKEYREJECTED);
+        }
+        let offset = usize::try_from(offset.wrapping_sub(self.origin)).map_err(|_| FI_EACCES)?;
+        match offset.checked_add(len) {
+            Some(end) if end <= self.len => Ok(self.start.wrapping_add(offset)),
+            _ => Err(FI_EACCES),
+        }
+    }
+
+    fn revoke(&self) {
+        let exposed = core::mem::take(&mut *self.exposed.borrow_mut());
+        self.domain.for_each_endpoint(|endpoint| {
+            for (_, id) in exposed
+                .iter()
+                .filter(|(number, _)| *number == endpoint.number)
+            {
+                // Waits for accesses under way. Unknown regions are those of a closed endpoint.
+                let _ = endpoint.limic.revoke(*id);
+            }
+        });
+    }
+}
+
+/// What a registration asks for.
+struct Asked {
+    start: *mut u8,
+    len: usize,
+    access: u64,
+    key: u64,
+    context: *mut c_void,
+}
+
+/// # Safety
+/// `domain` is one of this provider, and `region` room for an object.
+unsafe fn register(domain: *mut fid, asked: &Asked, region: *mut *mut fid_mr) -> Result<(), i32> {
+    if region.is_null() {
+        return Err(FI_EINVAL);
+    }
+    // SAFETY: the caller's promise.
+    let domain: Arc<Domain> = unsafe { object::share(domain) };
+    let _turn = domain.enter();
+    let basic = domain.basic_regions;
+    let key = if basic {
+        let key = domain.next_key.get();
+        domain.next_key.set(key + 1);
+        key
+    } else {
+        asked.key
+    };
+    if key == FI_KEY_NOTAVAIL {
+        return Err(FI_EINVAL);
+    }
+    if domain.regions.borrow().contains_key(&key) {
+        return Err(FI_ENOKEY);
+    }
+    let object = Arc::new(Region {
+        head: Head::new(fid_mr {
+            fid: object::fid_of::<Region>(asked.context, &FID_OPS),
+            mem_desc: core::ptr::null_mut(),
+            key,
+        }),
+        domain: Arc::clone(&domain),
+        start: asked.start,
+        len: asked.len,
+        key,
+        access: Access {
+            read: asked.access & FI_REMOTE_READ != 0,
+            write: asked.access & FI_REMOTE_WRITE != 0,
+        },
+        origin: if basic { asked.start.addr() as u64 } else { 0 },
+        exposed: RefCell::default(),
+    });
+    let mut exposed = Ok(());
+    domain.for_each_endpoint(|endpoint| {
+        if endpoint.enabled.get() && endpoint.uses_regions() && exposed.is_ok() {
+            exposed = object.expose(endpoint);
+        }
+    });
+    if exposed.is_err() {
+        object.revoke();
+        return exposed;
+    }
+    domain.regions.borrow_mut().insert(key, Arc::clone(&object));
+    // SAFETY: checked.
+    unsafe { *region = object::hand_out(object) };
+    Ok(())
+}
+
+unsafe extern "C" fn reg(
+    domain: *mut fid,
+    start: *const c_void,
+    len: usize,
+    access: u64,
+    offset: u64,
+    key: u64,
+    _flags: u64,
+    region: *mut *mut fid_mr,
+    context: *mut c_void,
+) -> c_int {
+    border::status(|| {
+        if offset != 0 {
+            return Err(FI_EINVAL);
+        }
+        let asked = Asked {
+            start: start.cast_mut().cast(),
+            len,
+            access,
+            key,
+            context,
+        };
+        // SAFETY: C passes what it was given.
+        unsafe { register(domain, &asked, region) }
+    })
+}
+
+unsafe extern "C" fn regv(
+    domain: *mut fid,
+    iov: *const libc::iovec,
+    count: usize,
+    access: u64,
+    offset: u64,
+    key: u64,
+    flags: u64,
+    region: *mut *mut fid_mr,
+    context: *mut c_void,
+) -> c_int {
+    if count != 1 || iov.is_null() {
+        return -FI_EINVAL;
+    }
+    // SAFETY: C passes one entry.
+    let whole = unsafe { &*iov };
+    let (start, len) = (whole.iov_base, whole.iov_len);
+    // SAFETY: handed on.
+    unsafe {
+        reg(
+            domain, start, len, access, offset, key, flags, region, context,
+        )
+    }
+}
+
+unsafe extern "C" fn regattr(
+    domain: *mut fid,
+    attr: *const fi_mr_attr,
+    flags: u64,
+    region: *mut *mut fid_mr,
+) -> c_int {
+    // SAFETY: C passes attributes or null.
+    let Some(attr) = (unsafe { attr.as_ref() }) else {
+        return -FI_EINVAL;
+    };
+    // Memory of devices is not reached from here.
+    if attr.iface != 0 {
+        return -FI_ENOSYS;
+    }
+    // SAFETY: handed on.
+    unsafe {
+        regv(
+            domain,
+            attr.mr_iov,
+            attr.iov_count,
+            attr.access,
+            attr.offset,
+            attr.requested_key,
+            flags,
+            region,
+            attr.context,
+        )
+    }
+}
+
+unsafe extern "C" fn close(fid: *mut fid) -> c_int {
+    border::status(|| {
+        // SAFETY: C closes what it was given, once.
+        let region: Arc<Region> = unsafe { object::share(fid) };
+        let domain = Arc::clone(&region.domain);
+        let turn = domain.enter();
+        region.revoke();
+        domain.regions.borrow_mut().remove(&region.key);
+        drop(region);
+        // SAFETY: as above.
+        let closed = unsafe { object::take_back::<Region>(fid) };
+        drop(closed);
+        drop(turn);
+        Ok(())
+    })
+}
+
+/// Endpoints need not be bound: a region is reachable through all of its domain.
+unsafe extern "C" fn bind(_: *mut fid, other: *mut fid, _: u64) -> c_int {
+    border::status(|| {
+        // SAFETY: C passes an object of this provider.
+        match unsafe { other.as_ref() }.map(|other| other.fclass) {
+            Some(class::EP) => Ok(()),
+            _ => Err(FI_ENOSYS),
+        }
+    })
+}
+
+/// A region works from the start.
+unsafe extern "C" fn control(_: *mut fid, what: c_int, _: *mut c_void) -> c_int {
+    if what == command::ENABLE {
+        0
+    } else {
+        -FI_ENOSYS
+    }
+}

@@ -1,0 +1,188 @@
+//! One operation: a node in memory that the caller lends, or in a spare one.
+//!
+//! An application in the mode `FI_CONTEXT2` lends 64 bytes with each operation that it wants a completion of. The node
+//! lies there: posting and completing allocate nothing. Operations without such memory (applications that do not
+//! know the mode, silent operations, parts of larger ones) take a spare node from the domain's pool.
+
+use core::cell::Cell;
+use core::ffi::c_void;
+
+use limic::Peer;
+
+use crate::abi::FI_ADDR_NOTAVAIL;
+
+/// Completion flags are below bit 32; these say more about the node.
+pub(crate) mod mark {
+    /// The node lies in a [`Spare`](super::Spare).
+    pub(crate) const SPARE: u64 = 1 << 63;
+    /// The operation failed: `error` is set.
+    pub(crate) const FAILED: u64 = 1 << 62;
+    /// Nobody wants a completion if it goes well.
+    pub(crate) const SILENT: u64 = 1 << 61;
+    /// A write whose target gets the word `data` when it is done.
+    pub(crate) const NOTIFY: u64 = 1 << 60;
+    /// The number of the endpoint.
+    pub(crate) const ENDPOINT_SHIFT: u32 = 32;
+    /// What applications see.
+    pub(crate) const PUBLIC: u64 = 0xffff_ffff;
+}
+
+/// What is known of an operation. As long as the `fi_context2` in which it lies.
+///
+/// The middle five words are those of a completion of the format `FI_CQ_FORMAT_TAGGED`, in that order.
+#[repr(C)]
+pub(crate) struct Node {
+    /// The next in the completion queue, or in the list of spare nodes.
+    pub(crate) next: *mut Node,
+    /// Completion flags, and [`mark`]s.
+    pub(crate) flags: u64,
+    pub(crate) len: usize,
+    pub(crate) buf: *mut c_void,
+    pub(crate) data: u64,
+    pub(crate) tag: u64,
+    /// The other side, as the endpoint numbers its peers.
+    pub(crate) peer: u32,
+    /// Error number, if it failed.
+    pub(crate) error: i32,
+    /// The transport's request while it is pending; then the bytes that did not fit.
+    pub(crate) request: u64,
+}
+
+const _: () = assert!(size_of::<Node>() == 64);
+
+/// No request.
+pub(crate) const NO_REQUEST: u64 = u64::MAX;
+/// No peer.
+pub(crate) const NO_PEER: u32 = u32::MAX;
+
+/// A node with memory of its own.
+#[repr(C)]
+pub(crate) struct Spare {
+    pub(crate) node: Node,
+    /// What the application calls the operation.
+    pub(crate) context: *mut c_void,
+    /// Of a multi-receive: where the room that is left begins, and its length.
+    pub(crate) room: (*mut u8, usize),
+    /// Of a multi-receive: whom it accepts.
+    pub(crate) source: Option<Peer>,
+    /// Of a part: the whole, whose `request` counts the parts that are not over.
+    pub(crate) whole: *mut Node,
+}
+
+impl Node {
+    pub(crate) const EMPTY: Self = Self {
+        next: core::ptr::null_mut(),
+        flags: 0,
+        len: 0,
+        buf: core::ptr::null_mut(),
+        data: 0,
+        tag: 0,
+        peer: NO_PEER,
+        error: 0,
+        request: NO_REQUEST,
+    };
+}
+
+/// What the application calls the operation of a node.
+///
+/// # Safety
+/// `node` is a living node.
+#[inline(always)]
+pub(crate) unsafe fn context_of(node: *mut Node) -> *mut c_void {
+    // SAFETY: the caller's promise; a marked node is the first field of a `Spare`.
+    unsafe {
+        if (*node).flags & mark::SPARE != 0 {
+            (*node.cast::<Spare>()).context
+        } else {
+            node.cast()
+        }
+    }
+}
+
+/// Spare nodes of a domain. They are freed with it.
+pub(crate) struct Pool {
+    free: Cell<*mut Node>,
+    all: Cell<Vec<*mut Spare>>,
+}
+
+impl Pool {
+    pub(crate) fn new() -> Self {
+        Self {
+            free: Cell::new(core::ptr::null_mut()),
+            all: Cell::new(Vec::new()),
+        }
+    }
+
+    /// A spare node. Allocates only if more are in use than ever before.
+    pub(crate) fn take(&self, context: *mut c_void) -> *mut Spare {
+        let head = self.free.get();
+        let spare = if head.is_null() {
+            let spare = Box::into_raw(Box::new(Spare {
+                node: Node::EMPTY,
+                context,
+                room: (core::ptr::null_mut(), 0),
+                source: None,
+                whole: core::ptr::null_mut(),
+            }));
+            let mut all = self.all.take();
+            all.push(spare);
+            self.all.set(all);
+            spare
+        } else {
+            // SAFETY: nodes of the list are spare ones of this pool that nobody uses.
+            self.free.set(unsafe { (*head).next });
+            head.cast()
+        };
+        // SAFETY: it is nobody else's.
+        unsafe {
+            (*spare).node = Node {
+                flags: mark::SPARE,
+                ..Node::EMPTY
+            };
+            (*spare).context = context;
+        }
+        spare
+    }
+
+    /// Takes back a node if it is a spare one.
+    ///
+    /// # Safety
+    /// Nobody uses the node any more.
+    #[inline(always)]
+    pub(crate) unsafe fn give_back(&self, node: *mut Node) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if (*node).flags & mark::SPARE != 0 {
+                (*node).request = NO_REQUEST;
+                (*node).next = self.free.get();
+                self.free.set(node);
+            }
+        }
+    }
+
+    /// The pending operation that the application calls `context`. Linear: for cancellation only.
+    pub(crate) fn find(&self, context: *mut c_void, endpoint: u64) -> Option<*mut Node> {
+        let all = self.all.take();
+        let found = all.iter().copied().find(|spare| {
+            // SAFETY: nodes of the pool live as long as it.
+            let spare = unsafe { &**spare };
+            spare.context == context
+                && spare.node.request != NO_REQUEST
+                && spare.node.flags >> mark::ENDPOINT_SHIFT & 0xffff == endpoint
+        });
+        self.all.set(all);
+        found.map(<*mut Spare>::cast)
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        for spare in self.all.take() {
+            // SAFETY: made by `take`; whoever used it is gone, since all of them hold the domain.
+            drop(unsafe { Box::from_raw(spare) });
+        }
+    }
+}
+
+/// The address of a peer that no address vector names.
+pub(crate) const UNNAMED: u64 = FI_ADDR_NOTAVAIL;

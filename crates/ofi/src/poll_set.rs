@@ -1,0 +1,151 @@
+//! Poll sets: several queues and counters asked at once.
+
+use core::cell::RefCell;
+use core::ffi::{c_int, c_void};
+use std::sync::Arc;
+
+use crate::abi::entries::fi_poll_attr;
+use crate::abi::errno::*;
+use crate::abi::objects::{fi_ops_poll, fid_domain, fid_poll};
+use crate::abi::{class, fi_ops, fid};
+use crate::border;
+use crate::completion_queue::Queue;
+use crate::counter::Counter;
+use crate::domain::Domain;
+use crate::fabric::{no_bind, no_control, no_ops_open};
+use crate::object::{self, Head, Object};
+
+enum Member {
+    Queue(Arc<Queue>),
+    /// With the value that it had when it was last reported.
+    Counter(Arc<Counter>, u64),
+}
+
+/// A poll set.
+#[repr(C)]
+pub(crate) struct PollSet {
+    head: Head<fid_poll>,
+    domain: Arc<Domain>,
+    members: RefCell<Vec<(*mut fid, Member)>>,
+}
+
+// SAFETY: `repr(C)`, and the head comes first.
+unsafe impl Object for PollSet {
+    const CLASS: usize = class::POLL;
+}
+
+// SAFETY: touched only in calls that have entered its domain.
+unsafe impl Send for PollSet {}
+// SAFETY: as above.
+unsafe impl Sync for PollSet {}
+
+static OPS: fi_ops = fi_ops {
+    size: size_of::<fi_ops>(),
+    close,
+    bind: no_bind,
+    control: no_control,
+    ops_open: no_ops_open,
+    tostr: None,
+    ops_set: None,
+};
+
+static POLL_OPS: fi_ops_poll = fi_ops_poll {
+    size: size_of::<fi_ops_poll>(),
+    poll,
+    poll_add,
+    poll_del,
+};
+
+/// `fi_poll_open`.
+pub(crate) unsafe extern "C" fn open(
+    domain: *mut fid_domain,
+    attr: *mut fi_poll_attr,
+    set: *mut *mut fid_poll,
+) -> c_int {
+    border::status(|| {
+        // SAFETY: C passes attributes or null.
+        let flags = unsafe { attr.as_ref() }.map_or(0, |attr| attr.flags);
+        if set.is_null() || flags != 0 {
+            return Err(FI_EINVAL);
+        }
+        let object = Arc::new(PollSet {
+            head: Head::new(fid_poll {
+                fid: object::fid_of::<PollSet>(core::ptr::null_mut(), &OPS),
+                ops: &POLL_OPS,
+            }),
+            // SAFETY: a domain of this provider.
+            domain: unsafe { object::share(domain) },
+            members: RefCell::default(),
+        });
+        // SAFETY: checked.
+        unsafe { *set = object::hand_out(object) };
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn close(fid: *mut fid) -> c_int {
+    border::status(|| {
+        // SAFETY: C closes what it was given, once.
+        unsafe { object::take_back::<PollSet>(fid) }
+            .map(drop)
+            .ok_or(FI_EBUSY)
+    })
+}
+
+/// Gives the contexts of those that have something to tell.
+unsafe extern "C" fn poll(set: *mut fid_poll, contexts: *mut *mut c_void, count: c_int) -> c_int {
+    border::cross(-FI_EOTHER, || {
+        // SAFETY: C passes what it was given.
+        let set: &PollSet = unsafe { object::object(set) };
+        let _turn = set.domain.enter();
+        let mut found = 0;
+        for (fid, member) in set.members.borrow_mut().iter_mut() {
+            let ready = match member {
+                Member::Queue(queue) => {
+                    queue.progress();
+                    queue.has_any()
+                }
+                Member::Counter(counter, seen) => {
+                    counter.progress();
+                    let value = counter.value.get();
+                    core::mem::replace(seen, value) != value
+                }
+            };
+            if ready && found < count {
+                // SAFETY: C passes room for `count` contexts; members are alive while they are here.
+                unsafe { *contexts.add(found as usize) = (**fid).context };
+                found += 1;
+            }
+        }
+        found
+    })
+}
+
+unsafe extern "C" fn poll_add(set: *mut fid_poll, fid: *mut fid, _: u64) -> c_int {
+    border::status(|| {
+        // SAFETY: C passes what it was given; so below.
+        let set: &PollSet = unsafe { object::object(set) };
+        let _turn = set.domain.enter();
+        // SAFETY: as above.
+        let member = unsafe {
+            object::share_if::<Queue>(fid)
+                .map(Member::Queue)
+                .or_else(|| object::share_if::<Counter>(fid).map(|c| Member::Counter(c, 0)))
+        };
+        let member = member.ok_or(FI_EINVAL)?;
+        set.members.borrow_mut().push((fid, member));
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn poll_del(set: *mut fid_poll, fid: *mut fid, _: u64) -> c_int {
+    border::status(|| {
+        // SAFETY: C passes what it was given.
+        let set: &PollSet = unsafe { object::object(set) };
+        let _turn = set.domain.enter();
+        let mut members = set.members.borrow_mut();
+        let at = members.iter().position(|(member, _)| *member == fid);
+        members.swap_remove(at.ok_or(FI_EINVAL)?);
+        Ok(())
+    })
+}

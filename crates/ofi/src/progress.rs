@@ -1,0 +1,283 @@
+//! Operations end: their nodes are filled in, counted, and put into completion queues.
+
+use limic::raw::RawSliceMut;
+use limic::{Error, Outcome, RawEndpoint, RequestId};
+
+use crate::abi::errno::FI_ECANCELED;
+use crate::abi::*;
+use crate::endpoint::{Endpoint, sort};
+use crate::errors::{errno_of, reported};
+use crate::node::{NO_REQUEST, Node, Spare, mark};
+use crate::send::Copied;
+
+/// What a watched request's name points to; names are aligned addresses with this in their lowest bits.
+pub(crate) mod kind {
+    /// The node of an operation.
+    pub(crate) const NODE: u64 = 0;
+    /// A multi-receive.
+    pub(crate) const MULTI: u64 = 1;
+    /// The copy of an injected message.
+    pub(crate) const COPY: u64 = 2;
+    /// A part of a larger operation.
+    pub(crate) const PART: u64 = 3;
+    /// A message of another endpoint's provider.
+    pub(crate) const ASIDE: u64 = 4;
+    pub(crate) const BITS: u64 = 7;
+}
+
+/// The name under which a request is watched.
+#[inline(always)]
+pub(crate) fn name_of<T>(pointer: *mut T, kind: u64) -> u64 {
+    pointer.expose_provenance() as u64 | kind
+}
+
+fn pointer_of<T>(name: u64) -> *mut T {
+    core::ptr::with_exposed_provenance_mut((name & !kind::BITS) as usize)
+}
+
+impl Endpoint {
+    /// Moves messages along, and puts what has ended into the completion queues.
+    #[inline(always)]
+    pub(crate) fn progress(&self) {
+        self.limic.progress();
+        self.collect();
+    }
+
+    /// Puts what has ended into the completion queues.
+    #[inline(always)]
+    pub(crate) fn collect(&self) {
+        while let Some((name, outcome)) = self.limic.next_finished() {
+            self.ended(name, outcome);
+        }
+        if self.uses_regions() {
+            self.hear_peers();
+        }
+    }
+
+    #[inline(always)]
+    fn ended(&self, name: u64, outcome: Outcome) {
+        if name & kind::BITS == kind::NODE {
+            // SAFETY: watched under the name of its node, which lives until the operation is reported.
+            unsafe { self.finish(pointer_of(name), outcome) };
+        } else {
+            self.ended_otherwise(name, outcome);
+        }
+    }
+
+    #[cold]
+    fn ended_otherwise(&self, name: u64, outcome: Outcome) {
+        // SAFETY: names are made by `name_of` of what their kinds say, which lives until here.
+        unsafe {
+            match name & kind::BITS {
+                kind::MULTI => self.multi_received(pointer_of::<Spare>(name), outcome),
+                kind::COPY => {
+                    self.copy_was_sent(*Box::from_raw(pointer_of::<Copied>(name)), &outcome)
+                }
+                kind::PART => self.part_is_over(pointer_of::<Spare>(name), &outcome),
+                _ => self.aside_has_come(pointer_of(name), &outcome),
+            }
+        }
+    }
+
+    /// An operation is over: fills in its node, and reports it.
+    ///
+    /// # Safety
+    /// The node is alive, and in no list.
+    #[inline(always)]
+    pub(crate) unsafe fn finish(&self, node: *mut Node, outcome: Outcome) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match outcome {
+                Ok(status) => {
+                    (*node).request = NO_REQUEST;
+                    if (*node).flags & FI_RECV != 0 {
+                        (*node).len = status.len as usize;
+                        (*node).tag = application_tag(status.tag.0);
+                        (*node).peer = status.peer.index();
+                        if let Some(data) = status.immediate {
+                            (*node).data = data;
+                            (*node).flags |= FI_REMOTE_CQ_DATA;
+                        }
+                    }
+                }
+                Err(error) => self.fill_error(node, &error),
+            }
+            self.report(node);
+        }
+    }
+
+    /// # Safety
+    /// As [`finish`](Self::finish).
+    #[cold]
+    unsafe fn fill_error(&self, node: *mut Node, error: &Error) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            (*node).request = 0;
+            if let Error::PeerFailed {
+                why: limic::PeerFailure::Closed,
+                ..
+            } = error
+                && (*node).flags & FI_SEND != 0
+            {
+                // It closed in good order, and so wants nothing more: as if the message had been the last that it did not
+                // ask for.
+                (*node).request = NO_REQUEST;
+                return;
+            }
+            (*node).flags |= mark::FAILED;
+            (*node).error = errno_of(error);
+            (*node).len = 0;
+            if let Error::Truncated {
+                peer,
+                tag,
+                sent,
+                buffer,
+                immediate,
+            } = error
+            {
+                (*node).len = *buffer as usize;
+                (*node).request = sent - buffer;
+                (*node).tag = application_tag(tag.0);
+                (*node).peer = peer.index();
+                if let Some(data) = immediate {
+                    (*node).data = *data;
+                    (*node).flags |= FI_REMOTE_CQ_DATA;
+                }
+            } else if (*node).error != FI_ECANCELED {
+                reported(error);
+            }
+        }
+    }
+
+    /// Counts an operation that is over, and puts it into its completion queue if somebody wants to know.
+    ///
+    /// # Safety
+    /// As [`finish`](Self::finish); the node is filled in.
+    #[inline(always)]
+    pub(crate) unsafe fn report(&self, node: *mut Node) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if (*node).flags & mark::NOTIFY != 0 {
+                self.notify(node);
+            }
+            if self.counters.any.get() {
+                self.count((*node).flags);
+            }
+            if (*node).flags & (mark::SILENT | mark::FAILED) == mark::SILENT {
+                self.domain.pool.give_back(node);
+                return;
+            }
+            let receives = (*node).flags & (FI_RECV | FI_REMOTE_WRITE) != 0;
+            let binding = if receives {
+                &self.receives
+            } else {
+                &self.sends
+            };
+            match &*binding.queue.borrow() {
+                Some(queue) => queue.push(node),
+                None => self.domain.pool.give_back(node),
+            }
+        }
+    }
+
+    #[cold]
+    fn count(&self, flags: u64) {
+        let counters = &self.counters;
+        let counter = if flags & FI_RECV != 0 {
+            &counters.receive
+        } else if flags & FI_SEND != 0 {
+            &counters.send
+        } else if flags & FI_REMOTE_WRITE != 0 {
+            return;
+        } else if flags & FI_READ != 0 {
+            &counters.read
+        } else {
+            &counters.write
+        };
+        if let Some(counter) = &*counter.borrow() {
+            counter.count(flags & mark::FAILED != 0);
+        }
+    }
+
+    /// A message has come into a multi-receive: it is reported, and the rest of the room is posted again.
+    ///
+    /// # Safety
+    /// `multi` is a multi-receive of this endpoint that is not posted.
+    pub(crate) unsafe fn multi_received(&self, multi: *mut Spare, outcome: Outcome) {
+        let mut outcome = outcome;
+        loop {
+            // SAFETY: the caller's promise; the application leaves the room alone until it gets it back.
+            unsafe {
+                let (start, len) = (*multi).room;
+                let used = match &outcome {
+                    Ok(status) => status.len as usize,
+                    Err(Error::Truncated { buffer, .. }) => *buffer as usize,
+                    Err(_) => 0,
+                };
+                let ended =
+                    matches!(&outcome, Err(error) if !matches!(error, Error::Truncated { .. }));
+                let left = len.saturating_sub(used);
+                // The next message begins where any type may lie.
+                let rest = start.wrapping_add(used);
+                let skip = rest.align_offset(16).min(left);
+                (*multi).room = (rest.wrapping_add(skip), left - skip);
+                let over = ended || left - skip < self.least_room.get().max(1);
+                let node = self.domain.pool.take((*multi).context).cast::<Node>();
+                (*node).flags |= (*multi).node.flags & mark::PUBLIC | self.mark();
+                (*node).buf = start.cast();
+                if over {
+                    (*node).flags |= FI_MULTI_RECV;
+                    self.multi.borrow_mut().retain(|known| *known != multi);
+                    self.domain.pool.give_back(multi.cast());
+                }
+                self.finish(node, outcome);
+                if over {
+                    return;
+                }
+                match self.post_multi(multi) {
+                    Some(next) => outcome = next,
+                    None => return,
+                }
+            }
+        }
+    }
+
+    /// Posts the room that a multi-receive has left. Gives an outcome if a message was there already.
+    ///
+    /// # Safety
+    /// As [`multi_received`](Self::multi_received).
+    pub(crate) unsafe fn post_multi(&self, multi: *mut Spare) -> Option<Outcome> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let (start, len) = (*multi).room;
+            let selector = limic::Selector {
+                source: (*multi).source,
+                tag: limic::Tag(sort::UNTAGGED),
+                mask: sort::MASK,
+            };
+            let room = [RawSliceMut { start, len }];
+            match self.limic.post_recv(&selector, &room) {
+                Ok(limic::raw::Posted::Done(outcome)) => Some(outcome),
+                Ok(limic::raw::Posted::Pending(id)) => {
+                    (*multi).node.request = id.0;
+                    self.watch(id, name_of(multi, kind::MULTI));
+                    None
+                }
+                Err(error) => Some(Err(error)),
+            }
+        }
+    }
+
+    /// Has a request that was just posted listed when it ends.
+    #[inline(always)]
+    pub(crate) fn watch(&self, id: RequestId, name: u64) {
+        // A request that was posted a moment ago is known.
+        let _ = self.limic.watch(id, name);
+    }
+}
+
+/// The tag as the application gave it.
+#[inline(always)]
+pub(crate) fn application_tag(tag: u64) -> u64 {
+    if tag & sort::NOT_TAGGED == 0 { tag } else { 0 }
+}

@@ -1,0 +1,229 @@
+//! Receives of all forms, and looks at messages that nobody has received yet.
+
+use core::ffi::c_void;
+
+use limic::raw::{Posted, RawSliceMut};
+use limic::{RawEndpoint, Selector};
+
+use crate::abi::errno::*;
+use crate::abi::*;
+use crate::endpoint::Endpoint;
+use crate::node::{NO_PEER, NO_REQUEST, Node, Spare, mark};
+use crate::progress::{application_tag, kind, name_of};
+use crate::send::Pieces;
+
+/// What a receive asks for, and how it is reported.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted {
+    pub(crate) selector: Selector,
+    pub(crate) context: *mut c_void,
+    /// Flags of the completion.
+    pub(crate) flags: u64,
+    pub(crate) reported: bool,
+}
+
+/// Room to receive into.
+///
+/// # Safety
+/// As [`Pieces::new`].
+#[inline]
+pub(crate) unsafe fn room(
+    iov: *const libc::iovec,
+    count: usize,
+) -> Result<Pieces<RawSliceMut>, i32> {
+    let piece = |iov: &libc::iovec| RawSliceMut {
+        start: iov.iov_base.cast(),
+        len: iov.iov_len,
+    };
+    let empty = RawSliceMut {
+        start: core::ptr::null_mut(),
+        len: 0,
+    };
+    // SAFETY: the caller's promise.
+    unsafe { Pieces::new(iov, count, empty, piece) }
+}
+
+/// One piece of room.
+#[inline(always)]
+pub(crate) fn one(start: *mut c_void, len: usize) -> [RawSliceMut; 1] {
+    [RawSliceMut {
+        start: start.cast(),
+        len,
+    }]
+}
+
+impl Endpoint {
+    /// Whom a receive accepts.
+    #[inline(always)]
+    pub(crate) fn source(&self, address: fi_addr_t) -> Result<Option<limic::Peer>, i32> {
+        if address == FI_ADDR_UNSPEC || self.caps & FI_DIRECTED_RECV == 0 {
+            return Ok(None);
+        }
+        self.peer(address).map(Some)
+    }
+
+    /// Posts a receive.
+    ///
+    /// # Safety
+    /// The room is the operation's until it is over; a context that is lent is valid until it is reported.
+    #[inline(always)]
+    pub(crate) unsafe fn receive(
+        &self,
+        wanted: &Wanted,
+        room: &[RawSliceMut],
+    ) -> Result<usize, i32> {
+        // SAFETY: the caller's promise.
+        let posted = unsafe { self.limic.post_recv(&wanted.selector, room) };
+        let first = room
+            .first()
+            .map_or(core::ptr::null_mut(), |room| room.start);
+        self.posted(wanted, first, posted)
+    }
+
+    /// A receive was posted; it may be over already.
+    #[inline(always)]
+    fn posted(
+        &self,
+        wanted: &Wanted,
+        first: *mut u8,
+        posted: limic::Result<Posted>,
+    ) -> Result<usize, i32> {
+        let node = self.receiving(wanted, first);
+        // SAFETY: the node of this operation, in no list.
+        unsafe {
+            match posted {
+                Ok(Posted::Pending(id)) => {
+                    (*node).request = id.0;
+                    self.watch(id, name_of(node, kind::NODE));
+                }
+                Ok(Posted::Done(outcome)) => self.finish(node, outcome),
+                Err(error) => self.finish(node, Err(error)),
+            }
+        }
+        Ok(0)
+    }
+
+    /// The node of a receive.
+    #[inline(always)]
+    fn receiving(&self, wanted: &Wanted, first: *mut u8) -> *mut Node {
+        let node = self.node(wanted.context, wanted.reported);
+        // SAFETY: memory for a node, which is nobody else's during the operation.
+        unsafe {
+            node.write(Node {
+                next: core::ptr::null_mut(),
+                flags: wanted.flags | self.marks(wanted.context, wanted.reported),
+                len: 0,
+                buf: first.cast(),
+                data: 0,
+                tag: 0,
+                peer: NO_PEER,
+                error: 0,
+                request: NO_REQUEST,
+            });
+        }
+        node
+    }
+
+    /// `FI_PEEK`: looks for a message. Whatever it finds is reported by a completion.
+    ///
+    /// # Safety
+    /// As [`receive`](Self::receive), but for the room.
+    pub(crate) unsafe fn peek(&self, wanted: &Wanted, flags: u64) -> Result<usize, i32> {
+        let found = if flags & (FI_CLAIM | FI_DISCARD) != 0 {
+            self.limic.claim(&wanted.selector)
+        } else {
+            let seen = self.limic.probe(&wanted.selector);
+            seen.map(|seen| seen.map(|status| (status, limic::raw::ClaimId(0))))
+        };
+        let node = self.receiving(wanted, core::ptr::null_mut());
+        // SAFETY: the node of this operation, in no list.
+        unsafe {
+            match found {
+                Ok(Some((status, claim))) => {
+                    if flags & FI_DISCARD != 0 {
+                        self.discard(claim);
+                    } else if flags & FI_CLAIM != 0 {
+                        let context = wanted.context.addr();
+                        self.claims.borrow_mut().insert(context, claim);
+                    }
+                    self.finish(node, Ok(status));
+                }
+                Ok(None) => {
+                    (*node).flags |= mark::FAILED;
+                    (*node).error = FI_ENOMSG;
+                    (*node).request = 0;
+                    (*node).tag = application_tag(wanted.selector.tag.0);
+                    self.report(node);
+                }
+                Err(error) => self.finish(node, Err(error)),
+            }
+        }
+        self.collect();
+        Ok(0)
+    }
+
+    /// Receives the message that was claimed under the same context, or drops it.
+    ///
+    /// # Safety
+    /// As [`receive`](Self::receive).
+    pub(crate) unsafe fn receive_claimed(
+        &self,
+        wanted: &Wanted,
+        room: &[RawSliceMut],
+        flags: u64,
+    ) -> Result<usize, i32> {
+        let claim = self.claims.borrow_mut().remove(&wanted.context.addr());
+        let claim = claim.ok_or(FI_EINVAL)?;
+        if flags & FI_DISCARD != 0 {
+            self.discard(claim);
+            let node = self.receiving(wanted, core::ptr::null_mut());
+            // SAFETY: the node of this operation, in no list.
+            unsafe { self.report(node) };
+            return Ok(0);
+        }
+        // SAFETY: the caller's promise.
+        let posted = unsafe { self.limic.post_claimed(claim, room) };
+        let first = room
+            .first()
+            .map_or(core::ptr::null_mut(), |room| room.start);
+        self.posted(wanted, first, posted)
+    }
+
+    /// Drops a claimed message; its sender's operation ends.
+    fn discard(&self, claim: limic::raw::ClaimId) {
+        // SAFETY: there is no room.
+        let posted = unsafe { self.limic.post_claimed(claim, &[]) };
+        match posted {
+            // It is over: nothing is wanted of it.
+            Ok(Posted::Done(_)) => {}
+            Ok(Posted::Pending(id)) => self.limic.abandon(id, Box::new(())),
+            Err(error) => crate::log::info(&error),
+        }
+    }
+
+    /// Posts room for many messages (`FI_MULTI_RECV`).
+    ///
+    /// # Safety
+    /// As [`receive`](Self::receive).
+    pub(crate) unsafe fn receive_many(
+        &self,
+        wanted: &Wanted,
+        room: RawSliceMut,
+    ) -> Result<usize, i32> {
+        let multi: *mut Spare = self.domain.pool.take(wanted.context);
+        // SAFETY: a node of this operation.
+        unsafe {
+            (*multi).node.flags |= wanted.flags | self.mark();
+            (*multi).room = (room.start, room.len);
+            (*multi).source = wanted.selector.source;
+        }
+        self.multi.borrow_mut().push(multi);
+        // SAFETY: as above; the room is the caller's promise.
+        unsafe {
+            if let Some(outcome) = self.post_multi(multi) {
+                self.multi_received(multi, outcome);
+            }
+        }
+        Ok(0)
+    }
+}
