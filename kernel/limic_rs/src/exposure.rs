@@ -178,6 +178,7 @@ impl Session {
             abi::EXPOSE_READ | abi::EXPOSE_WRITE | abi::EXPOSE_ONCE,
             &arg.reserved,
         )?;
+        self.id()?;
         let access = arg.flags & (abi::EXPOSE_READ | abi::EXPOSE_WRITE);
         if access == 0 {
             return Err(EINVAL);
@@ -311,6 +312,7 @@ impl Session {
     /// `LIMIC_IOC_REVOKE`
     pub(crate) fn revoke(&self, arg: &abi::Revoke) -> Result {
         abi::check(0, 0, &[arg.reserved])?;
+        self.id()?;
         let exposure = self.own().remove(arg.handle).ok_or(ENOENT)?;
         self.exposures().remove(arg.handle);
         exposure.held.gate.shut();
