@@ -116,12 +116,17 @@ impl Memory {
         self.len = len;
     }
 
-    /// Unmaps a part, which must not be touched any more.
+    /// Unmaps a part, which must not be touched any more. The addresses stay reserved, so that no other memory comes
+    /// there.
     pub fn punch(&self, at: usize, len: usize) {
         assert!(at + len <= self.len);
-        // SAFETY: within this mapping; the tests do not touch it again, and unmapping it twice is no error.
-        let done = unsafe { libc::munmap(self.pointer().add(at).cast(), len) };
-        assert_eq!(done, 0, "munmap: {}", io::Error::last_os_error());
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
+        // SAFETY: within this mapping, and the tests do not touch it again.
+        let hole = unsafe {
+            let place = self.pointer().add(at).cast();
+            libc::mmap(place, len, libc::PROT_NONE, flags, -1, 0)
+        };
+        assert_ne!(hole, libc::MAP_FAILED, "{}", io::Error::last_os_error());
     }
 
     /// Changes the protection of all of it; with writing gone, `&mut` access faults.
