@@ -19,7 +19,8 @@ impl Ledger {
     #[must_use]
     pub fn open() -> Self {
         // The kernel counts per CPU; this brings the sums up to date.
-        fs::write("/proc/sys/vm/stat_refresh", "1").expect("the counters can be brought up to date");
+        fs::write("/proc/sys/vm/stat_refresh", "1")
+            .expect("the counters can be brought up to date");
         Self {
             pins: vmstat("nr_foll_pin_acquired") - vmstat("nr_foll_pin_released"),
             gauges: GAUGES.iter().map(|name| gauge(name)).collect(),

@@ -1,4 +1,4 @@
-//! The test programs of the package `limic-lab`, built on the host, and the tests in each.
+//! The test programs of the packages that have guest tests, built on the host, and the tests in each.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use super::archive::text;
 use crate::failure::Failure;
 use crate::job::Job;
 
-const PACKAGE: &str = "limic-lab";
+const PACKAGES: [&str; 2] = ["limic-lab", "limic-module-tests"];
 
 /// One test program.
 #[derive(Debug)]
@@ -46,7 +46,8 @@ struct Target {
 /// name, `program::test`, holds `filter`.
 pub(crate) fn build(filter: &str) -> Result<Vec<Program>, Failure> {
     Job::cargo(&["build", "-p", "limic-cli", "--bins"], 20).run()?;
-    let printed = Job::cargo(&["test", "-p", PACKAGE, "--tests", "--no-run"], 20)
+    let printed = Job::cargo(&["test", "-p", PACKAGES[0], "-p", PACKAGES[1]], 20)
+        .args(&["--tests", "--no-run"])
         .args(&["--message-format", "json-render-diagnostics"])
         .capture()?;
     let mut programs = Vec::new();
