@@ -43,9 +43,14 @@ pub(super) struct Outcome {
     pub(super) machine: Option<serde_json::Value>,
 }
 
+/// The command `limic`, as it was built for this.
+pub(super) fn program() -> PathBuf {
+    target().join("release/limic")
+}
+
 impl Contestant {
     pub(super) fn limic() -> Result<Self, Failure> {
-        let program = target().join("release/limic");
+        let program = program();
         if !program.is_file() {
             let what = format!("{} was built, but is not there", program.display());
             return Err(Failure::Missing(what));

@@ -39,8 +39,8 @@ pub(super) fn render(report: &Report) -> String {
     // Writing to a string cannot fail.
     let _ = writeln!(
         text,
-        "Written by `cargo xtask compare{}`; [README.md](README.md) says how it measures. Medians of {} rounds with the \
-         range of the rounds below; in bold the best. {reached} of {judged} targets are reached.\n",
+        "Written by `cargo xtask compare{}`; [README.md](README.md) says how it measures. Medians of {} rounds, with the best and \
+         the worst round in brackets; in bold the best. {reached} of {judged} targets are reached.\n",
         if report.quick { " --quick" } else { "" },
         report.rounds
     );

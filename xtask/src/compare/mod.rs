@@ -3,11 +3,13 @@
 //!
 //! [`pattern`] says what is measured, [`contestant`] runs it ([`pairs`] where a server and a client are
 //! needed), [`samples`] keeps the results of all rounds, [`verdict`] compares them with the [`targets`],
-//! and [`table`], [`markdown`], [`plot`] and the JSON of [`report`] show them. [`load`] watches
-//! what else the machine does.
+//! and [`table`], [`markdown`], [`plot`] and the JSON of [`report`] show them. [`load`] and
+//! [`gauge`] watch what else the machine does.
 
 mod contestant;
 mod cpus;
+mod gauge;
+mod leftovers;
 mod load;
 mod markdown;
 mod pairs;
@@ -29,6 +31,7 @@ use crate::peers::{Kind, Mpi, Tool};
 use crate::setup;
 
 use contestant::Contestant;
+use gauge::Pass;
 use load::Watch;
 use pattern::{Pattern, Plan};
 use report::Report;
@@ -123,9 +126,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if let Some(warning) = watch.before().warning() {
         console::detail(&format_args!("warning: {warning}"));
     }
-    let samples = measure(&args.patterns, &plan, &contestants, &cpus);
+    let (samples, passes) = measure(&args.patterns, &plan, &contestants, &cpus);
     let load = watch.finish();
-    let report = Report::new(&plan, &contestants, &cpus, &samples, missing, load);
+    let mut report = Report::new(&plan, &contestants, &cpus, &samples, load, passes);
+    report.missing = missing;
     print!("{}", table::render(&report));
     report.write(&output)?;
     console::detail(&format_args!("written to {}", output.display()));
@@ -177,35 +181,73 @@ fn measure(
     plan: &Plan,
     contestants: &[Contestant],
     cpus: &[usize; 2],
-) -> Samples {
+) -> (Samples, Vec<Pass>) {
     let mut samples = Samples::new(plan.rounds as usize);
+    let mut passes = Vec::new();
     let begin = Instant::now();
     let steps = plan.rounds as usize * patterns.len();
-    for round in 0..plan.rounds as usize {
-        for (index, pattern) in patterns.iter().enumerate() {
-            let done = round * patterns.len() + index;
+    let limic = contestant::program();
+    let mut reading = gauge::read(&limic, cpus);
+    for round in 0..plan.rounds {
+        for pattern in patterns {
+            let left = left(begin.elapsed(), passes.len(), steps);
+            let name = pattern.name();
             console::detail(&format_args!(
-                "round {}/{}, {}{}",
+                "round {}/{}, {name}{left}",
                 round + 1,
-                plan.rounds,
-                pattern.name(),
-                left(begin.elapsed(), done, steps)
+                plan.rounds
             ));
-            for turn in 0..contestants.len() {
-                // Another one begins each round: nobody always follows the same one.
-                let contestant = &contestants[(round + turn) % contestants.len()];
-                if !contestant.can(*pattern) || samples.given_up(*pattern, contestant.name()) {
-                    continue;
+            let mut repeats = 0;
+            let pass = loop {
+                let mut pass = Pass::new(round + 1, *pattern, reading);
+                for turn in 0..contestants.len() {
+                    // Another one begins each round: nobody always follows the same one.
+                    let contestant = &contestants[(round as usize + turn) % contestants.len()];
+                    once(
+                        contestant,
+                        *pattern,
+                        round as usize,
+                        plan,
+                        cpus,
+                        &mut samples,
+                    );
                 }
-                let outcome = contestant.measure(*pattern, plan, cpus);
-                if let Some(why) = &outcome.failure {
-                    console::detail(&format_args!("{}: {why}", contestant.name()));
+                reading = gauge::read(&limic, cpus);
+                pass.after_us = reading;
+                if !pass.changed() || repeats == plan.repeats {
+                    break pass;
                 }
-                samples.take(round, *pattern, contestant.name(), outcome);
-            }
+                repeats += 1;
+                console::detail(&"the CPUs' distance has changed meanwhile: once more");
+            };
+            passes.push(pass);
         }
     }
-    samples
+    (samples, passes)
+}
+
+/// One run of one contestant.
+fn once(
+    contestant: &Contestant,
+    pattern: Pattern,
+    round: usize,
+    plan: &Plan,
+    cpus: &[usize; 2],
+    samples: &mut Samples,
+) {
+    let name = contestant.name();
+    if !contestant.can(pattern) || samples.given_up(pattern, name) {
+        return;
+    }
+    let before = leftovers::Before::now();
+    let outcome = contestant.measure(pattern, plan, cpus);
+    if outcome.failure.is_some() {
+        before.remove_new();
+    }
+    if let Some(why) = &outcome.failure {
+        console::detail(&format_args!("{name}: {why}"));
+    }
+    samples.take(round, pattern, name, outcome);
 }
 
 /// `, 2 min left`, once there is something to judge by.

@@ -95,9 +95,15 @@ fn exchange(
     let begin = Instant::now();
     while !listens(&port) {
         if server.ended() || begin.elapsed() > LISTEN {
-            let why = server.kill().explain();
-            let why = why.unwrap_or_else(|| "it does not listen".to_owned());
-            return Err(format!("the server of {}: {why}", tool.program()));
+            let silent = !server.ended();
+            let mut ended = server.kill();
+            if silent {
+                ended.failure = Some(format!("no server listens after {} s", LISTEN.as_secs()));
+                ended.hung = true;
+            } else if ended.failure.is_none() {
+                ended.failure = Some("the server ended before its client came".to_owned());
+            }
+            return Ok(ended);
         }
         // Neither program tells when it is ready, and the kernel's list cannot be waited for.
         std::thread::sleep(Duration::from_millis(2));

@@ -71,6 +71,8 @@ pub(super) struct Plan {
     pub(super) rounds: u32,
     /// Of one size in one round.
     pub(super) seconds: f64,
+    /// How often a pass is done again because the machine has changed meanwhile.
+    pub(super) repeats: u32,
 }
 
 impl Plan {
@@ -79,6 +81,7 @@ impl Plan {
             quick,
             rounds: rounds.unwrap_or(if quick { 3 } else { 7 }),
             seconds: if quick { 0.03 } else { 0.06 },
+            repeats: if quick { 0 } else { 2 },
         }
     }
 

@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::contestant::{Contestant, LIMIC};
+use super::gauge::{self, Pass};
 use super::load::Load;
 use super::pattern::{Pattern, Plan};
 use super::samples::Samples;
@@ -27,6 +28,8 @@ pub(super) struct Report {
     pub(super) rounds: u32,
     pub(super) seconds_per_point: f64,
     pub(super) load: Load,
+    /// In the order in which they were made.
+    pub(super) passes: Vec<Pass>,
     pub(super) rows: Vec<Row>,
     /// Peers that could not be had, and why.
     pub(super) missing: Vec<String>,
@@ -67,14 +70,16 @@ impl Report {
         contestants: &[Contestant],
         cpus: &[usize; 2],
         samples: &Samples,
-        missing: Vec<String>,
         load: Load,
+        passes: Vec<Pass>,
     ) -> Self {
         let names: Vec<&'static str> = contestants.iter().map(Contestant::name).collect();
         let peers: Vec<&'static str> = names.iter().copied().filter(|n| *n != LIMIC).collect();
         let settings = std::env::vars()
             .filter(|(name, _)| name.starts_with("LIMIC_"))
             .map(|(name, value)| format!("{name}={value}"));
+        let mut warnings = load.warnings();
+        warnings.extend(gauge::warnings(&passes));
         let mut report = Self {
             versions: contestants
                 .iter()
@@ -85,10 +90,11 @@ impl Report {
             quick: plan.quick,
             rounds: plan.rounds,
             seconds_per_point: plan.seconds,
-            warnings: load.warnings(),
+            warnings,
             load,
             rows: Vec::new(),
-            missing,
+            missing: Vec::new(),
+            passes,
             failures: samples.failures(),
             settings: settings.collect(),
             names,

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use comfy_table::{CellAlignment, Table, presets};
 
+use super::gauge;
 use super::report::{Report, Row};
 use super::verdict::Judged;
 
@@ -58,8 +59,14 @@ pub(super) fn render(report: &Report) -> String {
 /// The load in one sentence.
 pub(super) fn load(report: &Report) -> String {
     let load = &report.load;
+    let handover = gauge::spread(&report.passes).map_or_else(String::new, |us| {
+        format!(
+            " A cache line changed hands in {:.3} us ({:.3} to {:.3}).",
+            us.median, us.least, us.most
+        )
+    });
     format!(
-        "Load {:.2} before and {:.2} after, {} CPUs; meanwhile other programs took {:.1} % of them, other guests {:.1} %.",
+        "Load {:.2} before and {:.2} after, {} CPUs; meanwhile other programs took {:.1} % of them, other guests {:.1} %.{handover}",
         load.before.load,
         load.after.load,
         load.before.cpus,

@@ -12,7 +12,7 @@ use super::targets::{self, Against, Target};
 pub(super) struct Ratio {
     /// The best of the peers that it is about.
     pub(super) peer: &'static str,
-    /// Of the medians.
+    /// Median of the ratios within each round.
     pub(super) median: f64,
     /// Of each side's best round: what is left of the ratio when disturbances are not.
     pub(super) best_rounds: f64,
@@ -55,15 +55,11 @@ pub(super) fn ratio(
     let rounds = samples.of(pattern, bytes, LIMIC).iter();
     let rounds = rounds.zip(samples.of(pattern, bytes, peer));
     let of_rounds = rounds.filter_map(|(a, b)| Some(over((*a)?, (*b)?)));
-    let median = over(mine.median, theirs.median);
-    let within = Spread::of(of_rounds).unwrap_or(Spread {
-        median,
-        least: median,
-        most: median,
-    });
+    // Without a round that both finished there is nothing fair to compare.
+    let within = Spread::of(of_rounds)?;
     Some(Ratio {
         peer,
-        median,
+        median: within.median,
         best_rounds: over(mine.least, theirs.least),
         least: within.least,
         most: within.most,

@@ -1,0 +1,92 @@
+//! Shared memory that a peer leaves behind when it has to be killed.
+//!
+//! The MPIs, UCX and libfabric name their segments in `/dev/shm` and remove them themselves, unless
+//! they are killed in between. limic's have no names.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use rustix::process::geteuid;
+
+const FOLDER: &str = "/dev/shm";
+
+/// How the peers' segments are called.
+const PREFIXES: [&str; 7] = [
+    "mpich_",
+    "Intel_MPI",
+    "shm_",
+    "sm_segment",
+    "vader_segment",
+    "ucx_",
+    "fi_",
+];
+
+/// The names that were there before a peer ran.
+pub(super) struct Before(BTreeSet<OsString>);
+
+impl Before {
+    pub(super) fn now() -> Self {
+        Self(names(Path::new(FOLDER)))
+    }
+
+    /// Removes segments of peers that came since, belong to this user, and are mapped by nobody.
+    pub(super) fn remove_new(&self) {
+        for name in names(Path::new(FOLDER)).difference(&self.0) {
+            let path = Path::new(FOLDER).join(name);
+            let text = name.to_string_lossy();
+            let of_peer = PREFIXES.iter().any(|prefix| text.starts_with(prefix));
+            let own = fs::symlink_metadata(&path)
+                .is_ok_and(|file| file.is_file() && file.uid() == geteuid().as_raw());
+            if of_peer && own && !mapped(&path) {
+                // It may be gone already.
+                let _ = fs::remove_file(&path);
+            }
+        }
+    }
+}
+
+fn names(folder: &Path) -> BTreeSet<OsString> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.file_name()).collect()
+}
+
+/// Whether some process that can be looked into has the file mapped.
+fn mapped(path: &Path) -> bool {
+    let Some(path) = path.to_str() else {
+        return true;
+    };
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes
+        .filter_map(|process| fs::read_to_string(process.path().join("maps")).ok())
+        .any(|maps| maps.lines().any(|line| line.ends_with(path)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn new_segments_of_peers_go_and_all_others_stay() {
+        let folder = Path::new(FOLDER);
+        let name = |kind: &str| format!("{kind}limic_test_{}", std::process::id());
+        let paths = ["mpich_", "ucx_", "other_"].map(|kind| folder.join(name(kind)));
+        let [old, new, other] = &paths;
+        if fs::write(old, "x").is_err() {
+            println!("SKIPPED: {FOLDER} cannot be written to");
+            return;
+        }
+        let before = Before::now();
+        for path in [new, other] {
+            fs::write(path, "x").expect("writable");
+        }
+        before.remove_new();
+        let there = paths.clone().map(|path| path.exists());
+        for path in paths {
+            let _ = fs::remove_file(path);
+        }
+        assert_eq!(there, [true, false, true]);
+    }
+}
