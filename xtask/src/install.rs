@@ -45,22 +45,37 @@ struct Library {
     pkg_config: &'static str,
     /// Header, and where it goes.
     header: (&'static str, &'static str),
-    /// A symbol that only this library has: keeps the linker from leaving everything out.
+    /// What it wants from the system.
     needed: &'static [&'static str],
 }
 
-const LIBRARIES: [Library; 1] = [Library {
-    package: "limic-capi",
-    built: "liblimic_c.a",
-    name: "limic",
-    major: "1",
-    version: "1.0.0",
-    folder: "crates/capi",
-    map: "limic.map",
-    pkg_config: "limic.pc",
-    header: ("include/limic.h", "include/limic.h"),
-    needed: &NEEDED,
-}];
+const LIBRARIES: [Library; 2] = [
+    Library {
+        package: "limic-capi",
+        built: "liblimic_c.a",
+        name: "limic",
+        major: "1",
+        version: "1.0.0",
+        folder: "crates/capi",
+        map: "limic.map",
+        pkg_config: "limic.pc",
+        header: ("include/limic.h", "include/limic.h"),
+        needed: &NEEDED,
+    },
+    Library {
+        package: "limic2",
+        built: "liblimic2_c.a",
+        name: "limic2",
+        // LiMIC2's own library had the soname liblimic2.so.0: programs that were linked with it find this one.
+        major: "0",
+        version: "0.5.6",
+        folder: "crates/limic2",
+        map: "limic2.map",
+        pkg_config: "limic2.pc",
+        header: ("include/limic2/limic.h", "include/limic2/limic.h"),
+        needed: &["-lgcc_s", "-lm", "-lpthread", "-ldl"],
+    },
+];
 
 pub(crate) fn run(install: &Install) -> Result<(), Failure> {
     setup::run()?;

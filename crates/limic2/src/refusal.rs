@@ -1,0 +1,49 @@
+//! Why a call gave 0 or -1.
+
+use std::borrow::Cow;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// An errno for the program, and a line for people.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    errno: i32,
+    text: Cow<'static, str>,
+}
+
+/// The first refusal of the process is shown; with `LIMIC_LOG`, each.
+static SHOWN: AtomicBool = AtomicBool::new(false);
+
+impl Refusal {
+    #[cold]
+    pub(crate) fn new(errno: i32, text: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            errno,
+            text: text.into(),
+        }
+    }
+
+    pub(crate) fn invalid(text: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(libc::EINVAL, text)
+    }
+
+    /// A handle that is not prepared, or not any more.
+    pub(crate) fn stale(text: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(libc::ESTALE, text)
+    }
+
+    /// Sets errno, and shows the line if nothing was shown before or all is to be.
+    #[cold]
+    pub(crate) fn report(self) {
+        let all = std::env::var_os("LIMIC_LOG").is_some_and(|level| level != "off");
+        if all || !SHOWN.swap(true, Relaxed) {
+            let more = if all {
+                ""
+            } else {
+                " (LIMIC_LOG=warn shows further ones)"
+            };
+            eprintln!("limic2: {}{more}", self.text);
+        }
+        // SAFETY: the address of this thread's errno is always valid.
+        unsafe { *libc::__errno_location() = self.errno };
+    }
+}
