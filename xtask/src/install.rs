@@ -77,6 +77,14 @@ const LIBRARIES: [Library; 2] = [
     },
 ];
 
+/// The libfabric provider: package, what cargo calls it, and where it goes. libfabric looks into the directory that
+/// FI_PROVIDER_PATH names, for files that end in `-fi.so`.
+const PROVIDER: (&str, &str, &str) = (
+    "limic-ofi",
+    "liblimic_fi.so",
+    "lib/libfabric/liblimic-fi.so",
+);
+
 pub(crate) fn run(install: &Install) -> Result<(), Failure> {
     setup::run()?;
     if !install.prefix.is_absolute() {
@@ -95,11 +103,18 @@ pub(crate) fn run(install: &Install) -> Result<(), Failure> {
     for library in &LIBRARIES {
         words.extend(["-p", library.package]);
     }
+    words.extend(["-p", PROVIDER.0]);
     words.extend((!install.debug).then_some("--release"));
     Job::cargo(&words, 20).run()?;
     for library in &LIBRARIES {
         library.install(&target().join(profile), &install.prefix, &staged)?;
     }
+    let (_, built, place) = PROVIDER;
+    put(
+        &target().join(profile).join(built),
+        &staged.join(place),
+        0o755,
+    )?;
     console::step(&format_args!("installed in {}", staged.display()));
     Ok(())
 }

@@ -14,10 +14,15 @@ pub(crate) struct Need {
     pub(crate) present: fn() -> bool,
 }
 
-const PACKAGES: [Need; 6] = [
+const PACKAGES: [Need; 7] = [
     Need {
         package: "gcc",
         present: || Job::new("cc", 1).args(&["--version"]).succeeds(),
+    },
+    // Tests compile the C header as C++ too.
+    Need {
+        package: "g++",
+        present: || Job::new("c++", 1).args(&["--version"]).succeeds(),
     },
     Need {
         package: "pkg-config",
@@ -107,8 +112,8 @@ pub(crate) fn run() -> Result<(), Failure> {
     let packages = missing(&PACKAGES);
     if !packages.is_empty() {
         console::step(&format_args!("setup: {} missing", packages.join(", ")));
-        let elsewhere = "a C compiler, cmake, libclang, pkg-config (or pkgconf), and the development files of hwloc 2.1 or \
-                         newer and of libudev (Fedora: gcc cmake clang-libs pkgconf hwloc-devel systemd-devel)";
+        let elsewhere = "a C and a C++ compiler, cmake, libclang, pkg-config (or pkgconf), and the development files of hwloc 2.1 or \
+                         newer and of libudev (Fedora: gcc gcc-c++ cmake clang-libs pkgconf hwloc-devel systemd-devel)";
         install_packages(&packages, elsewhere)?;
         let still = missing(&PACKAGES);
         if !still.is_empty() {

@@ -106,7 +106,7 @@ static void forgeries(limic_endpoint endpoint)
     limic_request real;
     int done;
     OK(limic_irecv(endpoint, data, sizeof data, LIMIC_ANY_SOURCE, 1, 1, &real));
-    for (int round = 0; round < 200000; round++) {
+    for (int round = 0; round < 20000; round++) {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
