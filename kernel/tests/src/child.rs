@@ -77,6 +77,18 @@ impl Child {
         self.pid
     }
 
+    /// Whether it has ended by itself. It stays to be waited for.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        // SAFETY: plain data, filled in by the call.
+        unsafe {
+            let mut info: libc::siginfo_t = std::mem::zeroed();
+            let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+            let looked = libc::waitid(libc::P_PID, self.pid as libc::id_t, &mut info, flags);
+            looked == 0 && info.si_pid() == self.pid
+        }
+    }
+
     /// Kills it and waits until it is gone.
     pub fn kill(mut self) {
         signal(self.pid, libc::SIGKILL);

@@ -1,5 +1,7 @@
 //! Bytes that can be recognised, and numbers that a seed reproduces.
 
+use std::sync::LazyLock;
+
 /// xorshift64*: small, and the same for ever.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
@@ -34,15 +36,31 @@ impl Random {
     }
 }
 
-fn byte(seed: u64, at: usize) -> u8 {
-    // Two neighbours differ, and so do two pages.
-    (seed as usize + at * 7 + at / 4096 * 13) as u8
+/// Bytes after which the pattern repeats: a prime, so that neither pages nor lines repeat in it.
+const PERIOD: usize = 65_521;
+
+/// One period of it.
+static TABLE: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let mut random = Random::new(77);
+    (0..PERIOD).map(|_| random.next() as u8).collect()
+});
+
+/// The pattern of `seed` from the byte numbered `from` on, in slices without end.
+fn pieces(seed: u64, from: usize) -> impl Iterator<Item = &'static [u8]> {
+    let start = (seed % PERIOD as u64) as usize + from % PERIOD;
+    std::iter::once(&TABLE[start % PERIOD..]).chain(std::iter::repeat(&TABLE[..]))
 }
 
 /// Writes the pattern of `seed`.
 pub fn fill(bytes: &mut [u8], seed: u64) {
-    for (at, slot) in bytes.iter_mut().enumerate() {
-        *slot = byte(seed, at);
+    let mut left = bytes;
+    for piece in pieces(seed, 0) {
+        let (now, rest) = left.split_at_mut(piece.len().min(left.len()));
+        now.copy_from_slice(&piece[..now.len()]);
+        left = rest;
+        if left.is_empty() {
+            return;
+        }
     }
 }
 
@@ -51,8 +69,23 @@ pub fn fill(bytes: &mut [u8], seed: u64) {
 /// # Panics
 /// If a byte differs.
 pub fn check(bytes: &[u8], seed: u64, from: usize) {
-    for (at, &found) in bytes.iter().enumerate() {
-        let wanted = byte(seed, from + at);
-        assert_eq!(found, wanted, "byte {at} of {} is wrong", bytes.len());
+    let mut left = bytes;
+    for piece in pieces(seed, from) {
+        let (now, rest) = left.split_at(piece.len().min(left.len()));
+        if now != &piece[..now.len()] {
+            let differs = now
+                .iter()
+                .zip(piece)
+                .position(|(found, wanted)| found != wanted);
+            let at = bytes.len() - left.len() + differs.unwrap_or(0);
+            panic!(
+                "byte {at} of {} is wrong (pattern {seed:#x} from {from})",
+                bytes.len()
+            );
+        }
+        left = rest;
+        if left.is_empty() {
+            return;
+        }
     }
 }

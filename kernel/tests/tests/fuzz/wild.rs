@@ -1,0 +1,309 @@
+//! A process that does what it likes: valid calls, mutated ones, random ones, and worse. It may die of it.
+
+use limic_module_tests::abi::{self, ANY_RANK, CALLS};
+use limic_module_tests::{Memory, PAGE, Random, Session, fill};
+
+use crate::board::Board;
+
+const THREADS: u64 = 2;
+const ARENA: usize = 64 * PAGE;
+
+/// Numbers on which code stumbles.
+const EDGES: [u64; 16] = [
+    0,
+    1,
+    2,
+    7,
+    63,
+    64,
+    4095,
+    4096,
+    1 << 31,
+    (1 << 32) - 1,
+    1 << 40,
+    (1 << 47) - 4096,
+    1 << 63,
+    u64::MAX - 4095,
+    u64::MAX - 1,
+    u64::MAX,
+];
+
+/// Goes on until there are enough calls, or until it is killed or has killed itself.
+pub(crate) fn run(board: &Board, seed: u64) {
+    // What it says as it dies is of no interest, and neither is a core.
+    std::panic::set_hook(Box::new(|_| ()));
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            scope.spawn(move || {
+                let random = Random::new(seed.wrapping_mul(37).wrapping_add(thread));
+                let mut actor = Actor::new(board, random);
+                while !board.enough() {
+                    actor.step();
+                }
+            });
+        }
+    });
+}
+
+struct Actor<'a> {
+    board: &'a Board,
+    random: Random,
+    session: Session,
+    arena: Memory,
+    /// Handles and message names that it got.
+    names: Vec<u64>,
+}
+
+impl<'a> Actor<'a> {
+    fn new(board: &'a Board, mut random: Random) -> Self {
+        let mut arena = Memory::new(ARENA);
+        fill(&mut arena, random.next());
+        Self {
+            board,
+            session: open(board, &mut random),
+            random,
+            arena,
+            names: Vec::new(),
+        }
+    }
+
+    fn step(&mut self) {
+        match self.random.below(64) {
+            0 => self.session = open(self.board, &mut self.random),
+            1 => self.disturb_memory(),
+            2 if self.random.below(4) == 0 => self.fork(),
+            3 => self.look_around(),
+            4 => self.arena = Memory::filled(ARENA, self.random.next()),
+            5 if self.random.below(40) == 0 => {
+                // SAFETY: ends this process, which is what it is for.
+                unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+            }
+            _ => self.call(),
+        }
+    }
+
+    /// One call: as it should be, with something changed, or all random.
+    fn call(&mut self) {
+        let (number, size) = self.random.pick(&CALLS);
+        let mut words = [0_u64; 8];
+        match self.random.below(8) {
+            0 => words.fill_with(|| self.random.next()),
+            1..4 => {
+                words = self.valid(number);
+                self.mutate(&mut words[..size / 8]);
+            }
+            _ => words = self.valid(number),
+        }
+        let number = match self.random.below(200) {
+            0 => self.random.next(),
+            1 => number ^ (1 << self.random.below(32)),
+            _ => number,
+        };
+        let arg = match self.random.below(200) {
+            0 => self.edge() as usize,
+            _ => words.as_mut_ptr() as usize,
+        };
+        // SAFETY: none at all is kept: it may overwrite this process's memory, which is then killed. Other processes
+        // share only the board with it, which is not in any list that it makes.
+        let result = unsafe { self.session.raw(number, arg) };
+        self.board.called(result.is_err());
+        if result.is_ok() && number == abi::EXPOSE {
+            self.remember(words[4]);
+        }
+        if result.is_ok() && number == abi::PROBE {
+            self.remember(words[4]);
+        }
+    }
+
+    fn remember(&mut self, name: u64) {
+        if self.names.len() >= 64 {
+            let at = self.random.below(64) as usize;
+            self.names.swap_remove(at);
+        }
+        self.names.push(name);
+    }
+
+    fn name(&mut self) -> u64 {
+        let place = self.random.below(3) as usize;
+        let at = self.random.below(16) as usize;
+        let offered = self.board.look(place, at).map_or(0, |offer| offer.0);
+        let own = self.random.below(self.names.len().max(1) as u64) as usize;
+        let own = self.names.get(own).copied().unwrap_or(0);
+        self.random.pick(&[offered, own])
+    }
+
+    /// A list of pieces of the arena; gives its address and length. It lies at the end of the arena.
+    fn list(&mut self) -> (u64, u64) {
+        let count = self.random.below(6);
+        let at = ARENA - PAGE;
+        for piece in 0..count {
+            let base = self.random.below((ARENA - PAGE) as u64);
+            let len = self.random.below((ARENA - PAGE) as u64 - base);
+            let len = len.min(self.random.pick(&[16, 4096, 1 << 20]));
+            let place = at + piece as usize * 16;
+            // The page may have been unmapped by `disturb_memory`: written as the kernel reads it, through a call.
+            self.poke(place, self.arena.address() + base);
+            self.poke(place + 8, len);
+        }
+        (self.arena.address() + at as u64, count)
+    }
+
+    /// Writes a word of the arena, if there is one.
+    fn poke(&self, at: usize, word: u64) {
+        let from = libc::iovec {
+            iov_base: (&raw const word).cast_mut().cast(),
+            iov_len: 8,
+        };
+        let to = libc::iovec {
+            iov_base: self.arena.pointer().wrapping_add(at).cast(),
+            iov_len: 8,
+        };
+        // SAFETY: the kernel writes to the arena of this process, or fails.
+        unsafe { libc::process_vm_writev(libc::getpid(), &from, 1, &to, 1, 0) };
+    }
+
+    /// The structure of a call as it should be.
+    fn valid(&mut self, number: std::ffi::c_ulong) -> [u64; 8] {
+        let (iov, count) = self.list();
+        let low = |low: u64, high: u64| low & 0xffff_ffff | high << 32;
+        let rank = self.random.below(12);
+        let rank = self.random.pick(&[rank, u64::from(ANY_RANK)]);
+        let (slot, tag) = (self.random.below(16), self.random.below(8));
+        let name = self.name();
+        match number {
+            abi::HELLO => [low(1, 0), low(16, 32), 0, 0, 0, 0, 0, 0],
+            abi::JOIN => [
+                self.board.token[0],
+                self.board.token[1],
+                low(1, u64::from(ANY_RANK)),
+                0,
+                0,
+                0,
+                0,
+                0,
+            ],
+            abi::EXPOSE => {
+                let flags = 1 + self.random.below(7);
+                [iov, low(count, flags), low(0, 0), 0, 0, 0, 0, 0]
+            }
+            abi::COPY => {
+                let flags = 1 + self.random.below(2);
+                let offset = self.random.pick(&[0, 1, 4096, 10_000]);
+                [name, offset, iov, low(count, flags), 0, 0, 0, 0]
+            }
+            abi::REVOKE => [name, 0, 0, 0, 0, 0, 0, 0],
+            abi::SEND => {
+                let flags = self.random.below(4) / 3;
+                [iov, low(count, flags), tag, 0, low(rank, slot), 0, 0, 0]
+            }
+            abi::RECV => match self.random.below(4) {
+                0 => [iov, low(count, 1), 0, 0, 0, name, low(0, slot), 0],
+                _ => [iov, low(count, 0), tag, 7, 0, 0, low(rank, slot), 0],
+            },
+            abi::PROBE => [tag, 7, low(rank, self.random.below(2)), 0, 0, 0, 0, 0],
+            abi::WAIT => {
+                let time = self.random.below(300_000);
+                [
+                    iov,
+                    low(0, 0),
+                    time,
+                    low(self.random.below(4), 0),
+                    0,
+                    0,
+                    0,
+                    0,
+                ]
+            }
+            abi::CANCEL | abi::MEMBER => [slot, 0, 0, 0, 0, 0, 0, 0],
+            _ => [0; 8],
+        }
+    }
+
+    fn edge(&mut self) -> u64 {
+        let near = self.arena.address() + self.random.below(ARENA as u64);
+        let any = self.random.next();
+        let edge = self.random.pick(&EDGES);
+        self.random.pick(&[edge, edge, near, any])
+    }
+
+    fn mutate(&mut self, words: &mut [u64]) {
+        let at = self.random.below(words.len() as u64) as usize;
+        let edge = self.edge();
+        words[at] = match self.random.below(4) {
+            0 => words[at] ^ (1 << self.random.below(64)),
+            1 => edge,
+            2 => words[at] & !0xffff_ffff | edge & 0xffff_ffff,
+            _ => words[at] & 0xffff_ffff | edge << 32,
+        };
+    }
+
+    fn disturb_memory(&mut self) {
+        let at = self.random.below((ARENA / PAGE) as u64) as usize * PAGE;
+        let most = (ARENA - at) as u64 / PAGE as u64;
+        let len = (1 + self.random.below(most)) as usize * PAGE;
+        match self.random.below(4) {
+            0 => self.arena.punch(at, len),
+            1 => self.arena.throw_away(),
+            2 => self.arena.protect(libc::PROT_READ),
+            _ => self.arena.protect(libc::PROT_READ | libc::PROT_WRITE),
+        }
+    }
+
+    /// A child that tries the inherited descriptor, and leaves.
+    fn fork(&mut self) {
+        // SAFETY: the child makes system calls only, and leaves by `_exit`.
+        unsafe {
+            let pid = libc::fork();
+            if pid == 0 {
+                for (number, _) in CALLS {
+                    libc::ioctl(self.session.descriptor(), number, self.arena.pointer());
+                }
+                libc::_exit(0);
+            }
+            if pid > 0 && self.random.below(2) == 0 {
+                libc::waitpid(pid, std::ptr::null_mut(), 0);
+            }
+        }
+    }
+
+    /// Everything about the descriptor that is not an ioctl.
+    fn look_around(&mut self) {
+        let fd = self.session.descriptor();
+        let len = self.random.pick(&[PAGE, 2 * PAGE, 64, 1 << 40]);
+        let access = self
+            .random
+            .pick(&[libc::PROT_READ, libc::PROT_READ | libc::PROT_WRITE]);
+        if let Ok(base) = self.session.map(len, access) {
+            // SAFETY: the mapping made just now.
+            unsafe { libc::munmap(base.cast_mut().cast(), len) };
+        }
+        let mut entry = libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        let mut bytes = [0_u8; 16];
+        // SAFETY: buffers of this function.
+        unsafe {
+            libc::poll(&mut entry, 1, 0);
+            libc::read(fd, bytes.as_mut_ptr().cast(), bytes.len());
+            libc::write(fd, bytes.as_ptr().cast(), bytes.len());
+            let copy = libc::dup(fd);
+            libc::close(copy);
+        }
+        let _ = std::fs::read_to_string(format!("/proc/self/fdinfo/{fd}"));
+    }
+}
+
+/// A session, mostly one that is ready for everything.
+fn open(board: &Board, random: &mut Random) -> Session {
+    let mut session = Session::silent().expect("open");
+    let slots = random.pick(&[0, 1, 16, 16, 16]);
+    if random.below(10) > 0 {
+        let _ = session.hello(slots, 0);
+    }
+    if random.below(8) > 0 {
+        let _ = session.join(board.token, ANY_RANK);
+    }
+    session
+}
