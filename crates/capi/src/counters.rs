@@ -91,8 +91,8 @@ pub unsafe extern "C" fn limic_counters_read(
         let found = limic_counters {
             size: size as u32,
             reserved: 0,
-            sent: limic_traffic::sum(read.sent.iter().map(|(_, traffic)| traffic)),
-            received: limic_traffic::sum(read.received.iter().map(|(_, traffic)| traffic)),
+            sent: limic_traffic::sum(read.sent_paths.iter().map(|(_, traffic)| traffic)),
+            received: limic_traffic::sum(read.received_paths.iter().map(|(_, traffic)| traffic)),
             unexpected: read.unexpected,
             unexpected_bytes: read.unexpected_bytes,
             sleeps: read.sleeps,

@@ -1,13 +1,35 @@
-//! What was moved: cheap counts by path and peer, and a histogram of sizes (K8).
+//! What was moved: counts by path and peer, a histogram of sizes, and reasons (K8).
+//!
+//! Read from inside by [`RawEndpoint::counters`](crate::RawEndpoint::counters), at the end through `LIMIC_STATS`, and from
+//! outside at any time by [`of_process`], which `limic info --pid` uses. They cost a message five additions to words of
+//! this endpoint's own cache lines. docs/counters.md lists names, units and formats.
+
+#[expect(
+    unsafe_code,
+    reason = "registers a function that runs at the process's end"
+)]
+pub(crate) mod at_end;
+mod event;
+mod layout;
+mod outside;
+mod page;
+#[expect(unsafe_code, reason = "words of a page whose places are constants")]
+pub(crate) mod tally;
+mod text;
 
 use crate::Peer;
 use crate::policy::Path;
+
+pub use event::Event;
+pub use outside::{Found, OutsideError, of_process};
+pub use page::{Page, PageError, PeerCounts};
+pub(crate) use tally::{Row, Tally};
 
 /// Number of histogram classes: 0 bytes, then one per power of two up to 2^63.
 pub const SIZE_CLASSES: usize = 65;
 
 /// Messages and bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Traffic {
     /// Messages.
     pub messages: u64,
@@ -16,23 +38,37 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    #[inline(always)]
-    pub(crate) fn add(&mut self, bytes: u64) {
-        self.messages += 1;
-        self.bytes += bytes;
+    fn plus(self, other: Self) -> Self {
+        Self {
+            messages: self.messages.wrapping_add(other.messages),
+            bytes: self.bytes.wrapping_add(other.bytes),
+        }
+    }
+
+    fn minus(self, other: Self) -> Self {
+        Self {
+            messages: self.messages.wrapping_sub(other.messages),
+            bytes: self.bytes.wrapping_sub(other.bytes),
+        }
     }
 }
 
 /// What one endpoint has moved since it was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Sends, by the path that carried them. Long messages count where their path is chosen: at the receiver.
+    /// Messages by the path that carried them, each counted once in a pair: where the path is chosen. That is the sender,
+    /// and for long messages the receiver.
     pub paths: Vec<(Path, Traffic)>,
-    /// What was sent to each peer.
+    /// Sends that are done, by path; one-sided writes too.
+    pub sent_paths: Vec<(Path, Traffic)>,
+    /// Messages received, by path; one-sided reads too. What came whole through a ring counts as eager: the receiver does
+    /// not tell it from inline.
+    pub received_paths: Vec<(Path, Traffic)>,
+    /// What was sent to each peer. Beyond the first 255 peers that it talks to, an endpoint counts for all together.
     pub sent: Vec<(Peer, Traffic)>,
     /// What was received from each peer.
     pub received: Vec<(Peer, Traffic)>,
-    /// Sends by size: class 0 is the empty message, class `k` holds `2^(k-1)` to `2^k - 1` bytes.
+    /// Sends that are done, by size: class 0 is the empty message, class `k` holds `2^(k-1)` to `2^k - 1` bytes.
     pub sizes: Vec<u64>,
     /// Messages that arrived before their receive was posted.
     pub unexpected: u64,
@@ -55,6 +91,32 @@ pub struct Counters {
     pub relocations: u64,
     /// Long messages that take another path than the policy's table says, because it was measured to be faster.
     pub corrections: Vec<Correction>,
+    /// Everything else that is counted, by name.
+    pub events: Vec<(Event, u64)>,
+    /// Why paths were refused or given up, and peers too: each once.
+    pub reasons: Vec<Reason>,
+}
+
+impl Counters {
+    /// How often something happened.
+    #[must_use]
+    pub fn event(&self, event: Event) -> u64 {
+        let found = self.events.iter().find(|(other, _)| *other == event);
+        found.map_or(0, |(_, times)| *times)
+    }
+}
+
+/// Why something is not as one may expect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reason {
+    /// The path that is refused or was given up, if it is about one.
+    pub path: Option<Path>,
+    /// The first peer that it is about.
+    pub peer: Peer,
+    /// How often the same was found, for any peer.
+    pub times: u64,
+    /// In words, as in the log.
+    pub text: String,
 }
 
 /// Long messages from a peer, from one length up to below the next power of two, that take another path than the
@@ -76,38 +138,13 @@ pub fn size_class(bytes: u64) -> usize {
     (u64::BITS - bytes.leading_zeros()) as usize
 }
 
-/// The counts while they grow, in plain arrays.
-#[derive(Debug)]
-pub(crate) struct Tally {
-    pub(crate) paths: [Traffic; Path::ALL.len()],
-    pub(crate) sizes: [u64; SIZE_CLASSES],
-    pub(crate) unexpected: u64,
-    pub(crate) unexpected_bytes: u64,
-    pub(crate) sleeps: u64,
-    pub(crate) ahead: Traffic,
-    pub(crate) skew_changes: u64,
-    pub(crate) migrations: u64,
-    pub(crate) relocations: u64,
-}
-
-impl Tally {
-    pub(crate) fn new() -> Self {
-        Self {
-            paths: [Traffic::default(); Path::ALL.len()],
-            sizes: [0; SIZE_CLASSES],
-            unexpected: 0,
-            unexpected_bytes: 0,
-            sleeps: 0,
-            ahead: Traffic::default(),
-            skew_changes: 0,
-            migrations: 0,
-            relocations: 0,
-        }
-    }
-
-    #[inline(always)]
-    pub(crate) fn path(&mut self, path: Path, bytes: u64) {
-        self.paths[path.index()].add(bytes);
+/// The shortest and the longest message of a class.
+#[must_use]
+pub fn size_class_range(class: usize) -> (u64, u64) {
+    match class {
+        0 => (0, 0),
+        class if class < SIZE_CLASSES => (1 << (class - 1), u64::MAX >> (SIZE_CLASSES - 1 - class)),
+        _ => (u64::MAX, u64::MAX),
     }
 }
 
@@ -119,6 +156,9 @@ mod tests {
     fn sizes_fall_into_powers_of_two() {
         for (bytes, class) in [(0, 0), (1, 1), (2, 2), (3, 2), (4, 3), (u64::MAX, 64)] {
             assert_eq!(size_class(bytes), class);
+            let (first, last) = size_class_range(class);
+            assert!(first <= bytes && bytes <= last);
+            assert_eq!((size_class(first), size_class(last)), (class, class));
         }
         assert!(size_class(u64::MAX) < SIZE_CLASSES);
     }

@@ -35,6 +35,7 @@ use core::fmt;
 use core::time::Duration;
 use std::path::{Path as FilePath, PathBuf};
 
+use crate::counters::at_end::Target;
 use crate::policy::{ByteSize, Locality, Path, PathSet, RowSource, Table, When};
 
 pub use builder::SettingsBuilder;
@@ -122,6 +123,7 @@ pub struct Settings {
     linger: Duration,
     skew: bool,
     adapt: bool,
+    stats: Option<String>,
     /// Where each key was last set, in the order of [`Key::ALL`].
     sources: [RowSource; Key::ALL.len()],
     profile: Option<PathBuf>,
@@ -145,6 +147,7 @@ impl Default for Settings {
             linger: Duration::from_secs(1),
             skew: true,
             adapt: true,
+            stats: None,
             sources: [const { RowSource::BuiltIn }; Key::ALL.len()],
             profile: None,
             config: None,
@@ -247,6 +250,12 @@ impl Settings {
     #[must_use]
     pub fn adapt(&self) -> bool {
         self.adapt
+    }
+
+    /// Where an endpoint's counters go when it closes, or when its process ends normally before that
+    /// (`LIMIC_STATS`): nowhere by default.
+    pub(crate) fn stats(&self) -> Option<Target> {
+        self.stats.as_deref().map(Target::of_setting)
     }
 
     /// Polls of an endpoint in vain before it yields its core, with so many endpoints that talk to
@@ -353,6 +362,7 @@ impl Settings {
             Key::Linger => self.linger.as_millis().to_string(),
             Key::Skew => on_off(self.skew),
             Key::Adapt => on_off(self.adapt),
+            Key::Stats => self.stats.clone().unwrap_or_else(|| "none".to_owned()),
         }
     }
 
@@ -432,6 +442,7 @@ impl Settings {
             (Key::Linger, Value::Number(n)) => self.linger = Duration::from_millis(n),
             (Key::Skew, Value::Flag(wanted)) => self.skew = wanted,
             (Key::Adapt, Value::Flag(wanted)) => self.adapt = wanted,
+            (Key::Stats, Value::Text(text)) => self.stats = text,
             (key, value) => debug_assert!(false, "{key:?} cannot be {value:?}"),
         }
     }

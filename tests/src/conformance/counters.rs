@@ -6,7 +6,7 @@ use limic::{Endpoint, RawEndpoint};
 use crate::party::TAG;
 use crate::{Case, content};
 
-/// Messages and bytes, by peer and by length.
+/// Messages and bytes, by peer, by path and by length.
 pub fn count_messages_and_bytes<E: RawEndpoint>(case: &Case<E>) {
     case.run(2, |party| {
         let lengths = [0_usize, 1, 8, 48, 49, 4000, 100_000, 1 << 20];
@@ -34,7 +34,16 @@ pub fn count_messages_and_bytes<E: RawEndpoint>(case: &Case<E>) {
             let entry = list.iter().find(|(peer, _)| *peer == party.other());
             entry.map_or(Traffic::default(), |(_, traffic)| *traffic)
         };
+        let sum = |list: &[(limic::policy::Path, Traffic)]| {
+            list.iter()
+                .fold(Traffic::default(), |sum, (_, part)| Traffic {
+                    messages: sum.messages + part.messages,
+                    bytes: sum.bytes + part.bytes,
+                })
+        };
+        let (sent, received) = (sum(&counters.sent_paths), sum(&counters.received_paths));
         if party.rank == 0 {
+            assert_eq!((sent, received), (wanted, Traffic::default()));
             assert_eq!(of(&counters.sent), wanted);
             assert_eq!(of(&counters.received), Traffic::default());
             for len in lengths {
@@ -42,6 +51,7 @@ pub fn count_messages_and_bytes<E: RawEndpoint>(case: &Case<E>) {
             }
             assert_eq!(counters.sizes.iter().sum::<u64>(), wanted.messages);
         } else {
+            assert_eq!((sent, received), (Traffic::default(), wanted));
             assert_eq!(of(&counters.received), wanted);
             assert_eq!(of(&counters.sent), Traffic::default());
         }

@@ -2,6 +2,7 @@
 
 mod paths;
 mod placement;
+mod process;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -27,6 +28,10 @@ pub(crate) struct Args {
     #[arg(long, requires = "why")]
     skewed: bool,
 
+    /// Show the counters of a process that runs: what each of its endpoints has sent and received, by path, peer and size
+    #[arg(long, value_name = "PID", conflicts_with = "why", value_parser = clap::value_parser!(u32).range(1..))]
+    pid: Option<u32>,
+
     /// Print one JSON object
     #[arg(long, conflicts_with = "why")]
     json: bool,
@@ -36,9 +41,15 @@ const AFTER_HELP: &str = "\
 LOCALITY is self, same-process, shared-cache, same-package or other-package. SIZE is a number of \
 bytes, with an optional suffix K, M or G.
 
-Example: limic info --why shared-cache 64K --skewed
+--pid does not disturb the process, which may be stopped too. It has to be one's own, or one needs \
+CAP_SYS_PTRACE. docs/counters.md describes what is shown.
 
-Exit code: 0, or 2 for a bad command line or a LIMIC_ variable that makes no sense.";
+Examples:
+  limic info --why shared-cache 64K --skewed
+  limic info --pid 4711
+
+Exit code: 0, 1 if the process has no endpoint or cannot be looked into, or 2 for a bad command line or \
+a LIMIC_ variable that makes no sense.";
 
 /// Prints; errors too.
 pub(crate) fn execute(args: &Args) -> ExitCode {
@@ -50,7 +61,10 @@ pub(crate) fn execute(args: &Args) -> ExitCode {
         }
         Err(error) => {
             let _unread = writeln!(std::io::stderr().lock(), "limic info: {error}");
-            ExitCode::from(crate::BAD_USAGE)
+            match error {
+                InfoError::Process(_) => ExitCode::FAILURE,
+                _ => ExitCode::from(crate::BAD_USAGE),
+            }
         }
     }
 }
@@ -67,11 +81,18 @@ enum InfoError {
     #[error("--why: {0}")]
     Size(#[from] limic::policy::ParseByteSizeError),
 
+    #[error("{0}")]
+    Process(#[from] process::ProcessError),
+
     #[error("JSON: {0}")]
     Json(#[from] serde_json::Error),
 }
 
 fn text(args: &Args) -> Result<String, InfoError> {
+    if let Some(pid) = args.pid {
+        // What the settings say here is of no account there.
+        return Ok(process::text(pid, args.json)?);
+    }
     let settings = Settings::from_environment()?;
     match args.why.as_deref() {
         Some([locality, size]) => {

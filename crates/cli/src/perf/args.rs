@@ -84,6 +84,10 @@ pub(crate) struct Args {
     #[command(flatten)]
     pub(super) skew: SkewArgs,
 
+    /// Count cycles, instructions, cache misses and page faults per message, where the machine grants it (H5)
+    #[arg(long)]
+    pub(super) counters: bool,
+
     /// Write one JSON object with the machine and the rows; `-` is standard output, instead of the table
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,

@@ -1,6 +1,7 @@
 //! How ranks agree between measurements: over an endpoint of its own, so that it neither disturbs
 //! the endpoints that are measured nor depends on what they are forced to do.
 
+use super::hardware::{self, Counts, NAMES};
 use limic::counters::Traffic;
 use limic::policy::Path;
 use limic::settings::Settings;
@@ -10,16 +11,32 @@ const GATHER: u64 = 1;
 const SPREAD: u64 = 2;
 
 /// What one run of a pattern gave; merged over all ranks.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Measured {
     /// Seconds on the clock of the slowest rank that has one.
     pub(super) seconds: f64,
     /// Messages and bytes by path, in the order of `Path::ALL`.
     pub(super) paths: [Traffic; Path::ALL.len()],
+    /// What the processors counted.
+    pub(super) hardware: Counts,
 }
 
+impl Default for Measured {
+    /// Of no rank: others can be added.
+    fn default() -> Self {
+        Self {
+            seconds: 0.0,
+            paths: Default::default(),
+            hardware: [Some(0); NAMES.len()],
+        }
+    }
+}
+
+/// How a count that is missing travels.
+const MISSING: u64 = u64::MAX;
+
 impl Measured {
-    const BYTES: usize = 8 + 16 * Path::ALL.len();
+    const BYTES: usize = 8 * (1 + 2 * Path::ALL.len() + NAMES.len());
 
     /// Counts what `endpoint` has moved since `before`.
     pub(super) fn count<E: RawEndpoint>(&mut self, endpoint: &E, before: &limic::Counters) {
@@ -35,15 +52,16 @@ impl Measured {
     /// Adds another rank, which ran at the same time.
     pub(super) fn merge(&mut self, other: &Self) {
         self.seconds = self.seconds.max(other.seconds);
-        self.add_paths(other);
+        self.add(other);
     }
 
-    /// Adds the traffic of another run.
-    pub(super) fn add_paths(&mut self, other: &Self) {
+    /// Adds what another run moved and took.
+    pub(super) fn add(&mut self, other: &Self) {
         for (sum, more) in self.paths.iter_mut().zip(&other.paths) {
             sum.messages += more.messages;
             sum.bytes += more.bytes;
         }
+        hardware::add(&mut self.hardware, &other.hardware);
     }
 
     /// The path that moved most: of the bytes, so that answers do not count; where there are none,
@@ -60,7 +78,11 @@ impl Measured {
     fn encode(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
         let numbers = self.paths.iter().flat_map(|t| [t.messages, t.bytes]);
-        let words = [self.seconds.to_bits()].into_iter().chain(numbers);
+        let counts = self.hardware.iter().map(|count| count.unwrap_or(MISSING));
+        let words = [self.seconds.to_bits()]
+            .into_iter()
+            .chain(numbers)
+            .chain(counts);
         for (to, word) in bytes.chunks_exact_mut(8).zip(words) {
             to.copy_from_slice(&word.to_le_bytes());
         }
@@ -79,7 +101,12 @@ impl Measured {
             messages: next(),
             bytes: next(),
         });
-        Self { seconds, paths }
+        let hardware = std::array::from_fn(|_| Some(next()).filter(|count| *count != MISSING));
+        Self {
+            seconds,
+            paths,
+            hardware,
+        }
     }
 }
 
@@ -153,6 +180,7 @@ mod tests {
     fn measurements_travel_and_merge() {
         let mut one = Measured {
             seconds: 0.25,
+            hardware: [Some(5), None, Some(0), None, Some(1)],
             ..Measured::default()
         };
         one.paths[Path::Inline.index()] = Traffic {

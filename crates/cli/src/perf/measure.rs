@@ -1,6 +1,7 @@
 //! One rank's way through all measurements. All ranks take the same decisions, because each follows
 //! from numbers that were merged over all of them.
 
+use std::cell::RefCell;
 use std::sync::Barrier;
 use std::time::Duration;
 
@@ -11,9 +12,10 @@ use limic::policy::{ByteSize, Path};
 use super::args::Reuse;
 use super::buffers::Buffers;
 use super::control::{Control, Measured};
+use super::hardware::{Counts, Meter};
 use super::lane::{Lane, Team};
 use super::pattern::{Stopped, Work};
-use super::report::{Report, Row, Spread};
+use super::report::{Counted, Report, Row, Spread};
 use super::{Args, PerfError, check_ranks, job, notice};
 
 /// Iterations of the first run, whose bytes are checked.
@@ -84,6 +86,10 @@ pub(super) fn as_rank(args: &Args) -> Result<Option<Report>, PerfError> {
         progress: ProgressBar::hidden(),
         report: Report::new(args, bound),
     };
+    if args.counters {
+        let meter = Meter::open();
+        run.report.notes.extend_from_slice(meter.refused());
+    }
     run.all()?;
     let Run {
         control,
@@ -141,7 +147,7 @@ impl Run<'_> {
                     .set_message(format!("{name} {}", point.work.bytes));
                 let measured = self.run(point.lane, &point.work)?;
                 point.seconds.push(measured.seconds);
-                point.moved.add_paths(&measured);
+                point.moved.add(&measured);
                 self.progress.inc(1);
             }
         }
@@ -219,11 +225,12 @@ impl Run<'_> {
         self.buffers
             .resize_with(teams.len().max(self.buffers.len()), Buffers::default);
         let wait_for_all = || control.barrier();
+        let counters = self.args.counters;
         let mine = match teams.as_mut_slice() {
-            [team] => one(team, &mut self.buffers[0], work, &wait_for_all)
+            [team] => one(team, &mut self.buffers[0], work, counters, &wait_for_all)
                 .map_err(|stopped| explain(stopped, rank))?,
             // All ranks of this lane are threads of rank 0; the other processes wait for the result.
-            teams => in_threads(teams, &mut self.buffers, work),
+            teams => in_threads(teams, &mut self.buffers, work, counters),
         };
         control
             .merge(&mine)
@@ -263,6 +270,12 @@ impl Run<'_> {
             iterations: work.iterations,
             shape: None,
             skew: None,
+            counted: Counted::of(
+                &point.moved.hardware,
+                f64::from(args.rounds)
+                    * work.iterations as f64
+                    * work.messages_per_iteration(self.control.size()) as f64,
+            ),
         }
     }
 }
@@ -287,17 +300,35 @@ pub(super) fn one(
     team: &Team,
     buffers: &mut Buffers,
     work: &Work,
+    counters: bool,
     start: &dyn Fn() -> limic::Result<()>,
 ) -> Result<Measured, Stopped> {
     let mut measured = Measured::default();
     let before = team.endpoint.counters();
-    measured.seconds = work.run(team, buffers, start)?.as_secs_f64();
+    if counters {
+        let meter = RefCell::new(Meter::open());
+        let start = || {
+            start()?;
+            meter.borrow_mut().start();
+            Ok(())
+        };
+        measured.seconds = work.run(team, buffers, &start)?.as_secs_f64();
+        measured.hardware = meter.into_inner().stop();
+    } else {
+        measured.seconds = work.run(team, buffers, start)?.as_secs_f64();
+        measured.hardware = Counts::default();
+    }
     measured.count(&team.endpoint, &before);
     Ok(measured)
 }
 
 /// Runs every rank of a lane in a thread of this process.
-fn in_threads(teams: &mut [Team], buffers: &mut [Buffers], work: &Work) -> Measured {
+fn in_threads(
+    teams: &mut [Team],
+    buffers: &mut [Buffers],
+    work: &Work,
+    counters: bool,
+) -> Measured {
     let barrier = Barrier::new(teams.len());
     let mut sum = Measured::default();
     std::thread::scope(|scope| {
@@ -316,7 +347,7 @@ fn in_threads(teams: &mut [Team], buffers: &mut [Buffers], work: &Work) -> Measu
                         barrier.wait();
                         Ok(())
                     };
-                    one(team, buffers, work, &start).unwrap_or_else(|stopped| {
+                    one(team, buffers, work, counters, &start).unwrap_or_else(|stopped| {
                         // Its partner waits for it in vain, in this process too.
                         let error = explain(stopped, team.rank);
                         notice(format_args!("{error}"));

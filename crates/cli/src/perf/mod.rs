@@ -4,7 +4,8 @@
 //! process is one, [`lane`] opens an endpoint for each path and connects it, [`measure`] goes
 //! through rounds, sizes and lanes, each time running a pattern ([`latency`], [`window`], [`collective`]) on
 //! [`buffers`] whose [`content`] can be checked, and [`report`], [`json`] and [`plot`] show the
-//! rows. [`skew`] has an order of its own. [`floor`] measures without limic.
+//! rows. [`hardware`] counts what the processor does meanwhile. [`skew`] has an order of its own. [`floor`]
+//! measures without limic.
 
 mod args;
 mod buffers;
@@ -12,6 +13,7 @@ mod collective;
 mod content;
 mod control;
 mod floor;
+mod hardware;
 mod job;
 mod json;
 mod lane;
@@ -95,6 +97,11 @@ fn check(args: &Args) -> Result<(), PerfError> {
     }
     if args.pattern == Pattern::Skew {
         skew::check(args)?;
+    }
+    if matches!(args.pattern, Pattern::Floor | Pattern::Skew) && args.counters {
+        return Err(PerfError::Usage(
+            "--counters is for patterns of messages alone: not for floor, which has none, nor for skew, which computes".into(),
+        ));
     }
     if args.pattern == Pattern::Floor && args.sizes().as_slice().contains(&0) {
         return Err(PerfError::Usage("floor copies at least 1 byte".into()));

@@ -74,7 +74,7 @@ impl Work {
     }
 
     /// Messages that one iteration moves between all ranks, in all directions together.
-    fn messages_per_iteration(&self, ranks: u32) -> u64 {
+    pub(super) fn messages_per_iteration(&self, ranks: u32) -> u64 {
         let pairs = u64::from(ranks / 2);
         match self.pattern {
             Pattern::Latency => 2 * pairs,

@@ -4,6 +4,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use limic::policy::ByteSize;
 
 use super::args::{Args, Pattern};
+use super::hardware::{Counts, NAMES};
 use super::machine::Machine;
 
 /// One measurement: a size over a path. Its fields are those of the JSON; docs/perf-json.md.
@@ -30,6 +31,47 @@ pub(super) struct Row {
     /// For `skew` only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) skew: Option<super::skew::SkewRow>,
+    #[serde(flatten)]
+    pub(super) counted: Counted,
+}
+
+/// What the processors of both sides counted, per message.
+#[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize)]
+pub(super) struct Counted {
+    cycles: Option<f64>,
+    instructions: Option<f64>,
+    l1d_misses: Option<f64>,
+    llc_misses: Option<f64>,
+    page_faults: Option<f64>,
+}
+
+impl Counted {
+    pub(super) fn of(counts: &Counts, messages: f64) -> Self {
+        let each = counts.map(|count| Some(count? as f64 / messages));
+        let [cycles, instructions, l1d_misses, llc_misses, page_faults] = each;
+        Self {
+            cycles,
+            instructions,
+            l1d_misses,
+            llc_misses,
+            page_faults,
+        }
+    }
+
+    fn cells(&self) -> impl Iterator<Item = String> {
+        let all = [
+            self.cycles,
+            self.instructions,
+            self.l1d_misses,
+            self.llc_misses,
+            self.page_faults,
+        ];
+        all.into_iter().map(|count| match count {
+            None => "-".to_owned(),
+            Some(0.0) => "0".to_owned(),
+            Some(count) => significant(count),
+        })
+    }
 }
 
 /// Median and extremes of the rounds.
@@ -82,6 +124,9 @@ pub(super) struct Report {
     pub(super) bound: bool,
     /// Whether every message was checked while the clock ran.
     pub(super) checked: bool,
+    /// Whether hardware counters were asked for.
+    #[serde(skip)]
+    counters: bool,
     pub(super) rows: Vec<Row>,
     /// What was not measured and why, and what makes the numbers doubtful.
     pub(super) notes: Vec<String>,
@@ -111,6 +156,7 @@ impl Report {
             pattern: args.pattern.name(),
             bound,
             checked: args.check,
+            counters: args.counters,
             rows: Vec::new(),
             notes,
         }
@@ -127,6 +173,8 @@ impl Report {
         header.extend(with_reuse.then_some("reuse"));
         header.extend(with_shape.then_some("ring"));
         header.extend(["us", "MB/s", "messages/s", "spread"]);
+        // Of a message, both sides together.
+        header.extend(if self.counters { &NAMES[..] } else { &[] });
         table.set_header(header);
         for row in &self.rows {
             let mut cells = vec![ByteSize(row.bytes).to_string(), row.path.clone()];
@@ -143,6 +191,9 @@ impl Report {
             cells.push(format!("{:.0}", row.mb_per_s));
             cells.push(format!("{:.0}", row.msgs_per_s));
             cells.push(format!("{:.0} %", row.spread * 100.0));
+            if self.counters {
+                cells.extend(row.counted.cells());
+            }
             table.add_row(cells);
         }
         for (index, column) in table.column_iter_mut().enumerate() {

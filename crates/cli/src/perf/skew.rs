@@ -24,7 +24,7 @@ use super::control::{Control, Measured};
 use super::lane::{Lane, Team};
 use super::measure::{explain, join, one, skipped_path};
 use super::pattern::{DATA, Stopped, WINDOW, Work};
-use super::report::{Report, Row, Spread, significant};
+use super::report::{Counted, Report, Row, Spread, significant};
 
 /// Windows in which a change of the thresholds must show.
 const PATIENCE: u32 = 100;
@@ -321,7 +321,7 @@ impl Bench<'_> {
                 let before = variant.lane.teams[0].endpoint.counters().ahead.messages;
                 let measured = self.stream(variant, &work(iterations[index], false))?;
                 seconds[index].push(measured.seconds / iterations[index] as f64);
-                moved[index].add_paths(&measured);
+                moved[index].add(&measured);
                 if index == 0 {
                     ahead += variant.lane.teams[0].endpoint.counters().ahead.messages - before;
                 }
@@ -432,7 +432,7 @@ impl Bench<'_> {
     fn stream(&self, variant: &mut Variant, work: &Work) -> Result<Measured, PerfError> {
         let start = || self.control.barrier();
         let team = &variant.lane.teams[0];
-        let mine = one(team, &mut variant.buffers, work, &start)
+        let mine = one(team, &mut variant.buffers, work, false, &start)
             .map_err(|stopped| explain(stopped, self.control.rank()))?;
         self.control.merge(&mine).map_err(self.failed())
     }
@@ -465,6 +465,7 @@ impl Bench<'_> {
             iterations: u64::from(windows),
             shape: None,
             skew: Some(skew),
+            counted: Counted::default(),
         }
     }
 }

@@ -121,7 +121,12 @@ impl OwnSegment {
     /// [`SegmentError::NoMemory`] with the limit that stands against it,
     /// [`SegmentError::Map`], or [`SegmentError::System`] with the failed step.
     pub fn create(geometry: Geometry, placement: Placement) -> Result<Self, SegmentError> {
-        let (fd, mapping, granted) = make(geometry.bytes(), placement, Peers::Write)?;
+        let (fd, mapping, granted) = make(
+            super::memfd::NAME,
+            geometry.bytes(),
+            placement,
+            Peers::Write,
+        )?;
         let header = Header {
             epoch: random()?,
             geometry,
@@ -252,11 +257,12 @@ impl Deref for PeerSegment {
 
 /// A sealed memfd of `bytes` bytes with all its space reserved, mapped.
 pub(super) fn make(
+    name: &str,
     bytes: usize,
     placement: Placement,
     peers: Peers,
 ) -> Result<(OwnedFd, Mapping, Granted), SegmentError> {
-    let fd = memfd::create(bytes as u64)?;
+    let fd = memfd::create(name, bytes as u64)?;
     let mapping = Mapping::new(fd.as_fd(), bytes, placement.aligned(bytes))?;
     let mut granted = placement.apply(&mapping);
     // fallocate knows nothing of the mapping's wish for huge pages, and pages

@@ -29,11 +29,24 @@ impl Arena {
     /// [`SegmentError::NoMemory`] with the limit that stands against it,
     /// [`SegmentError::Map`], or [`SegmentError::System`] with the failed step.
     pub fn create(bytes: usize, placement: Placement) -> Result<Self, SegmentError> {
+        Self::create_named(memfd::NAME, bytes, placement)
+    }
+
+    /// The same under a name of its own, which shows in /proc/PID/fd.
+    ///
+    /// # Errors
+    ///
+    /// As [`create`](Self::create).
+    pub fn create_named(
+        name: &str,
+        bytes: usize,
+        placement: Placement,
+    ) -> Result<Self, SegmentError> {
         let bytes = bytes
             .max(1)
             .checked_next_multiple_of(PAGE)
             .unwrap_or(usize::MAX);
-        let (fd, mapping, granted) = make(bytes, placement, Peers::Read)?;
+        let (fd, mapping, granted) = make(name, bytes, placement, Peers::Read)?;
         Ok(Self {
             fd,
             view: mapping.into_view(),

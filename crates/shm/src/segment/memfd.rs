@@ -12,20 +12,23 @@ use rustix::io::Errno;
 use super::limits::Sources;
 use super::{MemoryLimit, SegmentError};
 
+/// The name of segments and arenas.
+pub(super) const NAME: &str = "limic";
+
 /// Space is reserved in steps of this: a signal makes the kernel undo the step
 /// in which it arrives, so small steps get done even under a profiler's timer.
 const STEP: u64 = 1 << 20;
 
-/// A memfd of `bytes` bytes whose space is not reserved yet.
-pub(super) fn create(bytes: u64) -> Result<OwnedFd, SegmentError> {
+/// A memfd of `bytes` bytes whose space is not reserved yet. The name is for people, in /proc.
+pub(super) fn create(name: &str, bytes: u64) -> Result<OwnedFd, SegmentError> {
     if let Some(limit) = Sources::system().obstacle(bytes) {
         return Err(SegmentError::NoMemory { bytes, limit });
     }
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     // Since Linux 6.3 a memfd should say that it is not meant to be executed,
     // and may have to (vm.memfd_noexec=2); older kernels do not know the flag.
-    let fd = match memfd_create("limic", flags | MemfdFlags::NOEXEC_SEAL) {
-        Err(Errno::INVAL) => memfd_create("limic", flags),
+    let fd = match memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
+        Err(Errno::INVAL) => memfd_create(name, flags),
         answer => answer,
     }
     .map_err(|errno| SegmentError::System {

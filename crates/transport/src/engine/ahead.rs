@@ -11,7 +11,7 @@ use super::peers::Link;
 use super::wire::{self, Control};
 use crate::Peer;
 use crate::buffer::{Source, Window, gather, words};
-use crate::counters::size_class;
+use crate::counters::Event;
 use crate::policy::{Path, Skew};
 use crate::raw::RawSlice;
 
@@ -75,7 +75,7 @@ impl Core {
         };
         link.skew = if lags == 0 { Skew::None } else { Skew::Skewed };
         tracing::debug!("{} is now {:?}", Peer(from), link.skew);
-        self.tally.skew_changes += 1;
+        self.tally.event(Event::SkewChanges);
     }
 
     /// Sends a message ahead of a receiver that lags. False if it cannot be: it does not lag, the message is too long,
@@ -131,12 +131,9 @@ impl Core {
                 .link(to)
                 .is_some_and(|link| link.push_control(&control))
             {
-                self.tally.path(Path::Eager, len);
-                self.tally.ahead.add(len);
-                self.tally.sizes[size_class(len)] += 1;
-                if let Some(peer) = self.peers.get(to) {
-                    peer.sent.add(len);
-                }
+                self.note_sent(to, Path::Eager, len);
+                self.tally.event(Event::Ahead);
+                self.tally.events(Event::AheadBytes, len);
                 return true;
             }
             self.arenas.stay_behind();

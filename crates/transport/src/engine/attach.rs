@@ -13,6 +13,7 @@ use super::Core;
 use super::arenas::PeerArenas;
 use super::greeting::{self, BadGreeting, Greeting, u32_at, u64_at};
 use super::peers::{Link, Out};
+use crate::counters::Event;
 use crate::error::PeerFailure;
 use crate::policy::lag::Lag;
 use crate::policy::{Capabilities, INLINE_CAPACITY, Path, Skew, Thresholds};
@@ -302,6 +303,8 @@ impl Core {
 
     fn refuse(&mut self, index: u32, why: &str) {
         tracing::warn!("a connection was refused: {why}");
+        self.tally.event(Event::Refused);
+        self.tally.reason(None, u32::MAX, why);
         if let Some(Some(connection)) = self.connections.get(index as usize) {
             let mut message = greeting::REFUSAL.to_le_bytes().to_vec();
             message.extend(why.bytes().take(1024));
@@ -362,6 +365,7 @@ impl Core {
         if let Some(why) = remote.refusal() {
             if allowed.contains(Path::Cma) {
                 tracing::info!("cma to peer {peer}: {why}; using pipeline");
+                self.tally.reason(Some(Path::Cma), peer, why);
             }
             capabilities.demote(Path::Cma);
             capabilities.demote(Path::BothSides);
@@ -380,8 +384,14 @@ impl Core {
         let chunks = (0..shape.chunks)
             .filter_map(|chunk| segment.chunk(chunk))
             .collect();
+        self.give_row(peer);
+        self.tally.event(Event::Attached);
+        let Some(entry) = self.peers.get(peer) else {
+            return Ok(());
+        };
         let mut link = Link {
             out: Out::Shared(producer),
+            counts: entry.counts.clone(),
             switching: None,
             waker,
             bell,

@@ -239,7 +239,7 @@ impl Core {
         let end = (blocks.saturating_sub(u64::from(theirs)) * BLOCK).min(halves.total);
         if start >= end {
             incoming.got = incoming.wanted;
-            return self.finish_receive(slot, &incoming);
+            return self.finish_receive(slot, &incoming, Path::BothSides);
         }
         // One copy failed on the way; the bytes between the halves come through chunks.
         incoming.got = incoming.wanted - (end - start);

@@ -3,6 +3,7 @@
 use super::Engine;
 use super::idle::Patience;
 use crate::Error;
+use crate::counters;
 use crate::error::PeerFailure;
 
 impl Engine {
@@ -36,6 +37,8 @@ impl Engine {
         // A peer may still be copying from or into what is left: never free that.
         self.core.requests.leak_abandoned();
         self.core.regions.leak();
+        self.core.tally.close();
+        counters::at_end::report(self.core.address.id);
     }
 }
 

@@ -5,6 +5,7 @@ use limic_matching::Source as From;
 use super::Core;
 use super::requests::{Operation, ReceiveStage, SendStage};
 use super::stash::Waiting;
+use crate::counters::Event;
 use crate::error::PeerFailure;
 use crate::{Error, Peer};
 
@@ -38,6 +39,8 @@ impl Core {
         let link = peer.link.take();
         if died {
             tracing::warn!("peer {number}: {why}");
+            self.tally.event(Event::PeersFailed);
+            self.tally.reason(None, number, &why.to_string());
         }
         if let Some(link) = link {
             self.peers.attached -= 1;

@@ -8,6 +8,7 @@ use super::peers::Link;
 use super::wire::{self, Control};
 use crate::Peer;
 use crate::buffer::{Source, words};
+use crate::counters::Event;
 use crate::policy::{Path, Skew};
 use crate::settings::Settings;
 use crate::topology::{Locality, Look, Place};
@@ -18,10 +19,10 @@ impl Core {
     pub(crate) fn look_where_it_runs(&mut self) {
         match self.whereabouts.look() {
             Look::Same => {}
-            Look::Migrated => self.tally.migrations += 1,
+            Look::Migrated => self.tally.event(Event::Migrations),
             Look::Moved => {
-                self.tally.migrations += 1;
-                self.tally.relocations += 1;
+                self.tally.event(Event::Migrations);
+                self.tally.event(Event::Relocations);
                 self.moved();
             }
         }

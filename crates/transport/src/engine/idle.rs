@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use super::Engine;
+use crate::counters::Event;
 
 /// The longest sleep without looking around: a guard against a peer that meddles with the wake-up
 /// flag, not something that anybody waits for.
@@ -101,9 +102,13 @@ impl Engine {
         } else {
             LONGEST
         };
-        self.core.tally.sleeps += 1;
-        self.core
+        self.core.tally.event(Event::Sleeps);
+        let woken = self
+            .core
             .poll_events(Some(timeout.unwrap_or(longest).min(longest)));
+        if woken {
+            self.core.tally.event(Event::WakeUps);
+        }
         self.core.sleeper.wake_up();
         self.bury_dead();
     }

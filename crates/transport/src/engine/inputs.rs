@@ -7,6 +7,7 @@ use limic_shm::ring::{LINE, Mapped};
 use super::Core;
 use super::wire::{self, Control};
 use crate::buffer::{Source, words};
+use crate::counters::Event;
 
 /// Records taken from one ring before the others get their turn.
 const BATCH: usize = 32;
@@ -179,6 +180,7 @@ impl Core {
             if let Some(peer) = self.peers.get(from) {
                 peer.ring = Some(ring);
             }
+            self.tally.event(Event::PrivateRings);
             self.control(from, Control::new(wire::GRANT, [u64::from(ring)]));
         }
     }

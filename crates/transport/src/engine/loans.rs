@@ -67,11 +67,7 @@ impl Core {
                 .link(to)
                 .is_some_and(|link| link.push_control(&control))
             {
-                self.tally.path(Path::Loan, len as u64);
-                self.tally.sizes[crate::counters::size_class(len as u64)] += 1;
-                if let Some(peer) = self.peers.get(to) {
-                    peer.sent.add(len as u64);
-                }
+                self.note_sent(to, Path::Loan, len as u64);
                 return Ok(Posted::Done(super::send::sent(to, tag, len as u64)));
             }
             self.arenas.unlend(loan.id, &record);
@@ -160,7 +156,7 @@ impl Core {
             });
         };
         into.copy_from(0, len, &bytes);
-        self.note_received(loan.from, len);
+        self.note_received_by(loan.from, loan.path(), len);
         if let Some(link) = self.peers.link(loan.from) {
             link.loans_released.release(loan.flag, loan.generation);
         }
@@ -197,7 +193,7 @@ impl Core {
                         why,
                     });
                 };
-                self.note_received(loan.from, status.len);
+                self.note_received_by(loan.from, loan.path(), status.len);
                 let Some(link) = self.peers.link(loan.from) else {
                     return Err(Error::UnknownRequest);
                 };
@@ -222,7 +218,7 @@ impl Core {
                     return Err(Error::UnknownRequest);
                 };
                 self.count_unexpected(-(bytes.len() as i64));
-                self.note_received(status.peer.0, status.len);
+                self.note_kept(status.peer.0, status.len);
                 let bytes = bytes.into_boxed_slice();
                 Ok(Some(RawLoaned {
                     status,

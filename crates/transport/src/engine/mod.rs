@@ -48,9 +48,9 @@ use limic_shm::control::{Bell, Event, EventSet, Listener};
 use limic_shm::ring::sleep::{Barrier, Sleeper};
 use limic_shm::segment::OwnSegment;
 
-use crate::counters::{Counters, Tally};
+use crate::counters::{Counters, Tally, Traffic};
 use crate::error::PeerFailure;
-use crate::policy::{Path, Skew};
+use crate::policy::Skew;
 use crate::raw::{ClaimId, RequestId};
 use crate::settings::Settings;
 use crate::single_copy::Probe;
@@ -278,30 +278,19 @@ impl Core {
 
     /// Moved so far.
     pub(crate) fn counters(&self) -> Counters {
-        let peers = |pick: fn(&peers::PeerEntry) -> crate::counters::Traffic| {
+        let peers = |pick: fn((Traffic, Traffic)) -> Traffic| {
             self.peers
                 .iter()
-                .map(|(number, peer)| (Peer(number), pick(peer)))
+                .map(|(number, peer)| (Peer(number), pick(peer.counts.traffic())))
                 .collect()
         };
         Counters {
-            paths: Path::ALL
-                .iter()
-                .map(|path| (*path, self.tally.paths[path.index()]))
-                .collect(),
-            sent: peers(|peer| peer.sent),
-            received: peers(|peer| peer.received),
-            sizes: self.tally.sizes.to_vec(),
-            unexpected: self.tally.unexpected,
-            unexpected_bytes: self.tally.unexpected_bytes,
-            sleeps: self.tally.sleeps,
-            ahead: self.tally.ahead,
+            sent: peers(|(sent, _)| sent),
+            received: peers(|(_, received)| received),
             lagging: self.peers_where(|link| link.skew == Skew::Skewed),
             behind: self.peers_where(|link| link.lag.skew() == Skew::Skewed),
-            skew_changes: self.tally.skew_changes,
-            migrations: self.tally.migrations,
-            relocations: self.tally.relocations,
             corrections: self.corrections(),
+            ..self.tally.page().counters
         }
     }
 }

@@ -41,7 +41,7 @@ impl Core {
             link.remote.read(remote, &into, 0, u64::MAX)
         })?;
         if done {
-            self.note_received(from, len);
+            self.note_received_by(from, Path::Cma, len);
             return Ok(Posted::Done(super::send::sent(from, 0, len)));
         }
         let stage = ReceiveStage::Get {
@@ -53,7 +53,6 @@ impl Core {
             .requests
             .insert(Operation::Receive(Receiving { into, stage }));
         let id = self.requests.id(slot);
-        self.tally.path(Path::Pipeline, len);
         self.queue(
             from,
             Outgoing::Control(Control::new(wire::GET, [id.0, key, offset, len])),
@@ -81,9 +80,7 @@ impl Core {
             link.remote.write(remote, &data, 0, u64::MAX)
         })?;
         if done {
-            if let Some(peer) = self.peers.get(to) {
-                peer.sent.add(len);
-            }
+            self.note_sent(to, Path::Cma, len);
             return Ok(Posted::Done(super::send::sent(to, 0, len)));
         }
         let stage = SendStage::Put { key, offset };
@@ -94,7 +91,6 @@ impl Core {
             data,
             stage,
         }));
-        self.tally.path(Path::Pipeline, len);
         let id = self.requests.id(slot);
         self.queue(to, Outgoing::Message(id));
         Ok(self.posted(slot))
@@ -168,10 +164,7 @@ impl Core {
         // Pairs with the acquire in `revoked`: the copy is over.
         slot.store(0, Ordering::Release);
         match result? {
-            Ok(_) => {
-                self.tally.path(Path::Cma, len);
-                Ok(true)
-            }
+            Ok(_) => Ok(true),
             Err(failed) => {
                 self.demote(number, Path::Cma, &failed.why);
                 Ok(false)

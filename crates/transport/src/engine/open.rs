@@ -17,7 +17,7 @@ use super::regions::Regions;
 use super::requests::Requests;
 use super::stash::Stash;
 use super::{Core, Engine, Work, attach};
-use crate::counters::Tally;
+use crate::counters::{self, Tally};
 use crate::settings::Settings;
 use crate::single_copy::Probe;
 use crate::topology::Whereabouts;
@@ -71,9 +71,14 @@ impl Engine {
         matcher
             .reserve(1024, 1024)
             .map_err(|full| Error::NoMemory(format!("the matching queues: {full}")))?;
+        let tally = Tally::new(address.id, placement.numa_node).map_err(|e| text(&e))?;
+        if let Some(target) = settings.stats() {
+            target.check().map_err(Error::Settings)?;
+            counters::at_end::watch(&tally, address.id, target);
+        }
         let core = Core {
             whereabouts,
-            peers: Peers::new(),
+            peers: Peers::new(tally.shared_row()),
             requests: Requests::new(),
             matcher,
             stash: Stash::new(),
@@ -84,7 +89,7 @@ impl Engine {
                 usize::try_from(settings.loan_bytes()).unwrap_or(usize::MAX),
             ),
             regions: Regions::default(),
-            tally: Tally::new(),
+            tally,
             work: Work::default(),
             free_rings: (0..shape.private_rings).rev().collect(),
             opened: Vec::new(),

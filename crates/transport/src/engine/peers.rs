@@ -14,7 +14,7 @@ use limic_shm::sync::Ordering;
 use super::arenas::PeerArenas;
 use super::wire::{Control, EAGER, EAGER_IMMEDIATE, IMMEDIATE_BYTES, SWITCH, WORDS};
 use crate::buffer::{gather, gather_behind, put_words};
-use crate::counters::Traffic;
+use crate::counters::Row;
 use crate::error::PeerFailure;
 use crate::policy::adapt::Adapter;
 use crate::policy::lag::Lag;
@@ -50,8 +50,8 @@ pub(crate) struct PeerEntry {
     pub(crate) heard: u32,
     /// The private ring, in this endpoint's segment, that the peer was given.
     pub(crate) ring: Option<u32>,
-    pub(crate) sent: Traffic,
-    pub(crate) received: Traffic,
+    /// What was sent to it and received from it.
+    pub(crate) counts: Row,
 }
 
 /// The ring through which this endpoint reaches a peer.
@@ -67,6 +67,8 @@ pub(crate) struct Link {
     pub(crate) switching: Option<(u32, LineProducer<Mapped>)>,
     pub(crate) waker: Waker<Mapped>,
     pub(crate) bell: Bell,
+    /// Where the wake-ups are counted.
+    pub(crate) counts: Row,
     /// The line on which the peer says how it is.
     pub(crate) status: Mapped,
     pub(crate) segment: PeerSegment,
@@ -176,8 +178,14 @@ impl Link {
     #[inline(always)]
     pub(crate) fn wake(&mut self) {
         if self.waker.must_ring() {
-            self.bell.ring();
+            self.ring_bell();
         }
+    }
+
+    #[cold]
+    fn ring_bell(&mut self) {
+        self.bell.ring();
+        self.counts.rang();
     }
 
     /// Whether a payload of `len` bytes travels in the ring itself.
@@ -225,6 +233,8 @@ pub(crate) struct Peers {
     entries: Vec<PeerEntry>,
     by_id: HashMap<u64, u32>,
     pub(crate) me: Option<u32>,
+    /// Where is counted what has to do with peers that have not been met.
+    shared_row: Row,
     /// Attached peers.
     pub(crate) attached: u32,
     /// Endpoints of this node that are known by address, this one included if it is.
@@ -232,8 +242,9 @@ pub(crate) struct Peers {
 }
 
 impl Peers {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(shared_row: Row) -> Self {
         Self {
+            shared_row,
             entries: Vec::new(),
             by_id: HashMap::new(),
             me: None,
@@ -268,8 +279,7 @@ impl Peers {
             failure: None,
             heard: 0,
             ring: None,
-            sent: Traffic::default(),
-            received: Traffic::default(),
+            counts: self.shared_row.clone(),
         });
         Some(number)
     }

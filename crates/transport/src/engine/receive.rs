@@ -9,7 +9,9 @@ use super::requests::{Operation, ReceiveStage, Receiving, Slot, receive_outcome}
 use super::stash::{Arrived, LoanedAt, Offer, Waiting};
 use super::wire;
 use crate::buffer::{Behind, ReceiveBuffer, Source, Window, append, words};
+use crate::counters::Event;
 use crate::error::PeerFailure;
+use crate::policy::Path;
 use crate::raw::{ClaimId, Posted, RawSliceMut};
 use crate::{Error, Peer, Result, Selector, Status, Tag};
 
@@ -131,7 +133,7 @@ impl Core {
                 into.copy_from(0, len, &bytes[..]);
                 self.count_unexpected(-(bytes.len() as i64));
                 self.stash.recycle(bytes);
-                self.note_received(from, len);
+                self.note_kept(from, len);
                 Posted::Done(receive_outcome(from, tag, immediate, len, into.len()))
             }
             Waiting::Loaned(loan) => {
@@ -163,7 +165,7 @@ impl Core {
                     self.requests
                         .complete(slot, super::send::sent(from, tag, len));
                 }
-                self.note_received(from, len);
+                self.note_received_by(from, Path::SelfCopy, len);
                 Posted::Done(receive_outcome(from, tag, immediate, len, room))
             }
         }
@@ -383,7 +385,7 @@ impl Core {
 
     /// Puts a message into the unexpected queue.
     pub(crate) fn store(&mut self, arrived: Arrived) {
-        self.tally.unexpected += 1;
+        self.tally.event(Event::Unexpected);
         let envelope = Envelope {
             source: arrived.from,
             tag: arrived.tag,
@@ -405,7 +407,11 @@ impl Core {
             self.matcher.push_unexpected(&envelope, token)
         });
         match queued {
-            Ok(id) => self.stash.set_queued(token, id),
+            Ok(id) => {
+                self.stash.set_queued(token, id);
+                let depth = self.matcher.unexpected_len() as u64;
+                self.tally.at_least(Event::UnexpectedDepthMost, depth);
+            }
             Err(_) => {
                 self.stash.take(token);
                 self.corrupt(from, "more unexpected messages than memory can hold");
@@ -416,8 +422,8 @@ impl Core {
     /// Counts bytes that wait unexpected. Over the budget senders are asked to offer their messages instead:
     /// then only the headers are kept here. Under half of it they may send again.
     pub(crate) fn count_unexpected(&mut self, change: i64) {
-        let bytes = self.tally.unexpected_bytes.saturating_add_signed(change);
-        self.tally.unexpected_bytes = bytes;
+        let bytes = self.tally.unexpected_bytes().saturating_add_signed(change);
+        self.tally.set_unexpected_bytes(bytes);
         let budget = self.settings.unexpected_budget_bytes();
         let pressed = if self.pressed {
             bytes > budget / 2
@@ -426,6 +432,9 @@ impl Core {
         };
         if pressed != self.pressed {
             self.pressed = pressed;
+            if pressed {
+                self.tally.event(Event::Pressed);
+            }
             self.segment
                 .status()
                 .word32(0)
@@ -451,11 +460,27 @@ impl Core {
         }
     }
 
+    /// A message came whole through a ring.
     #[inline(always)]
     pub(crate) fn note_received(&mut self, from: u32, len: u64) {
         if let Some(peer) = self.peers.get(from) {
-            peer.received.add(len);
+            peer.counts.received(len);
         }
+    }
+
+    /// A message was received that was kept here until then.
+    pub(crate) fn note_kept(&mut self, from: u32, len: u64) {
+        if self.peers.me == Some(from) {
+            self.note_received_by(from, Path::SelfCopy, len);
+        } else {
+            self.note_received(from, len);
+        }
+    }
+
+    /// A message was received by a path that its receiver takes part in.
+    pub(crate) fn note_received_by(&mut self, from: u32, path: Path, len: u64) {
+        self.note_received(from, len);
+        self.tally.received(path, len);
     }
 }
 

@@ -9,6 +9,7 @@ use super::requests::{Incoming, Operation, ReceiveStage, SendStage, Slot};
 use super::stash::Offer;
 use super::wire::{self, Control};
 use crate::buffer::{Source, Window, words};
+use crate::counters::Event;
 use crate::policy::{BufferKind, Path, Query};
 use crate::raw::RequestId;
 use crate::single_copy::address_of_room;
@@ -41,7 +42,7 @@ impl Core {
         let mut incoming = incoming(offer, room);
         receiving.stage = ReceiveStage::Assembling(incoming);
         if incoming.wanted == 0 {
-            return self.finish_receive(slot, &incoming);
+            return self.finish_receive(slot, &incoming, Path::Pipeline);
         }
         let Some(link) = self.peers.link(offer.from) else {
             return;
@@ -56,13 +57,11 @@ impl Core {
                     incoming.wanted,
                 )
             {
-                self.tally.path(Path::SameProcess, incoming.wanted);
-                return self.finish_receive(slot, &incoming);
+                return self.finish_receive(slot, &incoming, Path::SameProcess);
             }
         }
         let (path, spell) = self.choose(offer, incoming.wanted, whole);
         incoming.spell = spell;
-        self.tally.path(path, incoming.wanted);
         match path {
             Path::Cma => {
                 if let Some(receiving) = self.requests.receiving(slot) {
@@ -123,16 +122,16 @@ impl Core {
     }
 
     /// The sender's buffer is free, and so is the receiver's.
-    pub(crate) fn finish_receive(&mut self, slot: Slot, incoming: &Incoming) {
+    pub(crate) fn finish_receive(&mut self, slot: Slot, incoming: &Incoming, path: Path) {
         self.control(
             incoming.from,
             Control::new(wire::FINISHED, [incoming.remote]),
         );
-        self.complete_receive(slot, incoming);
+        self.complete_receive(slot, incoming, path);
     }
 
-    fn complete_receive(&mut self, slot: Slot, incoming: &Incoming) {
-        self.note_received(incoming.from, incoming.sent);
+    fn complete_receive(&mut self, slot: Slot, incoming: &Incoming, path: Path) {
+        self.note_received_by(incoming.from, path, incoming.sent);
         self.long_message_ended(incoming);
         if incoming.region.is_some() {
             self.finish_put(slot, incoming);
@@ -228,8 +227,11 @@ impl Core {
             return;
         };
         match receiving.stage {
-            ReceiveStage::Assembling(incoming) => self.complete_receive(slot, &incoming),
+            ReceiveStage::Assembling(incoming) => {
+                self.complete_receive(slot, &incoming, Path::Pipeline);
+            }
             ReceiveStage::Get { from, got, .. } => {
+                self.note_received_by(from, Path::Pipeline, got);
                 self.requests
                     .complete(slot, super::send::sent(from, 0, got));
             }
@@ -251,8 +253,17 @@ impl Core {
         {
             return self.corrupt(from, "the end of a copy that still runs");
         }
-        let outcome = super::send::sent(from, sending.tag, sending.data.len());
-        self.end_send(slot, outcome);
+        let (tag, len) = (sending.tag, sending.data.len());
+        let path = match sending.stage {
+            SendStage::Offered { .. } if self.peers.link(from).is_some_and(|l| l.same_process) => {
+                Path::SameProcess
+            }
+            SendStage::Offered { .. } => Path::Cma,
+            SendStage::Back(_) => Path::BothSides,
+            _ => Path::Pipeline,
+        };
+        self.note_sent(from, path, len);
+        self.end_send(slot, super::send::sent(from, tag, len));
     }
 
     /// Fills chunks for the sends that were asked for, oldest first. True if bytes moved.
@@ -333,12 +344,13 @@ impl Core {
         let Some(sending) = self.requests.sending(slot) else {
             return;
         };
-        let outcome = super::send::sent(sending.to, sending.tag, sending.data.len());
         if confirm {
             sending.stage = SendStage::Confirming;
-        } else {
-            self.end_send(slot, outcome);
+            return;
         }
+        let (to, tag, len) = (sending.to, sending.tag, sending.data.len());
+        self.note_sent(to, Path::Pipeline, len);
+        self.end_send(slot, super::send::sent(to, tag, len));
     }
 
     /// The sender takes an offer back: agreed if nobody has matched it.
@@ -375,6 +387,8 @@ impl Core {
             link.capabilities.demote(Path::BothSides);
         }
         tracing::warn!("{engine} to peer {peer}: {why}; using pipeline");
+        self.tally.event(Event::Demotions);
+        self.tally.reason(Some(engine), peer, why);
     }
 }
 

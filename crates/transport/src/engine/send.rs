@@ -7,7 +7,7 @@ use super::requests::{Operation, SendStage, Sending, Slot};
 use super::stash::{Arrived, Waiting};
 use super::wire::{self, Control};
 use crate::buffer::{Window, gather, total};
-use crate::counters::size_class;
+use crate::counters::Event;
 use crate::error::Outcome;
 use crate::policy::Path;
 use crate::raw::{Posted, RawSlice, RequestId};
@@ -124,9 +124,8 @@ impl Core {
             && let Eager::Sent(path) =
                 push_eager(link, &mut self.pool, to, tag, immediate, data, len)
         {
-            peer.sent.add(len);
-            self.tally.path(path, len);
-            self.tally.sizes[size_class(len)] += 1;
+            peer.counts.sent(len);
+            self.tally.sent(path, len);
             return Ok(Some(Status {
                 peer: Peer(to),
                 tag: Tag(tag),
@@ -165,9 +164,6 @@ impl Core {
         if unsafe { self.push_ahead(to, tag, immediate, data, len) } {
             return Ok(Posted::Done(sent(to, tag, len)));
         }
-        let peer = self.peers.known(to)?;
-        peer.sent.add(len);
-        self.tally.sizes[size_class(len)] += 1;
         // SAFETY: the caller's promise is the buffer's invariant.
         let data = unsafe { crate::buffer::SendBuffer::new(data) };
         let sending = Sending {
@@ -180,6 +176,7 @@ impl Core {
         if self.peers.me == Some(to) {
             return Ok(self.send_to_self(sending));
         }
+        self.tally.event(Event::Waited);
         let slot = self.requests.insert(Operation::Send(sending));
         let id = self.requests.id(slot);
         self.queue(to, Outgoing::Message(id));
@@ -270,7 +267,8 @@ impl Core {
                 match push_eager(link, &mut self.pool, to, tag, immediate, data, len) {
                     Eager::NoRoom => false,
                     Eager::Sent(path) => {
-                        self.tally.path(path, len);
+                        peer.counts.sent(len);
+                        self.tally.sent(path, len);
                         self.requests.complete(slot, sent(to, tag, len));
                         true
                     }
@@ -309,7 +307,8 @@ impl Core {
         let (me, tag, len) = (sending.to, sending.tag, sending.data.len());
         let immediate = sending.immediate;
         let done = Posted::Done(sent(me, tag, len));
-        self.tally.path(Path::SelfCopy, len);
+        self.give_row(me);
+        self.note_sent(me, Path::SelfCopy, len);
         let envelope = limic_matching::Envelope { source: me, tag };
         if let Some(slot) = self.matcher.take_posted(&envelope) {
             self.deliver_local(slot, me, tag, &sending);
@@ -345,11 +344,28 @@ impl Core {
         };
         let room = receiving.into.len();
         receiving.into.copy_from_send(&sending.data, room);
-        self.note_received(me, len);
+        self.note_received_by(me, Path::SelfCopy, len);
         self.requests.complete(
             slot,
             super::requests::receive_outcome(me, tag, sending.immediate, len, room),
         );
+    }
+
+    /// A message was sent otherwise than at once through a ring.
+    pub(crate) fn note_sent(&mut self, to: u32, path: Path, len: u64) {
+        if let Some(peer) = self.peers.get(to) {
+            peer.counts.sent(len);
+        }
+        self.tally.sent(path, len);
+    }
+
+    /// From now on, what has to do with a peer is counted for it alone.
+    pub(crate) fn give_row(&mut self, number: u32) {
+        if let Some(peer) = self.peers.get(number)
+            && !peer.counts.is_own()
+        {
+            peer.counts = self.tally.row(number, peer.address.id);
+        }
     }
 
     /// Ends a send that the peer may have seen.

@@ -3,6 +3,7 @@
 use limic_matching::UnexpectedId;
 
 use super::requests::Slot;
+use crate::policy::Path;
 use crate::raw::{ClaimId, RequestId};
 
 /// The offer of a long message.
@@ -30,6 +31,17 @@ pub(crate) struct LoanedAt {
     pub(crate) generation: u32,
     /// For a message that went ahead: how many before it were not taken yet, by its sender's word.
     pub(crate) ahead: Option<u32>,
+}
+
+impl LoanedAt {
+    /// The path that its sender counted it for.
+    pub(crate) fn path(&self) -> Path {
+        if self.ahead > 0 {
+            Path::Eager
+        } else {
+            Path::Loan
+        }
+    }
 }
 
 /// What is there of a message.

@@ -172,6 +172,20 @@ impl SettingsBuilder {
         self.value("adapt", Key::Adapt, Value::Flag(wanted), wanted.to_string())
     }
 
+    /// Where an endpoint's counters go when it closes: `stderr`, or the end of a file, as JSON if its name ends so; `%p` in
+    /// it is the process, `%r` the rank. `none` is nowhere.
+    pub fn stats(self, target: &str) -> Self {
+        match Key::Stats.parse(target) {
+            Some(value) => self.value("stats", Key::Stats, value, target.to_owned()),
+            None => self.value(
+                "stats",
+                Key::Stats,
+                Value::Text(Some(String::new())),
+                target.to_owned(),
+            ),
+        }
+    }
+
     /// The settings: built-in values, profile, file, environment and this builder, later ones
     /// winning.
     ///

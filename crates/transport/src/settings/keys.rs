@@ -29,6 +29,7 @@ pub(super) enum Key {
     Linger,
     Skew,
     Adapt,
+    Stats,
 }
 
 /// What a key is called and means.
@@ -72,7 +73,7 @@ const NUMBER_OF_BYTES: &str = "a number of bytes (suffix K, M or G), or unlimite
 const POWER_OF_TWO: &str = "a power of two of bytes from 4K to 16M";
 
 impl Key {
-    pub(super) const ALL: [Self; 19] = [
+    pub(super) const ALL: [Self; 20] = [
         Self::Long,
         Self::PipelineChunk,
         Self::InlineMax,
@@ -92,6 +93,7 @@ impl Key {
         Self::Linger,
         Self::Skew,
         Self::Adapt,
+        Self::Stats,
     ];
 
     pub(super) const fn info(self) -> Info {
@@ -210,6 +212,12 @@ impl Key {
                 "whether long messages are measured and take another path where it is faster than the table's",
                 "on or off",
             ),
+            Self::Stats => (
+                "LIMIC_STATS",
+                "stats",
+                "where an endpoint's counters go when it closes; JSON if the file's name ends so",
+                "none, stderr, or the path of a file: %p in it is the process, %r the rank",
+            ),
         };
         Info {
             variable,
@@ -254,6 +262,8 @@ impl Key {
             }
             Self::NumaNode if text.eq_ignore_ascii_case("auto") => Some(Value::Node(None)),
             Self::NumaNode => text.parse().ok().map(|node| Value::Node(Some(node))),
+            Self::Stats if text.eq_ignore_ascii_case("none") => Some(Value::Text(None)),
+            Self::Stats => Some(Value::Text(Some(text.to_owned()))),
         };
         value.filter(|value| self.accepts(value))
     }
@@ -281,13 +291,14 @@ impl Key {
             (Self::Loan, Value::Number(n)) => *n >= 1 << 20,
             (Self::Window, Value::Number(n)) => (2..=4096).contains(n),
             (Self::Linger, Value::Number(n)) => *n <= 3_600_000,
+            (Self::Stats, Value::Text(text)) => text.as_ref().is_none_or(|text| !text.is_empty()),
             _ => false,
         }
     }
 }
 
 /// The value of a key.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum Value {
     Number(u64),
     Path(Path),
@@ -295,6 +306,7 @@ pub(super) enum Value {
     Spin(Spin),
     Flag(bool),
     Node(Option<u32>),
+    Text(Option<String>),
 }
 
 /// What one source says.

@@ -120,6 +120,7 @@ fn every_variable_does_something() {
         ("LIMIC_LINGER_MS", "7"),
         ("LIMIC_SKEW", "off"),
         ("LIMIC_ADAPT", "no"),
+        ("LIMIC_STATS", "counts.json"),
         ("UNRELATED", "x"),
     ])
     .expect("good variables");
@@ -146,6 +147,9 @@ fn every_variable_does_something() {
     );
     assert_eq!(settings.linger(), Duration::from_millis(7));
     assert_eq!((settings.skew(), settings.adapt()), (false, false));
+    let file = Target::File("counts.json".into());
+    assert_eq!(settings.stats(), Some(file));
+    assert_eq!(Settings::default().stats(), None);
     assert!(settings.warnings().is_empty(), "{:?}", settings.warnings());
     for variable in settings.variables() {
         if !variable.key.is_empty() {

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::report::{Report, Row, Spread};
+use super::report::{Counted, Report, Row, Spread};
 use super::{Args, PerfError, job};
 use loops::{Failure, Kind, Order, Shape};
 use memory::Memory;
@@ -239,5 +239,6 @@ fn row(args: &Args, order: &Order, spread: Spread) -> Row {
         iterations: order.iterations,
         shape: order.kind.has_ring().then(|| order.shape.to_string()),
         skew: None,
+        counted: Counted::default(),
     }
 }

@@ -1,0 +1,186 @@
+//! What the processor counts while messages move (H5): cycles, instructions, cache misses.
+//!
+//! Each rank counts its own thread, in user mode alone, from the moment in which the clock starts until the pattern has
+//! returned. What the machine does not grant is left out, with the reason.
+
+use perf_event::events::{Cache, CacheId, CacheOp, CacheResult, Event, Hardware, Software};
+use perf_event::{Builder, Counter, ReadFormat};
+
+/// Columns and JSON fields, in this order everywhere.
+pub(super) const NAMES: [&str; 5] = [
+    "cycles",
+    "instructions",
+    "l1d_misses",
+    "llc_misses",
+    "page_faults",
+];
+
+/// Sums of what was counted; `None` where some rank could not count it.
+pub(super) type Counts = [Option<u64>; NAMES.len()];
+
+/// The counters of one thread.
+#[derive(Debug, Default)]
+pub(super) struct Meter {
+    counters: [Option<Counter>; NAMES.len()],
+    /// Why one is missing, with its name.
+    refused: Vec<String>,
+}
+
+impl Meter {
+    /// Opens the counters for the calling thread.
+    pub(super) fn open() -> Self {
+        let mut meter = Self::default();
+        let l1d = Cache {
+            which: CacheId::L1D,
+            operation: CacheOp::READ,
+            result: CacheResult::MISS,
+        };
+        let llc = Cache {
+            which: CacheId::LL,
+            ..l1d.clone()
+        };
+        let opened = [
+            open(Hardware::CPU_CYCLES),
+            open(Hardware::INSTRUCTIONS),
+            open(l1d),
+            open(llc),
+            open(Software::PAGE_FAULTS),
+        ];
+        for ((name, slot), counter) in NAMES.iter().zip(&mut meter.counters).zip(opened) {
+            match counter {
+                Ok(counter) => *slot = Some(counter),
+                Err(error) => meter.refused.push(format!("{name}: {}", explain(&error))),
+            }
+        }
+        meter
+    }
+
+    /// One line for each reason, with the counters that it keeps away.
+    pub(super) fn refused(&self) -> &[String] {
+        &self.refused
+    }
+
+    /// Counts from 0 on.
+    pub(super) fn start(&mut self) {
+        for slot in &mut self.counters {
+            let started = slot
+                .as_mut()
+                .is_none_or(|counter| counter.reset().and_then(|()| counter.enable()).is_ok());
+            if !started {
+                *slot = None;
+            }
+        }
+    }
+
+    /// What was counted since.
+    pub(super) fn stop(&mut self) -> Counts {
+        let mut counts = Counts::default();
+        for (count, slot) in counts.iter_mut().zip(&mut self.counters) {
+            if let Some(counter) = slot
+                && counter.disable().is_ok()
+            {
+                *count = read(counter);
+            }
+        }
+        counts
+    }
+}
+
+fn open(event: impl Event) -> std::io::Result<Counter> {
+    Builder::new(event)
+        .exclude_kernel(true)
+        .exclude_hv(true)
+        .read_format(ReadFormat::TOTAL_TIME_ENABLED | ReadFormat::TOTAL_TIME_RUNNING)
+        .build()
+}
+
+/// Scaled up if the processor had too few counters for all, so that they took turns.
+fn read(counter: &mut Counter) -> Option<u64> {
+    let data = counter.read_full().ok()?;
+    let (enabled, running) = (data.time_enabled()?, data.time_running()?);
+    if running.is_zero() {
+        // Nothing ran at all between start and stop, or the counter never got its turn.
+        return enabled.is_zero().then_some(data.count());
+    }
+    let scale = enabled.as_secs_f64() / running.as_secs_f64();
+    Some((data.count() as f64 * scale) as u64)
+}
+
+/// Adds what another rank, or another round, has counted.
+pub(super) fn add(sum: &mut Counts, more: &Counts) {
+    for (sum, more) in sum.iter_mut().zip(more) {
+        *sum = sum.zip(*more).map(|(a, b)| a.saturating_add(b));
+    }
+}
+
+/// Why the kernel did not open a counter, and what to do.
+fn explain(error: &std::io::Error) -> String {
+    let why = match error.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) => {
+            let level = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
+            let level = level.map_or("unknown".to_owned(), |level| level.trim().to_owned());
+            format!(
+                "kernel.perf_event_paranoid is {level}: set it to 2 or less, or run with CAP_PERFMON; in a container, \
+                 seccomp may refuse it too"
+            )
+        }
+        Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV) => {
+            let pmu = ["cpu", "cpu_core", "armv8_pmuv3_0"].iter().any(|name| {
+                std::path::Path::new("/sys/bus/event_source/devices")
+                    .join(name)
+                    .exists()
+            });
+            if pmu {
+                "this processor does not count that".to_owned()
+            } else {
+                "the kernel sees no counters of the processor (no PMU in /sys/bus/event_source/devices): in a virtual \
+                 machine, the host has to pass them on"
+                    .to_owned()
+            }
+        }
+        Some(libc::ENOSYS) => "this kernel has no perf events, or a sandbox hides them".to_owned(),
+        Some(libc::EMFILE | libc::ENFILE) => {
+            "no file descriptors are left: see ulimit -n".to_owned()
+        }
+        _ => return format!("perf_event_open: {error}"),
+    };
+    format!("perf_event_open: {error}; {why}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_somewhere_is_missing() {
+        let mut sum: Counts = [Some(1), Some(2), None, Some(u64::MAX), None];
+        add(&mut sum, &[Some(1), None, Some(3), Some(1), None]);
+        assert_eq!(sum, [Some(2), None, None, Some(u64::MAX), None]);
+    }
+
+    #[test]
+    fn every_counter_counts_or_says_why_not() {
+        let mut meter = Meter::open();
+        meter.start();
+        // More than any cache holds, touched for the first time.
+        let bytes = std::hint::black_box(vec![1_u8; 64 << 20]);
+        let counts = meter.stop();
+        drop(bytes);
+        let missing = counts.iter().filter(|count| count.is_none()).count();
+        assert!(missing >= meter.refused().len(), "{counts:?}");
+        for line in meter.refused() {
+            println!("SKIPPED: {line}");
+        }
+        if let Some(faults) = counts[4] {
+            assert!(faults > 0);
+        }
+    }
+
+    #[test]
+    fn refusals_are_explained() {
+        let errno = |errno| explain(&std::io::Error::from_raw_os_error(errno));
+        assert!(errno(libc::EACCES).contains("perf_event_paranoid is"));
+        assert!(errno(libc::ENOSYS).contains("no perf events"));
+        assert!(errno(libc::E2BIG).starts_with("perf_event_open: "));
+    }
+}

@@ -1,0 +1,111 @@
+//! What is counted beside messages: names and meanings.
+
+/// Something that happened to an endpoint, or how much of something there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[repr(usize)]
+pub enum Event {
+    /// Messages that arrived before their receive was posted.
+    Unexpected,
+    /// Bytes of such messages held now.
+    UnexpectedBytes,
+    /// Most bytes of them held at a time.
+    UnexpectedBytesMost,
+    /// Messages in the unexpected queue at most.
+    UnexpectedDepthMost,
+    /// Times that so much was unexpected that senders were asked to offer instead of sending.
+    Pressed,
+    /// Sends that could not go at once: no room in a ring, no link yet, or too long to go without asking.
+    Waited,
+    /// Times that this endpoint slept.
+    Sleeps,
+    /// Sleeps that ended because something happened, not because their time was over.
+    WakeUps,
+    /// Messages that went ahead of a receiver that lags behind (H4).
+    Ahead,
+    /// Their bytes.
+    AheadBytes,
+    /// Times that a peer said that it lags behind, or that it keeps pace again.
+    SkewChanges,
+    /// Times that this endpoint was found on another CPU than before.
+    Migrations,
+    /// Times that it was found near another cache or package (H3).
+    Relocations,
+    /// Times that a path was given up for a peer while it was in use.
+    Demotions,
+    /// Peers that were attached.
+    Attached,
+    /// Private rings that peers were given.
+    PrivateRings,
+    /// Peers that failed: died, closed before this endpoint, or sent what makes no sense.
+    PeersFailed,
+    /// Connections that were refused.
+    Refused,
+    /// Reasons that did not fit beside the others.
+    ReasonsLeftOut,
+}
+
+impl Event {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 19] = [
+        Self::Unexpected,
+        Self::UnexpectedBytes,
+        Self::UnexpectedBytesMost,
+        Self::UnexpectedDepthMost,
+        Self::Pressed,
+        Self::Waited,
+        Self::Sleeps,
+        Self::WakeUps,
+        Self::Ahead,
+        Self::AheadBytes,
+        Self::SkewChanges,
+        Self::Migrations,
+        Self::Relocations,
+        Self::Demotions,
+        Self::Attached,
+        Self::PrivateRings,
+        Self::PeersFailed,
+        Self::Refused,
+        Self::ReasonsLeftOut,
+    ];
+
+    /// The name in text and JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unexpected => "unexpected",
+            Self::UnexpectedBytes => "unexpected_bytes",
+            Self::UnexpectedBytesMost => "unexpected_bytes_most",
+            Self::UnexpectedDepthMost => "unexpected_depth_most",
+            Self::Pressed => "pressed",
+            Self::Waited => "waited",
+            Self::Sleeps => "sleeps",
+            Self::WakeUps => "wake_ups",
+            Self::Ahead => "ahead",
+            Self::AheadBytes => "ahead_bytes",
+            Self::SkewChanges => "skew_changes",
+            Self::Migrations => "migrations",
+            Self::Relocations => "relocations",
+            Self::Demotions => "demotions",
+            Self::Attached => "attached",
+            Self::PrivateRings => "private_rings",
+            Self::PeersFailed => "peers_failed",
+            Self::Refused => "refused",
+            Self::ReasonsLeftOut => "reasons_left_out",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Event;
+
+    #[test]
+    fn numbers_are_places_in_the_list_and_names_differ() {
+        let mut names = std::collections::HashSet::new();
+        for (place, event) in Event::ALL.into_iter().enumerate() {
+            assert_eq!(event as usize, place);
+            assert!(names.insert(event.name()));
+        }
+    }
+}
