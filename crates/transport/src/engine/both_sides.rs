@@ -239,10 +239,11 @@ impl Core {
         let end = (blocks.saturating_sub(u64::from(theirs)) * BLOCK).min(halves.total);
         if start >= end {
             incoming.got = incoming.wanted;
-            return self.finish_receive(slot, &incoming, Path::BothSides);
+            return self.finish_receive(slot, &incoming);
         }
         // One copy failed on the way; the bytes between the halves come through chunks.
         incoming.got = incoming.wanted - (end - start);
+        incoming.path = Path::Pipeline;
         if let Some(receiving) = self.requests.receiving(slot) {
             receiving.stage = ReceiveStage::Assembling(incoming);
         }

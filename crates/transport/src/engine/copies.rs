@@ -63,7 +63,7 @@ impl Core {
                 receiving.stage = ReceiveStage::Reading(incoming);
                 let all = incoming.got >= incoming.wanted || copied == 0;
                 if all {
-                    self.finish_receive(slot, &incoming, Path::Cma);
+                    self.finish_receive(slot, &incoming);
                 }
                 all
             }

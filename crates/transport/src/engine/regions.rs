@@ -12,6 +12,7 @@ use super::Core;
 use super::requests::{Incoming, Operation, ReceiveStage, Receiving, SendStage, Sending, Slot};
 use super::wire::{self, Control};
 use crate::buffer::{ReceiveBuffer, SendBuffer, Source, words};
+use crate::policy::Path;
 use crate::raw::{Access, RawSlice, RawSliceMut, RegionId};
 use crate::{Error, Result};
 
@@ -315,6 +316,7 @@ impl Core {
             key: 0,
             region: Some(place),
             spell: None,
+            path: Path::Pipeline,
         };
         let stage = ReceiveStage::Assembling(incoming);
         let slot = self
@@ -330,7 +332,10 @@ impl Core {
     pub(crate) fn finish_put(&mut self, slot: Slot, incoming: &Incoming) {
         self.control(
             incoming.from,
-            Control::new(wire::FINISHED, [incoming.remote]),
+            Control::new(
+                wire::FINISHED,
+                [incoming.remote, incoming.path.index() as u64],
+            ),
         );
         self.abort_put(slot, incoming);
     }

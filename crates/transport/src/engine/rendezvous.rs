@@ -28,6 +28,7 @@ pub(crate) fn incoming(offer: &Offer, room: u64) -> Incoming {
         key: offer.key,
         region: None,
         spell: None,
+        path: Path::Pipeline,
     }
 }
 
@@ -42,7 +43,7 @@ impl Core {
         let mut incoming = incoming(offer, room);
         receiving.stage = ReceiveStage::Assembling(incoming);
         if incoming.wanted == 0 {
-            return self.finish_receive(slot, &incoming, Path::Pipeline);
+            return self.finish_receive(slot, &incoming);
         }
         let Some(link) = self.peers.link(offer.from) else {
             return;
@@ -57,11 +58,13 @@ impl Core {
                     incoming.wanted,
                 )
             {
-                return self.finish_receive(slot, &incoming, Path::SameProcess);
+                incoming.path = Path::SameProcess;
+                return self.finish_receive(slot, &incoming);
             }
         }
         let (path, spell) = self.choose(offer, incoming.wanted, whole);
         incoming.spell = spell;
+        incoming.path = path;
         match path {
             Path::Cma => {
                 if let Some(receiving) = self.requests.receiving(slot) {
@@ -114,7 +117,10 @@ impl Core {
     /// Asks the sender for the rest of a message through chunks.
     pub(crate) fn ask_for_stream(&mut self, slot: Slot, incoming: &Incoming) {
         if let Some(receiving) = self.requests.receiving(slot) {
-            receiving.stage = ReceiveStage::Assembling(*incoming);
+            receiving.stage = ReceiveStage::Assembling(Incoming {
+                path: Path::Pipeline,
+                ..*incoming
+            });
         }
         let id = self.requests.id(slot);
         let words = [incoming.remote, id.0, incoming.got, incoming.wanted];
@@ -122,16 +128,19 @@ impl Core {
     }
 
     /// The sender's buffer is free, and so is the receiver's.
-    pub(crate) fn finish_receive(&mut self, slot: Slot, incoming: &Incoming, path: Path) {
+    pub(crate) fn finish_receive(&mut self, slot: Slot, incoming: &Incoming) {
         self.control(
             incoming.from,
-            Control::new(wire::FINISHED, [incoming.remote]),
+            Control::new(
+                wire::FINISHED,
+                [incoming.remote, incoming.path.index() as u64],
+            ),
         );
-        self.complete_receive(slot, incoming, path);
+        self.complete_receive(slot, incoming);
     }
 
-    fn complete_receive(&mut self, slot: Slot, incoming: &Incoming, path: Path) {
-        self.note_received_by(incoming.from, path, incoming.sent);
+    fn complete_receive(&mut self, slot: Slot, incoming: &Incoming) {
+        self.note_received_by(incoming.from, incoming.path, incoming.sent);
         self.long_message_ended(incoming);
         if incoming.region.is_some() {
             self.finish_put(slot, incoming);
@@ -228,7 +237,7 @@ impl Core {
         };
         match receiving.stage {
             ReceiveStage::Assembling(incoming) => {
-                self.complete_receive(slot, &incoming, Path::Pipeline);
+                self.complete_receive(slot, &incoming);
             }
             ReceiveStage::Get { from, got, .. } => {
                 self.note_received_by(from, Path::Pipeline, got);
@@ -241,7 +250,7 @@ impl Core {
 
     /// The receiver has all it wants.
     pub(crate) fn on_finished(&mut self, from: u32, source: &impl Source) {
-        let [id] = words::<1>(source);
+        let [id, path] = words::<2>(source);
         let Some(slot) = self.send_to(from, id) else {
             return;
         };
@@ -254,14 +263,11 @@ impl Core {
             return self.corrupt(from, "the end of a copy that still runs");
         }
         let (tag, len) = (sending.tag, sending.data.len());
-        let path = match sending.stage {
-            SendStage::Offered { .. } if self.peers.link(from).is_some_and(|l| l.same_process) => {
-                Path::SameProcess
-            }
-            SendStage::Offered { .. } => Path::Cma,
-            SendStage::Back(_) => Path::BothSides,
-            _ => Path::Pipeline,
-        };
+        // For the counters; a path that does not exist is the peer's nonsense, and harms nobody.
+        let path = usize::try_from(path)
+            .ok()
+            .and_then(|path| Path::ALL.get(path).copied())
+            .unwrap_or(Path::Pipeline);
         self.note_sent(from, path, len);
         self.end_send(slot, super::send::sent(from, tag, len));
     }

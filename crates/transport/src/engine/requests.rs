@@ -6,6 +6,7 @@ use limic_matching::PostedId;
 
 use crate::buffer::{ReceiveBuffer, SendBuffer};
 use crate::error::Outcome;
+use crate::policy::Path;
 use crate::raw::RequestId;
 use crate::{Peer, Status, Tag};
 
@@ -122,6 +123,8 @@ pub(crate) struct Incoming {
     pub(crate) address: u64,
     /// Under which handle (single copy by an engine that has handles).
     pub(crate) key: u64,
+    /// How it comes.
+    pub(crate) path: Path,
     /// For a write into a region of this endpoint: its slot.
     pub(crate) region: Option<u32>,
     /// The spell in which it is measured, if it is; see `policy::adapt`.

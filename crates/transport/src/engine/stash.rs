@@ -36,7 +36,7 @@ pub(crate) struct LoanedAt {
 impl LoanedAt {
     /// The path that its sender counted it for.
     pub(crate) fn path(&self) -> Path {
-        if self.ahead > 0 {
+        if self.ahead.is_some() {
             Path::Eager
         } else {
             Path::Loan

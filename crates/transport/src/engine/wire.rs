@@ -17,7 +17,7 @@ pub(crate) const CLEAR_TO_SEND: u8 = 4;
 pub(crate) const BOTH_SIDES: u8 = 5;
 /// Bytes of a long message: `[receive id, offset, chunk, generation, len]`.
 pub(crate) const DATA: u8 = 6;
-/// The receiver has the message: `[send id]`.
+/// The receiver has the message: `[send id, path]`, the path for the counters.
 pub(crate) const FINISHED: u8 = 7;
 /// The sender's half of a both-sides copy is done: `[receive id, blocks written]`.
 pub(crate) const BACK_DONE: u8 = 8;
