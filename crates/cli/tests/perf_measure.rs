@@ -379,3 +379,32 @@ fn options_of_skew_are_for_skew() {
         assert!(err(&output).contains(part), "{words:?}: {}", err(&output));
     }
 }
+
+#[test]
+fn hardware_counters_are_given_or_explained() {
+    const NAMES: [&str; 5] = [
+        "cycles",
+        "instructions",
+        "l1d_misses",
+        "llc_misses",
+        "page_faults",
+    ];
+    let report = json(&["latency", "--sizes", "8", "--counters"]);
+    let row = &rows(&report)[0];
+    let notes = report["notes"].as_array().expect("notes");
+    for name in NAMES {
+        let why = notes
+            .iter()
+            .filter_map(Value::as_str)
+            .find(|note| note.contains("perf_event_open") && note.contains(name));
+        match why {
+            Some(why) => println!("SKIPPED: {why}"),
+            None => assert!(row[name].as_f64().is_some_and(|n| n >= 0.0), "{row}"),
+        }
+    }
+    let without = json(&["latency", "--sizes", "8"]);
+    assert!(NAMES.iter().all(|name| rows(&without)[0][name].is_null()));
+
+    let output = perf(&["floor", "--counters"]);
+    assert_eq!(output.status.code(), Some(2), "{}", err(&output));
+}
