@@ -64,7 +64,7 @@ pub(crate) struct Args {
     )]
     patterns: Vec<Pattern>,
 
-    /// Rounds; each goes through all patterns, and each pattern through all peers [default: 7; with
+    /// Rounds; each goes through all patterns, and each pattern through all peers [default: 5; with
     /// --quick 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
@@ -189,6 +189,10 @@ fn measure(
     let limic = contestant::program();
     let mut reading = gauge::read(&limic, cpus);
     for round in 0..plan.rounds {
+        if !plan.has_time(begin.elapsed(), round) {
+            console::detail(&format_args!("{round} rounds are all that the time allows"));
+            break;
+        }
         for pattern in patterns {
             let left = left(begin.elapsed(), passes.len(), steps);
             let name = pattern.name();

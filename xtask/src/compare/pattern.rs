@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+/// How long `--quick` measures, if its first round leaves a choice.
+const QUICK: Duration = Duration::from_secs(165);
+
 /// Messages in a window.
 pub(super) const WINDOW: u32 = 64;
 
@@ -79,7 +82,7 @@ impl Plan {
     pub(super) fn new(quick: bool, rounds: Option<u32>) -> Self {
         Self {
             quick,
-            rounds: rounds.unwrap_or(if quick { 3 } else { 7 }),
+            rounds: rounds.unwrap_or(if quick { 3 } else { 5 }),
             seconds: if quick { 0.03 } else { 0.06 },
             repeats: if quick { 0 } else { 2 },
         }
@@ -107,6 +110,11 @@ impl Plan {
             Pattern::Latency => std::iter::once(0).chain(powers).collect(),
             Pattern::Bandwidth | Pattern::Bibandwidth => powers.collect(),
         }
+    }
+
+    /// Whether another round is likely to end in time, after `done` of them; one is always made.
+    pub(super) fn has_time(&self, elapsed: Duration, done: u32) -> bool {
+        !self.quick || done == 0 || elapsed + elapsed / done <= QUICK
     }
 
     /// A run that takes longer than this hangs: far beyond what the slowest peer needs.
@@ -137,5 +145,8 @@ mod tests {
         let quick = Plan::new(true, Some(1));
         assert_eq!(quick.rounds, 1);
         assert!(quick.sizes(Pattern::Latency).len() < 10);
+        let seconds = Duration::from_secs;
+        assert!(quick.has_time(seconds(500), 0) && full.has_time(seconds(500), 1));
+        assert!(quick.has_time(seconds(80), 1) && !quick.has_time(seconds(90), 1));
     }
 }

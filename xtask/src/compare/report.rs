@@ -88,7 +88,7 @@ impl Report {
             machine: samples.machine().cloned().unwrap_or(Value::Null),
             cpus: *cpus,
             quick: plan.quick,
-            rounds: plan.rounds,
+            rounds: passes.iter().map(|pass| pass.round).max().unwrap_or(0),
             seconds_per_point: plan.seconds,
             warnings,
             load,
