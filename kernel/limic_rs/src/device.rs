@@ -103,6 +103,7 @@ impl MiscDevice for Session {
         session.check_owner()?;
         let session = session.get_ref();
         let arg = UserPtr::from_addr(arg);
+        // Each of them has a frame of its own (they are not inlined), so that the stack holds the largest and not the sum.
         match command {
             abi::IOC_PING => Ok(()),
             abi::IOC_COPY => update_always(arg, |it| session.copy(it)),

@@ -171,6 +171,7 @@ impl Own {
 
 impl Session {
     /// `LIMIC_IOC_EXPOSE`
+    #[inline(never)]
     pub(crate) fn expose(&self, arg: &mut abi::Expose) -> Result {
         let mut trip = Trip::begin();
         abi::check(
@@ -255,6 +256,7 @@ impl Session {
     }
 
     /// `LIMIC_IOC_COPY`; `arg.copied` is valid unless the result is of a call that was refused at once.
+    #[inline(never)]
     pub(crate) fn copy(&self, arg: &mut abi::Copy) -> Result {
         let mut trip = Trip::begin();
         arg.copied = 0;

@@ -120,8 +120,8 @@ impl Groups {
             mailbox,
         } = member;
         // Nothing arrives any more. What is in the queues is undone outside of the lock.
-        if let Some(inner) = mailbox.leave() {
-            for message in KBox::into_inner(inner).into_messages() {
+        if let Some(mut inner) = mailbox.leave() {
+            for message in inner.messages() {
                 let outcome = Outcome {
                     error: EPIPE.to_errno(),
                     len: 0,

@@ -369,9 +369,10 @@ impl Inner {
         Some(message)
     }
 
-    /// The messages in the queue, when it is taken down.
-    pub(crate) fn into_messages(self) -> impl Iterator<Item = Message> {
-        self.entries.into_iter().filter_map(|entry| entry.message)
+    /// Takes the messages out, when the queues are taken down.
+    pub(crate) fn messages(&mut self) -> impl Iterator<Item = Message> + '_ {
+        let entries = self.entries.iter_mut();
+        entries.filter_map(|entry| entry.message.take())
     }
 }
 

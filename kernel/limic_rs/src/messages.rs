@@ -69,6 +69,7 @@ fn selector<'a>(
 
 impl Session {
     /// `LIMIC_IOC_SEND`
+    #[inline(never)]
     pub(crate) fn send(&self, arg: &mut abi::Send) -> Result {
         let mut trip = Trip::begin();
         abi::check(arg.flags, abi::SEND_BUFFERED, &arg.reserved)?;
@@ -189,6 +190,7 @@ impl Session {
     }
 
     /// `LIMIC_IOC_RECV`
+    #[inline(never)]
     pub(crate) fn recv(&self, arg: &mut abi::Recv) -> Result {
         let mut trip = Trip::begin();
         abi::check(arg.flags, abi::RECV_MESSAGE, &[])?;
@@ -277,6 +279,7 @@ impl Session {
     }
 
     /// `LIMIC_IOC_PROBE`
+    #[inline(never)]
     pub(crate) fn probe(&self, arg: &mut abi::Probe) -> Result {
         abi::check(arg.flags, abi::PROBE_TAKE, &arg.reserved)?;
         let (_, member) = self.member()?;
@@ -291,6 +294,7 @@ impl Session {
     }
 
     /// `LIMIC_IOC_CANCEL`
+    #[inline(never)]
     pub(crate) fn cancel(&self, arg: &abi::Cancel) -> Result {
         abi::check(arg.flags, 0, &[arg.reserved])?;
         let (requests, member) = self.member()?;

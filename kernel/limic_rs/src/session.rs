@@ -171,6 +171,7 @@ impl Session {
     }
 
     /// `LIMIC_IOC_HELLO`; `arg` goes back to user space even if the version is refused.
+    #[inline(never)]
     pub(crate) fn hello(&self, arg: &mut abi::Hello) -> Result {
         if arg.version != abi::VERSION {
             arg.version = abi::VERSION;
@@ -209,6 +210,7 @@ impl Session {
     }
 
     /// `LIMIC_IOC_JOIN`
+    #[inline(never)]
     pub(crate) fn join(&self, arg: &mut abi::Join) -> Result {
         abi::check(arg.flags, abi::JOIN_CREATE, &arg.reserved)?;
         if arg.reserved0 != 0 || arg.size > abi::MAX_RANKS {

@@ -27,6 +27,7 @@ fn over(requests: &Requests, slots: &[u32]) -> u32 {
 
 impl Session {
     /// `LIMIC_IOC_WAIT`
+    #[inline(never)]
     pub(crate) fn wait(&self, arg: &mut abi::Wait) -> Result {
         abi::check(
             arg.flags,
