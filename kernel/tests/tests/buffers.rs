@@ -6,7 +6,7 @@ use limic_module_tests::abi::{
     COPY_READ, COPY_WRITE, DONE, EXPOSE_READ, EXPOSE_WRITE, Iov, PENDING,
 };
 use limic_module_tests::{
-    Child, Errno, Memory, PAGE, Session, To, abi, check, fill, gauge, guest_test, token,
+    Child, Errno, Memory, PAGE, Session, To, check, fill, gauge, guest_test, token,
 };
 
 const HUGE: usize = 2 << 20;

@@ -4,15 +4,11 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
-use limic_module_tests::abi::{
-    COPY_READ, COPY_WRITE, DONE, EXPOSE_READ, EXPOSE_WRITE, JOIN, PENDING,
-};
+use limic_module_tests::abi::{COPY_READ, COPY_WRITE, EXPOSE_READ, EXPOSE_WRITE, JOIN, PENDING};
 use limic_module_tests::{
-    Child, Errno, Fault, Ledger, Memory, PAGE, Session, To, abi, check, fill, gauge, guest_test,
-    in_guest, signal, token, wait_for,
+    Child, Errno, Memory, PAGE, Session, To, abi, check, fill, gauge, guest_test, in_guest, token,
+    wait_for,
 };
 
 const LEN: usize = 40 * PAGE;

@@ -1,9 +1,6 @@
 //! Messages matched by the kernel.
 
-use limic_module_tests::abi::{
-    ANY_RANK, DONE, MEMBER_ABSENT, MEMBER_LEFT, MEMBER_PRESENT, Member, PENDING, PROBE_TAKE,
-    SEND_BUFFERED, WAIT_ARRIVAL, WAIT_DEPARTURE, Wait,
-};
+use limic_module_tests::abi::{ANY_RANK, DONE, PENDING, PROBE_TAKE, SEND_BUFFERED};
 use limic_module_tests::{
     Child, Errno, Memory, PAGE, Session, abi, check, cookie, guest_test, token, wait_for,
 };
