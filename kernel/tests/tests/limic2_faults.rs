@@ -11,12 +11,10 @@ use limic_module_tests::{
 const LEN: usize = 24 * PAGE;
 
 fn kernel_log() -> String {
-    // SAFETY: the buffer is as long as the call is told.
+    const READ_ALL: i32 = 3;
     let mut text = vec![0_u8; 1 << 18];
-    let len = unsafe {
-        const READ_ALL: i32 = 3;
-        libc::klogctl(READ_ALL, text.as_mut_ptr().cast(), text.len() as i32)
-    };
+    // SAFETY: the buffer is as long as the call is told.
+    let len = unsafe { libc::klogctl(READ_ALL, text.as_mut_ptr().cast(), text.len() as i32) };
     assert!(len >= 0, "the kernel's log cannot be read");
     text.truncate(len as usize);
     String::from_utf8_lossy(&text).into_owned()
