@@ -1,56 +1,79 @@
-//! Private ring of one sender and one receiver, cut into cache lines.
+//! Private ring of one sender and one receiver: records of words, shared out by cache lines.
 //!
 //! # Memory
 //!
 //! ```text
-//! line 0      the consumer's: byte 0 `read` (u64, lines consumed), byte 8 `hint` (u32)
+//! line 0      the consumer's: byte 0 `read` (u64, words consumed of the near lap), byte 8 `hint` (u32),
+//!             byte 16 `read` of the far lap
 //! line 1      reserved
-//! line 2..    the ring: a power of two of lines
+//! line 2..    the near lap: 128 lines, of eight words each
+//! line 130..  the far lap: all other lines. A ring of at most 256 lines has the near lap only.
 //! ```
 //!
-//! All zero is the empty ring. A record begins on a line:
+//! All zero is the empty ring. A record begins on a word:
 //!
 //! ```text
-//! bytes 0..8    header: payload length 0..32, kind 32..40, flags 40..48,
-//!               check 48..64 (low bits of the line's position)
+//! bytes 0..8    header: payload length 0..31, [`ENDS_LINE`] 31, kind 32..40, flags 40..48,
+//!               check 48..64 (low bits of the word's position)
 //! bytes 8..16   tag
 //! bytes 16..    payload
 //! ```
 //!
-//! so that 48 bytes of payload travel in the header's own line, and a record of
-//! `len` bytes takes `ceil((16 + len) / 64)` lines in one piece. One that does not
-//! fit before the end of the ring is preceded by a record of kind [`PAD`], which
-//! covers the rest.
+//! The next record begins on the word behind it, or, if the header says [`ENDS_LINE`], on the next
+//! line. The producer says so unless another record of the same length fits in the rest of the line.
+//! So records of up to 16 bytes of payload share lines (two of them, four of empty ones), and all
+//! others begin on a line unless one of those stands before them; up to 48 bytes of payload then
+//! travel in the header's own line.
+//!
+//! A record lies in one piece. One that does not fit before the end of its lap is preceded by
+//! a record of kind [`PAD`], which covers the rest. A pad of length 0 is a *jump*: the next record is in the
+//! other lap, where the last one there ended.
+//!
+//! # Two laps
+//!
+//! A line that has left both cores' first-level caches takes about twice as long to move. So while the
+//! consumer keeps up, all records go round the near lap, which stays in these caches. If
+//! it has no room, or the record is too long for it, the producer jumps to the far lap; and back, once
+//! the consumer has read all of the near lap. A burst so has all of the ring, whatever came before.
 //!
 //! # Protocol
 //!
-//! Positions count lines since the ring began, and never wrap (64 bits).
+//! Positions count the words of one lap since the ring began, and never wrap (64 bits).
 //!
 //! The producer fills in the record, and publishes it by a release store of its
 //! header; the consumer polls the header at its position with acquire, and zero
-//! means 'nothing yet' (pair *line header*). For this to work, whatever an earlier
+//! means 'nothing yet' (pair *record header*). For this to work, whatever an earlier
 //! lap left at the place of the next header must be gone before the consumer can
-//! look there: ahead of the header, the producer zeroes the first word of the line
-//! *behind* the record. That line has to be free, so one line always stays unused.
+//! look there: ahead of the header, the producer zeroes the word *behind* the
+//! record. That word has to be free, so one word always stays unused.
 //! A pad needs no such terminator: its header is published last, after the record
-//! at line 0 is complete, so that a consumer that sees the pad also sees the record.
+//! that it leads to is complete, so that a consumer that sees the pad also sees the record. A jump stands
+//! in the place of a terminator, so there is always room for it.
 //!
-//! The consumer returns lines by a release store to `read`, which the producer
-//! loads with acquire before it writes over them (pair *line credit*). It does so
-//! only once a quarter of the ring has gathered; the producer looks only when the
-//! lines that it knows of are used up. Hence a record may take at most 3/8 of the
-//! ring ([`LineProducer::max_record_payload`]): with up to a quarter unreturned, that and the
-//! longest pad before it always fit, and an idle consumer owes the producer nothing.
+//! The consumer returns words by a release store to `read`, which the producer
+//! loads with acquire before it writes over them (pair *word credit*). It does so
+//! only once [`CREDIT_LINES`] lines have gathered, or a quarter of a small lap, and when it leaves a lap; the
+//! producer looks only when the words that it knows of are used up, or to see whether it can leave the
+//! far lap. A record takes less than half of a lap ([`LineProducer::max_record_payload`]): with so much
+//! unreturned, it and the longest pad before it always fit, and an idle consumer owes the producer nothing.
+//!
+//! # Many small records in one line
+//!
+//! Each record is published at once, so that none waits for a later call of its sender. That several
+//! share a line pays where several are outstanding: what is appended to a line before the
+//! consumer comes to it travels with the line, and while a line is with the consumer, the stores of
+//! further records wait for it together and leave together. A consumer that reads each record as it comes
+//! sees the line move once per record, as it would if each had a line of its own.
 //!
 //! # Cache lines moved, per record of at most 48 bytes
 //!
-//! One line from producer to consumer, and that is all on the way of the message:
+//! One line from producer to consumer, or a part of one, and that is all on the way of the message:
 //! header, tag and payload share it. If the consumer polls meanwhile, the same line has first gone
 //! over empty, and the producer's store revokes it (no data moves). Behind the message's
 //! back the producer fetches the ownership of the line of the message after the
 //! next, one move, hidden by a prefetch. The consumer's line moves twice per
-//! lap or less: 2/N for a ring of N lines while the consumer keeps up, and at most
-//! 8/N when it does not. Poll of an empty ring: one load and one compare, no move.
+//! near lap or less while the consumer keeps up, and at most twice per [`CREDIT_LINES`] lines when it
+//! does not. Poll of an empty ring: one load and one compare, no move.
 //!
 //! The shape is that of FastForward (Giacomoni, Moseley and Vachharajani,
 //! PPoPP 2008), where the slot itself says whether it is full, with records
@@ -70,8 +93,11 @@ mod tests;
 pub use consumer::{LineConsumer, Record};
 pub use producer::{LineProducer, Reservation};
 
-/// Kind of the record that covers the end of the ring; not for users.
+/// Kind of the record that covers the end of a lap, or leads to the other one; not for users.
 pub const PAD: u8 = 255;
+
+/// Bit of a header: the next record begins on the next line.
+pub const ENDS_LINE: u64 = 1 << 31;
 
 /// Payload that travels in the line of the header, in bytes.
 pub const INLINE_PAYLOAD: u32 = (LINE - RECORD_HEADER) as u32;
@@ -82,10 +108,24 @@ pub const MIN_LINES: u32 = 4;
 /// Most lines of a ring (1 GiB).
 pub const MAX_LINES: u32 = 1 << 24;
 
+/// Lines of the near lap: 8 KiB, a quarter of the smallest first-level data cache that is common.
+pub const NEAR_LINES: u64 = 128;
+
+/// Most lines that a consumer gathers before it returns them.
+pub const CREDIT_LINES: u64 = 32;
+
+/// Fewest lines of a lap in which records share lines: in a smaller one, a record that does not begin on a line
+/// could not be long enough.
+const PACKED_FROM: u64 = 8;
+
+/// Bytes of a word, the unit of positions.
+const WORD: usize = 8;
+/// Words of a line.
+const LINE_WORDS: u64 = (LINE / WORD) as u64;
 /// Bytes of header and tag.
 const RECORD_HEADER: usize = 16;
-/// Place of the word that counts the lines consumed.
-const READ: usize = 0;
+/// Places of the words that count the words consumed of the near and the far lap.
+const READ: [usize; 2] = [0, 16];
 /// Place of the consumer's pressure hint.
 const HINT: usize = 8;
 /// Place of the first line of the ring proper.
@@ -97,16 +137,68 @@ pub const fn area_len(lines: u32) -> usize {
     FIRST + lines as usize * LINE
 }
 
+/// One of the laps: a ring of its own.
+#[derive(Debug, Clone, Copy)]
+struct Lap {
+    /// 0: near, 1: far.
+    number: usize,
+    /// Offset of its first word.
+    first: usize,
+    /// Words; a multiple of those of a line.
+    words: u64,
+}
+
+impl Lap {
+    /// Words that the consumer gathers before it returns them.
+    fn credit_batch(self) -> u64 {
+        (self.words / 4).min(CREDIT_LINES * LINE_WORDS)
+    }
+
+    /// Whether short records share lines.
+    fn packed(self) -> bool {
+        self.words >= PACKED_FROM * LINE_WORDS
+    }
+
+    /// Greatest payload of one record, in bytes.
+    ///
+    /// With all but one of `credit_batch()` words unreturned, a pad of one word less than the record, the
+    /// record and its terminator still fit. In a packed lap the record may begin on any word of a line, and
+    /// then takes up to seven words more.
+    fn max_payload(self) -> u32 {
+        let most = (self.words - self.credit_batch()).div_ceil(2);
+        let lines = if self.packed() {
+            (most + 1) / LINE_WORDS - 1
+        } else {
+            most.div_ceil(LINE_WORDS)
+        };
+        // Less than 2^23 lines of 64 bytes: fits.
+        (lines as usize * LINE - RECORD_HEADER) as u32
+    }
+}
+
 /// Shape of one ring, checked against its memory.
 ///
-/// Invariant: `lines` is a power of two, and the memory has `area_len(lines)` bytes.
+/// Invariant: each lap lies within the memory, and its number of words is a multiple of [`LINE_WORDS`], above 0.
 #[derive(Debug, Clone, Copy)]
 struct Shape {
-    lines: u64,
+    near: Lap,
+    /// Of no words if there is none.
+    far: Lap,
 }
 
 impl Shape {
     fn new<M: Memory>(mem: &M, lines: u32) -> Result<Self, GeometryError> {
+        let all = u64::from(lines);
+        let near = if all > 2 * NEAR_LINES {
+            NEAR_LINES
+        } else {
+            all
+        };
+        Self::with_near(mem, lines, near)
+    }
+
+    /// With a near lap of so many lines, at most all.
+    fn with_near<M: Memory>(mem: &M, lines: u32, near: u64) -> Result<Self, GeometryError> {
         check_geometry(
             "number of lines",
             lines,
@@ -115,56 +207,41 @@ impl Shape {
             area_len(lines),
         )?;
         Ok(Self {
-            lines: u64::from(lines),
+            near: Lap {
+                number: 0,
+                first: FIRST,
+                words: near * LINE_WORDS,
+            },
+            far: Lap {
+                number: 1,
+                first: FIRST + near as usize * LINE,
+                words: (u64::from(lines) - near) * LINE_WORDS,
+            },
         })
     }
 
-    /// Index in the ring of the line at `position`; less than `lines`.
-    #[inline(always)]
-    fn index(self, position: u64) -> u64 {
-        position & (self.lines - 1)
-    }
-
-    /// Offset of the line at `position`; a whole line fits behind it.
-    #[inline(always)]
-    fn offset(self, position: u64) -> usize {
-        FIRST + self.index(position) as usize * LINE
-    }
-
-    /// Lines that the consumer gathers before it returns them.
-    #[inline(always)]
-    fn credit_batch(self) -> u64 {
-        self.lines / 4
-    }
-
-    /// Most lines of one record. With `credit_batch() - 1` lines unreturned, a pad
-    /// of one line less than this, the record and its terminator still fit.
-    #[inline(always)]
-    fn max_record_lines(self) -> u64 {
-        (self.lines - self.credit_batch()).div_ceil(2)
-    }
-
-    /// Greatest payload of one record, in bytes.
-    #[inline(always)]
+    /// Greatest payload of one record in either lap, in bytes.
     fn max_payload(self) -> u32 {
-        // At most 2^23 lines of 64 bytes: fits.
-        (self.max_record_lines() as usize * LINE - RECORD_HEADER) as u32
-    }
-
-    /// Payload length that the pad from `index` to the end of the ring states.
-    #[inline(always)]
-    fn pad_payload(self, index: u64) -> u32 {
-        ((self.lines - index) as usize * LINE - RECORD_HEADER) as u32
+        match self.far.words {
+            0 => self.near.max_payload(),
+            _ => self.far.max_payload().max(self.near.max_payload()),
+        }
     }
 }
 
-/// Lines that a record with `len` bytes of payload takes.
+/// Words that a record with `len` bytes of payload fills.
 #[inline(always)]
-fn lines_for(len: u32) -> u64 {
-    (u64::from(len) + (RECORD_HEADER + LINE - 1) as u64) / LINE as u64
+fn words_for(len: u32) -> u64 {
+    (u64::from(len) + (RECORD_HEADER + WORD - 1) as u64) / WORD as u64
 }
 
-/// Header word of a record at `position`.
+/// Words from `position` to the end of its line; none if a line begins there.
+#[inline(always)]
+fn rest_of_line(position: u64) -> u64 {
+    position.wrapping_neg() & (LINE_WORDS - 1)
+}
+
+/// Header word of a record at `position`. `len` may carry [`ENDS_LINE`].
 #[inline(always)]
 fn header(len: u32, kind: u8, flags: u8, position: u64) -> u64 {
     u64::from(len) | u64::from(kind) << 32 | u64::from(flags) << 40 | position << 48

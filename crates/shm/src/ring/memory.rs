@@ -108,6 +108,9 @@ pub unsafe trait Memory: Clone {
     /// Asks for ownership of the cache line at `offset`, and does not wait for it.
     fn prefetch_write(&self, offset: usize);
 
+    /// Asks for the cache line at `offset`, and does not wait for it.
+    fn prefetch_read(&self, offset: usize);
+
     /// The `len` bytes from `offset` on.
     ///
     /// # Panics

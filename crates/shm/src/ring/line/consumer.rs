@@ -1,21 +1,71 @@
 //! The receiver's end of a line ring.
 
 use super::{
-    GeometryError, HINT, INLINE_PAYLOAD, LINE, Memory, PAD, READ, RECORD_HEADER, Shape, lines_for,
+    ENDS_LINE, GeometryError, HINT, INLINE_PAYLOAD, LINE, LINE_WORDS, Lap, Memory, PAD, READ,
+    RECORD_HEADER, Shape, WORD, rest_of_line, words_for,
 };
 use crate::ring::Corrupt;
 use crate::sync::{AtomicU64, Ordering};
 
-/// The receiver's end. Private state, except what it returns of read lines.
+/// Most pads on the way from one record to the next: to the other lap, and over its end.
+const PADS: u32 = 2;
+
+/// The receiver's view of one lap.
+#[derive(Debug, Clone, Copy)]
+struct Course {
+    lap: Lap,
+    /// Position of the next record.
+    position: u64,
+    /// Index of that position in the lap: less than its words.
+    index: u64,
+    /// Last value of `read` that the producer was told.
+    returned: u64,
+    credit_batch: u64,
+}
+
+impl Course {
+    fn new(lap: Lap) -> Self {
+        Self {
+            lap,
+            position: 0,
+            index: 0,
+            returned: 0,
+            credit_batch: lap.credit_batch(),
+        }
+    }
+
+    /// Offset of the header at the position; a whole word of the area.
+    #[inline(always)]
+    fn offset(&self) -> usize {
+        self.lap.first + self.index as usize * WORD
+    }
+
+    /// Words from the position to the end of the lap; at least one.
+    #[inline(always)]
+    fn to_end(&self) -> u64 {
+        self.lap.words - self.index
+    }
+
+    /// Goes on by so many words, at most to the end of the lap.
+    #[inline(always)]
+    fn advance(&mut self, words: u64) {
+        self.position += words;
+        self.index += words;
+        if self.index == self.lap.words {
+            self.index = 0;
+        }
+    }
+}
+
+/// The receiver's end. Private state, except what it returns of read words.
 #[derive(Debug)]
 pub struct LineConsumer<M> {
     mem: M,
     shape: Shape,
-    /// Position of the next record.
-    position: u64,
-    /// Last value of `read` that the producer was told.
-    returned: u64,
-    /// Lines of the record that `peek` showed last; 0 for none.
+    /// The lap of the next record.
+    course: Course,
+    other: Course,
+    /// Words of the record that `peek` showed last, and of the rest of its line if it ends that; 0 for none.
     peeked: u64,
     max_payload: u32,
 }
@@ -28,15 +78,18 @@ impl<M: Memory> LineConsumer<M> {
     /// If `lines` is not a power of two from 4 to 2^24, or does not fit in `mem`.
     pub fn new(mem: M, lines: u32) -> Result<Self, GeometryError> {
         let shape = Shape::new(&mem, lines)?;
-        let max_payload = shape.max_payload();
-        Ok(Self {
+        Ok(Self::of(mem, shape))
+    }
+
+    pub(super) fn of(mem: M, shape: Shape) -> Self {
+        Self {
             mem,
             shape,
-            position: 0,
-            returned: 0,
+            course: Course::new(shape.near),
+            other: Course::new(shape.far),
             peeked: 0,
-            max_payload,
-        })
+            max_payload: shape.max_payload(),
+        }
     }
 
     /// The oldest record, if there is one. It stays until [`pop`](Self::pop).
@@ -46,11 +99,11 @@ impl<M: Memory> LineConsumer<M> {
     /// # Errors
     ///
     /// [`Corrupt`] if the header is none that an honest producer writes. The ring
-    /// stays where it is; give the producer up and [`reset`](Self::reset).
+    /// stays there; give the producer up and [`reset`](Self::reset).
     #[inline(always)]
     pub fn peek(&mut self) -> Result<Option<Record<'_, M>>, Corrupt> {
         // Acquire: pairs with the release store in `Reservation::publish` (pair
-        // *line header*): payload, tag and the next terminator are visible.
+        // *record header*): payload, tag and the next terminator are visible.
         let mut word = self.head().load(Ordering::Acquire);
         if word == 0 {
             return Ok(None);
@@ -61,12 +114,18 @@ impl<M: Memory> LineConsumer<M> {
                 return Ok(None);
             }
         }
-        let len = word as u32;
-        self.peeked = lines_for(len);
-        let offset = self.shape.offset(self.position);
-        // SAFETY: the second word of a whole line of the area.
+        let len = length(word);
+        let words = words_for(len);
+        let ends_line = word & ENDS_LINE != 0;
+        self.peeked = if ends_line {
+            words + rest_of_line(self.course.position + words)
+        } else {
+            words
+        };
+        let offset = self.course.offset();
+        // SAFETY: `is_record` saw that the record, which has two words at least, ends before the ring does.
         let tag = unsafe { self.mem.word64_unchecked(offset + 8) };
-        // Relaxed: ordered by the header (pair *line header*).
+        // Relaxed: ordered by the header (pair *record header*).
         let tag = tag.load(Ordering::Relaxed);
         Ok(Some(Record {
             kind: (word >> 32) as u8,
@@ -82,42 +141,49 @@ impl<M: Memory> LineConsumer<M> {
     /// The header word at the position.
     #[inline(always)]
     fn head(&self) -> &AtomicU64 {
-        // SAFETY: `Shape::offset` is the offset of a whole line of the area.
-        unsafe { self.mem.word64_unchecked(self.shape.offset(self.position)) }
+        // SAFETY: the index is that of a word of a lap, which `Shape::new` checked against the area.
+        unsafe { self.mem.word64_unchecked(self.course.offset()) }
     }
 
     /// Whether `word`, read once, is the header of a record that lies within the
     /// ring from the position on.
     #[inline(always)]
     fn is_record(&self, word: u64) -> bool {
-        let (len, kind) = (word as u32, (word >> 32) as u8);
-        let to_end = self.shape.lines - self.shape.index(self.position);
-        let fits = len <= INLINE_PAYLOAD || (len <= self.max_payload && lines_for(len) <= to_end);
-        fits && word >> 48 == self.position & 0xffff && kind != 0 && kind != PAD
+        let (len, kind) = (length(word), (word >> 32) as u8);
+        let fits = len <= self.max_payload && words_for(len) <= self.course.to_end();
+        fits && word >> 48 == self.course.position & 0xffff && kind != 0 && kind != PAD
     }
 
-    /// Goes from a pad to line 0. Returns the header there, which is that of a
+    /// Goes from a pad to where it leads. Returns the header there, which is that of a
     /// record, or 0.
     #[cold]
     #[inline(never)]
-    fn follow_pad(&mut self, word: u64) -> Result<u64, Corrupt> {
-        let index = self.shape.index(self.position);
-        // A pad at line 0 would lead back to line 0.
-        if index == 0
-            || (word >> 32) as u8 != PAD
-            || word as u32 != self.shape.pad_payload(index)
-            || word >> 48 != self.position & 0xffff
-        {
-            return Err(self.corrupt(word));
+    fn follow_pad(&mut self, mut word: u64) -> Result<u64, Corrupt> {
+        for _ in 0..PADS {
+            let to_end = self.course.to_end();
+            let checked = (word >> 32) as u8 == PAD && word >> 48 == self.course.position & 0xffff;
+            match u64::from(word as u32) {
+                0 if checked && self.other.lap.words > 0 => {
+                    let left = self.course.position + 1;
+                    self.course.advance(1 + rest_of_line(left));
+                    // The producer comes back here once all of this lap was read.
+                    self.return_credit();
+                    core::mem::swap(&mut self.course, &mut self.other);
+                }
+                // A pad at the start of a lap would lead back to itself.
+                words if checked && words == to_end && words != self.course.lap.words => {
+                    self.course.advance(to_end);
+                }
+                _ => return Err(self.corrupt(word)),
+            }
+            // Acquire: the pad already published this record; acquire again for a
+            // producer that wrote its pad first (pair *record header*).
+            word = self.head().load(Ordering::Acquire);
+            if word == 0 || self.is_record(word) {
+                return Ok(word);
+            }
         }
-        self.position += self.shape.lines - index;
-        // Acquire: the pad already published this record; acquire again for a
-        // producer that wrote its pad first (pair *line header*).
-        let word = self.head().load(Ordering::Acquire);
-        if word != 0 && !self.is_record(word) {
-            return Err(self.corrupt(word));
-        }
-        Ok(word)
+        Err(self.corrupt(word))
     }
 
     /// Says what is wrong with a header.
@@ -125,17 +191,17 @@ impl<M: Memory> LineConsumer<M> {
     #[inline(never)]
     fn corrupt(&self, word: u64) -> Corrupt {
         let kind = (word >> 32) as u8;
-        let what = if word >> 48 != self.position & 0xffff {
-            "the check field is not that of this line"
+        let what = if word >> 48 != self.course.position & 0xffff {
+            "the check field is not that of this word"
         } else if kind == 0 {
             "a record of kind 0"
         } else if kind == PAD {
-            "a pad that does not cover the end of the ring"
+            "a pad that does not cover the end of the lap"
         } else {
-            "the record is longer than the ring allows here"
+            "the record is longer than the lap allows here"
         };
         Corrupt {
-            position: self.position,
+            position: self.course.position,
             word,
             what,
         }
@@ -145,25 +211,29 @@ impl<M: Memory> LineConsumer<M> {
     /// nothing.
     #[inline]
     pub fn pop(&mut self) {
-        self.position += self.peeked;
+        self.course.advance(self.peeked);
         self.peeked = 0;
-        if self.position - self.returned >= self.shape.credit_batch() {
+        if self.course.index % LINE_WORDS == 0 {
+            // The next line, while the caller is busy with what it has just taken.
+            self.mem.prefetch_read(self.course.offset());
+        }
+        if self.course.position - self.course.returned >= self.course.credit_batch {
             self.return_credit();
         }
     }
 
-    /// Returns all read lines to the producer now. [`pop`](Self::pop) does it each
-    /// quarter of the ring, which is enough for progress.
+    /// Returns all read words to the producer now. [`pop`](Self::pop) does it often enough for progress.
     #[inline]
     pub fn return_credit(&mut self) {
-        if self.returned != self.position {
-            self.returned = self.position;
+        let course = &mut self.course;
+        if course.returned != course.position {
+            course.returned = course.position;
             // SAFETY: in line 0 of an area that `Shape::new` checked.
-            let read = unsafe { self.mem.word64_unchecked(READ) };
+            let read = unsafe { self.mem.word64_unchecked(READ[course.lap.number & 1]) };
             // Release: pairs with the acquire load in
-            // `LineProducer::look_for_credit` (pair *line credit*): our reads of
-            // these lines come before the producer's next writes.
-            read.store(self.position, Ordering::Release);
+            // `LineProducer::look_for_credit` (pair *word credit*): our reads of
+            // these words come before the producer's next writes.
+            read.store(course.position, Ordering::Release);
         }
     }
 
@@ -181,18 +251,29 @@ impl<M: Memory> LineConsumer<M> {
     /// called once the producer is known to be dead: a living one would write on
     /// in the old count, which this end would report as [`Corrupt`].
     pub fn reset(&mut self) {
-        (self.position, self.returned, self.peeked) = (0, 0, 0);
+        self.course = Course::new(self.shape.near);
+        self.other = Course::new(self.shape.far);
+        self.peeked = 0;
         self.set_hint(0);
-        // SAFETY: in lines 0 and 2 of an area that `Shape::new` checked.
+        // SAFETY: the first word of the near lap, and words of line 0, of an area that `Shape::new` checked.
         unsafe {
             // The header that the consumer polls first, then the credit; the next
-            // producer comes to know of the ring by a message, which orders both.
+            // producer comes to know of the ring by a message, which orders all. The far lap is entered by way
+            // of a record that is complete.
             self.mem
-                .word64_unchecked(self.shape.offset(0))
+                .word64_unchecked(self.shape.near.first)
                 .store(0, Ordering::Relaxed);
-            self.mem.word64_unchecked(READ).store(0, Ordering::Release);
+            for read in READ {
+                self.mem.word64_unchecked(read).store(0, Ordering::Release);
+            }
         }
     }
+}
+
+/// Payload length in a header, in bytes.
+#[inline(always)]
+fn length(word: u64) -> u32 {
+    word as u32 & !(ENDS_LINE as u32)
 }
 
 /// The oldest record of a ring. Header fields were read once, and are private;
@@ -226,8 +307,8 @@ impl<M: Memory> Record<'_, M> {
     pub unsafe fn read(&self, at: u32, to: *mut u8, len: u32) {
         debug_assert!(u64::from(at) + u64::from(len) <= u64::from(self.checked));
         // SAFETY: `is_record` checked that the payload ends within the ring; an
-        // honest producer does not touch it before `pop` returns these lines
-        // (pair *line credit*).
+        // honest producer does not touch it before `pop` returns these words
+        // (pair *word credit*).
         unsafe { self.mem.read(self.payload + at as usize, to, len as usize) }
     }
 
@@ -262,7 +343,13 @@ impl<M: Memory> LineConsumer<M> {
         &self.mem
     }
 
-    pub(super) fn position(&self) -> u64 {
-        self.position
+    /// Position of the next record in its lap, and that lap's number.
+    pub(super) fn position(&self) -> (u64, usize) {
+        (self.course.position, self.course.lap.number)
+    }
+
+    /// Offset of the next header.
+    pub(super) fn next_offset(&self) -> usize {
+        self.course.offset()
     }
 }

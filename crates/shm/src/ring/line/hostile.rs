@@ -2,7 +2,10 @@
 
 use proptest::prelude::*;
 
-use super::{FIRST, HINT, LineConsumer, LineProducer, PAD, READ, area_len, header};
+use super::{
+    ENDS_LINE, FIRST, HINT, LINE_WORDS, LineConsumer, LineProducer, PAD, READ, Shape, area_len,
+    header,
+};
 use crate::ring::{LINE, Mapped, Memory, heap};
 use crate::sync::Ordering;
 
@@ -16,9 +19,22 @@ fn consumer() -> (Mapped, LineConsumer<Mapped>) {
     )
 }
 
+/// Both ends of a ring with two laps.
+fn two_laps() -> (Mapped, LineProducer<Mapped>, LineConsumer<Mapped>) {
+    let mem = heap(area_len(LINES));
+    let shape = Shape::with_near(&mem, LINES, 4).expect("geometry");
+    let producer = LineProducer::of(mem.clone(), shape);
+    (mem.clone(), producer, LineConsumer::of(mem, shape))
+}
+
 fn put(mem: &Mapped, index: usize, word: u64) {
     mem.word64(FIRST + index * LINE)
         .store(word, Ordering::Release);
+}
+
+/// Position of the first word of a line.
+const fn at(line: u64) -> u64 {
+    line * LINE_WORDS
 }
 
 /// Reads all of what the ring shows, as a receiver does that trusts its checks.
@@ -50,7 +66,7 @@ fn ring_line_reports_each_kind_of_bad_header() {
         (header(8, 1, 0, 5), "check field"),
         (header(max + 1, 1, 0, 0), "longer"),
         (header(u32::MAX, 1, 0, 0), "longer"),
-        (header(LINES * 64 - 16, PAD, 0, 0), "pad"),
+        (header(LINES * 8, PAD, 0, 0), "pad"),
         (u64::MAX, "check field"),
     ] {
         let (mem, mut consumer) = consumer();
@@ -69,17 +85,35 @@ fn ring_line_refuses_records_and_pads_that_leave_the_ring() {
     let (mem, mut consumer) = consumer();
     // Honest records up to the last line but one.
     for index in 0..14 {
-        put(&mem, index, header(0, 1, 0, index as u64));
+        let line = header(0, 1, 0, at(index as u64)) | ENDS_LINE;
+        put(&mem, index, line);
         assert!(consumer.peek().expect("fine").is_some());
         consumer.pop();
     }
-    put(&mem, 14, header(3 * 64 - 16, 1, 0, 14));
+    put(&mem, 14, header(3 * 64 - 16, 1, 0, at(14)));
     assert!(consumer.peek().is_err(), "three lines, and two are left");
-    put(&mem, 14, header(64 - 16, PAD, 0, 14));
+    put(&mem, 14, header(8, PAD, 0, at(14)));
     assert!(consumer.peek().is_err(), "a pad of one line too few");
-    put(&mem, 14, header(2 * 64 - 16, PAD, 0, 14));
-    put(&mem, 0, header(16 * 64 - 16, PAD, 0, 16));
+    put(&mem, 14, header(16, PAD, 0, at(14)));
+    put(&mem, 0, header(16 * 8, PAD, 0, at(16)));
     assert!(consumer.peek().is_err(), "a pad behind a pad");
+}
+
+#[test]
+fn ring_line_refuses_jumps_that_lead_nowhere() {
+    let (mem, mut alone) = consumer();
+    put(&mem, 0, header(0, PAD, 0, 0));
+    assert!(alone.peek().is_err(), "there is no other lap");
+    let (mem, _, mut consumer) = two_laps();
+    put(&mem, 0, header(0, PAD, 0, 0));
+    put(&mem, 4, header(0, PAD, 0, 0));
+    put(&mem, 1, header(0, PAD, 0, at(1)));
+    assert!(consumer.peek().is_err(), "to and fro without a record");
+    let (mem, _, mut consumer) = two_laps();
+    put(&mem, 0, header(0, PAD, 0, 0));
+    assert!(consumer.peek().expect("nothing yet").is_none());
+    put(&mem, 4, header(8, 1, 0, 0));
+    assert!(consumer.peek().expect("the record").is_some());
 }
 
 #[test]
@@ -91,16 +125,16 @@ fn ring_line_producer_ignores_impossible_credit() {
         room.publish(1, 0, 0);
         sent += 1;
     }
-    for read in [u64::MAX, sent + 1, 1 << 63] {
-        mem.word64(READ).store(read, Ordering::Release);
+    for read in [u64::MAX, sent * 4 + 1, 1 << 63] {
+        mem.word64(READ[0]).store(read, Ordering::Release);
         assert!(
             producer.reserve(8).is_none(),
-            "more lines read than written"
+            "more words read than written"
         );
     }
-    mem.word64(READ).store(4, Ordering::Release);
+    mem.word64(READ[0]).store(at(2), Ordering::Release);
     assert!(producer.reserve(8).is_some());
-    mem.word64(READ).store(2, Ordering::Release);
+    mem.word64(READ[0]).store(at(1), Ordering::Release);
     for _ in 0..4 {
         producer
             .reserve(8)
@@ -114,14 +148,21 @@ fn ring_line_producer_ignores_impossible_credit() {
 fn word() -> impl Strategy<Value = u64> {
     prop_oneof![
         any::<u64>(),
-        (0..2000_u32, any::<u8>(), any::<u8>(), 0..64_u64)
-            .prop_map(|(len, kind, flags, position)| header(len, kind, flags, position)),
-        (0..17_u32, 0..64_u64).prop_map(|(lines, position)| header(
-            (lines * 64).wrapping_sub(16),
-            PAD,
-            0,
-            position
-        )),
+        (
+            0..2000_u32,
+            any::<bool>(),
+            any::<u8>(),
+            any::<u8>(),
+            0..512_u64
+        )
+            .prop_map(|(len, ends_line, kind, flags, position)| header(
+                len, kind, flags, position
+            ) | if ends_line {
+                ENDS_LINE
+            } else {
+                0
+            }),
+        (0..136_u32, 0..512_u64).prop_map(|(words, position)| header(words, PAD, 0, position)),
     ]
 }
 
@@ -135,8 +176,7 @@ proptest! {
     fn ring_line_survives_garbage_in_every_word(
         words in prop::collection::vec((0..area_len(LINES) / 8, word()), 1..if cfg!(miri) { 15 } else { 60 }),
     ) {
-        let (mem, mut consumer) = consumer();
-        let mut producer = LineProducer::new(mem.clone(), LINES).expect("geometry");
+        let (mem, mut producer, mut consumer) = two_laps();
         for (at, word) in words {
             if at * 8 == HINT {
                 // Miri knows no accesses of mixed size.
@@ -158,14 +198,18 @@ proptest! {
 
     #[test]
     fn ring_line_survives_garbage_aimed_at_its_position(
-        words in prop::collection::vec((0..700_u32, 1..=255_u8, any::<bool>()), 1..if cfg!(miri) { 20 } else { 80 }),
+        words in prop::collection::vec((0..700_u32, 1..=255_u8, any::<bool>(), any::<bool>()), 1..if cfg!(miri) { 20 } else { 80 }),
     ) {
-        let (mem, mut consumer) = consumer();
-        for (len, kind, fix_pad) in words {
-            let position = consumer.position();
-            let index = (position % u64::from(LINES)) as usize;
-            let len = if kind == PAD && fix_pad { (16 - index as u32) * 64 - 16 } else { len };
-            put(&mem, index, header(len, kind, 0, position));
+        let (mem, _, mut consumer) = two_laps();
+        for (len, kind, fix_pad, ends_line) in words {
+            let (position, lap) = consumer.position();
+            let offset = consumer.next_offset();
+            // To the other lap, or over the end of this one.
+            let pad = if ends_line { 0 } else { (FIRST + [256, 1024][lap] - offset) as u32 / 8 };
+            let len = if kind == PAD && fix_pad { pad } else { len };
+            let ends_line = if ends_line && kind != PAD { ENDS_LINE } else { 0 };
+            mem.word64(offset)
+                .store(header(len, kind, 0, position) | ends_line, Ordering::Release);
             drain(&mut consumer, 3);
         }
     }

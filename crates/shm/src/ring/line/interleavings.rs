@@ -1,11 +1,14 @@
-//! Line ring under loom: two threads, the smallest ring, several laps.
+//! Line ring under loom: two threads, several laps of the smallest ring, and shared lines.
 
 use loom::thread;
 
-use super::{LineConsumer, LineProducer, area_len};
+use super::{LineConsumer, LineProducer, Shape, area_len};
 use crate::ring::memory::modelled::Modelled;
 
+/// Too few lines for records to share them.
 const LINES: u32 = 4;
+/// Enough.
+const PACKED: u32 = 8;
 
 /// Payload of `len` bytes, whose words all look like headers of some line.
 fn pattern(seed: u64, len: u32) -> Vec<u8> {
@@ -19,11 +22,12 @@ fn pattern(seed: u64, len: u32) -> Vec<u8> {
 }
 
 /// Sends records of these lengths, and receives them in another thread.
-fn transfer(lengths: &'static [u32]) {
+fn transfer(lines: u32, near: u64, lengths: &'static [u32]) {
     loom::model(move || {
-        let mem = Modelled::new(area_len(LINES));
-        let mut producer = LineProducer::new(mem.clone(), LINES).expect("geometry");
-        let mut consumer = LineConsumer::new(mem, LINES).expect("geometry");
+        let mem = Modelled::new(area_len(lines));
+        let shape = Shape::with_near(&mem, lines, near).expect("geometry");
+        let mut producer = LineProducer::of(mem.clone(), shape);
+        let mut consumer = LineConsumer::of(mem, shape);
         let sender = thread::spawn(move || {
             for (seed, &len) in lengths.iter().enumerate() {
                 loop {
@@ -56,17 +60,35 @@ fn transfer(lengths: &'static [u32]) {
 
 #[test]
 fn line_ring_wraps_with_short_records() {
-    transfer(&[8, 8, 8, 8, 8, 8]);
+    transfer(LINES, LINES.into(), &[8, 8, 8, 8, 8, 8]);
 }
 
 #[test]
 fn line_ring_pads_before_a_long_record() {
     // Lines 0, 1, 2; then two lines that do not fit behind line 3.
-    transfer(&[8, 8, 8, 112, 8]);
+    transfer(LINES, LINES.into(), &[8, 8, 8, 112, 8]);
 }
 
 #[test]
 fn line_ring_never_takes_stale_payload_for_a_header() {
     // Payload over line 1, later the place of a header.
-    transfer(&[112, 8, 8, 8, 8, 8]);
+    transfer(LINES, LINES.into(), &[112, 8, 8, 8, 8, 8]);
+}
+
+#[test]
+fn line_ring_appends_to_a_line_that_is_being_read() {
+    transfer(PACKED, PACKED.into(), &[8, 8, 0, 8]);
+}
+
+#[test]
+fn line_ring_wraps_with_records_that_share_lines() {
+    // Three records of two lines less a word, from the middle of a line on; the last one of all goes over the
+    // end, behind a pad that begins in a line.
+    transfer(PACKED, PACKED.into(), &[8, 104, 8, 104, 8, 8, 104]);
+}
+
+#[test]
+fn line_ring_jumps_to_the_far_lap_and_back() {
+    // Three lines of the near lap if the consumer does not read meanwhile, the far lap, and the near one again.
+    transfer(2 * LINES, LINES.into(), &[8, 8, 8, 8, 8, 112, 8]);
 }

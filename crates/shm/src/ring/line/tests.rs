@@ -5,15 +5,26 @@ use std::thread;
 
 use proptest::prelude::*;
 
-use super::{INLINE_PAYLOAD, LineConsumer, LineProducer, MIN_LINES, area_len};
+use super::{INLINE_PAYLOAD, LineConsumer, LineProducer, MIN_LINES, NEAR_LINES, Shape, area_len};
 use crate::ring::watchdog::Watchdog;
-use crate::ring::{GeometryError, Mapped, heap};
+use crate::ring::{GeometryError, Mapped, Memory, heap};
+use crate::sync::Ordering::Relaxed;
 
 fn ring(lines: u32) -> (LineProducer<Mapped>, LineConsumer<Mapped>) {
     let mem = heap(area_len(lines));
     (
         LineProducer::new(mem.clone(), lines).expect("geometry"),
         LineConsumer::new(mem, lines).expect("geometry"),
+    )
+}
+
+/// A ring with a near lap of so many lines.
+fn ring_with_near(lines: u32, near: u64) -> (LineProducer<Mapped>, LineConsumer<Mapped>) {
+    let mem = heap(area_len(lines));
+    let shape = Shape::with_near(&mem, lines, near).expect("geometry");
+    (
+        LineProducer::of(mem.clone(), shape),
+        LineConsumer::of(mem, shape),
     )
 }
 
@@ -102,20 +113,29 @@ fn ring_line_forgets_a_dropped_reservation() {
 
 #[test]
 fn ring_line_has_room_for_every_legal_record_once_idle() {
-    let sizes: &[u32] = if cfg!(miri) {
-        &[MIN_LINES]
+    let sizes: &[(u32, u64)] = if cfg!(miri) {
+        &[(MIN_LINES, 4), (16, 4)]
     } else {
-        &[MIN_LINES, 8, 16, 64]
+        &[
+            (MIN_LINES, 4),
+            (8, 8),
+            (16, 16),
+            (64, 64),
+            (16, 4),
+            (32, 8),
+            (64, 16),
+        ]
     };
-    for &lines in sizes {
-        let (mut producer, mut consumer) = ring(lines);
+    for &(lines, near) in sizes {
+        let (mut producer, mut consumer) = ring_with_near(lines, near);
         let max = producer.max_record_payload();
         assert!(producer.reserve(max + 1).is_none());
         assert!(producer.reserve(u32::MAX).is_none());
         // Every alignment of the next record, and every amount of unreturned credit.
-        for step in 0..u64::from(lines) * 8 {
-            assert!(send(&mut producer, step, INLINE_PAYLOAD));
-            assert_eq!(receive(&mut consumer), Some((step, INLINE_PAYLOAD)));
+        for step in 0..u64::from(lines) * 16 {
+            let len = [INLINE_PAYLOAD, 8, 8, 0, 100][step as usize % 5].min(max);
+            assert!(send(&mut producer, step, len));
+            assert_eq!(receive(&mut consumer), Some((step, len)));
             assert!(
                 producer.reserve(max).is_some(),
                 "{lines} lines, step {step}"
@@ -135,7 +155,7 @@ fn ring_line_is_full_without_spoiling_anything_and_goes_on() {
     while send(&mut producer, sent, 8) {
         sent += 1;
     }
-    assert_eq!(sent, 15, "one line stays free");
+    assert_eq!(sent, 31, "two in a line, and one word stays free");
     assert!(producer.reserve(8).is_none());
     for seed in 0..sent {
         assert_eq!(receive(&mut consumer), Some((seed, 8)));
@@ -153,7 +173,7 @@ fn ring_line_returns_credit_on_demand_and_shows_the_hint_with_it() {
     assert_eq!(receive(&mut consumer), Some((1, 8)));
     assert!(
         producer.reserve(8).is_none(),
-        "one line is less than a quarter"
+        "half a line is less than a quarter of the ring"
     );
     assert_eq!(producer.hint(), 42);
     consumer.return_credit();
@@ -167,7 +187,7 @@ fn ring_line_starts_anew_after_a_reset() {
         assert!(send(&mut producer, seed, 70));
         assert_eq!(receive(&mut consumer), Some((seed, 70)));
     }
-    assert!(send(&mut producer, 1, 150));
+    assert!(send(&mut producer, 1, 110));
     drop(producer);
     consumer.reset();
     assert!(consumer.peek().expect("empty").is_none());
@@ -200,6 +220,76 @@ fn ring_line_refuses_a_wrong_geometry() {
     );
 }
 
+/// Lines that hold so many records of this length, sent at once.
+fn lines_of(records: u64, len: u32) -> u64 {
+    let (mut producer, consumer) = ring(64);
+    for seed in 0..records {
+        assert!(send(&mut producer, seed, len));
+    }
+    let words = consumer_memory(&consumer);
+    let used =
+        |line: &usize| (0..8).any(|word| words.word64(line * 64 + word * 8).load(Relaxed) != 0);
+    (2..66).filter(used).count() as u64
+}
+
+#[test]
+fn ring_line_moves_fewer_lines_than_short_messages() {
+    assert_eq!(lines_of(32, 0), 8);
+    assert_eq!(lines_of(32, 8), 16);
+    assert_eq!(lines_of(32, 16), 16);
+    assert_eq!(lines_of(32, 17), 32);
+    assert_eq!(lines_of(32, INLINE_PAYLOAD), 32);
+    assert_eq!(lines_of(30, INLINE_PAYLOAD + 8), 60);
+}
+
+#[test]
+fn ring_line_shows_each_short_record_at_once() {
+    let (mut producer, mut consumer) = ring(16);
+    for seed in 0..200 {
+        let len = [8, 0, 16, 3, 48, 8, 8, 0, 0, 100][seed as usize % 10];
+        assert!(send(&mut producer, seed, len));
+        assert_eq!(receive(&mut consumer), Some((seed, len)));
+        assert_eq!(receive(&mut consumer), None);
+    }
+}
+
+#[test]
+fn ring_line_stays_near_its_start_while_the_consumer_keeps_up() {
+    let (mut producer, mut consumer) = ring(1024);
+    let far_is_untouched = |consumer: &LineConsumer<Mapped>| {
+        let memory = consumer_memory(consumer);
+        let first = area_len(NEAR_LINES as u32) / 8;
+        (first..memory.len() / 8).all(|word| memory.word64(word * 8).load(Relaxed) == 0)
+    };
+    let keep_up = |producer: &mut _, consumer: &mut _, records| {
+        for seed in 0..records {
+            let len = if seed % 7 == 0 {
+                2000
+            } else {
+                seed as u32 % 60
+            };
+            assert!(send(producer, seed, len));
+            assert_eq!(receive(consumer), Some((seed, len)));
+        }
+    };
+    let records = if cfg!(miri) { 300 } else { 5000 };
+    keep_up(&mut producer, &mut consumer, records);
+    assert!(far_is_untouched(&consumer));
+    // A burst has all of the ring, and then it goes on near the start.
+    for _ in 0..3 {
+        let mut sent = 0;
+        while send(&mut producer, sent, INLINE_PAYLOAD) {
+            sent += 1;
+        }
+        assert!(sent > 1024 - 32 - 32 - 2, "{sent} lines");
+        for seed in 0..sent {
+            assert_eq!(receive(&mut consumer), Some((seed, INLINE_PAYLOAD)));
+        }
+        keep_up(&mut producer, &mut consumer, records);
+        assert_eq!(consumer.position().1, 0, "back in the near lap");
+    }
+}
+
 #[derive(Debug, Clone)]
 enum Step {
     Send(u32),
@@ -227,9 +317,13 @@ proptest! {
     #[test]
     fn ring_line_behaves_as_a_queue(
         log_lines in 2..7_u32,
+        near in 0..3_u32,
         steps in prop::collection::vec(step(), 1..if cfg!(miri) { 30 } else { 600 }),
     ) {
-        let (mut producer, mut consumer) = ring(1 << log_lines);
+        let lines = 1 << log_lines;
+        // All of it, or a quarter or an eighth of a ring that is large enough for two laps.
+        let near = if near == 0 || lines >> (near + 1) < MIN_LINES { lines } else { lines >> (near + 1) };
+        let (mut producer, mut consumer) = ring_with_near(lines, near.into());
         let mut model = VecDeque::new();
         let mut seed = 0;
         for step in steps {
@@ -266,7 +360,7 @@ proptest! {
 
 #[test]
 fn ring_line_keeps_order_and_bytes_between_threads() {
-    let (mut producer, mut consumer) = ring(32);
+    let (mut producer, mut consumer) = ring_with_near(64, 8);
     let records: u64 = if cfg!(miri) { 60 } else { 200_000 };
     let length = |seed: u64| {
         let len = match seed % 5 {

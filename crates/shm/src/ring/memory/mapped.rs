@@ -125,6 +125,23 @@ unsafe impl Memory for Mapped {
         let _ = line;
     }
 
+    #[inline(always)]
+    fn prefetch_read(&self, offset: usize) {
+        let line = self.pointer(offset);
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        // SAFETY: a prefetch never faults, whatever the address.
+        unsafe {
+            core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(line.cast());
+        }
+        #[cfg(all(target_arch = "aarch64", not(miri)))]
+        // SAFETY: as above.
+        unsafe {
+            core::arch::asm!("prfm pldl1keep, [{}]", in(reg) line, options(nostack, preserves_flags));
+        }
+        #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
+        let _ = line;
+    }
+
     fn sub(&self, offset: usize, len: usize) -> Self {
         check_sub(self.len, offset, len);
         // SAFETY: `check_sub` saw that offset <= self.len.

@@ -8,18 +8,21 @@ use super::{Memory, check_sub};
 use crate::ring::LINE;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// Words per line that the rings use as atomics: those at bytes 0, 8 and 16.
-const WORDS: usize = 3;
+/// Bytes of a word.
+const WORD: usize = 8;
+/// Words per line.
+const WORDS: usize = LINE / WORD;
 
 /// One cache line. Bytes and words are kept apart, so that loom checks each with
 /// its own rules; a plain write that covers a word changes the word as well, for
-/// stale bytes of an earlier lap must be able to look like a header.
+/// stale bytes of an earlier lap must be able to look like a header. Races are found by words: a line
+/// may hold several records.
 #[derive(Debug)]
 struct Line {
     words: [AtomicU64; WORDS],
     /// The one 32-bit word that a line of the rings has: at byte 0 or 8.
     half: AtomicU32,
-    bytes: UnsafeCell<[u8; LINE]>,
+    bytes: [UnsafeCell<[u8; WORD]>; WORDS],
 }
 
 /// A range of modelled lines.
@@ -42,7 +45,7 @@ impl Modelled {
             .map(|_| Line {
                 words: std::array::from_fn(|_| AtomicU64::new(0)),
                 half: AtomicU32::new(0),
-                bytes: UnsafeCell::new([0; LINE]),
+                bytes: std::array::from_fn(|_| UnsafeCell::new([0; WORD])),
             })
             .collect();
         Self {
@@ -52,15 +55,20 @@ impl Modelled {
         }
     }
 
-    /// Splits a range into (line, first byte in it, bytes in it).
-    fn pieces(&self, offset: usize, len: usize) -> impl Iterator<Item = (&Line, usize, usize)> {
+    /// Splits a range into (line, word in it, first byte in that, bytes).
+    fn pieces(
+        &self,
+        offset: usize,
+        len: usize,
+    ) -> impl Iterator<Item = (&Line, usize, usize, usize)> {
         assert!(offset + len <= self.len);
         let start = self.base + offset;
         let end = start + len;
-        (start / LINE..end.div_ceil(LINE)).map(move |index| {
-            let first = start.max(index * LINE);
-            let last = end.min((index + 1) * LINE);
-            (&self.lines[index], first - index * LINE, last - first)
+        (start / WORD..end.div_ceil(WORD)).map(move |index| {
+            let first = start.max(index * WORD);
+            let last = end.min((index + 1) * WORD);
+            let line = &self.lines[index / WORDS];
+            (line, index % WORDS, first - index * WORD, last - first)
         })
     }
 }
@@ -84,10 +92,10 @@ unsafe impl Memory for Modelled {
 
     unsafe fn write(&self, offset: usize, from: *const u8, len: usize) {
         let mut done = 0;
-        for (line, first, count) in self.pieces(offset, len) {
-            line.bytes.with_mut(|bytes| {
+        for (line, word, first, count) in self.pieces(offset, len) {
+            line.bytes[word].with_mut(|bytes| {
                 // SAFETY: `from` is valid for `len` bytes (the caller's promise),
-                // done + count <= len, first + count <= LINE.
+                // done + count <= len, first + count <= WORD.
                 unsafe {
                     bytes
                         .cast::<u8>()
@@ -95,14 +103,11 @@ unsafe impl Memory for Modelled {
                         .copy_from(from.add(done), count)
                 }
             });
-            for (index, word) in line.words.iter().enumerate() {
-                let at = index * 8;
-                if first <= at && at + 8 <= first + count {
-                    let mut stale = [0; 8];
-                    // SAFETY: the 8 bytes are within the piece just copied.
-                    unsafe { stale.as_mut_ptr().copy_from(from.add(done + at - first), 8) };
-                    word.store(u64::from_ne_bytes(stale), Ordering::Relaxed);
-                }
+            if count == WORD {
+                let mut stale = [0; WORD];
+                // SAFETY: the word is within the piece just copied.
+                unsafe { stale.as_mut_ptr().copy_from(from.add(done), WORD) };
+                line.words[word].store(u64::from_ne_bytes(stale), Ordering::Relaxed);
             }
             done += count;
         }
@@ -110,14 +115,16 @@ unsafe impl Memory for Modelled {
 
     unsafe fn read(&self, offset: usize, to: *mut u8, len: usize) {
         let mut done = 0;
-        for (line, first, count) in self.pieces(offset, len) {
-            line.bytes.with(|bytes| {
+        for (line, word, first, count) in self.pieces(offset, len) {
+            line.bytes[word].with(|bytes| {
                 // SAFETY: `to` is valid for `len` bytes (the caller's promise).
                 unsafe { to.add(done).copy_from(bytes.cast::<u8>().add(first), count) }
             });
             done += count;
         }
     }
+
+    fn prefetch_read(&self, _offset: usize) {}
 
     fn prefetch_write(&self, _offset: usize) {}
 
