@@ -62,17 +62,18 @@
 //! | operation | cost |
 //! |---|---|
 //! | post, push, cancel, remove | O(1) |
-//! | arrival (`take_posted`) | one look-up per class that has receives posted; none if nothing is posted |
+//! | arrival (`take_posted`) | amortised O(1): one look-up per class that has receives in bins; none if it fits the oldest receives |
 //! | receive, probe | one look-up; amortised O(1) (see below) |
 //!
-//! * Posted: up to 64 classes at a time are indexed, a class exists while it has receives posted. Receives of
-//!   further classes are scanned one by one.
+//! * Posted: receives are put into their bins by the first arrival that has to pass over them (receives that are
+//!   matched in the order of their posting are never hashed). Up to 64 classes at a time are indexed, a class exists
+//!   while it has receives in bins. Receives of further classes are scanned one by one.
 //! * Unexpected: a class is made when a receive or probe first uses it on a queue too long to scan, and each
 //!   message is put into its bins by the first receive or probe of that class that has to pass over it (so once
 //!   per class; a queue that is drained in order is never hashed at all, and a class that is not used any more
 //!   costs nothing). Up to 16 classes (8 masks, with and without any source) are kept; a further one takes the
 //!   place of one that has been idle, or else its receives scan the queue.
-//! * The newest few entries of each queue are not hashed but scanned, see `SCAN` in the source.
+//! * The first few entries that are not in bins are scanned before anything is hashed, see `SCAN` in the source.
 //! * Distinct keys that fall into one hash bucket are chained, one link per key and not per entry. Callers whose
 //!   peers may be hostile give [`Matcher::with_seed`] a random seed.
 //!

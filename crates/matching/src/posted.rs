@@ -21,8 +21,9 @@ struct Class {
 
 /// The posted queue without its memory.
 ///
-/// All receives are in `queue` in order of age. The oldest of them are in bins; the newest `lag` (at most
-/// [`SCAN`]) are not, so that a short queue needs no hashing.
+/// All receives are in `queue` in order of age. The oldest of them are in bins, the newest `lag` are not: an arrival
+/// that finds its receive among the first [`SCAN`] of those leaves them so, and the first one that has to pass
+/// over them puts all into their bins. So receives that are matched in the order of their posting are never hashed.
 #[derive(Debug)]
 pub(super) struct Posted {
     pub(super) queue: Queue,
@@ -74,10 +75,9 @@ impl Posted {
             node.class = UNINDEXED;
             id = node.entry.next;
         }
-        while self.lag > SCAN && self.index_oldest(memory).is_some() {}
     }
 
-    /// Queues a receive. One cache line, with its bucket if the queue is longer than [`SCAN`].
+    /// Queues a receive. One cache line, no hashing.
     #[inline]
     pub(super) fn push(
         &mut self,
@@ -98,9 +98,6 @@ impl Posted {
         self.lag += 1;
         if self.unindexed == NIL {
             self.unindexed = id;
-        }
-        if self.lag > SCAN {
-            self.index_oldest(memory)?;
         }
         Some((id, generation))
     }
@@ -152,7 +149,8 @@ impl Posted {
 
     /// Removes the oldest receive that the message fits.
     ///
-    /// Per class with receives one bucket, and one line for a hit; then at most [`SCAN`] lines, just written.
+    /// One line for the oldest receive of all. Else, per class with receives in bins, one bucket, and one line for a
+    /// hit; then at most [`SCAN`] lines; then, once for each receive that is passed over, its line and its bucket.
     #[inline]
     pub(super) fn take(
         &mut self,
@@ -161,23 +159,44 @@ impl Posted {
     ) -> Option<Token> {
         // All in bins are older than all that are not.
         if self.queue.len > self.lag {
-            let oldest = if self.loose == 0 && self.active.is_power_of_two() {
-                self.first(memory, self.active.trailing_zeros(), envelope)
-            } else {
-                self.oldest(memory, envelope)
-            };
+            let oldest = self.find(memory, envelope);
             if let Some((id, place)) = oldest {
                 return self.remove_at(memory, id, Some(place));
             }
         }
         let mut id = self.unindexed;
-        while let Some(node) = memory.nodes.get(id as usize) {
+        for _ in 0..SCAN {
+            let node = memory.nodes.get(id as usize)?;
             if node.fits(envelope) {
                 return self.remove(memory, id);
             }
             id = node.entry.next;
         }
-        None
+        self.take_passing_over(memory, envelope)
+    }
+
+    /// Puts all receives into their bins, and looks there.
+    #[cold]
+    fn take_passing_over(
+        &mut self,
+        memory: &mut PostedMemory<'_>,
+        envelope: &Envelope,
+    ) -> Option<Token> {
+        while self.lag > 0 {
+            self.index_oldest(memory)?;
+        }
+        let (id, place) = self.find(memory, envelope)?;
+        self.remove_at(memory, id, Some(place))
+    }
+
+    /// The oldest receive in any bin that the message fits.
+    #[inline]
+    fn find(&self, memory: &PostedMemory<'_>, envelope: &Envelope) -> Option<(u32, Place)> {
+        if self.loose == 0 && self.active.is_power_of_two() {
+            self.first(memory, self.active.trailing_zeros(), envelope)
+        } else {
+            self.oldest(memory, envelope)
+        }
     }
 
     /// The oldest receive of one class that the message fits.
@@ -204,7 +223,7 @@ impl Posted {
         ))
     }
 
-    /// The oldest receive in any bin that the message fits.
+    /// The same with several classes.
     fn oldest(&self, memory: &PostedMemory<'_>, envelope: &Envelope) -> Option<(u32, Place)> {
         let mut oldest = None;
         let mut consider = |id: u32, place: Place| {

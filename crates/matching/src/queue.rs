@@ -3,10 +3,10 @@
 use super::bins::NIL;
 use super::label::Token;
 
-/// Entries that a queue leaves at its end to be scanned instead of hashed.
+/// Entries outside of the bins that a look-up scans before it hashes anything.
 ///
-/// Comparing two lines that are in the first-level cache costs less than a hash look-up, so short queues need no
-/// hash work at all. It bounds what a look-up adds on deep queues.
+/// Comparing two lines that are in the first-level cache costs less than a hash look-up, so short queues, and long ones
+/// that are used in order, need no hash work at all. It bounds what a look-up adds on deep queues.
 pub(super) const SCAN: u32 = 2;
 
 /// What each slot has, whatever it holds. 16 bytes.

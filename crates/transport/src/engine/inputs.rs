@@ -157,6 +157,7 @@ impl Core {
         match kind {
             wire::EAGER => self.on_eager(from, tag, None, record),
             wire::EAGER_IMMEDIATE => self.on_eager_immediate(from, tag, record),
+            wire::PIECE => self.on_piece(from, tag, record),
             wire::DATA => self.on_data(from, record),
             _ => self.on_control(from, kind, tag, record),
         }

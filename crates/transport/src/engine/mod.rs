@@ -122,6 +122,8 @@ pub(crate) struct Core {
     /// Senders were asked to offer instead of sending, since too much waits unexpected.
     pressed: bool,
     owner: u32,
+    /// Pieces of long messages that go through chunks, since the peer does not run at the same time.
+    crowded: u32,
     /// Polls before yielding.
     spins: u32,
     sleeper: Sleeper<limic_shm::ring::Mapped>,

@@ -107,6 +107,7 @@ impl Engine {
             process: std::process::id(),
             pressed: false,
             owner: 0,
+            crowded: 0,
             spins: settings.spin_polls(1),
             sleeper,
             barrier,

@@ -5,14 +5,29 @@
 
 use super::Core;
 use super::peers::Link;
-use super::requests::{Incoming, Operation, ReceiveStage, SendStage, Slot};
+use super::requests::{Incoming, ReceiveStage, SendStage, Slot};
 use super::stash::Offer;
 use super::wire::{self, Control};
-use crate::buffer::{Source, Window, words};
+use crate::buffer::{Behind, SendBuffer, Source, Window, put_words, words};
 use crate::counters::Event;
 use crate::policy::{BufferKind, Path, Query};
 use crate::raw::RequestId;
 use crate::single_copy::address_of_room;
+
+/// Longest piece of a long message that travels in the ring, with its header.
+const MOST_IN_RING: u64 = 4 << 10;
+/// Shortest piece that travels through a chunk, unless the message or the chunk ends.
+const LEAST_CHUNK: u64 = 16 << 10;
+/// Bytes of a piece's own words.
+const PIECE_WORDS: u64 = 8;
+/// Bytes of these, and of the record's header.
+const PIECE_HEADER: u64 = PIECE_WORDS + 16;
+
+/// Polls in vain before yielding under which two ranks are taken not to run at the same time. Each turn of one then
+/// has to move as much as it can: through chunks, which hold twenty times as much as the near lap.
+const FEW_SPINS: u32 = 100;
+/// Chunks to fill, before the ring is tried again, once a stream has waited so long that its sender yielded.
+pub(crate) const CROWDED: u32 = 32;
 
 /// What is known of a long message when it is matched.
 pub(crate) fn incoming(offer: &Offer, room: u64) -> Incoming {
@@ -196,38 +211,62 @@ impl Core {
         let Some(link) = self.peers.link(from) else {
             return;
         };
-        let slot = self.requests.find(RequestId(id));
-        if let Some(slot) = slot
-            && let Operation::Receive(receiving) = self.requests.get(slot)
-        {
-            let (sender, got, wanted) = match &mut receiving.stage {
-                ReceiveStage::Assembling(incoming) => {
-                    (incoming.from, &mut incoming.got, incoming.wanted)
-                }
-                ReceiveStage::Get { from, got, .. } => (*from, got, receiving.into.len()),
-                _ => (u32::MAX, &mut 0, 0),
-            };
-            let fits = sender == from && offset.checked_add(len).is_some_and(|end| end <= wanted);
-            let window = link
-                .chunks
-                .get(chunk as usize)
-                .and_then(|memory| Window::new(memory, 0, len));
-            let Some(window) = window.filter(|_| fits && len > 0) else {
-                return self.corrupt(from, "data that was not asked for");
-            };
-            receiving.into.copy_from(offset, len, &window);
-            *got += len;
-            let all = *got >= wanted;
+        // A clone of the view, as for eager chunks.
+        let memory = link.chunks.get(chunk as usize).cloned();
+        let Some(window) = memory
+            .as_ref()
+            .and_then(|memory| Window::new(memory, 0, len))
+        else {
+            return self.corrupt(from, "data outside of its chunk");
+        };
+        let all = self.take_bytes(from, id, offset, &window);
+        if let Some(link) = self.peers.link(from) {
             link.released.release(chunk as u32, generation as u32);
             link.wake();
-            if all {
-                self.assembled(slot);
-            }
-            return;
         }
-        // The receive is gone (its scope failed); the chunk must go back all the same.
-        link.released.release(chunk as u32, generation as u32);
-        link.wake();
+        if let Some(slot) = all {
+            self.assembled(slot);
+        }
+    }
+
+    /// Bytes of a long message came in the record itself.
+    #[inline]
+    pub(crate) fn on_piece(&mut self, from: u32, id: u64, source: &impl Source) {
+        let [offset] = words::<1>(source);
+        if source.len() < PIECE_WORDS {
+            return self.corrupt(from, "a piece of a message without its offset");
+        }
+        let bytes = Behind {
+            inner: source,
+            skip: PIECE_WORDS,
+        };
+        if let Some(slot) = self.take_bytes(from, id, offset, &bytes) {
+            self.assembled(slot);
+        }
+    }
+
+    /// Copies bytes of a long message to where they belong. `Some` if they were the last. A receive that is gone, since
+    /// its scope failed, wants none.
+    #[inline]
+    fn take_bytes(&mut self, from: u32, id: u64, offset: u64, bytes: &impl Source) -> Option<Slot> {
+        let slot = self.requests.find(RequestId(id))?;
+        let receiving = self.requests.receiving(slot)?;
+        let (sender, got, wanted) = match &mut receiving.stage {
+            ReceiveStage::Assembling(incoming) => {
+                (incoming.from, &mut incoming.got, incoming.wanted)
+            }
+            ReceiveStage::Get { from, got, .. } => (*from, got, receiving.into.len()),
+            _ => (u32::MAX, &mut 0, 0),
+        };
+        let len = bytes.len();
+        let fits = sender == from && offset.checked_add(len).is_some_and(|end| end <= wanted);
+        if !fits || len == 0 {
+            self.corrupt(from, "data that was not asked for");
+            return None;
+        }
+        receiving.into.copy_from(offset, len, bytes);
+        *got += len;
+        (*got >= wanted).then_some(slot)
     }
 
     /// All bytes of a receive have come through chunks.
@@ -312,28 +351,41 @@ impl Core {
                 self.streamed(slot, confirm);
                 return (moved, true);
             }
-            let Some(chunk) = self.pool.take(to, link.window) else {
-                return (moved, false);
-            };
-            let len = link.chunk_bytes.min(self.pool.chunk_bytes).min(end - at);
-            let words = [
-                remote,
-                at,
-                u64::from(chunk.index),
-                u64::from(chunk.generation),
-                len,
-            ];
-            let filled = match Window::new(self.pool.memory(chunk), 0, len) {
-                Some(mut window) if link.has_room() => {
-                    sending.data.copy_to(at, len, &mut window);
-                    link.push_control(&Control::new(wire::DATA, words))
+            // Few polls: there are more endpoints than CPUs.
+            let crowded = self.crowded > 0 || self.spins < FEW_SPINS;
+            let len = if link.streams_in_ring() && !crowded {
+                match link.push_piece(remote, at, end - at, &sending.data) {
+                    Some(len) => len,
+                    None => return (moved, false),
                 }
-                _ => false,
+            } else {
+                let Some(chunk) = self.pool.take(to, link.window) else {
+                    return (moved, false);
+                };
+                // Short pieces are for the ring; a chunk costs more, and is made for more.
+                let len = link.chunk_bytes.max(LEAST_CHUNK);
+                let len = len.min(self.pool.chunk_bytes).min(end - at);
+                let words = [
+                    remote,
+                    at,
+                    u64::from(chunk.index),
+                    u64::from(chunk.generation),
+                    len,
+                ];
+                let filled = match Window::new(self.pool.memory(chunk), 0, len) {
+                    Some(mut window) if link.has_room() => {
+                        sending.data.copy_to(at, len, &mut window);
+                        link.push_control(&Control::new(wire::DATA, words))
+                    }
+                    _ => false,
+                };
+                if !filled {
+                    self.pool.put_back(chunk);
+                    return (moved, false);
+                }
+                self.crowded = self.crowded.saturating_sub(1);
+                len
             };
-            if !filled {
-                self.pool.put_back(chunk);
-                return (moved, false);
-            }
             sending.stage = SendStage::Streaming {
                 remote,
                 at: at + len,
@@ -399,6 +451,35 @@ impl Core {
 }
 
 impl Link {
+    /// Whether the pieces of long messages are short enough to travel in the private ring, all in its near
+    /// lap: then the same few lines go to and fro between the first-level caches of the two cores. Longer ones,
+    /// and those to a peer without a private ring, go through chunks.
+    #[inline]
+    fn streams_in_ring(&self) -> bool {
+        matches!(self.out, super::peers::Out::Private(_)) && self.chunk_bytes <= MOST_IN_RING
+    }
+
+    /// Sends the next bytes of a long message in a record; says how many. `None`: no room now.
+    fn push_piece(&mut self, id: u64, at: u64, left: u64, data: &SendBuffer) -> Option<u64> {
+        let super::peers::Out::Private(ring) = &mut self.out else {
+            return None;
+        };
+        // With its header a record takes `chunk_bytes`, so that whole records fill the lap.
+        let most = (self.chunk_bytes - PIECE_HEADER).min(left) + PIECE_WORDS;
+        let most = u32::try_from(most).map_or(u32::MAX, |most| most.min(ring.max_near_payload()));
+        let mut room = ring.reserve_near(most)?;
+        let len = u64::from(room.len()) - PIECE_WORDS;
+        put_words(&mut room, &[at]);
+        let mut rest = Behind {
+            inner: &mut room,
+            skip: PIECE_WORDS,
+        };
+        data.copy_to(at, len, &mut rest);
+        room.publish(wire::PIECE, 0, id);
+        self.wake();
+        Some(len)
+    }
+
     /// Whether a control record has room now.
     pub(crate) fn has_room(&mut self) -> bool {
         use super::peers::Out;

@@ -50,6 +50,8 @@ pub(crate) const EAGER_IMMEDIATE: u8 = 19;
 /// generation and how many before it are not taken, flags, immediate]`, each pair as the low and the high half of its
 /// word. Tag: the message's.
 pub(crate) const AHEAD: u8 = 20;
+/// Bytes of a long message in the record itself: `[offset]`, then the bytes. Tag: the receive id.
+pub(crate) const PIECE: u8 = 21;
 
 /// Bytes of an immediate word ahead of a payload.
 pub(crate) const IMMEDIATE_BYTES: u64 = 8;

@@ -33,7 +33,8 @@ const SKEWED_EAGER: u64 = 64 << 10;
 pub(crate) const fn chunk_bytes(path: Path, locality: Locality) -> u32 {
     match (path, locality) {
         (Path::Pipeline, Locality::OtherPackage) => 32 << 10,
-        (Path::Pipeline, _) => 16 << 10,
+        // Short enough for a ring that stays in the first-level caches.
+        (Path::Pipeline, _) => 2 << 10,
         (Path::Cma, _) => SINGLE_COPY_CHUNK,
         (Path::BothSides, _) => BOTH_SIDES_CHUNK,
         _ => 0,

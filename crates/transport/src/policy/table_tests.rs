@@ -200,10 +200,7 @@ fn single_copy_gives_way_to_the_pipeline_first() {
         assert_eq!(table.choose(&query).map(|c| c.path), Some(long));
         query.capabilities.demote(long);
         let choice = table.choose(&query).expect("the pipeline is left");
-        assert_eq!(
-            (choice.path, choice.chunk_bytes),
-            (Path::Pipeline, 16 << 10)
-        );
+        assert_eq!((choice.path, choice.chunk_bytes), (Path::Pipeline, 2 << 10));
     }
 }
 

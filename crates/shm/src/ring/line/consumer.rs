@@ -42,7 +42,7 @@ impl Course {
 
     /// Words from the position to the end of the lap; at least one.
     #[inline(always)]
-    fn to_end(&self) -> u64 {
+    fn left_in_lap(&self) -> u64 {
         self.lap.words - self.index
     }
 
@@ -150,7 +150,7 @@ impl<M: Memory> LineConsumer<M> {
     #[inline(always)]
     fn is_record(&self, word: u64) -> bool {
         let (len, kind) = (length(word), (word >> 32) as u8);
-        let fits = len <= self.max_payload && words_for(len) <= self.course.to_end();
+        let fits = len <= self.max_payload && words_for(len) <= self.course.left_in_lap();
         fits && word >> 48 == self.course.position & 0xffff && kind != 0 && kind != PAD
     }
 
@@ -160,7 +160,7 @@ impl<M: Memory> LineConsumer<M> {
     #[inline(never)]
     fn follow_pad(&mut self, mut word: u64) -> Result<u64, Corrupt> {
         for _ in 0..PADS {
-            let to_end = self.course.to_end();
+            let to_end = self.course.left_in_lap();
             let checked = (word >> 32) as u8 == PAD && word >> 48 == self.course.position & 0xffff;
             match u64::from(word as u32) {
                 0 if checked && self.other.lap.words > 0 => {
@@ -213,7 +213,7 @@ impl<M: Memory> LineConsumer<M> {
     pub fn pop(&mut self) {
         self.course.advance(self.peeked);
         self.peeked = 0;
-        if self.course.index % LINE_WORDS == 0 {
+        if self.course.index.is_multiple_of(LINE_WORDS) {
             // The next line, while the caller is busy with what it has just taken.
             self.mem.prefetch_read(self.course.offset());
         }

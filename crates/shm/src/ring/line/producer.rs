@@ -200,6 +200,48 @@ impl<M: Memory> LineProducer<M> {
         })
     }
 
+    /// Greatest payload of [`reserve_near`](Self::reserve_near), in bytes.
+    #[must_use]
+    pub fn max_near_payload(&self) -> u32 {
+        if self.course.lap.number == 0 {
+            self.course.max_payload
+        } else {
+            self.other.max_payload
+        }
+    }
+
+    /// Room in the near lap for a record with `most` bytes of payload, or fewer, but not under half of it, if it
+    /// then ends with the lap. For messages in many records, which gain by staying in the first-level caches.
+    ///
+    /// `None` if there is no room now, or `most` exceeds [`max_near_payload`](Self::max_near_payload).
+    pub fn reserve_near(&mut self, most: u32) -> Option<Reservation<'_, M>> {
+        if most > self.max_near_payload() {
+            return None;
+        }
+        let (spot, len) = if self.course.lap.number == 0 {
+            let left = (self.course.lap_end() - self.course.write) * WORD as u64;
+            let left = left.saturating_sub(RECORD_HEADER as u64);
+            let len = if left >= u64::from(most / 2) {
+                left.min(most.into()) as u32
+            } else {
+                most
+            };
+            let (spot, needed) = self.course.spot(words_for(len));
+            if needed > self.course.limit && !self.look_for_credit(needed) {
+                return None;
+            }
+            self.set_bound();
+            (spot, len)
+        } else {
+            (self.across(most, words_for(most))?, most)
+        };
+        Some(Reservation {
+            spot,
+            len,
+            ring: self,
+        })
+    }
+
     /// Room behind the known free words, over the end of the lap, or in the other one.
     #[cold]
     #[inline(never)]

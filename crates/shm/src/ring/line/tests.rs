@@ -290,6 +290,40 @@ fn ring_line_stays_near_its_start_while_the_consumer_keeps_up() {
     }
 }
 
+#[test]
+fn ring_line_streams_stay_in_the_near_lap() {
+    let (mut producer, mut consumer) = ring_with_near(64, 16);
+    let most = producer.max_near_payload();
+    assert!(producer.reserve_near(most + 1).is_none());
+    let mut seed = 0;
+    for round in 0..if cfg!(miri) { 20 } else { 400 } {
+        // Now and then a burst that needs the far lap; then the stream waits until the near one is read.
+        let burst = if round % 10 == 9 { 40 } else { round % 3 };
+        let mut sent = Vec::new();
+        for _ in 0..burst {
+            seed += 1;
+            assert!(send(&mut producer, seed, 40));
+            sent.push((seed, 40));
+        }
+        while let Some(mut room) = producer.reserve_near(200) {
+            seed += 1;
+            let len = room.len();
+            assert!((100..=200).contains(&len));
+            room.write_bytes(0, &pattern(seed, len));
+            room.publish((seed % 254) as u8 + 1, seed as u8, seed);
+            sent.push((seed, len));
+        }
+        assert!(
+            sent.len() > burst || burst == 40,
+            "an empty near lap has room"
+        );
+        for expected in sent {
+            assert_eq!(receive(&mut consumer), Some(expected));
+        }
+        assert_eq!(receive(&mut consumer), None);
+    }
+}
+
 #[derive(Debug, Clone)]
 enum Step {
     Send(u32),
