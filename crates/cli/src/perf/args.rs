@@ -172,6 +172,8 @@ The JSON is described in docs/perf-json.md.";
 pub(super) enum Pattern {
     /// Ping-pong; one way is half of the round trip
     Latency,
+    /// Ping-pong around all powers of two: where the time grows more than 2.5 times when the size doubles
+    Cliffs,
     /// Windows of 64 non-blocking sends from one buffer, then an answer
     Bandwidth,
     /// The same in both directions at once
@@ -197,6 +199,7 @@ impl Pattern {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Latency => "latency",
+            Self::Cliffs => "cliffs",
             Self::Bandwidth => "bandwidth",
             Self::Bibandwidth => "bibandwidth",
             Self::Rate => "rate",
@@ -269,6 +272,7 @@ impl Args {
     /// The sizes asked for, or those that suit the pattern.
     pub(super) fn sizes(&self) -> SizeList {
         let default = || match self.pattern {
+            Pattern::Cliffs => super::cliffs::sizes(),
             Pattern::Rate => SizeList::of(&[8]),
             Pattern::Barrier => SizeList::of(&[0]),
             Pattern::Alltoall => SizeList::of(&[1 << 10]),

@@ -158,6 +158,9 @@ impl Run<'_> {
             let row = self.row(point);
             self.report.rows.push(row);
         }
+        if self.args.pattern == super::args::Pattern::Cliffs {
+            super::cliffs::judge(&mut self.report);
+        }
         Ok(())
     }
 
@@ -276,6 +279,7 @@ impl Run<'_> {
                     * work.iterations as f64
                     * work.messages_per_iteration(self.control.size()) as f64,
             ),
+            growth: None,
         }
     }
 }

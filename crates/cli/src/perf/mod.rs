@@ -4,11 +4,12 @@
 //! process is one, [`lane`] opens an endpoint for each path and connects it, [`measure`] goes
 //! through rounds, sizes and lanes, each time running a pattern ([`latency`], [`window`], [`collective`]) on
 //! [`buffers`] whose [`content`] can be checked, and [`report`], [`json`] and [`plot`] show the
-//! rows. [`hardware`] counts what the processor does meanwhile. [`skew`] has an order of its own. [`floor`]
-//! measures without limic.
+//! rows. [`cliffs`] judges those of a ping-pong. [`hardware`] counts what the processor does meanwhile.
+//! [`skew`] has an order of its own. [`floor`] measures without limic.
 
 mod args;
 mod buffers;
+mod cliffs;
 mod collective;
 mod content;
 mod control;

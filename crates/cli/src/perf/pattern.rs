@@ -61,7 +61,7 @@ impl Work {
         start: Start<'_>,
     ) -> Result<Duration, Stopped> {
         match self.pattern {
-            Pattern::Latency => latency::run(self, team, buffers, start),
+            Pattern::Latency | Pattern::Cliffs => latency::run(self, team, buffers, start),
             Pattern::Barrier | Pattern::Alltoall => collective::run(self, team, buffers, start),
             // Floor and skew never come here.
             Pattern::Bandwidth
@@ -77,7 +77,7 @@ impl Work {
     pub(super) fn messages_per_iteration(&self, ranks: u32) -> u64 {
         let pairs = u64::from(ranks / 2);
         match self.pattern {
-            Pattern::Latency => 2 * pairs,
+            Pattern::Latency | Pattern::Cliffs => 2 * pairs,
             Pattern::Bibandwidth => 2 * WINDOW as u64 * pairs,
             Pattern::Barrier | Pattern::Alltoall => collective::messages(self.pattern, ranks),
             _ => WINDOW as u64 * pairs,
@@ -88,7 +88,7 @@ impl Work {
     /// message; of collective operations, that of the operation.
     pub(super) fn steps_per_iteration(&self) -> usize {
         match self.pattern {
-            Pattern::Latency => 2,
+            Pattern::Latency | Pattern::Cliffs => 2,
             Pattern::Barrier | Pattern::Alltoall => 1,
             _ => WINDOW,
         }

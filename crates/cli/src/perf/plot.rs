@@ -21,7 +21,9 @@ pub(super) fn write(report: &Report, path: &Path) -> Result<(), PerfError> {
 }
 
 fn draw(report: &Report, path: &Path) -> Result<(), Box<dyn std::error::Error>> {
-    let time = report.pattern == Pattern::Latency.name();
+    let time = [Pattern::Latency, Pattern::Cliffs]
+        .map(Pattern::name)
+        .contains(&report.pattern);
     let skew = report.pattern == Pattern::Skew.name();
     let value = |row: &Row| match &row.skew {
         // The second phase is a few bandwidths, which the table shows.

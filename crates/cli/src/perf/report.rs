@@ -33,6 +33,9 @@ pub(super) struct Row {
     pub(super) skew: Option<super::skew::SkewRow>,
     #[serde(flatten)]
     pub(super) counted: Counted,
+    /// For `cliffs` only: the time divided by that of the longest message at most half as long.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) growth: Option<f64>,
 }
 
 /// What the processors of both sides counted, per message.
@@ -175,6 +178,8 @@ impl Report {
         header.extend(["us", "MB/s", "messages/s", "spread"]);
         // Of a message, both sides together.
         header.extend(if self.counters { &NAMES[..] } else { &[] });
+        let with_growth = self.rows.iter().any(|row| row.growth.is_some());
+        header.extend(with_growth.then_some("growth"));
         table.set_header(header);
         for row in &self.rows {
             let mut cells = vec![ByteSize(row.bytes).to_string(), row.path.clone()];
@@ -193,6 +198,10 @@ impl Report {
             cells.push(format!("{:.0} %", row.spread * 100.0));
             if self.counters {
                 cells.extend(row.counted.cells());
+            }
+            if with_growth {
+                let growth = row.growth.map(|growth| format!("{growth:.2}"));
+                cells.push(growth.unwrap_or_default());
             }
             table.add_row(cells);
         }

@@ -466,6 +466,7 @@ impl Bench<'_> {
             shape: None,
             skew: Some(skew),
             counted: Counted::default(),
+            growth: None,
         }
     }
 }

@@ -26,7 +26,10 @@ use memory::Memory;
 use partner::Partner;
 
 /// The shapes of ring that are tried. Chunks of 4 KiB are missing: their addresses alias.
-const SHAPES: [Shape; 6] = [
+const SHAPES: [Shape; 8] = [
+    // 8 KiB in all stay in the first-level caches of both cores.
+    Shape::new(1 << 10, 8),
+    Shape::new(2 << 10, 4),
     Shape::new(8 << 10, 4),
     Shape::new(8 << 10, 16),
     Shape::new(16 << 10, 2),
@@ -240,5 +243,6 @@ fn row(args: &Args, order: &Order, spread: Spread) -> Row {
         shape: order.kind.has_ring().then(|| order.shape.to_string()),
         skew: None,
         counted: Counted::default(),
+        growth: None,
     }
 }

@@ -1,0 +1,110 @@
+//! Cliffs: by how much the time of a message grows when its size doubles.
+//!
+//! The sizes are all powers of two, one byte less and one byte more, since paths change at round sizes. Each is
+//! compared with the longest one that is at most half as long.
+
+use limic::policy::ByteSize;
+
+use super::report::{Report, Row};
+use crate::sizes::SizeList;
+
+/// Twice the bytes may take two and a half times as long; what is above is a cliff.
+const STEEP: f64 = 2.5;
+
+/// All powers of two from 8 bytes to 4 MiB, and their neighbours.
+pub(super) fn sizes() -> SizeList {
+    let powers = SizeList::powers(8, 4 << 20);
+    let around: Vec<usize> = powers
+        .as_slice()
+        .iter()
+        .flat_map(|size| [size - 1, *size, size + 1])
+        .collect();
+    SizeList::of(&around)
+}
+
+/// Enters the growth into each row, and a note for each cliff.
+pub(super) fn judge(report: &mut Report) {
+    let growths: Vec<Option<f64>> = report
+        .rows
+        .iter()
+        .map(|row| Some(row.time_us / half(&report.rows, row)?.time_us))
+        .collect();
+    let mut cliffs = Vec::new();
+    for (row, growth) in report.rows.iter_mut().zip(growths) {
+        row.growth = growth;
+        if let Some(growth) = growth.filter(|growth| *growth > STEEP) {
+            cliffs.push(format!(
+                "cliff: {}, {}: {growth:.2} times the time of half the size",
+                row.wanted,
+                ByteSize(row.bytes)
+            ));
+        }
+    }
+    if cliffs.is_empty() {
+        cliffs.push(format!(
+            "no cliff: no time is more than {STEEP} times that of half the size"
+        ));
+    }
+    report.notes.extend(cliffs);
+}
+
+/// The longest measured message over the same path that is at most half as long.
+fn half<'a>(rows: &'a [Row], row: &Row) -> Option<&'a Row> {
+    rows.iter()
+        .filter(|other| other.wanted == row.wanted && other.bytes <= row.bytes / 2)
+        .max_by_key(|other| other.bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::report::Counted;
+    use super::*;
+
+    fn row(bytes: u64, time_us: f64) -> Row {
+        Row {
+            pattern: "cliffs",
+            path: "eager".to_owned(),
+            wanted: "hybrid",
+            ranks: 2,
+            bytes,
+            reuse: None,
+            time_us,
+            time_us_min: time_us,
+            time_us_max: time_us,
+            spread: 0.0,
+            mb_per_s: 0.0,
+            msgs_per_s: 0.0,
+            rounds: 1,
+            iterations: 1,
+            shape: None,
+            skew: None,
+            counted: Counted::default(),
+            growth: None,
+        }
+    }
+
+    #[test]
+    fn sizes_come_in_threes() {
+        let sizes = sizes();
+        assert_eq!(sizes.as_slice()[..6], [7, 8, 9, 15, 16, 17]);
+        assert_eq!(sizes.longest(), (4 << 20) + 1);
+    }
+
+    #[test]
+    fn each_size_is_compared_with_the_one_half_as_long() {
+        let rows = [
+            row(8, 1.0),
+            row(9, 1.0),
+            row(16, 2.0),
+            row(17, 3.0),
+            row(18, 2.0),
+        ];
+        let halves = rows
+            .iter()
+            .map(|row| half(&rows, row).map(|half| half.bytes));
+        assert_eq!(
+            halves.collect::<Vec<_>>(),
+            [None, None, Some(8), Some(8), Some(9)]
+        );
+    }
+}
