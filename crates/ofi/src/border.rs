@@ -9,7 +9,7 @@ use crate::log;
 #[inline(always)]
 pub(crate) fn cross<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
     // What a panic leaves half done is at worst an operation that is never reported.
-    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| caught(otherwise, &panic))
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| caught(otherwise, &*panic))
 }
 
 #[cold]

@@ -75,7 +75,7 @@ static DOMAIN_OPS: fi_ops_domain = fi_ops_domain {
 };
 
 /// Empty looks before giving way where every endpoint has a CPU: for what else runs there.
-const RARELY: u32 = 4096;
+const RARELY: u32 = 1024;
 /// The same where they have not: the one that is waited for is waiting for this CPU.
 const OFTEN: u32 = 8;
 

@@ -230,9 +230,8 @@ impl Endpoint {
     /// Asks senders to ring. False if there is something to do.
     pub(crate) fn arm(&self) -> bool {
         let armed = self.limic.arm();
-        if !armed {
-            self.progress();
-        }
+        // Arming looks around once more, and operations may have ended there.
+        self.collect();
         armed
     }
 }

@@ -1,0 +1,243 @@
+//! The provider under the system's libfabric: found, and called as its manual pages say.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// The longest that anything here may take.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// A folder with nothing in it but the provider, under the name that it is installed with.
+fn provider() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    // Beside the tests' own folder `deps`.
+    let tests = std::env::current_exe().expect("a path");
+    let built = tests
+        .ancestors()
+        .map(|folder| folder.join("liblimic_fi.so"))
+        .find(|file| file.is_file())
+        .expect("cargo builds the shared library with the tests");
+    std::fs::copy(built, folder.path().join("liblimic-fi.so")).expect("copied");
+    folder
+}
+
+/// A program with the provider in its environment, and without settings that were meant for others.
+fn command(program: impl AsRef<Path>, provider: &Path) -> Command {
+    let mut command = Command::new(program.as_ref());
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("FI_") || text.starts_with("LIMIC_") {
+            command.env_remove(&name);
+        }
+    }
+    command
+        .env("FI_PROVIDER_PATH", provider)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+/// One test at a time: two spinning processes each are enough for a small machine.
+fn alone() -> std::sync::MutexGuard<'static, ()> {
+    static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    // Guards nothing that a failed test could leave half done.
+    ALONE
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Waits for a program, and kills it if it takes too long.
+fn finish(mut child: Child) -> Output {
+    let begin = Instant::now();
+    while child.try_wait().expect("a child").is_none() {
+        if begin.elapsed() > LIMIT {
+            child.kill().expect("killed");
+            let output = child.wait_with_output().expect("output");
+            panic!("it hangs; it said: {output:?}");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.wait_with_output().expect("output")
+}
+
+fn found(program: &str) -> bool {
+    let there = Command::new(program)
+        .arg("-h")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok();
+    if !there {
+        println!("SKIPPED: no {program} (package libfabric-bin)");
+    }
+    there
+}
+
+#[test]
+fn fi_info_lists_it() {
+    if !found("fi_info") {
+        return;
+    }
+    let provider = provider();
+    let mut info = command("fi_info", provider.path());
+    let output = finish(info.args(["-p", "limic", "-v"]).spawn().expect("started"));
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{output:?}");
+    for line in [
+        "type: FI_EP_RDM",
+        "prov_name: limic",
+        "mem_tag_format: 0x5555555555555555",
+        "FI_TAGGED",
+        "FI_ATOMIC",
+    ] {
+        assert!(text.contains(line), "{line} is not in: {text}");
+    }
+}
+
+#[test]
+fn other_kinds_of_endpoints_are_not_offered() {
+    if !found("fi_info") {
+        return;
+    }
+    let provider = provider();
+    for kind in ["FI_EP_MSG", "FI_EP_DGRAM"] {
+        let mut info = command("fi_info", provider.path());
+        let output = finish(
+            info.args(["-p", "limic", "-t", kind])
+                .spawn()
+                .expect("started"),
+        );
+        assert!(!output.status.success(), "{output:?}");
+    }
+}
+
+/// libfabric's own ping-pong, with its check of the data.
+fn ping_pong(mode: &str) {
+    if !found("fi_pingpong") {
+        return;
+    }
+    let _alone = alone();
+    let provider = provider();
+    let port = free_port().to_string();
+    let common = ["-p", "limic", "-e", "rdm", "-m", mode, "-I", "50", "-c"];
+    let start = |words: &[&str]| {
+        let mut program = command("fi_pingpong", provider.path());
+        program.args(common).args(words).spawn().expect("started")
+    };
+    let mut server = start(&["-B", &port]);
+    // The client gives up if nobody listens yet, so it is asked again.
+    let begin = Instant::now();
+    let client = loop {
+        let client = finish(start(&["-P", &port, "127.0.0.1"]));
+        if client.status.success() || begin.elapsed() > LIMIT {
+            break client;
+        }
+        if server.try_wait().expect("a child").is_some() {
+            break client;
+        }
+    };
+    if !client.status.success() {
+        // It may have ended already.
+        let _ = server.kill();
+    }
+    let server = finish(server);
+    assert!(client.status.success(), "{client:?}\n{server:?}");
+    assert!(server.status.success(), "{server:?}");
+    assert!(
+        String::from_utf8_lossy(&client.stdout).contains("1m"),
+        "{client:?}"
+    );
+}
+
+fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+    listener.local_addr().expect("an address").port()
+}
+
+#[test]
+fn untagged_ping_pong() {
+    ping_pong("msg");
+}
+
+#[test]
+fn tagged_ping_pong() {
+    ping_pong("tagged");
+}
+
+/// Compiles the C program of these tests. `None`: it cannot be done here.
+fn calls(folder: &Path) -> Option<PathBuf> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/calls.c");
+    let headers = Command::new("cc")
+        .args([
+            "-include",
+            "rdma/fabric.h",
+            "-fsyntax-only",
+            "-xc",
+            "/dev/null",
+        ])
+        .output();
+    if !headers.is_ok_and(|output| output.status.success()) {
+        println!("SKIPPED: no C compiler, or no libfabric headers (package libfabric-dev)");
+        return None;
+    }
+    let program = folder.join("calls");
+    let status = Command::new("cc")
+        .args(["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-o"])
+        .args([&program, &source])
+        .arg("-lfabric")
+        .status()
+        .expect("a compiler");
+    assert!(status.success(), "the C program does not compile");
+    Some(program)
+}
+
+fn part(name: &str) {
+    let _alone = alone();
+    let provider = provider();
+    let Some(program) = calls(provider.path()) else {
+        return;
+    };
+    let output = finish(
+        command(program, provider.path())
+            .arg(name)
+            .spawn()
+            .expect("started"),
+    );
+    let right = format!("{name}: right");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && said.contains(&right),
+        "{output:?}"
+    );
+}
+
+#[test]
+fn tagged_messages() {
+    part("tagged");
+}
+
+#[test]
+fn untagged_messages_and_room_for_many() {
+    part("messages");
+}
+
+#[test]
+fn memory_and_atomics() {
+    part("memory");
+}
+
+#[test]
+fn memory_with_keys_and_addresses_of_the_provider() {
+    part("basic-memory");
+}
+
+#[test]
+fn sleeping_on_a_queue() {
+    part("waiting");
+}
+
+#[test]
+fn a_killed_peer() {
+    part("killed");
+}
