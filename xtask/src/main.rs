@@ -12,6 +12,7 @@ mod failure;
 mod install;
 mod job;
 mod lab;
+mod mpi;
 mod peers;
 mod programs;
 mod setup;
@@ -39,6 +40,15 @@ enum Task {
     Setup,
     /// Install what limic is compared and tested with: MPICH, Open MPI, Intel MPI, UCX, libfabric.
     Peers,
+    /// Unmodified MPIs over limic, through the libfabric provider: the variables, and checks.
+    Mpi {
+        /// MPICH and one more, and a few benchmarks.
+        #[arg(long, conflicts_with = "full")]
+        quick: bool,
+        /// The tests of mpi4py too.
+        #[arg(long)]
+        full: bool,
+    },
     Compare(compare::Args),
     /// Set up, build, and exchange messages over every path of this machine: one table.
     Demo,
@@ -101,6 +111,16 @@ fn run(task: &Task, tally: &mut Tally) -> Result<(), Failure> {
     match task {
         Task::Setup => setup::run(),
         Task::Peers => peers::run(),
+        Task::Mpi { quick, full } => {
+            let extent = match (quick, full) {
+                (true, _) => mpi::Extent::Quick,
+                (_, true) => mpi::Extent::Full,
+                _ => mpi::Extent::Usual,
+            };
+            let result = mpi::run(extent, tally);
+            tally.report(usize::from(result.is_err()));
+            result
+        }
         Task::Compare(args) => compare::run(args),
         Task::Demo => demo::run(),
         Task::Test => {

@@ -55,7 +55,7 @@ pub(crate) fn allowed_cpus() -> std::io::Result<Vec<usize>> {
 
 impl Mpi {
     /// Compiles one C file. The wheels' own `mpicc` does not always know where it lies.
-    fn compile(&self, source: &Path, program: &Path) -> Result<(), Failure> {
+    pub(crate) fn compile(&self, source: &Path, program: &Path) -> Result<(), Failure> {
         let lib = self.root.join("lib");
         Job::new("cc", 2)
             .args(&["-std=c11", "-O2", "-Wall", "-o"])
