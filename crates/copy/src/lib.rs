@@ -9,6 +9,8 @@
 //! - [`Cma`] is the engine over `process_vm_readv(2)` and `process_vm_writev(2)` ("cross-memory
 //!   attach"). [`Cma::probe`] tries it on a peer and, when that is refused, says exactly why and
 //!   what to do ([`Refused`]). [`explain`] says the same of this machine without a peer.
+//! - `Kmod` (feature `kmod`) is the engine over the kernel module's `/dev/limic`: the owner exposes a
+//!   buffer to one peer, by a handle, and no permission to trace is needed.
 //! - [`PairState`] remembers that an engine stopped working for one pair of ranks. A failed copy
 //!   is not the end of a message: [`CopyError`] says how much got through, and another path moves
 //!   the rest.
@@ -24,6 +26,8 @@ mod engine;
 mod error;
 mod evidence;
 mod explain;
+#[cfg(feature = "kmod")]
+mod kmod;
 mod meet;
 mod procfs;
 mod ptracer;
@@ -37,6 +41,8 @@ pub use demotion::{Demotion, PairState};
 pub use engine::{Access, CopyEngine, LocalSlice, LocalSliceMut, RemoteRange};
 pub use error::CopyError;
 pub use explain::{Explanation, explain};
+#[cfg(feature = "kmod")]
+pub use kmod::{Kmod, KmodPair, KmodPeer};
 pub use meet::{Claims, Meet, MeetError, Side};
 pub use ptracer::{PeerAccess, allow_descendants_of, allow_peers};
 pub use refusal::{RefusalReason, Refused};

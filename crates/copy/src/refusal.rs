@@ -89,6 +89,25 @@ pub enum RefusalReason {
     },
     /// Not a matter of permission; the errno says all that is known.
     Errno,
+    /// The kernel module is not loaded: there is no `/dev/limic`.
+    NoModule,
+    /// `/dev/limic` is there, but this user may not open it.
+    DevicePermission,
+    /// The module speaks another version of the interface.
+    ModuleVersion {
+        /// The module's; 0 if it did not understand the question.
+        theirs: u32,
+        /// This crate's.
+        ours: u32,
+    },
+    /// Nothing of this name, direction and length is exposed to this process.
+    NotExposed,
+    /// RLIMIT_MEMLOCK, or the module's limit of exposures, is reached.
+    LockedMemory,
+    /// The session was opened by another process, of which this one is a child.
+    Forked,
+    /// The module refused for another reason; the errno says all that is known.
+    Module,
 }
 
 impl RefusalReason {
@@ -143,6 +162,21 @@ impl RefusalReason {
                  the ranks in that module's policy"
             }
             Self::Errno => "see process_vm_readv(2)",
+            Self::NoModule => {
+                "build and load the kernel module (kernel/limic_rs), if this machine may have it"
+            }
+            Self::DevicePermission => {
+                "become a member of the group that /dev/limic belongs to (its udev rule names it), and log in anew"
+            }
+            Self::ModuleVersion { .. } => {
+                "load the kernel module that belongs to this version of limic"
+            }
+            Self::NotExposed => "the peer has taken its buffer back; if it has not, report this",
+            Self::LockedMemory => {
+                "raise the limit of locked memory (ulimit -l, or LimitMEMLOCK= of the service)"
+            }
+            Self::Forked => "open the endpoint in the process that uses it",
+            Self::Module => "look into the kernel's log (dmesg)",
         }
     }
 }
@@ -199,6 +233,18 @@ impl fmt::Display for RefusalReason {
                 write!(f, "refused by a security module ({modules})")
             }
             Self::Errno => write!(f, "process_vm_readv failed"),
+            Self::NoModule => write!(f, "there is no /dev/limic"),
+            Self::DevicePermission => write!(f, "/dev/limic may not be opened by this user"),
+            Self::ModuleVersion { theirs: 0, ours } => {
+                write!(f, "/dev/limic does not speak version {ours}")
+            }
+            Self::ModuleVersion { theirs, ours } => {
+                write!(f, "/dev/limic speaks version {theirs}, this program {ours}")
+            }
+            Self::NotExposed => write!(f, "nothing is exposed under this handle"),
+            Self::LockedMemory => write!(f, "no more memory may be pinned"),
+            Self::Forked => write!(f, "/dev/limic was opened by another process"),
+            Self::Module => write!(f, "/dev/limic refused"),
         }
     }
 }

@@ -1,0 +1,85 @@
+//! An open `/dev/limic`: a session of this address space with the kernel module.
+
+use std::fs::OpenOptions;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+
+use nix::errno::Errno;
+
+use super::abi::{self, Call};
+use crate::{RefusalReason, Refused};
+
+/// A session with the kernel module, for exposing and copying.
+///
+/// It belongs to the process that opened it: in a child after `fork`, and after `exec`, every call fails
+/// with ESTALE. What it exposed ends with it.
+#[derive(Debug)]
+pub(crate) struct Session {
+    device: OwnedFd,
+    /// By this number others name the session.
+    pub(crate) id: u64,
+}
+
+impl Session {
+    /// Opens the device and agrees with the module on the version.
+    pub(crate) fn open() -> Result<Self, Refused> {
+        let device = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_CLOEXEC)
+            .open(abi::DEVICE)
+            .map_err(|error| {
+                let errno = error.raw_os_error().unwrap_or(libc::EIO);
+                let reason = match errno {
+                    libc::ENOENT | libc::ENXIO | libc::ENODEV => RefusalReason::NoModule,
+                    libc::EACCES | libc::EPERM => RefusalReason::DevicePermission,
+                    _ => RefusalReason::Module,
+                };
+                Refused {
+                    errno: Some(errno),
+                    reason,
+                }
+            })?;
+        let mut session = Self {
+            device: device.into(),
+            id: 0,
+        };
+        let mut hello = abi::Hello {
+            version: abi::VERSION,
+            ..abi::Hello::default()
+        };
+        // SAFETY: the call touches `hello` alone.
+        let said = unsafe { session.call(&mut hello) };
+        said.map_err(|errno| Refused {
+            errno: Some(errno),
+            reason: match errno {
+                libc::EPROTONOSUPPORT => RefusalReason::ModuleVersion {
+                    theirs: hello.version,
+                    ours: abi::VERSION,
+                },
+                // Another size of structure is another number of the call.
+                libc::ENOTTY => RefusalReason::ModuleVersion {
+                    theirs: 0,
+                    ours: abi::VERSION,
+                },
+                _ => RefusalReason::Module,
+            },
+        })?;
+        session.id = hello.session;
+        Ok(session)
+    }
+
+    /// One call. The module ends a call early only for a fatal signal, so nothing is begun again here.
+    ///
+    /// # Safety
+    /// What the structure names by address may be touched as the call says.
+    pub(crate) unsafe fn call<C: Call>(&self, argument: &mut C) -> Result<(), i32> {
+        // SAFETY: by `Call`, the number takes this structure; the rest is the caller's promise.
+        let result = unsafe { libc::ioctl(self.device.as_raw_fd(), C::NUMBER as _, argument) };
+        if result < 0 {
+            Err(Errno::last_raw())
+        } else {
+            Ok(())
+        }
+    }
+}
