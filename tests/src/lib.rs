@@ -22,6 +22,13 @@ pub use content::{Random, check, content};
 pub use link::Link;
 pub use party::{Case, Party};
 
+/// For cases that run on every machine: see [`conformance!`](macro@conformance).
+#[doc(hidden)]
+#[must_use]
+pub fn everywhere() -> bool {
+    true
+}
+
 /// Says visibly that a check cannot run here.
 pub fn skip(reason: &str) {
     println!("SKIPPED: {reason}");

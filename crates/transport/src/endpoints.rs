@@ -81,6 +81,7 @@ impl ShmEndpoint {
 const SHARED_MEMORY: PathSet = PathSet::ALL
     .without(Path::Cma)
     .without(Path::BothSides)
+    .without(Path::Kmod)
     .without(Path::SameProcess);
 
 macro_rules! endpoint {

@@ -47,11 +47,18 @@ mod endpoints;
 mod engine;
 mod error;
 mod handle;
+#[cfg_attr(
+    feature = "kmod",
+    expect(unsafe_code, reason = "hands buffers to the copy engine")
+)]
+mod kmod;
 mod label;
 #[expect(unsafe_code, reason = "memory in the shared segment, lent out")]
 mod loan;
 #[expect(unsafe_code, reason = "buffers owned by operations")]
 mod owned;
+#[cfg(any(feature = "cma", feature = "kmod"))]
+mod pieces;
 pub mod policy;
 #[expect(unsafe_code, reason = "receives into a borrowed buffer")]
 mod probe;

@@ -453,10 +453,10 @@ impl Settings {
             let longest = self.policy.longest_pipeline_chunk().next_power_of_two();
             self.segment.chunk_bytes = self.segment.chunk_bytes.max(longest);
         }
-        let long = [Path::Pipeline, Path::Cma, Path::BothSides];
+        let long = [Path::Pipeline, Path::Cma, Path::BothSides, Path::Kmod];
         if !long.into_iter().any(|path| self.allowed.contains(path)) {
             self.warnings.push(format!(
-                "the allowed paths ({}) carry no long messages: those will fail with 'no path'; add pipeline, cma or both-sides to LIMIC_PATHS",
+                "the allowed paths ({}) carry no long messages: those will fail with 'no path'; add pipeline, cma, both-sides or kmod to LIMIC_PATHS",
                 self.allowed
             ));
         }

@@ -39,6 +39,7 @@ mod engine {
 
     use super::{Failed, ProbeData, RemoteBytes};
     use super::{ReceiveBuffer, SendBuffer};
+    use crate::pieces::Pieces;
 
     /// This process's side: the word that peers read to make sure whom they reach.
     #[derive(Debug)]
@@ -96,7 +97,7 @@ mod engine {
             limit: u64,
         ) -> Result<u64, Failed> {
             let peer = self.peer()?;
-            let local = Local::cut(
+            let local = Pieces::cut(
                 into.slices(),
                 remote.len,
                 |s| s.len,
@@ -118,7 +119,7 @@ mod engine {
             limit: u64,
         ) -> Result<u64, Failed> {
             let peer = self.peer()?;
-            let local = Local::cut(
+            let local = Pieces::cut(
                 from.slices(),
                 remote.len,
                 |s| s.len,
@@ -136,43 +137,6 @@ mod engine {
                 copied: 0,
                 why: why.clone(),
             })
-        }
-    }
-
-    /// The pieces of a buffer in the words of the copy engine, up to a total; one piece needs no memory.
-    enum Local<L> {
-        One([L; 1]),
-        Many(Vec<L>),
-    }
-
-    impl<L> Local<L> {
-        /// Takes `total` bytes of the pieces; the last one may be cut.
-        fn cut<S: Copy>(
-            pieces: &[S],
-            mut total: u64,
-            len_of: impl Fn(S) -> usize,
-            piece: impl Fn(S, usize) -> L,
-        ) -> Self {
-            let mut take = |from: S| {
-                let len = total.min(len_of(from) as u64);
-                total -= len;
-                len as usize
-            };
-            match pieces {
-                [one] => Self::One([piece(*one, take(*one))]),
-                many => {
-                    let cut = many.iter().map(|from| (*from, take(*from)));
-                    let there = cut.filter(|(_, len)| *len > 0);
-                    Self::Many(there.map(|(from, len)| piece(from, len)).collect())
-                }
-            }
-        }
-
-        fn as_slice(&self) -> &[L] {
-            match self {
-                Self::One(one) => one,
-                Self::Many(many) => many,
-            }
         }
     }
 

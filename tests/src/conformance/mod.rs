@@ -34,18 +34,21 @@ pub mod waking;
 /// Makes a module of this name with all conformance cases as tests.
 ///
 /// `$open` names a `fn() -> limic::Result<impl RawEndpoint>` beside the module. With `threads` the ranks are threads of
-/// one process, else processes.
+/// one process, else processes. With `only $here` the cases do nothing where `$here` says no (and says so aloud).
 #[macro_export]
 macro_rules! conformance {
     ($name:ident, $open:ident) => {
-        $crate::conformance!($name, $open, false;);
+        $crate::conformance!($name, $open, false, $crate::everywhere;);
     };
     ($name:ident, $open:ident, threads) => {
-        $crate::conformance!($name, $open, true;);
+        $crate::conformance!($name, $open, true, $crate::everywhere;);
     };
-    ($name:ident, $open:ident, $threads:literal;) => {
+    ($name:ident, $open:ident, only $here:path) => {
+        $crate::conformance!($name, $open, false, $here;);
+    };
+    ($name:ident, $open:ident, $threads:literal, $here:path;) => {
         mod $name {
-            $crate::conformance_cases! { $open, $threads;
+            $crate::conformance_cases! { $open, $threads, $here;
                 sizes: every_length_both_ways, thirty_three_mebibytes, a_longer_buffer_keeps_its_rest,
                     posted_receives_of_every_length;
                 order: random_lengths_with_one_tag_arrive_in_order,
@@ -93,10 +96,13 @@ macro_rules! conformance {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! conformance_cases {
-    ($open:ident, $threads:literal; $($subject:ident: $($case:ident),+ $(,)?;)+) => {
+    ($open:ident, $threads:literal, $here:path; $($subject:ident: $($case:ident),+ $(,)?;)+) => {
         $($(
             #[test]
             fn $case() {
+                if !$here() {
+                    return;
+                }
                 let path = concat!(module_path!(), "::", stringify!($case));
                 $crate::conformance::$subject::$case(&$crate::Case::new(path, super::$open, $threads));
             }

@@ -380,7 +380,8 @@ pub(crate) fn qemu(kernel: &Kernel, machine: &Machine, image: &Path, words: &str
     add("-kernel", kernel.image().display().to_string());
     add("-initrd", image.display().to_string());
     // A kernel that is unwell stops at once, so that the test that ran is the one to blame.
-    let base = "console=ttyS0 loglevel=5 panic=-1 oops=panic panic_on_warn=1 rcupdate.rcu_cpu_stall_timeout=120 lab.on=1";
+    // An idle processor halts: emulated, its other way to idle (mwait) spins, and is woken late.
+    let base = "console=ttyS0 loglevel=5 panic=-1 oops=panic panic_on_warn=1 rcupdate.rcu_cpu_stall_timeout=120 idle=halt lab.on=1";
     add("-append", format!("{base} {words}"));
     for (number, share) in image::shares().iter().enumerate() {
         let path = share.display().to_string().replace(',', ",,");

@@ -57,6 +57,11 @@ pub(crate) fn run(arguments: &TestArguments, tally: &mut Tally) -> Result<(), Fa
     let mut failed = 0;
     for program in &programs {
         let mut contents = machine.contents()?;
+        // Tests of several processes have a watchdog of their own, which is for real machines.
+        let inner = (limit.saturating_sub(30)).to_string();
+        contents
+            .environment
+            .push(("LIMIC_TEST_LIMIT".to_owned(), inner));
         contents.modules.extend(module.clone());
         contents.programs.push(program.path.clone());
         let mut session = Session {

@@ -35,8 +35,7 @@ pub(super) struct PathState {
 }
 
 /// Paths that limic has in other builds.
-const OTHER_BUILDS: [(&str, &str); 4] = [
-    ("kmod", "one copy, by the kernel module /dev/limic"),
+const OTHER_BUILDS: [(&str, &str); 3] = [
     ("rc-eager", "verbs: send and receive, coalesced"),
     ("rc-ring", "verbs: RDMA into a ring that the receiver polls"),
     ("rc-rendezvous", "verbs: RDMA between the two buffers"),
@@ -51,6 +50,7 @@ const fn meaning(path: Path) -> &'static str {
         Path::Pipeline => "two overlapped copies through a pool of chunks",
         Path::Cma => "one copy, by process_vm_readv",
         Path::BothSides => "one copy, shared by the receiver's reads and the sender's writes",
+        Path::Kmod => "one copy, by the kernel module /dev/limic",
         Path::Loan => "no copy: a buffer in shared memory changes hands",
         _ => "",
     }
@@ -58,11 +58,11 @@ const fn meaning(path: Path) -> &'static str {
 
 /// Every path, those of other builds last.
 pub(super) fn states(settings: &Settings) -> Vec<PathState> {
-    let refused = limic_copy::explain().available.err();
+    let refused = Refusals::find_out();
     let mut states: Vec<PathState> = Path::ALL
         .into_iter()
         .map(|path| {
-            let (reason, remedy) = off(settings, path, refused.as_ref()).unzip();
+            let (reason, remedy) = off(settings, path, &refused).unzip();
             let state = if reason.is_some() {
                 State::Off
             } else {
@@ -87,12 +87,34 @@ pub(super) fn states(settings: &Settings) -> Vec<PathState> {
     states
 }
 
+/// What the kernel says of each single-copy engine.
+struct Refusals {
+    cma: Option<limic_copy::Refused>,
+    kmod: Option<limic_copy::Refused>,
+}
+
+impl Refusals {
+    fn find_out() -> Self {
+        Self {
+            cma: limic_copy::explain().available.err(),
+            kmod: limic_copy::Kmod::open().err(),
+        }
+    }
+}
+
+fn cause_and_remedy(refused: &limic_copy::Refused) -> (String, String) {
+    let cause = match refused.errno {
+        Some(errno) => {
+            let text = std::io::Error::from_raw_os_error(errno);
+            format!("{}; {text}", refused.reason)
+        }
+        None => refused.reason.to_string(),
+    };
+    (cause, refused.reason.remedy().to_owned())
+}
+
 /// Why a path is off, and what to do.
-fn off(
-    settings: &Settings,
-    path: Path,
-    refused: Option<&limic_copy::Refused>,
-) -> Option<(String, String)> {
+fn off(settings: &Settings, path: Path, refused: &Refusals) -> Option<(String, String)> {
     if !settings.allowed().contains(path) {
         let variables = settings.variables();
         let source = variables
@@ -108,17 +130,8 @@ fn off(
         ));
     }
     match path {
-        Path::Cma | Path::BothSides => {
-            let refused = refused?;
-            let cause = match refused.errno {
-                Some(errno) => {
-                    let text = std::io::Error::from_raw_os_error(errno);
-                    format!("{}; {text}", refused.reason)
-                }
-                None => refused.reason.to_string(),
-            };
-            Some((cause, refused.reason.remedy().to_owned()))
-        }
+        Path::Cma | Path::BothSides => refused.cma.as_ref().map(cause_and_remedy),
+        Path::Kmod => refused.kmod.as_ref().map(cause_and_remedy),
         Path::Pipeline if settings.segment().chunks == 0 => Some((
             "the pool has no chunks".to_owned(),
             "set LIMIC_CHUNKS to 8 or more".to_owned(),
@@ -129,8 +142,8 @@ fn off(
 
 /// What a pair of endpoints at this distance can do here.
 pub(super) fn capabilities(settings: &Settings, locality: Locality) -> Capabilities {
-    let refused = limic_copy::explain().available.err();
-    let on = |path: &Path| off(settings, *path, refused.as_ref()).is_none();
+    let refused = Refusals::find_out();
+    let on = |path: &Path| off(settings, *path, &refused).is_none();
     let mut capabilities = Capabilities::ALL;
     capabilities.paths = Path::ALL.into_iter().filter(on).collect::<PathSet>();
     if locality != Locality::SameProcess {
@@ -160,8 +173,8 @@ mod tests {
         assert!(cma.remedy.as_ref().unwrap().contains("add cma"));
         let eager = states.iter().find(|state| state.path == "eager").unwrap();
         assert_eq!((eager.state, &eager.reason), (State::On, &None));
-        let kmod = states.iter().find(|state| state.path == "kmod").unwrap();
-        assert_eq!(kmod.state, State::NotInThisBuild);
+        let verbs = states.iter().find(|state| state.path == "rc-ring").unwrap();
+        assert_eq!(verbs.state, State::NotInThisBuild);
     }
 
     #[test]

@@ -232,6 +232,8 @@ pub(super) enum Wanted {
     Cma,
     /// One copy, shared by both sides
     BothSides,
+    /// One copy by the kernel module
+    Kmod,
     /// No copy: buffers in shared memory change hands
     Loan,
     /// One plain copy between threads of one process
@@ -253,6 +255,7 @@ impl Wanted {
             Self::Pipeline => Path::Pipeline,
             Self::Cma => Path::Cma,
             Self::BothSides => Path::BothSides,
+            Self::Kmod => Path::Kmod,
             Self::Loan => Path::Loan,
             Self::Process => Path::SameProcess,
         })

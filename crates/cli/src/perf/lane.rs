@@ -48,7 +48,7 @@ pub(super) fn settings(wanted: Wanted) -> Result<Settings, SettingsError> {
     let builder = match path {
         Path::Inline => builder.inline_max(INLINE_CAPACITY),
         Path::Eager => builder.inline_max(0).eager_max(u64::MAX),
-        Path::Pipeline | Path::Cma | Path::BothSides => {
+        Path::Pipeline | Path::Cma | Path::BothSides | Path::Kmod => {
             builder.inline_max(0).eager_max(0).long_path(path)
         }
         Path::SameProcess => builder.inline_max(0).eager_max(0),

@@ -292,6 +292,10 @@ pub(super) fn skipped_path(asked: Path, taken: Option<Path>) -> String {
             Err(refused) => refused.to_string(),
             Ok(()) => "limic info says whether these processes may use it".to_owned(),
         },
+        Path::Kmod => match limic_copy::Kmod::open() {
+            Err(refused) => refused.to_string(),
+            Ok(_) => "the log says why".to_owned(),
+        },
         Path::Eager => "the ring holds no more; see LIMIC_RING_BYTES".to_owned(),
         Path::Loan => "see LIMIC_LOAN_BYTES".to_owned(),
         _ => "limic info shows what is on".to_owned(),

@@ -36,6 +36,15 @@ impl Kmod {
         self.session.id
     }
 
+    /// Ends an exposure that a [`KmodPair`] of this session made: when this returns, no peer touches the buffer.
+    /// A handle that is not exposed (any more) is not an error.
+    ///
+    /// # Errors
+    /// [`CopyError`], as in a forked child, whose session this is not.
+    pub fn revoke(&self, handle: u64) -> Result<(), CopyError> {
+        self.session.revoke(handle)
+    }
+
     /// The engine for one pair: what it exposes, only the peer's session reaches. `None` for 0, which is no session.
     #[must_use]
     pub fn pair(&self, peer: u64) -> Option<(KmodPair, KmodPeer)> {
@@ -172,6 +181,20 @@ fn error(errno: i32, copied: u64) -> CopyError {
     }
 }
 
+impl Session {
+    fn revoke(&self, handle: u64) -> Result<(), CopyError> {
+        let mut call = abi::Revoke {
+            handle,
+            reserved: 0,
+        };
+        // SAFETY: the call touches nothing but its structure.
+        match unsafe { self.call(&mut call) } {
+            Ok(()) | Err(libc::ENOENT) => Ok(()),
+            Err(errno) => Err(error(errno, 0)),
+        }
+    }
+}
+
 impl CopyEngine for KmodPair {
     type Peer = KmodPeer;
 
@@ -230,15 +253,7 @@ impl CopyEngine for KmodPair {
 
     fn revoke(&self, ranges: &[RemoteRange]) -> Result<(), CopyError> {
         for range in ranges {
-            let mut call = abi::Revoke {
-                handle: range.key,
-                reserved: 0,
-            };
-            // SAFETY: the call touches nothing but its structure.
-            match unsafe { self.session.call(&mut call) } {
-                Ok(()) | Err(libc::ENOENT) => {}
-                Err(errno) => return Err(error(errno, 0)),
-            }
+            self.session.revoke(range.key)?;
         }
         Ok(())
     }

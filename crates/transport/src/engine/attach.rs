@@ -99,6 +99,7 @@ impl Core {
             probe: self.probe_word.data(),
             place: self.whereabouts.place(),
             epoch: self.segment.epoch(),
+            kmod: self.device.session(),
         }
     }
 
@@ -370,6 +371,12 @@ impl Core {
             capabilities.demote(Path::Cma);
             capabilities.demote(Path::BothSides);
         }
+        let kmod = self.device.pair(greeting.kmod);
+        if let Some(why) = kmod.refusal() {
+            // A machine without the module is nothing to speak of.
+            tracing::debug!("kmod to peer {peer}: {why}");
+            capabilities.demote(Path::Kmod);
+        }
         if !same_process {
             capabilities.demote(Path::SameProcess);
         }
@@ -410,6 +417,7 @@ impl Core {
             capabilities,
             same_process: same_process && allowed.contains(Path::SameProcess),
             remote,
+            kmod,
             my_number: greeting.number,
             channels: vec![index],
             arenas: PeerArenas::default(),

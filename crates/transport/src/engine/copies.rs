@@ -8,7 +8,7 @@ use crate::policy::Path;
 use crate::single_copy::RemoteBytes;
 
 /// Bytes per visit.
-const SLICE: u64 = 2 << 20;
+pub(crate) const SLICE: u64 = 2 << 20;
 
 impl Core {
     /// Moves every single copy on by one piece. True if bytes moved.
@@ -26,6 +26,7 @@ impl Core {
                 },
                 Operation::Send(sending) => match sending.stage {
                     SendStage::Back(_) => self.write_back(slot),
+                    SendStage::Writing { .. } => self.write_exposed(slot),
                     _ => true,
                 },
                 _ => true,

@@ -81,7 +81,8 @@ impl Core {
                     ReceiveStage::Posted { .. } => false,
                     ReceiveStage::Assembling(incoming)
                     | ReceiveStage::Reading(incoming)
-                    | ReceiveStage::Front(incoming, _) => incoming.from == number,
+                    | ReceiveStage::Front(incoming, _)
+                    | ReceiveStage::Exposed(incoming, _) => incoming.from == number,
                     ReceiveStage::Get { from, .. } => from == number,
                 },
                 _ => false,
@@ -96,6 +97,10 @@ impl Core {
         if let Operation::Receive(receiving) = self.requests.get(slot) {
             if let ReceiveStage::Front(_, halves) = receiving.stage {
                 self.meets.push(halves.meet);
+            }
+            if let ReceiveStage::Exposed(_, handle) = receiving.stage {
+                // The buffer goes back to its owner: nobody may write there any more.
+                self.device.revoke(handle);
             }
             if let ReceiveStage::Assembling(incoming) = receiving.stage
                 && incoming.region.is_some()

@@ -6,7 +6,7 @@ use crate::topology::Place;
 
 /// Version of everything that two endpoints must agree on: this greeting and the records in the rings.
 /// The layout of the segment has a version of its own.
-pub(crate) const PROTOCOL: u32 = 3;
+pub(crate) const PROTOCOL: u32 = 4;
 
 /// First word of a message on the control channel.
 pub(crate) const HELLO: u32 = 1;
@@ -17,7 +17,7 @@ pub(crate) const GOODBYE: u32 = 5;
 
 /// Length of an encoded greeting in bytes.
 const LEN: usize = 16 + ADDRESS_LEN + 8 * WORDS;
-const WORDS: usize = 7;
+const WORDS: usize = 8;
 
 /// A hello, or the welcome that answers it.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +38,8 @@ pub(crate) struct Greeting {
     pub(crate) place: Place,
     /// Epoch of the segment that comes with the greeting.
     pub(crate) epoch: u64,
+    /// The greeting endpoint's session with the kernel module; 0 if it has none.
+    pub(crate) kmod: u64,
 }
 
 /// A message that is no greeting of this version.
@@ -68,6 +70,7 @@ impl Greeting {
             self.probe.value,
             u64::from_le_bytes(self.place.to_bytes()),
             self.epoch,
+            self.kmod,
         ];
         out.extend(words.iter().flat_map(|word| word.to_le_bytes()));
         out
@@ -100,6 +103,7 @@ impl Greeting {
             },
             place: Place::from_bytes(word(5).to_le_bytes()),
             epoch: word(6),
+            kmod: word(7),
         })
     }
 }
@@ -139,6 +143,7 @@ mod tests {
             },
             place: Place::ANYWHERE,
             epoch: 13,
+            kmod: 14,
         };
         let bytes = greeting.encode();
         let back = Greeting::decode(&bytes).unwrap();

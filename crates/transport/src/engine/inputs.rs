@@ -205,6 +205,8 @@ impl Core {
             wire::AHEAD => self.on_ahead(from, tag, record),
             wire::SKEW => self.on_skew(from, record),
             wire::MOVED => self.on_moved(from, record),
+            wire::EXPOSED => self.on_exposed(from, record),
+            wire::WRITTEN => self.on_written(from, record),
             other => self.corrupt(
                 from,
                 &format!("a record of kind {other}, which does not exist"),

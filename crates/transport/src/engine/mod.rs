@@ -21,6 +21,7 @@ mod cancel;
 mod closing;
 mod copies;
 mod direct;
+mod exposed;
 mod failure;
 mod fitting;
 mod greeting;
@@ -50,6 +51,7 @@ use limic_shm::segment::OwnSegment;
 
 use crate::counters::{Counters, Tally, Traffic};
 use crate::error::PeerFailure;
+use crate::kmod::Device;
 use crate::policy::Skew;
 use crate::raw::{ClaimId, RequestId};
 use crate::settings::Settings;
@@ -129,6 +131,7 @@ pub(crate) struct Core {
     sleeper: Sleeper<limic_shm::ring::Mapped>,
     barrier: Barrier,
     probe_word: Probe,
+    device: Device,
     connections: Vec<Option<attach::Connection>>,
     events: EventSet,
     event_buffer: Vec<Event>,

@@ -18,6 +18,8 @@ use super::requests::Requests;
 use super::stash::Stash;
 use super::{Core, Engine, Work, attach};
 use crate::counters::{self, Tally};
+use crate::kmod::Device;
+use crate::policy::Path;
 use crate::settings::Settings;
 use crate::single_copy::Probe;
 use crate::topology::Whereabouts;
@@ -111,6 +113,7 @@ impl Engine {
             spins: settings.spin_polls(1),
             sleeper,
             barrier,
+            device: Device::open(settings.allowed().contains(Path::Kmod)),
             probe_word: Probe::new(address.secret.rotate_left(31)),
             connections: Vec::new(),
             events,

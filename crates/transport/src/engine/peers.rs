@@ -16,6 +16,7 @@ use super::wire::{Control, EAGER, EAGER_IMMEDIATE, IMMEDIATE_BYTES, SWITCH, WORD
 use crate::buffer::{gather, gather_behind, put_words};
 use crate::counters::Row;
 use crate::error::PeerFailure;
+use crate::kmod::KmodPair;
 use crate::policy::adapt::Adapter;
 use crate::policy::lag::Lag;
 use crate::policy::{Capabilities, Skew, Thresholds};
@@ -96,6 +97,7 @@ pub(crate) struct Link {
     /// The peer is in this process.
     pub(crate) same_process: bool,
     pub(crate) remote: RemoteProcess,
+    pub(crate) kmod: KmodPair,
     /// This endpoint's number at the peer.
     pub(crate) my_number: u32,
     pub(crate) channels: Vec<u32>,

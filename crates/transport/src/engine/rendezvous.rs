@@ -88,6 +88,7 @@ impl Core {
                 self.work.copies.push_back(slot);
             }
             Path::BothSides => self.start_both_sides(slot, incoming),
+            Path::Kmod => self.start_exposed(slot, incoming),
             _ => self.ask_for_stream(slot, &incoming),
         }
     }
@@ -154,7 +155,7 @@ impl Core {
         self.complete_receive(slot, incoming);
     }
 
-    fn complete_receive(&mut self, slot: Slot, incoming: &Incoming) {
+    pub(crate) fn complete_receive(&mut self, slot: Slot, incoming: &Incoming) {
         self.note_received_by(incoming.from, incoming.path, incoming.sent);
         self.long_message_ended(incoming);
         if incoming.region.is_some() {
@@ -177,7 +178,7 @@ impl Core {
             return self.corrupt(from, "a request for bytes outside of the message");
         }
         match sending.stage {
-            SendStage::Offered { .. } | SendStage::Back(_) => {
+            SendStage::Offered { .. } | SendStage::Back(_) | SendStage::Writing { .. } => {
                 sending.stage = SendStage::Streaming {
                     remote,
                     at: start,
@@ -440,9 +441,14 @@ impl Core {
     /// Single copy failed for a pair: never again, and the message goes on by the pipeline.
     pub(crate) fn demote(&mut self, peer: u32, engine: Path, why: &str) {
         if let Some(link) = self.peers.link(peer) {
-            link.remote.demote(why);
-            link.capabilities.demote(Path::Cma);
-            link.capabilities.demote(Path::BothSides);
+            if engine == Path::Kmod {
+                link.kmod.demote(why);
+                link.capabilities.demote(Path::Kmod);
+            } else {
+                link.remote.demote(why);
+                link.capabilities.demote(Path::Cma);
+                link.capabilities.demote(Path::BothSides);
+            }
         }
         tracing::warn!("{engine} to peer {peer}: {why}; using pipeline");
         self.tally.event(Event::Demotions);

@@ -62,6 +62,17 @@ pub(crate) enum SendStage {
     /// Writes from the back while the receiver reads from the front.
     #[cfg_attr(not(feature = "cma"), expect(dead_code, reason = "single copy only"))]
     Back(Halves),
+    /// Writes into the receiver's room through the kernel module.
+    Writing {
+        /// The receiver's request.
+        remote: u64,
+        /// The handle of its room.
+        handle: u64,
+        /// Next byte.
+        at: u64,
+        /// First byte that is not wanted.
+        end: u64,
+    },
     /// Lies in this endpoint's own unexpected queue.
     Local,
     /// A one-sided write, waits for the owner of the region.
@@ -94,6 +105,8 @@ pub(crate) enum ReceiveStage {
     /// Is read from the front while the sender writes from the back.
     #[cfg_attr(not(feature = "cma"), expect(dead_code, reason = "single copy only"))]
     Front(Incoming, Halves),
+    /// The sender writes into its room, which is exposed under this handle of the kernel module.
+    Exposed(Incoming, u64),
     /// A one-sided read, waits for the owner of the region.
     Get {
         /// The region's owner.

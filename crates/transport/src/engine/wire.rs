@@ -56,6 +56,11 @@ pub(crate) const PIECE: u8 = 21;
 /// Bytes of an immediate word ahead of a payload.
 pub(crate) const IMMEDIATE_BYTES: u64 = 8;
 
+/// The receiver lets the sender write, through the kernel module: `[send id, receive id, handle, bytes]`.
+pub(crate) const EXPOSED: u8 = 21;
+/// The sender has written what it could: `[receive id, bytes]`.
+pub(crate) const WRITTEN: u8 = 22;
+
 /// Most words of a control record.
 pub(crate) const WORDS: usize = 6;
 

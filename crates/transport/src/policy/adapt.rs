@@ -17,7 +17,7 @@ const CLASSES: usize = 12;
 const SHORT_CLASSES: usize = 2;
 const SAMPLED: u32 = 8;
 /// The paths among which a choice is made.
-const CANDIDATES: [Path; 3] = [Path::Pipeline, Path::Cma, Path::BothSides];
+const CANDIDATES: [Path; 4] = [Path::Pipeline, Path::Cma, Path::BothSides, Path::Kmod];
 /// Spells between two tries of another path, at first.
 const EVERY: u32 = 64;
 /// And at most, after it has lost again and again.

@@ -35,7 +35,7 @@ pub(crate) const fn chunk_bytes(path: Path, locality: Locality) -> u32 {
         (Path::Pipeline, Locality::OtherPackage) => 32 << 10,
         // Short enough for a ring that stays in the first-level caches.
         (Path::Pipeline, _) => 2 << 10,
-        (Path::Cma, _) => SINGLE_COPY_CHUNK,
+        (Path::Cma | Path::Kmod, _) => SINGLE_COPY_CHUNK,
         (Path::BothSides, _) => BOTH_SIDES_CHUNK,
         _ => 0,
     }

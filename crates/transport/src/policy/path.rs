@@ -5,7 +5,7 @@ use core::str::FromStr;
 
 /// One way to move a message's bytes from one endpoint to another.
 ///
-/// The order is that of the short message to the long one; nothing but printing relies on it.
+/// Nothing but printing relies on the order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 #[repr(u8)]
@@ -26,11 +26,13 @@ pub enum Path {
     BothSides = 6,
     /// No copy: a buffer inside the shared segment is handed over.
     Loan = 7,
+    /// One copy by the sender, through the kernel module: into room that the receiver exposed to it.
+    Kmod = 8,
 }
 
 impl Path {
-    /// Every path, shortest message first.
-    pub const ALL: [Self; 8] = [
+    /// Every path.
+    pub const ALL: [Self; 9] = [
         Self::SelfCopy,
         Self::SameProcess,
         Self::Inline,
@@ -39,10 +41,11 @@ impl Path {
         Self::Cma,
         Self::BothSides,
         Self::Loan,
+        Self::Kmod,
     ];
 
     /// The name that is printed and read: `self`, `process`, `inline`, `eager`, `pipeline`, `cma`,
-    /// `both-sides`, `loan`.
+    /// `both-sides`, `loan`, `kmod`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -54,6 +57,7 @@ impl Path {
             Self::Cma => "cma",
             Self::BothSides => "both-sides",
             Self::Loan => "loan",
+            Self::Kmod => "kmod",
         }
     }
 
@@ -66,7 +70,10 @@ impl Path {
     /// Whether the bytes move only once the receive is known.
     #[must_use]
     pub const fn is_rendezvous(self) -> bool {
-        matches!(self, Self::Pipeline | Self::Cma | Self::BothSides)
+        matches!(
+            self,
+            Self::Pipeline | Self::Cma | Self::BothSides | Self::Kmod
+        )
     }
 
     /// Whether the path cuts a message into chunks, so that a chunk length means something.
@@ -91,7 +98,7 @@ impl serde::Serialize for Path {
 /// The name is not that of a path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{0}' is not a path; accepted: self, process, inline, eager, pipeline, cma, both-sides, loan"
+    "'{0}' is not a path; accepted: self, process, inline, eager, pipeline, cma, both-sides, loan, kmod"
 )]
 pub struct ParsePathError(String);
 
@@ -225,7 +232,7 @@ mod tests {
         let error = "inline,egaer".parse::<PathSet>().expect_err("a bad name");
         assert_eq!(
             error.to_string(),
-            "'egaer' is not a path; accepted: self, process, inline, eager, pipeline, cma, both-sides, loan"
+            "'egaer' is not a path; accepted: self, process, inline, eager, pipeline, cma, both-sides, loan, kmod"
         );
         assert!("".parse::<PathSet>().is_err());
     }

@@ -83,15 +83,18 @@ const fn run_index(locality: Locality, when: When) -> usize {
 /// What is tried, in this order, when a pair cannot take the path of its row. The single-copy
 /// paths stand in for each other last, since they fail for the same reasons.
 pub(super) const fn fallbacks(path: Path) -> &'static [Path] {
-    use Path::{BothSides, Cma, Eager, Inline, Pipeline, SameProcess};
+    use Path::{BothSides, Cma, Eager, Inline, Kmod, Pipeline, SameProcess};
     match path {
-        Path::Cma => &[Pipeline, BothSides, Eager, Inline],
-        Path::BothSides => &[Pipeline, Cma, Eager, Inline],
-        Path::Pipeline => &[BothSides, Cma, Eager, Inline],
+        Path::Cma => &[Pipeline, Kmod, BothSides, Eager, Inline],
+        Path::Kmod => &[Pipeline, Cma, BothSides, Eager, Inline],
+        Path::BothSides => &[Pipeline, Cma, Kmod, Eager, Inline],
+        Path::Pipeline => &[BothSides, Cma, Kmod, Eager, Inline],
         Path::Inline | Path::Eager | Path::SameProcess => {
-            &[Pipeline, BothSides, Cma, Eager, Inline]
+            &[Pipeline, BothSides, Cma, Kmod, Eager, Inline]
         }
-        Path::SelfCopy | Path::Loan => &[SameProcess, Pipeline, BothSides, Cma, Eager, Inline],
+        Path::SelfCopy | Path::Loan => {
+            &[SameProcess, Pipeline, BothSides, Cma, Kmod, Eager, Inline]
+        }
     }
 }
 

@@ -1,0 +1,181 @@
+//! Single copy through the kernel module's `/dev/limic`, or the reason why there is none.
+//!
+//! The receiver exposes its room to the sender's session; the sender writes into it. The rest of the transport
+//! sees the same types whether the `kmod` feature is there or not.
+
+#[cfg(feature = "kmod")]
+mod engine {
+    use limic_copy::{Access, CopyEngine, CopyError, Kmod, KmodPeer, LocalSlice, RemoteRange};
+
+    use crate::buffer::{ReceiveBuffer, SendBuffer};
+    use crate::pieces::Pieces;
+    use crate::single_copy::Failed;
+
+    /// This endpoint's session with the module.
+    #[derive(Debug)]
+    pub(crate) struct Device(Result<Kmod, String>);
+
+    impl Device {
+        pub(crate) fn open(allowed: bool) -> Self {
+            Self(if allowed {
+                Kmod::open().map_err(|refused| refused.to_string())
+            } else {
+                Err("switched off by the settings".to_owned())
+            })
+        }
+
+        /// By this number peers name the session; 0 if there is none.
+        pub(crate) fn session(&self) -> u64 {
+            self.0.as_ref().map_or(0, Kmod::session)
+        }
+
+        /// What connects this session with that of a peer.
+        pub(crate) fn pair(&self, peer: u64) -> KmodPair {
+            KmodPair(match &self.0 {
+                Ok(kmod) => kmod
+                    .pair(peer)
+                    .ok_or_else(|| "the peer has not opened /dev/limic".to_owned()),
+                Err(why) => Err(why.clone()),
+            })
+        }
+
+        /// Takes exposed room back: when this returns, nobody writes there.
+        pub(crate) fn revoke(&self, handle: u64) {
+            if let Ok(kmod) = &self.0
+                && let Err(error) = kmod.revoke(handle)
+            {
+                // A forked child: what was exposed was its parent's.
+                tracing::warn!("a buffer could not be taken back from /dev/limic: {error}");
+            }
+        }
+    }
+
+    /// The engine between two sessions.
+    #[derive(Debug)]
+    pub(crate) struct KmodPair(Result<(limic_copy::KmodPair, KmodPeer), String>);
+
+    impl KmodPair {
+        /// Why it cannot be used.
+        pub(crate) fn refusal(&self) -> Option<&str> {
+            self.0.as_ref().err().map(String::as_str)
+        }
+
+        /// Never use it again.
+        pub(crate) fn demote(&mut self, why: &str) {
+            self.0 = Err(why.to_owned());
+        }
+
+        /// Lets the peer write the first `len` bytes of the room, until the handle is revoked.
+        pub(crate) fn expose(&self, into: &ReceiveBuffer, len: u64) -> Result<u64, Failed> {
+            let (pair, _) = self.parts()?;
+            let local = Pieces::cut(
+                into.slices(),
+                len,
+                |s| s.len,
+                |s, len| LocalSlice::new(s.start, len),
+            );
+            let mut range = [RemoteRange::default()];
+            // SAFETY: the room is writable by the invariant of `ReceiveBuffer`, and nobody else touches it: the engine
+            // revokes the handle before it ends the receive, which is when the buffer goes back to its owner.
+            unsafe { pair.expose(local.as_slice(), Access::ReadWrite, &mut range) }
+                .map_err(|error| failed(&error))?;
+            Ok(range[0].key)
+        }
+
+        /// Writes up to `limit` of the first `len` bytes, from `skip` on, into the peer's room.
+        pub(crate) fn write(
+            &self,
+            handle: u64,
+            from: &SendBuffer,
+            len: u64,
+            skip: u64,
+            limit: u64,
+        ) -> Result<u64, Failed> {
+            let (pair, peer) = self.parts()?;
+            let local = Pieces::cut(
+                from.slices(),
+                len,
+                |s| s.len,
+                |s, len| LocalSlice::new(s.start, len),
+            );
+            let remote = [RemoteRange {
+                key: handle,
+                address: 0,
+                len,
+            }];
+            // SAFETY: readable by the invariant of `SendBuffer`; the peer exposed the room for this.
+            unsafe { pair.write_at(peer, &remote, local.as_slice(), skip, limit) }
+                .map_err(|error| failed(&error))
+        }
+
+        fn parts(&self) -> Result<&(limic_copy::KmodPair, KmodPeer), Failed> {
+            self.0.as_ref().map_err(|why| Failed {
+                copied: 0,
+                why: why.clone(),
+            })
+        }
+    }
+
+    fn failed(error: &CopyError) -> Failed {
+        Failed {
+            copied: error.copied(),
+            why: error.to_string(),
+        }
+    }
+}
+
+#[cfg(not(feature = "kmod"))]
+mod engine {
+    use crate::buffer::{ReceiveBuffer, SendBuffer};
+    use crate::single_copy::Failed;
+
+    const WHY: &str = "limic was built without the feature `kmod`";
+
+    #[derive(Debug)]
+    pub(crate) struct Device;
+
+    impl Device {
+        pub(crate) fn open(_allowed: bool) -> Self {
+            Self
+        }
+        pub(crate) fn session(&self) -> u64 {
+            0
+        }
+        pub(crate) fn pair(&self, _peer: u64) -> KmodPair {
+            KmodPair
+        }
+        pub(crate) fn revoke(&self, _handle: u64) {}
+    }
+
+    #[derive(Debug)]
+    pub(crate) struct KmodPair;
+
+    impl KmodPair {
+        pub(crate) fn refusal(&self) -> Option<&str> {
+            Some(WHY)
+        }
+        pub(crate) fn demote(&mut self, _why: &str) {}
+        pub(crate) fn expose(&self, _into: &ReceiveBuffer, _len: u64) -> Result<u64, Failed> {
+            Err(none())
+        }
+        pub(crate) fn write(
+            &self,
+            _handle: u64,
+            _from: &SendBuffer,
+            _len: u64,
+            _skip: u64,
+            _limit: u64,
+        ) -> Result<u64, Failed> {
+            Err(none())
+        }
+    }
+
+    fn none() -> Failed {
+        Failed {
+            copied: 0,
+            why: WHY.to_owned(),
+        }
+    }
+}
+
+pub(crate) use engine::{Device, KmodPair};
