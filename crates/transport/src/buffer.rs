@@ -146,6 +146,25 @@ impl Source for [u8] {
     }
 }
 
+/// Private memory of this process as a place to write to.
+pub(crate) struct Place<'a>(&'a mut [u8]);
+
+impl<'a> Place<'a> {
+    #[cfg_attr(not(feature = "ibverbs"), expect(dead_code, reason = "packets only"))]
+    pub(crate) fn new(room: &'a mut [u8]) -> Self {
+        Self(room)
+    }
+}
+
+impl Sink for Place<'_> {
+    #[inline]
+    unsafe fn put(&mut self, at: u64, from: *const u8, len: usize) {
+        debug_assert!(at as usize + len <= self.0.len());
+        // SAFETY: the caller's promise; `from` is memory of an operation, never this slice.
+        unsafe { ring::copy_bytes(from, self.0.as_mut_ptr().add(at as usize), len) }
+    }
+}
+
 /// The bytes of a source or sink behind its first `skip` ones.
 pub(crate) struct Behind<S> {
     pub(crate) inner: S,

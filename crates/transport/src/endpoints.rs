@@ -24,6 +24,11 @@ pub struct HybridEndpoint(Opened);
 /// each other's memory.
 pub struct ShmEndpoint(Opened);
 
+/// Verbs only: every peer, also on this node, is reached through the adapter. For measurements, and for nodes whose
+/// processes share no memory.
+#[cfg(feature = "ibverbs")]
+pub struct VerbsEndpoint(Opened);
+
 struct Opened {
     engine: RefCell<Engine>,
     /// A descriptor of its own, so that it can be lent while the engine works.
@@ -74,7 +79,26 @@ impl ShmEndpoint {
     /// # Errors
     /// As [`HybridEndpoint::open`].
     pub fn with(settings: Settings) -> Result<Self> {
-        Opened::new(settings.restricted_to(SHARED_MEMORY)).map(Self)
+        Opened::new(settings.restricted_to(SHARED_MEMORY).without_verbs()).map(Self)
+    }
+}
+
+#[cfg(feature = "ibverbs")]
+impl VerbsEndpoint {
+    /// Opens an endpoint with the settings of the environment (`LIMIC_*`).
+    ///
+    /// # Errors
+    /// As [`HybridEndpoint::open`]; [`Error::Settings`] with the reason if verbs are off.
+    pub fn open() -> Result<Self> {
+        Self::with(Settings::from_environment().map_err(|e| Error::Settings(e.to_string()))?)
+    }
+
+    /// Opens an endpoint with given settings, whatever they say of [`verbs`](Settings::verbs).
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn with(settings: Settings) -> Result<Self> {
+        Opened::new(settings.over_verbs_only()).map(Self)
     }
 }
 
@@ -313,3 +337,5 @@ macro_rules! endpoint {
 
 endpoint!(HybridEndpoint);
 endpoint!(ShmEndpoint);
+#[cfg(feature = "ibverbs")]
+endpoint!(VerbsEndpoint);

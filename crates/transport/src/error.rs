@@ -23,7 +23,7 @@ pub enum PeerFailure {
     )]
     Unreachable,
     /// The address names another machine, and no network path is available.
-    #[error("it is on another node and no path leads there (this build talks within one node)")]
+    #[error("it is on another node and no path leads there (`limic info` says why verbs are off)")]
     OtherNode,
     /// The peer refused the hand-shake.
     #[error("it refused the connection: {0}")]

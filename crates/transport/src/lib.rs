@@ -75,12 +75,15 @@ pub mod settings;
 )]
 mod single_copy;
 pub mod topology;
+pub mod verbs;
 mod wait;
 mod world;
 
 pub use address::{ADDRESS_LEN, Address};
 pub use counters::Counters;
 pub use endpoint::Endpoint;
+#[cfg(feature = "ibverbs")]
+pub use endpoints::VerbsEndpoint;
 pub use endpoints::{HybridEndpoint, ShmEndpoint};
 pub use error::{Errno, Error, Outcome, PeerFailure, Result};
 pub use label::{Peer, Selector, Status, Tag};

@@ -30,6 +30,7 @@ mod environment;
 mod error;
 mod file;
 mod keys;
+mod verbs;
 
 use core::fmt;
 use core::time::Duration;
@@ -40,6 +41,7 @@ use crate::policy::{ByteSize, Locality, Path, PathSet, RowSource, Table, When};
 
 pub use builder::SettingsBuilder;
 pub use error::SettingsError;
+pub use verbs::{VerbsSettings, VerbsUse};
 
 use keys::{Key, Layer, Value};
 
@@ -124,6 +126,7 @@ pub struct Settings {
     skew: bool,
     adapt: bool,
     stats: Option<String>,
+    verbs: VerbsSettings,
     /// Where each key was last set, in the order of [`Key::ALL`].
     sources: [RowSource; Key::ALL.len()],
     profile: Option<PathBuf>,
@@ -148,6 +151,7 @@ impl Default for Settings {
             skew: true,
             adapt: true,
             stats: None,
+            verbs: VerbsSettings::default(),
             sources: [const { RowSource::BuiltIn }; Key::ALL.len()],
             profile: None,
             config: None,
@@ -258,6 +262,12 @@ impl Settings {
         self.stats.as_deref().map(Target::of_setting)
     }
 
+    /// How verbs are used (`LIMIC_VERBS`, `LIMIC_VERBS_STREAMS`, `LIMIC_VERBS_ENTRIES`, `LIMIC_VERBS_COALESCE`).
+    #[must_use]
+    pub fn verbs(&self) -> VerbsSettings {
+        self.verbs
+    }
+
     /// Polls of an endpoint in vain before it yields its core, with so many endpoints that talk to
     /// each other on the node (this one included).
     pub(crate) fn spin_polls(&self, endpoints: u32) -> u32 {
@@ -280,6 +290,19 @@ impl Settings {
                 if endpoints > cpus { 2 } else { 20_000 }
             }
         }
+    }
+
+    /// With every peer reached over verbs.
+    #[cfg(feature = "ibverbs")]
+    pub(crate) fn over_verbs_only(mut self) -> Self {
+        self.verbs.used = VerbsUse::Only;
+        self
+    }
+
+    /// With no peer reached over verbs.
+    pub(crate) fn without_verbs(mut self) -> Self {
+        self.verbs.used = VerbsUse::Off;
+        self
     }
 
     /// The same settings with fewer paths.
@@ -363,6 +386,10 @@ impl Settings {
             Key::Skew => on_off(self.skew),
             Key::Adapt => on_off(self.adapt),
             Key::Stats => self.stats.clone().unwrap_or_else(|| "none".to_owned()),
+            Key::Verbs => self.verbs.used.to_string(),
+            Key::VerbsStreams => self.verbs.streams.to_string(),
+            Key::VerbsEntries => self.verbs.entries.to_string(),
+            Key::VerbsCoalesce => on_off(self.verbs.coalesce),
         }
     }
 
@@ -443,6 +470,10 @@ impl Settings {
             (Key::Skew, Value::Flag(wanted)) => self.skew = wanted,
             (Key::Adapt, Value::Flag(wanted)) => self.adapt = wanted,
             (Key::Stats, Value::Text(text)) => self.stats = text,
+            (Key::Verbs, Value::Verbs(used)) => self.verbs.used = used,
+            (Key::VerbsStreams, Value::Number(n)) => self.verbs.streams = n as u8,
+            (Key::VerbsEntries, Value::Number(n)) => self.verbs.entries = n as u16,
+            (Key::VerbsCoalesce, Value::Flag(wanted)) => self.verbs.coalesce = wanted,
             (key, value) => debug_assert!(false, "{key:?} cannot be {value:?}"),
         }
     }

@@ -1,7 +1,9 @@
 //! Which paths are on, and for each that is off, why and what to do.
 
 use limic::policy::{Capabilities, Locality, Path, PathSet};
-use limic::settings::Settings;
+use limic::Settings;
+use limic::settings::VerbsUse;
+use limic::verbs::VerbsOff;
 
 /// Whether a path can be taken on this machine with these settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -35,11 +37,7 @@ pub(super) struct PathState {
 }
 
 /// Paths that limic has in other builds.
-const OTHER_BUILDS: [(&str, &str); 3] = [
-    ("rc-eager", "verbs: send and receive, coalesced"),
-    ("rc-ring", "verbs: RDMA into a ring that the receiver polls"),
-    ("rc-rendezvous", "verbs: RDMA between the two buffers"),
-];
+const OTHER_BUILDS: [(&str, &str); 0] = [];
 
 const fn meaning(path: Path) -> &'static str {
     match path {
@@ -52,6 +50,8 @@ const fn meaning(path: Path) -> &'static str {
         Path::BothSides => "one copy, shared by the receiver's reads and the sender's writes",
         Path::Kmod => "one copy, by the kernel module /dev/limic",
         Path::Loan => "no copy: a buffer in shared memory changes hands",
+        Path::RcEager => "verbs: packets of a reliable connection, coalesced while it is busy",
+        Path::RcRendezvous => "verbs: the receiver reads by RDMA",
         _ => "",
     }
 }
@@ -136,8 +136,26 @@ fn off(settings: &Settings, path: Path, refused: &Refusals) -> Option<(String, S
             "the pool has no chunks".to_owned(),
             "set LIMIC_CHUNKS to 8 or more".to_owned(),
         )),
+        Path::RcEager | Path::RcRendezvous => verbs_off(settings),
         _ => None,
     }
+}
+
+/// Why there are no paths over verbs, and what to do.
+fn verbs_off(settings: &Settings) -> Option<(String, String)> {
+    if settings.verbs().used == VerbsUse::Off {
+        let remedy = "unset LIMIC_VERBS, or set it to auto".to_owned();
+        return Some(("switched off by the settings".to_owned(), remedy));
+    }
+    let why = limic::verbs::devices().err()?;
+    let remedy = match why {
+        VerbsOff::NotBuilt => "build with the feature ibverbs",
+        _ => {
+            "none is needed within one node; for peers on other nodes: an InfiniBand, RoCE or iWARP adapter, or a soft \
+             one (rdma link add rxe0 type rxe netdev NAME), and ibverbs-providers"
+        }
+    };
+    Some((why.to_string(), remedy.to_owned()))
 }
 
 /// What a pair of endpoints at this distance can do here.

@@ -227,6 +227,18 @@ impl Fabric {
         }
     }
 
+    /// What peers are told from now on; at most [`HELLO`] bytes, which is the caller's to check.
+    pub fn set_hello(&mut self, hello: Vec<u8>) {
+        debug_assert!(hello.len() <= HELLO, "checked");
+        self.hello = hello;
+    }
+
+    /// Ends a connection at once. No event tells of it; its transfers are over, and nothing touches their memory any more.
+    pub fn disconnect(&mut self, connection: ConnectionId) {
+        self.end(connection.0, ConnectionFailure::Closed);
+        self.events.retain(|event| !matches!(event, Event::Failed { connection: other, .. } if *other == connection));
+    }
+
     /// The devices in use.
     pub fn devices(&self) -> impl Iterator<Item = &str> {
         self.rails.iter().map(|rail| rail.domain.context().name())

@@ -24,6 +24,7 @@ use crate::{Error, Result};
 /// Tokens of the event set: the listener, the bell, then two for each channel.
 pub(crate) const LISTENER: u64 = 0;
 pub(crate) const BELL: u64 = 1;
+pub(crate) const ADAPTER: u64 = u64::MAX;
 const FIRST: u64 = 2;
 
 /// A connection.
@@ -47,6 +48,9 @@ impl Core {
             return;
         }
         let address = peer.address;
+        if self.remote.takes(&address) {
+            return self.connect_remote(to);
+        }
         if !address.is_local() {
             return self.fail_peer(to, PeerFailure::OtherNode);
         }
@@ -170,7 +174,7 @@ impl Core {
         for event in &events[..count] {
             match event.token {
                 LISTENER => accept = true,
-                BELL => {}
+                BELL | ADAPTER => {}
                 token if (token - FIRST).is_multiple_of(2) => {
                     self.read_connection(((token - FIRST) / 2) as u32);
                 }

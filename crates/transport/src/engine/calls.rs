@@ -124,13 +124,18 @@ impl Engine {
                 why: why.clone(),
             });
         }
-        if me || peer.link.is_some() {
+        // A peer over verbs has no segment to look into: its connection comes with the first record.
+        if me || peer.link.is_some() || peer.wire.is_some() {
             return Ok(true);
         }
         if !peer.connecting {
             self.core.start_connection(number);
         }
-        Ok(false)
+        Ok(self
+            .core
+            .peers
+            .get(number)
+            .is_some_and(|peer| peer.wire.is_some()))
     }
 
     /// Attaches a peer whose segment is needed now: one-sided access looks into it. Waits for the peer to

@@ -28,6 +28,9 @@ impl Core {
             return;
         }
         let died = why != PeerFailure::Closed;
+        if peer.wire.take().is_some() {
+            self.fail_remote(number);
+        }
         self.keep_loans(number);
         let Some(peer) = self.peers.get(number) else {
             return;
@@ -110,6 +113,7 @@ impl Core {
             }
         }
         let id = self.requests.id(slot);
+        self.remote.send_is_over(id);
         if matches!(self.requests.get(slot), Operation::Send(_)) {
             // The peer's link is gone already, so this cannot be asked of it.
             crate::same_process::leave(self.address.id, id.0);

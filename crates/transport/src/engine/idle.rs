@@ -88,6 +88,7 @@ impl Engine {
             self.core.sleeper.wake_up();
             return false;
         }
+        self.arm_remote();
         // Pairs with the senders' look at the flag: what was published before they looked is seen now.
         if self.progress() {
             self.core.sleeper.wake_up();
@@ -106,6 +107,7 @@ impl Engine {
         } else {
             LONGEST
         };
+        let longest = longest.min(self.core.remote.patience().unwrap_or(longest));
         self.core.tally.event(Event::Sleeps);
         let woken = self
             .core

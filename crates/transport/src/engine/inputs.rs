@@ -207,6 +207,8 @@ impl Core {
             wire::MOVED => self.on_moved(from, record),
             wire::EXPOSED => self.on_exposed(from, record),
             wire::WRITTEN => self.on_written(from, record),
+            wire::DATA_HERE => self.on_data_here(from, tag, record),
+            wire::PRESSED => self.on_pressed(from, record),
             other => self.corrupt(
                 from,
                 &format!("a record of kind {other}, which does not exist"),

@@ -34,6 +34,8 @@ mod open;
 pub(crate) mod peers;
 mod pool;
 mod receive;
+#[cfg_attr(not(feature = "ibverbs"), path = "no_remote.rs")]
+mod remote;
 mod regions;
 mod rendezvous;
 mod requests;
@@ -90,6 +92,7 @@ pub(crate) struct Core {
     requests: Requests,
     matcher: HeapMatcher,
     stash: Stash,
+    remote: remote::Remote,
     pool: Pool,
     arenas: Arenas,
     regions: Regions,
@@ -135,6 +138,8 @@ pub(crate) struct Core {
     connections: Vec<Option<attach::Connection>>,
     events: EventSet,
     event_buffer: Vec<Event>,
+    /// The adapters' completion channels, which lie in the set of events.
+    _adapters: Vec<std::os::fd::OwnedFd>,
     listener: Listener,
     bell: Bell,
     segment: OwnSegment,
@@ -181,6 +186,9 @@ impl Engine {
         for (ring, peer) in core::mem::take(&mut self.core.opened) {
             self.inputs.open(&mut self.core, ring, peer);
             moved = true;
+        }
+        if self.core.remote.is_open() {
+            moved |= self.core.poll_remote();
         }
         moved |= self.core.push_work();
         if self.core.stalled || self.calls.is_multiple_of(SOCKETS_WHILE_BUSY) {
@@ -236,6 +244,7 @@ impl Core {
             | !self.dead_links.is_empty()
             | !self.loans_in_flight.is_empty()
             | !self.region_users.is_empty()
+            | self.remote.is_open()
             | self.stalled
     }
 
@@ -279,6 +288,10 @@ impl Core {
     pub(crate) fn adapt_spins(&mut self) {
         let endpoints = self.peers.local.max(self.peers.attached + 1);
         self.spins = self.settings.spin_polls(endpoints);
+        if self.remote.is_open() {
+            // A poll of an adapter's queue takes some ten times as long as one of a ring.
+            self.spins /= 8;
+        }
     }
 
     /// Moved so far.

@@ -48,7 +48,8 @@ impl Engine {
             huge_pages: settings.huge_pages(),
         };
         let segment = OwnSegment::create(geometry, placement).map_err(|e| text(&e))?;
-        let address = Address::generate()?;
+        let mut address = Address::generate()?;
+        let remote = super::remote::Remote::open(&settings, &mut address)?;
         let listener =
             Listener::bind(address.id).map_err(|e| Error::system("listening socket", e))?;
         let events = EventSet::new().map_err(|e| Error::system("epoll", e))?;
@@ -58,6 +59,12 @@ impl Engine {
         events
             .add(listener.as_fd(), attach::LISTENER, Trigger::Level)
             .map_err(|e| Error::system("epoll", e))?;
+        let adapters = remote.wake_fds();
+        for adapter in &adapters {
+            events
+                .add(adapter.as_fd(), attach::ADAPTER, Trigger::Level)
+                .map_err(|e| Error::system("epoll", e))?;
+        }
         let sleeper = Sleeper::new(segment.sleep(), barrier).map_err(|e| text(&e))?;
         let chunk_flags =
             ReleaseFlags::new(segment.chunk_flags(), shape.chunks).map_err(|e| text(&e))?;
@@ -84,6 +91,7 @@ impl Engine {
             requests: Requests::new(),
             matcher,
             stash: Stash::new(),
+            remote,
             pool: Pool::new(chunks, chunk_flags, shape.chunk_bytes),
             arenas: Arenas::new(
                 loan_flags,
@@ -118,6 +126,7 @@ impl Engine {
             connections: Vec::new(),
             events,
             event_buffer: vec![Event::default(); 64],
+            _adapters: adapters,
             listener,
             bell,
             segment,

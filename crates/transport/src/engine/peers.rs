@@ -40,6 +40,8 @@ pub(crate) enum Outgoing {
 pub(crate) struct PeerEntry {
     pub(crate) address: Address,
     pub(crate) link: Option<Box<Link>>,
+    /// The connection of the fabric, for a peer that is reached over verbs.
+    pub(crate) wire: Option<u32>,
     /// What could not be pushed yet, in order. While it is not empty, everything queues behind it.
     pub(crate) backlog: VecDeque<Outgoing>,
     /// The peer stands in the list of peers with a backlog.
@@ -275,6 +277,7 @@ impl Peers {
         self.entries.push(PeerEntry {
             address: *address,
             link: None,
+            wire: None,
             backlog: VecDeque::new(),
             listed: false,
             connecting: false,

@@ -435,6 +435,7 @@ impl Core {
             if pressed {
                 self.tally.event(Event::Pressed);
             }
+            self.tell_pressed(pressed);
             self.segment
                 .status()
                 .word32(0)

@@ -60,6 +60,9 @@ impl Core {
         if incoming.wanted == 0 {
             return self.finish_receive(slot, &incoming);
         }
+        if let Some(wire) = self.peers.get(offer.from).and_then(|peer| peer.wire) {
+            return self.accept_remote(slot, offer, incoming, wire);
+        }
         let Some(link) = self.peers.link(offer.from) else {
             return;
         };
@@ -271,7 +274,7 @@ impl Core {
     }
 
     /// All bytes of a receive have come through chunks.
-    fn assembled(&mut self, slot: Slot) {
+    pub(crate) fn assembled(&mut self, slot: Slot) {
         let Some(receiving) = self.requests.receiving(slot) else {
             return;
         };
@@ -331,6 +334,11 @@ impl Core {
     /// Fills chunks for one send until there are none: (bytes moved, it is over).
     fn push_stream(&mut self, slot: Slot) -> (bool, bool) {
         let mut moved = false;
+        let to = self.requests.sending(slot).map(|sending| sending.to);
+        let wire = to.and_then(|to| self.peers.get(to)?.wire);
+        if let Some(wire) = wire {
+            return self.push_stream_remote(slot, wire);
+        }
         loop {
             let Some(sending) = self.requests.sending(slot) else {
                 return (moved, true);
@@ -399,7 +407,7 @@ impl Core {
 
     /// All bytes of a send lie in chunks: its buffer is free. A one-sided write is done only when the
     /// owner of the region says so.
-    fn streamed(&mut self, slot: Slot, confirm: bool) {
+    pub(crate) fn streamed(&mut self, slot: Slot, confirm: bool) {
         let Some(sending) = self.requests.sending(slot) else {
             return;
         };

@@ -224,6 +224,9 @@ impl Core {
     /// Pushes a peer's backlog as far as there is room. True if anything went.
     pub(crate) fn flush(&mut self, to: u32) -> bool {
         let mut moved = false;
+        if let Some(wire) = self.peers.get(to).and_then(|peer| peer.wire) {
+            return self.flush_remote(to, wire);
+        }
         while let Some(peer) = self.peers.get(to) {
             let Some(link) = &mut peer.link else { break };
             let gone = match peer.backlog.front() {
@@ -371,6 +374,7 @@ impl Core {
     /// Ends a send that the peer may have seen.
     pub(crate) fn end_send(&mut self, slot: Slot, outcome: Outcome) {
         let id = self.requests.id(slot);
+        self.remote.send_is_over(id);
         if let Some(sending) = self.requests.sending(slot) {
             let to = sending.to;
             if self.peers.link(to).is_some_and(|link| link.same_process) {

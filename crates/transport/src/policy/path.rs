@@ -28,11 +28,15 @@ pub enum Path {
     Loan = 7,
     /// One copy by the sender, through the kernel module: into room that the receiver exposed to it.
     Kmod = 8,
+    /// In packets over a reliable connection of verbs (U3), coalesced while it is busy (C2).
+    RcEager = 9,
+    /// Rendezvous over verbs: the receiver reads by RDMA (U6).
+    RcRendezvous = 10,
 }
 
 impl Path {
     /// Every path.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::SelfCopy,
         Self::SameProcess,
         Self::Inline,
@@ -42,10 +46,12 @@ impl Path {
         Self::BothSides,
         Self::Loan,
         Self::Kmod,
+        Self::RcEager,
+        Self::RcRendezvous,
     ];
 
     /// The name that is printed and read: `self`, `process`, `inline`, `eager`, `pipeline`, `cma`,
-    /// `both-sides`, `loan`, `kmod`.
+    /// `both-sides`, `loan`, `kmod`, `rc-eager`, `rc-rendezvous`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -58,6 +64,8 @@ impl Path {
             Self::BothSides => "both-sides",
             Self::Loan => "loan",
             Self::Kmod => "kmod",
+            Self::RcEager => "rc-eager",
+            Self::RcRendezvous => "rc-rendezvous",
         }
     }
 
@@ -98,7 +106,7 @@ impl serde::Serialize for Path {
 /// The name is not that of a path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{0}' is not a path; accepted: self, process, inline, eager, pipeline, cma, both-sides, loan, kmod"
+    "'{0}' is not a path; accepted: self, process, inline, eager, pipeline, cma, both-sides, loan, kmod, rc-eager, rc-rendezvous"
 )]
 pub struct ParsePathError(String);
 
@@ -232,7 +240,7 @@ mod tests {
         let error = "inline,egaer".parse::<PathSet>().expect_err("a bad name");
         assert_eq!(
             error.to_string(),
-            "'egaer' is not a path; accepted: self, process, inline, eager, pipeline, cma, both-sides, loan, kmod"
+            "'egaer' is not a path; accepted: self, process, inline, eager, pipeline, cma, both-sides, loan, kmod, rc-eager, rc-rendezvous"
         );
         assert!("".parse::<PathSet>().is_err());
     }

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use super::Spin;
+use super::{Spin, VerbsUse};
 use crate::policy::{
     ByteSize, INLINE_CAPACITY, MAX_CHUNK, MIN_CHUNK, Path, PathSet, Row, RowSource,
 };
@@ -30,6 +30,10 @@ pub(super) enum Key {
     Skew,
     Adapt,
     Stats,
+    Verbs,
+    VerbsStreams,
+    VerbsEntries,
+    VerbsCoalesce,
 }
 
 /// What a key is called and means.
@@ -73,7 +77,7 @@ const NUMBER_OF_BYTES: &str = "a number of bytes (suffix K, M or G), or unlimite
 const POWER_OF_TWO: &str = "a power of two of bytes from 4K to 16M";
 
 impl Key {
-    pub(super) const ALL: [Self; 20] = [
+    pub(super) const ALL: [Self; 24] = [
         Self::Long,
         Self::PipelineChunk,
         Self::InlineMax,
@@ -94,6 +98,10 @@ impl Key {
         Self::Skew,
         Self::Adapt,
         Self::Stats,
+        Self::Verbs,
+        Self::VerbsStreams,
+        Self::VerbsEntries,
+        Self::VerbsCoalesce,
     ];
 
     pub(super) const fn info(self) -> Info {
@@ -217,6 +225,29 @@ impl Key {
                 "stats",
                 "where an endpoint's counters go when it closes; JSON if the file's name ends so",
                 "none, stderr, or the path of a file: %p in it is the process, %r the rank",
+            Self::Verbs => (
+                "LIMIC_VERBS",
+                "verbs",
+                "whether peers are reached over verbs: those on other nodes where a device is there, none, or all",
+                "auto, off or only",
+            ),
+            Self::VerbsStreams => (
+                "LIMIC_VERBS_STREAMS",
+                "verbs_streams",
+                "queue pairs to each peer over verbs; the same in all ranks",
+                "1 to 8",
+            ),
+            Self::VerbsEntries => (
+                "LIMIC_VERBS_ENTRIES",
+                "verbs_entries",
+                "entries of each queue pair's send queue, on which the memory of a connection depends",
+                "2 to 4096",
+            ),
+            Self::VerbsCoalesce => (
+                "LIMIC_VERBS_COALESCE",
+                "verbs_coalesce",
+                "whether messages over verbs share packets while no entry is free",
+                "on or off",
             ),
         };
         Info {
@@ -245,15 +276,20 @@ impl Key {
             | Self::ChunkBytes
             | Self::Unexpected
             | Self::Loan => bytes(),
-            Self::PrivateRings | Self::SharedSlots | Self::Chunks | Self::Window | Self::Linger => {
-                text.parse().ok().map(Value::Number)
-            }
+            Self::PrivateRings
+            | Self::SharedSlots
+            | Self::Chunks
+            | Self::Window
+            | Self::Linger
+            | Self::VerbsStreams
+            | Self::VerbsEntries => text.parse().ok().map(Value::Number),
+            Self::Verbs => text.parse().ok().map(Value::Verbs),
             Self::Spin if text.eq_ignore_ascii_case("auto") => Some(Value::Spin(Spin::Auto)),
             Self::Spin => {
                 let time = text.parse().ok().map(Duration::from_micros);
                 time.map(|time| Value::Spin(Spin::For(time)))
             }
-            Self::HugePages | Self::Skew | Self::Adapt => {
+            Self::HugePages | Self::Skew | Self::Adapt | Self::VerbsCoalesce => {
                 match text.to_ascii_lowercase().as_str() {
                     "yes" | "true" | "on" | "1" => Some(Value::Flag(true)),
                     "no" | "false" | "off" | "0" => Some(Value::Flag(false)),
@@ -285,7 +321,10 @@ impl Key {
             (Self::Chunks, Value::Number(n)) => *n <= 4096,
             (Self::Spin, Value::Spin(Spin::For(time))) => *time <= Duration::from_secs(60),
             (Self::Spin, Value::Spin(Spin::Auto))
-            | (Self::HugePages | Self::Skew | Self::Adapt, Value::Flag(_)) => true,
+            | (Self::HugePages | Self::Skew | Self::Adapt | Self::VerbsCoalesce, Value::Flag(_))
+            | (Self::Verbs, Value::Verbs(_)) => true,
+            (Self::VerbsStreams, Value::Number(n)) => (1..=8).contains(n),
+            (Self::VerbsEntries, Value::Number(n)) => (2..=4096).contains(n),
             (Self::NumaNode, Value::Node(node)) => node.is_none_or(|node| node <= 65533),
             (Self::Unexpected, Value::Number(n)) => *n >= 64 << 10,
             (Self::Loan, Value::Number(n)) => *n >= 1 << 20,
@@ -307,6 +346,7 @@ pub(super) enum Value {
     Flag(bool),
     Node(Option<u32>),
     Text(Option<String>),
+    Verbs(VerbsUse),
 }
 
 /// What one source says.
@@ -389,6 +429,10 @@ mod tests {
             (Key::Linger, "0", "-1"),
             (Key::Skew, "off", "of"),
             (Key::Adapt, "on", "an"),
+            (Key::Verbs, "only", "maybe"),
+            (Key::VerbsStreams, "8", "9"),
+            (Key::VerbsEntries, "2", "1"),
+            (Key::VerbsCoalesce, "off", "2"),
         ] {
             assert!(key.parse(good).is_some(), "{key:?} {good}");
             assert!(key.parse(bad).is_none(), "{key:?} {bad}");
