@@ -18,4 +18,4 @@ fn verbs_endpoint() -> limic::Result<VerbsEndpoint> {
     VerbsEndpoint::with(settings(|s| s)?)
 }
 
-conformance!(verbs, verbs_endpoint);
+conformance!(verbs, verbs_endpoint, only limic_lab::in_guest);

@@ -9,7 +9,7 @@ use crate::setup;
 use crate::tally::Tally;
 
 /// Features of the library, each of which has to do alone.
-const FEATURES: [&str; 4] = ["cma", "kmod", "topology", "pmix"];
+const FEATURES: [&str; 5] = ["cma", "ibverbs", "kmod", "topology", "pmix"];
 
 /// Everything that `cargo xtask test` runs.
 pub(crate) fn run(tally: &mut Tally) -> Result<(), Failure> {

@@ -1,7 +1,7 @@
 //! Which paths are on, and for each that is off, why and what to do.
 
-use limic::policy::{Capabilities, Locality, Path, PathSet};
 use limic::Settings;
+use limic::policy::{Capabilities, Locality, Path, PathSet};
 use limic::settings::VerbsUse;
 use limic::verbs::VerbsOff;
 

@@ -34,9 +34,9 @@ mod open;
 pub(crate) mod peers;
 mod pool;
 mod receive;
+mod regions;
 #[cfg_attr(not(feature = "ibverbs"), path = "no_remote.rs")]
 mod remote;
-mod regions;
 mod rendezvous;
 mod requests;
 mod send;

@@ -379,15 +379,21 @@ impl Core {
     }
 
     /// Starts the transfer of a matched message: a read by RDMA if both ends are registered, else in packets.
-    pub(crate) fn accept_remote(&mut self, slot: Slot, offer: &Offer, incoming: Incoming, wire: u32) {
+    pub(crate) fn accept_remote(
+        &mut self,
+        slot: Slot,
+        offer: &Offer,
+        incoming: Incoming,
+        wire: u32,
+    ) {
         let id = self.requests.id(slot);
-        let room = self
-            .requests
-            .receiving(slot)
-            .and_then(|receiving| match receiving.into.slices() {
-                [one] => Some(*one),
-                _ => None,
-            });
+        let room =
+            self.requests
+                .receiving(slot)
+                .and_then(|receiving| match receiving.into.slices() {
+                    [one] => Some(*one),
+                    _ => None,
+                });
         if offer.key != 0
             && let Some(room) = room
             && let Some(fabric) = &mut self.remote.fabric
@@ -438,7 +444,10 @@ impl Core {
         match failed {
             None => self.finish_receive(slot, &incoming),
             Some(why) => {
-                tracing::warn!("rc-rendezvous with peer {}: {why}; using packets", incoming.from);
+                tracing::warn!(
+                    "rc-rendezvous with peer {}: {why}; using packets",
+                    incoming.from
+                );
                 self.ask_for_stream(slot, &incoming);
             }
         }

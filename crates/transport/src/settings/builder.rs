@@ -194,19 +194,34 @@ impl SettingsBuilder {
     /// Queue pairs to each peer over verbs (`LIMIC_VERBS_STREAMS`).
     pub fn verbs_streams(self, streams: u8) -> Self {
         let value = Value::Number(streams.into());
-        self.value("verbs_streams", Key::VerbsStreams, value, streams.to_string())
+        self.value(
+            "verbs_streams",
+            Key::VerbsStreams,
+            value,
+            streams.to_string(),
+        )
     }
 
     /// Entries of each queue pair's send queue (`LIMIC_VERBS_ENTRIES`, C1).
     pub fn verbs_entries(self, entries: u16) -> Self {
         let value = Value::Number(entries.into());
-        self.value("verbs_entries", Key::VerbsEntries, value, entries.to_string())
+        self.value(
+            "verbs_entries",
+            Key::VerbsEntries,
+            value,
+            entries.to_string(),
+        )
     }
 
     /// Whether messages over verbs share packets while no entry is free (`LIMIC_VERBS_COALESCE`, C2).
     pub fn verbs_coalesce(self, wanted: bool) -> Self {
         let value = Value::Flag(wanted);
-        self.value("verbs_coalesce", Key::VerbsCoalesce, value, wanted.to_string())
+        self.value(
+            "verbs_coalesce",
+            Key::VerbsCoalesce,
+            value,
+            wanted.to_string(),
+        )
     }
 
     /// The settings: built-in values, profile, file, environment and this builder, later ones
