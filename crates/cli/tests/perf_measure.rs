@@ -247,7 +247,7 @@ fn what_makes_no_sense_is_said_with_code_2() {
         (&["floor", "--sizes", "0"], "at least 1 byte"),
         (&["alltoall", "--ranks", "1"], "at least 2 ranks"),
         (&["barrier", "--sizes", "8"], "--sizes has no meaning"),
-        (&["speed"], "latency, bandwidth"),
+        (&["speed"], "latency, cliffs, bandwidth"),
         (
             &["latency", "--plot", "/no/such/folder/x.svg"],
             "/no/such/folder/x.svg",

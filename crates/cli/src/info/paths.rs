@@ -11,7 +11,6 @@ use limic::verbs::VerbsOff;
 pub(super) enum State {
     On,
     Off,
-    NotInThisBuild,
 }
 
 impl State {
@@ -19,7 +18,6 @@ impl State {
         match self {
             Self::On => "on",
             Self::Off => "off",
-            Self::NotInThisBuild => "not in this build",
         }
     }
 }
@@ -35,9 +33,6 @@ pub(super) struct PathState {
     /// What to do about that.
     pub(super) remedy: Option<String>,
 }
-
-/// Paths that limic has in other builds.
-const OTHER_BUILDS: [(&str, &str); 0] = [];
 
 const fn meaning(path: Path) -> &'static str {
     match path {
@@ -56,10 +51,10 @@ const fn meaning(path: Path) -> &'static str {
     }
 }
 
-/// Every path, those of other builds last.
+/// Every path.
 pub(super) fn states(settings: &Settings) -> Vec<PathState> {
     let refused = Refusals::find_out();
-    let mut states: Vec<PathState> = Path::ALL
+    Path::ALL
         .into_iter()
         .map(|path| {
             let (reason, remedy) = off(settings, path, &refused).unzip();
@@ -76,15 +71,7 @@ pub(super) fn states(settings: &Settings) -> Vec<PathState> {
                 remedy,
             }
         })
-        .collect();
-    states.extend(OTHER_BUILDS.map(|(path, meaning)| PathState {
-        path,
-        state: State::NotInThisBuild,
-        meaning,
-        reason: None,
-        remedy: None,
-    }));
-    states
+        .collect()
 }
 
 /// What the kernel says of each single-copy engine.
@@ -191,8 +178,6 @@ mod tests {
         assert!(cma.remedy.as_ref().unwrap().contains("add cma"));
         let eager = states.iter().find(|state| state.path == "eager").unwrap();
         assert_eq!((eager.state, &eager.reason), (State::On, &None));
-        let verbs = states.iter().find(|state| state.path == "rc-ring").unwrap();
-        assert_eq!(verbs.state, State::NotInThisBuild);
     }
 
     #[test]

@@ -384,6 +384,9 @@ impl Core {
         if !same_process {
             capabilities.demote(Path::SameProcess);
         }
+        // A pair that shares memory has no adapter between it.
+        capabilities.demote(Path::RcEager);
+        capabilities.demote(Path::RcRendezvous);
         let producer =
             SharedProducer::new(segment.shared_ring(), shape.shared_slots, greeting.number)
                 .map_err(|e| text(&e))?;

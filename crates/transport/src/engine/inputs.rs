@@ -207,7 +207,6 @@ impl Core {
             wire::MOVED => self.on_moved(from, record),
             wire::EXPOSED => self.on_exposed(from, record),
             wire::WRITTEN => self.on_written(from, record),
-            wire::DATA_HERE => self.on_data_here(from, tag, record),
             wire::PRESSED => self.on_pressed(from, record),
             other => self.corrupt(
                 from,

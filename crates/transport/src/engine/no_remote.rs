@@ -64,10 +64,6 @@ impl Core {
         (false, true)
     }
 
-    pub(crate) fn on_data_here(&mut self, from: u32, _: u64, _: &impl Source) {
-        self.corrupt(from, "a record of a peer over verbs");
-    }
-
     pub(crate) fn on_pressed(&mut self, from: u32, _: &impl Source) {
         self.corrupt(from, "a record of a peer over verbs");
     }

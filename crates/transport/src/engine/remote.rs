@@ -16,7 +16,7 @@ use limic_ibverbs::fabric::{
 };
 use limic_ibverbs::objects::Access;
 
-use super::requests::{Incoming, Operation, ReceiveStage, SendStage, Slot};
+use super::requests::{Incoming, ReceiveStage, SendStage, Slot};
 use super::stash::Offer;
 use super::wire::{self, Control};
 use super::{Core, Engine};
@@ -28,7 +28,7 @@ use crate::{Address, Error, RequestId, Result};
 
 /// Events handled before the rings get their turn.
 const BATCH: usize = 32;
-/// Bytes before the piece of a message in a [`wire::DATA_HERE`].
+/// Bytes before the payload of a [`wire::PIECE`].
 const OFFSET_BYTES: u64 = 8;
 /// Shorter messages than this are not worth a registration at each end.
 const WORTH_REGISTERING: u64 = 16 << 10;
@@ -320,7 +320,7 @@ impl Core {
                     if sent.is_err() {
                         return false;
                     }
-                    self.tally.path(Path::RcEager, len);
+                    self.tally.sent(Path::RcEager, len);
                     self.requests
                         .complete(slot, super::send::sent(to, tag, len));
                     return true;
@@ -416,7 +416,8 @@ impl Core {
             match read {
                 Ok(spread) => {
                     self.remote.reading.insert(id.0, spread);
-                    self.tally.path(Path::RcRendezvous, incoming.wanted);
+                    let mut incoming = incoming;
+                    incoming.path = Path::RcRendezvous;
                     if let Some(receiving) = self.requests.receiving(slot) {
                         receiving.stage = ReceiveStage::Reading(incoming);
                     }
@@ -425,7 +426,8 @@ impl Core {
                 Err(why) => tracing::debug!("a message comes in packets: {why}"),
             }
         }
-        self.tally.path(Path::RcEager, incoming.wanted);
+        let mut incoming = incoming;
+        incoming.path = Path::RcEager;
         self.ask_for_stream(slot, &incoming);
     }
 
@@ -481,7 +483,7 @@ impl Core {
             let len = most.min(end - at);
             let sent = fabric.send(
                 connection,
-                wire::DATA_HERE,
+                wire::PIECE,
                 remote,
                 (OFFSET_BYTES + len) as usize,
                 |room| {
@@ -504,39 +506,6 @@ impl Core {
                 confirm,
             };
             moved = true;
-        }
-    }
-
-    /// Bytes of a long message came in a packet.
-    pub(crate) fn on_data_here(&mut self, from: u32, id: u64, source: &impl Source) {
-        let [offset] = words::<1>(source);
-        let payload = Behind {
-            inner: source,
-            skip: OFFSET_BYTES,
-        };
-        let len = Source::len(&payload);
-        // The receive may be gone: its scope failed.
-        let Some(slot) = self.requests.find(RequestId(id)) else {
-            return;
-        };
-        let Operation::Receive(receiving) = self.requests.get(slot) else {
-            return;
-        };
-        let (sender, got, wanted) = match &mut receiving.stage {
-            ReceiveStage::Assembling(incoming) => {
-                (incoming.from, &mut incoming.got, incoming.wanted)
-            }
-            ReceiveStage::Get { from, got, .. } => (*from, got, receiving.into.len()),
-            _ => (u32::MAX, &mut 0, 0),
-        };
-        let fits = sender == from && offset.checked_add(len).is_some_and(|end| end <= wanted);
-        if !fits || len == 0 {
-            return self.corrupt(from, "data that was not asked for");
-        }
-        receiving.into.copy_from(offset, len, &payload);
-        *got += len;
-        if *got >= wanted {
-            self.assembled(slot);
         }
     }
 

@@ -53,19 +53,17 @@ pub(crate) const AHEAD: u8 = 20;
 /// Bytes of a long message in the record itself: `[offset]`, then the bytes. Tag: the receive id.
 pub(crate) const PIECE: u8 = 21;
 
-/// Bytes of a long message in the record itself (peers over verbs): the offset, then the bytes. Tag: the receive's id.
-pub(crate) const DATA_HERE: u8 = 22;
 /// The peer holds too many unexpected bytes and wants to be asked first, or does no longer (peers over verbs):
 /// `[1 or 0]`.
-pub(crate) const PRESSED: u8 = 23;
+pub(crate) const PRESSED: u8 = 22;
 
 /// Bytes of an immediate word ahead of a payload.
 pub(crate) const IMMEDIATE_BYTES: u64 = 8;
 
 /// The receiver lets the sender write, through the kernel module: `[send id, receive id, handle, bytes]`.
-pub(crate) const EXPOSED: u8 = 24;
+pub(crate) const EXPOSED: u8 = 23;
 /// The sender has written what it could: `[receive id, bytes]`.
-pub(crate) const WRITTEN: u8 = 25;
+pub(crate) const WRITTEN: u8 = 24;
 
 /// Most words of a control record.
 pub(crate) const WORDS: usize = 6;

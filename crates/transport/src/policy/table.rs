@@ -89,8 +89,7 @@ pub(super) const fn fallbacks(path: Path) -> &'static [Path] {
         Path::Kmod => &[Pipeline, Cma, BothSides, Eager, Inline],
         Path::BothSides => &[Pipeline, Cma, Kmod, Eager, Inline],
         Path::Pipeline => &[BothSides, Cma, Kmod, Eager, Inline],
-        Path::RcEager | Path::RcRendezvous => &[],
-        Path::Inline | Path::Eager | Path::SameProcess => {
+        Path::Inline | Path::Eager | Path::SameProcess | Path::RcEager | Path::RcRendezvous => {
             &[Pipeline, BothSides, Cma, Kmod, Eager, Inline]
         }
         Path::SelfCopy | Path::Loan => {

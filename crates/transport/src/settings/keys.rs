@@ -225,6 +225,7 @@ impl Key {
                 "stats",
                 "where an endpoint's counters go when it closes; JSON if the file's name ends so",
                 "none, stderr, or the path of a file: %p in it is the process, %r the rank",
+            ),
             Self::Verbs => (
                 "LIMIC_VERBS",
                 "verbs",

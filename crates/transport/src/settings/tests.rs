@@ -121,6 +121,10 @@ fn every_variable_does_something() {
         ("LIMIC_SKEW", "off"),
         ("LIMIC_ADAPT", "no"),
         ("LIMIC_STATS", "counts.json"),
+        ("LIMIC_VERBS", "off"),
+        ("LIMIC_VERBS_STREAMS", "2"),
+        ("LIMIC_VERBS_ENTRIES", "5"),
+        ("LIMIC_VERBS_COALESCE", "off"),
         ("UNRELATED", "x"),
     ])
     .expect("good variables");
@@ -147,6 +151,11 @@ fn every_variable_does_something() {
     );
     assert_eq!(settings.linger(), Duration::from_millis(7));
     assert_eq!((settings.skew(), settings.adapt()), (false, false));
+    let verbs = settings.verbs();
+    assert_eq!(
+        (verbs.used, verbs.streams, verbs.entries, verbs.coalesce),
+        (VerbsUse::Off, 2, 5, false)
+    );
     let file = Target::File("counts.json".into());
     assert_eq!(settings.stats(), Some(file));
     assert_eq!(Settings::default().stats(), None);
