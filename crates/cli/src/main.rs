@@ -19,6 +19,7 @@ enum Command {
     Run(run::Args),
     Info(info::Args),
     Perf(perf::Args),
+    Tune(perf::tune::Args),
 }
 
 const AFTER_HELP: &str = "\
@@ -28,6 +29,7 @@ Examples:
   limic info --why shared-cache 64K   which path a message takes, and why
   limic perf latency                  ping-pong of two ranks over all sizes
   limic perf floor                    what the hardware alone allows
+  limic tune                          measure this host's thresholds; later runs load them
 
 Settings come from LIMIC_* variables (limic info lists them). LIMIC_LOG=debug shows what limic does.";
 
@@ -37,6 +39,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::execute(&args),
         Command::Info(args) => info::execute(&args),
         Command::Perf(args) => perf::execute(&args),
+        Command::Tune(args) => perf::tune::execute(&args),
     }
 }
 

@@ -5,7 +5,10 @@
 //! K, M and G (1024-based). [`Settings::variables`] lists every variable with its meaning and its
 //! present value.
 //!
-//! Profile and configuration are files of one format: the names of the variables without `LIMIC_`
+//! The profile is what `limic tune` measured on this host ([`default_profile`], or `LIMIC_PROFILE`, where `off` is none). One
+//! that cannot be used, because it is broken or of another machine, is left aside with a warning.
+//!
+//! Profile and configuration are files of one format, but for the tables `[profile]` and `[machine]` of the former: the names of the variables without `LIMIC_`
 //! in lower case, and rows of the policy table, which hold up to the longest length that they name
 //! for their locality and situation; above it the table stays as it was.
 //!
@@ -30,7 +33,11 @@ mod environment;
 mod error;
 mod file;
 mod keys;
+<<<<<<< HEAD
 mod verbs;
+=======
+mod profile;
+>>>>>>> 7d821a2 (limic tune: measures this host's thresholds and writes a profile that later runs load)
 
 use core::fmt;
 use core::time::Duration;
@@ -41,7 +48,11 @@ use crate::policy::{ByteSize, Locality, Path, PathSet, RowSource, Table, When};
 
 pub use builder::SettingsBuilder;
 pub use error::SettingsError;
+<<<<<<< HEAD
 pub use verbs::{VerbsSettings, VerbsUse};
+=======
+pub use profile::{MachineKey, PROFILE_VERSION, default_profile};
+>>>>>>> 7d821a2 (limic tune: measures this host's thresholds and writes a profile that later runs load)
 
 use keys::{Key, Layer, Value};
 

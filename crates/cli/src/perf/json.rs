@@ -4,10 +4,9 @@ use std::io::Write;
 use std::path::Path;
 
 use super::PerfError;
-use super::report::Report;
 
 /// Writes it to a file, or to standard output for `-`.
-pub(super) fn write(report: &Report, path: &Path) -> Result<(), PerfError> {
+pub(super) fn write(report: &impl serde::Serialize, path: &Path) -> Result<(), PerfError> {
     let failed = |source| PerfError::File {
         path: path.to_owned(),
         source,

@@ -172,7 +172,7 @@ fn caches() -> Vec<Cache> {
 
 /// A moment as `2026-01-31T12:00:00Z`. Years, months and days from a day number as in
 /// H. Hinnant, "chrono-compatible low-level date algorithms".
-fn date(now: SystemTime) -> String {
+pub(super) fn date(now: SystemTime) -> String {
     let seconds = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let (days, of_day) = (seconds / 86_400, seconds % 86_400);
     let shifted = days + 719_468;

@@ -5,7 +5,8 @@
 //! through rounds, sizes and lanes, each time running a pattern ([`latency`], [`window`], [`collective`]) on
 //! [`buffers`] whose [`content`] can be checked, and [`report`], [`json`] and [`plot`] show the
 //! rows. [`cliffs`] judges those of a ping-pong. [`hardware`] counts what the processor does meanwhile.
-//! [`skew`] has an order of its own. [`floor`] measures without limic.
+//! [`skew`] has an order of its own, and [`tune`] makes a profile out of what it measures. [`floor`] measures without
+//! limic.
 
 mod args;
 mod buffers;
@@ -25,6 +26,7 @@ mod pattern;
 mod plot;
 mod report;
 mod skew;
+pub(crate) mod tune;
 mod window;
 
 use std::io::Write;

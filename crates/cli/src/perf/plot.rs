@@ -12,15 +12,21 @@ use super::report::{Report, Row};
 
 const SIZE: (u32, u32) = (960, 600);
 
-/// Draws one line for each path, or each floor, and each use of buffers.
-pub(super) fn write(report: &Report, path: &Path) -> Result<(), PerfError> {
-    draw(report, path).map_err(|error| PerfError::Plot {
-        path: path.to_owned(),
-        reason: error.to_string(),
-    })
+/// Points of each line, by its name.
+pub(super) type Lines = BTreeMap<String, Vec<(f64, f64)>>;
+
+/// What the axes of a picture are, both logarithmic.
+#[derive(Debug)]
+pub(super) struct Axes {
+    pub(super) title: String,
+    pub(super) x: &'static str,
+    pub(super) y: &'static str,
+    /// Whether the x axis is labelled with sizes.
+    pub(super) x_is_bytes: bool,
 }
 
-fn draw(report: &Report, path: &Path) -> Result<(), Box<dyn std::error::Error>> {
+/// Draws one line for each path, or each floor, and each use of buffers.
+pub(super) fn write(report: &Report, path: &Path) -> Result<(), PerfError> {
     let time = [Pattern::Latency, Pattern::Cliffs]
         .map(Pattern::name)
         .contains(&report.pattern);
@@ -36,12 +42,37 @@ fn draw(report: &Report, path: &Path) -> Result<(), Box<dyn std::error::Error>> 
         // A message of 0 bytes has no place on a logarithmic axis but the first.
         None => row.bytes.max(1) as f64,
     };
-    let rows = || report.rows.iter().filter(|row| value(row) > 0.0);
-    let mut lines: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
-    for row in rows() {
+    let mut lines = Lines::new();
+    for row in report.rows.iter().filter(|row| value(row) > 0.0) {
         let at = (position(row), value(row));
         lines.entry(name(row)).or_default().push(at);
     }
+    let axes = Axes {
+        title: format!("limic {}: {}", report.pattern, report.machine.cpu),
+        x: if skew {
+            "c2: the consumer computes on each message, in us"
+        } else {
+            "message size in bytes"
+        },
+        y: match (skew, time) {
+            (true, _) => "c3: the producer's time for a window, in us",
+            (_, true) => "one way in us",
+            _ => "MB/s",
+        },
+        x_is_bytes: !skew,
+    };
+    draw(&lines, &axes, path)
+}
+
+/// Draws lines.
+pub(super) fn draw(lines: &Lines, axes: &Axes, path: &Path) -> Result<(), PerfError> {
+    try_draw(lines, axes, path).map_err(|error| PerfError::Plot {
+        path: path.to_owned(),
+        reason: error.to_string(),
+    })
+}
+
+fn try_draw(lines: &Lines, axes: &Axes, path: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let all = || lines.values().flatten();
     let extent = |of: fn(&(f64, f64)) -> f64| {
         let least = all().map(of).fold(f64::INFINITY, f64::min);
@@ -51,9 +82,8 @@ fn draw(report: &Report, path: &Path) -> Result<(), Box<dyn std::error::Error>> 
 
     let root = SVGBackend::new(path, SIZE).into_drawing_area();
     root.fill(&WHITE)?;
-    let title = format!("limic {}: {}", report.pattern, report.machine.cpu);
     let mut chart = ChartBuilder::on(&root)
-        .caption(title, ("sans-serif", 20))
+        .caption(&axes.title, ("sans-serif", 20))
         .margin(16)
         .x_label_area_size(44)
         .y_label_area_size(70)
@@ -63,19 +93,11 @@ fn draw(report: &Report, path: &Path) -> Result<(), Box<dyn std::error::Error>> 
         )?;
     chart
         .configure_mesh()
-        .x_desc(if skew {
-            "c2: the consumer computes on each message, in us"
-        } else {
-            "message size in bytes"
-        })
-        .y_desc(match (skew, time) {
-            (true, _) => "c3: the producer's time for a window, in us",
-            (_, true) => "one way in us",
-            _ => "MB/s",
-        })
-        .x_label_formatter(&|at| match skew {
-            true => format!("{at}"),
-            false => ByteSize(at.round() as u64).to_string(),
+        .x_desc(axes.x)
+        .y_desc(axes.y)
+        .x_label_formatter(&|at| match axes.x_is_bytes {
+            true => ByteSize(at.round() as u64).to_string(),
+            false => format!("{at}"),
         })
         .y_label_formatter(&|value| format!("{value}"))
         .light_line_style(WHITE)

@@ -260,8 +260,15 @@ impl SettingsBuilder {
             _ => None,
         };
         if let Some((path, named_by)) = profile {
-            settings.apply(file::read(&path, named_by, RowSource::Profile)?)?;
-            settings.profile = Some(path);
+            // A profile makes messages faster; one that cannot be used must not end anybody's job.
+            let read = file::read(&path, named_by, RowSource::Profile);
+            match read.and_then(|layer| settings.apply(layer)) {
+                Ok(()) => settings.profile = Some(path),
+                Err(error) => settings.warnings.push(format!(
+                    "{error}; going on with built-in values. limic tune measures this machine, LIMIC_PROFILE=off ends this \
+                     warning"
+                )),
+            }
         }
         if let Some(path) = config {
             let source = RowSource::File(path.clone());

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use super::SettingsError;
 use super::keys::{self, Key, Layer};
+use super::profile;
 use crate::policy::RowSource;
 
 /// What the environment says.
@@ -14,7 +15,7 @@ pub(super) struct Environment {
     pub(super) layer: Layer,
     /// `LIMIC_CONFIG`.
     pub(super) config: Option<PathBuf>,
-    /// `LIMIC_PROFILE`.
+    /// `LIMIC_PROFILE`, if it names a file.
     pub(super) profile: Option<PathBuf>,
     /// Where a profile lies that nobody names.
     pub(super) default_profile: Option<PathBuf>,
@@ -28,6 +29,7 @@ pub(super) fn read(
 ) -> Result<Environment, SettingsError> {
     let mut environment = Environment::default();
     let (mut xdg, mut home) = (None, None);
+    let mut without_profile = false;
     for (name, value) in variables {
         let Some(name) = name.to_str() else { continue };
         if value.is_empty() {
@@ -37,6 +39,7 @@ pub(super) fn read(
             "XDG_CONFIG_HOME" => xdg = Some(PathBuf::from(value)),
             "HOME" => home = Some(PathBuf::from(value)),
             "LIMIC_CONFIG" => environment.config = Some(value.into()),
+            "LIMIC_PROFILE" if value.eq_ignore_ascii_case("off") => without_profile = true,
             "LIMIC_PROFILE" => environment.profile = Some(value.into()),
             _ if name.starts_with("LIMIC_") => {
                 let Some(key) = Key::ALL.into_iter().find(|key| key.info().variable == name) else {
@@ -56,14 +59,9 @@ pub(super) fn read(
             _ => {}
         }
     }
-    // By the XDG rules a relative path counts as none.
-    environment.default_profile = xdg
-        .filter(|path| path.is_absolute())
-        .or_else(|| {
-            home.filter(|path| path.is_absolute())
-                .map(|home| home.join(".config"))
-        })
-        .map(|config| config.join("limic/profile.toml"));
+    if !without_profile {
+        environment.default_profile = profile::place(xdg, home);
+    }
     Ok(environment)
 }
 

@@ -74,6 +74,14 @@ pub enum SettingsError {
         /// What the operating system says.
         reason: String,
     },
+    /// A profile does not hold here. Jobs go on without it.
+    #[error("{}: not a profile for this machine: {reason}", file.display())]
+    Profile {
+        /// The file.
+        file: PathBuf,
+        /// Why not.
+        reason: String,
+    },
     /// Rows do not fit together.
     #[error("{place}: {source}")]
     Rows {

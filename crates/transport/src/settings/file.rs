@@ -9,6 +9,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::SettingsError;
 use super::keys::{self, Key, Layer};
+use super::profile;
 use crate::policy::{
     ByteSize, Locality, MAX_CHUNK, MIN_CHUNK, Path, Row, RowSource, When, built_in_chunk,
 };
@@ -52,7 +53,24 @@ impl File<'_> {
             place: self.path.display().to_string(),
             ..Layer::default()
         };
+        if self.source == RowSource::Profile {
+            let part = |wanted: &str| {
+                let mut parts = table.get_ref().iter();
+                let (_, value) = parts.find(|(name, _)| name.get_ref() == wanted)?;
+                Some(texts(value.get_ref()))
+            };
+            profile::check(
+                self.path,
+                part("profile").as_deref(),
+                part("machine").as_deref(),
+            )?;
+        }
         for (name, value) in table.get_ref() {
+            if self.source == RowSource::Profile
+                && matches!(name.get_ref().as_ref(), "profile" | "machine")
+            {
+                continue;
+            }
             if name.get_ref() == "rows" {
                 layer.rows = self.rows(value)?;
                 continue;
@@ -223,6 +241,14 @@ impl File<'_> {
             .count()
             + 1
     }
+}
+
+/// The names and values of a table of texts and numbers; what is neither stays out.
+fn texts(value: &DeValue<'_>) -> Vec<(String, String)> {
+    let table = value.as_table().into_iter().flatten();
+    table
+        .filter_map(|(name, value)| Some((name.get_ref().to_string(), scalar(value.get_ref())?)))
+        .collect()
 }
 
 /// A value as the text that an environment variable would have; lists with commas.

@@ -58,7 +58,7 @@ pub(super) const CONFIG: FileVariable = FileVariable {
 };
 pub(super) const PROFILE: FileVariable = FileVariable {
     variable: "LIMIC_PROFILE",
-    meaning: "TOML file with this host's measured profile; else limic/profile.toml in $XDG_CONFIG_HOME or ~/.config, if it exists",
+    meaning: "TOML file with this host's profile by limic tune, or off; else limic/HOST.toml in $XDG_CONFIG_HOME or ~/.config, if it exists",
 };
 
 /// Variables that other parts of limic read: start-up and tests. Not settings, so no warning.

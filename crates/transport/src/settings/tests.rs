@@ -17,6 +17,15 @@ fn dir() -> tempfile::TempDir {
     tempfile::tempdir().expect("a directory for the test")
 }
 
+/// A profile for this machine.
+fn profile(text: &str) -> String {
+    let mut lines = format!("{text}\n[profile]\nversion = {PROFILE_VERSION}\n[machine]\n");
+    for (name, value) in MachineKey::this().fields() {
+        lines += &format!("{name} = '{value}'\n");
+    }
+    lines
+}
+
 fn with(variables: &[(&str, &str)]) -> Result<Settings, SettingsError> {
     Settings::builder()
         .with_environment(variables.iter().copied())
@@ -44,11 +53,11 @@ fn eager_max(settings: &Settings) -> u64 {
 #[test]
 fn later_sources_win() {
     let dir = dir();
-    let profile = file(
-        &dir,
-        "limic/profile.toml",
-        "eager_max = 1024\nchunks = 7\nhuge_pages = false\n",
-    );
+    let xdg = Some(dir.path().to_owned());
+    let place = profile::place(xdg, None).expect("an absolute path");
+    let name = place.strip_prefix(dir.path()).expect("in the directory");
+    let text = profile("eager_max = 1024\nchunks = 7\nhuge_pages = false\n");
+    let profile = file(&dir, name.to_str().expect("a plain name"), &text);
     let config = file(&dir, "config.toml", "eager_max = \"2K\"\nchunks = 8\n");
     let xdg = (
         "XDG_CONFIG_HOME",
@@ -195,7 +204,6 @@ fn bad_variables_are_named_with_what_is_accepted() {
         text("LIMIC_CONFIG", "/nonexistent/x.toml"),
         "/nonexistent/x.toml (from LIMIC_CONFIG) cannot be read: No such file or directory (os error 2)"
     );
-    assert!(text("LIMIC_PROFILE", "/nonexistent/x.toml").contains("(from LIMIC_PROFILE)"));
     assert!(
         with(&[("LIMIC_EAGER_MAX", ""), ("LIMIC_CONFIG", "")]).is_ok(),
         "empty is unset"
@@ -260,6 +268,76 @@ fn bad_files_are_named_with_line_and_what_is_accepted() {
     assert_eq!(
         text(&twice),
         ": two rows for shared-cache, usual end at 8K; give each its own length"
+    );
+}
+
+#[test]
+fn a_profile_that_cannot_be_used_is_left_aside_with_a_warning() {
+    let dir = dir();
+    let good = "[[rows]]\nlocality = 'shared-cache'\nup_to = '1K'\npath = 'eager'\n";
+    for (text, part) in [
+        (
+            profile("eager_max = 'lots'"),
+            "eager_max = 'lots': accepted is",
+        ),
+        (profile("eager_max ="), "not TOML"),
+        (good.to_owned(), "limic tune did not write it"),
+        (
+            format!("{good}[profile]\nversion = 99\n"),
+            "version 99, this limic reads version 1",
+        ),
+        (
+            format!("{good}[profile]\nversion = 1\n"),
+            "it has no [machine]",
+        ),
+        (
+            profile("").replace("cores = '", "cores = '7"),
+            "measured on another machine: cores is '7",
+        ),
+        (
+            profile(&format!("{good}{good}")),
+            "two rows for shared-cache",
+        ),
+    ] {
+        let path = file(&dir, "profile.toml", &text);
+        let settings = with(&[("LIMIC_PROFILE", &path)]).expect("only a warning");
+        let [warning] = settings.warnings() else {
+            panic!("{:?}", settings.warnings());
+        };
+        assert!(
+            warning.contains(part) && warning.starts_with(&path),
+            "{warning}"
+        );
+        assert!(warning.contains("LIMIC_PROFILE=off"), "{warning}");
+        assert_eq!(settings.policy(), &Table::built_in());
+        assert_eq!(settings.profile(), None);
+    }
+    let settings = with(&[("LIMIC_PROFILE", "/nonexistent/x.toml")]).expect("only a warning");
+    assert!(settings.warnings()[0].contains("(from LIMIC_PROFILE) cannot be read"));
+
+    let path = file(&dir, "profile.toml", &profile(good));
+    let settings = with(&[("LIMIC_PROFILE", &path)]).expect("a good profile");
+    assert!(settings.warnings().is_empty(), "{:?}", settings.warnings());
+    let row = &settings.policy().run(Locality::SharedCache, When::Usual)[0];
+    assert_eq!((row.up_to_bytes, &row.source), (1024, &RowSource::Profile));
+}
+
+#[test]
+fn a_profile_can_be_switched_off() {
+    let dir = dir();
+    let xdg = dir.path().to_str().expect("a plain name");
+    let place = profile::place(Some(xdg.into()), None).expect("an absolute path");
+    let name = place.strip_prefix(dir.path()).expect("in the directory");
+    file(
+        &dir,
+        name.to_str().expect("a plain name"),
+        &profile("chunks = 9"),
+    );
+    let chunks = |variables: &[(&str, &str)]| with(variables).map(|s| s.segment().chunks);
+    assert_eq!(chunks(&[("XDG_CONFIG_HOME", xdg)]), Ok(9));
+    assert_ne!(
+        chunks(&[("XDG_CONFIG_HOME", xdg), ("LIMIC_PROFILE", "off")]),
+        Ok(9)
     );
 }
 

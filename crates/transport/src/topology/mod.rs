@@ -135,6 +135,13 @@ impl Topology {
         &self.origin
     }
 
+    /// Whether two CPUs are hardware threads of one core.
+    #[must_use]
+    pub fn same_core(&self, one: u32, other: u32) -> bool {
+        let both = |core: &Domain| core.cpus.contains(one) && core.cpus.contains(other);
+        one == other || self.cores.iter().any(both)
+    }
+
     /// How far apart a process on `mine` and another one on `theirs` may be: the worst case over
     /// the CPUs that each may run on, exact if each is bound to one core.
     #[must_use]
@@ -234,6 +241,7 @@ mod tests {
 
     #[test]
     fn an_unknown_machine_counts_as_one_package() {
+        assert!(two_packages().same_core(1, 9) && !two_packages().same_core(1, 2));
         let topology = Topology::unknown("a test".to_owned());
         let (zero, five) = ([0].into_iter().collect(), [5].into_iter().collect());
         assert_eq!(topology.locality(&zero, &five), Locality::SamePackage);

@@ -1,0 +1,228 @@
+//! `limic tune`: measures the crossovers of this host, and writes a profile that every later run loads.
+//!
+//! The life of a tuning: [`places`] finds a pair of CPUs for each locality that the host has, a job of two ranks
+//! [`measure`]s all paths there over all sizes, [`choice`] decides which rows are worth a change, the same ranks compare
+//! the built-in table with the new one, and here everything is collected, shown ([`show`]) and written ([`profile`]).
+
+mod choice;
+mod measure;
+mod places;
+mod profile;
+mod show;
+
+use std::io::Write;
+use std::path::{Path as FilePath, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use limic::settings::{Settings, default_profile};
+
+use super::{PerfError, job};
+use measure::Findings;
+use places::Pair;
+
+/// Measure which path is best at which size on this host, and write a profile that later runs load
+///
+/// Every locality that the host has (common cache, one package, two packages) is measured with two real processes, over
+/// all paths and sizes, in ping-pong and in streams. A path replaces the built-in one only where it wins clearly. The
+/// profile is loaded by every run on this machine, and refused on any other.
+#[derive(Debug, Clone, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Args {
+    /// Where to write the profile [default: limic/HOST.toml in $XDG_CONFIG_HOME or ~/.config]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// Show what would be written, and write nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Seconds for each locality, about
+    #[arg(long, value_name = "SECONDS", default_value = "14", value_parser = clap::value_parser!(u32).range(1..=600))]
+    seconds: u32,
+
+    /// Draw the time of a message before and after over its size
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
+
+    /// Write what was measured as JSON; `-` is standard output, instead of the table
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+
+    /// Be a rank of a measurement: the CPUs of both
+    #[arg(
+        long,
+        hide = true,
+        value_name = "CPU,CPU",
+        value_delimiter = ',',
+        num_args = 2,
+        requires = "findings"
+    )]
+    on_cpus: Option<Vec<u32>>,
+
+    /// Where rank 0 of a measurement leaves what it found
+    #[arg(long, hide = true, value_name = "FILE")]
+    findings: Option<PathBuf>,
+}
+
+const AFTER_HELP: &str = "\
+Run it once on an idle host. LIMIC_PROFILE=off ignores the profile, LIMIC_PROFILE=FILE loads another one, and
+limic info shows its rows. The format is described in docs/profile.md.
+
+Exit code: 0, 1 if something failed, 2 for a bad command line.";
+
+/// Tunes; errors are printed.
+pub(crate) fn execute(args: &Args) -> ExitCode {
+    match perform(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            notice(format_args!("{error}"));
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+fn perform(args: &Args) -> Result<(), PerfError> {
+    if let (Some(cpus), Some(findings)) = (&args.on_cpus, &args.findings) {
+        return measure::as_rank(cpus, findings, f64::from(args.seconds));
+    }
+    if let Some(launcher) = job::launcher() {
+        return Err(PerfError::Usage(format!(
+            "tune starts its own processes, but {launcher} is set: run it without a launcher"
+        )));
+    }
+    let target = target(args)?;
+    let pairs = places::find()?;
+    let mut all = Vec::new();
+    for (index, pair) in pairs.iter().enumerate() {
+        notice(format_args!(
+            "{} of {}: {}, CPUs {} and {}{}",
+            index + 1,
+            pairs.len(),
+            pair.locality,
+            pair.cpus[0],
+            pair.cpus[1],
+            if pair.shares_a_cpu() {
+                " (one for both: thresholds of more ranks than cores)"
+            } else {
+                ""
+            }
+        ));
+        all.push(start(args, pair)?);
+    }
+    let text = profile::text(&all);
+    if let Some(path) = &target {
+        profile::write(path, &text)?;
+        verify(path)?;
+    }
+    finish(args, &all, target.as_deref(), &text)
+}
+
+/// The file to write, if one is to be written; found before minutes of measuring rather than after them.
+fn target(args: &Args) -> Result<Option<PathBuf>, PerfError> {
+    if args.dry_run {
+        return Ok(None);
+    }
+    let target = args.output.clone().or_else(default_profile);
+    target.map(Some).ok_or_else(|| {
+        PerfError::Usage(
+            "neither XDG_CONFIG_HOME nor HOME says where profiles lie: give --output FILE".into(),
+        )
+    })
+}
+
+/// Starts the two ranks of one measurement, and reads what they found.
+fn start(args: &Args, pair: &Pair) -> Result<Findings, PerfError> {
+    let failed = |step| move |source| PerfError::System { step, source };
+    let directory = tempdir().map_err(failed("making a directory for what is measured"))?;
+    let findings = directory.join("findings.json");
+    let program = std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into());
+    let seconds = args.seconds.to_string();
+    let mut command = Command::new(&program);
+    command
+        .args(["run", "-n", "2", "--bind", "none", "--"])
+        .arg(&program)
+        .args(["tune", "--seconds", &seconds, "--on-cpus"])
+        .arg(format!("{},{}", pair.cpus[0], pair.cpus[1]))
+        .arg("--findings")
+        .arg(&findings)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null());
+    let outcome = command.status().map_err(failed("starting the ranks"));
+    let read = std::fs::read_to_string(&findings);
+    // Nothing else is in it; what cannot be removed is in the way of nobody.
+    let _ = std::fs::remove_dir_all(&directory);
+    let status = outcome?;
+    if !status.success() {
+        return Err(PerfError::Nothing(format!(
+            "the ranks at {} ended with {status}",
+            pair.locality
+        )));
+    }
+    let text = read.map_err(failed("reading what was measured"))?;
+    serde_json::from_str(&text).map_err(|error| PerfError::System {
+        step: "reading what was measured",
+        source: error.into(),
+    })
+}
+
+/// A directory of this process alone.
+fn tempdir() -> std::io::Result<PathBuf> {
+    use std::os::unix::fs::DirBuilderExt;
+    let base = std::env::temp_dir();
+    for number in 0..100 {
+        let path = base.join(format!("limic-tune-{}-{number}", std::process::id()));
+        match std::fs::DirBuilder::new().mode(0o700).create(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            other => return other.map(|()| path),
+        }
+    }
+    Err(std::io::Error::from(std::io::ErrorKind::AlreadyExists))
+}
+
+/// Loads what was written, as every later run will.
+fn verify(path: &FilePath) -> Result<(), PerfError> {
+    let settings = Settings::builder()
+        .with_environment([("LIMIC_PROFILE", path)])
+        .build()?;
+    match settings.warnings() {
+        [] => Ok(()),
+        [warning, ..] => Err(PerfError::Nothing(warning.clone())),
+    }
+}
+
+fn finish(
+    args: &Args,
+    all: &[Findings],
+    target: Option<&FilePath>,
+    text: &str,
+) -> Result<(), PerfError> {
+    let to_stdout = args
+        .json
+        .as_ref()
+        .is_some_and(|path| path.as_os_str() == "-");
+    if let Some(path) = &args.plot {
+        show::plot(all, path)?;
+    }
+    if let Some(path) = &args.json {
+        super::json::write(&all, path)?;
+    }
+    if !to_stdout {
+        let mut out = show::table(all);
+        match target {
+            Some(path) => out.push_str(&format!(
+                "written to {}; later runs on this machine load it\n",
+                path.display()
+            )),
+            None => out.push_str(&format!("nothing written; the profile would be\n\n{text}")),
+        }
+        // A reader that has gone away has seen enough.
+        let _unread = std::io::stdout().lock().write_all(out.as_bytes());
+    }
+    Ok(())
+}
+
+/// Tells the user something. A standard error that nobody reads any more is no reason to fail.
+fn notice(text: std::fmt::Arguments<'_>) {
+    let line = format!("limic tune: {text}\n");
+    let _unread = std::io::stderr().lock().write_all(line.as_bytes());
+}
