@@ -183,3 +183,19 @@ fn help_is_there_for_all() {
         assert!(out(&output).contains("Usage: limic"), "{words:?}");
     }
 }
+
+#[test]
+fn why_knows_receivers_that_lag_behind() {
+    let profile = [("LIMIC_PROFILE", "off")];
+    let words = ["--why", "shared-cache", "32K", "--skewed"];
+    let text = out(&info(&words, &profile));
+    assert!(
+        text.contains("go by eager") && text.contains("(H4)"),
+        "{text}"
+    );
+    let off = [("LIMIC_PROFILE", "off"), ("LIMIC_SKEW", "off")];
+    let text = out(&info(&words, &off));
+    assert!(text.contains("LIMIC_SKEW is off"), "{text}");
+    let output = info(&["--skewed"], &profile);
+    assert_eq!(output.status.code(), Some(2));
+}

@@ -208,8 +208,9 @@ impl Arenas {
                 self.end_ahead(&oldest);
             }
         }
+        let need = len.max(1).checked_next_multiple_of(ALIGN)?;
         let full = |arenas: &Self| {
-            arenas.ahead_bytes.saturating_add(len as u64) > budget
+            arenas.ahead_bytes.saturating_add(need as u64) > budget
                 || arenas.free_flags.len() <= LOAN_FLAGS as usize / 4
         };
         if full(self) {
@@ -225,7 +226,6 @@ impl Arenas {
                 return None;
             }
         }
-        let need = len.max(1).checked_next_multiple_of(ALIGN)?;
         self.find(need).or_else(|| {
             self.grow(need, len).ok()?;
             self.find(need)

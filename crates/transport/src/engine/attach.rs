@@ -440,6 +440,10 @@ impl Core {
             entry.link = Some(Box::new(link));
             self.peers.attached += 1;
             self.adapt_spins();
+            if self.tally.relocations > 0 {
+                // Perhaps since the greeting was written.
+                self.tell_place(peer);
+            }
         }
         Ok(())
     }

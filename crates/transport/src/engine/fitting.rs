@@ -29,17 +29,21 @@ impl Core {
     }
 
     fn moved(&mut self) {
-        let place = self.whereabouts.place();
-        let word = u64::from_le_bytes(place.to_bytes());
         for peer in 0..self.peers.len() {
             self.fit(peer);
-            if self
-                .peers
-                .link(peer)
-                .is_some_and(|link| link.place.is_some())
-            {
-                self.control(peer, Control::new(wire::MOVED, [word]));
-            }
+            self.tell_place(peer);
+        }
+    }
+
+    /// Tells a peer in another process where this endpoint runs.
+    pub(crate) fn tell_place(&mut self, peer: u32) {
+        let word = u64::from_le_bytes(self.whereabouts.place().to_bytes());
+        if self
+            .peers
+            .link(peer)
+            .is_some_and(|link| link.place.is_some())
+        {
+            self.control(peer, Control::new(wire::MOVED, [word]));
         }
     }
 
