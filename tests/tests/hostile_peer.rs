@@ -75,7 +75,9 @@ fn throw_garbage(seed: u64, name: &str, address: &[u8]) {
         if round % 2 == 0 && bytes.len() > 70 {
             // It begins like a greeting with the right secret, and goes wrong later.
             bytes[..4].copy_from_slice(&((round / 2 % 7) as u32).to_le_bytes());
-            bytes[4..8].copy_from_slice(&1_u32.to_le_bytes());
+            // One of these is the version that is spoken.
+            let version = 1 + (round / 2 % 8) as u32;
+            bytes[4..8].copy_from_slice(&version.to_le_bytes());
             bytes[8..16].copy_from_slice(&address[20..28]);
             bytes[16..64].copy_from_slice(address);
             if round % 4 == 0 {

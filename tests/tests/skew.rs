@@ -3,8 +3,9 @@
 use std::time::{Duration, Instant};
 
 use limic::policy::Path;
+use limic::raw::{Posted, RawSlice};
 use limic::settings::{Settings, SettingsBuilder};
-use limic::{Counters, Endpoint, HybridEndpoint, Peer, RawEndpoint, ScopedRecv, ScopedSend};
+use limic::{Counters, Endpoint, HybridEndpoint, Peer, RawEndpoint, ScopedRecv, ScopedSend, Tag};
 use limic_tests::{Cast, Rank, check, content};
 
 const DATA: u64 = 1;
@@ -233,7 +234,12 @@ fn messages_that_went_ahead_survive_their_sender() {
                 let message = content(seed(rank, 999, index), BYTES);
                 endpoint.send(other, DATA, &message).expect("send");
             }
-            assert_eq!(endpoint.counters().ahead.messages - before, 8);
+            let message = content(seed(rank, 999, 8), BYTES);
+            let slices = [RawSlice::from(&message[..])];
+            // SAFETY: the message outlives the send, which is over at once.
+            let posted = unsafe { endpoint.post_send_with(other, Tag(DATA), Some(77), &slices) };
+            assert!(matches!(posted, Ok(Posted::Done(Ok(_)))), "it waits");
+            assert_eq!(endpoint.counters().ahead.messages - before, 9);
             // Order is that of sending, whatever way each one took.
             endpoint.send(other, DATA, b"the last").expect("send");
             drop(endpoint);
@@ -242,10 +248,11 @@ fn messages_that_went_ahead_survive_their_sender() {
             consume_slowly(rank, &endpoint, other);
             let _ = rank.link.exchange(&[]);
             let mut buffer = vec![0; BYTES];
-            for index in 0..8 {
-                endpoint
+            for index in 0..9 {
+                let status = endpoint
                     .recv((other, DATA), &mut buffer)
                     .expect("it was sent");
+                assert_eq!(status.immediate, (index == 8).then_some(77));
                 check(seed(rank, 999, index), &buffer);
             }
             let status = endpoint

@@ -28,6 +28,8 @@ const CHUNKS: [u32; 3] = [16 << 10, 32 << 10, 64 << 10];
 const ROUNDS: usize = 3;
 /// Bytes that a stream moves at least in a round.
 const STREAM_BYTES: u64 = 1 << 20;
+/// A window of a stream may take so many times the time that a round of a pattern has.
+const LONGEST_WINDOW: f64 = 20.0;
 /// A tuned path that is slower than the built-in one by this, when both are compared, is taken back.
 const WORSE: f64 = 1.05;
 
@@ -259,29 +261,39 @@ impl Bench {
         lanes: &mut [&mut Ways],
         bytes: u64,
     ) -> Result<Vec<(Times, Option<Path>)>, PerfError> {
-        let patterns = [Pattern::Latency, Pattern::Bandwidth];
         let mut iterations = vec![[1; 2]; lanes.len()];
         let mut paths = Vec::new();
+        let mut slowest = 0.0_f64;
         for (lane, iterations) in lanes.iter_mut().zip(&mut iterations) {
             // The content is checked once; that also brings memory and caches into their state.
-            let checked = self.run(lane, &work(Pattern::Latency, bytes, 2, true))?;
+            let checked = self.run(lane, &work(Pattern::Latency, bytes, 1, true))?;
             paths.push(checked.path());
-            for (pattern, iterations) in patterns.iter().zip(iterations.iter_mut()) {
-                let once = self.run(lane, &work(*pattern, bytes, 1, false))?.seconds;
-                let fits = self.slot / once.max(1e-7);
-                let least = match pattern {
-                    Pattern::Latency => 4,
-                    _ => (STREAM_BYTES / (bytes * WINDOW as u64)).clamp(1, 4),
-                };
-                *iterations = (fits as u64).clamp(least, 1 << 20);
+            let once = self.run(lane, &work(Pattern::Latency, bytes, 1, false))?;
+            slowest = slowest.max(once.seconds / 2.0);
+            iterations[0] = ((self.slot / once.seconds.max(1e-7)) as u64).clamp(4, 1 << 20);
+        }
+        // Where a single window would take many times what there is, the ping-pong alone must tell.
+        let streams = slowest * WINDOW as f64 <= self.slot * LONGEST_WINDOW;
+        if streams {
+            for (lane, iterations) in lanes.iter_mut().zip(&mut iterations) {
+                let once = self.run(lane, &work(Pattern::Bandwidth, bytes, 1, false))?;
+                let least = (STREAM_BYTES / (bytes * WINDOW as u64)).clamp(1, 4);
+                let fits = (self.slot / once.seconds.max(1e-7)) as u64;
+                iterations[1] = fits.clamp(least, 1 << 20);
             }
         }
         let mut seconds = vec![[const { Vec::new() }; 2]; lanes.len()];
         for _ in 0..ROUNDS {
             for (at, lane) in lanes.iter_mut().enumerate() {
-                for (which, pattern) in patterns.iter().enumerate() {
+                let patterns = [Pattern::Latency, Pattern::Bandwidth];
+                for (which, pattern) in patterns.into_iter().enumerate() {
+                    if pattern == Pattern::Bandwidth && !streams {
+                        let ping_pong = seconds[at][0].last().copied();
+                        seconds[at][which].extend(ping_pong);
+                        continue;
+                    }
                     let count = iterations[at][which];
-                    let run = work(*pattern, bytes, count, false);
+                    let run = work(pattern, bytes, count, false);
                     let time = self.run(lane, &run)?.seconds;
                     let messages = count as f64 * run.steps_per_iteration() as f64;
                     seconds[at][which].push(time / messages);
@@ -298,7 +310,7 @@ impl Bench {
 
     fn run(&self, lane: &mut Ways, work: &Work) -> Result<Moved, PerfError> {
         let start = || self.control.barrier();
-        let mine = one(&lane.lane.teams[0], &mut lane.buffers, work, &start)
+        let mine = one(&lane.lane.teams[0], &mut lane.buffers, work, false, &start)
             .map_err(|stopped| explain(stopped, self.control.rank()))?;
         self.control.merge(&mine).map_err(self.failed())
     }

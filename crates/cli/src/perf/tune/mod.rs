@@ -54,7 +54,6 @@ pub(crate) struct Args {
         hide = true,
         value_name = "CPU,CPU",
         value_delimiter = ',',
-        num_args = 2,
         requires = "findings"
     )]
     on_cpus: Option<Vec<u32>>,

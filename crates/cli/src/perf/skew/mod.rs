@@ -8,48 +8,30 @@
 //! Afterwards nobody computes any more. The thresholds must have come back: the same endpoints move windows as fast as
 //! they can, in turn with endpoints that are forced to each path for long messages.
 
-use std::time::{Duration, Instant};
+mod row;
+mod sides;
 
-use comfy_table::{CellAlignment, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
+use limic::RawEndpoint;
 use limic::policy::{ByteSize, Path};
 use limic::settings::{Settings, SettingsBuilder};
-use limic::{Endpoint, RawEndpoint, ScopedSend};
 
 use super::PerfError;
 use super::args::{Args, Pattern, Wanted};
 use super::buffers::Buffers;
-use super::content::{fill, seed, verify, verify_length};
+use super::content::{fill, seed};
 use super::control::{Control, Measured};
-use super::lane::{Lane, Team};
+use super::lane::Lane;
 use super::measure::{explain, join, one, skipped_path};
-use super::pattern::{DATA, Stopped, WINDOW, Work};
-use super::report::{Counted, Report, Row, Spread, significant};
+use super::pattern::{WINDOW, Work};
+use super::report::{Counted, Report, Row, Spread};
+pub(super) use row::{SkewRow, table};
+use sides::{consume, micros, produce};
 
 /// Windows in which a change of the thresholds must show.
 const PATIENCE: u32 = 100;
 /// The largest ring that an endpoint can have.
 const MOST_RING: usize = 16 << 20;
-
-/// What only rows of this pattern have; its fields are those of the JSON.
-#[derive(Debug, Clone, serde::Serialize)]
-pub(super) struct SkewRow {
-    /// `skewed` or `after`.
-    pub(super) phase: &'static str,
-    pub(super) c1_us: f64,
-    pub(super) c2_us: f64,
-    pub(super) window: usize,
-    /// From the first send of a window to the end of its last one, at the producer.
-    pub(super) c3_us: Option<f64>,
-    /// The same in the very first window.
-    pub(super) first_c3_us: Option<f64>,
-    /// Windows until the sender's thresholds followed the skew, or came back.
-    pub(super) windows_to_change: Option<u32>,
-    /// Messages that went ahead of the consumer while the clock ran.
-    pub(super) ahead_messages: u64,
-    /// `skewed`: c3 divided by that of the eager path. `after`: bandwidth divided by that of the best path.
-    pub(super) ratio: f64,
-}
 
 /// One way of sending, and its endpoints.
 struct Variant {
@@ -471,148 +453,9 @@ impl Bench<'_> {
     }
 }
 
-fn micros(us: f64) -> Duration {
-    Duration::from_nanos((us * 1000.0) as u64)
-}
-
 /// Windows that fit a round; at least three, so that there is a median.
 fn windows_per_round(args: &Args, seconds: f64) -> u32 {
     let fits = args.seconds_per_point / f64::from(args.rounds) / seconds.max(1e-7);
     let asked = args.iterations.map_or(fits, |iterations| iterations as f64);
     asked.clamp(1.0, 10_000.0).max(3.0) as u32
-}
-
-/// Keeps the core busy, as an application does.
-fn compute(time: Duration) {
-    if time.is_zero() {
-        return;
-    }
-    let begin = Instant::now();
-    while begin.elapsed() < time {
-        std::hint::spin_loop();
-    }
-}
-
-fn produce(
-    team: &Team,
-    messages: &[u8],
-    bytes: usize,
-    computes: Duration,
-) -> Result<Duration, Stopped> {
-    let begin = Instant::now();
-    team.endpoint.scope(|scope| {
-        let mut requests: Vec<ScopedSend<'_, _>> = Vec::with_capacity(messages.len() / bytes);
-        for message in messages.chunks_exact(bytes) {
-            compute(computes);
-            requests.push(scope.isend(team.partner, DATA, message)?);
-        }
-        requests
-            .into_iter()
-            .try_for_each(|request| request.wait().map(drop))
-    })?;
-    Ok(begin.elapsed())
-}
-
-fn consume(
-    team: &Team,
-    into: &mut [u8],
-    window: usize,
-    computes: Duration,
-    check: bool,
-) -> Result<Duration, Stopped> {
-    for index in 0..window {
-        let status = team.endpoint.recv((team.partner, DATA), into)?;
-        if check {
-            verify_length(status.len, team.partner_rank, into.len())?;
-            verify(into, team.partner_rank, seed(team.partner_rank, 0, index))?;
-        }
-        compute(computes);
-    }
-    Ok(Duration::ZERO)
-}
-
-/// The rows as text: the two phases below each other.
-pub(super) fn table(rows: &[Row]) -> String {
-    let mut text = String::new();
-    for (phase, heading) in [
-        (
-            "skewed",
-            "while the consumer lags (c3 is the producer's time for a window)",
-        ),
-        ("after", "after it (nobody computes any more)"),
-    ] {
-        let mut table = Table::new();
-        table.load_style(presets::NOTHING);
-        table.set_header(match phase {
-            "skewed" => vec![
-                "c2 us",
-                "thresholds",
-                "path",
-                "c3 us",
-                "of eager",
-                "first c3 us",
-                "windows to follow",
-                "ahead",
-                "spread",
-            ],
-            _ => vec![
-                "thresholds",
-                "path",
-                "MB/s",
-                "of best long path",
-                "windows to come back",
-                "ahead",
-                "spread",
-            ],
-        });
-        let with_skew = rows
-            .iter()
-            .filter_map(|row| Some((row, row.skew.as_ref()?)));
-        let mut any = false;
-        for (row, skew) in with_skew.filter(|(_, skew)| skew.phase == phase) {
-            any = true;
-            let number = |number: Option<f64>| number.map_or_else(|| "-".to_owned(), significant);
-            let change = skew
-                .windows_to_change
-                .map_or_else(|| "-".to_owned(), |windows| windows.to_string());
-            let spread = format!("{:.0} %", row.spread * 100.0);
-            let (name, path) = (row.wanted.to_owned(), row.path.clone());
-            let (ratio, ahead) = (
-                format!("{:.2}", skew.ratio),
-                skew.ahead_messages.to_string(),
-            );
-            table.add_row(match phase {
-                "skewed" => vec![
-                    skew.c2_us.to_string(),
-                    name,
-                    path,
-                    number(skew.c3_us),
-                    ratio,
-                    number(skew.first_c3_us),
-                    change,
-                    ahead,
-                    spread,
-                ],
-                _ => vec![
-                    name,
-                    path,
-                    format!("{:.0}", row.mb_per_s),
-                    ratio,
-                    change,
-                    ahead,
-                    spread,
-                ],
-            });
-        }
-        for (index, column) in table.column_iter_mut().enumerate() {
-            let names = if phase == "skewed" { 1..3 } else { 0..2 };
-            if !names.contains(&index) {
-                column.set_cell_alignment(CellAlignment::Right);
-            }
-        }
-        if any {
-            text.push_str(&format!("{heading}\n{}\n", table.trim_fmt()));
-        }
-    }
-    text
 }
