@@ -440,7 +440,7 @@ impl Core {
             entry.link = Some(Box::new(link));
             self.peers.attached += 1;
             self.adapt_spins();
-            if self.tally.relocations > 0 {
+            if self.whereabouts.has_moved() {
                 // Perhaps since the greeting was written.
                 self.tell_place(peer);
             }

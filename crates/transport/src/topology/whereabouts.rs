@@ -27,6 +27,7 @@ pub(crate) struct Whereabouts {
     place: Place,
     /// A new place, and how often in a row it was seen.
     next: Option<(Place, u32)>,
+    moved: bool,
 }
 
 impl Whereabouts {
@@ -37,11 +38,17 @@ impl Whereabouts {
             cpu,
             place: place_at(cpu),
             next: None,
+            moved: false,
         }
     }
 
     pub(crate) fn place(&self) -> Place {
         self.place
+    }
+
+    /// Whether it has moved since it was first found out.
+    pub(crate) fn has_moved(&self) -> bool {
+        self.moved
     }
 
     /// Looks again. Without a migration that is one read of the CPU's number, without a system call where the kernel
@@ -68,6 +75,7 @@ impl Whereabouts {
         } else if looks >= SETTLED {
             self.place = place;
             self.next = None;
+            self.moved = true;
             return Look::Moved;
         } else {
             self.next = Some((place, looks));
@@ -125,6 +133,7 @@ mod tests {
             cpu,
             place: at(cpu),
             next: None,
+            moved: false,
         }
     }
 
