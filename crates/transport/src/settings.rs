@@ -33,11 +33,8 @@ mod environment;
 mod error;
 mod file;
 mod keys;
-<<<<<<< HEAD
-mod verbs;
-=======
 mod profile;
->>>>>>> 7d821a2 (limic tune: measures this host's thresholds and writes a profile that later runs load)
+mod verbs;
 
 use core::fmt;
 use core::time::Duration;
@@ -48,11 +45,8 @@ use crate::policy::{ByteSize, Locality, Path, PathSet, RowSource, Table, When};
 
 pub use builder::SettingsBuilder;
 pub use error::SettingsError;
-<<<<<<< HEAD
-pub use verbs::{VerbsSettings, VerbsUse};
-=======
 pub use profile::{MachineKey, PROFILE_VERSION, default_profile};
->>>>>>> 7d821a2 (limic tune: measures this host's thresholds and writes a profile that later runs load)
+pub use verbs::{VerbsSettings, VerbsUse};
 
 use keys::{Key, Layer, Value};
 
