@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 mod launcher;
-use launcher::{err, finish, out};
+use launcher::{err, finish_slow, out};
 
 /// A home of its own, so that nobody's profile is touched or read.
 struct Home(tempfile::TempDir);
@@ -36,7 +36,7 @@ impl Home {
             .env_remove("LIMIC_PROFILE")
             .env_remove("LIMIC_CONFIG");
         command.envs(variables.iter().copied());
-        finish(command)
+        finish_slow(command)
     }
 
     /// The one profile below this home.

@@ -39,12 +39,22 @@ pub(crate) fn finish(mut command: Command) -> Output {
     collect(command.spawn().unwrap())
 }
 
+/// [`finish`] for a program that works for a minute by itself.
+#[allow(dead_code, reason = "not every program that has this module runs so long")]
+pub(crate) fn finish_slow(mut command: Command) -> Output {
+    collect_within(command.spawn().unwrap(), 6 * WATCHDOG)
+}
+
 /// Waits for the end of a launcher, bounded, and collects what was printed and not read yet.
 pub(crate) fn collect(child: Child) -> Output {
+    collect_within(child, WATCHDOG)
+}
+
+fn collect_within(child: Child, limit: Duration) -> Output {
     let pid = pid(&child);
     let (send, receive) = mpsc::channel();
     thread::spawn(move || send.send(child.wait_with_output()));
-    let Ok(output) = receive.recv_timeout(WATCHDOG) else {
+    let Ok(output) = receive.recv_timeout(limit) else {
         kill_process(pid, Signal::KILL).unwrap();
         panic!("limic run did not end");
     };
