@@ -173,7 +173,8 @@ fn a_chunk_must_win_over_all_long_messages() {
         }
     };
     with(&mut measured, 0.97);
-    assert_eq!(chunk(HERE, &measured), 16 << 10);
+    let built_in = Table::built_in().chunk_bytes(Path::Pipeline, HERE);
+    assert_eq!(chunk(HERE, &measured), built_in);
     with(&mut measured, 0.8);
     assert_eq!(chunk(HERE, &measured), 64 << 10);
     let rows = rows(HERE, &measured, &[]);
