@@ -40,7 +40,10 @@ pub(crate) fn finish(mut command: Command) -> Output {
 }
 
 /// [`finish`] for a program that works for a minute by itself.
-#[allow(dead_code, reason = "not every program that has this module runs so long")]
+#[allow(
+    dead_code,
+    reason = "not every program that has this module runs so long"
+)]
 pub(crate) fn finish_slow(mut command: Command) -> Output {
     collect_within(command.spawn().unwrap(), 6 * WATCHDOG)
 }
