@@ -52,8 +52,12 @@ const PACKAGES: [Need; 7] = [
 fn has_libclang() -> bool {
     let found = |folder: PathBuf| {
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        // libclang-cpp is another library, which bindings cannot be made with.
         entries.map(|entry| entry.file_name()).any(|name| {
-            name.to_string_lossy().starts_with("libclang") && name.to_string_lossy().contains(".so")
+            let name = name.to_string_lossy();
+            name.starts_with("libclang")
+                && !name.starts_with("libclang-cpp")
+                && name.contains(".so")
         })
     };
     let versions = std::fs::read_dir("/usr/lib")
