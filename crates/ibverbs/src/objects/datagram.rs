@@ -9,7 +9,7 @@ use sys::ibv_qp_attr_mask as mask;
 use super::completion::CompletionQueue;
 use super::domain::ProtectionDomain;
 use super::port::{Port, PortAddress};
-use super::queue_pair::blank;
+use super::queue_pair::{blank, modify};
 use super::work::LocalPiece;
 use crate::VerbsError;
 use crate::error::leaked;
@@ -110,14 +110,15 @@ impl DatagramQueue {
         attr.qp_state = sys::ibv_qp_state::IBV_QPS_INIT;
         attr.port_num = port.number;
         attr.qkey = KEY;
-        datagrams.modify(
+        modify(
+            raw,
             &mut attr,
             mask::IBV_QP_STATE | mask::IBV_QP_PKEY_INDEX | mask::IBV_QP_PORT | mask::IBV_QP_QKEY,
         )?;
         attr.qp_state = sys::ibv_qp_state::IBV_QPS_RTR;
-        datagrams.modify(&mut attr, mask::IBV_QP_STATE)?;
+        modify(raw, &mut attr, mask::IBV_QP_STATE)?;
         attr.qp_state = sys::ibv_qp_state::IBV_QPS_RTS;
-        datagrams.modify(&mut attr, mask::IBV_QP_STATE | mask::IBV_QP_SQ_PSN)?;
+        modify(raw, &mut attr, mask::IBV_QP_STATE | mask::IBV_QP_SQ_PSN)?;
         Ok(datagrams)
     }
 
@@ -181,13 +182,6 @@ impl DatagramQueue {
         let returned =
             unsafe { sys::ibv_post_send(self.raw.as_ptr(), &raw mut work, &raw mut bad) };
         VerbsError::check("ibv_post_send", returned)
-    }
-
-    fn modify(&self, attr: &mut sys::ibv_qp_attr, which: mask) -> Result<(), VerbsError> {
-        // SAFETY: a live queue pair; the mask says which fields are read.
-        let returned =
-            unsafe { sys::ibv_modify_qp(self.raw.as_ptr(), &raw mut *attr, which.0 as i32) };
-        VerbsError::check("ibv_modify_qp", returned)
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rdma_sys as sys;
 
 use super::library;
-use super::port::{self, Port, PortAddress};
+use super::port::{self, Port};
 use crate::VerbsError;
 use crate::error::leaked;
 
@@ -214,12 +214,6 @@ impl Context {
             device: self.name.clone(),
             why: why.join("; "),
         })
-    }
-
-    /// Whether an address is of one of this device's ports.
-    #[must_use]
-    pub fn owns(&self, address: &PortAddress) -> bool {
-        (1..=self.limits.ports).any(|n| self.port(n).is_ok_and(|port| port.address() == *address))
     }
 
     pub(super) fn raw(&self) -> *mut sys::ibv_context {

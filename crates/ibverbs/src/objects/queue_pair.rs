@@ -160,7 +160,8 @@ impl QueuePair {
         attr.port_num = self.port.number;
         // Remote read and write; what may be touched is decided by the regions and their keys.
         attr.qp_access_flags = 2 | 4;
-        self.modify(
+        modify(
+            self.raw,
             &mut attr,
             mask::IBV_QP_STATE
                 | mask::IBV_QP_PKEY_INDEX
@@ -188,7 +189,8 @@ impl QueuePair {
         attr.max_dest_rd_atomic = self.reads;
         attr.min_rnr_timer = RECEIVER_NOT_READY;
         attr.ah_attr = self.port.route(&to.address);
-        self.modify(
+        modify(
+            self.raw,
             &mut attr,
             mask::IBV_QP_STATE
                 | mask::IBV_QP_AV
@@ -205,7 +207,8 @@ impl QueuePair {
         attr.retry_cnt = self.retries;
         attr.rnr_retry = FOR_EVER;
         attr.max_rd_atomic = self.reads.min(to.reads.max(1));
-        self.modify(
+        modify(
+            self.raw,
             &mut attr,
             mask::IBV_QP_STATE
                 | mask::IBV_QP_TIMEOUT
@@ -225,7 +228,7 @@ impl QueuePair {
     pub fn fail(&mut self) -> Result<(), VerbsError> {
         let mut attr = blank();
         attr.qp_state = sys::ibv_qp_state::IBV_QPS_ERR;
-        self.modify(&mut attr, mask::IBV_QP_STATE)?;
+        modify(self.raw, &mut attr, mask::IBV_QP_STATE)?;
         self.state = QueuePairState::Failed;
         Ok(())
     }
@@ -337,13 +340,17 @@ impl QueuePair {
     pub fn inline_bytes(&self) -> u32 {
         self.inline_bytes
     }
+}
 
-    fn modify(&self, attr: &mut sys::ibv_qp_attr, which: mask) -> Result<(), VerbsError> {
-        // SAFETY: a live queue pair; the mask says which fields are read.
-        let returned =
-            unsafe { sys::ibv_modify_qp(self.raw.as_ptr(), &raw mut *attr, which.0 as i32) };
-        VerbsError::check("ibv_modify_qp", returned)
-    }
+/// Moves a queue pair that is alive, of either kind, to what the fields named by the mask say.
+pub(super) fn modify(
+    pair: NonNull<sys::ibv_qp>,
+    attr: &mut sys::ibv_qp_attr,
+    which: mask,
+) -> Result<(), VerbsError> {
+    // SAFETY: callers own the queue pair, which is alive; the mask says which fields are read.
+    let returned = unsafe { sys::ibv_modify_qp(pair.as_ptr(), &raw mut *attr, which.0 as i32) };
+    VerbsError::check("ibv_modify_qp", returned)
 }
 
 pub(super) fn blank() -> sys::ibv_qp_attr {
