@@ -1,6 +1,7 @@
 //! The `limic` command: starts jobs, says what the machine offers, measures.
 
 mod info;
+mod model;
 mod perf;
 mod run;
 mod sizes;
@@ -20,6 +21,7 @@ enum Command {
     Info(info::Args),
     Perf(perf::Args),
     Tune(perf::tune::Args),
+    Model(model::Args),
 }
 
 const AFTER_HELP: &str = "\
@@ -30,6 +32,7 @@ Examples:
   limic perf latency                  ping-pong of two ranks over all sizes
   limic perf floor                    what the hardware alone allows
   limic tune                          measure this host's thresholds; later runs load them
+  limic model device-memory           what memory on the adapter would be worth
 
 Settings come from LIMIC_* variables (limic info lists them). LIMIC_LOG=debug shows what limic does.";
 
@@ -40,6 +43,7 @@ fn main() -> ExitCode {
         Command::Info(args) => info::execute(&args),
         Command::Perf(args) => perf::execute(&args),
         Command::Tune(args) => perf::tune::execute(&args),
+        Command::Model(args) => model::execute(&args),
     }
 }
 

@@ -28,7 +28,7 @@ pub(super) fn fill(message: &mut [u8], seed: u64) {
 
 /// Received bytes are not those that were sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Wrong {
+pub(crate) enum Wrong {
     #[error(
         "wrong data from rank {from}: byte {at} of {len} is {found:#04x} instead of {expected:#04x}"
     )]

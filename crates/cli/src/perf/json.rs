@@ -6,7 +6,7 @@ use std::path::Path;
 use super::PerfError;
 
 /// Writes it to a file, or to standard output for `-`.
-pub(super) fn write(report: &impl serde::Serialize, path: &Path) -> Result<(), PerfError> {
+pub(crate) fn write(report: &impl serde::Serialize, path: &Path) -> Result<(), PerfError> {
     let failed = |source| PerfError::File {
         path: path.to_owned(),
         source,

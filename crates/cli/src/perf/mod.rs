@@ -17,14 +17,14 @@ mod control;
 mod floor;
 mod hardware;
 mod job;
-mod json;
+pub(crate) mod json;
 mod lane;
 mod latency;
 mod machine;
 mod measure;
 mod pattern;
-mod plot;
-mod report;
+pub(crate) mod plot;
+pub(crate) mod report;
 mod skew;
 pub(crate) mod tune;
 mod window;
@@ -166,7 +166,7 @@ fn finish(args: &Args, report: &Report) -> Result<ExitCode, PerfError> {
 
 /// Why nothing could be measured.
 #[derive(Debug, thiserror::Error)]
-enum PerfError {
+pub(crate) enum PerfError {
     #[error("{0}")]
     Usage(String),
 
@@ -202,7 +202,7 @@ enum PerfError {
 }
 
 impl PerfError {
-    fn exit_code(&self) -> u8 {
+    pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Usage(_) | Self::Settings(_) | Self::File { .. } => crate::BAD_USAGE,
             _ => 1,

@@ -13,16 +13,16 @@ use super::report::{Report, Row};
 const SIZE: (u32, u32) = (960, 600);
 
 /// Points of each line, by its name.
-pub(super) type Lines = BTreeMap<String, Vec<(f64, f64)>>;
+pub(crate) type Lines = BTreeMap<String, Vec<(f64, f64)>>;
 
 /// What the axes of a picture are, both logarithmic.
 #[derive(Debug)]
-pub(super) struct Axes {
-    pub(super) title: String,
-    pub(super) x: &'static str,
-    pub(super) y: &'static str,
+pub(crate) struct Axes {
+    pub(crate) title: String,
+    pub(crate) x: &'static str,
+    pub(crate) y: &'static str,
     /// Whether the x axis is labelled with sizes.
-    pub(super) x_is_bytes: bool,
+    pub(crate) x_is_bytes: bool,
 }
 
 /// Draws one line for each path, or each floor, and each use of buffers.
@@ -65,7 +65,7 @@ pub(super) fn write(report: &Report, path: &Path) -> Result<(), PerfError> {
 }
 
 /// Draws lines.
-pub(super) fn draw(lines: &Lines, axes: &Axes, path: &Path) -> Result<(), PerfError> {
+pub(crate) fn draw(lines: &Lines, axes: &Axes, path: &Path) -> Result<(), PerfError> {
     try_draw(lines, axes, path).map_err(|error| PerfError::Plot {
         path: path.to_owned(),
         reason: error.to_string(),

@@ -232,7 +232,7 @@ impl Report {
 }
 
 /// Three significant digits, and all of those before the point.
-pub(super) fn significant(number: f64) -> String {
+pub(crate) fn significant(number: f64) -> String {
     let decimals = match number {
         n if n >= 100.0 => 0,
         n if n >= 10.0 => 1,
