@@ -89,6 +89,11 @@ impl Domain {
             .map(|lock| lock.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// The lock of such calls, if there is one.
+    pub(crate) fn lock(&self) -> Option<&Mutex<()>> {
+        self.lock.as_ref()
+    }
+
     /// Gives an endpoint a number.
     pub(crate) fn add_endpoint(&self, endpoint: *const Endpoint) -> Option<u16> {
         let mut endpoints = self.endpoints.borrow_mut();

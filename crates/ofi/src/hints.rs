@@ -4,8 +4,8 @@ use core::ffi::{CStr, c_char};
 
 use crate::abi::info::fi_info;
 use crate::abi::*;
+use crate::call::IOV_LIMIT;
 use crate::info::{CAPS, INJECT_SIZE, LONGEST, OP_FLAGS, ORDER, QUEUE_SIZE, TAG_FORMAT};
-use crate::send::IOV_LIMIT;
 
 /// The hints, with nothing asked where there are none.
 #[derive(Default)]

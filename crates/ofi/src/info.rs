@@ -9,8 +9,8 @@ use crate::abi::info::{
     fi_domain_attr, fi_ep_attr, fi_fabric_attr, fi_info, fi_rx_attr, fi_tx_attr,
 };
 use crate::abi::*;
+use crate::call::IOV_LIMIT;
 use crate::hints::Hints;
-use crate::send::IOV_LIMIT;
 use crate::{border, log};
 
 /// Everything that endpoints can do.

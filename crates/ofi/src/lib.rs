@@ -25,16 +25,20 @@
 //! `progress` is what happens when operations end, `aside` what endpoints say to each other beside messages.
 
 mod abi;
+mod access;
 mod address_vector;
 mod aside;
+mod asking;
 mod atomic;
 mod border;
+mod call;
 mod completion_queue;
 mod counter;
 mod domain;
 mod endpoint;
 mod errors;
 mod event_queue;
+mod executing;
 mod fabric;
 mod hints;
 mod info;

@@ -1,16 +1,13 @@
-//! Untagged messages, and room for many of them (`FI_MULTI_RECV`).
+//! Untagged messages (`fi_send`, `fi_recv`): the table. What the calls do is in `send` and `receive`.
 
 use core::ffi::c_void;
 
-use limic::{Selector, Tag};
-
 use crate::abi::endpoint::{fi_msg, fi_ops_msg, fid_ep};
 use crate::abi::errno::*;
-use crate::abi::*;
-use crate::endpoint::{Endpoint, sort};
-use crate::receive::{self, Wanted, room};
-use crate::send::{self, Sent, pieces};
-use crate::tagged::with;
+use crate::abi::fi_addr_t;
+use crate::call::{Bytes, Form, Sort};
+use crate::receive::{self, Asked};
+use crate::send::{self, Given};
 
 pub(crate) static OPS: fi_ops_msg = fi_ops_msg {
     size: size_of::<fi_ops_msg>(),
@@ -25,38 +22,21 @@ pub(crate) static OPS: fi_ops_msg = fi_ops_msg {
     injectdata,
 };
 
-const RECEIVED: u64 = FI_MSG | FI_RECV;
-
-/// What the receives of this file have in common.
-#[inline(always)]
-fn wanted(
-    endpoint: &Endpoint,
-    source: fi_addr_t,
-    context: *mut c_void,
-    reported: bool,
-) -> Result<Wanted, i32> {
-    Ok(Wanted {
-        selector: Selector {
-            source: endpoint.source(source)?,
-            tag: Tag(sort::UNTAGGED),
-            mask: sort::MASK,
-        },
+fn asked(from: fi_addr_t, context: *mut c_void) -> Asked {
+    Asked {
+        from,
+        sort: Sort::Untagged,
+        ignore: 0,
         context,
-        flags: RECEIVED,
-        reported,
-    })
+    }
 }
 
-/// What the sends of this file have in common.
-#[inline(always)]
-fn sent(to: fi_addr_t, data: Option<u64>, context: *mut c_void, reported: bool) -> Sent {
-    Sent {
+fn given(to: fi_addr_t, data: Option<u64>, context: *mut c_void) -> Given {
+    Given {
         to,
-        tag: sort::UNTAGGED,
+        sort: Sort::Untagged,
         data,
         context,
-        flags: FI_MSG | FI_SEND,
-        reported,
     }
 }
 
@@ -65,23 +45,13 @@ unsafe extern "C" fn recv(
     buffer: *mut c_void,
     len: usize,
     _: *mut c_void,
-    source: fi_addr_t,
+    from: fi_addr_t,
     context: *mut c_void,
 ) -> isize {
+    let room = Bytes::One(buffer, len);
     // SAFETY: C passes what it was given, and lends buffer and context until the operation is over; so in all calls
     // of this file.
-    unsafe {
-        with(endpoint, |endpoint| {
-            let many = endpoint.receives.flags.get() & FI_MULTI_RECV != 0;
-            let wanted = wanted(endpoint, source, context, endpoint.receives.reports())?;
-            let room = receive::one(buffer, len);
-            if many {
-                endpoint.receive_many(&wanted, room[0])
-            } else {
-                endpoint.receive(&wanted, &room)
-            }
-        })
-    }
+    unsafe { receive::call(endpoint, Form::Plain, &asked(from, context), room) }
 }
 
 unsafe extern "C" fn recvv(
@@ -89,43 +59,23 @@ unsafe extern "C" fn recvv(
     iov: *const libc::iovec,
     _: *mut *mut c_void,
     count: usize,
-    source: fi_addr_t,
+    from: fi_addr_t,
     context: *mut c_void,
 ) -> isize {
+    let room = Bytes::Pieces(iov, count);
     // SAFETY: as in `recv`.
-    unsafe {
-        with(endpoint, |endpoint| {
-            let wanted = wanted(endpoint, source, context, endpoint.receives.reports())?;
-            endpoint.receive(&wanted, room(iov, count)?.as_slice())
-        })
-    }
+    unsafe { receive::call(endpoint, Form::Plain, &asked(from, context), room) }
 }
 
 unsafe extern "C" fn recvmsg(endpoint: *mut fid_ep, message: *const fi_msg, flags: u64) -> isize {
-    // SAFETY: as in `recv`; the message is valid during the call.
-    unsafe {
-        with(endpoint, |endpoint| {
-            let message = message.as_ref().ok_or(FI_EINVAL)?;
-            let asks = flags & (FI_PEEK | FI_CLAIM) != 0;
-            let reported = asks || endpoint.receives.reports_with(flags);
-            let wanted = wanted(endpoint, message.addr, message.context, reported)?;
-            if flags & FI_PEEK != 0 {
-                return endpoint.peek(&wanted, flags);
-            }
-            let room = room(message.msg_iov, message.iov_count)?;
-            if flags & FI_CLAIM != 0 {
-                return endpoint.receive_claimed(&wanted, room.as_slice(), flags);
-            }
-            if flags & FI_DISCARD != 0 {
-                return Err(FI_EBADFLAGS);
-            }
-            match (flags & FI_MULTI_RECV, room.as_slice()) {
-                (0, pieces) => endpoint.receive(&wanted, pieces),
-                (_, [whole]) => endpoint.receive_many(&wanted, *whole),
-                _ => Err(FI_EINVAL),
-            }
-        })
-    }
+    // SAFETY: the message is valid during the call.
+    let Some(message) = (unsafe { message.as_ref() }) else {
+        return -(FI_EINVAL as isize);
+    };
+    let asked = asked(message.addr, message.context);
+    let room = Bytes::Pieces(message.msg_iov, message.iov_count);
+    // SAFETY: as in `recv`.
+    unsafe { receive::call(endpoint, Form::Message(flags), &asked, room) }
 }
 
 unsafe extern "C" fn send(
@@ -136,13 +86,9 @@ unsafe extern "C" fn send(
     to: fi_addr_t,
     context: *mut c_void,
 ) -> isize {
+    let (given, bytes) = (given(to, None, context), Bytes::of(buffer, len));
     // SAFETY: as in `recv`.
-    unsafe {
-        with(endpoint, |endpoint| {
-            let sent = sent(to, None, context, endpoint.sends.reports());
-            endpoint.send(&sent, &send::one(buffer, len))
-        })
-    }
+    unsafe { send::call(endpoint, Form::Plain, &given, bytes) }
 }
 
 unsafe extern "C" fn sendv(
@@ -153,31 +99,21 @@ unsafe extern "C" fn sendv(
     to: fi_addr_t,
     context: *mut c_void,
 ) -> isize {
+    let (given, bytes) = (given(to, None, context), Bytes::Pieces(iov, count));
     // SAFETY: as in `recv`.
-    unsafe {
-        with(endpoint, |endpoint| {
-            let sent = sent(to, None, context, endpoint.sends.reports());
-            endpoint.send(&sent, pieces(iov, count)?.as_slice())
-        })
-    }
+    unsafe { send::call(endpoint, Form::Plain, &given, bytes) }
 }
 
 unsafe extern "C" fn sendmsg(endpoint: *mut fid_ep, message: *const fi_msg, flags: u64) -> isize {
-    // SAFETY: as in `recv`; the message is valid during the call.
-    unsafe {
-        with(endpoint, |endpoint| {
-            let message = message.as_ref().ok_or(FI_EINVAL)?;
-            let data = Endpoint::data_of(flags, message.data);
-            let reported = endpoint.sends.reports_with(flags);
-            let sent = sent(message.addr, data, message.context, reported);
-            let pieces = pieces(message.msg_iov, message.iov_count)?;
-            if flags & FI_INJECT != 0 {
-                endpoint.inject(&sent, pieces.as_slice())
-            } else {
-                endpoint.send(&sent, pieces.as_slice())
-            }
-        })
-    }
+    // SAFETY: the message is valid during the call.
+    let Some(message) = (unsafe { message.as_ref() }) else {
+        return -(FI_EINVAL as isize);
+    };
+    let form = Form::Message(flags);
+    let given = given(message.addr, form.data(message.data), message.context);
+    let bytes = Bytes::Pieces(message.msg_iov, message.iov_count);
+    // SAFETY: as in `recv`.
+    unsafe { send::call(endpoint, form, &given, bytes) }
 }
 
 unsafe extern "C" fn inject(
@@ -186,13 +122,9 @@ unsafe extern "C" fn inject(
     len: usize,
     to: fi_addr_t,
 ) -> isize {
+    let given = given(to, None, core::ptr::null_mut());
     // SAFETY: as in `recv`; the buffer is lent for the time of the call.
-    unsafe {
-        with(endpoint, |endpoint| {
-            let sent = sent(to, None, core::ptr::null_mut(), false);
-            endpoint.inject(&sent, &send::one(buffer, len))
-        })
-    }
+    unsafe { send::call(endpoint, Form::Inject, &given, Bytes::of(buffer, len)) }
 }
 
 unsafe extern "C" fn senddata(
@@ -204,13 +136,9 @@ unsafe extern "C" fn senddata(
     to: fi_addr_t,
     context: *mut c_void,
 ) -> isize {
+    let (given, bytes) = (given(to, Some(data), context), Bytes::of(buffer, len));
     // SAFETY: as in `recv`.
-    unsafe {
-        with(endpoint, |endpoint| {
-            let sent = sent(to, Some(data), context, endpoint.sends.reports());
-            endpoint.send(&sent, &send::one(buffer, len))
-        })
-    }
+    unsafe { send::call(endpoint, Form::Plain, &given, bytes) }
 }
 
 unsafe extern "C" fn injectdata(
@@ -220,11 +148,7 @@ unsafe extern "C" fn injectdata(
     data: u64,
     to: fi_addr_t,
 ) -> isize {
+    let given = given(to, Some(data), core::ptr::null_mut());
     // SAFETY: as in `inject`.
-    unsafe {
-        with(endpoint, |endpoint| {
-            let sent = sent(to, Some(data), core::ptr::null_mut(), false);
-            endpoint.inject(&sent, &send::one(buffer, len))
-        })
-    }
+    unsafe { send::call(endpoint, Form::Inject, &given, Bytes::of(buffer, len)) }
 }

@@ -3,14 +3,15 @@
 use core::ffi::c_void;
 
 use limic::raw::{Posted, RawSliceMut};
-use limic::{RawEndpoint, Selector};
+use limic::{RawEndpoint, Selector, Tag};
 
+use crate::abi::endpoint::fid_ep;
 use crate::abi::errno::*;
 use crate::abi::*;
-use crate::endpoint::Endpoint;
+use crate::call::{Bytes, Form, Sort, with};
+use crate::endpoint::{Endpoint, sort};
 use crate::node::{NO_PEER, NO_REQUEST, Node, Spare, mark};
 use crate::progress::{application_tag, kind, name_of};
-use crate::send::Pieces;
 
 /// What a receive asks for, and how it is reported.
 #[derive(Clone, Copy)]
@@ -22,34 +23,71 @@ pub(crate) struct Wanted {
     pub(crate) reported: bool,
 }
 
-/// Room to receive into.
-///
-/// # Safety
-/// As [`Pieces::new`].
-#[inline]
-pub(crate) unsafe fn room(
-    iov: *const libc::iovec,
-    count: usize,
-) -> Result<Pieces<RawSliceMut>, i32> {
-    let piece = |iov: &libc::iovec| RawSliceMut {
-        start: iov.iov_base.cast(),
-        len: iov.iov_len,
-    };
-    let empty = RawSliceMut {
-        start: core::ptr::null_mut(),
-        len: 0,
-    };
-    // SAFETY: the caller's promise.
-    unsafe { Pieces::new(iov, count, empty, piece) }
+/// What a call says, beside its form and its room.
+pub(crate) struct Asked {
+    pub(crate) from: fi_addr_t,
+    pub(crate) sort: Sort,
+    /// Bits of the tag that do not count.
+    pub(crate) ignore: u64,
+    pub(crate) context: *mut c_void,
 }
 
-/// One piece of room.
+impl Asked {
+    #[inline(always)]
+    fn selector(&self, endpoint: &Endpoint) -> Result<Selector, i32> {
+        Ok(Selector {
+            source: endpoint.source(self.from)?,
+            tag: Tag(self.sort.tag()?),
+            mask: match self.sort {
+                Sort::Tagged(_) => !self.ignore | sort::NOT_TAGGED,
+                Sort::Untagged => sort::MASK,
+            },
+        })
+    }
+}
+
+/// A call that receives, or looks for a message.
+///
+/// # Safety
+/// `endpoint` is one of this provider. The room, and a context that is lent, are the operation's until it is over.
 #[inline(always)]
-pub(crate) fn one(start: *mut c_void, len: usize) -> [RawSliceMut; 1] {
-    [RawSliceMut {
-        start: start.cast(),
-        len,
-    }]
+pub(crate) unsafe fn call(endpoint: *mut fid_ep, form: Form, asked: &Asked, room: Bytes) -> isize {
+    // SAFETY: the caller's promise.
+    unsafe {
+        with(endpoint, |endpoint| {
+            let flags = form.flags();
+            // Whoever looks for a message wants an answer.
+            let looks = flags & (FI_PEEK | FI_CLAIM) != 0;
+            let mut wanted = Wanted {
+                selector: Selector::any(),
+                context: asked.context,
+                flags: asked.sort.flag() | FI_RECV,
+                reported: looks || form.reports(&endpoint.receives),
+            };
+            if flags & (FI_PEEK | FI_CLAIM) == FI_CLAIM {
+                // The context alone says which message is meant.
+                return endpoint.receive_claimed(&wanted, room.room()?.as_slice(), flags);
+            }
+            wanted.selector = asked.selector(endpoint)?;
+            if flags & FI_PEEK != 0 {
+                return endpoint.peek(&wanted, flags);
+            }
+            if flags & FI_DISCARD != 0 {
+                return Err(FI_EBADFLAGS);
+            }
+            let flags = match (form, asked.sort) {
+                (Form::Plain, Sort::Untagged) => endpoint.receives.flags.get(),
+                _ => flags,
+            };
+            let room = room.room()?;
+            match (flags & FI_MULTI_RECV, asked.sort, room.as_slice()) {
+                (0, _, pieces) => endpoint.receive(&wanted, pieces),
+                (_, Sort::Untagged, [whole]) => endpoint.receive_many(&wanted, *whole),
+                (_, Sort::Untagged, _) => Err(FI_EINVAL),
+                (_, Sort::Tagged(_), _) => Err(FI_EBADFLAGS),
+            }
+        })
+    }
 }
 
 impl Endpoint {

@@ -5,15 +5,15 @@ use core::ffi::c_void;
 use limic::raw::{Posted, RawSlice};
 use limic::{Error, Outcome, PeerFailure, RawEndpoint, Tag};
 
+use crate::abi::endpoint::fid_ep;
 use crate::abi::errno::*;
 use crate::abi::*;
+use crate::call::{Bytes, Form, Sort, with};
 use crate::endpoint::Endpoint;
 use crate::errors::reported;
 use crate::node::{NO_PEER, NO_REQUEST, Node, mark};
 use crate::progress::{kind, name_of};
 
-/// Most pieces of a buffer.
-pub(crate) const IOV_LIMIT: usize = 8;
 /// Most injected messages that wait in copies; beyond that callers have to make progress first.
 const MOST_INJECTED: u32 = 1 << 16;
 
@@ -38,69 +38,40 @@ pub(crate) struct Copied {
     pub(crate) node: *mut Node,
 }
 
-/// Pieces of a buffer, in place.
-pub(crate) struct Pieces<S> {
-    all: [S; IOV_LIMIT],
-    count: usize,
+/// What a call says, beside its form and its bytes.
+pub(crate) struct Given {
+    pub(crate) to: fi_addr_t,
+    pub(crate) sort: Sort,
+    pub(crate) data: Option<u64>,
+    pub(crate) context: *mut c_void,
 }
 
-impl<S: Copy> Pieces<S> {
-    /// The pieces of a C array.
-    ///
-    /// # Safety
-    /// `iov` is valid for `count` entries.
-    #[inline]
-    pub(crate) unsafe fn new(
-        iov: *const libc::iovec,
-        count: usize,
-        empty: S,
-        piece: impl Fn(&libc::iovec) -> S,
-    ) -> Result<Self, i32> {
-        if count > IOV_LIMIT || (iov.is_null() && count > 0) {
-            return Err(FI_EINVAL);
-        }
-        let mut all = [empty; IOV_LIMIT];
-        for (number, place) in all.iter_mut().enumerate().take(count) {
-            // SAFETY: the caller's promise.
-            *place = piece(unsafe { &*iov.add(number) });
-        }
-        Ok(Self { all, count })
-    }
-
-    #[inline]
-    pub(crate) fn as_slice(&self) -> &[S] {
-        &self.all[..self.count]
-    }
-}
-
-/// Pieces to send.
+/// A call that sends.
 ///
 /// # Safety
-/// As [`Pieces::new`].
-#[inline]
-pub(crate) unsafe fn pieces(
-    iov: *const libc::iovec,
-    count: usize,
-) -> Result<Pieces<RawSlice>, i32> {
-    let piece = |iov: &libc::iovec| RawSlice {
-        start: iov.iov_base.cast_const().cast(),
-        len: iov.iov_len,
-    };
-    let empty = RawSlice {
-        start: core::ptr::null(),
-        len: 0,
-    };
-    // SAFETY: the caller's promise.
-    unsafe { Pieces::new(iov, count, empty, piece) }
-}
-
-/// One piece to send.
+/// `endpoint` is one of this provider. The bytes, and a context that is lent, are the operation's until it is over;
+/// injected bytes until the call returns.
 #[inline(always)]
-pub(crate) fn one(start: *const c_void, len: usize) -> [RawSlice; 1] {
-    [RawSlice {
-        start: start.cast(),
-        len,
-    }]
+pub(crate) unsafe fn call(endpoint: *mut fid_ep, form: Form, given: &Given, bytes: Bytes) -> isize {
+    // SAFETY: the caller's promise.
+    unsafe {
+        with(endpoint, |endpoint| {
+            let sent = Sent {
+                to: given.to,
+                tag: given.sort.tag()?,
+                data: given.data,
+                context: given.context,
+                flags: given.sort.flag() | FI_SEND,
+                reported: form.reports(&endpoint.sends),
+            };
+            let slices = bytes.slices()?;
+            if form.flags() & FI_INJECT != 0 {
+                endpoint.inject(&sent, slices.as_slice())
+            } else {
+                endpoint.send(&sent, slices.as_slice())
+            }
+        })
+    }
 }
 
 impl Endpoint {
@@ -244,7 +215,10 @@ impl Endpoint {
         sent: &Sent,
         bytes: Vec<u8>,
     ) -> Result<usize, i32> {
-        let slices = one(bytes.as_ptr().cast(), bytes.len());
+        let slices = [RawSlice {
+            start: bytes.as_ptr(),
+            len: bytes.len(),
+        }];
         // SAFETY: the bytes live until the send is done: they go into `Copied` below.
         let posted = unsafe {
             self.limic
@@ -285,12 +259,6 @@ impl Endpoint {
         }
         // SAFETY: the node of this operation, in no list.
         unsafe { self.finish(copied.node, outcome.clone()) };
-    }
-
-    /// A word of data as an option, since it travels only if the flag is set.
-    #[inline(always)]
-    pub(crate) fn data_of(flags: u64, data: u64) -> Option<u64> {
-        (flags & FI_REMOTE_CQ_DATA != 0).then_some(data)
     }
 }
 

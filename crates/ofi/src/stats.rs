@@ -16,6 +16,7 @@ pub(crate) struct Tally {
     reads: Cell<(u64, u64)>,
     writes: Cell<(u64, u64)>,
     atomics: Cell<u64>,
+    printed: Cell<bool>,
 }
 
 impl Tally {
@@ -31,9 +32,12 @@ impl Tally {
         self.atomics.set(self.atomics.get() + 1);
     }
 
-    /// Prints the line if it is wanted.
+    /// Prints the line if it is wanted, once.
     pub(crate) fn print(&self, endpoint: &Endpoint) {
         if std::env::var_os(VARIABLE).is_none_or(|value| value == "0" || value.is_empty()) {
+            return;
+        }
+        if self.printed.replace(true) {
             return;
         }
         let counters = endpoint.limic.counters();

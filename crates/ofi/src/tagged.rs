@@ -1,16 +1,13 @@
-//! Tagged messages.
+//! Tagged messages (`fi_tsend`, `fi_trecv`): the table. What the calls do is in `send` and `receive`.
 
 use core::ffi::c_void;
 
-use limic::{Selector, Tag};
-
 use crate::abi::endpoint::{fi_msg_tagged, fi_ops_tagged, fid_ep};
 use crate::abi::errno::*;
-use crate::abi::*;
-use crate::endpoint::{Endpoint, sort};
-use crate::receive::{self, Wanted, room};
-use crate::send::{self, Sent, pieces};
-use crate::{border, object};
+use crate::abi::fi_addr_t;
+use crate::call::{Bytes, Form, Sort};
+use crate::receive::{self, Asked};
+use crate::send::{self, Given};
 
 pub(crate) static OPS: fi_ops_tagged = fi_ops_tagged {
     size: size_of::<fi_ops_tagged>(),
@@ -25,51 +22,25 @@ pub(crate) static OPS: fi_ops_tagged = fi_ops_tagged {
     injectdata,
 };
 
-const RECEIVED: u64 = FI_TAGGED | FI_RECV;
-const SENT: u64 = FI_TAGGED | FI_SEND;
-
-/// A tag of the application; the highest bit is not its own (`mem_tag_format` says so).
 #[inline(always)]
-fn checked(tag: u64) -> Result<u64, i32> {
-    if tag & sort::NOT_TAGGED == 0 {
-        Ok(tag)
-    } else {
-        Err(FI_EINVAL)
+fn asked(from: fi_addr_t, tag: u64, ignore: u64, context: *mut c_void) -> Asked {
+    Asked {
+        from,
+        // Bits that are ignored may be anything.
+        sort: Sort::Tagged(tag & !ignore),
+        ignore,
+        context,
     }
 }
 
 #[inline(always)]
-fn selector(
-    endpoint: &Endpoint,
-    source: fi_addr_t,
-    tag: u64,
-    ignore: u64,
-) -> Result<Selector, i32> {
-    Ok(Selector {
-        source: endpoint.source(source)?,
-        tag: Tag(checked(tag & !ignore)?),
-        mask: !ignore | sort::NOT_TAGGED,
-    })
-}
-
-/// A call about an endpoint, in its domain.
-///
-/// # Safety
-/// `endpoint` is one of this provider.
-#[inline(always)]
-pub(crate) unsafe fn with(
-    endpoint: *mut fid_ep,
-    body: impl FnOnce(&Endpoint) -> Result<usize, i32>,
-) -> isize {
-    border::size(|| {
-        // SAFETY: the caller's promise.
-        let endpoint: &Endpoint = unsafe { object::object(endpoint) };
-        let _turn = endpoint.domain.enter();
-        if !endpoint.enabled.get() {
-            return Err(FI_EOPBADSTATE);
-        }
-        body(endpoint)
-    })
+fn given(to: fi_addr_t, tag: u64, data: Option<u64>, context: *mut c_void) -> Given {
+    Given {
+        to,
+        sort: Sort::Tagged(tag),
+        data,
+        context,
+    }
 }
 
 unsafe extern "C" fn recv(
@@ -77,24 +48,15 @@ unsafe extern "C" fn recv(
     buffer: *mut c_void,
     len: usize,
     _: *mut c_void,
-    source: fi_addr_t,
+    from: fi_addr_t,
     tag: u64,
     ignore: u64,
     context: *mut c_void,
 ) -> isize {
+    let (asked, room) = (asked(from, tag, ignore, context), Bytes::One(buffer, len));
     // SAFETY: C passes what it was given, and lends buffer and context until the operation is over; so in all calls
     // of this file.
-    unsafe {
-        with(endpoint, |endpoint| {
-            let wanted = Wanted {
-                selector: selector(endpoint, source, tag, ignore)?,
-                context,
-                flags: RECEIVED,
-                reported: endpoint.receives.reports(),
-            };
-            endpoint.receive(&wanted, &receive::one(buffer, len))
-        })
-    }
+    unsafe { receive::call(endpoint, Form::Plain, &asked, room) }
 }
 
 unsafe extern "C" fn recvv(
@@ -102,23 +64,14 @@ unsafe extern "C" fn recvv(
     iov: *const libc::iovec,
     _: *mut *mut c_void,
     count: usize,
-    source: fi_addr_t,
+    from: fi_addr_t,
     tag: u64,
     ignore: u64,
     context: *mut c_void,
 ) -> isize {
+    let (asked, room) = (asked(from, tag, ignore, context), Bytes::Pieces(iov, count));
     // SAFETY: as in `recv`.
-    unsafe {
-        with(endpoint, |endpoint| {
-            let wanted = Wanted {
-                selector: selector(endpoint, source, tag, ignore)?,
-                context,
-                flags: RECEIVED,
-                reported: endpoint.receives.reports(),
-            };
-            endpoint.receive(&wanted, room(iov, count)?.as_slice())
-        })
-    }
+    unsafe { receive::call(endpoint, Form::Plain, &asked, room) }
 }
 
 unsafe extern "C" fn recvmsg(
@@ -126,34 +79,14 @@ unsafe extern "C" fn recvmsg(
     message: *const fi_msg_tagged,
     flags: u64,
 ) -> isize {
-    // SAFETY: as in `recv`; the message is valid during the call.
-    unsafe {
-        with(endpoint, |endpoint| {
-            let message = message.as_ref().ok_or(FI_EINVAL)?;
-            let asks = flags & (FI_PEEK | FI_CLAIM) != 0;
-            let mut wanted = Wanted {
-                selector: Selector::any(),
-                context: message.context,
-                flags: RECEIVED,
-                // Whoever asks wants an answer.
-                reported: asks || endpoint.receives.reports_with(flags),
-            };
-            if flags & (FI_PEEK | FI_CLAIM) == FI_CLAIM {
-                // The context alone says which message is meant.
-                let room = room(message.msg_iov, message.iov_count)?;
-                return endpoint.receive_claimed(&wanted, room.as_slice(), flags);
-            }
-            wanted.selector = selector(endpoint, message.addr, message.tag, message.ignore)?;
-            if flags & FI_PEEK != 0 {
-                return endpoint.peek(&wanted, flags);
-            }
-            if flags & (FI_DISCARD | FI_MULTI_RECV) != 0 {
-                return Err(FI_EBADFLAGS);
-            }
-            let room = room(message.msg_iov, message.iov_count)?;
-            endpoint.receive(&wanted, room.as_slice())
-        })
-    }
+    // SAFETY: the message is valid during the call.
+    let Some(message) = (unsafe { message.as_ref() }) else {
+        return -(FI_EINVAL as isize);
+    };
+    let asked = asked(message.addr, message.tag, message.ignore, message.context);
+    let room = Bytes::Pieces(message.msg_iov, message.iov_count);
+    // SAFETY: as in `recv`.
+    unsafe { receive::call(endpoint, Form::Message(flags), &asked, room) }
 }
 
 unsafe extern "C" fn send(
@@ -165,20 +98,9 @@ unsafe extern "C" fn send(
     tag: u64,
     context: *mut c_void,
 ) -> isize {
+    let (given, bytes) = (given(to, tag, None, context), Bytes::of(buffer, len));
     // SAFETY: as in `recv`.
-    unsafe {
-        with(endpoint, |endpoint| {
-            let sent = Sent {
-                to,
-                tag: checked(tag)?,
-                data: None,
-                context,
-                flags: SENT,
-                reported: endpoint.sends.reports(),
-            };
-            endpoint.send(&sent, &send::one(buffer, len))
-        })
-    }
+    unsafe { send::call(endpoint, Form::Plain, &given, bytes) }
 }
 
 unsafe extern "C" fn sendv(
@@ -190,20 +112,9 @@ unsafe extern "C" fn sendv(
     tag: u64,
     context: *mut c_void,
 ) -> isize {
+    let (given, bytes) = (given(to, tag, None, context), Bytes::Pieces(iov, count));
     // SAFETY: as in `recv`.
-    unsafe {
-        with(endpoint, |endpoint| {
-            let sent = Sent {
-                to,
-                tag: checked(tag)?,
-                data: None,
-                context,
-                flags: SENT,
-                reported: endpoint.sends.reports(),
-            };
-            endpoint.send(&sent, pieces(iov, count)?.as_slice())
-        })
-    }
+    unsafe { send::call(endpoint, Form::Plain, &given, bytes) }
 }
 
 unsafe extern "C" fn sendmsg(
@@ -211,26 +122,16 @@ unsafe extern "C" fn sendmsg(
     message: *const fi_msg_tagged,
     flags: u64,
 ) -> isize {
-    // SAFETY: as in `recv`; the message is valid during the call.
-    unsafe {
-        with(endpoint, |endpoint| {
-            let message = message.as_ref().ok_or(FI_EINVAL)?;
-            let sent = Sent {
-                to: message.addr,
-                tag: checked(message.tag)?,
-                data: Endpoint::data_of(flags, message.data),
-                context: message.context,
-                flags: SENT,
-                reported: endpoint.sends.reports_with(flags),
-            };
-            let pieces = pieces(message.msg_iov, message.iov_count)?;
-            if flags & FI_INJECT != 0 {
-                endpoint.inject(&sent, pieces.as_slice())
-            } else {
-                endpoint.send(&sent, pieces.as_slice())
-            }
-        })
-    }
+    // SAFETY: the message is valid during the call.
+    let Some(message) = (unsafe { message.as_ref() }) else {
+        return -(FI_EINVAL as isize);
+    };
+    let form = Form::Message(flags);
+    let data = form.data(message.data);
+    let given = given(message.addr, message.tag, data, message.context);
+    let bytes = Bytes::Pieces(message.msg_iov, message.iov_count);
+    // SAFETY: as in `recv`.
+    unsafe { send::call(endpoint, form, &given, bytes) }
 }
 
 unsafe extern "C" fn inject(
@@ -240,20 +141,9 @@ unsafe extern "C" fn inject(
     to: fi_addr_t,
     tag: u64,
 ) -> isize {
+    let given = given(to, tag, None, core::ptr::null_mut());
     // SAFETY: as in `recv`; the buffer is lent for the time of the call.
-    unsafe {
-        with(endpoint, |endpoint| {
-            let sent = Sent {
-                to,
-                tag: checked(tag)?,
-                data: None,
-                context: core::ptr::null_mut(),
-                flags: SENT,
-                reported: false,
-            };
-            endpoint.inject(&sent, &send::one(buffer, len))
-        })
-    }
+    unsafe { send::call(endpoint, Form::Inject, &given, Bytes::of(buffer, len)) }
 }
 
 unsafe extern "C" fn senddata(
@@ -266,20 +156,9 @@ unsafe extern "C" fn senddata(
     tag: u64,
     context: *mut c_void,
 ) -> isize {
+    let (given, bytes) = (given(to, tag, Some(data), context), Bytes::of(buffer, len));
     // SAFETY: as in `recv`.
-    unsafe {
-        with(endpoint, |endpoint| {
-            let sent = Sent {
-                to,
-                tag: checked(tag)?,
-                data: Some(data),
-                context,
-                flags: SENT,
-                reported: endpoint.sends.reports(),
-            };
-            endpoint.send(&sent, &send::one(buffer, len))
-        })
-    }
+    unsafe { send::call(endpoint, Form::Plain, &given, bytes) }
 }
 
 unsafe extern "C" fn injectdata(
@@ -290,18 +169,7 @@ unsafe extern "C" fn injectdata(
     to: fi_addr_t,
     tag: u64,
 ) -> isize {
+    let given = given(to, tag, Some(data), core::ptr::null_mut());
     // SAFETY: as in `inject`.
-    unsafe {
-        with(endpoint, |endpoint| {
-            let sent = Sent {
-                to,
-                tag: checked(tag)?,
-                data: Some(data),
-                context: core::ptr::null_mut(),
-                flags: SENT,
-                reported: false,
-            };
-            endpoint.inject(&sent, &send::one(buffer, len))
-        })
-    }
+    unsafe { send::call(endpoint, Form::Inject, &given, Bytes::of(buffer, len)) }
 }

@@ -165,9 +165,19 @@ fn tagged_ping_pong() {
     ping_pong("tagged");
 }
 
+const SOURCES: [&str; 7] = [
+    "main.c",
+    "setup.c",
+    "tagged.c",
+    "messages.c",
+    "memory.c",
+    "waiting.c",
+    "ends.c",
+];
+
 /// Compiles the C program of these tests. `None`: it cannot be done here.
 fn calls(folder: &Path) -> Option<PathBuf> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/calls.c");
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/calls");
     let headers = Command::new("cc")
         .args([
             "-include",
@@ -184,7 +194,8 @@ fn calls(folder: &Path) -> Option<PathBuf> {
     let program = folder.join("calls");
     let status = Command::new("cc")
         .args(["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-o"])
-        .args([&program, &source])
+        .arg(&program)
+        .args(SOURCES.map(|name| sources.join(name)))
         .arg("-lfabric")
         .status()
         .expect("a compiler");
@@ -192,14 +203,15 @@ fn calls(folder: &Path) -> Option<PathBuf> {
     Some(program)
 }
 
-fn part(name: &str) {
+/// Runs a part of it; gives what it said, and its errors. `None`: it cannot be done here.
+fn part(name: &str) -> Option<(String, String)> {
     let _alone = alone();
     let provider = provider();
-    let Some(program) = calls(provider.path()) else {
-        return;
-    };
+    let program = calls(provider.path())?;
     let output = finish(
         command(program, provider.path())
+            .env("FI_LOG_LEVEL", "warn")
+            .env("LIMIC_FI_STATS", "1")
             .arg(name)
             .spawn()
             .expect("started"),
@@ -210,6 +222,11 @@ fn part(name: &str) {
         output.status.success() && said.contains(&right),
         "{output:?}"
     );
+    let errors = String::from_utf8_lossy(&output.stderr);
+    for wrong in ["a bug of limic", "unknown variable"] {
+        assert!(!errors.contains(wrong), "{errors}");
+    }
+    Some((said.into_owned(), errors.into_owned()))
 }
 
 #[test]
@@ -240,4 +257,18 @@ fn sleeping_on_a_queue() {
 #[test]
 fn a_killed_peer() {
     part("killed");
+}
+
+#[test]
+fn processes_that_end_without_closing() {
+    let Some((said, errors)) = part("leaving") else {
+        return;
+    };
+    // What endpoints of the parent have moved is not the forked child's to say.
+    let forked = said.lines().find_map(|line| line.strip_prefix("forked: "));
+    let forked = forked.expect("the parent names it");
+    assert!(
+        errors.contains("process") && !errors.contains(forked),
+        "{forked} {errors}"
+    );
 }

@@ -328,6 +328,9 @@ macro_rules! endpoint {
             fn counters(&self) -> Counters {
                 self.0.engine.borrow().core.counters()
             }
+            fn is_busy(&self) -> bool {
+                self.0.engine.try_borrow_mut().is_err()
+            }
             fn close(&self) {
                 self.0.engine.borrow_mut().close();
             }

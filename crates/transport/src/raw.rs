@@ -434,6 +434,10 @@ pub unsafe trait RawEndpoint: Debug + Send {
     /// What was moved so far, by path and by peer.
     fn counters(&self) -> Counters;
 
+    /// Whether a call of this endpoint is under way. Only a signal handler, or what runs in one when the process
+    /// ends, can find it so; it must make no other call of the endpoint then, which would panic.
+    fn is_busy(&self) -> bool;
+
     /// Completes what can be completed, tells the peers, and fails the rest. Afterwards every
     /// operation gives [`Error::PeerFailed`](crate::Error::PeerFailed). Dropping the endpoint does the same.
     fn close(&self);

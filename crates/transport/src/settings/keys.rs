@@ -61,12 +61,13 @@ pub(super) const PROFILE: FileVariable = FileVariable {
     meaning: "TOML file with this host's profile by limic tune, or off; else limic/HOST.toml in $XDG_CONFIG_HOME or ~/.config, if it exists",
 };
 
-/// Variables that other parts of limic read: start-up and tests. Not settings, so no warning.
+/// Variables that other parts of limic read: start-up, the libfabric provider and tests. Not settings, so no warning.
 const ELSEWHERE: [&str; 4] = ["LIMIC_RANK", "LIMIC_SIZE", "LIMIC_LOG", "LIMIC_JOB"];
 /// Beginnings of further ones.
-const ELSEWHERE_PREFIXES: [&str; 6] = [
+const ELSEWHERE_PREFIXES: [&str; 7] = [
     "LIMIC_BOOTSTRAP",
     "LIMIC_COPY_",
+    "LIMIC_FI_",
     "LIMIC_JOB_",
     "LIMIC_LOCAL_",
     "LIMIC_PMIX_",

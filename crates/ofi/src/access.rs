@@ -1,0 +1,354 @@
+//! One-sided access of all forms: reads and writes of memory that peers have registered.
+
+use core::ffi::c_void;
+
+use limic::raw::{Posted, RawSlice, RawSliceMut};
+use limic::{Error, Outcome, Peer, RawEndpoint};
+
+use crate::abi::endpoint::{fi_rma_iov, fid_ep};
+use crate::abi::errno::*;
+use crate::abi::*;
+use crate::call::{Bytes, Form, IOV_LIMIT, with};
+use crate::endpoint::Endpoint;
+use crate::errors::reported;
+use crate::memory_region::limic_key;
+use crate::node::{NO_REQUEST, Node, Spare, mark};
+use crate::progress::{kind, name_of};
+use crate::send::Copied;
+
+/// What a call says, beside its form and its bytes.
+pub(crate) struct Given {
+    pub(crate) peer: fi_addr_t,
+    pub(crate) write: bool,
+    /// A word for the target, after a write.
+    pub(crate) data: Option<u64>,
+    pub(crate) context: *mut c_void,
+}
+
+/// Where a call reads or writes.
+pub(crate) enum Remote {
+    /// At this address under this key, as many bytes as the local ones.
+    At(u64, u64),
+    Pieces(*const fi_rma_iov, usize),
+}
+
+/// A call that reads or writes.
+///
+/// # Safety
+/// `endpoint` is one of this provider, and arrays are valid for their lengths. The bytes, and a context that is lent,
+/// are the operation's until it is over; injected bytes until the call returns. Nothing is written to those of a write.
+pub(crate) unsafe fn call(
+    endpoint: *mut fid_ep,
+    form: Form,
+    given: &Given,
+    local: Bytes,
+    remote: Remote,
+) -> isize {
+    // SAFETY: the caller's promise.
+    unsafe {
+        with(endpoint, |endpoint| {
+            let access = Access {
+                peer: given.peer,
+                write: given.write,
+                data: given.data,
+                context: given.context,
+                reported: form.reports(&endpoint.sends),
+            };
+            let local = local.room()?;
+            let one;
+            let remote = match remote {
+                Remote::At(addr, key) => {
+                    let len = local.len();
+                    one = [fi_rma_iov { addr, len, key }];
+                    &one[..]
+                }
+                Remote::Pieces(pieces, count) if !pieces.is_null() && count <= IOV_LIMIT => {
+                    core::slice::from_raw_parts(pieces, count)
+                }
+                Remote::Pieces(..) => return Err(FI_EINVAL),
+            };
+            if given.write && form.flags() & FI_INJECT != 0 {
+                endpoint.write_copy(&access, local.as_slice(), remote)
+            } else {
+                endpoint.access(&access, local.as_slice(), remote)
+            }
+        })
+    }
+}
+
+/// One read or write.
+struct Access {
+    peer: fi_addr_t,
+    write: bool,
+    /// A word for the target, after a write.
+    data: Option<u64>,
+    context: *mut c_void,
+    reported: bool,
+}
+
+/// What became of one piece.
+enum Piece {
+    Over(Outcome),
+    Pending(limic::RequestId),
+}
+
+impl Endpoint {
+    /// Reads into or writes from `local`; the remote pieces together are as long as the local ones.
+    ///
+    /// # Safety
+    /// The local pieces are the operation's until it is over.
+    unsafe fn access(
+        &self,
+        access: &Access,
+        local: &[RawSliceMut],
+        remote: &[fi_rma_iov],
+    ) -> Result<usize, i32> {
+        let peer = self.reachable(access.peer)?;
+        let total: usize = local.iter().map(|piece| piece.len).sum();
+        if remote.is_empty() || remote.iter().map(|piece| piece.len).sum::<usize>() != total {
+            return Err(FI_EINVAL);
+        }
+        self.tally.accessed(access.write, total);
+        let node = self.accessing(access, peer, total);
+        if let [whole] = remote {
+            // SAFETY: the caller's promise; the node is this operation's.
+            unsafe {
+                match self.access_piece(access, peer, local, whole) {
+                    Ok(Piece::Over(outcome)) => self.finish(node, outcome),
+                    Ok(Piece::Pending(id)) => {
+                        (*node).request = id.0;
+                        self.watch(id, name_of(node, kind::NODE));
+                    }
+                    Err(errno) => {
+                        self.domain.pool.give_back(node);
+                        return Err(errno);
+                    }
+                }
+            }
+            return Ok(0);
+        }
+        // SAFETY: as above.
+        unsafe { self.access_pieces(access, peer, local, remote, node) };
+        Ok(0)
+    }
+
+    /// The node of an access.
+    fn accessing(&self, access: &Access, peer: Peer, total: usize) -> *mut Node {
+        let node = self.node(access.context, access.reported);
+        let direction = if access.write { FI_WRITE } else { FI_READ };
+        let notify = access.data.map_or(0, |_| mark::NOTIFY);
+        // SAFETY: memory for a node, which is nobody else's during the operation.
+        unsafe {
+            node.write(Node {
+                flags: FI_RMA | direction | notify | self.marks(access.context, access.reported),
+                data: access.data.unwrap_or(0),
+                len: total,
+                peer: peer.index(),
+                ..Node::EMPTY
+            });
+        }
+        node
+    }
+
+    /// # Safety
+    /// As [`access`](Self::access).
+    unsafe fn access_piece(
+        &self,
+        access: &Access,
+        peer: Peer,
+        local: &[RawSliceMut],
+        remote: &fi_rma_iov,
+    ) -> Result<Piece, i32> {
+        let key = limic_key(remote.key);
+        // SAFETY: the caller's promise.
+        let posted = unsafe {
+            if access.write {
+                let mut slices = [RawSlice {
+                    start: core::ptr::null(),
+                    len: 0,
+                }; IOV_LIMIT];
+                for (to, from) in slices.iter_mut().zip(local) {
+                    *to = RawSlice {
+                        start: from.start,
+                        len: from.len,
+                    };
+                }
+                let slices = &slices[..local.len()];
+                self.limic.post_write(peer, key, remote.addr, slices)
+            } else {
+                self.limic.post_read(peer, key, remote.addr, local)
+            }
+        };
+        match posted {
+            Ok(Posted::Done(outcome)) => Ok(Piece::Over(outcome)),
+            Ok(Posted::Pending(id)) => Ok(Piece::Pending(id)),
+            // The operation was made in good order, and the target refuses it.
+            Err(error @ (Error::UnknownRegion { .. } | Error::OutOfRegion { .. })) => {
+                Ok(Piece::Over(Err(error)))
+            }
+            Err(error) => Err(reported(&error)),
+        }
+    }
+
+    /// Accesses several remote pieces, of which the operation is the whole.
+    ///
+    /// # Safety
+    /// As [`access`](Self::access).
+    unsafe fn access_pieces(
+        &self,
+        access: &Access,
+        peer: Peer,
+        local: &[RawSliceMut],
+        remote: &[fi_rma_iov],
+        whole: *mut Node,
+    ) {
+        // One more part than there are, so that the whole is not over before all have begun.
+        // SAFETY: the node is this operation's.
+        unsafe { (*whole).request = remote.len() as u64 + 1 };
+        let mut from = 0;
+        for piece in remote {
+            let (cut, count) = cut(local, from, piece.len);
+            from += piece.len;
+            // SAFETY: as above; parts live until they are over.
+            unsafe {
+                let part = self.domain.pool.take(core::ptr::null_mut());
+                (*part).whole = whole;
+                (*part).node.flags |= self.mark();
+                match self.access_piece(access, peer, &cut[..count], piece) {
+                    Ok(Piece::Over(outcome)) => self.part_is_over(part, &outcome),
+                    Ok(Piece::Pending(id)) => self.watch(id, name_of(part, kind::PART)),
+                    Err(errno) => self.part_failed(part, errno),
+                }
+            }
+        }
+        // SAFETY: as above.
+        unsafe { self.one_part_less(whole) };
+    }
+
+    /// A part of a larger operation is over. The immediate word of an answer is an error number.
+    ///
+    /// # Safety
+    /// `part` is one, and is not used any more.
+    pub(crate) unsafe fn part_is_over(&self, part: *mut Spare, outcome: &Outcome) {
+        // SAFETY: the caller's promise.
+        unsafe { self.part_failed(part, Self::number_of(outcome)) };
+    }
+
+    /// # Safety
+    /// As [`part_is_over`](Self::part_is_over); 0 is no failure.
+    unsafe fn part_failed(&self, part: *mut Spare, errno: i32) {
+        // SAFETY: the caller's promise; the whole lives until its last part is over.
+        unsafe {
+            let whole = (*part).whole;
+            if errno != 0 {
+                (*whole).flags |= mark::FAILED;
+                (*whole).error = errno;
+            }
+            self.domain.pool.give_back(part.cast());
+            self.one_part_less(whole);
+        }
+    }
+
+    /// # Safety
+    /// `whole` counts its parts in `request`.
+    pub(crate) unsafe fn one_part_less(&self, whole: *mut Node) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            (*whole).request -= 1;
+            if (*whole).request > 0 {
+                return;
+            }
+            if (*whole).flags & mark::FAILED == 0 {
+                (*whole).request = NO_REQUEST;
+            } else {
+                (*whole).len = 0;
+            }
+            self.report(whole);
+        }
+    }
+
+    /// Writes bytes that are the caller's again when this returns.
+    ///
+    /// # Safety
+    /// The local pieces are readable during the call.
+    unsafe fn write_copy(
+        &self,
+        access: &Access,
+        local: &[RawSliceMut],
+        remote: &[fi_rma_iov],
+    ) -> Result<usize, i32> {
+        let [remote] = remote else {
+            return Err(FI_EINVAL);
+        };
+        let peer = self.reachable(access.peer)?;
+        // Kept only if the peer has to help.
+        let mut bytes = Vec::new();
+        for piece in local.iter().filter(|piece| piece.len > 0) {
+            // SAFETY: the caller's promise.
+            bytes.extend_from_slice(unsafe { core::slice::from_raw_parts(piece.start, piece.len) });
+        }
+        let copy = [RawSliceMut {
+            start: bytes.as_mut_ptr(),
+            len: bytes.len(),
+        }];
+        self.tally.accessed(true, bytes.len());
+        let node = self.accessing(access, peer, bytes.len());
+        // SAFETY: the copy lives until the write is over; the node is this operation's.
+        unsafe {
+            match self.access_piece(access, peer, &copy, remote) {
+                Ok(Piece::Over(outcome)) => self.finish(node, outcome),
+                Ok(Piece::Pending(id)) => {
+                    let copied = Box::into_raw(Box::new(Copied { bytes, node }));
+                    self.injected.set(self.injected.get() + 1);
+                    self.watch(id, name_of(copied, kind::COPY));
+                }
+                Err(errno) => {
+                    self.domain.pool.give_back(node);
+                    return Err(errno);
+                }
+            }
+        }
+        Ok(0)
+    }
+
+    /// A peer whose memory can be asked for. It is not waited for: that might be an endpoint which this very thread
+    /// has to move along.
+    pub(crate) fn reachable(&self, address: fi_addr_t) -> Result<Peer, i32> {
+        let peer = self.peer(address)?;
+        match self.limic.attach(peer) {
+            Ok(true) => Ok(peer),
+            Ok(false) => {
+                self.progress();
+                Err(FI_EAGAIN)
+            }
+            Err(error) => Err(reported(&error)),
+        }
+    }
+}
+
+/// The pieces of `len` bytes from the byte `from` on, and how many there are.
+fn cut(
+    local: &[RawSliceMut],
+    mut from: usize,
+    mut len: usize,
+) -> ([RawSliceMut; IOV_LIMIT], usize) {
+    let mut pieces = [RawSliceMut {
+        start: core::ptr::null_mut(),
+        len: 0,
+    }; IOV_LIMIT];
+    let mut count = 0;
+    for piece in local {
+        let skipped = from.min(piece.len);
+        from -= skipped;
+        let taken = (piece.len - skipped).min(len);
+        len -= taken;
+        if taken > 0 && count < IOV_LIMIT {
+            pieces[count] = RawSliceMut {
+                start: piece.start.wrapping_add(skipped),
+                len: taken,
+            };
+            count += 1;
+        }
+    }
+    (pieces, count)
+}

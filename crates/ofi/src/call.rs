@@ -1,0 +1,206 @@
+//! What the calls of all tables have in common: an endpoint, a sort of message, a form, and bytes.
+//!
+//! libfabric has each operation in several forms: of one buffer, of several pieces, with data, injected, and as a
+//! message with flags. The functions of the tables only say which one was called; what all forms do is in `send`,
+//! `receive`, `access` and `asking`. The first two are inlined with the form known, so a plain send does not ask
+//! which form it is.
+
+use core::ffi::c_void;
+
+use limic::raw::{RawSlice, RawSliceMut};
+
+use crate::abi::endpoint::fid_ep;
+use crate::abi::errno::*;
+use crate::abi::*;
+use crate::endpoint::{Binding, Endpoint, sort};
+use crate::{border, object};
+
+/// Most pieces of a buffer.
+pub(crate) const IOV_LIMIT: usize = 8;
+
+/// A call about an endpoint that is in use, in its domain.
+///
+/// # Safety
+/// `endpoint` is one of this provider.
+#[inline(always)]
+pub(crate) unsafe fn with(
+    endpoint: *mut fid_ep,
+    body: impl FnOnce(&Endpoint) -> Result<usize, i32>,
+) -> isize {
+    border::size(|| {
+        // SAFETY: the caller's promise.
+        let endpoint: &Endpoint = unsafe { object::object(endpoint) };
+        let _turn = endpoint.domain.enter();
+        if !endpoint.enabled.get() {
+            return Err(FI_EOPBADSTATE);
+        }
+        body(endpoint)
+    })
+}
+
+/// The form of a call.
+#[derive(Clone, Copy)]
+pub(crate) enum Form {
+    /// Without flags: what the endpoint was opened with holds.
+    Plain,
+    /// With flags of its own.
+    Message(u64),
+    /// The bytes are the caller's again when the call returns, and nothing is reported if all goes well.
+    Inject,
+}
+
+impl Form {
+    /// The flags of the call, beside those of the endpoint.
+    #[inline(always)]
+    pub(crate) fn flags(self) -> u64 {
+        match self {
+            Self::Plain => 0,
+            Self::Message(flags) => flags,
+            Self::Inject => FI_INJECT,
+        }
+    }
+
+    /// Whether the end of the operation is reported to this queue.
+    #[inline(always)]
+    pub(crate) fn reports(self, binding: &Binding) -> bool {
+        match self {
+            Self::Plain => binding.reports(),
+            Self::Message(flags) => binding.reports_with(flags),
+            Self::Inject => false,
+        }
+    }
+
+    /// The word that travels with the bytes, since it does so only if a flag says it.
+    #[inline(always)]
+    pub(crate) fn data(self, data: u64) -> Option<u64> {
+        (self.flags() & FI_REMOTE_CQ_DATA != 0).then_some(data)
+    }
+}
+
+/// Whether messages have tags, and the tag of this one.
+#[derive(Clone, Copy)]
+pub(crate) enum Sort {
+    Tagged(u64),
+    Untagged,
+}
+
+impl Sort {
+    /// The flag of its completions.
+    #[inline(always)]
+    pub(crate) fn flag(self) -> u64 {
+        match self {
+            Self::Tagged(_) => FI_TAGGED,
+            Self::Untagged => FI_MSG,
+        }
+    }
+
+    /// The tag of limic's message. The highest bit is not the application's (`mem_tag_format` says so).
+    #[inline(always)]
+    pub(crate) fn tag(self) -> Result<u64, i32> {
+        match self {
+            Self::Tagged(tag) if tag & sort::NOT_TAGGED == 0 => Ok(tag),
+            Self::Tagged(_) => Err(FI_EINVAL),
+            Self::Untagged => Ok(sort::UNTAGGED),
+        }
+    }
+}
+
+/// The bytes of a call: one buffer, or an array of pieces.
+#[derive(Clone, Copy)]
+pub(crate) enum Bytes {
+    One(*mut c_void, usize),
+    Pieces(*const libc::iovec, usize),
+}
+
+impl Bytes {
+    /// A buffer that is only read.
+    #[inline(always)]
+    pub(crate) fn of(start: *const c_void, len: usize) -> Self {
+        Self::One(start.cast_mut(), len)
+    }
+
+    /// The pieces to send.
+    ///
+    /// # Safety
+    /// An array of pieces is valid for its length.
+    #[inline(always)]
+    pub(crate) unsafe fn slices(self) -> Result<Pieces<RawSlice>, i32> {
+        let none = slice(core::ptr::null_mut(), 0);
+        // SAFETY: the caller's promise.
+        unsafe { Pieces::new(self, none, slice) }
+    }
+
+    /// The room to receive into.
+    ///
+    /// # Safety
+    /// As [`slices`](Self::slices).
+    #[inline(always)]
+    pub(crate) unsafe fn room(self) -> Result<Pieces<RawSliceMut>, i32> {
+        let none = slice_mut(core::ptr::null_mut(), 0);
+        // SAFETY: the caller's promise.
+        unsafe { Pieces::new(self, none, slice_mut) }
+    }
+}
+
+#[inline(always)]
+fn slice(start: *mut c_void, len: usize) -> RawSlice {
+    RawSlice {
+        start: start.cast_const().cast(),
+        len,
+    }
+}
+
+#[inline(always)]
+fn slice_mut(start: *mut c_void, len: usize) -> RawSliceMut {
+    RawSliceMut {
+        start: start.cast(),
+        len,
+    }
+}
+
+/// Pieces of a buffer, in place.
+pub(crate) enum Pieces<S> {
+    One([S; 1]),
+    Some([S; IOV_LIMIT], usize),
+}
+
+impl<S: Copy> Pieces<S> {
+    /// # Safety
+    /// As [`Bytes::slices`].
+    #[inline(always)]
+    unsafe fn new(
+        bytes: Bytes,
+        none: S,
+        piece: impl Fn(*mut c_void, usize) -> S,
+    ) -> Result<Self, i32> {
+        let (iov, count) = match bytes {
+            Bytes::One(start, len) => return Ok(Self::One([piece(start, len)])),
+            Bytes::Pieces(iov, count) => (iov, count),
+        };
+        if count > IOV_LIMIT || (iov.is_null() && count > 0) {
+            return Err(FI_EINVAL);
+        }
+        let mut all = [none; IOV_LIMIT];
+        for (number, place) in all.iter_mut().enumerate().take(count) {
+            // SAFETY: the caller's promise.
+            let iov = unsafe { &*iov.add(number) };
+            *place = piece(iov.iov_base, iov.iov_len);
+        }
+        Ok(Self::Some(all, count))
+    }
+
+    #[inline(always)]
+    pub(crate) fn as_slice(&self) -> &[S] {
+        match self {
+            Self::One(one) => one,
+            Self::Some(all, count) => &all[..*count],
+        }
+    }
+}
+
+impl Pieces<RawSliceMut> {
+    /// Bytes in all of them.
+    pub(crate) fn len(&self) -> usize {
+        self.as_slice().iter().map(|piece| piece.len).sum()
+    }
+}

@@ -1,0 +1,239 @@
+//! What libfabric calls: queues are opened, read, signalled and closed.
+
+use core::cell::{Cell, RefCell};
+use core::ffi::{c_char, c_int, c_void};
+use std::sync::Arc;
+
+use super::Queue;
+use crate::abi::entries::{fi_cq_attr, fi_cq_err_entry};
+use crate::abi::errno::*;
+use crate::abi::objects::{fi_ops_cq, fid_cq, fid_domain};
+use crate::abi::*;
+use crate::errors::text_of;
+use crate::fabric::{no_bind, no_ops_open};
+use crate::object::{self, Head};
+use crate::wait::WaitObject;
+use crate::{border, log};
+
+static OPS: fi_ops = fi_ops {
+    size: size_of::<fi_ops>(),
+    close,
+    bind: no_bind,
+    control,
+    ops_open: no_ops_open,
+    tostr: None,
+    ops_set: None,
+};
+
+static CQ_OPS: fi_ops_cq = fi_ops_cq {
+    size: size_of::<fi_ops_cq>(),
+    read,
+    readfrom,
+    readerr,
+    sread,
+    sreadfrom,
+    signal,
+    strerror,
+};
+
+/// `fi_cq_open`.
+pub(crate) unsafe extern "C" fn open(
+    domain: *mut fid_domain,
+    attr: *mut fi_cq_attr,
+    queue: *mut *mut fid_cq,
+    context: *mut c_void,
+) -> c_int {
+    border::status(|| {
+        // SAFETY: C passes attributes or null.
+        let attr = unsafe { attr.as_ref() }.ok_or(FI_EINVAL)?;
+        if queue.is_null() {
+            return Err(FI_EINVAL);
+        }
+        let entry = match attr.format {
+            FI_CQ_FORMAT_UNSPEC | FI_CQ_FORMAT_TAGGED => 48,
+            FI_CQ_FORMAT_CONTEXT => 8,
+            FI_CQ_FORMAT_MSG => 24,
+            FI_CQ_FORMAT_DATA => 40,
+            _ => return Err(FI_EINVAL),
+        };
+        let wait = match attr.wait_obj {
+            FI_WAIT_NONE | FI_WAIT_YIELD => None,
+            FI_WAIT_UNSPEC | FI_WAIT_FD => {
+                Some(WaitObject::new().map_err(|errno| errno.raw_os_error())?)
+            }
+            other => {
+                log::info(&format_args!(
+                    "wait object {other} is not known; FI_WAIT_FD is"
+                ));
+                return Err(FI_ENOSYS);
+            }
+        };
+        if !matches!(attr.wait_cond, FI_CQ_COND_NONE | FI_CQ_COND_THRESHOLD) {
+            return Err(FI_EINVAL);
+        }
+        let object = Arc::new(Queue {
+            head: Head::new(fid_cq {
+                fid: object::fid_of::<Queue>(context, &OPS),
+                ops: &CQ_OPS,
+            }),
+            // SAFETY: a domain of this provider.
+            domain: unsafe { object::share(domain) },
+            first: Cell::new(core::ptr::null_mut()),
+            last: Cell::new(core::ptr::null_mut()),
+            entry,
+            idle: Cell::new(0),
+            endpoints: RefCell::default(),
+            wait,
+            wait_kind: attr.wait_obj,
+            threshold: attr.wait_cond == FI_CQ_COND_THRESHOLD,
+            signalled: Cell::new(false),
+        });
+        // SAFETY: checked.
+        unsafe { *queue = object::hand_out(object) };
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn close(fid: *mut fid) -> c_int {
+    border::status(|| {
+        // SAFETY: C closes what it was given, once.
+        unsafe { object::take_back::<Queue>(fid) }
+            .map(drop)
+            .ok_or(FI_EBUSY)
+    })
+}
+
+unsafe extern "C" fn control(fid: *mut fid, what: c_int, argument: *mut c_void) -> c_int {
+    border::status(|| {
+        // SAFETY: C passes what it was given.
+        let queue: &Queue = unsafe { object::object(fid) };
+        if argument.is_null() {
+            return Err(FI_EINVAL);
+        }
+        match (what, &queue.wait) {
+            // SAFETY: the argument of this command is room for a descriptor.
+            (command::GETWAIT, Some(wait)) => unsafe {
+                *argument.cast::<c_int>() = wait.descriptor();
+            },
+            // SAFETY: the argument of this command is room for a kind.
+            (command::GETWAITOBJ, _) => unsafe {
+                *argument.cast::<u32>() = match &queue.wait {
+                    Some(_) => FI_WAIT_FD,
+                    None => queue.wait_kind,
+                };
+            },
+            _ => return Err(FI_ENOSYS),
+        }
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn read(queue: *mut fid_cq, buffer: *mut c_void, count: usize) -> isize {
+    border::size(|| {
+        // SAFETY: C passes what it was given, and room for `count` entries; so below.
+        unsafe {
+            let queue: &Queue = object::object(queue);
+            let _turn = queue.domain.enter();
+            queue.read(buffer, count, core::ptr::null_mut())
+        }
+    })
+}
+
+unsafe extern "C" fn readfrom(
+    queue: *mut fid_cq,
+    buffer: *mut c_void,
+    count: usize,
+    sources: *mut fi_addr_t,
+) -> isize {
+    border::size(|| {
+        // SAFETY: as above.
+        unsafe {
+            let queue: &Queue = object::object(queue);
+            let _turn = queue.domain.enter();
+            queue.read(buffer, count, sources)
+        }
+    })
+}
+
+unsafe extern "C" fn sread(
+    queue: *mut fid_cq,
+    buffer: *mut c_void,
+    count: usize,
+    condition: *const c_void,
+    timeout: c_int,
+) -> isize {
+    // SAFETY: as above.
+    unsafe {
+        sreadfrom(
+            queue,
+            buffer,
+            count,
+            core::ptr::null_mut(),
+            condition,
+            timeout,
+        )
+    }
+}
+
+unsafe extern "C" fn sreadfrom(
+    queue: *mut fid_cq,
+    buffer: *mut c_void,
+    count: usize,
+    sources: *mut fi_addr_t,
+    condition: *const c_void,
+    timeout: c_int,
+) -> isize {
+    border::size(|| {
+        // SAFETY: as above.
+        unsafe {
+            let queue: &Queue = object::object(queue);
+            queue.read_waiting(buffer, count, sources, condition, timeout)
+        }
+    })
+}
+
+/// `fi_cq_readerr`: the oldest completion, which is one of a failed operation.
+unsafe extern "C" fn readerr(queue: *mut fid_cq, entry: *mut fi_cq_err_entry, _: u64) -> isize {
+    border::size(|| {
+        // SAFETY: C passes what it was given.
+        let queue: &Queue = unsafe { object::object(queue) };
+        let _turn = queue.domain.enter();
+        // SAFETY: as above; so with the room for an entry.
+        unsafe { queue.read_error(entry) }
+    })
+}
+
+/// `fi_cq_signal`: whoever waits in `fi_cq_sread` returns.
+unsafe extern "C" fn signal(queue: *mut fid_cq) -> c_int {
+    border::status(|| {
+        // SAFETY: C passes what it was given.
+        let queue: &Queue = unsafe { object::object(queue) };
+        match &queue.wait {
+            Some(wait) => wait.signal(),
+            None => {
+                let _turn = queue.domain.enter();
+                queue.signalled.set(true);
+            }
+        }
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn strerror(
+    _: *mut fid_cq,
+    errno: c_int,
+    _: *const c_void,
+    buffer: *mut c_char,
+    len: usize,
+) -> *const c_char {
+    let text = text_of(errno);
+    if !buffer.is_null() && len > 0 {
+        let count = text.count_bytes().min(len - 1);
+        // SAFETY: C passes room for `len` bytes.
+        unsafe {
+            core::ptr::copy_nonoverlapping(text.as_ptr(), buffer, count);
+            *buffer.add(count) = 0;
+        }
+    }
+    text.as_ptr()
+}

@@ -1,0 +1,223 @@
+//! Completions are read: at once, or waited for.
+
+use core::ffi::{c_int, c_void};
+use core::time::Duration;
+use std::time::Instant;
+
+use super::Queue;
+use crate::abi::entries::{fi_cq_err_entry, fi_cq_tagged_entry};
+use crate::abi::errno::*;
+use crate::abi::*;
+use crate::node::{Node, context_of, mark};
+use crate::wait::{Patience, WaitObject};
+
+/// The longest sleep without looking around.
+const LONGEST: Duration = Duration::from_millis(250);
+
+impl Queue {
+    /// Reads up to `count` completions into the application's buffer.
+    ///
+    /// # Safety
+    /// There is room for them at `buffer`, and for as many addresses at `sources` unless that is null.
+    #[inline(always)]
+    pub(super) unsafe fn read(
+        &self,
+        buffer: *mut c_void,
+        count: usize,
+        sources: *mut fi_addr_t,
+    ) -> Result<usize, i32> {
+        if self.first.get().is_null() {
+            self.progress();
+        }
+        let mut done = 0;
+        while done < count {
+            let node = self.first.get();
+            if node.is_null() {
+                break;
+            }
+            // SAFETY: nodes in the list are alive; the caller promised room.
+            unsafe {
+                if (*node).flags & mark::FAILED != 0 {
+                    if done == 0 {
+                        return Err(FI_EAVAIL);
+                    }
+                    break;
+                }
+                if !sources.is_null() {
+                    *sources.add(done) = self.source_of(node);
+                }
+                let entry = buffer.cast::<u8>().add(done * self.entry);
+                self.put(node, entry);
+                self.pop(node);
+                self.domain.pool.give_back(node);
+            }
+            done += 1;
+        }
+        if done > 0 {
+            self.idle.set(0);
+            return Ok(done);
+        }
+        self.give_way();
+        Err(FI_EAGAIN)
+    }
+
+    /// Writes a completion in the application's format, which is the beginning of the longest one.
+    ///
+    /// # Safety
+    /// The node is alive and there is room for an entry.
+    #[inline(always)]
+    unsafe fn put(&self, node: *mut Node, entry: *mut u8) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let whole = fi_cq_tagged_entry {
+                op_context: context_of(node),
+                flags: (*node).flags & mark::PUBLIC,
+                len: (*node).len,
+                buf: (*node).buf,
+                data: (*node).data,
+                tag: (*node).tag,
+            };
+            let from = (&raw const whole).cast::<u8>();
+            if self.entry == size_of::<fi_cq_tagged_entry>() {
+                const WHOLE: usize = size_of::<fi_cq_tagged_entry>();
+                core::ptr::copy_nonoverlapping(from, entry, WHOLE);
+            } else {
+                core::ptr::copy_nonoverlapping(from, entry, self.entry);
+            }
+        }
+    }
+
+    /// The sender of a message, if an address vector names it.
+    ///
+    /// # Safety
+    /// The node is alive.
+    unsafe fn source_of(&self, node: *mut Node) -> fi_addr_t {
+        // SAFETY: the caller's promise.
+        let (flags, peer) = unsafe { ((*node).flags, (*node).peer) };
+        if flags & FI_RECV == 0 {
+            return FI_ADDR_NOTAVAIL;
+        }
+        let number = flags >> mark::ENDPOINT_SHIFT & 0xffff;
+        let endpoints = self.endpoints.borrow();
+        // SAFETY: an endpoint takes itself out before it goes.
+        let mut all = endpoints.iter().map(|endpoint| unsafe { &**endpoint });
+        all.find(|endpoint| u64::from(endpoint.number) == number)
+            .map_or(FI_ADDR_NOTAVAIL, |endpoint| endpoint.address_of(peer))
+    }
+
+    /// An empty look. Who is waited for may wait for this very CPU.
+    #[inline(always)]
+    fn give_way(&self) {
+        let idle = self.idle.get().wrapping_add(1);
+        self.idle.set(idle);
+        if idle >= self.domain.patience.get() {
+            self.idle.set(0);
+            rustix::thread::sched_yield();
+        }
+    }
+
+    /// # Safety
+    /// As [`read`](Self::read).
+    pub(super) unsafe fn read_waiting(
+        &self,
+        buffer: *mut c_void,
+        count: usize,
+        sources: *mut fi_addr_t,
+        condition: *const c_void,
+        timeout: c_int,
+    ) -> Result<usize, i32> {
+        if self.wait_kind == FI_WAIT_NONE {
+            return Err(FI_ENOSYS);
+        }
+        // A hint only: what is there by the deadline is given.
+        let wanted = if self.threshold && !condition.is_null() {
+            // SAFETY: with this condition it is a number of completions.
+            unsafe { *condition.cast::<usize>() }.clamp(1, count.max(1))
+        } else {
+            1
+        };
+        let deadline = u64::try_from(timeout)
+            .ok()
+            .map(|ms| Instant::now() + Duration::from_millis(ms));
+        let mut patience = Patience::new();
+        loop {
+            let over = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+            {
+                let _turn = self.domain.enter();
+                self.progress();
+                if self.length(wanted) >= wanted || (over && self.has_any()) {
+                    // SAFETY: the caller's promise.
+                    return unsafe { self.read(buffer, count, sources) };
+                }
+                let waiting = self.wait.as_ref();
+                if self.signalled.take() || waiting.is_some_and(WaitObject::take_signal) {
+                    return Err(FI_EAGAIN);
+                }
+                if over {
+                    return Err(FI_EAGAIN);
+                }
+                if waiting.is_some() && wanted == 1 && !self.may_sleep() {
+                    continue;
+                }
+            }
+            match &self.wait {
+                Some(wait) if wanted == 1 => {
+                    let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+                    wait.sleep(left.unwrap_or(LONGEST).min(LONGEST));
+                }
+                _ => patience.step(),
+            }
+        }
+    }
+
+    /// Completions in the list, counted up to a limit; a failed one counts as enough.
+    fn length(&self, limit: usize) -> usize {
+        let mut node = self.first.get();
+        let mut count = 0;
+        while !node.is_null() && count < limit {
+            // SAFETY: nodes in the list are alive.
+            unsafe {
+                if (*node).flags & mark::FAILED != 0 {
+                    return limit;
+                }
+                node = (*node).next;
+            }
+            count += 1;
+        }
+        count
+    }
+
+    /// Reads the oldest completion, which is one of a failed operation.
+    ///
+    /// # Safety
+    /// There is room for an entry, of which only later versions of the interface have the last fields.
+    pub(super) unsafe fn read_error(&self, entry: *mut fi_cq_err_entry) -> Result<usize, i32> {
+        let node = self.first.get();
+        // SAFETY: nodes in the list are alive.
+        if node.is_null() || unsafe { (*node).flags } & mark::FAILED == 0 {
+            return Err(FI_EAGAIN);
+        }
+        let api = self.domain.fabric.api;
+        // SAFETY: as above; the room is the caller's promise.
+        unsafe {
+            (*entry).op_context = context_of(node);
+            (*entry).flags = (*node).flags & mark::PUBLIC;
+            (*entry).len = (*node).len;
+            (*entry).buf = (*node).buf;
+            (*entry).data = (*node).data;
+            (*entry).tag = (*node).tag;
+            (*entry).olen = (*node).request as usize;
+            (*entry).err = (*node).error;
+            (*entry).prov_errno = (*node).error;
+            if api < fi_version(1, 5) {
+                (*entry).err_data = core::ptr::null_mut();
+            } else {
+                // Room for such data stays the application's; there is none.
+                (*entry).err_data_size = 0;
+            }
+            self.pop(node);
+            self.domain.pool.give_back(node);
+        }
+        Ok(1)
+    }
+}

@@ -1,0 +1,183 @@
+//! Endpoints (`FI_EP_RDM`). Each is one endpoint of limic.
+//!
+//! Here is what all calls share: peers by address and addresses by peer, nodes for operations, waking. Opening and
+//! closing is in `open`, what is bound to an endpoint in `bind`, names and options in `options`, and what
+//! happens to those that are never closed in `leftovers`.
+
+mod bind;
+mod leftovers;
+mod open;
+mod options;
+
+use core::cell::{Cell, RefCell};
+use core::ffi::c_void;
+use std::collections::HashMap;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use limic::raw::ClaimId;
+use limic::{HybridEndpoint, Peer, RawEndpoint};
+
+use crate::abi::endpoint::fid_ep;
+use crate::abi::errno::*;
+use crate::abi::*;
+use crate::address_vector::AddressVector;
+use crate::domain::Domain;
+use crate::errors::reported;
+use crate::node::{Node, UNNAMED, mark};
+use crate::object::{Head, Object};
+use crate::stats::Tally;
+
+pub(crate) use self::bind::{Binding, Counters};
+pub(crate) use self::leftovers::close_all;
+pub(crate) use self::open::{open, open2};
+
+/// What the tags of limic's messages say beside an application's tag.
+pub(crate) mod sort {
+    /// 0: a tagged message; its other bits are the application's tag.
+    pub(crate) const NOT_TAGGED: u64 = 1 << 63;
+    /// An untagged message.
+    pub(crate) const UNTAGGED: u64 = NOT_TAGGED;
+    /// What endpoints say to each other.
+    pub(crate) const ASIDE: u64 = 0b11 << 62;
+    /// The bits that tell untagged messages from all others.
+    pub(crate) const MASK: u64 = 0b11 << 62;
+}
+
+/// An endpoint.
+#[repr(C)]
+pub(crate) struct Endpoint {
+    head: Head<fid_ep>,
+    pub(crate) domain: Arc<Domain>,
+    pub(crate) limic: HybridEndpoint,
+    pub(crate) myself: Peer,
+    pub(crate) number: u16,
+    pub(crate) caps: u64,
+    /// The application lends a `fi_context2` with each operation.
+    pub(crate) lends: bool,
+    pub(crate) sends: Binding,
+    pub(crate) receives: Binding,
+    pub(crate) counters: Counters,
+    addresses: RefCell<Option<Arc<AddressVector>>>,
+    /// The peer at each position of the address vector, and the position of each peer.
+    peers: RefCell<Vec<u32>>,
+    positions: RefCell<Vec<fi_addr_t>>,
+    pub(crate) enabled: Cell<bool>,
+    /// Messages that were found by `FI_PEEK | FI_CLAIM`, by context.
+    pub(crate) claims: RefCell<HashMap<usize, ClaimId>>,
+    /// Bytes of a multi-receive under which it is given back.
+    pub(crate) least_room: Cell<usize>,
+    /// Multi-receives that are posted.
+    pub(crate) multi: RefCell<Vec<*mut crate::node::Spare>>,
+    /// Tells the answers to atomic operations from each other.
+    pub(crate) atomics: Cell<u32>,
+    /// Copies of injected messages that are not sent yet.
+    pub(crate) injected: Cell<u32>,
+    pub(crate) tally: Tally,
+}
+
+// SAFETY: `repr(C)`, and the head comes first.
+unsafe impl Object for Endpoint {
+    const CLASS: usize = class::EP;
+}
+
+// SAFETY: touched only in calls that have entered its domain.
+unsafe impl Send for Endpoint {}
+// SAFETY: as above.
+unsafe impl Sync for Endpoint {}
+
+/// No peer yet.
+const UNKNOWN: u32 = u32::MAX;
+
+impl Endpoint {
+    /// The peer at a position of the address vector.
+    #[inline(always)]
+    pub(crate) fn peer(&self, address: fi_addr_t) -> Result<Peer, i32> {
+        let known = self.peers.borrow().get(address as usize).copied();
+        match known {
+            Some(peer) if peer != UNKNOWN => Ok(Peer::from_index(peer)),
+            _ => self.find_peer(address),
+        }
+    }
+
+    #[cold]
+    fn find_peer(&self, address: fi_addr_t) -> Result<Peer, i32> {
+        let addresses = self.addresses.borrow();
+        let vector = addresses.as_ref().ok_or(FI_ENOAV)?;
+        let found = vector.address(address).ok_or(FI_EINVAL)?;
+        let peer = self
+            .limic
+            .connect(&found.to_bytes())
+            .map_err(|error| reported(&error))?;
+        let mut peers = self.peers.borrow_mut();
+        if peers.len() <= address as usize {
+            peers.resize(address as usize + 1, UNKNOWN);
+        }
+        peers[address as usize] = peer.index();
+        Ok(peer)
+    }
+
+    /// The position of a peer in the address vector, if it stands there.
+    pub(crate) fn address_of(&self, peer: u32) -> fi_addr_t {
+        let mut positions = self.positions.borrow_mut();
+        let place = peer as usize;
+        if let Some(known) = positions.get(place)
+            && *known != UNNAMED
+        {
+            return *known;
+        }
+        let addresses = self.addresses.borrow();
+        let Ok(address) = self.limic.peer_address(Peer::from_index(peer)) else {
+            return UNNAMED;
+        };
+        let found = addresses.as_ref().and_then(|all| all.position(&address));
+        let Some(found) = found else { return UNNAMED };
+        if positions.len() <= place {
+            positions.resize(place + 1, UNNAMED);
+        }
+        positions[place] = found;
+        found
+    }
+
+    /// The mark of this endpoint on its nodes.
+    #[inline(always)]
+    pub(crate) fn mark(&self) -> u64 {
+        u64::from(self.number) << mark::ENDPOINT_SHIFT
+    }
+
+    /// The node of an operation: in the context, or a spare one.
+    #[inline(always)]
+    pub(crate) fn node(&self, context: *mut c_void, reported: bool) -> *mut Node {
+        if self.lends && reported && !context.is_null() {
+            context.cast()
+        } else {
+            self.domain.pool.take(context).cast()
+        }
+    }
+
+    /// The marks of a node of [`node`](Self::node).
+    #[inline(always)]
+    pub(crate) fn marks(&self, context: *mut c_void, reported: bool) -> u64 {
+        let lent = self.lends && reported && !context.is_null();
+        self.mark() | if lent { 0 } else { mark::SPARE } | if reported { 0 } else { mark::SILENT }
+    }
+
+    pub(crate) fn wake_fd(&self) -> BorrowedFd<'_> {
+        self.limic.wake_fd()
+    }
+
+    /// Asks senders to ring. False if there is something to do.
+    pub(crate) fn arm(&self) -> bool {
+        let armed = self.limic.arm();
+        // Arming looks around once more, and operations may have ended there.
+        self.collect();
+        armed
+    }
+}
+
+impl Endpoint {
+    /// Whether peers may reach memory through it.
+    pub(crate) fn uses_regions(&self) -> bool {
+        self.caps & (FI_RMA | FI_ATOMIC) != 0
+    }
+}

@@ -1,0 +1,197 @@
+//! Endpoints are opened and closed.
+
+use core::cell::{Cell, RefCell};
+use core::ffi::{c_int, c_void};
+use std::sync::Arc;
+
+use limic::{HybridEndpoint, RawEndpoint, Tag};
+
+use super::bind::{Binding, Counters, bind};
+use super::leftovers;
+use super::options::{cancel, control, getname, getopt, setname, setopt, size_left};
+use super::{Endpoint, sort};
+use crate::abi::endpoint::{fi_ops_cm, fi_ops_ep, fid_ep};
+use crate::abi::errno::*;
+use crate::abi::info::fi_info;
+use crate::abi::objects::fid_domain;
+use crate::abi::*;
+use crate::domain::Domain;
+use crate::errors::reported;
+use crate::fabric::no_ops_open;
+use crate::object::{self, Head};
+use crate::stats::Tally;
+use crate::{atomic, border, info, message, rma, tagged};
+
+static OPS: fi_ops = fi_ops {
+    size: size_of::<fi_ops>(),
+    close,
+    bind,
+    control,
+    ops_open: no_ops_open,
+    tostr: None,
+    ops_set: None,
+};
+
+static EP_OPS: fi_ops_ep = fi_ops_ep {
+    size: size_of::<fi_ops_ep>(),
+    cancel,
+    getopt,
+    setopt,
+    tx_ctx: border::no_such_function,
+    rx_ctx: border::no_such_function,
+    rx_size_left: size_left,
+    tx_size_left: size_left,
+};
+
+static CM_OPS: fi_ops_cm = fi_ops_cm {
+    size: size_of::<fi_ops_cm>(),
+    setname,
+    getname,
+    getpeer: border::no_such_function,
+    connect: border::no_such_function,
+    listen: border::no_such_function,
+    accept: border::no_such_function,
+    reject: border::no_such_function,
+    shutdown: border::no_such_function,
+    join: border::no_such_function,
+};
+
+/// `fi_endpoint2`; no flag is known.
+pub(crate) unsafe extern "C" fn open2(
+    domain: *mut fid_domain,
+    info: *mut fi_info,
+    endpoint: *mut *mut fid_ep,
+    flags: u64,
+    context: *mut c_void,
+) -> c_int {
+    if flags != 0 {
+        return -FI_EBADFLAGS;
+    }
+    // SAFETY: handed on.
+    unsafe { open(domain, info, endpoint, context) }
+}
+
+/// `fi_endpoint`.
+pub(crate) unsafe extern "C" fn open(
+    domain: *mut fid_domain,
+    info: *mut fi_info,
+    endpoint: *mut *mut fid_ep,
+    context: *mut c_void,
+) -> c_int {
+    border::status(|| {
+        // SAFETY: C passes an info of this provider.
+        let asked = unsafe { info.as_ref() }.ok_or(FI_EINVAL)?;
+        if endpoint.is_null() {
+            return Err(FI_EINVAL);
+        }
+        // SAFETY: as above.
+        let kind = unsafe { asked.ep_attr.as_ref() }.map_or(FI_EP_UNSPEC, |attr| attr.r#type);
+        if !matches!(kind, FI_EP_UNSPEC | FI_EP_RDM) {
+            return Err(FI_EINVAL);
+        }
+        // SAFETY: a domain of this provider.
+        let domain: Arc<Domain> = unsafe { object::share(domain) };
+        let limic = HybridEndpoint::open().map_err(|error| reported(&error))?;
+        // SAFETY: attributes of an info of this provider, or null.
+        let (tx, rx) = unsafe {
+            let tx = asked.tx_attr.as_ref().map_or(0, |attr| attr.op_flags);
+            (tx, asked.rx_attr.as_ref().map_or(0, |attr| attr.op_flags))
+        };
+        let caps = if asked.caps == 0 {
+            info::CAPS
+        } else {
+            asked.caps
+        };
+        let turn = domain.enter();
+        let myself = limic.myself();
+        let mut object = Arc::new(Endpoint {
+            head: Head::new(fid_ep {
+                fid: object::fid_of::<Endpoint>(context, &OPS),
+                ops: &EP_OPS,
+                cm: &CM_OPS,
+                msg: &message::OPS,
+                rma: &rma::OPS,
+                tagged: &tagged::OPS,
+                atomic: &atomic::OPS,
+                collective: core::ptr::null(),
+            }),
+            myself,
+            limic,
+            number: 0,
+            caps,
+            lends: asked.mode & FI_CONTEXT2 != 0,
+            sends: Binding::default(),
+            receives: Binding::default(),
+            counters: Counters::default(),
+            addresses: RefCell::default(),
+            peers: RefCell::default(),
+            positions: RefCell::default(),
+            enabled: Cell::new(false),
+            claims: RefCell::default(),
+            least_room: Cell::new(64),
+            multi: RefCell::default(),
+            atomics: Cell::new(0),
+            injected: Cell::new(0),
+            tally: Tally::default(),
+            domain: Arc::clone(&domain),
+        });
+        object.sends.flags.set(tx);
+        object.receives.flags.set(rx);
+        let place = Arc::as_ptr(&object);
+        let number = domain.add_endpoint(place).ok_or(FI_ENOMEM)?;
+        // Nobody else has it yet.
+        if let Some(object) = Arc::get_mut(&mut object) {
+            object.number = number;
+        }
+        if object.uses_regions() {
+            object.limic.set_aside(Tag(sort::ASIDE), sort::MASK);
+        }
+        drop(turn);
+        leftovers::add(place);
+        // SAFETY: checked.
+        unsafe { *endpoint = object::hand_out(object) };
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn close(fid: *mut fid) -> c_int {
+    border::status(|| {
+        // SAFETY: C closes what it was given, once.
+        let endpoint: &Endpoint = unsafe { object::object(fid) };
+        let place = core::ptr::from_ref(endpoint);
+        leftovers::remove(place);
+        let domain = Arc::clone(&endpoint.domain);
+        let turn = domain.enter();
+        endpoint.tally.print(endpoint);
+        // What was sent goes out first; then no operation of the endpoint touches a buffer any more.
+        endpoint.limic.close();
+        domain.remove_endpoint(endpoint.number);
+        for region in domain.regions.borrow().values() {
+            region.forget(endpoint.number);
+        }
+        for binding in [&endpoint.sends, &endpoint.receives] {
+            if let Some(queue) = &*binding.queue.borrow() {
+                queue.remove(endpoint);
+            }
+        }
+        let counters = &endpoint.counters;
+        for counter in [
+            &counters.send,
+            &counters.receive,
+            &counters.read,
+            &counters.write,
+        ] {
+            if let Some(counter) = &*counter.borrow() {
+                counter
+                    .endpoints
+                    .borrow_mut()
+                    .retain(|known| *known != place);
+            }
+        }
+        // SAFETY: as above. Nothing else ever holds an endpoint.
+        let object = unsafe { object::take_back::<Endpoint>(fid) };
+        drop(object);
+        drop(turn);
+        Ok(())
+    })
+}

@@ -1,0 +1,83 @@
+/*
+ * Two processes that call the provider through libfabric, in lockstep: what all parts of the program share.
+ */
+#ifndef CALLS_H
+#define CALLS_H
+
+#include <poll.h>
+#include <rdma/fabric.h>
+#include <rdma/fi_atomic.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_eq.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
+#include <rdma/fi_tagged.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* 0 or 1: which of the two this is. The other one is at the end of the line. */
+extern int me, line_to_other;
+extern struct fi_info *info;
+extern struct fid_fabric *fabric;
+extern struct fid_domain *domain;
+extern struct fid_ep *ep;
+extern struct fid_av *av;
+extern struct fid_cq *cq;
+extern struct fid_cntr *counter;
+extern fi_addr_t other, myself;
+extern struct fi_context2 contexts[64];
+/* A send that may end at any time, and whether it has. */
+extern void *any_time;
+extern int ended;
+
+#define CHECK(what)                                                            \
+    do {                                                                       \
+        if (!(what)) {                                                         \
+            fprintf(stderr, "process %d, line %d: %s\n", me, __LINE__, #what); \
+            _exit(1);                                                          \
+        }                                                                      \
+    } while (0)
+#define OK(call)                                                               \
+    do {                                                                       \
+        long code_ = (long) (call);                                            \
+        if (code_ != 0) {                                                      \
+            fprintf(stderr, "process %d, line %d: %s: %ld (%s)\n", me,         \
+                    __LINE__, #call, code_, fi_strerror((int) -code_));        \
+            _exit(1);                                                          \
+        }                                                                      \
+    } while (0)
+/* Calls that may ask for progress first. */
+#define RETRY(call)                                                            \
+    do {                                                                       \
+        long again_;                                                           \
+        while ((again_ = (long) (call)) == -FI_EAGAIN)                         \
+            fi_cq_read(cq, NULL, 0);                                           \
+        OK(again_);                                                            \
+    } while (0)
+
+/* setup.c */
+void open_all(enum fi_wait_obj wait, int threading, int mr_mode);
+void close_all(void);
+void meet(void);
+struct fi_cq_tagged_entry completion(void);
+struct fi_cq_err_entry failure(void);
+unsigned char pattern(size_t at, unsigned seed);
+void fill(unsigned char *bytes, size_t len, unsigned seed);
+int right(const unsigned char *bytes, size_t len, unsigned seed);
+
+/* The parts. */
+void tagged(void);
+void messages(void);
+void memory(void);
+void waiting(void);
+void killed(pid_t child);
+void leaving(void);
+
+#endif

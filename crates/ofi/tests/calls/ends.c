@@ -1,0 +1,96 @@
+/* Processes that end. */
+#include "calls.h"
+
+#include <sys/time.h>
+#include <sys/un.h>
+
+/* The other process is killed: what needs it ends with an error, and nothing hangs. */
+void killed(pid_t child)
+{
+    static unsigned char bytes[1000000];
+    OK(fi_trecv(ep, bytes, 8, NULL, other, 1, 0, &contexts[0]));
+    CHECK(completion().len == 8);
+    OK(fi_trecv(ep, bytes, 8, NULL, other, 2, 0, &contexts[0]));
+    OK(fi_tsend(ep, bytes, sizeof bytes, NULL, other, 3, &contexts[1]));
+    kill(child, SIGKILL);
+    for (int both = 0; both < 2; both++) {
+        struct fi_cq_err_entry error = failure();
+        CHECK(error.err == FI_ECONNRESET);
+        CHECK(error.op_context == &contexts[0] || error.op_context == &contexts[1]);
+    }
+    CHECK(fi_tsend(ep, bytes, 8, NULL, other, 3, &contexts[1]) == -FI_ECONNRESET);
+    CHECK(fi_read(ep, bytes, 8, NULL, other, 0, 1, &contexts[1]) == -FI_ECONNRESET);
+}
+
+/* A line that ends where it begins, for one process alone. */
+static int line_to_oneself(void)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    socklen_t len = sizeof address;
+    int line = socket(AF_UNIX, SOCK_DGRAM, 0);
+    /* Without a name the kernel finds one. */
+    CHECK(bind(line, (struct sockaddr *) &address, sizeof address.sun_family) == 0);
+    CHECK(getsockname(line, (struct sockaddr *) &address, &len) == 0);
+    CHECK(connect(line, (struct sockaddr *) &address, len) == 0);
+    return line;
+}
+
+static void leave(int signal)
+{
+    (void) signal;
+    exit(0);
+}
+
+static void wait_for(pid_t child)
+{
+    int status;
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+/* Long messages to itself: nearly all of the time passes inside of calls. */
+static void talk_to_oneself(void)
+{
+    enum { LEN = 4 << 20 };
+    static char out[LEN], in[LEN];
+    struct fi_cq_tagged_entry entry;
+    for (;;) {
+        OK(fi_trecv(ep, in, LEN, NULL, myself, 1, 0, &contexts[0]));
+        OK(fi_tsend(ep, out, LEN, NULL, myself, 1, &contexts[1]));
+        for (int both = 0; both < 2; both += fi_cq_read(cq, &entry, 1) == 1)
+            ;
+    }
+}
+
+/*
+ * Processes that end without closing anything: in a signal handler, which may interrupt any call, with a lock and
+ * without one; and forked children of one that goes on.
+ */
+void leaving(void)
+{
+    for (int round = 0; round < 10; round++) {
+        pid_t child = fork();
+        if (child == 0) {
+            struct itimerval soon = {.it_value = {.tv_usec = 2000 + 111 * round}};
+            line_to_other = line_to_oneself();
+            open_all(FI_WAIT_NONE, round % 2 ? FI_THREAD_SAFE : FI_THREAD_DOMAIN, 0);
+            signal(SIGALRM, leave);
+            setitimer(ITIMER_REAL, &soon, NULL);
+            talk_to_oneself();
+        }
+        wait_for(child);
+    }
+    line_to_other = line_to_oneself();
+    open_all(FI_WAIT_NONE, FI_THREAD_DOMAIN, 0);
+    pid_t child = fork();
+    if (child == 0)
+        exit(0);
+    wait_for(child);
+    printf("forked: process %d:\n", (int) child);
+    /* The parent's endpoint works on. */
+    char bytes[8];
+    OK(fi_trecv(ep, bytes, 8, NULL, myself, 1, 0, &contexts[0]));
+    OK(fi_tinject(ep, "12345678", 8, myself, 1));
+    CHECK(completion().len == 8);
+    close_all();
+}

@@ -1,0 +1,50 @@
+/* Usage: calls PART. Exits with 0 if all is as libfabric's manual pages say. */
+#include "calls.h"
+
+int main(int argc, char **argv)
+{
+    int lines[2], status;
+    const char *part = argc > 1 ? argv[1] : "";
+    if (!strcmp(part, "leaving")) {
+        leaving();
+        printf("%s: right\n", part);
+        return 0;
+    }
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, lines))
+        return 1;
+    pid_t child = fork();
+    me = child == 0;
+    line_to_other = lines[me];
+    close(lines[!me]);
+    int waits = !strcmp(part, "waiting");
+    open_all(waits ? FI_WAIT_FD : FI_WAIT_NONE, waits ? FI_THREAD_SAFE : FI_THREAD_DOMAIN,
+             !strcmp(part, "basic-memory") ? FI_MR_BASIC : 0);
+    meet();
+    if (!strcmp(part, "tagged"))
+        tagged();
+    else if (!strcmp(part, "messages"))
+        messages();
+    else if (!strcmp(part, "memory") || !strcmp(part, "basic-memory"))
+        memory();
+    else if (waits)
+        waiting();
+    else if (!strcmp(part, "killed")) {
+        if (me) {
+            OK(fi_tinject(ep, "12345678", 8, other, 1));
+            for (;;)
+                fi_cq_read(cq, NULL, 0);
+        }
+        killed(child);
+    } else {
+        fprintf(stderr, "no part '%s'\n", part);
+        return 1;
+    }
+    close_all();
+    if (me)
+        return 0;
+    waitpid(child, &status, 0);
+    int good = strcmp(part, "killed") ? WIFEXITED(status) && WEXITSTATUS(status) == 0 : WIFSIGNALED(status);
+    if (good)
+        printf("%s: right\n", part);
+    return !good;
+}

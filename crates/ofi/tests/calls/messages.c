@@ -1,0 +1,47 @@
+/* Untagged messages. */
+#include "calls.h"
+
+/* Untagged messages beside tagged ones, and one buffer for many. */
+void messages(void)
+{
+    static unsigned char room[40000], out[9000];
+    size_t least = 1000;
+    OK(fi_setopt(&ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &least, sizeof least));
+    struct iovec whole = {room, sizeof room};
+    struct fi_msg message = {.msg_iov = &whole, .iov_count = 1, .addr = FI_ADDR_UNSPEC, .context = &contexts[0]};
+    OK(fi_recvmsg(ep, &message, FI_MULTI_RECV | FI_COMPLETION));
+    meet();
+    fill(out, sizeof out, me);
+    static const size_t lengths[] = {0, 1, 8, 100, 5000, 9000, 9000, 9000, 7000};
+    enum { COUNT = sizeof lengths / sizeof *lengths };
+    for (int i = 0; i < COUNT; i++) {
+        OK(fi_tinject(ep, "x", 1, other, 5));
+        OK(fi_inject(ep, out, lengths[i], other));
+    }
+    unsigned char *before = room;
+    for (int i = 0; i < COUNT; i++) {
+        struct fi_cq_tagged_entry entry = completion();
+        CHECK(entry.op_context == &contexts[0] && entry.len == lengths[i] && (entry.flags & FI_MSG));
+        CHECK((unsigned char *) entry.buf >= before && right(entry.buf, entry.len, !me));
+        CHECK(!!(entry.flags & FI_MULTI_RECV) == (i == COUNT - 1));
+        before = (unsigned char *) entry.buf + entry.len;
+    }
+    char letter;
+    for (int i = 0; i < COUNT; i++) {
+        OK(fi_trecv(ep, &letter, 1, NULL, FI_ADDR_UNSPEC, 5, 0, &contexts[1]));
+        CHECK(completion().len == 1 && letter == 'x');
+    }
+    meet();
+    /* To oneself, in both kinds; a cancelled buffer. */
+    OK(fi_recv(ep, room, 100, NULL, myself, &contexts[2]));
+    OK(fi_senddata(ep, out, 50, NULL, 5, myself, &contexts[3]));
+    for (int both = 0; both < 2; both++) {
+        struct fi_cq_tagged_entry entry = completion();
+        if (entry.op_context == &contexts[2])
+            CHECK(entry.len == 50 && entry.data == 5);
+    }
+    OK(fi_recvmsg(ep, &message, FI_MULTI_RECV | FI_COMPLETION));
+    OK(fi_cancel(&ep->fid, &contexts[0]));
+    CHECK(failure().err == FI_ECANCELED);
+    meet();
+}

@@ -1,0 +1,118 @@
+/* Tagged messages. */
+#include "calls.h"
+
+/* Tagged messages of all lengths, with data, in pieces, by inject, found by PEEK, claimed and discarded. */
+void tagged(void)
+{
+    static const size_t lengths[] = {0, 8, 40, 41, 4096, 70000, 3000000};
+    unsigned char *out = malloc(3000000), *in = malloc(3000000);
+    for (unsigned i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        size_t len = lengths[i];
+        fill(out, len, me + i);
+        memset(in, 0, len);
+        OK(fi_trecv(ep, in, len, NULL, i % 2 ? other : FI_ADDR_UNSPEC, 0x100 | i, 0, &contexts[0]));
+        OK(fi_tsenddata(ep, out, len, NULL, 1000 + me + i, other, 0x100 | i, &contexts[1]));
+        for (int both = 0; both < 2; both++) {
+            struct fi_cq_tagged_entry entry = completion();
+            if (entry.op_context == &contexts[1]) {
+                CHECK((entry.flags & (FI_SEND | FI_TAGGED)) == (FI_SEND | FI_TAGGED));
+                continue;
+            }
+            CHECK(entry.op_context == &contexts[0] && entry.len == len && entry.tag == (0x100 | i));
+            CHECK((entry.flags & (FI_RECV | FI_TAGGED | FI_REMOTE_CQ_DATA)) == (FI_RECV | FI_TAGGED | FI_REMOTE_CQ_DATA));
+            CHECK(entry.data == 1000u + !me + i && entry.buf == in);
+        }
+        CHECK(right(in, len, !me + i));
+        meet();
+    }
+    /* Pieces on both sides, and a source that is told. */
+    struct iovec pieces[3] = {{out, 100}, {out + 500, 1000}, {out + 100, 7}};
+    struct iovec rooms[2] = {{in, 1000}, {in + 2000, 107}};
+    fill(out, 3000, me);
+    OK(fi_trecvv(ep, rooms, NULL, 2, FI_ADDR_UNSPEC, 0xff, 0xf0, &contexts[0]));
+    meet();
+    OK(fi_tsendv(ep, pieces, NULL, 3, other, 0x2f, &contexts[1]));
+    for (int both = 0; both < 2; both++) {
+        struct fi_cq_tagged_entry entry;
+        fi_addr_t source;
+        ssize_t count;
+        while ((count = fi_cq_readfrom(cq, &entry, 1, &source)) == -FI_EAGAIN)
+            ;
+        CHECK(count == 1);
+        if (entry.op_context == &contexts[0])
+            CHECK(entry.len == 1107 && entry.tag == 0x2f && source == other);
+    }
+    CHECK(in[0] == pattern(0, !me) && in[100] == pattern(500, !me) && in[2099] == pattern(1499, !me) &&
+          in[2106] == pattern(106, !me));
+    /* A look that finds nothing is a completion too. */
+    struct fi_msg_tagged message = {.addr = FI_ADDR_UNSPEC, .tag = 0x500, .context = &contexts[2]};
+    OK(fi_trecvmsg(ep, &message, FI_PEEK));
+    struct fi_cq_err_entry error = failure();
+    CHECK(error.err == FI_ENOMSG && error.op_context == &contexts[2]);
+    meet();
+    OK(fi_tinject(ep, out, 9, other, 0x500));
+    OK(fi_tinjectdata(ep, out, 64, 77, other, 0x501));
+    any_time = &contexts[3];
+    OK(fi_tsend(ep, out, 900000, NULL, other, 0x502, &contexts[3]));
+    OK(fi_tinject(ep, out, 5, other, 0x503));
+    OK(fi_tinject(ep, out, 6, other, 0x504));
+    int found = 0;
+    while (!found) {
+        message.tag = 0x504;
+        OK(fi_trecvmsg(ep, &message, FI_PEEK | FI_COMPLETION));
+        struct fi_cq_tagged_entry entry;
+        ssize_t count;
+        while ((count = fi_cq_read(cq, &entry, 1)) == -FI_EAGAIN)
+            ;
+        if (count == -FI_EAVAIL)
+            fi_cq_readerr(cq, &error, 0);
+        else if (entry.op_context == any_time)
+            ended = 1;
+        else
+            found = entry.op_context == &contexts[2] && entry.len == 6 && entry.tag == 0x504;
+    }
+    message.tag = 0x501;
+    OK(fi_trecvmsg(ep, &message, FI_PEEK | FI_CLAIM));
+    struct fi_cq_tagged_entry entry = completion();
+    CHECK(entry.len == 64 && entry.data == 77);
+    /* Claimed: nobody else sees it; the context alone names it. */
+    message.context = &contexts[4];
+    OK(fi_trecvmsg(ep, &message, FI_PEEK));
+    CHECK(failure().err == FI_ENOMSG);
+    struct iovec whole = {in, 64};
+    struct fi_msg_tagged claimed = {.msg_iov = &whole, .iov_count = 1, .context = &contexts[2]};
+    memset(in, 0, 64);
+    OK(fi_trecvmsg(ep, &claimed, FI_CLAIM));
+    entry = completion();
+    CHECK(entry.op_context == &contexts[2] && entry.len == 64 && right(in, 64, !me));
+    /* Discarded with the look, and claimed and then discarded: the sender of the long one is done. */
+    message.tag = 0x502;
+    OK(fi_trecvmsg(ep, &message, FI_PEEK | FI_DISCARD));
+    CHECK(completion().len == 900000);
+    message.tag = 0x503;
+    OK(fi_trecvmsg(ep, &message, FI_PEEK | FI_CLAIM));
+    CHECK(completion().len == 5);
+    claimed.context = &contexts[4];
+    OK(fi_trecvmsg(ep, &claimed, FI_CLAIM | FI_DISCARD));
+    CHECK(completion().op_context == &contexts[4]);
+    any_time = NULL;
+    CHECK(ended || completion().op_context == &contexts[3]);
+    /* Too long, with all that is known of it; and cancelled. */
+    OK(fi_trecv(ep, in, 4, NULL, other, 0x500, 0, &contexts[5]));
+    error = failure();
+    CHECK(error.err == FI_ETRUNC && error.len == 4 && error.olen == 5 && error.tag == 0x500);
+    CHECK(error.op_context == &contexts[5] && (error.flags & FI_RECV));
+    OK(fi_trecv(ep, in, 4, NULL, other, 0x999, 0, &contexts[6]));
+    OK(fi_cancel(&ep->fid, &contexts[6]));
+    error = failure();
+    CHECK(error.err == FI_ECANCELED && error.op_context == &contexts[6]);
+    OK(fi_cancel(&ep->fid, &contexts[6]));
+    /* Tags have 63 bits; what is above is refused. */
+    CHECK(fi_tsend(ep, out, 1, NULL, other, 1ull << 63, &contexts[0]) == -FI_EINVAL);
+    CHECK(fi_tsend(ep, out, 1, NULL, 99, 1, &contexts[0]) == -FI_EINVAL);
+    meet();
+    OK(fi_trecv(ep, in, 6, NULL, other, 0x504, 0, &contexts[5]));
+    CHECK(completion().len == 6);
+    free(out);
+    free(in);
+}
