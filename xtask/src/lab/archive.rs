@@ -4,12 +4,11 @@ use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
 
 use super::cache::{cannot, folder};
+use super::mirror;
 use crate::console;
 use crate::failure::Failure;
 use crate::job::Job;
 
-/// Debian's archive, or what `LIMIC_LAB_MIRROR` names.
-const MIRROR: &str = "http://deb.debian.org/debian";
 const SUITE: &str = "trixie-backports";
 const INDEX: &str = "main/binary-amd64/Packages.xz";
 pub(crate) const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
@@ -53,7 +52,7 @@ impl Index {
                 (words.nth(1) == Some(INDEX)).then_some(sum)
             })
             .next()
-            .ok_or_else(|| Failure::Wrong(format!("{SUITE} of {MIRROR} has no {INDEX}")))?;
+            .ok_or_else(|| Failure::Wrong(format!("{SUITE} has no {INDEX}")))?;
         let packed = folder.join(format!("Packages-{SUITE}.xz"));
         download(&format!("dists/{SUITE}/{INDEX}"), &packed, Resume::No)?;
         verify(&packed, sum)?;
@@ -114,7 +113,7 @@ enum Resume {
 }
 
 fn download(path: &str, into: &Path, resume: Resume) -> Result<(), Failure> {
-    let mirror = std::env::var("LIMIC_LAB_MIRROR").unwrap_or_else(|_| MIRROR.to_owned());
+    let mirror = mirror::find()?;
     if resume == Resume::No && into.exists() {
         std::fs::remove_file(into).map_err(|why| cannot("replace", into, &why))?;
     }
@@ -127,7 +126,8 @@ fn download(path: &str, into: &Path, resume: Resume) -> Result<(), Failure> {
         .run()
         .map_err(|why| {
             Failure::Missing(format!(
-                "{mirror}/{path} cannot be fetched ({why}); LIMIC_LAB_MIRROR names another mirror of Debian's archive"
+                "{mirror}/{path} cannot be fetched ({why}); {}",
+                mirror::ADVICE
             ))
         })
 }

@@ -1,6 +1,6 @@
 //! A real kernel in a virtual machine: built here, booted by QEMU, with what a test needs inside.
 //!
-//! [`archive`] fetches Debian's kernel source, [`kernel`] configures and builds it, [`module`] builds
+//! [`archive`] fetches Debian's kernel source from the [`mirror`], [`kernel`] configures and builds it, [`module`] builds
 //! limic's own module against it. [`image`] packs an initramfs, [`guest`] boots it and reads what
 //! it says, [`console`] looks for the kernel's complaints. [`run`], [`test`] and [`shell`] are the
 //! commands. `docs/lab.md` is the page for users.
@@ -14,6 +14,7 @@ mod image;
 mod kernel;
 mod libraries;
 mod marker;
+mod mirror;
 mod module;
 mod needs;
 mod programs;
