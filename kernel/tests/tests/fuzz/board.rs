@@ -1,6 +1,7 @@
 //! What the processes of a run know of each other: a page that they all map.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use limic_module_tests::{Memory, PAGE};
 
@@ -68,6 +69,14 @@ impl Board {
     /// Whether all calls were made.
     pub(crate) fn enough(&self) -> bool {
         self.page().made.load(Relaxed) >= self.calls
+    }
+
+    /// Waits until so many calls more were made, or all.
+    pub(crate) fn wait_for_calls(&self, more: u64) {
+        let enough = self.page().made.load(Relaxed) + more;
+        while self.page().made.load(Relaxed) < enough.min(self.calls) {
+            std::thread::sleep(Duration::from_millis(2));
+        }
     }
 
     pub(crate) fn sums(&self) -> (u64, u64, u64) {

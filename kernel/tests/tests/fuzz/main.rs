@@ -1,8 +1,8 @@
 //! A seeded fuzzer of the interface.
 //!
 //! Honest processes make valid calls only and check every byte that they get; wild ones make valid, mutated and random
-//! calls, unmap, protect, fork and close in between, and may perish of it. A director kills both kinds at random moments and starts
-//! new ones. What counts: honest processes never see a wrong byte or an error that the interface does not name, the
+//! calls, unmap, protect, fork and close in between, and may perish of it. A director kills both kinds after a random number of calls and
+//! starts new ones. What counts: honest processes never see a wrong byte or an error that the interface does not name, the
 //! kernel does not complain, and nothing is left pinned or open.
 //!
 //! `LIMIC_FUZZ_SEED` fixes what each thread does (how they meet in time is the machine's), `LIMIC_FUZZ_CALLS` says how
@@ -12,7 +12,7 @@ mod board;
 mod honest;
 mod wild;
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use board::Board;
 use limic_module_tests::{Child, Random, Session, abi, guest_test};
@@ -28,6 +28,8 @@ fn setting(name: &str, default: u64) -> u64 {
 /// How many processes of each kind there are at a time.
 const HONEST: usize = 2;
 const WILD: usize = 2;
+/// A process is killed every so many calls at the latest.
+const MOST_CALLS_BETWEEN_KILLS: u64 = 600;
 
 #[test]
 fn honest_processes_survive_wild_ones() {
@@ -62,13 +64,20 @@ fn honest_processes_survive_wild_ones() {
         };
         let mut children: Vec<Child> = (0..HONEST + WILD).map(&mut start).collect();
         let mut kills = 0_u32;
+        let mut tenths = 0;
         while !board.enough() {
-            std::thread::sleep(Duration::from_millis(10 + random.below(150)));
+            // By calls and not by time: a slow machine would do little but start processes.
+            board.wait_for_calls(random.below(MOST_CALLS_BETWEEN_KILLS));
+            let (made, ..) = board.sums();
+            if made * 10 / calls.max(1) > tenths {
+                tenths = made * 10 / calls.max(1);
+                let seconds = begin.elapsed().as_secs_f64();
+                println!("REPORT: {made} calls in {seconds:.0} s, {kills} processes killed");
+            }
             // Wild ones go often, honest ones now and then.
-            let place = match random.below(12) {
+            let place = match random.below(8) {
                 0 => random.below(HONEST as u64) as usize,
-                1..8 => HONEST + random.below(WILD as u64) as usize,
-                _ => continue,
+                _ => HONEST + random.below(WILD as u64) as usize,
             };
             assert!(
                 place >= HONEST || !children[place].has_ended(),

@@ -1,12 +1,13 @@
 //! A process that does what it likes: valid calls, mutated ones, random ones, and worse. It may die of it.
 
-use limic_module_tests::abi::{self, ANY_RANK, CALLS};
+use limic_module_tests::abi::{self, ANY_RANK, CALLS, Iov};
 use limic_module_tests::{Memory, PAGE, Random, Session, fill};
 
 use crate::board::Board;
 
 const THREADS: u64 = 2;
 const ARENA: usize = 64 * PAGE;
+const MOST_PIECES: usize = 5;
 
 /// Numbers on which code stumbles.
 const EDGES: [u64; 16] = [
@@ -134,37 +135,38 @@ impl<'a> Actor<'a> {
 
     /// A list of pieces of the arena; gives its address and length. It lies at the end of the arena.
     fn list(&mut self) -> (u64, u64) {
-        let count = self.random.below(6);
-        let at = ARENA - PAGE;
-        for piece in 0..count {
+        let count = self.random.below(MOST_PIECES as u64 + 1);
+        let mut pieces = [Iov::default(); MOST_PIECES];
+        for piece in &mut pieces[..count as usize] {
             let base = self.random.below((ARENA - PAGE) as u64);
             let len = self.random.below((ARENA - PAGE) as u64 - base);
             let len = len.min(self.random.pick(&[16, 4096, 1 << 20]));
-            let place = at + piece as usize * 16;
-            // The page may have been unmapped by `disturb_memory`: written as the kernel reads it, through a call.
-            self.poke(place, self.arena.address() + base);
-            self.poke(place + 8, len);
+            *piece = Iov {
+                base: self.arena.address() + base,
+                len,
+            };
         }
-        (self.arena.address() + at as u64, count)
-    }
-
-    /// Writes a word of the arena, if there is one.
-    fn poke(&self, at: usize, word: u64) {
+        let place = self.arena.pointer().wrapping_add(ARENA - PAGE);
         let from = libc::iovec {
-            iov_base: (&raw const word).cast_mut().cast(),
-            iov_len: 8,
+            iov_base: pieces.as_ptr().cast_mut().cast(),
+            iov_len: count as usize * size_of::<Iov>(),
         };
         let to = libc::iovec {
-            iov_base: self.arena.pointer().wrapping_add(at).cast(),
-            iov_len: 8,
+            iov_base: place.cast(),
+            iov_len: from.iov_len,
         };
+        // The page may have been unmapped by `disturb_memory`: written as the kernel reads it, through a call.
         // SAFETY: the kernel writes to the arena of this process, or fails.
         unsafe { libc::process_vm_writev(libc::getpid(), &from, 1, &to, 1, 0) };
+        (place as u64, count)
     }
 
     /// The structure of a call as it should be.
     fn valid(&mut self, number: std::ffi::c_ulong) -> [u64; 8] {
-        let (iov, count) = self.list();
+        let (iov, count) = match number {
+            abi::EXPOSE | abi::COPY | abi::SEND | abi::RECV | abi::WAIT => self.list(),
+            _ => (0, 0),
+        };
         let low = |low: u64, high: u64| low & 0xffff_ffff | high << 32;
         let rank = self.random.below(12);
         let rank = self.random.pick(&[rank, u64::from(ANY_RANK)]);
