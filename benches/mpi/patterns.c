@@ -3,8 +3,10 @@
  *
  *   patterns PATTERN SECONDS [BYTES ...]
  *
- * PATTERN is latency, bandwidth, bibandwidth or rate (two ranks), barrier or alltoall (any number of ranks), or start,
- * which only starts. SECONDS is how long to measure each message size. Rank 0 prints, one item a line:
+ * PATTERN is latency, bandwidth, bibandwidth or rate (two ranks), barrier, alltoall, allgather or allreduce (any number of
+ * ranks), or start, which only starts. BYTES is the length of a message, or of the block that a rank gives to an alltoall,
+ * allgather or allreduce (a sum of ints, so a multiple of 4). SECONDS is how long to measure each size. Rank 0 prints, one
+ * item a line:
  *
  *   rank R cpus C,C,...         where each rank may run
  *   row BYTES SECONDS STEPS     time of STEPS messages one way, or of STEPS collective operations
@@ -110,12 +112,20 @@ static void all_to_all(const Work *work) {
     MPI_Alltoall(work->out, work->bytes, MPI_BYTE, work->in, work->bytes, MPI_BYTE, MPI_COMM_WORLD);
 }
 
+static void all_gather(const Work *work) {
+    MPI_Allgather(work->out, work->bytes, MPI_BYTE, work->in, work->bytes, MPI_BYTE, MPI_COMM_WORLD);
+}
+
+static void all_reduce(const Work *work) {
+    MPI_Allreduce(work->out, work->in, work->bytes / (int)sizeof(int), MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+}
+
 static void nothing(const Work *work) { (void)work; }
 
 static const Pattern PATTERNS[] = {
     {"latency", ping_pong, 2, 2, 1}, {"bandwidth", one_way, WINDOW, 2, 1}, {"bibandwidth", both_ways, WINDOW, 2, 1},
     {"rate", one_way, WINDOW, 2, 1}, {"barrier", barrier, 1, 0, 0},        {"alltoall", all_to_all, 1, 0, 1},
-    {"start", nothing, 1, 0, 0},
+    {"allgather", all_gather, 1, 0, 1},      {"allreduce", all_reduce, 1, 0, 1},      {"start", nothing, 1, 0, 0},
 };
 
 /* Seconds of the slowest rank, on all ranks. */
@@ -134,15 +144,33 @@ static double run(const Pattern *pattern, const Work *work, long iterations) {
 
 static char content(int from, int to, size_t at) { return (char)(1 + from * 31 + to * 7 + at * 13 + at / 251); }
 
+/* Runs once, and compares the sums. */
+static void check_sums(const Pattern *pattern, const Work *work) {
+    int *out = (int *)work->out, *in = (int *)work->in, count = work->bytes / (int)sizeof(int);
+    for (int i = 0; i < count; i++) {
+        out[i] = i * (work->rank + 1);
+        in[i] = -1;
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    pattern->iterate(work);
+    for (int i = 0; i < count; i++)
+        if (in[i] != i * (work->ranks * (work->ranks + 1) / 2))
+            die("sums differ from those of the numbers that were given");
+}
+
 /* Runs once, and compares what was received with what the others sent. */
 static void check(const Pattern *pattern, const Work *work, size_t room) {
-    int collective = pattern->iterate == all_to_all;
+    if (pattern->iterate == all_reduce) {
+        check_sums(pattern, work);
+        return;
+    }
+    int each = pattern->iterate == all_to_all, collective = each || pattern->iterate == all_gather;
     size_t bytes = (size_t)work->bytes;
     int blocks = collective ? work->ranks : 1;
     memset(work->in, 0, room);
-    for (int to = 0; to < blocks; to++)
+    for (int to = 0; to < (each ? blocks : 1); to++)
         for (size_t at = 0; at < bytes; at++)
-            work->out[to * bytes + at] = content(work->rank, collective ? to : 0, at);
+            work->out[to * bytes + at] = content(work->rank, to, at);
     MPI_Barrier(MPI_COMM_WORLD);
     pattern->iterate(work);
     if (pattern->iterate == one_way && work->rank == 0)
@@ -150,13 +178,14 @@ static void check(const Pattern *pattern, const Work *work, size_t room) {
     for (int block = 0; block < blocks; block++) {
         int from = collective ? block : 1 - work->rank;
         for (size_t at = 0; at < bytes; at++)
-            if (work->in[block * bytes + at] != content(from, collective ? work->rank : 0, at))
+            if (work->in[block * bytes + at] != content(from, each ? work->rank : 0, at))
                 die("received bytes differ from those that were sent");
     }
 }
 
 static void measure(const Pattern *pattern, Work *work, double seconds) {
-    int blocks = pattern->iterate == all_to_all ? work->ranks : pattern->steps == WINDOW ? depth(work->bytes) : 1;
+    int collective = pattern->iterate == all_to_all || pattern->iterate == all_gather;
+    int blocks = collective ? work->ranks : pattern->steps == WINDOW ? depth(work->bytes) : 1;
     size_t room = (size_t)work->bytes * blocks + 1;
     void *out = NULL, *in = NULL;
     if (posix_memalign(&out, 4096, room) || posix_memalign(&in, 4096, room))
@@ -218,7 +247,7 @@ int main(int argc, char **argv) {
     char *end = NULL;
     double seconds = argc > 2 ? strtod(argv[2], &end) : 0;
     if (!pattern || *end || !(seconds >= 0 && seconds <= 3600))
-        die("usage: patterns latency|bandwidth|bibandwidth|rate|barrier|alltoall|start SECONDS [BYTES ...]");
+        die("usage: patterns latency|bandwidth|bibandwidth|rate|barrier|alltoall|allgather|allreduce|start SECONDS [BYTES ...]");
     if (pattern->ranks && pattern->ranks != work.ranks)
         die("this pattern takes two ranks");
     placement(&work);
@@ -228,6 +257,8 @@ int main(int argc, char **argv) {
         long bytes = strtol(argv[i], &end, 10);
         if (end == argv[i] || *end || bytes < 0 || bytes > 1 << 30)
             die("a message size is a number of bytes from 0 to 2^30");
+        if (pattern->iterate == all_reduce && bytes % (long)sizeof(int))
+            die("allreduce sums ints: its sizes are multiples of 4");
         work.bytes = (int)bytes;
         measure(pattern, &work, seconds);
     }

@@ -1,15 +1,15 @@
 //! Who is compared, and how each runs a pattern.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use serde::Deserialize;
-
-use super::pairs;
+use super::outcome::Outcome;
 use super::pattern::{Pattern, Plan};
-use crate::bounded::{self, Ended};
+use super::{pairs, reading};
+use crate::bounded;
 use crate::failure::Failure;
 use crate::job::target;
+use crate::mpi::{Library, proof};
 use crate::peers::{FoundTool, Kind, Mpi, Placement, Tool};
 
 /// limic's own name among them.
@@ -25,22 +25,25 @@ pub(super) struct Contestant {
 
 #[derive(Debug)]
 enum Runner {
-    Limic { program: PathBuf },
-    Mpi { mpi: Mpi, program: PathBuf },
+    Limic {
+        program: PathBuf,
+    },
+    Mpi {
+        mpi: Mpi,
+        program: PathBuf,
+    },
+    /// An MPI as it comes.
+    Own {
+        library: Library,
+        program: PathBuf,
+    },
+    /// The same with its messages over limic, by this provider.
+    Over {
+        library: Library,
+        provider: PathBuf,
+        program: PathBuf,
+    },
     Tool(Tool),
-}
-
-/// What one run gave.
-#[derive(Debug, Default)]
-pub(super) struct Outcome {
-    /// Seconds of one message, or operation, by its bytes.
-    pub(super) times: Vec<(u64, f64)>,
-    /// Why there is nothing, or not everything.
-    pub(super) failure: Option<String>,
-    /// Whether it had to be killed: it is not tried again.
-    pub(super) hung: bool,
-    /// limic's description of the machine.
-    pub(super) machine: Option<serde_json::Value>,
 }
 
 /// The command `limic`, as it was built for this.
@@ -70,6 +73,31 @@ impl Contestant {
         }
     }
 
+    pub(super) fn own(name: &'static str, library: Library, program: PathBuf) -> Self {
+        Self {
+            name,
+            title: library.title(),
+            runner: Runner::Own { library, program },
+        }
+    }
+
+    pub(super) fn over(
+        name: &'static str,
+        library: Library,
+        provider: PathBuf,
+        program: PathBuf,
+    ) -> Self {
+        Self {
+            name,
+            title: format!("{} over limic", library.title()),
+            runner: Runner::Over {
+                library,
+                provider,
+                program,
+            },
+        }
+    }
+
     pub(super) fn tool(found: FoundTool) -> Self {
         Self {
             name: found.tool.title(),
@@ -90,7 +118,11 @@ impl Contestant {
 
     pub(super) fn can(&self, pattern: Pattern) -> bool {
         match &self.runner {
-            Runner::Limic { .. } | Runner::Mpi { .. } => true,
+            Runner::Limic { .. } => true,
+            // Nobody but limic has the patterns that it measures against something of its own.
+            Runner::Mpi { .. } | Runner::Own { .. } | Runner::Over { .. } => {
+                pattern.reference().is_none()
+            }
             Runner::Tool(Tool::Ucx) => {
                 matches!(
                     pattern,
@@ -103,23 +135,48 @@ impl Contestant {
 
     /// Runs a pattern over all its sizes.
     pub(super) fn measure(&self, pattern: Pattern, plan: &Plan, cpus: &[usize; 2]) -> Outcome {
-        match &self.runner {
-            Runner::Limic { program } => limic(program, pattern, plan, cpus),
-            Runner::Mpi { mpi, program } => {
-                let placement = match pattern.ranks() {
-                    2 => Placement::OneEach(cpus),
-                    _ => Placement::Free,
-                };
-                let mut command = mpi.mpiexec(pattern.ranks(), placement);
-                command.arg(program).arg(pattern.name());
-                command.arg(plan.seconds.to_string());
-                command.args(plan.sizes(pattern).iter().map(u64::to_string));
-                let ended = bounded::run(command, cpus, plan.limit(pattern));
-                let placed = (pattern.ranks() == 2).then_some(cpus);
-                of_patterns(&ended, plan.sizes(pattern).len(), placed)
-            }
-            Runner::Tool(tool) => pairs::measure(*tool, pattern, plan, cpus),
+        let ranks = plan.ranks(pattern);
+        let placement = match ranks {
+            2 => Placement::OneEach(cpus),
+            _ => Placement::Free,
+        };
+        let (command, program) = match &self.runner {
+            Runner::Limic { program } => return limic(program, pattern, plan, cpus),
+            Runner::Tool(tool) => return pairs::measure(*tool, pattern, plan, cpus),
+            Runner::Mpi { mpi, program } => (mpi.mpiexec(ranks, placement), program),
+            Runner::Own { library, program } => (library.own_mpiexec(ranks, placement), program),
+            Runner::Over {
+                library,
+                provider,
+                program,
+            } => (library.mpiexec(ranks, placement, provider), program),
+        };
+        self.under_mpi(command, program, pattern, plan, cpus)
+    }
+
+    fn under_mpi(
+        &self,
+        mut command: Command,
+        program: &Path,
+        pattern: Pattern,
+        plan: &Plan,
+        cpus: &[usize; 2],
+    ) -> Outcome {
+        let ranks = plan.ranks(pattern);
+        command.arg(program).arg(pattern.name());
+        command.arg(plan.seconds.to_string());
+        command.args(plan.sizes(pattern).iter().map(u64::to_string));
+        let ended = bounded::run(command, cpus, plan.patience(pattern));
+        let placed = (ranks == 2).then_some(cpus);
+        let mut outcome = reading::patterns(&ended, plan.sizes(pattern).len(), placed);
+        if let Runner::Over { .. } = self.runner
+            && outcome.failure.is_none()
+            && let Err(why) = proof(&ended.out, &ended.err, ranks)
+        {
+            outcome.times.clear();
+            outcome.failure = Some(why);
         }
+        outcome
     }
 
     /// Whether this is the MPI that issue and targets single out among the others.
@@ -128,156 +185,43 @@ impl Contestant {
     }
 }
 
-fn limic(program: &PathBuf, pattern: Pattern, plan: &Plan, cpus: &[usize; 2]) -> Outcome {
-    let mut command = Command::new(program);
-    command.args(["perf", pattern.name(), "--ranks"]);
-    command.arg(pattern.ranks().to_string());
-    if pattern != Pattern::Barrier {
-        let sizes: Vec<String> = plan.sizes(pattern).iter().map(u64::to_string).collect();
-        command.args(["--sizes", &sizes.join(",")]);
-    }
-    let binding = if pattern.ranks() == 2 {
-        "--bind"
-    } else {
-        "--no-bind"
+fn limic(program: &Path, pattern: Pattern, plan: &Plan, cpus: &[usize; 2]) -> Outcome {
+    let sizes: Vec<String> = plan.sizes(pattern).iter().map(u64::to_string).collect();
+    // One size in one run.
+    let runs: Vec<Vec<String>> = match pattern {
+        Pattern::Barrier => vec![words("barrier")],
+        Pattern::Loan => vec![
+            [
+                words("latency --paths hybrid,loan --sizes"),
+                vec![sizes.join(",")],
+            ]
+            .concat(),
+        ],
+        Pattern::Skew => sizes
+            .iter()
+            .map(|size| [words("skew --c1 1 --c2 50 --bytes"), vec![size.clone()]].concat())
+            .collect(),
+        _ => vec![vec![
+            pattern.name().to_owned(),
+            "--sizes".to_owned(),
+            sizes.join(","),
+        ]],
     };
-    command.args([
-        binding,
-        "--rounds",
-        "1",
-        "--json",
-        "-",
-        "--seconds-per-point",
-    ]);
-    command.arg(plan.seconds.to_string());
-    of_limic(&bounded::run(command, cpus, plan.limit(pattern)))
-}
-
-#[derive(Deserialize)]
-struct LimicReport {
-    machine: serde_json::Value,
-    rows: Vec<LimicRow>,
-}
-
-#[derive(Deserialize)]
-struct LimicRow {
-    bytes: u64,
-    time_us: f64,
-}
-
-/// Reads what `limic perf --json -` printed.
-fn of_limic(ended: &Ended) -> Outcome {
-    let mut outcome = Outcome::of(ended);
-    if outcome.failure.is_some() {
-        return outcome;
-    }
-    match serde_json::from_str::<LimicReport>(&ended.out) {
-        Ok(report) => {
-            let rows = report.rows.iter();
-            outcome.times = rows.map(|row| (row.bytes, row.time_us / 1e6)).collect();
-            outcome.machine = Some(report.machine);
-        }
-        Err(why) => outcome.failure = Some(format!("printed something unreadable: {why}")),
+    let ranks = plan.ranks(pattern);
+    let mut outcome = Outcome::default();
+    for run in runs {
+        let mut command = Command::new(program);
+        command.arg("perf").args(run);
+        command.args(["--ranks", &ranks.to_string()]);
+        command.arg(if ranks == 2 { "--bind" } else { "--no-bind" });
+        command.args(words("--rounds 1 --json - --seconds-per-point"));
+        command.arg(plan.seconds.to_string());
+        let ended = bounded::run(command, cpus, plan.patience(pattern));
+        outcome.add(reading::limic(&ended, pattern));
     }
     outcome
 }
 
-/// Reads what benches/mpi/patterns.c printed. Each of the ranks has to be on one of the CPUs in
-/// `placed`, in their order.
-fn of_patterns(ended: &Ended, sizes: usize, placed: Option<&[usize; 2]>) -> Outcome {
-    let mut outcome = Outcome::of(ended);
-    let mut places = Vec::new();
-    for line in ended.out.lines() {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        match words[..] {
-            ["rank", _, "cpus", list] => places.push(list.to_owned()),
-            ["row", bytes, seconds, steps] => {
-                let row = (bytes.parse(), seconds.parse::<f64>(), steps.parse::<f64>());
-                if let (Ok(bytes), Ok(seconds), Ok(steps)) = row
-                    && seconds > 0.0
-                    && steps >= 1.0
-                {
-                    outcome.times.push((bytes, seconds / steps));
-                }
-            }
-            // Launchers print what they like.
-            _ => {}
-        }
-    }
-    let expected = placed.map(|cpus| cpus.map(|cpu| cpu.to_string()));
-    if let Some(expected) = expected
-        && !places.is_empty()
-        && places != expected
-    {
-        outcome.times.clear();
-        let found = places.join(" and ");
-        outcome.failure = Some(format!("its ranks ran on CPUs {found}, not one on each"));
-    } else if outcome.failure.is_none() && outcome.times.len() < sizes {
-        outcome.failure = Some("it ended well, but results are missing".to_owned());
-    }
-    outcome
-}
-
-impl Outcome {
-    pub(super) fn of(ended: &Ended) -> Self {
-        Self {
-            failure: ended.explain(),
-            hung: ended.hung,
-            ..Self::default()
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn ended(out: &str, failure: Option<&str>) -> Ended {
-        Ended {
-            out: out.to_owned(),
-            err: String::new(),
-            failure: failure.map(str::to_owned),
-            hung: false,
-        }
-    }
-
-    #[test]
-    fn the_mpi_programs_lines_are_read() {
-        let out = "rank 0 cpus 0\nrank 1 cpus 1\nsome warning\nrow 8 0.5 1000000\nrow 64 1 4\n";
-        let outcome = of_patterns(&ended(out, None), 2, Some(&[0, 1]));
-        assert_eq!(outcome.times, [(8, 0.5e-6), (64, 0.25)]);
-        assert_eq!(outcome.failure, None);
-        let missing = of_patterns(&ended(out, None), 3, Some(&[0, 1]));
-        assert!(missing.failure.is_some() && missing.times.len() == 2);
-    }
-
-    #[test]
-    fn what_was_measured_before_a_failure_counts() {
-        let out = "rank 0 cpus 0\nrank 1 cpus 1\nrow 8 0.5 1000000\nrow 64 ";
-        let outcome = of_patterns(&ended(out, Some("hung")), 2, Some(&[0, 1]));
-        assert_eq!(outcome.times.len(), 1);
-        assert!(outcome.failure.is_some_and(|why| why.starts_with("hung")));
-    }
-
-    #[test]
-    fn ranks_in_the_wrong_place_are_not_compared() {
-        for places in [
-            "rank 0 cpus 0,1\nrank 1 cpus 0,1\n",
-            "rank 0 cpus 0\nrank 1 cpus 0\n",
-        ] {
-            let out = format!("{places}row 8 1 1\n");
-            let outcome = of_patterns(&ended(&out, None), 1, Some(&[0, 1]));
-            assert!(outcome.times.is_empty() && outcome.failure.is_some());
-            assert_eq!(of_patterns(&ended(&out, None), 1, None).times.len(), 1);
-        }
-    }
-
-    #[test]
-    fn limics_json_is_read() {
-        let out = r#"{"machine": {"cpu": "x"}, "rows": [{"bytes": 8, "time_us": 2.0, "path": "inline"}]}"#;
-        let outcome = of_limic(&ended(out, None));
-        assert_eq!(outcome.times, [(8, 2e-6)]);
-        assert_eq!(outcome.machine.map(|m| m["cpu"].clone()), Some("x".into()));
-        assert!(of_limic(&ended("oops", None)).failure.is_some());
-    }
+fn words(text: &str) -> Vec<String> {
+    text.split(' ').map(str::to_owned).collect()
 }

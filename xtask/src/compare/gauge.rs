@@ -20,21 +20,25 @@ const CHANGED: f64 = 1.3;
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// One pass of a pattern through all contestants, and what a hand-over of one cache line took then.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Pass {
+    /// From 1 on.
     pub(super) round: u32,
-    pub(super) pattern: &'static str,
+    pub(super) pattern: Pattern,
     pub(super) before_us: Option<f64>,
     pub(super) after_us: Option<f64>,
+    /// How long it took, repetitions included.
+    pub(super) seconds: f64,
 }
 
 impl Pass {
     pub(super) fn new(round: u32, pattern: Pattern, before_us: Option<f64>) -> Self {
         Self {
             round,
-            pattern: pattern.name(),
+            pattern,
             before_us,
             after_us: None,
+            seconds: 0.0,
         }
     }
 
@@ -47,13 +51,107 @@ impl Pass {
     }
 }
 
+/// How far the CPUs are from each other, on a machine on which that changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Distance {
+    Near,
+    Far,
+}
+
+/// The distance in each round of each pattern. There is nothing to tell apart on a machine that stayed as it was.
+#[derive(Debug, Default)]
+pub(super) struct Distances {
+    /// Microseconds that part near from far.
+    border: Option<f64>,
+    passes: Vec<Pass>,
+}
+
+impl Distances {
+    pub(super) fn of(passes: &[Pass]) -> Self {
+        let changing = spread(passes).filter(|us| us.most > CHANGED * us.least);
+        Self {
+            // In the middle of a logarithmic scale.
+            border: changing.map(|us| (us.least * us.most).sqrt()),
+            passes: passes.to_vec(),
+        }
+    }
+
+    /// None also for a pass in which it changed. `round` is counted from 0.
+    pub(super) fn at(&self, pattern: Pattern, round: usize) -> Option<Distance> {
+        let border = self.border?;
+        let pass = self.pass(pattern, round)?;
+        let distance = |us: f64| {
+            if us < border {
+                Distance::Near
+            } else {
+                Distance::Far
+            }
+        };
+        let (before, after) = (distance(pass.before_us?), distance(pass.after_us?));
+        (before == after).then_some(before)
+    }
+
+    /// Whether it changed while a pattern was measured: some of the peers met another machine then.
+    pub(super) fn changed(&self, pattern: Pattern, round: usize) -> bool {
+        self.pass(pattern, round).is_some_and(Pass::changed)
+    }
+
+    fn pass(&self, pattern: Pattern, round: usize) -> Option<&Pass> {
+        // Measured with it.
+        let pattern = match pattern {
+            Pattern::AfterSkew => Pattern::Skew,
+            other => other,
+        };
+        let mut passes = self.passes.iter();
+        passes.find(|pass| pass.pattern == pattern && pass.round as usize == round + 1)
+    }
+
+    /// How many passes were made at each distance, in words.
+    fn words(&self) -> Option<String> {
+        let border = self.border?;
+        let handovers = |want: Option<Distance>| -> Vec<f64> {
+            let all = self.passes.iter();
+            let of = all.filter(|p| self.at(p.pattern, p.round as usize - 1) == want);
+            of.map(|pass| pass.before_us.unwrap_or(0.0)).collect()
+        };
+        let words = |want: Distance, name: &str| {
+            let us = handovers(Some(want));
+            let median = Spread::of(us.iter().copied())?.median;
+            Some(format!("{} {name} (median {median:.3} us)", us.len()))
+        };
+        let mut parts: Vec<String> = [(Distance::Near, "near"), (Distance::Far, "far")]
+            .into_iter()
+            .filter_map(|(want, name)| words(want, name))
+            .collect();
+        let between = handovers(None).len();
+        if between > 0 {
+            parts.push(format!("{between} from the one to the other"));
+        }
+        Some(format!(
+            "passes, parted at a hand-over of {border:.3} us: {}",
+            parts.join(", ")
+        ))
+    }
+}
+
 /// Microseconds to hand one cache line over, as `limic perf floor` measures it.
 pub(super) fn read(limic: &Path, cpus: &[usize; 2]) -> Option<f64> {
+    parse(&floor(limic, cpus)?)
+}
+
+/// limic's description of the machine.
+pub(super) fn machine(limic: &Path, cpus: &[usize; 2]) -> Option<serde_json::Value> {
+    let mut floor: serde_json::Value = serde_json::from_str(&floor(limic, cpus)?).ok()?;
+    Some(floor["machine"].take())
+}
+
+fn floor(limic: &Path, cpus: &[usize; 2]) -> Option<String> {
     let mut command = Command::new(limic);
     command.args(["perf", "floor", "--sizes", "64", "--rounds", "3"]);
     command.args(["--seconds-per-point", "0.03", "--json", "-"]);
     let ended = bounded::run(command, cpus, LIMIT);
-    ended.failure.is_none().then(|| parse(&ended.out)).flatten()
+    ended.failure.is_none().then_some(ended.out)
 }
 
 #[derive(Deserialize)]
@@ -92,14 +190,16 @@ pub(super) fn warnings(passes: &[Pass]) -> Vec<String> {
     {
         warnings.push(format!(
             "the CPUs did not keep their distance: a cache line changed hands in {:.3} to {:.3} us (median {:.3}), so \
-             times differ between rounds; ratios are taken within each round",
+             times differ between rounds; ratios are taken within each round, and shown for each distance",
             all.least, all.most, all.median
         ));
+        warnings.extend(Distances::of(passes).words());
     }
     let changed = passes.iter().filter(|pass| pass.changed()).count();
     if changed > 0 {
         warnings.push(format!(
-            "that changed within {changed} of {} passes of a pattern through all peers",
+            "that changed within {changed} of {} passes of a pattern through all peers, which count only where there is no \
+             steady one",
             passes.len()
         ));
     }
@@ -123,8 +223,24 @@ mod tests {
         assert!(pass(0.06, 0.18).changed() && pass(0.18, 0.06).changed());
         assert!(!Pass::new(1, Pattern::Rate, None).changed());
         assert!(warnings(&[pass(0.06, 0.07)]).is_empty());
-        assert_eq!(warnings(&[pass(0.06, 0.07), pass(0.17, 0.18)]).len(), 1);
-        assert_eq!(warnings(&[pass(0.06, 0.18)]).len(), 2);
+        assert_eq!(warnings(&[pass(0.06, 0.07), pass(0.17, 0.18)]).len(), 2);
+        assert_eq!(warnings(&[pass(0.06, 0.18)]).len(), 3);
+    }
+
+    #[test]
+    fn rounds_are_near_far_or_neither() {
+        let mut passes = [pass(0.03, 0.031), pass(0.18, 0.17), pass(0.03, 0.18)];
+        for (round, pass) in (1..).zip(&mut passes) {
+            pass.round = round;
+        }
+        let distances = Distances::of(&passes);
+        let at = [0, 1, 2, 3].map(|round| distances.at(Pattern::Rate, round));
+        assert_eq!(at, [Some(Distance::Near), Some(Distance::Far), None, None]);
+        assert_eq!(distances.at(Pattern::Latency, 0), None);
+        let changed = [0, 1, 2, 3].map(|round| distances.changed(Pattern::Rate, round));
+        assert_eq!(changed, [false, false, true, false]);
+        let calm = Distances::of(&passes[..1]);
+        assert_eq!(calm.at(Pattern::Rate, 0), None);
     }
 
     #[test]

@@ -3,20 +3,20 @@
 use std::fs::read_to_string;
 use std::time::Instant;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Share of the CPUs' time beyond which other programs, or other guests, make figures doubtful.
 const DOUBTFUL: f64 = 0.05;
 
 /// The load average over the last minute, and the number of CPUs.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Average {
     pub(super) load: f64,
     pub(super) cpus: usize,
 }
 
 /// What the machine did besides, during all rounds.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Load {
     pub(super) before: Average,
     pub(super) after: Average,
@@ -48,6 +48,19 @@ impl Average {
 }
 
 impl Load {
+    /// Of this run and one that went on from it.
+    pub(super) fn and(self, later: Self) -> Self {
+        let seconds = (self.seconds + later.seconds).max(f64::MIN_POSITIVE);
+        let both = |a: f64, b: f64| (a * self.seconds + b * later.seconds) / seconds;
+        Self {
+            before: self.before,
+            after: later.after,
+            others: both(self.others, later.others),
+            stolen: both(self.stolen, later.stolen),
+            seconds,
+        }
+    }
+
     pub(super) fn warnings(&self) -> Vec<String> {
         let mut warnings: Vec<String> = self.before.warning().into_iter().collect();
         for (share, who) in [
@@ -86,7 +99,7 @@ impl Watch {
         self.before
     }
 
-    pub(super) fn finish(self) -> Load {
+    pub(super) fn finish(&self) -> Load {
         let (after, ticks) = (Average::now(), Ticks::now());
         let share = |of: fn(&Ticks) -> u64| {
             let all = ticks.all.saturating_sub(self.ticks.all).max(1);
@@ -158,6 +171,20 @@ mod tests {
         };
         assert_eq!(Ticks::parse(stat, own), expected);
         assert_eq!(Ticks::parse("", ""), Ticks::default());
+    }
+
+    #[test]
+    fn shares_of_two_runs_are_weighed_by_their_time() {
+        let of = |load, others, seconds| Load {
+            before: Average { load, cpus: 2 },
+            after: Average { load, cpus: 2 },
+            others,
+            stolen: 0.0,
+            seconds,
+        };
+        let both = of(1.0, 0.4, 10.0).and(of(2.0, 0.0, 30.0));
+        assert_eq!((both.before.load, both.after.load), (1.0, 2.0));
+        assert_eq!((both.others, both.seconds), (0.1, 40.0));
     }
 
     #[test]

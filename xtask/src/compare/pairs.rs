@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use super::contestant::Outcome;
+use super::outcome::Outcome;
 use super::pattern::{Pattern, Plan, WINDOW};
 use crate::bounded::{self, Ended};
 use crate::peers::{Tool, without_foreign_settings};

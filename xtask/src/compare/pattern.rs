@@ -2,13 +2,68 @@
 
 use std::time::Duration;
 
-/// How long `--quick` measures, if its first round leaves a choice.
-const QUICK: Duration = Duration::from_secs(165);
+use serde::{Deserialize, Serialize};
+
+/// How long `--quick` measures.
+const QUICK: Duration = Duration::from_secs(160);
+
+/// How long it measures without.
+const FULL: Duration = Duration::from_secs(13 * 60);
 
 /// Messages in a window.
 pub(super) const WINDOW: u32 = 64;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+
+/// What is compared with what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Kind {
+    /// limic with MPIs, UCX and libfabric.
+    Peers,
+    /// Each MPI with itself over limic.
+    Mpi,
+}
+
+impl Kind {
+    /// Of files.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Peers => "peers",
+            Self::Mpi => "mpi",
+        }
+    }
+
+    /// What is measured if nothing else is asked for, in this order.
+    pub(super) fn patterns(self) -> &'static [Pattern] {
+        match self {
+            Self::Peers => &[
+                Pattern::Latency,
+                Pattern::Rate,
+                Pattern::Bandwidth,
+                Pattern::Bibandwidth,
+                Pattern::Barrier,
+                Pattern::Alltoall,
+                Pattern::Loan,
+                Pattern::Skew,
+            ],
+            Self::Mpi => &[
+                Pattern::Latency,
+                Pattern::Bandwidth,
+                Pattern::Alltoall,
+                Pattern::Allgather,
+                Pattern::Allreduce,
+                Pattern::Barrier,
+            ],
+        }
+    }
+}
+
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum,
+)]
+#[serde(rename_all = "kebab-case")]
 pub(super) enum Pattern {
     /// Ping-pong; one way is half of the round trip
     Latency,
@@ -20,8 +75,19 @@ pub(super) enum Pattern {
     Rate,
     /// 8 ranks on the two CPUs meet
     Barrier,
-    /// 8 ranks on the two CPUs send 1 KiB to each other
+    /// Each rank sends a block to each: 8 ranks on the two CPUs; with --mpi one rank on each
     Alltoall,
+    /// With --mpi: each rank sends its block to all
+    Allgather,
+    /// With --mpi: all ranks get the sums
+    Allreduce,
+    /// limic's loans in a ping-pong, against its own message of 8 bytes
+    Loan,
+    /// limic's producer before a consumer that lags, and their bandwidth afterwards
+    Skew,
+    /// The second half of [`Self::Skew`], measured with it.
+    #[value(skip)]
+    AfterSkew,
 }
 
 impl Pattern {
@@ -33,36 +99,44 @@ impl Pattern {
             Self::Rate => "rate",
             Self::Barrier => "barrier",
             Self::Alltoall => "alltoall",
+            Self::Allgather => "allgather",
+            Self::Allreduce => "allreduce",
+            Self::Loan => "loan",
+            Self::Skew => "skew",
+            Self::AfterSkew => "after-skew",
         }
     }
 
-    pub(super) fn ranks(self) -> u32 {
+    /// What limic is compared with where no peer has the like: something of its own.
+    pub(super) fn reference(self) -> Option<&'static str> {
         match self {
-            Self::Barrier | Self::Alltoall => 8,
-            _ => 2,
+            Self::Loan => Some("own 8-byte message"),
+            Self::Skew => Some("own eager path"),
+            Self::AfterSkew => Some("own single copy"),
+            _ => None,
         }
     }
 
     /// Whether results are shown as times, of which less is better.
     pub(super) fn is_time(self) -> bool {
-        matches!(self, Self::Latency | Self::Barrier | Self::Alltoall)
+        matches!(self.unit(), "us")
     }
 
     pub(super) fn unit(self) -> &'static str {
         match self {
-            Self::Latency | Self::Barrier | Self::Alltoall => "us",
-            Self::Bandwidth | Self::Bibandwidth => "MB/s",
+            Self::Bandwidth | Self::Bibandwidth | Self::AfterSkew => "MB/s",
             Self::Rate => "M/s",
+            _ => "us",
         }
     }
 
     /// What is shown for a message, or an operation, that takes this long.
     pub(super) fn shown(self, bytes: u64, seconds: f64) -> f64 {
         match self {
-            Self::Latency | Self::Barrier | Self::Alltoall => seconds * 1e6,
-            Self::Bandwidth => bytes as f64 / seconds / 1e6,
+            Self::Bandwidth | Self::AfterSkew => bytes as f64 / seconds / 1e6,
             Self::Bibandwidth => 2.0 * bytes as f64 / seconds / 1e6,
             Self::Rate => 1e-6 / seconds,
+            _ => seconds * 1e6,
         }
     }
 }
@@ -70,55 +144,78 @@ impl Pattern {
 /// How much is measured.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
+    pub(super) kind: Kind,
     pub(super) quick: bool,
     pub(super) rounds: u32,
     /// Of one size in one round.
     pub(super) seconds: f64,
     /// How often a pass is done again because the machine has changed meanwhile.
     pub(super) repeats: u32,
+    /// No pass begins that is likely to end later.
+    pub(super) limit: Duration,
+    /// Whether even the first round is cut short by that.
+    pub(super) strict: bool,
 }
 
 impl Plan {
-    pub(super) fn new(quick: bool, rounds: Option<u32>) -> Self {
+    /// `seconds`: how long to measure altogether, if it was asked for.
+    pub(super) fn new(kind: Kind, quick: bool, rounds: Option<u32>, seconds: Option<u64>) -> Self {
+        let usual = if quick { QUICK } else { FULL };
         Self {
+            kind,
             quick,
             rounds: rounds.unwrap_or(if quick { 3 } else { 5 }),
             seconds: if quick { 0.03 } else { 0.06 },
-            repeats: if quick { 0 } else { 2 },
+            repeats: 1,
+            limit: seconds.map_or(usual, Duration::from_secs),
+            strict: seconds.is_some(),
+        }
+    }
+
+    pub(super) fn ranks(&self, pattern: Pattern) -> u32 {
+        match (pattern, self.kind) {
+            (Pattern::Barrier, _) | (Pattern::Alltoall, Kind::Peers) => 8,
+            _ => 2,
         }
     }
 
     pub(super) fn sizes(&self, pattern: Pattern) -> Vec<u64> {
-        const KIB: u64 = 1 << 10;
-        let quick = [
-            8,
-            256,
-            KIB,
-            4 * KIB,
-            16 * KIB,
-            64 * KIB,
-            256 * KIB,
-            1024 * KIB,
-            4096 * KIB,
-        ];
-        let powers = (0..=22).map(|power| 1 << power);
+        let powers = |from: u32, to: u32| (from..=to).map(|power| 1 << power);
         match pattern {
             Pattern::Rate => vec![8],
             Pattern::Barrier => vec![0],
-            Pattern::Alltoall => vec![KIB],
-            _ if self.quick => quick.to_vec(),
-            Pattern::Latency => std::iter::once(0).chain(powers).collect(),
-            Pattern::Bandwidth | Pattern::Bibandwidth => powers.collect(),
+            Pattern::Alltoall if self.kind == Kind::Peers => vec![KIB],
+            Pattern::Loan => vec![8, MIB, 64 * MIB],
+            Pattern::Skew | Pattern::AfterSkew => vec![16 * KIB, 64 * KIB],
+            Pattern::Alltoall | Pattern::Allgather | Pattern::Allreduce if self.quick => {
+                vec![KIB, 16 * KIB, 128 * KIB, MIB]
+            }
+            Pattern::Alltoall | Pattern::Allgather | Pattern::Allreduce => powers(10, 20).collect(),
+            Pattern::Latency | Pattern::Bandwidth | Pattern::Bibandwidth => match self.kind {
+                Kind::Peers if self.quick => {
+                    let kibs = [1, 4, 16, 64, 256, 1024, 4096].map(|n| n * KIB);
+                    [8, 256].into_iter().chain(kibs).collect()
+                }
+                Kind::Mpi if self.quick => {
+                    let kibs = [1, 16, 64, 256, 1024, 4096].map(|n| n * KIB);
+                    std::iter::once(8).chain(kibs).collect()
+                }
+                Kind::Peers if pattern == Pattern::Latency => {
+                    std::iter::once(0).chain(powers(0, 22)).collect()
+                }
+                Kind::Peers => powers(0, 22).collect(),
+                Kind::Mpi => powers(3, 22).collect(),
+            },
         }
     }
 
-    /// Whether another round is likely to end in time, after `done` of them; one is always made.
-    pub(super) fn has_time(&self, elapsed: Duration, done: u32) -> bool {
-        !self.quick || done == 0 || elapsed + elapsed / done <= QUICK
+    /// Whether a pass that is expected to take so long fits in, after what this run has spent.
+    pub(super) fn has_time(&self, spent: Duration, expected: Duration, first_round: bool) -> bool {
+        first_round && !self.strict || spent + expected <= self.limit
     }
 
     /// A run that takes longer than this hangs: far beyond what the slowest peer needs.
-    pub(super) fn limit(&self, pattern: Pattern) -> Duration {
+    pub(super) fn patience(&self, pattern: Pattern) -> Duration {
         let points = self.sizes(pattern).len() as f64;
         Duration::from_secs_f64(20.0 + points * (10.0 * self.seconds + 0.5))
     }
@@ -134,19 +231,34 @@ mod tests {
         assert_eq!(Pattern::Bandwidth.shown(1 << 20, 1e-3).round(), 1049.0);
         assert_eq!(Pattern::Bibandwidth.shown(500, 1e-6), 1000.0);
         assert_eq!(Pattern::Rate.shown(8, 1e-7).round(), 10.0);
+        assert!(Pattern::Loan.is_time() && !Pattern::AfterSkew.is_time());
     }
 
     #[test]
     fn all_powers_of_two_or_a_few() {
-        let full = Plan::new(false, None);
+        let full = Plan::new(Kind::Peers, false, None, None);
         let sizes = full.sizes(Pattern::Latency);
         assert_eq!((sizes.len(), sizes[0], sizes[23]), (24, 0, 4 << 20));
         assert_eq!(full.sizes(Pattern::Bandwidth)[0], 1);
-        let quick = Plan::new(true, Some(1));
+        let quick = Plan::new(Kind::Peers, true, Some(1), None);
         assert_eq!(quick.rounds, 1);
         assert!(quick.sizes(Pattern::Latency).len() < 10);
+        let mpi = Plan::new(Kind::Mpi, false, None, None);
+        assert_eq!(
+            (mpi.ranks(Pattern::Alltoall), full.ranks(Pattern::Alltoall)),
+            (2, 8)
+        );
+        assert_eq!(mpi.sizes(Pattern::Allreduce).len(), 11);
+    }
+
+    #[test]
+    fn time_is_bounded_and_the_first_round_is_made_unless_a_time_was_asked_for() {
         let seconds = Duration::from_secs;
-        assert!(quick.has_time(seconds(500), 0) && full.has_time(seconds(500), 1));
-        assert!(quick.has_time(seconds(80), 1) && !quick.has_time(seconds(90), 1));
+        let quick = Plan::new(Kind::Peers, true, None, None);
+        assert!(quick.has_time(seconds(100), seconds(20), false));
+        assert!(!quick.has_time(seconds(150), seconds(20), false));
+        assert!(quick.has_time(seconds(150), seconds(20), true));
+        let asked = Plan::new(Kind::Peers, true, None, Some(45));
+        assert!(!asked.has_time(seconds(40), seconds(10), true));
     }
 }

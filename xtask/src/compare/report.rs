@@ -1,57 +1,44 @@
-//! Everything that was measured, as it is written to JSON; docs/compare/README.md describes it.
+//! Everything that was measured of limic and its peers, as it is written to JSON; docs/compare/README.md describes it.
 
 use std::path::Path;
 
 use serde::Serialize;
-use serde_json::Value;
 
 use super::contestant::{Contestant, LIMIC};
-use super::gauge::{self, Pass};
-use super::load::Load;
+use super::gauge::Distances;
 use super::pattern::{Pattern, Plan};
+use super::run::{self, Run};
 use super::samples::Samples;
-use super::targets::Against;
-use super::verdict::{self, Judged, Ratio};
+use super::table::bytes;
+use super::targets::{self, Against};
+use super::verdict::{self, Judged, Point, Ratio};
 use super::{markdown, plot, write};
 use crate::failure::Failure;
 
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
-    /// Of limic and of all peers.
-    pub(super) versions: Vec<String>,
+    #[serde(flatten)]
+    pub(super) run: Run,
     /// The columns, limic first.
     pub(super) names: Vec<&'static str>,
-    /// As `limic perf` describes it.
-    pub(super) machine: Value,
-    pub(super) cpus: [usize; 2],
-    pub(super) quick: bool,
-    pub(super) rounds: u32,
-    pub(super) seconds_per_point: f64,
-    pub(super) load: Load,
-    /// In the order in which they were made.
-    pub(super) passes: Vec<Pass>,
     pub(super) rows: Vec<Row>,
-    /// Peers that could not be had, and why.
-    pub(super) missing: Vec<String>,
-    /// Runs that failed, and why.
-    pub(super) failures: Vec<String>,
-    /// What makes the figures doubtful.
-    pub(super) warnings: Vec<String>,
-    /// Variables that steer limic.
-    pub(super) settings: Vec<String>,
 }
 
 /// One pattern at one size.
 #[derive(Debug, Serialize)]
 pub(super) struct Row {
-    pub(super) pattern: &'static str,
+    pub(super) pattern: Pattern,
     pub(super) ranks: u32,
     pub(super) bytes: u64,
     pub(super) unit: &'static str,
     /// In the order of the names.
     pub(super) results: Vec<Option<Shown>>,
+    /// limic's place among them, from 1 on.
+    pub(super) rank: Option<usize>,
     /// To the best peer.
     pub(super) ratio: Option<Ratio>,
+    /// What the best peer, or limic's own reference, has reached.
+    pub(super) best: Option<Shown>,
     pub(super) targets: Vec<Judged>,
 }
 
@@ -64,65 +51,47 @@ pub(super) struct Shown {
     pub(super) worst: f64,
 }
 
+impl Shown {
+    pub(super) fn of(samples: &Samples, pattern: Pattern, bytes: u64, name: &str) -> Option<Self> {
+        let spread = samples.spread(pattern, bytes, name)?;
+        Some(Self {
+            median: pattern.shown(bytes, spread.median),
+            best: pattern.shown(bytes, spread.least),
+            worst: pattern.shown(bytes, spread.most),
+        })
+    }
+}
+
 impl Report {
     pub(super) fn new(
+        run: Run,
         plan: &Plan,
         contestants: &[Contestant],
-        cpus: &[usize; 2],
         samples: &Samples,
-        load: Load,
-        passes: Vec<Pass>,
     ) -> Self {
         let names: Vec<&'static str> = contestants.iter().map(Contestant::name).collect();
-        let peers: Vec<&'static str> = names.iter().copied().filter(|n| *n != LIMIC).collect();
-        let settings = std::env::vars()
-            .filter(|(name, _)| name.starts_with("LIMIC_"))
-            .map(|(name, value)| format!("{name}={value}"));
-        let mut warnings = load.warnings();
-        warnings.extend(gauge::warnings(&passes));
-        let mut report = Self {
-            versions: contestants
-                .iter()
-                .map(|one| one.title().to_owned())
-                .collect(),
-            machine: samples.machine().cloned().unwrap_or(Value::Null),
-            cpus: *cpus,
-            quick: plan.quick,
-            rounds: passes.iter().map(|pass| pass.round).max().unwrap_or(0),
-            seconds_per_point: plan.seconds,
-            warnings,
-            load,
-            rows: Vec::new(),
-            missing: Vec::new(),
-            passes,
-            failures: samples.failures(),
-            settings: settings.collect(),
+        let distances = Distances::of(&run.passes);
+        let row = |(pattern, bytes)| row(plan, samples, &distances, pattern, bytes, &names);
+        Self {
+            rows: samples.points().map(row).collect(),
+            run,
             names,
-        };
-        let points = samples.points();
-        report.rows = points
-            .map(|(pattern, bytes)| row(samples, pattern, bytes, &report.names, &peers))
-            .collect();
-        report
+        }
     }
 
     /// Targets reached, and all that could be judged.
     pub(super) fn score(&self) -> (usize, usize) {
-        let judged = self.rows.iter().flat_map(|row| &row.targets);
-        let judged: Vec<bool> = judged.filter_map(|one| one.reached).collect();
-        (
-            judged.iter().filter(|reached| **reached).count(),
-            judged.len(),
-        )
+        run::score(self.rows.iter().flat_map(|row| &row.targets))
     }
 
-    /// A text of the machine's description.
-    pub(super) fn of_machine(&self, key: &str) -> String {
-        match &self.machine[key] {
-            Value::String(text) => text.clone(),
-            Value::Null => "unknown".to_owned(),
-            other => other.to_string(),
-        }
+    /// What is missed, the farthest first.
+    pub(super) fn missed(&self) -> Vec<String> {
+        let all = self.rows.iter().flat_map(|row| {
+            let what = format!("{} {}", row.pattern.name(), bytes(row.bytes));
+            let judged = row.targets.iter();
+            judged.map(move |one| (what.clone(), one))
+        });
+        verdict::missed(all)
     }
 
     /// Writes JSON, Markdown and the plot.
@@ -131,32 +100,65 @@ impl Report {
             .map_err(|why| Failure::Wrong(format!("results as JSON: {why}")))?;
         write(folder, "results.json", &(json + "\n"))?;
         write(folder, "results.md", &markdown::render(self))?;
-        write(folder, "results.svg", &plot::render(self)?)
+        write(folder, "results.svg", &self.plot()?)
+    }
+
+    fn plot(&self) -> Result<String, Failure> {
+        let panel = |pattern: Pattern| {
+            let rows = || self.rows.iter().filter(|row| row.pattern == pattern);
+            let line = |(at, name): (usize, &&'static str)| plot::Line {
+                name: (*name).to_owned(),
+                color: at,
+                bold: *name == LIMIC,
+                points: rows()
+                    .filter_map(|row| Some((row.bytes, row.results[at]?.median)))
+                    .collect(),
+            };
+            plot::Panel {
+                title: format!("{}: {}", pattern.name(), self.run.of_machine("cpu")),
+                unit: pattern.unit(),
+                lines: self.names.iter().enumerate().map(line).collect(),
+            }
+        };
+        let patterns = [Pattern::Latency, Pattern::Bandwidth, Pattern::Bibandwidth];
+        plot::render(&patterns.map(panel))
     }
 }
 
 fn row(
+    plan: &Plan,
     samples: &Samples,
+    distances: &Distances,
     pattern: Pattern,
     bytes: u64,
     names: &[&'static str],
-    peers: &[&'static str],
 ) -> Row {
-    let shown = |name: &&'static str| {
-        let spread = samples.spread(pattern, bytes, name)?;
-        Some(Shown {
-            median: pattern.shown(bytes, spread.median),
-            best: pattern.shown(bytes, spread.least),
-            worst: pattern.shown(bytes, spread.most),
-        })
+    let own = pattern.reference();
+    let others = names.iter().copied().filter(|name| *name != LIMIC);
+    let peers: Vec<&'static str> = match own {
+        Some(reference) => vec![reference],
+        None => others.collect(),
     };
+    let point = Point {
+        samples,
+        distances,
+        pattern,
+        bytes,
+        mine: LIMIC,
+        peers: &peers,
+    };
+    let shown = |name: &str| Shown::of(samples, pattern, bytes, name);
+    let ratio = point.ratio(Against::Best);
     Row {
-        pattern: pattern.name(),
-        ranks: pattern.ranks(),
+        pattern,
+        ranks: plan.ranks(pattern),
         bytes,
         unit: pattern.unit(),
-        results: names.iter().map(shown).collect(),
-        ratio: verdict::ratio(samples, pattern, bytes, peers, Against::Best),
-        targets: verdict::judge(samples, pattern, bytes, peers),
+        results: names.iter().map(|name| shown(name)).collect(),
+        // There is no place among oneself.
+        rank: point.rank().filter(|_| own.is_none()),
+        best: ratio.as_ref().and_then(|ratio| shown(ratio.peer)),
+        ratio,
+        targets: point.judge(targets::of(pattern, bytes)),
     }
 }

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use super::contestant::Outcome;
+use super::contestant::LIMIC;
+use super::outcome::Outcome;
 use super::pattern::Pattern;
 
 /// Times by pattern, size and contestant, each with a place for every round.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Samples {
     rounds: usize,
     times: BTreeMap<(Pattern, u64), OfAll>,
@@ -64,11 +65,14 @@ impl Samples {
         outcome: Outcome,
     ) {
         for (bytes, seconds) in outcome.times {
-            let of_size = self.times.entry((pattern, bytes)).or_default();
-            let rounds = of_size
-                .entry(name)
-                .or_insert_with(|| vec![None; self.rounds]);
-            rounds[round] = Some(seconds);
+            self.enter((pattern, bytes), name, round, seconds);
+        }
+        for (pattern, bytes, seconds) in outcome.also {
+            self.enter((pattern, bytes), name, round, seconds);
+        }
+        for (pattern, bytes, seconds) in outcome.references {
+            let name = pattern.reference().unwrap_or(LIMIC);
+            self.enter((pattern, bytes), name, round, seconds);
         }
         if let Some(why) = outcome.failure {
             self.failures.insert((pattern, name), why);
@@ -77,6 +81,14 @@ impl Samples {
             self.given_up.push((pattern, name));
         }
         self.machine = self.machine.take().or(outcome.machine);
+    }
+
+    fn enter(&mut self, point: (Pattern, u64), name: &'static str, round: usize, seconds: f64) {
+        let all = self.times.entry(point).or_default();
+        let rounds = all.entry(name).or_insert_with(|| vec![None; self.rounds]);
+        if let Some(place) = rounds.get_mut(round) {
+            *place = Some(seconds);
+        }
     }
 
     /// Whether it hung in this pattern; waiting for it in each round helps nobody.
@@ -118,6 +130,65 @@ impl Samples {
     }
 }
 
+/// The same for a file.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Stored {
+    rounds: usize,
+    times: Vec<(Pattern, u64, String, Vec<Option<f64>>)>,
+    failures: Vec<(Pattern, String, String)>,
+    given_up: Vec<(Pattern, String)>,
+    machine: Option<serde_json::Value>,
+}
+
+impl Samples {
+    pub(super) fn store(&self) -> Stored {
+        let times = self.times.iter().flat_map(|((pattern, bytes), all)| {
+            let of = |(name, rounds): (&&'static str, &Vec<Option<f64>>)| {
+                (*pattern, *bytes, (*name).to_owned(), rounds.clone())
+            };
+            all.iter().map(of)
+        });
+        let failures = self.failures.iter();
+        let failures = failures.map(|((p, name), why)| (*p, (*name).to_owned(), why.clone()));
+        let given_up = self.given_up.iter();
+        Stored {
+            rounds: self.rounds,
+            times: times.collect(),
+            failures: failures.collect(),
+            given_up: given_up.map(|(p, name)| (*p, (*name).to_owned())).collect(),
+            machine: self.machine.clone(),
+        }
+    }
+
+    /// Takes up what was stored; results of others than these `names` and the references are left out.
+    pub(super) fn restore(stored: Stored, names: &[&'static str]) -> Self {
+        let known = |pattern: Pattern, name: &str| {
+            let all = names.iter().copied().chain(pattern.reference());
+            all.into_iter().find(|known| *known == name)
+        };
+        let mut samples = Self::new(stored.rounds);
+        for (pattern, bytes, name, rounds) in stored.times {
+            for (round, seconds) in rounds.into_iter().enumerate() {
+                if let (Some(name), Some(seconds)) = (known(pattern, &name), seconds) {
+                    samples.enter((pattern, bytes), name, round, seconds);
+                }
+            }
+        }
+        for (pattern, name, why) in stored.failures {
+            if let Some(name) = known(pattern, &name) {
+                samples.failures.insert((pattern, name), why);
+            }
+        }
+        for (pattern, name) in stored.given_up {
+            samples
+                .given_up
+                .extend(known(pattern, &name).map(|name| (pattern, name)));
+        }
+        samples.machine = stored.machine;
+        samples
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -137,7 +208,7 @@ mod tests {
             times: vec![(8, seconds)],
             failure: hung.then(|| "hung".to_owned()),
             hung,
-            machine: None,
+            ..Outcome::default()
         };
         samples.take(0, Pattern::Rate, "a", outcome(1.0, false));
         samples.take(2, Pattern::Rate, "a", outcome(3.0, true));
@@ -149,5 +220,32 @@ mod tests {
         assert!(samples.given_up(Pattern::Rate, "a"));
         assert!(!samples.given_up(Pattern::Latency, "a"));
         assert_eq!(samples.failures(), ["a, rate: hung"]);
+    }
+
+    #[test]
+    fn what_is_stored_comes_back() {
+        let mut samples = Samples::new(2);
+        let outcome = Outcome {
+            times: vec![(8, 1.5)],
+            also: vec![(Pattern::AfterSkew, 8, 0.5)],
+            references: vec![(Pattern::Skew, 8, 2.5)],
+            failure: Some("partly".to_owned()),
+            hung: true,
+            machine: Some("x".into()),
+        };
+        samples.take(1, Pattern::Skew, LIMIC, outcome);
+        let text = serde_json::to_string(&samples.store()).expect("JSON");
+        let stored = serde_json::from_str(&text).expect("the same");
+        let again = Samples::restore(stored, &[LIMIC]);
+        assert_eq!(again, samples);
+        assert_eq!(
+            again.of(Pattern::Skew, 8, "own eager path"),
+            [None, Some(2.5)]
+        );
+        let stored = serde_json::from_str(&text).expect("the same");
+        assert_eq!(
+            Samples::restore(stored, &[]).of(Pattern::Skew, 8, LIMIC),
+            []
+        );
     }
 }

@@ -1,104 +1,80 @@
 //! The ratios, for the terminal.
 
-use std::fmt::Write;
-
 use comfy_table::{CellAlignment, Table, presets};
 
-use super::gauge;
+use super::contestant::LIMIC;
 use super::report::{Report, Row};
-use super::verdict::Judged;
+use super::verdict::{Judged, Ratio};
+
+/// What is said of each ratio.
+pub(super) const RATIO: [&str; 4] = ["ratio", "in rounds", "near/far", "best rounds"];
 
 pub(super) fn render(report: &Report) -> String {
     let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header([
-        "pattern",
-        "bytes",
-        "limic",
-        "best peer",
-        "",
-        "unit",
-        "ratio",
-        "in rounds",
-        "best rounds",
-        "target",
-        "",
-    ]);
+    let mut header = vec!["pattern", "bytes", "limic", "best peer", "", "unit", "rank"];
+    header.extend(RATIO);
+    header.extend(["target", ""]);
+    table.load_style(presets::NOTHING).set_header(header);
     for row in &report.rows {
         table.add_row(cells(report, row));
     }
-    for column in [1, 2, 3, 6, 7, 8] {
+    for column in [1, 2, 3, 6, 7, 8, 9, 10] {
         if let Some(column) = table.column_mut(column) {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
-    let (reached, judged) = report.score();
-    // Writing to a string cannot fail.
-    let mut text = format!("\n{}\n", table.trim_fmt());
-    let _ = writeln!(
-        text,
-        "\nRatios of limic to the best peer; times: less is better, MB/s and M/s: more is better."
-    );
-    let _ = writeln!(
-        text,
-        "{reached} of {judged} targets reached. {}",
-        load(report)
-    );
-    for (kind, lines) in [
-        ("warning", &report.warnings),
-        ("failed", &report.failures),
-        ("could not be had", &report.missing),
-        ("setting", &report.settings),
-    ] {
-        for line in lines {
-            let _ = writeln!(text, "{kind}: {line}");
-        }
-    }
-    text
-}
-
-/// The load in one sentence.
-pub(super) fn load(report: &Report) -> String {
-    let load = &report.load;
-    let handover = gauge::spread(&report.passes).map_or_else(String::new, |us| {
-        format!(
-            " A cache line changed hands in {:.3} us ({:.3} to {:.3}).",
-            us.median, us.least, us.most
-        )
-    });
     format!(
-        "Load {:.2} before and {:.2} after, {} CPUs; meanwhile other programs took {:.1} % of them, other guests {:.1} %.{handover}",
-        load.before.load,
-        load.after.load,
-        load.before.cpus,
-        100.0 * load.others,
-        100.0 * load.stolen
+        "\n{}\n\nRatios of limic to the best peer; times: less is better, MB/s and M/s: more is better. Rank 1 is the \
+         best. No peer has loans, or follows skew: these are measured against limic's own paths.\n{}",
+        table.trim_fmt(),
+        report.run.closing(report.score(), &report.missed())
     )
 }
 
-fn cells(report: &Report, row: &Row) -> [String; 11] {
-    let result = |name: &str| {
-        let at = report.names.iter().position(|one| *one == name)?;
-        row.results[at].map(|shown| significant(shown.median))
-    };
-    let peer = row.ratio.as_ref().map(|ratio| ratio.peer);
+fn cells(report: &Report, row: &Row) -> Vec<String> {
+    let limic = report.names.iter().position(|one| *one == LIMIC);
+    let limic = limic.and_then(|at| row.results[at]);
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-    let within = row.ratio.as_ref();
-    [
-        row.pattern.to_owned(),
+    let peers = report
+        .names
+        .iter()
+        .zip(&row.results)
+        .filter(|(name, result)| **name != LIMIC && result.is_some())
+        .count();
+    let mut cells = vec![
+        row.pattern.name().to_owned(),
         bytes(row.bytes),
-        or_dash(result(super::contestant::LIMIC)),
-        or_dash(peer.and_then(result)),
-        peer.unwrap_or_default().to_owned(),
+        or_dash(limic.map(|shown| significant(shown.median))),
+        or_dash(row.best.map(|shown| significant(shown.median))),
+        row.ratio.as_ref().map_or("", |ratio| ratio.peer).to_owned(),
         row.unit.to_owned(),
-        or_dash(within.map(|ratio| format!("{:.2}", ratio.median))),
-        or_dash(within.map(|ratio| format!("{:.2}..{:.2}", ratio.least, ratio.most))),
-        or_dash(within.map(|ratio| format!("{:.2}", ratio.best_rounds))),
-        lines(&row.targets, |one| one.target.words()),
-        lines(&row.targets, verdict),
+        or_dash(row.rank.map(|rank| format!("{rank} of {}", peers + 1))),
+    ];
+    cells.extend(ratio(row.ratio.as_ref()));
+    cells.push(lines(&row.targets, |one| one.target.words()));
+    cells.push(lines(&row.targets, verdict));
+    cells
+}
+
+/// The columns of [`RATIO`].
+pub(super) fn ratio(ratio: Option<&Ratio>) -> [String; 4] {
+    let Some(ratio) = ratio else {
+        return ["-", "-", "-", "-"].map(str::to_owned);
+    };
+    let or_dash = |ratio: Option<f64>| ratio.map_or("-".to_owned(), times);
+    let distances = match (ratio.near, ratio.far) {
+        (None, None) => "-".to_owned(),
+        (near, far) => format!("{}/{}", or_dash(near), or_dash(far)),
+    };
+    [
+        times(ratio.median),
+        format!("{}..{}", times(ratio.least), times(ratio.most)),
+        distances,
+        times(ratio.best_rounds),
     ]
 }
 
-fn lines(judged: &[Judged], of: impl Fn(&Judged) -> String) -> String {
+pub(super) fn lines(judged: &[Judged], of: impl Fn(&Judged) -> String) -> String {
     judged.iter().map(of).collect::<Vec<_>>().join("\n")
 }
 
@@ -106,7 +82,7 @@ fn lines(judged: &[Judged], of: impl Fn(&Judged) -> String) -> String {
 pub(super) fn verdict(judged: &Judged) -> String {
     match (&judged.ratio, judged.reached) {
         (Some(_), Some(true)) => "reached".to_owned(),
-        (Some(ratio), _) => format!("NO: {:.2}", ratio.median),
+        (Some(ratio), _) => format!("NO: {}", times(ratio.median)),
         (None, _) => "not judged".to_owned(),
     }
 }
@@ -118,6 +94,16 @@ pub(super) fn bytes(bytes: u64) -> String {
         n if n >= 1 << 10 && n.is_multiple_of(1 << 10) => format!("{}K", n >> 10),
         n => n.to_string(),
     }
+}
+
+/// A ratio: two decimals, and more where these would hide it.
+pub(super) fn times(ratio: f64) -> String {
+    let decimals = match ratio {
+        r if r >= 0.1 => 2,
+        r if r >= 0.01 => 3,
+        _ => 4,
+    };
+    format!("{ratio:.decimals$}")
 }
 
 /// Three significant digits, and all of those before the point.
@@ -145,5 +131,26 @@ mod tests {
             [0.0581, 1.234, 12.34, 1234.5].map(significant),
             ["0.058", "1.23", "12.3", "1234"]
         );
+        assert_eq!(
+            [1.234, 0.0123, 0.00234].map(times),
+            ["1.23", "0.012", "0.0023"]
+        );
+    }
+
+    #[test]
+    fn both_distances_are_shown_if_there_were_both() {
+        let mut one = Ratio {
+            peer: "UCX",
+            median: 0.5,
+            best_rounds: 0.4,
+            least: 0.3,
+            most: 0.6,
+            near: None,
+            far: None,
+        };
+        assert_eq!(ratio(Some(&one)), ["0.50", "0.30..0.60", "-", "0.40"]);
+        one.far = Some(0.6);
+        assert_eq!(ratio(Some(&one))[2], "-/0.60");
+        assert_eq!(ratio(None)[0], "-");
     }
 }

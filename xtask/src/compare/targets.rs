@@ -46,6 +46,22 @@ impl Against {
 }
 
 impl Target {
+    pub(super) fn at_most(against: Against, ratio: f64) -> Self {
+        Self {
+            against,
+            ratio,
+            at_most: true,
+        }
+    }
+
+    pub(super) fn at_least(ratio: f64) -> Self {
+        Self {
+            against: Against::Best,
+            ratio,
+            at_most: false,
+        }
+    }
+
     pub(super) fn reached(&self, ratio: f64) -> bool {
         if self.at_most {
             ratio <= self.ratio
@@ -64,16 +80,7 @@ impl Target {
 /// The targets for a pattern and size; some have none.
 pub(super) fn of(pattern: Pattern, bytes: u64) -> Vec<Target> {
     const KIB: u64 = 1 << 10;
-    let at_most = |against, ratio| Target {
-        against,
-        ratio,
-        at_most: true,
-    };
-    let at_least = |ratio| Target {
-        against: Against::Best,
-        ratio,
-        at_most: false,
-    };
+    let at_most = Target::at_most;
     match pattern {
         Pattern::Latency if bytes <= 256 => vec![at_most(Against::Best, 0.8)],
         Pattern::Latency if bytes < 64 * KIB => vec![at_most(Against::Best, 0.85)],
@@ -82,10 +89,16 @@ pub(super) fn of(pattern: Pattern, bytes: u64) -> Vec<Target> {
             at_most(Against::IntelMpi, 1.0),
             at_most(Against::Others, 1.0 / 3.0),
         ],
-        Pattern::Bandwidth if bytes >= 64 * KIB => vec![at_least(1.2)],
-        Pattern::Rate => vec![at_least(3.0)],
+        Pattern::Bandwidth if bytes >= 64 * KIB => vec![Target::at_least(1.2)],
+        Pattern::Rate => vec![Target::at_least(3.0)],
         Pattern::Barrier | Pattern::Alltoall => vec![at_most(Against::Best, 1.0)],
-        Pattern::Bandwidth | Pattern::Bibandwidth => Vec::new(),
+        // Whatever their length.
+        Pattern::Loan => vec![at_most(Against::Best, 2.0)],
+        Pattern::Skew => vec![at_most(Against::Best, 1.2)],
+        Pattern::AfterSkew => vec![Target::at_least(1.0 / 1.1)],
+        Pattern::Bandwidth | Pattern::Bibandwidth | Pattern::Allgather | Pattern::Allreduce => {
+            Vec::new()
+        }
     }
 }
 

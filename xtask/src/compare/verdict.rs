@@ -1,13 +1,14 @@
-//! limic against its peers at one size.
+//! One contestant against others at one size.
 
 use serde::Serialize;
 
-use super::contestant::LIMIC;
+use super::gauge::{Distance, Distances};
 use super::pattern::Pattern;
 use super::samples::{Samples, Spread};
-use super::targets::{self, Against, Target};
+use super::table::times;
+use super::targets::{Against, Target};
 
-/// limic over one peer. Of times less is better, of rates more.
+/// One over one of the others. Of times less is better, of rates more.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Ratio {
     /// The best of the peers that it is about.
@@ -19,6 +20,9 @@ pub(super) struct Ratio {
     /// Smallest and largest ratio within one round.
     pub(super) least: f64,
     pub(super) most: f64,
+    /// Medians of the rounds in which the CPUs were near to each other, and far, if they were both in turn.
+    pub(super) near: Option<f64>,
+    pub(super) far: Option<f64>,
 }
 
 /// A target, and whether it is reached.
@@ -30,67 +34,128 @@ pub(super) struct Judged {
     pub(super) reached: Option<bool>,
 }
 
-/// The ratio to the best of the peers that `against` is about.
-pub(super) fn ratio(
-    samples: &Samples,
-    pattern: Pattern,
-    bytes: u64,
-    peers: &[&'static str],
-    against: Against,
-) -> Option<Ratio> {
-    let mine = samples.spread(pattern, bytes, LIMIC)?;
-    let of_peer = |name: &&'static str| Some((*name, samples.spread(pattern, bytes, name)?));
-    let considered = peers.iter().filter(|name| against.includes(name));
-    let (peer, theirs) = considered
-        .filter_map(of_peer)
-        .min_by(|(_, a), (_, b)| a.median.total_cmp(&b.median))?;
-    // Rates are the inverse of times.
-    let over = |mine: f64, theirs: f64| {
-        if pattern.is_time() {
-            mine / theirs
+impl Judged {
+    /// By which factor the target is missed; 1 or less if it is reached.
+    pub(super) fn shortfall(&self) -> Option<f64> {
+        let ratio = self.ratio.as_ref()?.median;
+        Some(if self.target.at_most {
+            ratio / self.target.ratio
         } else {
-            theirs / mine
-        }
-    };
-    let rounds = samples.of(pattern, bytes, LIMIC).iter();
-    let rounds = rounds.zip(samples.of(pattern, bytes, peer));
-    let of_rounds = rounds.filter_map(|(a, b)| Some(over((*a)?, (*b)?)));
-    // Without a round that both finished there is nothing fair to compare.
-    let within = Spread::of(of_rounds)?;
-    Some(Ratio {
-        peer,
-        median: within.median,
-        best_rounds: over(mine.least, theirs.least),
-        least: within.least,
-        most: within.most,
-    })
+            self.target.ratio / ratio
+        })
+    }
 }
 
-/// All targets of a pattern and size.
-pub(super) fn judge(
-    samples: &Samples,
-    pattern: Pattern,
-    bytes: u64,
-    peers: &[&'static str],
-) -> Vec<Judged> {
-    let targets = targets::of(pattern, bytes).into_iter();
-    targets
-        .map(|target| {
-            let ratio = ratio(samples, pattern, bytes, peers, target.against);
+/// Missed targets with what they are about, the farthest first.
+pub(super) fn missed<'a>(all: impl Iterator<Item = (String, &'a Judged)>) -> Vec<String> {
+    let mut missed: Vec<(f64, String)> = all
+        .filter(|(_, judged)| judged.reached == Some(false))
+        .filter_map(|(what, judged)| {
+            let ratio = judged.ratio.as_ref()?;
+            let words = format!(
+                "{what}: {} of {}, wanted {}",
+                times(ratio.median),
+                ratio.peer,
+                judged.target.words()
+            );
+            Some((judged.shortfall()?, words))
+        })
+        .collect();
+    missed.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+    let line = |(factor, words)| format!("{words}; missed {factor:.2} times");
+    missed.into_iter().map(line).collect()
+}
+
+/// What is compared at one size.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Point<'a> {
+    pub(super) samples: &'a Samples,
+    pub(super) distances: &'a Distances,
+    pub(super) pattern: Pattern,
+    pub(super) bytes: u64,
+    /// Whose ratios are wanted.
+    pub(super) mine: &'static str,
+    pub(super) peers: &'a [&'static str],
+}
+
+impl Point<'_> {
+    /// The ratio to the best of the peers that `against` is about.
+    pub(super) fn ratio(&self, against: Against) -> Option<Ratio> {
+        let (samples, pattern, bytes) = (self.samples, self.pattern, self.bytes);
+        let mine = samples.spread(pattern, bytes, self.mine)?;
+        let of_peer = |name: &&'static str| Some((*name, samples.spread(pattern, bytes, name)?));
+        let considered = self.peers.iter().filter(|name| against.includes(name));
+        let (peer, theirs) = considered
+            .filter_map(of_peer)
+            .min_by(|(_, a), (_, b)| a.median.total_cmp(&b.median))?;
+        // Rates are the inverse of times.
+        let over = |mine: f64, theirs: f64| {
+            if pattern.is_time() {
+                mine / theirs
+            } else {
+                theirs / mine
+            }
+        };
+        let rounds = samples.of(pattern, bytes, self.mine).iter();
+        let rounds = rounds.zip(samples.of(pattern, bytes, peer)).enumerate();
+        let mut of_rounds: Vec<(usize, f64)> = rounds
+            .filter_map(|(round, (a, b))| Some((round, over((*a)?, (*b)?))))
+            .collect();
+        let steady = |(round, _): &(usize, f64)| !self.distances.changed(pattern, *round);
+        if of_rounds.iter().any(steady) {
+            of_rounds.retain(steady);
+        }
+        // Without a round that both finished there is nothing fair to compare.
+        let within = Spread::of(of_rounds.iter().map(|(_, ratio)| *ratio))?;
+        let at = |distance| {
+            let here = |round| self.distances.at(pattern, round) == Some(distance);
+            let of = of_rounds.iter().filter(|(round, _)| here(*round));
+            Some(Spread::of(of.map(|(_, ratio)| *ratio))?.median)
+        };
+        Some(Ratio {
+            peer,
+            median: within.median,
+            best_rounds: over(mine.least, theirs.least),
+            least: within.least,
+            most: within.most,
+            near: at(Distance::Near),
+            far: at(Distance::Far),
+        })
+    }
+
+    pub(super) fn judge(&self, targets: Vec<Target>) -> Vec<Judged> {
+        let judged = targets.into_iter().map(|target| {
+            let ratio = self.ratio(target.against);
             let reached = ratio.as_ref().map(|ratio| target.reached(ratio.median));
             Judged {
                 target,
                 ratio,
                 reached,
             }
-        })
-        .collect()
+        });
+        judged.collect()
+    }
+
+    /// Its place among all, by the medians: 1 is the best.
+    pub(super) fn rank(&self) -> Option<usize> {
+        let median = |name: &str| Some(self.samples.spread(self.pattern, self.bytes, name)?.median);
+        let mine = median(self.mine)?;
+        let better = self
+            .peers
+            .iter()
+            .filter_map(|name| median(name))
+            .filter(|m| *m < mine);
+        Some(1 + better.count())
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::contestant::Outcome;
+    use crate::compare::contestant::LIMIC;
+    use crate::compare::gauge::Pass;
+    use crate::compare::outcome::Outcome;
+    use crate::compare::targets;
 
     const PEERS: [&str; 3] = ["MPICH", "Intel MPI", "UCX"];
 
@@ -108,6 +173,17 @@ mod tests {
         samples
     }
 
+    fn point<'a>(samples: &'a Samples, distances: &'a Distances, pattern: Pattern) -> Point<'a> {
+        Point {
+            samples,
+            distances,
+            pattern,
+            bytes: 1 << 20,
+            mine: LIMIC,
+            peers: &PEERS,
+        }
+    }
+
     #[test]
     fn the_best_peer_is_the_one_with_the_best_median() {
         let times: [(&'static str, &[f64]); 3] = [
@@ -116,8 +192,10 @@ mod tests {
             ("UCX", &[3.0, 2.5, 2.5]),
         ];
         let of = |pattern| {
-            let samples = samples(pattern, &times);
-            ratio(&samples, pattern, 1 << 20, &PEERS, Against::Best).expect("a ratio")
+            let (samples, distances) = (samples(pattern, &times), Distances::default());
+            let point = point(&samples, &distances, pattern);
+            assert_eq!(point.rank(), Some(1));
+            point.ratio(Against::Best).expect("a ratio")
         };
         let time = of(Pattern::Latency);
         assert_eq!(
@@ -125,28 +203,64 @@ mod tests {
             ("UCX", 0.8, 0.8)
         );
         assert_eq!((time.least, time.most), (2.0 / 3.0, 1.6));
+        assert_eq!((time.near, time.far), (None, None));
         let rate = of(Pattern::Bandwidth);
         assert_eq!((rate.median, rate.least, rate.most), (1.25, 0.625, 1.5));
     }
 
     #[test]
-    fn targets_are_judged_against_their_own_peers() {
+    fn each_distance_has_its_ratio() {
+        let pass = |round, us| Pass {
+            after_us: Some(us),
+            ..Pass::new(round, Pattern::Latency, Some(us))
+        };
+        let mut passes = [pass(1, 0.03), pass(2, 0.18), pass(3, 0.17)];
+        let times: [(&'static str, &[f64]); 2] =
+            [("limic", &[1.0, 3.0, 4.0]), ("UCX", &[2.0, 2.0, 2.0])];
+        let samples = samples(Pattern::Latency, &times);
+        let distances = Distances::of(&passes);
+        let all = point(&samples, &distances, Pattern::Latency);
+        let ratio = all.ratio(Against::Best).expect("a ratio");
+        assert_eq!((ratio.near, ratio.far), (Some(0.5), Some(1.75)));
+        assert_eq!(all.rank(), Some(2));
+        // A round in which the machine changed counts only where there is no other.
+        passes[2].after_us = Some(0.03);
+        let distances = Distances::of(&passes);
+        let steady = point(&samples, &distances, Pattern::Latency);
+        let ratio = steady.ratio(Against::Best).expect("a ratio");
+        assert_eq!((ratio.median, ratio.far), (1.0, Some(1.5)));
+    }
+
+    #[test]
+    fn targets_are_judged_against_their_own_peers_and_misses_are_ranked() {
         let times: [(&'static str, &[f64]); 3] =
-            [("limic", &[2.0]), ("Intel MPI", &[2.5]), ("MPICH", &[5.0])];
+            [("limic", &[2.0]), ("Intel MPI", &[1.9]), ("MPICH", &[5.0])];
         let pattern = Pattern::Latency;
-        let judged = judge(&samples(pattern, &times), pattern, 1 << 20, &PEERS);
+        let (samples, distances) = (samples(pattern, &times), Distances::default());
+        let judged = point(&samples, &distances, pattern).judge(targets::of(pattern, 1 << 20));
         let reached: Vec<_> = judged.iter().map(|one| one.reached).collect();
-        assert_eq!(reached, [Some(true), Some(false)]);
+        assert_eq!(reached, [Some(false), Some(false)]);
         assert_eq!(judged[1].ratio.as_ref().map(|r| r.peer), Some("MPICH"));
+        let missed = missed(judged.iter().map(|one| ("latency 1M".to_owned(), one)));
+        assert!(
+            missed[0].starts_with("latency 1M: 0.40 of MPICH"),
+            "{missed:?}"
+        );
+        assert!(missed[1].ends_with("missed 1.05 times"), "{missed:?}");
     }
 
     #[test]
     fn without_a_peer_or_limic_there_is_no_verdict() {
         let pattern = Pattern::Latency;
+        let distances = Distances::default();
         let alone = samples(pattern, &[("limic", &[1.0])]);
-        assert_eq!(ratio(&alone, pattern, 1 << 20, &PEERS, Against::Best), None);
+        assert_eq!(
+            point(&alone, &distances, pattern).ratio(Against::Best),
+            None
+        );
         let absent = samples(pattern, &[("UCX", &[1.0])]);
-        let judged = judge(&absent, pattern, 1 << 20, &PEERS);
+        let point = point(&absent, &distances, pattern);
+        let judged = point.judge(targets::of(pattern, 1 << 20));
         assert!(judged.iter().all(|one| one.reached.is_none()));
     }
 }

@@ -10,7 +10,8 @@ use crate::job::Job;
 use crate::peers::{Mpi, Placement, without_foreign_settings};
 
 /// An MPI that can run over libfabric.
-pub(super) enum Library {
+#[derive(Debug)]
+pub(crate) enum Library {
     /// The wheel, with a libfabric of its own.
     Mpich(Mpi),
     /// The wheel, which brings no libfabric.
@@ -26,7 +27,7 @@ pub(super) enum Library {
 }
 
 /// Debian's Open MPI, if it is installed.
-pub(super) fn debian() -> Result<Library, String> {
+pub(crate) fn debian() -> Result<Library, String> {
     let version = Job::new("mpirun.openmpi", 1)
         .args(&["--version"])
         .capture_quietly();
@@ -46,14 +47,14 @@ pub(super) fn debian() -> Result<Library, String> {
 }
 
 impl Library {
-    pub(super) fn title(&self) -> String {
+    pub(crate) fn title(&self) -> String {
         match self {
             Self::Mpich(mpi) | Self::OpenMpi5(mpi) | Self::Intel { intel: mpi, .. } => mpi.title(),
             Self::OpenMpi4 { version } => format!("Open MPI {version}"),
         }
     }
 
-    pub(super) fn name(&self) -> &'static str {
+    pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Mpich(_) => "mpich",
             Self::Intel { .. } => "intel",
@@ -121,10 +122,19 @@ impl Library {
     }
 
     /// The launcher, with all variables set; the program is to be added.
-    pub(super) fn mpiexec(&self, ranks: u32, provider: &Path) -> Command {
-        let mut command = match self {
+    pub(crate) fn mpiexec(&self, ranks: u32, placement: Placement<'_>, provider: &Path) -> Command {
+        let mut command = self.own_mpiexec(ranks, placement);
+        command
+            .envs(self.variables(provider))
+            .env("LIMIC_FI_STATS", "1");
+        command
+    }
+
+    /// The launcher, with the MPI as it comes; the program is to be added.
+    pub(crate) fn own_mpiexec(&self, ranks: u32, placement: Placement<'_>) -> Command {
+        match self {
             Self::Mpich(mpi) | Self::OpenMpi5(mpi) | Self::Intel { intel: mpi, .. } => {
-                mpi.mpiexec(ranks, Placement::Free)
+                mpi.mpiexec(ranks, placement)
             }
             Self::OpenMpi4 { .. } => {
                 let mut command = Command::new("mpirun.openmpi");
@@ -132,24 +142,18 @@ impl Library {
                 if geteuid().is_root() {
                     command.arg("--allow-run-as-root");
                 }
-                command.args([
-                    "--oversubscribe",
-                    "--bind-to",
-                    "none",
-                    "-n",
-                    &ranks.to_string(),
-                ]);
+                command.args(match placement {
+                    Placement::OneEach(_) => &["--map-by", "hwthread", "--bind-to", "hwthread"][..],
+                    Placement::Free => &["--oversubscribe", "--bind-to", "none"],
+                });
+                command.args(["-n", &ranks.to_string()]);
                 command
             }
-        };
-        command
-            .envs(self.variables(provider))
-            .env("LIMIC_FI_STATS", "1");
-        command
+        }
     }
 
     /// Compiles one C file.
-    pub(super) fn compile(&self, source: &Path, program: &Path) -> Result<(), Failure> {
+    pub(crate) fn compile(&self, source: &Path, program: &Path) -> Result<(), Failure> {
         match self {
             Self::Mpich(mpi) | Self::OpenMpi5(mpi) | Self::Intel { intel: mpi, .. } => {
                 mpi.compile(source, program)

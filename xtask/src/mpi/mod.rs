@@ -12,10 +12,10 @@ use crate::bounded;
 use crate::console;
 use crate::failure::Failure;
 use crate::job::{Job, root, target};
-use crate::peers::{Kind, Mpi, allowed_cpus};
+use crate::peers::{Kind, Mpi, Placement, allowed_cpus};
 use crate::tally::Tally;
 
-use self::library::Library;
+pub(crate) use self::library::{Library, debian};
 
 /// The program that checks itself.
 const CHECK: &str = "benches/mpi/check.c";
@@ -71,7 +71,7 @@ pub(crate) fn run(extent: Extent, tally: &mut Tally) -> Result<(), Failure> {
             Ok(openmpi) => libraries.push(Library::OpenMpi5(openmpi)),
             Err(why) => tally.skip_check(&skipped("Open MPI 5", &why)),
         }
-        match library::debian() {
+        match debian() {
             Ok(debian) => libraries.push(debian),
             Err(why) => tally.skip_check(&skipped("Open MPI 4", &why)),
         }
@@ -104,7 +104,7 @@ fn skipped(what: &str, why: &str) -> String {
 }
 
 /// Builds the provider, and puts it into a folder of its own: libfabric loads whatever it finds there.
-fn build_provider() -> Result<PathBuf, Failure> {
+pub(crate) fn build_provider() -> Result<PathBuf, Failure> {
     Job::cargo(&["build", "--release", "-p", "limic-ofi"], 15).run()?;
     let folder = target().join("mpi/provider");
     let put = || {
@@ -130,7 +130,7 @@ impl Checks {
             .join(format!("check-{}", library.name()));
         library.compile(&root().join(CHECK), &program)?;
         for ranks in [2, 4] {
-            let mut command = library.mpiexec(ranks, &self.provider);
+            let mut command = library.mpiexec(ranks, Placement::Free, &self.provider);
             command.arg(&program);
             if let Some(why) = library.no_windows() {
                 command.arg("without-windows");
@@ -158,7 +158,7 @@ impl Checks {
             if quick && ranks > 2 {
                 continue;
             }
-            let mut command = library.mpiexec(ranks, &self.provider);
+            let mut command = library.mpiexec(ranks, Placement::Free, &self.provider);
             command.arg(imb);
             if quick {
                 command.args(["PingPong", "Sendrecv", "Allreduce", "Barrier"]);
@@ -186,7 +186,7 @@ impl Checks {
             }
         };
         for ranks in [2, 4] {
-            let mut command = library.mpiexec(ranks, &self.provider);
+            let mut command = library.mpiexec(ranks, Placement::Free, &self.provider);
             suite.add_to(&mut command, mpich);
             let name = format!("{}: mpi4py with {ranks} ranks", library.title());
             let ended = bounded::run(command, &cpus()?, 4 * LIMIT);
@@ -236,7 +236,7 @@ fn cpus() -> Result<Vec<usize>, Failure> {
 }
 
 /// What the provider counted: as many processes as ranks have sent through it.
-fn proof(out: &str, err: &str, ranks: u32) -> Result<String, String> {
+pub(crate) fn proof(out: &str, err: &str, ranks: u32) -> Result<String, String> {
     // Launchers may join the lines of several ranks.
     let counted: Vec<u64> = [out, err]
         .iter()

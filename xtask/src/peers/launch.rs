@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::job::{Job, root, target};
 
 /// The program that measures an MPI.
-const PATTERNS: &str = "benches/mpi/patterns.c";
+pub(crate) const PATTERNS: &str = "benches/mpi/patterns.c";
 
 /// Far more than two ranks need to meet.
 const START: Duration = Duration::from_secs(60);

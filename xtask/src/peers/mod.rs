@@ -14,7 +14,7 @@ use crate::console;
 use crate::failure::Failure;
 use crate::tally::Tally;
 
-pub(crate) use launch::{Placement, allowed_cpus, without_foreign_settings};
+pub(crate) use launch::{PATTERNS, Placement, allowed_cpus, without_foreign_settings};
 pub(crate) use tools::{FoundTool, Tool};
 
 /// An MPI that a wheel brings.
