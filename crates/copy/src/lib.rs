@@ -42,7 +42,9 @@ pub use engine::{Access, CopyEngine, LocalSlice, LocalSliceMut, RemoteRange};
 pub use error::CopyError;
 pub use explain::{Explanation, explain};
 #[cfg(feature = "kmod")]
-pub use kmod::{Kmod, KmodPair, KmodPeer};
+pub use kmod::{
+    CallError, Ended, Found, Group, Kmod, KmodPair, KmodPeer, Member, Messages, News, Posted, Wanted,
+};
 pub use meet::{Claims, Meet, MeetError, Side};
 pub use ptracer::{PeerAccess, allow_descendants_of, allow_peers};
 pub use refusal::{RefusalReason, Refused};

@@ -106,6 +106,10 @@ pub enum RefusalReason {
     LockedMemory,
     /// The session was opened by another process, of which this one is a child.
     Forked,
+    /// All ranks of the group were given out.
+    GroupFull,
+    /// No group is joined by this descriptor.
+    NoGroup,
     /// The module refused for another reason; the errno says all that is known.
     Module,
 }
@@ -176,6 +180,10 @@ impl RefusalReason {
                 "raise the limit of locked memory (ulimit -l, or LimitMEMLOCK= of the service)"
             }
             Self::Forked => "open the endpoint in the process that uses it",
+            Self::GroupFull => "name another group (LIMIC_KERNEL_GROUP)",
+            Self::NoGroup => {
+                "give the descriptor of an open /dev/limic that is a member of a group of this user"
+            }
             Self::Module => "look into the kernel's log (dmesg)",
         }
     }
@@ -244,6 +252,8 @@ impl fmt::Display for RefusalReason {
             Self::NotExposed => write!(f, "nothing is exposed under this handle"),
             Self::LockedMemory => write!(f, "no more memory may be pinned"),
             Self::Forked => write!(f, "/dev/limic was opened by another process"),
+            Self::GroupFull => write!(f, "all ranks of the group in /dev/limic were given out"),
+            Self::NoGroup => write!(f, "no group is joined by this descriptor"),
             Self::Module => write!(f, "/dev/limic refused"),
         }
     }

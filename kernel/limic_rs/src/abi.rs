@@ -7,6 +7,8 @@ use kernel::prelude::*;
 use kernel::transmute::{AsBytes, FromBytes};
 
 pub(crate) const VERSION: u32 = 1;
+/// `LIMIC_FEATURE_JOIN_FD`, `LIMIC_FEATURE_IMMEDIATE`, `LIMIC_FEATURE_CLOSED`
+pub(crate) const FEATURES: u64 = 7;
 const MAGIC: u32 = 0xC7;
 
 pub(crate) const MAX_IOV: u32 = 1024;
@@ -21,9 +23,11 @@ pub(crate) const DEFAULT_UNEXPECTED: u32 = 1024;
 pub(crate) const DEFAULT_RANKS: u32 = 1024;
 
 pub(crate) const JOIN_CREATE: u32 = 1;
+pub(crate) const JOIN_FD: u32 = 2;
 pub(crate) const MEMBER_ABSENT: u32 = 0;
 pub(crate) const MEMBER_PRESENT: u32 = 1;
 pub(crate) const MEMBER_LEFT: u32 = 2;
+pub(crate) const MEMBER_CLOSED: u32 = 3;
 pub(crate) const EXPOSE_READ: u32 = 1;
 pub(crate) const EXPOSE_WRITE: u32 = 2;
 pub(crate) const EXPOSE_ONCE: u32 = 4;
@@ -33,8 +37,11 @@ pub(crate) const TO_SESSION: u32 = 2;
 pub(crate) const COPY_READ: u32 = 1;
 pub(crate) const COPY_WRITE: u32 = 2;
 pub(crate) const SEND_BUFFERED: u32 = 1;
+pub(crate) const SEND_IMMEDIATE: u32 = 2;
 pub(crate) const RECV_MESSAGE: u32 = 1;
 pub(crate) const PROBE_TAKE: u32 = 1;
+pub(crate) const PROBE_IMMEDIATE: u32 = 2;
+pub(crate) const STATUS_IMMEDIATE: u32 = 1;
 pub(crate) const WAIT_ARRIVAL: u32 = 1;
 pub(crate) const WAIT_DEPARTURE: u32 = 2;
 
@@ -73,7 +80,7 @@ structure! {
 }
 structure! {
     /// `LIMIC_IOC_JOIN`
-    Join, 64 { token: [u64; 2], flags: u32, rank: u32, size: u32, reserved0: u32, reserved: [u64; 4] }
+    Join, 64 { token: [u64; 2], flags: u32, rank: u32, size: u32, fd: i32, reserved: [u64; 4] }
 }
 structure! {
     /// `LIMIC_IOC_MEMBER`
@@ -100,7 +107,7 @@ structure! {
     /// `LIMIC_IOC_SEND`
     Send, 64 {
         iov: u64, nr_iov: u32, flags: u32, tag: u64, cookie: u64, rank: u32, slot: u32,
-        state: u32, reserved0: u32, reserved: [u64; 2],
+        state: u32, reserved0: u32, immediate: u64, reserved: u64,
     }
 }
 structure! {
@@ -113,7 +120,8 @@ structure! {
 structure! {
     /// `LIMIC_IOC_PROBE`
     Probe, 64 {
-        tag: u64, mask: u64, rank: u32, flags: u32, len: u64, message: u64, reserved: [u64; 3],
+        tag: u64, mask: u64, rank: u32, flags: u32, len: u64, message: u64, immediate: u64,
+        reserved: [u64; 2],
     }
 }
 structure! {

@@ -7,7 +7,7 @@ use crate::abi;
 use crate::session::{Session, Shared};
 use kernel::bindings;
 use kernel::error::to_result;
-use kernel::fs::File;
+use kernel::fs::{File, LocalFile};
 use kernel::miscdevice::{MiscDevice, MiscDeviceOptions, MiscDeviceRegistration};
 use kernel::mm::virt::VmaNew;
 use kernel::prelude::*;
@@ -178,6 +178,23 @@ fn update_always<T: FromBytes + AsBytes>(
     let result = call(&mut value);
     write(arg, &value)?;
     result
+}
+
+/// Lets `ask` look at the session behind a descriptor of the calling process, whoever's session it is. EBADF if it is no
+/// descriptor of this device.
+pub(crate) fn with_session<R>(fd: i32, ask: impl FnOnce(&Session) -> R) -> Result<R> {
+    let file = LocalFile::fget(u32::try_from(fd).map_err(|_| EBADF)?)?;
+    // SAFETY: the reference keeps the file, and its operations are set once, when it is opened.
+    let operations = unsafe { (*file.as_ptr()).f_op };
+    if !core::ptr::eq(operations, &OPERATIONS.0) {
+        return Err(EBADF);
+    }
+    // SAFETY: an open file of this device, where a session is stored from open to release, which the reference holds off.
+    let session = unsafe {
+        let stored = (*file.as_ptr()).private_data;
+        <Pin<KBox<Session>> as ForeignOwnable>::borrow(stored)
+    };
+    Ok(ask(session.get_ref()))
 }
 
 /// # Safety

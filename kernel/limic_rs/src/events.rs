@@ -34,8 +34,9 @@ struct Status {
     tag: Atomic<u64>,
     cookie: Atomic<u64>,
     source: Atomic<u32>,
-    reserved0: Atomic<u32>,
-    reserved: [Atomic<u64>; 2],
+    flags: Atomic<u32>,
+    immediate: Atomic<u64>,
+    reserved: Atomic<u64>,
 }
 
 const _: () = assert!(size_of::<Header>() == 64 && size_of::<Status>() == 64);
@@ -48,6 +49,8 @@ pub(crate) struct Outcome {
     pub(crate) full_len: u64,
     pub(crate) tag: u64,
     pub(crate) source: u32,
+    /// The word beside the bytes.
+    pub(crate) immediate: Option<u64>,
 }
 
 /// The memory that user space maps, read-only.
@@ -171,6 +174,10 @@ impl Events {
             status.full_len.store(outcome.full_len, Relaxed);
             status.tag.store(outcome.tag, Relaxed);
             status.source.store(outcome.source, Relaxed);
+            let flags = outcome.immediate.map_or(0, |_| abi::STATUS_IMMEDIATE);
+            status.flags.store(flags, Relaxed);
+            let word = outcome.immediate.unwrap_or(0);
+            status.immediate.store(word, Relaxed);
             status.cookie.store(cookie, Relaxed);
             // Release: pairs with the acquire of user space, which reads the rest afterwards.
             status.state.store(abi::DONE, Release);

@@ -48,6 +48,15 @@ pub(crate) struct Membership {
     pub(crate) mailbox: Arc<Mailbox>,
 }
 
+impl Membership {
+    /// The token of the group, for who may know it: a session of the same realm. `None` for others, and once the member
+    /// has left.
+    pub(crate) fn token_for(&self, realm: &Realm) -> Option<[u64; 2]> {
+        let here = !self.mailbox.has_left() && self.group.key.realm == realm.key();
+        here.then_some(self.group.key.token)
+    }
+}
+
 impl Groups {
     pub(crate) fn new() -> impl PinInit<Self> {
         pin_init!(Self { by_key <- new_mutex!(RBTree::new(), "limic_groups") })
@@ -112,15 +121,16 @@ impl Groups {
         })
     }
 
-    /// A member leaves, with all its requests. Its session takes no calls any more.
-    pub(crate) fn leave(&self, member: &Membership, requests: Option<&Requests>) {
+    /// A member leaves, with all its requests. Its session takes no calls any more. `how` is what others are told:
+    /// `abi::MEMBER_LEFT` or `abi::MEMBER_CLOSED`.
+    pub(crate) fn leave(&self, member: &Membership, requests: Option<&Requests>, how: u32) {
         let Membership {
             group,
             rank,
             mailbox,
         } = member;
         // Nothing arrives any more. What is in the queues is undone outside of the lock.
-        if let Some(mut inner) = mailbox.leave() {
+        if let Some(mut inner) = mailbox.leave(how) {
             for message in inner.messages() {
                 let outcome = Outcome {
                     error: EPIPE.to_errno(),
@@ -128,6 +138,7 @@ impl Groups {
                     full_len: message.len,
                     tag: message.tag,
                     source: message.source,
+                    immediate: message.immediate,
                 };
                 drop(message.body);
                 if let Some(sender) = message.sender {
@@ -172,6 +183,7 @@ fn end_receives(mailbox: &Mailbox, rank: u32) {
                 full_len: 0,
                 tag: 0,
                 source: rank,
+                immediate: None,
             };
             request.complete(&outcome, true);
         }

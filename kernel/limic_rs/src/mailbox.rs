@@ -2,6 +2,7 @@
 
 //! The two queues of one member of a group, over the same matching code that user space runs (K3).
 
+use crate::abi;
 use crate::events::Events;
 use crate::ffi;
 use crate::matching::{Envelope, Matcher, PostedId, Selector, Source, UnexpectedId};
@@ -28,6 +29,8 @@ pub(crate) struct Message {
     pub(crate) source: u32,
     pub(crate) tag: u64,
     pub(crate) len: u64,
+    /// The word beside the bytes.
+    pub(crate) immediate: Option<u64>,
     pub(crate) body: Body,
     /// The request to complete; `None` if that has been done.
     pub(crate) sender: Option<Arc<Request>>,
@@ -74,8 +77,9 @@ pub(crate) struct Inner {
 /// The queues of one member.
 #[pin_data]
 pub(crate) struct Mailbox {
-    /// Set before the last messages and receives are taken out; nothing goes in afterwards.
-    left: Atomic<bool>,
+    /// `abi::MEMBER_PRESENT`, or how it went. Set before the last messages and receives are taken out; nothing goes in
+    /// afterwards.
+    state: Atomic<u32>,
     /// `None` once the member has left: then it takes next to no memory, though the group keeps it.
     #[pin]
     inner: Mutex<Option<KBox<Inner>>>,
@@ -92,6 +96,7 @@ pub(crate) struct Seen {
     pub(crate) source: u32,
     pub(crate) tag: u64,
     pub(crate) len: u64,
+    pub(crate) immediate: Option<u64>,
     pub(crate) name: Option<MessageName>,
 }
 
@@ -122,7 +127,7 @@ impl Mailbox {
         )?;
         Arc::pin_init(
             pin_init!(Self {
-                left: Atomic::new(false),
+                state: Atomic::new(abi::MEMBER_PRESENT),
                 inner <- new_mutex!(Some(inner), "limic_mailbox"),
             }),
             GFP_KERNEL_ACCOUNT,
@@ -133,7 +138,7 @@ impl Mailbox {
     pub(crate) fn without_messages() -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
-                left: Atomic::new(false),
+                state: Atomic::new(abi::MEMBER_PRESENT),
                 inner <- new_mutex!(None, "limic_mailbox"),
             }),
             GFP_KERNEL_ACCOUNT,
@@ -142,7 +147,12 @@ impl Mailbox {
 
     /// Whether the member has left.
     pub(crate) fn has_left(&self) -> bool {
-        self.left.load(Acquire)
+        self.state() != abi::MEMBER_PRESENT
+    }
+
+    /// `abi::MEMBER_PRESENT`, `abi::MEMBER_LEFT` or `abi::MEMBER_CLOSED`.
+    pub(crate) fn state(&self) -> u32 {
+        self.state.load(Acquire)
     }
 
     /// A message arrives: the receive that it meets. Without one, `queue` gives the message, if its sender has prepared
@@ -271,6 +281,7 @@ impl Mailbox {
             source: message.source,
             tag: message.tag,
             len: message.len,
+            immediate: message.immediate,
             name,
         })
     }
@@ -346,10 +357,11 @@ impl Mailbox {
         stored
     }
 
-    /// The member leaves: nothing goes in any more. Returns what was in the queues.
-    pub(crate) fn leave(&self) -> Option<KBox<Inner>> {
+    /// The member leaves: nothing goes in any more. `how` is `abi::MEMBER_LEFT` or `abi::MEMBER_CLOSED`. Returns what was
+    /// in the queues.
+    pub(crate) fn leave(&self, how: u32) -> Option<KBox<Inner>> {
         // Full: a receive elsewhere that does not see this is in its queue when `end_receives` comes there.
-        self.left.xchg(true, Full);
+        self.state.xchg(how, Full);
         self.inner.lock().take()
     }
 }

@@ -72,8 +72,10 @@ impl Session {
     #[inline(never)]
     pub(crate) fn send(&self, arg: &mut abi::Send) -> Result {
         let mut trip = Trip::begin();
-        abi::check(arg.flags, abi::SEND_BUFFERED, &arg.reserved)?;
-        if arg.reserved0 != 0 {
+        let known = abi::SEND_BUFFERED | abi::SEND_IMMEDIATE;
+        abi::check(arg.flags, known, &[arg.reserved])?;
+        let immediate = (arg.flags & abi::SEND_IMMEDIATE != 0).then_some(arg.immediate);
+        if arg.reserved0 != 0 || (immediate.is_none() && arg.immediate != 0) {
             return Err(EINVAL);
         }
         let (requests, member) = self.member()?;
@@ -97,13 +99,15 @@ impl Session {
                     trip.step(Step::Queue);
                     // What was prepared is not needed: the bytes go from where they are.
                     drop(prepared);
-                    self.deliver(met, &envelope, &pieces, claim, trip);
+                    self.deliver(met, &envelope, immediate, &pieces, claim, trip);
                     arg.state = abi::DONE;
                     return Ok(());
                 }
                 Arrival::Wanted => {
                     trip.step(Step::Queue);
-                    prepared = Some(self.prepare(&envelope, &pieces, buffered, &claim)?);
+                    let mut message = self.prepare(&envelope, &pieces, buffered, &claim)?;
+                    message.immediate = immediate;
+                    prepared = Some(message);
                     trip.step(Step::Pin);
                 }
                 Arrival::Queued(events) => {
@@ -118,6 +122,7 @@ impl Session {
                             full_len: pieces.len(),
                             tag: envelope.tag,
                             source: envelope.source,
+                            immediate,
                         });
                         arg.state = abi::DONE;
                     } else {
@@ -152,6 +157,7 @@ impl Session {
             source: envelope.source,
             tag: envelope.tag,
             len,
+            immediate: None,
             body,
             sender: (!buffered).then(|| claim.request().clone()),
         })
@@ -162,6 +168,7 @@ impl Session {
         &self,
         met: Met,
         envelope: &Envelope,
+        immediate: Option<u64>,
         pieces: &Pieces,
         claim: Claim<'_>,
         mut trip: Trip,
@@ -177,6 +184,7 @@ impl Session {
             full_len,
             tag: envelope.tag,
             source: envelope.source,
+            immediate,
         };
         let others = match stopped {
             None => truncation(len, full_len),
@@ -264,6 +272,7 @@ impl Session {
             full_len,
             tag: message.tag,
             source: message.source,
+            immediate: message.immediate,
         };
         let mine = match stopped {
             None => truncation(len, full_len),
@@ -281,7 +290,8 @@ impl Session {
     /// `LIMIC_IOC_PROBE`
     #[inline(never)]
     pub(crate) fn probe(&self, arg: &mut abi::Probe) -> Result {
-        abi::check(arg.flags, abi::PROBE_TAKE, &arg.reserved)?;
+        let [first, second] = arg.reserved;
+        abi::check(arg.flags, abi::PROBE_TAKE, &[arg.immediate, first, second])?;
         let (_, member) = self.member()?;
         let (selector, sender) = selector(member, arg.rank, arg.tag, arg.mask)?;
         let take = arg.flags & abi::PROBE_TAKE != 0;
@@ -289,6 +299,8 @@ impl Session {
         arg.rank = seen.source;
         arg.tag = seen.tag;
         arg.len = seen.len;
+        arg.flags = seen.immediate.map_or(0, |_| abi::PROBE_IMMEDIATE);
+        arg.immediate = seen.immediate.unwrap_or(0);
         arg.message = seen.name.map_or(0, MessageName::number);
         Ok(())
     }
@@ -319,6 +331,7 @@ impl Session {
             full_len: 0,
             tag: 0,
             source: member.rank,
+            immediate: None,
         };
         request.complete(&outcome, false);
         Ok(())

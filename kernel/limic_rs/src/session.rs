@@ -4,6 +4,7 @@
 
 use crate::abi;
 use crate::counters::COUNTERS;
+use crate::device;
 use crate::exposure::{Exposures, Own};
 use crate::ffi::{self, MmWatch};
 use crate::group::{Groups, Membership};
@@ -72,7 +73,7 @@ pub(crate) struct Session {
 /// `owner` is a session that is pinned and lives.
 unsafe extern "C" fn end_of_mm(owner: *mut c_void) {
     // SAFETY: by the caller.
-    unsafe { &*owner.cast::<Session>() }.end();
+    unsafe { &*owner.cast::<Session>() }.end(abi::MEMBER_LEFT);
 }
 
 impl Session {
@@ -110,15 +111,15 @@ impl Session {
         Ok(session)
     }
 
-    /// Undoes all that the session holds. Only the first call does something.
-    fn end(&self) {
+    /// Undoes all that the session holds. Only the first call does something; `how` is what its group is told.
+    fn end(&self, how: u32) {
         if self.ended.xchg(true, Full) {
             return;
         }
         self.own.end(&self.shared.exposures);
         let requests = self.greeted.as_ref().and_then(|it| it.requests.as_deref());
         if let Some(membership) = self.membership.as_ref() {
-            self.shared.groups.leave(membership, requests);
+            self.shared.groups.leave(membership, requests, how);
         }
         if let Some(requests) = requests {
             requests.events.end();
@@ -197,7 +198,7 @@ impl Session {
             };
             requests = Some(Requests::new(arg.slots)?);
         }
-        arg.features = 0;
+        arg.features = abi::FEATURES;
         arg.unexpected = unexpected;
         arg.status_bytes = requests.as_ref().map_or(0, |it| it.events.bytes() as u64);
         arg.session = ffi::random_nonzero();
@@ -212,11 +213,20 @@ impl Session {
     /// `LIMIC_IOC_JOIN`
     #[inline(never)]
     pub(crate) fn join(&self, arg: &mut abi::Join) -> Result {
-        abi::check(arg.flags, abi::JOIN_CREATE, &arg.reserved)?;
-        if arg.reserved0 != 0 || arg.size > abi::MAX_RANKS {
+        abi::check(arg.flags, abi::JOIN_CREATE | abi::JOIN_FD, &arg.reserved)?;
+        let by_fd = arg.flags & abi::JOIN_FD != 0;
+        let named = arg.flags != abi::JOIN_FD || arg.token != [0, 0] || arg.size != 0;
+        if arg.size > abi::MAX_RANKS || (by_fd && named) || (!by_fd && arg.fd != 0) {
             return Err(EINVAL);
         }
         let greeted = self.greeted.as_ref().ok_or(ffi::EPROTO())?;
+        if by_fd {
+            let token = device::with_session(arg.fd, |other| {
+                let member = other.membership()?;
+                member.token_for(&self.realm)
+            })?;
+            arg.token = token.ok_or(ENOENT)?;
+        }
         let _turn = self.setup.lock();
         if self.membership.as_ref().is_some() {
             return Err(ffi::EALREADY());
@@ -237,8 +247,7 @@ impl Session {
         let membership = self.membership().ok_or(ffi::ENOTCONN())?;
         arg.state = match membership.group.mailbox(arg.rank)? {
             None => abi::MEMBER_ABSENT,
-            Some(mailbox) if mailbox.has_left() => abi::MEMBER_LEFT,
-            Some(_) => abi::MEMBER_PRESENT,
+            Some(mailbox) => mailbox.state(),
         };
         Ok(())
     }
@@ -247,9 +256,11 @@ impl Session {
 #[pinned_drop]
 impl PinnedDrop for Session {
     fn drop(self: Pin<&mut Self>) {
+        // If the address space has not ended it: nobody has the file any more.
+        self.end(abi::MEMBER_CLOSED);
         let watch = self.watch.load(Relaxed);
         if !watch.is_null() {
-            // SAFETY: by the invariant it runs, and this is its only end. It calls `end` if nobody has.
+            // SAFETY: by the invariant it runs, and this is its only end. If it calls `end`, that has been done.
             unsafe { ffi::limic_mm_watch_stop(watch) };
         }
         COUNTERS.sessions.add(-1, Relaxed);

@@ -69,6 +69,11 @@
 #define LIMIC_MPI_EXACT (~0ULL)
 #define LIMIC_MPI_ANY_TAG 0xffffffff80000000ULL
 
+/* limic_hello.features: what a module has beyond the first version 1. */
+#define LIMIC_FEATURE_JOIN_FD (1ULL << 0)	/* LIMIC_JOIN_FD */
+#define LIMIC_FEATURE_IMMEDIATE (1ULL << 1)	/* LIMIC_SEND_IMMEDIATE */
+#define LIMIC_FEATURE_CLOSED (1ULL << 2)	/* LIMIC_MEMBER_CLOSED is told from LIMIC_MEMBER_LEFT */
+
 /* A piece of the caller's memory. The pieces of a list are walked in order; empty ones are allowed. */
 struct limic_iov {
 	__aligned_u64 base;
@@ -95,7 +100,7 @@ struct limic_hello {
 	__u32 flags;			/* in: 0 */
 	__u32 slots;			/* in: 0 .. LIMIC_MAX_SLOTS */
 	__u32 unexpected;		/* in: 0 (for 1024) .. LIMIC_MAX_UNEXPECTED; 0 if slots is; out: granted */
-	__aligned_u64 features;		/* out: what the module has beyond version 1; no bit is defined yet */
+	__aligned_u64 features;		/* out: LIMIC_FEATURE_* */
 	__aligned_u64 session;		/* out: random, not 0: by it others name this session in LIMIC_IOC_EXPOSE */
 	__aligned_u64 status_bytes;	/* out: 0 if slots is */
 	__aligned_u64 reserved[3];	/* in: 0 */
@@ -117,6 +122,8 @@ struct limic_status_header {
 #define LIMIC_PENDING 1		/* posted; the memory belongs to the request */
 #define LIMIC_DONE 2		/* over: the fields are valid, the memory is the caller's again, the slot free */
 
+#define LIMIC_STATUS_IMMEDIATE (1U << 0)
+
 /* One slot: 64 bytes, slot n at (n + 1) * 64. */
 struct limic_status {
 	__u32 state;		/* LIMIC_IDLE ... */
@@ -126,13 +133,15 @@ struct limic_status {
 	__aligned_u64 tag;	/* of the message */
 	__aligned_u64 cookie;	/* as posted */
 	__u32 source;		/* rank of the sender */
-	__u32 reserved0;
-	__aligned_u64 reserved[2];
+	__u32 flags;		/* LIMIC_STATUS_* */
+	__aligned_u64 immediate; /* with LIMIC_STATUS_IMMEDIATE: the word that came beside the bytes, else 0 */
+	__aligned_u64 reserved;
 };
 
 /* ---- Group ------------------------------------------------------------------------------------------------------ */
 
 #define LIMIC_JOIN_CREATE (1U << 0)	/* make the group if it is not there */
+#define LIMIC_JOIN_FD (1U << 1)		/* the group of which the session behind .fd is a member */
 
 /*
  * LIMIC_IOC_JOIN: become a member of a group. A session joins at most one, and stays until it ends.
@@ -142,23 +151,30 @@ struct limic_status {
  * others join it, so that a job that has a secret already needs no further exchange. Tokens of other users or user
  * namespaces are other tokens. A group ends with its last member.
  *
+ * With LIMIC_JOIN_FD no token is needed: whoever holds the descriptor of a member's session, inherited or passed over a
+ * Unix socket, joins its group with a session of its own. Nothing else can be done with a descriptor that is not one's
+ * own, and the rule of user and user namespace holds all the same.
+ *
  * A rank is given out once in the life of a group: who left is not replaced.
  *
  * ENOENT: no such group (or a token of 0 without LIMIC_JOIN_CREATE). EALREADY: this session is a member already.
- * EADDRINUSE: the rank was given out. ENOSPC: all ranks were. EINVAL: rank or size too large.
+ * EADDRINUSE: the rank was given out. ENOSPC: all ranks were. EINVAL: rank or size too large; or LIMIC_JOIN_FD with
+ * another flag, a token or a size. EBADF: .fd is no open descriptor of this device. ENOENT also: its session is in no
+ * group (any more), or of another user.
  */
 struct limic_join {
 	__aligned_u64 token[2];		/* in and out */
 	__u32 flags;			/* in: LIMIC_JOIN_* */
 	__u32 rank;			/* in: wanted, or LIMIC_ANY_RANK for the lowest free one; out: given */
 	__u32 size;			/* in: ranks of a new group, 0 for 1024; out: those of the group */
-	__u32 reserved0;		/* in: 0 */
+	__s32 fd;			/* in: with LIMIC_JOIN_FD, else 0 */
 	__aligned_u64 reserved[4];	/* in: 0 */
 };
 
 #define LIMIC_MEMBER_ABSENT 0	/* the rank was not given out yet */
 #define LIMIC_MEMBER_PRESENT 1
-#define LIMIC_MEMBER_LEFT 2	/* its session is over, for good */
+#define LIMIC_MEMBER_LEFT 2	/* its session is over, for good: its process ended, or runs another program */
+#define LIMIC_MEMBER_CLOSED 3	/* its session is over, for good: its process closed it */
 
 /* LIMIC_IOC_MEMBER: whether a rank is there. ENOTCONN: not in a group. EINVAL: not a rank of the group. */
 struct limic_member {
@@ -250,6 +266,7 @@ struct limic_revoke {
  *   -EINTR       this side was killed while copying (nobody reads that, but the process may have shared the mapping)
  */
 
+#define LIMIC_SEND_IMMEDIATE (1U << 1)	/* .immediate goes beside the bytes, as InfiniBand's immediate data does */
 #define LIMIC_SEND_BUFFERED (1U << 0)	/* if there is no receive yet, the kernel keeps the bytes (LIMIC_MAX_BUFFERED
 					 * at most, else EINVAL): the request is done when the call returns */
 
@@ -269,7 +286,8 @@ struct limic_send {
 	__u32 slot;			/* in */
 	__u32 state;			/* out: LIMIC_PENDING or LIMIC_DONE */
 	__u32 reserved0;		/* in: 0 */
-	__aligned_u64 reserved[2];	/* in: 0 */
+	__aligned_u64 immediate;	/* in: with LIMIC_SEND_IMMEDIATE, else 0 */
+	__aligned_u64 reserved;		/* in: 0 */
 };
 
 #define LIMIC_RECV_MESSAGE (1U << 0)	/* receive the message that LIMIC_IOC_PROBE took: .message names it, tag, mask
@@ -297,6 +315,7 @@ struct limic_recv {
 	__u32 reserved0;		/* in: 0 */
 };
 
+#define LIMIC_PROBE_IMMEDIATE (1U << 1)	/* out: the message has a word beside its bytes */
 #define LIMIC_PROBE_TAKE (1U << 0)	/* take the message out of the queue: only LIMIC_RECV_MESSAGE finds it then
 					 * (MPI_Mprobe). Receive it; else it goes with the session */
 
@@ -305,10 +324,11 @@ struct limic_probe {
 	__aligned_u64 tag;		/* in: as in struct limic_recv; out: of the message */
 	__aligned_u64 mask;		/* in */
 	__u32 rank;			/* in: sender, or LIMIC_ANY_RANK; out: sender */
-	__u32 flags;			/* in: LIMIC_PROBE_* */
+	__u32 flags;			/* in: LIMIC_PROBE_TAKE or 0; out: LIMIC_PROBE_IMMEDIATE or 0 */
 	__aligned_u64 len;		/* out: bytes of the message */
 	__aligned_u64 message;		/* out: with LIMIC_PROBE_TAKE its name, else 0 */
-	__aligned_u64 reserved[3];	/* in: 0 */
+	__aligned_u64 immediate;	/* in: 0; out: the word, 0 without one */
+	__aligned_u64 reserved[2];	/* in: 0 */
 };
 
 /*

@@ -16,9 +16,11 @@ pub const MAX_RANKS: u32 = 65536;
 pub const MAX_BUFFERED: usize = 4096;
 pub const ANY_RANK: u32 = !0;
 pub const JOIN_CREATE: u32 = 1;
+pub const JOIN_FD: u32 = 2;
 pub const MEMBER_ABSENT: u32 = 0;
 pub const MEMBER_PRESENT: u32 = 1;
 pub const MEMBER_LEFT: u32 = 2;
+pub const MEMBER_CLOSED: u32 = 3;
 pub const EXPOSE_READ: u32 = 1;
 pub const EXPOSE_WRITE: u32 = 2;
 pub const EXPOSE_ONCE: u32 = 4;
@@ -28,8 +30,11 @@ pub const TO_SESSION: u32 = 2;
 pub const COPY_READ: u32 = 1;
 pub const COPY_WRITE: u32 = 2;
 pub const SEND_BUFFERED: u32 = 1;
+pub const SEND_IMMEDIATE: u32 = 2;
 pub const RECV_MESSAGE: u32 = 1;
 pub const PROBE_TAKE: u32 = 1;
+pub const PROBE_IMMEDIATE: u32 = 2;
+pub const STATUS_IMMEDIATE: u32 = 1;
 pub const WAIT_ARRIVAL: u32 = 1;
 pub const WAIT_DEPARTURE: u32 = 2;
 pub const IDLE: u32 = 0;
@@ -60,7 +65,7 @@ structures! {
         version: u32, flags: u32, slots: u32, unexpected: u32,
         features: u64, session: u64, status_bytes: u64, reserved: [u64; 3],
     }
-    Join, 64 { token: [u64; 2], flags: u32, rank: u32, size: u32, reserved0: u32, reserved: [u64; 4] }
+    Join, 64 { token: [u64; 2], flags: u32, rank: u32, size: u32, fd: i32, reserved: [u64; 4] }
     Member, 16 { rank: u32, state: u32, reserved: u64 }
     Expose, 64 {
         iov: u64, nr_iov: u32, flags: u32, to: u32, rank: u32, session: u64,
@@ -72,14 +77,15 @@ structures! {
     Revoke, 16 { handle: u64, reserved: u64 }
     Send_, 64 {
         iov: u64, nr_iov: u32, flags: u32, tag: u64, cookie: u64, rank: u32, slot: u32,
-        state: u32, reserved0: u32, reserved: [u64; 2],
+        state: u32, reserved0: u32, immediate: u64, reserved: u64,
     }
     Recv, 64 {
         iov: u64, nr_iov: u32, flags: u32, tag: u64, mask: u64, cookie: u64, message: u64,
         rank: u32, slot: u32, state: u32, reserved0: u32,
     }
     Probe, 64 {
-        tag: u64, mask: u64, rank: u32, flags: u32, len: u64, message: u64, reserved: [u64; 3],
+        tag: u64, mask: u64, rank: u32, flags: u32, len: u64, message: u64, immediate: u64,
+        reserved: [u64; 2],
     }
     Cancel, 16 { slot: u32, flags: u32, reserved: u64 }
     Wait, 64 {
@@ -92,7 +98,7 @@ structures! {
     }
     Status, 64 {
         state: u32, error: i32, len: u64, full_len: u64, tag: u64, cookie: u64, source: u32,
-        reserved0: u32, reserved: [u64; 2],
+        flags: u32, immediate: u64, reserved: u64,
     }
 }
 

@@ -1,7 +1,8 @@
 //! Ranks that come and go, queues that are full, and waiting for either.
 
 use limic_module_tests::abi::{
-    ANY_RANK, DONE, MEMBER_ABSENT, MEMBER_LEFT, MEMBER_PRESENT, Member, PENDING, WAIT_ARRIVAL,
+    ANY_RANK, DONE, Join, MEMBER_ABSENT, MEMBER_CLOSED, MEMBER_LEFT, MEMBER_PRESENT, Member,
+    PENDING, PROBE_IMMEDIATE, SEND_BUFFERED, SEND_IMMEDIATE, STATUS_IMMEDIATE, Send_, WAIT_ARRIVAL,
     WAIT_DEPARTURE, Wait,
 };
 use limic_module_tests::{Child, Errno, Memory, PAGE, Session, abi, guest_test, token};
@@ -51,7 +52,7 @@ fn ranks_come_and_go() {
         assert_eq!(second.join(token, ANY_RANK).expect("join").rank, 0);
         assert_eq!(second.join(token, 1).err(), Some(Errno(libc::EALREADY)));
         drop(second);
-        assert_eq!(state(0), Ok(MEMBER_LEFT));
+        assert_eq!(state(0), Ok(MEMBER_CLOSED));
         assert_eq!(
             mine.status(0).error,
             -libc::EPIPE,
@@ -120,5 +121,141 @@ fn waiting_for_events() {
         assert_eq!(mine.recv(&[memory.piece()], 0, 2, 1), Ok(PENDING));
         let out = mine.wait(&[0, 1], 2, 20_000_000).expect("wait");
         assert_eq!(out.done, 0);
+    });
+}
+
+#[test]
+fn who_ended_without_closing_is_told_from_who_closed() {
+    guest_test(|| {
+        let token = token();
+        let mine = Session::member(token, 0);
+        let mut child = Child::fork(|line| {
+            let _session = Session::member(token, 1);
+            line.say(0);
+            line.hear();
+            // SAFETY: ends the process at once, with the session open.
+            unsafe { libc::_exit(0) };
+        });
+        child.line.hear();
+        child.line.say(0);
+        let wait = Wait {
+            flags: WAIT_DEPARTURE,
+            timeout_ns: 30_000_000_000,
+            ..Default::default()
+        };
+        mine.call(abi::WAIT, &mut wait.clone()).expect("wait");
+        let mut member = Member {
+            rank: 1,
+            ..Default::default()
+        };
+        mine.call(abi::MEMBER, &mut member).expect("member");
+        assert_eq!(member.state, MEMBER_LEFT);
+        child.join();
+    });
+}
+
+#[test]
+fn a_descriptor_of_a_member_lets_in() {
+    guest_test(|| {
+        let mine = Session::silent().expect("open");
+        let by = |session: &Session, fd| {
+            let mut join = Join {
+                flags: abi::JOIN_FD,
+                rank: ANY_RANK,
+                fd,
+                ..Default::default()
+            };
+            session.call(abi::JOIN, &mut join).map(|()| join)
+        };
+        let descriptor = mine.descriptor();
+        let mut first = Session::silent().expect("open");
+        first.hello(8, 0).expect("hello");
+        for bad in [-1, 0, 100_000] {
+            assert_eq!(by(&first, bad).err(), Some(Errno(libc::EBADF)), "{bad}");
+        }
+        let nowhere = by(&first, descriptor).err();
+        assert_eq!(nowhere, Some(Errno(libc::ENOENT)), "it is in no group");
+        let itself = by(&first, first.descriptor()).err();
+        assert_eq!(itself, Some(Errno(libc::ENOENT)));
+        drop(mine);
+
+        let token = token();
+        let mine = Session::member(token, 5);
+        let joined = by(&first, mine.descriptor()).expect("join");
+        assert_eq!((joined.rank, joined.token), (0, token));
+        // A child inherits the descriptor, which is good for this and for nothing else.
+        let descriptor = mine.descriptor();
+        let mut child = Child::fork(|line| {
+            let mut session = Session::silent().expect("open");
+            session.hello(8, 0).expect("hello");
+            assert_eq!(by(&session, descriptor).expect("join").rank, 1);
+            let memory = Memory::filled(PAGE, 7);
+            assert_eq!(session.send(&[memory.piece()], 5, 9, 0), Ok(PENDING));
+            line.say(0);
+            line.hear();
+            assert_eq!(session.status(0).error, 0);
+        });
+        child.line.hear();
+        let target = Memory::new(PAGE);
+        assert_eq!(mine.recv(&[target.piece()], 1, 9, 0), Ok(DONE));
+        child.line.say(0);
+        child.join();
+        assert!(target.bytes().iter().all(|byte| *byte == 7));
+        // Another user gets nothing by it, as with a token.
+        let mut child = Child::fork(|_| {
+            // SAFETY: changes this process alone.
+            assert_eq!(unsafe { libc::setresuid(12345, 12345, 12345) }, 0);
+            let Ok(session) = Session::silent() else {
+                // The device is not for everybody.
+                return;
+            };
+            let mut session = session;
+            session.hello(8, 0).expect("hello");
+            assert_eq!(by(&session, descriptor).err(), Some(Errno(libc::ENOENT)));
+        });
+        child.join();
+    });
+}
+
+#[test]
+fn words_beside_the_bytes() {
+    guest_test(|| {
+        let mine = Session::member(token(), 0);
+        let memory = Memory::filled(100, 3);
+        let list = [memory.piece()];
+        let target = Memory::new(100);
+        let send = |slot, flags, immediate| {
+            let mut send = Send_ {
+                iov: list.as_ptr() as u64,
+                nr_iov: 1,
+                flags,
+                tag: 4,
+                slot,
+                immediate,
+                ..Default::default()
+            };
+            mine.call(abi::SEND, &mut send)
+        };
+        for how in [0, SEND_BUFFERED] {
+            for word in [Some(0), Some(u64::MAX), None] {
+                let flags = how | word.map_or(0, |_| SEND_IMMEDIATE);
+                // Unexpected, seen by a probe, and received.
+                send(1, flags, word.unwrap_or(0)).expect("send");
+                let seen = mine.probe(0, 4, 0).expect("probe");
+                let there = (seen.flags & PROBE_IMMEDIATE != 0).then_some(seen.immediate);
+                assert_eq!(there, word);
+                assert_eq!(mine.recv(&[target.piece()], 0, 4, 2), Ok(DONE));
+                let status = mine.status(2);
+                let there = (status.flags & STATUS_IMMEDIATE != 0).then_some(status.immediate);
+                assert_eq!(there, word);
+                // Posted first.
+                assert_eq!(mine.recv(&[target.piece()], 0, 4, 3), Ok(PENDING));
+                send(1, flags, word.unwrap_or(0)).expect("send");
+                let status = mine.status(3);
+                let there = (status.flags & STATUS_IMMEDIATE != 0).then_some(status.immediate);
+                assert_eq!((status.error, there), (0, word));
+            }
+        }
+        drop(list);
     });
 }

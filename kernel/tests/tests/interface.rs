@@ -141,13 +141,17 @@ fn unknown_flags_and_reserved_fields_are_refused() {
             ..Default::default()
         };
         for bad in [
-            abi::Send_ { flags: 2, ..send },
+            abi::Send_ { flags: 4, ..send },
+            abi::Send_ {
+                immediate: 1,
+                ..send
+            },
             abi::Send_ {
                 reserved0: 1,
                 ..send
             },
             abi::Send_ {
-                reserved: [1, 0],
+                reserved: 1,
                 ..send
             },
             abi::Send_ { slot: 64, ..send },
@@ -230,7 +234,7 @@ fn unknown_flags_and_reserved_fields_are_refused() {
         }
         assert_eq!(session.cancel(0), einval, "nothing was posted");
         let mut probe = abi::Probe {
-            flags: 2,
+            flags: abi::PROBE_IMMEDIATE,
             ..Default::default()
         };
         assert_eq!(session.call(abi::PROBE, &mut probe), einval);
@@ -270,8 +274,22 @@ fn unknown_flags_and_reserved_fields_are_refused() {
         let session = Session::primitives();
         for bad in [
             abi::Join {
-                flags: 2,
+                flags: 4,
                 token: [1, 1],
+                ..Default::default()
+            },
+            abi::Join {
+                flags: abi::JOIN_FD,
+                token: [1, 1],
+                ..Default::default()
+            },
+            abi::Join {
+                flags: abi::JOIN_FD | abi::JOIN_CREATE,
+                ..Default::default()
+            },
+            abi::Join {
+                flags: abi::JOIN_CREATE,
+                fd: 1,
                 ..Default::default()
             },
             abi::Join {

@@ -3,6 +3,8 @@
 //! The header is the document; the names here are its own. Every structure is free of padding, and each call carries its
 //! structure's size in its number, so that a difference between the two is ENOTTY and not a misread field.
 
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
+
 /// The device.
 pub(crate) const DEVICE: &str = "/dev/limic";
 /// Version of the interface that this crate speaks.
@@ -12,9 +14,28 @@ pub(crate) const MAX_IOV: usize = 1024;
 
 pub(crate) const EXPOSE_READ: u32 = 1 << 0;
 pub(crate) const EXPOSE_WRITE: u32 = 1 << 1;
+pub(crate) const TO_GROUP: u32 = 0;
 pub(crate) const TO_SESSION: u32 = 2;
 pub(crate) const COPY_READ: u32 = 1 << 0;
 pub(crate) const COPY_WRITE: u32 = 1 << 1;
+
+pub(crate) const ANY_RANK: u32 = u32::MAX;
+pub(crate) const MAX_BUFFERED: u64 = 4096;
+pub(crate) const JOIN_CREATE: u32 = 1 << 0;
+pub(crate) const JOIN_FD: u32 = 1 << 1;
+pub(crate) const FEATURE_JOIN_FD: u64 = 1 << 0;
+pub(crate) const FEATURE_IMMEDIATE: u64 = 1 << 1;
+pub(crate) const FEATURE_CLOSED: u64 = 1 << 2;
+pub(crate) const MEMBER_ABSENT: u32 = 0;
+pub(crate) const MEMBER_PRESENT: u32 = 1;
+pub(crate) const MEMBER_CLOSED: u32 = 3;
+pub(crate) const SEND_BUFFERED: u32 = 1 << 0;
+pub(crate) const SEND_IMMEDIATE: u32 = 1 << 1;
+pub(crate) const RECV_MESSAGE: u32 = 1 << 0;
+pub(crate) const PROBE_TAKE: u32 = 1 << 0;
+pub(crate) const PROBE_IMMEDIATE: u32 = 1 << 1;
+pub(crate) const DONE: u32 = 2;
+pub(crate) const STATUS_IMMEDIATE: u32 = 1 << 0;
 
 /// A structure that one of the calls takes.
 ///
@@ -114,6 +135,167 @@ unsafe impl Call for Revoke {
     const NUMBER: libc::c_ulong = number(WRITE, 0x12, size_of::<Self>());
 }
 
+/// `struct limic_join`.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct Join {
+    pub(crate) token: [u64; 2],
+    pub(crate) flags: u32,
+    pub(crate) rank: u32,
+    pub(crate) size: u32,
+    pub(crate) fd: i32,
+    pub(crate) reserved: [u64; 4],
+}
+
+// SAFETY: `LIMIC_IOC_JOIN` takes `struct limic_join`, of which this is a copy.
+unsafe impl Call for Join {
+    const NUMBER: libc::c_ulong = number(READ | WRITE, 0x01, size_of::<Self>());
+}
+
+/// `struct limic_member`.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct Member {
+    pub(crate) rank: u32,
+    pub(crate) state: u32,
+    pub(crate) reserved: u64,
+}
+
+// SAFETY: `LIMIC_IOC_MEMBER` takes `struct limic_member`, of which this is a copy.
+unsafe impl Call for Member {
+    const NUMBER: libc::c_ulong = number(READ | WRITE, 0x02, size_of::<Self>());
+}
+
+/// `struct limic_send`.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct Send {
+    pub(crate) iov: u64,
+    pub(crate) nr_iov: u32,
+    pub(crate) flags: u32,
+    pub(crate) tag: u64,
+    pub(crate) cookie: u64,
+    pub(crate) rank: u32,
+    pub(crate) slot: u32,
+    pub(crate) state: u32,
+    pub(crate) reserved0: u32,
+    pub(crate) immediate: u64,
+    pub(crate) reserved: u64,
+}
+
+// SAFETY: `LIMIC_IOC_SEND` takes `struct limic_send`, of which this is a copy. What its list names is read until the
+// request is over: the callers answer for that.
+unsafe impl Call for Send {
+    const NUMBER: libc::c_ulong = number(READ | WRITE, 0x20, size_of::<Self>());
+}
+
+/// `struct limic_recv`.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct Recv {
+    pub(crate) iov: u64,
+    pub(crate) nr_iov: u32,
+    pub(crate) flags: u32,
+    pub(crate) tag: u64,
+    pub(crate) mask: u64,
+    pub(crate) cookie: u64,
+    pub(crate) message: u64,
+    pub(crate) rank: u32,
+    pub(crate) slot: u32,
+    pub(crate) state: u32,
+    pub(crate) reserved0: u32,
+}
+
+// SAFETY: `LIMIC_IOC_RECV` takes `struct limic_recv`, of which this is a copy. What its list names is written until the
+// request is over: the callers answer for that.
+unsafe impl Call for Recv {
+    const NUMBER: libc::c_ulong = number(READ | WRITE, 0x21, size_of::<Self>());
+}
+
+/// `struct limic_probe`.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct Probe {
+    pub(crate) tag: u64,
+    pub(crate) mask: u64,
+    pub(crate) rank: u32,
+    pub(crate) flags: u32,
+    pub(crate) len: u64,
+    pub(crate) message: u64,
+    pub(crate) immediate: u64,
+    pub(crate) reserved: [u64; 2],
+}
+
+// SAFETY: `LIMIC_IOC_PROBE` takes `struct limic_probe`, of which this is a copy.
+unsafe impl Call for Probe {
+    const NUMBER: libc::c_ulong = number(READ | WRITE, 0x22, size_of::<Self>());
+}
+
+/// `struct limic_cancel`.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct Cancel {
+    pub(crate) slot: u32,
+    pub(crate) flags: u32,
+    pub(crate) reserved: u64,
+}
+
+// SAFETY: `LIMIC_IOC_CANCEL` takes `struct limic_cancel`, of which this is a copy.
+unsafe impl Call for Cancel {
+    const NUMBER: libc::c_ulong = number(WRITE, 0x23, size_of::<Self>());
+}
+
+/// `struct limic_wait`.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct Wait {
+    pub(crate) slots: u64,
+    pub(crate) nr: u32,
+    pub(crate) min: u32,
+    pub(crate) timeout_ns: i64,
+    pub(crate) flags: u32,
+    pub(crate) done: u32,
+    pub(crate) arrivals: u32,
+    pub(crate) departures: u32,
+    pub(crate) reserved: [u64; 3],
+}
+
+// SAFETY: `LIMIC_IOC_WAIT` takes `struct limic_wait`, of which this is a copy. Its list of slots is only read.
+unsafe impl Call for Wait {
+    const NUMBER: libc::c_ulong = number(READ | WRITE, 0x24, size_of::<Self>());
+}
+
+/// `struct limic_status_header`: what the module counts for a session, in memory that it maps.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct StatusHeader {
+    pub(crate) version: AtomicU32,
+    pub(crate) slots: AtomicU32,
+    pub(crate) completions: AtomicU32,
+    pub(crate) arrivals: AtomicU32,
+    pub(crate) departures: AtomicU32,
+    pub(crate) ended: AtomicU32,
+    pub(crate) reserved: [AtomicU32; 10],
+}
+
+/// `struct limic_status`: one slot, behind the header.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct SlotStatus {
+    pub(crate) state: AtomicU32,
+    pub(crate) error: AtomicI32,
+    pub(crate) len: AtomicU64,
+    pub(crate) full_len: AtomicU64,
+    pub(crate) tag: AtomicU64,
+    pub(crate) cookie: AtomicU64,
+    pub(crate) source: AtomicU32,
+    pub(crate) flags: AtomicU32,
+    pub(crate) immediate: AtomicU64,
+    pub(crate) reserved: AtomicU64,
+}
+
+const _: () = assert!(size_of::<StatusHeader>() == 64 && size_of::<SlotStatus>() == 64);
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -126,10 +308,12 @@ mod tests {
             "/../../kernel/limic_rs/uapi/limic.h"
         );
         let program = format!(
-            "#include \"{header}\"\n#include <stdio.h>\nint main(void) {{ printf(\"%d %d %lx %lx %lx %lx %d %d %d %d %d\", \
+            "#include \"{header}\"\n#include <stdio.h>\nint main(void) {{ printf(\"%d %d %lx %lx %lx %lx %d %d %d %d %d \
+             %lx %lx %lx %lx %lx %lx %lx\", \
              LIMIC_VERSION, LIMIC_MAX_IOV, (long)LIMIC_IOC_HELLO, (long)LIMIC_IOC_EXPOSE, (long)LIMIC_IOC_COPY, \
              (long)LIMIC_IOC_REVOKE, LIMIC_EXPOSE_READ, LIMIC_EXPOSE_WRITE, LIMIC_TO_SESSION, LIMIC_COPY_READ, \
-             LIMIC_COPY_WRITE); }}"
+             LIMIC_COPY_WRITE, (long)LIMIC_IOC_JOIN, (long)LIMIC_IOC_MEMBER, (long)LIMIC_IOC_SEND, (long)LIMIC_IOC_RECV, \
+             (long)LIMIC_IOC_PROBE, (long)LIMIC_IOC_CANCEL, (long)LIMIC_IOC_WAIT); }}"
         );
         let folder = tempfile::tempdir().expect("a temporary folder");
         let (source, binary) = (folder.path().join("abi.c"), folder.path().join("abi"));
@@ -147,11 +331,18 @@ mod tests {
             .output()
             .expect("it runs");
         let ours = format!(
-            "{VERSION} {MAX_IOV} {:x} {:x} {:x} {:x} {EXPOSE_READ} {EXPOSE_WRITE} {TO_SESSION} {COPY_READ} {COPY_WRITE}",
+            "{VERSION} {MAX_IOV} {:x} {:x} {:x} {:x} {EXPOSE_READ} {EXPOSE_WRITE} {TO_SESSION} {COPY_READ} {COPY_WRITE} {:x} {:x} {:x} {:x} {:x} {:x} {:x}",
             Hello::NUMBER,
             Expose::NUMBER,
             Copy::NUMBER,
-            Revoke::NUMBER
+            Revoke::NUMBER,
+            Join::NUMBER,
+            Member::NUMBER,
+            Send::NUMBER,
+            Recv::NUMBER,
+            Probe::NUMBER,
+            Cancel::NUMBER,
+            Wait::NUMBER
         );
         assert_eq!(String::from_utf8_lossy(&said.stdout), ours);
         assert_eq!(

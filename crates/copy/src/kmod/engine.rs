@@ -63,6 +63,7 @@ impl Kmod {
 #[derive(Debug, Clone)]
 pub struct KmodPair {
     session: Arc<Session>,
+    /// The peer's session, or 0 for all members of this session's group.
     peer: u64,
 }
 
@@ -73,6 +74,15 @@ pub struct KmodPeer {
 }
 
 impl KmodPair {
+    /// The engine between a session and its whole group: every member reaches what is exposed.
+    pub(crate) fn with_group(session: &Arc<Session>) -> (Self, KmodPeer) {
+        let pair = Self {
+            session: Arc::clone(session),
+            peer: 0,
+        };
+        (pair, KmodPeer { session: 0 })
+    }
+
     /// Copies window after window.
     ///
     /// # Safety
@@ -236,7 +246,11 @@ impl CopyEngine for KmodPair {
                 Access::Read => abi::EXPOSE_READ,
                 Access::ReadWrite => abi::EXPOSE_READ | abi::EXPOSE_WRITE,
             },
-            to: abi::TO_SESSION,
+            to: if self.peer == 0 {
+                abi::TO_GROUP
+            } else {
+                abi::TO_SESSION
+            },
             session: self.peer,
             ..abi::Expose::default()
         };

@@ -5,6 +5,10 @@
 
 mod abi;
 mod engine;
+mod messages;
 mod session;
+mod status;
 
 pub use engine::{Kmod, KmodPair, KmodPeer};
+pub use messages::{CallError, Found, Group, Member, Messages, Posted, Wanted};
+pub use status::{Ended, News};

@@ -1,7 +1,7 @@
 //! An open `/dev/limic`: a session of this address space with the kernel module.
 
 use std::fs::OpenOptions;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
 use nix::errno::Errno;
@@ -18,11 +18,20 @@ pub(crate) struct Session {
     device: OwnedFd,
     /// By this number others name the session.
     pub(crate) id: u64,
+    /// What the module has beyond the first version of its interface.
+    pub(crate) features: u64,
+    /// Bytes that can be mapped, of a session with slots.
+    pub(crate) status_bytes: u64,
 }
 
 impl Session {
-    /// Opens the device and agrees with the module on the version.
+    /// Opens the device and agrees with the module on the version: a session for exposing and copying.
     pub(crate) fn open() -> Result<Self, Refused> {
+        Self::with(0, 0)
+    }
+
+    /// Opens the device: a session with so many requests at a time, and unexpected messages.
+    pub(crate) fn with(slots: u32, unexpected: u32) -> Result<Self, Refused> {
         let device = OpenOptions::new()
             .read(true)
             .write(true)
@@ -43,9 +52,13 @@ impl Session {
         let mut session = Self {
             device: device.into(),
             id: 0,
+            features: 0,
+            status_bytes: 0,
         };
         let mut hello = abi::Hello {
             version: abi::VERSION,
+            slots,
+            unexpected,
             ..abi::Hello::default()
         };
         // SAFETY: the call touches `hello` alone.
@@ -66,7 +79,14 @@ impl Session {
             },
         })?;
         session.id = hello.session;
+        session.features = hello.features;
+        session.status_bytes = hello.status_bytes;
         Ok(session)
+    }
+
+    /// The descriptor: for poll, and for others to join this session's group.
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.device.as_fd()
     }
 
     /// One call. The module ends a call early only for a fatal signal, so nothing is begun again here.

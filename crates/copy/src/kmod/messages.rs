@@ -1,0 +1,437 @@
+//! Messages that the module matches (K2-K4).
+//!
+//! A member of a group posts sends and receives; whoever comes second copies, in its own call. How a request ended
+//! shows in mapped memory, so that nobody has to trap to look.
+
+use std::os::fd::{BorrowedFd, RawFd};
+use std::sync::Arc;
+
+use super::abi::{self, Iov};
+use super::engine::{KmodPair, KmodPeer};
+use super::session::Session;
+use super::status::{Ended, News, StatusArea};
+use crate::{LocalSlice, LocalSliceMut, RefusalReason, Refused};
+
+/// Which group a session joins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Group {
+    /// The one with this token, made if it is not there, with room for so many ranks.
+    Token([u64; 2], u32),
+    /// The one of the session behind a descriptor, which was inherited or passed over.
+    Descriptor(RawFd),
+}
+
+/// What became of a member of a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Member {
+    /// Nobody has had this rank.
+    Absent,
+    /// It is there.
+    Present,
+    /// Its process closed its session.
+    Closed,
+    /// Its process ended, or runs another program.
+    Left,
+}
+
+/// Which messages a receive or probe means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wanted {
+    /// The sender's rank; `None` is any.
+    pub source: Option<u32>,
+    /// The tag.
+    pub tag: u64,
+    /// Bits of the tag that must agree.
+    pub mask: u64,
+}
+
+/// A message that a probe found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Found {
+    /// The sender's rank.
+    pub source: u32,
+    /// Its tag.
+    pub tag: u64,
+    /// Its length in bytes.
+    pub len: u64,
+    /// The word beside the bytes.
+    pub immediate: Option<u64>,
+    /// By this name [`Messages::recv_taken`] receives it; 0 if it was not taken.
+    pub name: u64,
+}
+
+/// Where a request stands after the call that posted it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Posted {
+    /// Over: [`Messages::ended`] says how.
+    Done,
+    /// Queued: the memory belongs to it until [`Messages::ended`] gives something.
+    Pending,
+}
+
+/// Why a call was refused. Nothing was posted then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CallError {
+    /// The other side has left its group.
+    #[error("that member has left the group (EPIPE)")]
+    Gone,
+    /// Nobody has had this rank.
+    #[error("nobody has had that rank of the group (ESRCH)")]
+    Absent,
+    /// The receiver's unexpected queue is full.
+    #[error("the receiver holds as many unexpected messages as it takes (ENOBUFS)")]
+    Full,
+    /// RLIMIT_MEMLOCK.
+    #[error(
+        "RLIMIT_MEMLOCK does not allow to pin more memory (EAGAIN): raise it, with `ulimit -l` or in /etc/security/limits.conf"
+    )]
+    LockedMemory,
+    /// Memory that is not there, or cannot be pinned.
+    #[error(
+        "EFAULT: the memory is not mapped, not writable, or a shared mapping of a file, which cannot be pinned"
+    )]
+    BadAddress,
+    /// No such message was taken.
+    #[error("no such message was taken by a probe (ENOENT)")]
+    NoMessage,
+    /// It is too late to cancel.
+    #[error("it has met the other side already (EALREADY)")]
+    TooLate,
+    /// The session is another process's.
+    #[error("the session was opened by another process, of which this one is a child (ESTALE)")]
+    Forked,
+    /// Anything else.
+    #[error("/dev/limic: {}", std::io::Error::from_raw_os_error(*.0))]
+    Other(i32),
+}
+
+#[cold]
+fn refused(errno: i32) -> CallError {
+    match errno {
+        libc::EPIPE => CallError::Gone,
+        libc::ESRCH => CallError::Absent,
+        libc::ENOBUFS => CallError::Full,
+        libc::EAGAIN => CallError::LockedMemory,
+        libc::EFAULT => CallError::BadAddress,
+        libc::ENOENT => CallError::NoMessage,
+        libc::EALREADY => CallError::TooLate,
+        libc::ESTALE => CallError::Forked,
+        errno => CallError::Other(errno),
+    }
+}
+
+/// A member of a group that sends and receives.
+#[derive(Debug)]
+pub struct Messages {
+    // Before the session, which lives as long as its mapping does.
+    status: StatusArea,
+    session: Arc<Session>,
+    rank: u32,
+    size: u32,
+}
+
+impl Messages {
+    /// Longest message in bytes that the kernel keeps for a receiver that has posted nothing yet.
+    pub const BUFFERED: u64 = abi::MAX_BUFFERED;
+
+    /// Pieces that one list has at most.
+    pub const PIECES: usize = abi::MAX_IOV;
+
+    /// Opens a session with `slots` requests at a time and room for `unexpected` messages, and joins a group.
+    ///
+    /// # Errors
+    /// [`Refused`], with the reason and what to do.
+    pub fn open(slots: u32, unexpected: u32, group: Group) -> Result<Self, Refused> {
+        let module = |errno| Refused {
+            errno: Some(errno),
+            reason: RefusalReason::Module,
+        };
+        let session = Session::with(slots, unexpected)?;
+        let needed = abi::FEATURE_IMMEDIATE | abi::FEATURE_CLOSED | abi::FEATURE_JOIN_FD;
+        if session.features & needed != needed {
+            return Err(Refused {
+                errno: None,
+                reason: RefusalReason::ModuleVersion {
+                    theirs: 0,
+                    ours: abi::VERSION,
+                },
+            });
+        }
+        let status = StatusArea::map(&session, slots).map_err(module)?;
+        let mut join = abi::Join {
+            rank: abi::ANY_RANK,
+            ..abi::Join::default()
+        };
+        match group {
+            Group::Token(token, size) => {
+                (join.token, join.size) = (token, size);
+                join.flags = abi::JOIN_CREATE;
+            }
+            Group::Descriptor(fd) => (join.flags, join.fd) = (abi::JOIN_FD, fd),
+        }
+        // SAFETY: the call touches its structure alone.
+        unsafe { session.call(&mut join) }.map_err(|errno| Refused {
+            errno: Some(errno),
+            reason: match errno {
+                libc::ENOSPC => RefusalReason::GroupFull,
+                libc::EBADF | libc::ENOENT => RefusalReason::NoGroup,
+                _ => RefusalReason::Module,
+            },
+        })?;
+        Ok(Self {
+            status,
+            session: Arc::new(session),
+            rank: join.rank,
+            size: join.size,
+        })
+    }
+
+    /// This member's rank.
+    #[must_use]
+    pub fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    /// Ranks that the group has room for.
+    #[must_use]
+    pub fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// Readable when something happened since the last [`forget_news`](Self::forget_news). Whoever it is handed to can
+    /// join the group by it.
+    #[must_use]
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.session.descriptor()
+    }
+
+    /// The engine that exposes memory to the whole group, and copies from and to what members exposed so.
+    #[must_use]
+    pub fn shared(&self) -> (KmodPair, KmodPeer) {
+        KmodPair::with_group(&self.session)
+    }
+
+    /// Sends the pieces, in a slot in which nothing is pending. With `buffered` the kernel keeps the bytes, at most
+    /// [`BUFFERED`](Self::BUFFERED), if there is no receive yet, so that the request is over at once.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    ///
+    /// # Safety
+    /// The pieces are readable, and nobody writes there, until the request is over.
+    pub unsafe fn send(
+        &self,
+        slot: u32,
+        to: u32,
+        tag: u64,
+        immediate: Option<u64>,
+        pieces: &[LocalSlice],
+        buffered: bool,
+    ) -> Result<Posted, CallError> {
+        let mut call = abi::Send {
+            flags: immediate.map_or(0, |_| abi::SEND_IMMEDIATE)
+                | if buffered { abi::SEND_BUFFERED } else { 0 },
+            tag,
+            rank: to,
+            slot,
+            immediate: immediate.unwrap_or(0),
+            ..abi::Send::default()
+        };
+        with_list(
+            pieces,
+            |piece| (piece.pointer().expose_provenance(), piece.len()),
+            |list, len| {
+                (call.iov, call.nr_iov) = (list, len);
+                // SAFETY: the list lives during the call, and for what it names the caller vouches.
+                unsafe { self.session.call(&mut call) }
+            },
+        )?;
+        Ok(posted(call.state))
+    }
+
+    /// Receives into the pieces, in a slot in which nothing is pending.
+    ///
+    /// # Errors
+    /// [`CallError`]; [`CallError::Gone`] if the source has left and no message of it is here.
+    ///
+    /// # Safety
+    /// The pieces are writable, and nobody else touches them, until the request is over.
+    pub unsafe fn recv(
+        &self,
+        slot: u32,
+        wanted: Wanted,
+        pieces: &[LocalSliceMut],
+    ) -> Result<Posted, CallError> {
+        let call = abi::Recv {
+            tag: wanted.tag,
+            mask: wanted.mask,
+            rank: wanted.source.unwrap_or(abi::ANY_RANK),
+            slot,
+            ..abi::Recv::default()
+        };
+        // SAFETY: the caller's promise.
+        unsafe { self.receive(call, pieces) }
+    }
+
+    /// Receives a message that a probe took. Over when it returns.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    ///
+    /// # Safety
+    /// The pieces are writable, and nobody else touches them, during the call.
+    pub unsafe fn recv_taken(
+        &self,
+        slot: u32,
+        name: u64,
+        pieces: &[LocalSliceMut],
+    ) -> Result<Posted, CallError> {
+        let call = abi::Recv {
+            flags: abi::RECV_MESSAGE,
+            message: name,
+            slot,
+            ..abi::Recv::default()
+        };
+        // SAFETY: the caller's promise.
+        unsafe { self.receive(call, pieces) }
+    }
+
+    /// # Safety
+    /// As [`recv`](Self::recv).
+    unsafe fn receive(
+        &self,
+        mut call: abi::Recv,
+        pieces: &[LocalSliceMut],
+    ) -> Result<Posted, CallError> {
+        with_list(
+            pieces,
+            |piece| (piece.pointer().expose_provenance(), piece.len()),
+            |list, len| {
+                (call.iov, call.nr_iov) = (list, len);
+                // SAFETY: the list lives during the call, and for what it names the caller vouches.
+                unsafe { self.session.call(&mut call) }
+            },
+        )?;
+        Ok(posted(call.state))
+    }
+
+    /// The oldest message that fits and is here. With `take` only [`recv_taken`](Self::recv_taken) finds it afterwards.
+    ///
+    /// # Errors
+    /// [`CallError::Gone`]: there is none, and the source has left.
+    pub fn probe(&self, wanted: Wanted, take: bool) -> Result<Option<Found>, CallError> {
+        let mut call = abi::Probe {
+            tag: wanted.tag,
+            mask: wanted.mask,
+            rank: wanted.source.unwrap_or(abi::ANY_RANK),
+            flags: if take { abi::PROBE_TAKE } else { 0 },
+            ..abi::Probe::default()
+        };
+        // SAFETY: the call touches its structure alone.
+        match unsafe { self.session.call(&mut call) } {
+            Ok(()) => Ok(Some(Found {
+                source: call.rank,
+                tag: call.tag,
+                len: call.len,
+                immediate: (call.flags & abi::PROBE_IMMEDIATE != 0).then_some(call.immediate),
+                name: call.message,
+            })),
+            Err(libc::EAGAIN) => Ok(None),
+            Err(errno) => Err(refused(errno)),
+        }
+    }
+
+    /// Takes back a request that has not matched; its memory is the caller's when this returns.
+    ///
+    /// # Errors
+    /// [`CallError::TooLate`]: it has; it ends by itself.
+    pub fn cancel(&self, slot: u32) -> Result<(), CallError> {
+        let mut call = abi::Cancel {
+            slot,
+            ..abi::Cancel::default()
+        };
+        // SAFETY: the call touches its structure alone.
+        unsafe { self.session.call(&mut call) }.map_err(refused)
+    }
+
+    /// How the request in a slot ended; `None` while it is pending. No trap.
+    #[inline]
+    #[must_use]
+    pub fn ended(&self, slot: u32) -> Option<Ended> {
+        self.status.ended(slot)
+    }
+
+    /// What others did to this session so far. No trap.
+    #[inline]
+    #[must_use]
+    pub fn news(&self) -> News {
+        self.status.news()
+    }
+
+    /// Makes the [`descriptor`](Self::descriptor) readable for what happens from now on only.
+    ///
+    /// # Errors
+    /// [`CallError::Forked`].
+    pub fn forget_news(&self) -> Result<(), CallError> {
+        // SAFETY: the call touches its structure alone, which names no slots.
+        unsafe { self.session.call(&mut abi::Wait::default()) }.map_err(refused)
+    }
+
+    /// Whether a rank is there.
+    ///
+    /// # Errors
+    /// [`CallError::Other`] with EINVAL: it is no rank of the group.
+    pub fn member(&self, rank: u32) -> Result<Member, CallError> {
+        let mut call = abi::Member {
+            rank,
+            ..abi::Member::default()
+        };
+        // SAFETY: the call touches its structure alone.
+        unsafe { self.session.call(&mut call) }.map_err(refused)?;
+        Ok(match call.state {
+            abi::MEMBER_ABSENT => Member::Absent,
+            abi::MEMBER_PRESENT => Member::Present,
+            abi::MEMBER_CLOSED => Member::Closed,
+            _ => Member::Left,
+        })
+    }
+}
+
+fn posted(state: u32) -> Posted {
+    if state == abi::DONE {
+        Posted::Done
+    } else {
+        Posted::Pending
+    }
+}
+
+/// Calls with the list as the module reads it; one piece, the usual case, needs no memory.
+#[inline]
+fn with_list<S>(
+    pieces: &[S],
+    parts: impl Fn(&S) -> (usize, usize),
+    call: impl FnOnce(u64, u32) -> Result<(), i32>,
+) -> Result<(), CallError> {
+    let entry = |piece: &S| {
+        let (base, len) = parts(piece);
+        Iov {
+            base: base as u64,
+            len: len as u64,
+        }
+    };
+    let one;
+    let many;
+    let list: &[Iov] = match pieces {
+        [piece] => {
+            one = [entry(piece)];
+            &one
+        }
+        pieces if pieces.len() <= abi::MAX_IOV => {
+            many = pieces.iter().map(entry).collect::<Vec<Iov>>();
+            &many
+        }
+        _ => return Err(CallError::Other(libc::E2BIG)),
+    };
+    call(list.as_ptr().expose_provenance() as u64, list.len() as u32).map_err(refused)
+}
