@@ -43,7 +43,8 @@ pub use error::CopyError;
 pub use explain::{Explanation, explain};
 #[cfg(feature = "kmod")]
 pub use kmod::{
-    CallError, Ended, Found, Group, Kmod, KmodPair, KmodPeer, Member, Messages, News, Posted, Wanted,
+    CallError, Ended, Found, Group, Kmod, KmodPair, KmodPeer, Member, Messages, News, Posted,
+    Wanted,
 };
 pub use meet::{Claims, Meet, MeetError, Side};
 pub use ptracer::{PeerAccess, allow_descendants_of, allow_peers};

@@ -36,18 +36,18 @@ pub struct Address {
 impl Address {
     /// A new random address on this node.
     pub(crate) fn generate() -> Result<Self> {
-        let random = || {
-            getrandom::u64().map_err(|e| Error::System {
-                what: "getrandom",
-                source: crate::error::Errno(e.raw_os_error().unwrap_or(0)),
-            })
-        };
         Ok(Self {
             node: this_node(),
             id: random()?,
             secret: random()?,
             fabric: [0; 20],
         })
+    }
+
+    /// A random key of a region: not 0.
+    #[cfg(feature = "kmod")]
+    pub(crate) fn generate_key() -> Result<u64> {
+        random().map(|key| key.max(1))
     }
 
     /// Whether the endpoint lives on this node and in this network namespace.
@@ -113,6 +113,13 @@ impl Address {
             fabric,
         })
     }
+}
+
+fn random() -> Result<u64> {
+    getrandom::u64().map_err(|e| Error::System {
+        what: "getrandom",
+        source: crate::error::Errno(e.raw_os_error().unwrap_or(0)),
+    })
 }
 
 impl fmt::Debug for Address {

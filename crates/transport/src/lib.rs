@@ -47,6 +47,12 @@ mod endpoints;
 mod engine;
 mod error;
 mod handle;
+#[cfg(feature = "kmod")]
+#[expect(
+    unsafe_code,
+    reason = "hands buffers to the kernel module, and implements the raw interface"
+)]
+mod kernel;
 #[cfg_attr(
     feature = "kmod",
     expect(unsafe_code, reason = "hands buffers to the copy engine")
@@ -86,6 +92,8 @@ pub use endpoint::Endpoint;
 pub use endpoints::VerbsEndpoint;
 pub use endpoints::{HybridEndpoint, ShmEndpoint};
 pub use error::{Errno, Error, Outcome, PeerFailure, Result};
+#[cfg(feature = "kmod")]
+pub use kernel::KernelEndpoint;
 pub use label::{Peer, Selector, Status, Tag};
 pub use loan::{Loan, Loaned};
 pub use owned::{OwnedRecv, OwnedSend};

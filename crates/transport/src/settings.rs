@@ -131,6 +131,7 @@ pub struct Settings {
     skew: bool,
     adapt: bool,
     stats: Option<String>,
+    kernel_group: Option<String>,
     verbs: VerbsSettings,
     /// Where each key was last set, in the order of [`Key::ALL`].
     sources: [RowSource; Key::ALL.len()],
@@ -156,6 +157,7 @@ impl Default for Settings {
             skew: true,
             adapt: true,
             stats: None,
+            kernel_group: None,
             verbs: VerbsSettings::default(),
             sources: [const { RowSource::BuiltIn }; Key::ALL.len()],
             profile: None,
@@ -265,6 +267,13 @@ impl Settings {
     /// (`LIMIC_STATS`): nowhere by default.
     pub(crate) fn stats(&self) -> Option<Target> {
         self.stats.as_deref().map(Target::of_setting)
+    }
+
+    /// The group of the kernel module that a [`KernelEndpoint`](crate::KernelEndpoint) joins (`LIMIC_KERNEL_GROUP`):
+    /// `fd:N`, or a word that the job's ranks share. `None`, the default: the launcher's job.
+    #[must_use]
+    pub fn kernel_group(&self) -> Option<&str> {
+        self.kernel_group.as_deref()
     }
 
     /// How verbs are used (`LIMIC_VERBS`, `LIMIC_VERBS_STREAMS`, `LIMIC_VERBS_ENTRIES`, `LIMIC_VERBS_COALESCE`).
@@ -390,6 +399,10 @@ impl Settings {
             Key::Linger => self.linger.as_millis().to_string(),
             Key::Skew => on_off(self.skew),
             Key::Adapt => on_off(self.adapt),
+            Key::KernelGroup => {
+                let group = self.kernel_group.clone();
+                group.unwrap_or_else(|| "auto".to_owned())
+            }
             Key::Stats => self.stats.clone().unwrap_or_else(|| "none".to_owned()),
             Key::Verbs => self.verbs.used.to_string(),
             Key::VerbsStreams => self.verbs.streams.to_string(),
@@ -474,6 +487,7 @@ impl Settings {
             (Key::Linger, Value::Number(n)) => self.linger = Duration::from_millis(n),
             (Key::Skew, Value::Flag(wanted)) => self.skew = wanted,
             (Key::Adapt, Value::Flag(wanted)) => self.adapt = wanted,
+            (Key::KernelGroup, Value::Text(text)) => self.kernel_group = text,
             (Key::Stats, Value::Text(text)) => self.stats = text,
             (Key::Verbs, Value::Verbs(used)) => self.verbs.used = used,
             (Key::VerbsStreams, Value::Number(n)) => self.verbs.streams = n as u8,

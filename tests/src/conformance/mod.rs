@@ -16,6 +16,7 @@
 pub mod cancel;
 pub mod closing;
 pub mod counters;
+pub mod crowd;
 pub mod loans;
 pub mod matching;
 pub mod one_sided;
@@ -85,6 +86,7 @@ macro_rules! conformance {
                 waking: a_sleeping_receiver_is_woken, a_sleeping_sender_is_woken, poll_on_the_descriptor,
                     a_timed_sleep_ends;
                 counters: count_messages_and_bytes;
+                crowd: everybody_sends_to_everybody, wildcards_between_exact_receives_of_three_senders;
                 closing: with_pending_receives, with_unmatched_sends, calls_after_close_are_refused,
                     a_closed_peer_is_told, what_was_sent_before_is_delivered;
             }

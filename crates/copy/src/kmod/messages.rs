@@ -129,6 +129,7 @@ pub struct Messages {
     session: Arc<Session>,
     rank: u32,
     size: u32,
+    group: u64,
 }
 
 impl Messages {
@@ -184,6 +185,7 @@ impl Messages {
             session: Arc::new(session),
             rank: join.rank,
             size: join.size,
+            group: fingerprint(join.token),
         })
     }
 
@@ -197,6 +199,12 @@ impl Messages {
     #[must_use]
     pub fn size(&self) -> u32 {
         self.size
+    }
+
+    /// A number that members of one group have in common, and by which nobody can join it.
+    #[must_use]
+    pub fn group(&self) -> u64 {
+        self.group
     }
 
     /// Readable when something happened since the last [`forget_news`](Self::forget_news). Whoever it is handed to can
@@ -396,6 +404,14 @@ impl Messages {
             _ => Member::Left,
         })
     }
+}
+
+/// FNV-1a of a token: the same in all processes, and no token.
+fn fingerprint(token: [u64; 2]) -> u64 {
+    let bytes = token.into_iter().flat_map(u64::to_le_bytes);
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
 }
 
 fn posted(state: u32) -> Posted {

@@ -38,7 +38,7 @@ mod regions;
 #[cfg_attr(not(feature = "ibverbs"), path = "no_remote.rs")]
 mod remote;
 mod rendezvous;
-mod requests;
+pub(crate) mod requests;
 mod send;
 mod stash;
 mod waiting;

@@ -36,6 +36,31 @@ pub(crate) struct Sending {
     pub(crate) stage: SendStage,
 }
 
+/// What a table holds: operations that pass through two states alike.
+pub(crate) trait Kind {
+    /// The slot is free.
+    const FREE: Self;
+    /// Over; its outcome waits beside it.
+    const DONE: Self;
+    /// Whether the slot is free.
+    fn is_free(&self) -> bool;
+    /// Whether it is over.
+    fn is_done(&self) -> bool;
+}
+
+impl Kind for Operation {
+    const FREE: Self = Self::Free;
+    const DONE: Self = Self::Done;
+    #[inline(always)]
+    fn is_free(&self) -> bool {
+        matches!(self, Self::Free)
+    }
+    #[inline(always)]
+    fn is_done(&self) -> bool {
+        matches!(self, Self::Done)
+    }
+}
+
 /// Where a send stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SendStage {
@@ -208,7 +233,7 @@ enum Then {
     List(u64),
 }
 
-struct Entry {
+struct Entry<O> {
     generation: u32,
     /// The next free slot, or the next finished operation of the list.
     next: u32,
@@ -217,7 +242,7 @@ struct Entry {
     /// Of a finished operation. Beside the operation and not in it, so that completing and asking move
     /// 40 bytes and not the whole of it.
     outcome: Outcome,
-    operation: Operation,
+    operation: O,
 }
 
 /// What stands in the place of an outcome while there is none; of the kind that owns nothing, so that
@@ -230,8 +255,8 @@ const NO_OUTCOME: Outcome = Ok(Status {
 });
 
 /// The table. Slots are reused last-in first-out, so that a steady state stays in the cache.
-pub(crate) struct Requests {
-    entries: Vec<Entry>,
+pub(crate) struct Requests<O = Operation> {
+    entries: Vec<Entry<O>>,
     free: u32,
     live: usize,
     /// Operations that belong to a scope.
@@ -242,7 +267,7 @@ pub(crate) struct Requests {
     pub(crate) completed: u64,
 }
 
-impl Requests {
+impl<O: Kind> Requests<O> {
     pub(crate) fn new() -> Self {
         Self {
             entries: Vec::with_capacity(256),
@@ -270,13 +295,13 @@ impl Requests {
             owner: 0,
             then: Then::Keep,
             outcome: NO_OUTCOME,
-            operation: Operation::Free,
+            operation: O::FREE,
         });
         slot
     }
 
     /// Enters an operation.
-    pub(crate) fn insert(&mut self, operation: Operation) -> Slot {
+    pub(crate) fn insert(&mut self, operation: O) -> Slot {
         let slot = self.take_slot();
         *self.get(slot) = operation;
         slot
@@ -293,32 +318,17 @@ impl Requests {
     pub(crate) fn find(&self, id: RequestId) -> Option<Slot> {
         let slot = id.0 as u32;
         let entry = self.entries.get(slot as usize)?;
-        (entry.generation == (id.0 >> 32) as u32 && !matches!(entry.operation, Operation::Free))
-            .then_some(slot)
+        (entry.generation == (id.0 >> 32) as u32 && !entry.operation.is_free()).then_some(slot)
     }
 
     #[inline]
-    pub(crate) fn get(&mut self, slot: Slot) -> &mut Operation {
+    pub(crate) fn get(&mut self, slot: Slot) -> &mut O {
         &mut self.entries[slot as usize].operation
-    }
-
-    pub(crate) fn sending(&mut self, slot: Slot) -> Option<&mut Sending> {
-        match self.get(slot) {
-            Operation::Send(sending) => Some(sending),
-            _ => None,
-        }
-    }
-
-    pub(crate) fn receiving(&mut self, slot: Slot) -> Option<&mut Receiving> {
-        match self.get(slot) {
-            Operation::Receive(receiving) => Some(receiving),
-            _ => None,
-        }
     }
 
     #[inline]
     pub(crate) fn is_done(&self, slot: Slot) -> bool {
-        matches!(self.entries[slot as usize].operation, Operation::Done)
+        self.entries[slot as usize].operation.is_done()
     }
 
     /// Ends an operation. Its buffer is the owner's from here on; an abandoned one is freed.
@@ -327,7 +337,7 @@ impl Requests {
         self.completed += 1;
         let entry = &mut self.entries[slot as usize];
         entry.outcome = outcome;
-        entry.operation = Operation::Done;
+        entry.operation = O::DONE;
         match entry.then {
             Then::Keep => {}
             Then::List(_) => self.list(slot),
@@ -395,7 +405,7 @@ impl Requests {
         entry.next = self.free;
         self.free = slot;
         self.live -= 1;
-        entry.operation = Operation::Free;
+        entry.operation = O::FREE;
         // Only now: the buffer of an abandoned operation must outlive the operation.
         entry.then = Then::Keep;
     }
@@ -428,7 +438,7 @@ impl Requests {
     /// Slots in use, for a walk over all operations (failures only).
     pub(crate) fn slots(&self) -> Vec<Slot> {
         (0..self.entries.len() as u32)
-            .filter(|slot| !matches!(self.entries[*slot as usize].operation, Operation::Free))
+            .filter(|slot| !self.entries[*slot as usize].operation.is_free())
             .collect()
     }
 
@@ -443,7 +453,23 @@ impl Requests {
     }
 }
 
-impl core::fmt::Debug for Requests {
+impl Requests {
+    pub(crate) fn sending(&mut self, slot: Slot) -> Option<&mut Sending> {
+        match self.get(slot) {
+            Operation::Send(sending) => Some(sending),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn receiving(&mut self, slot: Slot) -> Option<&mut Receiving> {
+        match self.get(slot) {
+            Operation::Receive(receiving) => Some(receiving),
+            _ => None,
+        }
+    }
+}
+
+impl<O> core::fmt::Debug for Requests<O> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Requests")
             .field("live", &self.live)
@@ -458,7 +484,7 @@ mod tests {
 
     #[test]
     fn stale_names_mean_nothing() {
-        let mut requests = Requests::new();
+        let mut requests = Requests::<Operation>::new();
         let slot = requests.take_slot();
         requests.complete(slot, Err(Error::Cancelled));
         let id = requests.id(slot);
@@ -472,7 +498,7 @@ mod tests {
 
     #[test]
     fn watched_operations_are_listed_in_the_order_of_their_ends() {
-        let mut requests = Requests::new();
+        let mut requests = Requests::<Operation>::new();
         let slots: Vec<Slot> = (0..4).map(|_| requests.take_slot()).collect();
         requests.complete(slots[3], Err(Error::Cancelled));
         for slot in &slots {
@@ -490,7 +516,7 @@ mod tests {
 
     #[test]
     fn abandoned_operations_free_themselves() {
-        let mut requests = Requests::new();
+        let mut requests = Requests::<Operation>::new();
         let slot = requests.take_slot();
         let buffer = std::sync::Arc::new(());
         requests.abandon(slot, Box::new(buffer.clone()));

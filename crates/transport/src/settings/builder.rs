@@ -186,6 +186,18 @@ impl SettingsBuilder {
         }
     }
 
+    /// The group of the kernel module that a [`KernelEndpoint`](crate::KernelEndpoint) joins (`LIMIC_KERNEL_GROUP`):
+    /// `auto`, `fd:N`, or a word that the job's ranks share.
+    pub fn kernel_group(self, group: &str) -> Self {
+        let text = (!group.eq_ignore_ascii_case("auto")).then(|| group.to_owned());
+        self.value(
+            "kernel_group",
+            Key::KernelGroup,
+            Value::Text(text),
+            group.to_owned(),
+        )
+    }
+
     /// Which peers are reached over verbs (`LIMIC_VERBS`).
     pub fn verbs(self, used: VerbsUse) -> Self {
         self.value("verbs", Key::Verbs, Value::Verbs(used), used.to_string())

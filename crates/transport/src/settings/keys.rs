@@ -34,6 +34,7 @@ pub(super) enum Key {
     VerbsStreams,
     VerbsEntries,
     VerbsCoalesce,
+    KernelGroup,
 }
 
 /// What a key is called and means.
@@ -78,7 +79,7 @@ const NUMBER_OF_BYTES: &str = "a number of bytes (suffix K, M or G), or unlimite
 const POWER_OF_TWO: &str = "a power of two of bytes from 4K to 16M";
 
 impl Key {
-    pub(super) const ALL: [Self; 24] = [
+    pub(super) const ALL: [Self; 25] = [
         Self::Long,
         Self::PipelineChunk,
         Self::InlineMax,
@@ -103,6 +104,7 @@ impl Key {
         Self::VerbsStreams,
         Self::VerbsEntries,
         Self::VerbsCoalesce,
+        Self::KernelGroup,
     ];
 
     pub(super) const fn info(self) -> Info {
@@ -251,6 +253,12 @@ impl Key {
                 "whether messages over verbs share packets while no entry is free",
                 "on or off",
             ),
+            Self::KernelGroup => (
+                "LIMIC_KERNEL_GROUP",
+                "kernel_group",
+                "group of the kernel module that endpoints of its messages join; auto is the launcher's job",
+                "auto, fd:N for the group of an open /dev/limic, or any word that the job's ranks share",
+            ),
         };
         Info {
             variable,
@@ -300,6 +308,8 @@ impl Key {
             }
             Self::NumaNode if text.eq_ignore_ascii_case("auto") => Some(Value::Node(None)),
             Self::NumaNode => text.parse().ok().map(|node| Value::Node(Some(node))),
+            Self::KernelGroup if text.eq_ignore_ascii_case("auto") => Some(Value::Text(None)),
+            Self::KernelGroup => Some(Value::Text(Some(text.to_owned()))),
             Self::Stats if text.eq_ignore_ascii_case("none") => Some(Value::Text(None)),
             Self::Stats => Some(Value::Text(Some(text.to_owned()))),
         };
@@ -332,6 +342,10 @@ impl Key {
             (Self::Loan, Value::Number(n)) => *n >= 1 << 20,
             (Self::Window, Value::Number(n)) => (2..=4096).contains(n),
             (Self::Linger, Value::Number(n)) => *n <= 3_600_000,
+            (Self::KernelGroup, Value::Text(text)) => text.as_ref().is_none_or(|text| {
+                let descriptor = text.strip_prefix("fd:");
+                !text.is_empty() && descriptor.is_none_or(|fd| fd.parse::<u16>().is_ok())
+            }),
             (Self::Stats, Value::Text(text)) => text.as_ref().is_none_or(|text| !text.is_empty()),
             _ => false,
         }

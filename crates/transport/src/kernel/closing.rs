@@ -1,0 +1,106 @@
+//! The end of an endpoint.
+
+use std::time::{Duration, Instant};
+
+use super::{KernelEngine, Operation, Place};
+use crate::counters;
+use crate::error::PeerFailure;
+use crate::{Error, Peer};
+
+/// How long a request that has met its other side may take to end, at most: the other's call copies in bursts.
+const MATCHED: Duration = Duration::from_secs(1);
+
+impl KernelEngine {
+    /// Closes in good order: what was sent goes out as far as peers take it within the linger time. Afterwards nobody
+    /// touches memory of this process any more.
+    pub(super) fn close(&mut self) {
+        if self.module.is_none() || self.process != std::process::id() {
+            return;
+        }
+        let deadline = Instant::now() + self.settings.linger();
+        while self.has_sends() && Instant::now() < deadline {
+            if !self.progress() {
+                self.sleep(Some(deadline.saturating_duration_since(Instant::now())));
+            }
+        }
+        self.withdraw();
+        self.close_regions();
+        // The session ends here, and with it what was not withdrawn.
+        self.module = None;
+        self.backlog.clear();
+        self.waiting.clear();
+        self.claims.clear();
+        self.set_aside.clear();
+        for slot in self.requests.slots() {
+            let error = match self.requests.get(slot) {
+                Operation::Send(sending) => gone(sending.to),
+                Operation::Receive(receiving) => match receiving.selector.source {
+                    Some(peer) => gone(peer.0),
+                    None => Error::Cancelled,
+                },
+                Operation::Done | Operation::Free => continue,
+            };
+            self.requests.complete(slot, Err(error));
+        }
+        self.tally.close();
+        counters::at_end::report(self.address.id);
+    }
+
+    fn has_sends(&mut self) -> bool {
+        let requests = &mut self.requests;
+        let mut slots = requests.slots().into_iter();
+        slots.any(|slot| matches!(requests.get(slot), Operation::Send(_)))
+    }
+
+    /// Takes back what has not matched, and waits for what has.
+    fn withdraw(&mut self) {
+        let ids: Vec<_> = self
+            .requests
+            .slots()
+            .into_iter()
+            .map(|slot| self.requests.id(slot))
+            .collect();
+        for id in ids {
+            let slot = self.requests.find(id);
+            let inside = slot.is_some_and(|slot| {
+                let place = match self.requests.get(slot) {
+                    Operation::Send(sending) => sending.place,
+                    Operation::Receive(receiving) => receiving.place,
+                    Operation::Done | Operation::Free => return false,
+                };
+                matches!(place, Place::Module(_))
+            });
+            if inside {
+                // It can only be unknown, and it was found just now.
+                let _ = self.cancel(id);
+            }
+        }
+        let deadline = Instant::now() + MATCHED;
+        let left = |engine: &Self| {
+            let module = engine.module.as_ref();
+            module.is_some_and(|module| !module.posted.is_empty())
+        };
+        while left(self) && Instant::now() < deadline {
+            if !self.progress() {
+                self.sleep(Some(deadline.saturating_duration_since(Instant::now())));
+            }
+        }
+    }
+}
+
+fn gone(peer: u32) -> Error {
+    Error::PeerFailed {
+        peer: Peer(peer),
+        why: PeerFailure::Closed,
+    }
+}
+
+impl Drop for KernelEngine {
+    fn drop(&mut self) {
+        self.close();
+        if self.module.is_some() {
+            // A forked child: the buffers and the list are its own copies, and the session is its parent's.
+            self.requests.leak_abandoned();
+        }
+    }
+}

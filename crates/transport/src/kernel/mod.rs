@@ -1,0 +1,282 @@
+//! An endpoint whose messages the kernel module matches (K2-K4). The life of a message, file by file:
+//!
+//! 1. `send`: posted; the module copies it into a receive that waits, keeps it if it is short, or pins and queues it;
+//! 2. `receive`: a receive from one peer goes to the module at once, and meets its message there, whoever comes first.
+//!    One from any source waits in this process and finds its message by a probe (K3), and so do receives that could
+//!    otherwise overtake it;
+//! 3. `ending`: how it went shows in mapped memory, and becomes the outcome of the request.
+//!
+//! Beside that: the `group` in which ranks find each other, `peers`, `regions` for one-sided access, `loans`, `waiting`,
+//! `closing`. There is no shared segment and no socket: all that two endpoints have in common is the module.
+
+mod closing;
+mod ending;
+mod endpoint;
+mod group;
+mod loans;
+mod peers;
+mod receive;
+mod regions;
+mod send;
+mod waiting;
+
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::OwnedFd;
+
+use limic_copy::{
+    Access, CopyEngine, Found, KmodPair, KmodPeer, LocalSlice, Messages, News, RemoteRange,
+};
+use rustix::event::epoll;
+
+use crate::buffer::{ReceiveBuffer, SendBuffer};
+use crate::counters::{self, Counters, Tally, Traffic};
+use crate::engine::requests::{Kind, Requests, Slot};
+use crate::error::PeerFailure;
+use crate::raw::ClaimId;
+use crate::settings::Settings;
+use crate::{Address, Error, Result, Selector, Status};
+
+pub use endpoint::KernelEndpoint;
+use loans::Loans;
+use peers::Peers;
+use regions::Regions;
+
+/// Requests in the module at a time. Further ones wait in this process.
+const SLOTS: u32 = 1024;
+/// Unexpected messages that the module keeps for an endpoint. Senders wait while there are more.
+const UNEXPECTED: u32 = 16384;
+
+/// One operation.
+enum Operation {
+    /// The slot is free.
+    Free,
+    /// Done; its outcome waits beside it to be asked for.
+    Done,
+    Send(Sending),
+    Receive(Receiving),
+}
+
+impl Kind for Operation {
+    const FREE: Self = Self::Free;
+    const DONE: Self = Self::Done;
+    fn is_free(&self) -> bool {
+        matches!(self, Self::Free)
+    }
+    fn is_done(&self) -> bool {
+        matches!(self, Self::Done)
+    }
+}
+
+/// Where an operation is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// In the module, in this of its slots.
+    Module(u32),
+    /// In this process: in the backlog, or among the receives that wait for a probe.
+    Here,
+}
+
+struct Sending {
+    to: u32,
+    tag: u64,
+    immediate: Option<u64>,
+    data: SendBuffer,
+    /// The bytes, if they were in more pieces than the module takes; `data` is about these then.
+    #[expect(dead_code, reason = "keeps alive what `data` points to")]
+    gathered: Option<Vec<u8>>,
+    place: Place,
+}
+
+struct Receiving {
+    selector: Selector,
+    into: ReceiveBuffer,
+    place: Place,
+    /// The module could not take it, for want of memory that it may pin: found by probes, copied by this side.
+    probing: bool,
+}
+
+/// An endpoint.
+pub(crate) struct KernelEngine {
+    settings: Settings,
+    address: Address,
+    group: u64,
+    /// `None` once it is closed.
+    module: Option<Module>,
+    peers: Peers,
+    requests: Requests<Operation>,
+    /// Sends that the module could not take yet, in the order of their posts.
+    backlog: VecDeque<Slot>,
+    /// Receives that wait for a probe, in the order of their posts.
+    waiting: VecDeque<Slot>,
+    /// Whether those are to be looked at though nothing arrived.
+    look: bool,
+    /// What the module had told when this side looked last.
+    seen: News,
+    /// Messages with this tag under this mask are for `take_aside`.
+    aside: Option<(u64, u64)>,
+    set_aside: VecDeque<(Status, ClaimId)>,
+    /// Messages that were taken out of matching and not received yet, by the module's name for them.
+    claims: HashMap<u64, Found>,
+    /// Deaths that no receive from any source has reported yet.
+    unreported: Vec<(u32, PeerFailure)>,
+    regions: Regions,
+    loans: Loans,
+    tally: Tally,
+    spins: u32,
+    owner: u32,
+    /// The process that opened the endpoint: the session is no forked child's.
+    process: u32,
+    wake: OwnedFd,
+}
+
+/// The session with the module, and what goes on in it.
+struct Module {
+    messages: Messages,
+    /// For one-sided access: between this session and its whole group.
+    pair: KmodPair,
+    group: KmodPeer,
+    /// Slots of the module that are free; one of them is kept for requests that are over within their call.
+    free: Vec<u32>,
+    /// Those in use, with the requests in them.
+    posted: Vec<(u32, Slot)>,
+}
+
+impl Module {
+    /// A slot for a request that may stay.
+    fn take(&mut self) -> Option<u32> {
+        if self.free.len() > 1 {
+            self.free.pop()
+        } else {
+            None
+        }
+    }
+}
+
+impl core::fmt::Debug for KernelEngine {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("KernelEngine")
+            .field("address", &self.address)
+            .field("requests", &self.requests)
+            .finish_non_exhaustive()
+    }
+}
+
+impl KernelEngine {
+    /// Opens a session, joins the group, and exposes the list of regions.
+    fn open(settings: Settings) -> Result<Self> {
+        let group = group::find(settings.kernel_group())?;
+        let messages = Messages::open(SLOTS, UNEXPECTED, group)
+            .map_err(|refused| Error::Settings(format!("the kernel module: {refused}")))?;
+        let (pair, members) = messages.shared();
+        let regions = Regions::new();
+        let listed = regions.list_bytes();
+        let mut range = [RemoteRange::default()];
+        // SAFETY: the list stays where it is until the session is over, and is written by atomics alone.
+        unsafe { pair.expose(&[listed], Access::Read, &mut range) }
+            .map_err(|error| Error::NoMemory(format!("the list of regions: {error}")))?;
+        let mut address = Address::generate()?;
+        address.id = range[0].key;
+        address.secret = 0;
+        let fingerprint = messages.group();
+        peers::describe(&mut address, messages.rank(), fingerprint);
+        let tally = Tally::new(address.id, settings.numa_node())
+            .map_err(|error| Error::Segment(error.to_string()))?;
+        if let Some(target) = settings.stats() {
+            target.check().map_err(Error::Settings)?;
+            counters::at_end::watch(&tally, address.id, target);
+        }
+        let wake = wake_fd(&messages).map_err(|error| Error::system("epoll", error))?;
+        let peers = Peers::new(messages.rank(), tally.shared_row());
+        Ok(Self {
+            address,
+            group: fingerprint,
+            peers,
+            requests: Requests::new(),
+            backlog: VecDeque::new(),
+            waiting: VecDeque::new(),
+            look: false,
+            seen: messages.news(),
+            aside: None,
+            set_aside: VecDeque::new(),
+            claims: HashMap::new(),
+            unreported: Vec::new(),
+            regions,
+            loans: Loans::new(settings.loan_bytes()),
+            tally,
+            spins: settings.spin_polls(1),
+            owner: 0,
+            process: std::process::id(),
+            wake,
+            module: Some(Module {
+                messages,
+                pair,
+                group: members,
+                free: (0..SLOTS).rev().collect(),
+                posted: Vec::new(),
+            }),
+            settings,
+        })
+    }
+
+    /// Moves everything on once. True if anything moved. In vain it costs one look at a cache line that the module
+    /// writes when something happened.
+    #[inline]
+    fn progress(&mut self) -> bool {
+        let Some(module) = &self.module else {
+            return false;
+        };
+        let news = module.messages.news();
+        if news == self.seen && !self.look && self.backlog.is_empty() {
+            return false;
+        }
+        self.move_on(news)
+    }
+
+    fn move_on(&mut self, news: News) -> bool {
+        let before = core::mem::replace(&mut self.seen, news);
+        let mut moved = false;
+        if news.completions != before.completions {
+            moved |= self.collect();
+        }
+        if self.look || news.arrivals != before.arrivals {
+            self.look = false;
+            moved |= self.serve();
+            self.put_aside();
+        }
+        if news.departures != before.departures {
+            moved |= self.look_who_left();
+        }
+        moved | self.flush()
+    }
+
+    /// What was moved so far.
+    fn counters(&self) -> Counters {
+        let peers = |pick: fn((Traffic, Traffic)) -> Traffic| {
+            let rows = self.peers.traffic();
+            rows.map(|(peer, traffic)| (peer, pick(traffic))).collect()
+        };
+        Counters {
+            sent: peers(|(sent, _)| sent),
+            received: peers(|(_, received)| received),
+            ..self.tally.page().counters
+        }
+    }
+}
+
+/// A set with the session in it: unlike another descriptor of the session, it does not keep it open.
+fn wake_fd(messages: &Messages) -> rustix::io::Result<OwnedFd> {
+    let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    epoll::add(
+        &set,
+        messages.descriptor(),
+        epoll::EventData::new_u64(0),
+        epoll::EventFlags::IN,
+    )?;
+    Ok(set)
+}
+
+/// Pieces of a buffer as the module takes them.
+fn local(slices: &[crate::raw::RawSlice]) -> Vec<LocalSlice> {
+    let there = slices.iter().filter(|slice| slice.len > 0);
+    there.map(|s| LocalSlice::new(s.start, s.len)).collect()
+}

@@ -1,0 +1,487 @@
+//! Receives. Those from one peer go to the module; those from any source wait here and find their messages by probes
+//! (K3), in the order of their posts.
+//!
+//! A receive that is posted behind one that waits here, and that could take a message of it, waits too: in the module
+//! it would overtake. A message goes to the first receive in the queue that it fits: it is left alone if it came between
+//! two probes and fits an earlier receive, and the probes begin again.
+
+use limic_copy::{CallError, Found, LocalSliceMut, Messages, Posted as InModule, Wanted};
+
+use super::{KernelEngine, Operation, Place, Receiving};
+use crate::buffer::ReceiveBuffer;
+use crate::engine::requests::Slot;
+use crate::error::{Outcome, PeerFailure};
+use crate::raw::{ClaimId, Posted, RawSliceMut};
+use crate::{Error, Peer, Result, Selector, Status, Tag};
+
+/// What became of a receive that was offered to the module.
+enum Offered {
+    Over(Outcome),
+    /// In this slot of the module.
+    Queued(u32),
+    /// No slot is free.
+    Busy,
+    /// The module may not pin so much, or not this memory: the receive has to find its message by probes, and be second.
+    Unpinned,
+}
+
+/// Whether a message could fit both.
+fn overlap(one: &Selector, other: &Selector) -> bool {
+    let sources = match (one.source, other.source) {
+        (Some(one), Some(other)) => one == other,
+        _ => true,
+    };
+    sources && (one.tag.0 ^ other.tag.0) & one.mask & other.mask == 0
+}
+
+impl KernelEngine {
+    /// A selector in the module's words.
+    fn wanted(&mut self, selector: &Selector) -> Result<Wanted> {
+        let source = match selector.source {
+            Some(peer) => Some(self.rank(peer.0)?),
+            None if self.module.is_none() => {
+                // Nobody can send to a closed endpoint: it names itself as the one that is gone.
+                return Err(Error::PeerFailed {
+                    peer: self.myself(),
+                    why: PeerFailure::Closed,
+                });
+            }
+            None => None,
+        };
+        Ok(Wanted {
+            source,
+            tag: selector.tag.0,
+            mask: selector.mask,
+        })
+    }
+
+    /// Starts a receive.
+    ///
+    /// # Safety
+    /// As [`RawEndpoint::post_recv`](crate::RawEndpoint::post_recv).
+    pub(super) unsafe fn post_recv(
+        &mut self,
+        selector: &Selector,
+        into: &[RawSliceMut],
+    ) -> Result<Posted> {
+        let wanted = self.wanted(selector)?;
+        self.put_aside();
+        // SAFETY: the caller's promise is the buffer's invariant.
+        let into = unsafe { ReceiveBuffer::new(into) };
+        let behind = self.waits_before(selector, self.waiting.len());
+        let mut probing = false;
+        if !behind {
+            match selector.source {
+                Some(peer) => match self.offer_receive(peer, wanted, &into)? {
+                    Offered::Over(outcome) => return Ok(Posted::Done(outcome)),
+                    Offered::Queued(number) => {
+                        let slot = self.insert(selector, into, Place::Module(number), false);
+                        if let Some(module) = &mut self.module {
+                            module.posted.push((number, slot));
+                        }
+                        return Ok(Posted::Pending(self.requests.id(slot)));
+                    }
+                    Offered::Busy => {}
+                    Offered::Unpinned => probing = true,
+                },
+                None => match self.look_for(wanted, true)? {
+                    Some(found) => return Ok(Posted::Done(self.fetch(found, &into))),
+                    None => self.report_a_death()?,
+                },
+            }
+        }
+        let slot = self.insert(selector, into, Place::Here, probing);
+        self.waiting.push_back(slot);
+        // Its message may be here already, if the module was not asked.
+        self.look |= !behind && selector.source.is_some();
+        Ok(Posted::Pending(self.requests.id(slot)))
+    }
+
+    fn insert(
+        &mut self,
+        selector: &Selector,
+        into: ReceiveBuffer,
+        place: Place,
+        probing: bool,
+    ) -> Slot {
+        let selector = *selector;
+        self.requests.insert(Operation::Receive(Receiving {
+            selector,
+            into,
+            place,
+            probing,
+        }))
+    }
+
+    /// Whether one of the first `end` receives that wait here could take the same message.
+    fn waits_before(&mut self, selector: &Selector, end: usize) -> bool {
+        let requests = &mut self.requests;
+        self.waiting.iter().take(end).any(|slot| {
+            matches!(requests.get(*slot), Operation::Receive(it) if overlap(&it.selector, selector))
+        })
+    }
+
+    /// Hands a receive to the module. One trap.
+    fn offer_receive(
+        &mut self,
+        peer: Peer,
+        wanted: Wanted,
+        into: &ReceiveBuffer,
+    ) -> Result<Offered> {
+        if into.slices().len() > Messages::PIECES {
+            return Ok(Offered::Unpinned);
+        }
+        let Some(module) = &mut self.module else {
+            return Ok(Offered::Busy);
+        };
+        let Some(number) = module.take() else {
+            return Ok(Offered::Busy);
+        };
+        let pieces = room(into);
+        // SAFETY: the request keeps the buffer, which is writable by its invariant, until it is over.
+        match unsafe { module.messages.recv(number, wanted, &pieces) } {
+            Ok(InModule::Pending) => Ok(Offered::Queued(number)),
+            Ok(InModule::Done) => {
+                let ended = module.messages.ended(number);
+                module.free.push(number);
+                let outcome = self.received(into.len(), Some(peer), ended);
+                Ok(Offered::Over(outcome))
+            }
+            Err(why) => {
+                module.free.push(number);
+                match why {
+                    CallError::LockedMemory | CallError::BadAddress => Ok(Offered::Unpinned),
+                    why => Err(self.error(peer.0, why)),
+                }
+            }
+        }
+    }
+
+    /// Asks the module for a message. One trap.
+    fn look_for(&mut self, wanted: Wanted, take: bool) -> Result<Option<Found>> {
+        let Some(module) = &self.module else {
+            return Ok(None);
+        };
+        match module.messages.probe(wanted, take) {
+            Ok(found) => Ok(found),
+            Err(why) => {
+                let peer = wanted.source.map_or(Peer(0), |rank| self.peer_of(rank));
+                Err(self.error(peer.0, why))
+            }
+        }
+    }
+
+    /// Receives a message that a probe took: copied when this returns.
+    fn fetch(&mut self, found: Found, into: &ReceiveBuffer) -> Outcome {
+        let Some(module) = &mut self.module else {
+            return Err(Error::UnknownRequest);
+        };
+        // One is always kept for this.
+        let Some(number) = module.free.pop() else {
+            return Err(Error::UnknownRequest);
+        };
+        let mut whole = None;
+        let pieces = if into.slices().len() > Messages::PIECES {
+            let bytes = whole.insert(vec![0_u8; into.len().min(found.len) as usize]);
+            vec![LocalSliceMut::new(bytes.as_mut_ptr(), bytes.len())]
+        } else {
+            room(into)
+        };
+        // SAFETY: writable by the buffer's invariant, or a vector of this call.
+        let called = unsafe { module.messages.recv_taken(number, found.name, &pieces) };
+        let ended = module.messages.ended(number);
+        module.free.push(number);
+        match called {
+            Ok(_) => {}
+            Err(CallError::NoMessage) => return Err(Error::UnknownRequest),
+            Err(why) => {
+                let peer = self.peer_of(found.source);
+                return Err(self.error(peer.0, why));
+            }
+        }
+        if let Some(bytes) = whole {
+            into.copy_from(0, bytes.len() as u64, &bytes[..]);
+        }
+        let source = Some(self.peer_of(found.source));
+        self.received(into.len(), source, ended)
+    }
+
+    /// Finds messages for the receives that wait here, and hands those to the module that need not wait.
+    pub(super) fn serve(&mut self) -> bool {
+        let mut moved = false;
+        let mut at = 0;
+        while let Some(slot) = self.waiting.get(at).copied() {
+            let Operation::Receive(receiving) = self.requests.get(slot) else {
+                self.waiting.remove(at);
+                continue;
+            };
+            let (selector, probing) = (receiving.selector, receiving.probing);
+            let behind = self.waits_before(&selector, at);
+            let served = self.serve_one(slot, &selector, behind, probing, at);
+            match served {
+                Served::Over(outcome) => {
+                    at = self.stop_waiting(slot);
+                    self.requests.complete(slot, outcome);
+                    moved = true;
+                }
+                Served::InModule(_) => {
+                    at = self.stop_waiting(slot);
+                    moved = true;
+                }
+                Served::Again => at = 0,
+                Served::NotYet => at += 1,
+            }
+        }
+        moved
+    }
+
+    /// Takes a receive out of the queue; gives where it was. Others may have gone meanwhile, if a peer was found dead.
+    fn stop_waiting(&mut self, slot: Slot) -> usize {
+        let at = self.waiting.iter().position(|other| *other == slot);
+        if let Some(at) = at {
+            self.waiting.remove(at);
+        }
+        at.unwrap_or(0)
+    }
+
+    fn serve_one(
+        &mut self,
+        slot: Slot,
+        selector: &Selector,
+        behind: bool,
+        probing: bool,
+        at: usize,
+    ) -> Served {
+        let wanted = match self.wanted(selector) {
+            Ok(wanted) => wanted,
+            Err(error) => return Served::Over(Err(error)),
+        };
+        // Its buffer, out of the table while the engine is asked.
+        let Operation::Receive(receiving) =
+            core::mem::replace(self.requests.get(slot), Operation::Done)
+        else {
+            return Served::NotYet;
+        };
+        let served = self.serve_with(&receiving.into, selector, wanted, behind, probing, at);
+        let mut receiving = receiving;
+        let served = match served {
+            Ok(Some(served)) => served,
+            Ok(None) => {
+                receiving.probing = true;
+                Served::Again
+            }
+            Err(error) => Served::Over(Err(error)),
+        };
+        if let Served::InModule(number) = served {
+            receiving.place = Place::Module(number);
+            if let Some(module) = &mut self.module {
+                module.posted.push((number, slot));
+            }
+        }
+        *self.requests.get(slot) = Operation::Receive(receiving);
+        served
+    }
+
+    /// `None`: it has to find its message by probes from now on.
+    fn serve_with(
+        &mut self,
+        into: &ReceiveBuffer,
+        selector: &Selector,
+        wanted: Wanted,
+        behind: bool,
+        probing: bool,
+        at: usize,
+    ) -> Result<Option<Served>> {
+        if let Some(peer) = selector.source
+            && !behind
+            && !probing
+        {
+            match self.offer_receive(peer, wanted, into)? {
+                Offered::Over(outcome) => return Ok(Some(Served::Over(outcome))),
+                Offered::Queued(number) => return Ok(Some(Served::InModule(number))),
+                Offered::Unpinned => return Ok(None),
+                // Its message may be here all the same.
+                Offered::Busy => {}
+            }
+        }
+        let Some(found) = self.look_for(wanted, !behind)? else {
+            return Ok(Some(Served::NotYet));
+        };
+        if !behind {
+            return Ok(Some(Served::Over(self.fetch(found, into))));
+        }
+        if self.fits_one_before(&found, at) {
+            return Ok(Some(Served::Again));
+        }
+        // The oldest that fits is still the same: nobody else takes messages from here.
+        Ok(Some(match self.look_for(wanted, true)? {
+            Some(found) => Served::Over(self.fetch(found, into)),
+            None => Served::NotYet,
+        }))
+    }
+
+    /// Whether a message fits one of the first `end` receives that wait here.
+    fn fits_one_before(&mut self, found: &Found, end: usize) -> bool {
+        let message = Selector::exact(self.peer_of(found.source), Tag(found.tag));
+        self.waits_before(&message, end)
+    }
+
+    fn report_a_death(&mut self) -> Result<()> {
+        match self.unreported.pop() {
+            None => Ok(()),
+            Some((peer, why)) => Err(Error::PeerFailed {
+                peer: Peer(peer),
+                why,
+            }),
+        }
+    }
+
+    /// The oldest message that fits and that no receive waits for; with `take`, out of matching.
+    fn see(&mut self, selector: &Selector, take: bool) -> Result<Option<Found>> {
+        let wanted = self.wanted(selector)?;
+        self.progress();
+        self.put_aside();
+        loop {
+            let Some(found) = self.look_for(wanted, false)? else {
+                if selector.source.is_none() {
+                    self.report_a_death()?;
+                }
+                return Ok(None);
+            };
+            if self.fits_one_before(&found, self.waiting.len()) {
+                // It came just now, and belongs to a receive.
+                self.serve();
+                continue;
+            }
+            return if take {
+                self.look_for(wanted, true)
+            } else {
+                Ok(Some(found))
+            };
+        }
+    }
+
+    fn status(&mut self, found: &Found) -> Status {
+        Status {
+            peer: self.peer_of(found.source),
+            tag: Tag(found.tag),
+            len: found.len,
+            immediate: found.immediate,
+        }
+    }
+
+    /// The oldest message that fits, left where it is.
+    pub(super) fn probe(&mut self, selector: &Selector) -> Result<Option<Status>> {
+        let found = self.see(selector, false)?;
+        Ok(found.map(|found| self.status(&found)))
+    }
+
+    /// The oldest message that fits, taken out of matching.
+    pub(super) fn claim(&mut self, selector: &Selector) -> Result<Option<(Status, ClaimId)>> {
+        let found = self.see(selector, true)?;
+        Ok(found.map(|found| (self.status(&found), self.claimed(&found))))
+    }
+
+    fn claimed(&mut self, found: &Found) -> ClaimId {
+        self.claims.insert(found.name, *found);
+        ClaimId(found.name)
+    }
+
+    /// Receives a claimed message.
+    ///
+    /// # Safety
+    /// As [`RawEndpoint::post_recv`](crate::RawEndpoint::post_recv).
+    pub(super) unsafe fn post_claimed(
+        &mut self,
+        claim: ClaimId,
+        into: &[RawSliceMut],
+    ) -> Result<Posted> {
+        let found = self.claims.remove(&claim.0).ok_or(Error::UnknownRequest)?;
+        // SAFETY: the caller's promise is the buffer's invariant.
+        let into = unsafe { ReceiveBuffer::new(into) };
+        Ok(Posted::Done(self.fetch(found, &into)))
+    }
+
+    /// Takes a message and gives it as bytes.
+    pub(super) fn take_whole(&mut self, selector: &Selector) -> Result<Option<(Status, Vec<u8>)>> {
+        let Some(found) = self.see(selector, false)? else {
+            return Ok(None);
+        };
+        let mut bytes = Vec::new();
+        let len = usize::try_from(found.len).unwrap_or(usize::MAX);
+        bytes
+            .try_reserve_exact(len)
+            .map_err(|_| Error::NoMemory(format!("a message of {} bytes", found.len)))?;
+        bytes.resize(len, 0);
+        // SAFETY: the vector outlives the call.
+        let into = unsafe { ReceiveBuffer::new(&[RawSliceMut::from(&mut bytes[..])]) };
+        let wanted = self.wanted(selector)?;
+        let Some(found) = self.look_for(wanted, true)? else {
+            return Ok(None);
+        };
+        let status = self.fetch(found, &into)?;
+        Ok(Some((status, bytes)))
+    }
+
+    /// Keeps messages with this tag out of matching.
+    pub(super) fn set_aside(&mut self, tag: u64, mask: u64) {
+        self.aside = Some((tag, mask));
+        self.look = true;
+    }
+
+    /// Takes what is to be kept out of matching out of it. A trap for each, and one more.
+    pub(super) fn put_aside(&mut self) {
+        let Some((tag, mask)) = self.aside else {
+            return;
+        };
+        let wanted = Wanted {
+            source: None,
+            tag,
+            mask,
+        };
+        while let Ok(Some(found)) = self.look_for(wanted, true) {
+            let status = self.status(&found);
+            let claim = self.claimed(&found);
+            self.set_aside.push_back((status, claim));
+        }
+    }
+
+    /// The oldest message that was kept out of matching.
+    pub(super) fn take_aside(&mut self) -> Option<(Status, ClaimId)> {
+        self.set_aside.pop_front()
+    }
+}
+
+/// What a look at a receive that waits here brought.
+enum Served {
+    Over(Outcome),
+    /// It is in this slot of the module.
+    InModule(u32),
+    /// A message came that an earlier receive fits: look at all again.
+    Again,
+    NotYet,
+}
+
+/// Room of a receive as the module takes it.
+fn room(into: &ReceiveBuffer) -> Vec<LocalSliceMut> {
+    let there = into.slices().iter().filter(|slice| slice.len > 0);
+    there.map(|s| LocalSliceMut::new(s.start, s.len)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn receives_overlap_if_some_message_fits_both() {
+        let exact = |peer, tag| Selector::exact(Peer(peer), Tag(tag));
+        assert!(overlap(&exact(1, 7), &exact(1, 7)));
+        assert!(!overlap(&exact(1, 7), &exact(2, 7)));
+        assert!(!overlap(&exact(1, 7), &exact(1, 8)));
+        assert!(overlap(&Selector::any(), &exact(3, 9)));
+        assert!(!overlap(&Selector::any_source(Tag(1)), &exact(3, 9)));
+        let masked = Selector::any().with_mask(0xf0);
+        assert!(!overlap(&masked, &exact(1, 0x10)));
+        assert!(overlap(&masked, &exact(1, 0x0f)));
+    }
+}

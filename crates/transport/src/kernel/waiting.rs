@@ -1,0 +1,138 @@
+//! Waiting: looking at mapped memory, then yielding, then sleeping on the session's descriptor.
+
+use core::time::Duration;
+use std::os::fd::AsFd;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::KernelEngine;
+use crate::counters::Event;
+use crate::error::Outcome;
+use crate::raw::RequestId;
+use crate::{Error, Result};
+
+/// The longest sleep without looking around.
+const LONGEST: Duration = Duration::from_millis(250);
+/// The longest sleep while the module could not take a send: nobody tells when there is room.
+const BLOCKED: Duration = Duration::from_millis(1);
+/// Polls without a pause.
+const EAGER_POLLS: u32 = 1000;
+/// Yields before sleeping.
+const YIELDS: u32 = 16;
+
+impl KernelEngine {
+    /// Progress until there is an answer.
+    fn wait_until<T>(&mut self, mut ask: impl FnMut(&mut Self) -> Option<T>) -> T {
+        let mut polls = 0;
+        loop {
+            if let Some(answer) = ask(self) {
+                return answer;
+            }
+            if self.progress() {
+                polls = 0;
+                continue;
+            }
+            polls += 1;
+            if polls < self.spins {
+                if polls > EAGER_POLLS {
+                    core::hint::spin_loop();
+                }
+            } else if polls < self.spins + YIELDS {
+                rustix::thread::sched_yield();
+            } else {
+                self.sleep(None);
+                // Who was woken up is likely to be woken again soon.
+                polls = self.spins.saturating_sub(EAGER_POLLS);
+            }
+        }
+    }
+
+    /// Waits for one request.
+    pub(super) fn wait(&mut self, id: RequestId) -> Outcome {
+        let slot = self.requests.find(id).ok_or(Error::UnknownRequest)?;
+        self.wait_until(|engine| engine.requests.take_done(slot))
+    }
+
+    /// Waits for one of several requests.
+    pub(super) fn wait_any(&mut self, ids: &[RequestId]) -> Option<(usize, Outcome)> {
+        if ids.is_empty() {
+            return None;
+        }
+        Some(self.wait_until(|engine| {
+            ids.iter().enumerate().find_map(|(at, id)| {
+                let Some(slot) = engine.requests.find(*id) else {
+                    return Some((at, Err(Error::UnknownRequest)));
+                };
+                Some((at, engine.requests.take_done(slot)?))
+            })
+        }))
+    }
+
+    /// Tests one request.
+    pub(super) fn test(&mut self, id: RequestId) -> Option<Outcome> {
+        let Some(slot) = self.requests.find(id) else {
+            return Some(Err(Error::UnknownRequest));
+        };
+        if !self.requests.is_done(slot) {
+            self.progress();
+        }
+        self.requests.take_done(slot)
+    }
+
+    /// Asks the module to make the descriptor readable when something happens from now on. False if something moved.
+    fn listen(&mut self) -> bool {
+        let Some(module) = &self.module else {
+            return false;
+        };
+        if module.messages.forget_news().is_err() {
+            // A forked child: nothing will ever happen to it.
+            return false;
+        }
+        // What happened before the call shows now, what happens after it makes the descriptor readable.
+        !self.progress()
+    }
+
+    /// For the poll loop of a runtime: false if there is work already.
+    pub(super) fn arm(&mut self) -> bool {
+        self.listen() && self.backlog.is_empty()
+    }
+
+    /// Sleeps until something happens or the time is over.
+    pub(super) fn sleep(&mut self, timeout: Option<Duration>) {
+        if !self.listen() {
+            if self.module.is_none() {
+                rustix::thread::sched_yield();
+            }
+            return;
+        }
+        let longest = if self.backlog.is_empty() {
+            LONGEST
+        } else {
+            BLOCKED
+        };
+        let time = timeout.unwrap_or(longest).min(longest);
+        let time = Timespec {
+            tv_sec: time.as_secs().cast_signed(),
+            tv_nsec: time.subsec_nanos().into(),
+        };
+        self.tally.event(Event::Sleeps);
+        let mut entries = [PollFd::from_borrowed_fd(self.wake.as_fd(), PollFlags::IN)];
+        // An error is a signal, after which the caller looks again like after anything else.
+        if poll(&mut entries, Some(&time)).is_ok_and(|ready| ready > 0) {
+            self.tally.event(Event::WakeUps);
+        }
+    }
+
+    /// A number for a new scope.
+    pub(super) fn new_owner(&mut self) -> u32 {
+        self.owner = self.owner.wrapping_add(1).max(1);
+        self.owner
+    }
+
+    /// Has a request listed when it is done.
+    pub(super) fn watch(&mut self, id: RequestId, name: u64) -> Result<()> {
+        let slot = self.requests.find(id).ok_or(Error::UnknownRequest)?;
+        self.requests.watch(slot, name);
+        Ok(())
+    }
+}

@@ -1,0 +1,133 @@
+//! The conformance suite over the kernel module alone: every message is matched in the kernel.
+
+use limic::{Endpoint, Error, KernelEndpoint, RawEndpoint, Settings};
+use limic_lab::in_guest;
+use limic_tests::{Cast, conformance};
+
+fn settings() -> limic::Result<Settings> {
+    // As in the suite on a host: little for loans, and no long wait for sends that nobody receives.
+    Settings::builder()
+        .without_environment()
+        .loan_bytes(16 << 20)
+        .linger(std::time::Duration::from_millis(200))
+        .build()
+        .map_err(|why| Error::Settings(why.to_string()))
+}
+
+fn kernel_endpoint() -> limic::Result<KernelEndpoint> {
+    KernelEndpoint::with(settings()?)
+}
+
+conformance!(kernel, kernel_endpoint, only in_guest);
+
+/// Where there is no module, opening says so and what to do. On every machine without it, and in the guest with the
+/// device out of the way.
+#[test]
+fn without_the_device_the_reason_is_told() {
+    if std::path::Path::new("/dev/limic").exists() {
+        if !in_guest() {
+            return;
+        }
+        std::fs::rename("/dev/limic", "/dev/limic-away").expect("root may");
+    }
+    let error = KernelEndpoint::open().expect_err("there is no device");
+    if std::path::Path::new("/dev/limic-away").exists() {
+        std::fs::rename("/dev/limic-away", "/dev/limic").expect("root may");
+    }
+    let text = error.to_string();
+    assert!(text.contains("/dev/limic"), "{text}");
+    assert!(text.contains("kernel/limic_rs"), "{text}");
+}
+
+/// Endpoints of different groups do not reach each other, and say why.
+#[test]
+fn another_group_is_out_of_reach() {
+    if !in_guest() {
+        return;
+    }
+    let open = |group: &str| {
+        let settings = Settings::builder().without_environment();
+        let settings = settings.kernel_group(group).build().expect("settings");
+        KernelEndpoint::with(settings)
+    };
+    let (one, same, other) = (open("one"), open("one"), open("other"));
+    let one = one.expect("an endpoint");
+    let (same, other) = (same.expect("an endpoint"), other.expect("an endpoint"));
+    let peer = |of: &KernelEndpoint| one.connect(&of.address().to_bytes()).expect("an address");
+    let (near, far) = (peer(&same), peer(&other));
+    one.send(near, 1, b"hello").expect("send");
+    let mut room = [0; 5];
+    let status = same.recv(limic::Selector::any(), &mut room).expect("recv");
+    assert_eq!((status.len, &room), (5, b"hello"));
+    let error = one.send(far, 1, b"hello").expect_err("another group");
+    assert!(error.to_string().contains("LIMIC_KERNEL_GROUP"), "{error}");
+}
+
+/// A process that is killed is named as dead to those that wait for it, and to one that waits for anybody.
+#[test]
+fn a_killed_peer_is_named() {
+    if !in_guest() {
+        return;
+    }
+    let cast = Cast::new("a_killed_peer_is_named").ranks(3).dies(2);
+    cast.run(|rank| {
+        let endpoint = kernel_endpoint().expect("an endpoint");
+        let peers = rank.connect(&endpoint);
+        endpoint
+            .send(peers[(rank.rank as usize + 1) % 3], 1, b"there")
+            .expect("send");
+        endpoint
+            .recv(limic::Selector::any_source(1.into()), &mut [0; 5])
+            .expect("recv");
+        rank.link.meet(&endpoint);
+        if rank.rank == 2 {
+            limic_tests::process::die();
+        }
+        let selector = match rank.rank {
+            0 => limic::Selector::exact(peers[2], 7.into()),
+            _ => limic::Selector::any(),
+        };
+        let error = endpoint.recv(selector, &mut [0; 8]).expect_err("it died");
+        let wanted = Error::PeerFailed {
+            peer: peers[2],
+            why: limic::PeerFailure::Died,
+        };
+        assert_eq!(error, wanted);
+        let late = endpoint.send(peers[2], 1, &vec![0; 100_000]);
+        assert_eq!(late, Err(wanted));
+    });
+}
+
+/// More operations than the module has slots for, and receives that it may not pin.
+#[test]
+fn more_than_the_module_holds() {
+    if !in_guest() {
+        return;
+    }
+    const MANY: u64 = 3000;
+    Cast::new("more_than_the_module_holds").run(|rank| {
+        let endpoint = kernel_endpoint().expect("an endpoint");
+        let peers = rank.connect(&endpoint);
+        let message = |tag: u64| tag.to_le_bytes().repeat(600);
+        if rank.rank == 0 {
+            let sends: Vec<_> = (0..MANY)
+                .map(|tag| endpoint.isend(peers[1], tag, message(tag)).expect("isend"))
+                .collect();
+            for send in sends {
+                send.wait().expect("send");
+            }
+        } else {
+            let receives: Vec<_> = (0..MANY)
+                .rev()
+                .map(|tag| {
+                    let from = (peers[0], tag);
+                    (tag, endpoint.irecv(from, vec![0; 4800]).expect("irecv"))
+                })
+                .collect();
+            for (tag, receive) in receives {
+                assert!(receive.wait().expect("receive").1 == message(tag), "{tag}");
+            }
+        }
+        rank.link.meet(&endpoint);
+    });
+}
