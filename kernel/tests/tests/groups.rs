@@ -5,7 +5,7 @@ use limic_module_tests::abi::{
     PENDING, PROBE_IMMEDIATE, SEND_BUFFERED, SEND_IMMEDIATE, STATUS_IMMEDIATE, Send_, WAIT_ARRIVAL,
     WAIT_DEPARTURE, Wait,
 };
-use limic_module_tests::{Child, Errno, Memory, PAGE, Session, abi, guest_test, token};
+use limic_module_tests::{Child, Errno, Memory, PAGE, Session, abi, check, guest_test, token};
 
 #[test]
 fn a_full_queue_says_so_and_goes_on_when_there_is_room() {
@@ -200,7 +200,7 @@ fn a_descriptor_of_a_member_lets_in() {
         assert_eq!(mine.recv(&[target.piece()], 1, 9, 0), Ok(DONE));
         child.line.say(0);
         child.join();
-        assert!(target.bytes().iter().all(|byte| *byte == 7));
+        check(&target, 7, 0);
         // Another user gets nothing by it, as with a token.
         let mut child = Child::fork(|_| {
             // SAFETY: changes this process alone.
