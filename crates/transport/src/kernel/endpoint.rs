@@ -241,6 +241,9 @@ unsafe impl RawEndpoint for KernelEndpoint {
     fn counters(&self) -> Counters {
         self.engine.borrow().counters()
     }
+    fn is_busy(&self) -> bool {
+        self.engine.try_borrow_mut().is_err()
+    }
     fn close(&self) {
         self.engine.borrow_mut().close();
     }
