@@ -18,7 +18,7 @@ fn kernel_endpoint() -> limic::Result<KernelEndpoint> {
     KernelEndpoint::with(settings()?)
 }
 
-conformance!(kernel, kernel_endpoint, only in_guest);
+conformance!(kernel, kernel_endpoint, only limic_lab::in_guest);
 
 /// Where there is no module, opening says so and what to do. On every machine without it, and in the guest with the
 /// device out of the way.

@@ -47,14 +47,17 @@ pub fn everybody_sends_to_everybody<E: RawEndpoint>(case: &Case<E>) {
 
 /// Receives from one rank and from any, posted in turn: each rank's messages come in their order.
 pub fn wildcards_between_exact_receives_of_three_senders<E: RawEndpoint>(case: &Case<E>) {
-    const EACH: u64 = 40;
+    // Rank 1 is named by some receives: it sends so much that the others cannot take all of it.
+    const SENT: [u64; RANKS as usize] = [0, 120, 40, 40];
+    const NAMED: usize = 20;
+    const ANY: usize = 100;
     case.run(RANKS, |party| {
         let endpoint = &party.endpoint;
         let mut random = party.random(1);
         // The same in all ranks: how long each message is.
-        let lengths: Vec<usize> = (0..EACH).map(|_| random.length(15)).collect();
+        let lengths: Vec<usize> = (0..SENT[1]).map(|_| random.length(15)).collect();
         if party.rank > 0 {
-            let sends: Vec<_> = (0..)
+            let sends: Vec<_> = (0..SENT[party.rank as usize])
                 .zip(&lengths)
                 .map(|(turn, len)| {
                     let data = content(number(party.rank, 0, turn), *len);
@@ -66,29 +69,25 @@ pub fn wildcards_between_exact_receives_of_three_senders<E: RawEndpoint>(case: &
             }
             return;
         }
-        // Rank 1 is named for every second of its messages, the others by wildcards alone.
-        let receives: Vec<_> = (0..EACH / 2)
-            .map(|_| Selector::exact(party.peers[1], TAG))
-            .chain((0..EACH * 3 - EACH / 2).map(|_| Selector::any_source(TAG)))
-            .collect();
-        let mut order: Vec<usize> = (0..receives.len()).collect();
-        random.shuffle(&mut order);
-        let posted: Vec<_> = order
-            .iter()
-            .map(|at| {
-                let room = vec![0; 1 << 16];
-                endpoint.irecv(receives[*at], room).expect("irecv")
-            })
-            .collect();
+        let mut selectors = [Selector::exact(party.peers[1], TAG)].repeat(NAMED);
+        selectors.resize(NAMED + ANY, Selector::any_source(TAG));
+        random.shuffle(&mut selectors);
+        let post = |selector| endpoint.irecv(selector, vec![0; 1 << 16]).expect("irecv");
+        let posted: Vec<_> = selectors.into_iter().map(post).collect();
+        let mut received = wait_all(posted);
+        let rest = SENT.iter().sum::<u64>() as usize - received.len();
+        let posted: Vec<_> = (0..rest).map(|_| post(Selector::any_source(TAG))).collect();
+        received.extend(wait_all(posted));
         let mut next = [0_u64; RANKS as usize];
-        for (outcome, buffer) in wait_all(posted) {
+        for (outcome, buffer) in received {
             let status = outcome.expect("receive");
             let from = party.peers.iter().position(|peer| *peer == status.peer);
             let from = from.expect("a rank");
-            let turn = core::mem::replace(&mut next[from], next[from] + 1);
+            let turn = next[from];
+            next[from] += 1;
             assert_eq!(status.len, lengths[turn as usize] as u64);
             check(number(from as u32, 0, turn), &buffer[..status.len as usize]);
         }
-        assert_eq!(next, [0, EACH, EACH, EACH]);
+        assert_eq!(next, SENT);
     });
 }

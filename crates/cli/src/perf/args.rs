@@ -159,6 +159,7 @@ const AFTER_HELP: &str = "\
 Examples:
   limic perf latency --sizes 8..64K
   limic perf bandwidth --paths hybrid,pipeline,cma --sizes 64K,1M --plot paths.svg
+  limic perf latency --paths eager,pipeline,cma,kmod,kernel --sizes 1K..1M
   limic perf skew --c1 1 --c2 10,100 --window 64 --bytes 16K
   limic perf pairs -n 8 --reuse on,off --json pairs.json
   limic perf alltoall -n 8 --sizes 1K,16K
@@ -234,6 +235,8 @@ pub(super) enum Wanted {
     BothSides,
     /// One copy by the kernel module
     Kmod,
+    /// Messages that the kernel module matches: endpoints of their own
+    Kernel,
     /// No copy: buffers in shared memory change hands
     Loan,
     /// One plain copy between threads of one process
@@ -243,13 +246,16 @@ pub(super) enum Wanted {
 impl Wanted {
     /// The name in tables and JSON.
     pub(super) fn name(self) -> &'static str {
-        self.path().map_or("hybrid", Path::name)
+        match self {
+            Self::Kernel => "kernel",
+            _ => self.path().map_or("hybrid", Path::name),
+        }
     }
 
     /// The path that is forced, if one is.
     pub(super) fn path(self) -> Option<Path> {
         Some(match self {
-            Self::Hybrid => return None,
+            Self::Hybrid | Self::Kernel => return None,
             Self::Inline => Path::Inline,
             Self::Eager => Path::Eager,
             Self::Pipeline => Path::Pipeline,

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use limic::{Endpoint, ScopedRecv, ScopedSend};
+use limic::{Endpoint, RawEndpoint, ScopedRecv, ScopedSend};
 
 use super::args::Pattern;
 use super::buffers::Buffers;
@@ -27,7 +27,7 @@ pub(super) fn messages(pattern: Pattern, ranks: u32) -> u64 {
 /// Times operations, on the clock of every rank.
 pub(super) fn run(
     work: &Work,
-    team: &Team,
+    team: &Team<impl RawEndpoint>,
     buffers: &mut Buffers,
     start: Start<'_>,
 ) -> Result<Duration, Stopped> {
@@ -53,7 +53,7 @@ pub(super) fn run(
 /// Dissemination: in round k every rank tells the one 2^k further on, and hears from the one 2^k
 /// back. The rounds of one barrier have different senders, and the messages of one sender do not
 /// overtake each other, so one tag will do.
-fn barrier(team: &Team) -> Result<(), Stopped> {
+fn barrier(team: &Team<impl RawEndpoint>) -> Result<(), Stopped> {
     let (rank, ranks) = (team.rank as usize, team.peers.len());
     let mut distance = 1;
     while distance < ranks {
@@ -71,7 +71,7 @@ fn barrier(team: &Team) -> Result<(), Stopped> {
 /// steps do not wait for each other, which saves switches between ranks that share a CPU.
 fn all_to_all(
     work: &Work,
-    team: &Team,
+    team: &Team<impl RawEndpoint>,
     out: &mut [u8],
     into: &mut [u8],
     turn: u64,

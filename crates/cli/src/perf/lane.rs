@@ -3,15 +3,15 @@
 
 use limic::policy::{ByteSize, INLINE_CAPACITY, Path, PathSet};
 use limic::settings::{Settings, SettingsError};
-use limic::{ADDRESS_LEN, HybridEndpoint, Peer, RawEndpoint};
+use limic::{ADDRESS_LEN, HybridEndpoint, KernelEndpoint, Peer, RawEndpoint};
 
 use super::args::{Pattern, Wanted};
 use super::control::Control;
 
 /// A rank as a pattern sees it: an endpoint, and the rank at the other end of its pair.
 #[derive(Debug)]
-pub(super) struct Team {
-    pub(super) endpoint: HybridEndpoint,
+pub(super) struct Team<E = HybridEndpoint> {
+    pub(super) endpoint: E,
     pub(super) rank: u32,
     pub(super) partner: Peer,
     pub(super) partner_rank: u32,
@@ -31,6 +31,8 @@ pub(super) struct Team {
 pub(super) struct Lane {
     pub(super) wanted: Wanted,
     pub(super) teams: Vec<Team>,
+    /// In the place of these for messages that the kernel matches: this process's rank, or why there is none.
+    pub(super) kernel: Option<Result<Team<KernelEndpoint>, String>>,
 }
 
 /// The settings that force a path. Where it cannot carry a message, another one does, so that
@@ -80,7 +82,10 @@ impl Lane {
     ) -> limic::Result<Self> {
         let size = control.size();
         let mut teams = Vec::new();
-        if wanted == Wanted::Process {
+        let mut kernel = None;
+        if wanted == Wanted::Kernel {
+            kernel = Some(in_kernel(settings, control)?);
+        } else if wanted == Wanted::Process {
             if control.rank() == 0 {
                 let endpoints = (0..size).map(|_| HybridEndpoint::with(settings.clone()));
                 let endpoints: Vec<HybridEndpoint> = endpoints.collect::<Result<_, _>>()?;
@@ -104,11 +109,18 @@ impl Lane {
                 None,
             )?);
         }
-        Ok(Self { wanted, teams })
+        Ok(Self {
+            wanted,
+            teams,
+            kernel,
+        })
     }
 
     /// Why messages of this size cannot go this way, if that is known without trying.
     pub(super) fn refusal(&self, pattern: Pattern, bytes: usize) -> Option<String> {
+        if let Some(Err(why)) = &self.kernel {
+            return Some(why.clone());
+        }
         match self.wanted {
             Wanted::Loan if pattern.is_collective() => {
                 Some(format!("{} sends no loans", pattern.name()))
@@ -116,17 +128,37 @@ impl Lane {
             Wanted::Inline if bytes as u64 > INLINE_CAPACITY => {
                 Some(format!("holds at most {} bytes", ByteSize(INLINE_CAPACITY)))
             }
-            Wanted::Hybrid | Wanted::Inline | Wanted::Loan => None,
+            Wanted::Hybrid | Wanted::Inline | Wanted::Loan | Wanted::Kernel => None,
             _ if bytes == 0 => Some("an empty message has no bytes to copy, it goes inline".into()),
             _ => None,
         }
     }
 }
 
-impl Team {
+/// Collective: this rank's endpoint over messages that the kernel matches. All ranks have one, or none.
+fn in_kernel(
+    settings: Settings,
+    control: &Control,
+) -> limic::Result<Result<Team<KernelEndpoint>, String>> {
+    let opened = KernelEndpoint::with(settings);
+    let address = match &opened {
+        Ok(endpoint) => endpoint.address().to_bytes(),
+        Err(_) => [0; ADDRESS_LEN],
+    };
+    let addresses = control.gather(&address)?;
+    match opened {
+        Ok(_) if addresses.contains(&[0; ADDRESS_LEN]) => {
+            Ok(Err("another rank could not open /dev/limic".to_owned()))
+        }
+        Ok(endpoint) => Team::new(Wanted::Kernel, endpoint, control.rank(), &addresses, None).map(Ok),
+        Err(why) => Ok(Err(why.to_string())),
+    }
+}
+
+impl<E: RawEndpoint> Team<E> {
     fn new(
         wanted: Wanted,
-        endpoint: HybridEndpoint,
+        endpoint: E,
         rank: u32,
         addresses: &[[u8; ADDRESS_LEN]],
         cpu: Option<usize>,

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use limic::Endpoint;
+use limic::{Endpoint, RawEndpoint};
 
 use super::buffers::Buffers;
 use super::content::{fill, seed, verify, verify_length};
@@ -12,7 +12,7 @@ use super::pattern::{DATA, Start, Stopped, Work};
 /// Times round trips: the rank of the first half sends, its partner answers.
 pub(super) fn run(
     work: &Work,
-    team: &Team,
+    team: &Team<impl RawEndpoint>,
     buffers: &mut Buffers,
     start: Start<'_>,
 ) -> Result<Duration, Stopped> {
@@ -28,7 +28,7 @@ pub(super) fn run(
 
 fn round_trips(
     work: &Work,
-    team: &Team,
+    team: &Team<impl RawEndpoint>,
     ping: &mut [u8],
     pong: &mut [u8],
     count: u64,
@@ -47,7 +47,7 @@ fn round_trips(
 
 /// Sends one message.
 #[inline(always)]
-fn give(work: &Work, team: &Team, ping: &mut [u8], turn: u64) -> Result<(), Stopped> {
+fn give(work: &Work, team: &Team<impl RawEndpoint>, ping: &mut [u8], turn: u64) -> Result<(), Stopped> {
     let seed = seed(team.rank, turn, 0);
     if team.loans {
         let mut loan = team.endpoint.loan(work.bytes)?;
@@ -66,7 +66,7 @@ fn give(work: &Work, team: &Team, ping: &mut [u8], turn: u64) -> Result<(), Stop
 
 /// Receives one message.
 #[inline(always)]
-fn take(work: &Work, team: &Team, pong: &mut [u8], turn: u64) -> Result<(), Stopped> {
+fn take(work: &Work, team: &Team<impl RawEndpoint>, pong: &mut [u8], turn: u64) -> Result<(), Stopped> {
     let (partner, from) = (team.partner, team.partner_rank);
     if team.loans {
         let loan = team.endpoint.recv_loaned((partner, DATA))?;

@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use limic::RawEndpoint;
 use limic::policy::{ByteSize, Path};
 
-use super::args::Reuse;
+use super::args::{Reuse, Wanted};
 use super::buffers::Buffers;
 use super::control::{Control, Measured};
 use super::hardware::{Counts, Meter};
@@ -158,6 +158,7 @@ impl Run<'_> {
             let row = self.row(point);
             self.report.rows.push(row);
         }
+        super::crossover::note(&mut self.report);
         if self.args.pattern == super::args::Pattern::Cliffs {
             super::cliffs::judge(&mut self.report);
         }
@@ -224,16 +225,19 @@ impl Run<'_> {
     fn run(&mut self, lane: usize, work: &Work) -> Result<Measured, PerfError> {
         let control = &self.control;
         let rank = control.rank();
-        let teams = &mut self.lanes[lane].teams;
+        let Lane { teams, kernel, .. } = &mut self.lanes[lane];
         self.buffers
-            .resize_with(teams.len().max(self.buffers.len()), Buffers::default);
+            .resize_with(teams.len().max(self.buffers.len()).max(1), Buffers::default);
         let wait_for_all = || control.barrier();
         let counters = self.args.counters;
-        let mine = match teams.as_mut_slice() {
-            [team] => one(team, &mut self.buffers[0], work, counters, &wait_for_all)
+        let buffers = &mut self.buffers;
+        let mine = match (teams.as_mut_slice(), kernel) {
+            (_, Some(Ok(team))) => one(team, &mut buffers[0], work, counters, &wait_for_all)
+                .map_err(|stopped| explain(stopped, rank))?,
+            ([team], _) => one(team, &mut buffers[0], work, counters, &wait_for_all)
                 .map_err(|stopped| explain(stopped, rank))?,
             // All ranks of this lane are threads of rank 0; the other processes wait for the result.
-            teams => in_threads(teams, &mut self.buffers, work, counters),
+            (teams, _) => in_threads(teams, buffers, work, counters),
         };
         control
             .merge(&mine)
@@ -255,7 +259,10 @@ impl Run<'_> {
         let spread = Spread::of(&point.seconds).scaled(1e6 / steps);
         let per_second = work.streams(self.control.size()) * 1e6 / spread.median;
         let wanted = self.lanes[point.lane].wanted;
-        let path = point.moved.path().map_or(wanted.name(), Path::name);
+        let path = match wanted {
+            Wanted::Kernel => wanted.name(),
+            _ => point.moved.path().map_or(wanted.name(), Path::name),
+        };
         Row {
             pattern: args.pattern.name(),
             path: path.to_owned(),
@@ -305,7 +312,7 @@ pub(super) fn skipped_path(asked: Path, taken: Option<Path>) -> String {
 
 /// Runs a pattern as one rank.
 pub(super) fn one(
-    team: &Team,
+    team: &Team<impl RawEndpoint>,
     buffers: &mut Buffers,
     work: &Work,
     counters: bool,

@@ -14,6 +14,7 @@ mod cliffs;
 mod collective;
 mod content;
 mod control;
+mod crossover;
 mod floor;
 mod hardware;
 mod job;

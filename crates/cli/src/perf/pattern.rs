@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use limic::RawEndpoint;
+
 use super::args::{Pattern, Reuse};
 use super::buffers::Buffers;
 use super::content::Wrong;
@@ -56,7 +58,7 @@ impl Work {
     /// Runs this rank's part; the time on its clock, which is 0 if it has none.
     pub(super) fn run(
         &self,
-        team: &Team,
+        team: &Team<impl RawEndpoint>,
         buffers: &mut Buffers,
         start: Start<'_>,
     ) -> Result<Duration, Stopped> {

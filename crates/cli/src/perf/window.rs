@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use limic::{Endpoint, ScopedRecv, ScopedSend};
+use limic::{Endpoint, RawEndpoint, ScopedRecv, ScopedSend};
 
 use super::args::{Pattern, Reuse};
 use super::buffers::Buffers;
@@ -96,7 +96,7 @@ impl Layout {
 /// Times windows. The sender's clock runs from the first send of a window to its answer.
 pub(super) fn run(
     work: &Work,
-    team: &Team,
+    team: &Team<impl RawEndpoint>,
     buffers: &mut Buffers,
     start: Start<'_>,
 ) -> Result<Duration, Stopped> {
@@ -129,7 +129,7 @@ pub(super) fn run(
     Ok(if sends { time } else { Duration::ZERO })
 }
 
-fn send(layout: &Layout, team: &Team, memory: &mut [u8], count: u64) -> Result<Duration, Stopped> {
+fn send(layout: &Layout, team: &Team<impl RawEndpoint>, memory: &mut [u8], count: u64) -> Result<Duration, Stopped> {
     let mut time = Duration::ZERO;
     for window in 0..count {
         let out = layout.sends(memory, window);
@@ -157,7 +157,7 @@ fn send(layout: &Layout, team: &Team, memory: &mut [u8], count: u64) -> Result<D
 fn receive(
     work: &Work,
     layout: &Layout,
-    team: &Team,
+    team: &Team<impl RawEndpoint>,
     memory: &mut [u8],
     count: u64,
 ) -> Result<Duration, Stopped> {
@@ -192,7 +192,7 @@ fn receive(
 fn exchange(
     work: &Work,
     layout: &Layout,
-    team: &Team,
+    team: &Team<impl RawEndpoint>,
     out: &mut [u8],
     into: &mut [u8],
     count: u64,
@@ -241,7 +241,7 @@ fn exchange(
 
 fn check(
     layout: &Layout,
-    team: &Team,
+    team: &Team<impl RawEndpoint>,
     into: &[u8],
     lengths: &[u64],
     window: u64,
@@ -254,7 +254,7 @@ fn check(
 }
 
 /// Windows of loans: buffers in shared memory that change hands.
-fn loans(work: &Work, team: &Team, count: u64) -> Result<Duration, Stopped> {
+fn loans(work: &Work, team: &Team<impl RawEndpoint>, count: u64) -> Result<Duration, Stopped> {
     let both = work.pattern == Pattern::Bibandwidth;
     let from = team.partner_rank;
     let begin = Instant::now();
