@@ -202,7 +202,7 @@ fn a_descriptor_of_a_member_lets_in() {
         child.join();
         check(&target, 7, 0);
         // Another user gets nothing by it, as with a token.
-        let mut child = Child::fork(|_| {
+        let child = Child::fork(|_| {
             // SAFETY: changes this process alone.
             assert_eq!(unsafe { libc::setresuid(12345, 12345, 12345) }, 0);
             let Ok(session) = Session::silent() else {
@@ -256,6 +256,5 @@ fn words_beside_the_bytes() {
                 assert_eq!((status.error, there), (0, word));
             }
         }
-        drop(list);
     });
 }
