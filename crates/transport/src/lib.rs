@@ -16,7 +16,8 @@
 //! # Where to find what
 //!
 //! - [`Endpoint`]: the calls. [`HybridEndpoint`] picks a path per message, [`ShmEndpoint`] uses shared memory
-//!   only. [`RawEndpoint`] is what both provide underneath, in terms of raw memory.
+//!   only, [`KernelEndpoint`] leaves matching and copying to the kernel module. [`RawEndpoint`] is what all provide
+//!   underneath, in terms of raw memory.
 //! - [`World`]: a job's ranks, under `limic run`, Hydra's `mpiexec` (PMI-1), `prterun` or `srun` (PMIx).
 //!   A runtime with a bootstrap of its own hands out [`Address`]es instead.
 //! - [`policy`]: which path carries which message, and why. [`settings`]: everything that can be set.

@@ -34,6 +34,8 @@ pub(super) struct Started {
 #[derive(Debug)]
 pub(super) struct Plan<'a> {
     pub(super) args: &'a Args,
+    /// The job's name, of which there is no other on this machine.
+    pub(super) name: String,
     /// The signals that were blocked when the launcher started.
     pub(super) mask: SigSet,
     /// The limit on open files as the launcher found it, if it had to be raised.
@@ -142,6 +144,7 @@ impl Plan<'_> {
             ("PMI_RANK", &number),
             ("PMI_SIZE", &size),
             ("PMI_SPAWNED", &"0".to_owned()),
+            ("PMI_JOBID", &self.name),
             ("MPI_LOCALRANKID", &number),
             ("MPI_LOCALNRANKS", &size),
             ("LIMIC_LOCAL_RANK", &number),

@@ -90,8 +90,13 @@ pub(super) fn run(args: &Args) -> Result<u8, RunError> {
     // mask.
     let mask: SigSet = SIGNALS.iter().map(|(signal, _)| *signal).collect();
     let former = mask.thread_swap_mask(SigmaskHow::SIG_BLOCK);
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    let name = format!("limic_{}_{:x}", getpid().as_raw_nonzero(), now.as_nanos());
     let plan = Plan {
         args,
+        name: name.clone(),
         mask: former.map_err(nix_error("blocking signals"))?,
         files: reserve_files(args)?,
         terminal: std::io::stdin().is_terminal() && in_foreground(),
@@ -100,10 +105,6 @@ pub(super) fn run(args: &Args) -> Result<u8, RunError> {
     let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
     let signals = SignalFd::with_flags(&mask, flags).map_err(nix_error("making a signalfd"))?;
 
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    let name = format!("limic_{}_{:x}", getpid().as_raw_nonzero(), now.as_nanos());
     let sink_error = |source| RunError::System {
         step: "duplicating the standard streams",
         source,
