@@ -131,3 +131,34 @@ fn more_than_the_module_holds() {
         rank.link.meet(&endpoint);
     });
 }
+
+/// A forked child that uses its parent's endpoint gets errors and goes on; the parent's messages are not touched.
+#[test]
+fn a_forked_child_is_told_and_the_parent_goes_on() {
+    if !in_guest() {
+        return;
+    }
+    let endpoint = kernel_endpoint().expect("an endpoint");
+    let me = endpoint.myself();
+    let pending = endpoint.irecv((me, 1), vec![0; 100_000]).expect("irecv");
+    // SAFETY: the child goes on in this thread alone and leaves by `_exit`.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0, "fork");
+    if child == 0 {
+        endpoint.progress();
+        let sent = endpoint.send(me, 1, &vec![0; 100_000]).is_err();
+        let received = pending.wait_buffer().0.is_err();
+        let probed = endpoint.probe(&limic::Selector::any()).is_err();
+        endpoint.close();
+        drop(endpoint);
+        // SAFETY: ends the child without running what the parent will run at its own exit.
+        unsafe { libc::_exit(i32::from(!(sent && received && probed))) };
+    }
+    let mut status = 0;
+    // SAFETY: waits for the child of this test.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    assert_eq!(status, 0, "the child's three calls failed, and it ended");
+    endpoint.send(me, 1, &vec![7; 100_000]).expect("send");
+    let (_, buffer) = pending.wait().expect("receive");
+    assert!(buffer.iter().all(|byte| *byte == 7));
+}

@@ -150,7 +150,9 @@ fn in_kernel(
         Ok(_) if addresses.contains(&[0; ADDRESS_LEN]) => {
             Ok(Err("another rank could not open /dev/limic".to_owned()))
         }
-        Ok(endpoint) => Team::new(Wanted::Kernel, endpoint, control.rank(), &addresses, None).map(Ok),
+        Ok(endpoint) => {
+            Team::new(Wanted::Kernel, endpoint, control.rank(), &addresses, None).map(Ok)
+        }
         Err(why) => Ok(Err(why.to_string())),
     }
 }

@@ -47,7 +47,12 @@ fn round_trips(
 
 /// Sends one message.
 #[inline(always)]
-fn give(work: &Work, team: &Team<impl RawEndpoint>, ping: &mut [u8], turn: u64) -> Result<(), Stopped> {
+fn give(
+    work: &Work,
+    team: &Team<impl RawEndpoint>,
+    ping: &mut [u8],
+    turn: u64,
+) -> Result<(), Stopped> {
     let seed = seed(team.rank, turn, 0);
     if team.loans {
         let mut loan = team.endpoint.loan(work.bytes)?;
@@ -66,7 +71,12 @@ fn give(work: &Work, team: &Team<impl RawEndpoint>, ping: &mut [u8], turn: u64) 
 
 /// Receives one message.
 #[inline(always)]
-fn take(work: &Work, team: &Team<impl RawEndpoint>, pong: &mut [u8], turn: u64) -> Result<(), Stopped> {
+fn take(
+    work: &Work,
+    team: &Team<impl RawEndpoint>,
+    pong: &mut [u8],
+    turn: u64,
+) -> Result<(), Stopped> {
     let (partner, from) = (team.partner, team.partner_rank);
     if team.loans {
         let loan = team.endpoint.recv_loaned((partner, DATA))?;

@@ -129,7 +129,12 @@ pub(super) fn run(
     Ok(if sends { time } else { Duration::ZERO })
 }
 
-fn send(layout: &Layout, team: &Team<impl RawEndpoint>, memory: &mut [u8], count: u64) -> Result<Duration, Stopped> {
+fn send(
+    layout: &Layout,
+    team: &Team<impl RawEndpoint>,
+    memory: &mut [u8],
+    count: u64,
+) -> Result<Duration, Stopped> {
     let mut time = Duration::ZERO;
     for window in 0..count {
         let out = layout.sends(memory, window);

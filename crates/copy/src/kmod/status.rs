@@ -2,7 +2,7 @@
 
 use core::ffi::c_void;
 use core::ptr::NonNull;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU32, Ordering};
 use std::os::fd::AsRawFd;
 
 use super::abi::{self, SlotStatus, StatusHeader};
@@ -40,14 +40,61 @@ pub struct News {
 ///
 /// # Invariants
 /// `base` is a mapping of `bytes` bytes of the session's status area: a header and `slots` slots, whose layout `abi`
-/// has. The module writes it, this process cannot.
+/// has, in the process in which `mark` is set. The module writes it, this process cannot.
 #[derive(Debug)]
 pub(crate) struct StatusArea {
     base: NonNull<c_void>,
     bytes: usize,
     slots: u32,
-    /// The process that mapped it: a forked child has none of it.
-    process: u32,
+    mark: Mark,
+}
+
+/// A word that is 1 in the process that made it, and 0 in its forked children, which do not have the mapping.
+///
+/// # Invariants
+/// It lies in a page of its own, which the kernel wipes on fork.
+#[derive(Debug)]
+struct Mark(NonNull<AtomicU32>);
+
+/// Bytes mapped for the word: a page, of whatever size.
+const MARK_BYTES: usize = 4096;
+
+impl Mark {
+    fn make() -> Result<Self, i32> {
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let page = unsafe {
+            libc::mmap(
+                core::ptr::null_mut(),
+                MARK_BYTES,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        let mapped = NonNull::new(page).filter(|page| page.as_ptr() != libc::MAP_FAILED);
+        let mark = Self(mapped.ok_or_else(nix::errno::Errno::last_raw)?.cast());
+        // SAFETY: the page that was just mapped.
+        if unsafe { libc::madvise(page, MARK_BYTES, libc::MADV_WIPEONFORK) } != 0 {
+            return Err(nix::errno::Errno::last_raw());
+        }
+        // SAFETY: mapped, aligned, zeroed, and all accesses are atomic.
+        unsafe { mark.0.as_ref() }.store(1, Ordering::Relaxed);
+        Ok(mark)
+    }
+
+    #[inline(always)]
+    fn is_mine(&self) -> bool {
+        // SAFETY: by the invariant it is mapped, in children too.
+        unsafe { self.0.as_ref() }.load(Ordering::Relaxed) != 0
+    }
+}
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        // SAFETY: the mapping of the invariant, to which nobody else has a reference.
+        unsafe { libc::munmap(self.0.as_ptr().cast(), MARK_BYTES) };
+    }
 }
 
 // SAFETY: the mapping is of the process and not of a thread, and is read by atomics alone.
@@ -63,6 +110,7 @@ impl StatusArea {
         if needed > bytes {
             return Err(libc::EINVAL);
         }
+        let mark = Mark::make()?;
         // SAFETY: a new mapping at an address of the kernel's choice.
         let base = unsafe {
             libc::mmap(
@@ -80,21 +128,21 @@ impl StatusArea {
                 base,
                 bytes,
                 slots,
-                process: std::process::id(),
+                mark,
             }),
             None => Err(nix::errno::Errno::last_raw()),
         }
     }
 
-    fn header(&self) -> &StatusHeader {
-        // SAFETY: by the invariant the header lies there, in memory that is all atomics.
-        unsafe { self.base.cast::<StatusHeader>().as_ref() }
-    }
-
-    /// One load of each of three words in one cache line.
+    /// Loads of three words in one cache line that the module writes, and of one that nobody does. Nothing in a forked
+    /// child.
     #[inline]
     pub(crate) fn news(&self) -> News {
-        let header = self.header();
+        if !self.mark.is_mine() {
+            return News::default();
+        }
+        // SAFETY: by the invariant the header lies there, in memory that is all atomics.
+        let header = unsafe { self.base.cast::<StatusHeader>().as_ref() };
         News {
             // Relaxed: what is looked at afterwards is read by an acquire of its own, or asked of the kernel.
             completions: header.completions.load(Ordering::Relaxed),
@@ -106,7 +154,7 @@ impl StatusArea {
     /// How the request in a slot ended; `None` while it is pending. One cache line.
     #[inline]
     pub(crate) fn ended(&self, slot: u32) -> Option<Ended> {
-        if slot >= self.slots {
+        if slot >= self.slots || !self.mark.is_mine() {
             return None;
         }
         // SAFETY: by the invariant there are `slots` of them, behind the header, which is as long as one.
@@ -132,7 +180,7 @@ impl StatusArea {
 
 impl Drop for StatusArea {
     fn drop(&mut self) {
-        if self.process == std::process::id() {
+        if self.mark.is_mine() {
             // SAFETY: the mapping of the invariant, to which nobody else has a reference.
             unsafe { libc::munmap(self.base.as_ptr(), self.bytes) };
         }

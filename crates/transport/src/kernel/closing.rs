@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::{KernelEngine, Operation, Place};
 use crate::counters;
+use crate::engine::requests::Kind;
 use crate::error::PeerFailure;
 use crate::{Error, Peer};
 
@@ -25,6 +26,37 @@ impl KernelEngine {
         }
         self.withdraw();
         self.close_regions();
+        if self
+            .module
+            .as_ref()
+            .is_some_and(|module| !module.posted.is_empty())
+        {
+            // The session's end stops it, unless a forked child still holds the session: never free that.
+            self.requests.leak_abandoned();
+        }
+        self.end_all(|operation| match operation {
+            Operation::Send(sending) => gone(sending.to),
+            Operation::Receive(receiving) => match receiving.selector.source {
+                Some(peer) => gone(peer.0),
+                None => Error::Cancelled,
+            },
+            Operation::Done | Operation::Free => Error::Cancelled,
+        });
+        self.tally.close();
+        counters::at_end::report(self.address.id);
+    }
+
+    /// A forked child finds that the session is its parent's: what it has of the requests is nobody's.
+    #[cold]
+    pub(super) fn give_up(&mut self) {
+        self.end_all(|_| Error::System {
+            what: "/dev/limic, which another process opened: open the endpoint in the process that uses it",
+            source: crate::Errno(libc::ESTALE),
+        });
+    }
+
+    /// Ends the session and all operations.
+    fn end_all(&mut self, error: impl Fn(&Operation) -> Error) {
         // The session ends here, and with it what was not withdrawn.
         self.module = None;
         self.backlog.clear();
@@ -32,18 +64,12 @@ impl KernelEngine {
         self.claims.clear();
         self.set_aside.clear();
         for slot in self.requests.slots() {
-            let error = match self.requests.get(slot) {
-                Operation::Send(sending) => gone(sending.to),
-                Operation::Receive(receiving) => match receiving.selector.source {
-                    Some(peer) => gone(peer.0),
-                    None => Error::Cancelled,
-                },
-                Operation::Done | Operation::Free => continue,
-            };
-            self.requests.complete(slot, Err(error));
+            let operation = self.requests.get(slot);
+            if !operation.is_done() {
+                let error = error(operation);
+                self.requests.complete(slot, Err(error));
+            }
         }
-        self.tally.close();
-        counters::at_end::report(self.address.id);
     }
 
     fn has_sends(&mut self) -> bool {
@@ -98,9 +124,5 @@ fn gone(peer: u32) -> Error {
 impl Drop for KernelEngine {
     fn drop(&mut self) {
         self.close();
-        if self.module.is_some() {
-            // A forked child: the buffers and the list are its own copies, and the session is its parent's.
-            self.requests.leak_abandoned();
-        }
     }
 }

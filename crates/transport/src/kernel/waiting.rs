@@ -85,7 +85,7 @@ impl KernelEngine {
             return false;
         };
         if module.messages.forget_news().is_err() {
-            // A forked child: nothing will ever happen to it.
+            self.give_up();
             return false;
         }
         // What happened before the call shows now, what happens after it makes the descriptor readable.

@@ -449,6 +449,7 @@ mod tests {
             (Key::VerbsStreams, "8", "9"),
             (Key::VerbsEntries, "2", "1"),
             (Key::VerbsCoalesce, "off", "2"),
+            (Key::KernelGroup, "fd:3", "fd:x"),
         ] {
             assert!(key.parse(good).is_some(), "{key:?} {good}");
             assert!(key.parse(bad).is_none(), "{key:?} {bad}");

@@ -134,6 +134,7 @@ fn every_variable_does_something() {
         ("LIMIC_VERBS_STREAMS", "2"),
         ("LIMIC_VERBS_ENTRIES", "5"),
         ("LIMIC_VERBS_COALESCE", "off"),
+        ("LIMIC_KERNEL_GROUP", "fd:3"),
         ("UNRELATED", "x"),
     ])
     .expect("good variables");
@@ -165,6 +166,8 @@ fn every_variable_does_something() {
         (verbs.used, verbs.streams, verbs.entries, verbs.coalesce),
         (VerbsUse::Off, 2, 5, false)
     );
+    assert_eq!(settings.kernel_group(), Some("fd:3"));
+    assert_eq!(Settings::default().kernel_group(), None);
     let file = Target::File("counts.json".into());
     assert_eq!(settings.stats(), Some(file));
     assert_eq!(Settings::default().stats(), None);
