@@ -84,7 +84,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     pub(super) skew: SkewArgs,
 
-    /// Count cycles, instructions, cache misses and page faults per message, where the machine grants it (H5)
+    /// Count per message (H5): cycles, instructions and cache misses where the machine grants it, page faults, context
+    /// switches, and what limic counts
     #[arg(long)]
     pub(super) counters: bool,
 

@@ -1,8 +1,8 @@
 //! How ranks agree between measurements: over an endpoint of its own, so that it neither disturbs
 //! the endpoints that are measured nor depends on what they are forced to do.
 
-use super::hardware::{self, Counts, NAMES};
-use limic::counters::Traffic;
+use super::hardware::{self, Counts, LIMIC, NAMES};
+use limic::counters::{Event, Traffic};
 use limic::policy::Path;
 use limic::settings::Settings;
 use limic::{Endpoint, Error, HybridEndpoint, RawEndpoint, Result, World};
@@ -17,7 +17,7 @@ pub(super) struct Measured {
     pub(super) seconds: f64,
     /// Messages and bytes by path, in the order of `Path::ALL`.
     pub(super) paths: [Traffic; Path::ALL.len()],
-    /// What the processors counted.
+    /// What processors, kernel and limic counted.
     pub(super) hardware: Counts,
 }
 
@@ -38,9 +38,15 @@ const MISSING: u64 = u64::MAX;
 impl Measured {
     const BYTES: usize = 8 * (1 + 2 * Path::ALL.len() + NAMES.len());
 
-    /// Counts what `endpoint` has moved since `before`.
+    /// Counts what `endpoint` has moved, and what happened to it, since `before`.
     pub(super) fn count<E: RawEndpoint>(&mut self, endpoint: &E, before: &limic::Counters) {
-        for (path, now) in endpoint.counters().paths {
+        let after = endpoint.counters();
+        let events = [Event::Unexpected, Event::Waited, Event::Sleeps];
+        for (count, event) in self.hardware[LIMIC..].iter_mut().zip(events) {
+            let more = after.event(event).saturating_sub(before.event(event));
+            *count = Some(count.unwrap_or(0) + more);
+        }
+        for (path, now) in after.paths {
             let was = before.paths.iter().find(|(other, _)| *other == path);
             let was = was.map(|(_, traffic)| *traffic).unwrap_or_default();
             let sum = &mut self.paths[path.index()];
@@ -180,7 +186,17 @@ mod tests {
     fn measurements_travel_and_merge() {
         let mut one = Measured {
             seconds: 0.25,
-            hardware: [Some(5), None, Some(0), None, Some(1)],
+            hardware: [
+                Some(5),
+                None,
+                Some(0),
+                None,
+                Some(1),
+                None,
+                Some(2),
+                Some(0),
+                None,
+            ],
             ..Measured::default()
         };
         one.paths[Path::Inline.index()] = Traffic {

@@ -1,19 +1,30 @@
-//! What the processor counts while messages move (H5): cycles, instructions, cache misses.
+//! What processor and kernel count while messages move (H5): cycles, instructions, cache misses, page faults, context
+//! switches.
 //!
-//! Each rank counts its own thread, in user mode alone, from the moment in which the clock starts until the pattern has
-//! returned. What the machine does not grant is left out, with the reason.
+//! Each rank counts its own thread, from the moment in which the clock starts until the pattern has returned; the processor
+//! in user mode alone. What the machine does not grant is left out, with the reason. [`super::control`] adds what limic itself
+//! counts.
 
-use perf_event::events::{Cache, CacheId, CacheOp, CacheResult, Event, Hardware, Software};
+use perf_event::events::{Cache, CacheId, CacheOp, CacheResult, Event, Hardware};
 use perf_event::{Builder, Counter, ReadFormat};
 
 /// Columns and JSON fields, in this order everywhere.
-pub(super) const NAMES: [&str; 5] = [
+pub(super) const NAMES: [&str; 9] = [
     "cycles",
     "instructions",
     "l1d_misses",
     "llc_misses",
     "page_faults",
+    "context_switches",
+    "unexpected",
+    "waited",
+    "sleeps",
 ];
+
+/// How many of them the processor counts; the kernel's two and limic's three follow.
+const PROCESSOR: usize = 4;
+/// Where limic's begin.
+pub(super) const LIMIC: usize = 6;
 
 /// Sums of what was counted; `None` where some rank could not count it.
 pub(super) type Counts = [Option<u64>; NAMES.len()];
@@ -21,7 +32,9 @@ pub(super) type Counts = [Option<u64>; NAMES.len()];
 /// The counters of one thread.
 #[derive(Debug, Default)]
 pub(super) struct Meter {
-    counters: [Option<Counter>; NAMES.len()],
+    counters: [Option<Counter>; PROCESSOR],
+    /// At the start.
+    kernel: Option<Kernel>,
     /// Why some are missing, with their names.
     refused: Vec<String>,
 }
@@ -44,7 +57,6 @@ impl Meter {
             open(Hardware::INSTRUCTIONS),
             open(l1d),
             open(llc),
-            open(Software::PAGE_FAULTS),
         ];
         let mut reasons: Vec<(String, Vec<&str>)> = Vec::new();
         for ((name, slot), counter) in NAMES.iter().zip(&mut meter.counters).zip(opened) {
@@ -59,8 +71,14 @@ impl Meter {
                 }
             }
         }
-        let line = |(why, names): (String, Vec<&str>)| format!("{}: {why}", names.join(", "));
+        let line =
+            |(why, names): (String, Vec<&str>)| format!("not granted: {}: {why}", names.join(", "));
         meter.refused = reasons.into_iter().map(line).collect();
+        if Kernel::now().is_none() {
+            let names = NAMES[PROCESSOR..LIMIC].join(", ");
+            let why = "/proc/thread-self cannot be read";
+            meter.refused.push(format!("not granted: {names}: {why}"));
+        }
         meter
     }
 
@@ -71,6 +89,7 @@ impl Meter {
 
     /// Counts from 0 on.
     pub(super) fn start(&mut self) {
+        self.kernel = Kernel::now();
         for slot in &mut self.counters {
             let started = slot
                 .as_mut()
@@ -81,7 +100,7 @@ impl Meter {
         }
     }
 
-    /// What was counted since.
+    /// What was counted since; limic's own counts are not here.
     pub(super) fn stop(&mut self) -> Counts {
         let mut counts = Counts::default();
         for (count, slot) in counts.iter_mut().zip(&mut self.counters) {
@@ -91,7 +110,43 @@ impl Meter {
                 *count = read(counter);
             }
         }
+        if let (Some(before), Some(after)) = (self.kernel.take(), Kernel::now()) {
+            counts[PROCESSOR] = Some(after.page_faults.saturating_sub(before.page_faults));
+            let switches = after.switches.saturating_sub(before.switches);
+            counts[PROCESSOR + 1] = Some(switches);
+        }
         counts
+    }
+}
+
+/// What the kernel counts of a thread, without asking for leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Kernel {
+    page_faults: u64,
+    switches: u64,
+}
+
+impl Kernel {
+    fn now() -> Option<Self> {
+        let read = |name: &str| std::fs::read_to_string(format!("/proc/thread-self/{name}")).ok();
+        Self::parse(&read("stat")?, &read("status")?)
+    }
+
+    /// `tid (name) state ...`, where minor and major faults are the fields 10 and 12; and lines `name: number`.
+    fn parse(stat: &str, status: &str) -> Option<Self> {
+        let (_, behind_name) = stat.rsplit_once(')')?;
+        let fields: Vec<&str> = behind_name.split_whitespace().collect();
+        let fault = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+        let switches = status.lines().filter_map(|line| {
+            let (name, number) = line.split_once(':')?;
+            let wanted = name.ends_with("voluntary_ctxt_switches");
+            wanted.then_some(number.trim().parse::<u64>().ok()?)
+        });
+        let switches: Vec<u64> = switches.collect();
+        Some(Self {
+            page_faults: fault(10)? + fault(12)?,
+            switches: (switches.len() == 2).then(|| switches.iter().sum())?,
+        })
     }
 }
 
@@ -162,9 +217,13 @@ mod tests {
 
     #[test]
     fn what_is_missing_somewhere_is_missing() {
-        let mut sum: Counts = [Some(1), Some(2), None, Some(u64::MAX), None];
-        add(&mut sum, &[Some(1), None, Some(3), Some(1), None]);
-        assert_eq!(sum, [Some(2), None, None, Some(u64::MAX), None]);
+        let mut sum: Counts = [Some(1); NAMES.len()];
+        sum[1] = None;
+        sum[2] = Some(u64::MAX);
+        let mut more: Counts = [Some(2); NAMES.len()];
+        more[3] = None;
+        add(&mut sum, &more);
+        assert_eq!(sum[..5], [Some(3), None, Some(u64::MAX), None, Some(3)]);
     }
 
     #[test]
@@ -183,9 +242,22 @@ mod tests {
         for line in meter.refused() {
             println!("SKIPPED: {line}");
         }
-        if let Some(faults) = counts[4] {
+        if let Some(faults) = counts[PROCESSOR] {
             assert!(faults > 0);
         }
+    }
+
+    #[test]
+    fn the_kernels_counts_are_read() {
+        let stat = "7 (a) b) R 1 2 3 4 5 6 100 8 11 10 200 300\n";
+        let status = "Name:\ta\nvoluntary_ctxt_switches:\t5\nnonvoluntary_ctxt_switches:\t2\n";
+        let expected = Kernel {
+            page_faults: 111,
+            switches: 7,
+        };
+        assert_eq!(Kernel::parse(stat, status), Some(expected));
+        assert_eq!(Kernel::parse(stat, "Name: a\n"), None);
+        assert_eq!(Kernel::parse("", status), None);
     }
 
     #[test]

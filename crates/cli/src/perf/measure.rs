@@ -331,9 +331,12 @@ pub(super) fn one(
         measured.hardware = meter.into_inner().stop();
     } else {
         measured.seconds = work.run(team, buffers, start)?.as_secs_f64();
-        measured.hardware = Counts::default();
     }
     measured.count(&team.endpoint, &before);
+    if !counters {
+        // Nobody asked.
+        measured.hardware = Counts::default();
+    }
     Ok(measured)
 }
 

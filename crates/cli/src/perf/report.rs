@@ -38,42 +38,27 @@ pub(super) struct Row {
     pub(super) growth: Option<f64>,
 }
 
-/// What the processors of both sides counted, per message.
-#[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize)]
-pub(super) struct Counted {
-    cycles: Option<f64>,
-    instructions: Option<f64>,
-    l1d_misses: Option<f64>,
-    llc_misses: Option<f64>,
-    page_faults: Option<f64>,
+/// What the processors of both sides, the kernel and limic counted, per message; in the order of [`NAMES`].
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Counted([Option<f64>; NAMES.len()]);
+
+impl serde::Serialize for Counted {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(NAMES.iter().zip(&self.0))
+    }
 }
 
 impl Counted {
     pub(super) fn of(counts: &Counts, messages: f64) -> Self {
-        let each = counts.map(|count| Some(count? as f64 / messages));
-        let [cycles, instructions, l1d_misses, llc_misses, page_faults] = each;
-        Self {
-            cycles,
-            instructions,
-            l1d_misses,
-            llc_misses,
-            page_faults,
-        }
+        Self(counts.map(|count| Some(count? as f64 / messages)))
     }
 
-    fn cells(&self) -> impl Iterator<Item = String> {
-        let all = [
-            self.cycles,
-            self.instructions,
-            self.l1d_misses,
-            self.llc_misses,
-            self.page_faults,
-        ];
-        all.into_iter().map(|count| match count {
+    fn cell(&self, at: usize) -> String {
+        match self.0[at] {
             None => "-".to_owned(),
             Some(0.0) => "0".to_owned(),
             Some(count) => significant(count),
-        })
+        }
     }
 }
 
@@ -176,8 +161,11 @@ impl Report {
         header.extend(with_reuse.then_some("reuse"));
         header.extend(with_shape.then_some("ring"));
         header.extend(["us", "MB/s", "messages/s", "spread"]);
-        // Of a message, both sides together.
-        header.extend(if self.counters { &NAMES[..] } else { &[] });
+        // Of a message, both sides together. What nobody could count has no column: a note says why.
+        let counted: Vec<usize> = (0..NAMES.len())
+            .filter(|at| self.counters && self.rows.iter().any(|row| row.counted.0[*at].is_some()))
+            .collect();
+        header.extend(counted.iter().map(|at| NAMES[*at]));
         let with_growth = self.rows.iter().any(|row| row.growth.is_some());
         header.extend(with_growth.then_some("growth"));
         table.set_header(header);
@@ -196,9 +184,7 @@ impl Report {
             cells.push(format!("{:.0}", row.mb_per_s));
             cells.push(format!("{:.0}", row.msgs_per_s));
             cells.push(format!("{:.0} %", row.spread * 100.0));
-            if self.counters {
-                cells.extend(row.counted.cells());
-            }
+            cells.extend(counted.iter().map(|at| row.counted.cell(*at)));
             if with_growth {
                 let growth = row.growth.map(|growth| format!("{growth:.2}"));
                 cells.push(growth.unwrap_or_default());
