@@ -68,7 +68,7 @@ pub(super) struct Ready {
     pub(super) contestants: Vec<Contestant>,
     pub(super) duels: Vec<Duel>,
     pub(super) missing: Vec<String>,
-    /// The provider that was built.
+    /// The provider that was built, not its copy, whose time says nothing.
     pub(super) provider: PathBuf,
 }
 
@@ -79,7 +79,7 @@ pub(super) fn prepare(wanted: &[Wanted]) -> Result<Ready, Failure> {
         contestants: Vec::new(),
         duels: Vec::new(),
         missing: Vec::new(),
-        provider: provider.join("liblimic-fi.so"),
+        provider: target().join("release/liblimic_fi.so"),
     };
     for one in wanted {
         let duel = one.duel();
