@@ -1,6 +1,6 @@
 //! Ranks that move to another cache or package (H3), on a machine that hwloc is told about.
 
-use limic::policy::{Locality, Path, Row, RowSource, When};
+use limic::policy::{HandOver, Locality, Path, Row, RowSource, When};
 use limic::settings::Settings;
 use limic::topology::CpuSet;
 use limic::{Endpoint, HybridEndpoint, RawEndpoint};
@@ -48,7 +48,12 @@ fn thresholds_follow_a_rank_to_another_package() {
             row(Locality::SharedCache, 16 << 10, Path::Eager),
             row(Locality::OtherPackage, 1 << 10, Path::Eager),
         ];
-        let settings = Settings::builder().without_environment().rows(rows);
+        let settings = Settings::builder()
+            .without_environment()
+            .rows(rows)
+            .long_path(Path::Pipeline)
+            // The CPUs of this machine are not those that hwloc is told about.
+            .hand_over(HandOver::Topology);
         let endpoint = HybridEndpoint::with(settings.build().expect("settings")).expect("open");
         let other = rank.connect(&endpoint)[1 - rank.rank as usize];
         let mut buffer = vec![0; BYTES];

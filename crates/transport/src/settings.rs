@@ -41,7 +41,7 @@ use core::time::Duration;
 use std::path::{Path as FilePath, PathBuf};
 
 use crate::counters::at_end::Target;
-use crate::policy::{ByteSize, Locality, Path, PathSet, RowSource, Table, When};
+use crate::policy::{ByteSize, HandOver, Locality, Path, PathSet, RowSource, Table, When};
 
 pub use builder::SettingsBuilder;
 pub use error::SettingsError;
@@ -130,6 +130,7 @@ pub struct Settings {
     linger: Duration,
     skew: bool,
     adapt: bool,
+    hand_over: HandOver,
     stats: Option<String>,
     kernel_group: Option<String>,
     verbs: VerbsSettings,
@@ -156,6 +157,7 @@ impl Default for Settings {
             linger: Duration::from_secs(1),
             skew: true,
             adapt: true,
+            hand_over: HandOver::Measured,
             stats: None,
             kernel_group: None,
             verbs: VerbsSettings::default(),
@@ -261,6 +263,13 @@ impl Settings {
     #[must_use]
     pub fn adapt(&self) -> bool {
         self.adapt
+    }
+
+    /// Where the locality of two processes comes from (`LIMIC_HANDOVER`): the hand-over of a cache line, measured while
+    /// messages flow, by default.
+    #[must_use]
+    pub fn hand_over(&self) -> HandOver {
+        self.hand_over
     }
 
     /// Where an endpoint's counters go when it closes, or when its process ends normally before that
@@ -403,6 +412,7 @@ impl Settings {
                 let group = self.kernel_group.clone();
                 group.unwrap_or_else(|| "auto".to_owned())
             }
+            Key::HandOver => self.hand_over.to_string(),
             Key::Stats => self.stats.clone().unwrap_or_else(|| "none".to_owned()),
             Key::Verbs => self.verbs.used.to_string(),
             Key::VerbsStreams => self.verbs.streams.to_string(),
@@ -488,6 +498,7 @@ impl Settings {
             (Key::Skew, Value::Flag(wanted)) => self.skew = wanted,
             (Key::Adapt, Value::Flag(wanted)) => self.adapt = wanted,
             (Key::KernelGroup, Value::Text(text)) => self.kernel_group = text,
+            (Key::HandOver, Value::HandOver(wanted)) => self.hand_over = wanted,
             (Key::Stats, Value::Text(text)) => self.stats = text,
             (Key::Verbs, Value::Verbs(used)) => self.verbs.used = used,
             (Key::VerbsStreams, Value::Number(n)) => self.verbs.streams = n as u8,

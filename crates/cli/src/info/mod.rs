@@ -8,7 +8,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use comfy_table::{Table as TextTable, presets};
-use limic::policy::{ByteSize, Locality, Query, Row, Skew};
+use limic::policy::{ByteSize, HandOver, Locality, Query, Row, Skew};
 use limic::settings::{Settings, Variable};
 use limic::topology::Summary;
 use paths::PathState;
@@ -129,6 +129,15 @@ fn why(settings: &Settings, locality: Locality, bytes: u64, skew: Skew) -> Strin
     let mut text = format!("{locality}: {explanation}");
     if skew == Skew::Skewed && !settings.skew() {
         text.push_str("  LIMIC_SKEW is off: the rows for usual hold also while a receiver lags\n");
+    }
+    if Locality::BETWEEN_PROCESSES.contains(&locality) {
+        text.push_str(match settings.hand_over() {
+            HandOver::Measured => {
+                "  a pair is at shared-cache, or is not, by the measured hand-over of a cache line, not by the topology alone (LIMIC_HANDOVER)\n"
+            }
+            HandOver::Topology => "  where a pair is follows from the topology alone (LIMIC_HANDOVER)\n",
+            HandOver::Nanoseconds(_) => "  where a pair is follows from LIMIC_HANDOVER\n",
+        });
     }
     let refused = explanation.refused.iter().map(|refused| refused.path);
     for state in paths::states(settings) {

@@ -18,6 +18,10 @@ use crate::raw::RawSlice;
 /// Messages shorter than this never take the way round the ring: it holds hundreds of them.
 const LEAST_BYTES: u64 = 1024;
 
+/// Time without messages ahead after which their memory is given back: longer than a pause between two phases of a
+/// program, since making it again takes a millisecond.
+const IDLE_NS: u64 = 1_000_000_000;
+
 impl Core {
     /// A message came before its receive, and its sender waits for that.
     pub(crate) fn sender_waits(&mut self, from: u32) {
@@ -131,6 +135,7 @@ impl Core {
                 .link(to)
                 .is_some_and(|link| link.push_control(&control))
             {
+                self.none_ahead_since_ns = 0;
                 self.note_sent(to, Path::Eager, len);
                 self.tally.event(Event::Ahead);
                 self.tally.events(Event::AheadBytes, len);
@@ -139,6 +144,41 @@ impl Core {
             self.arenas.stay_behind();
         }
         false
+    }
+
+    /// Now and then: if no message has gone ahead for a while, the memory for them goes back to the system.
+    #[cold]
+    pub(crate) fn give_back_room_ahead(&mut self) {
+        if !self.arenas.has_ahead() {
+            return;
+        }
+        let now = now_ns();
+        if self.none_ahead_since_ns == 0 {
+            self.none_ahead_since_ns = now;
+        }
+        if now - self.none_ahead_since_ns < IDLE_NS {
+            return;
+        }
+        for arena in self.arenas.retire_ahead() {
+            for peer in 0..self.peers.len() {
+                if self
+                    .peers
+                    .link(peer)
+                    .is_some_and(|link| link.arenas.take_given(arena))
+                {
+                    self.control(peer, Control::new(wire::ARENA_GONE, [u64::from(arena)]));
+                }
+            }
+        }
+    }
+
+    /// A peer has given an arena back.
+    pub(crate) fn on_arena_gone(&mut self, from: u32, source: &impl Source) {
+        let [arena] = words::<1>(source);
+        // One that is not mapped here needs nothing: messages that name it are errors of their own.
+        if let (Some(link), Ok(arena)) = (self.peers.link(from), u32::try_from(arena)) {
+            link.arenas.leave(arena);
+        }
     }
 
     /// The peers whose links fit, for the counters.

@@ -22,6 +22,14 @@ struct OwnArena {
     view: Mapped,
     /// Free room: offset and length.
     free: BTreeMap<usize, usize>,
+    /// Made for messages that go ahead of their receivers, and of no use when these lag no longer.
+    ahead: bool,
+}
+
+impl OwnArena {
+    fn is_free(&self) -> bool {
+        self.free.get(&0).is_some_and(|len| *len == self.view.len())
+    }
 }
 
 /// Room that is in use.
@@ -40,7 +48,8 @@ struct Lent {
 
 /// The arenas of this endpoint.
 pub(crate) struct Arenas {
-    arenas: Vec<OwnArena>,
+    /// By number. Numbers are not used again, since peers may have mapped what had them.
+    arenas: Vec<Option<OwnArena>>,
     placement: Placement,
     flags: ReleaseFlags<Mapped>,
     free_flags: Vec<u32>,
@@ -92,19 +101,26 @@ impl Arenas {
         let room = match self.find(need) {
             Some(room) => room,
             None => {
-                self.grow(need, len)?;
+                self.grow(need, len, false)?;
                 self.find(need).ok_or_else(|| self.no_room(len))?
             }
         };
         let id = self.next;
         self.next += 1;
         self.borrowed.insert(id, room);
-        let start = self.arenas[room.arena as usize].view.pointer(room.offset);
+        let arena = self.arenas.get(room.arena as usize);
+        let Some(start) = arena
+            .and_then(Option::as_ref)
+            .map(|arena| arena.view.pointer(room.offset))
+        else {
+            return Err(self.no_room(len));
+        };
         Ok(RawLoan { start, len, id })
     }
 
     fn find(&mut self, need: usize) -> Option<Room> {
         for (number, arena) in self.arenas.iter_mut().enumerate() {
+            let Some(arena) = arena else { continue };
             let fit = arena.free.iter().find(|(_, len)| **len >= need);
             if let Some((offset, len)) = fit.map(|(offset, len)| (*offset, *len)) {
                 arena.free.remove(&offset);
@@ -121,7 +137,7 @@ impl Arenas {
         None
     }
 
-    fn grow(&mut self, need: usize, asked: usize) -> Result<()> {
+    fn grow(&mut self, need: usize, asked: usize, ahead: bool) -> Result<()> {
         let bytes = need
             .checked_next_multiple_of(ARENA_BYTES)
             .ok_or_else(|| self.no_room(asked))?;
@@ -132,11 +148,12 @@ impl Arenas {
             Arena::create(bytes, self.placement).map_err(|e| Error::NoMemory(e.to_string()))?;
         let view = arena.view();
         self.bytes += view.len();
-        self.arenas.push(OwnArena {
+        self.arenas.push(Some(OwnArena {
             free: BTreeMap::from([(0, view.len())]),
             view,
             arena,
-        });
+            ahead,
+        }));
         Ok(())
     }
 
@@ -150,7 +167,7 @@ impl Arenas {
     }
 
     fn free(&mut self, room: Room) {
-        let Some(arena) = self.arenas.get_mut(room.arena as usize) else {
+        let Some(Some(arena)) = self.arenas.get_mut(room.arena as usize) else {
             return;
         };
         let (mut offset, mut len) = (room.offset, room.len);
@@ -198,16 +215,7 @@ impl Arenas {
     /// Room for a message of `len` bytes that goes ahead of its receiver. `None` if `budget` bytes of such messages are not taken yet, or three quarters of the flags are in use: the rest is
     /// the application's.
     pub(crate) fn room_ahead(&mut self, len: usize, budget: u64) -> Option<Room> {
-        // Receivers take in order, so one look at the oldest tells; another one that is done comes back with it.
-        while self
-            .ahead
-            .front()
-            .is_some_and(|oldest| self.is_back(oldest))
-        {
-            if let Some(oldest) = self.ahead.pop_front() {
-                self.end_ahead(&oldest);
-            }
-        }
+        self.reclaim_ahead();
         let need = len.max(1).checked_next_multiple_of(ALIGN)?;
         let full = |arenas: &Self| {
             arenas.ahead_bytes.saturating_add(need as u64) > budget
@@ -227,9 +235,42 @@ impl Arenas {
             }
         }
         self.find(need).or_else(|| {
-            self.grow(need, len).ok()?;
+            self.grow(need, len, true).ok()?;
             self.find(need)
         })
+    }
+
+    /// Takes back what receivers have taken of the messages that went ahead.
+    fn reclaim_ahead(&mut self) {
+        // Receivers take in order, so one look at the oldest tells; another one that is done comes back with it.
+        while self
+            .ahead
+            .front()
+            .is_some_and(|oldest| self.is_back(oldest))
+        {
+            if let Some(oldest) = self.ahead.pop_front() {
+                self.end_ahead(&oldest);
+            }
+        }
+    }
+
+    /// Whether memory was made for messages that go ahead.
+    pub(crate) fn has_ahead(&self) -> bool {
+        self.arenas.iter().flatten().any(|arena| arena.ahead)
+    }
+
+    /// Gives the memory back that was made for messages that go ahead, as far as none of them lies there any more. Gives
+    /// the numbers of these arenas, for the peers that have mapped them.
+    pub(crate) fn retire_ahead(&mut self) -> Vec<u32> {
+        self.reclaim_ahead();
+        let mut retired = Vec::new();
+        for (number, place) in self.arenas.iter_mut().enumerate() {
+            if let Some(arena) = place.take_if(|arena| arena.ahead && arena.is_free()) {
+                self.bytes -= arena.view.len();
+                retired.push(number as u32);
+            }
+        }
+        retired
     }
 
     /// Lends the room, which was filled, to a peer; also says how many messages to this peer are ahead already. `None`,
@@ -278,7 +319,7 @@ impl Arenas {
 
     /// The memory of some room, and where it begins there.
     pub(crate) fn memory_of(&self, room: Room) -> Option<(&Mapped, u64)> {
-        let arena = self.arenas.get(room.arena as usize)?;
+        let arena = self.arenas.get(room.arena as usize)?.as_ref()?;
         Some((&arena.view, room.offset as u64))
     }
 
@@ -330,7 +371,7 @@ impl Arenas {
 
     /// The descriptor of an arena, and its size.
     pub(crate) fn descriptor(&self, number: u32) -> Option<(BorrowedFd<'_>, usize)> {
-        let arena = self.arenas.get(number as usize)?;
+        let arena = self.arenas.get(number as usize)?.as_ref()?;
         Some((arena.arena.fd(), arena.arena.bytes()))
     }
 }
@@ -357,6 +398,18 @@ impl PeerArenas {
 
     pub(crate) fn get(&self, number: u32) -> Option<PeerArena> {
         self.theirs.get(&number).cloned()
+    }
+
+    /// The peer uses an arena no longer. What is being copied out of it keeps it mapped.
+    pub(crate) fn leave(&mut self, number: u32) {
+        self.theirs.remove(&number);
+    }
+
+    /// An arena is no more. Says whether the peer has it.
+    pub(crate) fn take_given(&mut self, number: u32) -> bool {
+        let before = self.given.len();
+        self.given.retain(|given| *given != number);
+        self.given.len() != before
     }
 
     pub(crate) fn given(&self, number: u32) -> bool {

@@ -419,6 +419,7 @@ impl Core {
             skew: Skew::None,
             lag: Lag::default(),
             adapter: None,
+            passing: super::hand_over::Passing::default(),
             place: (!same_process).then_some(greeting.place),
             locality: Locality::SameProcess,
             capabilities,

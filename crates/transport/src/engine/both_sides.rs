@@ -14,8 +14,16 @@ use crate::buffer::{Source, words};
 use crate::policy::Path;
 use crate::single_copy::{RemoteBytes, address_of_room};
 
-/// Bytes of a block: long enough to make a system call worth it, short enough to meet in the middle.
-const BLOCK: u64 = 128 << 10;
+/// Bytes of a block: long enough to make a system call worth it, short enough to meet in the middle. Both sides compute it
+/// from the length of the message: four blocks of a short one, so that each copies half of it.
+const SHORTEST_BLOCK: u64 = 16 << 10;
+const LONGEST_BLOCK: u64 = 128 << 10;
+
+fn block(total: u64) -> u64 {
+    (total / 4)
+        .next_multiple_of(4 << 10)
+        .clamp(SHORTEST_BLOCK, LONGEST_BLOCK)
+}
 
 impl Core {
     /// The receiver starts: it names a meet word and its room to the sender.
@@ -103,7 +111,7 @@ impl Core {
             return true;
         };
         let claimed = match (
-            BothSides::new(halves.total, BLOCK),
+            BothSides::new(halves.total, block(halves.total)),
             self.segment.meet(halves.meet),
         ) {
             // More claims than blocks: somebody resets the word.
@@ -160,7 +168,7 @@ impl Core {
             return true;
         };
         let claimed = match (
-            BothSides::new(halves.total, BLOCK),
+            BothSides::new(halves.total, block(halves.total)),
             link.segment.meet(halves.meet),
         ) {
             (Ok(blocks), Some(memory)) if halves.mine < blocks.blocks() => {
@@ -234,9 +242,10 @@ impl Core {
             return;
         };
         self.meets.push(halves.meet);
-        let blocks = halves.total.div_ceil(BLOCK);
-        let start = (u64::from(halves.mine) * BLOCK).min(halves.total);
-        let end = (blocks.saturating_sub(u64::from(theirs)) * BLOCK).min(halves.total);
+        let block = block(halves.total);
+        let blocks = halves.total.div_ceil(block);
+        let start = (u64::from(halves.mine) * block).min(halves.total);
+        let end = (blocks.saturating_sub(u64::from(theirs)) * block).min(halves.total);
         if start >= end {
             incoming.got = incoming.wanted;
             return self.finish_receive(slot, &incoming);

@@ -46,6 +46,7 @@ impl Core {
             self.tally.reason(None, number, &why.to_string());
         }
         if let Some(link) = link {
+            self.meets.extend(link.passing.word());
             self.peers.attached -= 1;
             self.adapt_spins();
             for channel in &link.channels {

@@ -30,6 +30,9 @@ impl Core {
 
     fn moved(&mut self) {
         for peer in 0..self.peers.len() {
+            if let Some(link) = self.peers.link(peer) {
+                link.passing.forget();
+            }
             self.fit(peer);
             self.tell_place(peer);
         }
@@ -54,12 +57,13 @@ impl Core {
             && link.place.is_some()
         {
             link.place = Some(Place::from_bytes(word.to_le_bytes()));
+            link.passing.forget();
             self.fit(from);
         }
     }
 
     /// Takes the rows for the place where a pair is now.
-    fn fit(&mut self, peer: u32) {
+    pub(crate) fn fit(&mut self, peer: u32) {
         let Some(link) = self.peers.link(peer) else {
             return;
         };
@@ -80,11 +84,17 @@ impl Core {
 }
 
 impl Link {
-    /// Takes the rows for this endpoint at `here` and the peer where it said that it is.
+    /// Takes the rows for this endpoint at `here` and the peer where it said that it is, or for as far as they are by
+    /// measurement.
     pub(crate) fn fit(&mut self, settings: &Settings, here: Place, most_chunk_bytes: u64) {
         self.locality = match &self.place {
             None => Locality::SameProcess,
-            Some(there) => here.locality(there),
+            Some(there) => {
+                let nearness = self.passing.nearness();
+                settings
+                    .hand_over()
+                    .locality(here.locality(there), nearness)
+            }
         };
         let policy = settings.policy();
         self.thresholds = policy.thresholds(self.locality, Skew::None, &self.capabilities);

@@ -208,6 +208,9 @@ impl Core {
             wire::EXPOSED => self.on_exposed(from, record),
             wire::WRITTEN => self.on_written(from, record),
             wire::PRESSED => self.on_pressed(from, record),
+            wire::ARENA_GONE => self.on_arena_gone(from, record),
+            wire::HAND_OVER => self.on_hand_over(from, record),
+            wire::HAND_OVER_DONE => self.on_hand_over_done(from, record),
             other => self.corrupt(
                 from,
                 &format!("a record of kind {other}, which does not exist"),

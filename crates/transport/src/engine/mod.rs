@@ -25,6 +25,7 @@ mod exposed;
 mod failure;
 mod fitting;
 mod greeting;
+mod hand_over;
 mod idle;
 mod inputs;
 mod loans;
@@ -129,6 +130,10 @@ pub(crate) struct Core {
     owner: u32,
     /// Pieces of long messages that go through chunks, since the peer does not run at the same time.
     crowded: u32,
+    /// Since when no message has gone ahead of its receiver; 0 if that is not known.
+    none_ahead_since_ns: u64,
+    /// The peer to whose hand-over is looked next.
+    next_to_look_at: u32,
     /// Polls before yielding.
     spins: u32,
     sleeper: Sleeper<limic_shm::ring::Mapped>,
@@ -182,6 +187,8 @@ impl Engine {
         let mut moved = false;
         if self.calls.is_multiple_of(SOCKETS_WHILE_BUSY) {
             self.core.look_where_it_runs();
+            self.core.look_at_a_hand_over();
+            self.core.give_back_room_ahead();
         }
         for (ring, peer) in core::mem::take(&mut self.core.opened) {
             self.inputs.open(&mut self.core, ring, peer);
@@ -282,6 +289,11 @@ impl Core {
             .slots()
             .into_iter()
             .any(|slot| self.requests.sending(slot).is_some())
+    }
+
+    /// Whether there are more endpoints than CPUs, so that a peer may not run at the same time.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.spins < rendezvous::FEW_SPINS
     }
 
     /// More endpoints than CPUs: spinning would keep the very peer from running that is waited for.

@@ -118,6 +118,8 @@ impl Engine {
             pressed: false,
             owner: 0,
             crowded: 0,
+            next_to_look_at: 0,
+            none_ahead_since_ns: 0,
             spins: settings.spin_polls(1),
             sleeper,
             barrier,

@@ -12,6 +12,7 @@ use limic_shm::segment::PeerSegment;
 use limic_shm::sync::Ordering;
 
 use super::arenas::PeerArenas;
+use super::hand_over::Passing;
 use super::wire::{Control, EAGER, EAGER_IMMEDIATE, IMMEDIATE_BYTES, SWITCH, WORDS};
 use crate::buffer::{gather, gather_behind, put_words};
 use crate::counters::Row;
@@ -88,6 +89,8 @@ pub(crate) struct Link {
     pub(crate) lag: Lag,
     /// What was measured of long messages from the peer; made at the first one.
     pub(crate) adapter: Option<Box<Adapter>>,
+    /// How far away the peer is by what was measured.
+    pub(crate) passing: Passing,
     /// Where the peer runs; `None` in this process.
     pub(crate) place: Option<Place>,
     /// Bytes of a chunk of a pipelined message.

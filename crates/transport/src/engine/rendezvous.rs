@@ -25,7 +25,7 @@ const PIECE_HEADER: u64 = PIECE_WORDS + 16;
 
 /// Polls in vain before yielding under which two ranks are taken not to run at the same time. Each turn of one then
 /// has to move as much as it can: through chunks, which hold twenty times as much as the near lap.
-const FEW_SPINS: u32 = 100;
+pub(crate) const FEW_SPINS: u32 = 100;
 /// Chunks to fill, before the ring is tried again, once a stream has waited so long that its sender yielded.
 pub(crate) const CROWDED: u32 = 32;
 
@@ -80,6 +80,7 @@ impl Core {
                 return self.finish_receive(slot, &incoming);
             }
         }
+        self.look_at_hand_over(offer.from);
         let (path, spell) = self.choose(offer, incoming.wanted, whole);
         incoming.spell = spell;
         incoming.path = path;

@@ -65,6 +65,14 @@ pub(crate) const EXPOSED: u8 = 23;
 /// The sender has written what it could: `[receive id, bytes]`.
 pub(crate) const WRITTEN: u8 = 24;
 
+/// The receiver measures how long a line takes between the two: `[meet word]`, one of its own.
+pub(crate) const HAND_OVER: u8 = 25;
+/// The peer has done with the word: `[meet word]`.
+pub(crate) const HAND_OVER_DONE: u8 = 26;
+
+/// The sender has given an arena's memory back, after all that lay there was taken: `[arena]`.
+pub(crate) const ARENA_GONE: u8 = 27;
+
 /// Most words of a control record.
 pub(crate) const WORDS: usize = 6;
 

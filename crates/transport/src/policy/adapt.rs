@@ -2,7 +2,9 @@
 //!
 //! A table is wrong on some machine, and a profile is wrong on some day. So the receiver, who picks the path of a long
 //! message, measures: one estimate for each size class and path, in bytes per nanosecond. Now and then it takes another
-//! path, and stays with it if that wins clearly over several tries. What loses is tried ever more seldom.
+//! path, and stays with it if that wins clearly over several tries. Tries that lose cost time, and the next one waits until
+//! that is less than one part in [`SHARE`] of all: so what is far slower is tried seldom, what is nearly as fast often, and a
+//! machine that changes is noticed within a fraction of a second of traffic.
 //!
 //! What is measured is a *spell*: from the first message under way to a moment when there is none, or a few dozen
 //! messages. All messages of a spell take one path, so that several at a time do not spoil each other's figures.
@@ -18,20 +20,24 @@ const SHORT_CLASSES: usize = 2;
 const SAMPLED: u32 = 8;
 /// The paths among which a choice is made.
 const CANDIDATES: [Path; 4] = [Path::Pipeline, Path::Cma, Path::BothSides, Path::Kmod];
-/// Spells between two tries of another path, at first.
-const EVERY: u32 = 64;
-/// And at most, after it has lost again and again.
-const SELDOM: u32 = 8192;
+/// Spells before the first try of another path, and between two tries at least.
+const EVERY: u32 = 6;
+/// Tries take at most one part in so many of a class's time more than they would have taken by the current path.
+const SHARE: u64 = 64;
 /// Spells that are remembered of each path; the median counts.
 const REMEMBERED: usize = 5;
 /// Tries that another path needs before it can win.
-const TRIES: usize = 4;
+const TRIES: usize = 3;
+/// Paths beside the current one.
+const RIVALS: usize = CANDIDATES.len() - 1;
 /// What it must be faster by.
 const MARGIN: f32 = 1.10;
-/// One try that is slower by this ends the tries: each costs its user time.
-const HOPELESS: f32 = 0.6;
+/// If the current path becomes slower by this, something has changed.
+const CHANGED: f32 = 0.6;
 /// Messages after which a spell ends though others are under way.
 const SPELL: u32 = 32;
+/// And those of a try.
+const SPELL_OF_A_TRY: u32 = 8;
 
 /// A change: messages of a size class go by another path from now on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,8 +80,12 @@ struct Class {
     rates: [Rates; CANDIDATES.len()],
     /// The candidate that is tried next.
     rival: usize,
+    /// Spells until then.
     until_try: u32,
-    every: u32,
+    /// And not before this time.
+    not_before_ns: u64,
+    /// Tries that may be lost whatever they cost: at first, and when the current path has become slow.
+    free: usize,
     /// The best median of the current path.
     best: f32,
 }
@@ -92,13 +102,14 @@ impl Class {
             rates: [NONE; CANDIDATES.len()],
             rival: 0,
             until_try: EVERY,
-            every: EVERY,
+            not_before_ns: 0,
+            free: RIVALS,
             best: 0.0,
         }
     }
 
     /// The path of the next spell.
-    fn next(&mut self, available: PathSet) -> Path {
+    fn next(&mut self, available: PathSet, now_ns: impl Fn() -> u64) -> Path {
         if !available.contains(self.current) {
             *self = Self::new(self.table);
         }
@@ -106,7 +117,10 @@ impl Class {
             self.until_try -= 1;
             return self.current;
         }
-        self.until_try = self.every;
+        self.until_try = EVERY;
+        if self.not_before_ns > 0 && now_ns() < self.not_before_ns {
+            return self.current;
+        }
         for _ in CANDIDATES {
             let rival = CANDIDATES[self.rival];
             if rival != self.current && available.contains(rival) {
@@ -117,19 +131,21 @@ impl Class {
         self.current
     }
 
-    /// A spell ended. True if another path is taken from now on.
-    fn measured(&mut self, path: Path, rate: f32) -> bool {
+    /// A spell of so many bytes ended at `now_ns`, after `time_ns`. True if another path is taken from now on.
+    fn measured(&mut self, path: Path, bytes: u64, time_ns: u64, now_ns: u64) -> bool {
         let Some(index) = CANDIDATES.iter().position(|known| *known == path) else {
             return false;
         };
+        let rate = bytes as f32 / time_ns as f32;
         self.rates[index].add(rate);
         if path == self.current {
             let median = self.rates[index].median();
-            if median < self.best * HOPELESS {
+            if median < self.best * CHANGED {
                 // Something has changed: time to look around.
                 self.best = median;
-                self.every = EVERY;
-                self.until_try = self.until_try.min(EVERY);
+                self.not_before_ns = 0;
+                self.until_try = 0;
+                self.free = RIVALS;
             }
             self.best = self.best.max(median);
             return false;
@@ -147,14 +163,23 @@ impl Class {
             }
             self.current = path;
             self.best = 0.0;
-            self.every = EVERY;
+            self.until_try = EVERY;
             return true;
         }
-        if tries >= TRIES || rate < mine * HOPELESS {
-            // It has lost for now.
-            self.rates[index] = Rates::default();
-            self.rival = (self.rival + 1) % CANDIDATES.len();
-            self.every = (self.every * 2).min(SELDOM);
+        if tries < TRIES && rate > mine {
+            // It is known soon whether that was chance.
+            self.until_try = 1;
+            return false;
+        }
+        // It has lost for now.
+        self.rates[index] = Rates::default();
+        self.rival = (self.rival + 1) % CANDIDATES.len();
+        if self.free > 0 {
+            self.free -= 1;
+            self.until_try = 1;
+        } else {
+            let lost_ns = time_ns.saturating_sub((bytes as f32 / mine) as u64);
+            self.not_before_ns = now_ns.saturating_add(lost_ns.saturating_mul(SHARE));
         }
         false
     }
@@ -168,6 +193,9 @@ struct Spell {
     path: Path,
     /// Messages that were begun in it.
     messages: u32,
+    /// After so many it ends, if half as many have arrived.
+    most: u32,
+    arrived: u32,
     /// Messages of earlier spells that are still under way; the clock starts when they are over.
     older: u32,
     since_ns: u64,
@@ -175,6 +203,13 @@ struct Spell {
     /// A message of another class, or path, came between, or it is not one of those that are measured: nothing is to be
     /// learnt from it.
     mixed: bool,
+}
+
+impl Spell {
+    /// Enough is known, though others are under way.
+    const fn is_full(&self) -> bool {
+        self.messages >= self.most && self.arrived >= self.most / 2 && self.older == 0
+    }
 }
 
 /// What is known of the long messages from one peer.
@@ -194,6 +229,8 @@ impl Adapter {
                 class: 0,
                 path: Path::Pipeline,
                 messages: 0,
+                most: SPELL,
+                arrived: 0,
                 older: 0,
                 since_ns: 0,
                 bytes: 0,
@@ -224,11 +261,11 @@ impl Adapter {
             *entry = Class::new(table);
         }
         let mut switch = None;
-        if self.under_way == 0 || (self.spell.messages >= SPELL && self.spell.older == 0) {
+        if self.under_way == 0 || self.spell.is_full() {
             switch = self.close(&now_ns);
             let path = self.classes[class]
                 .as_mut()
-                .map_or(table, |entry| entry.next(available));
+                .map_or(table, |entry| entry.next(available, &now_ns));
             let number = self.spell.number.wrapping_add(1);
             let tried = self.classes[class].is_some_and(|entry| entry.current != path);
             let measured = tried || class >= SHORT_CLASSES || number.is_multiple_of(SAMPLED);
@@ -237,6 +274,8 @@ impl Adapter {
                 class,
                 path,
                 messages: 0,
+                most: if tried { SPELL_OF_A_TRY } else { SPELL },
+                arrived: 0,
                 older: self.under_way,
                 since_ns: if measured { now_ns() } else { 0 },
                 bytes: 0,
@@ -269,6 +308,7 @@ impl Adapter {
         if number == self.spell.number {
             if self.spell.older == 0 {
                 self.spell.bytes += bytes;
+                self.spell.arrived += 1;
             }
         } else if self.spell.older > 0 {
             self.spell.older -= 1;
@@ -289,15 +329,17 @@ impl Adapter {
         if spell.mixed || spell.older > 0 || spell.bytes == 0 {
             return None;
         }
-        let time = now_ns().saturating_sub(spell.since_ns).max(1);
+        let now = now_ns();
+        let time = now.saturating_sub(spell.since_ns).max(1);
         let class = self.classes[spell.class].as_mut()?;
         let before = class.current;
-        let rate = spell.bytes as f32 / time as f32;
-        class.measured(spell.path, rate).then_some(Switch {
-            from_bytes: LEAST_BYTES << spell.class,
-            before,
-            now: spell.path,
-        })
+        class
+            .measured(spell.path, spell.bytes, time, now)
+            .then_some(Switch {
+                from_bytes: LEAST_BYTES << spell.class,
+                before,
+                now: spell.path,
+            })
     }
 
     /// The paths that are taken against the table: the shortest message of each class, and the path.

@@ -1,10 +1,10 @@
 //! The rows that limic is built with.
 //!
-//! They hold for a machine that nobody has measured. The facts behind them are in the notes of the
-//! project's peers: on the virtual machines at hand, cross-memory attach costs about 270 ns a page,
-//! so two copies through the cache by two cores beat it four times over at every length, whereas a
-//! bare-metal machine may well be the other way round. A host's own figures belong into a profile
-//! ([`RowSource::Profile`]), which wins over these rows.
+//! They hold for a machine that nobody has measured, and follow from how long a cache line takes from one core to the
+//! other (`super::nearness`). Where two cores share a cache (0.03 us one way on the virtual machine at hand), two
+//! overlapped copies beat cross-memory attach four times over at every length. Where they do not (0.17 us), each
+//! hand-over costs more than the copy of a line: the pipeline moves 3 GB/s, one copy 12, and one copy by both sides 20. A
+//! host's own figures belong into a profile ([`RowSource::Profile`]), which wins over these rows.
 
 use std::borrow::Cow;
 
@@ -28,6 +28,9 @@ const BOTH_SIDES_CHUNK: u32 = 64 << 10;
 /// Eager limit while skewed, in bytes. What does not fit the ring lies in an arena of the sender: several times the usual
 /// limit, and short enough that a budget of megabytes holds many.
 const SKEWED_EAGER: u64 = 64 << 10;
+
+/// A row of long messages: up to how many bytes, by which path, and why.
+type LongRow = (u64, Path, &'static str);
 
 /// Built-in piece length of `path` between two endpoints at `locality`; 0 if it does not chunk.
 pub(crate) const fn chunk_bytes(path: Path, locality: Locality) -> u32 {
@@ -90,29 +93,48 @@ pub(super) fn rows() -> Vec<Row> {
             "one plain copy out of the sender's buffer: same address space",
         );
     }
-    for (locality, eager, eager_reason, long_reason) in [
+    const NEAR: &[LongRow] = &[(
+        ALL,
+        Path::Pipeline,
+        "two overlapped copies through the shared cache; cross-memory attach pays per page",
+    )];
+    const FAR: &[LongRow] = &[
+        (
+            64 << 10,
+            Path::Cma,
+            "one copy: each line crosses once, and the processor fetches ahead (H3)",
+        ),
+        (
+            ALL,
+            Path::BothSides,
+            "one copy, by two cores: each line crosses once (H3)",
+        ),
+    ];
+    for (locality, eager, eager_reason, long) in [
         (
             Locality::SharedCache,
             8 << 10,
             "both copies stay in the shared cache; shorter than a rendezvous round trip",
-            "two overlapped copies through the shared cache; cross-memory attach pays per page",
+            NEAR,
         ),
         (
             Locality::SamePackage,
             4 << 10,
-            "no common cache is known: the second copy costs more than in a shared one (H3)",
-            "two overlapped copies; cross-memory attach pays per page",
+            "no common cache: the second copy costs more than in a shared one (H3)",
+            FAR,
         ),
         (
             Locality::OtherPackage,
             2 << 10,
             "each line crosses the interconnect twice, so the limit is lower (H3)",
-            "two overlapped copies, longer chunks: fewer hand-overs between packages",
+            FAR,
         ),
     ] {
         row(locality, When::Usual, INLINE_CAPACITY, Path::Inline, INLINE);
         row(locality, When::Usual, eager, Path::Eager, eager_reason);
-        row(locality, When::Usual, ALL, Path::Pipeline, long_reason);
+        for (up_to, path, reason) in long {
+            row(locality, When::Usual, *up_to, *path, reason);
+        }
         row(
             locality,
             When::Skewed,
@@ -127,7 +149,9 @@ pub(super) fn rows() -> Vec<Row> {
             Path::Eager,
             "the receiver lags: its sender copies the bytes aside and does not wait for it (H4)",
         );
-        row(locality, When::Skewed, ALL, Path::Pipeline, long_reason);
+        for (up_to, path, reason) in long.iter().filter(|(up_to, ..)| *up_to > SKEWED_EAGER) {
+            row(locality, When::Skewed, *up_to, *path, reason);
+        }
     }
     for locality in Locality::ALL.into_iter().filter(|l| *l != Locality::Itself) {
         row(locality, When::Loaned, ALL, Path::Loan, LOANED);

@@ -15,10 +15,12 @@ fn eager_limits_move_both_ways() {
     let up = Table::built_in().with_eager_max(16 << 10, &source);
     let down = Table::built_in().with_eager_max(1000, &source);
     for locality in Locality::BETWEEN_PROCESSES {
+        let long = path(&Table::built_in(), 64 << 10, locality);
+        assert!(long.is_rendezvous());
         assert_eq!(path(&up, 16 << 10, locality), Path::Eager);
-        assert_eq!(path(&up, (16 << 10) + 1, locality), Path::Pipeline);
+        assert_eq!(path(&up, (16 << 10) + 1, locality), long);
         assert_eq!(path(&down, 1000, locality), Path::Eager);
-        assert_eq!(path(&down, 1001, locality), Path::Pipeline);
+        assert_eq!(path(&down, 1001, locality), long);
         assert_eq!(path(&down, 48, locality), Path::Inline);
         let row = &up.run(locality, When::Usual)[1];
         assert_eq!(row.source, source);

@@ -242,10 +242,12 @@ fn the_ring_caps_eager_messages() {
 fn skew_raises_the_eager_limit_to_what_fits() {
     let table = Table::built_in();
     let mut query = Query::new(32 << 10, Locality::OtherPackage);
-    assert_eq!(table.choose(&query).map(|c| c.path), Some(Path::Pipeline));
+    assert_eq!(table.choose(&query).map(|c| c.path), Some(Path::Cma));
     query.skew = Skew::Skewed;
     assert_eq!(table.choose(&query).map(|c| c.path), Some(Path::Eager));
     query.capabilities.max_eager = 16 << 10;
+    assert_eq!(table.choose(&query).map(|c| c.path), Some(Path::BothSides));
+    query.capabilities.demote(Path::BothSides);
     assert_eq!(table.choose(&query).map(|c| c.path), Some(Path::Pipeline));
 }
 

@@ -6,7 +6,7 @@ use std::sync::Once;
 use super::environment::{self, Environment};
 use super::keys::{self, Key, Layer, Value};
 use super::{Settings, SettingsError, Spin, VerbsUse, file};
-use crate::policy::{ByteSize, Path, PathSet, Row, RowSource};
+use crate::policy::{ByteSize, HandOver, Path, PathSet, Row, RowSource};
 
 /// Collects what the application wants to set. What it leaves out comes from the environment, the
 /// files and the built-in values.
@@ -170,6 +170,16 @@ impl SettingsBuilder {
     /// Whether long messages are measured, and take another path than the table's where it is faster.
     pub fn adapt(self, wanted: bool) -> Self {
         self.value("adapt", Key::Adapt, Value::Flag(wanted), wanted.to_string())
+    }
+
+    /// Where the locality of two processes comes from (`LIMIC_HANDOVER`).
+    pub fn hand_over(self, source: HandOver) -> Self {
+        self.value(
+            "hand_over",
+            Key::HandOver,
+            Value::HandOver(source),
+            source.to_string(),
+        )
     }
 
     /// Where an endpoint's counters go when it closes: `stderr`, or the end of a file, as JSON if its name ends so; `%p` in

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use super::{Spin, VerbsUse};
 use crate::policy::{
-    ByteSize, INLINE_CAPACITY, MAX_CHUNK, MIN_CHUNK, Path, PathSet, Row, RowSource,
+    ByteSize, HandOver, INLINE_CAPACITY, MAX_CHUNK, MIN_CHUNK, Path, PathSet, Row, RowSource,
 };
 
 /// A setting. The order is that in which the values of one layer are applied.
@@ -29,6 +29,7 @@ pub(super) enum Key {
     Linger,
     Skew,
     Adapt,
+    HandOver,
     Stats,
     Verbs,
     VerbsStreams,
@@ -79,7 +80,7 @@ const NUMBER_OF_BYTES: &str = "a number of bytes (suffix K, M or G), or unlimite
 const POWER_OF_TWO: &str = "a power of two of bytes from 4K to 16M";
 
 impl Key {
-    pub(super) const ALL: [Self; 25] = [
+    pub(super) const ALL: [Self; 26] = [
         Self::Long,
         Self::PipelineChunk,
         Self::InlineMax,
@@ -99,6 +100,7 @@ impl Key {
         Self::Linger,
         Self::Skew,
         Self::Adapt,
+        Self::HandOver,
         Self::Stats,
         Self::Verbs,
         Self::VerbsStreams,
@@ -223,6 +225,12 @@ impl Key {
                 "whether long messages are measured and take another path where it is faster than the table's",
                 "on or off",
             ),
+            Self::HandOver => (
+                "LIMIC_HANDOVER",
+                "handover",
+                "how far apart two processes are: by the measured hand-over of a cache line, or as the topology says",
+                "measured, topology, or nanoseconds one way, which are then taken for measured",
+            ),
             Self::Stats => (
                 "LIMIC_STATS",
                 "stats",
@@ -294,6 +302,7 @@ impl Key {
             | Self::VerbsStreams
             | Self::VerbsEntries => text.parse().ok().map(Value::Number),
             Self::Verbs => text.parse().ok().map(Value::Verbs),
+            Self::HandOver => text.parse().ok().map(Value::HandOver),
             Self::Spin if text.eq_ignore_ascii_case("auto") => Some(Value::Spin(Spin::Auto)),
             Self::Spin => {
                 let time = text.parse().ok().map(Duration::from_micros);
@@ -334,7 +343,8 @@ impl Key {
             (Self::Spin, Value::Spin(Spin::For(time))) => *time <= Duration::from_secs(60),
             (Self::Spin, Value::Spin(Spin::Auto))
             | (Self::HugePages | Self::Skew | Self::Adapt | Self::VerbsCoalesce, Value::Flag(_))
-            | (Self::Verbs, Value::Verbs(_)) => true,
+            | (Self::Verbs, Value::Verbs(_))
+            | (Self::HandOver, Value::HandOver(_)) => true,
             (Self::VerbsStreams, Value::Number(n)) => (1..=8).contains(n),
             (Self::VerbsEntries, Value::Number(n)) => (2..=4096).contains(n),
             (Self::NumaNode, Value::Node(node)) => node.is_none_or(|node| node <= 65533),
@@ -362,6 +372,7 @@ pub(super) enum Value {
     Flag(bool),
     Node(Option<u32>),
     Text(Option<String>),
+    HandOver(HandOver),
     Verbs(VerbsUse),
 }
 
@@ -445,6 +456,8 @@ mod tests {
             (Key::Linger, "0", "-1"),
             (Key::Skew, "off", "of"),
             (Key::Adapt, "on", "an"),
+            (Key::HandOver, "180", "far"),
+            (Key::HandOver, "Topology", "-1"),
             (Key::Verbs, "only", "maybe"),
             (Key::VerbsStreams, "8", "9"),
             (Key::VerbsEntries, "2", "1"),

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::*;
-use crate::policy::{Query, Row};
+use crate::policy::{HandOver, Query, Row};
 
 /// A file that goes away with the directory.
 fn file(dir: &tempfile::TempDir, name: &str, text: &str) -> String {
@@ -129,6 +129,7 @@ fn every_variable_does_something() {
         ("LIMIC_LINGER_MS", "7"),
         ("LIMIC_SKEW", "off"),
         ("LIMIC_ADAPT", "no"),
+        ("LIMIC_HANDOVER", "180"),
         ("LIMIC_STATS", "counts.json"),
         ("LIMIC_VERBS", "off"),
         ("LIMIC_VERBS_STREAMS", "2"),
@@ -161,6 +162,7 @@ fn every_variable_does_something() {
     );
     assert_eq!(settings.linger(), Duration::from_millis(7));
     assert_eq!((settings.skew(), settings.adapt()), (false, false));
+    assert_eq!(settings.hand_over(), HandOver::Nanoseconds(180));
     let verbs = settings.verbs();
     assert_eq!(
         (verbs.used, verbs.streams, verbs.entries, verbs.coalesce),

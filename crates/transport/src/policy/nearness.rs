@@ -1,0 +1,243 @@
+//! Locality by what the hardware does (H3): how long a cache line takes from one endpoint to the other.
+//!
+//! What the topology says may be wrong, and then for minutes: a virtual machine shows two CPUs below one cache while the
+//! hypervisor runs them on two dies. So the hand-over itself is measured, and decides.
+
+use core::fmt;
+use core::str::FromStr;
+
+use super::Locality;
+
+/// One way at most, in nanoseconds, where two cores share a cache: 20 to 60 on the machines that the papers' peers use.
+const NEAR_NS: u32 = 80;
+/// One way at least where they do not: 90 to 200. Between the two, what was believed before stays.
+const FAR_NS: u32 = 105;
+
+/// Where the locality of two processes comes from (`LIMIC_HANDOVER`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum HandOver {
+    /// The hand-over of a cache line is measured while messages flow, and corrects the topology.
+    #[default]
+    Measured,
+    /// The topology is believed.
+    Topology,
+    /// Nothing is measured: it takes so many nanoseconds, one way.
+    Nanoseconds(u32),
+}
+
+impl fmt::Display for HandOver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Measured => f.write_str("measured"),
+            Self::Topology => f.write_str("topology"),
+            Self::Nanoseconds(ns) => write!(f, "{ns}"),
+        }
+    }
+}
+
+/// The text is neither a word that is known nor a number of nanoseconds.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is not a hand-over; accepted: measured, topology, or nanoseconds")]
+pub struct ParseHandOverError(String);
+
+impl FromStr for HandOver {
+    type Err = ParseHandOverError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.trim().to_ascii_lowercase().as_str() {
+            "measured" => Ok(Self::Measured),
+            "topology" => Ok(Self::Topology),
+            number => number
+                .parse()
+                .map(Self::Nanoseconds)
+                .map_err(|_| ParseHandOverError(text.to_owned())),
+        }
+    }
+}
+
+impl HandOver {
+    /// The locality of two processes that are at `topology` by the topology, and handed a line over in `measured`
+    /// nanoseconds, if that is known.
+    #[must_use]
+    pub fn locality(self, topology: Locality, measured: Option<Nearness>) -> Locality {
+        let nearness = match self {
+            Self::Measured => measured,
+            Self::Topology => None,
+            Self::Nanoseconds(ns) => Some(if ns <= NEAR_NS {
+                Nearness::Near
+            } else {
+                Nearness::Far
+            }),
+        };
+        match (nearness, topology) {
+            (_, Locality::Itself | Locality::SameProcess) | (None, _) => topology,
+            (Some(Nearness::Near), _) => Locality::SharedCache,
+            (Some(Nearness::Far), topology) => topology.max(Locality::SamePackage),
+        }
+    }
+}
+
+/// Whether two cores hand lines over as if they shared a cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nearness {
+    /// As within one cache.
+    Near,
+    /// As between two.
+    Far,
+}
+
+impl Nearness {
+    /// What `ns` nanoseconds say, one way; `None` if they say nothing.
+    pub(crate) const fn of(ns: u32) -> Option<Self> {
+        match ns {
+            ..=NEAR_NS => Some(Self::Near),
+            FAR_NS.. => Some(Self::Far),
+            _ => None,
+        }
+    }
+}
+
+/// When the next measurement is due, and what the last ones said: a state machine without clock or I/O.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Judge {
+    nearness: Option<Nearness>,
+    /// What the last measurement said, if it was something else.
+    doubt: Option<Nearness>,
+    due_ns: u64,
+    /// Measurements in a row that came to nothing, since the peer was not there.
+    missed: u32,
+}
+
+/// Between two measurements. One takes some 6 us at most.
+const EVERY_NS: u64 = 50_000_000;
+/// After a measurement that contradicts the last one: what is true is known soon.
+const SOON_NS: u64 = 1_000_000;
+/// Doublings of the pause while the peer is never there.
+const MOST_DOUBLINGS: u32 = 5;
+
+impl Judge {
+    pub(crate) const fn nearness(&self) -> Option<Nearness> {
+        self.nearness
+    }
+
+    pub(crate) const fn is_due(&self, now_ns: u64) -> bool {
+        now_ns >= self.due_ns
+    }
+
+    /// A hand-over took `ns` nanoseconds, or nothing came of it. True if something else is believed now: at once if
+    /// nothing was, else after two measurements that agree.
+    pub(crate) fn measured(&mut self, ns: Option<u32>, now_ns: u64) -> bool {
+        let Some(ns) = ns else {
+            self.missed += 1;
+            self.due_ns = now_ns + (EVERY_NS << self.missed.min(MOST_DOUBLINGS));
+            return false;
+        };
+        self.missed = 0;
+        self.due_ns = now_ns + EVERY_NS;
+        let said = Nearness::of(ns);
+        let doubted = self.doubt.take();
+        if said.is_none() || said == self.nearness {
+            return false;
+        }
+        if self.nearness.is_some() && doubted != said {
+            self.doubt = said;
+            self.due_ns = now_ns + SOON_NS;
+            return false;
+        }
+        self.nearness = said;
+        true
+    }
+
+    /// One of the two has moved: nothing is known any more.
+    pub(crate) fn forget(&mut self) {
+        *self = Self::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn the_first_measurement_counts_and_later_ones_in_pairs() {
+        let mut judge = Judge::default();
+        assert!(judge.is_due(0));
+        assert!(judge.measured(Some(170), 0));
+        assert_eq!(judge.nearness(), Some(Nearness::Far));
+        assert!(!judge.is_due(49 * MS) && judge.is_due(50 * MS));
+        // One that says otherwise is doubted, and looked at again soon.
+        assert!(!judge.measured(Some(30), 50 * MS));
+        assert_eq!(judge.nearness(), Some(Nearness::Far));
+        assert!(judge.is_due(51 * MS));
+        assert!(!judge.measured(Some(180), 51 * MS));
+        assert!(!judge.measured(Some(30), 101 * MS));
+        assert!(judge.measured(Some(35), 102 * MS));
+        assert_eq!(judge.nearness(), Some(Nearness::Near));
+        judge.forget();
+        assert!(judge.is_due(0) && judge.nearness().is_none());
+    }
+
+    #[test]
+    fn what_lies_between_changes_nothing() {
+        let mut judge = Judge::default();
+        assert!(!judge.measured(Some(90), 0));
+        assert_eq!(judge.nearness(), None);
+        assert!(judge.measured(Some(20), 0));
+        assert!(!judge.measured(Some(104), 0));
+        assert_eq!(judge.nearness(), Some(Nearness::Near));
+    }
+
+    #[test]
+    fn a_peer_that_is_never_there_is_asked_ever_more_seldom() {
+        let mut judge = Judge::default();
+        let mut now = 0;
+        let mut asked = 0;
+        while now < 60_000 * MS {
+            if judge.is_due(now) {
+                asked += 1;
+                assert!(!judge.measured(None, now));
+            }
+            now += MS;
+        }
+        assert!((10..50).contains(&asked), "{asked}");
+        assert!(judge.measured(Some(30), now));
+        assert!(judge.is_due(now + 50 * MS));
+    }
+
+    #[test]
+    fn the_measured_corrects_the_topology_and_a_wish_both() {
+        use Locality::{OtherPackage, SamePackage, SameProcess, SharedCache};
+        let (near, far) = (Some(Nearness::Near), Some(Nearness::Far));
+        for (setting, topology, measured, locality) in [
+            (HandOver::Measured, SharedCache, None, SharedCache),
+            (HandOver::Measured, SharedCache, far, SamePackage),
+            (HandOver::Measured, OtherPackage, far, OtherPackage),
+            (HandOver::Measured, OtherPackage, near, SharedCache),
+            (HandOver::Measured, SameProcess, far, SameProcess),
+            (HandOver::Topology, SharedCache, far, SharedCache),
+            (HandOver::Nanoseconds(180), SharedCache, near, SamePackage),
+            (HandOver::Nanoseconds(25), SamePackage, far, SharedCache),
+        ] {
+            assert_eq!(
+                setting.locality(topology, measured),
+                locality,
+                "{setting} {topology} {measured:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn settings_come_back() {
+        for setting in [
+            HandOver::Measured,
+            HandOver::Topology,
+            HandOver::Nanoseconds(180),
+        ] {
+            assert_eq!(setting.to_string().parse(), Ok(setting));
+        }
+        let error = "far".parse::<HandOver>().expect_err("no such word");
+        assert!(error.to_string().contains("'far'"), "{error}");
+    }
+}

@@ -1,0 +1,67 @@
+//! Locality by the hand-over of a cache line (H3): as told, and as measured between two processes.
+
+use limic::policy::{HandOver, Path};
+use limic::settings::Settings;
+use limic::{Counters, Endpoint, HybridEndpoint, RawEndpoint};
+use limic_tests::{Cast, Rank, check, content, skip};
+
+/// Eager within a cache, and not beyond it.
+const BYTES: usize = 6 << 10;
+const ROUNDS: u64 = 2000;
+
+fn ping_pong(rank: &Rank, hand_over: HandOver, bytes: usize, rounds: u64) -> Counters {
+    let settings = Settings::builder()
+        .without_environment()
+        .hand_over(hand_over);
+    let endpoint = HybridEndpoint::with(settings.build().expect("settings")).expect("open");
+    let other = rank.connect(&endpoint)[1 - rank.rank as usize];
+    let mut inbox = vec![0; bytes];
+    for round in 0..rounds {
+        let data = content(round, bytes);
+        if rank.rank == 0 {
+            endpoint.send(other, 1_u64, &data).expect("send");
+        }
+        endpoint.recv((other, 1), &mut inbox).expect("receive");
+        check(round, &inbox);
+        if rank.rank == 1 {
+            endpoint.send(other, 1_u64, &inbox).expect("send");
+        }
+    }
+    rank.link.meet(&endpoint);
+    endpoint.counters()
+}
+
+fn messages(counters: &Counters, path: Path) -> u64 {
+    let found = counters.paths.iter().find(|(other, _)| *other == path);
+    found.map_or(0, |(_, traffic)| traffic.messages)
+}
+
+#[test]
+fn what_is_told_decides_between_the_rows() {
+    if limic::topology::CpuSet::allowed().is_ok_and(|cpus| cpus.len() < 2) {
+        return skip("one CPU only");
+    }
+    if let Err(refused) = limic_copy::explain().available {
+        return skip(&format!("single copy: {refused}"));
+    }
+    Cast::new("what_is_told_decides_between_the_rows").run(|rank| {
+        let near = ping_pong(rank, HandOver::Nanoseconds(30), BYTES, 20);
+        assert_eq!(messages(&near, Path::Eager), 20);
+        let far = ping_pong(rank, HandOver::Nanoseconds(180), BYTES, 20);
+        assert_eq!(messages(&far, Path::Eager), 0, "{:?}", far.paths);
+        assert!(messages(&far, Path::Cma) > 0, "{:?}", far.paths);
+    });
+}
+
+/// Whatever the measurements say, and however often the peer is not there for them, messages arrive, and no meet word is
+/// lost: both-sides copies go on.
+#[test]
+fn measuring_disturbs_nobody() {
+    Cast::new("measuring_disturbs_nobody").run(|rank| {
+        for bytes in [8, BYTES, 100 << 10] {
+            let counters = ping_pong(rank, HandOver::Measured, bytes, ROUNDS);
+            let total: u64 = counters.sent.iter().map(|(_, sent)| sent.messages).sum();
+            assert_eq!(total, ROUNDS);
+        }
+    });
+}

@@ -1,0 +1,218 @@
+//! A sender of a long message that changes its records behind the library's back: the pieces that travel in the ring
+//! (kind 21) carry an offset and name a receive, and a receiver trusts neither.
+
+use limic::policy::{HandOver, Path};
+use limic::settings::Settings;
+use limic::{Endpoint, Error, HybridEndpoint, Peer, PeerFailure, RawEndpoint, Status};
+use limic_tests::{Cast, Random, Rank};
+
+const PIECE: u64 = 21;
+const BYTES: usize = 256 << 10;
+const MARGIN: usize = 64 << 10;
+const UNTOUCHED: u8 = 0xA5;
+
+/// A header, with the record's kind in bits 32 to 39 and its length below.
+const fn kind(header: u64) -> u64 {
+    header >> 32 & 0xFF
+}
+
+/// The words of a record: header, tag (the receive), and the first of its payload (the offset).
+type Words<'a> = [&'a mut u64; 3];
+
+/// What a sender does to each piece, given how many it has seen before.
+struct Forgery {
+    name: &'static str,
+    change: fn(&mut Words<'_>, u64),
+    /// The receiver finds it out, and blames the sender.
+    found: bool,
+}
+
+const FORGERIES: [Forgery; 8] = [
+    Forgery {
+        name: "an offset at the end of the address space",
+        change: |words, _| *words[2] = u64::MAX - 100,
+        found: true,
+    },
+    Forgery {
+        name: "an offset just behind the message",
+        change: |words, _| *words[2] = BYTES as u64,
+        found: true,
+    },
+    Forgery {
+        name: "a piece that begins inside and ends outside",
+        change: |words, _| *words[2] = BYTES as u64 - 8,
+        found: true,
+    },
+    Forgery {
+        name: "all pieces at one place",
+        change: |words, _| *words[2] = 0,
+        found: false,
+    },
+    Forgery {
+        name: "a receive that does not exist",
+        change: |words, seen| *words[1] = 0xDEAD_0000_0000 + seen,
+        found: false,
+    },
+    Forgery {
+        name: "any number for a receive",
+        change: |words, seen| *words[1] = Random::new(seen).next_u64(),
+        found: false,
+    },
+    Forgery {
+        name: "a length that ends before the offset does",
+        change: |words, _| *words[0] = *words[0] & !0xFFFF_FFF8 & !0x7 | 4,
+        found: true,
+    },
+    Forgery {
+        name: "a piece in place of a message",
+        change: |words, _| *words[0] = *words[0] & !(0xFF << 32) | 1 << 32,
+        found: false,
+    },
+];
+
+/// Changes every piece that lies in a ring which this process may write, and counts them.
+fn forge(change: fn(&mut Words<'_>, u64)) -> u64 {
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("maps");
+    let mut seen = 0;
+    for line in maps
+        .lines()
+        .filter(|line| line.contains("memfd:limic") && line.contains(" rw-s "))
+    {
+        let range = line
+            .split_whitespace()
+            .next()
+            .and_then(|r| r.split_once('-'));
+        let (start, end) = range.expect("a range");
+        let number = |text| usize::from_str_radix(text, 16).expect("an address");
+        let mut at = number(start);
+        while at + 24 <= number(end) {
+            let word = std::ptr::with_exposed_provenance_mut::<u64>(at);
+            // SAFETY: within a shared mapping that this process may write, and whose other process waits meanwhile, so that
+            // nobody accesses the words through these references' time.
+            let mut words: Words<'_> =
+                unsafe { [&mut *word, &mut *word.add(1), &mut *word.add(2)] };
+            // Bytes of the message are all ones: no header among them.
+            let len = *words[0] & 0xFFFF;
+            let is_piece = kind(*words[0]) == PIECE && (64..4096).contains(&(len & !7));
+            if is_piece && *words[2] < BYTES as u64 {
+                change(&mut words, seen);
+                seen += 1;
+                at += len as usize & !7;
+            } else {
+                at += 8;
+            }
+        }
+    }
+    seen
+}
+
+fn open(rank: &Rank) -> (HybridEndpoint, Peer) {
+    let settings = Settings::builder()
+        .without_environment()
+        .long_path(Path::Pipeline)
+        .hand_over(HandOver::Topology)
+        // More ranks than CPUs would let pieces go through chunks.
+        .spin(limic::settings::Spin::For(
+            std::time::Duration::from_millis(100),
+        ));
+    let endpoint = HybridEndpoint::with(settings.build().expect("settings")).expect("open");
+    let other = rank.connect(&endpoint)[1 - rank.rank as usize];
+    // Often enough for a private ring, in which pieces travel.
+    for _ in 0..100 {
+        let mut word = [0];
+        endpoint
+            .send_recv(other, 1_u64, &[1], (other, 1), &mut word)
+            .expect("exchange");
+    }
+    (endpoint, other)
+}
+
+fn receive(rank: &Rank, endpoint: &HybridEndpoint, from: Peer, forgery: &Forgery) {
+    let mut room = vec![UNTOUCHED; BYTES + 2 * MARGIN];
+    let mut other_room = vec![UNTOUCHED; BYTES];
+    let received: Result<Status, Error> = endpoint.scope(|scope| {
+        let bystander = scope.irecv((from, 9), &mut other_room)?;
+        let request = scope.irecv((from, 2), &mut room[MARGIN..MARGIN + BYTES])?;
+        let _ = rank.link.exchange(&[]);
+        // The offer is there, and is answered.
+        while !endpoint.progress() {}
+        let _ = rank.link.exchange(&[]);
+        // The sender has filled the ring, and forged what lies there. It is gone by now.
+        let _ = rank.link.exchange(&[]);
+        let received = request.wait().map(|(status, _)| status);
+        assert!(bystander.wait().is_err(), "nobody sent that");
+        received
+    });
+    let name = forgery.name;
+    match &received {
+        Ok(status) => assert!(!forgery.found && status.len == BYTES as u64, "{name}"),
+        Err(Error::PeerFailed { peer, why }) => {
+            assert_eq!(*peer, from, "{name}");
+            let blamed = matches!(why, PeerFailure::Corrupt(_));
+            assert!(blamed || !forgery.found, "{name}: {why}");
+        }
+        Err(other) => panic!("{name}: {other}"),
+    }
+    let untouched = |bytes: &[u8]| bytes.iter().all(|byte| *byte == UNTOUCHED);
+    assert!(
+        untouched(&room[..MARGIN]),
+        "{name}: bytes before the buffer"
+    );
+    assert!(
+        untouched(&room[MARGIN + BYTES..]),
+        "{name}: bytes behind it"
+    );
+    assert!(untouched(&other_room), "{name}: bytes of another receive");
+    // This endpoint is in order.
+    let me = endpoint.myself();
+    let mut inbox = [0; 5];
+    endpoint
+        .send_recv(me, 1_u64, b"still", (me, 1), &mut inbox)
+        .expect("to itself");
+}
+
+fn send(rank: &Rank, endpoint: &HybridEndpoint, to: Peer, forgery: &Forgery) {
+    let request = endpoint.isend(to, 2_u64, vec![0xFF; BYTES]).expect("isend");
+    let _ = rank.link.exchange(&[]);
+    let _ = rank.link.exchange(&[]);
+    // The answer is there: it fills the ring, as far as there is room.
+    while !endpoint.progress() {}
+    while endpoint.progress() {}
+    let forged = forge(forgery.change);
+    assert!(forged > 0, "{}: no pieces in the ring", forgery.name);
+    std::mem::forget(request);
+    let _ = rank.link.exchange(&[]);
+    // As abruptly as a crash, but a success for the test.
+    // SAFETY: ends the process at once.
+    unsafe { libc::_exit(0) };
+}
+
+macro_rules! forged {
+    ($($name:ident $index:literal)+) => {
+        $(
+            #[test]
+            fn $name() {
+                Cast::new(stringify!($name)).run(|rank| {
+                    let forgery = &FORGERIES[$index];
+                    let (endpoint, other) = open(rank);
+                    if rank.rank == 0 {
+                        receive(rank, &endpoint, other, forgery);
+                    } else {
+                        send(rank, &endpoint, other, forgery);
+                    }
+                });
+            }
+        )+
+    };
+}
+
+forged! {
+    an_offset_at_the_end_of_the_address_space 0
+    an_offset_behind_the_message 1
+    a_piece_that_ends_outside 2
+    all_pieces_at_one_place 3
+    a_receive_that_does_not_exist 4
+    any_number_for_a_receive 5
+    a_piece_shorter_than_its_offset 6
+    a_piece_as_a_message 7
+}
