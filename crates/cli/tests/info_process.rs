@@ -66,6 +66,20 @@ fn counts_of_several_endpoints() {
 }
 
 #[test]
+fn a_launcher_that_is_asked_leads_to_its_ranks() {
+    let _alone = alone();
+    let _endpoint = endpoint();
+    let output = info(std::os::unix::process::parent_id(), &[]);
+    assert_eq!(output.status.code(), Some(1), "{}", out(&output));
+    let why = err(&output);
+    let mine = format!("{}, ", std::process::id());
+    assert!(
+        why.contains("processes that it has started have: ") && why.contains(&mine),
+        "{why}"
+    );
+}
+
+#[test]
 fn garbage_is_named_and_the_rest_is_shown() {
     let _alone = alone();
     let _good = endpoint();
