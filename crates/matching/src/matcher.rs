@@ -84,8 +84,16 @@ impl<S: Storage> Matcher<S> {
     }
 
     /// Receive, first step: removes the oldest unexpected message that fits.
-    #[inline]
+    #[inline(always)]
     pub fn take_unexpected(&mut self, selector: &Selector) -> Option<(Envelope, Token)> {
+        if self.unexpected.queue.len == 0 {
+            return None;
+        }
+        self.take_waiting(selector)
+    }
+
+    #[inline(never)]
+    fn take_waiting(&mut self, selector: &Selector) -> Option<(Envelope, Token)> {
         let mut memory = self.storage.unexpected();
         let id = self.unexpected.find(&mut memory, selector)?;
         self.unexpected.remove(&mut memory, id)
@@ -95,7 +103,7 @@ impl<S: Storage> Matcher<S> {
     ///
     /// # Errors
     /// [`Full::Posted`]; nothing has changed, [`reserve`](Self::reserve) makes room.
-    #[inline]
+    #[inline(always)]
     pub fn post(&mut self, selector: &Selector, token: Token) -> Result<PostedId, Full> {
         match self
             .posted
@@ -109,7 +117,7 @@ impl<S: Storage> Matcher<S> {
     }
 
     /// Arrival, first step: removes the oldest posted receive that the message fits.
-    #[inline]
+    #[inline(always)]
     pub fn take_posted(&mut self, envelope: &Envelope) -> Option<Token> {
         if self.posted.queue.len == 0 {
             return None;

@@ -151,12 +151,27 @@ impl Posted {
     ///
     /// One line for the oldest receive of all. Else, per class with receives in bins, one bucket, and one line for a
     /// hit; then at most [`SCAN`] lines; then, once for each receive that is passed over, its line and its bucket.
-    #[inline]
+    #[inline(always)]
     pub(super) fn take(
         &mut self,
         memory: &mut PostedMemory<'_>,
         envelope: &Envelope,
     ) -> Option<Token> {
+        // The oldest of all, and none is in a bin.
+        if self.queue.len == self.lag
+            && let Some(node) = memory.nodes.get(self.queue.head as usize)
+            && node.fits(envelope)
+        {
+            self.lag -= 1;
+            self.unindexed = node.entry.next;
+            return self.queue.pop(memory.nodes);
+        }
+        self.take_behind(memory, envelope)
+    }
+
+    /// The same for one that is not the oldest, or where some are in bins.
+    #[inline(never)]
+    fn take_behind(&mut self, memory: &mut PostedMemory<'_>, envelope: &Envelope) -> Option<Token> {
         // All in bins are older than all that are not.
         if self.queue.len > self.lag {
             let oldest = self.find(memory, envelope);

@@ -90,6 +90,24 @@ impl Queue {
         Some(id)
     }
 
+    /// Takes the oldest entry out of the list and frees its slot.
+    #[inline(always)]
+    pub(super) fn pop<N: Slot>(&mut self, nodes: &mut [N]) -> Option<Token> {
+        let id = self.head;
+        let entry = nodes.get_mut(id as usize)?.entry_mut();
+        let Entry { next, token, .. } = *entry;
+        entry.generation = entry.generation.wrapping_add(1);
+        entry.next = self.free;
+        self.free = id;
+        self.len -= 1;
+        self.head = next;
+        match nodes.get_mut(next as usize) {
+            Some(next) => next.entry_mut().prev = NIL,
+            None => self.tail = NIL,
+        }
+        Some(token)
+    }
+
     /// Takes an entry in use out of the list and frees its slot. Its neighbours' lines are written, not waited for.
     #[inline]
     pub(super) fn unlink<N: Slot>(&mut self, nodes: &mut [N], id: u32) -> Option<Token> {

@@ -224,12 +224,18 @@ enum Pieces<S> {
 }
 
 impl<S: Copy> Pieces<S> {
+    #[inline(always)]
     fn new(slices: &[S], empty: S) -> Self {
         match slices {
             [] => Self::One(empty),
             [one] => Self::One(*one),
-            many => Self::Many(many.into()),
+            many => Self::many(many),
         }
+    }
+
+    #[cold]
+    fn many(slices: &[S]) -> Self {
+        Self::Many(slices.into())
     }
 
     #[inline]
@@ -392,7 +398,6 @@ impl SendBuffer {
 /// [`RawEndpoint::post_recv`](crate::RawEndpoint::post_recv) demands of its caller.
 pub(crate) struct ReceiveBuffer {
     pieces: Pieces<RawSliceMut>,
-    len: u64,
 }
 
 // SAFETY: by the type's invariant the room stays writable wherever the endpoint moves to.
@@ -401,20 +406,23 @@ unsafe impl Send for ReceiveBuffer {}
 impl ReceiveBuffer {
     /// # Safety
     /// The type's invariant holds.
+    #[inline(always)]
     pub(crate) unsafe fn new(slices: &[RawSliceMut]) -> Self {
         let empty = RawSliceMut {
             start: core::ptr::null_mut(),
             len: 0,
         };
-        let len = slices.iter().map(|slice| slice.len as u64).sum();
         Self {
             pieces: Pieces::new(slices, empty),
-            len,
         }
     }
 
+    #[inline(always)]
     pub(crate) fn len(&self) -> u64 {
-        self.len
+        match &self.pieces {
+            Pieces::One(one) => one.len as u64,
+            Pieces::Many(many) => many.iter().map(|slice| slice.len as u64).sum(),
+        }
     }
 
     pub(crate) fn slices(&self) -> &[RawSliceMut] {
@@ -422,13 +430,13 @@ impl ReceiveBuffer {
     }
 
     /// Copies the first `limit` bytes of `source` (or what fits, or what there is) to offset `skip`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn copy_from(&self, skip: u64, limit: u64, source: &(impl Source + ?Sized)) {
         let limit = limit.min(source.len());
         if let Pieces::One(one) = &self.pieces
-            && skip <= self.len
+            && skip <= one.len as u64
         {
-            let n = limit.min(self.len - skip) as usize;
+            let n = limit.min(one.len as u64 - skip) as usize;
             // SAFETY: `skip + n` is within the slice, which is writable by the type's invariant, and `n` within
             // the source.
             unsafe { source.get(0, one.start.wrapping_add(skip as usize), n) }

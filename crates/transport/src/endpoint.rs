@@ -33,9 +33,8 @@ pub trait Endpoint: RawEndpoint {
     /// [`Error::NoPath`](crate::Error::NoPath).
     #[inline]
     fn send(&self, to: Peer, tag: impl Into<Tag>, data: &[u8]) -> Result<()> {
-        // SAFETY: `data` is borrowed until this call returns, and `finish` returns only when the operation is done.
-        let posted = unsafe { self.post_send(to, tag.into(), &[RawSlice::from(data)]) }?;
-        finish(self, posted).map(|_| ())
+        // SAFETY: `data` is borrowed until this call returns, which is after completion.
+        unsafe { self.send_blocking(to, tag.into(), &[RawSlice::from(data)]) }
     }
 
     /// Sends the concatenation of several pieces as one message.

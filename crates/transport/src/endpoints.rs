@@ -162,7 +162,30 @@ macro_rules! endpoint {
                 data: &[RawSlice],
             ) -> Result<Option<Status>> {
                 let mut engine = self.0.engine.borrow_mut();
-                engine.core.send_at_once(to.0, tag.0, immediate, data)
+                let sent = engine.core.send_at_once(to.0, tag.0, immediate, data)?;
+                let len = data.iter().map(|piece| piece.len as u64).sum();
+                Ok(sent.then_some(Status {
+                    peer: to,
+                    tag,
+                    len,
+                    immediate: None,
+                }))
+            }
+            #[inline]
+            unsafe fn send_blocking(&self, to: Peer, tag: Tag, data: &[RawSlice]) -> Result<()> {
+                // The engine is not borrowed any more where the send has to be waited for.
+                if self
+                    .0
+                    .engine
+                    .borrow_mut()
+                    .core
+                    .send_at_once(to.0, tag.0, None, data)?
+                {
+                    return Ok(());
+                }
+                // SAFETY: the caller's promise.
+                let posted = unsafe { self.post_send(to, tag, data) }?;
+                crate::endpoint::finish(self, posted).map(|_| ())
             }
             #[inline]
             unsafe fn post_recv(
@@ -242,6 +265,7 @@ macro_rules! endpoint {
                 engine.look_at_sockets();
                 engine.arm()
             }
+            #[inline]
             fn set_owner(&self, request: RequestId, owner: u32) {
                 self.0.engine.borrow_mut().set_owner(request, owner);
             }

@@ -16,6 +16,12 @@ impl<E: RawEndpoint> Handle<'_, E> {
         crate::endpoint::finish(self.endpoint, core::mem::replace(&mut self.posted, told))
     }
 
+    /// Waits, and is over then.
+    #[inline]
+    pub(crate) fn finish(self) -> Outcome {
+        crate::endpoint::finish(self.endpoint, self.posted)
+    }
+
     /// Remembers the outcome, since the request is freed when it is reported done.
     pub(crate) fn test(&mut self) -> bool {
         if let Posted::Pending(id) = self.posted {

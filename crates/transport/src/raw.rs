@@ -205,6 +205,23 @@ pub unsafe trait RawEndpoint: Debug + Send {
         data: &[RawSlice],
     ) -> Result<Option<Status>>;
 
+    /// Sends and waits: [`post_send`](Self::post_send) and [`wait`](Self::wait) in one, which an endpoint may do in
+    /// less time.
+    ///
+    /// # Errors
+    /// What became of the send.
+    ///
+    /// # Safety
+    /// As [`post_send`](Self::post_send), until it returns.
+    unsafe fn send_blocking(&self, to: Peer, tag: Tag, data: &[RawSlice]) -> Result<()> {
+        // SAFETY: the caller's promise.
+        match unsafe { self.post_send(to, tag, data) }? {
+            Posted::Done(outcome) => outcome,
+            Posted::Pending(id) => self.wait(id),
+        }
+        .map(|_| ())
+    }
+
     /// Starts a receive into `into`, filled front to back.
     ///
     /// # Errors

@@ -35,6 +35,7 @@ impl<'scope, 'env, E: RawEndpoint> Scope<'scope, 'env, E> {
     ///
     /// # Errors
     /// As [`RawEndpoint::post_send`].
+    #[inline]
     pub fn isend(
         &'scope self,
         to: Peer,
@@ -74,6 +75,7 @@ impl<'scope, 'env, E: RawEndpoint> Scope<'scope, 'env, E> {
     ///
     /// # Errors
     /// As [`RawEndpoint::post_recv`].
+    #[inline]
     pub fn irecv(
         &'scope self,
         from: impl Into<Selector>,
@@ -113,6 +115,7 @@ impl<'scope, 'env, E: RawEndpoint> Scope<'scope, 'env, E> {
         self.endpoint
     }
 
+    #[inline]
     fn handle(&self, posted: Posted) -> Handle<'scope, E> {
         if let Posted::Pending(id) = &posted {
             self.endpoint.set_owner(*id, self.owner);
@@ -157,8 +160,9 @@ impl<E: RawEndpoint> ScopedSend<'_, E> {
     ///
     /// # Errors
     /// What became of the operation.
-    pub fn wait(mut self) -> Outcome {
-        self.handle.wait()
+    #[inline]
+    pub fn wait(self) -> Outcome {
+        self.handle.finish()
     }
 
     /// Makes progress; true when done. [`wait`](Self::wait) then returns at once.
@@ -180,9 +184,10 @@ impl<'scope, E: RawEndpoint> ScopedRecv<'scope, E> {
     ///
     /// # Errors
     /// What became of the operation; the buffer then comes back with the end of the scope.
-    pub fn wait(mut self) -> Result<(Status, &'scope mut [u8])> {
+    #[inline]
+    pub fn wait(self) -> Result<(Status, &'scope mut [u8])> {
         let room = self.room;
-        let status = self.handle.wait()?;
+        let status = self.handle.finish()?;
         // SAFETY: made from a `&'scope mut [u8]` that nobody else has, and the operation is done, so the
         // endpoint touches it no more.
         let buffer = unsafe { core::slice::from_raw_parts_mut(room.start, room.len) };

@@ -13,17 +13,20 @@
 //! All zero is the empty ring. A record begins on a word:
 //!
 //! ```text
-//! bytes 0..8    header: payload length 0..31, [`ENDS_LINE`] 31, kind 32..40, flags 40..48,
+//! bytes 0..8    header: payload length 0..30, [`SAME_TAG`] 30, [`ENDS_LINE`] 31, kind 32..40, flags 40..48,
 //!               check 48..64 (low bits of the word's position)
-//! bytes 8..16   tag
-//! bytes 16..    payload
+//! bytes 8..16   tag; absent if it is that of the record before
+//! bytes ..      payload
 //! ```
+//!
+//! Streams mostly repeat their tag. A record that repeats it and so fits in a line goes without: [`SAME_TAG`].
 //!
 //! The next record begins on the word behind it, or, if the header says [`ENDS_LINE`], on the next
 //! line. The producer says so unless another record of the same length fits in the rest of the line.
-//! So records of up to 16 bytes of payload share lines (two of them, four of empty ones), and all
-//! others begin on a line unless one of those stands before them; up to 48 bytes of payload then
-//! travel in the header's own line.
+//! So records of up to 16 bytes of payload share lines (two of them, four of empty ones; with the tag of the one before:
+//! four of up to 8 bytes, eight of empty ones, two of up to 24 bytes), and all
+//! others begin on a line unless one of those stands before them; up to 48 bytes of payload (56 with the tag of the one
+//! before) then travel in the header's own line.
 //!
 //! A record lies in one piece. One that does not fit before the end of its lap is preceded by
 //! a record of kind [`PAD`], which covers the rest. A pad of length 0 is a *jump*: the next record is in the
@@ -70,8 +73,8 @@
 //! One line from producer to consumer, or a part of one, and that is all on the way of the message:
 //! header, tag and payload share it. If the consumer polls meanwhile, the same line has first gone
 //! over empty, and the producer's store revokes it (no data moves). Behind the message's
-//! back the producer fetches the ownership of the line of the message after the
-//! next, one move, hidden by a prefetch. The consumer's line moves twice per
+//! back the producer fetches the ownership of the line that is [`AHEAD_LINES`] further on, one move, hidden by a prefetch.
+//! A consumer that finds one record after the other asks for its lines as early. The consumer's line moves twice per
 //! near lap or less while the consumer keeps up, and at most twice per [`CREDIT_LINES`] lines when it
 //! does not. Poll of an empty ring: one load and one compare, no move.
 //!
@@ -98,6 +101,16 @@ pub const PAD: u8 = 255;
 
 /// Bit of a header: the next record begins on the next line.
 pub const ENDS_LINE: u64 = 1 << 31;
+
+/// Bit of a header: the record has no tag of its own, but that of the record before it. Before the first one, that is 0.
+pub const SAME_TAG: u64 = 1 << 30;
+
+/// Greatest payload of a record without a tag of its own, in bytes: longer ones would gain nothing.
+const MOST_SAME_TAG: u32 = (LINE - WORD) as u32;
+
+/// Lines ahead of the current one that are asked for before they are needed. Between two caches that do not share the next
+/// level, a line takes as long as several short messages.
+const AHEAD_LINES: u64 = 4;
 
 /// Payload that travels in the line of the header, in bytes.
 pub const INLINE_PAYLOAD: u32 = (LINE - RECORD_HEADER) as u32;

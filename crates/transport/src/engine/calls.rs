@@ -55,6 +55,7 @@ impl Engine {
         Ok(())
     }
 
+    #[inline]
     pub(crate) fn set_owner(&mut self, id: RequestId, owner: u32) {
         if let Some(slot) = self.core.requests.find(id) {
             self.core.requests.set_owner(slot, owner);

@@ -24,7 +24,7 @@ impl Core {
                 let (to, stage) = (sending.to, sending.stage);
                 self.cancel_send(slot, id, to, stage);
             }
-            Operation::Done | Operation::Free => {}
+            Operation::Over => {}
         }
         Ok(())
     }

@@ -19,6 +19,8 @@ struct Private {
     ring: LineConsumer<Mapped>,
     number: u32,
     peer: u32,
+    /// The last look at it found nothing: whoever waits, waits for the next record.
+    idle: bool,
 }
 
 /// All rings of this endpoint's segment.
@@ -44,27 +46,41 @@ impl Inputs {
         let mut moved = false;
         for input in &mut self.private {
             let mut taken = 0;
+            let mut credited = false;
             let completed = core.requests.completed;
-            // Stops at the first completion: somebody may wait for just that one, and the next line is with its
-            // sender, so looking at it takes as long as a message.
-            while taken < BATCH && core.requests.completed == completed {
+            loop {
                 match input.ring.peek() {
+                    Ok(Some(record)) if record.kind == wire::EAGER => {
+                        core.on_eager(input.peer, record.tag, None, &record);
+                    }
                     Ok(Some(record)) => {
                         core.on_record(input.peer, record.kind, record.tag, &record);
                     }
-                    Ok(None) => break,
+                    Ok(None) => {
+                        input.idle |= taken == 0;
+                        break;
+                    }
                     Err(corrupt) => {
                         core.corrupt(input.peer, &corrupt.to_string());
                         break;
                     }
                 }
-                input.ring.pop();
+                credited |= input.ring.pop();
                 taken += 1;
+                // A completion ends it where somebody may wait for just that one: the next line is with its sender,
+                // so looking at it takes as long as a message. If records come faster than they are waited for, and
+                // more are waited for, it goes on.
+                let over = core.requests.completed != completed
+                    && (input.idle || core.matcher.posted_len() == 0);
+                if over || taken == BATCH {
+                    break;
+                }
             }
             if taken > 0 {
                 moved = true;
+                input.idle = false;
                 // The sender may sleep because its ring was full.
-                if let Some(link) = core.peers.link(input.peer) {
+                if credited && let Some(link) = core.peers.link(input.peer) {
                     link.wake();
                 }
             }
@@ -137,7 +153,12 @@ impl Inputs {
             return core.corrupt(peer, "a second switch to its private ring");
         }
         match LineConsumer::new(memory, lines) {
-            Ok(ring) => self.private.push(Private { ring, number, peer }),
+            Ok(ring) => self.private.push(Private {
+                ring,
+                number,
+                peer,
+                idle: true,
+            }),
             Err(error) => core.corrupt(peer, &error.to_string()),
         }
     }
@@ -152,7 +173,6 @@ impl Inputs {
 }
 
 impl Core {
-    #[inline]
     pub(crate) fn on_record(&mut self, from: u32, kind: u8, tag: u64, record: &impl Source) {
         match kind {
             wire::EAGER => self.on_eager(from, tag, None, record),

@@ -32,6 +32,7 @@ mod loans;
 mod measured;
 mod one_sided;
 mod open;
+mod operations;
 pub(crate) mod peers;
 mod pool;
 mod receive;

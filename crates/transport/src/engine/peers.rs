@@ -121,9 +121,8 @@ impl Link {
     ) -> bool {
         /// The payload and its kind, written into a reservation of either ring.
         macro_rules! publish {
-            ($ring:expr) => {{
-                let ahead = immediate.map_or(0, |_| IMMEDIATE_BYTES);
-                let Some(mut room) = $ring.reserve((len + ahead) as u32) else {
+            ($room:expr) => {{
+                let Some(mut room) = $room else {
                     return false;
                 };
                 match immediate {
@@ -136,9 +135,10 @@ impl Link {
                 room.publish(kind, 0, tag);
             }};
         }
+        let bytes = (len + immediate.map_or(0, |_| IMMEDIATE_BYTES)) as u32;
         match &mut self.out {
-            Out::Private(ring) => publish!(ring),
-            Out::Shared(ring) => publish!(ring),
+            Out::Private(ring) => publish!(ring.reserve_tagged(bytes, tag)),
+            Out::Shared(ring) => publish!(ring.reserve(bytes)),
         }
         self.wake();
         true

@@ -58,11 +58,7 @@ impl Core {
                 }
             },
         };
-        *self.requests.get(slot) = Operation::Receive(Receiving {
-            into,
-            stage: ReceiveStage::Posted { id },
-        });
-        Ok(Posted::Pending(self.requests.id(slot)))
+        Ok(Posted::Pending(self.requests.post(slot, id, into)))
     }
 
     #[cold]
@@ -205,7 +201,10 @@ impl Core {
     }
 
     /// A whole message came through a ring.
-    #[inline]
+    ///
+    /// Lines of this process beside the record: those of its posted receive, of the next one there, of the request, and of the
+    /// sender's row of counts.
+    #[inline(always)]
     pub(crate) fn on_eager(
         &mut self,
         from: u32,
@@ -216,15 +215,45 @@ impl Core {
         let len = source.len();
         match self.matcher.take_posted(&Envelope { source: from, tag }) {
             Some(slot) => {
-                if let Operation::Receive(receiving) = self.requests.get(slot) {
-                    let room = receiving.into.len();
-                    receiving.into.copy_from(0, len, source);
-                    self.note_received(from, len);
-                    self.requests
-                        .complete(slot, receive_outcome(from, tag, immediate, len, room));
+                let Some(into) = self.requests.posted(slot) else {
+                    return self.deliver_elsewhere(slot, from, tag, immediate, source);
+                };
+                let room = into.len();
+                into.copy_from(0, len, source);
+                self.note_received(from, len);
+                if len > room {
+                    let outcome = receive_outcome(from, tag, immediate, len, room);
+                    return self.requests.complete(slot, outcome);
                 }
+                let status = Status {
+                    peer: Peer(from),
+                    tag: Tag(tag),
+                    len,
+                    immediate,
+                };
+                self.requests.deliver(slot, status);
             }
             None => self.keep_bytes(from, tag, immediate, source),
+        }
+    }
+
+    /// Delivers to a posted receive that somebody had a look at meanwhile.
+    #[cold]
+    fn deliver_elsewhere(
+        &mut self,
+        slot: Slot,
+        from: u32,
+        tag: u64,
+        immediate: Option<u64>,
+        source: &impl Source,
+    ) {
+        let len = source.len();
+        if let Some(receiving) = self.requests.receiving(slot) {
+            let room = receiving.into.len();
+            receiving.into.copy_from(0, len, source);
+            self.note_received(from, len);
+            let outcome = receive_outcome(from, tag, immediate, len, room);
+            self.requests.complete(slot, outcome);
         }
     }
 
@@ -362,7 +391,7 @@ impl Core {
         let from = loan.from;
         match self.matcher.take_posted(&Envelope { source: from, tag }) {
             Some(slot) => {
-                let released = core::mem::replace(self.requests.get(slot), Operation::Free);
+                let released = core::mem::replace(self.requests.get(slot), Operation::Over);
                 let Operation::Receive(receiving) = released else {
                     return;
                 };

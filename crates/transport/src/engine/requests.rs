@@ -1,262 +1,106 @@
 //! The table of operations under way.
+//!
+//! A request has an entry of one cache line, which is all that a short message touches of it: the receive that is posted,
+//! and later its status. What other operations need to know lies in a second table.
 
 use std::any::Any;
 
 use limic_matching::PostedId;
 
-use crate::buffer::{ReceiveBuffer, SendBuffer};
+pub(crate) use super::operations::{
+    Halves, Incoming, Operation, ReceiveStage, Receiving, SendStage, Sending, receive_outcome,
+};
+use crate::buffer::ReceiveBuffer;
 use crate::error::Outcome;
-use crate::policy::Path;
 use crate::raw::RequestId;
-use crate::{Peer, Status, Tag};
+use crate::{Error, Status};
 
 /// Position in the table; also the token in the posted queue.
 pub(crate) type Slot = u32;
 
 const NONE: u32 = u32::MAX;
 
-/// One operation.
-pub(crate) enum Operation {
-    /// The slot is free.
+/// What a request is now.
+enum State {
     Free,
-    /// Done; its outcome waits beside it to be asked for.
-    Done,
-    /// A send, or a one-sided write.
-    Send(Sending),
-    /// A receive, or a one-sided read.
-    Receive(Receiving),
-}
-
-/// A send under way.
-pub(crate) struct Sending {
-    pub(crate) to: u32,
-    pub(crate) tag: u64,
-    pub(crate) immediate: Option<u64>,
-    pub(crate) data: SendBuffer,
-    pub(crate) stage: SendStage,
-}
-
-/// What a table holds: operations that pass through two states alike.
-pub(crate) trait Kind {
-    /// The slot is free.
-    const FREE: Self;
-    /// Over; its outcome waits beside it.
-    const DONE: Self;
-    /// Whether the slot is free.
-    fn is_free(&self) -> bool;
-    /// Whether it is over.
-    fn is_done(&self) -> bool;
-}
-
-impl Kind for Operation {
-    const FREE: Self = Self::Free;
-    const DONE: Self = Self::Done;
-    #[inline(always)]
-    fn is_free(&self) -> bool {
-        matches!(self, Self::Free)
-    }
-    #[inline(always)]
-    fn is_done(&self) -> bool {
-        matches!(self, Self::Done)
-    }
-}
-
-/// Where a send stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SendStage {
-    /// Waits for the peer to be attached, or for room in its ring.
-    Queued,
-    /// Offered; the receiver has not answered.
-    Offered {
-        /// Cancellation was asked for.
-        retracting: bool,
-    },
-    /// Goes through chunks.
-    Streaming {
-        /// The receiver's request.
-        remote: u64,
-        /// Next byte.
-        at: u64,
-        /// First byte that is not wanted.
-        end: u64,
-        /// A one-sided write: done only when the owner says so.
-        confirm: bool,
-    },
-    /// A one-sided write whose bytes are on their way.
-    Confirming,
-    /// Writes from the back while the receiver reads from the front.
-    #[cfg_attr(not(feature = "cma"), expect(dead_code, reason = "single copy only"))]
-    Back(Halves),
-    /// Writes into the receiver's room through the kernel module.
-    Writing {
-        /// The receiver's request.
-        remote: u64,
-        /// The handle of its room.
-        handle: u64,
-        /// Next byte.
-        at: u64,
-        /// First byte that is not wanted.
-        end: u64,
-    },
-    /// Lies in this endpoint's own unexpected queue.
-    Local,
-    /// A one-sided write, waits for the owner of the region.
-    Put {
-        /// The key of the region.
-        key: u64,
-        /// Where in the region.
-        offset: u64,
-    },
-}
-
-/// A receive under way.
-pub(crate) struct Receiving {
-    pub(crate) into: ReceiveBuffer,
-    pub(crate) stage: ReceiveStage,
-}
-
-/// Where a receive stands.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum ReceiveStage {
-    /// In the posted queue.
+    /// A receive in the posted queue.
     Posted {
         /// Its place there.
         id: PostedId,
+        into: ReceiveBuffer,
     },
-    /// Comes through chunks.
-    Assembling(Incoming),
-    /// Is being read out of the sender's memory.
-    Reading(Incoming),
-    /// Is read from the front while the sender writes from the back.
-    #[cfg_attr(not(feature = "cma"), expect(dead_code, reason = "single copy only"))]
-    Front(Incoming, Halves),
-    /// The sender writes into its room, which is exposed under this handle of the kernel module.
-    Exposed(Incoming, u64),
-    /// A one-sided read, waits for the owner of the region.
-    Get {
-        /// The region's owner.
-        from: u32,
-        /// Where in the region.
-        offset: u64,
-        /// Bytes that have come.
-        got: u64,
-    },
-}
-
-/// A long message on its way in.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Incoming {
-    pub(crate) from: u32,
-    pub(crate) tag: u64,
-    pub(crate) immediate: Option<u64>,
-    /// Length of the message in bytes.
-    pub(crate) sent: u64,
-    /// Bytes of it that are wanted.
-    pub(crate) wanted: u64,
-    /// Bytes that have come.
-    pub(crate) got: u64,
-    /// The sender's request.
-    pub(crate) remote: u64,
-    /// Where the bytes lie in the sender (single copy).
-    pub(crate) address: u64,
-    /// Under which handle (single copy by an engine that has handles).
-    pub(crate) key: u64,
-    /// How it comes.
-    pub(crate) path: Path,
-    /// For a write into a region of this endpoint: its slot.
-    pub(crate) region: Option<u32>,
-    /// The spell in which it is measured, if it is; see `policy::adapt`.
-    pub(crate) spell: Option<u32>,
-}
-
-/// A copy made by both sides: one side's view.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Halves {
-    /// The meet word, in the receiver's segment.
-    pub(crate) meet: u32,
-    /// Bytes to copy in all.
-    pub(crate) total: u64,
-    /// Blocks that this side has copied.
-    pub(crate) mine: u32,
-    /// Blocks that the sender says it has copied (the receiver's view).
-    pub(crate) theirs: Option<u32>,
-    /// This side found no block left, or failed.
-    pub(crate) finished: bool,
-    /// The receiver's request (the sender's view).
-    pub(crate) remote: u64,
-    /// The receiver's room (the sender's view).
-    pub(crate) address: u64,
-    /// Its handle.
-    pub(crate) key: u64,
-}
-
-impl Incoming {
-    /// What the receive reports when all wanted bytes are there.
-    pub(crate) fn outcome(&self) -> Outcome {
-        receive_outcome(self.from, self.tag, self.immediate, self.sent, self.wanted)
-    }
-}
-
-/// The outcome of a receive that delivered the first `room` bytes, or all, of a message.
-#[inline]
-pub(crate) fn receive_outcome(
-    from: u32,
-    tag: u64,
-    immediate: Option<u64>,
-    sent: u64,
-    room: u64,
-) -> Outcome {
-    if sent > room {
-        return Err(crate::Error::Truncated {
-            peer: Peer(from),
-            tag: Tag(tag),
-            sent,
-            buffer: room,
-            immediate,
-        });
-    }
-    Ok(Status {
-        peer: Peer(from),
-        tag: Tag(tag),
-        len: sent,
-        immediate,
-    })
+    /// Another operation: see [`Rest::operation`].
+    Other,
+    /// Done, and waits to be asked for.
+    Done(Status),
+    /// Done, with [`Rest::error`].
+    Failed,
 }
 
 /// What happens when an operation ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Then {
     /// It waits to be asked for.
     Keep,
-    /// Nobody asks: the slot is freed, and then the buffer.
-    Free(Box<dyn Any + Send>),
-    /// It goes to the end of the list of finished operations, under this name.
-    List(u64),
+    /// Nobody asks: the slot is freed, and then [`Rest::buffer`].
+    Free,
+    /// It goes to the end of the list of finished operations, under [`Rest::name`].
+    List,
 }
 
-struct Entry<O> {
+/// A request: what each has.
+#[repr(align(64))]
+struct Entry {
     generation: u32,
     /// The next free slot, or the next finished operation of the list.
     next: u32,
     owner: u32,
     then: Then,
-    /// Of a finished operation. Beside the operation and not in it, so that completing and asking move
-    /// 40 bytes and not the whole of it.
-    outcome: Outcome,
-    operation: O,
+    state: State,
 }
 
-/// What stands in the place of an outcome while there is none; of the kind that owns nothing, so that
-/// nothing is dropped when it goes.
-const NO_OUTCOME: Outcome = Ok(Status {
-    peer: Peer(u32::MAX),
-    tag: Tag(0),
-    len: 0,
-    immediate: None,
-});
+const _: () = assert!(size_of::<Entry>() == 64, "one cache line");
+
+/// What an endpoint can have under way.
+pub(crate) trait Kind: Sized {
+    /// None, or it is done.
+    const OVER: Self;
+
+    /// The operation that is a receive at this place of a posted queue, for one who wants to see it whole.
+    fn posted(id: PostedId, into: ReceiveBuffer) -> Self;
+}
+
+impl Kind for Operation {
+    const OVER: Self = Self::Over;
+
+    fn posted(id: PostedId, into: ReceiveBuffer) -> Self {
+        let stage = ReceiveStage::Posted { id };
+        Self::Receive(Receiving { into, stage })
+    }
+}
+
+/// What only some requests have.
+struct Rest<O> {
+    operation: O,
+    error: Option<Error>,
+    name: u64,
+    buffer: Option<Box<dyn Any + Send>>,
+}
+
+impl<O: Kind> Rest<O> {
+    const NOTHING: Self = Self {
+        operation: O::OVER,
+        error: None,
+        name: 0,
+        buffer: None,
+    };
+}
 
 /// The table. Slots are reused last-in first-out, so that a steady state stays in the cache.
 pub(crate) struct Requests<O = Operation> {
-    entries: Vec<Entry<O>>,
+    entries: Vec<Entry>,
+    /// As long as `entries`.
+    rest: Vec<Rest<O>>,
     free: u32,
     live: usize,
     /// Operations that belong to a scope.
@@ -271,6 +115,7 @@ impl<O: Kind> Requests<O> {
     pub(crate) fn new() -> Self {
         Self {
             entries: Vec::with_capacity(256),
+            rest: Vec::with_capacity(256),
             free: NONE,
             live: 0,
             owned: 0,
@@ -280,68 +125,126 @@ impl<O: Kind> Requests<O> {
     }
 
     /// Takes a slot, still free to be filled. Allocates only when more are pending than ever before.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take_slot(&mut self) -> Slot {
-        self.live += 1;
-        if self.free != NONE {
-            let slot = self.free;
-            self.free = self.entries[slot as usize].next;
-            return slot;
+        let slot = self.free;
+        match self.entries.get(slot as usize) {
+            Some(entry) => {
+                self.free = entry.next;
+                self.live += 1;
+                slot
+            }
+            None => self.add_slot(),
         }
-        let slot = self.entries.len() as u32;
+    }
+
+    #[cold]
+    fn add_slot(&mut self) -> Slot {
+        self.live += 1;
         self.entries.push(Entry {
             generation: 1,
             next: NONE,
             owner: 0,
             then: Then::Keep,
-            outcome: NO_OUTCOME,
-            operation: O::FREE,
+            state: State::Free,
         });
-        slot
+        self.rest.push(Rest::NOTHING);
+        (self.entries.len() - 1) as u32
     }
 
     /// Enters an operation.
     pub(crate) fn insert(&mut self, operation: O) -> Slot {
         let slot = self.take_slot();
-        *self.get(slot) = operation;
+        self.entries[slot as usize].state = State::Other;
+        self.rest[slot as usize].operation = operation;
         slot
+    }
+
+    /// Enters a posted receive in a slot that was taken for it.
+    #[inline(always)]
+    pub(crate) fn post(&mut self, slot: Slot, id: PostedId, into: ReceiveBuffer) -> RequestId {
+        let entry = &mut self.entries[slot as usize];
+        entry.state = State::Posted { id, into };
+        name(entry.generation, slot)
+    }
+
+    /// The room of a receive that was posted, and matched by a message that can be delivered at once.
+    #[inline(always)]
+    pub(crate) fn posted(&self, slot: Slot) -> Option<&ReceiveBuffer> {
+        match &self.entries.get(slot as usize)?.state {
+            State::Posted { into, .. } => Some(into),
+            _ => None,
+        }
     }
 
     /// The name of a slot's current operation.
     #[inline]
     pub(crate) fn id(&self, slot: Slot) -> RequestId {
-        RequestId(u64::from(self.entries[slot as usize].generation) << 32 | u64::from(slot))
+        name(self.entries[slot as usize].generation, slot)
     }
 
     /// The slot that a name means, if its operation still exists. Names may come from peers.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn find(&self, id: RequestId) -> Option<Slot> {
         let slot = id.0 as u32;
         let entry = self.entries.get(slot as usize)?;
-        (entry.generation == (id.0 >> 32) as u32 && !entry.operation.is_free()).then_some(slot)
+        (entry.generation == (id.0 >> 32) as u32 && !matches!(entry.state, State::Free))
+            .then_some(slot)
     }
 
-    #[inline]
+    /// The operation of a slot, whatever it is.
     pub(crate) fn get(&mut self, slot: Slot) -> &mut O {
-        &mut self.entries[slot as usize].operation
+        let entry = &mut self.entries[slot as usize];
+        let rest = &mut self.rest[slot as usize];
+        if let State::Posted { .. } = entry.state
+            && let State::Posted { id, into } = core::mem::replace(&mut entry.state, State::Other)
+        {
+            rest.operation = O::posted(id, into);
+        }
+        &mut rest.operation
     }
 
     #[inline]
     pub(crate) fn is_done(&self, slot: Slot) -> bool {
-        self.entries[slot as usize].operation.is_done()
+        matches!(
+            self.entries[slot as usize].state,
+            State::Done(_) | State::Failed
+        )
+    }
+
+    /// Ends a posted receive well. Its buffer is the owner's from here on.
+    #[inline(always)]
+    pub(crate) fn deliver(&mut self, slot: Slot, status: Status) {
+        self.completed += 1;
+        let entry = &mut self.entries[slot as usize];
+        entry.state = State::Done(status);
+        if entry.then != Then::Keep {
+            self.go_on(slot);
+        }
     }
 
     /// Ends an operation. Its buffer is the owner's from here on; an abandoned one is freed.
-    #[inline]
     pub(crate) fn complete(&mut self, slot: Slot, outcome: Outcome) {
-        self.completed += 1;
         let entry = &mut self.entries[slot as usize];
-        entry.outcome = outcome;
-        entry.operation = O::DONE;
-        match entry.then {
+        let rest = &mut self.rest[slot as usize];
+        rest.operation = O::OVER;
+        match outcome {
+            Ok(status) => return self.deliver(slot, status),
+            Err(error) => rest.error = Some(error),
+        }
+        self.completed += 1;
+        entry.state = State::Failed;
+        if entry.then != Then::Keep {
+            self.go_on(slot);
+        }
+    }
+
+    /// What happens to an operation that nobody waits for, now that it is over.
+    fn go_on(&mut self, slot: Slot) {
+        match self.entries[slot as usize].then {
             Then::Keep => {}
-            Then::List(_) => self.list(slot),
-            Then::Free(_) => self.release(slot),
+            Then::List => self.list(slot),
+            Then::Free => self.release(slot),
         }
     }
 
@@ -359,8 +262,9 @@ impl<O: Kind> Requests<O> {
     #[inline]
     pub(crate) fn watch(&mut self, slot: Slot, name: u64) {
         let entry = &mut self.entries[slot as usize];
-        let listed = matches!(entry.then, Then::List(_));
-        entry.then = Then::List(name);
+        let listed = entry.then == Then::List;
+        entry.then = Then::List;
+        self.rest[slot as usize].name = name;
         if !listed && self.is_done(slot) {
             self.list(slot);
         }
@@ -370,46 +274,78 @@ impl<O: Kind> Requests<O> {
     #[inline]
     pub(crate) fn next_finished(&mut self) -> Option<(u64, Outcome)> {
         let slot = self.finished.0;
-        let entry = self.entries.get_mut(slot as usize)?;
-        self.finished.0 = entry.next;
-        if entry.next == NONE {
+        let next = self.entries.get(slot as usize)?.next;
+        self.finished.0 = next;
+        if next == NONE {
             self.finished.1 = NONE;
         }
-        let name = match entry.then {
-            Then::List(name) => name,
-            _ => 0,
-        };
-        let outcome = core::mem::replace(&mut entry.outcome, NO_OUTCOME);
-        self.release(slot);
-        Some((name, outcome))
+        let name = self.rest[slot as usize].name;
+        Some((name, self.take_done(slot)?))
     }
 
     /// Takes the outcome of a finished operation and frees the slot.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take_done(&mut self, slot: Slot) -> Option<Outcome> {
-        if !self.is_done(slot) {
-            return None;
+        let entry = &mut self.entries[slot as usize];
+        match entry.state {
+            State::Done(status) => {
+                entry.state = State::Free;
+                self.free_entry(slot);
+                Some(Ok(status))
+            }
+            State::Failed => self.take_failed(slot),
+            _ => None,
         }
-        let outcome = core::mem::replace(&mut self.entries[slot as usize].outcome, NO_OUTCOME);
-        self.release(slot);
-        Some(outcome)
     }
 
-    /// Frees a slot whatever is in it.
-    #[inline]
-    pub(crate) fn release(&mut self, slot: Slot) {
+    /// The status of an operation that went well and is over; frees the slot. `None` in all other cases.
+    #[inline(always)]
+    pub(crate) fn take_status(&mut self, id: RequestId) -> Option<Status> {
+        let slot = id.0 as u32;
+        let entry = self.entries.get_mut(slot as usize)?;
+        if entry.generation != (id.0 >> 32) as u32 {
+            return None;
+        }
+        let State::Done(status) = entry.state else {
+            return None;
+        };
+        entry.state = State::Free;
+        self.free_entry(slot);
+        Some(status)
+    }
+
+    #[cold]
+    fn take_failed(&mut self, slot: Slot) -> Option<Outcome> {
+        let error = self.rest[slot as usize].error.take();
+        self.entries[slot as usize].state = State::Free;
+        self.free_entry(slot);
+        error.map(Err)
+    }
+
+    /// Enters a slot, whose state is free already, in the list of free ones.
+    #[inline(always)]
+    fn free_entry(&mut self, slot: Slot) {
         let entry = &mut self.entries[slot as usize];
         entry.generation = entry.generation.wrapping_add(1).max(1);
         self.owned -= usize::from(entry.owner != 0);
         entry.owner = 0;
         entry.next = self.free;
+        entry.then = Then::Keep;
         self.free = slot;
         self.live -= 1;
-        entry.operation = O::FREE;
-        // Only now: the buffer of an abandoned operation must outlive the operation.
-        entry.then = Then::Keep;
     }
 
+    /// Frees a slot whatever is in it.
+    pub(crate) fn release(&mut self, slot: Slot) {
+        self.entries[slot as usize].state = State::Free;
+        self.free_entry(slot);
+        let rest = core::mem::replace(&mut self.rest[slot as usize], Rest::NOTHING);
+        // The buffer of an abandoned operation must outlive the operation.
+        drop(rest.operation);
+        drop(rest.buffer);
+    }
+
+    #[inline]
     pub(crate) fn set_owner(&mut self, slot: Slot, owner: u32) {
         let entry = &mut self.entries[slot as usize];
         self.owned += usize::from(owner != 0);
@@ -429,7 +365,8 @@ impl<O: Kind> Requests<O> {
 
     /// Leaves an operation to itself; `buffer` is dropped when it is done.
     pub(crate) fn abandon(&mut self, slot: Slot, buffer: Box<dyn Any + Send>) {
-        self.entries[slot as usize].then = Then::Free(buffer);
+        self.entries[slot as usize].then = Then::Free;
+        self.rest[slot as usize].buffer = Some(buffer);
         if self.is_done(slot) {
             self.release(slot);
         }
@@ -438,24 +375,22 @@ impl<O: Kind> Requests<O> {
     /// Slots in use, for a walk over all operations (failures only).
     pub(crate) fn slots(&self) -> Vec<Slot> {
         (0..self.entries.len() as u32)
-            .filter(|slot| !self.entries[*slot as usize].operation.is_free())
+            .filter(|slot| !matches!(self.entries[*slot as usize].state, State::Free))
             .collect()
     }
 
     /// Forgets the buffers of abandoned operations instead of freeing them: the last resort when an
     /// endpoint closes while a peer may still be copying.
     pub(crate) fn leak_abandoned(&mut self) {
-        for entry in &mut self.entries {
-            if let Then::Free(buffer) = core::mem::replace(&mut entry.then, Then::Keep) {
-                core::mem::forget(buffer);
-            }
+        for rest in &mut self.rest {
+            core::mem::forget(rest.buffer.take());
         }
     }
 }
 
 impl Requests {
     pub(crate) fn sending(&mut self, slot: Slot) -> Option<&mut Sending> {
-        match self.get(slot) {
+        match &mut self.rest[slot as usize].operation {
             Operation::Send(sending) => Some(sending),
             _ => None,
         }
@@ -469,6 +404,12 @@ impl Requests {
     }
 }
 
+/// The name of a request.
+#[inline(always)]
+fn name(generation: u32, slot: Slot) -> RequestId {
+    RequestId(u64::from(generation) << 32 | u64::from(slot))
+}
+
 impl<O> core::fmt::Debug for Requests<O> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Requests")
@@ -480,7 +421,6 @@ impl<O> core::fmt::Debug for Requests<O> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Error;
 
     #[test]
     fn stale_names_mean_nothing() {

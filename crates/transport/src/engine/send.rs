@@ -100,14 +100,14 @@ impl Core {
         immediate: Option<u64>,
         data: &[RawSlice],
     ) -> Result<Posted> {
-        if let Some(status) = self.send_at_once(to, tag, immediate, data)? {
-            return Ok(Posted::Done(Ok(status)));
+        if self.send_at_once(to, tag, immediate, data)? {
+            return Ok(Posted::Done(sent(to, tag, total(data))));
         }
         // SAFETY: handed on.
         unsafe { self.post_send_later(to, tag, immediate, data, total(data)) }
     }
 
-    /// Sends through the ring if there is room and nothing waits ahead.
+    /// Sends through the ring if there is room and nothing waits ahead. True if it did.
     #[inline(always)]
     pub(crate) fn send_at_once(
         &mut self,
@@ -115,7 +115,7 @@ impl Core {
         tag: u64,
         immediate: Option<u64>,
         data: &[RawSlice],
-    ) -> Result<Option<Status>> {
+    ) -> Result<bool> {
         let len = total(data);
         let peer = self.peers.known(to)?;
         if let Some(link) = &mut peer.link
@@ -126,14 +126,9 @@ impl Core {
         {
             peer.counts.sent(len);
             self.tally.sent(path, len);
-            return Ok(Some(Status {
-                peer: Peer(to),
-                tag: Tag(tag),
-                len,
-                immediate: None,
-            }));
+            return Ok(true);
         }
-        Ok(None)
+        Ok(false)
     }
 
     /// # Safety

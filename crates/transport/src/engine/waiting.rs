@@ -8,7 +8,16 @@ use crate::{Error, RegionId, Result};
 
 impl Engine {
     /// Waits for one request.
+    #[inline(always)]
     pub(crate) fn wait(&mut self, id: RequestId) -> Outcome {
+        match self.core.requests.take_status(id) {
+            Some(status) => Ok(status),
+            None => self.wait_longer(id),
+        }
+    }
+
+    #[inline(never)]
+    fn wait_longer(&mut self, id: RequestId) -> Outcome {
         let slot = self.core.requests.find(id).ok_or(Error::UnknownRequest)?;
         let mut patience = Patience::default();
         loop {

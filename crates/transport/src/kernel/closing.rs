@@ -4,7 +4,6 @@ use std::time::{Duration, Instant};
 
 use super::{KernelEngine, Operation, Place};
 use crate::counters;
-use crate::engine::requests::Kind;
 use crate::error::PeerFailure;
 use crate::{Error, Peer};
 
@@ -40,7 +39,7 @@ impl KernelEngine {
                 Some(peer) => gone(peer.0),
                 None => Error::Cancelled,
             },
-            Operation::Done | Operation::Free => Error::Cancelled,
+            Operation::Over => Error::Cancelled,
         });
         self.tally.close();
         counters::at_end::report(self.address.id);
@@ -65,7 +64,7 @@ impl KernelEngine {
         self.set_aside.clear();
         for slot in self.requests.slots() {
             let operation = self.requests.get(slot);
-            if !operation.is_done() {
+            if !matches!(operation, Operation::Over) {
                 let error = error(operation);
                 self.requests.complete(slot, Err(error));
             }
@@ -92,7 +91,7 @@ impl KernelEngine {
                 let place = match self.requests.get(slot) {
                     Operation::Send(sending) => sending.place,
                     Operation::Receive(receiving) => receiving.place,
-                    Operation::Done | Operation::Free => return false,
+                    Operation::Over => return false,
                 };
                 matches!(place, Place::Module(_))
             });

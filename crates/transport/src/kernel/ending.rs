@@ -44,7 +44,7 @@ impl KernelEngine {
                 let (room, source) = (receiving.into.len(), receiving.selector.source);
                 self.received(room, source, Some(ended))
             }
-            Operation::Done | Operation::Free => return,
+            Operation::Over => return,
         };
         self.requests.complete(slot, outcome);
     }

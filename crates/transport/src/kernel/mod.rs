@@ -48,22 +48,18 @@ const UNEXPECTED: u32 = 16384;
 
 /// One operation.
 enum Operation {
-    /// The slot is free.
-    Free,
-    /// Done; its outcome waits beside it to be asked for.
-    Done,
+    /// None, or it is done.
+    Over,
     Send(Sending),
     Receive(Receiving),
 }
 
 impl Kind for Operation {
-    const FREE: Self = Self::Free;
-    const DONE: Self = Self::Done;
-    fn is_free(&self) -> bool {
-        matches!(self, Self::Free)
-    }
-    fn is_done(&self) -> bool {
-        matches!(self, Self::Done)
+    const OVER: Self = Self::Over;
+
+    /// Never asked for: the posted queue is the module's.
+    fn posted(_: limic_matching::PostedId, _: ReceiveBuffer) -> Self {
+        Self::Over
     }
 }
 

@@ -258,7 +258,7 @@ impl KernelEngine {
         };
         // Its buffer, out of the table while the engine is asked.
         let Operation::Receive(receiving) =
-            core::mem::replace(self.requests.get(slot), Operation::Done)
+            core::mem::replace(self.requests.get(slot), Operation::Over)
         else {
             return Served::NotYet;
         };

@@ -234,7 +234,7 @@ impl KernelEngine {
         let place = match self.requests.get(slot) {
             Operation::Send(sending) => sending.place,
             Operation::Receive(receiving) => receiving.place,
-            Operation::Done | Operation::Free => return Ok(()),
+            Operation::Over => return Ok(()),
         };
         match (place, &self.module) {
             (Place::Module(number), Some(module)) => {

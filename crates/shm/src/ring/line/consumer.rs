@@ -1,11 +1,14 @@
 //! The receiver's end of a line ring.
 
 use super::{
-    ENDS_LINE, GeometryError, HINT, INLINE_PAYLOAD, LINE, LINE_WORDS, Lap, Memory, PAD, READ,
-    RECORD_HEADER, Shape, WORD, rest_of_line, words_for,
+    AHEAD_LINES, ENDS_LINE, GeometryError, HINT, INLINE_PAYLOAD, LINE, LINE_WORDS, Lap, Memory,
+    PAD, READ, RECORD_HEADER, SAME_TAG, Shape, WORD, rest_of_line, words_for,
 };
 use crate::ring::Corrupt;
 use crate::sync::{AtomicU64, Ordering};
+
+/// Lines in a row after which the producer is taken to be some lines ahead.
+const RUN: u32 = 4;
 
 /// Most pads on the way from one record to the next: to the other lap, and over its end.
 const PADS: u32 = 2;
@@ -20,6 +23,7 @@ struct Course {
     index: u64,
     /// Last value of `read` that the producer was told.
     returned: u64,
+    /// So many words are returned, once a line ends.
     credit_batch: u64,
 }
 
@@ -30,7 +34,8 @@ impl Course {
             position: 0,
             index: 0,
             returned: 0,
-            credit_batch: lap.credit_batch(),
+            // Up to the end of a line, fewer words than a line has come on top.
+            credit_batch: lap.credit_batch() - if lap.packed() { LINE_WORDS - 1 } else { 0 },
         }
     }
 
@@ -68,6 +73,12 @@ pub struct LineConsumer<M> {
     /// Words of the record that `peek` showed last, and of the rest of its line if it ends that; 0 for none.
     peeked: u64,
     max_payload: u32,
+    /// Words were returned since the last `pop`.
+    credited: bool,
+    /// Tag of the last record that had one.
+    tag: u64,
+    /// Lines that were taken since there was no record.
+    run: u32,
 }
 
 impl<M: Memory> LineConsumer<M> {
@@ -89,6 +100,9 @@ impl<M: Memory> LineConsumer<M> {
             other: Course::new(shape.far),
             peeked: 0,
             max_payload: shape.max_payload(),
+            credited: false,
+            tag: 0,
+            run: 0,
         }
     }
 
@@ -106,6 +120,7 @@ impl<M: Memory> LineConsumer<M> {
         // *record header*): payload, tag and the next terminator are visible.
         let mut word = self.head().load(Ordering::Acquire);
         if word == 0 {
+            self.run = 0;
             return Ok(None);
         }
         if !self.is_record(word) {
@@ -115,7 +130,7 @@ impl<M: Memory> LineConsumer<M> {
             }
         }
         let len = length(word);
-        let words = words_for(len);
+        let words = words_of(word);
         let ends_line = word & ENDS_LINE != 0;
         self.peeked = if ends_line {
             words + rest_of_line(self.course.position + words)
@@ -123,17 +138,22 @@ impl<M: Memory> LineConsumer<M> {
             words
         };
         let offset = self.course.offset();
-        // SAFETY: `is_record` saw that the record, which has two words at least, ends before the ring does.
-        let tag = unsafe { self.mem.word64_unchecked(offset + 8) };
-        // Relaxed: ordered by the header (pair *record header*).
-        let tag = tag.load(Ordering::Relaxed);
+        let payload = if word & SAME_TAG != 0 {
+            offset + WORD
+        } else {
+            // SAFETY: `is_record` saw that the record, which has two words at least, ends before the ring does.
+            let tag = unsafe { self.mem.word64_unchecked(offset + WORD) };
+            // Relaxed: ordered by the header (pair *record header*).
+            self.tag = tag.load(Ordering::Relaxed);
+            offset + RECORD_HEADER
+        };
         Ok(Some(Record {
             kind: (word >> 32) as u8,
             flags: (word >> 40) as u8,
-            tag,
+            tag: self.tag,
             len,
             mem: &self.mem,
-            payload: offset + RECORD_HEADER,
+            payload,
             checked: len,
         }))
     }
@@ -150,7 +170,7 @@ impl<M: Memory> LineConsumer<M> {
     #[inline(always)]
     fn is_record(&self, word: u64) -> bool {
         let (len, kind) = (length(word), (word >> 32) as u8);
-        let fits = len <= self.max_payload && words_for(len) <= self.course.left_in_lap();
+        let fits = len <= self.max_payload && words_of(word) <= self.course.left_in_lap();
         fits && word >> 48 == self.course.position & 0xffff && kind != 0 && kind != PAD
     }
 
@@ -209,25 +229,41 @@ impl<M: Memory> LineConsumer<M> {
 
     /// Takes the record off that [`peek`](Self::peek) showed; without one, does
     /// nothing.
-    #[inline]
-    pub fn pop(&mut self) {
+    ///
+    /// True if words went back to the producer meanwhile: one that sleeps since the ring was full has room
+    /// then, and only then.
+    #[inline(always)]
+    pub fn pop(&mut self) -> bool {
         self.course.advance(self.peeked);
         self.peeked = 0;
         if self.course.index.is_multiple_of(LINE_WORDS) {
-            // The next line, while the caller is busy with what it has just taken.
-            self.mem.prefetch_read(self.course.offset());
+            // The next line, or one of the next, while the caller is busy with what it has just taken.
+            self.mem.prefetch_read(self.ahead());
+            self.run = self.run.saturating_add(1);
+            if self.course.position - self.course.returned >= self.course.credit_batch {
+                self.return_credit();
+            }
         }
-        if self.course.position - self.course.returned >= self.course.credit_batch {
-            self.return_credit();
+        core::mem::take(&mut self.credited)
+    }
+
+    /// Offset of the line to ask for: the next one, or, if the producer is ahead, one that it has written since.
+    #[inline(always)]
+    fn ahead(&self) -> usize {
+        let index = self.course.index + AHEAD_LINES * LINE_WORDS;
+        if self.run >= RUN && index < self.course.lap.words {
+            self.course.lap.first + index as usize * WORD
+        } else {
+            self.course.offset()
         }
     }
 
     /// Returns all read words to the producer now. [`pop`](Self::pop) does it often enough for progress.
-    #[inline]
     pub fn return_credit(&mut self) {
         let course = &mut self.course;
         if course.returned != course.position {
             course.returned = course.position;
+            self.credited = true;
             // SAFETY: in line 0 of an area that `Shape::new` checked.
             let read = unsafe { self.mem.word64_unchecked(READ[course.lap.number & 1]) };
             // Release: pairs with the acquire load in
@@ -254,6 +290,8 @@ impl<M: Memory> LineConsumer<M> {
         self.course = Course::new(self.shape.near);
         self.other = Course::new(self.shape.far);
         self.peeked = 0;
+        self.tag = 0;
+        self.run = 0;
         self.set_hint(0);
         // SAFETY: the first word of the near lap, and words of line 0, of an area that `Shape::new` checked.
         unsafe {
@@ -273,7 +311,13 @@ impl<M: Memory> LineConsumer<M> {
 /// Payload length in a header, in bytes.
 #[inline(always)]
 fn length(word: u64) -> u32 {
-    word as u32 & !(ENDS_LINE as u32)
+    word as u32 & !((ENDS_LINE | SAME_TAG) as u32)
+}
+
+/// Words of the record with this header.
+#[inline(always)]
+fn words_of(word: u64) -> u64 {
+    words_for(length(word)) - u64::from(word & SAME_TAG != 0)
 }
 
 /// The oldest record of a ring. Header fields were read once, and are private;

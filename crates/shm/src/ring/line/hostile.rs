@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 
 use super::{
-    ENDS_LINE, FIRST, HINT, LINE_WORDS, LineConsumer, LineProducer, PAD, READ, Shape, area_len,
-    header,
+    ENDS_LINE, FIRST, HINT, LINE_WORDS, LineConsumer, LineProducer, PAD, READ, SAME_TAG, Shape,
+    area_len, header,
 };
 use crate::ring::{LINE, Mapped, Memory, heap};
 use crate::sync::Ordering;
@@ -150,18 +150,14 @@ fn word() -> impl Strategy<Value = u64> {
         any::<u64>(),
         (
             0..2000_u32,
-            any::<bool>(),
+            prop::sample::select(vec![0, ENDS_LINE, SAME_TAG, SAME_TAG | ENDS_LINE]),
             any::<u8>(),
             any::<u8>(),
             0..512_u64
         )
-            .prop_map(|(len, ends_line, kind, flags, position)| header(
+            .prop_map(|(len, bits, kind, flags, position)| header(
                 len, kind, flags, position
-            ) | if ends_line {
-                ENDS_LINE
-            } else {
-                0
-            }),
+            ) | bits),
         (0..136_u32, 0..512_u64).prop_map(|(words, position)| header(words, PAD, 0, position)),
     ]
 }
@@ -185,10 +181,11 @@ proptest! {
                 mem.word64(at * 8).store(word, Ordering::Release);
             }
             drain(&mut consumer, 64);
-            if let Some(mut room) = producer.reserve((word % 700) as u32) {
+            let tag = word % 2;
+            if let Some(mut room) = producer.reserve_tagged((word % 700) as u32, tag) {
                 let bytes = vec![1; room.len() as usize];
                 room.write_bytes(0, &bytes);
-                room.publish(1, 0, word);
+                room.publish(1, 0, tag);
             }
             if consumer.peek().is_err() && word % 3 == 0 {
                 consumer.reset();
@@ -207,9 +204,14 @@ proptest! {
             // To the other lap, or over the end of this one.
             let pad = if ends_line { 0 } else { (FIRST + [256, 1024][lap] - offset) as u32 / 8 };
             let len = if kind == PAD && fix_pad { pad } else { len };
-            let ends_line = if ends_line && kind != PAD { ENDS_LINE } else { 0 };
+            let bits = match (ends_line, len % 2) {
+                _ if kind == PAD => 0,
+                (true, _) => ENDS_LINE,
+                (false, 1) => SAME_TAG,
+                _ => 0,
+            };
             mem.word64(offset)
-                .store(header(len, kind, 0, position) | ends_line, Ordering::Release);
+                .store(header(len, kind, 0, position) | bits, Ordering::Release);
             drain(&mut consumer, 3);
         }
     }

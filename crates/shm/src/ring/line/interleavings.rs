@@ -23,6 +23,11 @@ fn pattern(seed: u64, len: u32) -> Vec<u8> {
 
 /// Sends records of these lengths, and receives them in another thread.
 fn transfer(lines: u32, near: u64, lengths: &'static [u32]) {
+    transfer_tagged(lines, near, lengths, |seed| seed);
+}
+
+/// The same with these tags.
+fn transfer_tagged(lines: u32, near: u64, lengths: &'static [u32], tag: fn(u64) -> u64) {
     loom::model(move || {
         let mem = Modelled::new(area_len(lines));
         let shape = Shape::with_near(&mem, lines, near).expect("geometry");
@@ -31,9 +36,9 @@ fn transfer(lines: u32, near: u64, lengths: &'static [u32]) {
         let sender = thread::spawn(move || {
             for (seed, &len) in lengths.iter().enumerate() {
                 loop {
-                    if let Some(mut room) = producer.reserve(len) {
+                    if let Some(mut room) = producer.reserve_tagged(len, tag(seed as u64)) {
                         room.write_bytes(0, &pattern(seed as u64, len));
-                        room.publish(1, 0, seed as u64);
+                        room.publish(1, 0, tag(seed as u64));
                         break;
                     }
                     thread::yield_now();
@@ -43,7 +48,7 @@ fn transfer(lines: u32, near: u64, lengths: &'static [u32]) {
         for (seed, &len) in lengths.iter().enumerate() {
             loop {
                 if let Some(record) = consumer.peek().expect("honest producer") {
-                    assert_eq!((record.tag, record.len), (seed as u64, len));
+                    assert_eq!((record.tag, record.len), (tag(seed as u64), len));
                     let mut payload = vec![0; len as usize];
                     assert!(record.read_bytes(0, &mut payload));
                     assert_eq!(payload, pattern(seed as u64, len));
@@ -56,6 +61,16 @@ fn transfer(lines: u32, near: u64, lengths: &'static [u32]) {
         assert!(consumer.peek().expect("honest producer").is_none());
         sender.join().expect("sender");
     });
+}
+
+#[test]
+fn line_ring_wraps_with_records_of_one_tag() {
+    transfer_tagged(LINES, LINES.into(), &[8, 0, 8, 56, 8, 8], |_| 7);
+}
+
+#[test]
+fn line_ring_shares_lines_between_records_of_one_tag() {
+    transfer_tagged(PACKED, PACKED.into(), &[8, 8, 0, 8, 8], |seed| seed / 3);
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! The sender's end of a line ring.
 
 use super::{
-    ENDS_LINE, GeometryError, HINT, LINE_WORDS, Lap, Memory, NEAR_LINES, PAD, READ, RECORD_HEADER,
-    Shape, WORD, header, rest_of_line, words_for,
+    AHEAD_LINES, ENDS_LINE, GeometryError, HINT, LINE_WORDS, Lap, MOST_SAME_TAG, Memory,
+    NEAR_LINES, PAD, READ, RECORD_HEADER, SAME_TAG, Shape, WORD, header, rest_of_line, words_for,
 };
 use crate::sync::Ordering;
 
@@ -103,6 +103,18 @@ impl Course {
         (spot, end + 1)
     }
 
+    /// Offset of the line to ask for.
+    #[inline(always)]
+    fn ahead(&self) -> usize {
+        let index = self.index + AHEAD_LINES * LINE_WORDS;
+        let index = if index >= self.lap.words {
+            index - self.lap.words
+        } else {
+            index
+        };
+        self.lap.first + index as usize * WORD
+    }
+
     /// Goes to a position that is at most one lap ahead.
     fn go_to(&mut self, position: u64) {
         self.index += position - self.write;
@@ -127,6 +139,8 @@ pub struct LineProducer<M> {
     look_back: u64,
     max_payload: u32,
     hint: u32,
+    /// Tag of the last record.
+    tag: u64,
 }
 
 impl<M: Memory> LineProducer<M> {
@@ -151,6 +165,7 @@ impl<M: Memory> LineProducer<M> {
             look_back: 0,
             max_payload: shape.max_payload(),
             hint: 0,
+            tag: 0,
         }
     }
 
@@ -176,7 +191,18 @@ impl<M: Memory> LineProducer<M> {
     /// Moves no cache line, unless the known free words are used up.
     #[inline]
     pub fn reserve(&mut self, len: u32) -> Option<Reservation<'_, M>> {
-        let words = words_for(len);
+        self.reserve_words(len, words_for(len), false)
+    }
+
+    /// As [`reserve`](Self::reserve), for a record that will have this tag: it takes less room if the last one had it.
+    #[inline(always)]
+    pub fn reserve_tagged(&mut self, len: u32, tag: u64) -> Option<Reservation<'_, M>> {
+        let same = tag == self.tag && len <= MOST_SAME_TAG;
+        self.reserve_words(len, words_for(len) - u64::from(same), same)
+    }
+
+    #[inline(always)]
+    fn reserve_words(&mut self, len: u32, words: u64, same: bool) -> Option<Reservation<'_, M>> {
         let course = &self.course;
         let start = course.write;
         let (end, ends_line) = course.end(start, words);
@@ -196,6 +222,7 @@ impl<M: Memory> LineProducer<M> {
         Some(Reservation {
             spot,
             len,
+            same,
             ring: self,
         })
     }
@@ -238,6 +265,7 @@ impl<M: Memory> LineProducer<M> {
         Some(Reservation {
             spot,
             len,
+            same: false,
             ring: self,
         })
     }
@@ -362,6 +390,8 @@ pub struct Reservation<'a, M> {
     ring: &'a mut LineProducer<M>,
     spot: Spot,
     len: u32,
+    /// Without a tag of its own.
+    same: bool,
 }
 
 impl<M: Memory> Reservation<'_, M> {
@@ -382,7 +412,7 @@ impl<M: Memory> Reservation<'_, M> {
     /// Offset of the payload; `len` bytes follow in one piece.
     #[inline(always)]
     fn payload(&self) -> usize {
-        self.spot.offset + RECORD_HEADER
+        self.spot.offset + if self.same { WORD } else { RECORD_HEADER }
     }
 
     /// Copies `len` bytes to byte `at` of the payload.
@@ -435,40 +465,53 @@ impl<M: Memory> Reservation<'_, M> {
     ///
     /// # Panics
     ///
-    /// If `kind` is one of these.
-    #[inline]
+    /// If `kind` is one of these, or the room was reserved for another tag.
+    #[inline(always)]
     pub fn publish(self, kind: u8, flags: u8, tag: u64) {
         assert!(
             kind != 0 && kind != PAD,
             "kinds 0 and 255 are the ring's own"
         );
-        let Self { ring, spot, len } = self;
+        let Self {
+            ring,
+            spot,
+            len,
+            same,
+        } = self;
         let mem = &ring.mem;
-        // SAFETY: `reserve` and `Course::spot` put all of the record, of two words at least, before the end of a
+        // SAFETY: `reserve` and `Course::spot` put all of the record, of one word at least, before the end of a
         // lap of the area, and the word behind it into the same lap.
-        let (behind, tag_word, head) = unsafe {
+        let (behind, head) = unsafe {
             (
                 mem.word64_unchecked(spot.behind),
-                mem.word64_unchecked(spot.offset + 8),
                 mem.word64_unchecked(spot.offset),
             )
         };
         // The terminator, before the header: see the module's docs.
         behind.store(0, Ordering::Relaxed);
-        tag_word.store(tag, Ordering::Relaxed);
-        let ends_line = if spot.ends_line { ENDS_LINE } else { 0 };
-        let word = header(len, kind, flags, spot.start) | ends_line;
+        let mut word = header(len, kind, flags, spot.start);
+        if same {
+            assert!(tag == ring.tag, "the room was reserved for another tag");
+            word |= SAME_TAG;
+        } else {
+            // SAFETY: as above; a record with a tag has two words at least.
+            let tag_word = unsafe { mem.word64_unchecked(spot.offset + WORD) };
+            tag_word.store(tag, Ordering::Relaxed);
+            ring.tag = tag;
+        }
+        if spot.ends_line {
+            word |= ENDS_LINE;
+        }
         // Release: pairs with the acquire load in `LineConsumer::peek` (pair
         // *record header*): payload, tag and terminator are there before it.
         head.store(word, Ordering::Release);
         if spot.way == Way::On && spot.end < ring.bound {
             ring.course.index += spot.end - ring.course.write;
             ring.course.write = spot.end;
-            // Off the way of this message: ownership of the line that the next one
-            // makes its terminator, unless the consumer still has to read it.
-            if spot.ends_line && spot.end + LINE_WORDS < ring.bound {
-                ring.mem
-                    .prefetch_write(spot.behind + LINE_WORDS as usize * WORD);
+            // Off the way of this message: ownership of a line of the next ones, unless the consumer still
+            // has to read it.
+            if spot.ends_line && spot.end + AHEAD_LINES * LINE_WORDS < ring.course.limit {
+                ring.mem.prefetch_write(ring.course.ahead());
             }
         } else {
             ring.publish_way(&spot);

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::{INLINE_PAYLOAD, LineConsumer, LineProducer, MIN_LINES, NEAR_LINES, Shape, area_len};
 use crate::ring::watchdog::Watchdog;
-use crate::ring::{GeometryError, Mapped, Memory, heap};
+use crate::ring::{GeometryError, LINE, Mapped, Memory, heap};
 use crate::sync::Ordering::Relaxed;
 
 fn ring(lines: u32) -> (LineProducer<Mapped>, LineConsumer<Mapped>) {
@@ -42,6 +42,32 @@ fn send(producer: &mut LineProducer<Mapped>, seed: u64, len: u32) -> bool {
     room.write_bytes(0, &pattern(seed, len));
     room.publish((seed % 254) as u8 + 1, seed as u8, seed);
     true
+}
+
+/// The same with a tag of its own, which may be that of the record before.
+fn send_tagged(producer: &mut LineProducer<Mapped>, (seed, tag): (u64, u64), len: u32) -> bool {
+    let Some(mut room) = producer.reserve_tagged(len, tag) else {
+        return false;
+    };
+    room.write_bytes(0, &pattern(seed, len));
+    room.publish((seed % 254) as u8 + 1, seed as u8, tag);
+    true
+}
+
+/// Takes the oldest record off, which must be the one with this seed, tag and length.
+fn receive_expected(consumer: &mut LineConsumer<Mapped>, expected: Option<(u64, u64, u32)>) {
+    let record = consumer.peek().expect("honest producer");
+    let Some((seed, tag, len)) = expected else {
+        assert!(record.is_none(), "a record too many");
+        return;
+    };
+    let record = record.expect("a record");
+    assert_eq!((record.tag, record.len), (tag, len));
+    assert_eq!(record.kind, (seed % 254) as u8 + 1);
+    let mut payload = vec![0; len as usize];
+    assert!(record.read_bytes(0, &mut payload));
+    assert_eq!(payload, pattern(seed, len));
+    consumer.pop();
 }
 
 /// Takes the oldest record off, and checks all of it against its seed.
@@ -94,6 +120,32 @@ fn ring_line_shows_the_same_record_until_popped() {
     }
     assert_eq!(receive(&mut consumer), Some((7, 100)));
     assert_eq!(receive(&mut consumer), Some((8, 0)));
+}
+
+#[test]
+fn ring_line_puts_four_messages_of_a_stream_into_a_line() {
+    let (mut producer, mut consumer) = ring(64);
+    let mut lines = std::collections::BTreeSet::new();
+    for seed in 0..40 {
+        assert!(send_tagged(&mut producer, (seed, 7), 8));
+        assert!(consumer.peek().expect("honest").is_some());
+        lines.insert(consumer.next_offset() / LINE);
+        receive_expected(&mut consumer, Some((seed, 7, 8)));
+    }
+    // Three in the first, since the first record says its tag.
+    assert_eq!(lines.len(), 11);
+    assert!(send_tagged(&mut producer, (40, 8), 8), "another tag");
+    receive_expected(&mut consumer, Some((40, 8, 8)));
+}
+
+#[test]
+#[should_panic(expected = "another tag")]
+fn ring_line_holds_a_producer_to_the_tag_that_it_named() {
+    let (mut producer, _) = ring(8);
+    assert!(send_tagged(&mut producer, (1, 5), 8));
+    if let Some(room) = producer.reserve_tagged(8, 5) {
+        room.publish(1, 0, 6);
+    }
 }
 
 #[test]
@@ -365,9 +417,11 @@ proptest! {
                 Step::Send(len) => {
                     seed += 1;
                     let legal = len <= producer.max_record_payload();
-                    if send(&mut producer, seed, len) {
+                    // Three records have one tag, then three with another each.
+                    let tag = if seed % 6 < 3 { seed / 6 } else { seed };
+                    if send_tagged(&mut producer, (seed, tag), len) {
                         prop_assert!(legal);
-                        model.push_back((seed, len));
+                        model.push_back((seed, tag, len));
                     } else if legal {
                         prop_assert!(!model.is_empty(), "an idle ring has room");
                     }
@@ -379,16 +433,16 @@ proptest! {
                 }
                 Step::Receive(count) => {
                     for _ in 0..count {
-                        prop_assert_eq!(receive(&mut consumer), model.pop_front());
+                        receive_expected(&mut consumer, model.pop_front());
                     }
                 }
                 Step::ReturnCredit => consumer.return_credit(),
             }
         }
         while let Some(expected) = model.pop_front() {
-            prop_assert_eq!(receive(&mut consumer), Some(expected));
+            receive_expected(&mut consumer, Some(expected));
         }
-        prop_assert_eq!(receive(&mut consumer), None);
+        receive_expected(&mut consumer, None);
     }
 }
 
