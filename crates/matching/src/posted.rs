@@ -158,10 +158,9 @@ impl Posted {
         envelope: &Envelope,
     ) -> Option<Token> {
         // The oldest of all, and none is in a bin.
-        if self.queue.len == self.lag
-            && let Some(node) = memory.nodes.get(self.queue.head as usize)
-            && node.fits(envelope)
-        {
+        let oldest = memory.nodes.get(self.queue.head as usize);
+        let oldest = oldest.filter(|node| node.class == UNINDEXED && node.fits(envelope));
+        if let Some(node) = oldest {
             self.lag -= 1;
             self.unindexed = node.entry.next;
             return self.queue.pop(memory.nodes);
