@@ -1,24 +1,10 @@
 /*
- * An MPI program that checks itself: point-to-point, collectives, communicators, derived datatypes, one-sided
- * access and threads. Prints one line per part, and exits with 1 if anything is wrong. With the argument
- * `without-windows` one-sided access is left out.
+ * An MPI program that checks itself: point-to-point, collectives, communicators, derived datatypes and threads. Prints
+ * one line per part, and exits with 1 if anything is wrong.
  */
-#include <mpi.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-static int rank, size, failures;
-
-#define CHECK(what)                                                            \
-    do {                                                                       \
-        if (!(what)) {                                                         \
-            fprintf(stderr, "rank %d: %s:%d: %s\n", rank, __FILE__, __LINE__,  \
-                    #what);                                                    \
-            failures++;                                                        \
-        }                                                                      \
-    } while (0)
+#include "check.h"
 
 /* Bytes that depend on a seed and on their place. */
 static unsigned char content(unsigned seed, size_t at)
@@ -44,6 +30,15 @@ static const size_t lengths[] = {0,     1,     8,      47,      48,     49,
                                  64,    1000,  4096,   8191,    8192,   16384,
                                  65535, 65536, 300000, 1 << 20, 8 << 20};
 #define LENGTHS (sizeof lengths / sizeof *lengths)
+
+/* What every rank sends to another one in `lengths_in_several_ways`. */
+static size_t sent_at_least(void)
+{
+    size_t all = 0;
+    for (unsigned i = 0; i < LENGTHS; i++)
+        all += 4 * lengths[i];
+    return all;
+}
 
 /* Every length to the next rank and back, in several ways. */
 static void lengths_in_several_ways(MPI_Comm comm)
@@ -239,6 +234,17 @@ static void communicators(void)
     MPI_Sendrecv(&token, 1, MPI_INT, down, 3, &got, 1, MPI_INT, up, 3, grid,
                  MPI_STATUS_IGNORE);
     CHECK(got >= 0);
+    /* Neighbours that each rank names for itself and for others; nobody is its own. */
+    for (int round = 0; round < 20; round++) {
+        int degree = 2, incoming, outgoing, weighted, sources[1] = {rank};
+        int neighbours[2] = {(rank + 1) % size, (rank + size - 1) % size}, weights[2] = {1, 2};
+        MPI_Comm graph;
+        MPI_Dist_graph_create(MPI_COMM_WORLD, 1, sources, &degree, neighbours, round % 2 ? weights : MPI_UNWEIGHTED,
+                              MPI_INFO_NULL, 0, &graph);
+        MPI_Dist_graph_neighbors_count(graph, &incoming, &outgoing, &weighted);
+        CHECK(incoming == 2 && outgoing == 2 && weighted == round % 2);
+        MPI_Comm_free(&graph);
+    }
     MPI_Comm_split(MPI_COMM_WORLD, 0, size - rank, &turned);
     MPI_Comm_rank(turned, &me);
     CHECK(me == size - 1 - rank);
@@ -298,96 +304,6 @@ static void datatypes(void)
     }
 }
 
-static void one_sided(void)
-{
-    enum { WORDS = 40000 };
-    int next = (rank + 1) % size;
-    long *base;
-    MPI_Win window;
-    MPI_Win_allocate(WORDS * sizeof(long), sizeof(long), MPI_INFO_NULL,
-                     MPI_COMM_WORLD, &base, &window);
-    memset(base, 0, WORDS * sizeof(long));
-    long *bytes = malloc(WORDS * sizeof(long));
-    for (int i = 0; i < WORDS; i++)
-        bytes[i] = rank * 100000L + i;
-    MPI_Win_fence(0, window);
-    MPI_Put(bytes, WORDS, MPI_LONG, next, 0, WORDS, MPI_LONG, window);
-    MPI_Win_fence(0, window);
-    int last = (rank + size - 1) % size, good = 1;
-    for (int i = 0; i < WORDS; i++)
-        good &= base[i] == last * 100000L + i;
-    CHECK(good);
-    MPI_Get(bytes, WORDS, MPI_LONG, next, 0, WORDS, MPI_LONG, window);
-    MPI_Win_fence(0, window);
-    for (int i = 0; i < WORDS; i++)
-        good &= bytes[i] == rank * 100000L + i;
-    CHECK(good);
-    memset(base, 0, WORDS * sizeof(long));
-    MPI_Win_fence(0, window);
-    /* Everybody adds to rank 0, in every way. */
-    long one = 1, before = 0, many[100];
-    for (int i = 0; i < 100; i++)
-        many[i] = i;
-    MPI_Win_lock_all(0, window);
-    for (int i = 0; i < 50; i++) {
-        MPI_Fetch_and_op(&one, &before, MPI_LONG, 0, 0, MPI_SUM, window);
-        MPI_Accumulate(many, 100, MPI_LONG, 0, 1, 100, MPI_LONG, MPI_SUM, window);
-        MPI_Win_flush(0, window);
-        CHECK(before >= 0 && before < 50L * size);
-    }
-    MPI_Win_unlock_all(window);
-    MPI_Barrier(MPI_COMM_WORLD);
-    MPI_Win_lock(MPI_LOCK_SHARED, rank, 0, window);
-    if (rank == 0) {
-        CHECK(base[0] == 50L * size);
-        for (int i = 0; i < 100; i++)
-            good &= base[1 + i] == 50L * size * i;
-        CHECK(good);
-        base[200] = 0;
-    }
-    MPI_Win_unlock(rank, window);
-    MPI_Barrier(MPI_COMM_WORLD);
-    /* A lock made of compare-and-swap. */
-    long zero = 0, mine = rank + 1, seen, counted;
-    for (int round = 0; round < 10; round++) {
-        MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, window);
-        do {
-            MPI_Compare_and_swap(&mine, &zero, &seen, MPI_LONG, 0, 200, window);
-            MPI_Win_flush(0, window);
-        } while (seen != 0);
-        MPI_Get(&counted, 1, MPI_LONG, 0, 201, 1, MPI_LONG, window);
-        MPI_Win_flush(0, window);
-        counted++;
-        MPI_Put(&counted, 1, MPI_LONG, 0, 201, 1, MPI_LONG, window);
-        MPI_Win_flush(0, window);
-        MPI_Accumulate(&zero, 1, MPI_LONG, 0, 200, 1, MPI_LONG, MPI_REPLACE, window);
-        MPI_Win_unlock(0, window);
-    }
-    MPI_Barrier(MPI_COMM_WORLD);
-    MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, window);
-    if (rank == 0)
-        CHECK(base[201] == 10L * size);
-    MPI_Win_unlock(0, window);
-    double part = 0.25, whole[2] = {0, 0};
-    MPI_Win_free(&window);
-    /* A window over memory that is attached later. */
-    MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &window);
-    MPI_Win_attach(window, whole, sizeof whole);
-    MPI_Aint address, addresses[64];
-    MPI_Get_address(whole, &address);
-    MPI_Allgather(&address, 1, MPI_AINT, addresses, 1, MPI_AINT, MPI_COMM_WORLD);
-    MPI_Win_fence(0, window);
-    if (size <= 64) {
-        MPI_Accumulate(&part, 1, MPI_DOUBLE, next, addresses[next], 1, MPI_DOUBLE,
-                       MPI_SUM, window);
-        MPI_Win_fence(0, window);
-        CHECK(whole[0] == 0.25);
-    }
-    MPI_Win_detach(window, whole);
-    MPI_Win_free(&window);
-    free(bytes);
-}
-
 /* Threads exchange messages with their counterparts, each in a communicator of its own. */
 struct work {
     MPI_Comm comm;
@@ -431,22 +347,9 @@ static void threads(void)
     }
 }
 
-static void report(const char *part)
-{
-    int all;
-    MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-    if (rank == 0) {
-        printf("%s: %s\n", part, all ? "WRONG" : "right");
-        fflush(stdout);
-    }
-}
-
 int main(int argc, char **argv)
 {
-    int provided, all;
-    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    int provided = begin(&argc, &argv, sent_at_least());
     lengths_in_several_ways(MPI_COMM_WORLD);
     report("lengths");
     order();
@@ -459,17 +362,11 @@ int main(int argc, char **argv)
     report("communicators");
     datatypes();
     report("datatypes");
-    if (argc < 2 || strcmp(argv[1], "without-windows")) {
-        one_sided();
-        report("one-sided");
-    }
     if (provided == MPI_THREAD_MULTIPLE) {
         threads();
         report("threads");
     } else if (rank == 0) {
         printf("threads: SKIPPED: this MPI has no MPI_THREAD_MULTIPLE\n");
     }
-    MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-    MPI_Finalize();
-    return all != 0;
+    return end();
 }

@@ -1,7 +1,8 @@
 //! What an endpoint has moved, said when it closes: proof that it was this provider which did.
 
 use core::cell::Cell;
-use core::fmt::Write;
+use core::fmt::Write as _;
+use std::io::Write as _;
 
 use limic::RawEndpoint;
 
@@ -64,6 +65,8 @@ impl Tally {
             // Writing to a string cannot fail.
             let _ = write!(line, " {path} {}", traffic.messages);
         }
-        eprintln!("{line}");
+        line.push('\n');
+        // In one piece, since all ranks of a job write there. There is nobody to tell if it fails.
+        let _ = std::io::stderr().write_all(line.as_bytes());
     }
 }

@@ -1,8 +1,10 @@
 //! Unmodified MPIs over limic, through the libfabric provider: sets them up, says which variables do it, and
 //! checks that they work and that it was limic which moved the messages.
 
+mod killed;
 mod library;
 mod mpi4py;
+mod proof;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,13 +18,15 @@ use crate::peers::{Kind, Mpi, Placement, allowed_cpus};
 use crate::tally::Tally;
 
 pub(crate) use self::library::{Library, debian};
+pub(crate) use self::proof::messages as proof;
+use self::proof::{Expected, judge};
 
-/// The program that checks itself.
-const CHECK: &str = "benches/mpi/check.c";
+/// The folder of the programs that check themselves.
+const PROGRAMS: &str = "benches/mpi";
 /// The longest that one program may take.
 const LIMIT: Duration = Duration::from_secs(240);
-/// What the provider prints at the end of each endpoint.
-const PROOF: &str = "limic-fi: process";
+/// The same for a whole test suite.
+const SUITE_LIMIT: Duration = Duration::from_secs(45 * 60);
 
 /// How much is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +85,11 @@ pub(crate) fn run(extent: Extent, tally: &mut Tally) -> Result<(), Failure> {
         for line in library.recipe(&checks.provider) {
             println!("    {line}");
         }
-        checks.program(library, tally)?;
+        checks.programs(library, tally)?;
+        checks.killed(library, tally)?;
+        if let Library::Mpich(_) = library {
+            checks.own_choice(library, tally)?;
+        }
         match &benchmarks {
             Some(imb) if library.runs_imb() => checks.imb(library, imb, tally)?,
             _ => {}
@@ -123,32 +131,64 @@ struct Checks {
 }
 
 impl Checks {
-    /// The program of our own, with two and four ranks.
-    fn program(&mut self, library: &Library, tally: &mut Tally) -> Result<(), Failure> {
-        let program = target()
-            .join("mpi")
-            .join(format!("check-{}", library.name()));
-        library.compile(&root().join(CHECK), &program)?;
+    /// Where one of the programs is, for one MPI.
+    fn program(library: &Library, name: &str) -> PathBuf {
+        let name = format!("{name}-{}", library.name());
+        target().join("mpi").join(name)
+    }
+
+    /// Compiles it.
+    fn compile(library: &Library, name: &str) -> Result<PathBuf, Failure> {
+        let program = Self::program(library, name);
+        let source = root().join(PROGRAMS).join(format!("{name}.c"));
+        library.compile(&source, &program)?;
+        Ok(program)
+    }
+
+    /// The programs of our own, with two and four ranks.
+    fn programs(&mut self, library: &Library, tally: &mut Tally) -> Result<(), Failure> {
+        let check = Self::compile(library, "check")?;
+        let windows = Self::compile(library, "windows")?;
         for ranks in [2, 4] {
             let mut command = library.mpiexec(ranks, Placement::Free, &self.provider);
-            command.arg(&program);
-            if let Some(why) = library.no_windows() {
-                command.arg("without-windows");
-                tally.skip_check(&format!(
-                    "one-sided access under {}: {why}",
-                    library.title()
-                ));
-            }
+            command.arg(&check);
             let name = format!("{}: check with {ranks} ranks", library.title());
-            self.check(
-                &name,
-                command,
-                ranks,
-                &["collectives: right", "datatypes: right"],
-                tally,
-            )?;
+            let wanted = ["collectives: right", "datatypes: right", "threads: "];
+            self.check(&name, command, ranks, &wanted, Expected::Messages, tally)?;
+            let name = format!("{}: windows with {ranks} ranks", library.title());
+            if let Some(why) = library.no_windows() {
+                tally.skip_check(&format!("{name}: {why}"));
+                continue;
+            }
+            let mut command = library.mpiexec(ranks, Placement::Free, &self.provider);
+            command.arg(&windows);
+            let wanted = ["one-sided: right", "atomics: right"];
+            self.check(&name, command, ranks, &wanted, Expected::OneSided, tally)?;
         }
         Ok(())
+    }
+
+    /// A rank is killed.
+    fn killed(&mut self, library: &Library, tally: &mut Tally) -> Result<(), Failure> {
+        let program = Self::compile(library, "killed")?;
+        let name = format!("{}: a rank is killed", library.title());
+        let verdict = killed::job(library, &program, &self.provider, &cpus()?);
+        self.judge(&name, verdict, tally);
+        let name = format!("{}: a rank dies unseen by its launcher", library.title());
+        let verdict = killed::survivors(library, &program, &self.provider, &cpus()?);
+        self.judge(&name, verdict, tally);
+        Ok(())
+    }
+
+    /// MPICH picks the provider by itself, if it is not tied by name: it has all that MPICH asks for.
+    fn own_choice(&mut self, library: &Library, tally: &mut Tally) -> Result<(), Failure> {
+        let program = Self::program(library, "check");
+        let mut command = library.mpiexec(2, Placement::Free, &self.provider);
+        // This one has as much, comes first, and is obsolete.
+        command.env("FI_PROVIDER", "^sockets").arg(&program);
+        let name = format!("{}: picks limic by itself", library.title());
+        let wanted = ["collectives: right"];
+        self.check(&name, command, 2, &wanted, Expected::Messages, tally)
     }
 
     /// IMB-MPI1. This binary was built without its check of the data.
@@ -170,6 +210,7 @@ impl Checks {
                 command,
                 ranks,
                 &["All processes entering MPI_Finalize"],
+                Expected::Messages,
                 tally,
             )?;
         }
@@ -189,8 +230,11 @@ impl Checks {
             let mut command = library.mpiexec(ranks, Placement::Free, &self.provider);
             suite.add_to(&mut command, mpich);
             let name = format!("{}: mpi4py with {ranks} ranks", library.title());
-            let ended = bounded::run(command, &cpus()?, 4 * LIMIT);
-            let verdict = suite.judge(&ended.out, &ended.err);
+            let ended = bounded::run(command, &cpus()?, SUITE_LIMIT);
+            let verdict = suite.judge(&ended.out, &ended.err).and_then(|ran| {
+                let proof = judge(&ended.out, &ended.err, ranks, Expected::Spawns)?;
+                Ok(format!("{ran}; {proof}"))
+            });
             self.judge(&name, verdict, tally);
         }
         Ok(())
@@ -203,6 +247,7 @@ impl Checks {
         command: Command,
         ranks: u32,
         wanted: &[&str],
+        expected: Expected,
         tally: &mut Tally,
     ) -> Result<(), Failure> {
         let ended = bounded::run(command, &cpus()?, LIMIT);
@@ -210,7 +255,7 @@ impl Checks {
             Some(why) => Err(why),
             None => match wanted.iter().find(|words| !ended.out.contains(**words)) {
                 Some(words) => Err(format!("it did not say '{words}'")),
-                None => proof(&ended.out, &ended.err, ranks),
+                None => judge(&ended.out, &ended.err, ranks, expected),
             },
         };
         self.judge(name, verdict, tally);
@@ -233,28 +278,4 @@ impl Checks {
 
 fn cpus() -> Result<Vec<usize>, Failure> {
     allowed_cpus().map_err(|why| Failure::Missing(format!("the CPUs of this process: {why}")))
-}
-
-/// What the provider counted: as many processes as ranks have sent through it.
-pub(crate) fn proof(out: &str, err: &str, ranks: u32) -> Result<String, String> {
-    // Launchers may join the lines of several ranks.
-    let counted: Vec<u64> = [out, err]
-        .iter()
-        .flat_map(|text| text.split(PROOF).skip(1))
-        .filter_map(|text| {
-            let words: Vec<&str> = text.split_whitespace().take(4).collect();
-            words.get(2)?.parse().ok()
-        })
-        .filter(|sent| *sent > 0)
-        .collect();
-    if counted.len() < ranks as usize {
-        return Err(format!(
-            "{} of {ranks} ranks have sent through limic",
-            counted.len()
-        ));
-    }
-    Ok(format!(
-        "{} messages through limic",
-        counted.iter().sum::<u64>()
-    ))
 }
