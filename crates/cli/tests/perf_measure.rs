@@ -381,6 +381,28 @@ fn options_of_skew_are_for_skew() {
 }
 
 #[test]
+fn cliffs_are_counted_and_each_is_marked() {
+    let report = json(&["cliffs", "--sizes", "8,16,17,1K"]);
+    let growths: Vec<Option<f64>> = rows(&report)
+        .iter()
+        .map(|row| row["growth"].as_f64())
+        .collect();
+    assert_eq!(growths.len(), 4);
+    assert!(growths[0].is_none() && growths[1..].iter().all(Option::is_some));
+    let steep = growths.iter().flatten().filter(|growth| **growth > 2.5);
+    let steep = steep.count();
+    let notes = report["notes"].as_array().expect("notes");
+    let notes = || notes.iter().filter_map(Value::as_str);
+    let told = notes().filter(|note| note.starts_with("cliff: hybrid: "));
+    assert_eq!(told.count(), steep, "{report}");
+    let summary = match steep {
+        0 => "no cliff: none of 3 times".to_owned(),
+        some => format!("{some} of 3 times are cliffs"),
+    };
+    assert!(notes().any(|note| note.starts_with(&summary)), "{report}");
+}
+
+#[test]
 fn hardware_counters_are_given_or_explained() {
     const NAMES: [&str; 9] = [
         "cycles",

@@ -5,7 +5,7 @@
 
 use limic::policy::ByteSize;
 
-use super::report::{Report, Row};
+use super::report::{Report, Row, significant};
 use crate::sizes::SizeList;
 
 /// Twice the bytes may take two and a half times as long; what is above is a cliff.
@@ -22,30 +22,64 @@ pub(super) fn sizes() -> SizeList {
     SizeList::of(&around)
 }
 
+/// Whether a row's time is one; the table marks it.
+pub(super) fn is_cliff(growth: f64) -> bool {
+    growth > STEEP
+}
+
 /// Enters the growth into each row, and a note for each cliff.
 pub(super) fn judge(report: &mut Report) {
-    let growths: Vec<Option<f64>> = report
-        .rows
+    let rows = &report.rows;
+    let growths: Vec<Option<f64>> = rows
         .iter()
-        .map(|row| Some(row.time_us / half(&report.rows, row)?.time_us))
+        .map(|row| Some(row.time_us / half(rows, row)?.time_us))
         .collect();
-    let mut cliffs = Vec::new();
+    let judged = growths.iter().flatten().count();
+    let cliffs: Vec<String> = rows
+        .iter()
+        .zip(&growths)
+        .filter(|(_, growth)| growth.is_some_and(is_cliff))
+        .filter_map(|(row, _)| Some(explain(row, half(rows, row)?)))
+        .collect();
+    let mut notes = vec![if cliffs.is_empty() {
+        format!("no cliff: none of {judged} times is more than {STEEP} times that of half the size")
+    } else {
+        format!(
+            "{} of {judged} times are cliffs: more than {STEEP} times that of half the size",
+            cliffs.len()
+        )
+    }];
+    notes.extend(cliffs);
     for (row, growth) in report.rows.iter_mut().zip(growths) {
         row.growth = growth;
-        if let Some(growth) = growth.filter(|growth| *growth > STEEP) {
-            cliffs.push(format!(
-                "cliff: {}, {}: {growth:.2} times the time of half the size",
-                row.wanted,
-                ByteSize(row.bytes)
-            ));
-        }
     }
-    if cliffs.is_empty() {
-        cliffs.push(format!(
-            "no cliff: no time is more than {STEEP} times that of half the size"
-        ));
-    }
-    report.notes.extend(cliffs);
+    report.notes.extend(notes);
+}
+
+/// Both times with their paths, and whether it is one in the best rounds too: what is not comes and goes with the
+/// machine, or with a path that was changed meanwhile.
+fn explain(row: &Row, half: &Row) -> String {
+    let side = |row: &Row| {
+        format!(
+            "{} takes {} us by {}",
+            ByteSize(row.bytes),
+            significant(row.time_us),
+            row.path
+        )
+    };
+    let best = row.time_us_min / half.time_us_min;
+    let sure = if is_cliff(best) {
+        String::new()
+    } else {
+        format!("; not in the best rounds ({best:.2} times)")
+    };
+    format!(
+        "cliff: {}: {}, {}: {:.2} times{sure}",
+        row.wanted,
+        side(half),
+        side(row),
+        row.time_us / half.time_us
+    )
 }
 
 /// The longest measured message over the same path that is at most half as long.
@@ -106,5 +140,19 @@ mod tests {
             halves.collect::<Vec<_>>(),
             [None, None, Some(8), Some(8), Some(9)]
         );
+    }
+
+    #[test]
+    fn a_cliff_is_told_with_both_sides() {
+        let mut long = row(2048, 30.0);
+        let short = row(1024, 10.0);
+        let told = explain(&long, &short);
+        assert_eq!(
+            told,
+            "cliff: hybrid: 1K takes 10.0 us by eager, 2K takes 30.0 us by eager: 3.00 times"
+        );
+        long.time_us_min = 20.0;
+        let told = explain(&long, &short);
+        assert!(told.ends_with("3.00 times; not in the best rounds (2.00 times)"));
     }
 }

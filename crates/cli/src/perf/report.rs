@@ -186,7 +186,14 @@ impl Report {
             cells.push(format!("{:.0} %", row.spread * 100.0));
             cells.extend(counted.iter().map(|at| row.counted.cell(*at)));
             if with_growth {
-                let growth = row.growth.map(|growth| format!("{growth:.2}"));
+                let growth = row.growth.map(|growth| {
+                    let mark = if super::cliffs::is_cliff(growth) {
+                        "cliff "
+                    } else {
+                        ""
+                    };
+                    format!("{mark}{growth:.2}")
+                });
                 cells.push(growth.unwrap_or_default());
             }
             table.add_row(cells);
