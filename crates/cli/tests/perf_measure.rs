@@ -245,6 +245,11 @@ fn what_makes_no_sense_is_said_with_code_2() {
             "--ranks has no meaning for floor",
         ),
         (&["floor", "--sizes", "0"], "at least 1 byte"),
+        (&["breakdown", "--sizes", "0"], "at least 1 byte"),
+        (
+            &["breakdown", "--ranks", "2"],
+            "--ranks has no meaning for breakdown",
+        ),
         (&["alltoall", "--ranks", "1"], "at least 2 ranks"),
         (&["barrier", "--sizes", "8"], "--sizes has no meaning"),
         (&["speed"], "latency, cliffs, bandwidth"),
@@ -289,6 +294,24 @@ fn the_settings_of_the_environment_hold() {
     assert!(output.status.success(), "{}", err(&output));
     let report: Value = serde_json::from_str(&out(&output)).unwrap();
     assert_eq!(rows(&report)[0]["path"], "eager");
+}
+
+#[test]
+fn without_the_kernel_module_there_is_no_breakdown() {
+    if std::path::Path::new("/dev/limic").exists() {
+        println!("SKIPPED: this machine has the kernel module; the lab tests breakdown with it");
+        return;
+    }
+    let output = perf(&["breakdown", "--sizes", "64"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = err(&output);
+    for part in [
+        "there is no /dev/limic",
+        "docs/kernel-module.md",
+        "cargo xtask lab run",
+    ] {
+        assert!(said.contains(part), "no '{part}' in: {said}");
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::sizes::SizeList;
 
 const SIZES_HELP: &str = "\
 Message sizes in bytes: a list (8,64,1K), ranges of powers of two (1..4M), or both [default: \
-1..4M; rate: 8; alltoall: 1K; floor: 64..4M in steps of four]";
+1..4M; rate: 8; alltoall: 1K; floor, breakdown: 64..4M in steps of four]";
 
 /// Measure messages between ranks, or the hardware below them
 ///
@@ -191,6 +191,9 @@ pub(super) enum Pattern {
     /// A producer, and a consumer that computes longer on each message: the producer's time for a
     /// window, with thresholds that follow the skew and without, and what is moved after it (H4)
     Skew,
+    /// Where the time of a message through the kernel module goes, step by step, by the module's own
+    /// clock (K7)
+    Breakdown,
     /// What the machine allows without limic: cache-line hand-over, memcpy, two copies through a
     /// ring, one copy out of shared memory, process_vm_readv
     Floor,
@@ -209,6 +212,7 @@ impl Pattern {
             Self::Barrier => "barrier",
             Self::Alltoall => "alltoall",
             Self::Skew => "skew",
+            Self::Breakdown => "breakdown",
             Self::Floor => "floor",
         }
     }
@@ -286,7 +290,7 @@ impl Args {
             Pattern::Rate => SizeList::of(&[8]),
             Pattern::Barrier => SizeList::of(&[0]),
             Pattern::Alltoall => SizeList::of(&[1 << 10]),
-            Pattern::Floor => SizeList::of(&[
+            Pattern::Floor | Pattern::Breakdown => SizeList::of(&[
                 64,
                 256,
                 1 << 10,

@@ -112,6 +112,7 @@ mod tests {
             iterations: 1,
             shape: None,
             skew: None,
+            breakdown: None,
             counted: Counted::default(),
             growth: None,
         }

@@ -280,6 +280,7 @@ impl Run<'_> {
             iterations: work.iterations,
             shape: None,
             skew: None,
+            breakdown: None,
             counted: Counted::of(
                 &point.moved.hardware,
                 f64::from(args.rounds)

@@ -6,9 +6,10 @@
 //! [`buffers`] whose [`content`] can be checked, and [`report`], [`json`] and [`plot`] show the
 //! rows. [`cliffs`] judges those of a ping-pong. [`hardware`] counts what the processor does meanwhile.
 //! [`skew`] has an order of its own, and [`tune`] makes a profile out of what it measures. [`floor`] measures without
-//! limic.
+//! limic, [`breakdown`] shows what the kernel module measures.
 
 mod args;
+mod breakdown;
 mod buffers;
 mod cliffs;
 mod collective;
@@ -58,6 +59,14 @@ fn perform(args: &Args) -> Result<ExitCode, PerfError> {
         (Pattern::Floor, Some(launcher)) => Err(PerfError::Usage(format!(
             "floor starts its own two processes, but {launcher} is set: run it without a launcher"
         ))),
+        (Pattern::Breakdown, Some(launcher)) => Err(PerfError::Usage(format!(
+            "breakdown is one process, but {launcher} is set: run it without a launcher"
+        ))),
+        (Pattern::Breakdown, None) => {
+            check_files(args)?;
+            let report = breakdown::run(args)?;
+            finish(args, &report)
+        }
         (Pattern::Floor, None) => {
             check_files(args)?;
             let report = floor::run(args)?;
@@ -87,6 +96,12 @@ fn check(args: &Args) -> Result<(), PerfError> {
                 "--ranks has no meaning for floor, which is always two processes".into(),
             ));
         }
+        if args.pattern == Pattern::Breakdown {
+            return Err(PerfError::Usage(
+                "--ranks has no meaning for breakdown, in which one process plays both sides"
+                    .into(),
+            ));
+        }
         check_ranks(args.pattern, ranks)?;
     }
     if args.pattern == Pattern::Barrier && args.sizes.is_some() {
@@ -102,13 +117,23 @@ fn check(args: &Args) -> Result<(), PerfError> {
     if args.pattern == Pattern::Skew {
         skew::check(args)?;
     }
-    if matches!(args.pattern, Pattern::Floor | Pattern::Skew) && args.counters {
+    if matches!(
+        args.pattern,
+        Pattern::Floor | Pattern::Skew | Pattern::Breakdown
+    ) && args.counters
+    {
         return Err(PerfError::Usage(
-            "--counters is for patterns of messages alone: not for floor, which has none, nor for skew, which computes".into(),
+            "--counters is for patterns of messages alone: not for floor, which has none, nor for skew, which computes,              nor for breakdown, whose figures are the kernel's"
+                .into(),
         ));
     }
-    if args.pattern == Pattern::Floor && args.sizes().as_slice().contains(&0) {
-        return Err(PerfError::Usage("floor copies at least 1 byte".into()));
+    if matches!(args.pattern, Pattern::Floor | Pattern::Breakdown)
+        && args.sizes().as_slice().contains(&0)
+    {
+        return Err(PerfError::Usage(format!(
+            "{} copies at least 1 byte",
+            args.pattern.name()
+        )));
     }
     Ok(())
 }
@@ -197,6 +222,10 @@ pub(crate) enum PerfError {
         step: &'static str,
         source: std::io::Error,
     },
+
+    /// The kernel module, or its figures.
+    #[error("{0}")]
+    Module(String),
 
     #[error("nothing was measured: {0}")]
     Nothing(String),

@@ -65,12 +65,13 @@ impl Work {
         match self.pattern {
             Pattern::Latency | Pattern::Cliffs => latency::run(self, team, buffers, start),
             Pattern::Barrier | Pattern::Alltoall => collective::run(self, team, buffers, start),
-            // Floor and skew never come here.
+            // Floor, breakdown and skew never come here.
             Pattern::Bandwidth
             | Pattern::Bibandwidth
             | Pattern::Rate
             | Pattern::Pairs
             | Pattern::Skew
+            | Pattern::Breakdown
             | Pattern::Floor => window::run(self, team, buffers, start),
         }
     }

@@ -27,7 +27,7 @@ pub(crate) struct Axes {
 
 /// Draws one line for each path, or each floor, and each use of buffers.
 pub(super) fn write(report: &Report, path: &Path) -> Result<(), PerfError> {
-    let time = [Pattern::Latency, Pattern::Cliffs]
+    let time = [Pattern::Latency, Pattern::Cliffs, Pattern::Breakdown]
         .map(Pattern::name)
         .contains(&report.pattern);
     let skew = report.pattern == Pattern::Skew.name();

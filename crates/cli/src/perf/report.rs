@@ -31,6 +31,9 @@ pub(super) struct Row {
     /// For `skew` only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) skew: Option<super::skew::SkewRow>,
+    /// For `breakdown` only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) breakdown: Option<super::breakdown::Steps>,
     #[serde(flatten)]
     pub(super) counted: Counted,
     /// For `cliffs` only: the time divided by that of the longest message at most half as long.
@@ -205,6 +208,8 @@ impl Report {
         }
         let body = if self.pattern == Pattern::Skew.name() {
             super::skew::table(&self.rows)
+        } else if self.pattern == Pattern::Breakdown.name() {
+            super::breakdown::table(&self.rows)
         } else {
             table.trim_fmt()
         };

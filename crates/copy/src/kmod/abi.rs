@@ -56,6 +56,9 @@ const fn number(direction: libc::c_ulong, nr: libc::c_ulong, size: usize) -> lib
     (direction << 30) | ((size as libc::c_ulong) << 16) | (MAGIC << 8) | nr
 }
 
+/// `LIMIC_IOC_PING`, which takes nothing and does nothing.
+pub(crate) const PING: libc::c_ulong = number(0, 0x03, 0);
+
 /// `struct limic_iov`.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]

@@ -386,6 +386,14 @@ impl Messages {
         unsafe { self.session.call(&mut abi::Wait::default()) }.map_err(refused)
     }
 
+    /// A call that does nothing: what the trap into the kernel costs (K7).
+    ///
+    /// # Errors
+    /// [`CallError::Forked`].
+    pub fn trap(&self) -> Result<(), CallError> {
+        self.session.trap().map_err(refused)
+    }
+
     /// Whether a rank is there.
     ///
     /// # Errors

@@ -89,6 +89,17 @@ impl Session {
         self.device.as_fd()
     }
 
+    /// A call that does nothing.
+    pub(crate) fn trap(&self) -> Result<(), i32> {
+        // SAFETY: this call takes no argument and touches no memory.
+        let result = unsafe { libc::ioctl(self.device.as_raw_fd(), abi::PING as _) };
+        if result < 0 {
+            Err(Errno::last_raw())
+        } else {
+            Ok(())
+        }
+    }
+
     /// One call. The module ends a call early only for a fatal signal, so nothing is begun again here.
     ///
     /// # Safety

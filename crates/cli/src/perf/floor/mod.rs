@@ -242,6 +242,7 @@ fn row(args: &Args, order: &Order, spread: Spread) -> Row {
         iterations: order.iterations,
         shape: order.kind.has_ring().then(|| order.shape.to_string()),
         skew: None,
+        breakdown: None,
         counted: Counted::default(),
         growth: None,
     }

@@ -447,6 +447,7 @@ impl Bench<'_> {
             iterations: u64::from(windows),
             shape: None,
             skew: Some(skew),
+            breakdown: None,
             counted: Counted::default(),
             growth: None,
         }
