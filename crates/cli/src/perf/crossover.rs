@@ -86,6 +86,7 @@ mod tests {
             iterations: 1,
             shape: None,
             skew: None,
+            breakdown: None,
             counted: Counted::default(),
             growth: None,
         }
