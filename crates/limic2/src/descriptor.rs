@@ -77,13 +77,27 @@ impl Part {
             .ok_or_else(|| Refusal::invalid(format!("{len} bytes at {buf:p} are no memory")))
     }
 
-    fn new(start: usize, len: usize) -> Option<Self> {
+    pub(crate) fn new(start: usize, len: usize) -> Option<Self> {
         start.checked_add(len).map(|_| Self { start, len })
     }
 
     pub(crate) fn contains(self, other: Self) -> bool {
         // Neither end overflows: `new` saw to that.
         other.start >= self.start && other.start + other.len <= self.start + self.len
+    }
+
+    /// Refuses a part that does not lie within this buffer of that process.
+    pub(crate) fn holds(self, part: Self, pid: i32) -> Result<(), Refusal> {
+        if self.contains(part) {
+            return Ok(());
+        }
+        Err(Refusal::new(
+            libc::EACCES,
+            format!(
+                "{} bytes at {:#x} are not within the prepared {} bytes at {:#x} of process {pid}",
+                part.len, part.start, self.len, self.start
+            ),
+        ))
     }
 
     /// Pages that it touches.

@@ -5,17 +5,20 @@
 //! random handle and where it is registered. A copy takes its bounds from the registration and never from the
 //! descriptor, which has travelled through memory that others can write ([`descriptor`] for what is in it).
 //!
-//! Over cross-memory attach ([`attach`]) the registration is a table of the preparing process ([`table`]), which the copying process
-//! maps for reading ([`registry`]). The copying library checks: who may attach to a process can read and write all of it with
+//! Where the kernel module is there ([`module`]), the handle is one of its exposures: the kernel checks handle and bounds, and the
+//! preparing process agrees to each buffer. Over cross-memory attach the registration is a table of the preparing process ([`table`]),
+//! which the copying process maps for reading ([`registry`]). There the copying library checks: who may attach to a process can read and write all of it with
 //! a system call of its own, so this protects against mistakes and against forged descriptors, and not against
 //! the copying process itself.
 
 #![allow(non_camel_case_types, reason = "the name of the structure is LiMIC2's")]
 
-mod attach;
 mod descriptor;
+mod module;
+mod path;
 mod refusal;
 mod registry;
+mod session;
 mod sessions;
 mod table;
 
@@ -24,8 +27,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use limic_copy::{LocalSlice, LocalSliceMut};
 
-use crate::attach::Local;
 use crate::refusal::Refusal;
+use crate::session::Local;
 
 /// LiMIC2's descriptor of a prepared buffer: see `limic.h`.
 #[repr(C)]

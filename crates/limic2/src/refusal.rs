@@ -13,6 +13,10 @@ pub(crate) struct Refusal {
 /// The first refusal of the process is shown; with `LIMIC_LOG`, each.
 static SHOWN: AtomicBool = AtomicBool::new(false);
 
+fn all_shown() -> bool {
+    std::env::var_os("LIMIC_LOG").is_some_and(|level| level != "off")
+}
+
 impl Refusal {
     #[cold]
     pub(crate) fn new(errno: i32, text: impl Into<Cow<'static, str>>) -> Self {
@@ -31,10 +35,18 @@ impl Refusal {
         Self::new(libc::ESTALE, text)
     }
 
+    /// Shows the line, if all are to be shown, and what happens now; the call goes on.
+    #[cold]
+    pub(crate) fn note(&self, instead: &str) {
+        if all_shown() {
+            eprintln!("limic2: {}: {instead}", self.text);
+        }
+    }
+
     /// Sets errno, and shows the line if nothing was shown before or all is to be.
     #[cold]
     pub(crate) fn report(self) {
-        let all = std::env::var_os("LIMIC_LOG").is_some_and(|level| level != "off");
+        let all = all_shown();
         if all || !SHOWN.swap(true, Relaxed) {
             let more = if all {
                 ""

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::attach::Session;
 use crate::descriptor::{Part, Registered};
 use crate::refusal::Refusal;
+use crate::session::Session;
 
 struct Open {
     session: Arc<Session>,

@@ -107,7 +107,19 @@ impl Tables {
             self.entries[index].recent = true;
             return self.name(index);
         }
-        let key = random()?;
+        let index = self.enter(part, random()?)?;
+        self.known.insert(part, index);
+        self.name(index)
+    }
+
+    /// Registers a buffer under a key that is used for nothing else, be it registered already or not.
+    pub(crate) fn prepare_as(&mut self, part: Part, key: u64) -> Result<Registered, Refusal> {
+        let index = self.enter(part, key)?;
+        self.name(index)
+    }
+
+    /// Makes a record, in place of an old one if there is no room.
+    fn enter(&mut self, part: Part, key: u64) -> Result<usize, Refusal> {
         let index = self.free()?;
         let entry = Entry {
             part,
@@ -116,12 +128,13 @@ impl Tables {
         };
         match self.entries.get_mut(index) {
             Some(old) => {
-                self.known.remove(&old.part);
+                if self.known.get(&old.part) == Some(&index) {
+                    self.known.remove(&old.part);
+                }
                 *old = entry;
             }
             None => self.entries.push(entry),
         }
-        self.known.insert(part, index);
         let (table, at) = self.locate(index);
         let view = &self.tables[table].view;
         let base = record(at);
@@ -134,7 +147,7 @@ impl Tables {
             .store(part.len as u64, Ordering::Relaxed);
         // Pairs with the acquire in `registry`.
         view.word64(base).store(key, Ordering::Release);
-        self.name(index)
+        Ok(index)
     }
 
     /// An index for a new record.
@@ -261,6 +274,22 @@ mod tests {
             }),
             None
         );
+    }
+
+    #[test]
+    fn a_buffer_may_have_several_keys_of_others() {
+        let mut tables = Tables::new().unwrap();
+        let part = Part {
+            start: 4096,
+            len: 10,
+        };
+        let own = tables.prepare(part).unwrap();
+        let [one, two] = [5, 6].map(|key| tables.prepare_as(part, key).unwrap());
+        assert_eq!((one.key, two.key), (5, 6));
+        for registered in [own, one, two] {
+            assert_eq!(tables.look_up(registered), Some(part));
+        }
+        assert_eq!(tables.prepare(part).unwrap(), own);
     }
 
     #[test]

@@ -6,9 +6,13 @@ use serde::Deserialize;
 
 use super::archive::text;
 use crate::failure::Failure;
-use crate::job::Job;
+use crate::job::{Job, root, target};
 
 const PACKAGES: [&str; 2] = ["limic-lab", "limic-module-tests"];
+
+/// The test that starts a C program over liblimic2, and the name of that program.
+const STAND_IN: &str = "limic2";
+const STAND_IN_PROGRAM: &str = "limic2-mpi";
 
 /// One test program.
 #[derive(Debug)]
@@ -85,6 +89,38 @@ pub(crate) fn build(filter: &str) -> Result<Vec<Program>, Failure> {
             });
         }
     }
+    if programs.iter().any(|program| program.name == STAND_IN) {
+        stand_in()?;
+    }
     programs.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(programs)
+}
+
+/// What tests start beside themselves, as far as it was built: their libraries go into the guest too.
+pub(crate) fn started() -> impl Iterator<Item = PathBuf> {
+    let names = ["limic", STAND_IN_PROGRAM];
+    let paths = names.map(|name| target().join("debug").join(name));
+    paths.into_iter().filter(|path| path.exists())
+}
+
+/// Builds the stand-in for an MPI over LiMIC2 with the static library, where the guest's test looks for it: beside the command.
+fn stand_in() -> Result<(), Failure> {
+    Job::cargo(&["build", "-p", "limic2"], 20).run()?;
+    let folder = root().join("crates/limic2");
+    Job::new("cc", 5)
+        .args(&["-std=gnu11", "-O1", "-I"])
+        .arg(&folder.join("include/limic2"))
+        .arg(&folder.join("tests/c/mpi.c"))
+        .arg(&target().join("debug/liblimic2_c.a"))
+        .args(&[
+            "-lgcc_s",
+            "-lutil",
+            "-lrt",
+            "-lpthread",
+            "-lm",
+            "-ldl",
+            "-o",
+        ])
+        .arg(&target().join("debug").join(STAND_IN_PROGRAM))
+        .run()
 }

@@ -64,6 +64,7 @@ pub(crate) fn run(arguments: &TestArguments, tally: &mut Tally) -> Result<(), Fa
             .push(("LIMIC_TEST_LIMIT".to_owned(), inner));
         contents.modules.extend(module.clone());
         contents.programs.push(program.path.clone());
+        contents.programs.extend(programs::started());
         let mut session = Session {
             kernel: &kernel,
             machine: &machine,

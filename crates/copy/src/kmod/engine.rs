@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::abi::{self, Iov};
+use super::messages::Group;
 use super::session::Session;
 use crate::window::{Cursor, MAX_BYTES_PER_CALL, Span, total};
 use crate::{
@@ -43,6 +44,16 @@ impl Kmod {
     /// [`CopyError`], as in a forked child, whose session this is not.
     pub fn revoke(&self, handle: u64) -> Result<(), CopyError> {
         self.session.revoke(handle)
+    }
+
+    /// Joins a group, and gives the engine that exposes memory to all of its members, and copies from and to what they
+    /// exposed so. A session joins one group at most.
+    ///
+    /// # Errors
+    /// [`Refused`]: all ranks of the group were given out, or there is no such group.
+    pub fn join(&self, group: Group) -> Result<(KmodPair, KmodPeer), Refused> {
+        self.session.join(group)?;
+        Ok(KmodPair::with_group(&self.session))
     }
 
     /// The engine for one pair: what it exposes, only the peer's session reaches. `None` for 0, which is no session.

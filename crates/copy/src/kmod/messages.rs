@@ -121,6 +121,33 @@ fn refused(errno: i32) -> CallError {
     }
 }
 
+impl Session {
+    /// Joins a group, with any rank; gives what the module said.
+    pub(crate) fn join(&self, group: Group) -> Result<abi::Join, Refused> {
+        let mut join = abi::Join {
+            rank: abi::ANY_RANK,
+            ..abi::Join::default()
+        };
+        match group {
+            Group::Token(token, size) => {
+                (join.token, join.size) = (token, size);
+                join.flags = abi::JOIN_CREATE;
+            }
+            Group::Descriptor(fd) => (join.flags, join.fd) = (abi::JOIN_FD, fd),
+        }
+        // SAFETY: the call touches its structure alone.
+        unsafe { self.call(&mut join) }.map_err(|errno| Refused {
+            errno: Some(errno),
+            reason: match errno {
+                libc::ENOSPC => RefusalReason::GroupFull,
+                libc::EBADF | libc::ENOENT => RefusalReason::NoGroup,
+                _ => RefusalReason::Module,
+            },
+        })?;
+        Ok(join)
+    }
+}
+
 /// A member of a group that sends and receives.
 #[derive(Debug)]
 pub struct Messages {
@@ -160,26 +187,7 @@ impl Messages {
             });
         }
         let status = StatusArea::map(&session, slots).map_err(module)?;
-        let mut join = abi::Join {
-            rank: abi::ANY_RANK,
-            ..abi::Join::default()
-        };
-        match group {
-            Group::Token(token, size) => {
-                (join.token, join.size) = (token, size);
-                join.flags = abi::JOIN_CREATE;
-            }
-            Group::Descriptor(fd) => (join.flags, join.fd) = (abi::JOIN_FD, fd),
-        }
-        // SAFETY: the call touches its structure alone.
-        unsafe { session.call(&mut join) }.map_err(|errno| Refused {
-            errno: Some(errno),
-            reason: match errno {
-                libc::ENOSPC => RefusalReason::GroupFull,
-                libc::EBADF | libc::ENOENT => RefusalReason::NoGroup,
-                _ => RefusalReason::Module,
-            },
-        })?;
+        let join = session.join(group)?;
         Ok(Self {
             status,
             session: Arc::new(session),

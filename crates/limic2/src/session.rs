@@ -1,6 +1,8 @@
-//! LiMIC2 over cross-memory attach: prepare registers a buffer, and a copy is one `process_vm_readv` or `process_vm_writev`.
+//! What one `limic_open` gave: prepare registers a buffer, and a copy is one call of the kernel module's or, where that does
+//! not reach, one `process_vm_readv` or `process_vm_writev`.
 //!
-//! Written against [`CopyEngine`]: an engine with handles of its own takes the place of `Cma`.
+//! Each buffer is in the table, also one that the module has: under the module's handle. So a copy falls back to cross-memory
+//! attach when the module has let the buffer go, or the copying process cannot use it.
 
 use std::collections::HashMap;
 use std::os::fd::RawFd;
@@ -9,6 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use limic_copy::{Cma, CmaPeer, CopyEngine, CopyError, LocalSlice, LocalSliceMut, RemoteRange};
 
 use crate::descriptor::{Part, Registered};
+use crate::module::Module;
+use crate::path::Path;
 use crate::refusal::Refusal;
 use crate::registry::Found;
 use crate::table::Tables;
@@ -24,6 +28,9 @@ pub(crate) enum Local {
 
 /// What one `limic_open` gave.
 pub(crate) struct Session {
+    path: Path,
+    /// `None`: not wanted, or it refused.
+    module: Option<Module>,
     tables: Mutex<Tables>,
     /// Tables of other processes, by process and descriptor.
     found: Mutex<HashMap<(i32, i32), Arc<Found>>>,
@@ -35,10 +42,23 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Session {
     pub(crate) fn open() -> Result<Self, Refusal> {
-        // Yama's middle setting asks that a process name its tracers. What came of it shows at the first copy.
-        let _ = limic_copy::allow_peers();
+        let path = Path::from_environment()?;
+        if path != Path::Kmod {
+            // Yama's middle setting asks that a process name its tracers. What came of it shows at the first copy.
+            let _ = limic_copy::allow_peers();
+        }
+        let tables = Tables::new()?;
+        let module = match path {
+            Path::Cma => None,
+            Path::Kmod => Some(Module::open()?),
+            Path::Auto => Module::open()
+                .inspect_err(|why| why.note("cross-memory attach instead"))
+                .ok(),
+        };
         Ok(Self {
-            tables: Mutex::new(Tables::new()?),
+            path,
+            module,
+            tables: Mutex::new(tables),
             found: Mutex::new(HashMap::new()),
         })
     }
@@ -48,6 +68,13 @@ impl Session {
     }
 
     pub(crate) fn prepare(&self, part: Part) -> Result<Registered, Refusal> {
+        if let Some(module) = &self.module {
+            let register = |handle| locked(&self.tables).prepare_as(part, handle);
+            match module.prepare(part, register) {
+                Err(why) if self.path == Path::Auto => why.note("cross-memory attach instead"),
+                result => return result,
+            }
+        }
         locked(&self.tables).prepare(part)
     }
 
@@ -92,6 +119,18 @@ impl Session {
         part: Part,
         local: Local,
     ) -> Result<(), Refusal> {
+        if let Some(module) = &self.module {
+            // SAFETY: the caller's promise.
+            if unsafe { module.copy(registered, part, local) }? {
+                return Ok(());
+            }
+            if self.path == Path::Kmod {
+                return Err(Refusal::stale(
+                    "the buffer is not prepared any more, or was not prepared through the kernel module (LIMIC2_PATH=kmod takes no \
+                     other way), or the handle was changed on the way",
+                ));
+            }
+        }
         let (whole, peer) = if registered.pid == std::process::id().cast_signed() {
             let (whole, (address, value)) = crate::sessions::look_up_here(registered)?;
             let peer = Cma::probe(registered.pid, address, value)
@@ -100,15 +139,7 @@ impl Session {
         } else {
             self.registration(registered)?
         };
-        if !whole.contains(part) {
-            return Err(Refusal::new(
-                libc::EACCES,
-                format!(
-                    "{} bytes at {:#x} are not within the prepared {} bytes at {:#x} of process {}",
-                    part.len, part.start, whole.len, whole.start, registered.pid
-                ),
-            ));
-        }
+        whole.holds(part, registered.pid)?;
         let remote = [RemoteRange {
             key: 0,
             address: part.start as u64,
@@ -125,7 +156,7 @@ impl Session {
     }
 }
 
-fn refused(error: &CopyError) -> Refusal {
+pub(crate) fn refused(error: &CopyError) -> Refusal {
     let errno = match error {
         CopyError::PeerGone => libc::ESRCH,
         CopyError::BadAddress { .. } => libc::EFAULT,
