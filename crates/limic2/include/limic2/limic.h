@@ -51,7 +51,9 @@ extern void limic_close(int fd);
  * of 0, a null pointer, or a range that is no memory; EBADF for a descriptor that is not open in this process.
  *
  * Others may read and write the buffer from now on. LiMIC2 knows no call that ends this: the last 262112 buffers stay
- * prepared (the same buffer prepared again counts once), until limic_close.
+ * prepared (without the kernel module, the same buffer prepared again counts once), until limic_close.
+ *
+ * With LIMIC2_PATH=kmod also EAGAIN if RLIMIT_MEMLOCK allows no more, and EFAULT for memory that cannot be pinned.
  */
 extern size_t limic_tx_init(int fd, void *buf, size_t len, limic_user *lu);
 
