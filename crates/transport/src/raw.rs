@@ -9,6 +9,7 @@ use std::any::Any;
 use std::os::fd::BorrowedFd;
 
 use crate::counters::Counters;
+use crate::engine::loans::LoanHold;
 use crate::error::Outcome;
 use crate::{Address, Peer, Result, Selector, Status, Tag};
 
@@ -134,8 +135,43 @@ pub struct RawLoaned {
     /// First byte. The sender's process can still write there, so never make a reference of it.
     pub start: *const u8,
     /// What keeps the bytes mapped, and tells the sender when it is dropped.
-    pub hold: Box<dyn Any + Send>,
+    pub hold: Hold,
 }
+
+/// Keeps the bytes of a [`RawLoaned`].
+#[derive(Debug)]
+pub struct Hold {
+    _held: Held,
+}
+
+#[derive(Debug)]
+enum Held {
+    Loan { _loan: LoanHold },
+    Other { _keeps: Box<dyn Any + Send> },
+}
+
+impl Hold {
+    /// Whatever keeps them.
+    #[must_use]
+    pub fn new(keeps: Box<dyn Any + Send>) -> Self {
+        Self {
+            _held: Held::Other { _keeps: keeps },
+        }
+    }
+
+    /// Without an allocation.
+    pub(crate) fn of_loan(loan: LoanHold) -> Self {
+        Self {
+            _held: Held::Loan { _loan: loan },
+        }
+    }
+}
+
+const _: () = {
+    const fn is_send<T: Send>() {}
+    // `Loaned` relies on it.
+    is_send::<Hold>();
+};
 
 /// One end of the transport, in terms of raw memory.
 ///

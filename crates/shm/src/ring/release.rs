@@ -57,6 +57,15 @@ impl<M: Memory> ReleaseFlags<M> {
         true
     }
 
+    /// Borrower: asks for the line of a flag that it will soon write, so that what it publishes behind that does not
+    /// wait for it.
+    #[inline]
+    pub fn expect_release(&self, index: u32) {
+        if index < self.count {
+            self.mem.prefetch_write(index as usize * LINE);
+        }
+    }
+
     /// Owner: whether chunk `index`, lent under `generation`, has come back. If so,
     /// the chunk may be written again. A chunk that does not exist never comes back.
     ///

@@ -3,7 +3,7 @@
 //! The owner alone hands out room. A receiver gives a loan back by a release flag in the owner's
 //! segment; peers map arenas for reading only.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use limic_shm::ring::{Mapped, Memory, ReleaseFlags};
@@ -16,6 +16,11 @@ use crate::{Error, Result};
 const ALIGN: usize = 128;
 /// Smallest arena.
 const ARENA_BYTES: usize = 4 << 20;
+/// Loans with receivers before the owner looks which came back, while there is room: each look moves a line, and several
+/// move together.
+const LOOK_AT: usize = 16;
+/// Rooms that are kept as they came back, for the next loans of the same length: their lines are still in the cache.
+const RECENT: usize = 32;
 
 struct OwnArena {
     arena: Arena,
@@ -55,13 +60,46 @@ pub(crate) struct Arenas {
     free_flags: Vec<u32>,
     generations: Vec<u32>,
     lent: Vec<Lent>,
-    borrowed: HashMap<u64, Room>,
-    next: u64,
+    borrowed: Borrowed,
+    /// Free rooms that are not in their arena's `free` again.
+    recent: Vec<Room>,
     bytes: usize,
     most: usize,
     /// Messages that went ahead of their receivers, oldest first.
     ahead: VecDeque<Lent>,
     ahead_bytes: u64,
+}
+
+/// What the application holds, by id: a slot, and the slot's generation above.
+#[derive(Default)]
+struct Borrowed {
+    slots: Vec<(u32, Option<Room>)>,
+    free: Vec<u32>,
+}
+
+impl Borrowed {
+    fn insert(&mut self, room: Room) -> u64 {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push((0, None));
+            (self.slots.len() - 1) as u32
+        });
+        let (generation, place) = &mut self.slots[slot as usize];
+        *generation = generation.wrapping_add(1).max(1);
+        *place = Some(room);
+        u64::from(*generation) << 32 | u64::from(slot)
+    }
+
+    fn get(&self, id: u64) -> Option<Room> {
+        let (generation, room) = self.slots.get(id as u32 as usize)?;
+        room.filter(|_| *generation == (id >> 32) as u32)
+    }
+
+    fn remove(&mut self, id: u64) -> Option<Room> {
+        let room = self.get(id)?;
+        self.slots[id as u32 as usize].1 = None;
+        self.free.push(id as u32);
+        Some(room)
+    }
 }
 
 /// A loan on its way: what the receiver must be told.
@@ -82,8 +120,8 @@ impl Arenas {
             free_flags: (0..LOAN_FLAGS).rev().collect(),
             generations: vec![0; LOAN_FLAGS as usize],
             lent: Vec::new(),
-            borrowed: HashMap::new(),
-            next: 1,
+            borrowed: Borrowed::default(),
+            recent: Vec::new(),
             bytes: 0,
             most,
             ahead: VecDeque::new(),
@@ -93,21 +131,17 @@ impl Arenas {
 
     /// Lends room to the application.
     pub(crate) fn borrow(&mut self, len: usize) -> Result<RawLoan> {
-        self.reclaim();
+        if self.lent.len() >= LOOK_AT {
+            self.reclaim();
+        }
         let need = len
             .max(1)
             .checked_next_multiple_of(ALIGN)
             .ok_or_else(|| self.no_room(len))?;
-        let room = match self.find(need) {
-            Some(room) => room,
-            None => {
-                self.grow(need, len, false)?;
-                self.find(need).ok_or_else(|| self.no_room(len))?
-            }
+        let room = match self.recent.iter().rposition(|room| room.len == need) {
+            Some(at) => self.recent.swap_remove(at),
+            None => self.find_more(need, len)?,
         };
-        let id = self.next;
-        self.next += 1;
-        self.borrowed.insert(id, room);
         let arena = self.arenas.get(room.arena as usize);
         let Some(start) = arena
             .and_then(Option::as_ref)
@@ -115,7 +149,25 @@ impl Arenas {
         else {
             return Err(self.no_room(len));
         };
+        let id = self.borrowed.insert(room);
         Ok(RawLoan { start, len, id })
+    }
+
+    /// Room that no loan has just had.
+    #[cold]
+    fn find_more(&mut self, need: usize, asked: usize) -> Result<Room> {
+        if let Some(room) = self.find(need) {
+            return Ok(room);
+        }
+        self.reclaim();
+        for room in core::mem::take(&mut self.recent) {
+            self.free(room);
+        }
+        if let Some(room) = self.find(need) {
+            return Ok(room);
+        }
+        self.grow(need, asked, false)?;
+        self.find(need).ok_or_else(|| self.no_room(asked))
     }
 
     fn find(&mut self, need: usize) -> Option<Room> {
@@ -188,23 +240,38 @@ impl Arenas {
         arena.free.insert(offset, len);
     }
 
+    /// A loan is over: its room is for the next one.
+    fn keep(&mut self, room: Room) {
+        let arena = self
+            .arenas
+            .get(room.arena as usize)
+            .and_then(Option::as_ref);
+        if self.recent.len() < RECENT && arena.is_some_and(|arena| !arena.ahead) {
+            self.recent.push(room);
+        } else {
+            self.free(room);
+        }
+    }
+
     /// The application gives a loan back unsent.
     pub(crate) fn give_back(&mut self, id: u64) {
-        if let Some(room) = self.borrowed.remove(&id) {
-            self.free(room);
+        if let Some(room) = self.borrowed.remove(id) {
+            self.keep(room);
         }
     }
 
     /// The arena of a borrowed loan.
     pub(crate) fn arena_of(&self, id: u64) -> Option<u32> {
-        self.borrowed.get(&id).map(|room| room.arena)
+        self.borrowed.get(id).map(|room| room.arena)
     }
 
     /// Turns a borrowed loan into one that is with a peer. `None` if all flags are in use.
     pub(crate) fn lend(&mut self, id: u64, peer: u32) -> Option<LoanRecord> {
-        self.reclaim();
+        if self.free_flags.is_empty() {
+            self.reclaim();
+        }
         let flag = self.free_flags.pop()?;
-        let Some(room) = self.borrowed.remove(&id) else {
+        let Some(room) = self.borrowed.remove(id) else {
             self.free_flags.push(flag);
             return None;
         };
@@ -328,13 +395,13 @@ impl Arenas {
         self.free(room);
     }
 
-    /// Undoes [`lend`](Self::lend) for a record that found no room in the ring.
-    pub(crate) fn unlend(&mut self, id: u64, record: &LoanRecord) {
-        if let Some(at) = self.lent.iter().position(|lent| lent.flag == record.flag) {
-            let lent = self.lent.swap_remove(at);
-            self.free_flags.push(lent.flag);
-            self.borrowed.insert(id, lent.room);
-        }
+    /// Undoes [`lend`](Self::lend) for a record that found no room in the ring. The loan has another id then.
+    pub(crate) fn unlend(&mut self, record: &LoanRecord) -> Option<u64> {
+        let mut lent = self.lent.iter();
+        let at = lent.position(|lent| lent.flag == record.flag)?;
+        let lent = self.lent.swap_remove(at);
+        self.free_flags.push(lent.flag);
+        Some(self.borrowed.insert(lent.room))
     }
 
     /// Takes back what receivers have released.
@@ -352,7 +419,7 @@ impl Arenas {
     fn take_back(&mut self, at: usize) {
         let lent = self.lent.swap_remove(at);
         self.free_flags.push(lent.flag);
-        self.free(lent.room);
+        self.keep(lent.room);
     }
 
     /// Takes back everything that a failed peer held. It may still map the arena, for reading only.
@@ -379,7 +446,8 @@ impl Arenas {
 /// The arenas of one peer, as far as it has handed them over, and which of ours it has.
 #[derive(Default)]
 pub(crate) struct PeerArenas {
-    theirs: HashMap<u32, PeerArena>,
+    /// By number. There are few.
+    theirs: Vec<(u32, PeerArena)>,
     given: Vec<u32>,
 }
 
@@ -390,19 +458,21 @@ impl PeerArenas {
         let most = usize::try_from(bytes).unwrap_or(usize::MAX);
         match PeerArena::attach(fd, most) {
             Ok(arena) => {
-                self.theirs.insert(number, arena);
+                self.leave(number);
+                self.theirs.push((number, arena));
             }
             Err(error) => tracing::warn!("an arena for loans cannot be mapped: {error}"),
         }
     }
 
     pub(crate) fn get(&self, number: u32) -> Option<PeerArena> {
-        self.theirs.get(&number).cloned()
+        let found = self.theirs.iter().find(|(known, _)| *known == number);
+        found.map(|(_, arena)| arena.clone())
     }
 
     /// The peer uses an arena no longer. What is being copied out of it keeps it mapped.
     pub(crate) fn leave(&mut self, number: u32) {
-        self.theirs.remove(&number);
+        self.theirs.retain(|(known, _)| *known != number);
     }
 
     /// An arena is no more. Says whether the peer has it.

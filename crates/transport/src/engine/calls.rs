@@ -78,9 +78,13 @@ impl Engine {
     }
 
     pub(crate) fn borrow_loan(&mut self, len: usize) -> Result<RawLoan> {
-        self.progress();
-        self.core.sweep_loans();
-        self.core.arenas.borrow(len)
+        if self.core.has_chores() {
+            self.progress();
+        }
+        match self.core.arenas.borrow(len) {
+            Err(_) if self.progress() => self.core.arenas.borrow(len),
+            borrowed => borrowed,
+        }
     }
 
     pub(crate) fn return_loan(&mut self, loan: RawLoan) {

@@ -6,20 +6,26 @@ use limic_shm::segment::PeerArena;
 use super::stash::{Arrived, LoanedAt, Waiting};
 use super::wire::{self, Control};
 use super::{Core, Engine, receive};
-use crate::buffer::{Lying, ReceiveBuffer};
+use crate::buffer::{Lying, ReceiveBuffer, Source, words};
 use crate::policy::Path;
-use crate::raw::{Posted, RawLoan, RawLoaned, RawSlice, RawSliceMut};
+use crate::raw::{Hold, Posted, RawLoan, RawLoaned, RawSlice, RawSliceMut};
 use crate::{Error, Peer, Result, Selector, Status, Tag};
 
+/// Looks at the sender's ring in a row, for a loan that is waited for.
+const LOOKS: u32 = 32;
+/// Loans between two turns of everything else.
+const OTHERS_TURN: u32 = 64;
+
 /// Keeps a received loan mapped, and tells its owner when it is dropped.
-struct Hold {
+#[derive(Debug)]
+pub(crate) struct LoanHold {
     _arena: PeerArena,
     flags: ReleaseFlags<Mapped>,
     flag: u32,
     generation: u32,
 }
 
-impl Drop for Hold {
+impl Drop for LoanHold {
     fn drop(&mut self) {
         self.flags.release(self.flag, self.generation);
     }
@@ -32,7 +38,7 @@ impl Core {
         &mut self,
         to: u32,
         tag: u64,
-        loan: RawLoan,
+        mut loan: RawLoan,
         len: usize,
     ) -> Result<Posted> {
         let arena = self.arenas.arena_of(loan.id).ok_or(Error::UnknownRequest)?;
@@ -70,7 +76,7 @@ impl Core {
                 self.note_sent(to, Path::Loan, len as u64);
                 return Ok(Posted::Done(super::send::sent(to, tag, len as u64)));
             }
-            self.arenas.unlend(loan.id, &record);
+            loan.id = self.arenas.unlend(&record).ok_or(Error::UnknownRequest)?;
         }
         // SAFETY: the loan's bytes stay where they are until `give_back`, which happens after completion.
         let posted = unsafe {
@@ -181,33 +187,7 @@ impl Core {
                 if let Some(behind) = Waiting::Loaned(loan).holds_up() {
                     self.sender_waited(loan.from, behind);
                 }
-                let memory = self.loan_memory(&loan);
-                let bytes = memory
-                    .as_ref()
-                    .and_then(|arena| Lying::new(arena, loan.offset, status.len));
-                let (Some(arena), Some(bytes)) = (memory, bytes) else {
-                    self.corrupt(loan.from, "a loan outside of its arena");
-                    let why = crate::PeerFailure::Corrupt("a loan outside of its arena".into());
-                    return Err(Error::PeerFailed {
-                        peer: Peer(loan.from),
-                        why,
-                    });
-                };
-                self.note_received_by(loan.from, loan.path(), status.len);
-                let Some(link) = self.peers.link(loan.from) else {
-                    return Err(Error::UnknownRequest);
-                };
-                let hold = Hold {
-                    flags: link.loans_released.clone(),
-                    flag: loan.flag,
-                    generation: loan.generation,
-                    _arena: arena,
-                };
-                Ok(Some(RawLoaned {
-                    status,
-                    start: bytes.start(),
-                    hold: Box::new(hold),
-                }))
+                self.in_place(&loan, status).map(Some)
             }
             Waiting::Bytes(_) => {
                 let Some(Arrived {
@@ -223,17 +203,52 @@ impl Core {
                 Ok(Some(RawLoaned {
                     status,
                     start: bytes.as_ptr(),
-                    hold: Box::new(bytes),
+                    hold: Hold::new(Box::new(bytes)),
                 }))
             }
             _ => Ok(None),
         }
+    }
+
+    /// A message where it lies, in an arena of its sender.
+    fn in_place(&mut self, loan: &LoanedAt, status: Status) -> Result<RawLoaned> {
+        let memory = self.loan_memory(loan);
+        let bytes = memory
+            .as_ref()
+            .and_then(|arena| Lying::new(arena, loan.offset, status.len));
+        let (Some(arena), Some(bytes)) = (memory, bytes) else {
+            self.corrupt(loan.from, "a loan outside of its arena");
+            let why = crate::PeerFailure::Corrupt("a loan outside of its arena".into());
+            return Err(Error::PeerFailed {
+                peer: Peer(loan.from),
+                why,
+            });
+        };
+        self.note_received_by(loan.from, loan.path(), status.len);
+        let Some(link) = self.peers.link(loan.from) else {
+            return Err(Error::UnknownRequest);
+        };
+        link.loans_released.expect_release(loan.flag);
+        let hold = LoanHold {
+            flags: link.loans_released.clone(),
+            flag: loan.flag,
+            generation: loan.generation,
+            _arena: arena,
+        };
+        Ok(RawLoaned {
+            status,
+            start: bytes.start(),
+            hold: Hold::of_loan(hold),
+        })
     }
 }
 
 impl Engine {
     /// Takes an arrived message where it lies.
     pub(crate) fn take_loan(&mut self, selector: &Selector) -> Result<Option<RawLoaned>> {
+        if let Some(taken) = self.take_loan_directly(selector) {
+            return taken.map(Some);
+        }
         self.poll();
         let Some((envelope, token)) = self.core.matcher.take_unexpected(&receive::query(selector))
         else {
@@ -267,7 +282,73 @@ impl Engine {
         Ok(Some(RawLoaned {
             status,
             start: buffer.as_ptr(),
-            hold: Box::new(buffer),
+            hold: Hold::new(Box::new(buffer)),
         }))
+    }
+
+    /// Takes a loan out of its sender's ring, past the queues, if nothing is in the way: as `direct` does it with messages
+    /// that are copied. `None`: nothing came, or the ordinary way has to be taken.
+    ///
+    /// Cache lines that move for a loan: its record, and later its flag, there and back.
+    fn take_loan_directly(&mut self, selector: &Selector) -> Option<Result<RawLoaned>> {
+        let source = selector.source?.0;
+        let core = &mut self.core;
+        self.directly = self.directly.wrapping_add(1);
+        if core.has_chores()
+            || self.directly.is_multiple_of(OTHERS_TURN)
+            || core.matcher.posted_len() + core.matcher.unexpected_len() > 0
+        {
+            return None;
+        }
+        let ring = self.inputs.private_ring_of(source)?;
+        for _ in 0..LOOKS.min(core.spins) {
+            let taken = match ring.peek() {
+                Ok(None) => continue,
+                Ok(Some(record)) => {
+                    let fits = (record.tag ^ selector.tag.0) & selector.mask == 0;
+                    if record.kind == wire::LOAN && fits {
+                        let (loan, len) = LoanedAt::told(source, &record);
+                        let status = Status {
+                            peer: Peer(source),
+                            tag: Tag(record.tag),
+                            len,
+                            immediate: None,
+                        };
+                        Some(core.in_place(&loan, status))
+                    } else {
+                        core.on_record(source, record.kind, record.tag, &record);
+                        None
+                    }
+                }
+                Err(corrupt) => {
+                    core.corrupt(source, &corrupt.to_string());
+                    return None;
+                }
+            };
+            // The sender may sleep because its ring was full.
+            if ring.pop()
+                && let Some(link) = core.peers.link(source)
+            {
+                link.wake();
+            }
+            return taken;
+        }
+        None
+    }
+}
+
+impl LoanedAt {
+    /// What a record says of a loan, and the message's length.
+    pub(crate) fn told(from: u32, source: &impl Source) -> (Self, u64) {
+        let [arena, offset, len, flag, generation] = words::<5>(source);
+        let loan = Self {
+            from,
+            arena: arena as u32,
+            offset,
+            flag: flag as u32,
+            generation: generation as u32,
+            ahead: None,
+        };
+        (loan, len)
     }
 }

@@ -28,7 +28,7 @@ mod greeting;
 mod hand_over;
 mod idle;
 mod inputs;
-mod loans;
+pub(crate) mod loans;
 mod measured;
 mod one_sided;
 mod open;

@@ -361,15 +361,7 @@ impl Core {
 
     /// A message lies in an arena of the sender.
     pub(crate) fn on_loan(&mut self, from: u32, tag: u64, source: &impl Source) {
-        let [arena, offset, len, flag, generation] = words::<5>(source);
-        let loan = LoanedAt {
-            from,
-            arena: arena as u32,
-            offset,
-            flag: flag as u32,
-            generation: generation as u32,
-            ahead: None,
-        };
+        let (loan, len) = LoanedAt::told(from, source);
         self.on_loaned(loan, tag, None, len);
     }
 

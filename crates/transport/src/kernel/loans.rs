@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::KernelEngine;
 use crate::policy::ByteSize;
-use crate::raw::{Posted, RawLoan, RawLoaned, RawSlice};
+use crate::raw::{Hold, Posted, RawLoan, RawLoaned, RawSlice};
 use crate::{Error, Peer, Result, Selector, Status, Tag};
 
 /// What is lent.
@@ -116,7 +116,7 @@ impl KernelEngine {
         Ok(Some(RawLoaned {
             status,
             start: bytes.as_ptr(),
-            hold: Box::new(bytes),
+            hold: Hold::new(Box::new(bytes)),
         }))
     }
 
