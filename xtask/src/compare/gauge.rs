@@ -19,33 +19,43 @@ const CHANGED: f64 = 1.3;
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// One pass of a pattern through all contestants, and what a hand-over of one cache line took then.
+/// One pass of a pattern through all contestants, and what a hand-over of one cache line took before it, between them and
+/// after it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Pass {
     /// From 1 on.
     pub(super) round: u32,
     pub(super) pattern: Pattern,
-    pub(super) before_us: Option<f64>,
-    pub(super) after_us: Option<f64>,
+    /// None where nothing could be read.
+    pub(super) handover_us_least: Option<f64>,
+    pub(super) handover_us_most: Option<f64>,
     /// How long it took, repetitions included.
     pub(super) seconds: f64,
 }
 
 impl Pass {
-    pub(super) fn new(round: u32, pattern: Pattern, before_us: Option<f64>) -> Self {
+    /// `reading` is the one before it.
+    pub(super) fn new(round: u32, pattern: Pattern, reading: Option<f64>) -> Self {
         Self {
             round,
             pattern,
-            before_us,
-            after_us: None,
+            handover_us_least: reading,
+            handover_us_most: reading,
             seconds: 0.0,
         }
     }
 
+    /// Takes a further reading.
+    pub(super) fn read(&mut self, reading: Option<f64>) {
+        let Some(us) = reading else { return };
+        self.handover_us_least = Some(self.handover_us_least.map_or(us, |least| least.min(us)));
+        self.handover_us_most = Some(self.handover_us_most.map_or(us, |most| most.max(us)));
+    }
+
     /// Whether the machine changed meanwhile, as far as that is known.
     pub(super) fn changed(&self) -> bool {
-        match (self.before_us, self.after_us) {
-            (Some(before), Some(after)) => before.max(after) > CHANGED * before.min(after),
+        match (self.handover_us_least, self.handover_us_most) {
+            (Some(least), Some(most)) => most > CHANGED * least,
             _ => false,
         }
     }
@@ -81,15 +91,11 @@ impl Distances {
     pub(super) fn at(&self, pattern: Pattern, round: usize) -> Option<Distance> {
         let border = self.border?;
         let pass = self.pass(pattern, round)?;
-        let distance = |us: f64| {
-            if us < border {
-                Distance::Near
-            } else {
-                Distance::Far
-            }
-        };
-        let (before, after) = (distance(pass.before_us?), distance(pass.after_us?));
-        (before == after).then_some(before)
+        match (pass.handover_us_least?, pass.handover_us_most?) {
+            (_, most) if most < border => Some(Distance::Near),
+            (least, _) if least >= border => Some(Distance::Far),
+            _ => None,
+        }
     }
 
     /// Whether it changed while a pattern was measured: some of the peers met another machine then.
@@ -113,7 +119,7 @@ impl Distances {
         let handovers = |want: Option<Distance>| -> Vec<f64> {
             let all = self.passes.iter();
             let of = all.filter(|p| self.at(p.pattern, p.round as usize - 1) == want);
-            of.map(|pass| pass.before_us.unwrap_or(0.0)).collect()
+            of.filter_map(|pass| pass.handover_us_least).collect()
         };
         let words = |want: Distance, name: &str| {
             let us = handovers(Some(want));
@@ -178,7 +184,7 @@ fn parse(json: &str) -> Option<f64> {
 pub(super) fn spread(passes: &[Pass]) -> Option<Spread> {
     let readings = passes
         .iter()
-        .flat_map(|pass| [pass.before_us, pass.after_us]);
+        .flat_map(|pass| [pass.handover_us_least, pass.handover_us_most]);
     Spread::of(readings.flatten())
 }
 
@@ -211,10 +217,9 @@ mod tests {
     use super::*;
 
     fn pass(before: f64, after: f64) -> Pass {
-        Pass {
-            after_us: Some(after),
-            ..Pass::new(1, Pattern::Rate, Some(before))
-        }
+        let mut pass = Pass::new(1, Pattern::Rate, Some(before));
+        pass.read(Some(after));
+        pass
     }
 
     #[test]

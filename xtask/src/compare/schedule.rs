@@ -1,5 +1,6 @@
 //! Goes through rounds, patterns and contestants: whatever the machine does besides meets all.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::contestant::{self, Contestant};
@@ -54,9 +55,7 @@ impl Schedule<'_> {
             let mut repeats = 0;
             let mut pass = loop {
                 let mut pass = Pass::new(round, pattern, reading);
-                self.pass(round, pattern, state);
-                reading = gauge::read(&limic, self.cpus);
-                pass.after_us = reading;
+                reading = self.pass(&mut pass, state, &limic).or(reading);
                 let again = repeats < self.plan.repeats && fits(begin.elapsed());
                 if !pass.changed() || !again {
                     break pass;
@@ -78,9 +77,10 @@ impl Schedule<'_> {
         Ok(steps.len())
     }
 
-    /// All contestants once.
-    fn pass(&self, round: u32, pattern: Pattern, state: &mut State) {
-        let turn = round as usize - 1;
+    /// All contestants once. Gives the hand-over after the last one, if any of them can run this.
+    fn pass(&self, pass: &mut Pass, state: &mut State, limic: &Path) -> Option<f64> {
+        let (turn, pattern) = (pass.round as usize - 1, pass.pattern);
+        let mut reading = None;
         for at in 0..self.contestants.len() {
             // Another one begins each round: nobody always follows the same one.
             let contestant = &self.contestants[(turn + at) % self.contestants.len()];
@@ -95,7 +95,11 @@ impl Schedule<'_> {
                 console::detail(&format_args!("  {name}: {why}"));
             }
             state.samples.take(turn, pattern, name, outcome);
+            // It may change and change back within a pass.
+            reading = gauge::read(limic, self.cpus);
+            pass.read(reading);
         }
+        reading
     }
 
     /// `, 2 min left`, once there is something to judge by.

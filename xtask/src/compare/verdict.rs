@@ -210,10 +210,7 @@ mod tests {
 
     #[test]
     fn each_distance_has_its_ratio() {
-        let pass = |round, us| Pass {
-            after_us: Some(us),
-            ..Pass::new(round, Pattern::Latency, Some(us))
-        };
+        let pass = |round, us| Pass::new(round, Pattern::Latency, Some(us));
         let mut passes = [pass(1, 0.03), pass(2, 0.18), pass(3, 0.17)];
         let times: [(&'static str, &[f64]); 2] =
             [("limic", &[1.0, 3.0, 4.0]), ("UCX", &[2.0, 2.0, 2.0])];
@@ -224,7 +221,7 @@ mod tests {
         assert_eq!((ratio.near, ratio.far), (Some(0.5), Some(1.75)));
         assert_eq!(all.rank(), Some(2));
         // A round in which the machine changed counts only where there is no other.
-        passes[2].after_us = Some(0.03);
+        passes[2].read(Some(0.03));
         let distances = Distances::of(&passes);
         let steady = point(&samples, &distances, Pattern::Latency);
         let ratio = steady.ratio(Against::Best).expect("a ratio");
