@@ -160,7 +160,7 @@ const AFTER_HELP: &str = "\
 Examples:
   limic perf latency --sizes 8..64K
   limic perf bandwidth --paths hybrid,pipeline,cma --sizes 64K,1M --plot paths.svg
-  limic perf latency --paths eager,pipeline,cma,kmod,kernel --sizes 1K..1M
+  limic perf latency --paths eager,pipeline,cma,kmod,kmod-region,kernel --sizes 1K..1M
   limic perf skew --c1 1 --c2 10,100 --window 64 --bytes 16K
   limic perf pairs -n 8 --reuse on,off --json pairs.json
   limic perf alltoall -n 8 --sizes 1K,16K
@@ -240,6 +240,8 @@ pub(super) enum Wanted {
     BothSides,
     /// One copy by the kernel module
     Kmod,
+    /// One copy by the kernel module out of a buffer that stays exposed, told by a short message
+    KmodRegion,
     /// Messages that the kernel module matches: endpoints of their own
     Kernel,
     /// No copy: buffers in shared memory change hands
@@ -253,6 +255,7 @@ impl Wanted {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Kernel => "kernel",
+            Self::KmodRegion => "kmod-region",
             _ => self.path().map_or("hybrid", Path::name),
         }
     }
@@ -260,7 +263,7 @@ impl Wanted {
     /// The path that is forced, if one is.
     pub(super) fn path(self) -> Option<Path> {
         Some(match self {
-            Self::Hybrid | Self::Kernel => return None,
+            Self::Hybrid | Self::Kernel | Self::KmodRegion => return None,
             Self::Inline => Path::Inline,
             Self::Eager => Path::Eager,
             Self::Pipeline => Path::Pipeline,

@@ -3,7 +3,9 @@
 
 use limic::policy::{ByteSize, INLINE_CAPACITY, Path, PathSet};
 use limic::settings::{Settings, SettingsError};
-use limic::{ADDRESS_LEN, HybridEndpoint, KernelEndpoint, Peer, RawEndpoint};
+use limic::{
+    ADDRESS_LEN, Endpoint, HybridEndpoint, KernelEndpoint, Peer, RawEndpoint, RegionId, RegionKey,
+};
 
 use super::args::{Pattern, Wanted};
 use super::control::Control;
@@ -21,6 +23,8 @@ pub(super) struct Team<E = HybridEndpoint> {
     pub(super) first: bool,
     /// Whether messages are loans.
     pub(super) loans: bool,
+    /// Where messages are read from, if that is a region of the partner.
+    pub(super) region: Option<Exposed>,
     /// The CPU that its thread belongs on, where it runs in a thread of its own.
     pub(super) cpu: Option<usize>,
 }
@@ -99,15 +103,22 @@ impl Lane {
                 }
             }
         } else {
+            let region = match wanted {
+                Wanted::KmodRegion => match in_kernel(settings.clone(), control)? {
+                    Ok(team) => Some(Exposed::of(team, control)?),
+                    Err(why) => {
+                        kernel = Some(Err(why));
+                        None
+                    }
+                },
+                _ => None,
+            };
             let endpoint = HybridEndpoint::with(settings)?;
             let addresses = control.gather(&endpoint.address().to_bytes())?;
-            teams.push(Team::new(
-                wanted,
-                endpoint,
-                control.rank(),
-                &addresses,
-                None,
-            )?);
+            let rank = control.rank();
+            let mut team = Team::new(wanted, endpoint, rank, &addresses, None)?;
+            team.region = region;
+            teams.push(team);
         }
         Ok(Self {
             wanted,
@@ -122,6 +133,12 @@ impl Lane {
             return Some(why.clone());
         }
         match self.wanted {
+            Wanted::KmodRegion if !matches!(pattern, Pattern::Latency | Pattern::Bandwidth) => {
+                Some(format!("{} reads from no regions", pattern.name()))
+            }
+            Wanted::KmodRegion if bytes > REGION => {
+                Some(format!("the region has {} bytes", ByteSize(REGION as u64)))
+            }
             Wanted::Loan if pattern.is_collective() => {
                 Some(format!("{} sends no loans", pattern.name()))
             }
@@ -132,6 +149,53 @@ impl Lane {
             _ if bytes == 0 => Some("an empty message has no bytes to copy, it goes inline".into()),
             _ => None,
         }
+    }
+}
+
+/// Bytes of a region that is read from.
+const REGION: usize = 4 << 20;
+/// Regions begin on a page, as applications' large arrays do.
+const PAGE: usize = 4096;
+
+/// What this rank sends and its partner reads: regions that stay exposed, and so pinned, all the time (H2).
+#[derive(Debug)]
+pub(super) struct Exposed {
+    endpoint: KernelEndpoint,
+    partner: Peer,
+    own: (RegionId, u64),
+    theirs: (RegionKey, u64),
+}
+
+impl Exposed {
+    /// Collective: exposes a region and learns the partner's.
+    fn of(team: Team<KernelEndpoint>, control: &Control) -> limic::Result<Self> {
+        let memory = vec![1; REGION + PAGE];
+        let skip = memory.as_ptr().align_offset(PAGE) as u64 % PAGE as u64;
+        let (own, key) = team.endpoint.expose(memory)?;
+        let keys = control.gather(&key.to_le_bytes())?;
+        let skips = control.gather(&skip.to_le_bytes())?;
+        let of_partner = |words: &[[u8; 8]]| {
+            let word = words.get(team.partner_rank as usize);
+            word.map_or(0, |word| u64::from_le_bytes(*word))
+        };
+        Ok(Self {
+            endpoint: team.endpoint,
+            partner: team.partner,
+            own: (own, skip),
+            theirs: (RegionKey(of_partner(&keys)), of_partner(&skips)),
+        })
+    }
+
+    /// Puts a message where the partner reads it.
+    pub(super) fn put(&self, message: &[u8]) -> limic::Result<()> {
+        let (own, skip) = self.own;
+        self.endpoint.region_write(own, skip, message)
+    }
+
+    /// Reads the partner's message. One system call.
+    pub(super) fn fetch(&self, into: &mut [u8]) -> limic::Result<()> {
+        let (theirs, skip) = self.theirs;
+        self.endpoint.read(self.partner, theirs, skip, into)
     }
 }
 
@@ -180,6 +244,7 @@ impl<E: RawEndpoint> Team<E> {
             peers,
             first,
             loans: wanted == Wanted::Loan,
+            region: None,
             cpu,
         })
     }

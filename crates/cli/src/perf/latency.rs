@@ -54,7 +54,13 @@ fn give(
     turn: u64,
 ) -> Result<(), Stopped> {
     let seed = seed(team.rank, turn, 0);
-    if team.loans {
+    if let Some(region) = &team.region {
+        if work.check {
+            fill(ping, seed);
+            region.put(ping)?;
+        }
+        team.endpoint.send(team.partner, DATA, &[])?;
+    } else if team.loans {
         let mut loan = team.endpoint.loan(work.bytes)?;
         if work.check {
             fill(&mut loan, seed);
@@ -78,7 +84,13 @@ fn take(
     turn: u64,
 ) -> Result<(), Stopped> {
     let (partner, from) = (team.partner, team.partner_rank);
-    if team.loans {
+    if let Some(region) = &team.region {
+        team.endpoint.recv((partner, DATA), &mut [])?;
+        region.fetch(pong)?;
+        if work.check {
+            verify(pong, from, seed(from, turn, 0))?;
+        }
+    } else if team.loans {
         let loan = team.endpoint.recv_loaned((partner, DATA))?;
         if work.check {
             verify_length(loan.status().len, from, work.bytes)?;

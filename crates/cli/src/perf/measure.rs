@@ -260,7 +260,7 @@ impl Run<'_> {
         let per_second = work.streams(self.control.size()) * 1e6 / spread.median;
         let wanted = self.lanes[point.lane].wanted;
         let path = match wanted {
-            Wanted::Kernel => wanted.name(),
+            Wanted::Kernel | Wanted::KmodRegion => wanted.name(),
             _ => point.moved.path().map_or(wanted.name(), Path::name),
         };
         Row {

@@ -117,6 +117,7 @@ pub(super) fn run(
         }
     }
     let windows = |count| match (team.loans, both) {
+        _ if team.region.is_some() => regions(work, &layout, team, out, into, count),
         (true, _) => loans(work, team, count),
         (false, true) => exchange(work, &layout, team, out, into, count),
         (false, false) if team.first => send(&layout, team, out, count),
@@ -256,6 +257,46 @@ fn check(
         verify_length(*length, team.partner_rank, layout.bytes)?;
     }
     layout.verify(into, team.partner_rank, window, first)
+}
+
+/// Windows of reads from a region of the partner, each told by an empty message.
+fn regions(
+    work: &Work,
+    layout: &Layout,
+    team: &Team<impl RawEndpoint>,
+    out: &mut [u8],
+    into: &mut [u8],
+    count: u64,
+) -> Result<Duration, Stopped> {
+    let mut time = Duration::ZERO;
+    for window in 0..count {
+        let Some(region) = &team.region else {
+            return Ok(time);
+        };
+        if team.first {
+            let memory = layout.sends(out, window);
+            if layout.rewrite {
+                layout.fill(memory, team.rank, window);
+                region.put(&memory[..layout.bytes])?;
+            }
+            let begin = Instant::now();
+            team.endpoint.send(team.partner, DATA, &[])?;
+            team.endpoint.recv((team.partner, ANSWER), &mut [])?;
+            time += begin.elapsed();
+            continue;
+        }
+        team.endpoint.recv((team.partner, DATA), &mut [])?;
+        let message = &mut into[..layout.bytes];
+        for _ in 0..WINDOW {
+            region.fetch(message)?;
+        }
+        if work.check {
+            let seed = seed(team.partner_rank, window, 0);
+            verify(message, team.partner_rank, seed)?;
+        }
+        team.endpoint.send(team.partner, ANSWER, &[])?;
+    }
+    Ok(time)
 }
 
 /// Windows of loans: buffers in shared memory that change hands.
