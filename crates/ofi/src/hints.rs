@@ -5,7 +5,8 @@ use core::ffi::{CStr, c_char};
 use crate::abi::info::fi_info;
 use crate::abi::*;
 use crate::call::IOV_LIMIT;
-use crate::info::{CAPS, INJECT_SIZE, LONGEST, OP_FLAGS, ORDER, QUEUE_SIZE, TAG_FORMAT};
+use crate::info::{INJECT_SIZE, LONGEST, OP_FLAGS, ORDER, QUEUE_SIZE, TAG_FORMAT, caps};
+use crate::reach;
 
 /// The hints, with nothing asked where there are none.
 #[derive(Default)]
@@ -111,8 +112,16 @@ impl Hints {
         if !matches!(self.ep_type, FI_EP_UNSPEC | FI_EP_RDM) {
             return Some("endpoints are of type FI_EP_RDM alone".to_owned());
         }
-        let missing = self.caps & !CAPS;
-        if missing != 0 {
+        let missing = self.caps & !caps();
+        if missing == FI_REMOTE_COMM
+            && let Some(why) = reach::no_other_node()
+        {
+            if !reach::job_is_here() {
+                return Some(format!(
+                    "other nodes are out of reach ({why}), and no launcher says that the job is on this one alone"
+                ));
+            }
+        } else if missing != 0 {
             return Some(format!("capabilities {missing:#x} are not there"));
         }
         if !matches!(self.addr_format, FI_FORMAT_UNSPEC | FI_ADDR_STR) {
@@ -160,13 +169,13 @@ impl Hints {
         const ACCESSES: u64 = FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
         if self.caps & KINDS == 0 {
             return if self.caps == 0 {
-                CAPS
+                caps()
             } else {
-                CAPS & !KINDS | self.caps
+                caps() & !KINDS | self.caps
             };
         }
         // Without modifiers a kind means all of its directions.
-        let mut caps = self.caps | FI_LOCAL_COMM | FI_REMOTE_COMM;
+        let mut caps = self.caps | caps() & (FI_LOCAL_COMM | FI_REMOTE_COMM);
         if caps & (FI_MSG | FI_TAGGED) != 0 && caps & MESSAGES == 0 {
             caps |= MESSAGES;
         }

@@ -11,13 +11,10 @@ use crate::abi::info::{
 use crate::abi::*;
 use crate::call::IOV_LIMIT;
 use crate::hints::Hints;
-use crate::{border, log};
+use crate::{border, log, reach};
 
-/// Everything that endpoints can do.
-///
-/// `FI_REMOTE_COMM` is among them since MPIs ask for it whatever the job's shape; a peer on another node gives
-/// `FI_EHOSTUNREACH`.
-pub(crate) const CAPS: u64 = FI_MSG
+/// Everything that endpoints can do, wherever they are.
+const CAPS: u64 = FI_MSG
     | FI_TAGGED
     | FI_RMA
     | FI_ATOMIC
@@ -30,8 +27,16 @@ pub(crate) const CAPS: u64 = FI_MSG
     | FI_MULTI_RECV
     | FI_SOURCE
     | FI_DIRECTED_RECV
-    | FI_LOCAL_COMM
-    | FI_REMOTE_COMM;
+    | FI_LOCAL_COMM;
+
+/// Everything that endpoints can do here.
+pub(crate) fn caps() -> u64 {
+    if reach::no_other_node().is_none() {
+        CAPS | FI_REMOTE_COMM
+    } else {
+        CAPS
+    }
+}
 
 /// Orders that hold: sends among each other, and atomic operations among each other.
 pub(crate) const ORDER: u64 = FI_ORDER_SAS
@@ -183,7 +188,7 @@ fn build(version: u32, hints: &Hints) -> Option<*mut fi_info> {
         (*domain).max_ep_rx_ctx = 1;
         (*domain).cntr_cnt = MANY;
         (*domain).mr_iov_limit = 1;
-        (*domain).caps = FI_LOCAL_COMM | FI_REMOTE_COMM;
+        (*domain).caps = caps & (FI_LOCAL_COMM | FI_REMOTE_COMM);
         (*domain).mr_cnt = MANY;
         (*domain).tclass = FI_TC_UNSPEC;
 

@@ -49,6 +49,7 @@ mod node;
 mod object;
 mod poll_set;
 mod progress;
+mod reach;
 mod receive;
 mod reduction;
 mod rma;

@@ -112,6 +112,26 @@ fn other_kinds_of_endpoints_are_not_offered() {
     }
 }
 
+#[test]
+fn other_nodes_are_offered_only_if_they_can_be_reached_or_nobody_is_there() {
+    if !found("fi_info") {
+        return;
+    }
+    let provider = provider();
+    let asked = |ranks_here: Option<&str>| {
+        let mut info = command("fi_info", provider.path());
+        info.args(["-p", "limic", "-c", "FI_REMOTE_COMM"])
+            .env("LIMIC_VERBS", "off")
+            .env("OMPI_COMM_WORLD_SIZE", "4")
+            .env_remove("SLURM_STEP_NUM_NODES")
+            .env_remove("OMPI_COMM_WORLD_LOCAL_SIZE")
+            .envs(ranks_here.map(|ranks| ("OMPI_COMM_WORLD_LOCAL_SIZE", ranks)));
+        finish(info.spawn().expect("started")).status.success()
+    };
+    assert!(!asked(None) && !asked(Some("2")));
+    assert!(asked(Some("4")));
+}
+
 /// libfabric's own ping-pong, with its check of the data.
 fn ping_pong(mode: &str) {
     if !found("fi_pingpong") {

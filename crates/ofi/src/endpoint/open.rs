@@ -98,7 +98,7 @@ pub(crate) unsafe extern "C" fn open(
             (tx, asked.rx_attr.as_ref().map_or(0, |attr| attr.op_flags))
         };
         let caps = if asked.caps == 0 {
-            info::CAPS
+            info::caps()
         } else {
             asked.caps
         };

@@ -1,0 +1,60 @@
+//! How far endpoints reach: what `FI_REMOTE_COMM` says.
+
+use std::sync::OnceLock;
+
+use limic::Settings;
+use limic::settings::VerbsUse;
+
+/// Why peers on other nodes cannot be reached from here, if it is so.
+pub(crate) fn no_other_node() -> Option<&'static str> {
+    static WHY: OnceLock<Option<String>> = OnceLock::new();
+    WHY.get_or_init(|| {
+        // Settings that make no sense are told where endpoints are opened.
+        if Settings::from_environment().is_ok_and(|settings| settings.verbs().used == VerbsUse::Off)
+        {
+            return Some("LIMIC_VERBS is off".to_owned());
+        }
+        limic::verbs::devices().err().map(|why| why.to_string())
+    })
+    .as_deref()
+}
+
+/// Whether the launcher says that all of the job is on this node.
+///
+/// Open MPI asks for `FI_REMOTE_COMM` whatever the job's shape, and there is nobody on another node then.
+pub(crate) fn job_is_here() -> bool {
+    is_here(|name| std::env::var(name).ok())
+}
+
+fn is_here(variable: impl Fn(&str) -> Option<String>) -> bool {
+    let ranks = variable("OMPI_COMM_WORLD_SIZE");
+    (ranks.is_some() && ranks == variable("OMPI_COMM_WORLD_LOCAL_SIZE"))
+        || variable("SLURM_STEP_NUM_NODES").as_deref() == Some("1")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn launchers_say_where_the_job_is() {
+        let job = |known: &'static [(&str, &str)]| {
+            is_here(|name| {
+                let found = known.iter().find(|(known, _)| *known == name);
+                found.map(|(_, value)| (*value).to_owned())
+            })
+        };
+        assert!(!job(&[]));
+        assert!(!job(&[("OMPI_COMM_WORLD_SIZE", "4")]));
+        assert!(!job(&[
+            ("OMPI_COMM_WORLD_SIZE", "4"),
+            ("OMPI_COMM_WORLD_LOCAL_SIZE", "2")
+        ]));
+        assert!(job(&[
+            ("OMPI_COMM_WORLD_SIZE", "4"),
+            ("OMPI_COMM_WORLD_LOCAL_SIZE", "4")
+        ]));
+        assert!(job(&[("SLURM_STEP_NUM_NODES", "1")]));
+        assert!(!job(&[("SLURM_STEP_NUM_NODES", "2")]));
+    }
+}
