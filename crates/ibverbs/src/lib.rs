@@ -4,10 +4,12 @@
 //! - [`objects`]: the verbs as safe values: devices, memory, queues, queue pairs.
 //! - [`fabric`]: all connections of an endpoint: contact, packets, transfers, failure.
 //! - [`packet`]: what travels: coalesced messages, cached headers, order across streams.
+//! - [`staging`]: messages that rest in device memory, or host memory, on their way.
 
 mod error;
 pub mod fabric;
 pub mod objects;
 pub mod packet;
+pub mod staging;
 
 pub use error::VerbsError;

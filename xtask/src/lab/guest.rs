@@ -31,8 +31,9 @@ pub(crate) struct Machine {
     /// Memory of each guest, in MiB.
     #[arg(long, default_value_t = 2048, value_name = "MIB")]
     pub(crate) memory: u32,
-    /// Emulation, or the processor's own virtualisation where it works.
-    #[arg(long, default_value = "tcg", value_parser = ["tcg", "kvm"])]
+    /// Emulation; the processor's own virtualisation, where it works; or emulation whose clock counts instructions, 1 ns each, so
+    /// that times do not hang on the host's load (one processor only).
+    #[arg(long, default_value = "tcg", value_parser = ["tcg", "kvm", "counted"])]
     pub(crate) accel: String,
     /// Put Soft-RoCE in, with a device rxe0.
     #[arg(long)]
@@ -366,6 +367,7 @@ pub(crate) fn qemu(kernel: &Kernel, machine: &Machine, image: &Path, words: &str
     command.args(["--pdeathsig", "KILL", "qemu-system-x86_64"]);
     let accel = match machine.accel.as_str() {
         "kvm" => "kvm",
+        "counted" => "tcg,thread=single",
         _ => "tcg,thread=multi",
     };
     let mut add = |name: &str, value: String| {
@@ -375,7 +377,12 @@ pub(crate) fn qemu(kernel: &Kernel, machine: &Machine, image: &Path, words: &str
     // With 'erms' the kernel copies user memory by `rep movsb`, which emulation executes byte by byte: it would drown
     // every other cost.
     add("-cpu", "max,-erms,-fsrm".to_owned());
-    add("-smp", machine.cpus.to_string());
+    if machine.accel == "counted" {
+        add("-icount", "shift=0,sleep=off".to_owned());
+        add("-smp", "1".to_owned());
+    } else {
+        add("-smp", machine.cpus.to_string());
+    }
     add("-m", format!("{}M", machine.memory));
     add("-kernel", kernel.image().display().to_string());
     add("-initrd", image.display().to_string());

@@ -1,5 +1,6 @@
 //! `limic model`: what cannot be measured here, by calculation and simulation.
 
+mod connections;
 mod device_memory;
 
 use std::io::Write;
@@ -18,12 +19,14 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum Model {
     DeviceMemory(device_memory::Args),
+    Connections(connections::Args),
 }
 
 /// Calculates; errors are printed.
 pub(crate) fn execute(args: &Args) -> ExitCode {
     let done = match &args.of {
         Model::DeviceMemory(args) => device_memory::execute(args),
+        Model::Connections(args) => connections::execute(args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

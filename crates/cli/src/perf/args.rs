@@ -4,11 +4,13 @@ use std::path::PathBuf;
 
 use limic::policy::{ByteSize, Path};
 
+use super::verbs::lanes::VerbsArgs;
 use crate::sizes::SizeList;
 
 const SIZES_HELP: &str = "\
 Message sizes in bytes: a list (8,64,1K), ranges of powers of two (1..4M), or both [default: \
-1..4M; rate: 8; alltoall: 1K; floor, breakdown: 64..4M in steps of four]";
+1..4M; rate: 8; alltoall: 1K; floor, breakdown: 64..4M in steps of four; hotspot: 2K; noncontig: pieces of 8K..64K; \
+hostdev, ports, chain: 4K,64K,1M]";
 
 /// Measure messages between ranks, or the hardware below them
 ///
@@ -38,7 +40,7 @@ pub(crate) struct Args {
     )]
     pub(super) paths: Vec<Wanted>,
 
-    /// Number of ranks, even but for barrier and alltoall [default: 2, or what the launcher started]
+    /// Number of ranks, even but for barrier, alltoall, connect, hotspot and chain [default: 2, or what the launcher started]
     #[arg(short = 'n', long, visible_alias = "np", value_name = "N")]
     pub(super) ranks: Option<u32>,
 
@@ -80,6 +82,9 @@ pub(crate) struct Args {
         default_value = "on,off"
     )]
     pub(super) reuse: Vec<Reuse>,
+
+    #[command(flatten)]
+    pub(super) verbs: VerbsArgs,
 
     #[command(flatten)]
     pub(super) skew: SkewArgs,
@@ -164,6 +169,7 @@ Examples:
   limic perf skew --c1 1 --c2 10,100 --window 64 --bytes 16K
   limic perf pairs -n 8 --reuse on,off --json pairs.json
   limic perf alltoall -n 8 --sizes 1K,16K
+  limic perf rate --wqe 5,10,200 --coalesce on,off --sizes 8..1K
   mpiexec -n 2 limic perf latency
 
 Exit code: 0, 1 if something failed or received bytes were wrong, 2 for a bad command line.
@@ -197,6 +203,18 @@ pub(super) enum Pattern {
     /// What the machine allows without limic: cache-line hand-over, memcpy, two copies through a
     /// ring, one copy out of shared memory, process_vm_readv
     Floor,
+    /// Over verbs: how long a job takes until its ranks are connected; any number of ranks (C4)
+    Connect,
+    /// Over verbs: bytes between host and adapter memory in all combinations (N2)
+    Hostdev,
+    /// Over verbs: bandwidth one way and both ways, striped over two devices where there are two (N2)
+    Ports,
+    /// Over verbs: one rank writes to all others; any number of ranks (N2)
+    Hotspot,
+    /// Over verbs: messages of 8 pieces, packed or gathered, with 0 to 100 % of their buffers registered already (N3)
+    Noncontig,
+    /// Over verbs: ranks pass a message on, one to the next; any number of ranks (N4)
+    Chain,
 }
 
 impl Pattern {
@@ -214,12 +232,34 @@ impl Pattern {
             Self::Skew => "skew",
             Self::Breakdown => "breakdown",
             Self::Floor => "floor",
+            Self::Connect => "connect",
+            Self::Hostdev => "hostdev",
+            Self::Ports => "ports",
+            Self::Hotspot => "hotspot",
+            Self::Noncontig => "noncontig",
+            Self::Chain => "chain",
         }
+    }
+
+    /// Whether it is measured over an adapter alone, in an order of its own.
+    pub(super) fn is_over_verbs(self) -> bool {
+        matches!(
+            self,
+            Self::Connect
+                | Self::Hostdev
+                | Self::Ports
+                | Self::Hotspot
+                | Self::Noncontig
+                | Self::Chain
+        )
     }
 
     /// Whether all ranks take part in one operation, rather than each in a pair.
     pub(super) fn is_collective(self) -> bool {
-        matches!(self, Self::Barrier | Self::Alltoall)
+        matches!(
+            self,
+            Self::Barrier | Self::Alltoall | Self::Connect | Self::Hotspot | Self::Chain
+        )
     }
 }
 
@@ -293,6 +333,11 @@ impl Args {
             Pattern::Rate => SizeList::of(&[8]),
             Pattern::Barrier => SizeList::of(&[0]),
             Pattern::Alltoall => SizeList::of(&[1 << 10]),
+            Pattern::Hotspot => SizeList::of(&[2 << 10]),
+            Pattern::Noncontig => SizeList::powers(8 << 10, 64 << 10),
+            Pattern::Hostdev | Pattern::Ports | Pattern::Chain => {
+                SizeList::of(&[4 << 10, 64 << 10, 1 << 20])
+            }
             Pattern::Floor | Pattern::Breakdown => SizeList::of(&[
                 64,
                 256,

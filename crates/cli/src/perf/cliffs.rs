@@ -113,6 +113,7 @@ mod tests {
             shape: None,
             skew: None,
             breakdown: None,
+            verbs: None,
             counted: Counted::default(),
             growth: None,
         }

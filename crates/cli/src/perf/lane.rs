@@ -9,6 +9,7 @@ use limic::{
 
 use super::args::{Pattern, Wanted};
 use super::control::Control;
+use super::verbs::lanes::VerbsLane;
 
 /// A rank as a pattern sees it: an endpoint, and the rank at the other end of its pair.
 #[derive(Debug)]
@@ -34,6 +35,8 @@ pub(super) struct Team<E = HybridEndpoint> {
 #[derive(Debug)]
 pub(super) struct Lane {
     pub(super) wanted: Wanted,
+    /// How it goes over verbs, if it was asked for there.
+    pub(super) verbs: Option<VerbsLane>,
     pub(super) teams: Vec<Team>,
     /// In the place of these for messages that the kernel matches: this process's rank, or why there is none.
     pub(super) kernel: Option<Result<Team<KernelEndpoint>, String>>,
@@ -75,6 +78,20 @@ impl Lane {
     ) -> Result<limic::Result<Self>, SettingsError> {
         let settings = settings(wanted)?;
         Ok(Self::connect(wanted, settings, control, cpus))
+    }
+
+    /// Collective, as [`Lane::open`]: all peers over verbs.
+    pub(super) fn over_verbs(
+        lane: VerbsLane,
+        control: &Control,
+        cpus: &[Option<usize>],
+    ) -> Result<limic::Result<Self>, SettingsError> {
+        let settings = lane.settings()?;
+        let opened = Self::connect(Wanted::Hybrid, settings, control, cpus);
+        Ok(opened.map(|opened| Self {
+            verbs: Some(lane),
+            ..opened
+        }))
     }
 
     /// Collective, as [`Lane::open`], with settings of one's own.
@@ -122,6 +139,7 @@ impl Lane {
         }
         Ok(Self {
             wanted,
+            verbs: None,
             teams,
             kernel,
         })

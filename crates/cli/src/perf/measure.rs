@@ -74,7 +74,16 @@ pub(super) fn as_rank(args: &Args) -> Result<Option<Report>, PerfError> {
     let rank = control.rank();
     let failed = |source| PerfError::Rank { rank, source };
     let mut lanes = Vec::new();
-    for wanted in args.wanted() {
+    let over_verbs = args.verbs.lanes();
+    for lane in &over_verbs {
+        lanes.push(Lane::over_verbs(*lane, &control, &cpus)?.map_err(failed)?);
+    }
+    let wanted = if over_verbs.is_empty() {
+        args.wanted()
+    } else {
+        Vec::new()
+    };
+    for wanted in wanted {
         lanes.push(Lane::open(wanted, &control, &cpus)?.map_err(failed)?);
     }
     let bound = cpus.iter().all(Option::is_some);
@@ -159,6 +168,8 @@ impl Run<'_> {
             self.report.rows.push(row);
         }
         super::crossover::note(&mut self.report);
+        let judged = super::verbs::lanes::judge(&self.report.rows);
+        self.report.notes.extend(judged);
         if self.args.pattern == super::args::Pattern::Cliffs {
             super::cliffs::judge(&mut self.report);
         }
@@ -281,6 +292,7 @@ impl Run<'_> {
             shape: None,
             skew: None,
             breakdown: None,
+            verbs: self.lanes[point.lane].verbs,
             counted: Counted::of(
                 &point.moved.hardware,
                 f64::from(args.rounds)

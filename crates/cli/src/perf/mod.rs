@@ -5,8 +5,8 @@
 //! through rounds, sizes and lanes, each time running a pattern ([`latency`], [`window`], [`collective`]) on
 //! [`buffers`] whose [`content`] can be checked, and [`report`], [`json`] and [`plot`] show the
 //! rows. [`cliffs`] judges those of a ping-pong. [`hardware`] counts what the processor does meanwhile.
-//! [`skew`] has an order of its own, and [`tune`] makes a profile out of what it measures. [`floor`] measures without
-//! limic, [`breakdown`] shows what the kernel module measures.
+//! [`verbs`] says which lanes go over an adapter. [`skew`] has an order of its own, and [`tune`] makes a profile out of
+//! what it measures. [`floor`] measures without limic, [`breakdown`] shows what the kernel module measures.
 
 mod args;
 mod breakdown;
@@ -29,6 +29,7 @@ pub(crate) mod plot;
 pub(crate) mod report;
 mod skew;
 pub(crate) mod tune;
+pub(crate) mod verbs;
 mod window;
 
 use std::io::Write;
@@ -76,6 +77,7 @@ fn perform(args: &Args) -> Result<ExitCode, PerfError> {
             Some(report) => finish(args, &report),
             None => Ok(ExitCode::SUCCESS),
         },
+        (pattern, Some(_)) if pattern.is_over_verbs() => verbs::as_rank(args),
         (_, Some(_)) => match measure::as_rank(args)? {
             Some(report) => finish(args, &report),
             None => Ok(ExitCode::SUCCESS),
@@ -108,6 +110,24 @@ fn check(args: &Args) -> Result<(), PerfError> {
         return Err(PerfError::Usage(
             "--sizes has no meaning for barrier, whose messages are empty".into(),
         ));
+    }
+    if args.pattern.is_over_verbs() && (args.counters || args.check) {
+        return Err(PerfError::Usage(format!(
+            "--counters and --check are not for {}",
+            args.pattern.name()
+        )));
+    }
+    let adapter = args.pattern.is_over_verbs() && args.pattern != Pattern::Connect;
+    if adapter && args.sizes().as_slice().contains(&0) {
+        let name = args.pattern.name();
+        return Err(PerfError::Usage(format!("{name} moves at least 1 byte")));
+    }
+    let own_lanes = adapter || matches!(args.pattern, Pattern::Floor | Pattern::Skew);
+    if own_lanes && !args.verbs.lanes().is_empty() {
+        return Err(PerfError::Usage(format!(
+            "--wqe, --coalesce and --streams are not for {}, which has no connections with such settings",
+            args.pattern.name()
+        )));
     }
     if args.pattern != Pattern::Skew && args.skew != args::SkewArgs::default() {
         return Err(PerfError::Usage(

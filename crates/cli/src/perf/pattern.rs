@@ -65,14 +65,20 @@ impl Work {
         match self.pattern {
             Pattern::Latency | Pattern::Cliffs => latency::run(self, team, buffers, start),
             Pattern::Barrier | Pattern::Alltoall => collective::run(self, team, buffers, start),
-            // Floor, breakdown and skew never come here.
+            // Floor, breakdown, skew and what goes to the adapter itself never come here.
             Pattern::Bandwidth
             | Pattern::Bibandwidth
             | Pattern::Rate
             | Pattern::Pairs
             | Pattern::Skew
             | Pattern::Breakdown
-            | Pattern::Floor => window::run(self, team, buffers, start),
+            | Pattern::Floor
+            | Pattern::Connect
+            | Pattern::Hostdev
+            | Pattern::Ports
+            | Pattern::Hotspot
+            | Pattern::Noncontig
+            | Pattern::Chain => window::run(self, team, buffers, start),
         }
     }
 

@@ -125,6 +125,9 @@ fn try_draw(lines: &Lines, axes: &Axes, path: &Path) -> Result<(), Box<dyn std::
 }
 
 fn name(row: &Row) -> String {
+    if let Some(verbs) = row.verbs {
+        return verbs.name();
+    }
     let path = match row.wanted {
         "hybrid" => "hybrid",
         _ if row.skew.is_some() => row.wanted,

@@ -34,6 +34,9 @@ pub(super) struct Row {
     /// For `breakdown` only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) breakdown: Option<super::breakdown::Steps>,
+    /// For lanes over verbs that were asked for.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub(super) verbs: Option<super::verbs::lanes::VerbsLane>,
     #[serde(flatten)]
     pub(super) counted: Counted,
     /// For `cliffs` only: the time divided by that of the longest message at most half as long.
@@ -163,6 +166,12 @@ impl Report {
         let mut header = vec!["bytes", if floor { "floor" } else { "path" }];
         header.extend(with_reuse.then_some("reuse"));
         header.extend(with_shape.then_some("ring"));
+        let over_verbs = self.rows.iter().any(|row| row.verbs.is_some());
+        header.extend(if over_verbs {
+            &["entries", "coalesce", "streams"][..]
+        } else {
+            &[]
+        });
         header.extend(["us", "MB/s", "messages/s", "spread"]);
         // Of a message, both sides together. What nobody could count has no column: a note says why.
         let counted: Vec<usize> = (0..NAMES.len())
@@ -174,7 +183,7 @@ impl Report {
         table.set_header(header);
         for row in &self.rows {
             let mut cells = vec![ByteSize(row.bytes).to_string(), row.path.clone()];
-            if row.wanted == "hybrid" && !floor {
+            if row.wanted == "hybrid" && !floor && row.verbs.is_none() {
                 cells[1] = format!("hybrid ({})", row.path);
             }
             if with_reuse {
@@ -182,6 +191,11 @@ impl Report {
             }
             if with_shape {
                 cells.push(row.shape.clone().unwrap_or_default());
+            }
+            if let Some(verbs) = row.verbs {
+                cells.push(verbs.entries.to_string());
+                cells.push(if verbs.coalesce { "on" } else { "off" }.to_owned());
+                cells.push(verbs.streams.to_string());
             }
             cells.push(significant(row.time_us));
             cells.push(format!("{:.0}", row.mb_per_s));

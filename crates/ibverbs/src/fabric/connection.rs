@@ -114,6 +114,8 @@ pub(super) struct Connection {
     pub(super) sequence: u32,
     pub(super) last_sent: Option<Form>,
     pub(super) open: Option<OpenPacket>,
+    /// More messages follow at once: the open packet waits for them even if an entry is free.
+    pub(super) corked: bool,
     /// Packets of a stream that failed, which wait to go by another: buffer and length.
     pub(super) again: VecDeque<(u32, u32)>,
     pub(super) ring_out: Option<RingOut>,

@@ -162,6 +162,7 @@ impl Fabric {
             sequence: 0,
             last_sent: None,
             open: None,
+            corked: false,
             again: VecDeque::new(),
             ring_out: None,
             ring_in: None,

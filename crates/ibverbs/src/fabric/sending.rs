@@ -112,10 +112,30 @@ impl Fabric {
         connection.sequence = connection.sequence.wrapping_add(1);
         connection.open = Some(OpenPacket { buffer, packing });
         self.counts.messages += 1;
-        if free {
+        if free && !self.connections[to.0 as usize].corked {
             self.flush(to.0);
         }
         Ok(())
+    }
+
+    /// Says that messages which have waited are sent one after the other now, until [`uncork`](Self::uncork): they share packets even
+    /// while entries are free, as they would have if they had waited here (C2).
+    #[inline]
+    pub fn cork(&mut self, to: ConnectionId) {
+        if let Some(connection) = self.connections.get_mut(to.0 as usize) {
+            connection.corked = self.settings.coalesce;
+        }
+    }
+
+    /// The last of them has been sent.
+    #[inline]
+    pub fn uncork(&mut self, to: ConnectionId) {
+        if let Some(connection) = self.connections.get_mut(to.0 as usize)
+            && connection.corked
+        {
+            connection.corked = false;
+            self.flush(to.0);
+        }
     }
 
     /// Posts the open packet if there is an entry for it. True if none is open afterwards.

@@ -264,6 +264,12 @@ impl Core {
     pub(crate) fn flush_remote(&mut self, to: u32, wire: u32) -> bool {
         let connection = ConnectionId(wire);
         let mut moved = false;
+        let several = |peer: &mut super::peers::PeerEntry| peer.backlog.len() > 1;
+        if self.peers.get(to).is_some_and(several)
+            && let Some(fabric) = &mut self.remote.fabric
+        {
+            fabric.cork(connection);
+        }
         while let Some(peer) = self.peers.get(to) {
             let gone = match peer.backlog.front() {
                 None => break,
@@ -283,6 +289,9 @@ impl Core {
             if let Some(peer) = self.peers.get(to) {
                 peer.backlog.pop_front();
             }
+        }
+        if let Some(fabric) = &mut self.remote.fabric {
+            fabric.uncork(connection);
         }
         moved
     }

@@ -243,6 +243,7 @@ fn row(args: &Args, order: &Order, spread: Spread) -> Row {
         shape: order.kind.has_ring().then(|| order.shape.to_string()),
         skew: None,
         breakdown: None,
+        verbs: None,
         counted: Counted::default(),
         growth: None,
     }

@@ -448,6 +448,7 @@ impl Bench<'_> {
             shape: None,
             skew: Some(skew),
             breakdown: None,
+            verbs: None,
             counted: Counted::default(),
             growth: None,
         }

@@ -1,0 +1,121 @@
+//! `limic perf connect`: how long a job takes until its ranks are connected (C4, U2), and what a connection holds.
+//!
+//! On demand, a connection is made when its first message is sent: who talks to one neighbour pays for one. The last case is what a job
+//! pays at most, with a message to everybody.
+
+use std::time::Instant;
+
+use limic::{Endpoint, HybridEndpoint, Peer, RawEndpoint};
+
+use super::super::PerfError;
+use super::super::args::Args;
+use super::super::control::Control;
+use super::lanes::VerbsLane;
+use super::sheet::{Line, Sheet};
+
+const HELLO: u64 = 1;
+
+/// What one round took this rank: seconds of each phase, and KiB of each connection.
+type Round = [f64; 5];
+
+/// Measures as one of the ranks of a job; rank 0 gives the sheet.
+pub(super) fn as_rank(args: &Args, control: &Control) -> Result<Option<Sheet>, PerfError> {
+    let failed = |source| PerfError::Rank {
+        rank: control.rank(),
+        source,
+    };
+    let lanes = match args.verbs.lanes() {
+        lanes if lanes.is_empty() => vec![VerbsLane::default()],
+        lanes => lanes,
+    };
+    let mut sheet = Sheet::new(args, control.size());
+    for lane in lanes {
+        let mut rounds = Vec::new();
+        for _ in 0..args.rounds {
+            rounds.push(round(lane, control)?.map_err(failed)?);
+        }
+        let name = lane.name();
+        let phases = [
+            "open the endpoint",
+            "one neighbour, on demand",
+            "everybody else, on demand",
+            "a message to everybody, connected",
+        ];
+        for (phase, what) in phases.into_iter().enumerate() {
+            let seconds: Vec<f64> = rounds.iter().map(|round| round[phase]).collect();
+            let mut line = Line::new(format!("{what} ({name})"), 0, &seconds);
+            if phase == 2 {
+                line.kib = rounds.last().map(|round| round[4]);
+            }
+            sheet.rows.push(line);
+        }
+    }
+    sheet.notes.push(
+        "the slowest rank's time; a connection's KiB are what the process grew by, without what the adapter's driver holds in the kernel"
+            .to_owned(),
+    );
+    Ok((control.rank() == 0).then_some(sheet))
+}
+
+/// One endpoint from its beginning to its end.
+fn round(lane: VerbsLane, control: &Control) -> Result<limic::Result<Round>, PerfError> {
+    let settings = lane.settings()?;
+    Ok(measure(settings, control))
+}
+
+fn measure(settings: limic::Settings, control: &Control) -> limic::Result<Round> {
+    let (rank, size) = (control.rank(), control.size());
+    control.barrier()?;
+    let begin = Instant::now();
+    let endpoint = HybridEndpoint::with(settings)?;
+    let open = begin.elapsed();
+    let addresses = control.gather(&endpoint.address().to_bytes())?;
+    let peers = addresses.iter().map(|address| endpoint.connect(address));
+    let peers: Vec<Peer> = peers.collect::<limic::Result<_>>()?;
+    let step = |by: u32| -> limic::Result<()> {
+        let to = peers[((rank + by) % size) as usize];
+        let from = peers[((rank + size - by) % size) as usize];
+        endpoint.send_recv(to, HELLO, &[], (from, HELLO), &mut [])?;
+        Ok(())
+    };
+    let timed = |steps: core::ops::Range<u32>| -> limic::Result<f64> {
+        control.barrier()?;
+        let begin = Instant::now();
+        for by in steps {
+            step(by)?;
+        }
+        Ok(begin.elapsed().as_secs_f64())
+    };
+    let neighbour = timed(1..2)?;
+    let before = resident();
+    let everybody = timed(2..size)?;
+    let grown = resident().saturating_sub(before) as f64 / 1024.0;
+    let connected = timed(1..size)?;
+    control.barrier()?;
+    drop(endpoint);
+    let each = grown / f64::from(size.saturating_sub(2).max(1));
+    let mine = [open.as_secs_f64(), neighbour, everybody, connected, each];
+    let mut most = [0.0; 5];
+    let mut bytes = [0; 40];
+    for (to, value) in bytes.chunks_exact_mut(8).zip(mine) {
+        to.copy_from_slice(&value.to_le_bytes());
+    }
+    for theirs in control.gather(&bytes)? {
+        for (most, word) in most.iter_mut().zip(theirs.chunks_exact(8)) {
+            let mut value = [0; 8];
+            value.copy_from_slice(word);
+            *most = f64::max(*most, f64::from_le_bytes(value));
+        }
+    }
+    Ok(most)
+}
+
+/// Bytes of this process's own memory (not mapped files or devices) that are there; 0 where the system does not say.
+pub(crate) fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("RssAnon:"));
+    let kib = line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}

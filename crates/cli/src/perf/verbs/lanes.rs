@@ -1,0 +1,175 @@
+//! Lanes over verbs: one for each combination of send entries, coalescing and streams (C1, C2, U4), so that all of them are
+//! measured by the same processes in turn.
+
+use limic::settings::{Settings, SettingsError, VerbsUse};
+
+use super::super::report::Row;
+
+/// How an endpoint of a lane uses verbs; these are fields of the JSON's rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+pub(crate) struct VerbsLane {
+    /// Entries of the send queue.
+    #[serde(rename = "wqe")]
+    pub(crate) entries: u16,
+    /// Whether messages share packets while no entry is free.
+    pub(crate) coalesce: bool,
+    /// Queue pairs.
+    pub(crate) streams: u8,
+}
+
+impl Default for VerbsLane {
+    fn default() -> Self {
+        let default = limic::settings::VerbsSettings::default();
+        Self {
+            entries: default.entries,
+            coalesce: default.coalesce,
+            streams: default.streams,
+        }
+    }
+}
+
+impl VerbsLane {
+    /// Every peer is reached over verbs, those on this node too.
+    pub(crate) fn settings(self) -> Result<Settings, SettingsError> {
+        Settings::builder()
+            .verbs(VerbsUse::Only)
+            .verbs_entries(self.entries)
+            .verbs_coalesce(self.coalesce)
+            .verbs_streams(self.streams)
+            .build()
+    }
+
+    /// The name of its line in a picture.
+    pub(crate) fn name(self) -> String {
+        let coalesce = if self.coalesce { "on" } else { "off" };
+        format!(
+            "{} entries, coalescing {coalesce}, {} stream{}",
+            self.entries,
+            self.streams,
+            if self.streams == 1 { "" } else { "s" }
+        )
+    }
+}
+
+/// What the command line says about lanes over verbs.
+#[derive(Debug, Clone, Default, PartialEq, Eq, clap::Args)]
+pub(crate) struct VerbsArgs {
+    /// Over verbs (Soft-RoCE too), also on one node: send-queue entries of each connection, several are compared (C1)
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(2..=4096))]
+    wqe: Vec<u16>,
+
+    /// Over verbs: whether messages share packets while no entry is free (C2)
+    #[arg(long, value_enum, value_name = "on,off", value_delimiter = ',')]
+    coalesce: Vec<Switch>,
+
+    /// Over verbs: queue pairs to each peer (U4)
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(1..=8))]
+    streams: Vec<u8>,
+}
+
+/// On or off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Switch {
+    On,
+    Off,
+}
+
+impl VerbsArgs {
+    /// All combinations; none, if nothing was said about verbs. What was not named is as limic has it by default.
+    pub(crate) fn lanes(&self) -> Vec<VerbsLane> {
+        if *self == Self::default() {
+            return Vec::new();
+        }
+        let default = VerbsLane::default();
+        let or = |list: &[u16], default| match list {
+            [] => vec![default],
+            list => list.to_vec(),
+        };
+        let switches: Vec<bool> = match self.coalesce.as_slice() {
+            [] => vec![default.coalesce],
+            list => list.iter().map(|switch| *switch == Switch::On).collect(),
+        };
+        let streams: Vec<u16> = self.streams.iter().map(|count| u16::from(*count)).collect();
+        let mut lanes = Vec::new();
+        for entries in or(&self.wqe, default.entries) {
+            for &coalesce in &switches {
+                for streams in or(&streams, default.streams.into()) {
+                    let lane = VerbsLane {
+                        entries,
+                        coalesce,
+                        streams: streams as u8,
+                    };
+                    if !lanes.contains(&lane) {
+                        lanes.push(lane);
+                    }
+                }
+            }
+        }
+        lanes
+    }
+}
+
+/// What coalescing gains at each number of entries and each size, and how that compares with many entries
+/// without it: the claim of the paper's figure 4.
+pub(crate) fn judge(rows: &[Row]) -> Vec<String> {
+    let find = |bytes: u64, lane: VerbsLane| {
+        let rate = |row: &&Row| row.bytes == bytes && row.verbs == Some(lane);
+        rows.iter().find(rate).map(|row| row.msgs_per_s)
+    };
+    let most = |row: &Row| {
+        let others = rows.iter().filter_map(|other| other.verbs);
+        let plain = others.filter(|lane| !lane.coalesce);
+        let same = plain.filter(|lane| Some(lane.streams) == row.verbs.map(|v| v.streams));
+        same.max_by_key(|lane| lane.entries)
+    };
+    let mut notes = Vec::new();
+    for row in rows {
+        let Some(lane) = row.verbs.filter(|lane| lane.coalesce) else {
+            continue;
+        };
+        let without = VerbsLane {
+            coalesce: false,
+            ..lane
+        };
+        let (Some(plain), Some(most)) = (find(row.bytes, without), most(row)) else {
+            continue;
+        };
+        let Some(best) = find(row.bytes, most) else {
+            continue;
+        };
+        notes.push(format!(
+            "{} entries, {} bytes: coalescing gives {:.2} x the rate of the same entries without, {:.2} x that of {} entries without",
+            lane.entries,
+            row.bytes,
+            row.msgs_per_s / plain,
+            row.msgs_per_s / best,
+            most.entries,
+        ));
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lanes_are_all_combinations_once() {
+        assert_eq!(VerbsArgs::default().lanes(), []);
+        let args = VerbsArgs {
+            wqe: vec![5, 10, 5],
+            coalesce: vec![Switch::On, Switch::Off],
+            streams: Vec::new(),
+        };
+        let lanes = args.lanes();
+        assert_eq!(lanes.len(), 4);
+        assert_eq!(lanes[0].name(), "5 entries, coalescing on, 1 stream");
+        let streams = VerbsArgs {
+            streams: vec![1, 2],
+            ..VerbsArgs::default()
+        };
+        let lanes = streams.lanes();
+        assert_eq!((lanes.len(), lanes[1].streams), (2, 2));
+        assert!(lanes.iter().all(|lane| lane.coalesce));
+    }
+}
