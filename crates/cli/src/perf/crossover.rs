@@ -87,6 +87,7 @@ mod tests {
             shape: None,
             skew: None,
             breakdown: None,
+            verbs: None,
             counted: Counted::default(),
             growth: None,
         }

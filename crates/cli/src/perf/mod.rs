@@ -122,7 +122,11 @@ fn check(args: &Args) -> Result<(), PerfError> {
         let name = args.pattern.name();
         return Err(PerfError::Usage(format!("{name} moves at least 1 byte")));
     }
-    let own_lanes = adapter || matches!(args.pattern, Pattern::Floor | Pattern::Skew);
+    let own_lanes = adapter
+        || matches!(
+            args.pattern,
+            Pattern::Floor | Pattern::Skew | Pattern::Breakdown
+        );
     if own_lanes && !args.verbs.lanes().is_empty() {
         return Err(PerfError::Usage(format!(
             "--wqe, --coalesce and --streams are not for {}, which has no connections with such settings",

@@ -204,6 +204,7 @@ fn row(args: &Args, kind: &'static str, bytes: usize, iterations: u64, rounds: &
         iterations,
         shape: None,
         skew: None,
+        verbs: None,
         breakdown: Some(Steps::median(rounds)),
         counted: Counted::default(),
         growth: None,
