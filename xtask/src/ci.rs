@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
 use crate::tally::Tally;
-use crate::{checks, console, counts, lab, peers, programs, setup, suite};
+use crate::{checks, console, counts, lab, mpi, peers, programs, setup, suite};
 
 struct Check {
     name: &'static str,
@@ -13,7 +13,7 @@ struct Check {
 }
 
 /// The quick ones first, and then in the order in which later ones reuse what was built.
-const CHECKS: [Check; 14] = [
+const CHECKS: [Check; 15] = [
     Check {
         name: "setup",
         run: |_| setup::run(),
@@ -44,6 +44,10 @@ const CHECKS: [Check; 14] = [
     Check {
         name: "tests",
         run: suite::tests,
+    },
+    Check {
+        name: "mpi",
+        run: |tally| mpi::run(mpi::Extent::Quick, tally),
     },
     Check {
         name: "doctests",

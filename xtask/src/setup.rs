@@ -200,6 +200,19 @@ pub(crate) fn install_components(components: &[&str]) -> Result<(), Failure> {
     })
 }
 
+/// libfabric with its headers and tools, for the tests of the provider, which are skipped without them.
+pub(crate) fn libfabric() {
+    let tools = program("fi_info").is_some() && program("fi_pingpong").is_some();
+    if (!tools || !has_library("libfabric"))
+        && let Err(why) = install_packages(
+            &["libfabric-bin", "libfabric-dev"],
+            "libfabric and libfabric-devel",
+        )
+    {
+        console::detail(&why);
+    }
+}
+
 /// valgrind, for the check `counts` alone, which is skipped where it cannot be had.
 pub(crate) fn valgrind() {
     let present = Job::new("valgrind", 1).args(&["--version"]).succeeds();

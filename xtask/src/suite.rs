@@ -31,6 +31,7 @@ pub(crate) fn build() -> Result<(), Failure> {
 
 /// Unit and integration tests.
 pub(crate) fn tests(tally: &mut Tally) -> Result<(), Failure> {
+    setup::libfabric();
     build()?;
     let mut job = Job::cargo(
         &[
