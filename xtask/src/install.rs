@@ -93,11 +93,7 @@ pub(crate) fn run(install: &Install) -> Result<(), Failure> {
             install.prefix.display()
         )));
     }
-    // Packagers build for one place and install into another.
-    let staged = match std::env::var_os("DESTDIR").filter(|dir| !dir.is_empty()) {
-        Some(destination) => below(Path::new(&destination), &install.prefix),
-        None => install.prefix.clone(),
-    };
+    let staged = staged(&install.prefix, std::env::var_os("DESTDIR").as_deref());
     let profile = if install.debug { "debug" } else { "release" };
     let mut words = vec!["build", "--lib"];
     for library in &LIBRARIES {
@@ -119,9 +115,12 @@ pub(crate) fn run(install: &Install) -> Result<(), Failure> {
     Ok(())
 }
 
-/// `inner`, an absolute path, inside of `outer`.
-fn below(outer: &Path, inner: &Path) -> PathBuf {
-    outer.join(inner.strip_prefix("/").unwrap_or(inner))
+/// Where the files of an absolute prefix go: packagers build for one place and install into another (`DESTDIR`).
+fn staged(prefix: &Path, destination: Option<&OsStr>) -> PathBuf {
+    match destination.filter(|dir| !dir.is_empty()) {
+        Some(outer) => Path::new(outer).join(prefix.strip_prefix("/").unwrap_or(prefix)),
+        None => prefix.to_owned(),
+    }
 }
 
 impl Library {
@@ -226,4 +225,23 @@ fn link_to(name: &str, link: &Path) -> Result<(), Failure> {
         fs::rename(&fresh, link)
     };
     make().map_err(|why| cannot("write", link, &why))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn destdir_goes_ahead_of_the_prefix() {
+        let place = |destination: Option<&str>| {
+            staged(Path::new("/usr/local"), destination.map(OsStr::new))
+        };
+        assert_eq!(place(None), Path::new("/usr/local"));
+        assert_eq!(place(Some("")), Path::new("/usr/local"));
+        assert_eq!(
+            place(Some("/tmp/package")),
+            Path::new("/tmp/package/usr/local")
+        );
+        assert_eq!(place(Some("package/")), Path::new("package/usr/local"));
+    }
 }
