@@ -6,6 +6,18 @@
 //!
 //! What a test prints behind `REPORT: ` at the beginning of a line is shown even if it passes.
 
+/// A program that was built beside the tests: the command, or `examples/NAME`.
+///
+/// # Panics
+/// If the test's own path is not known.
+#[must_use]
+pub fn program(name: &str) -> std::path::PathBuf {
+    let test = std::env::current_exe().expect("the test has a path");
+    // target/debug/deps/test
+    let folder = test.ancestors().nth(2).expect("a folder of programs");
+    folder.join(name)
+}
+
 /// Whether this is a guest of the lab; says `SKIPPED` if it is not.
 #[must_use]
 pub fn in_guest() -> bool {

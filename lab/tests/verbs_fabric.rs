@@ -17,7 +17,10 @@ struct Side {
     fabric: Fabric,
     inbox: Inbox,
     peer: ConnectionId,
+    there: FabricAddress,
     received: Vec<(u8, u64, Vec<u8>)>,
+    /// So many of them were looked at.
+    checked: usize,
     transferred: Vec<(u64, Result<(), TransferError>)>,
     failed: Option<ConnectionFailure>,
 }
@@ -62,7 +65,9 @@ impl Side {
             fabric,
             inbox: Inbox::new(),
             peer,
+            there: to,
             received: Vec::new(),
+            checked: 0,
             transferred: Vec::new(),
             failed: None,
         }
@@ -131,7 +136,8 @@ fn payload(number: u64) -> Vec<u8> {
 
 /// Sends and receives `count` messages of many sizes, and checks order and bytes.
 fn stream_both_ways(side: &mut Side, count: u64) {
-    let begin = side.received.len();
+    let begin = side.checked;
+    side.checked += count as usize;
     for number in 0..count {
         side.send((number % 3) as u8 + 1, number / 4, &payload(number));
     }
@@ -290,6 +296,45 @@ fn a_stream_that_fails_is_replaced_by_the_others() {
             assert_eq!(side.transferred, [(7, Err(TransferError::Refused))]);
         }
         stream_both_ways(&mut side, 300);
+        side.close(rank);
+    });
+}
+
+#[test]
+fn a_lost_connection_is_made_anew() {
+    run("a_lost_connection_is_made_anew", |rank| {
+        let mut side = Side::connected(rank, settings());
+        stream_both_ways(&mut side, 100);
+        let _ = rank.link.exchange(b"both know each other");
+        if rank.rank == 0 {
+            let mut memory = vec![0_u8; 4096];
+            // SAFETY: lives until the event.
+            let spread = unsafe {
+                side.fabric
+                    .register(memory.as_mut_ptr(), memory.len(), Access::LOCAL)
+            }
+            .expect("registered");
+            // A key that the peer never gave breaks the only queue pair.
+            let wrong = RemoteRange {
+                start: 0x1000,
+                keys: 0x0123_4567_0123_4567,
+            };
+            let peer = side.peer;
+            // SAFETY: the memory is left alone until the event.
+            unsafe { side.fabric.read(peer, wrong, &spread, 0, 4096, 7) }.expect("started");
+            side.progress_until("the end", |side| side.failed.is_some());
+            let address = side.there;
+            let again = side.fabric.connect(&address, 2, 2 ^ rank.seed);
+            assert_eq!(again.expect("connect"), side.peer);
+            side.failed = None;
+        }
+        let start = Instant::now();
+        while !side.connected_to_peer() {
+            assert!(start.elapsed() < Duration::from_secs(50), "not connected");
+        }
+        // What failed before is told before.
+        side.failed = None;
+        stream_both_ways(&mut side, 100);
         side.close(rank);
     });
 }

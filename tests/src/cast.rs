@@ -1,4 +1,5 @@
-//! Tests with real processes: the test binary starts itself once per rank.
+//! Tests with real processes: the test binary starts itself once per rank. In two machines of the lab each starts half of the ranks
+//! (`nodes`).
 
 use std::fs::File;
 use std::io::{Read, Seek};
@@ -11,6 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
+use crate::nodes::Nodes;
 use crate::{Link, hub};
 
 const RANK: &str = "LIMIC_TEST_RANK";
@@ -52,9 +54,9 @@ pub struct Ended {
 /// What the test that started the ranks sees afterwards.
 #[derive(Debug)]
 pub struct Report {
-    /// By rank.
+    /// By rank; of two machines, those of this one.
     pub ended: Vec<Ended>,
-    /// What went through [`Link::exchange`], call by call.
+    /// What went through [`Link::exchange`], call by call; empty on the second of two machines.
     pub exchanges: Vec<Vec<Option<Vec<u8>>>>,
     /// The seed that the ranks had.
     pub seed: u64,
@@ -129,15 +131,38 @@ impl Cast {
 
     fn conduct(self) -> Report {
         let _lock = self.alone.then(lock);
-        let seed = seed();
+        let nodes = Nodes::of_environment();
+        let mut seed = seed();
+        let mut far = Vec::new();
+        let mut lines = Vec::new();
+        for rank in 0..self.ranks {
+            match nodes {
+                None => lines.push((rank, None)),
+                Some(nodes) if !nodes.has(rank, self.ranks) => {}
+                Some(nodes) if nodes.is_first() => lines.push((rank, None)),
+                Some(nodes) => {
+                    let (line, told) = nodes.reach(&self.name, rank, self.limit);
+                    seed = told;
+                    lines.push((rank, Some(line)));
+                }
+            }
+        }
+        let is_hub = nodes.is_none_or(Nodes::is_first);
+        if let Some(nodes) = nodes.filter(|_| is_hub) {
+            far = nodes.accept(&self.name, self.ranks, seed, self.limit);
+        }
         let directory = tempfile::tempdir().expect("a temporary directory");
         // Ranks may change their user.
         let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o777);
         std::fs::set_permissions(directory.path(), everybody).expect("permissions");
-        let mut links = Vec::new();
+        let mut links = far;
         let mut started = Vec::new();
-        for rank in 0..self.ranks {
-            let (here, there) = UnixStream::pair().expect("a pair of sockets");
+        for (rank, line) in lines {
+            let there = line.unwrap_or_else(|| {
+                let (here, there) = UnixStream::pair().expect("a pair of sockets");
+                links.push((rank, here));
+                there
+            });
             let output = tempfile::tempfile().expect("a temporary file");
             let another = || Stdio::from(output.try_clone().expect("a descriptor"));
             let program = std::env::current_exe().expect("the test binary has a path");
@@ -155,8 +180,8 @@ impl Cast {
                 .stderr(another())
                 .spawn()
                 .expect("the test binary starts again");
-            links.push(here);
             started.push(Started {
+                rank,
                 child,
                 output,
                 status: None,
@@ -167,20 +192,22 @@ impl Cast {
                 },
             });
         }
-        let hub = hub::serve(links);
+        links.sort_by_key(|(rank, _)| *rank);
+        let hub = hub::serve(links.into_iter().map(|(_, link)| link).collect());
         let verdict = watch(&mut started, self.limit);
         let history = hub.join().expect("the hub does not panic");
         let mut verdict = verdict.err();
-        if !history.began.iter().all(|began| *began) {
+        if is_hub && !history.began.iter().all(|began| *began) {
             verdict.get_or_insert(format!(
                 "not every rank ran the test (is its name {:?}?): {:?}",
                 self.name, history.began
             ));
         }
+        let ranks: Vec<u32> = started.iter().map(|rank| rank.rank).collect();
         let ended: Vec<Ended> = started.into_iter().map(Started::ended).collect();
         if let Some(why) = verdict {
             let mut text = format!("{}: {why}; seed {seed}\n", self.name);
-            for (rank, ended) in ended.iter().enumerate() {
+            for (rank, ended) in ranks.iter().zip(&ended) {
                 let from = ended.output.len().saturating_sub(SHOWN);
                 let from = (from..).find(|at| ended.output.is_char_boundary(*at));
                 let shown = &ended.output[from.unwrap_or(0)..];
@@ -236,6 +263,7 @@ enum Expected {
 }
 
 struct Started {
+    rank: u32,
     child: Child,
     output: File,
     status: Option<ExitStatus>,
@@ -276,7 +304,7 @@ fn watch(started: &mut [Started], limit: Duration) -> Result<(), String> {
         if let Some(first) = started.iter().position(Started::failed)
             && verdict.is_ok()
         {
-            verdict = Err(format!("rank {first} failed"));
+            verdict = Err(format!("rank {} failed", started[first].rank));
             deadline = deadline.min(Instant::now() + GRACE);
         }
         if Instant::now() >= deadline {
@@ -284,16 +312,19 @@ fn watch(started: &mut [Started], limit: Duration) -> Result<(), String> {
                 .filter(|rank| started[*rank].status.is_none())
                 .collect();
             if !late.is_empty() && verdict.is_ok() {
-                verdict = Err(format!("the watchdog ended ranks {late:?} after {limit:?}"));
+                let ranks: Vec<u32> = late.iter().map(|at| started[*at].rank).collect();
+                verdict = Err(format!(
+                    "the watchdog ended ranks {ranks:?} after {limit:?}"
+                ));
             }
-            for rank in late {
-                let stacks = stacks(started[rank].child.id());
+            for at in late {
+                let stacks = stacks(started[at].child.id());
                 let text = format!("[watchdog] {stacks}\n");
                 // The output is for people; the verdict stands without it.
-                let _ = std::io::Write::write_all(&mut started[rank].output, text.as_bytes());
+                let _ = std::io::Write::write_all(&mut started[at].output, text.as_bytes());
                 // It may have ended just now.
-                let _ = started[rank].child.kill();
-                started[rank].status = Some(started[rank].child.wait().expect("waitpid"));
+                let _ = started[at].child.kill();
+                started[at].status = Some(started[at].child.wait().expect("waitpid"));
             }
         }
     }

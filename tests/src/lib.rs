@@ -13,6 +13,7 @@ pub mod conformance;
 mod content;
 mod hub;
 mod link;
+mod nodes;
 mod party;
 pub mod process;
 pub mod soundness;

@@ -236,6 +236,9 @@ macro_rules! endpoint {
             fn take_aside(&self) -> Option<(Status, ClaimId)> {
                 self.0.engine.borrow_mut().core.take_aside()
             }
+            fn meets_at_start(&self, peer: Peer) -> Result<bool> {
+                self.0.engine.borrow_mut().meets_at_start(peer.0)
+            }
             fn attach(&self, peer: Peer) -> Result<bool> {
                 self.0.engine.borrow_mut().attach(peer.0)
             }

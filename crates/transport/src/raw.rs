@@ -335,6 +335,12 @@ pub unsafe trait RawEndpoint: Debug + Send {
     /// [`Error::UnknownPeer`](crate::Error::UnknownPeer), [`Error::PeerFailed`](crate::Error::PeerFailed).
     fn attach(&self, peer: Peer) -> Result<bool>;
 
+    /// Whether the settings ask that this peer is met when the job starts, not at the first message (`LIMIC_VERBS_CONNECT`).
+    ///
+    /// # Errors
+    /// [`Error::UnknownPeer`](crate::Error::UnknownPeer).
+    fn meets_at_start(&self, peer: Peer) -> Result<bool>;
+
     /// Makes progress until the request is done, and frees it. Spins, then yields, then sleeps.
     fn wait(&self, request: RequestId) -> Outcome;
 

@@ -46,7 +46,7 @@ use crate::policy::{ByteSize, HandOver, Locality, Path, PathSet, RowSource, Tabl
 pub use builder::SettingsBuilder;
 pub use error::SettingsError;
 pub use profile::{MachineKey, PROFILE_VERSION, default_profile};
-pub use verbs::{VerbsSettings, VerbsUse};
+pub use verbs::{VerbsCache, VerbsConnect, VerbsSettings, VerbsUse};
 
 use keys::{Key, Layer, Value};
 
@@ -285,10 +285,10 @@ impl Settings {
         self.kernel_group.as_deref()
     }
 
-    /// How verbs are used (`LIMIC_VERBS`, `LIMIC_VERBS_STREAMS`, `LIMIC_VERBS_ENTRIES`, `LIMIC_VERBS_COALESCE`).
+    /// How verbs are used (`LIMIC_VERBS`, `LIMIC_VERBS_*`).
     #[must_use]
     pub fn verbs(&self) -> VerbsSettings {
-        self.verbs
+        self.verbs.clone()
     }
 
     /// Polls of an endpoint in vain before it yields its core, with so many endpoints that talk to
@@ -418,6 +418,11 @@ impl Settings {
             Key::VerbsStreams => self.verbs.streams.to_string(),
             Key::VerbsEntries => self.verbs.entries.to_string(),
             Key::VerbsCoalesce => on_off(self.verbs.coalesce),
+            Key::VerbsDevices if self.verbs.devices.is_empty() => "auto".to_owned(),
+            Key::VerbsDevices => self.verbs.devices.join(","),
+            Key::VerbsRings => self.verbs.rings.to_string(),
+            Key::VerbsCache => self.verbs.cache.to_string(),
+            Key::VerbsConnect => self.verbs.connect.to_string(),
         }
     }
 
@@ -504,6 +509,14 @@ impl Settings {
             (Key::VerbsStreams, Value::Number(n)) => self.verbs.streams = n as u8,
             (Key::VerbsEntries, Value::Number(n)) => self.verbs.entries = n as u16,
             (Key::VerbsCoalesce, Value::Flag(wanted)) => self.verbs.coalesce = wanted,
+            (Key::VerbsDevices, Value::Text(list)) => {
+                self.verbs.devices = list
+                    .and_then(|list| verbs::devices(&list))
+                    .unwrap_or_default();
+            }
+            (Key::VerbsRings, Value::Number(n)) => self.verbs.rings = n as u16,
+            (Key::VerbsCache, Value::Cache(kept)) => self.verbs.cache = kept,
+            (Key::VerbsConnect, Value::Connect(when)) => self.verbs.connect = when,
             (key, value) => debug_assert!(false, "{key:?} cannot be {value:?}"),
         }
     }

@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use serde::Deserialize;
 
 use super::archive::text;
+use super::image::Contents;
 use crate::failure::Failure;
 use crate::job::{Job, root, target};
+use crate::peers;
 
 const PACKAGES: [&str; 2] = ["limic-lab", "limic-module-tests"];
 
@@ -33,6 +35,21 @@ impl Program {
     }
 }
 
+/// Puts the launchers in that tests of two machines start, as far as `cargo xtask peers` has installed them.
+pub(crate) fn add_launchers(contents: &mut Contents) {
+    for (variable, path) in peers::test_variables() {
+        if variable != "LIMIC_TEST_HYDRA" {
+            continue;
+        }
+        // It starts this one of its own folder on each machine.
+        let proxy = path.with_file_name("hydra_pmi_proxy");
+        contents.programs.extend([path.clone(), proxy]);
+        contents
+            .environment
+            .push((variable.to_owned(), path.display().to_string()));
+    }
+}
+
 /// One line of what cargo prints with `--message-format=json`.
 #[derive(Debug, Deserialize)]
 struct Message {
@@ -50,6 +67,9 @@ struct Target {
 /// name, `program::test`, holds `filter`.
 pub(crate) fn build(filter: &str) -> Result<Vec<Program>, Failure> {
     Job::cargo(&["build", "-p", "limic-cli", "--bins"], 20).run()?;
+    Job::cargo(&["build", "-p", "limic", "--features", "ibverbs"], 20)
+        .args(&["--examples"])
+        .run()?;
     let printed = Job::cargo(&["test", "-p", PACKAGES[0], "-p", PACKAGES[1]], 20)
         .args(&["--tests", "--no-run"])
         .args(&["--message-format", "json-render-diagnostics"])

@@ -3,6 +3,7 @@
 //! The tests are ordinary integration tests of the package `limic-lab`. One program is one boot, in which each of
 //! its tests runs as a process of its own; a guest that a test has brought down is replaced for those behind it.
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -62,6 +63,9 @@ pub(crate) fn run(arguments: &TestArguments, tally: &mut Tally) -> Result<(), Fa
         contents
             .environment
             .push(("LIMIC_TEST_LIMIT".to_owned(), inner));
+        if program.guests() > 1 {
+            programs::add_launchers(&mut contents);
+        }
         contents.modules.extend(module.clone());
         contents.programs.push(program.path.clone());
         contents.programs.extend(programs::started());
@@ -71,6 +75,7 @@ pub(crate) fn run(arguments: &TestArguments, tally: &mut Tally) -> Result<(), Fa
             contents,
             program,
             limit: Duration::from_secs(limit),
+            early: Vec::new(),
         };
         failed += session.run(tally)?;
     }
@@ -89,17 +94,61 @@ struct Session<'a> {
     contents: Contents,
     program: &'a Program,
     limit: Duration,
+    /// By guest: exit statuses of later tests than the one that the other guest is at.
+    early: Vec<VecDeque<i32>>,
 }
+
+/// Tests of this beginning take down their second guest, and pass by what the first one says then.
+const SECOND_DIES: &str = "node_1_dies";
 
 /// What is known of the test that runs.
 #[derive(Debug)]
 struct Running {
     since: Instant,
-    output: Vec<u8>,
     /// By guest.
+    output: Vec<Vec<u8>>,
     ended: Vec<Option<i32>>,
+    /// The second guest is to go down, and whether it has.
+    second_dies: bool,
+    died: bool,
     /// How much the consoles had said before.
     said: Vec<usize>,
+}
+
+impl Running {
+    /// When all guests have ended the test.
+    fn outcome(&self) -> Outcome {
+        let statuses: Vec<i32> = self.ended.iter().copied().flatten().collect();
+        match statuses[..] {
+            [status] if status != 0 => Outcome::Failed(format!("exit status {status}")),
+            _ if self.second_dies && !self.died => {
+                Outcome::Failed("the second guest should have gone down".to_owned())
+            }
+            _ if statuses.iter().all(|status| *status == 0) => Outcome::Passed,
+            _ => {
+                let sides = statuses
+                    .iter()
+                    .enumerate()
+                    .map(|(guest, status)| match status {
+                        0 => format!("guest {guest} passed"),
+                        status => format!("guest {guest}: exit status {status}"),
+                    });
+                Outcome::Failed(sides.collect::<Vec<_>>().join(", "))
+            }
+        }
+    }
+
+    /// What the guests printed.
+    fn text(&self) -> String {
+        let texts = self.output.iter().map(|text| String::from_utf8_lossy(text));
+        if self.output.len() == 1 {
+            return texts.collect();
+        }
+        let numbered = texts.enumerate();
+        numbered
+            .map(|(guest, text)| format!("[guest {guest}]\n{text}\n"))
+            .collect()
+    }
 }
 
 impl Session<'_> {
@@ -136,25 +185,27 @@ impl Session<'_> {
             .collect();
         let count = self.program.guests();
         let mut guests = Guests::start(self.kernel, self.machine, &self.contents, count)?;
+        self.early = vec![VecDeque::new(); count];
         for (test, name) in (first..).zip(&tests[first..]) {
             let mut running = Running {
                 since: Instant::now(),
-                output: Vec::new(),
-                ended: vec![None; count],
+                output: vec![Vec::new(); count],
+                ended: self.early.iter_mut().map(VecDeque::pop_front).collect(),
+                second_dies: name.starts_with(SECOND_DIES),
+                died: false,
                 said: (0..count).map(|n| guests.console(n).len()).collect(),
             };
             let verdict = self.watch(&mut guests, &mut running, test == first);
-            let brought_down = verdict.is_err();
+            let brought_down = verdict.is_err() || running.died;
             let outcome = match verdict {
-                Ok(0) => Outcome::Passed,
-                Ok(status) => Outcome::Failed(format!("exit status {status}")),
+                Ok(()) => running.outcome(),
                 Err(why) => Outcome::Failed(why),
             };
             let console: Vec<String> = (0..count)
                 .flat_map(|n| guests.console(n).iter().skip(running.said[n]).cloned())
                 .collect();
-            let output = String::from_utf8_lossy(&running.output).into_owned();
-            report.test(name, outcome, running.since.elapsed(), &output, &console);
+            let took = running.since.elapsed();
+            report.test(name, outcome, took, &running.text(), &console);
             if brought_down {
                 return Ok(test + 1);
             }
@@ -162,43 +213,51 @@ impl Session<'_> {
         Ok(tests.len())
     }
 
-    /// Waits until all guests have ended the test: the first exit status that is not zero, or how the guest went down.
+    /// Waits until all guests have ended the test, or says how one went down.
     fn watch(
-        &self,
+        &mut self,
         guests: &mut Guests,
         running: &mut Running,
         boots: bool,
-    ) -> Result<i32, String> {
+    ) -> Result<(), String> {
         let boot = if boots {
             Duration::from_secs(120)
         } else {
             Duration::ZERO
         };
         let deadline = Instant::now() + self.limit + boot;
-        loop {
+        while running.ended.iter().any(Option::is_none) {
             match guests.next(deadline) {
-                Heard::Output(_, _, bytes) => running.output.extend(bytes),
+                Heard::Output(number, _, bytes) => running.output[number].extend(bytes),
                 Heard::Begin => {
-                    if boots && running.output.is_empty() {
+                    if boots && running.output.iter().all(Vec::is_empty) {
                         running.since = Instant::now();
                     }
                 }
-                Heard::End(number, status) => {
-                    running.ended[number] = Some(status);
-                    if let Some(codes) = running.ended.iter().copied().collect::<Option<Vec<i32>>>()
-                    {
-                        return Ok(codes.into_iter().find(|code| *code != 0).unwrap_or(0));
-                    }
+                // Each guest goes on with its next test without waiting for the other one.
+                Heard::End(number, status) if running.ended[number].is_some() => {
+                    self.early[number].push_back(status);
+                }
+                Heard::End(number, status) => running.ended[number] = Some(status),
+                Heard::Died(1) if running.second_dies => {
+                    running.ended[1] = Some(0);
+                    running.died = true;
                 }
                 Heard::Complaint(number, words) => {
                     return Err(format!("the kernel of guest {number} says '{words}'"));
                 }
                 Heard::Died(number) => return Err(format!("guest {number} ended by itself")),
                 Heard::Late => {
-                    return Err(format!("it hung for {} s", self.limit.as_secs()));
+                    let late: Vec<String> = (0..running.ended.len())
+                        .filter(|guest| running.ended[*guest].is_none())
+                        .map(|guest| guest.to_string())
+                        .collect();
+                    let (late, limit) = (late.join(" and "), self.limit.as_secs());
+                    return Err(format!("it hung for {limit} s (guest {late})"));
                 }
             }
         }
+        Ok(())
     }
 
     fn script(&self, test: &str) -> String {

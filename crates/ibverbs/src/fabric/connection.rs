@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use super::FabricAddress;
-use super::ring::{RingIn, RingOut};
+use super::ring::{Pause, RingIn, RingOut};
 use super::spread::Spread;
 use super::transfer::Part;
 use crate::objects::{Bytes, QueuePair};
@@ -39,7 +39,7 @@ pub enum ConnectionFailure {
 #[derive(Debug)]
 pub(super) enum Posted {
     /// A packet, in one of the packet buffers.
-    Packet { buffer: u32, len: u32, ring: bool },
+    Packet { buffer: u32, len: u32 },
     /// A part of a transfer.
     Part(Part),
     /// A question whether the peer lives.
@@ -93,6 +93,11 @@ pub(super) struct OwnRing {
     pub(super) _registered: Spread,
     pub(super) memory: Bytes,
     pub(super) reader: RingIn,
+    pub(super) pause: Pause,
+    /// How often it was paused.
+    pub(super) pauses: u32,
+    /// Packets that came otherwise since then.
+    pub(super) beside: u32,
 }
 
 /// One peer.
@@ -120,6 +125,8 @@ pub(super) struct Connection {
     pub(super) again: VecDeque<(u32, u32)>,
     pub(super) ring_out: Option<RingOut>,
     pub(super) ring_in: Option<Box<OwnRing>>,
+    /// The peer asked for a pause of its ring, and waits for the answer.
+    pub(super) owes_pause: bool,
     pub(super) arrivals: Sequence,
     pub(super) last_received: Option<Form>,
     /// Packets received, to know who talks a lot.
@@ -135,6 +142,12 @@ pub(super) struct Connection {
 impl Connection {
     pub(super) fn is_ready(&self) -> bool {
         matches!(self.stage, Stage::Ready)
+    }
+
+    /// Whether packets may come that nobody gives notice of.
+    pub(super) fn must_be_polled(&self) -> bool {
+        let ring = self.ring_in.as_ref();
+        ring.is_some_and(|ring| ring.pause != Pause::Granted)
     }
 
     pub(super) fn live_streams(&self) -> usize {

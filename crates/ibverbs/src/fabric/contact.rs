@@ -28,6 +28,8 @@ const _: () = assert!(LONGEST + GRH_BYTES <= SLOT_BYTES);
 /// The time before a greeting is repeated for the first time; it doubles each time, up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+/// How long a ring is left alone whose writer has not agreed to a pause.
+const RING_PAUSE: Duration = Duration::from_millis(1);
 
 /// The queue for greetings, and its memory.
 #[derive(Debug)]
@@ -166,6 +168,7 @@ impl Fabric {
             again: VecDeque::new(),
             ring_out: None,
             ring_in: None,
+            owes_pause: false,
             arrivals: Sequence::default(),
             last_received: None,
             received: 0,
@@ -358,6 +361,7 @@ impl Fabric {
                     }
                     self.post_again(number);
                     self.flush(number);
+                    self.answer_pause(number);
                     self.post_parts(number);
                 }
             }
@@ -370,6 +374,7 @@ pub(super) fn patience(fabric: &Fabric) -> Option<Duration> {
     let pause = |connection: &Connection| match connection.stage {
         Stage::Failed(_) => None,
         Stage::Greeting { .. } => Some(FIRST_PAUSE),
+        Stage::Ready if connection.must_be_polled() => Some(RING_PAUSE),
         Stage::Ready => Some(fabric.settings.keep_alive),
     };
     fabric.connections.iter().filter_map(pause).min()

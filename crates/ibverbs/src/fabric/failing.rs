@@ -50,15 +50,7 @@ impl Fabric {
         let mut packets = Vec::new();
         for (_, posted) in posted {
             match posted {
-                Posted::Packet { buffer, len, ring } => {
-                    if ring {
-                        // Out of its frame again.
-                        self.packets
-                            .bytes(buffer)
-                            .copy_within(4..4 + len as usize, 0);
-                    }
-                    packets.push((buffer, len));
-                }
+                Posted::Packet { buffer, len } => packets.push((buffer, len)),
                 Posted::Part(part) => connection.waiting.push_front(part),
                 Posted::Ping => {}
             }

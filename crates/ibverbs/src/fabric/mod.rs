@@ -2,6 +2,7 @@
 //!
 //! - `contact`: the first contact of two endpoints, by datagrams (`greeting`, `contact`);
 //! - `sending`: a message goes into a packet, alone or with others (`packet`), and to a stream or the peer's `ring`;
+//! - `lending`: rings are lent to peers that talk a lot, and pause while this endpoint sleeps;
 //! - `receiving`: packets come out in order, whatever way they took;
 //! - `transfer`: RDMA reads and writes, cut into parts and dealt out to the streams;
 //! - `failing`: a stream breaks and the others take over what it had; or the last one does, and the peer is lost.
@@ -9,10 +10,12 @@
 //! There are no threads and no timers: everything moves in [`Fabric::poll`].
 
 mod address;
+mod cache;
 mod connection;
 mod contact;
 mod failing;
 mod greeting;
+mod lending;
 mod rail;
 mod receiving;
 mod ring;
@@ -30,10 +33,11 @@ pub use address::{FABRIC_ADDRESS_LEN, FabricAddress};
 pub use connection::ConnectionFailure;
 pub use greeting::HELLO;
 pub use sending::SendRefused;
-pub use settings::FabricSettings;
+pub use settings::{FabricSettings, Keep};
 pub use spread::Spread;
 pub use transfer::{RemoteRange, TransferError};
 
+use self::cache::Cache;
 use self::connection::Connection;
 use self::contact::Greeter;
 use self::rail::Rail;
@@ -127,10 +131,18 @@ pub struct FabricCounts {
     pub packets: u64,
     /// Those of them that went into a peer's ring.
     pub ring_packets: u64,
+    /// Messages in them.
+    pub ring_messages: u64,
+    /// Times that a peer was asked to leave its ring here alone, since this endpoint was about to sleep.
+    pub ring_pauses: u64,
     /// Work requests of transfers.
     pub parts: u64,
     /// Requests that moved from a stream that failed to another.
     pub moved: u64,
+    /// Registrations that were found in the cache.
+    pub registrations_found: u64,
+    /// Those that were not, and were made for it.
+    pub registrations_made: u64,
 }
 
 /// All connections of one endpoint.
@@ -141,6 +153,7 @@ pub struct Fabric {
     greeter: Greeter,
     packets: Packets,
     transfers: Transfers,
+    cache: Cache,
     rails: Vec<Rail>,
     settings: FabricSettings,
     id: u64,
@@ -198,6 +211,7 @@ impl Fabric {
             greeter,
             packets,
             transfers: Transfers::default(),
+            cache: Cache::new(&rails, settings.keep),
             rails,
             settings,
             id,
@@ -282,6 +296,47 @@ impl Fabric {
         unsafe { Spread::new(&domains, start, len, access) }.map(Arc::new)
     }
 
+    /// As [`register`](Self::register), for memory that is likely to be used again: the registration may be kept ([`Keep`]), and found by
+    /// the next call with the same start, if it is still right.
+    ///
+    /// # Errors
+    /// As [`register`](Self::register).
+    ///
+    /// # Safety
+    /// As [`register`](Self::register), also for what the process has at these addresses later on. So `access` must not let peers write.
+    pub unsafe fn register_again(
+        &mut self,
+        start: *mut u8,
+        len: usize,
+        access: Access,
+    ) -> Result<Arc<Spread>, VerbsError> {
+        if !self.cache.is_on() {
+            // SAFETY: the caller's promise.
+            return unsafe { self.register(start, len, access) };
+        }
+        if let Some(found) = self.cache.find(start as u64, len, access) {
+            self.counts.registrations_found += 1;
+            return Ok(found);
+        }
+        self.counts.registrations_made += 1;
+        let (keep, watched) = self.cache.watch(start as u64, len);
+        let wanted = access | self.cache.access();
+        // SAFETY: the caller's promise.
+        let made = unsafe { self.register(start, len, wanted) };
+        let made = match made {
+            Ok(made) => made,
+            Err(_) => {
+                self.cache.clear();
+                // SAFETY: as above.
+                unsafe { self.register(start, len, wanted)? }
+            }
+        };
+        if keep {
+            self.cache.keep(Arc::clone(&made), access, watched);
+        }
+        Ok(made)
+    }
+
     /// Moves everything on, and gives one event. `None`: nothing is to be told now.
     pub fn poll(&mut self, inbox: &mut Inbox) -> Option<Event> {
         if let Some(event) = self.events.pop_front() {
@@ -306,11 +361,15 @@ impl Fabric {
         self.rails.iter().map(|rail| rail.notifier.as_fd())
     }
 
-    /// Asks for notice of what comes next. Poll once more before sleeping; and sleep no longer than [`patience`](Self::patience).
+    /// Asks for notice of what comes next, and peers to leave their rings alone. Poll once more before sleeping; and sleep no longer
+    /// than [`patience`](Self::patience).
     ///
     /// # Errors
     /// [`VerbsError::Call`].
     pub fn arm(&mut self) -> Result<(), VerbsError> {
+        self.pause_rings();
+        // Who sleeps polls seldom.
+        self.look_at_the_clock();
         for rail in &self.rails {
             rail.queue.take_notices();
             rail.queue.arm()?;
@@ -318,16 +377,18 @@ impl Fabric {
         Ok(())
     }
 
-    /// How long a sleeper may sleep before it has to [`poll`](Self::poll): greetings are repeated, silent peers are asked.
-    /// `None` if nobody is connected. Rings are polled only, so a peer that has one is not slept on.
+    /// How long a sleeper may sleep before it has to [`poll`](Self::poll): greetings are repeated, silent peers are asked, and rings whose
+    /// writers have not agreed to a pause are looked into. `None` if nobody is connected.
     #[must_use]
     pub fn patience(&self) -> Option<core::time::Duration> {
         contact::patience(self)
     }
 
-    /// Whether packets may come by a ring, which gives no notice to sleepers.
+    /// Whether a connection is ready: messages go at once, as far as there is room.
     #[must_use]
-    pub fn has_rings(&self) -> bool {
-        self.rings_granted > 0
+    pub fn is_connected(&self, connection: ConnectionId) -> bool {
+        self.connections
+            .get(connection.0 as usize)
+            .is_some_and(Connection::is_ready)
     }
 }

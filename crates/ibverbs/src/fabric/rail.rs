@@ -32,9 +32,16 @@ pub(super) struct Rail {
 }
 
 impl Rail {
-    pub(super) fn open(device: &Device, settings: &FabricSettings) -> Result<Self, VerbsError> {
+    pub(super) fn open(
+        device: &Device,
+        port: Option<u8>,
+        settings: &FabricSettings,
+    ) -> Result<Self, VerbsError> {
         let context = Context::open(device)?;
-        let port = context.first_port()?;
+        let port = match port {
+            Some(number) => context.port(number)?,
+            None => context.first_port()?,
+        };
         let domain = ProtectionDomain::new(&context)?;
         let notifier = Notifier::new(&context)?;
         let entries = settings
@@ -111,7 +118,7 @@ pub(super) fn open_all(settings: &FabricSettings) -> Result<Vec<Rail>, VerbsErro
     if settings.devices.is_empty() {
         let mut why = Vec::new();
         for device in &present {
-            match Rail::open(device, settings) {
+            match Rail::open(device, None, settings) {
                 Ok(rail) => return Ok(vec![rail]),
                 Err(error) => why.push(format!("{}: {error}", device.name)),
             }
@@ -120,14 +127,19 @@ pub(super) fn open_all(settings: &FabricSettings) -> Result<Vec<Rail>, VerbsErro
     }
     let mut rails = Vec::new();
     for wanted in settings.devices.iter().take(RAILS) {
-        let Some(device) = present.iter().find(|device| device.name == *wanted) else {
+        let named = |name: &str| present.iter().find(|device| device.name == name);
+        let found = named(wanted).map(|device| (device, None)).or_else(|| {
+            let (name, port) = wanted.rsplit_once(':')?;
+            Some((named(name)?, Some(port.parse().ok()?)))
+        });
+        let Some((device, port)) = found else {
             let names: Vec<&str> = present.iter().map(|device| device.name.as_str()).collect();
             return Err(VerbsError::UnknownDevice {
                 wanted: wanted.clone(),
                 present: names.join(", "),
             });
         };
-        rails.push(Rail::open(device, settings)?);
+        rails.push(Rail::open(device, port, settings)?);
     }
     Ok(rails)
 }

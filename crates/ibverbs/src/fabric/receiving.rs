@@ -1,17 +1,16 @@
 //! Packets come out in the order of the connection, whatever way they took.
 
-use super::connection::{ConnectionFailure, OwnRing, Posted, Stage};
+use super::connection::{ConnectionFailure, Posted, Stage};
 use super::contact::DATAGRAM;
 use super::rail::RECEIVE;
-use super::ring::{RingIn, RingOut, Slot};
-use super::sending::{CREDITS, GOODBYE, LEND_RING, OWN_KINDS};
+use super::ring::{Pause, Slot};
+use super::sending::{
+    CREDITS, GOODBYE, LEND_RING, OWN_KINDS, PAUSE_RING, RESUME_RING, RING_PAUSED,
+};
 use super::transfer::TransferError;
 use super::{Arrived, ConnectionId, Fabric, Inbox};
-use crate::objects::{Access, Bytes, Completion, StableBytes, WorkStatus};
+use crate::objects::{Completion, WorkStatus};
 use crate::packet::{Arrival, Malformed, Messages, PacketHeader};
-
-/// Bytes of the message that lends a ring.
-const LENT: usize = 8 + 8 + 2 + 2;
 
 impl Fabric {
     /// Takes what the adapters have finished.
@@ -60,6 +59,12 @@ impl Fabric {
         let number = (completion.id >> 32) as u32;
         let place = (completion.id >> 24 & 0xff) as usize;
         let serial = completion.id as u32 & 0xff_ffff;
+        // A connection that is made anew has its old number. What its old queue pairs had posted is over since they are gone.
+        let streams = self.connections.get(number as usize).map(|c| &c.streams);
+        let stream = streams.and_then(|streams| streams.get(place)?.as_ref());
+        if stream.is_none_or(|stream| stream.pair.number() != completion.queue_pair) {
+            return;
+        }
         match completion.status {
             WorkStatus::Done => self.retire(number, place, serial),
             status => self.request_failed(number, place, serial, status),
@@ -92,6 +97,7 @@ impl Fabric {
         }
         self.post_again(number);
         self.flush(number);
+        self.answer_pause(number);
         self.post_parts(number);
     }
 
@@ -165,10 +171,16 @@ impl Fabric {
             let Some(ring) = &mut connection.ring_in else {
                 return false;
             };
+            if ring.pause == Pause::Granted {
+                return false;
+            }
             match ring.reader.poll(&ring.memory, &mut inbox.packet) {
                 Slot::Empty => return false,
                 Slot::Nonsense => {
-                    self.corrupt(number, "a slot of its ring has an impossible length");
+                    self.corrupt(
+                        number,
+                        "a slot of its ring has an impossible length, or was not free",
+                    );
                     return false;
                 }
                 Slot::Packet(_) => {}
@@ -263,12 +275,14 @@ impl Fabric {
             self.corrupt(number, "it gives back more slots of a ring than there are");
             return false;
         }
-        let talkative = self.settings.ring_slots > 0
-            && connection.received == self.settings.ring_after
-            && connection.ring_in.is_none()
-            && self.rings_granted < self.settings.rings;
-        if talkative {
-            self.lend_ring(number);
+        let often = connection.received == self.settings.ring_after;
+        match &mut connection.ring_in {
+            None if often => self.lend_ring(number),
+            Some(ring) if ring.pause == Pause::Granted => {
+                ring.beside = ring.beside.saturating_add(1);
+                self.resume_ring(number);
+            }
+            _ => {}
         }
         for (kind, payload) in own {
             self.own_message(number, kind, &payload);
@@ -277,82 +291,14 @@ impl Fabric {
     }
 
     fn own_message(&mut self, number: u32, kind: u8, payload: &[u8]) {
-        let Some(connection) = self.connections.get_mut(number as usize) else {
-            return;
-        };
         match kind {
             CREDITS => {}
             GOODBYE => self.end(number, ConnectionFailure::Closed),
-            LEND_RING => {
-                let Ok(bytes) = <[u8; LENT]>::try_from(payload) else {
-                    return self.corrupt(number, "a ring of the wrong form");
-                };
-                let [start @ .., _, _, _, _] = bytes;
-                let word = |at: usize| {
-                    let mut word = [0; 8];
-                    word.copy_from_slice(&start[at..at + 8]);
-                    u64::from_le_bytes(word)
-                };
-                let keys = word(8);
-                let ring = RingOut::new(
-                    word(0),
-                    [keys as u32, (keys >> 32) as u32],
-                    u16::from_le_bytes([bytes[16], bytes[17]]),
-                    u16::from_le_bytes([bytes[18], bytes[19]]),
-                );
-                match ring {
-                    Some(ring) if connection.live_streams() == connection.streams.len() => {
-                        connection.ring_out = Some(ring);
-                    }
-                    Some(_) => {}
-                    None => self.corrupt(number, "a ring of impossible size"),
-                }
-            }
+            LEND_RING => self.borrow_ring(number, payload),
+            PAUSE_RING => self.asked_to_pause(number),
+            RING_PAUSED => self.ring_paused(number),
+            RESUME_RING => self.asked_to_resume(number),
             other => self.corrupt(number, &format!("a message of unknown kind {other:#04x}")),
-        }
-    }
-
-    /// The peer talks a lot: it gets a ring.
-    fn lend_ring(&mut self, number: u32) {
-        let (slots, slot_bytes) = (self.settings.ring_slots, self.settings.slot_bytes);
-        // Slots hold whole words.
-        let slot_bytes = slot_bytes - slot_bytes % 8;
-        let memory = match Bytes::zeroed(RingIn::bytes(slots, slot_bytes)) {
-            Ok(memory) => memory,
-            Err(_) => return,
-        };
-        // SAFETY: the memory is the ring's own, of which nobody holds a reference (it is read as words and copied out), and the
-        // ring drops the registration first.
-        let spread =
-            unsafe { self.register(memory.start().as_ptr(), memory.len(), Access::REMOTE_WRITE) };
-        let Ok(spread) = spread.map(std::sync::Arc::try_unwrap) else {
-            return;
-        };
-        let Ok(spread) = spread else { return };
-        let mut lent = [0; LENT];
-        lent[..8].copy_from_slice(&spread.start().to_le_bytes());
-        lent[8..16].copy_from_slice(&spread.remote_keys().to_le_bytes());
-        lent[16..18].copy_from_slice(&slots.to_le_bytes());
-        lent[18..].copy_from_slice(&slot_bytes.to_le_bytes());
-        let id = ConnectionId(number);
-        if self
-            .send(id, LEND_RING, 0, LENT, |room| room.copy_from_slice(&lent))
-            .is_err()
-        {
-            // Asked for again with the next packet.
-            if let Some(connection) = self.connections.get_mut(number as usize) {
-                connection.received = connection.received.saturating_sub(1);
-            }
-            return;
-        }
-        if let Some(connection) = self.connections.get_mut(number as usize) {
-            connection.ring_in = Some(Box::new(OwnRing {
-                _registered: spread,
-                memory,
-                reader: RingIn::new(slots, slot_bytes),
-            }));
-            self.ring_connections.push(number);
-            self.rings_granted += 1;
         }
     }
 }

@@ -5,6 +5,20 @@
 //! one RDMA write in rising order as far as a poller of its last word can tell (what MPI libraries have relied on since
 //! U3's paper), so a packet is complete when its last word is there. The reader copies it out once and puts the slot back
 //! to zero; how many slots are free again goes back in the headers of packets (credits).
+//!
+//! Adapters tell nobody of what is written into a ring, so an endpoint that is about to sleep asks for a pause:
+//!
+//! ```text
+//! reader                                writer
+//! PAUSE_RING           ------------->   from now on all its packets go by send and receive
+//!                      <-------------   RING_PAUSED, behind everything that it had written
+//! may sleep as long as it likes
+//! RESUME_RING          ------------->   may write again
+//! ```
+//!
+//! Until the answer has come the reader looks into the ring every millisecond: the writer answers when it makes progress. The reader resumes
+//! when that peer has sent [`FabricSettings::ring_after`](super::FabricSettings::ring_after) packets more; twice as many
+//! after each pause, up to 64 times, so that who sleeps a lot is not asked over and over.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -24,6 +38,8 @@ pub(super) struct RingOut {
     slot_bytes: u16,
     next: u16,
     free: u16,
+    /// The reader sleeps, or is about to.
+    pub(super) paused: bool,
 }
 
 impl RingOut {
@@ -40,12 +56,13 @@ impl RingOut {
             slot_bytes,
             next: 0,
             free: slots,
+            paused: false,
         })
     }
 
     /// Whether a packet of `len` bytes may go now.
     pub(super) fn has_room(&self, len: usize) -> bool {
-        self.free > 0 && len + FRAME <= usize::from(self.slot_bytes)
+        !self.paused && self.free > 0 && len + FRAME <= usize::from(self.slot_bytes)
     }
 
     /// Takes the next slot; gives its address. Ask [`has_room`](Self::has_room) before.
@@ -68,6 +85,17 @@ impl RingOut {
     }
 }
 
+/// Whether a ring is written into, as its reader knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pause {
+    /// It may be at any time.
+    No,
+    /// The writer was asked to stop, and has not answered.
+    Asked,
+    /// It is not, and the reader may sleep.
+    Granted,
+}
+
 /// The reading end.
 #[derive(Debug)]
 pub(super) struct RingIn {
@@ -84,7 +112,7 @@ pub(super) enum Slot {
     Empty,
     /// A packet was copied out, of so many bytes.
     Packet(usize),
-    /// Its length makes no sense.
+    /// Its length makes no sense, or the writer had no slot left.
     Nonsense,
 }
 
@@ -111,7 +139,8 @@ impl RingIn {
         if len == 0 {
             return Slot::Empty;
         }
-        if len + FRAME > usize::from(self.slot_bytes) || !len.is_multiple_of(4) {
+        let sane = len + FRAME <= usize::from(self.slot_bytes) && len.is_multiple_of(4);
+        if !sane || self.freed >= self.slots {
             return Slot::Nonsense;
         }
         // Acquire: pairs with the adapter's write of this word after the packet's bytes.
@@ -143,17 +172,6 @@ impl RingIn {
     }
 }
 
-/// Frames a packet for a slot: pads it to a multiple of 4 and gives the bytes to write.
-pub(super) fn frame(packet: &[u8]) -> Vec<u8> {
-    let len = packet.len().next_multiple_of(4);
-    let mut out = Vec::with_capacity(len + FRAME);
-    out.extend((len as u32).to_le_bytes());
-    out.extend(packet);
-    out.resize(4 + len, 0);
-    out.extend((!(len as u32)).to_le_bytes());
-    out
-}
-
 fn word(memory: &Bytes, at: usize) -> &AtomicU32 {
     assert!(
         at.is_multiple_of(4) && at + 4 <= memory.len(),
@@ -169,6 +187,17 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    /// A packet in its frame, as the writing end puts it together in place (`Packets::frame`).
+    fn frame(packet: &[u8]) -> Vec<u8> {
+        let len = packet.len().next_multiple_of(4);
+        let mut out = Vec::with_capacity(len + FRAME);
+        out.extend((len as u32).to_le_bytes());
+        out.extend(packet);
+        out.resize(4 + len, 0);
+        out.extend((!(len as u32)).to_le_bytes());
+        out
+    }
 
     proptest! {
         #[test]

@@ -1,9 +1,8 @@
 //! A message goes into a packet, and the packet to the peer.
 
 use super::connection::{OpenPacket, Posted, Stage, Stream};
-use super::ring;
 use super::{ConnectionFailure, ConnectionId, Fabric};
-use crate::objects::{RemoteMemory, SendKind, SendWork};
+use crate::objects::{LocalPiece, RemoteMemory, SendKind, SendWork};
 use crate::packet::{Form, NoRoom, Packing};
 
 /// Why a message was not taken.
@@ -33,6 +32,12 @@ pub(super) const LEND_RING: u8 = 0xf0;
 pub(super) const CREDITS: u8 = 0xf1;
 /// The sender has closed its endpoint.
 pub(super) const GOODBYE: u8 = 0xf2;
+/// The sender is about to sleep: its ring is not to be written into.
+pub(super) const PAUSE_RING: u8 = 0xf3;
+/// The answer: behind everything that went into the ring.
+pub(super) const RING_PAUSED: u8 = 0xf4;
+/// The ring may be written into again.
+pub(super) const RESUME_RING: u8 = 0xf5;
 
 /// The number of a request of the send queues: connection, stream, and its number in the stream's order.
 pub(super) fn work_id(connection: u32, stream: usize, number: u32) -> u64 {
@@ -159,15 +164,18 @@ impl Fabric {
             .map_or(0, |ring| ring.reader.take_freed());
         let len = packing.finish(self.packets.bytes(buffer), freed);
         self.counts.packets += 1;
-        self.post_packet(number, buffer, len as u32);
+        if self.post_packet(number, buffer, len as u32) {
+            self.counts.ring_packets += 1;
+            self.counts.ring_messages += u64::from(packing.messages());
+        }
         true
     }
 
-    /// Hands a packet to the first stream that is alive and has a free entry.
-    pub(super) fn post_packet(&mut self, number: u32, buffer: u32, len: u32) {
+    /// Hands a packet to the first stream that is alive and has a free entry. True if it goes into the peer's ring.
+    pub(super) fn post_packet(&mut self, number: u32, buffer: u32, len: u32) -> bool {
         let entries = self.settings.send_entries;
         let Some(connection) = self.connections.get_mut(number as usize) else {
-            return;
+            return false;
         };
         let padded = (len as usize).next_multiple_of(4);
         let slot = connection
@@ -177,52 +185,32 @@ impl Fabric {
             .map(|ring| (ring.take(), ring.keys));
         let Some((place, stream)) = connection.control_stream() else {
             self.packets.put_back(buffer);
-            return;
+            return false;
         };
         let signalled = stream.must_signal(entries);
         let id = work_id(number, place, stream.next);
         let rail = stream.rail;
-        let result = match slot {
+        let (kind, piece) = match slot {
             Some((start, keys)) => {
-                // One copy more than needed, of at most a slot: the frame's words stand around the packet.
-                let framed = ring::frame(&self.packets.bytes(buffer)[..len as usize]);
-                let room = self.packets.bytes(buffer);
-                match room.get_mut(..framed.len()) {
-                    Some(room) => room.copy_from_slice(&framed),
-                    None => {
-                        return self.stream_failed(number, place, "a slot longer than a packet");
-                    }
-                }
-                self.counts.ring_packets += 1;
-                let kind = SendKind::Write(RemoteMemory {
+                let framed = self.packets.frame(buffer, len as usize);
+                let remote = RemoteMemory {
                     start,
                     key: keys[rail.min(1)],
-                });
-                post(
-                    stream,
-                    &self.packets,
-                    id,
-                    kind,
-                    buffer,
-                    framed.len(),
-                    signalled,
-                )
+                };
+                let piece = self.packets.framed(buffer, rail, framed);
+                (SendKind::Write(remote), piece)
             }
-            None => post(
-                stream,
-                &self.packets,
-                id,
+            None => (
                 SendKind::Send,
-                buffer,
-                len as usize,
-                signalled,
+                self.packets.piece(buffer, rail, len as usize),
             ),
         };
-        let ring = slot.is_some();
-        stream.account(signalled, Posted::Packet { buffer, len, ring });
+        let result = post(stream, id, kind, piece, signalled);
+        stream.account(signalled, Posted::Packet { buffer, len });
         if let Err(error) = result {
             self.stream_failed(number, place, &error.to_string());
         }
+        slot.is_some()
     }
 
     /// Says goodbye to every peer that is connected, and waits until that has arrived or `until`.
@@ -268,21 +256,19 @@ fn connection_is_flushed(connection: &super::Connection) -> bool {
 
 fn post(
     stream: &Stream,
-    packets: &super::Packets,
     id: u64,
     kind: SendKind,
-    buffer: u32,
-    len: usize,
+    piece: Option<LocalPiece>,
     signalled: bool,
 ) -> Result<(), crate::VerbsError> {
-    let Some(piece) = packets.piece(buffer, stream.rail, len) else {
+    let Some(piece) = piece else {
         return Ok(());
     };
     let work = SendWork {
         id,
         kind,
+        inline: piece.len <= stream.pair.inline_bytes(),
         pieces: &[piece],
-        inline: len <= stream.pair.inline_bytes() as usize,
         signalled,
     };
     // SAFETY: the buffer is taken from the pool and goes back to it only when the request is over, or its

@@ -2,10 +2,24 @@
 
 use core::time::Duration;
 
+/// Which registrations are kept for the next transfer of the same memory (U6). Peers that were given a key can use it for as long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Keep {
+    /// None.
+    Nothing,
+    /// Those with on-demand paging, on devices that have it.
+    #[default]
+    OnDemand,
+    /// On other devices too: a thread of this process then reads what the kernel tells of memory that is unmapped (userfaultfd), for
+    /// which every thread that unmaps has to wait a moment.
+    Watched,
+}
+
 /// The numbers that a [`Fabric`](super::Fabric) is opened with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FabricSettings {
-    /// Devices by name, in order: streams are dealt out to them in turn. Empty: the first one with an active port.
+    /// Devices by name, in order, at most two: streams are dealt out to them in turn. `NAME:PORT` takes that port, else the first one that
+    /// is up. Empty: the first device with such a port.
     pub devices: Vec<String>,
     /// Streams (queue pairs) to each peer (U4), 1 to 8.
     pub streams: u8,
@@ -27,6 +41,8 @@ pub struct FabricSettings {
     pub ring_after: u32,
     /// Most peers that get a ring.
     pub rings: u16,
+    /// Which registrations are kept for the next transfer (U6).
+    pub keep: Keep,
     /// Bytes of one RDMA work request: longer transfers are cut, and dealt out to the streams.
     pub stripe_bytes: u32,
     /// Times that an unanswered packet is repeated by the adapter, 1 to 6. (7 means for ever to Soft-RoCE: a peer that died would never be noticed.)
@@ -53,6 +69,7 @@ impl FabricSettings {
         slot_bytes: 512,
         ring_after: 16,
         rings: 32,
+        keep: Keep::OnDemand,
         stripe_bytes: 256 << 10,
         retries: 6,
         timeout: 14,
@@ -72,6 +89,12 @@ impl FabricSettings {
                 Err(format!("{name} is {value}, but must be {least} to {most}"))
             }
         };
+        within(
+            "devices",
+            self.devices.len() as u64,
+            0,
+            super::rail::RAILS as u64,
+        )?;
         within("streams", self.streams.into(), 1, 8)?;
         within("send_entries", self.send_entries.into(), 2, 4096)?;
         within("packet_bytes", self.packet_bytes.into(), 256, 65_536)?;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::rail::{RAILS, Rail};
+use super::ring::FRAME;
 use crate::VerbsError;
 use crate::objects::{Access, Bytes, LocalPiece, ProtectionDomain, Registration, StableBytes};
 
@@ -76,6 +77,9 @@ pub(super) fn key_of(keys: u64, rail: usize) -> u32 {
     (keys >> (32 * rail.min(RAILS - 1))) as u32
 }
 
+/// Bytes before and behind each packet, where the words that frame it in a ring's slot stand (`ring`).
+const MARGIN: usize = 8;
+
 /// Packet buffers on their way out, a fixed number for all peers.
 #[derive(Debug)]
 pub(super) struct Packets {
@@ -89,7 +93,7 @@ pub(super) struct Packets {
 impl Packets {
     pub(super) fn new(rails: &[Rail], count: u32, packet_bytes: u32) -> Result<Self, VerbsError> {
         let packet_bytes = packet_bytes as usize;
-        let memory = Bytes::zeroed(packet_bytes * count as usize)?;
+        let memory = Bytes::zeroed((packet_bytes + 2 * MARGIN) * count as usize)?;
         let domains: Vec<_> = rails.iter().map(|rail| Arc::clone(&rail.domain)).collect();
         // SAFETY: the memory is this value's own, and stays until the registrations are gone; adapters only read it.
         let spread = unsafe {
@@ -118,8 +122,8 @@ impl Packets {
 
     /// A buffer that was taken and not posted, or whose bytes are only read meanwhile.
     pub(super) fn bytes(&mut self, buffer: u32) -> &mut [u8] {
-        let at = buffer as usize * self.packet_bytes;
-        debug_assert!(at + self.packet_bytes <= self.memory.len());
+        let at = self.start_of(buffer);
+        debug_assert!(at + self.packet_bytes + MARGIN <= self.memory.len());
         // SAFETY: inside the mapping: buffers are numbers that `new` made. Adapters do not write here (the access is local
         // read), nothing else refers to it, and `&mut self` keeps a second slice from being made.
         unsafe {
@@ -127,8 +131,28 @@ impl Packets {
         }
     }
 
+    /// Puts the words around a packet that a ring's reader looks for. The packet stays as it is, so that it can still go
+    /// without them. Gives the bytes of all.
+    pub(super) fn frame(&mut self, buffer: u32, len: usize) -> usize {
+        let at = self.start_of(buffer);
+        let padded = len.next_multiple_of(4);
+        let word = padded as u32;
+        self.memory.write(at - 4, &word.to_le_bytes());
+        self.memory.write(at + len, &[0; 3][..padded - len]);
+        self.memory.write(at + padded, &(!word).to_le_bytes());
+        padded + FRAME
+    }
+
     pub(super) fn piece(&self, buffer: u32, rail: usize, len: usize) -> Option<LocalPiece> {
-        self.spread
-            .piece(rail, buffer as usize * self.packet_bytes, len)
+        self.spread.piece(rail, self.start_of(buffer), len)
+    }
+
+    /// A packet with its frame, of so many bytes in all.
+    pub(super) fn framed(&self, buffer: u32, rail: usize, len: usize) -> Option<LocalPiece> {
+        self.spread.piece(rail, self.start_of(buffer) - 4, len)
+    }
+
+    fn start_of(&self, buffer: u32) -> usize {
+        buffer as usize * (self.packet_bytes + 2 * MARGIN) + MARGIN
     }
 }

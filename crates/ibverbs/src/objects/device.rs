@@ -98,9 +98,19 @@ pub struct Limits {
     pub ports: u8,
     /// Work requests of one shared receive queue; 0 if there are none.
     pub shared_receives: u32,
+    /// Whether reliable connections can read and write memory that is not pinned ([`Access::ON_DEMAND`](super::Access::ON_DEMAND)).
+    pub on_demand: bool,
     /// Bytes of memory on the adapter; 0 on most (N1).
     pub device_memory: u64,
 }
+
+/// The vendor of Soft-RoCE. It says that it can page on demand, and copies wrong bytes then: Linux 7.2's `__rxe_odp_mr_copy` begins
+/// at the first byte again in each page of a packet, and reads of more than a packet bring zeros.
+const SOFT_ROCE: u32 = 0xff_ffff;
+/// `IBV_ODP_SUPPORT`.
+const ODP: u64 = 1;
+/// `IBV_ODP_SUPPORT_WRITE` and `IBV_ODP_SUPPORT_READ`.
+const ODP_READ_WRITE: u32 = 1 << 2 | 1 << 3;
 
 /// An open device.
 #[derive(Debug)]
@@ -143,6 +153,7 @@ impl Context {
                 reads: 0,
                 ports: 0,
                 shared_receives: 0,
+                on_demand: false,
                 device_memory: 0,
             },
         };
@@ -174,6 +185,9 @@ impl Context {
             } else {
                 0
             },
+            on_demand: plain.vendor_id != SOFT_ROCE
+                && attr.odp_caps.general_caps & ODP != 0
+                && attr.odp_caps.per_transport_caps.rc_odp_caps & ODP_READ_WRITE == ODP_READ_WRITE,
             device_memory: attr.max_dm_size,
         })
     }

@@ -25,6 +25,10 @@ impl Access {
     /// Peers that know the key may read.
     pub const REMOTE_READ: Self = Self(4);
 
+    /// The registration follows the page tables: the adapter finds at an address what the process would find there, also after the
+    /// range was unmapped and mapped anew. Only where [`Limits::on_demand`](super::Limits::on_demand) says so.
+    pub const ON_DEMAND: Self = Self(64);
+
     /// Whether everything that `other` allows is allowed.
     #[must_use]
     pub fn covers(self, other: Self) -> bool {

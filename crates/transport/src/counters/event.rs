@@ -43,11 +43,23 @@ pub enum Event {
     Refused,
     /// Reasons that did not fit beside the others.
     ReasonsLeftOut,
+    /// Messages sent over verbs in packets.
+    VerbsMessages,
+    /// The packets.
+    VerbsPackets,
+    /// Those of the messages that went by RDMA writes into a ring of the peer (U3).
+    RingMessages,
+    /// Times that a peer was asked to leave its ring alone, since this endpoint was about to sleep.
+    RingPauses,
+    /// Long messages over verbs whose memory was registered from before (U6).
+    RegistrationHits,
+    /// Those whose memory had to be registered, and stays so.
+    RegistrationMisses,
 }
 
 impl Event {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 25] = [
         Self::Unexpected,
         Self::UnexpectedBytes,
         Self::UnexpectedBytesMost,
@@ -67,6 +79,12 @@ impl Event {
         Self::PeersFailed,
         Self::Refused,
         Self::ReasonsLeftOut,
+        Self::VerbsMessages,
+        Self::VerbsPackets,
+        Self::RingMessages,
+        Self::RingPauses,
+        Self::RegistrationHits,
+        Self::RegistrationMisses,
     ];
 
     /// The name in text and JSON.
@@ -92,6 +110,12 @@ impl Event {
             Self::PeersFailed => "peers_failed",
             Self::Refused => "refused",
             Self::ReasonsLeftOut => "reasons_left_out",
+            Self::VerbsMessages => "verbs_messages",
+            Self::VerbsPackets => "verbs_packets",
+            Self::RingMessages => "ring_messages",
+            Self::RingPauses => "ring_pauses",
+            Self::RegistrationHits => "registration_hits",
+            Self::RegistrationMisses => "registration_misses",
         }
     }
 }

@@ -30,6 +30,9 @@ impl Engine {
     pub(crate) fn connect(&mut self, address: &[u8]) -> Result<Peer> {
         let address = Address::from_bytes(address)?;
         let known = self.core.peers.enter(&address, &self.core.address);
+        if let Some(number) = known {
+            self.core.try_anew(number);
+        }
         self.core.adapt_spins();
         known.map(Peer).ok_or_else(|| {
             let text =
@@ -129,18 +132,22 @@ impl Engine {
                 why: why.clone(),
             });
         }
-        // A peer over verbs has no segment to look into: its connection comes with the first record.
-        if me || peer.link.is_some() || peer.wire.is_some() {
+        if me || peer.link.is_some() {
             return Ok(true);
+        }
+        if let Some(wire) = peer.wire {
+            return Ok(self.core.remote.is_connected(wire));
         }
         if !peer.connecting {
             self.core.start_connection(number);
         }
-        Ok(self
-            .core
-            .peers
-            .get(number)
-            .is_some_and(|peer| peer.wire.is_some()))
+        Ok(false)
+    }
+
+    /// Whether the settings ask that this peer is met when the job starts.
+    pub(crate) fn meets_at_start(&mut self, number: u32) -> Result<bool> {
+        let address = self.core.peers.known(number)?.address;
+        Ok(self.core.remote.meets_at_start() && self.core.remote.takes(&address))
     }
 
     /// Attaches a peer whose segment is needed now: one-sided access looks into it. Waits for the peer to

@@ -309,6 +309,7 @@ impl Core {
 
     /// Moved so far.
     pub(crate) fn counters(&self) -> Counters {
+        self.remote.publish(&self.tally);
         let peers = |pick: fn((Traffic, Traffic)) -> Traffic| {
             self.peers
                 .iter()

@@ -8,6 +8,7 @@ use super::requests::{Incoming, Slot};
 use super::stash::Offer;
 use super::{Core, Engine};
 use crate::buffer::Source;
+use crate::counters::Tally;
 use crate::settings::{Settings, VerbsUse};
 use crate::{Address, Error, RequestId, Result};
 
@@ -35,6 +36,16 @@ impl Remote {
         false
     }
 
+    pub(crate) fn publish(&self, _: &Tally) {}
+
+    pub(crate) fn is_connected(&self, _: u32) -> bool {
+        false
+    }
+
+    pub(crate) fn meets_at_start(&self) -> bool {
+        false
+    }
+
     #[inline(always)]
     pub(crate) fn send_is_over(&mut self, _: RequestId) {}
 
@@ -49,6 +60,8 @@ impl Remote {
 
 impl Core {
     pub(crate) fn connect_remote(&mut self, _: u32) {}
+
+    pub(crate) fn try_anew(&mut self, _: u32) {}
 
     pub(crate) fn poll_remote(&mut self) -> bool {
         false

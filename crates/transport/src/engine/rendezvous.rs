@@ -417,7 +417,13 @@ impl Core {
             return;
         }
         let (to, tag, len) = (sending.to, sending.tag, sending.data.len());
-        self.note_sent(to, Path::Pipeline, len);
+        let over_verbs = self.peers.get(to).is_some_and(|peer| peer.wire.is_some());
+        let path = if over_verbs {
+            Path::RcEager
+        } else {
+            Path::Pipeline
+        };
+        self.note_sent(to, path, len);
         self.end_send(slot, super::send::sent(to, tag, len));
     }
 

@@ -141,6 +141,11 @@ unsafe impl RawEndpoint for KernelEndpoint {
     fn take_aside(&self) -> Option<(Status, ClaimId)> {
         self.engine.borrow_mut().take_aside()
     }
+    fn meets_at_start(&self, _: Peer) -> Result<bool> {
+        // Nobody meets anybody: the kernel has all.
+        Ok(false)
+    }
+
     fn attach(&self, peer: Peer) -> Result<bool> {
         self.engine.borrow_mut().attach(peer.0)
     }

@@ -5,7 +5,7 @@ use std::sync::Once;
 
 use super::environment::{self, Environment};
 use super::keys::{self, Key, Layer, Value};
-use super::{Settings, SettingsError, Spin, VerbsUse, file};
+use super::{Settings, SettingsError, Spin, VerbsCache, VerbsConnect, VerbsUse, file};
 use crate::policy::{ByteSize, HandOver, Path, PathSet, Row, RowSource};
 
 /// Collects what the application wants to set. What it leaves out comes from the environment, the
@@ -243,6 +243,38 @@ impl SettingsBuilder {
             Key::VerbsCoalesce,
             value,
             wanted.to_string(),
+        )
+    }
+
+    /// Devices for verbs, `NAME` or `NAME:PORT` with commas between, or `auto` (`LIMIC_VERBS_DEVICES`, U4).
+    pub fn verbs_devices(self, list: &str) -> Self {
+        let key = Key::VerbsDevices;
+        // A list that makes no sense is an error of `build`.
+        let value = key
+            .parse(list)
+            .unwrap_or_else(|| Value::Text(Some(String::new())));
+        self.value("verbs_devices", key, value, list.to_owned())
+    }
+
+    /// Most peers that get a ring to write into over verbs (`LIMIC_VERBS_RINGS`, U3); 0 for none.
+    pub fn verbs_rings(self, rings: u16) -> Self {
+        let value = Value::Number(rings.into());
+        self.value("verbs_rings", Key::VerbsRings, value, rings.to_string())
+    }
+
+    /// Which registrations of long messages' memory are kept (`LIMIC_VERBS_CACHE`, U6).
+    pub fn verbs_cache(self, kept: VerbsCache) -> Self {
+        let value = Value::Cache(kept);
+        self.value("verbs_cache", Key::VerbsCache, value, kept.to_string())
+    }
+
+    /// When the ranks of a job meet over verbs (`LIMIC_VERBS_CONNECT`; U2, C4).
+    pub fn verbs_connect(self, when: VerbsConnect) -> Self {
+        self.value(
+            "verbs_connect",
+            Key::VerbsConnect,
+            Value::Connect(when),
+            when.to_string(),
         )
     }
 

@@ -2,7 +2,8 @@
 
 use core::time::Duration;
 
-use super::{Spin, VerbsUse};
+use super::verbs::devices;
+use super::{Spin, VerbsCache, VerbsConnect, VerbsUse};
 use crate::policy::{
     ByteSize, HandOver, INLINE_CAPACITY, MAX_CHUNK, MIN_CHUNK, Path, PathSet, Row, RowSource,
 };
@@ -36,6 +37,10 @@ pub(super) enum Key {
     VerbsEntries,
     VerbsCoalesce,
     KernelGroup,
+    VerbsDevices,
+    VerbsRings,
+    VerbsCache,
+    VerbsConnect,
 }
 
 /// What a key is called and means.
@@ -66,11 +71,12 @@ pub(super) const PROFILE: FileVariable = FileVariable {
 /// Variables that other parts of limic read: start-up, the libfabric provider and tests. Not settings, so no warning.
 const ELSEWHERE: [&str; 4] = ["LIMIC_RANK", "LIMIC_SIZE", "LIMIC_LOG", "LIMIC_JOB"];
 /// Beginnings of further ones.
-const ELSEWHERE_PREFIXES: [&str; 7] = [
+const ELSEWHERE_PREFIXES: [&str; 8] = [
     "LIMIC_BOOTSTRAP",
     "LIMIC_COPY_",
     "LIMIC_FI_",
     "LIMIC_JOB_",
+    "LIMIC_LAB_",
     "LIMIC_LOCAL_",
     "LIMIC_PMIX_",
     "LIMIC_TEST_",
@@ -80,7 +86,7 @@ const NUMBER_OF_BYTES: &str = "a number of bytes (suffix K, M or G), or unlimite
 const POWER_OF_TWO: &str = "a power of two of bytes from 4K to 16M";
 
 impl Key {
-    pub(super) const ALL: [Self; 26] = [
+    pub(super) const ALL: [Self; 30] = [
         Self::Long,
         Self::PipelineChunk,
         Self::InlineMax,
@@ -107,6 +113,10 @@ impl Key {
         Self::VerbsEntries,
         Self::VerbsCoalesce,
         Self::KernelGroup,
+        Self::VerbsDevices,
+        Self::VerbsRings,
+        Self::VerbsCache,
+        Self::VerbsConnect,
     ];
 
     pub(super) const fn info(self) -> Info {
@@ -267,6 +277,30 @@ impl Key {
                 "group of the kernel module that endpoints of its messages join; auto is the launcher's job",
                 "auto, fd:N for the group of an open /dev/limic, or any word that the job's ranks share",
             ),
+            Self::VerbsDevices => (
+                "LIMIC_VERBS_DEVICES",
+                "verbs_devices",
+                "devices for verbs, to which the streams to a peer are dealt out; auto is the first with a port that is up",
+                "auto, or one or two names with commas between, each NAME or NAME:PORT",
+            ),
+            Self::VerbsRings => (
+                "LIMIC_VERBS_RINGS",
+                "verbs_rings",
+                "peers over verbs that talk a lot and may write into a ring which this endpoint polls",
+                "0 to 1024",
+            ),
+            Self::VerbsCache => (
+                "LIMIC_VERBS_CACHE",
+                "verbs_cache",
+                "whether registrations of long messages' memory are kept over verbs: on devices with on-demand paging, never, or on all, with a thread that watches for memory that is unmapped; peers can read that memory meanwhile",
+                "auto, off or watch",
+            ),
+            Self::VerbsConnect => (
+                "LIMIC_VERBS_CONNECT",
+                "verbs_connect",
+                "when ranks meet over verbs: each pair at its first message, or all at the start",
+                "on-demand or static",
+            ),
         };
         Info {
             variable,
@@ -300,9 +334,12 @@ impl Key {
             | Self::Window
             | Self::Linger
             | Self::VerbsStreams
+            | Self::VerbsRings
             | Self::VerbsEntries => text.parse().ok().map(Value::Number),
             Self::Verbs => text.parse().ok().map(Value::Verbs),
             Self::HandOver => text.parse().ok().map(Value::HandOver),
+            Self::VerbsCache => text.parse().ok().map(Value::Cache),
+            Self::VerbsConnect => text.parse().ok().map(Value::Connect),
             Self::Spin if text.eq_ignore_ascii_case("auto") => Some(Value::Spin(Spin::Auto)),
             Self::Spin => {
                 let time = text.parse().ok().map(Duration::from_micros);
@@ -319,6 +356,8 @@ impl Key {
             Self::NumaNode => text.parse().ok().map(|node| Value::Node(Some(node))),
             Self::KernelGroup if text.eq_ignore_ascii_case("auto") => Some(Value::Text(None)),
             Self::KernelGroup => Some(Value::Text(Some(text.to_owned()))),
+            Self::VerbsDevices if text.eq_ignore_ascii_case("auto") => Some(Value::Text(None)),
+            Self::VerbsDevices => Some(Value::Text(Some(text.to_owned()))),
             Self::Stats if text.eq_ignore_ascii_case("none") => Some(Value::Text(None)),
             Self::Stats => Some(Value::Text(Some(text.to_owned()))),
         };
@@ -345,6 +384,11 @@ impl Key {
             | (Self::HugePages | Self::Skew | Self::Adapt | Self::VerbsCoalesce, Value::Flag(_))
             | (Self::Verbs, Value::Verbs(_))
             | (Self::HandOver, Value::HandOver(_)) => true,
+            (Self::VerbsCache, Value::Cache(_)) | (Self::VerbsConnect, Value::Connect(_)) => true,
+            (Self::VerbsRings, Value::Number(n)) => *n <= 1024,
+            (Self::VerbsDevices, Value::Text(list)) => {
+                list.as_ref().is_none_or(|list| devices(list).is_some())
+            }
             (Self::VerbsStreams, Value::Number(n)) => (1..=8).contains(n),
             (Self::VerbsEntries, Value::Number(n)) => (2..=4096).contains(n),
             (Self::NumaNode, Value::Node(node)) => node.is_none_or(|node| node <= 65533),
@@ -374,6 +418,8 @@ pub(super) enum Value {
     Text(Option<String>),
     HandOver(HandOver),
     Verbs(VerbsUse),
+    Connect(VerbsConnect),
+    Cache(VerbsCache),
 }
 
 /// What one source says.
@@ -463,6 +509,12 @@ mod tests {
             (Key::VerbsEntries, "2", "1"),
             (Key::VerbsCoalesce, "off", "2"),
             (Key::KernelGroup, "fd:3", "fd:x"),
+            (Key::VerbsDevices, "mlx5_0:1,rxe0", "rxe0,"),
+            (Key::VerbsDevices, "auto", "a,b,c"),
+            (Key::VerbsDevices, "rxe0", "rxe0:x"),
+            (Key::VerbsRings, "0", "1025"),
+            (Key::VerbsCache, "watch", "256"),
+            (Key::VerbsConnect, "static", "always"),
         ] {
             assert!(key.parse(good).is_some(), "{key:?} {good}");
             assert!(key.parse(bad).is_none(), "{key:?} {bad}");

@@ -133,6 +133,10 @@ fn every_variable_does_something() {
         ("LIMIC_STATS", "counts.json"),
         ("LIMIC_VERBS", "off"),
         ("LIMIC_VERBS_STREAMS", "2"),
+        ("LIMIC_VERBS_DEVICES", "mlx5_0:1, rxe0"),
+        ("LIMIC_VERBS_RINGS", "3"),
+        ("LIMIC_VERBS_CACHE", "watch"),
+        ("LIMIC_VERBS_CONNECT", "static"),
         ("LIMIC_VERBS_ENTRIES", "5"),
         ("LIMIC_VERBS_COALESCE", "off"),
         ("LIMIC_KERNEL_GROUP", "fd:3"),
@@ -170,6 +174,11 @@ fn every_variable_does_something() {
     );
     assert_eq!(settings.kernel_group(), Some("fd:3"));
     assert_eq!(Settings::default().kernel_group(), None);
+    assert_eq!(verbs.devices, ["mlx5_0:1", "rxe0"]);
+    assert_eq!(
+        (verbs.rings, verbs.cache, verbs.connect),
+        (3, VerbsCache::Watch, VerbsConnect::Static)
+    );
     let file = Target::File("counts.json".into());
     assert_eq!(settings.stats(), Some(file));
     assert_eq!(Settings::default().stats(), None);

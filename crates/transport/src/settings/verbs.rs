@@ -38,8 +38,91 @@ impl FromStr for VerbsUse {
     }
 }
 
+/// When the ranks of a job meet over verbs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum VerbsConnect {
+    /// Each pair at its first message (C4).
+    #[default]
+    OnDemand,
+    /// All pairs when the job starts, in `n - 1` steps (U2).
+    Static,
+}
+
+impl fmt::Display for VerbsConnect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::OnDemand => "on-demand",
+            Self::Static => "static",
+        })
+    }
+}
+
+impl FromStr for VerbsConnect {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        match text.to_ascii_lowercase().as_str() {
+            "on-demand" => Ok(Self::OnDemand),
+            "static" => Ok(Self::Static),
+            _ => Err(()),
+        }
+    }
+}
+
+/// Which registrations of long messages' memory are kept for the next message (U6). Peers can read memory that was sent from for as
+/// long as its registration is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum VerbsCache {
+    /// Those that cannot become wrong: on devices with on-demand paging.
+    #[default]
+    Auto,
+    /// None.
+    Off,
+    /// On other devices too. The process gets a thread that reads what the kernel tells of memory that is unmapped (userfaultfd).
+    Watch,
+}
+
+impl fmt::Display for VerbsCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::Off => "off",
+            Self::Watch => "watch",
+        })
+    }
+}
+
+impl FromStr for VerbsCache {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        match text.to_ascii_lowercase().as_str() {
+            "auto" => Ok(Self::Auto),
+            "off" | "no" | "0" => Ok(Self::Off),
+            "watch" => Ok(Self::Watch),
+            _ => Err(()),
+        }
+    }
+}
+
+/// Most devices of an endpoint.
+const DEVICES: usize = 2;
+
+/// The devices of a list, `NAME` or `NAME:PORT` each. `None` if it is no such list.
+pub(super) fn devices(text: &str) -> Option<Vec<String>> {
+    let devices: Vec<String> = text.split(',').map(|word| word.trim().to_owned()).collect();
+    let named = |device: &String| {
+        let (name, port) = device
+            .rsplit_once(':')
+            .map_or((&**device, None), |(name, port)| (name, Some(port)));
+        let port = port.is_none_or(|port| port.parse::<u8>().is_ok_and(|port| port > 0));
+        !name.is_empty() && port
+    };
+    (devices.len() <= DEVICES && devices.iter().all(named)).then_some(devices)
+}
+
 /// How verbs are used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VerbsSettings {
     /// Which peers are reached over them (`LIMIC_VERBS`).
@@ -50,6 +133,15 @@ pub struct VerbsSettings {
     pub entries: u16,
     /// Whether messages share packets while no entry is free (`LIMIC_VERBS_COALESCE`, C2).
     pub coalesce: bool,
+    /// Devices, `NAME` or `NAME:PORT`, at most two; the streams are dealt out to them (`LIMIC_VERBS_DEVICES`, U4). Empty: the first one with
+    /// a port that is up.
+    pub devices: Vec<String>,
+    /// Most peers that get a ring here to write into, 0 to 1024 (`LIMIC_VERBS_RINGS`, U3).
+    pub rings: u16,
+    /// Which registrations of long messages' memory are kept (`LIMIC_VERBS_CACHE`, U6).
+    pub cache: VerbsCache,
+    /// When ranks meet (`LIMIC_VERBS_CONNECT`).
+    pub connect: VerbsConnect,
 }
 
 impl Default for VerbsSettings {
@@ -59,6 +151,10 @@ impl Default for VerbsSettings {
             streams: 1,
             entries: 10,
             coalesce: true,
+            devices: Vec::new(),
+            rings: 32,
+            cache: VerbsCache::Auto,
+            connect: VerbsConnect::OnDemand,
         }
     }
 }
