@@ -26,8 +26,12 @@ const EVERY: u32 = 6;
 const SHARE: u64 = 64;
 /// Spells that are remembered of each path; the median counts.
 const REMEMBERED: usize = 5;
-/// Tries that another path needs before it can win.
-const TRIES: usize = 3;
+/// Spells of a try. The first one is not counted, since what the path needs is not in the caches yet.
+const SPELLS_OF_A_TRY: u32 = 3;
+/// Counted spells that another path needs before it can win: those of two tries.
+const TRIES: usize = 4;
+/// Counted spells of the current path before anything is compared with it.
+const LEAST_KNOWN: usize = 3;
 /// Paths beside the current one.
 const RIVALS: usize = CANDIDATES.len() - 1;
 /// What it must be faster by.
@@ -86,6 +90,13 @@ struct Class {
     not_before_ns: u64,
     /// Tries that may be lost whatever they cost: at first, and when the current path has become slow.
     free: usize,
+    /// Spells left of the try under way.
+    trying: u32,
+    /// The path of the last spell, and whether the one before it took another.
+    last: Path,
+    cold: bool,
+    /// What was lost by tries of the present rival.
+    lost_ns: u64,
     /// The best median of the current path.
     best: f32,
 }
@@ -104,26 +115,48 @@ impl Class {
             until_try: EVERY,
             not_before_ns: 0,
             free: RIVALS,
+            trying: 0,
+            last: table,
+            cold: true,
+            lost_ns: 0,
             best: 0.0,
         }
     }
 
     /// The path of the next spell.
     fn next(&mut self, available: PathSet, now_ns: impl Fn() -> u64) -> Path {
+        let path = self.pick(available, now_ns);
+        self.cold = path != self.last;
+        self.last = path;
+        path
+    }
+
+    fn pick(&mut self, available: PathSet, now_ns: impl Fn() -> u64) -> Path {
         if !available.contains(self.current) {
             *self = Self::new(self.table);
+        }
+        if self.trying > 0 {
+            self.trying -= 1;
+            let rival = CANDIDATES[self.rival];
+            if available.contains(rival) {
+                return rival;
+            }
         }
         if self.until_try > 0 {
             self.until_try -= 1;
             return self.current;
         }
         self.until_try = EVERY;
+        if self.rates_of(self.current).count < LEAST_KNOWN {
+            return self.current;
+        }
         if self.not_before_ns > 0 && now_ns() < self.not_before_ns {
             return self.current;
         }
         for _ in CANDIDATES {
             let rival = CANDIDATES[self.rival];
             if rival != self.current && available.contains(rival) {
+                self.trying = SPELLS_OF_A_TRY - 1;
                 return rival;
             }
             self.rival = (self.rival + 1) % CANDIDATES.len();
@@ -137,6 +170,13 @@ impl Class {
             return false;
         };
         let rate = bytes as f32 / time_ns as f32;
+        let mine = self.rates_of(self.current).median();
+        if path != self.current && mine > 0.0 {
+            self.lost_ns += time_ns.saturating_sub((bytes as f32 / mine) as u64);
+        }
+        if self.cold {
+            return false;
+        }
         self.rates[index].add(rate);
         if path == self.current {
             let median = self.rates[index].median();
@@ -150,17 +190,17 @@ impl Class {
             self.best = self.best.max(median);
             return false;
         }
-        let current = CANDIDATES.iter().position(|known| *known == self.current);
-        let mine = current.map_or(0.0, |index| self.rates[index].median());
         if mine == 0.0 {
             return false;
         }
         let tries = self.rates[index].count;
         if tries >= TRIES && self.rates[index].median() > mine * MARGIN {
-            if let Some(index) = current {
+            if let Some(before) = CANDIDATES.iter().position(|known| *known == self.current) {
                 // It has to win anew to come back.
-                self.rates[index] = Rates::default();
+                self.rates[before] = Rates::default();
             }
+            self.lost_ns = 0;
+            self.trying = 0;
             self.current = path;
             self.best = 0.0;
             self.until_try = EVERY;
@@ -168,20 +208,26 @@ impl Class {
         }
         if tries < TRIES && rate > mine {
             // It is known soon whether that was chance.
-            self.until_try = 1;
+            self.until_try = 2;
             return false;
         }
         // It has lost for now.
         self.rates[index] = Rates::default();
         self.rival = (self.rival + 1) % CANDIDATES.len();
+        self.trying = 0;
+        let lost_ns = core::mem::take(&mut self.lost_ns);
         if self.free > 0 {
             self.free -= 1;
-            self.until_try = 1;
+            self.until_try = 2;
         } else {
-            let lost_ns = time_ns.saturating_sub((bytes as f32 / mine) as u64);
             self.not_before_ns = now_ns.saturating_add(lost_ns.saturating_mul(SHARE));
         }
         false
+    }
+
+    fn rates_of(&self, path: Path) -> Rates {
+        let index = CANDIDATES.iter().position(|known| *known == path);
+        index.map_or(Rates::default(), |index| self.rates[index])
     }
 }
 

@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(
             text,
             "64K (65536 bytes) go by pipeline in chunks of 2K\n\
-             \x20 row: shared-cache, usual, up to unlimited: pipeline\n\
+             \x20 row: shared-cache, usual, up to 64K: pipeline\n\
              \x20 from: built-in\n\
              \x20 why: two overlapped copies through the shared cache; cross-memory attach pays per page\n"
         );

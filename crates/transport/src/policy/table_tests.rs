@@ -258,14 +258,14 @@ fn loans_are_handed_over_where_that_is_possible() {
     query.buffer = BufferKind::Loaned;
     assert_eq!(table.choose(&query).map(|c| c.path), Some(Path::Loan));
     query.capabilities.demote(Path::Loan);
-    assert_eq!(table.choose(&query).map(|c| c.path), Some(Path::Pipeline));
+    assert_eq!(table.choose(&query).map(|c| c.path), Some(Path::BothSides));
 }
 
 #[test]
 fn rows_that_make_no_table_are_refused() {
     let rows = Table::built_in().rows().to_vec();
     let mut open = rows.clone();
-    open.retain(|r| (r.locality, r.path) != (Locality::SharedCache, Path::Pipeline));
+    open.retain(|r| (r.locality, r.path) != (Locality::SharedCache, Path::BothSides));
     assert_eq!(
         Table::from_rows(open),
         Err(TableError::NotTotal {
