@@ -27,7 +27,7 @@ pub(super) fn job(
     let mut command = library.mpiexec(RANKS, Placement::Free, provider);
     command.arg(program);
     let ended = bounded::run(command, cpus, LIMIT);
-    gone(&ended, &ended.out)?;
+    gone(&ended)?;
     match ended.failure {
         Some(why) => Ok(format!("the launcher ended the job: {why}")),
         None => Err("the launcher says that all went well".to_owned()),
@@ -60,7 +60,7 @@ pub(super) fn survivors(
         .args([program, &words]);
     let ended = bounded::run(command, cpus, LIMIT);
     let text = std::fs::read_to_string(&words).unwrap_or_default();
-    gone(&ended, &text)?;
+    gone(&ended)?;
     // The MPI gives the error to the program, or ends the process with it.
     let mut errors = text.lines().filter(|line| {
         line.contains("Connection reset by peer")
@@ -76,11 +76,12 @@ pub(super) fn survivors(
 }
 
 /// That a job has ended by itself, and all of its processes with it.
-fn gone(ended: &Ended, said: &str) -> Result<(), String> {
+fn gone(ended: &Ended) -> Result<(), String> {
     if ended.hung {
         return Err(ended.explain().unwrap_or_default());
     }
-    let processes: Vec<Pid> = said
+    let processes: Vec<Pid> = ended
+        .out
         .lines()
         .filter_map(|line| line.split_once(" is process ")?.1.split(' ').next())
         .filter_map(|process| Pid::from_raw(process.parse().ok()?))
