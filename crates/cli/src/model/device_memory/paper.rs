@@ -1,6 +1,6 @@
 //! The figures of the paper (N: "Can NIC Memory in InfiniBand Benefit Communication Performance?", 2004), and what the model says.
 //!
-//! The text of the paper gives peaks and ranges; its plots are not reproduced here. Eight numbers fed the model: the peaks
+//! The text of the paper gives peaks and ranges; its plots are not reproduced here. Nine numbers fed the model: the peaks
 //! of figures 2 (nic to nic), 5 and 7, the memory's rate of section 2.1, and, where the text has ranges only, those of figures 3 and 9 for the
 //! two times of a message's start. Everything else is what the model then says.
 

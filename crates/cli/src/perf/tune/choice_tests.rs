@@ -51,12 +51,13 @@ fn path(table: &Table, bytes: u64, skew: Skew) -> Path {
     table.choose(&query).expect("everything can be done").path
 }
 
-/// The machine that the built-in table is made for: eager up to 8K, then the pipeline.
+/// The machine that the built-in table is made for: eager up to 8K, the pipeline up to 64K, then both sides.
 fn as_built_in(path: Path, bytes: u64) -> Option<f64> {
     let n = bytes as f64;
     match path {
         Path::Eager => (bytes <= 16 << 10).then_some(1e-7 + n * 2e-10),
         Path::Pipeline => Some(1e-6 + n * 1e-10),
+        Path::BothSides => Some(4.5e-6 + n * 0.6e-10),
         _ => Some(2e-6 + n * 3e-10),
     }
 }
@@ -73,7 +74,7 @@ fn nothing_changes_where_nothing_wins() {
         );
     }
     assert_eq!(path(&table, 32 << 10, Skew::Skewed), Path::Eager);
-    assert_eq!(path(&table, 128 << 10, Skew::Skewed), Path::Pipeline);
+    assert_eq!(path(&table, 128 << 10, Skew::Skewed), Path::BothSides);
 }
 
 #[test]
@@ -120,16 +121,16 @@ fn one_size_alone_is_an_accident() {
         _ => as_built_in(path, bytes),
     };
     let table = table(rows(HERE, &measured(outlier), &[]));
-    assert_eq!(path(&table, 256 << 10, Skew::None), Path::Pipeline);
+    assert_eq!(path(&table, 256 << 10, Skew::None), Path::BothSides);
 }
 
 #[test]
 fn a_win_in_one_pattern_does_not_pay_for_a_loss_in_the_other() {
     let mut measured = measured(as_built_in);
     for ways in measured.values_mut() {
-        let pipeline = ways[&Way {
-            path: Path::Pipeline,
-            chunk_bytes: Table::built_in().chunk_bytes(Path::Pipeline, HERE),
+        let both_sides = ways[&Way {
+            path: Path::BothSides,
+            chunk_bytes: 0,
         }];
         let cma = Way {
             path: Path::Cma,
@@ -138,13 +139,13 @@ fn a_win_in_one_pattern_does_not_pay_for_a_loss_in_the_other() {
         ways.insert(
             cma,
             Times {
-                ping_pong: pipeline.ping_pong * 1.5,
-                stream: pipeline.stream * 0.3,
+                ping_pong: both_sides.ping_pong * 1.5,
+                stream: both_sides.stream * 0.3,
             },
         );
     }
     let table = table(rows(HERE, &measured, &[]));
-    assert_eq!(path(&table, 1 << 20, Skew::None), Path::Pipeline);
+    assert_eq!(path(&table, 1 << 20, Skew::None), Path::BothSides);
 }
 
 #[test]
