@@ -11,6 +11,7 @@
 //!
 //! [`memory`] is what the processes share, [`partner`] the other process, [`loops`] what both run.
 
+mod hand_over;
 mod loops;
 mod memory;
 mod partner;
@@ -21,6 +22,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::report::{Counted, Report, Row, Spread};
 use super::{Args, PerfError, job};
+pub(super) use hand_over::hand_over;
 use loops::{Failure, Kind, Order, Shape};
 use memory::Memory;
 use partner::Partner;
@@ -168,19 +170,8 @@ impl Floor<'_> {
         }
     }
 
-    /// Runs an order in both processes.
     fn go(&mut self, order: &Order) -> Result<Duration, Failure> {
-        if order.kind.needs_partner() {
-            self.memory.rewind();
-            self.partner.send(order)?;
-        }
-        let begin = Instant::now();
-        let result = loops::lead(order, &mut self.memory, self.partner.pid());
-        let time = begin.elapsed();
-        if order.kind.needs_partner() {
-            self.partner.finished()?;
-        }
-        result.map(|()| time)
+        timed(order, &mut self.memory, &mut self.partner)
     }
 
     fn failed(&mut self, kind: Kind, error: Failure) -> Result<bool, PerfError> {
@@ -197,6 +188,21 @@ impl Floor<'_> {
             .push(format!("{name}: not measured: {why}"));
         Ok(false)
     }
+}
+
+/// Runs an order in both processes.
+fn timed(order: &Order, memory: &mut Memory, partner: &mut Partner) -> Result<Duration, Failure> {
+    if order.kind.needs_partner() {
+        memory.rewind();
+        partner.send(order)?;
+    }
+    let begin = Instant::now();
+    let result = loops::lead(order, memory, partner.pid());
+    let time = begin.elapsed();
+    if order.kind.needs_partner() {
+        partner.finished()?;
+    }
+    result.map(|()| time)
 }
 
 fn into_error(failure: Failure) -> PerfError {

@@ -4,7 +4,7 @@ use std::path::Path as FilePath;
 use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use limic::policy::{ByteSize, INLINE_CAPACITY, Locality, Path, Row, Table, When};
+use limic::policy::{ByteSize, HandOver, INLINE_CAPACITY, Locality, Path, Row, Table, When};
 use limic::settings::{Settings, SettingsBuilder};
 use limic::topology::Place;
 
@@ -88,6 +88,8 @@ struct Ways {
 struct Bench {
     control: Control,
     cpus: Vec<Option<usize>>,
+    /// What decides on the rows that hold between the two.
+    hand_over: HandOver,
     progress: ProgressBar,
     /// Seconds for one pattern of one point in one round.
     slot: f64,
@@ -95,7 +97,12 @@ struct Bench {
 }
 
 /// Measures as one of the two ranks; rank 0 writes what was found.
-pub(super) fn as_rank(cpus: &[u32], findings: &FilePath, seconds: f64) -> Result<(), PerfError> {
+pub(super) fn as_rank(
+    cpus: &[u32],
+    hand_over: HandOver,
+    findings: &FilePath,
+    seconds: f64,
+) -> Result<(), PerfError> {
     let control = Control::join().map_err(PerfError::Start)?;
     let rank = control.rank();
     let cpu = cpus.get(rank as usize).filter(|_| control.size() == 2);
@@ -106,10 +113,12 @@ pub(super) fn as_rank(cpus: &[u32], findings: &FilePath, seconds: f64) -> Result
     let failed = |source| PerfError::Rank { rank, source };
     let place = u64::from_le_bytes(Place::current().to_bytes());
     let places = control.gather(&place.to_le_bytes()).map_err(failed)?;
-    let locality = Place::from_bytes(places[0]).locality(&Place::from_bytes(places[1]));
+    let by_topology = Place::from_bytes(places[0]).locality(&Place::from_bytes(places[1]));
+    let locality = hand_over.locality(by_topology, None);
     let mut bench = Bench {
         control,
         cpus: cpus.iter().map(|cpu| Some(*cpu as usize)).collect(),
+        hand_over,
         progress: ProgressBar::hidden(),
         slot: 0.0,
         notes: Vec::new(),
@@ -133,6 +142,15 @@ impl Bench {
     fn failed(&self) -> impl Fn(limic::Error) -> PerfError + use<> {
         let rank = self.control.rank();
         move |source| PerfError::Rank { rank, source }
+    }
+
+    /// Neither the environment, nor an older profile, nor anything that changes by itself.
+    fn plain(&self) -> SettingsBuilder {
+        Settings::builder()
+            .without_environment()
+            .adapt(false)
+            .skew(false)
+            .hand_over(self.hand_over)
     }
 
     fn all(
@@ -231,7 +249,7 @@ impl Bench {
         ways.extend(chunks.into_iter().map(|chunk| (Path::Pipeline, chunk)));
         ways.into_iter()
             .map(|(path, chunk_bytes)| {
-                let builder = plain();
+                let builder = self.plain();
                 let builder = match path {
                     Path::Eager => builder.inline_max(0).eager_max(u64::MAX),
                     _ => builder.inline_max(0).eager_max(0).long_path(path),
@@ -321,8 +339,8 @@ impl Bench {
             path: Path::Eager,
             chunk_bytes: 0,
         };
-        let mut built_in = self.lane(way, plain())?;
-        let mut tuned = self.lane(way, plain().rows(rows.iter().cloned()))?;
+        let mut built_in = self.lane(way, self.plain())?;
+        let mut tuned = self.lane(way, self.plain().rows(rows.iter().cloned()))?;
         let mut compared = Vec::new();
         for bytes in SIZES.map(|log| 1_u64 << log) {
             self.progress
@@ -349,14 +367,6 @@ impl Bench {
             self.notes.push(note);
         }
     }
-}
-
-/// Neither the environment, nor an older profile, nor anything that changes by itself.
-fn plain() -> SettingsBuilder {
-    Settings::builder()
-        .without_environment()
-        .adapt(false)
-        .skew(false)
 }
 
 /// Whether a way is worth measuring at a size.

@@ -14,6 +14,7 @@ use std::io::Write;
 use std::path::{Path as FilePath, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
+use limic::policy::HandOver;
 use limic::settings::{Settings, default_profile};
 
 use super::{PerfError, job};
@@ -58,6 +59,10 @@ pub(crate) struct Args {
     )]
     on_cpus: Option<Vec<u32>>,
 
+    /// What decides on the rows that hold between these CPUs
+    #[arg(long, hide = true, value_name = "NS", default_value_t)]
+    hand_over: HandOver,
+
     /// Where rank 0 of a measurement leaves what it found
     #[arg(long, hide = true, value_name = "FILE")]
     findings: Option<PathBuf>,
@@ -82,7 +87,7 @@ pub(crate) fn execute(args: &Args) -> ExitCode {
 
 fn perform(args: &Args) -> Result<(), PerfError> {
     if let (Some(cpus), Some(findings)) = (&args.on_cpus, &args.findings) {
-        return measure::as_rank(cpus, findings, f64::from(args.seconds));
+        return measure::as_rank(cpus, args.hand_over, findings, f64::from(args.seconds));
     }
     if let Some(launcher) = job::launcher() {
         return Err(PerfError::Usage(format!(
@@ -91,13 +96,22 @@ fn perform(args: &Args) -> Result<(), PerfError> {
     }
     let target = target(args)?;
     let pairs = places::find()?;
-    let mut all = Vec::new();
+    let mut all: Vec<Findings> = Vec::new();
     for (index, pair) in pairs.iter().enumerate() {
+        let hand_over = pair.hand_over()?;
+        let locality = hand_over.locality(pair.locality, None);
         notice(format_args!(
-            "{} of {}: {}, CPUs {} and {}{}",
+            "{} of {}: {locality}{}, CPUs {} and {}{}",
             index + 1,
             pairs.len(),
-            pair.locality,
+            if locality == pair.locality {
+                String::new()
+            } else {
+                format!(
+                    " by the hand-over of a cache line ({hand_over} ns), though {} by the topology",
+                    pair.locality
+                )
+            },
             pair.cpus[0],
             pair.cpus[1],
             if pair.shares_a_cpu() {
@@ -106,7 +120,11 @@ fn perform(args: &Args) -> Result<(), PerfError> {
                 ""
             }
         ));
-        all.push(start(args, pair)?);
+        if all.iter().any(|found| found.locality == locality.name()) {
+            notice(format_args!("left out: {locality} is measured already"));
+            continue;
+        }
+        all.push(start(args, pair, hand_over)?);
     }
     let text = profile::text(&all);
     if let Some(path) = &target {
@@ -130,7 +148,7 @@ fn target(args: &Args) -> Result<Option<PathBuf>, PerfError> {
 }
 
 /// Starts the two ranks of one measurement, and reads what they found.
-fn start(args: &Args, pair: &Pair) -> Result<Findings, PerfError> {
+fn start(args: &Args, pair: &Pair, hand_over: HandOver) -> Result<Findings, PerfError> {
     let failed = |step| move |source| PerfError::System { step, source };
     let directory = tempdir().map_err(failed("making a directory for what is measured"))?;
     let findings = directory.join("findings.json");
@@ -142,6 +160,7 @@ fn start(args: &Args, pair: &Pair) -> Result<Findings, PerfError> {
         .arg(&program)
         .args(["tune", "--seconds", &seconds, "--on-cpus"])
         .arg(format!("{},{}", pair.cpus[0], pair.cpus[1]))
+        .args(["--hand-over", &hand_over.to_string()])
         .arg("--findings")
         .arg(&findings)
         .stdin(Stdio::null())

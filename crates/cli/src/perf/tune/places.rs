@@ -1,9 +1,9 @@
 //! A pair of CPUs for each locality of this host.
 
-use limic::policy::Locality;
+use limic::policy::{HandOver, Locality};
 use limic::topology::{CpuSet, Topology};
 
-use super::super::PerfError;
+use super::super::{PerfError, floor};
 
 /// Two CPUs, and how far apart they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,6 +16,17 @@ impl Pair {
     /// Whether both ranks have to share one CPU, since there is only one.
     pub(super) fn shares_a_cpu(&self) -> bool {
         self.cpus[0] == self.cpus[1]
+    }
+
+    /// How long a cache line takes between them, which says more than the topology: see [`HandOver`].
+    pub(super) fn hand_over(&self) -> Result<HandOver, PerfError> {
+        if self.shares_a_cpu() {
+            return Ok(HandOver::Topology);
+        }
+        let time = floor::hand_over(self.cpus)?;
+        Ok(HandOver::Nanoseconds(
+            u32::try_from(time.as_nanos()).unwrap_or(u32::MAX),
+        ))
     }
 }
 
