@@ -140,10 +140,14 @@ impl Fabric {
                 return true;
             }
         }
-        for at in 0..self.ring_connections.len() {
-            let number = self.ring_connections[at];
+        let mut at = 0;
+        while let Some(&number) = self.ring_connections.get(at) {
             if self.take_from_ring(number, inbox) {
                 return true;
+            }
+            // A ring that was just paused, or whose connection failed, is out of the list, and another one in its place.
+            if self.ring_connections.get(at) == Some(&number) {
+                at += 1;
             }
         }
         while let Some(arrived) = self.arrived.pop_front() {
