@@ -92,10 +92,13 @@ impl Fabric {
         }
     }
 
-    /// This endpoint is about to sleep: asks the writers of all rings to pause. Who could not be asked now is asked the next time.
+    /// This endpoint is about to sleep: asks the writers of all rings to pause. Who could not be asked now, or was passed over, is
+    /// asked the next time.
     pub(super) fn pause_rings(&mut self) {
-        for at in 0..self.ring_connections.len() {
-            let number = self.ring_connections[at];
+        let mut at = 0;
+        // Sending may fail a connection, whose ring is out of the list then.
+        while let Some(&number) = self.ring_connections.get(at) {
+            at += 1;
             let ring = self.ring_of(number);
             if ring.is_none_or(|ring| ring.pause != Pause::No)
                 || self
