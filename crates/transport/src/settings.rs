@@ -28,46 +28,33 @@
 
 #![forbid(unsafe_code)]
 
+mod apply;
 mod builder;
 mod environment;
 mod error;
 mod file;
 mod keys;
+mod names;
 mod profile;
+mod spin;
+mod values;
+mod variables;
 mod verbs;
 
-use core::fmt;
 use core::time::Duration;
 use std::path::{Path as FilePath, PathBuf};
 
 use crate::counters::at_end::Target;
-use crate::policy::{ByteSize, HandOver, Locality, Path, PathSet, RowSource, Table, When};
+use crate::policy::{HandOver, Path, PathSet, RowSource, Table};
 
 pub use builder::SettingsBuilder;
 pub use error::SettingsError;
 pub use profile::{MachineKey, PROFILE_VERSION, default_profile};
+pub use spin::Spin;
+pub use variables::Variable;
 pub use verbs::{VerbsCache, VerbsConnect, VerbsSettings, VerbsUse};
 
-use keys::{Key, Layer, Value};
-
-/// How long a waiting endpoint polls before it yields and then sleeps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Spin {
-    /// Long if every rank has a core of its own, not at all if there are more ranks than cores.
-    #[default]
-    Auto,
-    /// This long; zero yields at once.
-    For(Duration),
-}
-
-impl fmt::Display for Spin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Auto => f.write_str("auto"),
-            Self::For(time) => write!(f, "{}", time.as_micros()),
-        }
-    }
-}
+use keys::Key;
 
 /// How much of everything the shared segment of an endpoint has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,23 +83,6 @@ impl Default for SegmentSettings {
             chunk_bytes: 32 << 10,
         }
     }
-}
-
-/// One variable, for `limic info`.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Variable {
-    /// Its name in the environment.
-    pub name: &'static str,
-    /// Its name in a TOML file; empty for those that name the files.
-    pub key: &'static str,
-    /// What it does, with its unit.
-    pub meaning: &'static str,
-    /// What it accepts.
-    pub accepted: &'static str,
-    /// Its present value.
-    pub value: String,
-    /// Where the value comes from.
-    pub source: String,
 }
 
 /// Everything that an endpoint can be told.
@@ -291,30 +261,6 @@ impl Settings {
         self.verbs.clone()
     }
 
-    /// Polls of an endpoint in vain before it yields its core, with so many endpoints that talk to
-    /// each other on the node (this one included).
-    pub(crate) fn spin_polls(&self, endpoints: u32) -> u32 {
-        /// A poll in vain takes about 20 to 40 ns.
-        const POLLS_PER_US: u64 = 30;
-        static CPUS: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
-        match self.spin {
-            Spin::For(time) => {
-                let polls = (time.as_micros() as u64).saturating_mul(POLLS_PER_US);
-                u32::try_from(polls).unwrap_or(u32::MAX)
-            }
-            Spin::Auto => {
-                let cpus = *CPUS.get_or_init(|| {
-                    std::thread::available_parallelism()
-                        .map_or(1, |n| n.get() as u32)
-                        .max(all_cpus())
-                });
-                let endpoints = endpoints.max(ranks_of_this_node());
-                // A peer that waits for a core cannot answer while this endpoint spins on it.
-                if endpoints > cpus { 2 } else { 20_000 }
-            }
-        }
-    }
-
     /// With every peer reached over verbs.
     #[cfg(feature = "ibverbs")]
     pub(crate) fn over_verbs_only(mut self) -> Self {
@@ -346,234 +292,7 @@ impl Settings {
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
-
-    /// Every variable with its meaning, its present value and where that comes from.
-    #[must_use]
-    pub fn variables(&self) -> Vec<Variable> {
-        let files = [
-            (&keys::CONFIG, &self.config),
-            (&keys::PROFILE, &self.profile),
-        ];
-        let files = files.into_iter().map(|(file, path)| Variable {
-            name: file.variable,
-            key: "",
-            meaning: file.meaning,
-            accepted: "the path of a TOML file",
-            value: path
-                .as_ref()
-                .map_or_else(|| "none".to_owned(), |p| p.display().to_string()),
-            source: match path {
-                Some(_) => "environment or default place".to_owned(),
-                None => RowSource::BuiltIn.to_string(),
-            },
-        });
-        let keys = Key::ALL.into_iter().map(|key| {
-            let info = key.info();
-            Variable {
-                name: info.variable,
-                key: info.toml,
-                meaning: info.meaning,
-                accepted: info.accepted,
-                value: self.value(key),
-                source: self.sources[key as usize].to_string(),
-            }
-        });
-        files.chain(keys).collect()
-    }
-
-    fn value(&self, key: Key) -> String {
-        let bytes = |n: u32| ByteSize(u64::from(n)).to_string();
-        match key {
-            Key::InlineMax => self.limit(|r| (r.path == Path::Inline).then_some(r.up_to_bytes)),
-            Key::EagerMax => self.limit(|r| (r.path == Path::Eager).then_some(r.up_to_bytes)),
-            Key::PipelineChunk => self.each_locality(|run| {
-                let locality = run.first()?.locality;
-                Some(bytes(self.policy.chunk_bytes(Path::Pipeline, locality)))
-            }),
-            Key::Long => self.each_locality(|run| run.last().map(|row| row.path.to_string())),
-            Key::Paths => self.allowed.to_string(),
-            Key::PrivateRings => self.segment.private_rings.to_string(),
-            Key::RingBytes => bytes(self.segment.ring_bytes),
-            Key::SharedSlots => self.segment.shared_slots.to_string(),
-            Key::Chunks => self.segment.chunks.to_string(),
-            Key::ChunkBytes => bytes(self.segment.chunk_bytes),
-            Key::Spin => self.spin.to_string(),
-            Key::HugePages => if self.huge_pages { "yes" } else { "no" }.to_owned(),
-            Key::NumaNode => self
-                .numa_node
-                .map_or_else(|| "auto".to_owned(), |n| n.to_string()),
-            Key::Unexpected => ByteSize(self.unexpected_budget_bytes).to_string(),
-            Key::Loan => ByteSize(self.loan_bytes).to_string(),
-            Key::Window => self.pipeline_window.to_string(),
-            Key::Linger => self.linger.as_millis().to_string(),
-            Key::Skew => on_off(self.skew),
-            Key::Adapt => on_off(self.adapt),
-            Key::KernelGroup => {
-                let group = self.kernel_group.clone();
-                group.unwrap_or_else(|| "auto".to_owned())
-            }
-            Key::HandOver => self.hand_over.to_string(),
-            Key::Stats => self.stats.clone().unwrap_or_else(|| "none".to_owned()),
-            Key::Verbs => self.verbs.used.to_string(),
-            Key::VerbsStreams => self.verbs.streams.to_string(),
-            Key::VerbsEntries => self.verbs.entries.to_string(),
-            Key::VerbsCoalesce => on_off(self.verbs.coalesce),
-            Key::VerbsDevices if self.verbs.devices.is_empty() => "auto".to_owned(),
-            Key::VerbsDevices => self.verbs.devices.join(","),
-            Key::VerbsRings => self.verbs.rings.to_string(),
-            Key::VerbsCache => self.verbs.cache.to_string(),
-            Key::VerbsConnect => self.verbs.connect.to_string(),
-        }
-    }
-
-    /// A length of the policy table for each locality.
-    fn limit(&self, of: impl Fn(&crate::policy::Row) -> Option<u64>) -> String {
-        self.each_locality(|run| {
-            run.iter()
-                .filter_map(&of)
-                .max()
-                .map(|bytes| ByteSize(bytes).to_string())
-        })
-    }
-
-    /// One text if it is the same between all processes, else one for each locality.
-    fn each_locality(&self, of: impl Fn(&[crate::policy::Row]) -> Option<String>) -> String {
-        let texts = Locality::BETWEEN_PROCESSES.map(|locality| {
-            of(self.policy.run(locality, When::Usual)).unwrap_or_else(|| "none".to_owned())
-        });
-        if texts.iter().all(|text| *text == texts[0]) {
-            return texts[0].clone();
-        }
-        let named = texts
-            .iter()
-            .zip(Locality::BETWEEN_PROCESSES)
-            .map(|(t, l)| format!("{t} {l}"));
-        named.collect::<Vec<_>>().join(", ")
-    }
-
-    /// Lays one layer over what there is: rows first, then the values, in the order of their keys.
-    fn apply(&mut self, layer: Layer) -> Result<(), SettingsError> {
-        if !layer.rows.is_empty() {
-            self.policy =
-                self.policy
-                    .overlaid(layer.rows)
-                    .map_err(|source| SettingsError::Rows {
-                        place: layer.place,
-                        source,
-                    })?;
-        }
-        let mut values = layer.values;
-        values.sort_by_key(|(key, _, _)| *key);
-        for (key, value, source) in values {
-            self.set(key, value, &source);
-            self.sources[key as usize] = source;
-        }
-        Ok(())
-    }
-
-    /// Values have been checked against their key.
-    fn set(&mut self, key: Key, value: Value, source: &RowSource) {
-        let segment = &mut self.segment;
-        match (key, value) {
-            (Key::InlineMax, Value::Number(n)) => {
-                self.policy = self.policy.with_inline_max(n, source);
-            }
-            (Key::EagerMax, Value::Number(n)) => {
-                self.policy = self.policy.with_eager_max(n, source);
-            }
-            (Key::PipelineChunk, Value::Number(n)) => {
-                self.policy = self.policy.with_pipeline_chunk(small(n), source);
-            }
-            (Key::Long, Value::Path(path)) => {
-                self.policy = self.policy.with_long_path(path, source);
-            }
-            (Key::Paths, Value::Paths(paths)) => self.allowed = paths.with(Path::SelfCopy),
-            (Key::PrivateRings, Value::Number(n)) => segment.private_rings = small(n),
-            (Key::RingBytes, Value::Number(n)) => segment.ring_bytes = small(n),
-            (Key::SharedSlots, Value::Number(n)) => segment.shared_slots = small(n),
-            (Key::Chunks, Value::Number(n)) => segment.chunks = small(n),
-            (Key::ChunkBytes, Value::Number(n)) => segment.chunk_bytes = small(n),
-            (Key::Spin, Value::Spin(spin)) => self.spin = spin,
-            (Key::HugePages, Value::Flag(wanted)) => self.huge_pages = wanted,
-            (Key::NumaNode, Value::Node(node)) => self.numa_node = node,
-            (Key::Unexpected, Value::Number(n)) => self.unexpected_budget_bytes = n,
-            (Key::Loan, Value::Number(n)) => self.loan_bytes = n,
-            (Key::Window, Value::Number(n)) => self.pipeline_window = n as u32,
-            (Key::Linger, Value::Number(n)) => self.linger = Duration::from_millis(n),
-            (Key::Skew, Value::Flag(wanted)) => self.skew = wanted,
-            (Key::Adapt, Value::Flag(wanted)) => self.adapt = wanted,
-            (Key::KernelGroup, Value::Text(text)) => self.kernel_group = text,
-            (Key::HandOver, Value::HandOver(wanted)) => self.hand_over = wanted,
-            (Key::Stats, Value::Text(text)) => self.stats = text,
-            (Key::Verbs, Value::Verbs(used)) => self.verbs.used = used,
-            (Key::VerbsStreams, Value::Number(n)) => self.verbs.streams = n as u8,
-            (Key::VerbsEntries, Value::Number(n)) => self.verbs.entries = n as u16,
-            (Key::VerbsCoalesce, Value::Flag(wanted)) => self.verbs.coalesce = wanted,
-            (Key::VerbsDevices, Value::Text(list)) => {
-                self.verbs.devices = list
-                    .and_then(|list| verbs::devices(&list))
-                    .unwrap_or_default();
-            }
-            (Key::VerbsRings, Value::Number(n)) => self.verbs.rings = n as u16,
-            (Key::VerbsCache, Value::Cache(kept)) => self.verbs.cache = kept,
-            (Key::VerbsConnect, Value::Connect(when)) => self.verbs.connect = when,
-            (key, value) => debug_assert!(false, "{key:?} cannot be {value:?}"),
-        }
-    }
-
-    /// What follows from the values once all of them are known.
-    fn finish(&mut self) {
-        if self.sources[Key::ChunkBytes as usize] == RowSource::BuiltIn {
-            let longest = self.policy.longest_pipeline_chunk().next_power_of_two();
-            self.segment.chunk_bytes = self.segment.chunk_bytes.max(longest);
-        }
-        let long = [Path::Pipeline, Path::Cma, Path::BothSides, Path::Kmod];
-        if !long.into_iter().any(|path| self.allowed.contains(path)) {
-            self.warnings.push(format!(
-                "the allowed paths ({}) carry no long messages: those will fail with 'no path'; add pipeline, cma, both-sides or kmod to LIMIC_PATHS",
-                self.allowed
-            ));
-        }
-    }
-}
-
-fn on_off(flag: bool) -> String {
-    if flag { "on" } else { "off" }.to_owned()
-}
-
-/// Numbers of the segment's shape were checked to be far below 2^32.
-fn small(n: u64) -> u32 {
-    u32::try_from(n).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
-#[path = "settings/tests.rs"]
 mod tests;
-
-/// Ranks that the launcher started on this node, as far as it says: an endpoint may know only a few of them.
-fn ranks_of_this_node() -> u32 {
-    static RANKS: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
-    let told = |name: &&str| std::env::var(name).ok()?.parse::<u32>().ok();
-    *RANKS.get_or_init(|| {
-        [
-            "LIMIC_LOCAL_SIZE",
-            "MPI_LOCALNRANKS",
-            "OMPI_COMM_WORLD_LOCAL_SIZE",
-        ]
-        .iter()
-        .find_map(told)
-        .unwrap_or(1)
-    })
-}
-
-/// CPUs of the machine, bound or not: a rank that is bound to one core still has the others' company.
-fn all_cpus() -> u32 {
-    let text = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
-    text.trim()
-        .split(',')
-        .filter_map(|range| {
-            let (first, last) = range.split_once('-').unwrap_or((range, range));
-            Some(last.parse::<u32>().ok()? - first.parse::<u32>().ok()? + 1)
-        })
-        .sum()
-}

@@ -4,7 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::sync::Once;
 
 use super::environment::{self, Environment};
-use super::keys::{self, Key, Layer, Value};
+use super::keys::{self, Key};
+use super::values::{Layer, Value};
 use super::{Settings, SettingsError, Spin, VerbsCache, VerbsConnect, VerbsUse, file};
 use crate::policy::{ByteSize, HandOver, Path, PathSet, Row, RowSource};
 

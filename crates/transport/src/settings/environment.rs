@@ -4,8 +4,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use super::SettingsError;
-use super::keys::{self, Key, Layer};
+use super::keys::{self, Key};
+use super::names;
 use super::profile;
+use super::values::Layer;
 use crate::policy::RowSource;
 
 /// What the environment says.
@@ -66,12 +68,12 @@ pub(super) fn read(
 }
 
 fn unknown(name: &str) -> Option<String> {
-    if keys::is_read_elsewhere(name) {
+    if names::is_read_elsewhere(name) {
         return None;
     }
     let known = Key::ALL.map(|key| key.info().variable);
     let files = [keys::CONFIG.variable, keys::PROFILE.variable];
-    let nearest = keys::nearest(name, known.into_iter().chain(files));
+    let nearest = names::nearest(name, known.into_iter().chain(files));
     Some(format!(
         "unknown variable {name} ignored; did you mean {nearest}?"
     ))

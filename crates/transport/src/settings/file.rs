@@ -8,8 +8,10 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::SettingsError;
-use super::keys::{self, Key, Layer};
+use super::keys::Key;
+use super::names;
 use super::profile;
+use super::values::Layer;
 use crate::policy::{
     ByteSize, Locality, MAX_CHUNK, MIN_CHUNK, Path, Row, RowSource, When, built_in_chunk,
 };
@@ -218,7 +220,7 @@ impl File<'_> {
             file: self.path.to_owned(),
             line: self.line(name.span().start),
             key: name.get_ref().to_string(),
-            nearest: keys::nearest(name.get_ref(), known),
+            nearest: names::nearest(name.get_ref(), known),
         }
     }
 

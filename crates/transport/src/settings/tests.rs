@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::*;
-use crate::policy::{HandOver, Query, Row};
+use crate::policy::{HandOver, Locality, Query, Row, When};
 
 /// A file that goes away with the directory.
 fn file(dir: &tempfile::TempDir, name: &str, text: &str) -> String {

@@ -1,0 +1,163 @@
+//! Buffers of operations under way.
+
+use limic_shm::ring;
+
+use super::slices::{Pieces, total, walk};
+use super::{Sink, Source};
+use crate::raw::{RawSlice, RawSliceMut};
+
+/// The bytes of a send under way.
+///
+/// # Invariants
+/// The slices stay readable, and unwritten by others, until the operation is done: what
+/// [`RawEndpoint::post_send`](crate::RawEndpoint::post_send) demands of its caller.
+pub(crate) struct SendBuffer {
+    pieces: Pieces<RawSlice>,
+    len: u64,
+}
+
+// SAFETY: by the type's invariant the bytes stay readable wherever the endpoint moves to.
+unsafe impl Send for SendBuffer {}
+
+impl SendBuffer {
+    /// # Safety
+    /// The type's invariant holds.
+    pub(crate) unsafe fn new(slices: &[RawSlice]) -> Self {
+        let empty = RawSlice {
+            start: core::ptr::null(),
+            len: 0,
+        };
+        Self {
+            pieces: Pieces::new(slices, empty),
+            len: total(slices),
+        }
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+
+    pub(crate) fn slices(&self) -> &[RawSlice] {
+        self.pieces.as_slice()
+    }
+
+    /// Copies `limit` bytes from `skip` on to the start of the sink, which has room for them.
+    #[inline]
+    pub(crate) fn copy_to(&self, skip: u64, limit: u64, sink: &mut impl Sink) {
+        walk(
+            self.slices(),
+            |s| (s.start.cast_mut(), s.len),
+            skip,
+            limit,
+            |at, start, len| {
+                // SAFETY: readable by the type's invariant; `walk` stays within the slices.
+                unsafe { sink.put(at, start, len) }
+            },
+        );
+    }
+
+    /// A private copy of the bytes.
+    pub(crate) fn to_vec(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.len as usize);
+        walk(
+            self.slices(),
+            |s| (s.start.cast_mut(), s.len),
+            0,
+            u64::MAX,
+            |_, start, len| {
+                // SAFETY: readable by the type's invariant, and nobody writes there meanwhile.
+                out.extend_from_slice(unsafe { core::slice::from_raw_parts(start, len) });
+            },
+        );
+        out
+    }
+}
+
+/// The room of a receive under way.
+///
+/// # Invariants
+/// The slices stay writable, and untouched by others, until the operation is done: what
+/// [`RawEndpoint::post_recv`](crate::RawEndpoint::post_recv) demands of its caller.
+pub(crate) struct ReceiveBuffer {
+    pieces: Pieces<RawSliceMut>,
+}
+
+// SAFETY: by the type's invariant the room stays writable wherever the endpoint moves to.
+unsafe impl Send for ReceiveBuffer {}
+
+impl ReceiveBuffer {
+    /// # Safety
+    /// The type's invariant holds.
+    #[inline(always)]
+    pub(crate) unsafe fn new(slices: &[RawSliceMut]) -> Self {
+        let empty = RawSliceMut {
+            start: core::ptr::null_mut(),
+            len: 0,
+        };
+        Self {
+            pieces: Pieces::new(slices, empty),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn len(&self) -> u64 {
+        match &self.pieces {
+            Pieces::One(one) => one.len as u64,
+            Pieces::Many(many) => many.iter().map(|slice| slice.len as u64).sum(),
+        }
+    }
+
+    pub(crate) fn slices(&self) -> &[RawSliceMut] {
+        self.pieces.as_slice()
+    }
+
+    /// Copies the first `limit` bytes of `source` (or what fits, or what there is) to offset `skip`.
+    #[inline(always)]
+    pub(crate) fn copy_from(&self, skip: u64, limit: u64, source: &(impl Source + ?Sized)) {
+        let limit = limit.min(source.len());
+        if let Pieces::One(one) = &self.pieces
+            && skip <= one.len as u64
+        {
+            let n = limit.min(one.len as u64 - skip) as usize;
+            // SAFETY: `skip + n` is within the slice, which is writable by the type's invariant, and `n` within
+            // the source.
+            unsafe { source.get(0, one.start.wrapping_add(skip as usize), n) }
+            return;
+        }
+        walk(
+            self.slices(),
+            |s| (s.start, s.len),
+            skip,
+            limit,
+            |at, start, len| {
+                // SAFETY: writable by the type's invariant; `at + len <= limit <= source.len()`.
+                unsafe { source.get(at, start, len) }
+            },
+        );
+    }
+
+    /// Copies the first `limit` bytes of a send of the same process.
+    pub(crate) fn copy_from_send(&self, data: &SendBuffer, limit: u64) {
+        walk(
+            self.slices(),
+            |s| (s.start, s.len),
+            0,
+            limit.min(data.len),
+            |at, start, len| {
+                let mut to = PointerSink(start);
+                data.copy_to(at, len as u64, &mut to);
+            },
+        );
+    }
+}
+
+/// Room of a receive, as the target of a plain copy.
+struct PointerSink(*mut u8);
+
+impl Sink for PointerSink {
+    unsafe fn put(&mut self, at: u64, from: *const u8, len: usize) {
+        // SAFETY: `copy_from_send` gives it room for what it copies. A process may send to itself from a buffer
+        // that overlaps the receive's only by breaking the raw form's contract.
+        unsafe { ring::copy_bytes(from, self.0.wrapping_add(at as usize), len) }
+    }
+}

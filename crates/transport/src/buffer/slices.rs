@@ -1,0 +1,110 @@
+//! The slices of an operation, walked piece by piece.
+
+use super::{Behind, Sink, put_words};
+use crate::raw::RawSlice;
+
+pub(super) enum Pieces<S> {
+    One(S),
+    Many(Box<[S]>),
+}
+
+impl<S: Copy> Pieces<S> {
+    #[inline(always)]
+    pub(super) fn new(slices: &[S], empty: S) -> Self {
+        match slices {
+            [] => Self::One(empty),
+            [one] => Self::One(*one),
+            many => Self::many(many),
+        }
+    }
+
+    #[cold]
+    fn many(slices: &[S]) -> Self {
+        Self::Many(slices.into())
+    }
+
+    #[inline]
+    pub(super) fn as_slice(&self) -> &[S] {
+        match self {
+            Self::One(one) => core::slice::from_ref(one),
+            Self::Many(many) => many,
+        }
+    }
+}
+
+/// Calls `visit(offset in the run, start, bytes)` for the pieces of `limit` bytes from `skip` on.
+#[inline(always)]
+pub(super) fn walk<S: Copy>(
+    slices: &[S],
+    parts: impl Fn(S) -> (*mut u8, usize),
+    mut skip: u64,
+    limit: u64,
+    mut visit: impl FnMut(u64, *mut u8, usize),
+) {
+    let mut done = 0;
+    for slice in slices {
+        let (start, len) = parts(*slice);
+        if done == limit {
+            return;
+        }
+        if skip >= len as u64 {
+            skip -= len as u64;
+            continue;
+        }
+        let n = (len as u64 - skip).min(limit - done) as usize;
+        visit(done, start.wrapping_add(skip as usize), n);
+        done += n as u64;
+        skip = 0;
+    }
+}
+
+/// Total length of the pieces.
+#[inline]
+pub(crate) fn total(slices: &[RawSlice]) -> u64 {
+    match slices {
+        [one] => one.len as u64,
+        many => many.iter().map(|slice| slice.len as u64).sum(),
+    }
+}
+
+/// Writes an immediate word, and all bytes of `slices` behind it.
+///
+/// # Safety
+/// As [`gather`], with room for 8 bytes more.
+#[inline(always)]
+pub(crate) unsafe fn gather_behind(immediate: u64, slices: &[RawSlice], sink: &mut impl Sink) {
+    put_words(sink, &[immediate]);
+    // SAFETY: the caller's promise.
+    unsafe {
+        gather(
+            slices,
+            &mut Behind {
+                inner: sink,
+                skip: 8,
+            },
+        )
+    }
+}
+
+/// Copies all bytes of `slices` to the start of `sink`.
+///
+/// # Safety
+/// The slices are readable, and the sink has room for [`total`] bytes.
+#[inline(always)]
+pub(crate) unsafe fn gather(slices: &[RawSlice], sink: &mut impl Sink) {
+    if let [one] = slices {
+        // SAFETY: the caller's promise.
+        unsafe { sink.put(0, one.start, one.len) }
+    } else {
+        walk(
+            slices,
+            |s| (s.start.cast_mut(), s.len),
+            0,
+            u64::MAX,
+            |at, start, len| {
+                // SAFETY: the caller's promise; `walk` stays within the slices.
+                unsafe { sink.put(at, start, len) }
+            },
+        );
+    }
+}

@@ -1,0 +1,79 @@
+//! How long a waiting endpoint polls.
+
+use core::fmt;
+use core::time::Duration;
+
+use super::Settings;
+
+/// How long a waiting endpoint polls before it yields and then sleeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Spin {
+    /// Long if every rank has a core of its own, not at all if there are more ranks than cores.
+    #[default]
+    Auto,
+    /// This long; zero yields at once.
+    For(Duration),
+}
+
+impl fmt::Display for Spin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::For(time) => write!(f, "{}", time.as_micros()),
+        }
+    }
+}
+
+impl Settings {
+    /// Polls of an endpoint in vain before it yields its core, with so many endpoints that talk to
+    /// each other on the node (this one included).
+    pub(crate) fn spin_polls(&self, endpoints: u32) -> u32 {
+        /// A poll in vain takes about 20 to 40 ns.
+        const POLLS_PER_US: u64 = 30;
+        static CPUS: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
+        match self.spin {
+            Spin::For(time) => {
+                let polls = (time.as_micros() as u64).saturating_mul(POLLS_PER_US);
+                u32::try_from(polls).unwrap_or(u32::MAX)
+            }
+            Spin::Auto => {
+                let cpus = *CPUS.get_or_init(|| {
+                    std::thread::available_parallelism()
+                        .map_or(1, |n| n.get() as u32)
+                        .max(all_cpus())
+                });
+                let endpoints = endpoints.max(ranks_of_this_node());
+                // A peer that waits for a core cannot answer while this endpoint spins on it.
+                if endpoints > cpus { 2 } else { 20_000 }
+            }
+        }
+    }
+}
+
+/// Ranks that the launcher started on this node, as far as it says: an endpoint may know only a few of them.
+fn ranks_of_this_node() -> u32 {
+    static RANKS: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
+    let told = |name: &&str| std::env::var(name).ok()?.parse::<u32>().ok();
+    *RANKS.get_or_init(|| {
+        [
+            "LIMIC_LOCAL_SIZE",
+            "MPI_LOCALNRANKS",
+            "OMPI_COMM_WORLD_LOCAL_SIZE",
+        ]
+        .iter()
+        .find_map(told)
+        .unwrap_or(1)
+    })
+}
+
+/// CPUs of the machine, bound or not: a rank that is bound to one core still has the others' company.
+fn all_cpus() -> u32 {
+    let text = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+    text.trim()
+        .split(',')
+        .filter_map(|range| {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            Some(last.parse::<u32>().ok()? - first.parse::<u32>().ok()? + 1)
+        })
+        .sum()
+}
