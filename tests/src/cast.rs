@@ -216,7 +216,8 @@ impl Cast {
             panic!("{text}");
         }
         for ended in &ended {
-            for line in ended.output.lines().filter(|l| l.contains("SKIPPED: ")) {
+            let told = |line: &&str| line.contains("SKIPPED: ") || line.starts_with("REPORT: ");
+            for line in ended.output.lines().filter(told) {
                 eprintln!("{line}");
             }
         }
