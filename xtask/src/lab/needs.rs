@@ -83,11 +83,14 @@ const KERNEL: [Need; 13] = [
         package: "libssl-dev",
         present: || setup::has_library("libcrypto"),
     },
-    Need {
-        package: "libclang-19-dev",
-        present: || libclang().is_some(),
-    },
+    LIBCLANG,
 ];
+
+/// To build the kernel, and modules for it.
+const LIBCLANG: Need = Need {
+    package: "libclang-19-dev",
+    present: || libclang().is_some(),
+};
 
 /// The provider of libibverbs for Soft-RoCE.
 pub(crate) const RXE: &str = "/usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav34.so";
@@ -116,8 +119,9 @@ pub(crate) fn kernel() -> Result<Vec<(&'static str, String)>, Failure> {
     variables()
 }
 
-/// The variables for a kernel build, given that all is installed.
+/// The variables for a build of the kernel or of a module.
 pub(crate) fn variables() -> Result<Vec<(&'static str, String)>, Failure> {
+    setup::install("the lab's kernel", &[LIBCLANG])?;
     let libclang = libclang().ok_or_else(|| {
         Failure::Missing(format!(
             "no libclang {OLDEST_LIBCLANG} or newer is found below /usr/lib/llvm-*; install libclang-19-dev, or set LIBCLANG_PATH"
