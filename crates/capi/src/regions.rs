@@ -2,8 +2,8 @@
 
 use core::ffi::{c_int, c_void};
 
-use limic::Peer;
 use limic::raw::RegionId;
+use limic::{Access, Peer};
 
 use crate::arguments::{bytes, output, room, too_long};
 use crate::border::inside;
@@ -38,7 +38,7 @@ pub unsafe extern "C" fn limic_region_expose(
         // SAFETY: the caller's promise.
         let (region, key) = unsafe { (output(region, "region")?, output(key, "key")?) };
         // SAFETY: readable and writable until it is revoked, by the caller's promise; closing revokes it too.
-        let (id, number) = unsafe { held.raw().expose_raw(memory) }?;
+        let (id, number) = unsafe { held.raw().expose_raw(memory, None, Access::BOTH, 0) }?;
         key.write(number);
         region.write(enter(endpoint, held, id, false));
         Ok(())

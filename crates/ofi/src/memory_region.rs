@@ -4,6 +4,7 @@ use core::cell::RefCell;
 use core::ffi::{c_int, c_void};
 use std::sync::Arc;
 
+use limic::raw::RawSliceMut;
 use limic::{Access, RawEndpoint, RegionId};
 
 use crate::abi::entries::fi_mr_attr;
@@ -74,13 +75,17 @@ impl Region {
             return Ok(());
         }
         let key = limic_key(self.key);
+        let memory = RawSliceMut {
+            start: self.start,
+            len: self.len,
+        };
         // SAFETY: an application that registers memory for remote access promises just this.
         let exposed = unsafe {
             endpoint
                 .limic
-                .expose_at(self.start, self.len, key, self.access, self.origin)
+                .expose_raw(memory, Some(key), self.access, self.origin)
         };
-        let id = exposed.map_err(|error| reported(&error))?;
+        let (id, _) = exposed.map_err(|error| reported(&error))?;
         self.exposed.borrow_mut().push((endpoint.number, id));
         Ok(())
     }

@@ -284,20 +284,16 @@ macro_rules! endpoint {
             fn expose(&self, memory: Vec<u8>) -> Result<(RegionId, u64)> {
                 self.0.engine.borrow_mut().core.expose(memory)
             }
-            unsafe fn expose_raw(&self, memory: RawSliceMut) -> Result<(RegionId, u64)> {
-                // SAFETY: the caller's promise.
-                unsafe { self.0.engine.borrow_mut().core.expose_raw(memory) }
-            }
-            unsafe fn expose_at(
+            unsafe fn expose_raw(
                 &self,
-                start: *mut u8,
-                len: usize,
-                key: u64,
+                memory: RawSliceMut,
+                key: Option<u64>,
                 access: Access,
                 origin: u64,
-            ) -> Result<RegionId> {
+            ) -> Result<(RegionId, u64)> {
                 let mut engine = self.0.engine.borrow_mut();
-                engine.core.expose_at((start, len), key, access, origin)
+                // SAFETY: the caller's promise.
+                unsafe { engine.core.expose_raw(memory, key, access, origin) }
             }
             fn region_read(&self, region: RegionId, offset: u64, into: &mut [u8]) -> Result<()> {
                 self.0

@@ -3,15 +3,22 @@
 //! Applications use the safe [`Endpoint`](crate::Endpoint) trait, which every [`RawEndpoint`]
 //! has for free.
 
+mod loans;
+mod regions;
+mod slices;
+
 use core::fmt::Debug;
 use core::time::Duration;
 use std::any::Any;
 use std::os::fd::BorrowedFd;
 
 use crate::counters::Counters;
-use crate::engine::loans::LoanHold;
 use crate::error::Outcome;
 use crate::{Address, Peer, Result, Selector, Status, Tag};
+
+pub use loans::{Hold, RawLoan, RawLoaned};
+pub use regions::{Access, RegionId};
+pub use slices::{RawSlice, RawSliceMut};
 
 /// A pending operation of one endpoint: a slot and the slot's generation, so that a stale one is
 /// recognised.
@@ -31,147 +38,6 @@ pub enum Posted {
     /// It goes on; the buffer is the endpoint's until the request is done.
     Pending(RequestId),
 }
-
-/// Bytes to send: address and length.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(C)]
-pub struct RawSlice {
-    /// First byte.
-    pub start: *const u8,
-    /// Bytes.
-    pub len: usize,
-}
-
-/// Room to receive into: address and length.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(C)]
-pub struct RawSliceMut {
-    /// First byte.
-    pub start: *mut u8,
-    /// Bytes.
-    pub len: usize,
-}
-
-impl From<&[u8]> for RawSlice {
-    fn from(bytes: &[u8]) -> Self {
-        Self {
-            start: bytes.as_ptr(),
-            len: bytes.len(),
-        }
-    }
-}
-
-impl From<&mut [u8]> for RawSliceMut {
-    fn from(bytes: &mut [u8]) -> Self {
-        Self {
-            start: bytes.as_mut_ptr(),
-            len: bytes.len(),
-        }
-    }
-}
-
-/// Names a region that an endpoint exposed, for itself: slot and generation.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct RegionId(pub u64);
-
-/// What peers may do with a region.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Access {
-    /// They may read it.
-    pub read: bool,
-    /// They may write it.
-    pub write: bool,
-}
-
-impl Access {
-    /// Reading alone.
-    pub const READ: Self = Self {
-        read: true,
-        write: false,
-    };
-    /// Writing alone.
-    pub const WRITE: Self = Self {
-        read: false,
-        write: true,
-    };
-    /// Reading and writing.
-    pub const BOTH: Self = Self {
-        read: true,
-        write: true,
-    };
-
-    pub(crate) fn bits(self) -> u64 {
-        u64::from(self.read) | u64::from(self.write) << 1
-    }
-
-    pub(crate) fn from_bits(bits: u64) -> Self {
-        Self {
-            read: bits & 1 != 0,
-            write: bits & 2 != 0,
-        }
-    }
-
-    pub(crate) fn contains(self, other: Self) -> bool {
-        (self.read || !other.read) && (self.write || !other.write)
-    }
-}
-
-/// Room in the segment, lent by [`RawEndpoint::borrow_loan`].
-#[derive(Debug)]
-pub struct RawLoan {
-    /// First byte; stays valid until the loan is sent or returned.
-    pub start: *mut u8,
-    /// Bytes.
-    pub len: usize,
-    /// The endpoint's name for it.
-    pub id: u64,
-}
-
-/// A message that lies in its sender's segment, taken by [`RawEndpoint::take_loan`].
-#[derive(Debug)]
-pub struct RawLoaned {
-    /// Who sent it, tag and length.
-    pub status: Status,
-    /// First byte. The sender's process can still write there, so never make a reference of it.
-    pub start: *const u8,
-    /// What keeps the bytes mapped, and tells the sender when it is dropped.
-    pub hold: Hold,
-}
-
-/// Keeps the bytes of a [`RawLoaned`].
-#[derive(Debug)]
-pub struct Hold {
-    _held: Held,
-}
-
-#[derive(Debug)]
-enum Held {
-    Loan { _loan: LoanHold },
-    Other { _keeps: Box<dyn Any + Send> },
-}
-
-impl Hold {
-    /// Whatever keeps them.
-    #[must_use]
-    pub fn new(keeps: Box<dyn Any + Send>) -> Self {
-        Self {
-            _held: Held::Other { _keeps: keeps },
-        }
-    }
-
-    /// Without an allocation.
-    pub(crate) fn of_loan(loan: LoanHold) -> Self {
-        Self {
-            _held: Held::Loan { _loan: loan },
-        }
-    }
-}
-
-const _: () = {
-    const fn is_send<T: Send>() {}
-    // `Loaned` relies on it.
-    is_send::<Hold>();
-};
 
 /// One end of the transport, in terms of raw memory.
 ///
@@ -390,34 +256,25 @@ pub unsafe trait RawEndpoint: Debug + Send {
     /// [`Error::NoMemory`](crate::Error::NoMemory) if the table of regions is full.
     fn expose(&self, memory: Vec<u8>) -> Result<(RegionId, u64)>;
 
-    /// Like [`expose`](Self::expose), of memory that stays the caller's. [`revoke`](Self::revoke) gives an empty vector for it.
-    ///
-    /// # Errors
-    /// As [`expose`](Self::expose).
-    ///
-    /// # Safety
-    /// The memory is readable and writable, and nobody holds a reference to it, until it is revoked.
-    unsafe fn expose_raw(&self, memory: RawSliceMut) -> Result<(RegionId, u64)>;
-
-    /// Exposes memory that stays the caller's, under a key that the caller picks: not 0, and none of
-    /// another region. Peers name its first byte by the offset `origin`: 0, or its address.
-    /// `len` may reach beyond what is mapped (a whole address space): an access to memory that is not there then fails,
+    /// Exposes memory that stays the caller's; [`revoke`](Self::revoke) gives an empty vector for it. Without a `key`, peers name
+    /// it by a random one; a key that the caller picks is not 0, and none of another region. Peers name its first byte by
+    /// the offset `origin`: 0, or its address.
+    /// Its length may reach beyond what is mapped (a whole address space): an access to memory that is not there then fails,
     /// or faults as the owner's own would.
     ///
     /// # Errors
-    /// [`Error::KeyInUse`](crate::Error::KeyInUse).
+    /// [`Error::KeyInUse`](crate::Error::KeyInUse), and as [`expose`](Self::expose).
     ///
     /// # Safety
-    /// What is mapped of the memory may be read and written by others, as `access` says, until
-    /// [`revoke`](Self::revoke) has returned (the vector that it gives is empty).
-    unsafe fn expose_at(
+    /// What is mapped of the memory may be read and written by others, as `access` says, and nobody holds a reference to
+    /// it, until [`revoke`](Self::revoke) has returned.
+    unsafe fn expose_raw(
         &self,
-        start: *mut u8,
-        len: usize,
-        key: u64,
+        memory: RawSliceMut,
+        key: Option<u64>,
         access: Access,
         origin: u64,
-    ) -> Result<RegionId>;
+    ) -> Result<(RegionId, u64)>;
 
     /// Copies out of an own region.
     ///

@@ -176,17 +176,23 @@ pub fn regions_in_place<E: RawEndpoint>(case: &Case<E>) {
             };
             // SAFETY: the memory is not touched until the region is revoked.
             let id = unsafe {
-                party
-                    .endpoint
-                    .expose_at(piece.as_mut_ptr(), LEN, key, access, origin(key))
+                party.endpoint.expose_raw(
+                    RawSliceMut::from(&mut piece[..]),
+                    Some(key),
+                    access,
+                    origin(key),
+                )
             };
-            ids.push(id.expect("a region"));
+            ids.push(id.expect("a region").0);
         }
         // SAFETY: refused.
         let again = unsafe {
-            party
-                .endpoint
-                .expose_at(memory[0].as_mut_ptr(), LEN, 1, Access::BOTH, 0)
+            party.endpoint.expose_raw(
+                RawSliceMut::from(&mut memory[0][..]),
+                Some(1),
+                Access::BOTH,
+                0,
+            )
         };
         assert_eq!(again, Err(Error::KeyInUse { key: 1 }));
         party.meet();

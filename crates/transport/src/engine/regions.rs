@@ -77,7 +77,8 @@ impl Core {
     /// Exposes memory under a random key.
     pub(crate) fn expose(&mut self, memory: Vec<u8>) -> Result<(RegionId, u64)> {
         let mut memory = core::mem::ManuallyDrop::new(memory);
-        let exposed = self.expose_keyed(memory.as_mut_ptr(), memory.len(), Some(memory.capacity()));
+        let room = RawSliceMut::from(memory.as_mut_slice());
+        let exposed = self.expose_keyed(room, Some(memory.capacity()), None, Access::BOTH, 0);
         if exposed.is_err() {
             core::mem::ManuallyDrop::into_inner(memory);
         }
@@ -88,32 +89,31 @@ impl Core {
     ///
     /// # Safety
     /// As [`RawEndpoint::expose_raw`](crate::RawEndpoint::expose_raw).
-    pub(crate) unsafe fn expose_raw(&mut self, memory: RawSliceMut) -> Result<(RegionId, u64)> {
-        self.expose_keyed(memory.start, memory.len, None)
+    pub(crate) unsafe fn expose_raw(
+        &mut self,
+        memory: RawSliceMut,
+        key: Option<u64>,
+        access: Access,
+        origin: u64,
+    ) -> Result<(RegionId, u64)> {
+        self.expose_keyed(memory, None, key, access, origin)
     }
 
-    /// Exposes memory under a random key.
     fn expose_keyed(
         &mut self,
-        start: *mut u8,
-        len: usize,
+        RawSliceMut { start, len }: RawSliceMut,
         capacity: Option<usize>,
+        key: Option<u64>,
+        access: Access,
+        origin: u64,
     ) -> Result<(RegionId, u64)> {
-        let count = self.segment.shape().regions;
-        if self.regions.own.len() >= count as usize {
-            return Err(Error::NoMemory(format!(
-                "all {count} regions of this endpoint are in use: revoke one, or expose larger pieces"
-            )));
-        }
-        let key = getrandom::u64()
-            .map_err(|_| Error::NoMemory("no random key".into()))?
-            .max(1);
+        let key = self.region_key(key)?;
         let region = OwnRegion {
             start,
             len,
             capacity,
-            access: Access::BOTH,
-            origin: 0,
+            access,
+            origin,
             key,
             over: false,
             users: 0,
@@ -121,27 +121,23 @@ impl Core {
         Ok((self.enter_region(region), key))
     }
 
-    /// Exposes memory of the caller under a key of its choice.
-    pub(crate) fn expose_at(
-        &mut self,
-        (start, len): (*mut u8, usize),
-        key: u64,
-        access: Access,
-        origin: u64,
-    ) -> Result<RegionId> {
-        if key == 0 || self.regions.own.values().any(|region| region.key == key) {
-            return Err(Error::KeyInUse { key });
+    /// The key that the caller picked, or else a random one, of which there are as many as the table has places.
+    fn region_key(&self, picked: Option<u64>) -> Result<u64> {
+        let own = &self.regions.own;
+        if let Some(key) = picked {
+            if key == 0 || own.values().any(|region| region.key == key) {
+                return Err(Error::KeyInUse { key });
+            }
+            return Ok(key);
         }
-        Ok(self.enter_region(OwnRegion {
-            start,
-            len,
-            capacity: None,
-            access,
-            origin,
-            key,
-            over: false,
-            users: 0,
-        }))
+        let count = self.segment.shape().regions;
+        if own.len() >= count as usize {
+            return Err(Error::NoMemory(format!(
+                "all {count} regions of this endpoint are in use: revoke one, or expose larger pieces"
+            )));
+        }
+        let key = getrandom::u64().map_err(|_| Error::NoMemory("no random key".into()))?;
+        Ok(key.max(1))
     }
 
     /// Enters a region into the table that peers look into. One that the table has no place for is found by its

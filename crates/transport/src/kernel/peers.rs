@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use limic_copy::{CallError, Member};
 
-use super::regions::Listed;
+use super::listed::Listed;
 use super::{KernelEngine, Operation};
 use crate::counters::{Event, Row, Traffic};
 use crate::error::PeerFailure;

@@ -7,81 +7,18 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::HashMap;
 
-use limic_copy::{
-    Access as Reach, CopyEngine, CopyError, LocalSlice, LocalSliceMut, RefusalReason, RemoteRange,
-};
+use limic_copy::{Access as Reach, CopyEngine, LocalSlice, RemoteRange};
 
-use super::{KernelEngine, local};
-use crate::raw::{Access, Posted, RawSlice, RawSliceMut, RegionId};
-use crate::{Address, Error, Peer, Result, Status, Tag};
+use super::KernelEngine;
+use super::listed::{Listed, WORDS};
+use crate::raw::{Access, RawSliceMut, RegionId};
+use crate::{Address, Error, Result};
 
 /// Regions of one endpoint, at most.
-const MOST: usize = 512;
-/// Words of an entry: key, handle, length, origin, access, and the sum that makes it whole.
-const WORDS: usize = 6;
-
-/// A region as its owner lists it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Listed {
-    key: u64,
-    /// 0 for a region of no bytes.
-    handle: u64,
-    len: u64,
-    /// The offset by which its first byte is named.
-    origin: u64,
-    access: Access,
-}
-
-impl Listed {
-    fn words(&self) -> [u64; WORDS] {
-        let words = [
-            self.key,
-            self.handle,
-            self.len,
-            self.origin,
-            self.access.bits(),
-        ];
-        let [key, handle, len, origin, access] = words;
-        [key, handle, len, origin, access, sum(&words)]
-    }
-
-    /// `None` for an entry that is empty, or being written.
-    fn of_words(words: &[u64; WORDS]) -> Option<Self> {
-        let [key, handle, len, origin, access, found] = *words;
-        let whole = key != 0 && sum(&[key, handle, len, origin, access]) == found;
-        whole.then(|| Self {
-            key,
-            handle,
-            len,
-            origin,
-            access: Access::from_bits(access),
-        })
-    }
-
-    /// Where an access begins in the exposure.
-    fn place(&self, offset: u64, len: u64) -> Result<u64> {
-        let start = offset.checked_sub(self.origin);
-        let within = start.filter(|start| {
-            let end = start.checked_add(len);
-            end.is_some_and(|end| end <= self.len)
-        });
-        within.ok_or(Error::OutOfRegion {
-            offset,
-            len,
-            region: self.len,
-        })
-    }
-}
-
-fn sum(words: &[u64; WORDS - 1]) -> u64 {
-    words.iter().fold(0x6c69_6d69_6331_u64, |sum, word| {
-        (sum.rotate_left(13) ^ word).wrapping_mul(0x0000_0100_0000_01b3)
-    })
-}
-
+pub(super) const MOST: usize = 512;
 /// A region of this endpoint.
-struct Own {
-    listed: Listed,
+pub(super) struct Own {
+    pub(super) listed: Listed,
     /// Its entry of the list.
     entry: usize,
     /// Taken apart, so that nobody holds a reference to bytes that peers may write.
@@ -108,7 +45,7 @@ impl Own {
 
 /// The regions of this endpoint.
 pub(super) struct Regions {
-    own: HashMap<u64, Own>,
+    pub(super) own: HashMap<u64, Own>,
     next: u64,
     /// What peers read.
     list: Box<[AtomicU64]>,
@@ -143,8 +80,8 @@ impl KernelEngine {
     /// Exposes memory under a random key.
     pub(super) fn expose(&mut self, memory: Vec<u8>) -> Result<(RegionId, u64)> {
         let mut memory = core::mem::ManuallyDrop::new(memory);
-        let (start, len, capacity) = (memory.as_mut_ptr(), memory.len(), memory.capacity());
-        let exposed = self.expose_keyed(start, len, Some(capacity), None, Access::BOTH, 0);
+        let room = RawSliceMut::from(memory.as_mut_slice());
+        let exposed = self.expose_keyed(room, Some(memory.capacity()), None, Access::BOTH, 0);
         if exposed.is_err() {
             core::mem::ManuallyDrop::into_inner(memory);
         }
@@ -152,29 +89,27 @@ impl KernelEngine {
     }
 
     /// Exposes memory that stays the caller's.
-    pub(super) fn expose_raw(&mut self, memory: RawSliceMut) -> Result<(RegionId, u64)> {
-        self.expose_keyed(memory.start, memory.len, None, None, Access::BOTH, 0)
-    }
-
-    /// Exposes memory that stays the caller's, under its key.
-    pub(super) fn expose_at(
+    ///
+    /// # Safety
+    /// As [`RawEndpoint::expose_raw`](crate::RawEndpoint::expose_raw).
+    pub(super) unsafe fn expose_raw(
         &mut self,
-        (start, len): (*mut u8, usize),
-        key: u64,
+        memory: RawSliceMut,
+        key: Option<u64>,
         access: Access,
         origin: u64,
-    ) -> Result<RegionId> {
-        if key == 0 || self.regions.own.values().any(|own| own.listed.key == key) {
+    ) -> Result<(RegionId, u64)> {
+        if let Some(key) = key
+            && (key == 0 || self.regions.own.values().any(|own| own.listed.key == key))
+        {
             return Err(Error::KeyInUse { key });
         }
-        let exposed = self.expose_keyed(start, len, None, Some(key), access, origin);
-        exposed.map(|(id, _)| id)
+        self.expose_keyed(memory, None, key, access, origin)
     }
 
     fn expose_keyed(
         &mut self,
-        start: *mut u8,
-        len: usize,
+        RawSliceMut { start, len }: RawSliceMut,
         capacity: Option<usize>,
         key: Option<u64>,
         access: Access,
@@ -318,190 +253,6 @@ impl KernelEngine {
             .collect();
         for handle in handles {
             self.take_back(handle);
-        }
-    }
-
-    /// A region of a peer, as it lists it: as it was read before, or read anew.
-    fn listed(&mut self, peer: u32, key: u64) -> Result<Listed> {
-        let unknown = Error::UnknownRegion { peer: Peer(peer) };
-        if self.is_me(peer) {
-            let mut own = self.regions.own.values();
-            let found = own.find(|own| own.listed.key == key);
-            return found.map(|own| own.listed).ok_or(unknown);
-        }
-        if let Some(listed) = self.entry(peer)?.known.get(&key) {
-            return Ok(*listed);
-        }
-        let list = self.list_of(peer);
-        let mut words = vec![0_u64; MOST * WORDS];
-        let read = self.module.as_ref().map(|module| {
-            let bytes = words.len() * 8;
-            let range = RemoteRange {
-                key: list,
-                address: 0,
-                len: bytes as u64,
-            };
-            let into = LocalSliceMut::new(words.as_mut_ptr().cast(), bytes);
-            // SAFETY: the vector outlives the call, and every bit pattern is a word.
-            unsafe {
-                module
-                    .pair
-                    .read_at(&module.group, &[range], &[into], 0, u64::MAX)
-            }
-        });
-        if !matches!(read, Some(Ok(_))) {
-            return Err(match self.what_became_of(peer) {
-                Some(_) => self.failed(peer),
-                None => unknown,
-            });
-        }
-        let entries = words.as_chunks::<WORDS>().0;
-        let known: HashMap<u64, Listed> = entries
-            .iter()
-            .filter_map(Listed::of_words)
-            .map(|listed| (listed.key, listed))
-            .collect();
-        let found = known.get(&key).copied();
-        self.entry(peer)?.known = known;
-        found.ok_or(unknown)
-    }
-
-    /// Copies between own memory and a peer's region. It is over when this returns.
-    fn access<S>(
-        &mut self,
-        peer: u32,
-        key: u64,
-        offset: u64,
-        len: u64,
-        needed: Access,
-        slices: S,
-    ) -> Result<Posted>
-    where
-        S: Fn(&super::Module, &[RemoteRange]) -> Result<u64, CopyError>,
-    {
-        self.rank(peer)?;
-        let mut again = true;
-        loop {
-            let listed = self.listed(peer, key)?;
-            if !listed.access.contains(needed) {
-                return Err(Error::UnknownRegion { peer: Peer(peer) });
-            }
-            let start = listed.place(offset, len)?;
-            let Some(module) = &self.module else {
-                return Err(Error::UnknownRequest);
-            };
-            let range = RemoteRange {
-                key: listed.handle,
-                address: start,
-                len,
-            };
-            let copied = if len == 0 {
-                Ok(0)
-            } else {
-                slices(module, &[range])
-            };
-            match copied {
-                Ok(_) => {
-                    return Ok(Posted::Done(Ok(Status {
-                        peer: Peer(peer),
-                        tag: Tag(0),
-                        len,
-                        immediate: None,
-                    })));
-                }
-                Err(error) => {
-                    let stale = matches!(&error, CopyError::PeerGone)
-                        || matches!(&error, CopyError::Refused(it) if it.reason == RefusalReason::NotExposed);
-                    if !stale {
-                        return Err(super::peers::no_path(peer, &format!("kmod: {error}")));
-                    }
-                    // Revoked, and perhaps exposed anew.
-                    self.entry(peer)?.known.clear();
-                    if !core::mem::take(&mut again) {
-                        return Err(match self.what_became_of(peer) {
-                            Some(_) => self.failed(peer),
-                            None => Error::UnknownRegion { peer: Peer(peer) },
-                        });
-                    }
-                }
-            }
-        }
-    }
-
-    /// Reads from a region of a peer.
-    ///
-    /// # Safety
-    /// As [`RawEndpoint::post_read`](crate::RawEndpoint::post_read).
-    pub(super) unsafe fn read(
-        &mut self,
-        peer: u32,
-        key: u64,
-        offset: u64,
-        into: &[RawSliceMut],
-    ) -> Result<Posted> {
-        let pieces: Vec<LocalSliceMut> = into
-            .iter()
-            .map(|piece| LocalSliceMut::new(piece.start, piece.len))
-            .collect();
-        let len = into.iter().map(|piece| piece.len as u64).sum();
-        self.access(peer, key, offset, len, Access::READ, |module, range| {
-            // SAFETY: the caller's promise.
-            unsafe {
-                module
-                    .pair
-                    .read_at(&module.group, range, &pieces, 0, u64::MAX)
-            }
-        })
-    }
-
-    /// Writes to a region of a peer.
-    ///
-    /// # Safety
-    /// As [`RawEndpoint::post_write`](crate::RawEndpoint::post_write).
-    pub(super) unsafe fn write(
-        &mut self,
-        peer: u32,
-        key: u64,
-        offset: u64,
-        from: &[RawSlice],
-    ) -> Result<Posted> {
-        let pieces = local(from);
-        let len = crate::buffer::total(from);
-        self.access(peer, key, offset, len, Access::WRITE, |module, range| {
-            // SAFETY: the caller's promise.
-            unsafe {
-                module
-                    .pair
-                    .write_at(&module.group, range, &pieces, 0, u64::MAX)
-            }
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn entries_are_whole_or_nothing() {
-        let listed = Listed {
-            key: 7,
-            handle: u64::MAX,
-            len: 1000,
-            origin: 1 << 40,
-            access: Access::READ,
-        };
-        let words = listed.words();
-        assert_eq!(Listed::of_words(&words), Some(listed));
-        for at in 0..WORDS {
-            let mut torn = words;
-            torn[at] ^= 1 << at;
-            assert_eq!(Listed::of_words(&torn), None);
-        }
-        assert_eq!(Listed::of_words(&[0; WORDS]), None);
-        assert_eq!(listed.place((1 << 40) + 990, 10), Ok(990));
-        for (offset, len) in [(0, 1), ((1 << 40) + 991, 10), (u64::MAX, 1)] {
-            assert!(listed.place(offset, len).is_err());
         }
     }
 }

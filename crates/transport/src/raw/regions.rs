@@ -1,0 +1,47 @@
+//! Regions: their names, and what peers may do with them.
+
+/// Names a region that an endpoint exposed, for itself: slot and generation.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct RegionId(pub u64);
+
+/// What peers may do with a region.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Access {
+    /// They may read it.
+    pub read: bool,
+    /// They may write it.
+    pub write: bool,
+}
+
+impl Access {
+    /// Reading alone.
+    pub const READ: Self = Self {
+        read: true,
+        write: false,
+    };
+    /// Writing alone.
+    pub const WRITE: Self = Self {
+        read: false,
+        write: true,
+    };
+    /// Reading and writing.
+    pub const BOTH: Self = Self {
+        read: true,
+        write: true,
+    };
+
+    pub(crate) fn bits(self) -> u64 {
+        u64::from(self.read) | u64::from(self.write) << 1
+    }
+
+    pub(crate) fn from_bits(bits: u64) -> Self {
+        Self {
+            read: bits & 1 != 0,
+            write: bits & 2 != 0,
+        }
+    }
+
+    pub(crate) fn contains(self, other: Self) -> bool {
+        (self.read || !other.read) && (self.write || !other.write)
+    }
+}
