@@ -65,6 +65,11 @@ impl Meet<'_> {
         unpack(self.0.load(Relaxed))
     }
 
+    /// Ends the copy: no block is claimed any more. Gives how many of `total` were claimed from the back until then.
+    pub fn end(self, total: u32) -> u32 {
+        unpack(self.0.swap(pack(total, 0), Relaxed)).1
+    }
+
     /// Claims the first block that nobody has: its index below `total`, or `None` if there is
     /// none left.
     ///
@@ -181,6 +186,17 @@ mod tests {
         assert_eq!(meet.claim_front(3), Ok(None));
         assert_eq!(meet.counts(), (1, 2));
         assert_eq!(Meet(&AtomicU64::new(0)).claim_front(0), Ok(None));
+    }
+
+    #[test]
+    fn nothing_is_claimed_after_the_end() {
+        let word = AtomicU64::new(0);
+        let meet = Meet(&word);
+        assert_eq!(meet.claim_back(5), Ok(Some(4)));
+        assert_eq!(meet.claim_front(5), Ok(Some(0)));
+        assert_eq!(meet.end(5), 1);
+        assert_eq!(meet.claim_back(5), Ok(None));
+        assert_eq!(meet.claim_front(5), Ok(None));
     }
 
     #[test]

@@ -3,12 +3,20 @@
 //!
 //! The blocks are shared out by a word in the receiver's segment. Whatever the word says, each side
 //! reports how many blocks it has copied, and what lies between the two is sent again by the pipeline.
+//!
+//! The kernel cannot be asked to take the sender's right to write back. So beside that word the sender counts the blocks
+//! that it has done with, and a receiver that gives up, since its endpoint closes for example, ends the copy there and waits until
+//! the block under way is written, before the buffer is its owner's again.
+
+use core::sync::atomic::Ordering;
+use core::time::Duration;
+use std::time::Instant;
 
 use limic_copy::{BothSides, Meet};
 use limic_shm::ring::Memory;
 
 use super::Core;
-use super::requests::{Halves, Incoming, ReceiveStage, SendStage, Slot};
+use super::requests::{Halves, Incoming, Operation, ReceiveStage, SendStage, Slot};
 use super::wire::{self, Control};
 use crate::buffer::{Source, words};
 use crate::policy::Path;
@@ -18,6 +26,11 @@ use crate::single_copy::{RemoteBytes, address_of_room};
 /// from the length of the message: four blocks of a short one, so that each copies half of it.
 const SHORTEST_BLOCK: u64 = 16 << 10;
 const LONGEST_BLOCK: u64 = 128 << 10;
+
+/// Place in the line of a meet word where the sender counts the blocks that it has done with.
+const WRITTEN: usize = 8;
+/// Longer than the copy of a block takes, by far.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 fn block(total: u64) -> u64 {
     (total / 4)
@@ -43,6 +56,7 @@ impl Core {
             return;
         };
         if let Some(memory) = self.segment.meet(meet) {
+            memory.word64(WRITTEN).store(0, Ordering::Relaxed);
             Meet(memory.word64(0)).reset();
         }
         let halves = Halves {
@@ -51,6 +65,7 @@ impl Core {
             mine: 0,
             theirs: None,
             finished: false,
+            abandoned: false,
             remote: 0,
             address: 0,
             key: 0,
@@ -92,6 +107,7 @@ impl Core {
             mine: 0,
             theirs: None,
             finished: false,
+            abandoned: false,
             remote,
             address,
             key,
@@ -173,23 +189,26 @@ impl Core {
         ) {
             (Ok(blocks), Some(memory)) if halves.mine < blocks.blocks() => {
                 match Meet(memory.word64(0)).claim_back(blocks.blocks()) {
-                    Ok(Some(index)) => blocks.range(index),
+                    Ok(Some(index)) => blocks.range(index).zip(Some(memory)),
                     _ => None,
                 }
             }
             _ => None,
         };
         let failed = match claimed {
-            Some(range) => {
+            Some((range, memory)) => {
                 let remote = RemoteBytes {
                     address: halves.address,
                     key: halves.key,
                     len: halves.total,
                 };
-                match link
-                    .remote
-                    .write(remote, &sending.data, range.start, range.end - range.start)
-                {
+                let len = range.end - range.start;
+                let written = link.remote.write(remote, &sending.data, range.start, len);
+                // Release: pairs with the acquire load in `stop_writer`: the bytes are there, or never will be.
+                memory
+                    .word64(WRITTEN)
+                    .store(u64::from(halves.mine) + 1, Ordering::Release);
+                match written {
                     Ok(_) => {
                         halves.mine += 1;
                         sending.stage = SendStage::Back(halves);
@@ -228,6 +247,52 @@ impl Core {
         halves.theirs = Some(u32::try_from(blocks).unwrap_or(u32::MAX));
         receiving.stage = ReceiveStage::Front(incoming, halves);
         self.met(slot);
+    }
+
+    /// Before receives from a peer are given up: it claims no further block of them, and has done with those it claimed,
+    /// so that it writes there no more. Waits for one block, and for longer only if the peer is stopped in the middle of it;
+    /// for one whose bytes make no sense, and who may never count, just [`PATIENCE`] (it could write anywhere in this
+    /// process if it had the right to write here).
+    pub(crate) fn stop_writer(&mut self, number: u32, trusted: bool) {
+        for slot in self.requests.slots() {
+            let Operation::Receive(receiving) = self.requests.get(slot) else {
+                continue;
+            };
+            let ReceiveStage::Front(incoming, mut halves) = receiving.stage else {
+                continue;
+            };
+            let memory = self.segment.meet(halves.meet);
+            let (true, false, Some(line)) = (incoming.from == number, halves.abandoned, memory)
+            else {
+                continue;
+            };
+            let blocks = u32::try_from(halves.total.div_ceil(block(halves.total)));
+            let blocks = blocks.unwrap_or(u32::MAX);
+            let claimed = Meet(line.word64(0)).end(blocks);
+            let trusted = trusted && claimed <= blocks;
+            let since = Instant::now();
+            let mut told = false;
+            // Acquire: pairs with the release store in `write_back`.
+            while line.word64(WRITTEN).load(Ordering::Acquire) < u64::from(claimed)
+                && self.is_connected(number)
+                && (trusted || since.elapsed() < PATIENCE)
+            {
+                if since.elapsed() > PATIENCE && !core::mem::replace(&mut told, true) {
+                    tracing::warn!(
+                        "peer {number} is in the middle of a write into this process, and does not go on: is it stopped? \
+                         The buffer is given back when that is over, or the peer has ended"
+                    );
+                }
+                rustix::thread::sched_yield();
+                // It may say that it closes.
+                self.read_connections_of(number);
+            }
+            // Until it answers, it may look at the word once more.
+            halves.abandoned = halves.theirs.is_none() && self.is_connected(number);
+            if let Some(receiving) = self.requests.receiving(slot) {
+                receiving.stage = ReceiveStage::Front(incoming, halves);
+            }
+        }
     }
 
     /// Completes the receive if both halves are done; asks again for what neither copied.

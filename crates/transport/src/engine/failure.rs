@@ -27,6 +27,14 @@ impl Core {
         if peer.failure.is_some() {
             return;
         }
+        self.stop_writer(number, !matches!(why, PeerFailure::Corrupt(_)));
+        let Some(peer) = self.peers.get(number) else {
+            return;
+        };
+        if peer.failure.is_some() {
+            // What came meanwhile was the reason of its failure.
+            return;
+        }
         let died = why != PeerFailure::Closed;
         if peer.wire.take().is_some() {
             self.fail_remote(number);
@@ -99,7 +107,9 @@ impl Core {
 
     fn fail_operation(&mut self, slot: u32, error: &Error) {
         if let Operation::Receive(receiving) = self.requests.get(slot) {
-            if let ReceiveStage::Front(_, halves) = receiving.stage {
+            if let ReceiveStage::Front(_, halves) = receiving.stage
+                && !halves.abandoned
+            {
                 self.meets.push(halves.meet);
             }
             if let ReceiveStage::Exposed(_, handle) = receiving.stage {

@@ -30,4 +30,6 @@ impl Core {
     pub(crate) fn write_back(&mut self, _slot: Slot) -> bool {
         true
     }
+
+    pub(crate) fn stop_writer(&mut self, _peer: u32, _trusted: bool) {}
 }

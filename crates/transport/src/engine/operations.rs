@@ -147,6 +147,8 @@ pub(crate) struct Halves {
     pub(crate) theirs: Option<u32>,
     /// This side found no block left, or failed.
     pub(crate) finished: bool,
+    /// The receiver has given up, and the sender may still look at the meet word: no other copy can have it.
+    pub(crate) abandoned: bool,
     /// The receiver's request (the sender's view).
     pub(crate) remote: u64,
     /// The receiver's room (the sender's view).
