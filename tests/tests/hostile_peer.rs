@@ -2,6 +2,7 @@
 
 use std::os::fd::AsRawFd;
 
+use limic::counters::Event;
 use limic::{Endpoint, HybridEndpoint, RawEndpoint, Selector};
 use limic_tests::process::{open_descriptors, socket_name};
 use limic_tests::{Cast, Random, Rank, check, content};
@@ -59,6 +60,66 @@ fn garbage_on_the_socket_harms_nobody() {
                 "{before} descriptors before, {after} after"
             );
         });
+}
+
+/// Rank 1 opens connections over which it says nothing. They cost rank 0 a bounded number of descriptors, and rank 2 gets
+/// through.
+#[test]
+fn silent_connections_are_dropped() {
+    Cast::new("silent_connections_are_dropped")
+        .ranks(3)
+        .run(|rank| {
+            let endpoint = HybridEndpoint::open().expect("open");
+            let peers = rank.connect(&endpoint);
+            let mut silent = Vec::new();
+            if rank.rank == 1 {
+                let address = endpoint.peer_address(peers[0]).expect("known");
+                silent.extend((0..300).filter_map(|_| intrude(&socket_name(&address))));
+            }
+            let before = open_descriptors();
+            let _ = rank.link.exchange(&[]);
+            match rank.rank {
+                0 => {
+                    endpoint.recv((peers[2], 1), &mut [0; 8]).expect("recv");
+                    // Two for each connection, and what belongs to rank 2.
+                    let after = open_descriptors();
+                    assert!(after < before + 100, "{before} before, {after} after");
+                }
+                1 => drop(silent),
+                _ => endpoint.send(peers[0], 1_u64, &[0; 8]).expect("send"),
+            }
+            rank.link.meet(&endpoint);
+        });
+}
+
+/// Without a free descriptor nobody can be accepted. Who knocks then does not keep the endpoint awake, and gets in later.
+#[test]
+fn without_descriptors_an_endpoint_still_sleeps() {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    Cast::new("without_descriptors_an_endpoint_still_sleeps").run(|rank| {
+        let endpoint = HybridEndpoint::open().expect("open");
+        let peers = rank.connect(&endpoint);
+        if rank.rank == 1 {
+            endpoint.send(peers[0], 1_u64, &[0; 8]).expect("send");
+        } else {
+            let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("getrlimit");
+            setrlimit(Resource::RLIMIT_NOFILE, 3, hard).expect("setrlimit");
+            let before = endpoint.counters();
+            let sleeps = 20;
+            for _ in 0..sleeps {
+                endpoint.sleep(Some(std::time::Duration::from_millis(20)));
+            }
+            let after = endpoint.counters();
+            let woken = after.event(Event::WakeUps) - before.event(Event::WakeUps);
+            assert!(
+                (1..sleeps).contains(&woken),
+                "woken {woken} times of {sleeps}"
+            );
+            setrlimit(Resource::RLIMIT_NOFILE, soft, hard).expect("setrlimit");
+            endpoint.recv((peers[1], 1), &mut [0; 8]).expect("recv");
+        }
+        rank.link.meet(&endpoint);
+    });
 }
 
 fn throw_garbage(seed: u64, name: &str, address: &[u8]) {

@@ -1,6 +1,9 @@
 //! Ranks that leave in good order, and addresses of those that are gone.
 
-use limic::{Endpoint, Error, HybridEndpoint, PeerFailure, RawEndpoint, Selector};
+use std::time::Duration;
+
+use limic::policy::Path;
+use limic::{Endpoint, Error, HybridEndpoint, PeerFailure, RawEndpoint, Selector, Settings};
 use limic_tests::process::die;
 use limic_tests::{Cast, check, content};
 
@@ -85,4 +88,68 @@ fn a_peer_that_is_gone_fails_at_the_first_send() {
             }
         }
     });
+}
+
+/// A receive that its endpoint's end broke off gives its buffer back. The sender, which lives and copies from the back
+/// meanwhile, writes there no more.
+#[test]
+fn nobody_writes_into_a_buffer_that_a_close_gave_back() {
+    const LEN: usize = 64 << 20;
+    Cast::new("nobody_writes_into_a_buffer_that_a_close_gave_back").run(|rank| {
+        for round in 0..5 {
+            let settings = Settings::builder()
+                .without_environment()
+                .long_path(Path::BothSides);
+            let endpoint = HybridEndpoint::with(settings.build().expect("settings")).expect("open");
+            let peers = rank.connect(&endpoint);
+            let other = peers[1 - rank.rank as usize];
+            if rank.rank == 0 {
+                let send = endpoint.isend(other, 1_u64, vec![1; LEN]).expect("isend");
+                let outcome = send.wait();
+                assert!(
+                    matches!(outcome, Err(Error::PeerFailed { .. })),
+                    "it closed"
+                );
+                let _ = rank.link.exchange(&[]);
+                continue;
+            }
+            let selector = Selector::from((other, 1));
+            while endpoint.probe(&selector).expect("probe").is_none() {}
+            let receive = endpoint.irecv((other, 1), vec![0; LEN]).expect("irecv");
+            // Each moves the copy on by one block.
+            for _ in 0..10 * (round + 1) {
+                endpoint.progress();
+            }
+            endpoint.close();
+            let (outcome, mut buffer) = receive.wait_buffer();
+            assert!(
+                matches!(outcome, Err(Error::PeerFailed { .. })),
+                "{outcome:?}"
+            );
+            buffer.fill(2);
+            // The sender comes here when its send has ended.
+            let _ = rank.link.exchange(&[]);
+            let written = buffer.iter().filter(|byte| **byte != 2).count();
+            assert_eq!(
+                written, 0,
+                "bytes that were written into it in round {round}"
+            );
+        }
+    });
+}
+
+/// Nobody can receive a message to itself any more: it ends, and with it the scope.
+#[test]
+fn a_close_ends_messages_to_itself() {
+    let builder = Settings::builder()
+        .without_environment()
+        .linger(Duration::ZERO);
+    let endpoint = HybridEndpoint::with(builder.build().expect("settings")).expect("open");
+    let (me, data) = (endpoint.myself(), content(1, 1 << 20));
+    let outcome = endpoint.scope(|scope| {
+        let send = scope.isend(me, 1_u64, &data)?;
+        scope.endpoint().close();
+        send.wait()
+    });
+    assert_eq!(outcome.map(|_| ()), Err(Error::Cancelled));
 }

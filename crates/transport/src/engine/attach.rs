@@ -1,13 +1,16 @@
 //! Peers are attached at the first message: a socket connection, two greetings, and each side maps
 //! the other's segment. The connection stays: its end tells that the peer is gone.
 
+use core::time::Duration;
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Instant;
 
 use limic_shm::control::{Bell, Channel, ControlError, MAX_MESSAGE, Received, Sent, Trigger};
 use limic_shm::ring::ReleaseFlags;
 use limic_shm::ring::shared::SharedProducer;
 use limic_shm::ring::sleep::Waker;
 use limic_shm::segment::{LOAN_FLAGS, PeerSegment};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::Core;
 use super::arenas::PeerArenas;
@@ -26,6 +29,11 @@ pub(crate) const LISTENER: u64 = 0;
 pub(crate) const BELL: u64 = 1;
 pub(crate) const ADAPTER: u64 = u64::MAX;
 const FIRST: u64 = 2;
+
+/// How long nobody is accepted after that has failed.
+const DEAF: Duration = Duration::from_millis(100);
+/// Most connections over which nobody has greeted yet.
+const MOST_SILENT: usize = 32;
 
 /// A connection.
 pub(crate) struct Connection {
@@ -165,7 +173,14 @@ impl Core {
     }
 
     /// Looks at the sockets once. True if anything happened.
-    pub(crate) fn poll_events(&mut self, timeout: Option<core::time::Duration>) -> bool {
+    pub(crate) fn poll_events(&mut self, timeout: Option<Duration>) -> bool {
+        if self.deaf_since.is_some_and(|since| since.elapsed() > DEAF) {
+            self.deaf_since = None;
+            // If it cannot be watched, first contacts have to be made from this side.
+            let _ = self
+                .events
+                .add(self.listener.as_fd(), LISTENER, Trigger::Level);
+        }
         let mut events = core::mem::take(&mut self.event_buffer);
         let count = self.events.wait(timeout, &mut events).unwrap_or(0);
         // New connections last: they may get the index of one that ends in this round, for which there
@@ -195,14 +210,44 @@ impl Core {
         loop {
             match self.listener.accept() {
                 Ok(Some(channel)) => {
-                    self.add_connection(channel, None);
+                    self.accepts = true;
+                    let index = self.add_connection(channel, None);
+                    // A peer greets before it waits for anything, so mostly the greeting is there.
+                    if let Some(index) = index {
+                        self.read_connection(index);
+                        self.drop_a_silent_one(index);
+                    }
                 }
                 Ok(None) => return,
                 Err(error) => {
-                    tracing::warn!("a connection could not be accepted: {error}");
+                    // Mostly no descriptor is free. The connection stays in the queue, and would wake this endpoint
+                    // all the time.
+                    if core::mem::replace(&mut self.accepts, false) {
+                        tracing::warn!(
+                            "connections cannot be accepted: {error}; tried again every {} ms (ulimit -n?)",
+                            DEAF.as_millis()
+                        );
+                    }
+                    if self.events.remove(self.listener.as_fd()).is_ok() {
+                        self.deaf_since = Some(Instant::now());
+                    }
                     return;
                 }
             }
+        }
+    }
+
+    /// Any process of the network namespace can connect, and say nothing: that must not use up the descriptors.
+    fn drop_a_silent_one(&mut self, newest: u32) {
+        let silent = |connection: &Option<Connection>| {
+            connection.as_ref().is_some_and(|one| one.peer.is_none())
+        };
+        if self.connections.iter().filter(|one| silent(one)).count() > MOST_SILENT
+            && let Some(other) = (0..self.connections.len() as u32)
+                .find(|index| *index != newest && silent(&self.connections[*index as usize]))
+        {
+            tracing::debug!("a connection that nobody greets over is dropped");
+            self.drop_connection(other);
         }
     }
 
@@ -219,6 +264,10 @@ impl Core {
                 Ok(Received::Closed) | Err(ControlError::Closed) => return self.ended(index),
                 Err(error) => {
                     tracing::warn!("a connection is given up: {error}");
+                    // The peer lives, and learns it only now.
+                    if let Some(peer) = connection.peer {
+                        self.stop_writer(peer, true);
+                    }
                     return self.ended(index);
                 }
             }
@@ -473,6 +522,35 @@ impl Core {
     fn process_ended(&mut self, index: u32) {
         self.read_connection(index);
         self.ended(index);
+    }
+
+    /// Whether a peer lives and has not closed, as far as its connections tell now.
+    pub(crate) fn is_connected(&self, peer: u32) -> bool {
+        let mut known = false;
+        for connection in self.connections.iter().flatten() {
+            if connection.peer != Some(peer) {
+                continue;
+            }
+            if connection.said_goodbye {
+                return false;
+            }
+            known = true;
+            let gone = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+            let pidfd = connection.pidfd.as_ref();
+            let mut fds: Vec<_> = pidfd
+                .map(|fd| PollFd::new(fd, PollFlags::IN))
+                .into_iter()
+                .collect();
+            fds.push(PollFd::new(&connection.channel, PollFlags::RDHUP));
+            if poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+                && fds
+                    .iter()
+                    .any(|fd| fd.revents().intersects(gone | PollFlags::IN))
+            {
+                return false;
+            }
+        }
+        known
     }
 
     /// Tells a peer that this endpoint closes in good order.

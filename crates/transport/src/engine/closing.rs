@@ -2,7 +2,6 @@
 
 use super::Engine;
 use super::idle::Patience;
-use crate::Error;
 use crate::counters;
 use crate::error::PeerFailure;
 
@@ -28,12 +27,11 @@ impl Engine {
             self.core.fail_peer(peer, PeerFailure::Closed);
         }
         self.bury_dead();
-        let mut waiting = Vec::new();
-        self.core
-            .matcher
-            .drain_posted_if(|_| true, |_, slot| waiting.push(slot));
-        for slot in waiting {
-            self.core.requests.complete(slot, Err(Error::Cancelled));
+        // What is left needs no peer: receives from anybody, and messages to itself that nobody received.
+        for slot in self.core.requests.slots() {
+            let id = self.core.requests.id(slot);
+            // It can only say that there is no such request.
+            let _ = self.core.cancel(id);
         }
         // A peer may still be copying from or into what is left: never free that.
         self.core.requests.leak_abandoned();

@@ -147,6 +147,10 @@ pub(crate) struct Core {
     /// The adapters' completion channels, which lie in the set of events.
     _adapters: Vec<std::os::fd::OwnedFd>,
     listener: Listener,
+    /// Since when nobody is accepted, if so.
+    deaf_since: Option<std::time::Instant>,
+    /// The last connection was accepted; if not, that was said.
+    accepts: bool,
     bell: Bell,
     segment: OwnSegment,
 }

@@ -130,6 +130,8 @@ impl Engine {
             event_buffer: vec![Event::default(); 64],
             _adapters: adapters,
             listener,
+            deaf_since: None,
+            accepts: true,
             bell,
             segment,
             address,
