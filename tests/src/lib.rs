@@ -17,6 +17,7 @@ mod nodes;
 mod party;
 pub mod process;
 pub mod soundness;
+mod watch;
 
 pub use cast::{Cast, Ended, Rank, Report};
 pub use content::{Random, check, content};

@@ -2,76 +2,22 @@
 
 use std::io::{ErrorKind, Read};
 use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use clap::Args;
 use tempfile::TempDir;
 
 use super::cache::cannot;
 use super::console::Console;
 use super::image::{self, Contents};
 use super::kernel::Kernel;
+use super::machine::{self, Machine};
 use super::marker::{Cutter, Said};
-use super::{FlavourArguments, needs};
+use super::needs;
 use crate::failure::Failure;
-use crate::setup;
-
-/// What kind of machine.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct Machine {
-    #[command(flatten)]
-    pub(crate) flavour: FlavourArguments,
-    /// Processors of each guest.
-    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=8))]
-    pub(crate) cpus: u8,
-    /// Memory of each guest, in MiB.
-    #[arg(long, default_value_t = 2048, value_name = "MIB")]
-    pub(crate) memory: u32,
-    /// Emulation; the processor's own virtualisation, where it works; or emulation whose clock counts instructions, 1 ns each, so
-    /// that times do not hang on the host's load (one processor only).
-    #[arg(long, default_value = "tcg", value_parser = ["tcg", "kvm", "counted"])]
-    pub(crate) accel: String,
-    /// Put Soft-RoCE in, with a device rxe0.
-    #[arg(long)]
-    pub(crate) rdma: bool,
-    /// A further program of this machine to put in, with its libraries.
-    #[arg(long, value_name = "PROGRAM")]
-    pub(crate) with: Vec<String>,
-}
-
-impl Machine {
-    /// What every guest of this kind has inside, whatever it runs.
-    pub(crate) fn contents(&self) -> Result<Contents, Failure> {
-        let mut contents = Contents {
-            rdma: self.rdma,
-            ..Contents::default()
-        };
-        for name in &self.with {
-            let path = setup::program(name)
-                .or_else(|| Some(PathBuf::from(name)).filter(|path| path.is_file()))
-                .ok_or_else(|| Failure::Missing(format!("there is no program '{name}' here")))?;
-            contents.programs.push(path);
-        }
-        Ok(contents)
-    }
-}
-
-impl Default for Machine {
-    fn default() -> Self {
-        Self {
-            flavour: FlavourArguments { debug_image: false },
-            cpus: 2,
-            memory: 2048,
-            accel: "tcg".to_owned(),
-            rdma: false,
-            with: Vec::new(),
-        }
-    }
-}
 
 /// The ports of a guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,7 +27,7 @@ pub(crate) enum Port {
     Console,
 }
 
-const PORTS: [(Port, &str); 3] = [
+pub(super) const PORTS: [(Port, &str); 3] = [
     (Port::Out, "out"),
     (Port::Err, "err"),
     (Port::Console, "console"),
@@ -144,7 +90,7 @@ impl Guests {
         let mut all = Vec::new();
         for number in 0..count {
             let nonce = nonce(number);
-            let command = command(kernel, machine, folder.path(), (number, count), &nonce);
+            let command = machine::command(kernel, machine, folder.path(), (number, count), &nonce);
             all.push(Guest::start(command, folder.path(), number, &nonce, &send)?);
         }
         Ok(Self {
@@ -359,96 +305,4 @@ fn nonce(number: usize) -> String {
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or_default();
     format!("{:x}-{:x}-{number}", now.as_nanos(), std::process::id())
-}
-
-/// The start of QEMU that all kinds of guests have. It ends with this program, whatever ends that.
-pub(crate) fn qemu(kernel: &Kernel, machine: &Machine, image: &Path, words: &str) -> Command {
-    let mut command = Command::new("setpriv");
-    command.args(["--pdeathsig", "KILL", "qemu-system-x86_64"]);
-    let accel = match machine.accel.as_str() {
-        "kvm" => "kvm",
-        "counted" => "tcg,thread=single",
-        _ => "tcg,thread=multi",
-    };
-    let mut add = |name: &str, value: String| {
-        command.arg(name).arg(value);
-    };
-    add("-accel", accel.to_owned());
-    // With 'erms' the kernel copies user memory by `rep movsb`, which emulation executes byte by byte: it would drown
-    // every other cost.
-    add("-cpu", "max,-erms,-fsrm".to_owned());
-    if machine.accel == "counted" {
-        add("-icount", "shift=0,sleep=off".to_owned());
-        add("-smp", "1".to_owned());
-    } else {
-        add("-smp", machine.cpus.to_string());
-    }
-    add("-m", format!("{}M", machine.memory));
-    add("-kernel", kernel.image().display().to_string());
-    add("-initrd", image.display().to_string());
-    // A kernel that is unwell stops at once, so that the test that ran is the one to blame.
-    // An idle processor halts: emulated, its other way to idle (mwait) spins, and is woken late.
-    // A host that is busy gives an emulated processor no time for many seconds: only two minutes are a lockup.
-    let base = "console=ttyS0 loglevel=5 panic=-1 oops=panic panic_on_warn=1 rcupdate.rcu_cpu_stall_timeout=120 \
-                watchdog_thresh=60 idle=halt lab.on=1";
-    add("-append", format!("{base} {words}"));
-    for (number, share) in image::shares().iter().enumerate() {
-        let path = share.display().to_string().replace(',', ",,");
-        add(
-            "-virtfs",
-            format!(
-                "local,path={path},mount_tag=share{number},security_model=none,readonly=on,multidevs=remap"
-            ),
-        );
-    }
-    command.args(["-no-reboot", "-nodefaults", "-display", "none"]);
-    command
-}
-
-fn command(
-    kernel: &Kernel,
-    machine: &Machine,
-    folder: &Path,
-    (number, count): (usize, usize),
-    nonce: &str,
-) -> Command {
-    let rdma = if machine.rdma { " lab.rdma=1" } else { "" };
-    let words = format!("lab.nonce={nonce} lab.guest={number}{rdma}");
-    let mut command = qemu(kernel, machine, &folder.join("initramfs"), &words);
-    let mut add = |name: &str, value: String| {
-        command.arg(name).arg(value);
-    };
-    for (_, name) in PORTS {
-        let path = folder.join(format!("{name}{number}"));
-        add(
-            "-chardev",
-            format!("socket,id={name},path={}", path.display()),
-        );
-    }
-    add("-serial", "chardev:console".to_owned());
-    add("-device", "virtio-serial-pci".to_owned());
-    for name in ["out", "err"] {
-        add(
-            "-device",
-            format!("virtserialport,chardev={name},name=limic.{name}"),
-        );
-    }
-    if count > 1 {
-        let end = |number: usize| folder.join(format!("cable{number}")).display().to_string();
-        let (here, there) = (end(number), end(1 - number.min(1)));
-        add(
-            "-netdev",
-            format!(
-                "dgram,id=cable,local.type=unix,local.path={here},remote.type=unix,remote.path={there}"
-            ),
-        );
-        add(
-            "-device",
-            format!(
-                "virtio-net-pci,netdev=cable,mac=52:54:00:77:00:{:02x}",
-                number + 1
-            ),
-        );
-    }
-    command
 }

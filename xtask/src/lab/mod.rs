@@ -13,6 +13,7 @@ mod guest;
 mod image;
 mod kernel;
 mod libraries;
+mod machine;
 mod marker;
 mod mirror;
 mod module;
@@ -44,7 +45,7 @@ pub(crate) enum LabTask {
     /// Run every guest test (package `limic-lab`), or those whose name holds FILTER.
     Test(test::TestArguments),
     /// Boot a guest with a console.
-    Shell(guest::Machine),
+    Shell(machine::Machine),
 }
 
 /// Which of the two kernels.

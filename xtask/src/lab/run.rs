@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 
-use super::guest::{Guests, Heard, Machine, Port};
+use super::guest::{Guests, Heard, Port};
 use super::image::{self, Step};
+use super::machine::Machine;
 use super::{kernel, module, needs};
 use crate::failure::Failure;
 use crate::job::Job;

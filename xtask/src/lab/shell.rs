@@ -1,7 +1,7 @@
 //! `cargo xtask lab shell`: a guest with a console.
 
 use super::cache::cannot;
-use super::guest::{Machine, qemu};
+use super::machine::{Machine, qemu};
 use super::{image, kernel, module, needs};
 use crate::console;
 use crate::failure::Failure;

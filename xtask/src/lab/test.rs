@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 
-use super::guest::{Guests, Heard, Machine};
+use super::guest::{Guests, Heard};
 use super::image::{Contents, Step, quoted};
 use super::kernel::{self, Kernel};
+use super::machine::Machine;
 use super::programs::{self, Program};
 use super::report::{Outcome, Report};
 use super::{Flavour, module, needs};
