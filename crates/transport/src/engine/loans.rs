@@ -199,7 +199,7 @@ impl Core {
                 };
                 self.count_unexpected(-(bytes.len() as i64));
                 self.note_kept(status.peer.0, status.len);
-                let bytes = bytes.into_boxed_slice();
+                // It stays a vector: to move a box would claim its bytes for the box alone.
                 Ok(Some(RawLoaned {
                     status,
                     start: bytes.as_ptr(),
@@ -267,7 +267,6 @@ impl Engine {
             ))
         })?;
         buffer.resize(len, 0_u8);
-        let mut buffer = buffer.into_boxed_slice();
         // SAFETY: the buffer lives until the receive is done, which `wait` below waits for.
         let into = unsafe {
             ReceiveBuffer::new(&[RawSliceMut {
