@@ -1,5 +1,7 @@
 //! Locality by the hand-over of a cache line (H3): as told, and as measured between two processes.
 
+use std::time::Duration;
+
 use limic::policy::{HandOver, Path};
 use limic::settings::Settings;
 use limic::{Counters, Endpoint, HybridEndpoint, RawEndpoint};
@@ -57,7 +59,9 @@ fn what_is_told_decides_between_the_rows() {
 /// lost: both-sides copies go on.
 #[test]
 fn measuring_disturbs_nobody() {
-    Cast::new("measuring_disturbs_nobody").run(|rank| {
+    // Two processes that hand the processor to each other thousands of times: long on a machine with much else to do.
+    let cast = Cast::new("measuring_disturbs_nobody").limit(Duration::from_secs(240));
+    cast.run(|rank| {
         for bytes in [8, BYTES, 100 << 10] {
             let counters = ping_pong(rank, HandOver::Measured, bytes, ROUNDS);
             let total: u64 = counters.sent.iter().map(|(_, sent)| sent.messages).sum();
