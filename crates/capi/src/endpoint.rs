@@ -50,7 +50,7 @@ pub unsafe extern "C" fn limic_endpoint_open(
 ///
 /// For a world this leaves the job without waiting for the others; `limic_world_finalize` waits.
 ///
-/// A buffer that a peer may still be copying from or to is the one exception: if the linger time is over and a receiver is in the middle of a single
+/// A buffer that a peer may still be copying from is the one exception: if the linger time is over and a receiver is in the middle of a single
 /// copy, it gets what lies there then.
 #[unsafe(no_mangle)]
 pub extern "C" fn limic_endpoint_close(endpoint: limic_endpoint) -> c_int {

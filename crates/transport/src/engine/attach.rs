@@ -10,7 +10,6 @@ use limic_shm::ring::ReleaseFlags;
 use limic_shm::ring::shared::SharedProducer;
 use limic_shm::ring::sleep::Waker;
 use limic_shm::segment::{LOAN_FLAGS, PeerSegment};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::Core;
 use super::arenas::PeerArenas;
@@ -525,7 +524,10 @@ impl Core {
     }
 
     /// Whether a peer lives and has not closed, as far as its connections tell now.
+    #[cfg(feature = "cma")]
     pub(crate) fn is_connected(&self, peer: u32) -> bool {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
         let mut known = false;
         for connection in self.connections.iter().flatten() {
             if connection.peer != Some(peer) {

@@ -16,7 +16,8 @@ use limic_copy::{BothSides, Meet};
 use limic_shm::ring::Memory;
 
 use super::Core;
-use super::requests::{Halves, Incoming, Operation, ReceiveStage, SendStage, Slot};
+use super::operations::Halves;
+use super::requests::{Incoming, Operation, ReceiveStage, SendStage, Slot};
 use super::wire::{self, Control};
 use crate::buffer::{Source, words};
 use crate::policy::Path;

@@ -8,7 +8,7 @@ use std::any::Any;
 use limic_matching::PostedId;
 
 pub(crate) use super::operations::{
-    Halves, Incoming, Operation, ReceiveStage, Receiving, SendStage, Sending, receive_outcome,
+    Incoming, Operation, ReceiveStage, Receiving, SendStage, Sending, receive_outcome,
 };
 use crate::buffer::ReceiveBuffer;
 use crate::error::Outcome;
