@@ -94,16 +94,21 @@ pub(crate) fn run(install: &Install) -> Result<(), Failure> {
         )));
     }
     let staged = staged(&install.prefix, std::env::var_os("DESTDIR").as_deref());
-    let profile = if install.debug { "debug" } else { "release" };
+    lay_out(&install.prefix, &staged, install.debug)
+}
+
+/// Builds all, and puts it below `staged`, to be used at `prefix`.
+pub(crate) fn lay_out(prefix: &Path, staged: &Path, debug: bool) -> Result<(), Failure> {
+    let profile = if debug { "debug" } else { "release" };
     let mut words = vec!["build", "--lib"];
     for library in &LIBRARIES {
         words.extend(["-p", library.package]);
     }
     words.extend(["-p", PROVIDER.0]);
-    words.extend((!install.debug).then_some("--release"));
+    words.extend((!debug).then_some("--release"));
     Job::cargo(&words, 20).run()?;
     for library in &LIBRARIES {
-        library.install(&target().join(profile), &install.prefix, &staged)?;
+        library.install(&target().join(profile), prefix, staged)?;
     }
     let (_, built, place) = PROVIDER;
     put(

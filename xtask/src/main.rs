@@ -1,6 +1,7 @@
 //! Set-up, demo, tests and CI of limic: `cargo xtask --help`.
 
 mod bounded;
+mod c_latency;
 mod checks;
 mod ci;
 mod compare;
@@ -50,6 +51,7 @@ enum Task {
         full: bool,
     },
     Compare(compare::Args),
+    CLatency(c_latency::CLatency),
     /// Set up, build, and exchange messages over every path of this machine: one table.
     Demo,
     /// The whole suite: unit, integration, documentation and example tests, and each feature alone.
@@ -122,6 +124,7 @@ fn run(task: &Task, tally: &mut Tally) -> Result<(), Failure> {
             result
         }
         Task::Compare(args) => compare::run(args),
+        Task::CLatency(args) => setup::run().and_then(|()| c_latency::run(args)),
         Task::Demo => demo::run(),
         Task::Test => {
             let result = suite::run(tally);

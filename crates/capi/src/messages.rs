@@ -66,8 +66,7 @@ pub unsafe extern "C" fn limic_send(
         let (data, tag) = (bytes(data, length)?, label(tag, context)?);
         let to = Peer::from_index(destination);
         // SAFETY: readable by the caller's promise, which holds until this call returns; it waits for the end.
-        let posted = unsafe { held.raw().post_send(to, tag, &[data]) }?;
-        finish(held, posted)?;
+        unsafe { held.raw().send_blocking(to, tag, &[data]) }?;
         Ok(())
     })
 }

@@ -65,6 +65,28 @@ fn the_static_library_does_the_same() {
     stage().run(2, &program);
 }
 
+/// The ping-pong that users copy, and `cargo xtask c-latency` measures: a line per length.
+#[test]
+fn the_ping_pong_tells_its_times() {
+    if let Some(why) = missing(Language::C) {
+        println!("SKIPPED: {why}");
+        return;
+    }
+    let source = stage::root().join("crates/capi/examples/latency.c");
+    let printed = stage().run(2, &stage().compile(&source, "limic", Language::C));
+    let lines: Vec<(usize, f64)> = printed
+        .lines()
+        .filter_map(|line| {
+            let (bytes, us) = line.split_once(' ')?;
+            Some((bytes.parse().ok()?, us.parse().ok()?))
+        })
+        .collect();
+    assert!(
+        matches!(lines[..], [(8, small), (1024, large)] if small > 0.0 && large > 0.0),
+        "{printed}"
+    );
+}
+
 /// Every function of the header is exported, under its version, and nothing else is.
 #[test]
 fn the_shared_library_exports_the_header() {

@@ -36,11 +36,12 @@ fn pointer_of<T>(name: u64) -> *mut T {
 }
 
 impl Endpoint {
-    /// Moves messages along, and puts what has ended into the completion queues.
+    /// Moves messages along, and puts what has ended into the completion queues. True if anything moved.
     #[inline(always)]
-    pub(crate) fn progress(&self) {
-        self.limic.progress();
+    pub(crate) fn progress(&self) -> bool {
+        let moved = self.limic.progress();
         self.collect();
+        moved
     }
 
     /// Puts what has ended into the completion queues.

@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::peers::allowed_cpus;
 
 /// Those that were asked for, or the first two that belong to different cores.
-pub(super) fn choose(asked: &[usize]) -> Result<[usize; 2], Failure> {
+pub(crate) fn choose(asked: &[usize]) -> Result<[usize; 2], Failure> {
     let allowed = allowed_cpus().map_err(|why| Failure::Missing(format!("affinity: {why}")))?;
     match *asked {
         [] => distinct(&allowed, siblings),

@@ -142,7 +142,7 @@ impl Distances {
 }
 
 /// Microseconds to hand one cache line over, as `limic perf floor` measures it.
-pub(super) fn read(limic: &Path, cpus: &[usize; 2]) -> Option<f64> {
+pub(crate) fn read(limic: &Path, cpus: &[usize; 2]) -> Option<f64> {
     parse(&floor(limic, cpus)?)
 }
 

@@ -1,4 +1,4 @@
-//! Shared memory that a peer leaves behind when it has to be killed.
+//! Shared memory that a peer leaves behind when it or one of its processes is killed.
 //!
 //! The MPIs, UCX and libfabric name their segments in `/dev/shm` and remove them themselves, unless
 //! they are killed in between. limic's have no names.
@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::process::geteuid;
 
@@ -25,26 +25,36 @@ const PREFIXES: [&str; 7] = [
 ];
 
 /// The names that were there before a peer ran.
-pub(super) struct Before(BTreeSet<OsString>);
+pub(crate) struct Before(BTreeSet<OsString>);
 
 impl Before {
-    pub(super) fn now() -> Self {
+    pub(crate) fn now() -> Self {
         Self(names(Path::new(FOLDER)))
     }
 
-    /// Removes segments of peers that came since, belong to this user, and are mapped by nobody.
-    pub(super) fn remove_new(&self) {
-        for name in names(Path::new(FOLDER)).difference(&self.0) {
-            let path = Path::new(FOLDER).join(name);
+    /// What came since.
+    pub(crate) fn new_names(&self) -> Vec<OsString> {
+        let now = names(Path::new(FOLDER));
+        now.difference(&self.0).cloned().collect()
+    }
+
+    /// Removes segments of peers that came since, belong to this user, and are mapped by nobody. Gives those.
+    pub(crate) fn remove_new(&self) -> Vec<PathBuf> {
+        let new = self.new_names().into_iter().filter(|name| {
             let text = name.to_string_lossy();
-            let of_peer = PREFIXES.iter().any(|prefix| text.starts_with(prefix));
-            let own = fs::symlink_metadata(&path)
+            PREFIXES.iter().any(|prefix| text.starts_with(prefix))
+        });
+        let mut left: Vec<PathBuf> = new.map(|name| Path::new(FOLDER).join(name)).collect();
+        left.retain(|path| {
+            let own = fs::symlink_metadata(path)
                 .is_ok_and(|file| file.is_file() && file.uid() == geteuid().as_raw());
-            if of_peer && own && !mapped(&path) {
-                // It may be gone already.
-                let _ = fs::remove_file(&path);
-            }
+            own && !mapped(path)
+        });
+        for path in &left {
+            // It may be gone already.
+            let _ = fs::remove_file(path);
         }
+        left
     }
 }
 

@@ -37,6 +37,9 @@ use crate::peers::{Kind as MpiKind, Mpi, Tool};
 use crate::setup;
 
 use contestant::Contestant;
+pub(crate) use cpus::choose as choose_cpus;
+pub(crate) use gauge::read as handover;
+pub(crate) use leftovers::Before;
 use load::Watch;
 use pattern::{Kind, Pattern, Plan};
 use report::Report;

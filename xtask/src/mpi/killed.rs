@@ -1,12 +1,14 @@
 //! A rank is killed in the middle of its messages: the launcher ends the job, or the other ranks get the MPI's error.
 //! Nothing hangs, and nothing stays.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, test_kill_process};
 
 use crate::bounded::{self, Ended};
+use crate::compare::Before;
 use crate::mpi::library::Library;
 use crate::peers::Placement;
 
@@ -26,10 +28,12 @@ pub(super) fn job(
 ) -> Result<String, String> {
     let mut command = library.mpiexec(RANKS, Placement::Free, provider);
     command.arg(program);
+    let traces = Traces::before(&mut command)?;
     let ended = bounded::run(command, cpus, LIMIT);
     gone(&ended)?;
+    let left = traces.left()?;
     match ended.failure {
-        Some(why) => Ok(format!("the launcher ended the job: {why}")),
+        Some(why) => Ok(format!("the launcher ended the job: {why}; {left}")),
         None => Err("the launcher says that all went well".to_owned()),
     }
 }
@@ -58,16 +62,18 @@ pub(super) fn survivors(
     command
         .args(["/bin/sh", "-c", KEEPS_ITS_PLACE])
         .args([program, &words]);
+    let traces = Traces::before(&mut command)?;
     let ended = bounded::run(command, cpus, LIMIT);
     let text = std::fs::read_to_string(&words).unwrap_or_default();
     gone(&ended)?;
+    let left = traces.left()?;
     // The MPI gives the error to the program, or ends the process with it.
     let mut errors = text.lines().filter(|line| {
         line.contains("Connection reset by peer")
             || (line.starts_with("rank ") && line.contains(": error: "))
     });
     match errors.next() {
-        Some(line) => Ok(format!("survivors got: {}", line.trim())),
+        Some(line) => Ok(format!("survivors got: {}; {left}", line.trim())),
         None => Err(format!(
             "no survivor got an error; they said: {}",
             text.trim()
@@ -96,8 +102,56 @@ fn gone(ended: &Ended) -> Result<(), String> {
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    // limic's segments are memory of the processes, without a name in any file system: gone with them.
     Ok(())
+}
+
+/// What there was before a job, to tell what it leaves behind in file systems. limic's segments are memory of the
+/// processes, and its sockets have no files: there is to be nothing of it. MPIs leave files of their own.
+struct Traces {
+    segments: Before,
+    /// The folder for temporary files of this job alone.
+    folder: PathBuf,
+}
+
+impl Traces {
+    /// The job gets a folder of its own.
+    fn before(command: &mut Command) -> Result<Self, String> {
+        let name = format!("limic-killed-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&folder).map_err(|why| format!("{}: {why}", folder.display()))?;
+        command.env("TMPDIR", &folder);
+        Ok(Self {
+            segments: Before::now(),
+            folder,
+        })
+    }
+
+    /// Names what has been left; it is an error if that is limic's.
+    fn left(self) -> Result<String, String> {
+        let of_limic = |name: &std::ffi::OsStr| name.to_string_lossy().contains("limic");
+        let segments = self.segments.new_names();
+        if let Some(name) = segments.iter().find(|name| of_limic(name)) {
+            return Err(format!("limic has left /dev/shm/{}", name.display()));
+        }
+        let mut left: Vec<String> = Vec::new();
+        for path in self.segments.remove_new() {
+            left.push(path.display().to_string());
+        }
+        let entries = std::fs::read_dir(&self.folder).into_iter().flatten();
+        for name in entries.flatten().map(|entry| entry.file_name()) {
+            if of_limic(&name) {
+                return Err(format!("limic has left {} in TMPDIR", name.display()));
+            }
+            left.push(format!("$TMPDIR/{}", name.display()));
+        }
+        // What cannot be removed disturbs nobody.
+        let _ = std::fs::remove_dir_all(&self.folder);
+        if left.is_empty() {
+            return Ok("nothing is left".to_owned());
+        }
+        left.sort_unstable();
+        Ok(format!("limic left nothing, the MPI {}", left.join(" ")))
+    }
 }
 
 /// Whether a process runs; one that has ended but was not asked for yet does not.
