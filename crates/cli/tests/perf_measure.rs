@@ -246,6 +246,15 @@ fn what_makes_no_sense_is_said_with_code_2() {
             "--ranks has no meaning for floor",
         ),
         (&["floor", "--sizes", "0"], "at least 1 byte"),
+        (&["bandwidth", "--sleep"], "--sleep is for latency"),
+        (
+            &["latency", "--sleep", "--sizes", "4"],
+            "4 bytes are too few, 8 are enough",
+        ),
+        (
+            &["latency", "--sleep", "--paths", "loan"],
+            "not measured over loan",
+        ),
         (&["breakdown", "--sizes", "0"], "at least 1 byte"),
         (
             &["breakdown", "--ranks", "2"],
@@ -324,7 +333,9 @@ fn the_floor_is_measured_without_ranks() {
             .filter(|row| row["path"] == path)
             .count()
     };
-    assert_eq!(found("cache-line"), 1);
+    for path in ["cache-line", "epoll-wake", "futex-wake"] {
+        assert_eq!(found(path), 1, "{path}");
+    }
     for path in ["memcpy", "two-copy", "two-copy-stream", "one-copy"] {
         assert_eq!(found(path), 2, "{path}");
     }
@@ -344,6 +355,28 @@ fn the_floor_is_measured_without_ranks() {
     }
     let table = perf(&["floor", "--sizes", "64"]);
     assert!(out(&table).contains("cache-line"), "{}", out(&table));
+}
+
+#[test]
+fn a_sleeping_receiver_is_measured_beside_the_kernel() {
+    // Enough messages that some find the receiver asleep on a machine that does other things too.
+    let mut command = limic(&[
+        "perf", "latency", "--sleep", "--sizes", "8,4K", "--json", "-",
+    ]);
+    command.args(["--iterations", "100", "--rounds", "2"]);
+    let output = in_turn(command);
+    assert!(output.status.success(), "{}", err(&output));
+    let report: Value = serde_json::from_str(&out(&output)).expect("one JSON object");
+    let sizes: Vec<_> = rows(&report).iter().map(|row| &row["bytes"]).collect();
+    assert_eq!(sizes, [8, 4096], "{report}");
+    for row in rows(&report) {
+        check_row(row, "latency", 2);
+        let wake = |field: &str| row["wake"][field].as_f64().expect("a number");
+        // It really slept, and the two figures belong together.
+        assert!(wake("asleep") > 0.0 && wake("asleep") <= 1.0, "{row}");
+        let ratio = row["time_us"].as_f64().unwrap() / wake("kernel_us");
+        assert!((wake("ratio") - ratio).abs() < 1e-6 * ratio, "{row}");
+    }
 }
 
 #[test]

@@ -121,6 +121,45 @@ fn what_tune_writes_is_loaded_by_later_runs() {
 }
 
 #[test]
+fn each_distance_between_the_cpus_has_rows_of_its_own() {
+    let home = Home::new();
+    // Localities that have rows of the profile; the others have the built-in ones.
+    let profiled = || {
+        let output = home.limic(&["info", "--json"]);
+        let info: serde_json::Value = serde_json::from_str(&out(&output)).unwrap();
+        let rows = info["thresholds"].as_array().unwrap().clone();
+        let of_profile = rows.iter().filter(|row| row["source"] == "profile");
+        let mut localities: Vec<String> = of_profile
+            .map(|row| row["locality"].as_str().unwrap().to_owned())
+            .collect();
+        localities.sort();
+        localities.dedup();
+        localities
+    };
+    // Too short for figures that mean anything. What stands in for the measured hand-over makes the CPUs near, then far.
+    let tune = |nanoseconds| {
+        let output = home.limic_with(
+            &["tune", "--seconds", "1"],
+            &[("LIMIC_HANDOVER", nanoseconds)],
+        );
+        assert!(output.status.success(), "{}", err(&output));
+        err(&output)
+    };
+    tune("30");
+    assert_eq!(profiled(), ["shared-cache"]);
+    let told = tune("180");
+    assert!(
+        told.contains("shared-cache were measured before, and stay"),
+        "{told}"
+    );
+    let far = profiled();
+    assert!(
+        far.len() == 2 && far.contains(&"shared-cache".to_owned()),
+        "{far:?}"
+    );
+}
+
+#[test]
 fn nothing_is_written_on_a_dry_run_or_without_a_place() {
     let home = Home::new();
     let output = home.limic(&["tune", "--seconds", "1", "--dry-run"]);

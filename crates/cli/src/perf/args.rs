@@ -9,7 +9,7 @@ use crate::sizes::SizeList;
 
 const SIZES_HELP: &str = "\
 Message sizes in bytes: a list (8,64,1K), ranges of powers of two (1..4M), or both [default: \
-1..4M; rate: 8; alltoall: 1K; floor, breakdown: 64..4M in steps of four; hotspot: 2K; noncontig: pieces of 8K..64K; \
+1..4M; rate, latency --sleep: 8; alltoall: 1K; floor, breakdown: 64..4M in steps of four; hotspot: 2K; noncontig: pieces of 8K..64K; \
 hostdev, ports, chain: 4K,64K,1M]";
 
 /// Measure messages between ranks, or the hardware below them
@@ -94,6 +94,10 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(super) counters: bool,
 
+    /// For `latency`: the receiver sleeps before each message; its wake-up beside the kernel's own, in the same run
+    #[arg(long)]
+    pub(super) sleep: bool,
+
     /// Write one JSON object with the machine and the rows; `-` is standard output, instead of the table
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
@@ -166,6 +170,7 @@ Examples:
   limic perf latency --sizes 8..64K
   limic perf bandwidth --paths hybrid,pipeline,cma --sizes 64K,1M --plot paths.svg
   limic perf latency --paths eager,pipeline,cma,kmod,kmod-region,kernel --sizes 1K..1M
+  limic perf latency --sleep
   limic perf skew --c1 1 --c2 10,100 --window 64 --bytes 16K
   limic perf pairs -n 8 --reuse on,off --json pairs.json
   limic perf alltoall -n 8 --sizes 1K,16K
@@ -201,7 +206,7 @@ pub(super) enum Pattern {
     /// clock (K7)
     Breakdown,
     /// What the machine allows without limic: cache-line hand-over, memcpy, two copies through a
-    /// ring, one copy out of shared memory, process_vm_readv
+    /// ring, one copy out of shared memory, process_vm_readv, the kernel's wake-up
     Floor,
     /// Over verbs: how long a job takes until its ranks are connected; any number of ranks (C4)
     Connect,
@@ -329,6 +334,7 @@ impl Args {
     /// The sizes asked for, or those that suit the pattern.
     pub(super) fn sizes(&self) -> SizeList {
         let default = || match self.pattern {
+            Pattern::Latency if self.sleep => SizeList::of(&[8]),
             Pattern::Cliffs => super::cliffs::sizes(),
             Pattern::Rate => SizeList::of(&[8]),
             Pattern::Barrier => SizeList::of(&[0]),

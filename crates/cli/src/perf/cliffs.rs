@@ -116,6 +116,7 @@ mod tests {
             verbs: None,
             counted: Counted::default(),
             growth: None,
+            wake: None,
         }
     }
 

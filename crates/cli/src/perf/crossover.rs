@@ -90,6 +90,7 @@ mod tests {
             verbs: None,
             counted: Counted::default(),
             growth: None,
+            wake: None,
         }
     }
 

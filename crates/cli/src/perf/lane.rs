@@ -2,7 +2,7 @@
 //! processes in turn.
 
 use limic::policy::{ByteSize, INLINE_CAPACITY, Path, PathSet};
-use limic::settings::{Settings, SettingsError};
+use limic::settings::{Settings, SettingsBuilder, SettingsError};
 use limic::{
     ADDRESS_LEN, Endpoint, HybridEndpoint, KernelEndpoint, Peer, RawEndpoint, RegionId, RegionKey,
 };
@@ -45,16 +45,21 @@ pub(super) struct Lane {
 /// The settings that force a path. Where it cannot carry a message, another one does, so that
 /// nothing hangs; the counters tell.
 pub(super) fn settings(wanted: Wanted) -> Result<Settings, SettingsError> {
+    builder(wanted).build()
+}
+
+/// The same, before anything else is set.
+pub(super) fn builder(wanted: Wanted) -> SettingsBuilder {
     let builder = Settings::builder();
     let fallback = PathSet::EMPTY
         .with(Path::Inline)
         .with(Path::Eager)
         .with(Path::Pipeline);
     let Some(path) = wanted.path() else {
-        return builder.build();
+        return builder;
     };
     let builder = builder.allowed(fallback.with(path));
-    let builder = match path {
+    match path {
         Path::Inline => builder.inline_max(INLINE_CAPACITY),
         Path::Eager => builder.inline_max(0).eager_max(u64::MAX),
         Path::Pipeline | Path::Cma | Path::BothSides | Path::Kmod => {
@@ -62,8 +67,7 @@ pub(super) fn settings(wanted: Wanted) -> Result<Settings, SettingsError> {
         }
         Path::SameProcess => builder.inline_max(0).eager_max(0),
         _ => builder,
-    };
-    builder.build()
+    }
 }
 
 impl Lane {

@@ -300,6 +300,7 @@ impl Run<'_> {
                     * work.messages_per_iteration(self.control.size()) as f64,
             ),
             growth: None,
+            wake: None,
         }
     }
 }

@@ -4,11 +4,12 @@
 //! process is one, [`lane`] opens an endpoint for each path and connects it, [`measure`] goes
 //! through rounds, sizes and lanes, each time running a pattern ([`latency`], [`window`], [`collective`]) on
 //! [`buffers`] whose [`content`] can be checked, and [`report`], [`json`] and [`plot`] show the
-//! rows. [`cliffs`] judges those of a ping-pong. [`hardware`] counts what the processor does meanwhile.
+//! rows. [`cliffs`] judges those of a ping-pong, [`asleep`] has receivers that sleep. [`hardware`] counts what the processor does meanwhile.
 //! [`verbs`] says which lanes go over an adapter. [`skew`] has an order of its own, and [`tune`] makes a profile out of
 //! what it measures. [`floor`] measures without limic, [`breakdown`] shows what the kernel module measures.
 
 mod args;
+mod asleep;
 mod breakdown;
 mod buffers;
 mod cliffs;
@@ -77,6 +78,10 @@ fn perform(args: &Args) -> Result<ExitCode, PerfError> {
             Some(report) => finish(args, &report),
             None => Ok(ExitCode::SUCCESS),
         },
+        (_, Some(_)) if args.sleep => match asleep::as_rank(args)? {
+            Some(report) => finish(args, &report),
+            None => Ok(ExitCode::SUCCESS),
+        },
         (pattern, Some(_)) if pattern.is_over_verbs() => verbs::as_rank(args),
         (_, Some(_)) => match measure::as_rank(args)? {
             Some(report) => finish(args, &report),
@@ -140,6 +145,9 @@ fn check(args: &Args) -> Result<(), PerfError> {
     }
     if args.pattern == Pattern::Skew {
         skew::check(args)?;
+    }
+    if args.sleep {
+        asleep::check(args)?;
     }
     if matches!(
         args.pattern,

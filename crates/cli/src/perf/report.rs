@@ -42,6 +42,9 @@ pub(super) struct Row {
     /// For `cliffs` only: the time divided by that of the longest message at most half as long.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) growth: Option<f64>,
+    /// For `latency --sleep` only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) wake: Option<super::asleep::WakeRow>,
 }
 
 /// What the processors of both sides, the kernel and limic counted, per message; in the order of [`NAMES`].
@@ -180,6 +183,12 @@ impl Report {
         header.extend(counted.iter().map(|at| NAMES[*at]));
         let with_growth = self.rows.iter().any(|row| row.growth.is_some());
         header.extend(with_growth.then_some("growth"));
+        let asleep = self.rows.iter().any(|row| row.wake.is_some());
+        header.extend(if asleep {
+            &["kernel us", "ratio", "asleep"][..]
+        } else {
+            &[]
+        });
         table.set_header(header);
         for row in &self.rows {
             let mut cells = vec![ByteSize(row.bytes).to_string(), row.path.clone()];
@@ -212,6 +221,11 @@ impl Report {
                     format!("{mark}{growth:.2}")
                 });
                 cells.push(growth.unwrap_or_default());
+            }
+            if let Some(wake) = row.wake {
+                cells.push(significant(wake.kernel_us));
+                cells.push(format!("{:.2}", wake.ratio));
+                cells.push(format!("{:.0} %", wake.asleep * 100.0));
             }
             table.add_row(cells);
         }

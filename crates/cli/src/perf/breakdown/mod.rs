@@ -208,5 +208,6 @@ fn row(args: &Args, kind: &'static str, bytes: usize, iterations: u64, rounds: &
         breakdown: Some(Steps::median(rounds)),
         counted: Counted::default(),
         growth: None,
+        wake: None,
     }
 }

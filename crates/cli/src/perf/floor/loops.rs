@@ -6,6 +6,7 @@ use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
 
 use super::memory::Memory;
+use super::wake;
 
 /// What is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,16 +18,20 @@ pub(super) enum Kind {
     TwoCopyStream,
     OneCopy,
     ReadProcess,
+    EpollWake,
+    FutexWake,
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 6] = [
+    pub(super) const ALL: [Self; 8] = [
         Self::CacheLine,
         Self::Memcpy,
         Self::TwoCopy,
         Self::TwoCopyStream,
         Self::OneCopy,
         Self::ReadProcess,
+        Self::EpollWake,
+        Self::FutexWake,
     ];
 
     pub(super) fn name(self) -> &'static str {
@@ -37,12 +42,19 @@ impl Kind {
             Self::TwoCopyStream => "two-copy-stream",
             Self::OneCopy => "one-copy",
             Self::ReadProcess => "process_vm_readv",
+            Self::EpollWake => "epoll-wake",
+            Self::FutexWake => "futex-wake",
         }
     }
 
     /// Whether the other process takes part, beyond having the memory.
     pub(super) fn needs_partner(self) -> bool {
-        matches!(self, Self::CacheLine | Self::TwoCopy | Self::TwoCopyStream)
+        matches!(self, Self::CacheLine | Self::TwoCopy | Self::TwoCopyStream) || self.wakes()
+    }
+
+    /// Whether one process wakes the other: the sleeper has the time, not who waits for it.
+    pub(super) fn wakes(self) -> bool {
+        matches!(self, Self::EpollWake | Self::FutexWake)
     }
 
     pub(super) fn has_ring(self) -> bool {
@@ -197,6 +209,7 @@ pub(super) fn lead(order: &Order, memory: &mut Memory, partner: i32) -> Result<(
                 }
             }
         }
+        Kind::EpollWake | Kind::FutexWake => wake::lead(order, memory)?,
     }
     Ok(())
 }
@@ -223,6 +236,7 @@ pub(super) fn follow(order: &Order, memory: &mut Memory) -> Result<(), Failure> 
             }
             memory.flags().ball.set(1);
         }
+        Kind::EpollWake | Kind::FutexWake => wake::follow(order, memory)?,
         Kind::Memcpy | Kind::OneCopy | Kind::ReadProcess => {}
     }
     Ok(())

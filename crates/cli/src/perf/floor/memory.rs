@@ -1,6 +1,7 @@
 //! What the two processes of the floor share, and what each has for itself.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
@@ -27,6 +28,11 @@ impl Flag {
     #[inline(always)]
     pub(super) fn set(&self, value: u64) {
         self.0.store(value, Ordering::Release);
+    }
+
+    /// Pairs with the release in `set`.
+    pub(super) fn get(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
     }
 
     /// Spins until the counter is at least `value`; pairs with the release in `set`.
@@ -57,6 +63,27 @@ impl Flag {
     }
 }
 
+/// The word on which a process sleeps: the number of times that it was woken.
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+pub(super) struct Bed(AtomicU32);
+
+impl Bed {
+    /// Pairs with the acquire in `has_come`.
+    pub(super) fn store(&self, turn: u64) {
+        self.0.store(turn as u32, Ordering::Release);
+    }
+
+    /// Pairs with the release in `store`.
+    pub(super) fn has_come(&self, turn: u64) -> bool {
+        self.0.load(Ordering::Acquire) == turn as u32
+    }
+
+    pub(super) fn word(&self) -> &AtomicU32 {
+        &self.0
+    }
+}
+
 /// The counters of both directions.
 #[derive(Debug, Default)]
 #[repr(C)]
@@ -66,6 +93,10 @@ pub(super) struct Flags {
     /// Chunks that were put into each ring, and taken out of it.
     pub(super) filled: [Flag; 2],
     pub(super) emptied: [Flag; 2],
+    /// When the sleeper was woken, and the median of what its wake-ups took.
+    pub(super) woken_ns: Flag,
+    pub(super) median_ns: Flag,
+    pub(super) bed: Bed,
 }
 
 /// A process's view of all memory. After the fork both have the same addresses; what is shared stays
@@ -78,6 +109,8 @@ pub(super) struct Memory {
     longest: usize,
     pub(super) source: Pool,
     pub(super) target: Pool,
+    /// Wakes the other process.
+    pub(super) bell: OwnedFd,
 }
 
 impl Memory {
@@ -90,6 +123,7 @@ impl Memory {
         let (mut source, mut target) = (Pool::default(), Pool::default());
         source.take(longest).map_err(no_memory)?;
         target.take(longest).map_err(no_memory)?;
+        let bell = super::wake::bell()?;
         let shared_bytes = size_of::<Flags>() + 2 * RING_BYTES + longest;
         // SAFETY: a new mapping at an address that the kernel chooses.
         let mapped = unsafe {
@@ -110,6 +144,7 @@ impl Memory {
             longest,
             source,
             target,
+            bell,
         })
     }
 
@@ -125,6 +160,7 @@ impl Memory {
         let flags = self.flags();
         let pairs = flags.filled.iter().chain(&flags.emptied);
         pairs.chain([&flags.ball]).for_each(|flag| flag.set(0));
+        flags.bed.store(0);
     }
 
     /// A chunk of the ring of one direction.

@@ -8,6 +8,7 @@
 //! - `two-copy-stream`: the same, message after message in one direction.
 //! - `one-copy`: out of a buffer that both processes have mapped.
 //! - `process_vm_readv`: out of the other process's memory.
+//! - `epoll-wake`, `futex-wake`: from the call that wakes a sleeping process until that runs.
 //!
 //! [`memory`] is what the processes share, [`partner`] the other process, [`loops`] what both run.
 
@@ -15,6 +16,7 @@ mod hand_over;
 mod loops;
 mod memory;
 mod partner;
+pub(super) mod wake;
 
 use std::time::{Duration, Instant};
 
@@ -48,6 +50,8 @@ const KINDS: [Kind; 5] = [
     Kind::ReadProcess,
 ];
 
+const WAKE_UPS: [Kind; 2] = [Kind::EpollWake, Kind::FutexWake];
+
 /// How long a run must take to tell how many iterations fit into a round.
 const CALIBRATION: Duration = Duration::from_millis(1);
 
@@ -76,12 +80,17 @@ pub(super) fn run(args: &Args) -> Result<Report, PerfError> {
         memory,
         partner,
         report,
-        progress: ProgressBar::new(1 + (sizes.as_slice().len() * KINDS.len()) as u64),
+        progress: ProgressBar::new(
+            (1 + WAKE_UPS.len() + sizes.as_slice().len() * KINDS.len()) as u64,
+        ),
     };
     if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} ({eta} left)") {
         floor.progress.set_style(style);
     }
     floor.measure(Kind::CacheLine, 8)?;
+    for kind in WAKE_UPS {
+        floor.measure(kind, 0)?;
+    }
     for kind in KINDS {
         for &bytes in sizes.as_slice() {
             if !floor.measure(kind, bytes)? {
@@ -128,12 +137,15 @@ impl Floor<'_> {
                 kind,
                 bytes,
                 shape: *shape,
-                iterations: self.args.iterations.unwrap_or(1),
+                iterations: match self.args.iterations {
+                    None if kind.wakes() => wake::WAKES,
+                    asked => asked.unwrap_or(1),
+                },
             };
             if let Err(error) = self.go(&order) {
                 return self.failed(kind, error);
             }
-            if self.args.iterations.is_none() {
+            if self.args.iterations.is_none() && !kind.wakes() {
                 order.iterations = self.calibrate(order, round)?;
             }
             candidates.push(Candidate {
@@ -202,7 +214,12 @@ fn timed(order: &Order, memory: &mut Memory, partner: &mut Partner) -> Result<Du
     if order.kind.needs_partner() {
         partner.finished()?;
     }
-    result.map(|()| time)
+    result?;
+    if order.kind.wakes() {
+        let each = Duration::from_nanos(memory.flags().median_ns.get());
+        return Ok(each.mul_f64(order.iterations as f64));
+    }
+    Ok(time)
 }
 
 fn into_error(failure: Failure) -> PerfError {
@@ -252,5 +269,6 @@ fn row(args: &Args, order: &Order, spread: Spread) -> Row {
         verbs: None,
         counted: Counted::default(),
         growth: None,
+        wake: None,
     }
 }

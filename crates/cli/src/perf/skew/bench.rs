@@ -336,6 +336,7 @@ impl Bench<'_> {
             verbs: None,
             counted: Counted::default(),
             growth: None,
+            wake: None,
         }
     }
 }

@@ -69,7 +69,8 @@ pub(crate) struct Args {
 }
 
 const AFTER_HELP: &str = "\
-Run it once on an idle host. LIMIC_PROFILE=off ignores the profile, LIMIC_PROFILE=FILE loads another one, and
+Run it once on an idle host; again where a virtual machine shows other distances at other times: the new rows come beside those
+of other localities. LIMIC_PROFILE=off ignores the profile, LIMIC_PROFILE=FILE loads another one, and
 limic info shows its rows. The format is described in docs/profile.md.
 
 Exit code: 0, 1 if something failed, 2 for a bad command line.";
@@ -126,7 +127,17 @@ fn perform(args: &Args) -> Result<(), PerfError> {
         }
         all.push(start(args, pair, hand_over)?);
     }
-    let text = profile::text(&all);
+    let kept = match &target {
+        Some(path) => profile::Kept::of(path, &all),
+        None => profile::Kept::default(),
+    };
+    if !kept.localities().is_empty() {
+        notice(format_args!(
+            "the rows of {} were measured before, and stay",
+            kept.localities().join(", ")
+        ));
+    }
+    let text = profile::text(&all, &kept);
     if let Some(path) = &target {
         profile::write(path, &text)?;
         verify(path)?;

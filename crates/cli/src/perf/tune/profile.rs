@@ -4,18 +4,74 @@ use std::io::Write;
 use std::path::Path as FilePath;
 
 use limic::policy::ByteSize;
-use limic::settings::{MachineKey, PROFILE_VERSION};
+use limic::settings::{MachineKey, PROFILE_VERSION, Settings};
 
 use super::super::PerfError;
 use super::super::machine::date;
 use super::measure::Findings;
 
+/// What stays of the profile that was there: one machine may show several localities at different times, and each tuning
+/// measures those of its time.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Kept {
+    /// Settings beside the rows.
+    settings: toml::Table,
+    /// Rows of localities that were not measured now, in their order.
+    rows: Vec<toml::Table>,
+}
+
+impl Kept {
+    /// Of this file, if later runs would load it.
+    pub(super) fn of(path: &FilePath, measured: &[Findings]) -> Self {
+        let loads = Settings::builder()
+            .with_environment([("LIMIC_PROFILE", path)])
+            .build()
+            .is_ok_and(|settings| settings.profile().is_some() && settings.warnings().is_empty());
+        match std::fs::read_to_string(path) {
+            Ok(text) if loads => Self::of_text(&text, measured),
+            _ => Self::default(),
+        }
+    }
+
+    fn of_text(text: &str, measured: &[Findings]) -> Self {
+        let Ok(mut settings) = text.parse::<toml::Table>() else {
+            return Self::default();
+        };
+        let rows = settings.remove("rows");
+        settings.retain(|name, _| name != "profile" && name != "machine");
+        let rows = rows.and_then(|rows| rows.try_into().ok());
+        let mut rows: Vec<toml::Table> = rows.unwrap_or_default();
+        rows.retain(|row| {
+            let locality = row.get("locality").and_then(toml::Value::as_str);
+            measured
+                .iter()
+                .all(|findings| Some(&*findings.locality) != locality)
+        });
+        Self { settings, rows }
+    }
+
+    /// The localities whose rows stay.
+    pub(super) fn localities(&self) -> Vec<&str> {
+        let localities = self
+            .rows
+            .iter()
+            .filter_map(|row| row.get("locality")?.as_str());
+        let mut localities: Vec<&str> = localities.collect();
+        localities.dedup();
+        localities
+    }
+}
+
 /// The text of a profile.
-pub(super) fn text(all: &[Findings]) -> String {
+pub(super) fn text(all: &[Findings], kept: &Kept) -> String {
     let mut text = format!(
         "# Measured by limic tune; loaded by every run on this machine. LIMIC_PROFILE=off ignores it.\n\n\
-         [profile]\nversion = {PROFILE_VERSION}\nlimic = {}\ndate = {}\n\n\
+         {}[profile]\nversion = {PROFILE_VERSION}\nlimic = {}\ndate = {}\n\n\
          # What is not exactly like this is another machine, and does not use the profile.\n[machine]\n",
+        match kept.settings.to_string() {
+            settings if settings.is_empty() => settings,
+            settings => format!("{settings}\n"),
+        },
         quoted(env!("CARGO_PKG_VERSION")),
         quoted(&date(std::time::SystemTime::now())),
     );
@@ -45,6 +101,16 @@ pub(super) fn text(all: &[Findings]) -> String {
             }
             text.push_str(&format!("reason = {}\n", quoted(&row.reason)));
         }
+    }
+    let mut before = None;
+    for row in &kept.rows {
+        let locality = row.get("locality").and_then(toml::Value::as_str);
+        if locality != before {
+            before = locality;
+            let locality = locality.unwrap_or_default();
+            text.push_str(&format!("\n# {locality}: measured before, and kept\n"));
+        }
+        text.push_str(&format!("[[rows]]\n{row}"));
     }
     text
 }
@@ -90,7 +156,59 @@ pub(super) fn write(path: &FilePath, text: &str) -> Result<(), PerfError> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::measure::FoundRow;
     use super::*;
+
+    fn findings(locality: &str, path: &str) -> Findings {
+        let row = FoundRow {
+            when: "usual".to_owned(),
+            up_to_bytes: 16 << 10,
+            path: path.to_owned(),
+            chunk_bytes: 0,
+            reason: format!("of {path}"),
+        };
+        Findings {
+            locality: locality.to_owned(),
+            cpus: vec![0, 1],
+            seconds: 1.0,
+            points: Vec::new(),
+            rows: vec![row],
+            compared: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn what_is_measured_later_comes_beside_what_was_measured_before() {
+        let near = [findings("shared-cache", "eager")];
+        let first = format!("adapt = false\n{}", text(&near, &Kept::default()));
+        let far = [findings("same-package", "cma")];
+        let kept = Kept::of_text(&first, &far);
+        assert_eq!(kept.localities(), ["shared-cache"]);
+        let second = text(&far, &kept);
+        let whole: toml::Table = second.parse().expect("TOML");
+        assert_eq!(whole["adapt"].as_bool(), Some(false));
+        let rows = whole["rows"].as_array().expect("rows");
+        let found: Vec<_> = rows
+            .iter()
+            .map(|row| (row["locality"].as_str(), row["path"].as_str()))
+            .collect();
+        let expected = [("same-package", "cma"), ("shared-cache", "eager")];
+        assert_eq!(
+            found,
+            expected.map(|(locality, path)| (Some(locality), Some(path)))
+        );
+        // Measured again, the rows of a locality are the new ones alone.
+        let again = [findings("shared-cache", "pipeline")];
+        let kept = Kept::of_text(&second, &again);
+        assert_eq!(kept.localities(), ["same-package"]);
+        let third = text(&again, &kept);
+        assert!(
+            third.contains("pipeline") && third.contains("cma") && !third.contains("eager"),
+            "{third}"
+        );
+        assert_eq!(Kept::of_text("adapt = [[[", &again), Kept::default());
+    }
 
     #[test]
     fn strings_are_quoted() {
