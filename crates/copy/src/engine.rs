@@ -166,8 +166,7 @@ pub enum Access {
 /// same total length. Lists are walked in order.
 ///
 /// # Errors
-/// Every copying method returns [`CopyError`]; [`CopyError::demotes`] tells an engine that failed
-/// for this pair from a mistake in the call.
+/// Every copying method returns [`CopyError`].
 pub trait CopyEngine: Debug + Send {
     /// A peer that this engine has reached. An engine makes it only after a successful probe.
     type Peer: Debug + Clone + Send;

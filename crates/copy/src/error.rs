@@ -2,7 +2,7 @@
 
 use nix::errno::Errno;
 
-use crate::{RefusalReason, Refused};
+use crate::Refused;
 
 /// Why a copy did not happen, or not wholly.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -54,18 +54,6 @@ pub enum CopyError {
 }
 
 impl CopyError {
-    /// Whether the engine should not be used for this pair again, and the rest of the message go
-    /// by another path. `false` for a mistake in the call, which another path would not mend.
-    #[must_use]
-    pub fn demotes(&self) -> bool {
-        match self {
-            Self::Refused(_) | Self::PeerGone | Self::BadAddress { .. } | Self::Other(_) => true,
-            Self::LengthMismatch { .. } | Self::SkipTooLong { .. } | Self::ListTooShort { .. } => {
-                false
-            }
-        }
-    }
-
     /// Bytes of the call, counted from `skip`, that certainly got through: another path can go on
     /// from there.
     #[must_use]
@@ -90,22 +78,6 @@ impl CopyError {
             }
         }
     }
-
-    /// The cause in a few words, without the errno and the remedy: what a log line has room for.
-    #[must_use]
-    pub fn cause(&self) -> String {
-        match self {
-            Self::Refused(Refused {
-                reason: RefusalReason::Errno,
-                ..
-            }) => "no more is known".to_owned(),
-            Self::Refused(refused) => refused.reason.to_string(),
-            Self::PeerGone => "its process has ended or cannot be seen from here".to_owned(),
-            Self::BadAddress { copied } => format!("memory not mapped after {copied} bytes"),
-            Self::Other(_) => "no more is known".to_owned(),
-            other => other.to_string(),
-        }
-    }
 }
 
 /// "EPERM" for 1, "errno 999" for a number without a name.
@@ -128,7 +100,6 @@ mod tests {
         );
         assert_eq!(errno_name(9999), "errno 9999");
         assert_eq!(CopyError::BadAddress { copied: 7 }.copied(), 7);
-        assert!(!CopyError::SkipTooLong { skip: 2, total: 1 }.demotes());
         assert_eq!(CopyError::PeerGone.errno(), Some(libc::ESRCH));
     }
 }

@@ -11,9 +11,8 @@
 //!   what to do ([`Refused`]). [`explain`] says the same of this machine without a peer.
 //! - `Kmod` (feature `kmod`) is the engine over the kernel module's `/dev/limic`: the owner exposes a
 //!   buffer to one peer, by a handle, and no permission to trace is needed.
-//! - [`PairState`] remembers that an engine stopped working for one pair of ranks. A failed copy
-//!   is not the end of a message: [`CopyError`] says how much got through, and another path moves
-//!   the rest.
+//! - A failed copy is not the end of a message: [`CopyError`] says how much got through, and another
+//!   path moves the rest.
 //! - [`Meet`] and [`BothSides`] let sender and receiver copy one message together: the receiver
 //!   reads blocks from the front while the sender writes blocks from the back.
 //!
@@ -21,7 +20,6 @@
 
 mod both_sides;
 mod cma;
-mod demotion;
 mod engine;
 mod error;
 mod evidence;
@@ -37,7 +35,6 @@ mod window;
 
 pub use both_sides::{BothSides, BothSidesError};
 pub use cma::{Cma, CmaPeer, ProbeWord};
-pub use demotion::{Demotion, PairState};
 pub use engine::{Access, CopyEngine, LocalSlice, LocalSliceMut, RemoteRange};
 pub use error::CopyError;
 pub use explain::{Explanation, explain};
@@ -46,6 +43,6 @@ pub use kmod::{
     CallError, Ended, Found, Group, Kmod, KmodPair, KmodPeer, Member, Messages, News, Posted,
     Wanted,
 };
-pub use meet::{Claims, Meet, MeetError, Side};
+pub use meet::{Meet, MeetError};
 pub use ptracer::{PeerAccess, allow_descendants_of, allow_peers};
 pub use refusal::{RefusalReason, Refused};

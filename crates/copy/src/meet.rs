@@ -18,13 +18,14 @@ const MOST_TRIES: u32 = 1 << 16;
 /// [`reset`](Self::reset)s it does so before it sends the message that starts the copy.
 ///
 /// The other side can write the word at any time. No value of it gives an index outside the
-/// message; [`Claims`] also finds a word whose own half somebody else has changed.
+/// message, and a claim finds a word whose own half somebody else has changed: only this side moves that, and it
+/// knows how often it did. That also bounds the number of claims by the number of blocks.
 #[derive(Debug, Clone, Copy)]
 pub struct Meet<'a>(pub &'a AtomicU64);
 
 /// Whose half of the word a claim moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Side {
+enum Side {
     /// The receiver, which reads from the first block on.
     Front,
     /// The sender, which writes from the last block on.
@@ -71,30 +72,30 @@ impl Meet<'_> {
     }
 
     /// Claims the first block that nobody has: its index below `total`, or `None` if there is
-    /// none left.
+    /// none left. `own`: how many this side has claimed before.
     ///
     /// # Errors
     /// [`MeetError`] if the word holds what no honest peer writes.
-    pub fn claim_front(self, total: u32) -> Result<Option<u32>, MeetError> {
-        self.claim(Side::Front, total, None)
+    pub fn claim_front(self, total: u32, own: u32) -> Result<Option<u32>, MeetError> {
+        self.claim(Side::Front, total, own)
     }
 
     /// Claims the last block that nobody has: see [`claim_front`](Self::claim_front).
     ///
     /// # Errors
-    /// [`MeetError`].
-    pub fn claim_back(self, total: u32) -> Result<Option<u32>, MeetError> {
-        self.claim(Side::Back, total, None)
+    /// [`MeetError`]; also if the other side has [ended](Self::end) the copy.
+    pub fn claim_back(self, total: u32, own: u32) -> Result<Option<u32>, MeetError> {
+        self.claim(Side::Back, total, own)
     }
 
-    /// A claim; with `own`, this side's half must hold that count.
-    fn claim(self, side: Side, total: u32, own: Option<u32>) -> Result<Option<u32>, MeetError> {
+    /// A claim; this side's half must hold `own`.
+    fn claim(self, side: Side, total: u32, own: u32) -> Result<Option<u32>, MeetError> {
         let mut word = self.0.load(Relaxed);
         for _ in 0..MOST_TRIES {
             let (front, back) = unpack(word);
             let mine = if side == Side::Front { front } else { back };
             let taken = u64::from(front) + u64::from(back);
-            if taken > u64::from(total) || own.is_some_and(|own| own != mine) {
+            if taken > u64::from(total) || own != mine {
                 return Err(MeetError::Corrupt { front, back, total });
             }
             if taken == u64::from(total) {
@@ -114,51 +115,6 @@ impl Meet<'_> {
     }
 }
 
-/// One side's claims of one copy.
-///
-/// It counts along: only this side moves its half of the word, so another value there is the work
-/// of a faulty peer. That also bounds the number of claims by the number of blocks, whatever the
-/// peer writes.
-#[derive(Debug)]
-pub struct Claims<'a> {
-    meet: Meet<'a>,
-    side: Side,
-    total: u32,
-    own: u32,
-}
-
-impl<'a> Claims<'a> {
-    /// The claims of `side` on a message of `total` blocks whose word has just been reset.
-    #[must_use]
-    pub fn new(meet: Meet<'a>, side: Side, total: u32) -> Self {
-        Self {
-            meet,
-            side,
-            total,
-            own: 0,
-        }
-    }
-
-    /// Claims the next block: its index, or `None` when the sides have met.
-    ///
-    /// # Errors
-    /// [`MeetError`]; the same again on every later call if the word stays as it is.
-    pub fn claim(&mut self) -> Result<Option<u32>, MeetError> {
-        let claimed = self.meet.claim(self.side, self.total, Some(self.own))?;
-        if claimed.is_some() {
-            self.own += 1;
-        }
-        Ok(claimed)
-    }
-
-    /// Blocks that this side has claimed. It tells the peer this number when it has copied them:
-    /// the message is complete when both numbers add up to the number of blocks.
-    #[must_use]
-    pub fn claimed(&self) -> u32 {
-        self.own
-    }
-}
-
 fn pack(front: u32, back: u32) -> u64 {
     u64::from(front) | u64::from(back) << 32
 }
@@ -174,42 +130,69 @@ mod tests {
 
     use super::*;
 
+    /// The claims of one side.
+    struct Claims<'a> {
+        meet: Meet<'a>,
+        side: Side,
+        total: u32,
+        own: u32,
+    }
+
+    impl<'a> Claims<'a> {
+        fn new(word: &'a AtomicU64, side: Side, total: u32) -> Self {
+            Self {
+                meet: Meet(word),
+                side,
+                total,
+                own: 0,
+            }
+        }
+
+        fn claim(&mut self) -> Result<Option<u32>, MeetError> {
+            let claimed = self.meet.claim(self.side, self.total, self.own)?;
+            self.own += u32::from(claimed.is_some());
+            Ok(claimed)
+        }
+    }
+
     #[test]
     fn sides_meet_in_the_middle() {
         let word = AtomicU64::new(77);
         let meet = Meet(&word);
         meet.reset();
-        assert_eq!(meet.claim_front(3), Ok(Some(0)));
-        assert_eq!(meet.claim_back(3), Ok(Some(2)));
-        assert_eq!(meet.claim_back(3), Ok(Some(1)));
-        assert_eq!(meet.claim_back(3), Ok(None));
-        assert_eq!(meet.claim_front(3), Ok(None));
+        assert_eq!(meet.claim_front(3, 0), Ok(Some(0)));
+        assert_eq!(meet.claim_back(3, 0), Ok(Some(2)));
+        assert_eq!(meet.claim_back(3, 1), Ok(Some(1)));
+        assert_eq!(meet.claim_back(3, 2), Ok(None));
+        assert_eq!(meet.claim_front(3, 1), Ok(None));
         assert_eq!(meet.counts(), (1, 2));
-        assert_eq!(Meet(&AtomicU64::new(0)).claim_front(0), Ok(None));
+        assert_eq!(Meet(&AtomicU64::new(0)).claim_front(0, 0), Ok(None));
     }
 
     #[test]
     fn nothing_is_claimed_after_the_end() {
         let word = AtomicU64::new(0);
         let meet = Meet(&word);
-        assert_eq!(meet.claim_back(5), Ok(Some(4)));
-        assert_eq!(meet.claim_front(5), Ok(Some(0)));
+        assert_eq!(meet.claim_back(5, 0), Ok(Some(4)));
+        assert_eq!(meet.claim_front(5, 0), Ok(Some(0)));
         assert_eq!(meet.end(5), 1);
-        assert_eq!(meet.claim_back(5), Ok(None));
-        assert_eq!(meet.claim_front(5), Ok(None));
+        assert!(meet.claim_back(5, 1).is_err());
+        assert_eq!(meet.claim_back(5, 0), Ok(None));
+        assert_eq!(meet.claim_front(5, 5), Ok(None));
     }
 
     #[test]
     fn the_largest_count_works() {
-        let word = AtomicU64::new(pack(u32::MAX - 1, 0));
-        assert_eq!(Meet(&word).claim_front(u32::MAX), Ok(Some(u32::MAX - 1)));
-        assert_eq!(Meet(&word).claim_front(u32::MAX), Ok(None));
+        let most = u32::MAX - 1;
+        let word = AtomicU64::new(pack(most, 0));
+        assert_eq!(Meet(&word).claim_front(u32::MAX, most), Ok(Some(most)));
+        assert_eq!(Meet(&word).claim_front(u32::MAX, u32::MAX), Ok(None));
     }
 
     #[test]
     fn a_word_put_back_by_the_peer_is_found() {
         let word = AtomicU64::new(0);
-        let mut claims = Claims::new(Meet(&word), Side::Front, 4);
+        let mut claims = Claims::new(&word, Side::Front, 4);
         assert_eq!(claims.claim(), Ok(Some(0)));
         word.store(0, Relaxed);
         assert_eq!(
@@ -220,7 +203,7 @@ mod tests {
                 total: 4
             })
         );
-        assert_eq!(claims.claimed(), 1);
+        assert_eq!(claims.own, 1);
     }
 
     proptest! {
@@ -228,8 +211,9 @@ mod tests {
         fn no_word_gives_an_index_outside(word in any::<u64>(), total in any::<u32>()) {
             for side in [Side::Front, Side::Back] {
                 let shared = AtomicU64::new(word);
-                let claimed = Meet(&shared).claim(side, total, None);
                 let (front, back) = unpack(word);
+                let own = if side == Side::Front { front } else { back };
+                let claimed = Meet(&shared).claim(side, total, own);
                 match claimed {
                     Ok(Some(index)) => prop_assert!(index < total),
                     Ok(None) => {
@@ -249,8 +233,8 @@ mod tests {
             order in prop::collection::vec(any::<bool>(), 0..64),
         ) {
             let word = AtomicU64::new(0);
-            let mut front = Claims::new(Meet(&word), Side::Front, total);
-            let mut back = Claims::new(Meet(&word), Side::Back, total);
+            let mut front = Claims::new(&word, Side::Front, total);
+            let mut back = Claims::new(&word, Side::Back, total);
             let mut seen = vec![0; total as usize];
             let mut order = order.into_iter().cycle().chain(std::iter::repeat(true));
             loop {
@@ -261,7 +245,7 @@ mod tests {
                 }
             }
             prop_assert!(seen.iter().all(|&times| times == 1));
-            prop_assert_eq!(front.claimed() + back.claimed(), total);
+            prop_assert_eq!(front.own + back.own, total);
         }
     }
 
@@ -270,7 +254,7 @@ mod tests {
         const TOTAL: u32 = if cfg!(miri) { 200 } else { 100_000 };
         let word = AtomicU64::new(0);
         let side = |side| {
-            let mut claims = Claims::new(Meet(&word), side, TOTAL);
+            let mut claims = Claims::new(&word, side, TOTAL);
             let mut mine = Vec::new();
             while let Some(index) = claims.claim().unwrap() {
                 mine.push(index);

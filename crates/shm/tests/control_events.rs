@@ -36,7 +36,7 @@ fn watched_bell() -> (Bell, EventSet) {
 #[test]
 fn each_ring_is_one_new_edge_without_a_read() {
     let (bell, events) = watched_bell();
-    let far = Bell::from_fd(bell.try_clone_fd().unwrap()).unwrap();
+    let far = Bell::from_fd(bell.as_fd().try_clone_to_owned().unwrap()).unwrap();
     for _ in 0..1000 {
         far.ring();
         let found = wait(&events, WATCHDOG);
@@ -54,7 +54,7 @@ fn each_ring_is_one_new_edge_without_a_read() {
 #[test]
 fn a_ring_wakes_a_thread_that_sleeps() {
     let (bell, events) = watched_bell();
-    let ringer = Bell::from_fd(bell.try_clone_fd().unwrap()).unwrap();
+    let ringer = Bell::from_fd(bell.as_fd().try_clone_to_owned().unwrap()).unwrap();
     let thread = std::thread::spawn(move || ringer.ring());
     assert_eq!(wait(&events, WATCHDOG).len(), 1);
     thread.join().unwrap();
@@ -63,7 +63,7 @@ fn a_ring_wakes_a_thread_that_sleeps() {
 #[test]
 fn a_full_counter_neither_blocks_nor_mutes() {
     let (bell, events) = watched_bell();
-    let hostile = bell.try_clone_fd().unwrap();
+    let hostile = bell.as_fd().try_clone_to_owned().unwrap();
     // As full as a writer can make it (it is 1 already), and blocking for all who hold it.
     write(&hostile, &(u64::MAX - 2).to_ne_bytes()).unwrap();
     rustix::io::ioctl_fionbio(&hostile, false).unwrap();

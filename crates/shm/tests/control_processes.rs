@@ -146,7 +146,7 @@ fn owner(id: u64) {
     let events = EventSet::new().unwrap();
     bell.watch(&events, BELL).unwrap();
     let channel = Channel::connect(id).unwrap();
-    let bell_fd = bell.try_clone_fd().unwrap();
+    let bell_fd = bell.as_fd().try_clone_to_owned().unwrap();
     let epoch = segment.epoch().to_le_bytes();
     assert_eq!(
         channel

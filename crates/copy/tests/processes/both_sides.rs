@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use limic_copy::{
-    BothSides, Claims, Cma, CmaPeer, CopyEngine, LocalSlice, LocalSliceMut, Meet, ProbeWord,
-    RemoteRange, Side, allow_peers,
+    BothSides, Cma, CmaPeer, CopyEngine, LocalSlice, LocalSliceMut, Meet, ProbeWord, RemoteRange,
+    allow_peers,
 };
 use nix::sys::wait::WaitStatus;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
@@ -51,10 +51,9 @@ fn send(
     while shared.start.load(Ordering::Acquire) == 0 {
         std::thread::yield_now();
     }
-    let mut claims = Claims::new(Meet(&shared.meet), Side::Back, cut.blocks());
     let local = [LocalSlice::from(source)];
-    loop {
-        let Ok(claimed) = claims.claim() else {
+    for own in 0.. {
+        let Ok(claimed) = Meet(&shared.meet).claim_back(cut.blocks(), own) else {
             return 2;
         };
         let Some(index) = claimed else { return 0 };
@@ -69,6 +68,7 @@ fn send(
             return 4;
         }
     }
+    5
 }
 
 #[test]
@@ -105,8 +105,10 @@ fn both_sides_copy_every_block_once() {
     let local = [LocalSliceMut::new(target.as_mut_ptr(), TOTAL)];
     // Pairs with the acquire in `send`.
     shared.start.store(1, Ordering::Release);
-    let mut claims = Claims::new(Meet(&shared.meet), Side::Front, cut.blocks());
-    while let Some(index) = claims.claim().unwrap() {
+    let meet = Meet(&shared.meet);
+    let mut own = 0;
+    while let Some(index) = meet.claim_front(cut.blocks(), own).unwrap() {
+        own += 1;
         let range = cut.range(index).unwrap();
         let limit = range.end - range.start;
         // SAFETY: the block is this side's by its claim; nobody else touches it.
@@ -118,6 +120,6 @@ fn both_sides_copy_every_block_once() {
     assert_eq!(sender.wait(), WaitStatus::Exited(pid, 0));
     let (front, back) = Meet(&shared.meet).counts();
     assert_eq!(front + back, cut.blocks());
-    assert_eq!(front, claims.claimed());
+    assert_eq!(front, own);
     assert!(target == source);
 }

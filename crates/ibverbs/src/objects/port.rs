@@ -71,12 +71,6 @@ impl Port {
         self.layer
     }
 
-    /// Bytes of payload that one packet of the wire carries.
-    #[must_use]
-    pub fn mtu_bytes(&self) -> u32 {
-        128_u32 << self.mtu.min(5)
-    }
-
     /// The way from this port to another.
     pub(super) fn route(&self, to: &PortAddress) -> sys::ibv_ah_attr {
         // SAFETY: all-zero bytes are a value of this plain C struct.

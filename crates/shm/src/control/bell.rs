@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::{AtFlags, FileType, StatxFlags, statx};
-use rustix::io::{Errno, fcntl_dupfd_cloexec, write};
+use rustix::io::{Errno, write};
 
 use super::{EventSet, Trigger};
 
@@ -93,15 +93,6 @@ impl Bell {
                 what: format!("a {kind:?}"),
             }),
         }
-    }
-
-    /// A duplicate of the descriptor, to be sent to a peer.
-    ///
-    /// # Errors
-    ///
-    /// `EMFILE` if this process has no free descriptor.
-    pub fn try_clone_fd(&self) -> io::Result<OwnedFd> {
-        Ok(fcntl_dupfd_cloexec(&self.fd, 0)?)
     }
 
     /// Puts the owner's bell into its event set: edge-triggered, see the type.

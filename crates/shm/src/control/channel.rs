@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, connect, recvmsg, sendmsg, sockopt,
+    SendAncillaryMessage, SendFlags, connect, recvmsg, sendmsg,
 };
 use rustix::process::{PidfdFlags, pidfd_open};
 
@@ -323,20 +323,6 @@ impl Channel {
                 errno,
             },
         })
-    }
-
-    /// An error that the kernel recorded for the socket, if any; clears it.
-    ///
-    /// # Errors
-    ///
-    /// [`ControlError::System`] if the kernel does not say.
-    pub fn take_error(&self) -> Result<Option<Errno>, ControlError> {
-        sockopt::socket_error(&self.fd)
-            .map(Result::err)
-            .map_err(|errno| ControlError::System {
-                step: "SO_ERROR of a channel",
-                errno,
-            })
     }
 }
 

@@ -95,11 +95,6 @@ impl ControlError {
             Self::System { errno, .. } => *errno,
         }
     }
-
-    /// Whether the same call may succeed a little later.
-    pub fn is_transient(&self) -> bool {
-        matches!(self, Self::BacklogFull { .. } | Self::InFlight)
-    }
 }
 
 impl From<ControlError> for io::Error {

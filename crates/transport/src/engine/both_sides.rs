@@ -131,9 +131,9 @@ impl Core {
             BothSides::new(halves.total, block(halves.total)),
             self.segment.meet(halves.meet),
         ) {
-            // More claims than blocks: somebody resets the word.
-            (Ok(blocks), Some(memory)) if halves.mine < blocks.blocks() => {
-                match Meet(memory.word64(0)).claim_front(blocks.blocks()) {
+            // If somebody has meddled with the word, the rest goes by the pipeline.
+            (Ok(blocks), Some(memory)) => {
+                match Meet(memory.word64(0)).claim_front(blocks.blocks(), halves.mine) {
                     Ok(Some(index)) => blocks.range(index),
                     _ => None,
                 }
@@ -188,8 +188,8 @@ impl Core {
             BothSides::new(halves.total, block(halves.total)),
             link.segment.meet(halves.meet),
         ) {
-            (Ok(blocks), Some(memory)) if halves.mine < blocks.blocks() => {
-                match Meet(memory.word64(0)).claim_back(blocks.blocks()) {
+            (Ok(blocks), Some(memory)) => {
+                match Meet(memory.word64(0)).claim_back(blocks.blocks(), halves.mine) {
                     Ok(Some(index)) => blocks.range(index).zip(Some(memory)),
                     _ => None,
                 }

@@ -31,21 +31,6 @@ pub struct Thresholds {
     pub eager_below: u64,
 }
 
-impl Thresholds {
-    /// The path of a short message of `bytes` bytes; `None` if the table must be asked.
-    #[inline]
-    #[must_use]
-    pub const fn short_path(&self, bytes: u64) -> Option<Path> {
-        if bytes < self.inline_below {
-            Some(Path::Inline)
-        } else if bytes < self.eager_below {
-            Some(Path::Eager)
-        } else {
-            None
-        }
-    }
-}
-
 /// What the look-up needs of a row: 16 bytes, four rows to a cache line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry {
