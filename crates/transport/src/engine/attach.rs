@@ -288,7 +288,9 @@ impl Core {
             greeting::REFUSAL => {
                 if let Some(peer) = peer {
                     let why = String::from_utf8_lossy(bytes.get(4..).unwrap_or_default());
-                    self.fail_peer(peer, PeerFailure::Refused(why.into_owned()));
+                    // Another process's text goes to a terminal: no control sequences.
+                    let why = why.replace(char::is_control, " ");
+                    self.fail_peer(peer, PeerFailure::Refused(why));
                 }
             }
             greeting::ARENA => {
