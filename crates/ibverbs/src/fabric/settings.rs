@@ -72,10 +72,19 @@ impl FabricSettings {
         keep: Keep::OnDemand,
         stripe_bytes: 256 << 10,
         retries: 6,
-        timeout: 14,
+        timeout: 17,
         greeting: Duration::from_secs(10),
         keep_alive: Duration::from_secs(1),
     };
+
+    /// The `timeout` with which `retries` repetitions take at least this long. Every one of them waits as long as the first.
+    #[must_use]
+    pub fn timeout_for(time: Duration, retries: u8) -> u8 {
+        let step = |timeout: u8| 4096_u128 << timeout;
+        let waits = u128::from(retries) + 1;
+        let enough = |timeout: &u8| step(*timeout) * waits >= time.as_nanos();
+        (1..31).find(enough).unwrap_or(31)
+    }
 
     /// Checks every number.
     ///
@@ -117,6 +126,15 @@ impl Default for FabricSettings {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn timeouts_are_the_next_step_that_is_long_enough() {
+        let after = |millis| FabricSettings::timeout_for(Duration::from_millis(millis), 6);
+        // 4.096 us x 2^17 x 7 = 3.76 s
+        assert_eq!(after(3000), FabricSettings::DEFAULT.timeout);
+        assert_eq!((after(0), after(3758), after(3759)), (1, 17, 18));
+        assert_eq!(after(u64::MAX), 31);
+    }
 
     #[test]
     fn numbers_out_of_bounds_are_named() {

@@ -85,6 +85,7 @@ impl Remote {
                 VerbsCache::Auto => Keep::OnDemand,
                 VerbsCache::Watch => Keep::Watched,
             },
+            timeout: FabricSettings::timeout_for(verbs.retry, FabricSettings::DEFAULT.retries),
             ..FabricSettings::DEFAULT
         };
         // The hello is the whole address, which the peer may not know: fill in the fabric's part first.

@@ -74,6 +74,7 @@ impl Settings {
             (Key::VerbsRings, Value::Number(n)) => self.verbs.rings = n as u16,
             (Key::VerbsCache, Value::Cache(kept)) => self.verbs.cache = kept,
             (Key::VerbsConnect, Value::Connect(when)) => self.verbs.connect = when,
+            (Key::VerbsRetry, Value::Number(n)) => self.verbs.retry = Duration::from_millis(n),
             (key, value) => debug_assert!(false, "{key:?} cannot be {value:?}"),
         }
     }

@@ -279,6 +279,13 @@ impl SettingsBuilder {
         )
     }
 
+    /// How long adapters at least repeat what a peer does not acknowledge, before it counts as lost (`LIMIC_VERBS_RETRY_MS`).
+    pub fn verbs_retry(self, time: core::time::Duration) -> Self {
+        let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let value = Value::Number(millis);
+        self.value("verbs_retry_ms", Key::VerbsRetry, value, millis.to_string())
+    }
+
     /// The settings: built-in values, profile, file, environment and this builder, later ones
     /// winning.
     ///

@@ -33,6 +33,7 @@ pub(super) enum Key {
     VerbsRings,
     VerbsCache,
     VerbsConnect,
+    VerbsRetry,
 }
 
 /// What a key is called and means.
@@ -64,7 +65,7 @@ const NUMBER_OF_BYTES: &str = "a number of bytes (suffix K, M or G), or unlimite
 const POWER_OF_TWO: &str = "a power of two of bytes from 4K to 16M";
 
 impl Key {
-    pub(super) const ALL: [Self; 30] = [
+    pub(super) const ALL: [Self; 31] = [
         Self::Long,
         Self::PipelineChunk,
         Self::InlineMax,
@@ -95,6 +96,7 @@ impl Key {
         Self::VerbsRings,
         Self::VerbsCache,
         Self::VerbsConnect,
+        Self::VerbsRetry,
     ];
 
     pub(super) const fn info(self) -> Info {
@@ -266,6 +268,12 @@ impl Key {
                 "verbs_rings",
                 "peers over verbs that talk a lot and may write into a ring which this endpoint polls",
                 "0 to 1024",
+            ),
+            Self::VerbsRetry => (
+                "LIMIC_VERBS_RETRY_MS",
+                "verbs_retry_ms",
+                "milliseconds for which adapters at least repeat what a peer does not acknowledge, before it counts as lost",
+                "10 to 600000",
             ),
             Self::VerbsCache => (
                 "LIMIC_VERBS_CACHE",

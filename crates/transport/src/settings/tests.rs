@@ -137,6 +137,7 @@ fn every_variable_does_something() {
         ("LIMIC_VERBS_RINGS", "3"),
         ("LIMIC_VERBS_CACHE", "watch"),
         ("LIMIC_VERBS_CONNECT", "static"),
+        ("LIMIC_VERBS_RETRY_MS", "500"),
         ("LIMIC_VERBS_ENTRIES", "5"),
         ("LIMIC_VERBS_COALESCE", "off"),
         ("LIMIC_KERNEL_GROUP", "fd:3"),
@@ -179,6 +180,7 @@ fn every_variable_does_something() {
         (verbs.rings, verbs.cache, verbs.connect),
         (3, VerbsCache::Watch, VerbsConnect::Static)
     );
+    assert_eq!(verbs.retry, Duration::from_millis(500));
     let file = Target::File("counts.json".into());
     assert_eq!(settings.stats(), Some(file));
     assert_eq!(Settings::default().stats(), None);

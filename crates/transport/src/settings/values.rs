@@ -60,6 +60,7 @@ impl Key {
             | Self::Linger
             | Self::VerbsStreams
             | Self::VerbsRings
+            | Self::VerbsRetry
             | Self::VerbsEntries => text.parse().ok().map(Value::Number),
             Self::Verbs => text.parse().ok().map(Value::Verbs),
             Self::HandOver => text.parse().ok().map(Value::HandOver),
@@ -111,6 +112,7 @@ impl Key {
             | (Self::HandOver, Value::HandOver(_)) => true,
             (Self::VerbsCache, Value::Cache(_)) | (Self::VerbsConnect, Value::Connect(_)) => true,
             (Self::VerbsRings, Value::Number(n)) => *n <= 1024,
+            (Self::VerbsRetry, Value::Number(n)) => (10..=600_000).contains(n),
             (Self::VerbsDevices, Value::Text(list)) => {
                 list.as_ref().is_none_or(|list| devices(list).is_some())
             }
@@ -168,6 +170,7 @@ mod tests {
             (Key::VerbsDevices, "auto", "a,b,c"),
             (Key::VerbsDevices, "rxe0", "rxe0:x"),
             (Key::VerbsRings, "0", "1025"),
+            (Key::VerbsRetry, "10", "9"),
             (Key::VerbsCache, "watch", "256"),
             (Key::VerbsConnect, "static", "always"),
         ] {

@@ -98,6 +98,7 @@ impl Settings {
             Key::VerbsRings => self.verbs.rings.to_string(),
             Key::VerbsCache => self.verbs.cache.to_string(),
             Key::VerbsConnect => self.verbs.connect.to_string(),
+            Key::VerbsRetry => self.verbs.retry.as_millis().to_string(),
         }
     }
 

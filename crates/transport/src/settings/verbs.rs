@@ -2,6 +2,7 @@
 
 use core::fmt;
 use core::str::FromStr;
+use core::time::Duration;
 
 /// Which peers are reached over verbs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -142,6 +143,9 @@ pub struct VerbsSettings {
     pub cache: VerbsCache,
     /// When ranks meet (`LIMIC_VERBS_CONNECT`).
     pub connect: VerbsConnect,
+    /// How long adapters at least repeat what a peer does not acknowledge, before it counts as lost: 10 ms to 10 minutes
+    /// (`LIMIC_VERBS_RETRY_MS`). Adapters know few steps, each twice the one before.
+    pub retry: Duration,
 }
 
 impl Default for VerbsSettings {
@@ -155,6 +159,7 @@ impl Default for VerbsSettings {
             rings: 32,
             cache: VerbsCache::Auto,
             connect: VerbsConnect::OnDemand,
+            retry: Duration::from_secs(3),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What comes over the fabric: records, and the reads of long messages.
 
-use limic_ibverbs::fabric::{ConnectionId, Event, Inbox, RemoteRange};
+use limic_ibverbs::fabric::{ConnectionFailure, ConnectionId, Event, Inbox, RemoteRange};
 use limic_ibverbs::objects::Access;
 
 use super::super::Core;
@@ -60,6 +60,9 @@ impl Core {
             }
             Event::Failed { connection, why } => {
                 if let Some(number) = self.remote.peers.remove(&connection) {
+                    if why != ConnectionFailure::Closed {
+                        tracing::warn!("the connection with peer {number} is over: {why}");
+                    }
                     self.fail_peer(number, failure(why));
                 }
             }
