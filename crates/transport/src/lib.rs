@@ -62,6 +62,7 @@ mod kmod;
 mod label;
 #[expect(unsafe_code, reason = "memory in the shared segment, lent out")]
 mod loan;
+mod meet;
 #[expect(unsafe_code, reason = "buffers owned by operations")]
 mod owned;
 #[cfg(any(feature = "cma", feature = "kmod"))]
@@ -97,6 +98,7 @@ pub use error::{Errno, Error, Outcome, PeerFailure, Result};
 pub use kernel::KernelEndpoint;
 pub use label::{Peer, Selector, Status, Tag};
 pub use loan::{Loan, Loaned};
+pub use meet::meet_at_start;
 pub use owned::{OwnedRecv, OwnedSend};
 pub use probe::Claimed;
 pub use raw::{Access, RawEndpoint, RegionId, RequestId};

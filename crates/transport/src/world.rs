@@ -3,13 +3,11 @@
 use core::ops::Deref;
 
 use crate::bootstrap::{self, Bootstrap};
+use crate::meet::meet_at_start;
 use crate::{Endpoint, Error, HybridEndpoint, Peer, RawEndpoint, Result, Selector, Tag};
 
 /// Tags of this crate's own barrier: the highest ones, which [`Tag::mpi`] gives only to context `u32::MAX`.
 const BARRIER: u64 = 0xffff_ffff_ffff_0000;
-
-/// Looks for news of a connection before the first sleep.
-const POLLS: u32 = 1000;
 
 /// All ranks of a job, with an endpoint that is connected to each.
 ///
@@ -64,41 +62,9 @@ impl<E: RawEndpoint> World<E> {
             rank,
             size,
         };
-        world.meet_at_start()?;
+        let peers: Vec<Peer> = (0..size).map(Peer).collect();
+        meet_at_start(&world.endpoint, rank as usize, &peers)?;
         Ok(world)
-    }
-
-    /// Meets the ranks that are to be met before the first message, in `size - 1` steps: in each, every rank meets one other and is met by
-    /// one, so that nobody has a crowd at the door (U2).
-    fn meet_at_start(&self) -> Result<()> {
-        for step in 1..self.size {
-            let to = Peer((self.rank + step) % self.size);
-            let from = Peer((self.rank + self.size - step) % self.size);
-            let mut left = Vec::new();
-            for peer in [to, from] {
-                if self.endpoint.meets_at_start(peer)? {
-                    left.push(peer);
-                }
-            }
-            let mut in_vain = 0;
-            while !left.is_empty() {
-                let mut still = Vec::new();
-                for peer in left {
-                    if !self.endpoint.attach(peer)? {
-                        still.push(peer);
-                    }
-                }
-                left = still;
-                if self.endpoint.progress() {
-                    in_vain = 0;
-                } else if in_vain < POLLS {
-                    in_vain += 1;
-                } else if !left.is_empty() {
-                    self.endpoint.sleep(None);
-                }
-            }
-        }
-        Ok(())
     }
 
     /// This process's number, 0 to `size - 1`.

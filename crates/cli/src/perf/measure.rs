@@ -170,6 +170,8 @@ impl Run<'_> {
         super::crossover::note(&mut self.report);
         let judged = super::verbs::lanes::judge(&self.report.rows);
         self.report.notes.extend(judged);
+        let compared = super::verbs::lanes::compare(&self.report.rows);
+        self.report.notes.extend(compared);
         if self.args.pattern == super::args::Pattern::Cliffs {
             super::cliffs::judge(&mut self.report);
         }

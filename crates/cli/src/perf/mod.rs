@@ -134,7 +134,7 @@ fn check(args: &Args) -> Result<(), PerfError> {
         );
     if own_lanes && !args.verbs.lanes().is_empty() {
         return Err(PerfError::Usage(format!(
-            "--wqe, --coalesce and --streams are not for {}, which has no connections with such settings",
+            "--wqe, --coalesce, --streams and --rings are not for {}, which has no connections with such settings",
             args.pattern.name()
         )));
     }

@@ -171,7 +171,7 @@ impl Report {
         header.extend(with_shape.then_some("ring"));
         let over_verbs = self.rows.iter().any(|row| row.verbs.is_some());
         header.extend(if over_verbs {
-            &["entries", "coalesce", "streams"][..]
+            &["entries", "coalesce", "streams", "rings"][..]
         } else {
             &[]
         });
@@ -205,6 +205,7 @@ impl Report {
                 cells.push(verbs.entries.to_string());
                 cells.push(if verbs.coalesce { "on" } else { "off" }.to_owned());
                 cells.push(verbs.streams.to_string());
+                cells.push(verbs.rings.to_string());
             }
             cells.push(significant(row.time_us));
             cells.push(format!("{:.0}", row.mb_per_s));

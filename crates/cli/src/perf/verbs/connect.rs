@@ -1,11 +1,12 @@
 //! `limic perf connect`: how long a job takes until its ranks are connected (C4, U2), and what a connection holds.
 //!
-//! On demand, a connection is made when its first message is sent: who talks to one neighbour pays for one. The last case is what a job
-//! pays at most, with a message to everybody.
+//! On demand, a connection is made when its first message is sent: who talks to one neighbour pays for one, and a job pays at most for a
+//! message to everybody. Static, all ranks meet before that, in `n - 1` steps.
 
 use std::time::Instant;
 
-use limic::{Endpoint, HybridEndpoint, Peer, RawEndpoint};
+use limic::settings::VerbsConnect;
+use limic::{Endpoint, HybridEndpoint, Peer, RawEndpoint, Settings, meet_at_start};
 
 use super::super::PerfError;
 use super::super::args::Args;
@@ -15,8 +16,19 @@ use super::sheet::{Line, Sheet};
 
 const HELLO: u64 = 1;
 
+/// What is timed, in this order.
+const PHASES: [&str; 5] = [
+    "open the endpoint",
+    "one neighbour, on demand",
+    "everybody else, on demand",
+    "a message to everybody, connected",
+    "everybody at the start, in n-1 steps (static)",
+];
+/// The phase in which most connections are made, and whose memory is looked at.
+const EVERYBODY: usize = 2;
+
 /// What one round took this rank: seconds of each phase, and KiB of each connection.
-type Round = [f64; 5];
+type Round = [f64; PHASES.len() + 1];
 
 /// Measures as one of the ranks of a job; rank 0 gives the sheet.
 pub(super) fn as_rank(args: &Args, control: &Control) -> Result<Option<Sheet>, PerfError> {
@@ -35,17 +47,11 @@ pub(super) fn as_rank(args: &Args, control: &Control) -> Result<Option<Sheet>, P
             rounds.push(round(lane, control)?.map_err(failed)?);
         }
         let name = lane.name();
-        let phases = [
-            "open the endpoint",
-            "one neighbour, on demand",
-            "everybody else, on demand",
-            "a message to everybody, connected",
-        ];
-        for (phase, what) in phases.into_iter().enumerate() {
+        for (phase, what) in PHASES.into_iter().enumerate() {
             let seconds: Vec<f64> = rounds.iter().map(|round| round[phase]).collect();
             let mut line = Line::new(format!("{what} ({name})"), 0, &seconds);
-            if phase == 2 {
-                line.kib = rounds.last().map(|round| round[4]);
+            if phase == EVERYBODY {
+                line.kib = rounds.last().map(|round| round[PHASES.len()]);
             }
             sheet.rows.push(line);
         }
@@ -57,32 +63,29 @@ pub(super) fn as_rank(args: &Args, control: &Control) -> Result<Option<Sheet>, P
     Ok((control.rank() == 0).then_some(sheet))
 }
 
-/// One endpoint from its beginning to its end.
+/// Endpoints from their beginning to their end: one that connects on demand, then one that meets everybody first.
 fn round(lane: VerbsLane, control: &Control) -> Result<limic::Result<Round>, PerfError> {
     let settings = lane.settings()?;
-    Ok(measure(settings, control))
+    let mut first = lane.builder();
+    first = first.verbs_connect(VerbsConnect::Static);
+    let first = first.build()?;
+    Ok(measure(settings, first, control))
 }
 
-fn measure(settings: limic::Settings, control: &Control) -> limic::Result<Round> {
+fn measure(on_demand: Settings, at_start: Settings, control: &Control) -> limic::Result<Round> {
     let (rank, size) = (control.rank(), control.size());
     control.barrier()?;
     let begin = Instant::now();
-    let endpoint = HybridEndpoint::with(settings)?;
-    let open = begin.elapsed();
-    let addresses = control.gather(&endpoint.address().to_bytes())?;
-    let peers = addresses.iter().map(|address| endpoint.connect(address));
-    let peers: Vec<Peer> = peers.collect::<limic::Result<_>>()?;
-    let step = |by: u32| -> limic::Result<()> {
-        let to = peers[((rank + by) % size) as usize];
-        let from = peers[((rank + size - by) % size) as usize];
-        endpoint.send_recv(to, HELLO, &[], (from, HELLO), &mut [])?;
-        Ok(())
-    };
+    let endpoint = HybridEndpoint::with(on_demand)?;
+    let open = begin.elapsed().as_secs_f64();
+    let peers = introduce(&endpoint, control)?;
     let timed = |steps: core::ops::Range<u32>| -> limic::Result<f64> {
         control.barrier()?;
         let begin = Instant::now();
         for by in steps {
-            step(by)?;
+            let to = peers[((rank + by) % size) as usize];
+            let from = peers[((rank + size - by) % size) as usize];
+            endpoint.send_recv(to, HELLO, &[], (from, HELLO), &mut [])?;
         }
         Ok(begin.elapsed().as_secs_f64())
     };
@@ -93,13 +96,33 @@ fn measure(settings: limic::Settings, control: &Control) -> limic::Result<Round>
     let connected = timed(1..size)?;
     control.barrier()?;
     drop(endpoint);
+
+    let endpoint = HybridEndpoint::with(at_start)?;
+    let peers = introduce(&endpoint, control)?;
+    control.barrier()?;
+    let begin = Instant::now();
+    meet_at_start(&endpoint, rank as usize, &peers)?;
+    let met = begin.elapsed().as_secs_f64();
+    control.barrier()?;
+    drop(endpoint);
     let each = grown / f64::from(size.saturating_sub(2).max(1));
-    let mine = [open.as_secs_f64(), neighbour, everybody, connected, each];
-    let mut most = [0.0; 5];
-    let mut bytes = [0; 40];
+    slowest([open, neighbour, everybody, connected, met, each], control)
+}
+
+/// Makes all ranks' endpoints known to this one; contacts nobody.
+fn introduce(endpoint: &HybridEndpoint, control: &Control) -> limic::Result<Vec<Peer>> {
+    let addresses = control.gather(&endpoint.address().to_bytes())?;
+    let peers = addresses.iter().map(|address| endpoint.connect(address));
+    peers.collect()
+}
+
+/// Of all ranks, the most of each number.
+fn slowest(mine: Round, control: &Control) -> limic::Result<Round> {
+    let mut bytes = [0; size_of::<Round>()];
     for (to, value) in bytes.chunks_exact_mut(8).zip(mine) {
         to.copy_from_slice(&value.to_le_bytes());
     }
+    let mut most = [0.0; PHASES.len() + 1];
     for theirs in control.gather(&bytes)? {
         for (most, word) in most.iter_mut().zip(theirs.chunks_exact(8)) {
             let mut value = [0; 8];

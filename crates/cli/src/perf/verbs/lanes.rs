@@ -1,7 +1,7 @@
 //! Lanes over verbs: one for each combination of send entries, coalescing and streams (C1, C2, U4), so that all of them are
 //! measured by the same processes in turn.
 
-use limic::settings::{Settings, SettingsError, VerbsUse};
+use limic::settings::{Settings, SettingsBuilder, SettingsError, VerbsSettings, VerbsUse};
 
 use super::super::report::Row;
 
@@ -15,15 +15,20 @@ pub(crate) struct VerbsLane {
     pub(crate) coalesce: bool,
     /// Queue pairs.
     pub(crate) streams: u8,
+    /// Most peers that get a ring to write into.
+    pub(crate) rings: u16,
 }
 
 impl Default for VerbsLane {
+    /// As the environment says; what makes no sense there is an error when the first endpoint is opened.
     fn default() -> Self {
-        let default = limic::settings::VerbsSettings::default();
+        let settings = Settings::builder().build();
+        let default = settings.map_or_else(|_| VerbsSettings::default(), |found| found.verbs());
         Self {
             entries: default.entries,
             coalesce: default.coalesce,
             streams: default.streams,
+            rings: default.rings,
         }
     }
 }
@@ -31,22 +36,28 @@ impl Default for VerbsLane {
 impl VerbsLane {
     /// Every peer is reached over verbs, those on this node too.
     pub(crate) fn settings(self) -> Result<Settings, SettingsError> {
+        self.builder().build()
+    }
+
+    /// As [`settings`](Self::settings), for more of them.
+    pub(crate) fn builder(self) -> SettingsBuilder {
         Settings::builder()
             .verbs(VerbsUse::Only)
             .verbs_entries(self.entries)
             .verbs_coalesce(self.coalesce)
             .verbs_streams(self.streams)
-            .build()
+            .verbs_rings(self.rings)
     }
 
     /// The name of its line in a picture.
     pub(crate) fn name(self) -> String {
         let coalesce = if self.coalesce { "on" } else { "off" };
         format!(
-            "{} entries, coalescing {coalesce}, {} stream{}",
+            "{} entries, coalescing {coalesce}, {} stream{}, rings {}",
             self.entries,
             self.streams,
-            if self.streams == 1 { "" } else { "s" }
+            if self.streams == 1 { "" } else { "s" },
+            self.rings
         )
     }
 }
@@ -65,6 +76,10 @@ pub(crate) struct VerbsArgs {
     /// Over verbs: queue pairs to each peer (U4)
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(1..=8))]
     streams: Vec<u8>,
+
+    /// Over verbs: most peers that get a ring to write into by RDMA; 0: all messages by send and receive (U3)
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(0..=1024))]
+    rings: Vec<u16>,
 }
 
 /// On or off.
@@ -94,19 +109,49 @@ impl VerbsArgs {
         for entries in or(&self.wqe, default.entries) {
             for &coalesce in &switches {
                 for streams in or(&streams, default.streams.into()) {
-                    let lane = VerbsLane {
-                        entries,
-                        coalesce,
-                        streams: streams as u8,
-                    };
-                    if !lanes.contains(&lane) {
-                        lanes.push(lane);
+                    for rings in or(&self.rings, default.rings) {
+                        let lane = VerbsLane {
+                            entries,
+                            coalesce,
+                            streams: streams as u8,
+                            rings,
+                        };
+                        if !lanes.contains(&lane) {
+                            lanes.push(lane);
+                        }
                     }
                 }
             }
         }
         lanes
     }
+}
+
+/// What more streams, and rings, gain over one stream and none at each size, other things being equal.
+pub(crate) fn compare(rows: &[Row]) -> Vec<String> {
+    let mut notes = Vec::new();
+    for row in rows {
+        let Some(lane) = row.verbs else { continue };
+        let one = VerbsLane { streams: 1, ..lane };
+        let none = VerbsLane { rings: 0, ..lane };
+        for (other, than) in [(one, "one stream"), (none, "no rings")] {
+            let same =
+                |other: VerbsLane| move |r: &&Row| r.bytes == row.bytes && r.verbs == Some(other);
+            if other == lane {
+                continue;
+            }
+            if let Some(base) = rows.iter().find(same(other)) {
+                notes.push(format!(
+                    "{}, {} bytes: {:.2} x the time of {than}, {:.2} x its bytes per time",
+                    lane.name(),
+                    row.bytes,
+                    row.time_us / base.time_us,
+                    row.mb_per_s / base.mb_per_s,
+                ));
+            }
+        }
+    }
+    notes
 }
 
 /// What coalescing gains at each number of entries and each size, and how that compares with many entries
@@ -119,7 +164,8 @@ pub(crate) fn judge(rows: &[Row]) -> Vec<String> {
     let most = |row: &Row| {
         let others = rows.iter().filter_map(|other| other.verbs);
         let plain = others.filter(|lane| !lane.coalesce);
-        let same = plain.filter(|lane| Some(lane.streams) == row.verbs.map(|v| v.streams));
+        let alike = |lane: &VerbsLane| (lane.streams, lane.rings);
+        let same = plain.filter(|lane| Some(alike(lane)) == row.verbs.as_ref().map(alike));
         same.max_by_key(|lane| lane.entries)
     };
     let mut notes = Vec::new();
@@ -160,10 +206,14 @@ mod tests {
             wqe: vec![5, 10, 5],
             coalesce: vec![Switch::On, Switch::Off],
             streams: Vec::new(),
+            rings: Vec::new(),
         };
         let lanes = args.lanes();
         assert_eq!(lanes.len(), 4);
-        assert_eq!(lanes[0].name(), "5 entries, coalescing on, 1 stream");
+        assert_eq!(
+            lanes[0].name(),
+            "5 entries, coalescing on, 1 stream, rings 32"
+        );
         let streams = VerbsArgs {
             streams: vec![1, 2],
             ..VerbsArgs::default()

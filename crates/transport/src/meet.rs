@@ -1,0 +1,46 @@
+//! The ranks of a job meet before their first message (U2, C4).
+
+use crate::{Peer, RawEndpoint, Result};
+
+/// Looks for news of a connection before the first sleep.
+const POLLS: u32 = 1000;
+
+/// Meets those ranks that the settings want met at the start (`LIMIC_VERBS_CONNECT=static`), in `n - 1` steps: in each, every rank meets
+/// one other and is met by one, so that nobody has a crowd at the door. All ranks call it. `peers` are all ranks in their order, and `rank`
+/// is this one's place.
+///
+/// [`World`](crate::World) does it by itself; this is for runtimes with a bootstrap of their own.
+///
+/// # Errors
+/// [`Error::UnknownPeer`](crate::Error::UnknownPeer), [`Error::PeerFailed`](crate::Error::PeerFailed).
+pub fn meet_at_start<E: RawEndpoint>(endpoint: &E, rank: usize, peers: &[Peer]) -> Result<()> {
+    let size = peers.len();
+    for step in 1..size {
+        let to = peers[(rank + step) % size];
+        let from = peers[(rank + size - step) % size];
+        let mut left = Vec::new();
+        for peer in [to, from] {
+            if endpoint.meets_at_start(peer)? {
+                left.push(peer);
+            }
+        }
+        let mut in_vain = 0;
+        while !left.is_empty() {
+            let mut still = Vec::new();
+            for peer in left {
+                if !endpoint.attach(peer)? {
+                    still.push(peer);
+                }
+            }
+            left = still;
+            if endpoint.progress() {
+                in_vain = 0;
+            } else if in_vain < POLLS {
+                in_vain += 1;
+            } else if !left.is_empty() {
+                endpoint.sleep(None);
+            }
+        }
+    }
+    Ok(())
+}
