@@ -5,6 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Instant;
 
 use limic_lab::in_guest;
 use limic_tests::process::pass;
@@ -13,17 +14,71 @@ use limic_tests::skip;
 /// Where the second machine waits for a command.
 const PORT: u16 = 7118;
 
-/// Hydra's mpiexec on the first machine starts two ranks on each, by PMI-1. In place of ssh it gets a script that hands the command for
-/// the second machine to this test there.
+/// This machine, the first one, as the other one reaches it.
+const HERE: &str = "10.77.0.1";
+
+/// Hydra's mpiexec on the first machine starts two ranks on each, by PMI-1.
 #[test]
 fn hydra_starts_ranks_on_both() {
     if !in_guest() {
         return;
     }
-    let Some(mpiexec) = std::env::var_os("LIMIC_TEST_HYDRA").map(PathBuf::from) else {
+    let Some(mpiexec) = launcher("LIMIC_TEST_HYDRA") else {
         return skip("Hydra's mpiexec is not there; `cargo xtask peers` installs it");
     };
+    start_from_the_first_machine(|shell, there| {
+        let mut command = Command::new(&mpiexec);
+        command
+            .args(["-launcher", "ssh", "-launcher-exec"])
+            .arg(shell)
+            .args(["-localhost", HERE, "-hosts"])
+            .arg(format!("{HERE}:2,{there}:2"))
+            .args(["-n", "4"]);
+        command
+    });
+}
+
+/// PRRTE's prterun, which Open MPI 5's mpirun is, does so too: its daemons serve PMIx on both machines.
+#[test]
+fn prterun_starts_ranks_on_both() {
+    if !in_guest() {
+        return;
+    }
+    let (Some(prterun), Some(library)) = (
+        launcher("LIMIC_TEST_PRTERUN"),
+        launcher("LIMIC_TEST_PMIX_LIBRARY"),
+    ) else {
+        return skip("Open MPI's prterun is not there; `cargo xtask peers` installs it");
+    };
+    // Where it was unpacked is not where it was built for.
+    let prefix = prterun.ancestors().nth(2).expect("it lies in PREFIX/bin");
+    start_from_the_first_machine(|shell, there| {
+        let mut command = Command::new(&prterun);
+        command
+            .args(["--allow-run-as-root", "--leave-session-attached"])
+            .arg("--prefix")
+            .arg(prefix)
+            .args(["--prtemca", "prte_if_include", "eth0"])
+            .args(["--prtemca", "plm", "ssh", "--prtemca", "plm_ssh_agent"])
+            .arg(shell)
+            .args(["--host", &format!("{HERE}:2,{there}:2")])
+            .args(["--bind-to", "none", "-x", "LIMIC_PMIX_LIBRARY"])
+            .args(["-x", "LIMIC_VERBS_CONNECT", "-n", "4"])
+            .env("LIMIC_PMIX_LIBRARY", &library);
+        command
+    });
+}
+
+fn launcher(variable: &str) -> Option<PathBuf> {
+    std::env::var_os(variable).map(PathBuf::from)
+}
+
+/// Runs the examples by the launcher that `command` gives, on the first machine. It is told a program to use in place of ssh, which hands
+/// commands for the second machine to this test there, and that machine's address.
+fn start_from_the_first_machine(command: impl Fn(&Path, &str) -> Command) {
     let there = std::env::var("LIMIC_LAB_PEER").expect("two guests");
+    // Daemons on the second machine look for it too, although they start nothing by it.
+    let shell = script(&there);
     if std::env::var("LIMIC_LAB_GUEST").as_deref() == Ok("1") {
         let listener = TcpListener::bind(("0.0.0.0", PORT)).expect("a port");
         // One job for each of the runs below.
@@ -35,20 +90,18 @@ fn hydra_starts_ranks_on_both() {
     while TcpStream::connect((there.as_str(), PORT)).is_err() {
         pass(core::time::Duration::from_millis(50));
     }
-    let here = "10.77.0.1";
-    let shell = script(&there);
     for (example, connect) in RUNS {
-        let status = Command::new(&mpiexec)
-            .args(["-launcher", "ssh", "-launcher-exec"])
-            .arg(&shell)
-            .args(["-localhost", here, "-hosts"])
-            .arg(format!("{here}:2,{there}:2"))
-            .args(["-n", "4", "-genv", "LIMIC_VERBS_CONNECT", connect])
+        let start = Instant::now();
+        let status = command(&shell, &there)
             .arg(limic_lab::program(&format!("examples/{example}")))
+            .env("LIMIC_VERBS_CONNECT", connect)
             .stdin(Stdio::null())
             .status();
-        assert!(status.expect("mpiexec").success(), "{example}");
-        println!("REPORT: {example} on two ranks of each machine, connected {connect}: ok");
+        assert!(status.expect("the launcher starts").success(), "{example}");
+        println!(
+            "REPORT: {example} on two ranks of each machine, connected {connect}: ok after {} s",
+            start.elapsed().as_secs()
+        );
     }
 }
 
@@ -84,7 +137,7 @@ fn serve(listener: &TcpListener) {
     assert!(status.expect("sh").success(), "{command}");
 }
 
-/// The program that mpiexec starts as `PROGRAM -x HOST COMMAND`.
+/// The program that a launcher starts as `PROGRAM -x HOST COMMAND`, as it would ssh.
 fn script(there: &str) -> PathBuf {
     let path = Path::new("/tmp/limic-remote-shell");
     let text = format!(

@@ -38,12 +38,15 @@ impl Program {
 /// Puts the launchers in that tests of two machines start, as far as `cargo xtask peers` has installed them.
 pub(crate) fn add_launchers(contents: &mut Contents) {
     for (variable, path) in peers::test_variables() {
-        if variable != "LIMIC_TEST_HYDRA" {
-            continue;
-        }
-        // It starts this one of its own folder on each machine.
-        let proxy = path.with_file_name("hydra_pmi_proxy");
-        contents.programs.extend([path.clone(), proxy]);
+        // What it starts, from its own folder, on each machine.
+        let daemon = match variable {
+            "LIMIC_TEST_HYDRA" => Some("hydra_pmi_proxy"),
+            "LIMIC_TEST_PRTERUN" => Some("prted"),
+            _ => None,
+        };
+        let daemon = daemon.map(|name| path.with_file_name(name));
+        contents.programs.extend(daemon);
+        contents.programs.push(path.clone());
         contents
             .environment
             .push((variable.to_owned(), path.display().to_string()));
