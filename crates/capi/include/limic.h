@@ -357,8 +357,8 @@ int limic_endpoint_open(const struct limic_options *options, struct limic_endpoi
  *
  * For a world this leaves the job without waiting for the others; limic_world_finalize waits.
  *
- * A buffer that a peer may still be copying from is the one exception: if the linger time is
- * over and a receiver is in the middle of a single copy, it gets what lies there then.
+ * A buffer that a peer may still be copying from is the one exception: if the linger time is over
+ * and a receiver is in the middle of a single copy, it gets what lies there then.
  */
 int limic_endpoint_close(struct limic_endpoint endpoint);
 
