@@ -78,15 +78,14 @@ impl Posted {
     }
 
     /// Queues a receive. One cache line, no hashing.
-    #[inline]
+    #[inline(always)]
     pub(super) fn push(
         &mut self,
         memory: &mut PostedMemory<'_>,
         selector: &Selector,
         token: Token,
     ) -> Option<(u32, u32)> {
-        let id = self.queue.push(memory.nodes, token)?;
-        let node = memory.nodes.get_mut(id as usize)?;
+        let (id, node) = self.queue.push(memory.nodes, token)?;
         node.tag = selector.tag & selector.mask;
         node.mask = selector.mask;
         node.source = selector.source.number();

@@ -58,18 +58,28 @@ impl Queue {
         }
     }
 
-    /// Takes a slot and puts it at the end. `None` if all are in use.
-    #[inline]
-    pub(super) fn push<N: Slot>(&mut self, nodes: &mut [N], token: Token) -> Option<u32> {
-        if self.len >= self.capacity {
-            return None;
-        }
+    /// Takes a slot and puts it at the end, to be filled. `None` if all are in use.
+    #[inline(always)]
+    pub(super) fn push<'n, N: Slot>(
+        &mut self,
+        nodes: &'n mut [N],
+        token: Token,
+    ) -> Option<(u32, &'n mut N)> {
         let id = if self.free == NIL {
             self.fresh
         } else {
             self.free
         };
-        let entry = nodes.get_mut(id as usize)?.entry_mut();
+        if self.len >= self.capacity || id as usize >= nodes.len() {
+            return None;
+        }
+        let prev = self.tail;
+        match nodes.get_mut(prev as usize) {
+            Some(tail) => tail.entry_mut().next = id,
+            None => self.head = id,
+        }
+        let node = nodes.get_mut(id as usize)?;
+        let entry = node.entry_mut();
         if self.free == NIL {
             self.fresh += 1;
         } else {
@@ -77,17 +87,13 @@ impl Queue {
         }
         *entry = Entry {
             next: NIL,
-            prev: self.tail,
+            prev,
             generation: entry.generation.wrapping_add(1) | 1,
             token,
         };
-        match nodes.get_mut(self.tail as usize) {
-            Some(tail) => tail.entry_mut().next = id,
-            None => self.head = id,
-        }
         self.tail = id;
         self.len += 1;
-        Some(id)
+        Some((id, node))
     }
 
     /// Takes the oldest entry out of the list and frees its slot.

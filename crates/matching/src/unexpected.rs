@@ -88,8 +88,7 @@ impl Unexpected {
         envelope: &Envelope,
         token: Token,
     ) -> Option<(u32, u32)> {
-        let id = self.queue.push(memory.nodes, token)?;
-        let node = memory.nodes.get_mut(id as usize)?;
+        let (id, node) = self.queue.push(memory.nodes, token)?;
         node.tag = envelope.tag;
         node.source = envelope.source;
         node.indexed = 0;

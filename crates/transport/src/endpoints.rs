@@ -194,7 +194,18 @@ macro_rules! endpoint {
                 into: &[RawSliceMut],
             ) -> Result<Posted> {
                 // SAFETY: the caller's promise.
-                unsafe { self.0.engine.borrow_mut().core.post_recv(selector, into) }
+                unsafe { self.0.engine.borrow_mut().core.post_recv(selector, into, 0) }
+            }
+            #[inline]
+            unsafe fn post_recv_owned(
+                &self,
+                selector: &Selector,
+                into: &[RawSliceMut],
+                owner: u32,
+            ) -> Result<Posted> {
+                let mut engine = self.0.engine.borrow_mut();
+                // SAFETY: the caller's promise.
+                unsafe { engine.core.post_recv(selector, into, owner) }
             }
             #[inline]
             unsafe fn recv_blocking(&self, selector: &Selector, into: &[RawSliceMut]) -> Outcome {

@@ -133,6 +133,28 @@ pub unsafe trait RawEndpoint: Debug + Send {
     /// Every slice is writable, and nobody else touches it, until the operation is done.
     unsafe fn post_recv(&self, selector: &Selector, into: &[RawSliceMut]) -> Result<Posted>;
 
+    /// Starts a receive of a scope: [`post_recv`](Self::post_recv) and [`set_owner`](Self::set_owner) in one, which an
+    /// endpoint may do in less time.
+    ///
+    /// # Errors
+    /// As [`post_recv`](Self::post_recv).
+    ///
+    /// # Safety
+    /// As [`post_recv`](Self::post_recv).
+    unsafe fn post_recv_owned(
+        &self,
+        selector: &Selector,
+        into: &[RawSliceMut],
+        owner: u32,
+    ) -> Result<Posted> {
+        // SAFETY: the caller's promise.
+        let posted = unsafe { self.post_recv(selector, into) }?;
+        if let Posted::Pending(id) = &posted {
+            self.set_owner(*id, owner);
+        }
+        Ok(posted)
+    }
+
     /// Receives and waits: [`post_recv`](Self::post_recv) and [`wait`](Self::wait) in one, which an endpoint may
     /// do in less time.
     ///

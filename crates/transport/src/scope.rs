@@ -84,9 +84,15 @@ impl<'scope, 'env, E: RawEndpoint> Scope<'scope, 'env, E> {
         let room = RawSliceMut::from(buffer);
         // SAFETY: the buffer is mutably borrowed for 'scope; the handle keeps it as a raw pointer only, and
         // `run` does not end 'scope before every operation of this owner is done.
-        let posted = unsafe { self.endpoint.post_recv(&from.into(), &[room]) }?;
+        let posted = unsafe {
+            self.endpoint
+                .post_recv_owned(&from.into(), &[room], self.owner)
+        }?;
         Ok(ScopedRecv {
-            handle: self.handle(posted),
+            handle: Handle {
+                endpoint: self.endpoint,
+                posted,
+            },
             room,
             buffer: PhantomData,
         })

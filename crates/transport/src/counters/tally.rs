@@ -215,8 +215,8 @@ impl Row {
     }
 
     #[inline(always)]
-    pub(crate) fn received(&self, bytes: u64) {
-        add(&self.line, at::ROW_RECEIVED, 1);
+    pub(crate) fn received(&self, messages: u64, bytes: u64) {
+        add(&self.line, at::ROW_RECEIVED, messages);
         add(&self.line, at::ROW_RECEIVED + 1, bytes);
     }
 
@@ -313,7 +313,7 @@ mod tests {
         for peer in 0..300 {
             let row = tally.row(peer, u64::from(peer) + 1000);
             row.sent(10);
-            row.received(1);
+            row.received(1, 1);
             assert_eq!(row.is_own(), peer < 255);
         }
         let page = tally.page();

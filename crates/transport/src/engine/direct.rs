@@ -52,7 +52,7 @@ impl Engine {
             }
         }
         // SAFETY: the caller's promise.
-        match unsafe { self.core.post_recv(selector, into) }? {
+        match unsafe { self.core.post_recv(selector, into, 0) }? {
             Posted::Done(outcome) => outcome,
             Posted::Pending(id) => self.wait(id),
         }
@@ -112,7 +112,7 @@ impl super::inputs::Inputs {
                     if record.kind == wire::EAGER && fits {
                         let len = u64::from(record.len);
                         into.copy_from(0, len, &record);
-                        core.note_received(source, len);
+                        core.note_received(source, 1, len);
                         Look::Received(record.tag, len)
                     } else {
                         core.on_record(source, record.kind, record.tag, &record);

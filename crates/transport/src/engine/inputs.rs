@@ -47,11 +47,15 @@ impl Inputs {
         for input in &mut self.private {
             let mut taken = 0;
             let mut credited = false;
+            let (mut messages, mut bytes) = (0, 0);
             let completed = core.requests.completed;
             loop {
                 match input.ring.peek() {
                     Ok(Some(record)) if record.kind == wire::EAGER => {
-                        core.on_eager(input.peer, record.tag, None, &record);
+                        if core.deliver_eager(input.peer, record.tag, None, &record) {
+                            messages += 1;
+                            bytes += u64::from(record.len);
+                        }
                     }
                     Ok(Some(record)) => {
                         core.on_record(input.peer, record.kind, record.tag, &record);
@@ -75,6 +79,9 @@ impl Inputs {
                 if over || taken == BATCH {
                     break;
                 }
+            }
+            if messages > 0 {
+                core.note_received(input.peer, messages, bytes);
             }
             if taken > 0 {
                 moved = true;

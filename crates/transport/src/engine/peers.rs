@@ -309,6 +309,13 @@ impl Peers {
             })
     }
 
+    /// Whether there is such a peer, and it has not failed.
+    #[inline(always)]
+    pub(crate) fn is_alive(&self, number: u32) -> bool {
+        let entry = self.entries.get(number as usize);
+        entry.is_some_and(|entry| entry.failure.is_none())
+    }
+
     pub(crate) fn link(&mut self, number: u32) -> Option<&mut Link> {
         self.get(number)?.link.as_deref_mut()
     }

@@ -30,7 +30,7 @@ pub(crate) fn query(selector: &Selector) -> Query {
 }
 
 impl Core {
-    /// Starts a receive.
+    /// Starts a receive, of a scope if `owner` is not 0.
     ///
     /// # Safety
     /// As [`RawEndpoint::post_recv`](crate::RawEndpoint::post_recv).
@@ -39,12 +39,19 @@ impl Core {
         &mut self,
         selector: &Selector,
         into: &[RawSliceMut],
+        owner: u32,
     ) -> Result<Posted> {
         let query = query(selector);
         // SAFETY: the caller's promise is the buffer's invariant.
         let into = unsafe { ReceiveBuffer::new(into) };
         if let Some((_, token)) = self.matcher.take_unexpected(&query) {
-            return Ok(self.receive_arrived(token, into));
+            let posted = self.receive_arrived(token, into);
+            if let Posted::Pending(id) = &posted
+                && let Some(slot) = self.requests.find(*id)
+            {
+                self.requests.set_owner(slot, owner);
+            }
+            return Ok(posted);
         }
         self.check_selector(selector)?;
         let slot = self.requests.take_slot();
@@ -58,7 +65,7 @@ impl Core {
                 }
             },
         };
-        Ok(Posted::Pending(self.requests.post(slot, id, into)))
+        Ok(Posted::Pending(self.requests.post(slot, id, into, owner)))
     }
 
     #[cold]
@@ -73,33 +80,33 @@ impl Core {
     }
 
     /// Refuses a selector that nothing can ever fulfil.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn check_selector(&mut self, selector: &Selector) -> Result<()> {
-        match selector.source {
-            Some(peer) => match &self.peers.known(peer.0)?.failure {
-                None if !self.closed => Ok(()),
-                None => Err(Error::PeerFailed {
-                    peer,
-                    why: PeerFailure::Closed,
-                }),
-                Some(why) => Err(Error::PeerFailed {
-                    peer,
-                    why: why.clone(),
-                }),
-            },
-            // Nobody can send to a closed endpoint: it names itself as the one that is gone.
-            None if self.closed => Err(Error::PeerFailed {
-                peer: Peer(self.peers.me.unwrap_or(u32::MAX)),
-                why: PeerFailure::Closed,
-            }),
-            None => match self.unreported.pop() {
-                None => Ok(()),
-                Some((peer, why)) => Err(Error::PeerFailed {
-                    peer: Peer(peer),
-                    why,
-                }),
-            },
+        let fine = match selector.source {
+            Some(peer) => self.peers.is_alive(peer.0),
+            None => self.unreported.is_empty(),
+        };
+        if fine & !self.closed {
+            return Ok(());
         }
+        self.refuse_selector(selector)
+    }
+
+    #[cold]
+    fn refuse_selector(&mut self, selector: &Selector) -> Result<()> {
+        let (peer, why) = match selector.source {
+            Some(peer) => {
+                let failure = self.peers.known(peer.0)?.failure.clone();
+                (peer, failure.unwrap_or(PeerFailure::Closed))
+            }
+            // Nobody can send to a closed endpoint: it names itself as the one that is gone.
+            None if self.closed => (Peer(self.peers.me.unwrap_or(u32::MAX)), PeerFailure::Closed),
+            None => match self.unreported.pop() {
+                None => return Ok(()),
+                Some((peer, why)) => (Peer(peer), why),
+            },
+        };
+        Err(Error::PeerFailed { peer, why })
     }
 
     /// Receives a message that waits in the stash.
@@ -201,9 +208,6 @@ impl Core {
     }
 
     /// A whole message came through a ring.
-    ///
-    /// Lines of this process beside the record: those of its posted receive, of the next one there, of the request, and of the
-    /// sender's row of counts.
     #[inline(always)]
     pub(crate) fn on_eager(
         &mut self,
@@ -212,32 +216,44 @@ impl Core {
         immediate: Option<u64>,
         source: &impl Source,
     ) {
-        let len = source.len();
-        match self.matcher.take_posted(&Envelope { source: from, tag }) {
-            Some(slot) => {
-                let Some(into) = self.requests.posted(slot) else {
-                    return self.deliver_elsewhere(slot, from, tag, immediate, source);
-                };
-                let room = into.len();
-                into.copy_from(0, len, source);
-                self.note_received(from, len);
-                if len > room {
-                    let outcome = receive_outcome(from, tag, immediate, len, room);
-                    return self.requests.complete(slot, outcome);
-                }
-                let status = Status {
-                    peer: Peer(from),
-                    tag: Tag(tag),
-                    len,
-                    immediate,
-                };
-                self.requests.deliver(slot, status);
-            }
-            None => self.keep_bytes(from, tag, immediate, source),
+        if self.deliver_eager(from, tag, immediate, source) {
+            self.note_received(from, 1, source.len());
         }
     }
 
-    /// Delivers to a posted receive that somebody had a look at meanwhile.
+    /// As [`on_eager`](Self::on_eager). True if it was delivered and the caller has to count it: with others, once for all.
+    ///
+    /// Lines of this process beside the record: those of its posted receive, of the next one there, and of the request.
+    #[inline(always)]
+    pub(crate) fn deliver_eager(
+        &mut self,
+        from: u32,
+        tag: u64,
+        immediate: Option<u64>,
+        source: &impl Source,
+    ) -> bool {
+        let len = source.len();
+        let Some(slot) = self.matcher.take_posted(&Envelope { source: from, tag }) else {
+            self.keep_bytes(from, tag, immediate, source);
+            return false;
+        };
+        let status = Status {
+            peer: Peer(from),
+            tag: Tag(tag),
+            len,
+            immediate,
+        };
+        let fits = |into: &ReceiveBuffer| {
+            into.copy_from(0, len, source);
+            len <= into.len()
+        };
+        if !self.requests.deliver_posted(slot, status, fits) {
+            self.deliver_elsewhere(slot, from, tag, immediate, source);
+        }
+        true
+    }
+
+    /// Delivers to a posted receive that has too little room, or that somebody had a look at meanwhile.
     #[cold]
     fn deliver_elsewhere(
         &mut self,
@@ -251,7 +267,6 @@ impl Core {
         if let Some(receiving) = self.requests.receiving(slot) {
             let room = receiving.into.len();
             receiving.into.copy_from(0, len, source);
-            self.note_received(from, len);
             let outcome = receive_outcome(from, tag, immediate, len, room);
             self.requests.complete(slot, outcome);
         }
@@ -361,7 +376,7 @@ impl Core {
 
     /// A message lies in an arena of the sender.
     pub(crate) fn on_loan(&mut self, from: u32, tag: u64, source: &impl Source) {
-        let (loan, len) = LoanedAt::told(from, source);
+        let (loan, len, _) = LoanedAt::told(from, source);
         self.on_loaned(loan, tag, None, len);
     }
 
@@ -482,11 +497,11 @@ impl Core {
         }
     }
 
-    /// A message came whole through a ring.
+    /// Messages came whole through a ring.
     #[inline(always)]
-    pub(crate) fn note_received(&mut self, from: u32, len: u64) {
+    pub(crate) fn note_received(&mut self, from: u32, messages: u64, bytes: u64) {
         if let Some(peer) = self.peers.get(from) {
-            peer.counts.received(len);
+            peer.counts.received(messages, bytes);
         }
     }
 
@@ -495,13 +510,13 @@ impl Core {
         if self.peers.me == Some(from) {
             self.note_received_by(from, Path::SelfCopy, len);
         } else {
-            self.note_received(from, len);
+            self.note_received(from, 1, len);
         }
     }
 
     /// A message was received by a path that its receiver takes part in.
     pub(crate) fn note_received_by(&mut self, from: u32, path: Path, len: u64) {
-        self.note_received(from, len);
+        self.note_received(from, 1, len);
         self.tally.received(path, len);
     }
 }

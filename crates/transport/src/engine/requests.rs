@@ -59,6 +59,17 @@ struct Entry {
     state: State,
 }
 
+impl Entry {
+    /// Makes it one of the free ones, under another name. Its state is free already.
+    #[inline(always)]
+    fn vacate(&mut self, next: u32) {
+        self.generation = self.generation.wrapping_add(1).max(1);
+        self.owner = 0;
+        self.next = next;
+        self.then = Then::Keep;
+    }
+}
+
 const _: () = assert!(size_of::<Entry>() == 64, "one cache line");
 
 /// What an endpoint can have under way.
@@ -102,7 +113,6 @@ pub(crate) struct Requests<O = Operation> {
     /// As long as `entries`.
     rest: Vec<Rest<O>>,
     free: u32,
-    live: usize,
     /// Operations that belong to a scope.
     owned: usize,
     /// First and last of the list of finished operations, through `Entry::next`.
@@ -117,7 +127,6 @@ impl<O: Kind> Requests<O> {
             entries: Vec::with_capacity(256),
             rest: Vec::with_capacity(256),
             free: NONE,
-            live: 0,
             owned: 0,
             finished: (NONE, NONE),
             completed: 0,
@@ -131,7 +140,6 @@ impl<O: Kind> Requests<O> {
         match self.entries.get(slot as usize) {
             Some(entry) => {
                 self.free = entry.next;
-                self.live += 1;
                 slot
             }
             None => self.add_slot(),
@@ -140,7 +148,6 @@ impl<O: Kind> Requests<O> {
 
     #[cold]
     fn add_slot(&mut self) -> Slot {
-        self.live += 1;
         self.entries.push(Entry {
             generation: 1,
             next: NONE,
@@ -162,19 +169,44 @@ impl<O: Kind> Requests<O> {
 
     /// Enters a posted receive in a slot that was taken for it.
     #[inline(always)]
-    pub(crate) fn post(&mut self, slot: Slot, id: PostedId, into: ReceiveBuffer) -> RequestId {
+    pub(crate) fn post(
+        &mut self,
+        slot: Slot,
+        id: PostedId,
+        into: ReceiveBuffer,
+        owner: u32,
+    ) -> RequestId {
+        self.owned += usize::from(owner != 0);
         let entry = &mut self.entries[slot as usize];
+        entry.owner = owner;
         entry.state = State::Posted { id, into };
         name(entry.generation, slot)
     }
 
-    /// The room of a receive that was posted, and matched by a message that can be delivered at once.
+    /// Ends a posted receive that was matched by a message which is here as a whole: `fill` copies it, and says whether it fits.
+    /// False if it does not, or if the receive is not just posted any more: it goes on then.
     #[inline(always)]
-    pub(crate) fn posted(&self, slot: Slot) -> Option<&ReceiveBuffer> {
-        match &self.entries.get(slot as usize)?.state {
-            State::Posted { into, .. } => Some(into),
-            _ => None,
+    pub(crate) fn deliver_posted(
+        &mut self,
+        slot: Slot,
+        status: Status,
+        fill: impl FnOnce(&ReceiveBuffer) -> bool,
+    ) -> bool {
+        let Some(entry) = self.entries.get_mut(slot as usize) else {
+            return false;
+        };
+        let State::Posted { into, .. } = &entry.state else {
+            return false;
+        };
+        if !fill(into) {
+            return false;
         }
+        self.completed += 1;
+        entry.state = State::Done(status);
+        if entry.then != Then::Keep {
+            self.go_on(slot);
+        }
+        true
     }
 
     /// The name of a slot's current operation.
@@ -310,7 +342,9 @@ impl<O: Kind> Requests<O> {
             return None;
         };
         entry.state = State::Free;
-        self.free_entry(slot);
+        self.owned -= usize::from(entry.owner != 0);
+        entry.vacate(self.free);
+        self.free = slot;
         Some(status)
     }
 
@@ -326,13 +360,9 @@ impl<O: Kind> Requests<O> {
     #[inline(always)]
     fn free_entry(&mut self, slot: Slot) {
         let entry = &mut self.entries[slot as usize];
-        entry.generation = entry.generation.wrapping_add(1).max(1);
         self.owned -= usize::from(entry.owner != 0);
-        entry.owner = 0;
-        entry.next = self.free;
-        entry.then = Then::Keep;
+        entry.vacate(self.free);
         self.free = slot;
-        self.live -= 1;
     }
 
     /// Frees a slot whatever is in it.
@@ -410,10 +440,18 @@ fn name(generation: u32, slot: Slot) -> RequestId {
     RequestId(u64::from(generation) << 32 | u64::from(slot))
 }
 
+impl<O> Requests<O> {
+    /// Operations that there are.
+    fn live(&self) -> usize {
+        let used = |entry: &&Entry| !matches!(entry.state, State::Free);
+        self.entries.iter().filter(used).count()
+    }
+}
+
 impl<O> core::fmt::Debug for Requests<O> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Requests")
-            .field("live", &self.live)
+            .field("live", &self.live())
             .finish_non_exhaustive()
     }
 }
@@ -451,7 +489,7 @@ mod tests {
             core::iter::from_fn(|| requests.next_finished().map(|(name, _)| name)).collect();
         assert_eq!(names, [13, 12, 10, 11]);
         assert!(requests.next_finished().is_none());
-        assert_eq!(requests.live, 0);
+        assert_eq!(requests.live(), 0);
     }
 
     #[test]
@@ -463,6 +501,6 @@ mod tests {
         assert_eq!(std::sync::Arc::strong_count(&buffer), 2);
         requests.complete(slot, Err(Error::Cancelled));
         assert_eq!(std::sync::Arc::strong_count(&buffer), 1);
-        assert_eq!(requests.live, 0);
+        assert_eq!(requests.live(), 0);
     }
 }

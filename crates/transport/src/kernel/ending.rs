@@ -79,7 +79,7 @@ impl KernelEngine {
                 if path == Path::Kmod {
                     self.tally.received(path, ended.full_len);
                 }
-                self.peers.row(peer.0).received(ended.full_len);
+                self.peers.row(peer.0).received(1, ended.full_len);
                 receive_outcome(peer.0, ended.tag, ended.immediate, ended.full_len, room)
             }
             libc::ECANCELED => Err(Error::Cancelled),
