@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use limic_shm::ring::{Mapped, Memory, ReleaseFlags};
 use limic_shm::segment::{Arena, LOAN_FLAGS, PeerArena, Placement};
@@ -109,6 +110,8 @@ pub(crate) struct LoanRecord {
     pub(crate) offset: u64,
     pub(crate) flag: u32,
     pub(crate) generation: u32,
+    /// The flag of the next loan, most likely.
+    pub(crate) next_flag: u32,
 }
 
 impl Arenas {
@@ -363,6 +366,7 @@ impl Arenas {
             offset: room.offset as u64,
             flag,
             generation: *generation,
+            next_flag: self.free_flags.last().copied().unwrap_or(flag),
         }
     }
 
@@ -443,31 +447,47 @@ impl Arenas {
     }
 }
 
+/// An arena of a peer, and the flags by which its loans go back. All loans that are held share it: a locked instruction waits
+/// until the stores before it are done, so one per loan rather than one for each part.
+#[derive(Debug)]
+pub(crate) struct Lender {
+    pub(crate) arena: PeerArena,
+    pub(crate) flags: ReleaseFlags<Mapped>,
+}
+
 /// The arenas of one peer, as far as it has handed them over, and which of ours it has.
 #[derive(Default)]
 pub(crate) struct PeerArenas {
     /// By number. There are few.
-    theirs: Vec<(u32, PeerArena)>,
+    theirs: Vec<(u32, Arc<Lender>)>,
     given: Vec<u32>,
 }
 
 impl PeerArenas {
     /// Maps an arena that came over the channel. One that cannot be mapped is an error at the message that
     /// lies in it.
-    pub(crate) fn enter(&mut self, number: u32, bytes: u64, fd: OwnedFd) {
+    pub(crate) fn enter(
+        &mut self,
+        number: u32,
+        bytes: u64,
+        fd: OwnedFd,
+        flags: &ReleaseFlags<Mapped>,
+    ) {
         let most = usize::try_from(bytes).unwrap_or(usize::MAX);
         match PeerArena::attach(fd, most) {
             Ok(arena) => {
                 self.leave(number);
-                self.theirs.push((number, arena));
+                let flags = flags.clone();
+                self.theirs
+                    .push((number, Arc::new(Lender { arena, flags })));
             }
             Err(error) => tracing::warn!("an arena for loans cannot be mapped: {error}"),
         }
     }
 
-    pub(crate) fn get(&self, number: u32) -> Option<PeerArena> {
+    pub(crate) fn get(&self, number: u32) -> Option<Arc<Lender>> {
         let found = self.theirs.iter().find(|(known, _)| *known == number);
-        found.map(|(_, arena)| arena.clone())
+        found.map(|(_, lender)| Arc::clone(lender))
     }
 
     /// The peer uses an arena no longer. What is being copied out of it keeps it mapped.

@@ -1,8 +1,8 @@
 //! Loans on the way (K9): sent by a record that says where the bytes lie, taken where they lie.
 
-use limic_shm::ring::{Mapped, ReleaseFlags};
-use limic_shm::segment::PeerArena;
+use std::sync::Arc;
 
+use super::arenas::Lender;
 use super::stash::{Arrived, LoanedAt, Waiting};
 use super::wire::{self, Control};
 use super::{Core, Engine, receive};
@@ -19,15 +19,14 @@ const OTHERS_TURN: u32 = 64;
 /// Keeps a received loan mapped, and tells its owner when it is dropped.
 #[derive(Debug)]
 pub(crate) struct LoanHold {
-    _arena: PeerArena,
-    flags: ReleaseFlags<Mapped>,
+    lender: Arc<Lender>,
     flag: u32,
     generation: u32,
 }
 
 impl Drop for LoanHold {
     fn drop(&mut self) {
-        self.flags.release(self.flag, self.generation);
+        self.lender.flags.release(self.flag, self.generation);
     }
 }
 
@@ -66,6 +65,7 @@ impl Core {
                 len as u64,
                 u64::from(record.flag),
                 u64::from(record.generation),
+                u64::from(record.next_flag),
             ];
             let control = Control::new(wire::LOAN, words).with_tag(tag);
             if self
@@ -110,7 +110,7 @@ impl Core {
     }
 
     /// The bytes of a loan of a peer.
-    fn loan_memory(&mut self, loan: &LoanedAt) -> Option<PeerArena> {
+    fn loan_memory(&mut self, loan: &LoanedAt) -> Option<Arc<Lender>> {
         let known = self.peers.link(loan.from)?.arenas.get(loan.arena);
         if known.is_some() {
             return known;
@@ -134,8 +134,8 @@ impl Core {
             return None;
         };
         let len = arrived.len;
-        let arena = self.loan_memory(&loan)?;
-        let bytes = Lying::new(&arena, loan.offset, len)?;
+        let lender = self.loan_memory(&loan)?;
+        let bytes = Lying::new(&lender.arena, loan.offset, len)?;
         let mut copy = Vec::new();
         copy.try_reserve_exact(usize::try_from(len).ok()?).ok()?;
         crate::buffer::append(&bytes, &mut copy);
@@ -152,7 +152,7 @@ impl Core {
         let memory = self.loan_memory(&loan);
         let bytes = memory
             .as_ref()
-            .and_then(|arena| Lying::new(arena, loan.offset, len));
+            .and_then(|lender| Lying::new(&lender.arena, loan.offset, len));
         let Some(bytes) = bytes else {
             self.corrupt(loan.from, "a loan outside of its arena");
             let why = crate::PeerFailure::Corrupt("a loan outside of its arena".into());
@@ -215,8 +215,8 @@ impl Core {
         let memory = self.loan_memory(loan);
         let bytes = memory
             .as_ref()
-            .and_then(|arena| Lying::new(arena, loan.offset, status.len));
-        let (Some(arena), Some(bytes)) = (memory, bytes) else {
+            .and_then(|lender| Lying::new(&lender.arena, loan.offset, status.len));
+        let (Some(lender), Some(bytes)) = (memory, bytes) else {
             self.corrupt(loan.from, "a loan outside of its arena");
             let why = crate::PeerFailure::Corrupt("a loan outside of its arena".into());
             return Err(Error::PeerFailed {
@@ -225,15 +225,11 @@ impl Core {
             });
         };
         self.note_received_by(loan.from, loan.path(), status.len);
-        let Some(link) = self.peers.link(loan.from) else {
-            return Err(Error::UnknownRequest);
-        };
-        link.loans_released.expect_release(loan.flag);
+        lender.flags.expect_release(loan.flag);
         let hold = LoanHold {
-            flags: link.loans_released.clone(),
+            lender,
             flag: loan.flag,
             generation: loan.generation,
-            _arena: arena,
         };
         Ok(RawLoaned {
             status,
@@ -288,7 +284,8 @@ impl Engine {
     /// Takes a loan out of its sender's ring, past the queues, if nothing is in the way: as `direct` does it with messages
     /// that are copied. `None`: nothing came, or the ordinary way has to be taken.
     ///
-    /// Cache lines that move for a loan: its record, and later its flag, there and back.
+    /// Cache lines that move for a loan: its record, and later its flag, there and back. The flag of the next loan is asked for
+    /// now, so that giving that back does not wait for the line.
     fn take_loan_directly(&mut self, selector: &Selector) -> Option<Result<RawLoaned>> {
         let source = selector.source?.0;
         let core = &mut self.core;
@@ -306,7 +303,11 @@ impl Engine {
                 Ok(Some(record)) => {
                     let fits = (record.tag ^ selector.tag.0) & selector.mask == 0;
                     if record.kind == wire::LOAN && fits {
-                        let (loan, len) = LoanedAt::told(source, &record);
+                        let (loan, len, next_flag) = LoanedAt::told(source, &record);
+                        if let Some(link) = core.peers.link(source) {
+                            // Off the way of this message: the next loan's flag is at hand when that is given back.
+                            link.loans_released.expect_release(next_flag);
+                        }
                         let status = Status {
                             peer: Peer(source),
                             tag: Tag(record.tag),
@@ -337,9 +338,9 @@ impl Engine {
 }
 
 impl LoanedAt {
-    /// What a record says of a loan, and the message's length.
-    pub(crate) fn told(from: u32, source: &impl Source) -> (Self, u64) {
-        let [arena, offset, len, flag, generation] = words::<5>(source);
+    /// What a record says of a loan, the message's length, and a hint: the flag of the next loan.
+    pub(crate) fn told(from: u32, source: &impl Source) -> (Self, u64, u32) {
+        let [arena, offset, len, flag, generation, next_flag] = words::<6>(source);
         let loan = Self {
             from,
             arena: arena as u32,
@@ -348,6 +349,6 @@ impl LoanedAt {
             generation: generation as u32,
             ahead: None,
         };
-        (loan, len)
+        (loan, len, next_flag as u32)
     }
 }

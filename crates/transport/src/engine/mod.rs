@@ -19,6 +19,7 @@ mod both_sides;
 mod calls;
 mod cancel;
 mod closing;
+mod connections;
 mod copies;
 mod direct;
 mod exposed;
@@ -141,7 +142,7 @@ pub(crate) struct Core {
     barrier: Barrier,
     probe_word: Probe,
     device: Device,
-    connections: Vec<Option<attach::Connection>>,
+    connections: Vec<Option<connections::Connection>>,
     events: EventSet,
     event_buffer: Vec<Event>,
     /// The adapters' completion channels, which lie in the set of events.

@@ -16,7 +16,7 @@ use super::pool::Pool;
 use super::regions::Regions;
 use super::requests::Requests;
 use super::stash::Stash;
-use super::{Core, Engine, Work, attach};
+use super::{Core, Engine, Work, connections};
 use crate::counters::{self, Tally};
 use crate::kmod::Device;
 use crate::policy::Path;
@@ -54,15 +54,15 @@ impl Engine {
             Listener::bind(address.id).map_err(|e| Error::system("listening socket", e))?;
         let events = EventSet::new().map_err(|e| Error::system("epoll", e))?;
         let bell = Bell::new().map_err(|e| Error::system("eventfd", e))?;
-        bell.watch(&events, attach::BELL)
+        bell.watch(&events, connections::BELL)
             .map_err(|e| Error::system("epoll", e))?;
         events
-            .add(listener.as_fd(), attach::LISTENER, Trigger::Level)
+            .add(listener.as_fd(), connections::LISTENER, Trigger::Level)
             .map_err(|e| Error::system("epoll", e))?;
         let adapters = remote.wake_fds();
         for adapter in &adapters {
             events
-                .add(adapter.as_fd(), attach::ADAPTER, Trigger::Level)
+                .add(adapter.as_fd(), connections::ADAPTER, Trigger::Level)
                 .map_err(|e| Error::system("epoll", e))?;
         }
         let sleeper = Sleeper::new(segment.sleep(), barrier).map_err(|e| text(&e))?;

@@ -1,0 +1,146 @@
+//! Room for one record, filled in and published.
+
+use super::LineProducer;
+use super::course::{Spot, Way};
+use crate::ring::Memory;
+use crate::ring::line::{
+    AHEAD_LINES, ENDS_LINE, LINE_WORDS, PAD, RECORD_HEADER, SAME_TAG, WORD, header,
+};
+use crate::sync::Ordering;
+
+/// Room for one record. Dropped without [`publish`](Self::publish), it leaves the
+/// ring as it was.
+#[derive(Debug)]
+#[must_use = "a reservation that is not published sends nothing"]
+pub struct Reservation<'a, M> {
+    pub(super) ring: &'a mut LineProducer<M>,
+    pub(super) spot: Spot,
+    pub(super) len: u32,
+    /// Without a tag of its own.
+    pub(super) same: bool,
+}
+
+impl<M: Memory> Reservation<'_, M> {
+    /// Bytes of payload.
+    #[inline]
+    #[must_use]
+    pub fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// Whether the payload has no bytes.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Offset of the payload; `len` bytes follow in one piece.
+    #[inline(always)]
+    fn payload(&self) -> usize {
+        self.spot.offset + if self.same { WORD } else { RECORD_HEADER }
+    }
+
+    /// Copies `len` bytes to byte `at` of the payload.
+    ///
+    /// # Safety
+    ///
+    /// `at + len <= self.len()`, and `from` is valid for `len` bytes outside of
+    /// the ring.
+    #[inline(always)]
+    pub unsafe fn write(&mut self, at: u32, from: *const u8, len: u32) {
+        debug_assert!(u64::from(at) + u64::from(len) <= u64::from(self.len));
+        // SAFETY: the payload lies within the ring, since `reserve` put the record
+        // before the end of its lap, and `at + len` within the payload. `reserve` saw these
+        // words free (pair *word credit*), and the consumer looks at none of them
+        // before `publish`, except at the header word.
+        unsafe {
+            self.ring
+                .mem
+                .write(self.payload() + at as usize, from, len as usize)
+        }
+    }
+
+    /// Copies `bytes` to byte `at` of the payload.
+    ///
+    /// # Panics
+    ///
+    /// If they do not fit in the payload.
+    #[inline]
+    pub fn write_bytes(&mut self, at: u32, bytes: &[u8]) {
+        assert!(
+            at <= self.len && bytes.len() <= (self.len - at) as usize,
+            "{} bytes do not fit at byte {at} of a payload of {}",
+            bytes.len(),
+            self.len
+        );
+        // SAFETY: just checked; a slice of private memory is outside of the ring.
+        unsafe { self.write(at, bytes.as_ptr(), bytes.len() as u32) }
+    }
+
+    /// Address of the payload, for producers that write it in place (under the
+    /// conditions of [`write`](Self::write)).
+    #[cfg(not(loom))]
+    #[inline]
+    #[must_use]
+    pub fn payload_pointer(&mut self) -> *mut u8 {
+        self.ring.mem.pointer(self.payload())
+    }
+
+    /// Publishes the record. `kind` is neither 0 nor [`PAD`].
+    ///
+    /// # Panics
+    ///
+    /// If `kind` is one of these, or the room was reserved for another tag.
+    #[inline(always)]
+    pub fn publish(self, kind: u8, flags: u8, tag: u64) {
+        assert!(
+            kind != 0 && kind != PAD,
+            "kinds 0 and 255 are the ring's own"
+        );
+        let Self {
+            ring,
+            spot,
+            len,
+            same,
+        } = self;
+        let mem = &ring.mem;
+        // SAFETY: `reserve` and `Course::spot` put all of the record, of one word at least, before the end of a
+        // lap of the area, and the word behind it into the same lap.
+        let (behind, head) = unsafe {
+            (
+                mem.word64_unchecked(spot.behind),
+                mem.word64_unchecked(spot.offset),
+            )
+        };
+        // The terminator, before the header: see the module's docs.
+        behind.store(0, Ordering::Relaxed);
+        let mut word = header(len, kind, flags, spot.start);
+        if same {
+            assert!(tag == ring.tag, "the room was reserved for another tag");
+            word |= SAME_TAG;
+        } else {
+            // SAFETY: as above; a record with a tag has two words at least.
+            let tag_word = unsafe { mem.word64_unchecked(spot.offset + WORD) };
+            tag_word.store(tag, Ordering::Relaxed);
+            ring.tag = tag;
+        }
+        if spot.ends_line {
+            word |= ENDS_LINE;
+        }
+        // Release: pairs with the acquire load in `LineConsumer::peek` (pair
+        // *record header*): payload, tag and terminator are there before it.
+        head.store(word, Ordering::Release);
+        if spot.way == Way::On && spot.end < ring.bound {
+            ring.course.index += spot.end - ring.course.write;
+            ring.course.write = spot.end;
+            // Off the way of this message: ownership of a line of the next ones, unless the consumer still
+            // has to read it.
+            if spot.ends_line && spot.end + AHEAD_LINES * LINE_WORDS < ring.course.limit {
+                ring.mem.prefetch_write(ring.course.ahead());
+            }
+        } else {
+            ring.publish_way(&spot);
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! The socket connections to peers: begun, accepted, read, and ended. What is said over them is for `attach`. A connection
+//! stays: its end tells that the peer is gone.
+
+use core::time::Duration;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Instant;
+
+use limic_shm::control::{Channel, ControlError, MAX_MESSAGE, Received, Trigger};
+
+use super::{Core, greeting};
+use crate::error::PeerFailure;
+
+/// Tokens of the event set: the listener, the bell, then two for each channel.
+pub(crate) const LISTENER: u64 = 0;
+pub(crate) const BELL: u64 = 1;
+pub(crate) const ADAPTER: u64 = u64::MAX;
+const FIRST: u64 = 2;
+
+/// How long nobody is accepted after that has failed.
+const DEAF: Duration = Duration::from_millis(100);
+/// Most connections over which nobody has greeted yet.
+const MOST_SILENT: usize = 32;
+
+/// A connection.
+pub(crate) struct Connection {
+    pub(crate) channel: Channel,
+    /// Whose it is, as soon as that is known.
+    pub(crate) peer: Option<u32>,
+    /// The peer's process, if the kernel lets us watch it.
+    pub(crate) pidfd: Option<OwnedFd>,
+    /// The other side said that it closes in good order.
+    pub(crate) said_goodbye: bool,
+}
+
+impl Core {
+    /// Makes the first contact with a peer, or fails it.
+    pub(crate) fn start_connection(&mut self, to: u32) {
+        let Some(peer) = self.peers.get(to) else {
+            return;
+        };
+        if peer.failure.is_some() {
+            return;
+        }
+        let address = peer.address;
+        if self.remote.takes(&address) {
+            return self.connect_remote(to);
+        }
+        if !address.is_local() {
+            return self.fail_peer(to, PeerFailure::OtherNode);
+        }
+        match Channel::connect(address.id) {
+            Ok(channel) => {
+                if let Some(peer) = self.peers.get(to) {
+                    peer.connecting = true;
+                }
+                let connection = self.add_connection(channel, Some(to));
+                let hello = self.greeting(greeting::HELLO, to);
+                match connection {
+                    Some(connection) if self.greet(connection, &hello) => {}
+                    // It closed in between: fails, after its last records were read.
+                    Some(connection) => self.ended(connection),
+                    None => self.endings.push((to, PeerFailure::Unreachable)),
+                }
+            }
+            // The peer accepts nobody at the moment: `retry_connections` tries again.
+            Err(ControlError::BacklogFull { .. }) => self.waiting_to_connect.push(to),
+            Err(ControlError::NobodyListens { .. }) => self.fail_peer(to, PeerFailure::Unreachable),
+            Err(error) => self.fail_peer(to, PeerFailure::Refused(error.to_string())),
+        }
+    }
+
+    /// Tries again what a full backlog prevented.
+    pub(crate) fn retry_connections(&mut self) {
+        for to in core::mem::take(&mut self.waiting_to_connect) {
+            if self
+                .peers
+                .get(to)
+                .is_some_and(|peer| peer.link.is_none() && !peer.connecting)
+            {
+                self.start_connection(to);
+            }
+        }
+    }
+
+    pub(crate) fn add_connection(&mut self, channel: Channel, peer: Option<u32>) -> Option<u32> {
+        let index = match self.connections.iter().position(Option::is_none) {
+            Some(index) => index,
+            None => {
+                self.connections.push(None);
+                self.connections.len() - 1
+            }
+        };
+        let token = FIRST + 2 * index as u64;
+        if let Err(error) = self.events.add(channel.as_fd(), token, Trigger::Level) {
+            tracing::warn!("a connection cannot be watched: {error}");
+            return None;
+        }
+        let pidfd = channel.pidfd().ok();
+        if let Some(pidfd) = &pidfd {
+            // Only a second way to learn of a death (a forked child may keep the socket open).
+            let _ = self.events.add(pidfd.as_fd(), token + 1, Trigger::Level);
+        }
+        self.connections[index] = Some(Connection {
+            channel,
+            peer,
+            pidfd,
+            said_goodbye: false,
+        });
+        Some(index as u32)
+    }
+
+    pub(crate) fn drop_connection(&mut self, index: u32) {
+        let Some(connection) = self
+            .connections
+            .get_mut(index as usize)
+            .and_then(Option::take)
+        else {
+            return;
+        };
+        // Both fail only for descriptors that are not in the set.
+        let _ = self.events.remove(connection.channel.as_fd());
+        if let Some(pidfd) = &connection.pidfd {
+            let _ = self.events.remove(pidfd.as_fd());
+        }
+    }
+
+    /// Looks at the sockets once. True if anything happened.
+    pub(crate) fn poll_events(&mut self, timeout: Option<Duration>) -> bool {
+        if self.deaf_since.is_some_and(|since| since.elapsed() > DEAF) {
+            self.deaf_since = None;
+            // If it cannot be watched, first contacts have to be made from this side.
+            let _ = self
+                .events
+                .add(self.listener.as_fd(), LISTENER, Trigger::Level);
+        }
+        let mut events = core::mem::take(&mut self.event_buffer);
+        let count = self.events.wait(timeout, &mut events).unwrap_or(0);
+        // New connections last: they may get the index of one that ends in this round, for which there
+        // may be two events.
+        let mut accept = false;
+        for event in &events[..count] {
+            match event.token {
+                LISTENER => accept = true,
+                BELL | ADAPTER => {}
+                token if (token - FIRST).is_multiple_of(2) => {
+                    self.read_connection(((token - FIRST) / 2) as u32);
+                }
+                token => self.process_ended(((token - FIRST) / 2) as u32),
+            }
+        }
+        self.event_buffer = events;
+        if accept {
+            self.accept_connections();
+        }
+        if !self.waiting_to_connect.is_empty() {
+            self.retry_connections();
+        }
+        count > 0
+    }
+
+    pub(crate) fn accept_connections(&mut self) {
+        loop {
+            match self.listener.accept() {
+                Ok(Some(channel)) => {
+                    self.accepts = true;
+                    let index = self.add_connection(channel, None);
+                    // A peer greets before it waits for anything, so mostly the greeting is there.
+                    if let Some(index) = index {
+                        self.read_connection(index);
+                        self.drop_a_silent_one(index);
+                    }
+                }
+                Ok(None) => return,
+                Err(error) => {
+                    // Mostly no descriptor is free. The connection stays in the queue, and would wake this endpoint
+                    // all the time.
+                    if core::mem::replace(&mut self.accepts, false) {
+                        tracing::warn!(
+                            "connections cannot be accepted: {error}; tried again every {} ms (ulimit -n?)",
+                            DEAF.as_millis()
+                        );
+                    }
+                    if self.events.remove(self.listener.as_fd()).is_ok() {
+                        self.deaf_since = Some(Instant::now());
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Any process of the network namespace can connect, and say nothing: that must not use up the descriptors.
+    fn drop_a_silent_one(&mut self, newest: u32) {
+        let silent = |connection: &Option<Connection>| {
+            connection.as_ref().is_some_and(|one| one.peer.is_none())
+        };
+        if self.connections.iter().filter(|one| silent(one)).count() > MOST_SILENT
+            && let Some(other) = (0..self.connections.len() as u32)
+                .find(|index| *index != newest && silent(&self.connections[*index as usize]))
+        {
+            tracing::debug!("a connection that nobody greets over is dropped");
+            self.drop_connection(other);
+        }
+    }
+
+    /// Reads the messages of a connection until there are none.
+    pub(crate) fn read_connection(&mut self, index: u32) {
+        let mut buffer = [0; MAX_MESSAGE];
+        loop {
+            let Some(Some(connection)) = self.connections.get_mut(index as usize) else {
+                return;
+            };
+            match connection.channel.receive(&mut buffer) {
+                Ok(Received::Message { len, fds }) => self.on_message(index, &buffer[..len], fds),
+                Ok(Received::WouldBlock) => return,
+                Ok(Received::Closed) | Err(ControlError::Closed) => return self.ended(index),
+                Err(error) => {
+                    tracing::warn!("a connection is given up: {error}");
+                    // The peer lives, and learns it only now.
+                    if let Some(peer) = connection.peer {
+                        self.stop_writer(peer, true);
+                    }
+                    return self.ended(index);
+                }
+            }
+        }
+    }
+
+    /// A connection ended.
+    pub(crate) fn ended(&mut self, index: u32) {
+        let Some(Some(connection)) = self.connections.get(index as usize) else {
+            return;
+        };
+        let (peer, goodbye) = (connection.peer, connection.said_goodbye);
+        self.drop_connection(index);
+        let Some(peer) = peer else { return };
+        // The index may soon be another connection's.
+        if let Some(link) = self.peers.link(peer) {
+            link.channels.retain(|channel| *channel != index);
+        }
+        let why = if goodbye {
+            PeerFailure::Closed
+        } else {
+            PeerFailure::Died
+        };
+        self.endings.push((peer, why));
+    }
+
+    /// A peer's process ended, though its socket may live on in a child.
+    fn process_ended(&mut self, index: u32) {
+        self.read_connection(index);
+        self.ended(index);
+    }
+
+    /// Whether a peer lives and has not closed, as far as its connections tell now.
+    #[cfg(feature = "cma")]
+    pub(crate) fn is_connected(&self, peer: u32) -> bool {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+        let mut known = false;
+        for connection in self.connections.iter().flatten() {
+            if connection.peer != Some(peer) {
+                continue;
+            }
+            if connection.said_goodbye {
+                return false;
+            }
+            known = true;
+            let gone = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+            let pidfd = connection.pidfd.as_ref();
+            let mut fds: Vec<_> = pidfd
+                .map(|fd| PollFd::new(fd, PollFlags::IN))
+                .into_iter()
+                .collect();
+            fds.push(PollFd::new(&connection.channel, PollFlags::RDHUP));
+            if poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+                && fds
+                    .iter()
+                    .any(|fd| fd.revents().intersects(gone | PollFlags::IN))
+            {
+                return false;
+            }
+        }
+        known
+    }
+
+    /// Tells a peer that this endpoint closes in good order.
+    pub(crate) fn say_goodbye(&mut self) {
+        for connection in self.connections.iter().flatten() {
+            // A peer that cannot be told learns it from the end of the connection.
+            let _ = connection
+                .channel
+                .send(&greeting::GOODBYE.to_le_bytes(), &[]);
+        }
+    }
+
+    /// Reads what a peer has sent over its connections by now: a greeting, or an arena that a message names.
+    pub(crate) fn read_connections_of(&mut self, peer: u32) {
+        let of_peer =
+            |entry: &Option<Connection>| entry.as_ref().is_some_and(|c| c.peer == Some(peer));
+        for index in 0..self.connections.len() {
+            if of_peer(&self.connections[index]) {
+                self.read_connection(index as u32);
+            }
+        }
+    }
+}
