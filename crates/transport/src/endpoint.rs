@@ -181,8 +181,7 @@ pub trait Endpoint: RawEndpoint {
     /// # Errors
     /// As [`recv`](Self::recv).
     fn recv_loaned(&self, from: impl Into<Selector>) -> Result<Loaned> {
-        let selector = from.into();
-        poll_until(self, || self.take_loan(&selector)).map(Loaned::new)
+        self.take_loan_blocking(&from.into()).map(Loaned::new)
     }
 
     /// Exposes memory, so that peers that are given its key can read and write it without this
@@ -221,7 +220,7 @@ pub trait Endpoint: RawEndpoint {
 impl<E: RawEndpoint + ?Sized> Endpoint for E {}
 
 /// Asks again and again, then sleeps between the questions. Each question makes progress.
-fn poll_until<E: RawEndpoint + ?Sized, T>(
+pub(crate) fn poll_until<E: RawEndpoint + ?Sized, T>(
     endpoint: &E,
     mut ask: impl FnMut() -> Result<Option<T>>,
 ) -> Result<T> {

@@ -359,6 +359,13 @@ macro_rules! endpoint {
             fn take_loan(&self, selector: &Selector) -> Result<Option<RawLoaned>> {
                 self.0.engine.borrow_mut().take_loan(selector)
             }
+            fn take_loan_blocking(&self, selector: &Selector) -> Result<RawLoaned> {
+                // The engine is not borrowed any more where it takes longer.
+                let soon = self.0.engine.borrow_mut().take_loan_soon(selector);
+                soon.unwrap_or_else(|| {
+                    crate::endpoint::poll_until(self, || self.take_loan(selector))
+                })
+            }
             fn counters(&self) -> Counters {
                 self.0.engine.borrow().core.counters()
             }

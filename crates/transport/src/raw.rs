@@ -369,6 +369,15 @@ pub unsafe trait RawEndpoint: Debug + Send {
     /// As [`probe`](Self::probe).
     fn take_loan(&self, selector: &Selector) -> Result<Option<RawLoaned>>;
 
+    /// Waits for such a message: [`take_loan`](Self::take_loan) again and again, with sleep between, which an endpoint may
+    /// do in less time.
+    ///
+    /// # Errors
+    /// As [`probe`](Self::probe).
+    fn take_loan_blocking(&self, selector: &Selector) -> Result<RawLoaned> {
+        crate::endpoint::poll_until(self, || self.take_loan(selector))
+    }
+
     /// What was moved so far, by path and by peer.
     fn counters(&self) -> Counters;
 

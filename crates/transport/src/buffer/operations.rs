@@ -111,6 +111,21 @@ impl ReceiveBuffer {
         self.pieces.as_slice()
     }
 
+    /// Copies all of `source`, if it fits and the room is in one piece. False: nothing was copied.
+    #[inline(always)]
+    pub(crate) fn fill(&self, source: &(impl Source + ?Sized)) -> bool {
+        let Pieces::One(one) = &self.pieces else {
+            return false;
+        };
+        let len = source.len();
+        if len > one.len as u64 {
+            return false;
+        }
+        // SAFETY: `len` is within the slice, which is writable by the type's invariant, and all of the source.
+        unsafe { source.get(0, one.start, len as usize) }
+        true
+    }
+
     /// Copies the first `limit` bytes of `source` (or what fits, or what there is) to offset `skip`.
     #[inline(always)]
     pub(crate) fn copy_from(&self, skip: u64, limit: u64, source: &(impl Source + ?Sized)) {

@@ -14,13 +14,13 @@ use crate::error::Outcome;
 use crate::raw::{Posted, RawSliceMut};
 
 /// Looks at the sender's ring in a row, between two turns of everything else: some 300 ns.
-const LOOKS: u32 = 256;
+pub(super) const LOOKS: u32 = 256;
 /// Such rows before the receive is posted in the ordinary way: about 10 us.
-const ROWS: u32 = 32;
+pub(super) const ROWS: u32 = 32;
 /// Polls of the ordinary way that take as long as one row.
-const POLLS_PER_ROW: u32 = 16;
+pub(super) const POLLS_PER_ROW: u32 = 16;
 /// Receives between two turns of everything else.
-const OTHERS_TURN: u32 = 64;
+pub(super) const OTHERS_TURN: u32 = 64;
 
 /// What looks at one private ring found.
 enum Look {

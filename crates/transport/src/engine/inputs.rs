@@ -80,12 +80,10 @@ impl Inputs {
                     break;
                 }
             }
-            if messages > 0 {
-                core.note_received(input.peer, messages, bytes);
-            }
             if taken > 0 {
                 moved = true;
                 input.idle = false;
+                core.note_received(input.peer, messages, bytes);
                 // The sender may sleep because its ring was full.
                 if credited && let Some(link) = core.peers.link(input.peer) {
                     link.wake();

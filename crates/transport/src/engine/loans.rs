@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::arenas::Lender;
+use super::direct::{LOOKS, OTHERS_TURN, POLLS_PER_ROW, ROWS};
 use super::stash::{Arrived, LoanedAt, Waiting};
 use super::wire::{self, Control};
 use super::{Core, Engine, receive};
@@ -11,10 +12,8 @@ use crate::policy::Path;
 use crate::raw::{Hold, Posted, RawLoan, RawLoaned, RawSlice, RawSliceMut};
 use crate::{Error, Peer, Result, Selector, Status, Tag};
 
-/// Looks at the sender's ring in a row, for a loan that is waited for.
-const LOOKS: u32 = 32;
-/// Loans between two turns of everything else.
-const OTHERS_TURN: u32 = 64;
+/// Looks at the sender's ring in a row, of a call that does not wait.
+const FEW_LOOKS: u32 = 32;
 
 /// Keeps a received loan mapped, and tells its owner when it is dropped.
 #[derive(Debug)]
@@ -242,7 +241,7 @@ impl Core {
 impl Engine {
     /// Takes an arrived message where it lies.
     pub(crate) fn take_loan(&mut self, selector: &Selector) -> Result<Option<RawLoaned>> {
-        if let Some(taken) = self.take_loan_directly(selector) {
+        if let Some(taken) = self.take_loan_directly(selector, FEW_LOOKS) {
             return taken.map(Some);
         }
         self.poll();
@@ -270,7 +269,7 @@ impl Engine {
                 len,
             }])
         };
-        let status = match self.core.receive_arrived(token, into) {
+        let status = match self.core.receive_arrived(token, into, 0) {
             Posted::Done(outcome) => outcome?,
             Posted::Pending(id) => self.wait(id)?,
         };
@@ -281,12 +280,26 @@ impl Engine {
         }))
     }
 
+    /// Waits for a loan as long as that takes a few microseconds at most. `None`: it takes longer, or something is in the way.
+    pub(crate) fn take_loan_soon(&mut self, selector: &Selector) -> Option<Result<RawLoaned>> {
+        for _ in 0..ROWS.min(self.core.spins.div_ceil(POLLS_PER_ROW)) {
+            if let Some(taken) = self.take_loan_directly(selector, LOOKS) {
+                return Some(taken);
+            }
+            self.progress();
+            if self.core.matcher.posted_len() + self.core.matcher.unexpected_len() > 0 {
+                return None;
+            }
+        }
+        None
+    }
+
     /// Takes a loan out of its sender's ring, past the queues, if nothing is in the way: as `direct` does it with messages
     /// that are copied. `None`: nothing came, or the ordinary way has to be taken.
     ///
     /// Cache lines that move for a loan: its record, and later its flag, there and back. The flag of the next loan is asked for
     /// now, so that giving that back does not wait for the line.
-    fn take_loan_directly(&mut self, selector: &Selector) -> Option<Result<RawLoaned>> {
+    fn take_loan_directly(&mut self, selector: &Selector, looks: u32) -> Option<Result<RawLoaned>> {
         let source = selector.source?.0;
         let core = &mut self.core;
         self.directly = self.directly.wrapping_add(1);
@@ -297,7 +310,7 @@ impl Engine {
             return None;
         }
         let ring = self.inputs.private_ring_of(source)?;
-        for _ in 0..LOOKS.min(core.spins) {
+        for _ in 0..looks.min(core.spins) {
             let taken = match ring.peek() {
                 Ok(None) => continue,
                 Ok(Some(record)) => {

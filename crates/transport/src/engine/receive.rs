@@ -45,13 +45,7 @@ impl Core {
         // SAFETY: the caller's promise is the buffer's invariant.
         let into = unsafe { ReceiveBuffer::new(into) };
         if let Some((_, token)) = self.matcher.take_unexpected(&query) {
-            let posted = self.receive_arrived(token, into);
-            if let Posted::Pending(id) = &posted
-                && let Some(slot) = self.requests.find(*id)
-            {
-                self.requests.set_owner(slot, owner);
-            }
-            return Ok(posted);
+            return Ok(self.receive_arrived(token, into, owner));
         }
         self.check_selector(selector)?;
         let slot = self.requests.take_slot();
@@ -109,8 +103,13 @@ impl Core {
         Err(Error::PeerFailed { peer, why })
     }
 
-    /// Receives a message that waits in the stash.
-    pub(crate) fn receive_arrived(&mut self, token: u32, into: ReceiveBuffer) -> Posted {
+    /// Receives a message that waits in the stash, for a scope if `owner` is not 0.
+    pub(crate) fn receive_arrived(
+        &mut self,
+        token: u32,
+        into: ReceiveBuffer,
+        owner: u32,
+    ) -> Posted {
         let Some(arrived) = self.stash.take(token) else {
             return Posted::Done(Err(Error::UnknownRequest));
         };
@@ -156,7 +155,10 @@ impl Core {
                 self.accept(slot, &offer);
                 match self.requests.take_done(slot) {
                     Some(outcome) => Posted::Done(outcome),
-                    None => Posted::Pending(self.requests.id(slot)),
+                    None => {
+                        self.requests.set_owner(slot, owner);
+                        Posted::Pending(self.requests.id(slot))
+                    }
                 }
             }
             Waiting::Local(id) => {
@@ -185,7 +187,7 @@ impl Core {
     ) -> Result<Posted> {
         let token = self.stash.claimed(claim).ok_or(Error::UnknownRequest)?;
         // SAFETY: the caller's promise is the buffer's invariant.
-        Ok(self.receive_arrived(token, unsafe { ReceiveBuffer::new(into) }))
+        Ok(self.receive_arrived(token, unsafe { ReceiveBuffer::new(into) }, 0))
     }
 
     /// The oldest message that fits, left where it is.
@@ -243,17 +245,13 @@ impl Core {
             len,
             immediate,
         };
-        let fits = |into: &ReceiveBuffer| {
-            into.copy_from(0, len, source);
-            len <= into.len()
-        };
-        if !self.requests.deliver_posted(slot, status, fits) {
+        if !self.requests.deliver_posted(slot, status, source) {
             self.deliver_elsewhere(slot, from, tag, immediate, source);
         }
         true
     }
 
-    /// Delivers to a posted receive that has too little room, or that somebody had a look at meanwhile.
+    /// Delivers to a posted receive that has too little room, or room in pieces, or that somebody had a look at meanwhile.
     #[cold]
     fn deliver_elsewhere(
         &mut self,

@@ -10,7 +10,7 @@ use limic_matching::PostedId;
 pub(crate) use super::operations::{
     Incoming, Operation, ReceiveStage, Receiving, SendStage, Sending, receive_outcome,
 };
-use crate::buffer::ReceiveBuffer;
+use crate::buffer::{ReceiveBuffer, Source};
 use crate::error::Outcome;
 use crate::raw::RequestId;
 use crate::{Error, Status};
@@ -183,14 +183,14 @@ impl<O: Kind> Requests<O> {
         name(entry.generation, slot)
     }
 
-    /// Ends a posted receive that was matched by a message which is here as a whole: `fill` copies it, and says whether it fits.
-    /// False if it does not, or if the receive is not just posted any more: it goes on then.
+    /// Delivers a whole message to the posted receive that it matched. False if it does not fit, or if the receive is not just
+    /// posted any more: it goes on then.
     #[inline(always)]
     pub(crate) fn deliver_posted(
         &mut self,
         slot: Slot,
         status: Status,
-        fill: impl FnOnce(&ReceiveBuffer) -> bool,
+        source: &impl Source,
     ) -> bool {
         let Some(entry) = self.entries.get_mut(slot as usize) else {
             return false;
@@ -198,7 +198,7 @@ impl<O: Kind> Requests<O> {
         let State::Posted { into, .. } = &entry.state else {
             return false;
         };
-        if !fill(into) {
+        if !into.fill(source) {
             return false;
         }
         self.completed += 1;
