@@ -90,10 +90,14 @@ fn reads(criterion: &mut Criterion) {
 fn claims(criterion: &mut Criterion) {
     let word = AtomicU64::new(0);
     let meet = Meet(&word);
+    let mut own = 0;
     criterion.bench_function("both_sides_claim", |bencher| {
-        bencher.iter(|| match meet.claim_front(u32::MAX) {
-            Ok(Some(_)) => {}
-            _ => meet.reset(),
+        bencher.iter(|| match meet.claim_front(u32::MAX, own) {
+            Ok(Some(_)) => own += 1,
+            _ => {
+                meet.reset();
+                own = 0;
+            }
         });
     });
 }
