@@ -10,6 +10,7 @@
 #include <linux/uaccess.h>
 #include <linux/vmalloc.h>
 #include <linux/wait_bit.h>
+#include <linux/workqueue.h>
 
 #include "limic_helpers.h"
 
@@ -20,27 +21,55 @@
 #error "limic needs a 64-bit kernel: it reaches pages through the kernel's own mapping of all memory"
 #endif
 
-/* ---- End of an address space ---- */
+/* ---- Changes and end of an address space ---- */
 
 struct limic_mm_watch {
 	struct mmu_notifier notifier;
+	struct work_struct sweep;
 	void *owner;
-	void (*end)(void *owner);
+	const struct limic_mm_events *events;
 };
 
 static void limic_mm_release(struct mmu_notifier *notifier, struct mm_struct *mm)
 {
 	struct limic_mm_watch *watch = container_of(notifier, struct limic_mm_watch, notifier);
 
-	watch->end(watch->owner);
+	watch->events->end(watch->owner);
+}
+
+static int limic_mm_change_begins(struct mmu_notifier *notifier,
+				  const struct mmu_notifier_range *range)
+{
+	struct limic_mm_watch *watch = container_of(notifier, struct limic_mm_watch, notifier);
+
+	if (watch->events->change_begins(watch->owner, range->start, range->end))
+		schedule_work(&watch->sweep);
+	return 0;
+}
+
+static void limic_mm_change_ends(struct mmu_notifier *notifier,
+				 const struct mmu_notifier_range *range)
+{
+	struct limic_mm_watch *watch = container_of(notifier, struct limic_mm_watch, notifier);
+
+	watch->events->change_ends(watch->owner);
+}
+
+static void limic_mm_sweep(struct work_struct *work)
+{
+	struct limic_mm_watch *watch = container_of(work, struct limic_mm_watch, sweep);
+
+	watch->events->sweep(watch->owner);
 }
 
 static const struct mmu_notifier_ops limic_mm_ops = {
 	.release = limic_mm_release,
+	.invalidate_range_start = limic_mm_change_begins,
+	.invalidate_range_end = limic_mm_change_ends,
 };
 
 struct limic_mm_watch *limic_mm_watch_start(struct mm_struct *mm, void *owner,
-					    void (*end)(void *owner))
+					    const struct limic_mm_events *events)
 {
 	struct limic_mm_watch *watch = kzalloc(sizeof(*watch), GFP_KERNEL_ACCOUNT);
 	int err;
@@ -49,7 +78,8 @@ struct limic_mm_watch *limic_mm_watch_start(struct mm_struct *mm, void *owner,
 		return ERR_PTR(-ENOMEM);
 	watch->notifier.ops = &limic_mm_ops;
 	watch->owner = owner;
-	watch->end = end;
+	watch->events = events;
+	INIT_WORK(&watch->sweep, limic_mm_sweep);
 	err = mmu_notifier_register(&watch->notifier, mm);
 	if (err) {
 		kfree(watch);
@@ -61,6 +91,8 @@ struct limic_mm_watch *limic_mm_watch_start(struct mm_struct *mm, void *owner,
 void limic_mm_watch_stop(struct limic_mm_watch *watch)
 {
 	mmu_notifier_unregister(&watch->notifier, watch->notifier.mm);
+	/* No notifier runs any more, so nothing schedules it again. */
+	cancel_work_sync(&watch->sweep);
 	kfree(watch);
 }
 

@@ -12,10 +12,21 @@
 
 struct limic_mm_watch;
 
-/* Calls end(owner) once when mm is torn down, or when the watch is stopped, whichever is first. */
+/* What a watch over an address space calls, with its owner. */
+struct limic_mm_events {
+	/* The address space is torn down, or the watch is stopped: called once, whichever is first. */
+	void (*end)(void *owner);
+	/* Pages between the two addresses are about to be changed, protected or unmapped; must not sleep. True: sweep. */
+	bool (*change_begins)(void *owner, unsigned long start, unsigned long end);
+	/* As often as change_begins(), when it is done; must not sleep. */
+	void (*change_ends)(void *owner);
+	/* A little after a change_begins() that said so, where it may sleep. */
+	void (*sweep)(void *owner);
+};
+
 struct limic_mm_watch *limic_mm_watch_start(struct mm_struct *mm, void *owner,
-					    void (*end)(void *owner));
-/* Stops it: afterwards no call of end() is under way or will come. Sleeps. */
+					    const struct limic_mm_events *events);
+/* Stops it: afterwards no call is under way or will come. Sleeps. */
 void limic_mm_watch_stop(struct limic_mm_watch *watch);
 
 struct mm_struct *limic_current_mm(void);

@@ -8,7 +8,7 @@
 //! - `messages.rs` sends and receives: `group.rs`, `mailbox.rs` (with the queues of `matching`, the same files as in user
 //!   space, over `tables.rs`), `request.rs`, and `events.rs` and `waiting.rs` for those who wait;
 //! - `exposure.rs` has buffers with handles;
-//! - both pin with `pinned.rs` (`pieces.rs`, `pool.rs`) and copy with `copy.rs`, through a `gate.rs`;
+//! - both pin with `pinned.rs` (`pieces.rs`, `pool.rs`; `kept.rs` for buffers that come again) and copy with `copy.rs`, through a `gate.rs`;
 //! - `costs.rs`, `counters.rs` and `debug.rs` say what it costs.
 //!
 //! Two rules hold everywhere. No lock is held while user memory is touched, since a fault may last as long as some
@@ -39,6 +39,8 @@ mod ffi;
 mod gate;
 #[path = "src/group.rs"]
 mod group;
+#[path = "src/kept.rs"]
+mod kept;
 #[path = "src/mailbox.rs"]
 mod mailbox;
 #[path = "matching/lib.rs"]
@@ -79,6 +81,10 @@ module! {
         pool: u32 {
             default: 512,
             description: "Pin descriptors allocated at load, 4 KiB each (at most 65536)",
+        },
+        kept: u32 {
+            default: 64,
+            description: "Memory that a session may keep pinned for use again, in MiB (0: none)",
         },
     },
 }

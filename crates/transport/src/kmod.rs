@@ -74,12 +74,12 @@ mod engine {
                 |s| s.len,
                 |s, len| LocalSlice::new(s.start, len),
             );
-            let mut range = [RemoteRange::default()];
             // SAFETY: the room is writable by the invariant of `ReceiveBuffer`, and nobody else touches it: the engine
             // revokes the handle before it ends the receive, which is when the buffer goes back to its owner.
-            unsafe { pair.expose(local.as_slice(), Access::ReadWrite, &mut range) }
-                .map_err(|error| failed(&error))?;
-            Ok(range[0].key)
+            let range = unsafe { pair.expose_once_more(local.as_slice(), Access::ReadWrite) };
+            range
+                .map(|range| range.key)
+                .map_err(|error| failed(&error))
         }
 
         /// Writes up to `limit` of the first `len` bytes, from `skip` on, into the peer's room.

@@ -7,8 +7,8 @@ use kernel::prelude::*;
 use kernel::transmute::{AsBytes, FromBytes};
 
 pub(crate) const VERSION: u32 = 1;
-/// `LIMIC_FEATURE_JOIN_FD`, `LIMIC_FEATURE_IMMEDIATE`, `LIMIC_FEATURE_CLOSED`
-pub(crate) const FEATURES: u64 = 7;
+/// `LIMIC_FEATURE_JOIN_FD`, `LIMIC_FEATURE_IMMEDIATE`, `LIMIC_FEATURE_CLOSED`, `LIMIC_FEATURE_KEEP`
+pub(crate) const FEATURES: u64 = 15;
 const MAGIC: u32 = 0xC7;
 
 pub(crate) const MAX_IOV: u32 = 1024;
@@ -31,6 +31,7 @@ pub(crate) const MEMBER_CLOSED: u32 = 3;
 pub(crate) const EXPOSE_READ: u32 = 1;
 pub(crate) const EXPOSE_WRITE: u32 = 2;
 pub(crate) const EXPOSE_ONCE: u32 = 4;
+pub(crate) const EXPOSE_KEEP: u32 = 8;
 pub(crate) const TO_GROUP: u32 = 0;
 pub(crate) const TO_RANK: u32 = 1;
 pub(crate) const TO_SESSION: u32 = 2;
@@ -38,7 +39,9 @@ pub(crate) const COPY_READ: u32 = 1;
 pub(crate) const COPY_WRITE: u32 = 2;
 pub(crate) const SEND_BUFFERED: u32 = 1;
 pub(crate) const SEND_IMMEDIATE: u32 = 2;
+pub(crate) const SEND_KEEP: u32 = 4;
 pub(crate) const RECV_MESSAGE: u32 = 1;
+pub(crate) const RECV_KEEP: u32 = 2;
 pub(crate) const PROBE_TAKE: u32 = 1;
 pub(crate) const PROBE_IMMEDIATE: u32 = 2;
 pub(crate) const STATUS_IMMEDIATE: u32 = 1;

@@ -47,7 +47,7 @@ pub(crate) fn copy(
     trip: &mut Trip,
 ) -> (u64, Option<Stopped>) {
     let mut place = Place {
-        pinned: held.pinned.seek(offset),
+        pinned: held.seek(offset),
         pieces,
         into: 0,
         left: len,
@@ -55,7 +55,7 @@ pub(crate) fn copy(
     };
     trip.step(Step::Map);
     if direction == Direction::In && len > 0 {
-        held.pinned.set_written();
+        held.set_written();
     }
     let mut stalls = 0;
     let mut stopped = None;
@@ -87,6 +87,8 @@ pub(crate) fn copy(
             // Both sides were measured before, so this is not reached; it would end the copy and not the kernel.
             stopped = Some(Stopped::Fault);
             break;
+        } else {
+            stalls = 0;
         }
         ffi::resched();
     }

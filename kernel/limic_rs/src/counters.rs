@@ -13,6 +13,8 @@ pub(crate) struct Counters {
     pub(crate) groups: Atomic<i64>,
     pub(crate) exposures: Atomic<i64>,
     pub(crate) pinned_pages: Atomic<i64>,
+    /// Buffers that stay pinned for use again.
+    pub(crate) kept: Atomic<i64>,
     /// Descriptors that had to be allocated, since the pool had none.
     pub(crate) pool_empty: Atomic<i64>,
     // What happened while measuring was on.
@@ -44,9 +46,11 @@ pub(crate) enum Event {
     Stopped,
     /// Waits that slept.
     Slept,
+    /// Buffers that were found pinned.
+    Reused,
 }
 
-const EVENTS: [&str; 11] = [
+const EVENTS: [&str; 12] = [
     "send_matched",
     "send_queued",
     "send_buffered",
@@ -58,6 +62,7 @@ const EVENTS: [&str; 11] = [
     "bytes",
     "stopped",
     "slept",
+    "reused",
 ];
 
 const ZERO: Atomic<i64> = Atomic::new(0);
@@ -67,6 +72,7 @@ pub(crate) static COUNTERS: Counters = Counters {
     groups: Atomic::new(0),
     exposures: Atomic::new(0),
     pinned_pages: Atomic::new(0),
+    kept: Atomic::new(0),
     pool_empty: Atomic::new(0),
     events: [ZERO; EVENTS.len()],
 };
@@ -95,6 +101,7 @@ impl fmt::Display for Counters {
             ("groups", &self.groups),
             ("exposures", &self.exposures),
             ("pinned_pages", &self.pinned_pages),
+            ("kept", &self.kept),
             ("pool_empty", &self.pool_empty),
         ];
         for (name, counter) in now {

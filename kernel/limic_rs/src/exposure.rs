@@ -176,7 +176,7 @@ impl Session {
         let mut trip = Trip::begin();
         abi::check(
             arg.flags,
-            abi::EXPOSE_READ | abi::EXPOSE_WRITE | abi::EXPOSE_ONCE,
+            abi::EXPOSE_READ | abi::EXPOSE_WRITE | abi::EXPOSE_ONCE | abi::EXPOSE_KEEP,
             &arg.reserved,
         )?;
         self.id()?;
@@ -193,7 +193,8 @@ impl Session {
             return Err(EAGAIN);
         }
         trip.step(Step::List);
-        let held = Held::new(self.mm(), &pieces, access & abi::EXPOSE_WRITE != 0)?;
+        let (write, keep) = (abi::EXPOSE_WRITE, abi::EXPOSE_KEEP);
+        let held = self.hold(&pieces, arg.flags & write != 0, arg.flags & keep != 0)?;
         trip.step(Step::Pin);
         let exposure = Arc::new(
             Exposure {
@@ -275,7 +276,7 @@ impl Session {
             return Err(EACCES);
         }
         let end = arg.offset.checked_add(pieces.len()).ok_or(ERANGE)?;
-        if end > exposure.held.pinned.len() {
+        if end > exposure.held.len() {
             return Err(ERANGE);
         }
         let once = exposure.access & abi::EXPOSE_ONCE != 0;

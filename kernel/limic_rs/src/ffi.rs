@@ -10,7 +10,16 @@ use kernel::error::from_err_ptr;
 use kernel::prelude::*;
 use kernel::sync::atomic::Atomic;
 
-/// A notifier at the end of an address space.
+/// `struct limic_mm_events`: what is called, with the owner of the watch.
+#[repr(C)]
+pub(crate) struct MmEvents {
+    pub(crate) end: unsafe extern "C" fn(*mut c_void),
+    pub(crate) change_begins: unsafe extern "C" fn(*mut c_void, usize, usize) -> bool,
+    pub(crate) change_ends: unsafe extern "C" fn(*mut c_void),
+    pub(crate) sweep: unsafe extern "C" fn(*mut c_void),
+}
+
+/// A watch over an address space.
 #[repr(C)]
 pub(crate) struct MmWatch {
     _opaque: [u8; 0],
@@ -21,7 +30,7 @@ extern "C" {
     pub(crate) fn limic_mm_watch_start(
         mm: *mut bindings::mm_struct,
         owner: *mut c_void,
-        end: unsafe extern "C" fn(*mut c_void),
+        events: *const MmEvents,
     ) -> *mut MmWatch;
     pub(crate) fn limic_mm_watch_stop(watch: *mut MmWatch);
     fn limic_current_mm() -> *mut bindings::mm_struct;
@@ -120,17 +129,17 @@ pub(crate) fn random_nonzero() -> u64 {
 /// Starts the watch over the caller's address space.
 ///
 /// # Safety
-/// `owner` stays valid, and `end` may be called with it from any task, until [`limic_mm_watch_stop`].
+/// `owner` stays valid, and the functions of `events` may be called with it from any task, until [`limic_mm_watch_stop`].
 pub(crate) unsafe fn watch_current_mm(
     owner: *mut c_void,
-    end: unsafe extern "C" fn(*mut c_void),
+    events: &'static MmEvents,
 ) -> Result<*mut MmWatch> {
     let mm = current_mm();
     if mm.is_null() {
         return Err(EINVAL);
     }
     // SAFETY: the current task uses its `mm`, so it stays alive during the call. The caller keeps `owner` valid.
-    from_err_ptr(unsafe { limic_mm_watch_start(mm, owner, end) })
+    from_err_ptr(unsafe { limic_mm_watch_start(mm, owner, events) })
 }
 
 /// An errno that the kernel crate has no constant for.

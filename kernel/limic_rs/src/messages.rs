@@ -16,7 +16,6 @@ use crate::group::Membership;
 use crate::mailbox::{Arrival, Body, Mailbox, Message, MessageName, Met, Receipt};
 use crate::matching::{Envelope, Selector, Source};
 use crate::pieces::Pieces;
-use crate::pinned::Held;
 use crate::request::{Claim, Place, Whereabouts};
 use crate::session::Session;
 use kernel::prelude::*;
@@ -72,7 +71,7 @@ impl Session {
     #[inline(never)]
     pub(crate) fn send(&self, arg: &mut abi::Send) -> Result {
         let mut trip = Trip::begin();
-        let known = abi::SEND_BUFFERED | abi::SEND_IMMEDIATE;
+        let known = abi::SEND_BUFFERED | abi::SEND_IMMEDIATE | abi::SEND_KEEP;
         abi::check(arg.flags, known, &[arg.reserved])?;
         let immediate = (arg.flags & abi::SEND_IMMEDIATE != 0).then_some(arg.immediate);
         if arg.reserved0 != 0 || (immediate.is_none() && arg.immediate != 0) {
@@ -105,7 +104,7 @@ impl Session {
                 }
                 Arrival::Wanted => {
                     trip.step(Step::Queue);
-                    let mut message = self.prepare(&envelope, &pieces, buffered, &claim)?;
+                    let mut message = self.prepare(&envelope, &pieces, arg.flags, &claim)?;
                     message.immediate = immediate;
                     prepared = Some(message);
                     trip.step(Step::Pin);
@@ -141,17 +140,16 @@ impl Session {
         &self,
         envelope: &Envelope,
         pieces: &Pieces,
-        buffered: bool,
+        flags: u32,
         claim: &Claim<'_>,
     ) -> Result<Message> {
+        let buffered = flags & abi::SEND_BUFFERED != 0;
         let len = pieces.len();
         let body = if buffered {
             Body::Bytes(copy::gather(pieces.as_slice(), len)?)
         } else {
-            Body::Held(Arc::new(
-                Held::new(self.mm(), pieces, false)?,
-                GFP_KERNEL_ACCOUNT,
-            )?)
+            let held = self.hold(pieces, false, flags & abi::SEND_KEEP != 0)?;
+            Body::Held(Arc::new(held, GFP_KERNEL_ACCOUNT)?)
         };
         Ok(Message {
             source: envelope.source,
@@ -174,7 +172,7 @@ impl Session {
         mut trip: Trip,
     ) {
         let full_len = pieces.len();
-        let wanted = full_len.min(met.held.pinned.len());
+        let wanted = full_len.min(met.held.len());
         let list = pieces.as_slice();
         let (len, stopped) = copy::copy(&met.held, 0, list, wanted, Direction::In, &mut trip);
         let (mine, others) = errors_of(stopped);
@@ -201,7 +199,7 @@ impl Session {
     #[inline(never)]
     pub(crate) fn recv(&self, arg: &mut abi::Recv) -> Result {
         let mut trip = Trip::begin();
-        abi::check(arg.flags, abi::RECV_MESSAGE, &[])?;
+        abi::check(arg.flags, abi::RECV_MESSAGE | abi::RECV_KEEP, &[])?;
         let taken = arg.flags & abi::RECV_MESSAGE != 0;
         let label = arg.tag != 0 || arg.mask != 0 || arg.rank != 0;
         if arg.reserved0 != 0 || (taken && label) || (!taken && arg.message != 0) {
@@ -235,7 +233,7 @@ impl Session {
                 }
                 Receipt::Wanted => {
                     trip.step(Step::Queue);
-                    let memory = Held::new(self.mm(), &pieces, true)?;
+                    let memory = self.hold(&pieces, true, arg.flags & abi::RECV_KEEP != 0)?;
                     held = Some(Arc::new(memory, GFP_KERNEL_ACCOUNT)?);
                     trip.step(Step::Pin);
                 }

@@ -12,6 +12,7 @@ use kernel::bindings;
 use kernel::mm::Mm;
 use kernel::page::PAGE_SIZE;
 use kernel::prelude::*;
+use kernel::sync::Arc;
 use kernel::sync::aref::ARef;
 use kernel::sync::atomic::{Atomic, Relaxed};
 
@@ -204,18 +205,18 @@ impl Pinned {
         (at < self.count).then(|| descriptor.runs().get(at % RUNS))?
     }
 
-    /// Bytes in all.
-    pub(crate) fn len(&self) -> u64 {
-        self.len
+    /// Pages that are charged for it.
+    pub(crate) fn pages(&self) -> usize {
+        self.charged
     }
 
     /// Notes that pages were written to.
-    pub(crate) fn set_written(&self) {
+    fn set_written(&self) {
         self.written.store(true, Relaxed);
     }
 
     /// A position `offset` bytes from the start.
-    pub(crate) fn seek(&self, offset: u64) -> Position<'_> {
+    fn seek(&self, offset: u64) -> Position<'_> {
         let (mut low, mut high) = (0, self.count);
         while low < high {
             let middle = low + (high - low) / 2;
@@ -323,17 +324,68 @@ impl Stretch {
     }
 }
 
+/// Whose pins they are.
+pub(crate) enum Pins {
+    /// Of one exposure or request alone.
+    Own(Pinned),
+    /// Perhaps also of a session that keeps them (`kept.rs`), and of others that use them.
+    Kept(Arc<Pinned>),
+}
+
+impl core::ops::Deref for Pins {
+    type Target = Pinned;
+
+    fn deref(&self) -> &Pinned {
+        match self {
+            Self::Own(pinned) => pinned,
+            Self::Kept(pinned) => pinned,
+        }
+    }
+}
+
 /// Pinned memory and its gate: what peers copy from and to.
+///
+/// # Invariants
+/// `skip` and `len` name bytes that the pins have.
 pub(crate) struct Held {
-    pub(crate) pinned: Pinned,
+    pins: Pins,
+    skip: u64,
+    len: u64,
     pub(crate) gate: Gate,
 }
 
 impl Held {
-    pub(crate) fn new(mm: &Mm, pieces: &Pieces, write: bool) -> Result<Self> {
-        Ok(Self {
-            pinned: Pinned::new(mm, pieces, write)?,
+    /// All of it.
+    pub(crate) fn new(pins: Pins) -> Self {
+        let len = pins.len;
+        Self::part(pins, 0, len)
+    }
+
+    /// `len` bytes from `skip` on, or fewer if there are not so many.
+    pub(crate) fn part(pins: Pins, skip: u64, len: u64) -> Self {
+        let skip = skip.min(pins.len);
+        // INVARIANT: cut to what there is.
+        let len = len.min(pins.len - skip);
+        Self {
+            pins,
+            skip,
+            len,
             gate: Gate::open(),
-        })
+        }
+    }
+
+    /// Bytes in all.
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// A position `offset` bytes from the start.
+    pub(crate) fn seek(&self, offset: u64) -> Position<'_> {
+        self.pins.seek(self.skip + offset)
+    }
+
+    /// Notes that pages were written to.
+    pub(crate) fn set_written(&self) {
+        self.pins.set_written();
     }
 }

@@ -6,9 +6,12 @@ use crate::abi;
 use crate::counters::COUNTERS;
 use crate::device;
 use crate::exposure::{Exposures, Own};
-use crate::ffi::{self, MmWatch};
+use crate::ffi::{self, MmEvents, MmWatch};
 use crate::group::{Groups, Membership};
+use crate::kept::Kept;
 use crate::mailbox::Mailbox;
+use crate::pieces::Pieces;
+use crate::pinned::Held;
 use crate::realm::Realm;
 use crate::request::Requests;
 use kernel::fs::File;
@@ -62,19 +65,54 @@ pub(crate) struct Session {
     greeted: SetOnce<Greeted>,
     membership: SetOnce<Membership>,
     own: Arc<Own>,
+    #[pin]
+    kept: Kept,
     /// Calls that change what the session is take turns.
     #[pin]
     setup: Mutex<()>,
 }
 
-/// Ends the session behind `owner`.
+/// The session that a watch belongs to.
 ///
 /// # Safety
-/// `owner` is a session that is pinned and lives.
-unsafe extern "C" fn end_of_mm(owner: *mut c_void) {
+/// `owner` is a session that is pinned and lives as long as the reference is used.
+unsafe fn session_of<'a>(owner: *mut c_void) -> &'a Session {
     // SAFETY: by the caller.
-    unsafe { &*owner.cast::<Session>() }.end(abi::MEMBER_LEFT);
+    unsafe { &*owner.cast::<Session>() }
 }
+
+/// What the watch over the address space calls, each with a session that is pinned and lives.
+static EVENTS: MmEvents = MmEvents {
+    end: {
+        unsafe extern "C" fn end(owner: *mut c_void) {
+            // SAFETY: the watch is stopped before its session goes.
+            unsafe { session_of(owner) }.end(abi::MEMBER_LEFT);
+        }
+        end
+    },
+    change_begins: {
+        unsafe extern "C" fn change_begins(owner: *mut c_void, start: usize, end: usize) -> bool {
+            // SAFETY: as for `end`.
+            let session = unsafe { session_of(owner) };
+            session.kept.change_begins(start as u64, end as u64)
+        }
+        change_begins
+    },
+    change_ends: {
+        unsafe extern "C" fn change_ends(owner: *mut c_void) {
+            // SAFETY: as for `end`.
+            unsafe { session_of(owner) }.kept.change_ends();
+        }
+        change_ends
+    },
+    sweep: {
+        unsafe extern "C" fn sweep(owner: *mut c_void) {
+            // SAFETY: as for `end`.
+            unsafe { session_of(owner) }.kept.sweep();
+        }
+        sweep
+    },
+};
 
 impl Session {
     /// The session of a file that is being opened.
@@ -98,6 +136,7 @@ impl Session {
                 greeted: SetOnce::new(),
                 membership: SetOnce::new(),
                 own,
+                kept <- Kept::new(),
                 setup <- new_mutex!((), "limic_session"),
             }),
             GFP_KERNEL_ACCOUNT,
@@ -105,7 +144,7 @@ impl Session {
         COUNTERS.sessions.add(1, Relaxed);
         let owner = core::ptr::from_ref(&*session).cast_mut().cast();
         // SAFETY: the session is pinned, and stops the watch before it goes (`Drop`).
-        let watch = unsafe { ffi::watch_current_mm(owner, end_of_mm) }?;
+        let watch = unsafe { ffi::watch_current_mm(owner, &EVENTS) }?;
         // INVARIANT: started just now.
         session.watch.store(watch, Relaxed);
         Ok(session)
@@ -124,6 +163,7 @@ impl Session {
         if let Some(requests) = requests {
             requests.events.end();
         }
+        self.kept.close();
     }
 
     /// Whether the caller is of the process that opened the session.
@@ -134,8 +174,9 @@ impl Session {
         Ok(())
     }
 
-    pub(crate) fn mm(&self) -> &Mm {
-        &self.mm
+    /// Pins memory of the caller, for writing if `write`; with `keep`, the pins may stay for the next call that names this memory.
+    pub(crate) fn hold(&self, pieces: &Pieces, write: bool, keep: bool) -> Result<Held> {
+        self.kept.hold(&self.mm, pieces, write, keep)
     }
 
     pub(crate) fn realm(&self) -> &Realm {

@@ -73,6 +73,7 @@
 #define LIMIC_FEATURE_JOIN_FD (1ULL << 0)	/* LIMIC_JOIN_FD */
 #define LIMIC_FEATURE_IMMEDIATE (1ULL << 1)	/* LIMIC_SEND_IMMEDIATE */
 #define LIMIC_FEATURE_CLOSED (1ULL << 2)	/* LIMIC_MEMBER_CLOSED is told from LIMIC_MEMBER_LEFT */
+#define LIMIC_FEATURE_KEEP (1ULL << 3)		/* LIMIC_EXPOSE_KEEP, LIMIC_SEND_KEEP, LIMIC_RECV_KEEP */
 
 /* A piece of the caller's memory. The pieces of a list are walked in order; empty ones are allowed. */
 struct limic_iov {
@@ -188,6 +189,7 @@ struct limic_member {
 #define LIMIC_EXPOSE_READ (1U << 0)	/* peers may copy from it */
 #define LIMIC_EXPOSE_WRITE (1U << 1)	/* peers may copy to it */
 #define LIMIC_EXPOSE_ONCE (1U << 2)	/* the first copy call that finds it uses it up, whatever part it copies */
+#define LIMIC_EXPOSE_KEEP (1U << 3)	/* the pages may stay pinned behind it, for the next one (see "Kept pins") */
 
 #define LIMIC_TO_GROUP 0	/* every member of the owner's group (ENOTCONN if it is in none) */
 #define LIMIC_TO_RANK 1		/* that member only */
@@ -215,6 +217,15 @@ struct limic_expose {
 	__aligned_u64 len;		/* out: sum of the pieces */
 	__aligned_u64 reserved[2];	/* in: 0 */
 };
+
+/*
+ * Kept pins. With LIMIC_EXPOSE_KEEP, LIMIC_SEND_KEEP or LIMIC_RECV_KEEP, a buffer of one piece may stay pinned when the
+ * exposure or request is over, and a later call with the flag that names memory inside of it is spared the pinning. Who may
+ * copy, and until when, is the same as without: only the pins stay. They go as soon as the process unmaps, remaps,
+ * protects or gives back a page of the buffer (munmap, mremap, mprotect, MADV_DONTNEED, fork ...), so that memory that comes
+ * in its place is never taken for it; when other buffers need the room (32 buffers and the module's parameter "kept" per
+ * session); when RLIMIT_MEMLOCK, against which they count, would refuse a call; and with the session.
+ */
 
 #define LIMIC_COPY_READ (1U << 0)	/* from the exposed buffer to the caller's pieces */
 #define LIMIC_COPY_WRITE (1U << 1)	/* from the caller's pieces to the exposed buffer */
@@ -267,6 +278,7 @@ struct limic_revoke {
  */
 
 #define LIMIC_SEND_IMMEDIATE (1U << 1)	/* .immediate goes beside the bytes, as InfiniBand's immediate data does */
+#define LIMIC_SEND_KEEP (1U << 2)	/* if the buffer is pinned, it may stay so (see "Kept pins") */
 #define LIMIC_SEND_BUFFERED (1U << 0)	/* if there is no receive yet, the kernel keeps the bytes (LIMIC_MAX_BUFFERED
 					 * at most, else EINVAL): the request is done when the call returns */
 
@@ -290,6 +302,7 @@ struct limic_send {
 	__aligned_u64 reserved;		/* in: 0 */
 };
 
+#define LIMIC_RECV_KEEP (1U << 1)	/* if the buffer is pinned, it may stay so (see "Kept pins") */
 #define LIMIC_RECV_MESSAGE (1U << 0)	/* receive the message that LIMIC_IOC_PROBE took: .message names it, tag, mask
 					 * and rank must be 0 */
 

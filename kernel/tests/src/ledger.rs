@@ -12,7 +12,7 @@ pub struct Ledger {
     gauges: Vec<i64>,
 }
 
-const GAUGES: [&str; 4] = ["sessions", "groups", "exposures", "pinned_pages"];
+const GAUGES: [&str; 5] = ["sessions", "groups", "exposures", "pinned_pages", "kept"];
 
 impl Ledger {
     /// Reads it.

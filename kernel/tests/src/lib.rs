@@ -17,7 +17,7 @@ mod session;
 pub use child::{Child, Line, signal, wait_for};
 pub use fault::Fault;
 pub use ledger::{Ledger, gauge};
-pub use memory::{Memory, PAGE};
+pub use memory::{Memory, PAGE, lock_at_most};
 pub use pattern::{Random, check, fill};
 pub use session::{Errno, Session, Slot, To, cookie};
 

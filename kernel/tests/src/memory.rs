@@ -193,3 +193,23 @@ impl Drop for Memory {
         unsafe { libc::munmap(self.pointer().cast(), self.len) };
     }
 }
+
+/// Sets RLIMIT_MEMLOCK of this process, in bytes, and gives up the right to ignore it.
+///
+/// # Panics
+/// If that fails.
+pub fn lock_at_most(bytes: u64) {
+    let limit = libc::rlimit {
+        rlim_cur: bytes,
+        rlim_max: bytes,
+    };
+    let version = 0x2008_0522_u32;
+    let header = [version, 0];
+    let none = [0_u32; 6];
+    // SAFETY: plain system calls with structures of the right size.
+    unsafe {
+        assert_eq!(libc::setrlimit(libc::RLIMIT_MEMLOCK, &limit), 0);
+        let done = libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr());
+        assert_eq!(done, 0, "capset: {:?}", io::Error::last_os_error());
+    }
+}

@@ -290,6 +290,33 @@ impl Session {
         Ok(arg.state)
     }
 
+    /// Receives by exact tag, with flags; gives the state.
+    ///
+    /// # Errors
+    /// Of the call.
+    pub fn recv_with(
+        &self,
+        pieces: &[Iov],
+        from: u32,
+        tag: u64,
+        slot: Slot,
+        flags: u32,
+    ) -> Result<u32, Errno> {
+        let mut arg = abi::Recv {
+            iov: pieces.as_ptr() as u64,
+            nr_iov: pieces.len() as u32,
+            flags,
+            tag,
+            mask: !0,
+            cookie: cookie(slot),
+            rank: from,
+            slot,
+            ..Default::default()
+        };
+        self.call(abi::RECV, &mut arg)?;
+        Ok(arg.state)
+    }
+
     /// Receives a message that a probe took; gives the state.
     ///
     /// # Errors

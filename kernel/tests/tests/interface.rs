@@ -97,7 +97,7 @@ fn unknown_flags_and_reserved_fields_are_refused() {
         for bad in [
             abi::Expose { flags: 0, ..expose },
             abi::Expose {
-                flags: 8 | 1,
+                flags: 16 | 1,
                 ..expose
             },
             abi::Expose {
@@ -141,7 +141,7 @@ fn unknown_flags_and_reserved_fields_are_refused() {
             ..Default::default()
         };
         for bad in [
-            abi::Send_ { flags: 4, ..send },
+            abi::Send_ { flags: 8, ..send },
             abi::Send_ {
                 immediate: 1,
                 ..send
@@ -171,7 +171,7 @@ fn unknown_flags_and_reserved_fields_are_refused() {
             ..Default::default()
         };
         for bad in [
-            abi::Recv { flags: 2, ..recv },
+            abi::Recv { flags: 4, ..recv },
             abi::Recv {
                 reserved0: 1,
                 ..recv

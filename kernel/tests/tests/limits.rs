@@ -1,7 +1,9 @@
 //! Limits: absurd lengths, RLIMIT_MEMLOCK, and being killed while much is pinned.
 
 use limic_module_tests::abi::{self, COPY_READ, DONE, EXPOSE_READ, EXPOSE_WRITE, Iov};
-use limic_module_tests::{Child, Errno, Memory, PAGE, Session, To, guest_test, token};
+use limic_module_tests::{
+    Child, Errno, Memory, PAGE, Session, To, guest_test, lock_at_most, token,
+};
 
 #[test]
 fn lengths_of_2_to_the_63_and_addresses_that_wrap() {
@@ -96,23 +98,6 @@ fn lengths_of_2_to_the_63_and_addresses_that_wrap() {
     });
 }
 
-/// Sets RLIMIT_MEMLOCK, and gives up the right to ignore it.
-fn limit(bytes: u64) {
-    let limit = libc::rlimit {
-        rlim_cur: bytes,
-        rlim_max: bytes,
-    };
-    let version = 0x2008_0522_u32;
-    let header = [version, 0];
-    let none = [0_u32; 6];
-    // SAFETY: plain system calls with structures of the right size.
-    unsafe {
-        assert_eq!(libc::setrlimit(libc::RLIMIT_MEMLOCK, &limit), 0);
-        let done = libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr());
-        assert_eq!(done, 0, "capset: {:?}", Errno::last());
-    }
-}
-
 #[test]
 fn the_limit_of_locked_memory_holds() {
     guest_test(|| {
@@ -120,7 +105,7 @@ fn the_limit_of_locked_memory_holds() {
             Child::fork(|_| {
                 // Opened before, since the device asks for a user who may.
                 let session = Session::member(token(), 0);
-                limit(pages * PAGE as u64);
+                lock_at_most(pages * PAGE as u64);
                 let memory = Memory::filled(64 * PAGE, 1);
                 let refused = Errno(libc::EAGAIN);
                 let expose = |pages: u64| {

@@ -56,6 +56,34 @@ fn any_part_can_be_read() {
 }
 
 #[test]
+fn memory_that_was_never_touched_is_brought_in_however_long_it_is() {
+    guest_test(|| {
+        let session = Session::primitives();
+        // Far more than one burst, small pages and huge ones: each burst begins with a fault.
+        for (len, huge) in [(24 << 20, false), (80 << 20, true)] {
+            let source = Memory::filled(len, 1);
+            let to = To::Session(session.id);
+            let handle = session
+                .expose(&[source.piece()], EXPOSE_READ, to)
+                .expect("expose");
+            let target = if huge {
+                Memory::huge(len, false).expect("memory")
+            } else {
+                let target = Memory::new(len);
+                // SAFETY: advice about the test's own memory.
+                let done =
+                    unsafe { libc::madvise(target.pointer().cast(), len, libc::MADV_NOHUGEPAGE) };
+                assert_eq!(done, 0);
+                target
+            };
+            let copied = session.copy(handle, 0, &[target.piece()], COPY_READ);
+            assert_eq!(copied, (len as u64, Ok(())));
+            check(&target, 1, 0);
+        }
+    });
+}
+
+#[test]
 fn any_part_can_be_written() {
     guest_test(|| {
         let mine = Session::primitives();

@@ -94,6 +94,78 @@ impl KmodPair {
         (pair, KmodPeer { session: 0 })
     }
 
+    /// As [`expose`](CopyEngine::expose) of a buffer that is likely to come again: the module may keep it pinned when it is
+    /// revoked, until the process unmaps or protects a page of it. Who may reach it, and until when, is the same.
+    ///
+    /// # Errors
+    /// As [`expose`](CopyEngine::expose).
+    ///
+    /// # Safety
+    /// As [`expose`](CopyEngine::expose).
+    pub unsafe fn expose_once_more(
+        &self,
+        local: &[LocalSlice],
+        access: Access,
+    ) -> Result<RemoteRange, CopyError> {
+        let keep = self.session.keeping(abi::EXPOSE_KEEP);
+        // SAFETY: the caller's promise, passed on.
+        unsafe { self.expose_with(local, access, keep) }
+    }
+
+    /// Exposes, with these flags beside those of the direction.
+    ///
+    /// # Safety
+    /// As [`CopyEngine::expose`].
+    unsafe fn expose_with(
+        &self,
+        local: &[LocalSlice],
+        access: Access,
+        flags: u32,
+    ) -> Result<RemoteRange, CopyError> {
+        let piece = |slice: &LocalSlice| Iov {
+            base: slice.pointer().expose_provenance() as u64,
+            len: slice.len() as u64,
+        };
+        // One piece, the usual case, needs no memory.
+        let one;
+        let many;
+        let pieces: &[Iov] = match local {
+            [slice] => {
+                one = [piece(slice)];
+                &one
+            }
+            slices if slices.len() <= abi::MAX_IOV => {
+                many = slices.iter().map(piece).collect::<Vec<Iov>>();
+                &many
+            }
+            _ => return Err(CopyError::Other(libc::E2BIG)),
+        };
+        let direction = match access {
+            Access::Read => abi::EXPOSE_READ,
+            Access::ReadWrite => abi::EXPOSE_READ | abi::EXPOSE_WRITE,
+        };
+        let mut call = abi::Expose {
+            iov: pieces.as_ptr().expose_provenance() as u64,
+            nr_iov: pieces.len() as u32,
+            flags: direction | flags,
+            to: if self.peer == 0 {
+                abi::TO_GROUP
+            } else {
+                abi::TO_SESSION
+            },
+            session: self.peer,
+            ..abi::Expose::default()
+        };
+        // SAFETY: the list lives until the call returns; what its pieces name is touched by peers later, which the
+        // caller allows until it revokes.
+        unsafe { self.session.call(&mut call) }.map_err(|errno| error(errno, 0))?;
+        Ok(RemoteRange {
+            key: call.handle,
+            address: 0,
+            len: call.len,
+        })
+    }
+
     /// Copies window after window.
     ///
     /// # Safety
@@ -232,47 +304,8 @@ impl CopyEngine for KmodPair {
         let Some(range) = out.first_mut() else {
             return Err(CopyError::ListTooShort { have: 0, need: 1 });
         };
-        let piece = |slice: &LocalSlice| Iov {
-            base: slice.pointer().expose_provenance() as u64,
-            len: slice.len() as u64,
-        };
-        // One piece, the usual case, needs no memory.
-        let one;
-        let many;
-        let pieces: &[Iov] = match local {
-            [slice] => {
-                one = [piece(slice)];
-                &one
-            }
-            slices if slices.len() <= abi::MAX_IOV => {
-                many = slices.iter().map(piece).collect::<Vec<Iov>>();
-                &many
-            }
-            _ => return Err(CopyError::Other(libc::E2BIG)),
-        };
-        let mut call = abi::Expose {
-            iov: pieces.as_ptr().expose_provenance() as u64,
-            nr_iov: pieces.len() as u32,
-            flags: match access {
-                Access::Read => abi::EXPOSE_READ,
-                Access::ReadWrite => abi::EXPOSE_READ | abi::EXPOSE_WRITE,
-            },
-            to: if self.peer == 0 {
-                abi::TO_GROUP
-            } else {
-                abi::TO_SESSION
-            },
-            session: self.peer,
-            ..abi::Expose::default()
-        };
-        // SAFETY: the list lives until the call returns; what its pieces name is touched by peers later, which the
-        // caller allows until it revokes.
-        unsafe { self.session.call(&mut call) }.map_err(|errno| error(errno, 0))?;
-        *range = RemoteRange {
-            key: call.handle,
-            address: 0,
-            len: call.len,
-        };
+        // SAFETY: the caller's promise, passed on.
+        *range = unsafe { self.expose_with(local, access, 0) }?;
         Ok(1)
     }
 

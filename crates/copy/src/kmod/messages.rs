@@ -247,7 +247,8 @@ impl Messages {
     ) -> Result<Posted, CallError> {
         let mut call = abi::Send {
             flags: immediate.map_or(0, |_| abi::SEND_IMMEDIATE)
-                | if buffered { abi::SEND_BUFFERED } else { 0 },
+                | if buffered { abi::SEND_BUFFERED } else { 0 }
+                | self.session.keeping(abi::SEND_KEEP),
             tag,
             rank: to,
             slot,
@@ -280,6 +281,7 @@ impl Messages {
         pieces: &[LocalSliceMut],
     ) -> Result<Posted, CallError> {
         let call = abi::Recv {
+            flags: self.session.keeping(abi::RECV_KEEP),
             tag: wanted.tag,
             mask: wanted.mask,
             rank: wanted.source.unwrap_or(abi::ANY_RANK),

@@ -89,6 +89,15 @@ impl Session {
         self.device.as_fd()
     }
 
+    /// `flag`, which lets the module keep a buffer pinned behind a call, if this module knows it.
+    pub(crate) fn keeping(&self, flag: u32) -> u32 {
+        if self.features & abi::FEATURE_KEEP == 0 {
+            0
+        } else {
+            flag
+        }
+    }
+
     /// A call that does nothing.
     pub(crate) fn trap(&self) -> Result<(), i32> {
         // SAFETY: this call takes no argument and touches no memory.

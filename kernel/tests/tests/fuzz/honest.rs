@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 
 use limic_module_tests::abi::{
-    ANY_RANK, COPY_READ, DONE, EXPOSE_ONCE, EXPOSE_READ, PENDING, PROBE_TAKE, SEND_BUFFERED,
+    ANY_RANK, COPY_READ, DONE, EXPOSE_KEEP, EXPOSE_ONCE, EXPOSE_READ, PENDING, PROBE_TAKE,
+    SEND_BUFFERED, SEND_KEEP,
 };
 use limic_module_tests::{Errno, Memory, PAGE, Random, Session, Slot, To, check, fill};
 
@@ -136,8 +137,9 @@ impl<'a> Actor<'a> {
         }
         let seed = self.random.next();
         let memory = Memory::filled(self.length().max(1), seed);
-        let once = self.random.pick(&[0, 0, EXPOSE_ONCE]);
-        let flags = EXPOSE_READ | once;
+        // Each buffer is mapped anew, mostly where another one was: what is kept of that must never be found.
+        let keep = self.random.pick(&[0, EXPOSE_KEEP]);
+        let flags = EXPOSE_READ | keep | self.random.pick(&[0, 0, EXPOSE_ONCE]);
         let exposed = self.session.expose(&[memory.piece()], flags, To::Group);
         if let Some(handle) = self.allow(exposed, &[]) {
             self.offers += 1;
@@ -194,7 +196,7 @@ impl<'a> Actor<'a> {
             len = len.min(PAGE);
         }
         let memory = Memory::filled(len.max(1), tag);
-        let flags = if buffered { SEND_BUFFERED } else { 0 };
+        let flags = if buffered { SEND_BUFFERED } else { 0 } | self.random.pick(&[0, SEND_KEEP]);
         let piece = [memory.part(0, len)];
         let sent = self.session.send_with(&piece, to, tag, slot, flags);
         match self.allow(sent, &[libc::EPIPE, libc::ENOBUFS, libc::ESRCH]) {

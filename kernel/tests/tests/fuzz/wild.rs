@@ -185,7 +185,7 @@ impl<'a> Actor<'a> {
                 0,
             ],
             abi::EXPOSE => {
-                let flags = 1 + self.random.below(7);
+                let flags = 1 + self.random.below(15);
                 [iov, low(count, flags), low(0, 0), 0, 0, 0, 0, 0]
             }
             abi::COPY => {
@@ -195,12 +195,15 @@ impl<'a> Actor<'a> {
             }
             abi::REVOKE => [name, 0, 0, 0, 0, 0, 0, 0],
             abi::SEND => {
-                let flags = self.random.below(4) / 3;
+                let flags = self.random.pick(&[0, 0, 1, 4, 4]);
                 [iov, low(count, flags), tag, 0, low(rank, slot), 0, 0, 0]
             }
             abi::RECV => match self.random.below(4) {
                 0 => [iov, low(count, 1), 0, 0, 0, name, low(0, slot), 0],
-                _ => [iov, low(count, 0), tag, 7, 0, 0, low(rank, slot), 0],
+                kind => {
+                    let keep = kind & 2;
+                    [iov, low(count, keep), tag, 7, 0, 0, low(rank, slot), 0]
+                }
             },
             abi::PROBE => [tag, 7, low(rank, self.random.below(2)), 0, 0, 0, 0, 0],
             abi::WAIT => {
