@@ -1,11 +1,13 @@
 //! Single copy through the kernel module's `/dev/limic`, or the reason why there is none.
 //!
-//! The receiver exposes its room to the sender's session; the sender writes into it. The rest of the transport
+//! One side exposes its memory to the other's session, who copies (`engine/exposed.rs`). The rest of the transport
 //! sees the same types whether the `kmod` feature is there or not.
 
 #[cfg(feature = "kmod")]
 mod engine {
-    use limic_copy::{Access, CopyEngine, CopyError, Kmod, KmodPeer, LocalSlice, RemoteRange};
+    use limic_copy::{
+        Access, CopyEngine, CopyError, Kmod, KmodPeer, LocalSlice, LocalSliceMut, RemoteRange,
+    };
 
     use crate::buffer::{ReceiveBuffer, SendBuffer};
     use crate::pieces::Pieces;
@@ -31,12 +33,16 @@ mod engine {
 
         /// What connects this session with that of a peer.
         pub(crate) fn pair(&self, peer: u64) -> KmodPair {
-            KmodPair(match &self.0 {
+            let parts = match &self.0 {
                 Ok(kmod) => kmod
                     .pair(peer)
                     .ok_or_else(|| "the peer has not opened /dev/limic".to_owned()),
                 Err(why) => Err(why.clone()),
-            })
+            };
+            KmodPair {
+                parts,
+                offers: Offers::Unwanted,
+            }
         }
 
         /// Takes exposed room back: when this returns, nobody writes there.
@@ -50,19 +56,121 @@ mod engine {
         }
     }
 
+    /// Whether sends are exposed when they are offered.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    enum Offers {
+        /// The last long message to the peer went another way.
+        Unwanted,
+        /// The module moved it.
+        Wanted,
+        /// It was tried, and the module refused (locked memory, a kind of memory that is not pinned).
+        Refused,
+    }
+
+    /// A send's bytes, which the peer may read until this is dropped.
+    #[derive(Debug)]
+    pub(crate) struct Exposed {
+        pair: limic_copy::KmodPair,
+        range: RemoteRange,
+    }
+
+    impl Exposed {
+        /// What names them to the peer.
+        pub(crate) fn handle(&self) -> u64 {
+            self.range.key
+        }
+    }
+
+    impl Drop for Exposed {
+        fn drop(&mut self) {
+            if let Err(error) = self.pair.revoke(&[self.range]) {
+                // A forked child: what was exposed was its parent's.
+                tracing::warn!("a buffer could not be taken back from /dev/limic: {error}");
+            }
+        }
+    }
+
     /// The engine between two sessions.
     #[derive(Debug)]
-    pub(crate) struct KmodPair(Result<(limic_copy::KmodPair, KmodPeer), String>);
+    pub(crate) struct KmodPair {
+        parts: Result<(limic_copy::KmodPair, KmodPeer), String>,
+        offers: Offers,
+    }
 
     impl KmodPair {
         /// Why it cannot be used.
         pub(crate) fn refusal(&self) -> Option<&str> {
-            self.0.as_ref().err().map(String::as_str)
+            self.parts.as_ref().err().map(String::as_str)
         }
 
         /// Never use it again.
         pub(crate) fn demote(&mut self, why: &str) {
-            self.0 = Err(why.to_owned());
+            self.parts = Err(why.to_owned());
+        }
+
+        /// Notes whether the module moved the last long message to the peer.
+        pub(crate) fn note(&mut self, moved: bool) {
+            if self.offers != Offers::Refused {
+                self.offers = if moved {
+                    Offers::Wanted
+                } else {
+                    Offers::Unwanted
+                };
+            }
+        }
+
+        /// Lets the peer read a send, if it is likely to.
+        pub(crate) fn offer(&mut self, data: &SendBuffer) -> Option<Exposed> {
+            if self.offers != Offers::Wanted {
+                return None;
+            }
+            let (pair, _) = self.parts.as_ref().ok()?;
+            let local = Pieces::cut(
+                data.slices(),
+                data.len(),
+                |s| s.len,
+                |s, len| LocalSlice::new(s.start, len),
+            );
+            // SAFETY: readable by the invariant of `SendBuffer`, and for reading only. The exposure is part of the send, and
+            // goes with it before the buffer goes back to its owner.
+            match unsafe { pair.expose_once_more(local.as_slice(), Access::Read) } {
+                Ok(range) => Some(Exposed {
+                    pair: pair.clone(),
+                    range,
+                }),
+                Err(error) => {
+                    tracing::debug!("a send is not exposed when it is offered: {error}");
+                    self.offers = Offers::Refused;
+                    None
+                }
+            }
+        }
+
+        /// Reads up to `limit` of the first `len` bytes that the peer exposed, from `skip` on.
+        pub(crate) fn read(
+            &self,
+            handle: u64,
+            into: &ReceiveBuffer,
+            len: u64,
+            skip: u64,
+            limit: u64,
+        ) -> Result<u64, Failed> {
+            let (pair, peer) = self.parts()?;
+            let local = Pieces::cut(
+                into.slices(),
+                len,
+                |s| s.len,
+                |s, len| LocalSliceMut::new(s.start, len),
+            );
+            let remote = [RemoteRange {
+                key: handle,
+                address: 0,
+                len,
+            }];
+            // SAFETY: the room is writable by the invariant of `ReceiveBuffer`, and the transport does nothing else
+            // with it during the call.
+            unsafe { pair.read_at(peer, &remote, local.as_slice(), skip, limit) }
+                .map_err(|error| failed(&error))
         }
 
         /// Lets the peer write the first `len` bytes of the room, until the handle is revoked.
@@ -77,9 +185,7 @@ mod engine {
             // SAFETY: the room is writable by the invariant of `ReceiveBuffer`, and nobody else touches it: the engine
             // revokes the handle before it ends the receive, which is when the buffer goes back to its owner.
             let range = unsafe { pair.expose_once_more(local.as_slice(), Access::ReadWrite) };
-            range
-                .map(|range| range.key)
-                .map_err(|error| failed(&error))
+            range.map(|range| range.key).map_err(|error| failed(&error))
         }
 
         /// Writes up to `limit` of the first `len` bytes, from `skip` on, into the peer's room.
@@ -109,7 +215,7 @@ mod engine {
         }
 
         fn parts(&self) -> Result<&(limic_copy::KmodPair, KmodPeer), Failed> {
-            self.0.as_ref().map_err(|why| Failed {
+            self.parts.as_ref().map_err(|why| Failed {
                 copied: 0,
                 why: why.clone(),
             })
@@ -147,6 +253,16 @@ mod engine {
         pub(crate) fn revoke(&self, _handle: u64) {}
     }
 
+    /// Nothing is ever exposed.
+    #[derive(Debug)]
+    pub(crate) enum Exposed {}
+
+    impl Exposed {
+        pub(crate) fn handle(&self) -> u64 {
+            match *self {}
+        }
+    }
+
     #[derive(Debug)]
     pub(crate) struct KmodPair;
 
@@ -155,6 +271,20 @@ mod engine {
             Some(WHY)
         }
         pub(crate) fn demote(&mut self, _why: &str) {}
+        pub(crate) fn note(&mut self, _moved: bool) {}
+        pub(crate) fn offer(&mut self, _data: &SendBuffer) -> Option<Exposed> {
+            None
+        }
+        pub(crate) fn read(
+            &self,
+            _handle: u64,
+            _into: &ReceiveBuffer,
+            _len: u64,
+            _skip: u64,
+            _limit: u64,
+        ) -> Result<u64, Failed> {
+            Err(none())
+        }
         pub(crate) fn expose(&self, _into: &ReceiveBuffer, _len: u64) -> Result<u64, Failed> {
             Err(none())
         }
@@ -178,4 +308,4 @@ mod engine {
     }
 }
 
-pub(crate) use engine::{Device, KmodPair};
+pub(crate) use engine::{Device, Exposed, KmodPair};

@@ -13,7 +13,7 @@ use crate::pinned::Held;
 use crate::realm::RealmKey;
 use crate::session::Session;
 use kernel::prelude::*;
-use kernel::rbtree::{RBTree, RBTreeNode};
+use kernel::rbtree::{RBTree, RBTreeNode, RBTreeNodeReservation};
 use kernel::sync::Arc;
 use kernel::sync::atomic::{Atomic, Full, Relaxed};
 use kernel::{new_mutex, sync::Mutex};
@@ -21,6 +21,8 @@ use kernel::{new_mutex, sync::Mutex};
 const BUCKETS: usize = 256;
 /// Exposures of one session at a time.
 const MOST: usize = 65536;
+/// Nodes without content that a session holds for its next exposures, which then need no memory for them.
+const SPARE: usize = 16;
 
 /// Who may use an exposure, besides being of the owner's realm.
 enum Audience {
@@ -61,6 +63,8 @@ impl Exposure {
 }
 
 type Tree = RBTree<u64, Arc<Exposure>>;
+type Node = RBTreeNode<u64, Arc<Exposure>>;
+type EmptyNode = RBTreeNodeReservation<u64, Arc<Exposure>>;
 
 #[pin_data]
 struct Bucket {
@@ -95,7 +99,7 @@ impl Exposures {
     }
 
     /// Lets it be found. False if the handle is in use.
-    fn insert(&self, handle: u64, node: RBTreeNode<u64, Arc<Exposure>>) -> bool {
+    fn insert(&self, handle: u64, node: Node) -> bool {
         let Some(bucket) = self.bucket(handle) else {
             return false;
         };
@@ -111,14 +115,11 @@ impl Exposures {
         true
     }
 
-    /// Takes an exposure out: nobody finds it any more.
-    fn remove(&self, handle: u64) {
-        if let Some(bucket) = self.bucket(handle) {
-            let node = bucket.lock().remove_node(&handle);
-            if node.is_some() {
-                COUNTERS.exposures.add(-1, Relaxed);
-            }
-        }
+    /// Takes an exposure out: nobody finds it any more. Gives what held it.
+    fn remove(&self, handle: u64) -> Option<Node> {
+        let node = self.bucket(handle)?.lock().remove_node(&handle)?;
+        COUNTERS.exposures.add(-1, Relaxed);
+        Some(node)
     }
 }
 
@@ -132,37 +133,67 @@ pub(crate) struct Own {
 struct OwnList {
     tree: Tree,
     count: usize,
+    /// At most [`SPARE`]; it never grows under the lock.
+    spare: KVec<EmptyNode>,
 }
 
 impl Own {
-    pub(crate) fn new() -> impl PinInit<Self> {
+    pub(crate) fn new() -> Result<Arc<Self>> {
         let list = OwnList {
             tree: RBTree::new(),
             count: 0,
+            spare: KVec::with_capacity(SPARE, GFP_KERNEL_ACCOUNT)?,
         };
-        pin_init!(Self { list <- new_mutex!(list, "limic_own_exposures") })
+        let own = pin_init!(Self { list <- new_mutex!(list, "limic_own_exposures") });
+        Arc::pin_init(own, GFP_KERNEL_ACCOUNT)
     }
 
     pub(crate) fn len(&self) -> usize {
         self.list.lock().count
     }
 
-    fn remove(&self, handle: u64) -> Option<Arc<Exposure>> {
+    /// Nodes for one more exposure, if there may be one.
+    fn nodes(&self) -> Result<(EmptyNode, EmptyNode)> {
         let mut list = self.list.lock();
+        if list.count >= MOST {
+            return Err(EAGAIN);
+        }
+        let spare = (list.spare.pop(), list.spare.pop());
+        drop(list);
+        let made = |spare: Option<EmptyNode>| match spare {
+            Some(spare) => Ok(spare),
+            None => EmptyNode::new(GFP_KERNEL_ACCOUNT),
+        };
+        Ok((made(spare.0)?, made(spare.1)?))
+    }
+
+    /// Takes an exposure out of the list; the caller lets it go.
+    fn remove(&self, handle: u64) -> Option<(Node, Arc<Exposure>)> {
+        let mut list = self.list.lock();
+        let exposure = list.tree.get(&handle)?.clone();
         let node = list.tree.remove_node(&handle)?;
         list.count -= 1;
-        drop(list);
-        Some(node.to_key_value().1)
+        Some((node, exposure))
+    }
+
+    /// Keeps what held an exposure for the next one. The caller holds no lock, since the exposure may go here, and unpin.
+    fn recycle(&self, nodes: [Option<Node>; 2]) {
+        let [first, second] = nodes.map(|node| node.map(Node::into_reservation));
+        let mut list = self.list.lock();
+        for spare in [first, second].into_iter().flatten() {
+            // One that finds no room is freed, which may be done here.
+            let _ = list.spare.push_within_capacity(spare);
+        }
     }
 
     /// Ends them all.
     pub(crate) fn end(&self, all: &Exposures) {
         loop {
             let first = self.list.lock().tree.keys().next().copied();
-            let Some(exposure) = first.and_then(|handle| self.remove(handle)) else {
+            let Some((_, exposure)) = first.and_then(|handle| self.remove(handle)) else {
                 return;
             };
-            all.remove(exposure.handle);
+            drop(all.remove(exposure.handle));
             exposure.held.gate.shut();
             ffi::resched();
         }
@@ -189,9 +220,8 @@ impl Session {
         if pieces.len() == 0 {
             return Err(EINVAL);
         }
-        if self.own().len() >= MOST {
-            return Err(EAGAIN);
-        }
+        // Nothing is allocated under the locks below.
+        let (for_all, for_own) = self.own().nodes()?;
         trip.step(Step::List);
         let (write, keep) = (abi::EXPOSE_WRITE, abi::EXPOSE_KEEP);
         let held = self.hold(&pieces, arg.flags & write != 0, arg.flags & keep != 0)?;
@@ -209,9 +239,8 @@ impl Session {
             GFP_KERNEL_ACCOUNT,
         )?;
         let handle = exposure.handle;
-        // Nothing is allocated under the locks.
-        let for_all = RBTreeNode::new(handle, exposure.clone(), GFP_KERNEL_ACCOUNT)?;
-        let for_own = RBTreeNode::new(handle, exposure, GFP_KERNEL_ACCOUNT)?;
+        let for_all = for_all.into_node(handle, exposure.clone());
+        let for_own = for_own.into_node(handle, exposure);
         // First the owner's list: whoever finds it by its handle may already end it.
         let mut list = self.own().list.lock();
         list.tree.insert(for_own);
@@ -231,10 +260,16 @@ impl Session {
 
     /// Takes back an exposure whose handle did not reach user space.
     pub(crate) fn unexpose(&self, handle: u64) {
-        if let Some(exposure) = self.own().remove(handle) {
-            self.exposures().remove(handle);
-            exposure.held.gate.shut();
+        if let Some((node, exposure)) = self.own().remove(handle) {
+            self.close(node, &exposure);
         }
+    }
+
+    /// Ends an exposure that was taken out of the session's list. Nobody is inside when it returns.
+    fn close(&self, own: Node, exposure: &Exposure) {
+        let all = self.exposures().remove(exposure.handle);
+        exposure.held.gate.shut();
+        self.own().recycle([Some(own), all]);
     }
 
     fn audience(&self, arg: &abi::Expose) -> Result<Audience> {
@@ -291,7 +326,7 @@ impl Session {
         arg.copied = copied;
         if once {
             // It has had its copy. Its pages go with the last reference, here or where it is revoked just now.
-            self.exposures().remove(exposure.handle);
+            drop(self.exposures().remove(exposure.handle));
             drop(exposure.owner.remove(exposure.handle));
         }
         drop(exposure);
@@ -316,9 +351,8 @@ impl Session {
     pub(crate) fn revoke(&self, arg: &abi::Revoke) -> Result {
         abi::check(0, 0, &[arg.reserved])?;
         self.id()?;
-        let exposure = self.own().remove(arg.handle).ok_or(ENOENT)?;
-        self.exposures().remove(arg.handle);
-        exposure.held.gate.shut();
+        let (node, exposure) = self.own().remove(arg.handle).ok_or(ENOENT)?;
+        self.close(node, &exposure);
         Ok(())
     }
 }

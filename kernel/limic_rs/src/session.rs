@@ -125,7 +125,7 @@ impl Session {
         // SAFETY: the current task uses it, so it is alive here.
         let mm: ARef<Mm> = unsafe { Mm::from_raw(mm) }.into();
         let realm = Realm::of_opener(file)?;
-        let own = Arc::pin_init(Own::new(), GFP_KERNEL_ACCOUNT)?;
+        let own = Own::new()?;
         let session = KBox::pin_init(
             pin_init!(Self {
                 shared,

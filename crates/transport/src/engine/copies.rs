@@ -50,15 +50,19 @@ impl Core {
         let Some(link) = self.peers.link(incoming.from) else {
             return true;
         };
-        let remote = RemoteBytes {
-            address: incoming.address,
-            key: incoming.key,
-            len: incoming.wanted,
+        let (into, got) = (&receiving.into, incoming.got);
+        let read = if incoming.path == Path::Kmod {
+            link.kmod
+                .read(incoming.key, into, incoming.wanted, got, SLICE)
+        } else {
+            let remote = RemoteBytes {
+                address: incoming.address,
+                key: 0,
+                len: incoming.wanted,
+            };
+            link.remote.read(remote, into, got, SLICE)
         };
-        match link
-            .remote
-            .read(remote, &receiving.into, incoming.got, SLICE)
-        {
+        match read {
             Ok(copied) => {
                 incoming.got += copied;
                 receiving.stage = ReceiveStage::Reading(incoming);
@@ -70,7 +74,7 @@ impl Core {
             }
             Err(failed) => {
                 incoming.got += failed.copied;
-                self.demote(incoming.from, Path::Cma, &failed.why);
+                self.demote(incoming.from, incoming.path, &failed.why);
                 self.ask_for_stream(slot, &incoming);
                 true
             }

@@ -1,7 +1,11 @@
-//! Long messages through the kernel module: the receiver exposes its room to the sender, who writes into it.
+//! Long messages through the kernel module. Two ways:
 //!
-//! One record from the receiver, one back: no more than the pipeline needs before its first chunk. The room is
-//! revoked before the receive ends, so that whatever the sender does, it writes nowhere afterwards.
+//! The sender exposes its bytes to the receiver when it offers them, and the receiver reads them (`copies`): one record, and one
+//! back when the bytes are there. That is done if the module moved the last long message to this peer, since the
+//! receiver picks the path, and an exposure that is not read is paid for nothing. It ends with the send.
+//!
+//! Else the receiver exposes its room to the sender, who writes into it: one record from the receiver, and one back. The room
+//! is revoked before the receive ends, so that whatever the sender does, it writes nowhere afterwards.
 
 use super::Core;
 use super::copies::SLICE;
@@ -95,6 +99,9 @@ impl Core {
             // The receiver asks for the rest by another path.
             Some(why) => self.demote(to, Path::Kmod, &why),
             None => {
+                if let Some(link) = self.peers.link(to) {
+                    link.kmod.note(true);
+                }
                 self.note_sent(to, Path::Kmod, len);
                 self.end_send(slot, super::send::sent(to, tag, len));
             }

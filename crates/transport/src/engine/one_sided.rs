@@ -90,6 +90,7 @@ impl Core {
             immediate: None,
             data,
             stage,
+            exposed: None,
         }));
         let id = self.requests.id(slot);
         self.queue(to, Outgoing::Message(id));

@@ -4,6 +4,7 @@ use limic_matching::PostedId;
 
 use crate::buffer::{ReceiveBuffer, SendBuffer};
 use crate::error::Outcome;
+use crate::kmod::Exposed;
 use crate::policy::Path;
 use crate::{Peer, Status, Tag};
 
@@ -24,6 +25,8 @@ pub(crate) struct Sending {
     pub(crate) immediate: Option<u64>,
     pub(crate) data: SendBuffer,
     pub(crate) stage: SendStage,
+    /// While the peer may read the bytes through the kernel module.
+    pub(crate) exposed: Option<Exposed>,
 }
 
 /// Where a send stands.

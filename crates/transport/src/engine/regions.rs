@@ -276,6 +276,7 @@ impl Core {
             immediate: None,
             data,
             stage,
+            exposed: None,
         }));
         // Frees the slot by itself, and the region's user with it.
         self.requests.abandon(slot, Box::new(()));

@@ -85,14 +85,15 @@ impl Core {
         incoming.spell = spell;
         incoming.path = path;
         match path {
-            Path::Cma => {
+            // Through the module if the sender lets this endpoint read; else it is asked to write (`exposed`).
+            Path::Kmod if offer.key == 0 => self.start_exposed(slot, incoming),
+            Path::Cma | Path::Kmod => {
                 if let Some(receiving) = self.requests.receiving(slot) {
                     receiving.stage = ReceiveStage::Reading(incoming);
                 }
                 self.work.copies.push_back(slot);
             }
             Path::BothSides => self.start_both_sides(slot, incoming),
-            Path::Kmod => self.start_exposed(slot, incoming),
             _ => self.ask_for_stream(slot, &incoming),
         }
     }
@@ -180,6 +181,11 @@ impl Core {
         };
         if start > end || end > sending.data.len() {
             return self.corrupt(from, "a request for bytes outside of the message");
+        }
+        // What the receiver does not read is not open to it any longer.
+        sending.exposed = None;
+        if let Some(link) = self.peers.link(from) {
+            link.kmod.note(false);
         }
         match sending.stage {
             SendStage::Offered { .. } | SendStage::Back(_) | SendStage::Writing { .. } => {
@@ -312,6 +318,9 @@ impl Core {
             .ok()
             .and_then(|path| Path::ALL.get(path).copied())
             .unwrap_or(Path::Pipeline);
+        if let Some(link) = self.peers.link(from) {
+            link.kmod.note(path == Path::Kmod);
+        }
         self.note_sent(from, path, len);
         self.end_send(slot, super::send::sent(from, tag, len));
     }

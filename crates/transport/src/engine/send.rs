@@ -9,6 +9,7 @@ use super::wire::{self, Control};
 use crate::buffer::{Window, gather, total};
 use crate::counters::Event;
 use crate::error::Outcome;
+use crate::kmod::Exposed;
 use crate::policy::Path;
 use crate::raw::{Posted, RawSlice, RequestId};
 use crate::single_copy::address_of;
@@ -167,6 +168,7 @@ impl Core {
             immediate,
             data,
             stage: SendStage::Queued,
+            exposed: None,
         };
         if self.peers.me == Some(to) {
             return Ok(self.send_to_self(sending));
@@ -280,8 +282,12 @@ impl Core {
                     wire::IN_PIECES
                 };
                 let (with, word) = wire::immediate_words(immediate);
-                let words = [id.0, len, address.unwrap_or(0), 0, flags | with, word];
                 let in_process = link.same_process;
+                if sending.exposed.is_none() && !in_process {
+                    sending.exposed = link.kmod.offer(&sending.data);
+                }
+                let key = sending.exposed.as_ref().map_or(0, Exposed::handle);
+                let words = [id.0, len, address.unwrap_or(0), key, flags | with, word];
                 if !link.push_control(&Control::new(wire::READY_TO_SEND, words).with_tag(tag)) {
                     return false;
                 }

@@ -8,7 +8,8 @@ pub(crate) const EAGER: u8 = 1;
 /// A message that lies in a chunk of the sender's pool: `[chunk, generation, len, flags, immediate]`. Tag: the
 /// message's.
 pub(crate) const EAGER_CHUNK: u8 = 2;
-/// A long message is offered: `[send id, len, address, key, flags, immediate]`. Tag: the message's.
+/// A long message is offered: `[send id, len, address, key, flags, immediate]`, the key that of an exposure, or 0. Tag: the
+/// message's.
 pub(crate) const READY_TO_SEND: u8 = 3;
 /// The receiver wants the bytes through chunks: `[send id, receive id, first byte, end]`.
 pub(crate) const CLEAR_TO_SEND: u8 = 4;

@@ -22,6 +22,7 @@ struct Page {
     made: AtomicU64,
     refused: AtomicU64,
     checked: AtomicU64,
+    starved: AtomicU64,
     /// Rank of the honest process in each place, plus 1; 0 while it is away.
     ranks: [AtomicU64; 2],
     offers: [[Offer; OFFERS]; 2],
@@ -59,6 +60,16 @@ impl Board {
         if refused {
             self.page().refused.fetch_add(1, Relaxed);
         }
+    }
+
+    /// Notes a call that failed for want of memory.
+    pub(crate) fn starve(&self) {
+        self.page().starved.fetch_add(1, Relaxed);
+    }
+
+    /// How many there were.
+    pub(crate) fn starved(&self) -> u64 {
+        self.page().starved.load(Relaxed)
     }
 
     /// Notes bytes that were right.

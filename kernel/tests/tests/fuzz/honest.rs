@@ -250,22 +250,29 @@ impl<'a> Actor<'a> {
     }
 
     fn probe(&mut self) {
-        let take = self.random.below(2) == 0;
-        let flags = if take { PROBE_TAKE } else { 0 };
+        // What is taken has to be received, else its sender waits for ever: so the slot for that comes first.
+        let slot = match self.random.below(2) {
+            0 => self.free.pop(),
+            _ => None,
+        };
         let mut arg = limic_module_tests::abi::Probe {
             rank: ANY_RANK,
-            flags,
+            flags: slot.map_or(0, |_| PROBE_TAKE),
             ..Default::default()
         };
         let seen = self.session.call(limic_module_tests::abi::PROBE, &mut arg);
-        if self.allow(seen, &[libc::EAGAIN]).is_some() && take {
-            let Some(slot) = self.free.pop() else { return };
-            let memory = Memory::new((arg.len as usize).clamp(1, LONGEST));
-            let taken = self
-                .session
-                .recv_taken(&[memory.piece()], arg.message, slot);
-            assert_eq!(self.allow(taken, &[]), Some(DONE));
-            self.received(&Receive { slot, memory });
+        let seen = self.allow(seen, &[libc::EAGAIN]).is_some();
+        match slot {
+            Some(slot) if seen => {
+                let memory = Memory::new((arg.len as usize).clamp(1, LONGEST));
+                let taken = self
+                    .session
+                    .recv_taken(&[memory.piece()], arg.message, slot);
+                assert_eq!(self.allow(taken, &[]), Some(DONE));
+                self.received(&Receive { slot, memory });
+            }
+            Some(slot) => self.free.push(slot),
+            None => {}
         }
     }
 

@@ -1,9 +1,10 @@
 //! A process that does what it likes: valid calls, mutated ones, random ones, and worse. It may die of it.
 
 use limic_module_tests::abi::{self, ANY_RANK, CALLS, Iov};
-use limic_module_tests::{Memory, PAGE, Random, Session, fill};
+use limic_module_tests::{Errno, Memory, PAGE, Random, Session, fill};
 
 use crate::board::Board;
+use crate::faults::Faults;
 
 const THREADS: u64 = 2;
 const ARENA: usize = 64 * PAGE;
@@ -30,7 +31,7 @@ const EDGES: [u64; 16] = [
 ];
 
 /// Goes on until there are enough calls, or until it is killed or has killed itself.
-pub(crate) fn run(board: &Board, seed: u64) {
+pub(crate) fn run(board: &Board, seed: u64, faults: Option<&Faults>) {
     // What it says as it dies is of no interest, and neither is a core.
     std::panic::set_hook(Box::new(|_| ()));
     std::thread::scope(|scope| {
@@ -38,6 +39,9 @@ pub(crate) fn run(board: &Board, seed: u64) {
             scope.spawn(move || {
                 let random = Random::new(seed.wrapping_mul(37).wrapping_add(thread));
                 let mut actor = Actor::new(board, random);
+                if let Some(faults) = faults {
+                    faults.hit_this_thread();
+                }
                 while !board.enough() {
                     actor.step();
                 }
@@ -108,6 +112,9 @@ impl<'a> Actor<'a> {
         // share only the board with it, which is not in any list that it makes.
         let result = unsafe { self.session.raw(number, arg) };
         self.board.called(result.is_err());
+        if result == Err(Errno(libc::ENOMEM)) {
+            self.board.starve();
+        }
         if result.is_ok() && number == abi::EXPOSE {
             self.remember(words[4]);
         }
