@@ -11,6 +11,7 @@
 mod cast;
 pub mod conformance;
 mod content;
+pub mod forgery;
 mod hub;
 mod link;
 mod nodes;

@@ -4,20 +4,13 @@
 use limic::policy::{HandOver, Path};
 use limic::settings::Settings;
 use limic::{Endpoint, Error, HybridEndpoint, Peer, PeerFailure, RawEndpoint, Status};
+use limic_tests::forgery::{Words, forge, kind, length};
 use limic_tests::{Cast, Random, Rank};
 
 const PIECE: u64 = 21;
 const BYTES: usize = 256 << 10;
 const MARGIN: usize = 64 << 10;
 const UNTOUCHED: u8 = 0xA5;
-
-/// A header, with the record's kind in bits 32 to 39 and its length below.
-const fn kind(header: u64) -> u64 {
-    header >> 32 & 0xFF
-}
-
-/// The words of a record: header, tag (the receive), and the first of its payload (the offset).
-type Words<'a> = [&'a mut u64; 3];
 
 /// What a sender does to each piece, given how many it has seen before.
 struct Forgery {
@@ -70,46 +63,22 @@ const FORGERIES: [Forgery; 8] = [
     },
 ];
 
-/// Changes every piece that lies in a ring which this process may write, and counts them.
-fn forge(change: fn(&mut Words<'_>, u64)) -> u64 {
-    let maps = std::fs::read_to_string("/proc/self/maps").expect("maps");
-    let mut seen = 0;
-    for line in maps
-        .lines()
-        .filter(|line| line.contains("memfd:limic") && line.contains(" rw-s "))
-    {
-        let range = line
-            .split_whitespace()
-            .next()
-            .and_then(|r| r.split_once('-'));
-        let (start, end) = range.expect("a range");
-        let number = |text| usize::from_str_radix(text, 16).expect("an address");
-        let mut at = number(start);
-        while at + 24 <= number(end) {
-            let word = std::ptr::with_exposed_provenance_mut::<u64>(at);
-            // SAFETY: within a shared mapping that this process may write, and whose other process waits meanwhile, so that
-            // nobody accesses the words through these references' time.
-            let mut words: Words<'_> =
-                unsafe { [&mut *word, &mut *word.add(1), &mut *word.add(2)] };
-            // Bytes of the message are all ones: no header among them.
-            let len = *words[0] & 0xFFFF;
-            let is_piece = kind(*words[0]) == PIECE && (64..4096).contains(&(len & !7));
-            if is_piece && *words[2] < BYTES as u64 {
-                change(&mut words, seen);
-                seen += 1;
-                at += len as usize & !7;
-            } else {
-                at += 8;
-            }
-        }
-    }
-    seen
+/// Changes every piece that lies in a ring, and counts them.
+fn forge_pieces(change: fn(&mut Words<'_>, u64)) -> u64 {
+    // Bytes of the message are all ones: no header among them.
+    let is_piece = |words: &Words<'_>| {
+        let long = (64..4096).contains(&(length(*words[0]) & !7));
+        kind(*words[0]) == PIECE && long && *words[2] < BYTES as u64
+    };
+    // SAFETY: the receiver waits for this process.
+    unsafe { forge(is_piece, change) }
 }
 
 fn open(rank: &Rank) -> (HybridEndpoint, Peer) {
     let settings = Settings::builder()
         .without_environment()
         .long_path(Path::Pipeline)
+        .pipeline_chunk(2 << 10)
         .hand_over(HandOver::Topology)
         // More ranks than CPUs would let pieces go through chunks.
         .spin(limic::settings::Spin::For(
@@ -178,7 +147,7 @@ fn send(rank: &Rank, endpoint: &HybridEndpoint, to: Peer, forgery: &Forgery) {
     // The answer is there: it fills the ring, as far as there is room.
     while !endpoint.progress() {}
     while endpoint.progress() {}
-    let forged = forge(forgery.change);
+    let forged = forge_pieces(forgery.change);
     assert!(forged > 0, "{}: no pieces in the ring", forgery.name);
     std::mem::forget(request);
     let _ = rank.link.exchange(&[]);

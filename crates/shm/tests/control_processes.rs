@@ -124,9 +124,9 @@ fn a_segment_and_a_bell_change_hands() {
     let [segment, bell] = <[OwnedFd; 2]>::try_from(fds).unwrap();
     let segment = PeerSegment::attach(segment, Some(epoch)).unwrap();
     let bell = Bell::from_fd(bell).unwrap();
-    let chunk = segment.chunk(7).unwrap();
+    let pool = segment.pool();
     for round in 1..=3_u64 {
-        chunk.word64(64).store(round * 11, Ordering::Release);
+        pool.word64(64).store(round * 11, Ordering::Release);
         bell.ring();
         // Echoed by the owner after it was woken.
         let (message, _) = receive(&channel);
@@ -154,11 +154,11 @@ fn owner(id: u64) {
             .unwrap(),
         Sent::Done
     );
-    let (chunk, meet) = (segment.chunk(7).unwrap(), segment.meet(3).unwrap());
+    let (pool, meet) = (segment.pool(), segment.meet(3).unwrap());
     let mut seen = 0;
     while seen < 33 {
         await_event(&events, BELL);
-        let value = chunk.word64(64).load(Ordering::Acquire);
+        let value = pool.word64(64).load(Ordering::Acquire);
         if value != seen {
             seen = value;
             meet.word64(0).store(value, Ordering::Release);

@@ -68,7 +68,8 @@ fn both_sides_see_the_same_areas() {
 
     let pairs: Vec<(Mapped, Mapped)> = [
         (own.shared_ring(), peer.shared_ring()),
-        (own.chunk_flags(), peer.chunk_flags()),
+        (own.pool_flags(), peer.pool_flags()),
+        (own.pool(), peer.pool()),
         (own.regions(), peer.regions()),
         (own.access_slots(), peer.access_slots()),
         (own.sleep(), peer.sleep()),
@@ -76,7 +77,6 @@ fn both_sides_see_the_same_areas() {
     ]
     .into_iter()
     .chain((0..2).map(|i| (own.private_ring(i).unwrap(), peer.private_ring(i).unwrap())))
-    .chain((0..3).map(|i| (own.chunk(i).unwrap(), peer.chunk(i).unwrap())))
     .chain((0..16).map(|i| (own.meet(i).unwrap(), peer.meet(i).unwrap())))
     .collect();
     // All fresh, then each written by one side and read by the other: no two overlap.
@@ -98,7 +98,6 @@ fn both_sides_see_the_same_areas() {
         );
     }
     assert!(own.private_ring(2).is_none());
-    assert!(own.chunk(3).is_none());
     assert!(peer.meet(16).is_none());
 }
 
@@ -244,7 +243,7 @@ fn a_header_that_changes_later_plays_no_part() {
     pwrite(own.fd(), &[0xff; 64], 0).unwrap();
     assert_eq!(*peer.geometry(), before);
     assert_eq!(*own.geometry(), before);
-    assert_eq!(peer.chunk(2).unwrap().len(), 32 << 10);
+    assert_eq!(peer.pool().len(), 3 * (32 << 10));
 }
 
 #[test]

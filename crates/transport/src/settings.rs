@@ -73,13 +73,28 @@ pub struct SegmentSettings {
     pub chunk_bytes: u32,
 }
 
+impl SegmentSettings {
+    /// Longest message in bytes that can go eagerly between two endpoints with such segments: 64 KiB, or what one
+    /// record holds if there is no pool.
+    #[must_use]
+    pub fn longest_eager_bytes(&self) -> u64 {
+        use crate::engine::in_pieces::{LONGEST, longest_record};
+        if self.chunks == 0 {
+            longest_record(self.ring_bytes, self.chunk_bytes)
+        } else {
+            LONGEST
+        }
+    }
+}
+
 impl Default for SegmentSettings {
     fn default() -> Self {
         Self {
             private_rings: 16,
             ring_bytes: 64 << 10,
             shared_slots: 1024,
-            chunks: 32,
+            // Twice the second-level cache of many cores: see `engine::pool`.
+            chunks: 64,
             chunk_bytes: 32 << 10,
         }
     }

@@ -155,8 +155,7 @@ pub(super) fn capabilities(settings: &Settings, locality: Locality) -> Capabilit
         capabilities.demote(Path::SameProcess);
     }
     let segment = settings.segment();
-    // A record takes at most a quarter of its ring, and must fit a chunk of the pool.
-    capabilities.max_eager = u64::from((segment.ring_bytes / 4).min(segment.chunk_bytes));
+    capabilities.max_eager = segment.longest_eager_bytes();
     capabilities.max_chunk = segment.chunk_bytes;
     capabilities
 }

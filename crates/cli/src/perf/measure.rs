@@ -319,7 +319,7 @@ pub(super) fn skipped_path(asked: Path, taken: Option<Path>) -> String {
             Err(refused) => refused.to_string(),
             Ok(_) => "the log says why".to_owned(),
         },
-        Path::Eager => "the ring holds no more; see LIMIC_RING_BYTES".to_owned(),
+        Path::Eager => "longer than an eager message may be".to_owned(),
         Path::Loan => "see LIMIC_LOAN_BYTES".to_owned(),
         _ => "limic info shows what is on".to_owned(),
     };

@@ -50,9 +50,10 @@ impl Areas {
         Some(self.view(self.geometry().private_ring(index)?))
     }
 
-    /// The [release flags](crate::ring::ReleaseFlags) of all chunks.
-    pub fn chunk_flags(&self) -> Mapped {
-        self.view(self.geometry().chunk_flags())
+    /// The [release flags](crate::ring::ReleaseFlags) of the pool, one for each of its
+    /// [pages](super::Shape::pool_pages).
+    pub fn pool_flags(&self) -> Mapped {
+        self.view(self.geometry().pool_flags())
     }
 
     /// The [release flags](crate::ring::ReleaseFlags) of all [`LOAN_FLAGS`](super::LOAN_FLAGS) loans.
@@ -60,10 +61,9 @@ impl Areas {
         self.view(self.geometry().loan_flags())
     }
 
-    /// Chunk `index` of the pool, `chunk_bytes` long. `None` if there is no such
-    /// chunk.
-    pub fn chunk(&self, index: u32) -> Option<Mapped> {
-        Some(self.view(self.geometry().chunk(index)?))
+    /// The pool of memory through which the owner sends long messages: all chunks, one behind the other.
+    pub fn pool(&self) -> Mapped {
+        self.view(self.geometry().pool())
     }
 
     /// The line of meet word `index`. `None` if there is no such word.

@@ -2,17 +2,17 @@
 //!
 //! ```text
 //! 0     header (one line, read once), then one line each for sleep and status
-//! 4096  meet words, chunk flags, regions, access slots   (each on an even line)
+//! 4096  meet words, pool flags, regions, access slots   (each on an even line)
 //!       shared ring: control lines, slots                (from here on: pages)
 //!       private rings, one after the other
-//!       chunks
+//!       pool
 //! ```
 //!
 //! A private ring has two control lines before its payload lines, so the rings
 //! follow each other at a distance of `ring_bytes` + 128: their control lines
 //! and their first payload lines fall into different cache sets, and a receiver
-//! that polls all of them does not throw its own lines out of L1. Chunks need no
-//! such shift: whoever copies one walks through all of its sets anyway.
+//! that polls all of them does not throw its own lines out of L1. The pool needs no
+//! such shift: whoever copies a piece of it walks through all of its sets anyway.
 
 use super::GeometryError;
 use crate::ring::{LINE, Mapped, ReleaseFlags, line, shared, sleep};
@@ -23,6 +23,8 @@ pub const LOAN_FLAGS: u32 = 256;
 pub const REGION_BYTES: usize = 64;
 /// Bytes of one access slot.
 pub const ACCESS_SLOT_BYTES: usize = 8;
+/// Bytes of a page of the pool, the unit in which pieces of it are lent: what the shortest chunk has.
+pub const POOL_PAGE: u32 = 4096;
 /// A segment is smaller than this (1 GiB).
 pub const MAX_SEGMENT_BYTES: u64 = 1 << 30;
 
@@ -56,17 +58,25 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// About 2.3 MiB: for jobs with up to some tens of ranks on a node.
+    /// About 3.4 MiB: for jobs with up to some tens of ranks on a node.
     pub const DEFAULT: Self = Self {
         shared_slots: 1024,
         private_rings: 16,
         ring_bytes: 64 << 10,
-        chunks: 32,
+        // 2 MiB: twice the second-level cache of many cores. What comes round again has left it by then.
+        chunks: 64,
         chunk_bytes: 32 << 10,
         regions: 64,
         access_slots: 1024,
         meet_words: 16,
     };
+
+    /// Pages of the pool, each of [`POOL_PAGE`] bytes and with a release flag.
+    #[must_use]
+    pub const fn pool_pages(&self) -> u32 {
+        // Of a checked shape: less than 1 GiB in all.
+        self.chunks.saturating_mul(self.chunk_bytes / POOL_PAGE)
+    }
 
     /// The fields in the order of the header.
     pub(super) const fn to_array(self) -> [u32; 8] {
@@ -125,13 +135,13 @@ pub(super) struct Area {
 pub struct Geometry {
     shape: Shape,
     meet: Area,
-    chunk_flags: Area,
+    pool_flags: Area,
     loan_flags: Area,
     regions: Area,
     access_slots: Area,
     shared_ring: Area,
     private_rings: Area,
-    chunks: Area,
+    pool: Area,
     bytes: usize,
 }
 
@@ -156,8 +166,8 @@ impl Geometry {
         // far from overflow.
         let mut end = PAGE;
         let meet = place(&mut end, PAIR, shape.meet_words as u64 * LINE as u64);
-        let flags = ReleaseFlags::<Mapped>::area_len(shape.chunks) as u64;
-        let chunk_flags = place(&mut end, PAIR, flags);
+        let flags = ReleaseFlags::<Mapped>::area_len(shape.pool_pages()) as u64;
+        let pool_flags = place(&mut end, PAIR, flags);
         let loans = ReleaseFlags::<Mapped>::area_len(LOAN_FLAGS) as u64;
         let loan_flags = place(&mut end, PAIR, loans);
         let regions = place(&mut end, PAIR, shape.regions as u64 * REGION_BYTES as u64);
@@ -167,7 +177,7 @@ impl Geometry {
         let shared_ring = place(&mut end, PAGE, shared);
         let stride = line::area_len(shape.ring_bytes / LINE as u32) as u64;
         let private_rings = place(&mut end, PAGE, shape.private_rings as u64 * stride);
-        let chunks = place(
+        let pool = place(
             &mut end,
             PAGE,
             shape.chunks as u64 * shape.chunk_bytes as u64,
@@ -185,13 +195,13 @@ impl Geometry {
         Ok(Self {
             shape,
             meet,
-            chunk_flags,
+            pool_flags,
             loan_flags,
             regions,
             access_slots,
             shared_ring,
             private_rings,
-            chunks,
+            pool,
             bytes,
         })
     }
@@ -210,8 +220,8 @@ impl Geometry {
         part(self.meet, index, self.shape.meet_words, LINE)
     }
 
-    pub(super) const fn chunk_flags(&self) -> Area {
-        self.chunk_flags
+    pub(super) const fn pool_flags(&self) -> Area {
+        self.pool_flags
     }
 
     pub(super) const fn loan_flags(&self) -> Area {
@@ -235,13 +245,8 @@ impl Geometry {
         part(self.private_rings, index, self.shape.private_rings, stride)
     }
 
-    pub(super) const fn chunk(&self, index: u32) -> Option<Area> {
-        part(
-            self.chunks,
-            index,
-            self.shape.chunks,
-            self.shape.chunk_bytes as usize,
-        )
+    pub(super) const fn pool(&self) -> Area {
+        self.pool
     }
 }
 
@@ -356,7 +361,7 @@ const _: () = {
     assert!(sleep::AREA_LEN <= STATUS_OFFSET - SLEEP_OFFSET);
     assert!(super::header::HEADER_BYTES <= SLEEP_OFFSET);
     assert!(SLEEP_OFFSET + LINE <= STATUS_OFFSET && STATUS_OFFSET + LINE <= PAGE as usize);
-    assert!(Geometry::DEFAULT.bytes() < 5 << 19);
+    assert!(Geometry::DEFAULT.bytes() < 7 << 19);
 };
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use limic_shm::segment::{LOAN_FLAGS, PeerSegment};
 use super::Core;
 use super::arenas::PeerArenas;
 use super::greeting::{self, BadGreeting, Greeting, u32_at, u64_at};
+use super::in_pieces;
 use super::peers::{Link, Out};
 use crate::counters::Event;
 use crate::error::PeerFailure;
@@ -195,11 +196,18 @@ impl Core {
             probe.pid = credentials.map_or(0, |credentials| credentials.pid);
             RemoteProcess::probe(probe)
         };
+        let longest_record = {
+            let chunk_bytes = u32::try_from(self.pool.chunk_bytes).unwrap_or(u32::MAX);
+            in_pieces::longest_record(shape.ring_bytes, chunk_bytes)
+        };
         let mut capabilities = Capabilities {
             paths: allowed,
             max_inline: INLINE_CAPACITY,
-            // A record may take a quarter of a private ring; a chunk must hold what does not fit the shared one.
-            max_eager: u64::from(shape.ring_bytes / 4).min(self.pool.chunk_bytes),
+            max_eager: if self.pool.is_empty() {
+                longest_record
+            } else {
+                in_pieces::LONGEST
+            },
             max_chunk: u32::try_from(self.pool.chunk_bytes).unwrap_or(u32::MAX),
         };
         if let Some(why) = remote.refusal() {
@@ -227,12 +235,9 @@ impl Core {
                 .map_err(|e| text(&e))?;
         let waker = Waker::new(segment.sleep(), self.barrier).map_err(|e| text(&e))?;
         let released =
-            ReleaseFlags::new(segment.chunk_flags(), shape.chunks).map_err(|e| text(&e))?;
+            ReleaseFlags::new(segment.pool_flags(), shape.pool_pages()).map_err(|e| text(&e))?;
         let loans_released =
             ReleaseFlags::new(segment.loan_flags(), LOAN_FLAGS).map_err(|e| text(&e))?;
-        let chunks = (0..shape.chunks)
-            .filter_map(|chunk| segment.chunk(chunk))
-            .collect();
         self.give_row(peer);
         self.tally.event(Event::Attached);
         let Some(entry) = self.peers.get(peer) else {
@@ -244,12 +249,15 @@ impl Core {
             switching: None,
             waker,
             bell,
-            chunks,
+            pool: segment.pool(),
             released,
             loans_released,
             chunk_bytes: self.pool.chunk_bytes,
-            window: self.settings.pipeline_window() as usize,
+            window: u64::from(self.settings.pipeline_window()) * self.pool.chunk_bytes,
             thresholds: Thresholds::default(),
+            record_below: 0,
+            longest_record,
+            inbound: None,
             ahead_below: 0,
             skew: Skew::None,
             lag: Lag::default(),

@@ -49,6 +49,7 @@ impl Core {
                     self.requests.complete(slot, Err(Error::Cancelled));
                 }
             }
+            // One that has begun to go in pieces goes on: its receiver has a part of it.
             _ => {}
         }
     }

@@ -29,6 +29,8 @@ enum Look {
     Empty,
     /// A record of another kind or tag; it was handled.
     Other,
+    /// The message, which takes more than this record: it is left there for the receive that will be posted.
+    Longer,
     /// The message, with its tag and length.
     Received(u64, u64),
 }
@@ -77,7 +79,7 @@ impl Engine {
             }
             match self.inputs.look(&mut self.core, source, selector, into) {
                 Look::Received(tag, len) => return Some((tag, len)),
-                Look::NoRing => return None,
+                Look::NoRing | Look::Longer => return None,
                 Look::Empty => {
                     self.progress();
                 }
@@ -114,6 +116,8 @@ impl super::inputs::Inputs {
                         into.copy_from(0, len, &record);
                         core.note_received(source, 1, len);
                         Look::Received(record.tag, len)
+                    } else if fits && matches!(record.kind, wire::BEGINS | wire::READY_TO_SEND) {
+                        return Look::Longer;
                     } else {
                         core.on_record(source, record.kind, record.tag, &record);
                         Look::Other

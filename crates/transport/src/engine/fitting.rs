@@ -98,6 +98,7 @@ impl Link {
         };
         let policy = settings.policy();
         self.thresholds = policy.thresholds(self.locality, Skew::None, &self.capabilities);
+        self.record_below = self.thresholds.eager_below.min(self.longest_record + 1);
         // What goes ahead lies in an arena, and no ring limits it.
         let mut ahead = self.capabilities;
         ahead.max_eager = settings.unexpected_budget_bytes();

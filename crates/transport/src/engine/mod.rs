@@ -28,6 +28,7 @@ mod fitting;
 mod greeting;
 mod hand_over;
 mod idle;
+pub(crate) mod in_pieces;
 mod inputs;
 pub(crate) mod loans;
 mod measured;

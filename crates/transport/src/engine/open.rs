@@ -66,13 +66,10 @@ impl Engine {
                 .map_err(|e| Error::system("epoll", e))?;
         }
         let sleeper = Sleeper::new(segment.sleep(), barrier).map_err(|e| text(&e))?;
-        let chunk_flags =
-            ReleaseFlags::new(segment.chunk_flags(), shape.chunks).map_err(|e| text(&e))?;
+        let pool_flags =
+            ReleaseFlags::new(segment.pool_flags(), shape.pool_pages()).map_err(|e| text(&e))?;
         let loan_flags =
             ReleaseFlags::new(segment.loan_flags(), LOAN_FLAGS).map_err(|e| text(&e))?;
-        let chunks = (0..shape.chunks)
-            .filter_map(|chunk| segment.chunk(chunk))
-            .collect();
         let shared =
             SharedConsumer::new(segment.shared_ring(), shape.shared_slots).map_err(|e| text(&e))?;
         let seed = address.secret.rotate_left(17) ^ address.id;
@@ -92,7 +89,7 @@ impl Engine {
             matcher,
             stash: Stash::new(),
             remote,
-            pool: Pool::new(chunks, chunk_flags, shape.chunk_bytes),
+            pool: Pool::new(segment.pool(), pool_flags, shape.chunk_bytes),
             arenas: Arenas::new(
                 loan_flags,
                 placement,

@@ -39,6 +39,11 @@ pub(crate) enum SendStage {
         /// Cancellation was asked for.
         retracting: bool,
     },
+    /// Goes eagerly, in pieces.
+    InPieces {
+        /// Next byte.
+        at: u64,
+    },
     /// Goes through chunks.
     Streaming {
         /// The receiver's request.

@@ -13,6 +13,7 @@ use limic_shm::sync::Ordering;
 
 use super::arenas::PeerArenas;
 use super::hand_over::Passing;
+use super::in_pieces::Inbound;
 use super::wire::{Control, EAGER, EAGER_IMMEDIATE, IMMEDIATE_BYTES, SWITCH, WORDS};
 use crate::buffer::{gather, gather_behind, put_words};
 use crate::counters::Row;
@@ -76,11 +77,18 @@ pub(crate) struct Link {
     /// The line on which the peer says how it is.
     pub(crate) status: Mapped,
     pub(crate) segment: PeerSegment,
-    pub(crate) chunks: Vec<Mapped>,
+    /// Through which the peer sends long messages.
+    pub(crate) pool: Mapped,
     pub(crate) released: ReleaseFlags<Mapped>,
     pub(crate) loans_released: ReleaseFlags<Mapped>,
     /// Which messages go without asking the receiver.
     pub(crate) thresholds: Thresholds,
+    /// And those of them that are shorter than this in one record.
+    pub(crate) record_below: u64,
+    /// The most that a record takes.
+    pub(crate) longest_record: u64,
+    /// The message from the peer that is coming in pieces.
+    pub(crate) inbound: Option<Inbound>,
     /// While the peer lags behind, messages shorter than this go ahead of it; see `ahead`.
     pub(crate) ahead_below: u64,
     /// Whether the peer lags behind, by its own word.
@@ -95,8 +103,8 @@ pub(crate) struct Link {
     pub(crate) place: Option<Place>,
     /// Bytes of a chunk of a pipelined message.
     pub(crate) chunk_bytes: u64,
-    /// Most chunks on their way to this peer.
-    pub(crate) window: usize,
+    /// Most bytes in the pool that are on their way to this peer.
+    pub(crate) window: u64,
     pub(crate) locality: Locality,
     pub(crate) capabilities: Capabilities,
     /// The peer is in this process.
@@ -170,14 +178,13 @@ impl Link {
         true
     }
 
-    /// Whether a message goes without asking the receiver. Behind the first cache line's worth of bytes that
+    /// Whether a message goes in one record without asking the receiver. Behind the first cache line's worth of bytes that
     /// is not so while the receiver holds more unexpected bytes than its budget; its status line stays in this
     /// core's cache meanwhile.
     #[inline(always)]
     pub(crate) fn may_go_eager(&self, len: u64) -> bool {
         len < self.thresholds.inline_below
-            || (len < self.thresholds.eager_below
-                && self.status.word32(0).load(Ordering::Relaxed) == 0)
+            || (len < self.record_below && self.status.word32(0).load(Ordering::Relaxed) == 0)
     }
 
     /// Rings the peer if it sleeps. While it is awake this is one load of a line that stays in

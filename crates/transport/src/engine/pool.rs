@@ -1,104 +1,220 @@
-//! The fixed pool of chunks for pipelined messages (H1). It lies in this endpoint's segment and
+//! The pool of memory for the pieces of pipelined messages (H1). It lies in this endpoint's segment and
 //! does not grow with the number of peers.
 //!
-//! Only the owner hands chunks out; the peer that was named gives a chunk back by its release
-//! flag. So a peer that dies takes nothing along: the owner knows what it had lent to whom.
+//! Only the owner hands pieces out; the peer that was named gives a piece back by the release flag of its first
+//! page. So a peer that dies takes nothing along: the owner knows what it had lent to whom.
+//!
+//! # Why it goes round
+//!
+//! The page that was used longest ago is used next, and the pool is larger than a core's own caches. Memory that
+//! came back a moment ago would be the worst: its lines are in the caches of both cores, so each store first
+//! takes one from the other's, and each load then fetches it back from there. What left them since lies in the
+//! cache that both share, and the processor fetches it ahead of both. Measured one way between two cores below one cache
+//! (hand-over of a line 30 ns), pieces of 16 KiB, messages of 64 KiB: 2.4 us through 2 MiB, 4.8 us through 512 KiB, 9 us
+//! through 64 KiB.
 
-use limic_shm::ring::{Mapped, ReleaseFlags};
+use std::collections::VecDeque;
 
+use limic_shm::ring::{Mapped, Memory, ReleaseFlags};
+use limic_shm::segment::POOL_PAGE;
+
+use crate::buffer::Window;
+
+/// What is lent, the oldest first.
+#[derive(Clone, Copy)]
 struct Lent {
-    chunk: u32,
+    page: u32,
+    pages: u32,
     peer: u32,
+    generation: u32,
 }
 
 pub(crate) struct Pool {
-    chunks: Vec<Mapped>,
+    memory: Mapped,
     flags: ReleaseFlags<Mapped>,
     generations: Vec<u32>,
-    /// Last released first: its lines are still in the cache.
-    free: Vec<u32>,
-    lent: Vec<Lent>,
-    /// Most chunks that one peer may hold, so that a peer that makes no progress leaves some to others.
-    share: usize,
+    /// By page: it is lent.
+    taken: Vec<bool>,
+    lent: VecDeque<Lent>,
+    /// Pages that each peer holds, by its number.
+    held: Vec<u32>,
+    /// The page behind the last that was lent.
+    next: u32,
+    free: u32,
+    /// Most pages that one peer may hold, so that a peer that makes no progress leaves some to others.
+    share: u32,
+    /// Longest piece.
     pub(crate) chunk_bytes: u64,
 }
 
-/// A chunk to be filled and named to a peer.
+/// Pages to be filled and named to a peer.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Chunk {
-    pub(crate) index: u32,
+pub(crate) struct Piece {
+    /// The first one.
+    pub(crate) page: u32,
     pub(crate) generation: u32,
 }
 
+/// The bytes of a piece, if it lies within the pool. The numbers may come from a peer.
+pub(crate) fn piece_of(pool: &Mapped, page: u64, len: u64) -> Option<Window<'_>> {
+    Window::new(pool, page.checked_mul(u64::from(POOL_PAGE))?, len)
+}
+
 impl Pool {
-    pub(crate) fn new(chunks: Vec<Mapped>, flags: ReleaseFlags<Mapped>, chunk_bytes: u32) -> Self {
-        let count = chunks.len() as u32;
+    pub(crate) fn new(memory: Mapped, flags: ReleaseFlags<Mapped>, chunk_bytes: u32) -> Self {
+        let pages = (memory.len() / POOL_PAGE as usize) as u32;
         Self {
-            generations: vec![0; chunks.len()],
-            free: (0..count).rev().collect(),
-            lent: Vec::with_capacity(chunks.len()),
-            share: (chunks.len() * 3 / 4).max(1),
-            chunks,
+            generations: vec![0; pages as usize],
+            taken: vec![false; pages as usize],
+            lent: VecDeque::with_capacity(64),
+            held: Vec::new(),
+            next: 0,
+            free: pages,
+            share: (pages * 3 / 4).max(chunk_bytes / POOL_PAGE),
+            memory,
             flags,
             chunk_bytes: u64::from(chunk_bytes),
         }
     }
 
-    /// Takes a chunk for a peer, unless the peer holds `most` already.
-    pub(crate) fn take(&mut self, peer: u32, most: usize) -> Option<Chunk> {
-        self.reclaim();
-        let held = self.lent.iter().filter(|lent| lent.peer == peer).count();
-        if held >= most.min(self.share) {
+    /// There is no pool: `LIMIC_CHUNKS=0`.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.taken.is_empty()
+    }
+
+    /// Takes pages for `len` bytes for a peer, unless it would then hold more than `most` bytes, and holds some already.
+    ///
+    /// Reads one flag line per piece that came back, and one of the first that did not, and these only if the peer
+    /// holds all it may: flags that a borrower will write soon are left alone.
+    pub(crate) fn take(&mut self, peer: u32, len: u64, most: u64) -> Option<Piece> {
+        if len > self.chunk_bytes {
             return None;
         }
-        let index = self.free.pop()?;
-        self.lent.push(Lent { chunk: index, peer });
-        let generation = &mut self.generations[index as usize];
+        let pages = len.div_ceil(u64::from(POOL_PAGE)).max(1) as u32;
+        let most =
+            u32::try_from(most / u64::from(POOL_PAGE)).map_or(self.share, |n| n.min(self.share));
+        if self.held.len() <= peer as usize {
+            self.held.resize(peer as usize + 1, 0);
+        }
+        if self.held_by(peer) + pages > most {
+            self.reclaim_from(peer);
+            let held = self.held_by(peer);
+            if held > 0 && held + pages > most {
+                return None;
+            }
+        }
+        let page = match self.find(pages) {
+            Some(page) => page,
+            None => {
+                self.reclaim();
+                self.find(pages)?
+            }
+        };
+        self.next = page + pages;
+        self.taken[page as usize..(page + pages) as usize].fill(true);
+        self.free -= pages;
+        self.held[peer as usize] += pages;
+        let generation = &mut self.generations[page as usize];
         *generation = generation.wrapping_add(1).max(1);
-        Some(Chunk {
-            index,
-            generation: *generation,
-        })
+        let generation = *generation;
+        self.lent.push_back(Lent {
+            page,
+            pages,
+            peer,
+            generation,
+        });
+        Some(Piece { page, generation })
     }
 
-    /// Takes back a chunk that was not named to the peer after all.
-    pub(crate) fn put_back(&mut self, chunk: Chunk) {
-        self.lent.retain(|lent| lent.chunk != chunk.index);
-        self.free.push(chunk.index);
+    /// Takes back a piece that was not named to the peer after all.
+    pub(crate) fn put_back(&mut self, piece: Piece) {
+        self.take_back(|lent| lent.page == piece.page);
+        // It was the last one: the next piece takes its place.
+        self.next = piece.page;
     }
 
-    /// The bytes of a chunk.
-    pub(crate) fn memory(&self, chunk: Chunk) -> &Mapped {
-        &self.chunks[chunk.index as usize]
+    /// The first `len` bytes of a piece that was taken for so many.
+    pub(crate) fn window(&self, piece: Piece, len: u64) -> Option<Window<'_>> {
+        piece_of(&self.memory, u64::from(piece.page), len)
     }
 
     /// Takes back everything that a failed peer held.
     pub(crate) fn forget_peer(&mut self, peer: u32) {
-        let Self { lent, free, .. } = self;
-        lent.retain(|entry| {
-            if entry.peer == peer {
-                free.push(entry.chunk);
-            }
-            entry.peer != peer
-        });
+        self.take_back(|lent| lent.peer == peer);
     }
 
-    /// Looks which chunks came back. One flag line is read per chunk that is out; the flags of
-    /// chunks that are still out stay shared in this core's cache.
+    fn held_by(&self, peer: u32) -> u32 {
+        self.held.get(peer as usize).copied().unwrap_or(0)
+    }
+
+    /// Free pages side by side: the first ones behind those that were lent last.
+    fn find(&self, pages: u32) -> Option<u32> {
+        let total = self.taken.len() as u32;
+        if pages > self.free {
+            return None;
+        }
+        let mut start = self.next;
+        let mut looked = 0;
+        while looked < 2 * total {
+            if start + pages > total {
+                looked += total.saturating_sub(start);
+                start = 0;
+            }
+            let taken = (start..start + pages)
+                .rev()
+                .find(|page| self.taken[*page as usize]);
+            let Some(taken) = taken else {
+                return Some(start);
+            };
+            looked += taken + 1 - start;
+            start = taken + 1;
+        }
+        None
+    }
+
+    /// Takes back what the peer has returned, up to the first piece that it has not: it mostly returns them in
+    /// order.
+    fn reclaim_from(&mut self, peer: u32) {
+        let mut at = 0;
+        while let Some(lent) = self.lent.get(at).copied() {
+            if lent.peer != peer {
+                at += 1;
+            } else if self.flags.is_released(lent.page, lent.generation) {
+                self.lent.remove(at);
+                self.end(lent);
+            } else {
+                return;
+            }
+        }
+    }
+
+    /// Takes back whatever was returned.
     fn reclaim(&mut self) {
-        let Self {
-            lent,
-            free,
-            flags,
-            generations,
-            ..
-        } = self;
+        let flags = self.flags.clone();
+        self.take_back(|lent| flags.is_released(lent.page, lent.generation));
+    }
+
+    fn take_back(&mut self, is_back: impl Fn(&Lent) -> bool) {
+        let mut lent = core::mem::take(&mut self.lent);
         lent.retain(|entry| {
-            let back = flags.is_released(entry.chunk, generations[entry.chunk as usize]);
+            let back = is_back(entry);
             if back {
-                free.push(entry.chunk);
+                self.end(*entry);
             }
             !back
         });
+        self.lent = lent;
+    }
+
+    fn end(&mut self, lent: Lent) {
+        self.taken[lent.page as usize..(lent.page + lent.pages) as usize].fill(false);
+        self.free += lent.pages;
+        if let Some(held) = self.held.get_mut(lent.peer as usize) {
+            *held -= lent.pages;
+        }
     }
 }
+
+#[cfg(test)]
+#[path = "pool_tests.rs"]
+mod tests;

@@ -5,10 +5,12 @@ use limic_shm::ring::Memory;
 use limic_shm::sync::Ordering;
 
 use super::Core;
+use super::in_pieces;
+use super::pool::piece_of;
 use super::requests::{Operation, ReceiveStage, Receiving, Slot, receive_outcome};
 use super::stash::{Arrived, LoanedAt, Offer, Waiting};
 use super::wire;
-use crate::buffer::{Behind, ReceiveBuffer, Source, Window, append, words};
+use crate::buffer::{Behind, ReceiveBuffer, Source, append, words};
 use crate::counters::Event;
 use crate::error::PeerFailure;
 use crate::policy::Path;
@@ -123,10 +125,13 @@ impl Core {
         if let Some(behind) = waiting.holds_up() {
             self.sender_waited(from, behind);
         }
-        if let Waiting::Offered(_) | Waiting::Loaned(_) = waiting
+        if let Waiting::Offered(_) | Waiting::Loaned(_) | Waiting::Coming(_) = waiting
             && let Some(why) = self.peers.get(from).and_then(|peer| peer.failure.clone())
         {
             // Claimed before its sender went, and the bytes went with it.
+            if let Waiting::Coming(bytes) = waiting {
+                self.count_unexpected(-(bytes.len() as i64));
+            }
             let peer = Peer(from);
             return Posted::Done(Err(Error::PeerFailed { peer, why }));
         }
@@ -137,6 +142,10 @@ impl Core {
                 self.stash.recycle(bytes);
                 self.note_kept(from, len);
                 Posted::Done(receive_outcome(from, tag, immediate, len, into.len()))
+            }
+            Waiting::Coming(bytes) => {
+                let incoming = in_pieces::incoming(from, tag, immediate, len, into.len());
+                self.receive_coming(incoming, bytes, into)
             }
             Waiting::Loaned(loan) => {
                 let copied = self.copy_loan(loan, len, &into);
@@ -323,21 +332,19 @@ impl Core {
 
     /// A whole message came in a chunk of the sender's pool.
     pub(crate) fn on_eager_chunk(&mut self, from: u32, tag: u64, source: &impl Source) {
-        let [chunk, generation, len, flags, word] = words::<5>(source);
+        let [page, generation, len, flags, word] = words::<5>(source);
         let Some(link) = self.peers.link(from) else {
             return;
         };
         // A clone of the view, since matching needs the whole core: one reference count, on a path that
         // copies hundreds of bytes.
-        let Some(memory) = link.chunks.get(chunk as usize).cloned() else {
-            return self.corrupt(from, "a chunk number out of range");
-        };
-        let Some(window) = Window::new(&memory, 0, len) else {
-            return self.corrupt(from, "a message longer than its chunk");
+        let pool = link.pool.clone();
+        let Some(window) = piece_of(&pool, page, len) else {
+            return self.corrupt(from, "a message outside of the pool");
         };
         self.on_eager(from, tag, wire::immediate_of(flags, word), &window);
         if let Some(link) = self.peers.link(from) {
-            link.released.release(chunk as u32, generation as u32);
+            link.released.release(page as u32, generation as u32);
             link.wake();
         }
     }
@@ -362,13 +369,15 @@ impl Core {
                 self.receive_was_posted(from);
                 self.accept(slot, &offer);
             }
-            None => self.store(Arrived {
-                from,
-                tag,
-                immediate,
-                len,
-                waiting: Waiting::Offered(offer),
-            }),
+            None => {
+                self.store(Arrived {
+                    from,
+                    tag,
+                    immediate,
+                    len,
+                    waiting: Waiting::Offered(offer),
+                });
+            }
         }
     }
 
@@ -407,18 +416,20 @@ impl Core {
                 let outcome = receive_outcome(from, tag, immediate, len, receiving.into.len());
                 self.requests.complete(slot, copied.and(outcome));
             }
-            None => self.store(Arrived {
-                from,
-                tag,
-                immediate,
-                len,
-                waiting: Waiting::Loaned(loan),
-            }),
+            None => {
+                self.store(Arrived {
+                    from,
+                    tag,
+                    immediate,
+                    len,
+                    waiting: Waiting::Loaned(loan),
+                });
+            }
         }
     }
 
-    /// Puts a message into the unexpected queue.
-    pub(crate) fn store(&mut self, arrived: Arrived) {
+    /// Puts a message into the unexpected queue; gives its token.
+    pub(crate) fn store(&mut self, arrived: Arrived) -> u32 {
         self.tally.event(Event::Unexpected);
         let envelope = Envelope {
             source: arrived.from,
@@ -433,7 +444,7 @@ impl Core {
             && (envelope.tag ^ tag) & mask == 0
         {
             self.set_aside.extend(self.stash.claim(token));
-            return;
+            return token;
         }
         let queued = self.matcher.push_unexpected(&envelope, token).or_else(|_| {
             let more = self.matcher.unexpected_len().max(256);
@@ -451,6 +462,7 @@ impl Core {
                 self.corrupt(from, "more unexpected messages than memory can hold");
             }
         }
+        token
     }
 
     /// Counts bytes that wait unexpected. Over the budget senders are asked to offer their messages instead:
@@ -490,7 +502,7 @@ impl Core {
         {
             link.lag.withdrawn();
         }
-        if let Waiting::Bytes(bytes) = arrived.waiting {
+        if let Waiting::Bytes(bytes) | Waiting::Coming(bytes) = arrived.waiting {
             self.count_unexpected(-(bytes.len() as i64));
         }
     }

@@ -3,12 +3,15 @@
 //! The receiver picks the path, since only it knows both buffers. Whatever it picks, the message
 //! was matched already, so several long messages of a pair may move at the same time and in any order.
 
+use limic_shm::segment::POOL_PAGE;
+
 use super::Core;
 use super::peers::Link;
+use super::pool::piece_of;
 use super::requests::{Incoming, ReceiveStage, SendStage, Slot};
 use super::stash::Offer;
 use super::wire::{self, Control};
-use crate::buffer::{Behind, SendBuffer, Source, Window, put_words, words};
+use crate::buffer::{Behind, SendBuffer, Source, put_words, words};
 use crate::counters::Event;
 use crate::policy::{BufferKind, Path, Query};
 use crate::raw::RequestId;
@@ -28,6 +31,23 @@ const PIECE_HEADER: u64 = PIECE_WORDS + 16;
 pub(crate) const FEW_SPINS: u32 = 100;
 /// Chunks to fill, before the ring is tried again, once a stream has waited so long that its sender yielded.
 pub(crate) const CROWDED: u32 = 32;
+
+/// First and last pieces of a message through the pool: so long if the message is longer than four of them. The receiver can
+/// only begin when the first is there, and ends when it has copied the last.
+const FIRST_PIECE: u64 = 8 << 10;
+/// Shortest such piece.
+const LEAST_PIECE: u64 = POOL_PAGE as u64;
+
+/// Bytes of the piece at byte `at` of a message of `len` bytes, of at most `most` bytes: short ones first and last, and longer
+/// ones, of which each costs as much as a short one to tell, in between.
+pub(crate) fn piece_bytes(len: u64, at: u64, most: u64) -> u64 {
+    let first = (len / 4)
+        .next_multiple_of(LEAST_PIECE)
+        .clamp(LEAST_PIECE, FIRST_PIECE);
+    let left = len - at;
+    let half_of_rest = (left / 2).next_multiple_of(LEAST_PIECE);
+    at.min(half_of_rest).max(first).min(most).min(left)
+}
 
 /// What is known of a long message when it is matched.
 pub(crate) fn incoming(offer: &Offer, room: u64) -> Incoming {
@@ -218,21 +238,18 @@ impl Core {
 
     /// Bytes of a long message came in a chunk.
     pub(crate) fn on_data(&mut self, from: u32, source: &impl Source) {
-        let [id, offset, chunk, generation, len] = words::<5>(source);
+        let [id, offset, page, generation, len] = words::<5>(source);
         let Some(link) = self.peers.link(from) else {
             return;
         };
-        // A clone of the view, as for eager chunks.
-        let memory = link.chunks.get(chunk as usize).cloned();
-        let Some(window) = memory
-            .as_ref()
-            .and_then(|memory| Window::new(memory, 0, len))
-        else {
-            return self.corrupt(from, "data outside of its chunk");
+        // A clone of the view, as for eager messages in the pool.
+        let pool = link.pool.clone();
+        let Some(window) = piece_of(&pool, page, len) else {
+            return self.corrupt(from, "data outside of the pool");
         };
         let all = self.take_bytes(from, id, offset, &window);
         if let Some(link) = self.peers.link(from) {
-            link.released.release(chunk as u32, generation as u32);
+            link.released.release(page as u32, generation as u32);
             link.wake();
         }
         if let Some(slot) = all {
@@ -378,20 +395,24 @@ impl Core {
                     None => return (moved, false),
                 }
             } else {
-                let Some(chunk) = self.pool.take(to, link.window) else {
+                // Short pieces are for the ring; one in the pool costs more, and is made for more.
+                let most = link.chunk_bytes.max(LEAST_CHUNK).min(self.pool.chunk_bytes);
+                let len = if crowded {
+                    most.min(end - at)
+                } else {
+                    piece_bytes(end, at, most)
+                };
+                let Some(piece) = self.pool.take(to, len, link.window) else {
                     return (moved, false);
                 };
-                // Short pieces are for the ring; a chunk costs more, and is made for more.
-                let len = link.chunk_bytes.max(LEAST_CHUNK);
-                let len = len.min(self.pool.chunk_bytes).min(end - at);
                 let words = [
                     remote,
                     at,
-                    u64::from(chunk.index),
-                    u64::from(chunk.generation),
+                    u64::from(piece.page),
+                    u64::from(piece.generation),
                     len,
                 ];
-                let filled = match Window::new(self.pool.memory(chunk), 0, len) {
+                let filled = match self.pool.window(piece, len) {
                     Some(mut window) if link.has_room() => {
                         sending.data.copy_to(at, len, &mut window);
                         link.push_control(&Control::new(wire::DATA, words))
@@ -399,7 +420,7 @@ impl Core {
                     _ => false,
                 };
                 if !filled {
-                    self.pool.put_back(chunk);
+                    self.pool.put_back(piece);
                     return (moved, false);
                 }
                 self.crowded = self.crowded.saturating_sub(1);

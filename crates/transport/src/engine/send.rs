@@ -6,7 +6,7 @@ use super::pool::Pool;
 use super::requests::{Operation, SendStage, Sending, Slot};
 use super::stash::{Arrived, Waiting};
 use super::wire::{self, Control};
-use crate::buffer::{Window, gather, total};
+use crate::buffer::{gather, total};
 use crate::counters::Event;
 use crate::error::Outcome;
 use crate::kmod::Exposed;
@@ -63,19 +63,19 @@ fn push_chunk(
     data: &[RawSlice],
     len: u64,
 ) -> Eager {
-    let Some(chunk) = pool.take(to, usize::MAX) else {
+    let Some(piece) = pool.take(to, len, u64::MAX) else {
         return Eager::NoRoom;
     };
-    let Some(mut window) = Window::new(pool.memory(chunk), 0, len) else {
-        pool.put_back(chunk);
+    let Some(mut window) = pool.window(piece, len) else {
+        pool.put_back(piece);
         return Eager::NoRoom;
     };
     // SAFETY: callers pass slices that are readable during the call; the window has `len` bytes.
     unsafe { gather(data, &mut window) };
     let (flags, word) = wire::immediate_words(immediate);
     let words = [
-        u64::from(chunk.index),
-        u64::from(chunk.generation),
+        u64::from(piece.page),
+        u64::from(piece.generation),
         len,
         flags,
         word,
@@ -83,7 +83,7 @@ fn push_chunk(
     if link.push_control(&Control::new(wire::EAGER_CHUNK, words).with_tag(tag)) {
         Eager::Sent(Path::Eager)
     } else {
-        pool.put_back(chunk);
+        pool.put_back(piece);
         Eager::NoRoom
     }
 }
@@ -150,6 +150,7 @@ impl Core {
             });
         }
         let peer = self.peers.known(to)?;
+        let nothing_waits = peer.backlog.is_empty();
         if let Some(why) = &peer.failure {
             return Err(Error::PeerFailed {
                 peer: Peer(to),
@@ -162,7 +163,7 @@ impl Core {
         }
         // SAFETY: the caller's promise is the buffer's invariant.
         let data = unsafe { crate::buffer::SendBuffer::new(data) };
-        let sending = Sending {
+        let mut sending = Sending {
             to,
             tag,
             immediate,
@@ -172,6 +173,9 @@ impl Core {
         };
         if self.peers.me == Some(to) {
             return Ok(self.send_to_self(sending));
+        }
+        if nothing_waits && self.push_in_pieces(to, &mut sending) {
+            return Ok(Posted::Done(sent(to, tag, len)));
         }
         self.tally.event(Event::Waited);
         let slot = self.requests.insert(Operation::Send(sending));
@@ -274,6 +278,8 @@ impl Core {
                     }
                 }
             }
+            SendStage::InPieces { .. } => self.push_queued_in_pieces(to, slot),
+            SendStage::Queued if link.may_go_in_pieces(len) => self.push_queued_in_pieces(to, slot),
             SendStage::Queued => {
                 let address = address_of(sending.data.slices());
                 let flags = if address.is_some() {

@@ -48,6 +48,8 @@ impl LoanedAt {
 pub(crate) enum Waiting {
     /// All of it.
     Bytes(Vec<u8>),
+    /// Its first bytes; the others are on their way (`in_pieces`).
+    Coming(Vec<u8>),
     /// An offer only; the bytes are with the sender.
     Offered(Offer),
     /// All of it, in the sender's arena.
@@ -64,7 +66,7 @@ impl Waiting {
         match self {
             Self::Offered(_) => Some(0),
             Self::Loaned(loan) => loan.ahead,
-            Self::Bytes(_) | Self::Local(_) => None,
+            Self::Bytes(_) | Self::Coming(_) | Self::Local(_) => None,
         }
     }
 }
@@ -198,6 +200,25 @@ impl Stash {
             .and_then(|entry| entry.arrived.as_mut())
         {
             arrived.waiting = waiting;
+        }
+    }
+
+    /// The bytes of a message that is still coming.
+    pub(crate) fn coming(&mut self, token: u32) -> Option<&mut Vec<u8>> {
+        match &mut self.entries.get_mut(token as usize)?.arrived {
+            Some(Arrived {
+                waiting: Waiting::Coming(bytes),
+                ..
+            }) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// All of such a message is there.
+    pub(crate) fn has_come(&mut self, token: u32) {
+        if let Some(bytes) = self.coming(token) {
+            let bytes = core::mem::take(bytes);
+            self.replace(token, Waiting::Bytes(bytes));
         }
     }
 

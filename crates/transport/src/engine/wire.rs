@@ -5,7 +5,7 @@
 
 /// A message that is its own payload. Tag: the message's.
 pub(crate) const EAGER: u8 = 1;
-/// A message that lies in a chunk of the sender's pool: `[chunk, generation, len, flags, immediate]`. Tag: the
+/// A message that lies in the sender's pool: `[first page, generation, len, flags, immediate]`. Tag: the
 /// message's.
 pub(crate) const EAGER_CHUNK: u8 = 2;
 /// A long message is offered: `[send id, len, address, key, flags, immediate]`, the key that of an exposure, or 0. Tag: the
@@ -16,7 +16,7 @@ pub(crate) const CLEAR_TO_SEND: u8 = 4;
 /// The receiver reads from the front and asks the sender to write from the back:
 /// `[send id, receive id, bytes, meet word, address, key]`.
 pub(crate) const BOTH_SIDES: u8 = 5;
-/// Bytes of a long message: `[receive id, offset, chunk, generation, len]`.
+/// Bytes of a long message in the sender's pool: `[receive id, offset, first page, generation, len]`.
 pub(crate) const DATA: u8 = 6;
 /// The receiver has the message: `[send id, path]`, the path for the counters.
 pub(crate) const FINISHED: u8 = 7;
@@ -74,12 +74,20 @@ pub(crate) const HAND_OVER_DONE: u8 = 26;
 /// The sender has given an arena's memory back, after all that lay there was taken: `[arena]`.
 pub(crate) const ARENA_GONE: u8 = 27;
 
+/// An eager message begins that is longer than a record: `[len, flags, immediate]`. Tag: the message's. Its bytes follow
+/// in [`HALF`] and [`NEXT_PIECE`], and no other message before them.
+pub(crate) const BEGINS: u8 = 28;
+/// The next bytes of that message, in the record itself.
+pub(crate) const HALF: u8 = 29;
+/// The next bytes of that message, in the sender's pool: `[first page, generation, len]`.
+pub(crate) const NEXT_PIECE: u8 = 30;
+
 /// Most words of a control record.
 pub(crate) const WORDS: usize = 6;
 
 /// Flag of [`READY_TO_SEND`]: the bytes are in several pieces, which single copy cannot name.
 pub(crate) const IN_PIECES: u64 = 1;
-/// Flag of [`READY_TO_SEND`], [`EAGER_CHUNK`] and [`AHEAD`]: the message has an immediate word.
+/// Flag of [`READY_TO_SEND`], [`EAGER_CHUNK`], [`BEGINS`] and [`AHEAD`]: the message has an immediate word.
 pub(crate) const WITH_IMMEDIATE: u64 = 2;
 
 /// The flag and the word of an immediate.

@@ -2,8 +2,8 @@
 //!
 //! They hold for a machine that nobody has measured, and follow from how long a cache line takes from one core to the
 //! other (`super::nearness`). Where two cores share a cache (0.03 us one way on the virtual machine at hand), two
-//! overlapped copies beat cross-memory attach up to 64 KiB; above, one copy by both sides moves 20 GB/s, and the pipeline
-//! 13. Where they do not (0.17 us), each hand-over costs more than the copy of a line: the pipeline moves 3 GB/s, one copy
+//! overlapped copies beat any single copy, which pays per page: the pipeline moves 26 GB/s, one copy by both sides 20, and
+//! cross-memory attach 13. Up to 64 KiB the answer to an offer would take a good part of that time, so these go eagerly. Where they do not (0.17 us), each hand-over costs more than the copy of a line: the pipeline moves 3 GB/s, one copy
 //! 12, and one copy by both sides 20 as before. A host's own figures belong into a profile ([`RowSource::Profile`]), which wins over these rows.
 
 use std::borrow::Cow;
@@ -35,9 +35,9 @@ type LongRow = (u64, Path, &'static str);
 /// Built-in piece length of `path` between two endpoints at `locality`; 0 if it does not chunk.
 pub(crate) const fn chunk_bytes(path: Path, locality: Locality) -> u32 {
     match (path, locality) {
-        (Path::Pipeline, Locality::OtherPackage) => 32 << 10,
-        // Short enough for a ring that stays in the first-level caches.
-        (Path::Pipeline, _) => 2 << 10,
+        // Far apart, short enough for a ring that stays in the first-level caches.
+        (Path::Pipeline, Locality::SamePackage) => 2 << 10,
+        (Path::Pipeline, _) => 32 << 10,
         (Path::Cma | Path::Kmod, _) => SINGLE_COPY_CHUNK,
         (Path::BothSides, _) => BOTH_SIDES_CHUNK,
         _ => 0,
@@ -93,18 +93,11 @@ pub(super) fn rows() -> Vec<Row> {
             "one plain copy out of the sender's buffer: same address space",
         );
     }
-    const NEAR: &[LongRow] = &[
-        (
-            64 << 10,
-            Path::Pipeline,
-            "two overlapped copies through the shared cache; cross-memory attach pays per page",
-        ),
-        (
-            ALL,
-            Path::BothSides,
-            "one copy, by two cores at once: long enough to pay for the system calls",
-        ),
-    ];
+    const NEAR: &[LongRow] = &[(
+        ALL,
+        Path::Pipeline,
+        "two overlapped copies through the shared cache; cross-memory attach pays per page",
+    )];
     const FAR: &[LongRow] = &[
         (
             64 << 10,
@@ -120,8 +113,8 @@ pub(super) fn rows() -> Vec<Row> {
     for (locality, eager, eager_reason, long) in [
         (
             Locality::SharedCache,
-            8 << 10,
-            "both copies stay in the shared cache; shorter than a rendezvous round trip",
+            64 << 10,
+            "the two copies overlap in pieces, and neither side waits for an answer",
             NEAR,
         ),
         (

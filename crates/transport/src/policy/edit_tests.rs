@@ -15,7 +15,7 @@ fn eager_limits_move_both_ways() {
     let up = Table::built_in().with_eager_max(16 << 10, &source);
     let down = Table::built_in().with_eager_max(1000, &source);
     for locality in Locality::BETWEEN_PROCESSES {
-        let long = path(&Table::built_in(), 64 << 10, locality);
+        let long = path(&down, 64 << 10, locality);
         assert!(long.is_rendezvous());
         assert_eq!(path(&up, 16 << 10, locality), Path::Eager);
         assert_eq!(path(&up, (16 << 10) + 1, locality), long);
@@ -52,7 +52,7 @@ fn inline_limits_move_the_eager_rows_begin() {
     };
     assert_eq!(table.choose(&query).map(|c| c.path), Some(Path::Eager));
     // Above the eager limit nothing but inline is left below it; the slot caps it.
-    let long = Table::built_in().with_inline_max(20_000, &source);
+    let long = Table::built_in().with_inline_max(100_000, &source);
     assert_eq!(path(&long, 49, Locality::SharedCache), Path::Pipeline);
 }
 
@@ -109,15 +109,15 @@ fn overlaid_rows_hold_up_to_their_longest_length() {
         .overlaid(vec![
             row(32, Path::Inline),
             row(9000, Path::Eager),
-            row(20_000, Path::Cma),
+            row(70_000, Path::Cma),
         ])
         .expect("three lengths");
     for (bytes, want) in [
         (32, Path::Inline),
         (33, Path::Eager),
         (9000, Path::Eager),
-        (20_000, Path::Cma),
-        (20_001, Path::Pipeline),
+        (70_000, Path::Cma),
+        (70_001, Path::Pipeline),
     ] {
         assert_eq!(path(&table, bytes, Locality::SharedCache), want, "{bytes}");
     }

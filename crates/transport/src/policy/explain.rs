@@ -117,12 +117,12 @@ mod tests {
     fn the_row_is_named() {
         let table = Table::built_in();
         let text = table
-            .explain(&Query::new(65536, Locality::SharedCache))
+            .explain(&Query::new(131072, Locality::SharedCache))
             .to_string();
         assert_eq!(
             text,
-            "64K (65536 bytes) go by pipeline in chunks of 2K\n\
-             \x20 row: shared-cache, usual, up to 64K: pipeline\n\
+            "128K (131072 bytes) go by pipeline in chunks of 32K\n\
+             \x20 row: shared-cache, usual, up to unlimited: pipeline\n\
              \x20 from: built-in\n\
              \x20 why: two overlapped copies through the shared cache; cross-memory attach pays per page\n"
         );

@@ -201,7 +201,10 @@ fn single_copy_gives_way_to_the_pipeline_first() {
         assert_eq!(table.choose(&query).map(|c| c.path), Some(long));
         query.capabilities.demote(long);
         let choice = table.choose(&query).expect("the pipeline is left");
-        assert_eq!((choice.path, choice.chunk_bytes), (Path::Pipeline, 2 << 10));
+        assert_eq!(
+            (choice.path, choice.chunk_bytes),
+            (Path::Pipeline, 32 << 10)
+        );
     }
 }
 
@@ -259,14 +262,14 @@ fn loans_are_handed_over_where_that_is_possible() {
     query.buffer = BufferKind::Loaned;
     assert_eq!(table.choose(&query).map(|c| c.path), Some(Path::Loan));
     query.capabilities.demote(Path::Loan);
-    assert_eq!(table.choose(&query).map(|c| c.path), Some(Path::BothSides));
+    assert_eq!(table.choose(&query).map(|c| c.path), Some(Path::Pipeline));
 }
 
 #[test]
 fn rows_that_make_no_table_are_refused() {
     let rows = Table::built_in().rows().to_vec();
     let mut open = rows.clone();
-    open.retain(|r| (r.locality, r.path) != (Locality::SharedCache, Path::BothSides));
+    open.retain(|r| (r.locality, r.path) != (Locality::SharedCache, Path::Pipeline));
     assert_eq!(
         Table::from_rows(open),
         Err(TableError::NotTotal {

@@ -122,7 +122,7 @@ impl Key {
             Self::EagerMax => (
                 "LIMIC_EAGER_MAX",
                 "eager_max",
-                "longest message in bytes that goes eagerly; the ring caps it",
+                "longest message in bytes that goes eagerly; at most 64K",
                 NUMBER_OF_BYTES,
             ),
             Self::Paths => (

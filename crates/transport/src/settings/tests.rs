@@ -64,7 +64,7 @@ fn later_sources_win() {
         dir.path().to_str().expect("a plain name"),
     );
 
-    assert_eq!(eager_max(&Settings::default()), 8 << 10);
+    assert_eq!(eager_max(&Settings::default()), 64 << 10);
     let settings = with(&[xdg]).expect("a good profile");
     assert_eq!(
         (eager_max(&settings), settings.profile()),
@@ -400,7 +400,7 @@ fn the_list_of_variables_is_complete() {
         .expect("a known variable");
     assert_eq!(
         eager.value,
-        "8K shared-cache, 4K same-package, 2K other-package"
+        "64K shared-cache, 4K same-package, 2K other-package"
     );
     assert!(
         variables

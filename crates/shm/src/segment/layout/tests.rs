@@ -23,13 +23,13 @@ fn areas(geometry: &Geometry) -> Vec<Area> {
     ];
     all.extend((0..shape.meet_words).filter_map(|i| geometry.meet(i)));
     all.extend([
-        geometry.chunk_flags(),
+        geometry.pool_flags(),
         geometry.regions(),
         geometry.access_slots(),
     ]);
     all.push(geometry.shared_ring());
     all.extend((0..shape.private_rings).filter_map(|i| geometry.private_ring(i)));
-    all.extend((0..shape.chunks).filter_map(|i| geometry.chunk(i)));
+    all.push(geometry.pool());
     all
 }
 
@@ -71,7 +71,9 @@ proptest! {
                 prop_assert!(end <= geometry.bytes());
                 prop_assert!((geometry.bytes() as u64) < MAX_SEGMENT_BYTES);
                 prop_assert_eq!(geometry.private_ring(shape.private_rings), None);
-                prop_assert_eq!(geometry.chunk(shape.chunks), None);
+                let pool = u64::from(shape.chunks) * u64::from(shape.chunk_bytes);
+                prop_assert_eq!(geometry.pool().len as u64, pool);
+                prop_assert_eq!(u64::from(shape.pool_pages()) * u64::from(POOL_PAGE), pool);
                 prop_assert_eq!(geometry.meet(u32::MAX), None);
             }
         }

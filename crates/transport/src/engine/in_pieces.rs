@@ -1,0 +1,360 @@
+//! Eager messages that are longer than a record, in pieces.
+//!
+//! A record says that a message begins, and how long it is; its bytes follow at once in further records of the pair's
+//! ring, each published as soon as it is filled in. So a receiver whose receive is posted copies one piece while the sender copies
+//! the next, and neither waits for an answer of the other. Short messages travel in the near lap of a private ring, in two halves
+//! if they fit there now; all others through the sender's pool, whose pages go round (`pool`).
+//!
+//! Nothing of the pair's other messages comes between the pieces, since these stand first in the backlog until all are out; so a
+//! piece needs no name. Records of transfers under way may come between.
+//!
+//! Without a receive the pieces are kept like any eager message, and count towards the same budget.
+//!
+//! Lines that move for a message through the pool: one, and for each piece its bytes, its record, and the flag by which it comes
+//! back.
+
+use limic_matching::Envelope;
+use limic_shm::ring::Memory;
+use limic_shm::sync::Ordering;
+
+use super::Core;
+use super::peers::{Link, Out};
+use super::pool::{Pool, piece_of};
+use super::rendezvous::piece_bytes;
+use super::requests::{Incoming, Operation, ReceiveStage, Receiving, SendStage, Sending, Slot};
+use super::stash::{Arrived, Waiting};
+use super::wire::{self, Control};
+use crate::buffer::{ReceiveBuffer, SendBuffer, Source, append, words};
+use crate::policy::Path;
+use crate::raw::{Posted, RequestId};
+
+/// Longest eager message in one record, in bytes: longer ones would leave the ring's near lap.
+pub(crate) const LONGEST_RECORD: u64 = 2816;
+/// Longest eager message, in bytes: what the receiver may have to keep of one that nobody expects.
+pub(crate) const LONGEST: u64 = 64 << 10;
+/// Longest message whose halves travel in the ring.
+const LONGEST_HALVES: u64 = 2 * LONGEST_RECORD;
+
+/// The most that goes in one record, in bytes, to a peer with rings of so many, from a pool with chunks of so many.
+pub(crate) fn longest_record(ring_bytes: u32, chunk_bytes: u32) -> u64 {
+    // A record may take a quarter of a private ring; the pool must hold what does not fit the shared one.
+    LONGEST_RECORD
+        .min(u64::from(ring_bytes / 4))
+        .min(u64::from(chunk_bytes))
+}
+
+/// A message of which some pieces have come.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Inbound {
+    to: Into,
+    /// Bytes that have come, and the length of the message.
+    at: u64,
+    len: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Into {
+    /// The buffer of a receive.
+    Receive(RequestId),
+    /// The stash, under this token.
+    Kept(u32),
+}
+
+// ---- The sender.
+
+impl Link {
+    /// Whether a message that is longer than a record goes in pieces without asking the receiver: see
+    /// [`may_go_eager`](Self::may_go_eager).
+    pub(crate) fn may_go_in_pieces(&self, len: u64) -> bool {
+        len < self.thresholds.eager_below && self.status.word32(0).load(Ordering::Relaxed) == 0
+    }
+
+    /// Pushes pieces from byte `at` on, as far as there is room. Says how far it came.
+    fn push_pieces(&mut self, pool: &mut Pool, to: u32, data: &SendBuffer, mut at: u64) -> u64 {
+        let len = data.len();
+        while at < len {
+            let pushed = match self.push_half(data, at) {
+                Some(pushed) => Some(pushed),
+                None => self.push_through_pool(pool, to, data, at),
+            };
+            match pushed {
+                Some(pushed) => at += pushed,
+                None => break,
+            }
+        }
+        at
+    }
+
+    /// The next half of a short message, in the ring.
+    fn push_half(&mut self, data: &SendBuffer, at: u64) -> Option<u64> {
+        let Out::Private(ring) = &mut self.out else {
+            return None;
+        };
+        if data.len() > LONGEST_HALVES {
+            return None;
+        }
+        // Whole lines, so that the second half begins on one in both buffers.
+        let half = (data.len() / 2).next_multiple_of(64);
+        let most = half.min(data.len() - at);
+        let mut room = ring.reserve_near(most as u32)?;
+        let len = u64::from(room.len());
+        data.copy_to(at, len, &mut room);
+        room.publish(wire::HALF, 0, 0);
+        self.wake();
+        Some(len)
+    }
+
+    fn push_through_pool(
+        &mut self,
+        pool: &mut Pool,
+        to: u32,
+        data: &SendBuffer,
+        at: u64,
+    ) -> Option<u64> {
+        let len = piece_bytes(data.len(), at, pool.chunk_bytes);
+        if !self.has_room() {
+            return None;
+        }
+        let piece = pool.take(to, len, u64::MAX)?;
+        if let Some(mut window) = pool.window(piece, len) {
+            data.copy_to(at, len, &mut window);
+        }
+        let words = [u64::from(piece.page), u64::from(piece.generation), len];
+        if self.push_control(&Control::new(wire::NEXT_PIECE, words)) {
+            return Some(len);
+        }
+        pool.put_back(piece);
+        None
+    }
+}
+
+impl Core {
+    /// Sends a message in pieces, or begins to. True if all of it is out; otherwise its stage says how far it came.
+    pub(crate) fn push_in_pieces(&mut self, to: u32, sending: &mut Sending) -> bool {
+        let Some(peer) = self.peers.get(to) else {
+            return false;
+        };
+        let Some(link) = &mut peer.link else {
+            return false;
+        };
+        let len = sending.data.len();
+        let at = match sending.stage {
+            SendStage::InPieces { at } => at,
+            SendStage::Queued if link.may_go_in_pieces(len) => {
+                let (flags, word) = wire::immediate_words(sending.immediate);
+                let begins = Control::new(wire::BEGINS, [len, flags, word]);
+                if !link.push_control(&begins.with_tag(sending.tag)) {
+                    return false;
+                }
+                0
+            }
+            _ => return false,
+        };
+        let at = link.push_pieces(&mut self.pool, to, &sending.data, at);
+        sending.stage = SendStage::InPieces { at };
+        if at < len {
+            return false;
+        }
+        peer.counts.sent(len);
+        self.tally.sent(Path::Eager, len);
+        true
+    }
+
+    /// The turn of a queued send has come. True if all of it is out.
+    pub(crate) fn push_queued_in_pieces(&mut self, to: u32, slot: Slot) -> bool {
+        let Operation::Send(mut sending) =
+            core::mem::replace(self.requests.get(slot), Operation::Over)
+        else {
+            return true;
+        };
+        let all = self.push_in_pieces(to, &mut sending);
+        let (tag, len) = (sending.tag, sending.data.len());
+        *self.requests.get(slot) = Operation::Send(sending);
+        if all {
+            self.requests
+                .complete(slot, super::send::sent(to, tag, len));
+        }
+        all
+    }
+}
+
+// ---- The receiver.
+
+impl Core {
+    /// A message in pieces begins.
+    pub(crate) fn on_begins(&mut self, from: u32, tag: u64, source: &impl Source) {
+        let [len, flags, word] = words::<3>(source);
+        let immediate = wire::immediate_of(flags, word);
+        let Some(link) = self.peers.link(from) else {
+            return;
+        };
+        if link.inbound.is_some() || len == 0 || len > LONGEST {
+            return self.corrupt(
+                from,
+                "a message that begins within another one, or is too long to come in pieces",
+            );
+        }
+        let to = match self.matcher.take_posted(&Envelope { source: from, tag }) {
+            Some(slot) => {
+                let id = self.requests.id(slot);
+                if let Some(receiving) = self.requests.receiving(slot) {
+                    let room = receiving.into.len();
+                    let incoming = incoming(from, tag, immediate, len, room);
+                    receiving.stage = ReceiveStage::Assembling(incoming);
+                    if room == 0 {
+                        self.received(slot, &incoming);
+                    }
+                }
+                Into::Receive(id)
+            }
+            None => {
+                let waiting = Waiting::Coming(self.stash.buffer());
+                let arrived = Arrived {
+                    from,
+                    tag,
+                    immediate,
+                    len,
+                    waiting,
+                };
+                Into::Kept(self.store(arrived))
+            }
+        };
+        if let Some(link) = self.peers.link(from) {
+            link.inbound = Some(Inbound { to, at: 0, len });
+        }
+    }
+
+    /// The next piece lies in the sender's pool.
+    pub(crate) fn on_next_piece(&mut self, from: u32, source: &impl Source) {
+        let [page, generation, len] = words::<3>(source);
+        let Some(link) = self.peers.link(from) else {
+            return;
+        };
+        // A clone of the view, as for other messages in the pool.
+        let pool = link.pool.clone();
+        let Some(window) = piece_of(&pool, page, len) else {
+            return self.corrupt(from, "a piece outside of the pool");
+        };
+        self.on_half(from, &window);
+        if let Some(link) = self.peers.link(from) {
+            link.released.release(page as u32, generation as u32);
+            link.wake();
+        }
+    }
+
+    /// The next piece is all of the record.
+    #[inline]
+    pub(crate) fn on_half(&mut self, from: u32, bytes: &impl Source) {
+        let Some(link) = self.peers.link(from) else {
+            return;
+        };
+        let len = bytes.len();
+        let Some(inbound) = link
+            .inbound
+            .filter(|inbound| len > 0 && len <= inbound.len - inbound.at)
+        else {
+            return self.corrupt(from, "a piece of no message, or beyond its end");
+        };
+        let at = inbound.at + len;
+        link.inbound = (at < inbound.len).then_some(Inbound { at, ..inbound });
+        match inbound.to {
+            Into::Receive(id) => self.copy_piece(from, id, inbound.at, bytes),
+            Into::Kept(token) => {
+                let Some(kept) = self.stash.coming(token) else {
+                    return;
+                };
+                append(bytes, kept);
+                if at == inbound.len {
+                    self.stash.has_come(token);
+                }
+                self.count_unexpected(len as i64);
+            }
+        }
+    }
+
+    /// Copies a piece to its place in a receive, which may be over: cancelled with its scope, or full.
+    #[inline]
+    fn copy_piece(&mut self, from: u32, id: RequestId, at: u64, bytes: &impl Source) {
+        let Some(slot) = self.requests.find(id) else {
+            return;
+        };
+        let Some(receiving) = self.requests.receiving(slot) else {
+            return;
+        };
+        let ReceiveStage::Assembling(incoming) = &mut receiving.stage else {
+            return;
+        };
+        if incoming.from != from {
+            return;
+        }
+        let len = bytes.len().min(incoming.wanted.saturating_sub(at));
+        incoming.got += len;
+        let incoming = *incoming;
+        receiving.into.copy_from(at, len, bytes);
+        if incoming.got >= incoming.wanted {
+            self.received(slot, &incoming);
+        }
+    }
+
+    fn received(&mut self, slot: Slot, incoming: &Incoming) {
+        self.note_received(incoming.from, incoming.sent);
+        self.requests.complete(slot, incoming.outcome());
+    }
+
+    /// Receives a message of which only the pieces `bytes` have come so far.
+    pub(crate) fn receive_coming(
+        &mut self,
+        mut incoming: Incoming,
+        bytes: Vec<u8>,
+        into: ReceiveBuffer,
+    ) -> Posted {
+        self.count_unexpected(-(bytes.len() as i64));
+        incoming.got = (bytes.len() as u64).min(incoming.wanted);
+        into.copy_from(0, incoming.got, &bytes[..]);
+        self.stash.recycle(bytes);
+        let stage = ReceiveStage::Assembling(incoming);
+        let slot = self
+            .requests
+            .insert(Operation::Receive(Receiving { into, stage }));
+        let id = self.requests.id(slot);
+        if let Some(inbound) = self
+            .peers
+            .link(incoming.from)
+            .and_then(|link| link.inbound.as_mut())
+        {
+            // The only message of this peer that is still coming.
+            inbound.to = Into::Receive(id);
+        }
+        if incoming.got >= incoming.wanted {
+            self.received(slot, &incoming);
+        }
+        match self.requests.take_done(slot) {
+            Some(outcome) => Posted::Done(outcome),
+            None => Posted::Pending(id),
+        }
+    }
+}
+
+/// What is known of a message in pieces when it is matched.
+pub(crate) fn incoming(
+    from: u32,
+    tag: u64,
+    immediate: Option<u64>,
+    len: u64,
+    room: u64,
+) -> Incoming {
+    Incoming {
+        from,
+        tag,
+        immediate,
+        sent: len,
+        wanted: len.min(room),
+        got: 0,
+        remote: 0,
+        address: 0,
+        key: 0,
+        path: Path::Eager,
+        region: None,
+        spell: None,
+    }
+}

@@ -1,0 +1,269 @@
+//! A sender of an eager message in pieces that changes its records behind the library's back, or dies between two of
+//! them: a record says how long the message is (kind 28), others where in the sender's pool its bytes lie (kind 30).
+
+use limic::policy::HandOver;
+use limic::settings::{Settings, SettingsBuilder};
+use limic::{Endpoint, Error, HybridEndpoint, Peer, PeerFailure, RawEndpoint};
+use limic_tests::forgery::{Words, forge, kind, length};
+use limic_tests::{Cast, Rank};
+
+const BEGINS: u64 = 28;
+const NEXT_PIECE: u64 = 30;
+const CONTROL_BYTES: u64 = 48;
+const BYTES: usize = 40 << 10;
+const MARGIN: usize = 64 << 10;
+const UNTOUCHED: u8 = 0xA5;
+
+/// What a sender does to each record of a kind, given how many it has seen before.
+struct Forgery {
+    name: &'static str,
+    of: u64,
+    change: fn(&mut Words<'_>, u64),
+    /// The receiver finds it out, and blames the sender.
+    found: bool,
+}
+
+const fn with_kind(header: u64, kind: u64) -> u64 {
+    header & !(0xFF << 32) | kind << 32
+}
+
+const FORGERIES: [Forgery; 11] = [
+    Forgery {
+        name: "a message of no bytes",
+        of: BEGINS,
+        change: |words, _| *words[2] = 0,
+        found: true,
+    },
+    Forgery {
+        name: "a message of all bytes there are",
+        of: BEGINS,
+        change: |words, _| *words[2] = u64::MAX,
+        found: true,
+    },
+    Forgery {
+        name: "a message that is shorter than its pieces",
+        of: BEGINS,
+        change: |words, _| *words[2] = 100,
+        found: true,
+    },
+    Forgery {
+        name: "a message that never ends",
+        of: BEGINS,
+        change: |words, _| *words[2] = 64 << 10,
+        found: false,
+    },
+    Forgery {
+        name: "a piece of no message",
+        of: BEGINS,
+        change: |words, _| *words[0] = with_kind(*words[0], NEXT_PIECE),
+        found: true,
+    },
+    Forgery {
+        name: "a message that begins within another",
+        of: NEXT_PIECE,
+        change: |words, _| *words[0] = with_kind(*words[0], BEGINS),
+        found: true,
+    },
+    Forgery {
+        name: "a page at the end of the address space",
+        of: NEXT_PIECE,
+        change: |words, _| *words[2] = u64::MAX,
+        found: true,
+    },
+    Forgery {
+        name: "a piece that ends outside of the pool",
+        of: NEXT_PIECE,
+        change: |words, _| *words[2] = 511,
+        found: true,
+    },
+    Forgery {
+        name: "a piece as long as the address space",
+        of: NEXT_PIECE,
+        change: |words, _| *words[4] = u64::MAX,
+        found: true,
+    },
+    Forgery {
+        name: "a piece of no bytes",
+        of: NEXT_PIECE,
+        change: |words, _| *words[4] = 0,
+        found: true,
+    },
+    Forgery {
+        name: "all pieces at one place, under any generation",
+        of: NEXT_PIECE,
+        change: |words, seen| (*words[2], *words[3]) = (0, seen << 40 | 7),
+        found: false,
+    },
+];
+
+fn settings() -> SettingsBuilder {
+    Settings::builder()
+        .without_environment()
+        .eager_max(64 << 10)
+        .hand_over(HandOver::Topology)
+}
+
+fn open(rank: &Rank, settings: SettingsBuilder) -> (HybridEndpoint, Peer) {
+    let endpoint = HybridEndpoint::with(settings.build().expect("settings")).expect("open");
+    let other = rank.connect(&endpoint)[1 - rank.rank as usize];
+    for _ in 0..100 {
+        let mut word = [0];
+        endpoint
+            .send_recv(other, 1_u64, &[1], (other, 1), &mut word)
+            .expect("exchange");
+    }
+    (endpoint, other)
+}
+
+/// The receiver's side. `posted`: the receive is there before the message.
+fn receive(rank: &Rank, endpoint: &HybridEndpoint, from: Peer, forgery: &Forgery, posted: bool) {
+    let mut room = vec![UNTOUCHED; BYTES + 2 * MARGIN];
+    let mut other_room = vec![UNTOUCHED; BYTES];
+    let received = endpoint.scope(|scope| {
+        let bystander = scope.irecv((from, 9), &mut other_room)?;
+        let into = &mut room[MARGIN..MARGIN + BYTES];
+        let request = if posted {
+            let request = scope.irecv((from, 2), into)?;
+            let _ = rank.link.exchange(&[]);
+            let _ = rank.link.exchange(&[]);
+            request
+        } else {
+            let _ = rank.link.exchange(&[]);
+            let _ = rank.link.exchange(&[]);
+            // The first pieces at least are kept.
+            while !endpoint.progress() {}
+            match scope.irecv((from, 2), into) {
+                Ok(request) => request,
+                Err(error) => {
+                    assert!(bystander.wait().is_err(), "nobody sent that");
+                    return Err(error);
+                }
+            }
+        };
+        let received = request.wait().map(|(status, _)| status);
+        assert!(bystander.wait().is_err(), "nobody sent that");
+        received
+    });
+    let name = forgery.name;
+    match &received {
+        Ok(status) => assert!(!forgery.found && status.len == BYTES as u64, "{name}"),
+        Err(Error::PeerFailed { peer, why }) => {
+            assert_eq!(*peer, from, "{name}");
+            let blamed = matches!(why, PeerFailure::Corrupt(_));
+            assert!(blamed || !forgery.found, "{name}: {why}");
+        }
+        Err(other) => panic!("{name}: {other}"),
+    }
+    let untouched = |bytes: &[u8]| bytes.iter().all(|byte| *byte == UNTOUCHED);
+    assert!(
+        untouched(&room[..MARGIN]),
+        "{name}: bytes before the buffer"
+    );
+    assert!(
+        untouched(&room[MARGIN + BYTES..]),
+        "{name}: bytes behind it"
+    );
+    assert!(untouched(&other_room), "{name}: bytes of another receive");
+    still_works(endpoint);
+}
+
+fn still_works(endpoint: &HybridEndpoint) {
+    let me = endpoint.myself();
+    let mut inbox = [0; 5];
+    endpoint
+        .send_recv(me, 1_u64, b"still", (me, 1), &mut inbox)
+        .expect("to itself");
+}
+
+fn send(rank: &Rank, endpoint: &HybridEndpoint, to: Peer, forgery: &Forgery) {
+    let _ = rank.link.exchange(&[]);
+    // Goes at once: the receiver waits, and its ring and the pool are empty.
+    let request = endpoint.isend(to, 2_u64, vec![0xFF; BYTES]).expect("isend");
+    let is_meant = |words: &Words<'_>| {
+        kind(*words[0]) == forgery.of
+            && length(*words[0]) == CONTROL_BYTES
+            && *words[2] <= BYTES as u64
+    };
+    // SAFETY: the receiver waits for this process.
+    let forged = unsafe { forge(is_meant, forgery.change) };
+    assert!(forged > 0, "{}: no such record in the ring", forgery.name);
+    std::mem::forget(request);
+    let _ = rank.link.exchange(&[]);
+    // As abruptly as a crash, but a success for the test.
+    // SAFETY: ends the process at once.
+    unsafe { libc::_exit(0) };
+}
+
+macro_rules! forged {
+    ($($name:ident $index:literal)+) => {
+        mod posted {
+            $(
+                #[test]
+                fn $name() {
+                    super::run(concat!("posted::", stringify!($name)), $index, true);
+                }
+            )+
+        }
+        mod unexpected {
+            $(
+                #[test]
+                fn $name() {
+                    super::run(concat!("unexpected::", stringify!($name)), $index, false);
+                }
+            )+
+        }
+    };
+}
+
+fn run(name: &str, index: usize, posted: bool) {
+    Cast::new(name).run(|rank| {
+        let forgery = &FORGERIES[index];
+        let (endpoint, other) = open(rank, settings());
+        if rank.rank == 0 {
+            receive(rank, &endpoint, other, forgery, posted);
+        } else {
+            send(rank, &endpoint, other, forgery);
+        }
+    });
+}
+
+forged! {
+    a_message_of_no_bytes 0
+    a_message_of_all_bytes 1
+    a_message_shorter_than_its_pieces 2
+    a_message_that_never_ends 3
+    a_piece_of_no_message 4
+    a_message_within_another 5
+    a_page_that_does_not_exist 6
+    a_piece_that_ends_outside 7
+    a_piece_without_end 8
+    a_piece_of_no_bytes 9
+    all_pieces_at_one_place 10
+}
+
+/// The sender dies when a part of its message is out: nobody receives that part.
+#[test]
+fn a_sender_that_dies_between_two_pieces() {
+    Cast::new("a_sender_that_dies_between_two_pieces").run(|rank| {
+        // Two pages: the message is ten of them.
+        let few = settings().chunks(2).chunk_bytes(4 << 10);
+        let (endpoint, other) = open(rank, few);
+        if rank.rank == 1 {
+            let request = endpoint
+                .isend(other, 2_u64, vec![0xFF; BYTES])
+                .expect("isend");
+            std::mem::forget(request);
+            let _ = rank.link.exchange(&[]);
+            // SAFETY: ends the process at once.
+            unsafe { libc::_exit(0) };
+        }
+        let _ = rank.link.exchange(&[]);
+        while !endpoint.progress() {}
+        let mut room = vec![UNTOUCHED; BYTES];
+        match endpoint.recv((other, 2), &mut room) {
+            Err(Error::PeerFailed { peer, .. }) => assert_eq!(peer, other),
+            received => panic!("{received:?}"),
+        }
+        still_works(&endpoint);
+    });
+}
