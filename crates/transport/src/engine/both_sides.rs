@@ -113,6 +113,7 @@ impl Core {
             address,
             key,
         });
+        self.long_send_answered(from);
         self.work.copies.push_back(slot);
     }
 

@@ -116,7 +116,12 @@ impl super::inputs::Inputs {
                         into.copy_from(0, len, &record);
                         core.note_received(source, 1, len);
                         Look::Received(record.tag, len)
-                    } else if fits && matches!(record.kind, wire::BEGINS | wire::READY_TO_SEND) {
+                    } else if fits
+                        && matches!(
+                            record.kind,
+                            wire::BEGINS | wire::FIRST_HALF | wire::READY_TO_SEND
+                        )
+                    {
                         return Look::Longer;
                     } else {
                         core.on_record(source, record.kind, record.tag, &record);

@@ -59,6 +59,7 @@ impl Core {
             at: 0,
             end,
         };
+        self.long_send_answered(from);
         self.work.copies.push_back(slot);
     }
 

@@ -146,11 +146,9 @@ impl Core {
     /// Offers of a peer that is gone can never be fulfilled, and what has come in part never ends; they must not match
     /// anybody.
     fn forget_offers(&mut self, number: u32) {
-        let offers = self.stash.find(|arrived| {
-            matches!(arrived.waiting, Waiting::Offered(offer) if offer.from == number)
-                || matches!(arrived.waiting, Waiting::Loaned(loan) if loan.from == number)
-                || arrived.from == number && matches!(arrived.waiting, Waiting::Coming(_))
-        });
+        let offers = self
+            .stash
+            .find(|arrived| arrived.from == number && !arrived.is_here());
         for token in offers {
             self.withdraw(token);
         }

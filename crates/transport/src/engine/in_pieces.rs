@@ -2,13 +2,14 @@
 //!
 //! A record says that a message begins, and how long it is; its bytes follow at once in further records of the pair's
 //! ring, each published as soon as it is filled in. So a receiver whose receive is posted copies one piece while the sender copies
-//! the next, and neither waits for an answer of the other. Short messages travel in the near lap of a private ring, in two halves
+//! the next, and neither waits for an answer of the other. Short messages travel in two halves in the near lap of a private ring,
 //! if they fit there now; all others through the sender's pool, whose pages go round (`pool`).
 //!
 //! Nothing of the pair's other messages comes between the pieces, since these stand first in the backlog until all are out; so a
 //! piece needs no name. Records of transfers under way may come between.
 //!
-//! Without a receive the pieces are kept like any eager message, and count towards the same budget.
+//! Without a receive the pieces are kept like any eager message, and count towards the same budget. If the receiver does not look at
+//! its ring either, the sender has to wait once the pool is used up; so such messages tell of lag as offers do (`policy::lag`).
 //!
 //! Lines that move for a message through the pool: one, and for each piece its bytes, its record, and the flag by which it comes
 //! back.
@@ -24,7 +25,7 @@ use super::rendezvous::piece_bytes;
 use super::requests::{Incoming, Operation, ReceiveStage, Receiving, SendStage, Sending, Slot};
 use super::stash::{Arrived, Waiting};
 use super::wire::{self, Control};
-use crate::buffer::{ReceiveBuffer, SendBuffer, Source, append, words};
+use crate::buffer::{Behind, ReceiveBuffer, SendBuffer, Source, append, put_words, words};
 use crate::policy::Path;
 use crate::raw::{Posted, RequestId};
 
@@ -34,6 +35,14 @@ pub(crate) const LONGEST_RECORD: u64 = 2816;
 pub(crate) const LONGEST: u64 = 64 << 10;
 /// Longest message whose halves travel in the ring.
 const LONGEST_HALVES: u64 = 2 * LONGEST_RECORD;
+
+/// Bytes of the words before a first half.
+const HALF_WORDS: u64 = 24;
+
+/// Half of a short message, in whole lines, so that the second half begins on one in both buffers.
+fn half(len: u64) -> u64 {
+    (len / 2).next_multiple_of(64)
+}
 
 /// The most that goes in one record, in bytes, to a peer with rings of so many, from a pool with chunks of so many.
 pub(crate) fn longest_record(ring_bytes: u32, chunk_bytes: u32) -> u64 {
@@ -66,7 +75,8 @@ impl Link {
     /// Whether a message that is longer than a record goes in pieces without asking the receiver: see
     /// [`may_go_eager`](Self::may_go_eager).
     pub(crate) fn may_go_in_pieces(&self, len: u64) -> bool {
-        len < self.thresholds.eager_below && self.status.word32(0).load(Ordering::Relaxed) == 0
+        (self.record_below..self.thresholds.eager_below).contains(&len)
+            && self.status.word32(0).load(Ordering::Relaxed) == 0
     }
 
     /// Pushes pieces from byte `at` on, as far as there is room. Says how far it came.
@@ -85,7 +95,37 @@ impl Link {
         at
     }
 
-    /// The next half of a short message, in the ring.
+    /// Begins a message: with its first half, if it is short and that has room in the ring. Says how many bytes are
+    /// out.
+    fn begin(&mut self, sending: &Sending) -> Option<u64> {
+        let data = &sending.data;
+        let (flags, word) = wire::immediate_words(sending.immediate);
+        let words = [data.len(), flags, word];
+        let begins = Control::new(wire::BEGINS, words).with_tag(sending.tag);
+        let Out::Private(ring) = &mut self.out else {
+            return self.push_control(&begins).then_some(0);
+        };
+        let half = half(data.len());
+        let most = (half + HALF_WORDS) as u32;
+        if data.len() > LONGEST_HALVES || most > ring.max_near_payload() {
+            return self.push_control(&begins).then_some(0);
+        }
+        let Some(mut room) = ring.reserve_near(most) else {
+            return self.push_control(&begins).then_some(0);
+        };
+        let len = u64::from(room.len()) - HALF_WORDS;
+        put_words(&mut room, &words);
+        let mut rest = Behind {
+            inner: &mut room,
+            skip: HALF_WORDS,
+        };
+        data.copy_to(0, len, &mut rest);
+        room.publish(wire::FIRST_HALF, 0, sending.tag);
+        self.wake();
+        Some(len)
+    }
+
+    /// The next bytes of a short message, in the ring.
     fn push_half(&mut self, data: &SendBuffer, at: u64) -> Option<u64> {
         let Out::Private(ring) = &mut self.out else {
             return None;
@@ -93,9 +133,7 @@ impl Link {
         if data.len() > LONGEST_HALVES {
             return None;
         }
-        // Whole lines, so that the second half begins on one in both buffers.
-        let half = (data.len() / 2).next_multiple_of(64);
-        let most = half.min(data.len() - at);
+        let most = half(data.len()).min(data.len() - at);
         let mut room = ring.reserve_near(most as u32)?;
         let len = u64::from(room.len());
         data.copy_to(at, len, &mut room);
@@ -141,12 +179,10 @@ impl Core {
         let at = match sending.stage {
             SendStage::InPieces { at } => at,
             SendStage::Queued if link.may_go_in_pieces(len) => {
-                let (flags, word) = wire::immediate_words(sending.immediate);
-                let begins = Control::new(wire::BEGINS, [len, flags, word]);
-                if !link.push_control(&begins.with_tag(sending.tag)) {
+                let Some(at) = link.begin(sending) else {
                     return false;
-                }
-                0
+                };
+                at
             }
             _ => return false,
         };
@@ -181,21 +217,23 @@ impl Core {
 // ---- The receiver.
 
 impl Core {
-    /// A message in pieces begins.
-    pub(crate) fn on_begins(&mut self, from: u32, tag: u64, source: &impl Source) {
+    /// A message in pieces begins. False if that is nonsense.
+    pub(crate) fn on_begins(&mut self, from: u32, tag: u64, source: &impl Source) -> bool {
         let [len, flags, word] = words::<3>(source);
         let immediate = wire::immediate_of(flags, word);
         let Some(link) = self.peers.link(from) else {
-            return;
+            return false;
         };
         if link.inbound.is_some() || len == 0 || len > LONGEST {
-            return self.corrupt(
+            self.corrupt(
                 from,
                 "a message that begins within another one, or is too long to come in pieces",
             );
+            return false;
         }
         let to = match self.matcher.take_posted(&Envelope { source: from, tag }) {
             Some(slot) => {
+                self.receive_was_posted(from);
                 let id = self.requests.id(slot);
                 if let Some(receiving) = self.requests.receiving(slot) {
                     let room = receiving.into.len();
@@ -221,6 +259,18 @@ impl Core {
         };
         if let Some(link) = self.peers.link(from) {
             link.inbound = Some(Inbound { to, at: 0, len });
+        }
+        true
+    }
+
+    /// A message in two halves begins, with the first.
+    pub(crate) fn on_first_half(&mut self, from: u32, tag: u64, source: &impl Source) {
+        let bytes = Behind {
+            inner: source,
+            skip: HALF_WORDS,
+        };
+        if self.on_begins(from, tag, source) {
+            self.on_half(from, &bytes);
         }
     }
 
@@ -264,9 +314,6 @@ impl Core {
                     return;
                 };
                 append(bytes, kept);
-                if at == inbound.len {
-                    self.stash.has_come(token);
-                }
                 self.count_unexpected(len as i64);
             }
         }
@@ -297,11 +344,12 @@ impl Core {
     }
 
     fn received(&mut self, slot: Slot, incoming: &Incoming) {
+        self.was_at_work(incoming.from);
         self.note_received(incoming.from, incoming.sent);
         self.requests.complete(slot, incoming.outcome());
     }
 
-    /// Receives a message of which only the pieces `bytes` have come so far.
+    /// Receives a message of which the pieces `bytes` have come so far.
     pub(crate) fn receive_coming(
         &mut self,
         mut incoming: Incoming,
@@ -311,7 +359,13 @@ impl Core {
         self.count_unexpected(-(bytes.len() as i64));
         incoming.got = (bytes.len() as u64).min(incoming.wanted);
         into.copy_from(0, incoming.got, &bytes[..]);
+        let all = bytes.len() as u64 == incoming.sent;
         self.stash.recycle(bytes);
+        if all {
+            self.was_at_work(incoming.from);
+            self.note_received(incoming.from, incoming.sent);
+            return Posted::Done(incoming.outcome());
+        }
         let stage = ReceiveStage::Assembling(incoming);
         let slot = self
             .requests

@@ -32,6 +32,16 @@ impl Core {
         (path, Some(spell))
     }
 
+    /// A peer takes part in a long message to it, or has it.
+    #[inline]
+    pub(crate) fn long_send_answered(&mut self, from: u32) {
+        if let Some(link) = self.peers.link(from)
+            && let Some(adapter) = &mut link.adapter
+        {
+            adapter.answered(now_ns);
+        }
+    }
+
     /// A long message has arrived.
     #[inline]
     pub(crate) fn long_message_ended(&mut self, incoming: &Incoming) {

@@ -84,8 +84,7 @@ impl Pool {
 
     /// Takes pages for `len` bytes for a peer, unless it would then hold more than `most` bytes, and holds some already.
     ///
-    /// Reads one flag line per piece that came back, and one of the first that did not, and these only if the peer
-    /// holds all it may: flags that a borrower will write soon are left alone.
+    /// Reads a flag line or two for half of all that the peer may hold.
     pub(crate) fn take(&mut self, peer: u32, len: u64, most: u64) -> Option<Piece> {
         if len > self.chunk_bytes {
             return None;
@@ -172,19 +171,28 @@ impl Pool {
         None
     }
 
-    /// Takes back what the peer has returned, up to the first piece that it has not: it mostly returns them in
-    /// order.
+    /// Takes back what the peer has returned. It copies pieces in the order in which they were named to it, and returns
+    /// each as soon as it is copied; so all before one that came back are back too, and a few flags tell: that of the
+    /// middle one first.
     fn reclaim_from(&mut self, peer: u32) {
-        let mut at = 0;
-        while let Some(lent) = self.lent.get(at).copied() {
-            if lent.peer != peer {
-                at += 1;
-            } else if self.flags.is_released(lent.page, lent.generation) {
-                self.lent.remove(at);
-                self.end(lent);
-            } else {
+        let of_peer = |lent: &&Lent| lent.peer == peer;
+        let mut probe = self.lent.iter().filter(of_peer).count() / 2;
+        loop {
+            let Some(lent) = self.lent.iter().filter(of_peer).nth(probe).copied() else {
+                return;
+            };
+            if self.flags.is_released(lent.page, lent.generation) {
+                let mut left = probe + 1;
+                return self.take_back(|lent| {
+                    let back = lent.peer == peer && left > 0;
+                    left -= usize::from(back);
+                    back
+                });
+            }
+            if probe == 0 {
                 return;
             }
+            probe /= 2;
         }
     }
 
@@ -194,7 +202,7 @@ impl Pool {
         self.take_back(|lent| flags.is_released(lent.page, lent.generation));
     }
 
-    fn take_back(&mut self, is_back: impl Fn(&Lent) -> bool) {
+    fn take_back(&mut self, mut is_back: impl FnMut(&Lent) -> bool) {
         let mut lent = core::mem::take(&mut self.lent);
         lent.retain(|entry| {
             let back = is_back(entry);

@@ -115,6 +115,7 @@ impl Core {
         let Some(arrived) = self.stash.take(token) else {
             return Posted::Done(Err(Error::UnknownRequest));
         };
+        let here = arrived.is_here();
         let Arrived {
             from,
             tag,
@@ -125,9 +126,7 @@ impl Core {
         if let Some(behind) = waiting.holds_up() {
             self.sender_waited(from, behind);
         }
-        if let Waiting::Offered(_) | Waiting::Loaned(_) | Waiting::Coming(_) = waiting
-            && let Some(why) = self.peers.get(from).and_then(|peer| peer.failure.clone())
-        {
+        if !here && let Some(why) = self.peers.get(from).and_then(|peer| peer.failure.clone()) {
             // Claimed before its sender went, and the bytes went with it.
             if let Waiting::Coming(bytes) = waiting {
                 self.count_unexpected(-(bytes.len() as i64));

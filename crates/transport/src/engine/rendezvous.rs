@@ -32,21 +32,18 @@ pub(crate) const FEW_SPINS: u32 = 100;
 /// Chunks to fill, before the ring is tried again, once a stream has waited so long that its sender yielded.
 pub(crate) const CROWDED: u32 = 32;
 
-/// First and last pieces of a message through the pool: so long if the message is longer than four of them. The receiver can
-/// only begin when the first is there, and ends when it has copied the last.
-const FIRST_PIECE: u64 = 8 << 10;
-/// Shortest such piece.
-const LEAST_PIECE: u64 = POOL_PAGE as u64;
+/// Bytes of the first and the last piece of a message through the pool: a quarter of it, within these bounds, and at most half of
+/// it. The receiver can only begin when the first is there, and ends when it has copied the last.
+const FIRST_PIECE: core::ops::RangeInclusive<u64> = 8 << 10..=16 << 10;
 
 /// Bytes of the piece at byte `at` of a message of `len` bytes, of at most `most` bytes: short ones first and last, and longer
-/// ones, of which each costs as much as a short one to tell, in between.
+/// ones, of which each costs as much to tell as a short one, in between.
 pub(crate) fn piece_bytes(len: u64, at: u64, most: u64) -> u64 {
-    let first = (len / 4)
-        .next_multiple_of(LEAST_PIECE)
-        .clamp(LEAST_PIECE, FIRST_PIECE);
+    let pages = |bytes: u64| bytes.next_multiple_of(POOL_PAGE.into());
+    let first = pages(len / 4).clamp(*FIRST_PIECE.start(), *FIRST_PIECE.end());
+    let first = first.min(pages(len.div_ceil(2)));
     let left = len - at;
-    let half_of_rest = (left / 2).next_multiple_of(LEAST_PIECE);
-    at.min(half_of_rest).max(first).min(most).min(left)
+    at.min(pages(left / 2)).max(first).min(most).min(left)
 }
 
 /// What is known of a long message when it is matched.
@@ -226,6 +223,7 @@ impl Core {
             }
             _ => return,
         }
+        self.long_send_answered(from);
         self.work.streams.push_back(slot);
         self.push_streams();
     }
@@ -338,6 +336,7 @@ impl Core {
         if let Some(link) = self.peers.link(from) {
             link.kmod.note(path == Path::Kmod);
         }
+        self.long_send_answered(from);
         self.note_sent(from, path, len);
         self.end_send(slot, super::send::sent(from, tag, len));
     }

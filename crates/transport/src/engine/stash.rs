@@ -48,7 +48,7 @@ impl LoanedAt {
 pub(crate) enum Waiting {
     /// All of it.
     Bytes(Vec<u8>),
-    /// Its first bytes; the others are on their way (`in_pieces`).
+    /// What has come of it in pieces (`in_pieces`): all, or the others are on their way.
     Coming(Vec<u8>),
     /// An offer only; the bytes are with the sender.
     Offered(Offer),
@@ -64,9 +64,9 @@ impl Waiting {
     #[inline]
     pub(crate) fn holds_up(&self) -> Option<u32> {
         match self {
-            Self::Offered(_) => Some(0),
+            Self::Offered(_) | Self::Coming(_) => Some(0),
             Self::Loaned(loan) => loan.ahead,
-            Self::Bytes(_) | Self::Coming(_) | Self::Local(_) => None,
+            Self::Bytes(_) | Self::Local(_) => None,
         }
     }
 }
@@ -86,6 +86,17 @@ struct Entry {
     queued: Option<UnexpectedId>,
     claimed: bool,
     arrived: Option<Arrived>,
+}
+
+impl Arrived {
+    /// Whether it can be received whatever becomes of its sender.
+    pub(crate) fn is_here(&self) -> bool {
+        match &self.waiting {
+            Waiting::Bytes(_) | Waiting::Local(_) => true,
+            Waiting::Coming(bytes) => bytes.len() as u64 == self.len,
+            Waiting::Offered(_) | Waiting::Loaned(_) => false,
+        }
+    }
 }
 
 /// The messages, by token.
@@ -203,7 +214,7 @@ impl Stash {
         }
     }
 
-    /// The bytes of a message that is still coming.
+    /// The bytes of a message that comes in pieces.
     pub(crate) fn coming(&mut self, token: u32) -> Option<&mut Vec<u8>> {
         match &mut self.entries.get_mut(token as usize)?.arrived {
             Some(Arrived {
@@ -211,14 +222,6 @@ impl Stash {
                 ..
             }) => Some(bytes),
             _ => None,
-        }
-    }
-
-    /// All of such a message is there.
-    pub(crate) fn has_come(&mut self, token: u32) {
-        if let Some(bytes) = self.coming(token) {
-            let bytes = core::mem::take(bytes);
-            self.replace(token, Waiting::Bytes(bytes));
         }
     }
 

@@ -77,6 +77,8 @@ pub(crate) const ARENA_GONE: u8 = 27;
 /// An eager message begins that is longer than a record: `[len, flags, immediate]`. Tag: the message's. Its bytes follow
 /// in [`HALF`] and [`NEXT_PIECE`], and no other message before them.
 pub(crate) const BEGINS: u8 = 28;
+/// Such a message begins, with its first bytes behind the same three words.
+pub(crate) const FIRST_HALF: u8 = 31;
 /// The next bytes of that message, in the record itself.
 pub(crate) const HALF: u8 = 29;
 /// The next bytes of that message, in the sender's pool: `[first page, generation, len]`.

@@ -18,6 +18,10 @@ const CLASSES: usize = 12;
 /// In the first classes two looks at a clock would be felt: there, one in [`SAMPLED`] spells is measured.
 const SHORT_CLASSES: usize = 2;
 const SAMPLED: u32 = 8;
+/// Bytes by the pipeline before it is judged: so many go through memory that both sides touch for the first time.
+const FIRST_TOUCHES: u64 = 4 << 20;
+/// After a try that was spoilt, none for so long.
+const SPOILT_NS: u64 = 50_000_000;
 /// The paths among which a choice is made.
 const CANDIDATES: [Path; 4] = [Path::Pipeline, Path::Cma, Path::BothSides, Path::Kmod];
 /// Spells before the first try of another path, and between two tries at least.
@@ -264,6 +268,8 @@ pub(crate) struct Adapter {
     classes: [Option<Class>; CLASSES],
     spell: Spell,
     under_way: u32,
+    /// Bytes that were to go by the pipeline.
+    piped: u64,
 }
 
 impl Adapter {
@@ -283,6 +289,7 @@ impl Adapter {
                 mixed: true,
             },
             under_way: 0,
+            piped: 0,
         }
     }
 
@@ -314,7 +321,9 @@ impl Adapter {
                 .map_or(table, |entry| entry.next(available, &now_ns));
             let number = self.spell.number.wrapping_add(1);
             let tried = self.classes[class].is_some_and(|entry| entry.current != path);
-            let measured = tried || class >= SHORT_CLASSES || number.is_multiple_of(SAMPLED);
+            let touched = path != Path::Pipeline || self.piped >= FIRST_TOUCHES;
+            let sampled = tried || class >= SHORT_CLASSES || number.is_multiple_of(SAMPLED);
+            let measured = sampled && touched;
             self.spell = Spell {
                 number,
                 class,
@@ -331,6 +340,9 @@ impl Adapter {
         self.under_way += 1;
         self.spell.messages += 1;
         if self.spell.class == class && available.contains(self.spell.path) {
+            if self.spell.path == Path::Pipeline {
+                self.piped = self.piped.saturating_add(bytes);
+            }
             return (self.spell.path, self.spell.number, switch);
         }
         self.spell.mixed = true;
@@ -366,6 +378,21 @@ impl Adapter {
             return self.close(&now_ns);
         }
         None
+    }
+
+    /// The peer takes part in a long message to it. While one from it is under way too, both share the two processors, and each
+    /// path would be taken for faster the more it takes from the other direction.
+    pub(crate) fn answered(&mut self, now_ns: impl Fn() -> u64) {
+        if self.under_way == 0 {
+            return;
+        }
+        self.spell.mixed = true;
+        if let Some(class) = &mut self.classes[self.spell.class]
+            && self.spell.path != class.current
+        {
+            class.trying = 0;
+            class.not_before_ns = now_ns().saturating_add(SPOILT_NS);
+        }
     }
 
     /// Learns from the spell that is over.

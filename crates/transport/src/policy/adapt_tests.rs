@@ -273,3 +273,52 @@ proptest! {
         prop_assert!(run.switches.len() <= 1, "{:?}", run.switches);
     }
 }
+
+/// What takes from the other direction looks faster than it is.
+#[test]
+fn nothing_is_learnt_while_messages_go_both_ways() {
+    let speeds = Speeds {
+        pipeline: 3.0,
+        cma: 9.0,
+        both: 5.0,
+    };
+    let mut run = Run::new();
+    for _ in 0..500 {
+        let (path, spell, switch) = run.adapter.begins(1 << 20, Path::Pipeline, ALL, || run.now);
+        run.switches.extend(switch);
+        run.adapter.answered(|| run.now);
+        run.now += (f64::from(1 << 20) / speeds.of(path)) as u64;
+        let now = run.now;
+        run.switches
+            .extend(run.adapter.ended(spell, 1 << 20, || now));
+    }
+    assert_eq!(run.switches, []);
+    // Once the other direction rests it is found out.
+    run.windows(speeds, 1 << 20, 200, 1, Path::Pipeline);
+    assert_eq!(run.corrections(), [(1 << 20, Path::Cma)]);
+    // Alternating messages are no two directions at once.
+    let mut run = Run::new();
+    for _ in 0..200 {
+        run.windows(speeds, 1 << 20, 1, 1, Path::Pipeline);
+        run.adapter.answered(|| run.now);
+    }
+    assert_eq!(run.corrections(), [(1 << 20, Path::Cma)]);
+}
+
+/// The first messages of the pipeline touch its memory for the first time.
+#[test]
+fn first_touches_are_not_held_against_the_pipeline() {
+    let mut run = Run::new();
+    let cold = Speeds {
+        pipeline: 3.0,
+        cma: 12.0,
+        both: 10.0,
+    };
+    run.windows(cold, 256 << 10, 16, 1, Path::Pipeline);
+    let warm = Speeds {
+        pipeline: 25.0,
+        ..cold
+    };
+    run.windows(warm, 256 << 10, 500, 1, Path::Pipeline);
+    assert_eq!(run.switches, []);
+}
