@@ -257,6 +257,7 @@ impl Core {
             thresholds: Thresholds::default(),
             record_below: 0,
             longest_record,
+            held_up: false,
             inbound: None,
             ahead_below: 0,
             skew: Skew::None,

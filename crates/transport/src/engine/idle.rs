@@ -57,7 +57,7 @@ impl Engine {
     fn give_way(&mut self, patience: &mut Patience) {
         if !self.core.work.streams.is_empty() {
             // The receiver of a stream does not run beside its sender.
-            self.core.crowded = super::rendezvous::CROWDED;
+            self.core.crowded = super::streams::CROWDED;
         }
         if patience.yields == 0 {
             self.core.look_where_it_runs();

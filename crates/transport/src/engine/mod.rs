@@ -3,8 +3,9 @@
 //! 1. `send`: posted; goes through the ring at once, or into the backlog, or is offered;
 //! 2. `attach`: if it is the first to this peer, the two endpoints meet;
 //! 3. `inputs`: the receiver finds the record in a ring;
-//! 4. `receive`: it meets its receive, or waits in the `stash` behind the unexpected queue;
-//! 5. `rendezvous`: for a long one a path is picked, and its bytes move through the `pool`,
+//! 4. `receive`: it meets its receive, or waits `unexpected` in the `stash`;
+//!    a short one is there; one in pieces is `inbound`, since its sender sends it `in_pieces`;
+//! 5. `rendezvous`: for a long one a path is picked, and its bytes move in `streams` through the `pool`,
 //!    by `copies`, by `both_sides`, or not at all (`loans`);
 //! 6. `requests`: the operation is done and waits to be asked for.
 //!
@@ -29,6 +30,7 @@ mod greeting;
 mod hand_over;
 mod idle;
 pub(crate) mod in_pieces;
+mod inbound;
 mod inputs;
 pub(crate) mod loans;
 mod measured;
@@ -45,6 +47,8 @@ mod rendezvous;
 pub(crate) mod requests;
 mod send;
 mod stash;
+mod streams;
+mod unexpected;
 mod waiting;
 mod wire;
 
@@ -300,7 +304,7 @@ impl Core {
 
     /// Whether there are more endpoints than CPUs, so that a peer may not run at the same time.
     pub(crate) fn is_crowded(&self) -> bool {
-        self.spins < rendezvous::FEW_SPINS
+        self.spins < streams::FEW_SPINS
     }
 
     /// More endpoints than CPUs: spinning would keep the very peer from running that is waited for.

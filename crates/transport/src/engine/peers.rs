@@ -13,7 +13,7 @@ use limic_shm::sync::Ordering;
 
 use super::arenas::PeerArenas;
 use super::hand_over::Passing;
-use super::in_pieces::Inbound;
+use super::inbound::Inbound;
 use super::wire::{Control, EAGER, EAGER_IMMEDIATE, IMMEDIATE_BYTES, SWITCH, WORDS};
 use crate::buffer::{gather, gather_behind, put_words};
 use crate::counters::Row;
@@ -87,6 +87,8 @@ pub(crate) struct Link {
     pub(crate) record_below: u64,
     /// The most that a record takes.
     pub(crate) longest_record: u64,
+    /// The last message that went in pieces had to wait for room.
+    pub(crate) held_up: bool,
     /// The message from the peer that is coming in pieces.
     pub(crate) inbound: Option<Inbound>,
     /// While the peer lags behind, messages shorter than this go ahead of it; see `ahead`.

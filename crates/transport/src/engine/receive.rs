@@ -1,17 +1,14 @@
 //! A receive is posted; a message arrives; the two meet.
 
 use limic_matching::{Envelope, Selector as Query, Source as From};
-use limic_shm::ring::Memory;
-use limic_shm::sync::Ordering;
 
 use super::Core;
-use super::in_pieces;
+use super::inbound;
 use super::pool::piece_of;
 use super::requests::{Operation, ReceiveStage, Receiving, Slot, receive_outcome};
 use super::stash::{Arrived, LoanedAt, Offer, Waiting};
 use super::wire;
-use crate::buffer::{Behind, ReceiveBuffer, Source, append, words};
-use crate::counters::Event;
+use crate::buffer::{Behind, ReceiveBuffer, Source, words};
 use crate::error::PeerFailure;
 use crate::policy::Path;
 use crate::raw::{ClaimId, Posted, RawSliceMut};
@@ -143,8 +140,8 @@ impl Core {
                 Posted::Done(receive_outcome(from, tag, immediate, len, into.len()))
             }
             Waiting::Coming(bytes) => {
-                let incoming = in_pieces::incoming(from, tag, immediate, len, into.len());
-                self.receive_coming(incoming, bytes, into)
+                let incoming = inbound::incoming(from, tag, immediate, len, into.len());
+                self.receive_coming(incoming, bytes, into, owner)
             }
             Waiting::Loaned(loan) => {
                 let copied = self.copy_loan(loan, len, &into);
@@ -278,40 +275,6 @@ impl Core {
         }
     }
 
-    #[cold]
-    fn keep_bytes(&mut self, from: u32, tag: u64, immediate: Option<u64>, source: &impl Source) {
-        let mut bytes = self.stash.buffer();
-        append(source, &mut bytes);
-        self.count_unexpected(bytes.len() as i64);
-        let len = source.len();
-        self.store(Arrived {
-            from,
-            tag,
-            immediate,
-            len,
-            waiting: Waiting::Bytes(bytes),
-        });
-    }
-
-    /// Keeps messages with this tag out of matching.
-    pub(crate) fn set_aside(&mut self, tag: u64, mask: u64) {
-        self.aside = Some((tag, mask));
-    }
-
-    /// The oldest message that was kept out of matching.
-    pub(crate) fn take_aside(&mut self) -> Option<(Status, ClaimId)> {
-        loop {
-            let claim = self.set_aside.pop_front()?;
-            let arrived = self
-                .stash
-                .claimed(claim)
-                .and_then(|token| self.stash.get(token));
-            if let Some(arrived) = arrived {
-                return Some((status(arrived), claim));
-            }
-        }
-    }
-
     /// A whole message came through a ring, behind its immediate word.
     #[inline]
     pub(crate) fn on_eager_immediate(&mut self, from: u32, tag: u64, source: &impl Source) {
@@ -427,85 +390,6 @@ impl Core {
         }
     }
 
-    /// Puts a message into the unexpected queue; gives its token.
-    pub(crate) fn store(&mut self, arrived: Arrived) -> u32 {
-        self.tally.event(Event::Unexpected);
-        let envelope = Envelope {
-            source: arrived.from,
-            tag: arrived.tag,
-        };
-        let from = arrived.from;
-        if arrived.waiting.holds_up().is_some() {
-            self.sender_waits(from);
-        }
-        let token = self.stash.insert(arrived);
-        if let Some((tag, mask)) = self.aside
-            && (envelope.tag ^ tag) & mask == 0
-        {
-            self.set_aside.extend(self.stash.claim(token));
-            return token;
-        }
-        let queued = self.matcher.push_unexpected(&envelope, token).or_else(|_| {
-            let more = self.matcher.unexpected_len().max(256);
-            self.matcher.reserve(0, more)?;
-            self.matcher.push_unexpected(&envelope, token)
-        });
-        match queued {
-            Ok(id) => {
-                self.stash.set_queued(token, id);
-                let depth = self.matcher.unexpected_len() as u64;
-                self.tally.at_least(Event::UnexpectedDepthMost, depth);
-            }
-            Err(_) => {
-                self.stash.take(token);
-                self.corrupt(from, "more unexpected messages than memory can hold");
-            }
-        }
-        token
-    }
-
-    /// Counts bytes that wait unexpected. Over the budget senders are asked to offer their messages instead:
-    /// then only the headers are kept here. Under half of it they may send again.
-    pub(crate) fn count_unexpected(&mut self, change: i64) {
-        let bytes = self.tally.unexpected_bytes().saturating_add_signed(change);
-        self.tally.set_unexpected_bytes(bytes);
-        let budget = self.settings.unexpected_budget_bytes();
-        let pressed = if self.pressed {
-            bytes > budget / 2
-        } else {
-            bytes > budget
-        };
-        if pressed != self.pressed {
-            self.pressed = pressed;
-            if pressed {
-                self.tally.event(Event::Pressed);
-            }
-            self.tell_pressed(pressed);
-            self.segment
-                .status()
-                .word32(0)
-                .store(u32::from(pressed), Ordering::Relaxed);
-        }
-    }
-
-    /// Takes a message out of the unexpected queue again: its sender is gone or has cancelled.
-    pub(crate) fn withdraw(&mut self, token: u32) {
-        if let Some(id) = self.stash.queued(token) {
-            self.matcher.remove_unexpected(id);
-        }
-        let Some(arrived) = self.stash.take(token) else {
-            return;
-        };
-        if arrived.waiting.holds_up().is_some()
-            && let Some(link) = self.peers.link(arrived.from)
-        {
-            link.lag.withdrawn();
-        }
-        if let Waiting::Bytes(bytes) | Waiting::Coming(bytes) = arrived.waiting {
-            self.count_unexpected(-(bytes.len() as i64));
-        }
-    }
-
     /// Messages came whole through a ring.
     #[inline(always)]
     pub(crate) fn note_received(&mut self, from: u32, messages: u64, bytes: u64) {
@@ -530,7 +414,7 @@ impl Core {
     }
 }
 
-fn status(arrived: &Arrived) -> Status {
+pub(crate) fn status(arrived: &Arrived) -> Status {
     Status {
         peer: Peer(arrived.from),
         tag: Tag(arrived.tag),

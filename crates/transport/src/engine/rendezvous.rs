@@ -3,48 +3,17 @@
 //! The receiver picks the path, since only it knows both buffers. Whatever it picks, the message
 //! was matched already, so several long messages of a pair may move at the same time and in any order.
 
-use limic_shm::segment::POOL_PAGE;
-
 use super::Core;
-use super::peers::Link;
 use super::pool::piece_of;
 use super::requests::{Incoming, ReceiveStage, SendStage, Slot};
 use super::stash::Offer;
+use super::streams::PIECE_WORDS;
 use super::wire::{self, Control};
-use crate::buffer::{Behind, SendBuffer, Source, put_words, words};
+use crate::buffer::{Behind, Source, words};
 use crate::counters::Event;
 use crate::policy::{BufferKind, Path, Query};
 use crate::raw::RequestId;
 use crate::single_copy::address_of_room;
-
-/// Longest piece of a long message that travels in the ring, with its header.
-const MOST_IN_RING: u64 = 4 << 10;
-/// Shortest piece that travels through a chunk, unless the message or the chunk ends.
-const LEAST_CHUNK: u64 = 16 << 10;
-/// Bytes of a piece's own words.
-const PIECE_WORDS: u64 = 8;
-/// Bytes of these, and of the record's header.
-const PIECE_HEADER: u64 = PIECE_WORDS + 16;
-
-/// Polls in vain before yielding under which two ranks are taken not to run at the same time. Each turn of one then
-/// has to move as much as it can: through chunks, which hold twenty times as much as the near lap.
-pub(crate) const FEW_SPINS: u32 = 100;
-/// Chunks to fill, before the ring is tried again, once a stream has waited so long that its sender yielded.
-pub(crate) const CROWDED: u32 = 32;
-
-/// Bytes of the first and the last piece of a message through the pool: a quarter of it, within these bounds, and at most half of
-/// it. The receiver can only begin when the first is there, and ends when it has copied the last.
-const FIRST_PIECE: core::ops::RangeInclusive<u64> = 8 << 10..=16 << 10;
-
-/// Bytes of the piece at byte `at` of a message of `len` bytes, of at most `most` bytes: short ones first and last, and longer
-/// ones, of which each costs as much to tell as a short one, in between.
-pub(crate) fn piece_bytes(len: u64, at: u64, most: u64) -> u64 {
-    let pages = |bytes: u64| bytes.next_multiple_of(POOL_PAGE.into());
-    let first = pages(len / 4).clamp(*FIRST_PIECE.start(), *FIRST_PIECE.end());
-    let first = first.min(pages(len.div_ceil(2)));
-    let left = len - at;
-    at.min(pages(left / 2)).max(first).min(most).min(left)
-}
 
 /// What is known of a long message when it is matched.
 pub(crate) fn incoming(offer: &Offer, room: u64) -> Incoming {
@@ -341,121 +310,6 @@ impl Core {
         self.end_send(slot, super::send::sent(from, tag, len));
     }
 
-    /// Fills chunks for the sends that were asked for, oldest first. True if bytes moved.
-    pub(crate) fn push_streams(&mut self) -> bool {
-        let mut moved = false;
-        for _ in 0..self.work.streams.len() {
-            let Some(slot) = self.work.streams.pop_front() else {
-                break;
-            };
-            let (went, over) = self.push_stream(slot);
-            moved |= went;
-            if !over {
-                self.work.streams.push_back(slot);
-            }
-        }
-        moved
-    }
-
-    /// Fills chunks for one send until there are none: (bytes moved, it is over).
-    fn push_stream(&mut self, slot: Slot) -> (bool, bool) {
-        let mut moved = false;
-        let to = self.requests.sending(slot).map(|sending| sending.to);
-        let wire = to.and_then(|to| self.peers.get(to)?.wire);
-        if let Some(wire) = wire {
-            return self.push_stream_remote(slot, wire);
-        }
-        loop {
-            let Some(sending) = self.requests.sending(slot) else {
-                return (moved, true);
-            };
-            let SendStage::Streaming {
-                remote,
-                at,
-                end,
-                confirm,
-            } = sending.stage
-            else {
-                return (moved, true);
-            };
-            let to = sending.to;
-            let Some(link) = self.peers.link(to) else {
-                return (moved, true);
-            };
-            if at == end {
-                self.streamed(slot, confirm);
-                return (moved, true);
-            }
-            // Few polls: there are more endpoints than CPUs.
-            let crowded = self.crowded > 0 || self.spins < FEW_SPINS;
-            let len = if link.streams_in_ring() && !crowded {
-                match link.push_piece(remote, at, end - at, &sending.data) {
-                    Some(len) => len,
-                    None => return (moved, false),
-                }
-            } else {
-                // Short pieces are for the ring; one in the pool costs more, and is made for more.
-                let most = link.chunk_bytes.max(LEAST_CHUNK).min(self.pool.chunk_bytes);
-                let len = if crowded {
-                    most.min(end - at)
-                } else {
-                    piece_bytes(end, at, most)
-                };
-                let Some(piece) = self.pool.take(to, len, link.window) else {
-                    return (moved, false);
-                };
-                let words = [
-                    remote,
-                    at,
-                    u64::from(piece.page),
-                    u64::from(piece.generation),
-                    len,
-                ];
-                let filled = match self.pool.window(piece, len) {
-                    Some(mut window) if link.has_room() => {
-                        sending.data.copy_to(at, len, &mut window);
-                        link.push_control(&Control::new(wire::DATA, words))
-                    }
-                    _ => false,
-                };
-                if !filled {
-                    self.pool.put_back(piece);
-                    return (moved, false);
-                }
-                self.crowded = self.crowded.saturating_sub(1);
-                len
-            };
-            sending.stage = SendStage::Streaming {
-                remote,
-                at: at + len,
-                end,
-                confirm,
-            };
-            moved = true;
-        }
-    }
-
-    /// All bytes of a send lie in chunks: its buffer is free. A one-sided write is done only when the
-    /// owner of the region says so.
-    pub(crate) fn streamed(&mut self, slot: Slot, confirm: bool) {
-        let Some(sending) = self.requests.sending(slot) else {
-            return;
-        };
-        if confirm {
-            sending.stage = SendStage::Confirming;
-            return;
-        }
-        let (to, tag, len) = (sending.to, sending.tag, sending.data.len());
-        let over_verbs = self.peers.get(to).is_some_and(|peer| peer.wire.is_some());
-        let path = if over_verbs {
-            Path::RcEager
-        } else {
-            Path::Pipeline
-        };
-        self.note_sent(to, path, len);
-        self.end_send(slot, super::send::sent(to, tag, len));
-    }
-
     /// The sender takes an offer back: agreed if nobody has matched it.
     pub(crate) fn on_retract(&mut self, from: u32, source: &impl Source) {
         let [id] = words::<1>(source);
@@ -497,47 +351,5 @@ impl Core {
         tracing::warn!("{engine} to peer {peer}: {why}; using pipeline");
         self.tally.event(Event::Demotions);
         self.tally.reason(Some(engine), peer, why);
-    }
-}
-
-impl Link {
-    /// Whether the pieces of long messages are short enough to travel in the private ring, all in its near
-    /// lap: then the same few lines go to and fro between the first-level caches of the two cores. Longer ones,
-    /// and those to a peer without a private ring, go through chunks.
-    #[inline]
-    fn streams_in_ring(&self) -> bool {
-        matches!(self.out, super::peers::Out::Private(_)) && self.chunk_bytes <= MOST_IN_RING
-    }
-
-    /// Sends the next bytes of a long message in a record; says how many. `None`: no room now.
-    fn push_piece(&mut self, id: u64, at: u64, left: u64, data: &SendBuffer) -> Option<u64> {
-        let super::peers::Out::Private(ring) = &mut self.out else {
-            return None;
-        };
-        // With its header a record takes `chunk_bytes`, so that whole records fill the lap.
-        let most = (self.chunk_bytes - PIECE_HEADER).min(left) + PIECE_WORDS;
-        let most = u32::try_from(most).map_or(u32::MAX, |most| most.min(ring.max_near_payload()));
-        let mut room = ring.reserve_near(most)?;
-        let len = u64::from(room.len()) - PIECE_WORDS;
-        put_words(&mut room, &[at]);
-        let mut rest = Behind {
-            inner: &mut room,
-            skip: PIECE_WORDS,
-        };
-        data.copy_to(at, len, &mut rest);
-        room.publish(wire::PIECE, 0, id);
-        self.wake();
-        Some(len)
-    }
-
-    /// Whether a control record has room now.
-    pub(crate) fn has_room(&mut self) -> bool {
-        use super::peers::Out;
-        const BYTES: u32 = (wire::WORDS * 8) as u32;
-        self.finish_switch()
-            && match &mut self.out {
-                Out::Private(ring) => ring.reserve(BYTES).is_some(),
-                Out::Shared(ring) => ring.reserve(BYTES).is_some(),
-            }
     }
 }

@@ -92,6 +92,10 @@ pub(crate) const IN_PIECES: u64 = 1;
 /// Flag of [`READY_TO_SEND`], [`EAGER_CHUNK`], [`BEGINS`] and [`AHEAD`]: the message has an immediate word.
 pub(crate) const WITH_IMMEDIATE: u64 = 2;
 
+/// Flag of [`BEGINS`] and [`FIRST_HALF`]: there was no room for all of the message before this one, and the sender had to
+/// wait for the receiver.
+pub(crate) const HELD_UP: u64 = 4;
+
 /// The flag and the word of an immediate.
 pub(crate) fn immediate_words(immediate: Option<u64>) -> (u64, u64) {
     immediate.map_or((0, 0), |word| (WITH_IMMEDIATE, word))

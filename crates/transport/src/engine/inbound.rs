@@ -1,0 +1,238 @@
+//! Eager messages in pieces, as their receiver sees them: see `in_pieces`.
+
+use limic_matching::Envelope;
+
+use super::Core;
+use super::in_pieces::{HALF_WORDS, LONGEST};
+use super::pool::piece_of;
+use super::requests::{Incoming, Operation, ReceiveStage, Receiving, Slot};
+use super::stash::{Arrived, Waiting};
+use super::wire;
+use crate::buffer::{Behind, ReceiveBuffer, Source, append, words};
+use crate::policy::Path;
+use crate::policy::lag::LONG;
+use crate::raw::{Posted, RequestId};
+
+/// A message of which some pieces have come.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Inbound {
+    to: Into,
+    /// Bytes that have come, and the length of the message.
+    at: u64,
+    len: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Into {
+    /// The buffer of a receive.
+    Receive(RequestId),
+    /// The stash, under this token.
+    Kept(u32),
+}
+
+impl Core {
+    /// A message in pieces begins. False if that is nonsense.
+    pub(crate) fn on_begins(&mut self, from: u32, tag: u64, source: &impl Source) -> bool {
+        let [len, flags, word] = words::<3>(source);
+        let immediate = wire::immediate_of(flags, word);
+        let Some(link) = self.peers.link(from) else {
+            return false;
+        };
+        if link.inbound.is_some() || len == 0 || len > LONGEST {
+            self.corrupt(
+                from,
+                "a message that begins within another one, or is too long to come in pieces",
+            );
+            return false;
+        }
+        let to = match self.matcher.take_posted(&Envelope { source: from, tag }) {
+            Some(slot) => {
+                if flags & wire::HELD_UP == 0 {
+                    self.receive_was_posted(from);
+                } else {
+                    // There may be others before the next one, in the ring, where this endpoint does not see them.
+                    self.sender_waits(from);
+                    self.sender_waited(from, LONG);
+                }
+                let id = self.requests.id(slot);
+                if let Some(receiving) = self.requests.receiving(slot) {
+                    let room = receiving.into.len();
+                    let incoming = incoming(from, tag, immediate, len, room);
+                    receiving.stage = ReceiveStage::Assembling(incoming);
+                    if room == 0 {
+                        self.received(slot, &incoming);
+                    }
+                }
+                Into::Receive(id)
+            }
+            None => {
+                let waiting = Waiting::Coming(self.stash.buffer());
+                let arrived = Arrived {
+                    from,
+                    tag,
+                    immediate,
+                    len,
+                    waiting,
+                };
+                Into::Kept(self.store(arrived))
+            }
+        };
+        if let Some(link) = self.peers.link(from) {
+            link.inbound = Some(Inbound { to, at: 0, len });
+        }
+        true
+    }
+
+    /// A message in two halves begins, with the first.
+    pub(crate) fn on_first_half(&mut self, from: u32, tag: u64, source: &impl Source) {
+        let bytes = Behind {
+            inner: source,
+            skip: HALF_WORDS,
+        };
+        if self.on_begins(from, tag, source) {
+            self.on_half(from, &bytes);
+        }
+    }
+
+    /// The next piece lies in the sender's pool.
+    pub(crate) fn on_next_piece(&mut self, from: u32, source: &impl Source) {
+        let [page, generation, len] = words::<3>(source);
+        let Some(link) = self.peers.link(from) else {
+            return;
+        };
+        // A clone of the view, as for other messages in the pool.
+        let pool = link.pool.clone();
+        let Some(window) = piece_of(&pool, page, len) else {
+            return self.corrupt(from, "a piece outside of the pool");
+        };
+        self.on_half(from, &window);
+        if let Some(link) = self.peers.link(from) {
+            link.released.release(page as u32, generation as u32);
+            link.wake();
+        }
+    }
+
+    /// The next piece is all of the record.
+    #[inline]
+    pub(crate) fn on_half(&mut self, from: u32, bytes: &impl Source) {
+        let Some(link) = self.peers.link(from) else {
+            return;
+        };
+        let len = bytes.len();
+        let Some(inbound) = link
+            .inbound
+            .filter(|inbound| len > 0 && len <= inbound.len - inbound.at)
+        else {
+            return self.corrupt(from, "a piece of no message, or beyond its end");
+        };
+        let at = inbound.at + len;
+        link.inbound = (at < inbound.len).then_some(Inbound { at, ..inbound });
+        match inbound.to {
+            Into::Receive(id) => self.copy_piece(from, id, inbound.at, bytes),
+            Into::Kept(token) => {
+                let Some(kept) = self.stash.coming(token) else {
+                    return;
+                };
+                append(bytes, kept);
+                self.count_unexpected(len as i64);
+            }
+        }
+    }
+
+    /// Copies a piece to its place in a receive, which may be over: cancelled with its scope, or full.
+    #[inline]
+    fn copy_piece(&mut self, from: u32, id: RequestId, at: u64, bytes: &impl Source) {
+        let Some(slot) = self.requests.find(id) else {
+            return;
+        };
+        let Some(receiving) = self.requests.receiving(slot) else {
+            return;
+        };
+        let ReceiveStage::Assembling(incoming) = &mut receiving.stage else {
+            return;
+        };
+        if incoming.from != from {
+            return;
+        }
+        let len = bytes.len().min(incoming.wanted.saturating_sub(at));
+        incoming.got += len;
+        let incoming = *incoming;
+        receiving.into.copy_from(at, len, bytes);
+        if incoming.got >= incoming.wanted {
+            self.received(slot, &incoming);
+        }
+    }
+
+    fn received(&mut self, slot: Slot, incoming: &Incoming) {
+        self.was_at_work(incoming.from);
+        self.note_received(incoming.from, 1, incoming.sent);
+        self.requests.complete(slot, incoming.outcome());
+    }
+
+    /// Receives a message of which the pieces `bytes` have come so far, for a scope if `owner` is not 0.
+    pub(crate) fn receive_coming(
+        &mut self,
+        mut incoming: Incoming,
+        bytes: Vec<u8>,
+        into: ReceiveBuffer,
+        owner: u32,
+    ) -> Posted {
+        self.count_unexpected(-(bytes.len() as i64));
+        incoming.got = (bytes.len() as u64).min(incoming.wanted);
+        into.copy_from(0, incoming.got, &bytes[..]);
+        let all = bytes.len() as u64 == incoming.sent;
+        self.stash.recycle(bytes);
+        if all {
+            self.was_at_work(incoming.from);
+            self.note_received(incoming.from, 1, incoming.sent);
+            return Posted::Done(incoming.outcome());
+        }
+        let stage = ReceiveStage::Assembling(incoming);
+        let slot = self
+            .requests
+            .insert(Operation::Receive(Receiving { into, stage }));
+        let id = self.requests.id(slot);
+        if let Some(inbound) = self
+            .peers
+            .link(incoming.from)
+            .and_then(|link| link.inbound.as_mut())
+        {
+            // The only message of this peer that is still coming.
+            inbound.to = Into::Receive(id);
+        }
+        if incoming.got >= incoming.wanted {
+            self.received(slot, &incoming);
+        }
+        match self.requests.take_done(slot) {
+            Some(outcome) => Posted::Done(outcome),
+            None => {
+                self.requests.set_owner(slot, owner);
+                Posted::Pending(id)
+            }
+        }
+    }
+}
+
+/// What is known of a message in pieces when it is matched.
+pub(crate) fn incoming(
+    from: u32,
+    tag: u64,
+    immediate: Option<u64>,
+    len: u64,
+    room: u64,
+) -> Incoming {
+    Incoming {
+        from,
+        tag,
+        immediate,
+        sent: len,
+        wanted: len.min(room),
+        got: 0,
+        remote: 0,
+        address: 0,
+        key: 0,
+        path: Path::Eager,
+        region: None,
+        spell: None,
+    }
+}
