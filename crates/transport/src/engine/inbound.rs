@@ -167,6 +167,8 @@ impl Core {
         self.was_at_work(incoming.from);
         self.note_received(incoming.from, 1, incoming.sent);
         self.requests.complete(slot, incoming.outcome());
+        // Its sender is likely to look at its ring now: for an answer, or for room.
+        self.look_at_hand_over(incoming.from);
     }
 
     /// Receives a message of which the pieces `bytes` have come so far, for a scope if `owner` is not 0.
