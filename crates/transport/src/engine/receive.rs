@@ -112,6 +112,38 @@ impl Core {
         let Some(arrived) = self.stash.take(token) else {
             return Posted::Done(Err(Error::UnknownRequest));
         };
+        match arrived {
+            Arrived {
+                from,
+                tag,
+                immediate,
+                waiting: Waiting::Bytes(bytes),
+                ..
+            } => self.receive_kept(from, tag, immediate, bytes, &into),
+            other => self.receive_offered(other, into, owner),
+        }
+    }
+
+    #[inline]
+    fn receive_kept(
+        &mut self,
+        from: u32,
+        tag: u64,
+        immediate: Option<u64>,
+        bytes: Vec<u8>,
+        into: &ReceiveBuffer,
+    ) -> Posted {
+        let len = bytes.len() as u64;
+        into.copy_from(0, len, &bytes[..]);
+        self.count_unexpected(-(len as i64));
+        self.stash.recycle(bytes);
+        self.note_kept(from, len);
+        Posted::Done(receive_outcome(from, tag, immediate, len, into.len()))
+    }
+
+    /// Receives a message of which the stash has less than all bytes, or has them in pieces.
+    #[inline(never)]
+    fn receive_offered(&mut self, arrived: Arrived, into: ReceiveBuffer, owner: u32) -> Posted {
         let here = arrived.is_here();
         let Arrived {
             from,
@@ -132,13 +164,7 @@ impl Core {
             return Posted::Done(Err(Error::PeerFailed { peer, why }));
         }
         match waiting {
-            Waiting::Bytes(bytes) => {
-                into.copy_from(0, len, &bytes[..]);
-                self.count_unexpected(-(bytes.len() as i64));
-                self.stash.recycle(bytes);
-                self.note_kept(from, len);
-                Posted::Done(receive_outcome(from, tag, immediate, len, into.len()))
-            }
+            Waiting::Bytes(bytes) => self.receive_kept(from, tag, immediate, bytes, &into),
             Waiting::Coming(bytes) => {
                 let incoming = inbound::incoming(from, tag, immediate, len, into.len());
                 self.receive_coming(incoming, bytes, into, owner)
