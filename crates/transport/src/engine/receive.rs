@@ -224,7 +224,7 @@ impl Core {
     /// The oldest message that fits, left where it is.
     pub(crate) fn probe(&mut self, selector: &Selector) -> Result<Option<Status>> {
         match self.matcher.probe(&query(selector)) {
-            Some((_, token)) => Ok(self.stash.get(token).map(status)),
+            Some((_, token)) => Ok(self.stash.get(token).map(Arrived::status)),
             None => self.check_selector(selector).map(|()| None),
         }
     }
@@ -233,7 +233,7 @@ impl Core {
     pub(crate) fn claim(&mut self, selector: &Selector) -> Result<Option<(Status, ClaimId)>> {
         match self.matcher.take_unexpected(&query(selector)) {
             Some((_, token)) => {
-                let status = self.stash.get(token).map(status);
+                let status = self.stash.get(token).map(Arrived::status);
                 Ok(status.zip(self.stash.claim(token)))
             }
             None => self.check_selector(selector).map(|()| None),
@@ -437,15 +437,6 @@ impl Core {
     pub(crate) fn note_received_by(&mut self, from: u32, path: Path, len: u64) {
         self.note_received(from, 1, len);
         self.tally.received(path, len);
-    }
-}
-
-pub(crate) fn status(arrived: &Arrived) -> Status {
-    Status {
-        peer: Peer(arrived.from),
-        tag: Tag(arrived.tag),
-        len: arrived.len,
-        immediate: arrived.immediate,
     }
 }
 

@@ -5,6 +5,7 @@ use limic_matching::UnexpectedId;
 use super::requests::Slot;
 use crate::policy::Path;
 use crate::raw::{ClaimId, RequestId};
+use crate::{Peer, Status, Tag};
 
 /// The offer of a long message.
 #[derive(Clone, Copy, Debug)]
@@ -89,6 +90,16 @@ struct Entry {
 }
 
 impl Arrived {
+    /// What its receiver will be told of it.
+    pub(crate) fn status(&self) -> Status {
+        Status {
+            peer: Peer(self.from),
+            tag: Tag(self.tag),
+            len: self.len,
+            immediate: self.immediate,
+        }
+    }
+
     /// Whether it can be received whatever becomes of its sender.
     pub(crate) fn is_here(&self) -> bool {
         match &self.waiting {

@@ -5,7 +5,6 @@ use limic_shm::ring::Memory;
 use limic_shm::sync::Ordering;
 
 use super::Core;
-use super::receive::status;
 use super::stash::{Arrived, Waiting};
 use crate::Status;
 use crate::buffer::{Source, append};
@@ -127,7 +126,7 @@ impl Core {
                 .claimed(claim)
                 .and_then(|token| self.stash.get(token));
             if let Some(arrived) = arrived {
-                return Some((status(arrived), claim));
+                return Some((arrived.status(), claim));
             }
         }
     }
