@@ -2,8 +2,10 @@
 
 use crate::{Peer, RawEndpoint, Result};
 
-/// Looks for news of a connection before the first sleep.
-const POLLS: u32 = 1000;
+/// Looks for news of a connection that follow one another at once, and those after which a processor is given away each time, before it
+/// sleeps. Few: while ranks share a processor, the news is another rank's to make.
+const POLLS: u32 = 16;
+const YIELDS: u32 = 64;
 
 /// Meets those ranks that the settings want met at the start (`LIMIC_VERBS_CONNECT=static`), in `n - 1` steps: in each, every rank meets
 /// one other and is met by one, so that nobody has a crowd at the door. All ranks call it. `peers` are all ranks in their order, and `rank`
@@ -35,8 +37,11 @@ pub fn meet_at_start<E: RawEndpoint>(endpoint: &E, rank: usize, peers: &[Peer]) 
             left = still;
             if endpoint.progress() {
                 in_vain = 0;
-            } else if in_vain < POLLS {
+            } else if in_vain < POLLS + YIELDS {
                 in_vain += 1;
+                if in_vain > POLLS {
+                    std::thread::yield_now();
+                }
             } else if !left.is_empty() {
                 endpoint.sleep(None);
             }
