@@ -4,7 +4,7 @@
 //! virtual machine, as root, each in a process of its own. Elsewhere they skip themselves, by [`in_guest`]. Programs
 //! whose name ends with `two_guests` run in two machines at a time, with a network between them.
 //!
-//! What a test prints behind `REPORT: ` at the beginning of a line is shown even if it passes.
+//! What a test prints behind `REPORT: ` in a line is shown even if it passes.
 
 /// A program that was built beside the tests: the command, or `examples/NAME`.
 ///

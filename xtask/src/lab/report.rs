@@ -49,12 +49,12 @@ impl<'a> Report<'a> {
         match outcome {
             Outcome::Passed => {
                 println!("test {name} ... ok <{seconds:.1} s>");
-                // What a test measured is worth reading, and marked by it.
-                for line in output
+                // What a test measured is worth reading, and marked by it. The first such line may stand behind the test's name.
+                for (_, told) in output
                     .lines()
-                    .filter_map(|line| line.strip_prefix("REPORT: "))
+                    .filter_map(|line| line.split_once("REPORT: "))
                 {
-                    println!("    {line}");
+                    println!("    {told}");
                 }
                 if output.contains("SKIPPED: ") {
                     self.skipped.push((name.clone(), output.to_owned()));
