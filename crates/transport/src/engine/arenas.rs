@@ -3,12 +3,13 @@
 //! The owner alone hands out room. A receiver gives a loan back by a release flag in the owner's
 //! segment; peers map arenas for reading only.
 
+mod ahead;
+
 use std::collections::{BTreeMap, VecDeque};
-use std::os::fd::{BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::os::fd::BorrowedFd;
 
 use limic_shm::ring::{Mapped, Memory, ReleaseFlags};
-use limic_shm::segment::{Arena, LOAN_FLAGS, PeerArena, Placement};
+use limic_shm::segment::{Arena, LOAN_FLAGS, Placement};
 
 use crate::raw::RawLoan;
 use crate::{Error, Result};
@@ -282,81 +283,6 @@ impl Arenas {
         Some(self.record(room, flag))
     }
 
-    /// Room for a message of `len` bytes that goes ahead of its receiver. `None` if `budget` bytes of such messages are not taken yet, or three quarters of the flags are in use: the rest is
-    /// the application's.
-    pub(crate) fn room_ahead(&mut self, len: usize, budget: u64) -> Option<Room> {
-        self.reclaim_ahead();
-        let need = len.max(1).checked_next_multiple_of(ALIGN)?;
-        let full = |arenas: &Self| {
-            arenas.ahead_bytes.saturating_add(need as u64) > budget
-                || arenas.free_flags.len() <= LOAN_FLAGS as usize / 4
-        };
-        if full(self) {
-            // A peer that takes nothing must not hold back the others' room.
-            for lent in core::mem::take(&mut self.ahead) {
-                if self.is_back(&lent) {
-                    self.end_ahead(&lent);
-                } else {
-                    self.ahead.push_back(lent);
-                }
-            }
-            if full(self) {
-                return None;
-            }
-        }
-        self.find(need).or_else(|| {
-            self.grow(need, len, true).ok()?;
-            self.find(need)
-        })
-    }
-
-    /// Takes back what receivers have taken of the messages that went ahead.
-    fn reclaim_ahead(&mut self) {
-        // Receivers take in order, so one look at the oldest tells; another one that is done comes back with it.
-        while self
-            .ahead
-            .front()
-            .is_some_and(|oldest| self.is_back(oldest))
-        {
-            if let Some(oldest) = self.ahead.pop_front() {
-                self.end_ahead(&oldest);
-            }
-        }
-    }
-
-    /// Whether memory was made for messages that go ahead.
-    pub(crate) fn has_ahead(&self) -> bool {
-        self.arenas.iter().flatten().any(|arena| arena.ahead)
-    }
-
-    /// Gives the memory back that was made for messages that go ahead, as far as none of them lies there any more. Gives
-    /// the numbers of these arenas, for the peers that have mapped them.
-    pub(crate) fn retire_ahead(&mut self) -> Vec<u32> {
-        self.reclaim_ahead();
-        let mut retired = Vec::new();
-        for (number, place) in self.arenas.iter_mut().enumerate() {
-            if let Some(arena) = place.take_if(|arena| arena.ahead && arena.is_free()) {
-                self.bytes -= arena.view.len();
-                retired.push(number as u32);
-            }
-        }
-        retired
-    }
-
-    /// Lends the room, which was filled, to a peer; also says how many messages to this peer are ahead already. `None`,
-    /// and the room is free again, if all flags are in use.
-    pub(crate) fn go_ahead(&mut self, room: Room, peer: u32) -> Option<(LoanRecord, u32)> {
-        let before = self.ahead.iter().filter(|lent| lent.peer == peer).count();
-        let Some(flag) = self.free_flags.pop() else {
-            self.free(room);
-            return None;
-        };
-        let record = self.record(room, flag);
-        self.ahead_bytes += room.len as u64;
-        self.ahead.push_back(Lent { room, peer, flag });
-        Some((record, before as u32))
-    }
-
     /// Names room under a flag that was not in use.
     fn record(&mut self, room: Room, flag: u32) -> LoanRecord {
         let generation = &mut self.generations[flag as usize];
@@ -370,22 +296,9 @@ impl Arenas {
         }
     }
 
-    /// Undoes [`go_ahead`](Self::go_ahead) for a record that found no room in the ring.
-    pub(crate) fn stay_behind(&mut self) {
-        if let Some(lent) = self.ahead.pop_back() {
-            self.end_ahead(&lent);
-        }
-    }
-
     fn is_back(&self, lent: &Lent) -> bool {
         self.flags
             .is_released(lent.flag, self.generations[lent.flag as usize])
-    }
-
-    fn end_ahead(&mut self, lent: &Lent) {
-        self.ahead_bytes -= lent.room.len as u64;
-        self.free_flags.push(lent.flag);
-        self.free(lent.room);
     }
 
     /// The memory of some room, and where it begins there.
@@ -444,69 +357,5 @@ impl Arenas {
     pub(crate) fn descriptor(&self, number: u32) -> Option<(BorrowedFd<'_>, usize)> {
         let arena = self.arenas.get(number as usize)?.as_ref()?;
         Some((arena.arena.fd(), arena.arena.bytes()))
-    }
-}
-
-/// An arena of a peer, and the flags by which its loans go back. All loans that are held share it: a locked instruction waits
-/// until the stores before it are done, so one per loan rather than one for each part.
-#[derive(Debug)]
-pub(crate) struct Lender {
-    pub(crate) arena: PeerArena,
-    pub(crate) flags: ReleaseFlags<Mapped>,
-}
-
-/// The arenas of one peer, as far as it has handed them over, and which of ours it has.
-#[derive(Default)]
-pub(crate) struct PeerArenas {
-    /// By number. There are few.
-    theirs: Vec<(u32, Arc<Lender>)>,
-    given: Vec<u32>,
-}
-
-impl PeerArenas {
-    /// Maps an arena that came over the channel. One that cannot be mapped is an error at the message that
-    /// lies in it.
-    pub(crate) fn enter(
-        &mut self,
-        number: u32,
-        bytes: u64,
-        fd: OwnedFd,
-        flags: &ReleaseFlags<Mapped>,
-    ) {
-        let most = usize::try_from(bytes).unwrap_or(usize::MAX);
-        match PeerArena::attach(fd, most) {
-            Ok(arena) => {
-                self.leave(number);
-                let flags = flags.clone();
-                self.theirs
-                    .push((number, Arc::new(Lender { arena, flags })));
-            }
-            Err(error) => tracing::warn!("an arena for loans cannot be mapped: {error}"),
-        }
-    }
-
-    pub(crate) fn get(&self, number: u32) -> Option<Arc<Lender>> {
-        let found = self.theirs.iter().find(|(known, _)| *known == number);
-        found.map(|(_, lender)| Arc::clone(lender))
-    }
-
-    /// The peer uses an arena no longer. What is being copied out of it keeps it mapped.
-    pub(crate) fn leave(&mut self, number: u32) {
-        self.theirs.retain(|(known, _)| *known != number);
-    }
-
-    /// An arena is no more. Says whether the peer has it.
-    pub(crate) fn take_given(&mut self, number: u32) -> bool {
-        let before = self.given.len();
-        self.given.retain(|given| *given != number);
-        self.given.len() != before
-    }
-
-    pub(crate) fn given(&self, number: u32) -> bool {
-        self.given.contains(&number)
-    }
-
-    pub(crate) fn mark_given(&mut self, number: u32) {
-        self.given.push(number);
     }
 }

@@ -10,9 +10,9 @@ use limic_shm::ring::sleep::Waker;
 use limic_shm::segment::{LOAN_FLAGS, PeerSegment};
 
 use super::Core;
-use super::arenas::PeerArenas;
 use super::greeting::{self, BadGreeting, Greeting, u32_at, u64_at};
 use super::in_pieces;
+use super::peer_arenas::PeerArenas;
 use super::peers::{Link, Out};
 use crate::counters::Event;
 use crate::error::PeerFailure;

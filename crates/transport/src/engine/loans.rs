@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::arenas::Lender;
 use super::direct::{LOOKS, OTHERS_TURN, POLLS_PER_ROW, ROWS};
+use super::peer_arenas::Lender;
 use super::stash::{Arrived, LoanedAt, Waiting};
 use super::wire::{self, Control};
 use super::{Core, Engine, receive};

@@ -37,6 +37,7 @@ mod measured;
 mod one_sided;
 mod open;
 mod operations;
+mod peer_arenas;
 pub(crate) mod peers;
 mod pool;
 mod receive;

@@ -11,9 +11,9 @@ use limic_shm::ring::{Mapped, Memory, shared};
 use limic_shm::segment::PeerSegment;
 use limic_shm::sync::Ordering;
 
-use super::arenas::PeerArenas;
 use super::hand_over::Passing;
 use super::inbound::Inbound;
+use super::peer_arenas::PeerArenas;
 use super::wire::{Control, EAGER, EAGER_IMMEDIATE, IMMEDIATE_BYTES, SWITCH, WORDS};
 use crate::buffer::{gather, gather_behind, put_words};
 use crate::counters::Row;

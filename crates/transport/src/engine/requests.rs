@@ -3,6 +3,8 @@
 //! A request has an entry of one cache line, which is all that a short message touches of it: the receive that is posted,
 //! and later its status. What other operations need to know lies in a second table.
 
+mod finished;
+
 use std::any::Any;
 
 use limic_matching::PostedId;
@@ -271,50 +273,6 @@ impl<O: Kind> Requests<O> {
         }
     }
 
-    /// What happens to an operation that nobody waits for, now that it is over.
-    fn go_on(&mut self, slot: Slot) {
-        match self.entries[slot as usize].then {
-            Then::Keep => {}
-            Then::List => self.list(slot),
-            Then::Free => self.release(slot),
-        }
-    }
-
-    /// Puts a finished operation at the end of the list.
-    fn list(&mut self, slot: Slot) {
-        self.entries[slot as usize].next = NONE;
-        match self.entries.get_mut(self.finished.1 as usize) {
-            Some(last) => last.next = slot,
-            None => self.finished.0 = slot,
-        }
-        self.finished.1 = slot;
-    }
-
-    /// Has an operation listed under `name` as soon as it is done.
-    #[inline]
-    pub(crate) fn watch(&mut self, slot: Slot, name: u64) {
-        let entry = &mut self.entries[slot as usize];
-        let listed = entry.then == Then::List;
-        entry.then = Then::List;
-        self.rest[slot as usize].name = name;
-        if !listed && self.is_done(slot) {
-            self.list(slot);
-        }
-    }
-
-    /// Takes the oldest finished operation out of the list, and frees its slot.
-    #[inline]
-    pub(crate) fn next_finished(&mut self) -> Option<(u64, Outcome)> {
-        let slot = self.finished.0;
-        let next = self.entries.get(slot as usize)?.next;
-        self.finished.0 = next;
-        if next == NONE {
-            self.finished.1 = NONE;
-        }
-        let name = self.rest[slot as usize].name;
-        Some((name, self.take_done(slot)?))
-    }
-
     /// Takes the outcome of a finished operation and frees the slot.
     #[inline(always)]
     pub(crate) fn take_done(&mut self, slot: Slot) -> Option<Outcome> {
@@ -457,50 +415,4 @@ impl<O> core::fmt::Debug for Requests<O> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn stale_names_mean_nothing() {
-        let mut requests = Requests::<Operation>::new();
-        let slot = requests.take_slot();
-        requests.complete(slot, Err(Error::Cancelled));
-        let id = requests.id(slot);
-        assert_eq!(requests.find(id), Some(slot));
-        assert_eq!(requests.take_done(slot), Some(Err(Error::Cancelled)));
-        assert_eq!(requests.find(id), None);
-        assert_eq!(requests.take_slot(), slot);
-        assert_eq!(requests.find(id), None);
-        assert_eq!(requests.find(RequestId(u64::MAX)), None);
-    }
-
-    #[test]
-    fn watched_operations_are_listed_in_the_order_of_their_ends() {
-        let mut requests = Requests::<Operation>::new();
-        let slots: Vec<Slot> = (0..4).map(|_| requests.take_slot()).collect();
-        requests.complete(slots[3], Err(Error::Cancelled));
-        for slot in &slots {
-            requests.watch(*slot, u64::from(*slot) + 10);
-        }
-        for slot in [2, 0, 1] {
-            requests.complete(slots[slot], Err(Error::Cancelled));
-        }
-        let names: Vec<u64> =
-            core::iter::from_fn(|| requests.next_finished().map(|(name, _)| name)).collect();
-        assert_eq!(names, [13, 12, 10, 11]);
-        assert!(requests.next_finished().is_none());
-        assert_eq!(requests.live(), 0);
-    }
-
-    #[test]
-    fn abandoned_operations_free_themselves() {
-        let mut requests = Requests::<Operation>::new();
-        let slot = requests.take_slot();
-        let buffer = std::sync::Arc::new(());
-        requests.abandon(slot, Box::new(buffer.clone()));
-        assert_eq!(std::sync::Arc::strong_count(&buffer), 2);
-        requests.complete(slot, Err(Error::Cancelled));
-        assert_eq!(std::sync::Arc::strong_count(&buffer), 1);
-        assert_eq!(requests.live(), 0);
-    }
-}
+mod tests;

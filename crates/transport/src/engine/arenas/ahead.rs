@@ -1,0 +1,96 @@
+//! Room for messages that go ahead of their receivers: see `engine/ahead.rs`.
+
+use limic_shm::ring::Memory;
+use limic_shm::segment::LOAN_FLAGS;
+
+use super::{ALIGN, Arenas, Lent, LoanRecord, Room};
+
+impl Arenas {
+    /// Room for a message of `len` bytes that goes ahead of its receiver. `None` if `budget` bytes of such messages are not taken yet, or three quarters of the flags are in use: the rest is
+    /// the application's.
+    pub(crate) fn room_ahead(&mut self, len: usize, budget: u64) -> Option<Room> {
+        self.reclaim_ahead();
+        let need = len.max(1).checked_next_multiple_of(ALIGN)?;
+        let full = |arenas: &Self| {
+            arenas.ahead_bytes.saturating_add(need as u64) > budget
+                || arenas.free_flags.len() <= LOAN_FLAGS as usize / 4
+        };
+        if full(self) {
+            // A peer that takes nothing must not hold back the others' room.
+            for lent in core::mem::take(&mut self.ahead) {
+                if self.is_back(&lent) {
+                    self.end_ahead(&lent);
+                } else {
+                    self.ahead.push_back(lent);
+                }
+            }
+            if full(self) {
+                return None;
+            }
+        }
+        self.find(need).or_else(|| {
+            self.grow(need, len, true).ok()?;
+            self.find(need)
+        })
+    }
+
+    /// Takes back what receivers have taken of the messages that went ahead.
+    fn reclaim_ahead(&mut self) {
+        // Receivers take in order, so one look at the oldest tells; another one that is done comes back with it.
+        while self
+            .ahead
+            .front()
+            .is_some_and(|oldest| self.is_back(oldest))
+        {
+            if let Some(oldest) = self.ahead.pop_front() {
+                self.end_ahead(&oldest);
+            }
+        }
+    }
+
+    /// Whether memory was made for messages that go ahead.
+    pub(crate) fn has_ahead(&self) -> bool {
+        self.arenas.iter().flatten().any(|arena| arena.ahead)
+    }
+
+    /// Gives the memory back that was made for messages that go ahead, as far as none of them lies there any more. Gives
+    /// the numbers of these arenas, for the peers that have mapped them.
+    pub(crate) fn retire_ahead(&mut self) -> Vec<u32> {
+        self.reclaim_ahead();
+        let mut retired = Vec::new();
+        for (number, place) in self.arenas.iter_mut().enumerate() {
+            if let Some(arena) = place.take_if(|arena| arena.ahead && arena.is_free()) {
+                self.bytes -= arena.view.len();
+                retired.push(number as u32);
+            }
+        }
+        retired
+    }
+
+    /// Lends the room, which was filled, to a peer; also says how many messages to this peer are ahead already. `None`,
+    /// and the room is free again, if all flags are in use.
+    pub(crate) fn go_ahead(&mut self, room: Room, peer: u32) -> Option<(LoanRecord, u32)> {
+        let before = self.ahead.iter().filter(|lent| lent.peer == peer).count();
+        let Some(flag) = self.free_flags.pop() else {
+            self.free(room);
+            return None;
+        };
+        let record = self.record(room, flag);
+        self.ahead_bytes += room.len as u64;
+        self.ahead.push_back(Lent { room, peer, flag });
+        Some((record, before as u32))
+    }
+
+    /// Undoes [`go_ahead`](Self::go_ahead) for a record that found no room in the ring.
+    pub(crate) fn stay_behind(&mut self) {
+        if let Some(lent) = self.ahead.pop_back() {
+            self.end_ahead(&lent);
+        }
+    }
+
+    pub(super) fn end_ahead(&mut self, lent: &Lent) {
+        self.ahead_bytes -= lent.room.len as u64;
+        self.free_flags.push(lent.flag);
+        self.free(lent.room);
+    }
+}
