@@ -1,6 +1,10 @@
 /*
  * An MPI program that checks itself: point-to-point, collectives, communicators, derived datatypes and threads. Prints
  * one line per part, and exits with 1 if anything is wrong.
+ *
+ *   check [LONGEST]
+ *
+ * LONGEST is a bound on the lengths of the first part, in bytes.
  */
 #include <pthread.h>
 
@@ -29,13 +33,14 @@ static int right(const unsigned char *bytes, size_t len, unsigned seed)
 static const size_t lengths[] = {0,     1,     8,      47,      48,     49,
                                  64,    1000,  4096,   8191,    8192,   16384,
                                  65535, 65536, 300000, 1 << 20, 8 << 20};
-#define LENGTHS (sizeof lengths / sizeof *lengths)
+/* How many of them are tried. */
+static unsigned tried = sizeof lengths / sizeof *lengths;
 
 /* What every rank sends to another one in `lengths_in_several_ways`. */
 static size_t sent_at_least(void)
 {
     size_t all = 0;
-    for (unsigned i = 0; i < LENGTHS; i++)
+    for (unsigned i = 0; i < tried; i++)
         all += 4 * lengths[i];
     return all;
 }
@@ -43,10 +48,10 @@ static size_t sent_at_least(void)
 /* Every length to the next rank and back, in several ways. */
 static void lengths_in_several_ways(MPI_Comm comm)
 {
-    size_t most = lengths[LENGTHS - 1];
+    size_t most = lengths[tried - 1];
     unsigned char *out = malloc(most), *in = malloc(most);
     int next = (rank + 1) % size, last = (rank + size - 1) % size;
-    for (unsigned i = 0; i < LENGTHS; i++) {
+    for (unsigned i = 0; i < tried; i++) {
         int len = (int) lengths[i];
         MPI_Status status;
         MPI_Request requests[2];
@@ -349,6 +354,9 @@ static void threads(void)
 
 int main(int argc, char **argv)
 {
+    size_t longest = argc > 1 ? strtoul(argv[1], NULL, 10) : lengths[tried - 1];
+    while (tried > 1 && lengths[tried - 1] > longest)
+        tried--;
     int provided = begin(&argc, &argv, sent_at_least());
     lengths_in_several_ways(MPI_COMM_WORLD);
     report("lengths");

@@ -36,12 +36,11 @@ fn pointer_of<T>(name: u64) -> *mut T {
 }
 
 impl Endpoint {
-    /// Moves messages along, and puts what has ended into the completion queues. True if anything moved.
+    /// Moves messages along, and puts what has ended into the completion queues.
     #[inline(always)]
-    pub(crate) fn progress(&self) -> bool {
-        let moved = self.limic.progress();
+    pub(crate) fn progress(&self) {
+        self.limic.progress();
         self.collect();
-        moved
     }
 
     /// Puts what has ended into the completion queues.

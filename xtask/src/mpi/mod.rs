@@ -25,8 +25,8 @@ use self::proof::{Expected, judge};
 const PROGRAMS: &str = "benches/mpi";
 /// The longest that one program may take.
 const LIMIT: Duration = Duration::from_secs(240);
-/// The same for a whole test suite.
-const SUITE_LIMIT: Duration = Duration::from_secs(45 * 60);
+/// The same for a whole test suite: 50 minutes have been seen, on two CPUs that had much else to do.
+const SUITE_LIMIT: Duration = Duration::from_secs(90 * 60);
 
 /// How much is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

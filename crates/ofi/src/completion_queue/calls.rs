@@ -5,7 +5,6 @@ use core::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
 
 use super::Queue;
-use super::idle::Idle;
 use crate::abi::entries::{fi_cq_attr, fi_cq_err_entry};
 use crate::abi::errno::*;
 use crate::abi::objects::{fi_ops_cq, fid_cq, fid_domain};
@@ -82,7 +81,7 @@ pub(crate) unsafe extern "C" fn open(
             first: Cell::new(core::ptr::null_mut()),
             last: Cell::new(core::ptr::null_mut()),
             entry,
-            idle: Idle::new(),
+            idle: Cell::new(0),
             endpoints: RefCell::default(),
             wait,
             wait_kind: attr.wait_obj,
@@ -129,36 +128,15 @@ unsafe extern "C" fn control(fid: *mut fid, what: c_int, argument: *mut c_void) 
     })
 }
 
-/// Reads what is there. If that is nothing for a while, others get the CPU.
-///
-/// # Safety
-/// The queue is one of this provider; as [`Queue::read`].
-#[inline(always)]
-unsafe fn look(
-    queue: *mut fid_cq,
-    buffer: *mut c_void,
-    count: usize,
-    sources: *mut fi_addr_t,
-) -> isize {
-    border::size(|| {
-        // SAFETY: the caller's promise.
-        let queue: &Queue = unsafe { object::object(queue) };
-        let turn = queue.domain.enter();
-        // SAFETY: the caller's promise.
-        let found = unsafe { queue.read(buffer, count, sources) };
-        let gives_way = found == Err(FI_EAGAIN) && queue.was_empty();
-        // Others may be waiting for it.
-        drop(turn);
-        if gives_way {
-            rustix::thread::sched_yield();
-        }
-        found
-    })
-}
-
 unsafe extern "C" fn read(queue: *mut fid_cq, buffer: *mut c_void, count: usize) -> isize {
-    // SAFETY: C passes what it was given, and room for `count` entries; so below.
-    unsafe { look(queue, buffer, count, core::ptr::null_mut()) }
+    border::size(|| {
+        // SAFETY: C passes what it was given, and room for `count` entries; so below.
+        unsafe {
+            let queue: &Queue = object::object(queue);
+            let _turn = queue.domain.enter();
+            queue.read(buffer, count, core::ptr::null_mut())
+        }
+    })
 }
 
 unsafe extern "C" fn readfrom(
@@ -167,8 +145,14 @@ unsafe extern "C" fn readfrom(
     count: usize,
     sources: *mut fi_addr_t,
 ) -> isize {
-    // SAFETY: as above.
-    unsafe { look(queue, buffer, count, sources) }
+    border::size(|| {
+        // SAFETY: as above.
+        unsafe {
+            let queue: &Queue = object::object(queue);
+            let _turn = queue.domain.enter();
+            queue.read(buffer, count, sources)
+        }
+    })
 }
 
 unsafe extern "C" fn sread(

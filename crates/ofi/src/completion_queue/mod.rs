@@ -1,10 +1,8 @@
 //! Completion queues: a list of nodes, in the order in which their operations ended.
 //!
-//! Here the list is filled, by endpoints; `read` is how applications empty it, `idle` what happens when it
-//! is empty, `calls` what libfabric calls.
+//! Here the list is filled, by endpoints; `read` is how applications empty it, `calls` what libfabric calls.
 
 mod calls;
-mod idle;
 mod read;
 
 use core::cell::{Cell, RefCell};
@@ -18,8 +16,6 @@ use crate::node::{Node, mark};
 use crate::object::{Head, Object};
 use crate::wait::WaitObject;
 
-use self::idle::Idle;
-
 pub(crate) use self::calls::open;
 
 /// A completion queue.
@@ -32,7 +28,8 @@ pub(crate) struct Queue {
     last: Cell<*mut Node>,
     /// Bytes of a completion in the application's format.
     entry: usize,
-    idle: Idle,
+    /// Empty looks in a row.
+    idle: Cell<u32>,
     /// Endpoints that report here; each makes progress when the queue is read.
     endpoints: RefCell<Vec<*const Endpoint>>,
     wait: Option<WaitObject>,
@@ -125,15 +122,12 @@ impl Queue {
         }
     }
 
-    /// True if anything moved.
     #[inline(always)]
-    pub(crate) fn progress(&self) -> bool {
-        let mut moved = false;
+    pub(crate) fn progress(&self) {
         for endpoint in self.endpoints.borrow().iter() {
             // SAFETY: an endpoint takes itself out before it goes.
-            moved |= unsafe { (**endpoint).progress() };
+            unsafe { (**endpoint).progress() };
         }
-        moved
     }
 
     /// Whether nothing is there and senders will ring.

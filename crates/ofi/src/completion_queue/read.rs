@@ -28,9 +28,6 @@ impl Queue {
     ) -> Result<usize, i32> {
         if self.first.get().is_null() {
             self.progress();
-            if self.first.get().is_null() {
-                self.look_longer();
-            }
         }
         let mut done = 0;
         while done < count {
@@ -56,11 +53,12 @@ impl Queue {
             }
             done += 1;
         }
-        if done == 0 {
-            return Err(FI_EAGAIN);
+        if done > 0 {
+            self.idle.set(0);
+            return Ok(done);
         }
-        self.idle.reset();
-        Ok(done)
+        self.give_way();
+        Err(FI_EAGAIN)
     }
 
     /// Writes a completion in the application's format, which is the beginning of the longest one.
@@ -105,6 +103,17 @@ impl Queue {
         let mut all = endpoints.iter().map(|endpoint| unsafe { &**endpoint });
         all.find(|endpoint| u64::from(endpoint.number) == number)
             .map_or(FI_ADDR_NOTAVAIL, |endpoint| endpoint.address_of(peer))
+    }
+
+    /// An empty look. Who is waited for may wait for this very CPU.
+    #[inline(always)]
+    fn give_way(&self) {
+        let idle = self.idle.get().wrapping_add(1);
+        self.idle.set(idle);
+        if idle >= self.domain.patience.get() {
+            self.idle.set(0);
+            rustix::thread::sched_yield();
+        }
     }
 
     /// # Safety
