@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use limic::counters::Event;
 use limic::policy::Path;
 use limic::settings::{Settings, SettingsBuilder};
 use limic::{Counters, Endpoint, HybridEndpoint, RawEndpoint};
@@ -87,5 +88,49 @@ fn a_wrong_table_is_corrected_and_a_wish_is_respected() {
                 assert!(counters.corrections.is_empty());
             }
         }
+    });
+}
+
+/// A message in several pieces has no address from which it could be read, so it takes no part in tries of single copies, nor
+/// of both sides: those would fail, and the pair would be without them for ever.
+#[test]
+fn messages_in_pieces_cost_nobody_the_single_copy() {
+    if let Err(refused) = limic_copy::explain().available {
+        return skip(&format!("single copy: {refused}"));
+    }
+    Cast::new("messages_in_pieces_cost_nobody_the_single_copy").run(|rank| {
+        let settings = Settings::builder().without_environment();
+        let endpoint = HybridEndpoint::with(settings.build().expect("settings")).expect("open");
+        let other = rank.connect(&endpoint)[1 - rank.rank as usize];
+        let message = content(rank.seed, BYTES);
+        let mut buffers = [vec![0; BYTES], vec![0; BYTES]];
+        for _ in 0..100 {
+            let done = endpoint.scope(|scope| {
+                if rank.rank == 0 {
+                    // One beside the other, of one length.
+                    scope.isend(other, DATA, &message)?;
+                    let pieces = [&message[..1000], &message[1000..]];
+                    scope.isend_vectored(other, DATA, pieces)?;
+                } else {
+                    let [one, two] = &mut buffers;
+                    scope.irecv((other, DATA), one)?;
+                    scope.irecv((other, DATA), two)?;
+                }
+                Ok(())
+            });
+            done.expect("both arrive");
+            buffers
+                .iter()
+                .filter(|_| rank.rank == 1)
+                .for_each(|buffer| check(rank.seed, buffer));
+            rank.link.meet(&endpoint);
+        }
+        let counters = endpoint.counters();
+        assert_eq!(
+            counters.event(Event::Demotions),
+            0,
+            "{:?}",
+            counters.reasons
+        );
     });
 }

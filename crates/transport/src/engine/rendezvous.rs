@@ -113,7 +113,8 @@ impl Core {
             capabilities,
         };
         match self.settings.policy().choose_correctable(&query) {
-            Some((choice, true)) if choice.path.is_rendezvous() => {
+            // Messages in pieces have other paths, which those of the same length in one piece must not learn from.
+            Some((choice, true)) if choice.path.is_rendezvous() && !offer.in_pieces => {
                 self.corrected(offer.from, len, choice.path, capabilities.paths)
             }
             Some((choice, _)) if choice.path.is_rendezvous() => (choice.path, None),
