@@ -295,12 +295,12 @@ impl Core {
         self.requests.next_finished()
     }
 
-    /// Sends that peers have not taken yet.
+    /// Sends that peers have not taken yet. Those to itself nobody takes while this is asked.
     fn has_sends(&mut self) -> bool {
-        self.requests
-            .slots()
-            .into_iter()
-            .any(|slot| self.requests.sending(slot).is_some())
+        self.requests.slots().into_iter().any(|slot| {
+            let sending = self.requests.sending(slot);
+            sending.is_some_and(|sending| sending.stage != requests::SendStage::Local)
+        })
     }
 
     /// Whether there are more endpoints than CPUs, so that a peer may not run at the same time.
