@@ -83,6 +83,13 @@
 #define LIMIC_KIND_SHM 1
 
 /**
+ * Messages that the kernel module matches and copies: needs /dev/limic. All endpoints that talk to
+ * each other have to be of this kind and in one group (LIMIC_KERNEL_GROUP; by itself it is the
+ * launcher's job).
+ */
+#define LIMIC_KIND_KERNEL 2
+
+/**
  * One thread owns the endpoint: the one that opened it, until it is handed on
  * (limic_endpoint_release, limic_endpoint_adopt). The default, and the quickest.
  */
@@ -180,7 +187,7 @@ typedef enum limic_error {
 typedef struct limic_options {
     /** Size of this structure in bytes, set by the caller. */
     uint32_t size;
-    /** LIMIC_KIND_HYBRID or LIMIC_KIND_SHM. */
+    /** LIMIC_KIND_HYBRID, LIMIC_KIND_SHM or LIMIC_KIND_KERNEL. */
     uint32_t kind;
     /** LIMIC_THREADS_OWNER or LIMIC_THREADS_SERIALIZED. */
     uint32_t threads;

@@ -39,6 +39,7 @@ pub unsafe extern "C" fn limic_endpoint_open(
         let kind = match options.open()? {
             Opened::Hybrid(endpoint) => Kind::Hybrid(endpoint),
             Opened::Shm(endpoint) => Kind::Shm(endpoint),
+            Opened::Kernel(endpoint) => Kind::Kernel(endpoint),
         };
         endpoint.write(table::insert(Held::new(kind), options.threads)?);
         Ok(())

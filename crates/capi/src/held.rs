@@ -4,7 +4,7 @@ use limic::Outcome;
 use limic::raw::{
     ClaimId, RawEndpoint, RawLoan, RawLoaned, RawSlice, RawSliceMut, RegionId, RequestId,
 };
-use limic::{HybridEndpoint, ShmEndpoint, World};
+use limic::{HybridEndpoint, KernelEndpoint, ShmEndpoint, World};
 
 use crate::slab::Slab;
 
@@ -13,8 +13,10 @@ use crate::slab::Slab;
 pub(crate) enum Kind {
     Hybrid(HybridEndpoint),
     Shm(ShmEndpoint),
+    Kernel(KernelEndpoint),
     HybridWorld(World<HybridEndpoint>),
     ShmWorld(World<ShmEndpoint>),
+    KernelWorld(World<KernelEndpoint>),
 }
 
 /// A buffer in shared memory, in the caller's hands.
@@ -85,8 +87,10 @@ impl Kind {
         match self {
             Self::Hybrid(endpoint) => endpoint,
             Self::Shm(endpoint) => endpoint,
+            Self::Kernel(endpoint) => endpoint,
             Self::HybridWorld(world) => world.endpoint(),
             Self::ShmWorld(world) => world.endpoint(),
+            Self::KernelWorld(world) => world.endpoint(),
         }
     }
 }

@@ -4,7 +4,7 @@ use core::ffi::{CStr, c_char};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-use limic::{HybridEndpoint, Settings, ShmEndpoint};
+use limic::{HybridEndpoint, KernelEndpoint, Settings, ShmEndpoint};
 
 use crate::errors::Failure;
 use crate::errors::limic_error::{LIMIC_ERR_INVALID, LIMIC_ERR_SETTINGS, LIMIC_ERR_SIZE};
@@ -14,6 +14,9 @@ use crate::table::Threads;
 pub const LIMIC_KIND_HYBRID: u32 = 0;
 /// Shared memory only: no process reads another's memory.
 pub const LIMIC_KIND_SHM: u32 = 1;
+/// Messages that the kernel module matches and copies: needs `/dev/limic`. All endpoints that talk to each other have to be of this kind and
+/// in one group (`LIMIC_KERNEL_GROUP`; by itself it is the launcher's job).
+pub const LIMIC_KIND_KERNEL: u32 = 2;
 
 /// One thread owns the endpoint: the one that opened it, until it is handed on (`limic_endpoint_release`, `limic_endpoint_adopt`). The
 /// default, and the quickest.
@@ -28,7 +31,7 @@ pub const LIMIC_THREADS_SERIALIZED: u32 = 1;
 pub struct limic_options {
     /// Size of this structure in bytes, set by the caller.
     pub size: u32,
-    /// `LIMIC_KIND_HYBRID` or `LIMIC_KIND_SHM`.
+    /// `LIMIC_KIND_HYBRID`, `LIMIC_KIND_SHM` or `LIMIC_KIND_KERNEL`.
     pub kind: u32,
     /// `LIMIC_THREADS_OWNER` or `LIMIC_THREADS_SERIALIZED`.
     pub threads: u32,
@@ -51,6 +54,7 @@ pub(crate) struct Options {
 pub(crate) enum Opened {
     Hybrid(HybridEndpoint),
     Shm(ShmEndpoint),
+    Kernel(KernelEndpoint),
 }
 
 impl Options {
@@ -88,11 +92,11 @@ impl Options {
                 "limic_options has set fields that this library does not know: it is older than the program's header",
             ));
         }
-        if options.kind > LIMIC_KIND_SHM || options.reserved != 0 {
+        if options.kind > LIMIC_KIND_KERNEL || options.reserved != 0 {
             return Err(Failure::new(
                 LIMIC_ERR_INVALID,
                 format!(
-                    "limic_options.kind is {} (0 or 1), .reserved {} (0)",
+                    "limic_options.kind is {} (0 to 2), .reserved {} (0)",
                     options.kind, options.reserved
                 ),
             ));
@@ -128,10 +132,10 @@ impl Options {
         if let Some(warning) = { warnings }.find(|text| names().any(|name| text.contains(&*name))) {
             return Err(refused(format!("limic_options.settings: {warning}")));
         }
-        Ok(if self.kind == LIMIC_KIND_SHM {
-            Opened::Shm(ShmEndpoint::with(settings)?)
-        } else {
-            Opened::Hybrid(HybridEndpoint::with(settings)?)
+        Ok(match self.kind {
+            LIMIC_KIND_SHM => Opened::Shm(ShmEndpoint::with(settings)?),
+            LIMIC_KIND_KERNEL => Opened::Kernel(KernelEndpoint::with(settings)?),
+            _ => Opened::Hybrid(HybridEndpoint::with(settings)?),
         })
     }
 }

@@ -34,6 +34,7 @@ pub unsafe extern "C" fn limic_world_open(
         let kind = match options.open()? {
             Opened::Hybrid(endpoint) => Kind::HybridWorld(World::with(endpoint)?),
             Opened::Shm(endpoint) => Kind::ShmWorld(World::with(endpoint)?),
+            Opened::Kernel(endpoint) => Kind::KernelWorld(World::with(endpoint)?),
         };
         endpoint.write(table::insert(Held::new(kind), options.threads)?);
         Ok(())
@@ -67,7 +68,8 @@ fn job(held: &Held) -> Result<&dyn Job, Failure> {
     match &held.kind {
         Kind::HybridWorld(world) => Ok(world),
         Kind::ShmWorld(world) => Ok(world),
-        Kind::Hybrid(_) | Kind::Shm(_) => Err(not_a_world()),
+        Kind::KernelWorld(world) => Ok(world),
+        Kind::Hybrid(_) | Kind::Shm(_) | Kind::Kernel(_) => Err(not_a_world()),
     }
 }
 
@@ -154,8 +156,9 @@ pub extern "C" fn limic_world_finalize(endpoint: limic_endpoint) -> c_int {
         held.into_kind(|kind| match kind {
             Kind::HybridWorld(world) => world.finalize(),
             Kind::ShmWorld(world) => world.finalize(),
+            Kind::KernelWorld(world) => world.finalize(),
             // Looked at above, and the handle means the same endpoint.
-            Kind::Hybrid(_) | Kind::Shm(_) => Ok(()),
+            Kind::Hybrid(_) | Kind::Shm(_) | Kind::Kernel(_) => Ok(()),
         })?;
         Ok(())
     })
@@ -188,8 +191,9 @@ pub unsafe extern "C" fn limic_world_abort(
         table::remove(endpoint)?.into_kind(|kind| match kind {
             Kind::HybridWorld(world) => world.abort(code, &text),
             Kind::ShmWorld(world) => world.abort(code, &text),
+            Kind::KernelWorld(world) => world.abort(code, &text),
             // Looked at above.
-            Kind::Hybrid(_) | Kind::Shm(_) => Ok::<(), limic::Error>(()),
+            Kind::Hybrid(_) | Kind::Shm(_) | Kind::Kernel(_) => Ok::<(), limic::Error>(()),
         })?;
         Ok(())
     })

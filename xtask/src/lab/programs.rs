@@ -1,6 +1,6 @@
 //! The test programs of the packages that have guest tests, built on the host, and the tests in each.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
@@ -15,6 +15,15 @@ const PACKAGES: [&str; 2] = ["limic-lab", "limic-module-tests"];
 /// The test that starts a C program over liblimic2, and the name of that program.
 const STAND_IN: &str = "limic2";
 const STAND_IN_PROGRAM: &str = "limic2-mpi";
+
+/// The test that starts programs over `limic.h`, and their names: of the C interface's own tests.
+const C_INTERFACE: &str = "c_interface";
+const C_PROGRAMS: [&str; 4] = [
+    "limic-c-messages",
+    "limic-c-requests",
+    "limic-c-probe",
+    "limic-c-vectored",
+];
 
 /// One test program.
 #[derive(Debug)]
@@ -113,7 +122,24 @@ pub(crate) fn build(filter: &str) -> Result<Vec<Program>, Failure> {
         }
     }
     if programs.iter().any(|program| program.name == STAND_IN) {
-        stand_in()?;
+        let folder = root().join("crates/limic2");
+        c_program(
+            "limic2",
+            &folder.join("include/limic2"),
+            &folder.join("tests/c/mpi.c"),
+            ("liblimic2_c.a", &[]),
+            STAND_IN_PROGRAM,
+        )?;
+    }
+    if programs.iter().any(|program| program.name == C_INTERFACE) {
+        let folder = root().join("crates/capi");
+        for name in C_PROGRAMS {
+            let source = name.trim_start_matches("limic-c-");
+            let source = folder.join("tests/c").join(source).with_extension("c");
+            let include = folder.join("include");
+            let library = ("liblimic_c.a", &["-lhwloc"][..]);
+            c_program("limic-capi", &include, &source, library, name)?;
+        }
     }
     programs.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(programs)
@@ -121,20 +147,27 @@ pub(crate) fn build(filter: &str) -> Result<Vec<Program>, Failure> {
 
 /// What tests start beside themselves, as far as it was built: their libraries go into the guest too.
 pub(crate) fn started() -> impl Iterator<Item = PathBuf> {
-    let names = ["limic", STAND_IN_PROGRAM];
+    let names = ["limic", STAND_IN_PROGRAM].into_iter().chain(C_PROGRAMS);
     let paths = names.map(|name| target().join("debug").join(name));
-    paths.into_iter().filter(|path| path.exists())
+    paths.filter(|path| path.exists())
 }
 
-/// Builds the stand-in for an MPI over LiMIC2 with the static library, where the guest's test looks for it: beside the command.
-fn stand_in() -> Result<(), Failure> {
-    Job::cargo(&["build", "-p", "limic2"], 20).run()?;
-    let folder = root().join("crates/limic2");
+/// Builds a C program with the static library of a package and what that needs, where the guest's tests look for it: beside
+/// the command.
+fn c_program(
+    package: &str,
+    include: &Path,
+    source: &Path,
+    (library, needs): (&str, &[&str]),
+    name: &str,
+) -> Result<(), Failure> {
+    Job::cargo(&["build", "-p", package], 20).run()?;
     Job::new("cc", 5)
         .args(&["-std=gnu11", "-O1", "-I"])
-        .arg(&folder.join("include/limic2"))
-        .arg(&folder.join("tests/c/mpi.c"))
-        .arg(&target().join("debug/liblimic2_c.a"))
+        .arg(include)
+        .arg(source)
+        .arg(&target().join("debug").join(library))
+        .args(needs)
         .args(&[
             "-lgcc_s",
             "-lutil",
@@ -144,6 +177,6 @@ fn stand_in() -> Result<(), Failure> {
             "-ldl",
             "-o",
         ])
-        .arg(&target().join("debug").join(STAND_IN_PROGRAM))
+        .arg(&target().join("debug").join(name))
         .run()
 }

@@ -34,7 +34,11 @@ static uint32_t rank, ranks;
 
 static inline void join(void)
 {
-    OK(limic_world_open(NULL, &world));
+    /* Which kind of endpoint: a number, for the guest tests of the kernel module. */
+    const char *kind = getenv("LIMIC_TEST_KIND");
+    limic_options options = LIMIC_OPTIONS_INIT;
+    options.kind = kind == NULL ? LIMIC_KIND_HYBRID : (uint32_t)atoi(kind);
+    OK(limic_world_open(kind == NULL ? NULL : &options, &world));
     OK(limic_world_rank(world, &rank));
     OK(limic_world_size(world, &ranks));
 }

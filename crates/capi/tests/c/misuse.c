@@ -78,7 +78,7 @@ static void ranges(limic_endpoint endpoint)
     uint32_t me;
     int number;
     OK(limic_myself(endpoint, &me));
-    options.kind = 2;
+    options.kind = 3;
     GIVES(LIMIC_ERR_INVALID, limic_endpoint_open(&options, &other));
     options.kind = LIMIC_KIND_SHM;
     options.threads = 77;
