@@ -124,7 +124,7 @@ impl Core {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn receive_kept(
         &mut self,
         from: u32,
