@@ -51,13 +51,13 @@ fn path(table: &Table, bytes: u64, skew: Skew) -> Path {
     table.choose(&query).expect("everything can be done").path
 }
 
-/// The machine that the built-in table is made for: eager up to 8K, the pipeline up to 64K, then both sides.
+/// The machine that the built-in table is made for: eager up to 64K, then the pipeline.
 fn as_built_in(path: Path, bytes: u64) -> Option<f64> {
     let n = bytes as f64;
     match path {
-        Path::Eager => (bytes <= 16 << 10).then_some(1e-7 + n * 2e-10),
+        Path::Eager => (bytes <= 64 << 10).then_some(1e-7 + n * 0.9e-10),
         Path::Pipeline => Some(1e-6 + n * 1e-10),
-        Path::BothSides => Some(4.5e-6 + n * 0.6e-10),
+        Path::BothSides => Some(4.5e-6 + n * 1.2e-10),
         _ => Some(2e-6 + n * 3e-10),
     }
 }
@@ -74,7 +74,7 @@ fn nothing_changes_where_nothing_wins() {
         );
     }
     assert_eq!(path(&table, 32 << 10, Skew::Skewed), Path::Eager);
-    assert_eq!(path(&table, 128 << 10, Skew::Skewed), Path::BothSides);
+    assert_eq!(path(&table, 128 << 10, Skew::Skewed), Path::Pipeline);
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn single_copy_is_taken_where_it_wins() {
 fn the_eager_limit_follows_the_figures() {
     let eager_wins_up_to = |limit: u64| {
         let time = move |path: Path, bytes: u64| match path {
-            Path::Eager if bytes <= 16 << 10 => Some(if bytes <= limit { 1e-7 } else { 1e-4 }),
+            Path::Eager if bytes <= 64 << 10 => Some(if bytes <= limit { 1e-7 } else { 1e-4 }),
             Path::Eager => None,
             Path::Pipeline => Some(1e-5),
             _ => Some(1e-3),
@@ -121,7 +121,7 @@ fn one_size_alone_is_an_accident() {
         _ => as_built_in(path, bytes),
     };
     let table = table(rows(HERE, &measured(outlier), &[]));
-    assert_eq!(path(&table, 256 << 10, Skew::None), Path::BothSides);
+    assert_eq!(path(&table, 256 << 10, Skew::None), Path::Pipeline);
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn a_win_in_one_pattern_does_not_pay_for_a_loss_in_the_other() {
         );
     }
     let table = table(rows(HERE, &measured, &[]));
-    assert_eq!(path(&table, 1 << 20, Skew::None), Path::BothSides);
+    assert_eq!(path(&table, 1 << 20, Skew::None), Path::Pipeline);
 }
 
 #[test]
