@@ -5,7 +5,7 @@ use std::any::Any;
 use crate::Status;
 use crate::engine::loans::LoanHold;
 
-/// Room in the segment, lent by [`RawEndpoint::borrow_loan`].
+/// Room in the segment, lent by [`RawEndpoint::borrow_loan`](crate::raw::RawEndpoint::borrow_loan).
 #[derive(Debug)]
 pub struct RawLoan {
     /// First byte; stays valid until the loan is sent or returned.
@@ -16,7 +16,7 @@ pub struct RawLoan {
     pub id: u64,
 }
 
-/// A message that lies in its sender's segment, taken by [`RawEndpoint::take_loan`].
+/// A message that lies in its sender's segment, taken by [`RawEndpoint::take_loan`](crate::raw::RawEndpoint::take_loan).
 #[derive(Debug)]
 pub struct RawLoaned {
     /// Who sent it, tag and length.
