@@ -107,11 +107,11 @@ fn settings_show_where_they_come_from() {
 
 #[test]
 fn why_names_the_path_the_row_and_the_reason() {
-    let output = info(&["--why", "shared-cache", "64K"], &[]);
+    let output = info(&["--why", "shared-cache", "128K"], &[]);
     assert!(output.status.success(), "{}", err(&output));
     let text = out(&output);
     assert!(
-        text.starts_with("shared-cache: 64K (65536 bytes) go by pipeline"),
+        text.starts_with("shared-cache: 128K (131072 bytes) go by pipeline"),
         "{text}"
     );
     assert!(text.contains("row: ") && text.contains("why: "), "{text}");
@@ -134,10 +134,10 @@ fn why_follows_the_settings() {
         text.contains("pipeline is off here: not among the allowed paths"),
         "{text}"
     );
-    // More than a record of the ring holds.
+    // More than goes in pieces.
     let eager = [("LIMIC_EAGER_MAX", "unlimited")];
     let text = out(&info(&["--why", "shared-cache", "1M"], &eager));
-    assert!(text.contains("not eager: holds at most 16K"), "{text}");
+    assert!(text.contains("not eager: holds at most 64K"), "{text}");
 }
 
 #[test]

@@ -48,7 +48,14 @@ fn the_machine_is_described() {
 fn each_forced_path_is_the_one_that_is_used() {
     let paths = "inline,eager,pipeline,cma,both-sides,loan,process";
     for pattern in ["latency", "bandwidth"] {
-        let report = json(&[pattern, "--sizes", "16,4K,64K", "--paths", paths, "--check"]);
+        let report = json(&[
+            pattern,
+            "--sizes",
+            "16,4K,128K",
+            "--paths",
+            paths,
+            "--check",
+        ]);
         assert_eq!(report["checked"], true);
         for row in rows(&report) {
             check_row(row, pattern, 2);
@@ -70,7 +77,7 @@ fn each_forced_path_is_the_one_that_is_used() {
             }
         }
         assert!(notes.contains("inline, 4K: not measured: holds at most 48 bytes"));
-        assert!(notes.contains("eager, 64K: not measured: went by pipeline"));
+        assert!(notes.contains("eager, 128K: not measured: went by pipeline"));
     }
 }
 
