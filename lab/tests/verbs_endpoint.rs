@@ -105,7 +105,10 @@ fn a_sleeper_misses_nothing_that_goes_into_its_ring() {
             counters.sleeps,
             counters.event(Event::WakeUps),
         );
-        assert!(pauses > 0, "it slept, so it asked for pauses");
+        // Rank 1 slept in each round; whether rank 0 ever waited for long enough is chance.
+        if rank.rank == 1 {
+            assert!(pauses > 0, "it slept, so it asked for pauses");
+        }
         rank.link.meet(&endpoint);
     });
 }
