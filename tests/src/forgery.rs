@@ -1,4 +1,14 @@
-//! Records that lie in the rings of peers, changed behind the library's back.
+//! Records that lie in the rings of peers, changed behind the library's back, and what their receiver may make of it.
+
+use limic::settings::Settings;
+use limic::{Endpoint, Error, HybridEndpoint, Peer, PeerFailure, RawEndpoint, Status};
+
+use crate::Rank;
+
+/// Bytes on either side of a buffer that nobody may touch.
+pub const MARGIN: usize = 64 << 10;
+/// What they hold.
+pub const UNTOUCHED: u8 = 0xA5;
 
 /// Header, tag, and the first words of the payload.
 pub type Words<'a> = [&'a mut u64; 5];
@@ -61,4 +71,74 @@ pub unsafe fn forge(
         }
     }
     seen
+}
+
+/// Opens an endpoint and meets the other of two ranks, often enough for a private ring, in which pieces travel.
+///
+/// # Panics
+/// If that fails.
+#[must_use]
+pub fn meet(rank: &Rank, settings: Settings) -> (HybridEndpoint, Peer) {
+    let endpoint = HybridEndpoint::with(settings).expect("open");
+    let other = rank.connect(&endpoint)[1 - rank.rank as usize];
+    for _ in 0..100 {
+        let mut word = [0];
+        endpoint
+            .send_recv(other, 1_u64, &[1], (other, 1), &mut word)
+            .expect("exchange");
+    }
+    (endpoint, other)
+}
+
+/// A receive of `len` bytes ended well, or with the sender's failure. `found`: the receiver finds the forgery out, and blames
+/// the sender.
+///
+/// # Panics
+/// If it ended otherwise.
+pub fn check_received(
+    name: &str,
+    found: bool,
+    from: Peer,
+    len: usize,
+    received: &Result<Status, Error>,
+) {
+    match received {
+        Ok(status) => assert!(!found && status.len == len as u64, "{name}"),
+        Err(Error::PeerFailed { peer, why }) => {
+            assert_eq!(*peer, from, "{name}");
+            let blamed = matches!(why, PeerFailure::Corrupt(_));
+            assert!(blamed || !found, "{name}: {why}");
+        }
+        Err(other) => panic!("{name}: {other}"),
+    }
+}
+
+/// Nobody wrote into the margins of a receive's room, nor into the room of another receive; and the endpoint still works.
+///
+/// # Panics
+/// If that is not so.
+pub fn check_unharmed(name: &str, endpoint: &HybridEndpoint, room: &[u8], other_room: &[u8]) {
+    let untouched = |bytes: &[u8]| bytes.iter().all(|byte| *byte == UNTOUCHED);
+    assert!(
+        untouched(&room[..MARGIN]),
+        "{name}: bytes before the buffer"
+    );
+    assert!(
+        untouched(&room[room.len() - MARGIN..]),
+        "{name}: bytes behind it"
+    );
+    assert!(untouched(other_room), "{name}: bytes of another receive");
+    check_works(endpoint);
+}
+
+/// A message to itself arrives.
+///
+/// # Panics
+/// If it does not.
+pub fn check_works(endpoint: &HybridEndpoint) {
+    let me = endpoint.myself();
+    let mut inbox = [0; 5];
+    endpoint
+        .send_recv(me, 1_u64, b"still", (me, 1), &mut inbox)
+        .expect("to itself");
 }

@@ -3,16 +3,15 @@
 
 use limic::policy::HandOver;
 use limic::settings::{Settings, SettingsBuilder};
-use limic::{Endpoint, Error, HybridEndpoint, Peer, PeerFailure, RawEndpoint};
-use limic_tests::forgery::{Words, forge, kind, length};
+use limic::{Endpoint, Error, HybridEndpoint, Peer, RawEndpoint};
+use limic_tests::forgery::{self, MARGIN, UNTOUCHED, Words, forge, kind, length};
+use limic_tests::process::vanish;
 use limic_tests::{Cast, Rank};
 
 const BEGINS: u64 = 28;
 const NEXT_PIECE: u64 = 30;
 const CONTROL_BYTES: u64 = 48;
 const BYTES: usize = 40 << 10;
-const MARGIN: usize = 64 << 10;
-const UNTOUCHED: u8 = 0xA5;
 
 /// What a sender does to each record of a kind, given how many it has seen before.
 struct Forgery {
@@ -96,23 +95,15 @@ const FORGERIES: [Forgery; 11] = [
     },
 ];
 
+fn open(rank: &Rank, settings: SettingsBuilder) -> (HybridEndpoint, Peer) {
+    forgery::meet(rank, settings.build().expect("settings"))
+}
+
 fn settings() -> SettingsBuilder {
     Settings::builder()
         .without_environment()
         .eager_max(64 << 10)
         .hand_over(HandOver::Topology)
-}
-
-fn open(rank: &Rank, settings: SettingsBuilder) -> (HybridEndpoint, Peer) {
-    let endpoint = HybridEndpoint::with(settings.build().expect("settings")).expect("open");
-    let other = rank.connect(&endpoint)[1 - rank.rank as usize];
-    for _ in 0..100 {
-        let mut word = [0];
-        endpoint
-            .send_recv(other, 1_u64, &[1], (other, 1), &mut word)
-            .expect("exchange");
-    }
-    (endpoint, other)
 }
 
 /// The receiver's side. `posted`: the receive is there before the message.
@@ -146,37 +137,13 @@ fn receive(rank: &Rank, endpoint: &HybridEndpoint, from: Peer, forgery: &Forgery
     });
     let name = forgery.name;
     match &received {
-        Ok(status) => assert!(!forgery.found && status.len == BYTES as u64, "{name}"),
-        Err(Error::PeerFailed { peer, why }) => {
-            assert_eq!(*peer, from, "{name}");
-            let blamed = matches!(why, PeerFailure::Corrupt(_));
-            assert!(blamed || !forgery.found, "{name}: {why}");
-        }
         // The room is full before the message ends.
         Err(Error::Truncated { buffer, .. }) => {
             assert!(!forgery.found && *buffer == BYTES as u64, "{name}");
         }
-        Err(other) => panic!("{name}: {other}"),
+        _ => forgery::check_received(name, forgery.found, from, BYTES, &received),
     }
-    let untouched = |bytes: &[u8]| bytes.iter().all(|byte| *byte == UNTOUCHED);
-    assert!(
-        untouched(&room[..MARGIN]),
-        "{name}: bytes before the buffer"
-    );
-    assert!(
-        untouched(&room[MARGIN + BYTES..]),
-        "{name}: bytes behind it"
-    );
-    assert!(untouched(&other_room), "{name}: bytes of another receive");
-    still_works(endpoint);
-}
-
-fn still_works(endpoint: &HybridEndpoint) {
-    let me = endpoint.myself();
-    let mut inbox = [0; 5];
-    endpoint
-        .send_recv(me, 1_u64, b"still", (me, 1), &mut inbox)
-        .expect("to itself");
+    forgery::check_unharmed(name, endpoint, &room, &other_room);
 }
 
 fn send(rank: &Rank, endpoint: &HybridEndpoint, to: Peer, forgery: &Forgery) {
@@ -193,9 +160,7 @@ fn send(rank: &Rank, endpoint: &HybridEndpoint, to: Peer, forgery: &Forgery) {
     assert!(forged > 0, "{}: no such record in the ring", forgery.name);
     std::mem::forget(request);
     let _ = rank.link.exchange(&[]);
-    // As abruptly as a crash, but a success for the test.
-    // SAFETY: ends the process at once.
-    unsafe { libc::_exit(0) };
+    vanish();
 }
 
 macro_rules! forged {
@@ -258,8 +223,7 @@ fn a_sender_that_dies_between_two_pieces() {
                 .expect("isend");
             std::mem::forget(request);
             let _ = rank.link.exchange(&[]);
-            // SAFETY: ends the process at once.
-            unsafe { libc::_exit(0) };
+            vanish();
         }
         let _ = rank.link.exchange(&[]);
         while !endpoint.progress() {}
@@ -268,6 +232,6 @@ fn a_sender_that_dies_between_two_pieces() {
             Err(Error::PeerFailed { peer, .. }) => assert_eq!(peer, other),
             received => panic!("{received:?}"),
         }
-        still_works(&endpoint);
+        forgery::check_works(&endpoint);
     });
 }

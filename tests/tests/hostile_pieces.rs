@@ -3,14 +3,13 @@
 
 use limic::policy::{HandOver, Path};
 use limic::settings::Settings;
-use limic::{Endpoint, Error, HybridEndpoint, Peer, PeerFailure, RawEndpoint, Status};
-use limic_tests::forgery::{Words, forge, kind, length};
+use limic::{Endpoint, Error, HybridEndpoint, Peer, RawEndpoint, Status};
+use limic_tests::forgery::{self, MARGIN, UNTOUCHED, Words, forge, kind, length};
+use limic_tests::process::vanish;
 use limic_tests::{Cast, Random, Rank};
 
 const PIECE: u64 = 21;
 const BYTES: usize = 256 << 10;
-const MARGIN: usize = 64 << 10;
-const UNTOUCHED: u8 = 0xA5;
 
 /// What a sender does to each piece, given how many it has seen before.
 struct Forgery {
@@ -84,16 +83,7 @@ fn open(rank: &Rank) -> (HybridEndpoint, Peer) {
         .spin(limic::settings::Spin::For(
             std::time::Duration::from_millis(100),
         ));
-    let endpoint = HybridEndpoint::with(settings.build().expect("settings")).expect("open");
-    let other = rank.connect(&endpoint)[1 - rank.rank as usize];
-    // Often enough for a private ring, in which pieces travel.
-    for _ in 0..100 {
-        let mut word = [0];
-        endpoint
-            .send_recv(other, 1_u64, &[1], (other, 1), &mut word)
-            .expect("exchange");
-    }
-    (endpoint, other)
+    forgery::meet(rank, settings.build().expect("settings"))
 }
 
 fn receive(rank: &Rank, endpoint: &HybridEndpoint, from: Peer, forgery: &Forgery) {
@@ -113,31 +103,8 @@ fn receive(rank: &Rank, endpoint: &HybridEndpoint, from: Peer, forgery: &Forgery
         received
     });
     let name = forgery.name;
-    match &received {
-        Ok(status) => assert!(!forgery.found && status.len == BYTES as u64, "{name}"),
-        Err(Error::PeerFailed { peer, why }) => {
-            assert_eq!(*peer, from, "{name}");
-            let blamed = matches!(why, PeerFailure::Corrupt(_));
-            assert!(blamed || !forgery.found, "{name}: {why}");
-        }
-        Err(other) => panic!("{name}: {other}"),
-    }
-    let untouched = |bytes: &[u8]| bytes.iter().all(|byte| *byte == UNTOUCHED);
-    assert!(
-        untouched(&room[..MARGIN]),
-        "{name}: bytes before the buffer"
-    );
-    assert!(
-        untouched(&room[MARGIN + BYTES..]),
-        "{name}: bytes behind it"
-    );
-    assert!(untouched(&other_room), "{name}: bytes of another receive");
-    // This endpoint is in order.
-    let me = endpoint.myself();
-    let mut inbox = [0; 5];
-    endpoint
-        .send_recv(me, 1_u64, b"still", (me, 1), &mut inbox)
-        .expect("to itself");
+    forgery::check_received(name, forgery.found, from, BYTES, &received);
+    forgery::check_unharmed(name, endpoint, &room, &other_room);
 }
 
 fn send(rank: &Rank, endpoint: &HybridEndpoint, to: Peer, forgery: &Forgery) {
@@ -151,9 +118,7 @@ fn send(rank: &Rank, endpoint: &HybridEndpoint, to: Peer, forgery: &Forgery) {
     assert!(forged > 0, "{}: no pieces in the ring", forgery.name);
     std::mem::forget(request);
     let _ = rank.link.exchange(&[]);
-    // As abruptly as a crash, but a success for the test.
-    // SAFETY: ends the process at once.
-    unsafe { libc::_exit(0) };
+    vanish();
 }
 
 macro_rules! forged {
