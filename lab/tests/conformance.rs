@@ -3,20 +3,13 @@
 use std::io::IoSlice;
 
 use limic::policy::Path;
-use limic::{Endpoint, Error, HybridEndpoint, RawEndpoint, Settings};
+use limic::{Endpoint, HybridEndpoint, RawEndpoint};
 use limic_lab::in_guest;
+use limic_tests::conformance::settings;
 use limic_tests::{Cast, conformance};
 
 fn kmod_endpoint() -> limic::Result<HybridEndpoint> {
-    // As in the suite on a host: little for loans, and no long wait for sends that nobody receives.
-    let settings = Settings::builder()
-        .without_environment()
-        .loan_bytes(16 << 20)
-        .linger(std::time::Duration::from_millis(200))
-        .long_path(Path::Kmod)
-        .build()
-        .map_err(|why| Error::Settings(why.to_string()))?;
-    HybridEndpoint::with(settings)
+    HybridEndpoint::with(settings(|s| s.long_path(Path::Kmod))?)
 }
 
 conformance!(kmod, kmod_endpoint, only limic_lab::in_guest);

@@ -2,20 +2,11 @@
 
 use limic::{Endpoint, Error, KernelEndpoint, RawEndpoint, Settings};
 use limic_lab::in_guest;
+use limic_tests::conformance::settings;
 use limic_tests::{Cast, conformance};
 
-fn settings() -> limic::Result<Settings> {
-    // As in the suite on a host: little for loans, and no long wait for sends that nobody receives.
-    Settings::builder()
-        .without_environment()
-        .loan_bytes(16 << 20)
-        .linger(std::time::Duration::from_millis(200))
-        .build()
-        .map_err(|why| Error::Settings(why.to_string()))
-}
-
 fn kernel_endpoint() -> limic::Result<KernelEndpoint> {
-    KernelEndpoint::with(settings()?)
+    KernelEndpoint::with(settings(|s| s)?)
 }
 
 conformance!(kernel, kernel_endpoint, only limic_lab::in_guest);

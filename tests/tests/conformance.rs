@@ -1,20 +1,9 @@
 //! The conformance suite over every endpoint, and over each path that can be forced.
 
 use limic::policy::Path;
-use limic::settings::SettingsBuilder;
-use limic::{Error, HybridEndpoint, Settings, ShmEndpoint};
+use limic::{HybridEndpoint, ShmEndpoint};
 use limic_tests::conformance;
-
-fn settings(with: fn(SettingsBuilder) -> SettingsBuilder) -> limic::Result<Settings> {
-    // So little for loans that cases can use it up, and no long wait for sends that nobody receives.
-    let builder = Settings::builder()
-        .without_environment()
-        .loan_bytes(16 << 20)
-        .linger(std::time::Duration::from_millis(200));
-    with(builder)
-        .build()
-        .map_err(|e| Error::Settings(e.to_string()))
-}
+use limic_tests::conformance::settings;
 
 fn shm_endpoint() -> limic::Result<ShmEndpoint> {
     ShmEndpoint::with(settings(|s| s)?)

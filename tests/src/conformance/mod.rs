@@ -32,6 +32,24 @@ pub mod truncation;
 pub mod vectored;
 pub mod waking;
 
+use limic::settings::SettingsBuilder;
+use limic::{Error, Settings};
+
+/// Settings in which the suite runs over any endpoint: so little for loans that cases can use it up, and no long wait for sends
+/// that nobody receives.
+///
+/// # Errors
+/// What `with` adds makes no sense.
+pub fn settings(with: fn(SettingsBuilder) -> SettingsBuilder) -> limic::Result<Settings> {
+    let builder = Settings::builder()
+        .without_environment()
+        .loan_bytes(16 << 20)
+        .linger(std::time::Duration::from_millis(200));
+    with(builder)
+        .build()
+        .map_err(|why| Error::Settings(why.to_string()))
+}
+
 /// Makes a module of this name with all conformance cases as tests.
 ///
 /// `$open` names a `fn() -> limic::Result<impl RawEndpoint>` beside the module. With `threads` the ranks are threads of
