@@ -12,7 +12,7 @@ use super::floor::wake::{KernelWake, WAKES, now_ns, pause};
 use super::lane::{self, Lane, Team};
 use super::measure::{explain, join, skipped_path};
 use super::pattern::{ANSWER, DATA, Stopped};
-use super::report::{Counted, Report, Row, Spread};
+use super::report::{Report, Row, Spread};
 use super::{Args, PerfError};
 
 /// Bytes of the time in a message.
@@ -186,33 +186,17 @@ fn measure(
         return Ok(());
     }
     let (spread, kernel) = (Spread::of(&limic_us), Spread::of(&kernel_us).median);
-    let per_second = 1e6 / spread.median;
+    let (pattern, ranks) = (args.pattern.name(), control.size());
     report.rows.push(Row {
-        pattern: args.pattern.name(),
         path: moved.path().map_or(wanted.name(), Path::name).to_owned(),
-        wanted: wanted.name(),
-        ranks: control.size(),
-        bytes: bytes as u64,
-        reuse: None,
-        time_us: spread.median,
-        time_us_min: spread.least,
-        time_us_max: spread.most,
-        spread: spread.relative(),
-        mb_per_s: per_second * bytes as f64 / 1e6,
-        msgs_per_s: per_second,
         rounds: args.rounds,
         iterations: count,
-        shape: None,
-        skew: None,
-        breakdown: None,
-        verbs: None,
-        counted: Counted::default(),
-        growth: None,
         wake: Some(WakeRow {
             kernel_us: kernel,
             ratio: spread.median / kernel,
             asleep,
         }),
+        ..Row::new(pattern, wanted.name(), ranks, bytes, spread, 1.0)
     });
     Ok(())
 }

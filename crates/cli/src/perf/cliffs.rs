@@ -91,32 +91,13 @@ fn half<'a>(rows: &'a [Row], row: &Row) -> Option<&'a Row> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::Counted;
+    use super::super::report::Spread;
     use super::*;
 
-    fn row(bytes: u64, time_us: f64) -> Row {
+    fn row(bytes: usize, time_us: f64) -> Row {
         Row {
-            pattern: "cliffs",
             path: "eager".to_owned(),
-            wanted: "hybrid",
-            ranks: 2,
-            bytes,
-            reuse: None,
-            time_us,
-            time_us_min: time_us,
-            time_us_max: time_us,
-            spread: 0.0,
-            mb_per_s: 0.0,
-            msgs_per_s: 0.0,
-            rounds: 1,
-            iterations: 1,
-            shape: None,
-            skew: None,
-            breakdown: None,
-            verbs: None,
-            counted: Counted::default(),
-            growth: None,
-            wake: None,
+            ..Row::new("cliffs", "hybrid", 2, bytes, Spread::of(&[time_us]), 1.0)
         }
     }
 

@@ -65,33 +65,11 @@ fn crossover(rows: &[Row], path: &str) -> Option<Crossover> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::Counted;
+    use super::super::report::Spread;
     use super::*;
 
-    fn row(wanted: &'static str, bytes: u64, time_us: f64) -> Row {
-        Row {
-            pattern: "latency",
-            path: wanted.to_owned(),
-            wanted,
-            ranks: 2,
-            bytes,
-            reuse: None,
-            time_us,
-            time_us_min: time_us,
-            time_us_max: time_us,
-            spread: 0.0,
-            mb_per_s: 0.0,
-            msgs_per_s: 0.0,
-            rounds: 1,
-            iterations: 1,
-            shape: None,
-            skew: None,
-            breakdown: None,
-            verbs: None,
-            counted: Counted::default(),
-            growth: None,
-            wake: None,
-        }
+    fn row(wanted: &'static str, bytes: usize, time_us: f64) -> Row {
+        Row::new("latency", wanted, 2, bytes, Spread::of(&[time_us]), 1.0)
     }
 
     #[test]

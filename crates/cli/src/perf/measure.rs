@@ -270,39 +270,32 @@ impl Run<'_> {
         let (work, args) = (&point.work, self.args);
         let steps = work.iterations as f64 * work.steps_per_iteration() as f64;
         let spread = Spread::of(&point.seconds).scaled(1e6 / steps);
-        let per_second = work.streams(self.control.size()) * 1e6 / spread.median;
         let wanted = self.lanes[point.lane].wanted;
         let path = match wanted {
             Wanted::Kernel | Wanted::KmodRegion => wanted.name(),
             _ => point.moved.path().map_or(wanted.name(), Path::name),
         };
+        let ranks = self.control.size();
         Row {
-            pattern: args.pattern.name(),
             path: path.to_owned(),
-            wanted: wanted.name(),
-            ranks: self.control.size(),
-            bytes: work.bytes as u64,
             reuse: work.reuse.map(|reuse| reuse == Reuse::On),
-            time_us: spread.median,
-            time_us_min: spread.least,
-            time_us_max: spread.most,
-            spread: spread.relative(),
-            mb_per_s: per_second * work.bytes as f64 / 1e6,
-            msgs_per_s: per_second,
             rounds: args.rounds,
             iterations: work.iterations,
-            shape: None,
-            skew: None,
-            breakdown: None,
             verbs: self.lanes[point.lane].verbs,
             counted: Counted::of(
                 &point.moved.hardware,
                 f64::from(args.rounds)
                     * work.iterations as f64
-                    * work.messages_per_iteration(self.control.size()) as f64,
+                    * work.messages_per_iteration(ranks) as f64,
             ),
-            growth: None,
-            wake: None,
+            ..Row::new(
+                args.pattern.name(),
+                wanted.name(),
+                ranks,
+                work.bytes,
+                spread,
+                work.streams(ranks),
+            )
         }
     }
 }

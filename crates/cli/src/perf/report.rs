@@ -47,6 +47,44 @@ pub(super) struct Row {
     pub(super) wake: Option<super::asleep::WakeRow>,
 }
 
+impl Row {
+    /// A row of what all patterns have; the rest stays empty. `messages`: how many are under way side by side, each of which takes
+    /// the time.
+    pub(super) fn new(
+        pattern: &'static str,
+        wanted: &'static str,
+        ranks: u32,
+        bytes: usize,
+        spread: Spread,
+        messages: f64,
+    ) -> Self {
+        let per_second = messages * 1e6 / spread.median;
+        Self {
+            pattern,
+            path: wanted.to_owned(),
+            wanted,
+            ranks,
+            bytes: bytes as u64,
+            reuse: None,
+            time_us: spread.median,
+            time_us_min: spread.least,
+            time_us_max: spread.most,
+            spread: spread.relative(),
+            mb_per_s: per_second * bytes as f64 / 1e6,
+            msgs_per_s: per_second,
+            rounds: 1,
+            iterations: 1,
+            shape: None,
+            skew: None,
+            breakdown: None,
+            verbs: None,
+            counted: Counted::default(),
+            growth: None,
+            wake: None,
+        }
+    }
+}
+
 /// What the processors of both sides, the kernel and limic counted, per message; in the order of [`NAMES`].
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Counted([Option<f64>; NAMES.len()]);

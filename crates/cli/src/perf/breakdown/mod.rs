@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use limic_copy::CallError;
 
-use super::report::{Counted, Report, Row, Spread};
+use super::report::{Report, Row, Spread};
 use super::{Args, PerfError, job};
 use figures::{Figures, Measuring};
 use pair::Pair;
@@ -186,28 +186,10 @@ fn fitting(args: &Args, pair: &mut Pair, bytes: usize) -> Result<u64, CallError>
 fn row(args: &Args, kind: &'static str, bytes: usize, iterations: u64, rounds: &[Steps]) -> Row {
     let totals: Vec<f64> = rounds.iter().map(Steps::total).collect();
     let spread = Spread::of(&totals).scaled(1.0);
-    let per_second = 1e6 / spread.median;
     Row {
-        pattern: "breakdown",
-        path: kind.to_owned(),
-        wanted: kind,
-        ranks: 1,
-        bytes: bytes as u64,
-        reuse: None,
-        time_us: spread.median,
-        time_us_min: spread.least,
-        time_us_max: spread.most,
-        spread: spread.relative(),
-        mb_per_s: per_second * bytes as f64 / 1e6,
-        msgs_per_s: per_second,
         rounds: args.rounds,
         iterations,
-        shape: None,
-        skew: None,
-        verbs: None,
         breakdown: Some(Steps::median(rounds)),
-        counted: Counted::default(),
-        growth: None,
-        wake: None,
+        ..Row::new("breakdown", kind, 1, bytes, spread, 1.0)
     }
 }

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::report::{Counted, Report, Row, Spread};
+use super::report::{Report, Row, Spread};
 use super::{Args, PerfError, job};
 pub(super) use hand_over::hand_over;
 use loops::{Failure, Kind, Order, Shape};
@@ -247,28 +247,11 @@ fn spread(candidate: &Candidate) -> Spread {
 }
 
 fn row(args: &Args, order: &Order, spread: Spread) -> Row {
-    let per_second = 1e6 / spread.median;
+    let ranks = if order.kind == Kind::Memcpy { 1 } else { 2 };
     Row {
-        pattern: "floor",
-        path: order.kind.name().to_owned(),
-        wanted: order.kind.name(),
-        ranks: if order.kind == Kind::Memcpy { 1 } else { 2 },
-        bytes: order.bytes as u64,
-        reuse: None,
-        time_us: spread.median,
-        time_us_min: spread.least,
-        time_us_max: spread.most,
-        spread: spread.relative(),
-        mb_per_s: per_second * order.bytes as f64 / 1e6,
-        msgs_per_s: per_second,
         rounds: args.rounds,
         iterations: order.iterations,
         shape: order.kind.has_ring().then(|| order.shape.to_string()),
-        skew: None,
-        breakdown: None,
-        verbs: None,
-        counted: Counted::default(),
-        growth: None,
-        wake: None,
+        ..Row::new("floor", order.kind.name(), ranks, order.bytes, spread, 1.0)
     }
 }

@@ -10,7 +10,7 @@ use super::super::content::{fill, seed};
 use super::super::control::{Control, Measured};
 use super::super::measure::{explain, one, skipped_path};
 use super::super::pattern::{WINDOW, Work};
-use super::super::report::{Counted, Report, Row, Spread};
+use super::super::report::{Report, Row, Spread};
 use super::Variant;
 use super::row::SkewRow;
 use super::sides::{consume, micros, produce};
@@ -312,31 +312,15 @@ impl Bench<'_> {
         windows: u32,
         skew: SkewRow,
     ) -> Row {
-        let bytes = self.args.skew.message_bytes() as u64;
+        let bytes = self.args.skew.message_bytes();
         let each = spread.scaled(1.0 / skew.window as f64);
-        let per_second = 1e6 / each.median;
+        let (pattern, ranks) = (self.args.pattern.name(), self.control.size());
         Row {
-            pattern: self.args.pattern.name(),
             path: path.map_or(wanted, Path::name).to_owned(),
-            wanted,
-            ranks: self.control.size(),
-            bytes,
-            reuse: None,
-            time_us: each.median,
-            time_us_min: each.least,
-            time_us_max: each.most,
-            spread: each.relative(),
-            mb_per_s: per_second * bytes as f64 / 1e6,
-            msgs_per_s: per_second,
             rounds: self.args.rounds,
             iterations: u64::from(windows),
-            shape: None,
             skew: Some(skew),
-            breakdown: None,
-            verbs: None,
-            counted: Counted::default(),
-            growth: None,
-            wake: None,
+            ..Row::new(pattern, wanted, ranks, bytes, each, 1.0)
         }
     }
 }
