@@ -125,12 +125,7 @@ mod engine {
                 return None;
             }
             let (pair, _) = self.parts.as_ref().ok()?;
-            let local = Pieces::cut(
-                data.slices(),
-                data.len(),
-                |s| s.len,
-                |s, len| LocalSlice::new(s.start, len),
-            );
+            let local = readable(data, data.len());
             // SAFETY: readable by the invariant of `SendBuffer`, and for reading only. The exposure is part of the send, and
             // goes with it before the buffer goes back to its owner.
             match unsafe { pair.expose_once_more(local.as_slice(), Access::Read) } {
@@ -162,11 +157,7 @@ mod engine {
                 |s| s.len,
                 |s, len| LocalSliceMut::new(s.start, len),
             );
-            let remote = [RemoteRange {
-                key: handle,
-                address: 0,
-                len,
-            }];
+            let remote = [exposed(handle, len)];
             // SAFETY: the room is writable by the invariant of `ReceiveBuffer`, and the transport does nothing else
             // with it during the call.
             unsafe { pair.read_at(peer, &remote, local.as_slice(), skip, limit) }
@@ -198,17 +189,7 @@ mod engine {
             limit: u64,
         ) -> Result<u64, Failed> {
             let (pair, peer) = self.parts()?;
-            let local = Pieces::cut(
-                from.slices(),
-                len,
-                |s| s.len,
-                |s, len| LocalSlice::new(s.start, len),
-            );
-            let remote = [RemoteRange {
-                key: handle,
-                address: 0,
-                len,
-            }];
+            let (local, remote) = (readable(from, len), [exposed(handle, len)]);
             // SAFETY: readable by the invariant of `SendBuffer`; the peer exposed the room for this.
             unsafe { pair.write_at(peer, &remote, local.as_slice(), skip, limit) }
                 .map_err(|error| failed(&error))
@@ -219,6 +200,25 @@ mod engine {
                 copied: 0,
                 why: why.clone(),
             })
+        }
+    }
+
+    /// The first `len` bytes of a send, for the engine.
+    fn readable(from: &SendBuffer, len: u64) -> Pieces<LocalSlice> {
+        Pieces::cut(
+            from.slices(),
+            len,
+            |s| s.len,
+            |s, len| LocalSlice::new(s.start, len),
+        )
+    }
+
+    /// The first `len` bytes of what the peer exposed.
+    fn exposed(handle: u64, len: u64) -> RemoteRange {
+        RemoteRange {
+            key: handle,
+            address: 0,
+            len,
         }
     }
 
