@@ -276,18 +276,7 @@ impl Session {
         (tag, mask): (u64, u64),
         slot: Slot,
     ) -> Result<u32, Errno> {
-        let mut arg = abi::Recv {
-            iov: pieces.as_ptr() as u64,
-            nr_iov: pieces.len() as u32,
-            tag,
-            mask,
-            cookie: cookie(slot),
-            rank: from,
-            slot,
-            ..Default::default()
-        };
-        self.call(abi::RECV, &mut arg)?;
-        Ok(arg.state)
+        self.recv_from(pieces, from, (tag, mask), slot, 0)
     }
 
     /// Receives by exact tag, with flags; gives the state.
@@ -302,12 +291,23 @@ impl Session {
         slot: Slot,
         flags: u32,
     ) -> Result<u32, Errno> {
+        self.recv_from(pieces, from, (tag, !0), slot, flags)
+    }
+
+    fn recv_from(
+        &self,
+        pieces: &[Iov],
+        from: u32,
+        (tag, mask): (u64, u64),
+        slot: Slot,
+        flags: u32,
+    ) -> Result<u32, Errno> {
         let mut arg = abi::Recv {
             iov: pieces.as_ptr() as u64,
             nr_iov: pieces.len() as u32,
             flags,
             tag,
-            mask: !0,
+            mask,
             cookie: cookie(slot),
             rank: from,
             slot,
