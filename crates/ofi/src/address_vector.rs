@@ -5,6 +5,7 @@
 use core::cell::RefCell;
 use core::ffi::{c_char, c_int, c_void};
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use limic::{ADDRESS_LEN, Address};
@@ -25,8 +26,8 @@ pub(crate) struct AddressVector {
     head: Head<fid_av>,
     pub(crate) domain: Arc<Domain>,
     entries: RefCell<Vec<Option<Address>>>,
-    /// The first position of each address.
-    positions: RefCell<HashMap<[u8; ADDRESS_LEN], fi_addr_t>>,
+    /// The positions of each address, in the order in which it was inserted.
+    positions: RefCell<HashMap<[u8; ADDRESS_LEN], Vec<fi_addr_t>>>,
 }
 
 // SAFETY: `repr(C)`, and the head comes first.
@@ -67,9 +68,10 @@ impl AddressVector {
         *entries.get(usize::try_from(at).ok()?)?
     }
 
-    /// Where an address stands.
+    /// Where an address stands: first, if it stands at several positions.
     pub(crate) fn position(&self, address: &Address) -> Option<fi_addr_t> {
-        self.positions.borrow().get(&address.to_bytes()).copied()
+        let positions = self.positions.borrow();
+        positions.get(&address.to_bytes())?.first().copied()
     }
 
     fn enter(&self, address: Address) -> fi_addr_t {
@@ -77,8 +79,8 @@ impl AddressVector {
         // Positions are not used again: an endpoint may still know the old one.
         let at = entries.len() as fi_addr_t;
         entries.push(Some(address));
-        let bytes = address.to_bytes();
-        self.positions.borrow_mut().entry(bytes).or_insert(at);
+        let mut positions = self.positions.borrow_mut();
+        positions.entry(address.to_bytes()).or_default().push(at);
         if address.is_local() {
             self.domain.count_neighbours(1);
         }
@@ -92,9 +94,14 @@ impl AddressVector {
             return false;
         };
         let mut positions = self.positions.borrow_mut();
-        if positions.get(&address.to_bytes()) == Some(&at) {
-            positions.remove(&address.to_bytes());
+        if let Entry::Occupied(mut all) = positions.entry(address.to_bytes()) {
+            all.get_mut().retain(|known| *known != at);
+            if all.get().is_empty() {
+                all.remove();
+            }
         }
+        self.domain
+            .for_each_endpoint(|endpoint| endpoint.forget_address(self, at));
         if address.is_local() {
             self.domain.count_neighbours(-1);
         }

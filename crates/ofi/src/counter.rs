@@ -87,9 +87,16 @@ pub(crate) unsafe extern "C" fn open(
             return Err(FI_EINVAL);
         }
         // SAFETY: C passes attributes or null.
-        let waits = unsafe { attr.as_ref() }.map_or(FI_WAIT_UNSPEC, |attr| attr.wait_obj);
-        if !matches!(waits, FI_WAIT_NONE | FI_WAIT_UNSPEC | FI_WAIT_YIELD) {
-            return Err(FI_ENOSYS);
+        if let Some(attr) = unsafe { attr.as_ref() } {
+            if attr.flags != 0 {
+                return Err(FI_EBADFLAGS);
+            }
+            // Operations are counted, not their bytes.
+            let counts = attr.events == FI_CNTR_EVENTS_COMP;
+            let waits = attr.wait_obj;
+            if !counts || !matches!(waits, FI_WAIT_NONE | FI_WAIT_UNSPEC | FI_WAIT_YIELD) {
+                return Err(FI_ENOSYS);
+            }
         }
         let object = Arc::new(Counter {
             head: Head::new(fid_cntr {
@@ -199,7 +206,10 @@ unsafe extern "C" fn wait_for(counter: *mut fid_cntr, threshold: u64, timeout: c
             .ok()
             .map(|ms| Instant::now() + Duration::from_millis(ms));
         let mut patience = wait::Patience::new();
-        let errors = counter.errors.get();
+        let errors = {
+            let _turn = counter.domain.enter();
+            counter.errors.get()
+        };
         loop {
             {
                 let _turn = counter.domain.enter();

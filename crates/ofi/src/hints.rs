@@ -127,14 +127,9 @@ impl Hints {
         if !matches!(self.addr_format, FI_FORMAT_UNSPEC | FI_ADDR_STR) {
             return Some(format!("address format {} is unknown", self.addr_format));
         }
-        let auto = [self.control_progress, self.data_progress];
-        if auto.contains(&FI_PROGRESS_AUTO) {
+        if [self.control_progress, self.data_progress].contains(&FI_PROGRESS_AUTO) {
             return Some("progress is manual".to_owned());
         }
-        debug_assert!(
-            auto.iter()
-                .all(|p| *p == FI_PROGRESS_UNSPEC || *p != FI_PROGRESS_AUTO)
-        );
         if self.orders & !ORDER != 0 {
             let orders = self.orders & !ORDER;
             return Some(format!("orders {orders:#x} are not kept"));
@@ -217,7 +212,6 @@ impl Hints {
     /// Every level is offered; only `FI_THREAD_DOMAIN` saves a lock.
     pub(crate) fn threading(&self) -> u32 {
         match self.threading {
-            FI_THREAD_UNSPEC if self.given => FI_THREAD_SAFE,
             FI_THREAD_UNSPEC => FI_THREAD_SAFE,
             level => level,
         }

@@ -185,12 +185,14 @@ fn tagged_ping_pong() {
     ping_pong("tagged");
 }
 
-const SOURCES: [&str; 7] = [
+const SOURCES: [&str; 9] = [
     "main.c",
     "setup.c",
     "tagged.c",
+    "threads.c",
     "messages.c",
     "memory.c",
+    "objects.c",
     "waiting.c",
     "ends.c",
 ];
@@ -213,7 +215,7 @@ fn calls(folder: &Path) -> Option<PathBuf> {
     }
     let program = folder.join("calls");
     let status = Command::new("cc")
-        .args(["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-o"])
+        .args(["-O1", "-g", "-pthread", "-Wall", "-Wextra", "-Werror", "-o"])
         .arg(&program)
         .args(SOURCES.map(|name| sources.join(name)))
         .arg("-lfabric")
@@ -272,6 +274,16 @@ fn memory_with_keys_and_addresses_of_the_provider() {
 #[test]
 fn sleeping_on_a_queue() {
     part("waiting");
+}
+
+#[test]
+fn objects_are_bound_once_and_taken_out_for_good() {
+    part("objects");
+}
+
+#[test]
+fn threads_that_ask_while_another_one_moves_messages() {
+    part("threads");
 }
 
 #[test]

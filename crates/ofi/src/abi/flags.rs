@@ -56,7 +56,6 @@ pub(crate) const FI_AV_UNSPEC: u32 = 0;
 pub(crate) const FI_AV_TABLE: u32 = 2;
 
 /// Who makes progress.
-pub(crate) const FI_PROGRESS_UNSPEC: u32 = 0;
 pub(crate) const FI_PROGRESS_AUTO: u32 = 1;
 pub(crate) const FI_PROGRESS_MANUAL: u32 = 2;
 
@@ -88,6 +87,9 @@ pub(crate) const FI_WAIT_NONE: u32 = 0;
 pub(crate) const FI_WAIT_UNSPEC: u32 = 1;
 pub(crate) const FI_WAIT_FD: u32 = 3;
 pub(crate) const FI_WAIT_YIELD: u32 = 5;
+
+/// What counters count: completions.
+pub(crate) const FI_CNTR_EVENTS_COMP: u32 = 0;
 
 /// Conditions of `fi_cq_sread`.
 pub(crate) const FI_CQ_COND_NONE: u32 = 0;

@@ -57,8 +57,23 @@ impl Queue {
             self.idle.set(0);
             return Ok(done);
         }
+        if count == 0 && self.has_any() {
+            return self.look();
+        }
         self.give_way();
         Err(FI_EAGAIN)
+    }
+
+    /// A read without room, while completions wait: it makes progress, and tells of a failed operation.
+    #[cold]
+    fn look(&self) -> Result<usize, i32> {
+        self.progress();
+        // SAFETY: nodes in the list are alive, and there is one.
+        let flags = unsafe { (*self.first.get()).flags };
+        if flags & mark::FAILED != 0 {
+            return Err(FI_EAVAIL);
+        }
+        Ok(0)
     }
 
     /// Writes a completion in the application's format, which is the beginning of the longest one.

@@ -60,7 +60,11 @@ pub(super) unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64)
                 if !Arc::ptr_eq(&vector.domain, &endpoint.domain) {
                     return Err(FI_EDOMAIN);
                 }
-                *endpoint.addresses.borrow_mut() = Some(vector);
+                let mut addresses = endpoint.addresses.borrow_mut();
+                if addresses.is_some() {
+                    return Err(FI_EINVAL);
+                }
+                *addresses = Some(vector);
             }
             class::CQ => {
                 // SAFETY: as its class says.
@@ -84,17 +88,17 @@ fn bind_queue(endpoint: &Endpoint, queue: &Arc<Queue>, flags: u64) -> Result<(),
     if !Arc::ptr_eq(&queue.domain, &endpoint.domain) {
         return Err(FI_EDOMAIN);
     }
-    if flags & !(FI_SEND | FI_RECV | FI_SELECTIVE_COMPLETION) != 0 {
+    let directions = FI_SEND | FI_RECV;
+    if flags & directions == 0 || flags & !(directions | FI_SELECTIVE_COMPLETION) != 0 {
         return Err(FI_EBADFLAGS);
     }
-    for (bit, binding) in [(FI_SEND, &endpoint.sends), (FI_RECV, &endpoint.receives)] {
-        if flags & bit == 0 {
-            continue;
-        }
-        if binding.queue.borrow().is_some() {
-            return Err(FI_EINVAL);
-        }
-        queue.add(endpoint)?;
+    let bindings = [(FI_SEND, &endpoint.sends), (FI_RECV, &endpoint.receives)];
+    let wanted = bindings.iter().filter(|(bit, _)| flags & bit != 0);
+    if wanted.clone().any(|(_, it)| it.queue.borrow().is_some()) {
+        return Err(FI_EINVAL);
+    }
+    queue.add(endpoint)?;
+    for (_, binding) in wanted {
         *binding.queue.borrow_mut() = Some(Arc::clone(queue));
         binding.selective.set(flags & FI_SELECTIVE_COMPLETION != 0);
     }
@@ -116,10 +120,13 @@ fn bind_counter(endpoint: &Endpoint, counter: &Arc<Counter>, flags: u64) -> Resu
         // What peers do to memory here is not counted: they do it without this side's help.
         return Err(FI_EBADFLAGS);
     }
-    for (bit, place) in kinds {
-        if flags & bit != 0 {
-            *place.borrow_mut() = Some(Arc::clone(counter));
-        }
+    let wanted = kinds.iter().filter(|(bit, _)| flags & bit != 0);
+    // A counter that is replaced would go on pointing to the endpoint when that is closed.
+    if wanted.clone().any(|(_, place)| place.borrow().is_some()) {
+        return Err(FI_EINVAL);
+    }
+    for (_, place) in wanted {
+        *place.borrow_mut() = Some(Arc::clone(counter));
     }
     counters.any.set(true);
     let mut endpoints = counter.endpoints.borrow_mut();

@@ -139,6 +139,29 @@ impl Endpoint {
         found
     }
 
+    /// An address was taken out of a vector: if it is this endpoint's vector, nobody stands at that position any more.
+    pub(crate) fn forget_address(&self, vector: &AddressVector, at: fi_addr_t) {
+        let addresses = self.addresses.borrow();
+        if !addresses
+            .as_deref()
+            .is_some_and(|own| core::ptr::eq(own, vector))
+        {
+            return;
+        }
+        if let Some(peer) = self.peers.borrow_mut().get_mut(at as usize) {
+            *peer = UNKNOWN;
+        }
+        // A peer may stand here that was only received from.
+        for known in self
+            .positions
+            .borrow_mut()
+            .iter_mut()
+            .filter(|known| **known == at)
+        {
+            *known = UNNAMED;
+        }
+    }
+
     /// The mark of this endpoint on its nodes.
     #[inline(always)]
     pub(crate) fn mark(&self) -> u64 {

@@ -87,6 +87,7 @@ pub(super) unsafe extern "C" fn getopt(
     border::status(|| {
         // SAFETY: C passes what it was given.
         let endpoint: &Endpoint = unsafe { object::object(fid) };
+        let _turn = endpoint.domain.enter();
         if (level, name) != (FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV) {
             return Err(FI_ENOPROTOOPT);
         }
@@ -112,6 +113,7 @@ pub(super) unsafe extern "C" fn setopt(
     border::status(|| {
         // SAFETY: C passes what it was given.
         let endpoint: &Endpoint = unsafe { object::object(fid) };
+        let _turn = endpoint.domain.enter();
         if (level, name) != (FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV) {
             log::info(&format_args!("option {name} of endpoints is not known"));
             return Err(FI_ENOPROTOOPT);
@@ -144,6 +146,7 @@ pub(super) unsafe extern "C" fn getname(
         // SAFETY: C passes what it was given, a length, and as much room.
         unsafe {
             let endpoint: &Endpoint = object::object(fid);
+            let _turn = endpoint.domain.enter();
             put_address(&endpoint.limic.address(), address, len)
         }
     })

@@ -5,6 +5,7 @@
 #define CALLS_H
 
 #include <poll.h>
+#include <pthread.h>
 #include <rdma/fabric.h>
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_cm.h>
@@ -75,6 +76,8 @@ int right(const unsigned char *bytes, size_t len, unsigned seed);
 /* The parts. */
 void tagged(void);
 void messages(void);
+void objects(void);
+void threads(void);
 void memory(void);
 void waiting(void);
 void killed(pid_t child);

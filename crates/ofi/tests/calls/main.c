@@ -16,8 +16,8 @@ int main(int argc, char **argv)
     me = child == 0;
     line_to_other = lines[me];
     close(lines[!me]);
-    int waits = !strcmp(part, "waiting");
-    open_all(waits ? FI_WAIT_FD : FI_WAIT_NONE, waits ? FI_THREAD_SAFE : FI_THREAD_DOMAIN,
+    int waits = !strcmp(part, "waiting"), many = !strcmp(part, "threads");
+    open_all(waits ? FI_WAIT_FD : FI_WAIT_NONE, waits || many ? FI_THREAD_SAFE : FI_THREAD_DOMAIN,
              !strcmp(part, "basic-memory") ? FI_MR_BASIC : 0);
     meet();
     if (!strcmp(part, "tagged"))
@@ -26,8 +26,12 @@ int main(int argc, char **argv)
         messages();
     else if (!strcmp(part, "memory") || !strcmp(part, "basic-memory"))
         memory();
+    else if (!strcmp(part, "objects"))
+        objects();
     else if (waits)
         waiting();
+    else if (many)
+        threads();
     else if (!strcmp(part, "killed")) {
         if (me) {
             OK(fi_tinject(ep, "12345678", 8, other, 1));
