@@ -26,16 +26,62 @@ fn hydra_starts_ranks_on_both() {
     let Some(mpiexec) = launcher("LIMIC_TEST_HYDRA") else {
         return skip("Hydra's mpiexec is not there; `cargo xtask peers` installs it");
     };
-    start_from_the_first_machine(|shell, there| {
-        let mut command = Command::new(&mpiexec);
+    start_from_the_first_machine(|shell, there| hydra(&mpiexec, shell, there));
+}
+
+/// An unmodified MPI over the libfabric provider: within a machine by shared memory, between the two by verbs.
+#[test]
+fn mpich_runs_on_both() {
+    if !in_guest() {
+        return;
+    }
+    let (Some(mpiexec), Some(program), Some(provider)) = (
+        launcher("LIMIC_TEST_HYDRA"),
+        launcher("LIMIC_TEST_MPICH"),
+        launcher("LIMIC_TEST_PROVIDER"),
+    ) else {
+        return skip("MPICH is not there; `cargo xtask peers` installs it");
+    };
+    on_the_first_machine(1, |shell, there| {
+        let mut command = hydra(&mpiexec, shell, there);
         command
-            .args(["-launcher", "ssh", "-launcher-exec"])
-            .arg(shell)
-            .args(["-localhost", HERE, "-hosts"])
-            .arg(format!("{HERE}:2,{there}:2"))
-            .args(["-n", "4"]);
-        command
+            .arg(&program)
+            .env("FI_PROVIDER_PATH", provider.parent().expect("a folder"))
+            .env("FI_PROVIDER", "limic")
+            .env("MPIR_CVAR_CH4_NETMOD", "ofi")
+            .env("MPIR_CVAR_NOLOCAL", "1")
+            .env("LIMIC_FI_STATS", "1");
+        let output = command.stdin(Stdio::null()).output();
+        let output = output.expect("the launcher starts");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let said = text(&output.stdout) + &text(&output.stderr);
+        assert!(output.status.success(), "{}: {said}", output.status);
+        for words in ["lengths: right", "collectives: right", "threads: right"] {
+            assert!(said.contains(words), "{said}");
+        }
+        // One line for each endpoint, whose paths say how its messages went.
+        let paths = [" inline ", " rc-eager ", " rc-rendezvous "];
+        let counted = said
+            .split("limic-fi: process ")
+            .skip(1)
+            .filter(|line| paths.iter().all(|path| line.contains(path)));
+        assert_eq!(counted.count(), 4, "{said}");
+        for line in said.lines().filter(|line| line.contains(": ")) {
+            println!("REPORT: {line}");
+        }
     });
+}
+
+/// Two ranks on each machine.
+fn hydra(mpiexec: &Path, shell: &Path, there: &str) -> Command {
+    let mut command = Command::new(mpiexec);
+    command
+        .args(["-launcher", "ssh", "-launcher-exec"])
+        .arg(shell)
+        .args(["-localhost", HERE, "-hosts"])
+        .arg(format!("{HERE}:2,{there}:2"))
+        .args(["-n", "4"]);
+    command
 }
 
 /// PRRTE's prterun, which Open MPI 5's mpirun is, does so too: its daemons serve PMIx on both machines.
@@ -73,16 +119,34 @@ fn launcher(variable: &str) -> Option<PathBuf> {
     std::env::var_os(variable).map(PathBuf::from)
 }
 
-/// Runs the examples by the launcher that `command` gives, on the first machine. It is told a program to use in place of ssh, which hands
-/// commands for the second machine to this test there, and that machine's address.
+/// Runs the examples by the launcher that `command` gives, on the first machine.
 fn start_from_the_first_machine(command: impl Fn(&Path, &str) -> Command) {
+    on_the_first_machine(RUNS.len(), |shell, there| {
+        for (example, connect) in RUNS {
+            let start = Instant::now();
+            let status = command(shell, there)
+                .arg(limic_lab::program(&format!("examples/{example}")))
+                .env("LIMIC_VERBS_CONNECT", connect)
+                .stdin(Stdio::null())
+                .status();
+            assert!(status.expect("the launcher starts").success(), "{example}");
+            println!(
+                "REPORT: {example} on two ranks of each machine, connected {connect}: ok after {} s",
+                start.elapsed().as_secs()
+            );
+        }
+    });
+}
+
+/// Starts so many jobs, which the first machine does by `jobs`. It is told a program to use in place of ssh, which hands commands for the
+/// second machine to this test there, and that machine's address.
+fn on_the_first_machine(count: usize, jobs: impl FnOnce(&Path, &str)) {
     let there = std::env::var("LIMIC_LAB_PEER").expect("two guests");
     // Daemons on the second machine look for it too, although they start nothing by it.
     let shell = script(&there);
     if std::env::var("LIMIC_LAB_GUEST").as_deref() == Ok("1") {
         let listener = TcpListener::bind(("0.0.0.0", PORT)).expect("a port");
-        // One job for each of the runs below.
-        for _ in RUNS {
+        for _ in 0..count {
             serve(&listener);
         }
         return;
@@ -90,19 +154,7 @@ fn start_from_the_first_machine(command: impl Fn(&Path, &str) -> Command) {
     while TcpStream::connect((there.as_str(), PORT)).is_err() {
         pass(core::time::Duration::from_millis(50));
     }
-    for (example, connect) in RUNS {
-        let start = Instant::now();
-        let status = command(&shell, &there)
-            .arg(limic_lab::program(&format!("examples/{example}")))
-            .env("LIMIC_VERBS_CONNECT", connect)
-            .stdin(Stdio::null())
-            .status();
-        assert!(status.expect("the launcher starts").success(), "{example}");
-        println!(
-            "REPORT: {example} on two ranks of each machine, connected {connect}: ok after {} s",
-            start.elapsed().as_secs()
-        );
-    }
+    jobs(&shell, &there);
 }
 
 const RUNS: [(&str, &str); 3] = [

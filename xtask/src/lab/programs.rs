@@ -8,7 +8,7 @@ use super::archive::text;
 use super::image::Contents;
 use crate::failure::Failure;
 use crate::job::{Job, root, target};
-use crate::peers;
+use crate::peers::{self, Mpi};
 
 const PACKAGES: [&str; 2] = ["limic-lab", "limic-module-tests"];
 
@@ -24,6 +24,9 @@ const C_PROGRAMS: [&str; 4] = [
     "limic-c-probe",
     "limic-c-vectored",
 ];
+
+/// The test that runs a program of MPICH.
+const MPICH_TEST: &str = "mpich_runs_on_both";
 
 /// One test program.
 #[derive(Debug)]
@@ -44,7 +47,28 @@ impl Program {
     }
 }
 
-/// Puts the launchers in that tests of two machines start, as far as `cargo xtask peers` has installed them.
+/// The program of MPICH that a test of two machines runs, and the libfabric provider for it.
+fn mpich_program() -> [PathBuf; 2] {
+    [
+        target().join("lab/check-mpich"),
+        target().join("debug/liblimic_fi.so"),
+    ]
+}
+
+/// Builds them, where MPICH is installed.
+fn mpich() -> Result<(), Failure> {
+    let Some(mpich) = Mpi::installed(peers::Kind::Mpich) else {
+        return Ok(());
+    };
+    Job::cargo(&["build", "-p", "limic-ofi"], 20).run()?;
+    let [program, _] = mpich_program();
+    let folder = target().join("lab");
+    std::fs::create_dir_all(&folder)
+        .map_err(|why| Failure::Missing(format!("{}: {why}", folder.display())))?;
+    mpich.compile(&root().join("benches/mpi/check.c"), &program)
+}
+
+/// Puts in what tests of two machines start, as far as `cargo xtask peers` has installed it: launchers, and an MPI's program.
 pub(crate) fn add_launchers(contents: &mut Contents) {
     for (variable, path) in peers::test_variables() {
         // What it starts, from its own folder, on each machine.
@@ -59,6 +83,15 @@ pub(crate) fn add_launchers(contents: &mut Contents) {
         contents
             .environment
             .push((variable.to_owned(), path.display().to_string()));
+    }
+    let names = ["LIMIC_TEST_MPICH", "LIMIC_TEST_PROVIDER"];
+    for (variable, path) in names.into_iter().zip(mpich_program()) {
+        if path.exists() {
+            contents
+                .environment
+                .push((variable.to_owned(), path.display().to_string()));
+            contents.programs.push(path);
+        }
     }
 }
 
@@ -140,6 +173,12 @@ pub(crate) fn build(filter: &str) -> Result<Vec<Program>, Failure> {
             let library = ("liblimic_c.a", &["-lhwloc"][..]);
             c_program("limic-capi", &include, &source, library, name)?;
         }
+    }
+    if programs
+        .iter()
+        .any(|program| program.tests.iter().any(|test| test == MPICH_TEST))
+    {
+        mpich()?;
     }
     programs.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(programs)
