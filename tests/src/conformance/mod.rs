@@ -94,7 +94,8 @@ macro_rules! conformance {
                     many_long_sends_received_in_reverse, buffers_come_back,
                     an_endpoint_moves_between_threads;
                 vectored: odd_shapes, empty_pieces, scoped_pieces;
-                to_self: short_and_long, unexpected_and_posted, truncated, cancelled;
+                to_self: short_and_long, unexpected_and_posted, truncated, cancelled,
+                    in_order_after_access_to_itself;
                 loans: received_in_place, received_into_a_buffer, ordinary_messages_received_in_place,
                     exhaustion_recovers, room_comes_back, part_of_a_loan, of_no_bytes, to_self_in_place,
                     outlive_their_endpoint, in_order_with_messages, truncated_loans;

@@ -95,6 +95,43 @@ pub fn truncated<E: RawEndpoint>(case: &Case<E>) {
     });
 }
 
+/// Short and long messages keep their order, also after the endpoint has read and written a region of its own.
+pub fn in_order_after_access_to_itself<E: RawEndpoint>(case: &Case<E>) {
+    case.run(1, |party| {
+        let (endpoint, me) = (&party.endpoint, party.endpoint.myself());
+        let region = endpoint.region(content(1, 100)).expect("a region");
+        let mut found = [0; 100];
+        endpoint
+            .read(me, region.key(), 0, &mut found)
+            .expect("read");
+        check(1, &found);
+        endpoint
+            .write(me, region.key(), 0, &content(2, 100))
+            .expect("write");
+        check(2, &region.revoke().expect("revoke"));
+        let lengths = [8, 10_000, 8, 200_000, 3000, 0, 100];
+        for round in 0..20 {
+            let sends: Vec<_> = (0..)
+                .zip(lengths)
+                .map(|(number, len)| {
+                    endpoint
+                        .isend(me, TAG, content(number, len))
+                        .expect("isend")
+                })
+                .collect();
+            for (number, len) in (0..).zip(lengths) {
+                let mut buffer = vec![0; 200_000];
+                let status = endpoint.recv((me, TAG), &mut buffer).expect("recv");
+                assert_eq!(status.len, len as u64, "message {number} of round {round}");
+                check(number, &buffer[..len]);
+            }
+            for send in sends {
+                send.wait().expect("send");
+            }
+        }
+    });
+}
+
 /// A long send to oneself that nobody receives, and a receive that nobody meets.
 pub fn cancelled<E: RawEndpoint>(case: &Case<E>) {
     case.run(1, |party| {

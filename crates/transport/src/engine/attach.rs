@@ -105,6 +105,9 @@ impl Core {
             }
             Err(error) => return self.refuse(index, &error.to_string()),
         };
+        if hello.address.id == self.address.id {
+            return self.refuse(index, "it greets with this endpoint's own address");
+        }
         let Some(peer) = self.peers.enter(&hello.address, &self.address) else {
             return self.refuse(index, "its address differs from the one it has here");
         };

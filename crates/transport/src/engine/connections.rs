@@ -38,7 +38,8 @@ impl Core {
         let Some(peer) = self.peers.get(to) else {
             return;
         };
-        if peer.failure.is_some() {
+        // With a link to itself an endpoint would have two ways for its messages to itself, and no order between them.
+        if peer.failure.is_some() || peer.address.id == self.address.id {
             return;
         }
         let address = peer.address;

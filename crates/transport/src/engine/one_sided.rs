@@ -36,6 +36,9 @@ impl Core {
         let into = unsafe { ReceiveBuffer::new(into) };
         let len = into.len();
         self.check_alive(from)?;
+        if self.peers.me == Some(from) {
+            return self.read_own(from, key, offset, &into);
+        }
         let asked = (offset, len, Access::READ);
         let done = self.access(from, key, asked, |link, remote| {
             link.remote.read(remote, &into, 0, u64::MAX)
@@ -75,6 +78,9 @@ impl Core {
         let data = unsafe { SendBuffer::new(from) };
         let len = data.len();
         self.check_alive(to)?;
+        if self.peers.me == Some(to) {
+            return self.write_own(to, key, offset, &data);
+        }
         let asked = (offset, len, Access::WRITE);
         let done = self.access(to, key, asked, |link, remote| {
             link.remote.write(remote, &data, 0, u64::MAX)
@@ -195,17 +201,24 @@ impl Core {
             }) if tag == 0 && *peer == from => (*offset, into.len()),
             _ => return,
         };
-        let error = match outcome {
+        if outcome == wire::OK {
             // An empty read: there is nothing to send.
-            wire::OK => return self.requests.complete(slot, super::send::sent(from, 0, 0)),
-            wire::OUT_OF_REGION => Error::OutOfRegion {
-                offset,
-                len,
-                region,
-            },
-            _ => Error::UnknownRegion { peer: Peer(from) },
-        };
+            return self.requests.complete(slot, super::send::sent(from, 0, 0));
+        }
+        let error = refused(from, offset, len, (outcome, region));
         self.requests.complete(slot, Err(error));
+    }
+}
+
+/// What the owner's refusal of an access means to who asked.
+pub(super) fn refused(owner: u32, offset: u64, len: u64, (outcome, region): (u64, u64)) -> Error {
+    match outcome {
+        wire::OUT_OF_REGION => Error::OutOfRegion {
+            offset,
+            len,
+            region,
+        },
+        _ => Error::UnknownRegion { peer: Peer(owner) },
     }
 }
 

@@ -13,8 +13,8 @@ use super::requests::{Incoming, Operation, ReceiveStage, Receiving, SendStage, S
 use super::wire::{self, Control};
 use crate::buffer::{ReceiveBuffer, SendBuffer, Source, words};
 use crate::policy::Path;
-use crate::raw::{Access, RawSlice, RawSliceMut, RegionId};
-use crate::{Error, Result};
+use crate::raw::{Access, Posted, RawSlice, RawSliceMut, RegionId};
+use crate::{Error, Peer, Result};
 
 /// A region of this endpoint.
 pub(crate) struct OwnRegion {
@@ -198,6 +198,64 @@ impl Core {
             core::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len());
         }
         Ok(())
+    }
+
+    /// A one-sided read of a region of this endpoint by itself: one plain copy, done at once. Nothing of it goes through a
+    /// ring, so that messages to itself have one way only, and keep their order.
+    pub(crate) fn read_own(
+        &mut self,
+        me: u32,
+        key: u64,
+        offset: u64,
+        into: &ReceiveBuffer,
+    ) -> Result<Posted> {
+        let len = into.len();
+        let room = self.own_bytes(me, key, (offset, len, Access::READ))?;
+        let bytes = RawSlice {
+            start: room.start,
+            len: room.len,
+        };
+        // SAFETY: within the region (just checked), which is not freed during this call. A peer that writes there
+        // meanwhile changes which bytes are copied.
+        into.copy_from_send(&unsafe { SendBuffer::new(&[bytes]) }, len);
+        self.give_row(me);
+        self.note_received_by(me, Path::SelfCopy, len);
+        Ok(Posted::Done(super::send::sent(me, 0, len)))
+    }
+
+    /// A one-sided write, as [`read_own`](Self::read_own).
+    pub(crate) fn write_own(
+        &mut self,
+        me: u32,
+        key: u64,
+        offset: u64,
+        data: &SendBuffer,
+    ) -> Result<Posted> {
+        let len = data.len();
+        let room = self.own_bytes(me, key, (offset, len, Access::WRITE))?;
+        // SAFETY: as in `read_own`.
+        unsafe { ReceiveBuffer::new(&[room]) }.copy_from_send(data, len);
+        self.give_row(me);
+        self.note_sent(me, Path::SelfCopy, len);
+        Ok(Posted::Done(super::send::sent(me, 0, len)))
+    }
+
+    /// Bytes of an own region that the endpoint itself asks for as a peer would.
+    fn own_bytes(
+        &self,
+        me: u32,
+        key: u64,
+        (offset, len, access): (u64, u64, Access),
+    ) -> Result<RawSliceMut> {
+        let found = self.find_own(key, offset, len, access);
+        let (place, at) =
+            found.map_err(|refusal| super::one_sided::refused(me, offset, len, refusal))?;
+        let region = self.regions.own.get(&place);
+        let region = region.ok_or(Error::UnknownRegion { peer: Peer(me) })?;
+        Ok(RawSliceMut {
+            start: region.start.wrapping_add(at as usize),
+            len: len as usize,
+        })
     }
 
     /// Removes a region from the table; `revoked` tells when its memory is free.
