@@ -4,8 +4,8 @@ mod course;
 mod reservation;
 
 use super::{
-    GeometryError, HINT, LINE_WORDS, MOST_SAME_TAG, Memory, NEAR_LINES, PAD, READ, RECORD_HEADER,
-    Shape, WORD, header, rest_of_line, words_for,
+    GeometryError, HINT, LINE, LINE_WORDS, MOST_SAME_TAG, Memory, NEAR_LINES, PAD, READ,
+    RECORD_HEADER, Shape, WORD, header, rest_of_line, words_for,
 };
 use crate::sync::Ordering;
 use course::{Course, Spot, Way};
@@ -124,7 +124,9 @@ impl<M: Memory> LineProducer<M> {
     }
 
     /// Room in the near lap for a record with `most` bytes of payload, or fewer, but not under half of it, if it
-    /// then ends with the lap. For messages in many records, which gain by staying in the first-level caches.
+    /// then ends with the lap. For messages in many records, which gain by staying in the first-level caches. A payload of up
+    /// to a line is never cut: it gains nothing, and callers put words of their own first, for which half of it may be too
+    /// little.
     ///
     /// `None` if there is no room now, or `most` exceeds [`max_near_payload`](Self::max_near_payload).
     pub fn reserve_near(&mut self, most: u32) -> Option<Reservation<'_, M>> {
@@ -134,7 +136,7 @@ impl<M: Memory> LineProducer<M> {
         let (spot, len) = if self.course.lap.number == 0 {
             let left = (self.course.lap_end() - self.course.write) * WORD as u64;
             let left = left.saturating_sub(RECORD_HEADER as u64);
-            let len = if left >= u64::from(most / 2) {
+            let len = if most > LINE as u32 && left >= u64::from(most / 2) {
                 left.min(most.into()) as u32
             } else {
                 most

@@ -108,3 +108,22 @@ fn ring_line_streams_stay_in_the_near_lap() {
         assert_eq!(receive(&mut consumer), None);
     }
 }
+
+#[test]
+fn ring_line_short_records_of_a_stream_are_whole() {
+    for most in 1..=64 {
+        // From every position of the near lap, also those just before its end.
+        for before in 0..if cfg!(miri) { 20 } else { 150 } {
+            let (mut producer, mut consumer) = ring_with_near(64, 16);
+            for seed in 0..before {
+                assert!(send(&mut producer, seed, 0));
+                assert_eq!(receive(&mut consumer), Some((seed, 0)));
+            }
+            let mut room = producer.reserve_near(most).expect("all is read");
+            assert_eq!(room.len(), most, "after {before} words");
+            room.write_bytes(0, &pattern(1, most));
+            room.publish(2, 1, 1);
+            assert_eq!(receive(&mut consumer), Some((1, most)));
+        }
+    }
+}
