@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use limic_shm::control::{
-    Bell, Channel, Event, EventSet, Interest, Listener, Received, Sent, Trigger,
+    Bell, Channel, Event, EventSet, Interest, Listener, Received, Sent, Timer, Trigger,
 };
 use rustix::io::{read, write};
 
@@ -179,4 +179,21 @@ fn a_signal_ends_the_wait_with_no_event() {
         took < Duration::from_secs(60),
         "the time limit ended the wait, not the signal"
     );
+}
+
+#[test]
+fn a_timer_ends_one_sleep_at_each_setting() {
+    let (timer, events) = (Timer::new().unwrap(), EventSet::new().unwrap());
+    timer.watch(&events, 7).unwrap();
+    assert_eq!(wait(&events, NOW), []);
+    for after in [0, 1, 5] {
+        timer.set(Duration::from_millis(after)).unwrap();
+        let found = wait(&events, WATCHDOG);
+        assert_eq!(
+            found.iter().map(|event| event.token).collect::<Vec<_>>(),
+            [7]
+        );
+        // Nothing was read, and it is not reported again.
+        assert_eq!(wait(&events, NOW), []);
+    }
 }

@@ -274,10 +274,7 @@ macro_rules! endpoint {
                 self.0.wake.as_fd()
             }
             fn arm(&self) -> bool {
-                let mut engine = self.0.engine.borrow_mut();
-                // Takes what the descriptor has reported already, so that it is not readable for nothing.
-                engine.look_at_sockets();
-                engine.arm()
+                self.0.engine.borrow_mut().arm_for_poll()
             }
             #[inline]
             fn set_owner(&self, request: RequestId, owner: u32) {

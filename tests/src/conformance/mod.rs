@@ -103,6 +103,7 @@ macro_rules! conformance {
                     beside_messages, own_region;
                 runtimes: immediate_words, finished_requests_are_listed, set_aside_messages, regions_in_place;
                 waking: a_sleeping_receiver_is_woken, a_sleeping_sender_is_woken, poll_on_the_descriptor,
+                    poll_while_rings_are_full,
                     a_timed_sleep_ends;
                 counters: count_messages_and_bytes;
                 crowd: everybody_sends_to_everybody, wildcards_between_exact_receives_of_three_senders;

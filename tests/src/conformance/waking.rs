@@ -112,6 +112,43 @@ pub fn poll_on_the_descriptor<E: RawEndpoint>(case: &Case<E>) {
     });
 }
 
+/// The same for a sender whose receiver's rings are full, and for the receiver, who waits in its own way.
+pub fn poll_while_rings_are_full<E: RawEndpoint>(case: &Case<E>) {
+    const MESSAGES: u64 = 2000;
+    case.run(3, |party| {
+        if party.rank == 0 {
+            pass(LEFT_ALONE);
+            for sender in 1..3 {
+                for number in 0..MESSAGES {
+                    let mut word = [0; 8];
+                    party
+                        .endpoint
+                        .recv((party.peers[sender], TAG), &mut word)
+                        .expect("recv");
+                    assert_eq!(u64::from_le_bytes(word), number);
+                }
+            }
+            return;
+        }
+        let (endpoint, to) = (&party.endpoint, party.peers[0]);
+        let sends = (0..MESSAGES).map(|number| {
+            endpoint
+                .isend(to, TAG, number.to_le_bytes().to_vec())
+                .expect("isend")
+        });
+        for mut send in sends.collect::<Vec<_>>() {
+            while !send.test() {
+                if endpoint.arm() {
+                    let mut fds = [PollFd::from_borrowed_fd(endpoint.wake_fd(), PollFlags::IN)];
+                    poll(&mut fds, None).expect("poll");
+                }
+                endpoint.progress();
+            }
+            send.wait().expect("send");
+        }
+    });
+}
+
 /// Nobody sends anything, and it returns all the same.
 pub fn a_timed_sleep_ends<E: RawEndpoint>(case: &Case<E>) {
     case.run(1, |party| {

@@ -9,6 +9,7 @@
 //! - [`Channel`]: one connection: whole messages, each with up to
 //!   [`MAX_FDS`] descriptors; credentials and pidfd of the peer.
 //! - [`Bell`]: an eventfd that wakes a sleeping endpoint.
+//! - [`Timer`]: a timerfd that ends a sleep in a poll loop.
 //! - [`EventSet`]: epoll over all of these; its own descriptor can be put into
 //!   a runtime's poll loop.
 //!
@@ -23,9 +24,11 @@ mod channel;
 mod error;
 mod events;
 mod listener;
+mod timer;
 
 pub use bell::{Bell, BellError};
 pub use channel::{Channel, Credentials, MAX_FDS, MAX_MESSAGE, Received, Sent};
 pub use error::{ControlError, PidfdError};
 pub use events::{Event, EventSet, Interest, Trigger};
 pub use listener::{BACKLOG, Listener, abstract_name};
+pub use timer::Timer;

@@ -14,10 +14,11 @@ use crate::error::PeerFailure;
 pub(crate) const LISTENER: u64 = 0;
 pub(crate) const BELL: u64 = 1;
 pub(crate) const ADAPTER: u64 = u64::MAX;
+pub(crate) const TIMER: u64 = u64::MAX - 1;
 const FIRST: u64 = 2;
 
 /// How long nobody is accepted after that has failed.
-const DEAF: Duration = Duration::from_millis(100);
+pub(crate) const DEAF: Duration = Duration::from_millis(100);
 /// Most connections over which nobody has greeted yet.
 const MOST_SILENT: usize = 32;
 
@@ -142,7 +143,7 @@ impl Core {
         for event in &events[..count] {
             match event.token {
                 LISTENER => accept = true,
-                BELL | ADAPTER => {}
+                BELL | ADAPTER | TIMER => {}
                 token if (token - FIRST).is_multiple_of(2) => {
                     self.read_connection(((token - FIRST) / 2) as u32);
                 }

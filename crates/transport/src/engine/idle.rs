@@ -2,7 +2,10 @@
 
 use core::time::Duration;
 
-use super::Engine;
+use limic_shm::control::Timer;
+
+use super::connections::{DEAF, TIMER};
+use super::{Core, Engine};
 use crate::counters::Event;
 
 /// The longest sleep without looking around: a guard against a peer that meddles with the wake-up
@@ -97,17 +100,31 @@ impl Engine {
         true
     }
 
+    /// As [`arm`](Self::arm), for a caller that sleeps on the event set's descriptor without a limit. What nobody rings for
+    /// makes that readable in time.
+    pub(crate) fn arm_for_poll(&mut self) -> bool {
+        // Takes what the descriptor has reported already, so that it is not readable for nothing.
+        self.look_at_sockets();
+        if !self.arm() {
+            return false;
+        }
+        if let Some(after) = self.core.must_look_after()
+            && let Err(error) = self.core.set_timer(after)
+        {
+            // Mostly no descriptor is free. Then the caller does not sleep.
+            tracing::debug!("no timer: {error}");
+            self.core.sleeper.wake_up();
+            return false;
+        }
+        true
+    }
+
     /// Sleeps until a peer rings, a socket has news, or the time is over.
     pub(crate) fn sleep(&mut self, timeout: Option<Duration>) {
         if !self.arm() {
             return;
         }
-        let longest = if self.core.has_work() {
-            BLOCKED
-        } else {
-            LONGEST
-        };
-        let longest = longest.min(self.core.remote.patience().unwrap_or(longest));
+        let longest = self.core.must_look_after().unwrap_or(LONGEST);
         self.core.tally.event(Event::Sleeps);
         let woken = self
             .core
@@ -117,5 +134,30 @@ impl Engine {
         }
         self.core.sleeper.wake_up();
         self.bury_dead();
+    }
+}
+
+impl Core {
+    /// How long this endpoint may sleep at most, if something waits for which nobody rings: room in a ring that several
+    /// senders share, a peer that accepts nobody, an own descriptor, the fabric.
+    fn must_look_after(&self) -> Option<Duration> {
+        let blocked = self.has_work().then_some(BLOCKED);
+        let deaf = self
+            .deaf_since
+            .map(|since| DEAF.saturating_sub(since.elapsed()));
+        let waits = [blocked, deaf, self.remote.patience()];
+        waits.into_iter().flatten().min()
+    }
+
+    fn set_timer(&mut self, after: Duration) -> std::io::Result<()> {
+        let timer = match self.timer.take() {
+            Some(timer) => timer,
+            None => {
+                let timer = Timer::new()?;
+                timer.watch(&self.events, TIMER)?;
+                timer
+            }
+        };
+        self.timer.insert(timer).set(after)
     }
 }

@@ -56,7 +56,7 @@ mod wire;
 use std::collections::VecDeque;
 
 use limic_matching::HeapMatcher;
-use limic_shm::control::{Bell, Event, EventSet, Listener};
+use limic_shm::control::{Bell, Event, EventSet, Listener, Timer};
 use limic_shm::ring::sleep::{Barrier, Sleeper};
 use limic_shm::segment::OwnSegment;
 
@@ -159,6 +159,8 @@ pub(crate) struct Core {
     /// The last connection was accepted; if not, that was said.
     accepts: bool,
     bell: Bell,
+    /// Ends sleeps on the descriptor of the event set that nobody rings for; made when the first one needs it.
+    timer: Option<Timer>,
     segment: OwnSegment,
 }
 

@@ -130,6 +130,7 @@ impl Engine {
             deaf_since: None,
             accepts: true,
             bell,
+            timer: None,
             segment,
             address,
             settings,
