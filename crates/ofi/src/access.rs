@@ -3,18 +3,18 @@
 use core::ffi::c_void;
 
 use limic::raw::{Posted, RawSlice, RawSliceMut};
-use limic::{Error, Outcome, Peer, RawEndpoint};
+use limic::{Error, Outcome, Peer, RawEndpoint, RequestId};
 
 use crate::abi::endpoint::{fi_rma_iov, fid_ep};
 use crate::abi::errno::*;
 use crate::abi::*;
-use crate::call::{Bytes, Form, IOV_LIMIT, with};
+use crate::call::{Bytes, Form, IOV_LIMIT, append, with};
 use crate::endpoint::Endpoint;
 use crate::errors::reported;
 use crate::memory_region::limic_key;
 use crate::node::{NO_REQUEST, Node, Spare, mark};
 use crate::progress::{kind, name_of};
-use crate::send::Copied;
+use crate::send::Of;
 
 /// What a call says, beside its form and its bytes.
 pub(crate) struct Given {
@@ -53,6 +53,7 @@ pub(crate) unsafe fn call(
                 data: given.data,
                 context: given.context,
                 reported: form.reports(&endpoint.sends),
+                injected: given.write && form.flags() & FI_INJECT != 0,
             };
             let local = local.room()?;
             let one;
@@ -67,11 +68,7 @@ pub(crate) unsafe fn call(
                 }
                 Remote::Pieces(..) => return Err(FI_EINVAL),
             };
-            if given.write && form.flags() & FI_INJECT != 0 {
-                endpoint.write_copy(&access, local.as_slice(), remote)
-            } else {
-                endpoint.access(&access, local.as_slice(), remote)
-            }
+            endpoint.access(&access, local.as_slice(), remote)
         })
     }
 }
@@ -84,19 +81,22 @@ struct Access {
     data: Option<u64>,
     context: *mut c_void,
     reported: bool,
+    /// The bytes of a write are the caller's again when the call returns.
+    injected: bool,
 }
 
 /// What became of one piece.
 enum Piece {
     Over(Outcome),
-    Pending(limic::RequestId),
+    /// With its bytes, if they were copied.
+    Pending(RequestId, Option<Vec<u8>>),
 }
 
 impl Endpoint {
     /// Reads into or writes from `local`; the remote pieces together are as long as the local ones.
     ///
     /// # Safety
-    /// The local pieces are the operation's until it is over.
+    /// The local pieces are the operation's until it is over; injected ones until the call returns.
     unsafe fn access(
         &self,
         access: &Access,
@@ -105,8 +105,14 @@ impl Endpoint {
     ) -> Result<usize, i32> {
         let peer = self.reachable(access.peer)?;
         let total: usize = local.iter().map(|piece| piece.len).sum();
-        if remote.is_empty() || remote.iter().map(|piece| piece.len).sum::<usize>() != total {
+        let there = remote
+            .iter()
+            .try_fold(0_usize, |sum, piece| sum.checked_add(piece.len));
+        if remote.is_empty() || there != Some(total) {
             return Err(FI_EINVAL);
+        }
+        if access.injected {
+            self.may_inject()?;
         }
         self.tally.accessed(access.write, total);
         let node = self.accessing(access, peer, total);
@@ -115,9 +121,12 @@ impl Endpoint {
             unsafe {
                 match self.access_piece(access, peer, local, whole) {
                     Ok(Piece::Over(outcome)) => self.finish(node, outcome),
-                    Ok(Piece::Pending(id)) => {
+                    Ok(Piece::Pending(id, None)) => {
                         (*node).request = id.0;
                         self.watch(id, name_of(node, kind::NODE));
+                    }
+                    Ok(Piece::Pending(id, Some(bytes))) => {
+                        self.watch_copy(id, bytes, Of::Operation(node));
                     }
                     Err(errno) => {
                         self.domain.pool.give_back(node);
@@ -160,9 +169,23 @@ impl Endpoint {
         remote: &fi_rma_iov,
     ) -> Result<Piece, i32> {
         let key = limic_key(remote.key);
-        // SAFETY: the caller's promise.
+        // Kept only if the peer has to help.
+        let mut copy = None;
+        // SAFETY: the caller's promise; a copy lives until the piece is over.
         let posted = unsafe {
-            if access.write {
+            if access.injected {
+                let mut bytes = Vec::new();
+                append(
+                    &mut bytes,
+                    local.iter().map(|p| (p.start.cast_const(), p.len)),
+                );
+                let whole = [RawSlice {
+                    start: bytes.as_ptr(),
+                    len: bytes.len(),
+                }];
+                copy = Some(bytes);
+                self.limic.post_write(peer, key, remote.addr, &whole)
+            } else if access.write {
                 let mut slices = [RawSlice {
                     start: core::ptr::null(),
                     len: 0,
@@ -181,7 +204,7 @@ impl Endpoint {
         };
         match posted {
             Ok(Posted::Done(outcome)) => Ok(Piece::Over(outcome)),
-            Ok(Posted::Pending(id)) => Ok(Piece::Pending(id)),
+            Ok(Posted::Pending(id)) => Ok(Piece::Pending(id, copy)),
             // The operation was made in good order, and the target refuses it.
             Err(error @ (Error::UnknownRegion { .. } | Error::OutOfRegion { .. })) => {
                 Ok(Piece::Over(Err(error)))
@@ -216,7 +239,10 @@ impl Endpoint {
                 (*part).node.flags |= self.mark();
                 match self.access_piece(access, peer, &cut[..count], piece) {
                     Ok(Piece::Over(outcome)) => self.part_is_over(part, &outcome),
-                    Ok(Piece::Pending(id)) => self.watch(id, name_of(part, kind::PART)),
+                    Ok(Piece::Pending(id, None)) => self.watch(id, name_of(part, kind::PART)),
+                    Ok(Piece::Pending(id, Some(bytes))) => {
+                        self.watch_copy(id, bytes, Of::Part(part));
+                    }
                     Err(errno) => self.part_failed(part, errno),
                 }
             }
@@ -265,50 +291,6 @@ impl Endpoint {
             }
             self.report(whole);
         }
-    }
-
-    /// Writes bytes that are the caller's again when this returns.
-    ///
-    /// # Safety
-    /// The local pieces are readable during the call.
-    unsafe fn write_copy(
-        &self,
-        access: &Access,
-        local: &[RawSliceMut],
-        remote: &[fi_rma_iov],
-    ) -> Result<usize, i32> {
-        let [remote] = remote else {
-            return Err(FI_EINVAL);
-        };
-        let peer = self.reachable(access.peer)?;
-        // Kept only if the peer has to help.
-        let mut bytes = Vec::new();
-        for piece in local.iter().filter(|piece| piece.len > 0) {
-            // SAFETY: the caller's promise.
-            bytes.extend_from_slice(unsafe { core::slice::from_raw_parts(piece.start, piece.len) });
-        }
-        let copy = [RawSliceMut {
-            start: bytes.as_mut_ptr(),
-            len: bytes.len(),
-        }];
-        self.tally.accessed(true, bytes.len());
-        let node = self.accessing(access, peer, bytes.len());
-        // SAFETY: the copy lives until the write is over; the node is this operation's.
-        unsafe {
-            match self.access_piece(access, peer, &copy, remote) {
-                Ok(Piece::Over(outcome)) => self.finish(node, outcome),
-                Ok(Piece::Pending(id)) => {
-                    let copied = Box::into_raw(Box::new(Copied { bytes, node }));
-                    self.injected.set(self.injected.get() + 1);
-                    self.watch(id, name_of(copied, kind::COPY));
-                }
-                Err(errno) => {
-                    self.domain.pool.give_back(node);
-                    return Err(errno);
-                }
-            }
-        }
-        Ok(0)
     }
 
     /// A peer whose memory can be asked for. It is not waited for: that might be an endpoint which this very thread

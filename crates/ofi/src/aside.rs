@@ -3,6 +3,8 @@
 //!
 //! Such messages travel like all others, so they keep their order; a tag of their own keeps them out of matching.
 
+use std::collections::{HashMap, VecDeque};
+
 use limic::raw::{Posted, RawSliceMut};
 use limic::{Outcome, Peer, RawEndpoint, Status};
 
@@ -46,7 +48,12 @@ pub(crate) fn answer_tag(number: u32) -> u64 {
 pub(crate) struct Coming {
     bytes: Vec<u8>,
     status: Status,
+    /// What became of it, once it is over.
+    pub(crate) outcome: Option<Outcome>,
 }
+
+/// Messages that wait, by peer: for their own bytes, or for those of an earlier one. Peers without any are not there.
+pub(crate) type Waiting = HashMap<Peer, VecDeque<*mut Coming>>;
 
 impl Endpoint {
     /// Handles what other endpoints have said.
@@ -63,36 +70,84 @@ impl Endpoint {
         let mut coming = Box::new(Coming {
             bytes: vec![0; len.min(LONGEST)],
             status,
+            outcome: None,
         });
         let room = [RawSliceMut {
             start: coming.bytes.as_mut_ptr(),
             len: coming.bytes.len(),
         }];
-        // SAFETY: the room lives until the receive is over: `coming` is kept by name meanwhile.
+        // SAFETY: the room lives until the receive is over: `coming` is kept until then.
         let posted = unsafe { self.limic.post_claimed(claim, &room) };
-        match posted {
-            Ok(Posted::Done(outcome)) => self.heard(&coming, &outcome),
-            Ok(Posted::Pending(id)) => {
-                self.watch(id, name_of(Box::into_raw(coming), kind::ASIDE));
+        let pending = match posted {
+            Ok(Posted::Done(outcome)) => {
+                coming.outcome = Some(outcome);
+                None
             }
-            Err(error) => log::info(&error),
+            Ok(Posted::Pending(id)) => Some(id),
+            Err(error) => return log::info(&error),
+        };
+        if pending.is_none() && !self.waiting.borrow().contains_key(&status.peer) {
+            return self.heard(&coming);
         }
+        // A short message may be there before a long one of the same peer that was sent earlier, and waits for it: operations
+        // are executed in the order in which they were asked for.
+        let coming = Box::into_raw(coming);
+        if let Some(id) = pending {
+            self.watch(id, name_of(coming, kind::ASIDE));
+        }
+        let mut waiting = self.waiting.borrow_mut();
+        waiting.entry(status.peer).or_default().push_back(coming);
     }
 
     /// A long message of another endpoint is there.
     ///
     /// # Safety
-    /// `coming` came from `hear`, and is not used any more.
-    pub(crate) unsafe fn aside_has_come(&self, coming: *mut Coming, outcome: &Outcome) {
-        // SAFETY: the caller's promise.
-        let coming = unsafe { Box::from_raw(coming) };
-        self.heard(&coming, outcome);
+    /// `coming` came from `hear`, and was not over.
+    pub(crate) unsafe fn aside_has_come(&self, coming: *mut Coming, outcome: Outcome) {
+        // SAFETY: the caller's promise: it waits for this.
+        let peer = unsafe {
+            (*coming).outcome = Some(outcome);
+            (*coming).status.peer
+        };
+        while let Some(next) = self.next_heard(peer) {
+            self.heard(&next);
+        }
     }
 
-    fn heard(&self, coming: &Coming, outcome: &Outcome) {
+    /// Takes the oldest message of a peer that waits, if it is there.
+    fn next_heard(&self, peer: Peer) -> Option<Box<Coming>> {
+        let mut waiting = self.waiting.borrow_mut();
+        let queue = waiting.get_mut(&peer)?;
+        // SAFETY: what is in a queue is alive, and is in none after this.
+        let next = unsafe {
+            let first = *queue.front()?;
+            (*first).outcome.as_ref()?;
+            Box::from_raw(first)
+        };
+        queue.pop_front();
+        if queue.is_empty() {
+            waiting.remove(&peer);
+        }
+        Some(next)
+    }
+
+    /// The endpoint is closed, and what has come is not executed any more. A message that is not over stays: its peer may be
+    /// writing into it.
+    pub(crate) fn forget_asides(&self) {
+        for coming in self.waiting.take().into_values().flatten() {
+            // SAFETY: what was in a queue is alive, and is in none any more.
+            unsafe {
+                if (*coming).outcome.is_some() {
+                    drop(Box::from_raw(coming));
+                }
+            }
+        }
+    }
+
+    fn heard(&self, coming: &Coming) {
         let (peer, tag) = (coming.status.peer, coming.status.tag.0);
-        if let Err(error) = outcome {
-            return log::warn(&error);
+        if let Some(Err(error)) = &coming.outcome {
+            return log::warn(error);
         }
         match (tag & !sort::MASK) >> TOPIC_SHIFT {
             WRITTEN => self.was_written(coming),

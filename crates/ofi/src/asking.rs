@@ -13,7 +13,7 @@ use crate::abi::endpoint::fid_ep;
 use crate::abi::errno::*;
 use crate::abi::*;
 use crate::aside::{answer_tag, atomic_tag};
-use crate::call::{Form, IOV_LIMIT, with};
+use crate::call::{Form, IOV_LIMIT, append, with};
 use crate::endpoint::Endpoint;
 use crate::node::{Node, Spare};
 use crate::progress::{kind, name_of};
@@ -37,6 +37,8 @@ pub(crate) enum Does {
 pub(crate) struct Given {
     pub(crate) peer: fi_addr_t,
     pub(crate) addr: u64,
+    /// Elements of the remote memory, if the call says it beside those of the local one.
+    pub(crate) count: Option<usize>,
     pub(crate) key: u64,
     pub(crate) datatype: u32,
     pub(crate) op: u32,
@@ -121,15 +123,11 @@ impl Room {
         self.as_slice().iter().map(|piece| piece.len).sum()
     }
 
-    /// Puts its bytes behind others.
-    ///
-    /// # Safety
-    /// The pieces are readable.
-    unsafe fn append_to(&self, bytes: &mut Vec<u8>) {
-        for piece in self.as_slice().iter().filter(|piece| piece.len > 0) {
-            // SAFETY: the caller's promise; nobody writes there during the call.
-            bytes.extend_from_slice(unsafe { core::slice::from_raw_parts(piece.start, piece.len) });
-        }
+    /// Where the pieces begin, and how long they are.
+    fn pieces(&self) -> impl Iterator<Item = (*const u8, usize)> {
+        self.as_slice()
+            .iter()
+            .map(|p| (p.start.cast_const(), p.len))
     }
 }
 
@@ -190,7 +188,8 @@ impl Endpoint {
         };
         let count = bytes / size;
         let agrees = (atomic.does == Does::Change || results.len() == bytes)
-            && (atomic.does != Does::Compare || compare.len() == bytes);
+            && (atomic.does != Does::Compare || compare.len() == bytes)
+            && atomic.count.is_none_or(|remote| remote == count);
         if !agrees || count == 0 || count > most {
             return Err(FI_EINVAL);
         }
@@ -234,8 +233,7 @@ impl Endpoint {
         message.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
         // SAFETY: operands are readable during the call.
         unsafe {
-            operand.append_to(&mut message);
-            compare.append_to(&mut message);
+            append(&mut message, operand.pieces().chain(compare.pieces()));
         }
         let fetches = u64::from(atomic.does != Does::Change);
         // If it cannot be sent, the peer is gone, and the receive of the answer has ended or will.

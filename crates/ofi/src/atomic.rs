@@ -108,6 +108,7 @@ unsafe extern "C" fn write(
     let given = Given {
         peer,
         addr,
+        count: None,
         key,
         datatype,
         op,
@@ -139,6 +140,7 @@ unsafe extern "C" fn writev(
     let given = Given {
         peer,
         addr,
+        count: None,
         key,
         datatype,
         op,
@@ -167,6 +169,7 @@ unsafe extern "C" fn inject(
     let given = Given {
         peer,
         addr,
+        count: None,
         key,
         datatype,
         op,
@@ -199,6 +202,7 @@ unsafe extern "C" fn readwrite(
     let given = Given {
         peer,
         addr,
+        count: None,
         key,
         datatype,
         op,
@@ -232,6 +236,7 @@ unsafe extern "C" fn readwritev(
     let given = Given {
         peer,
         addr,
+        count: None,
         key,
         datatype,
         op,
@@ -266,6 +271,7 @@ unsafe extern "C" fn compwrite(
     let given = Given {
         peer,
         addr,
+        count: None,
         key,
         datatype,
         op,
@@ -302,6 +308,7 @@ unsafe extern "C" fn compwritev(
     let given = Given {
         peer,
         addr,
+        count: None,
         key,
         datatype,
         op,
@@ -338,10 +345,11 @@ unsafe fn with_message(
         return -(FI_EINVAL as isize);
     }
     // SAFETY: one entry, as was just checked.
-    let &fi_rma_ioc { addr, key, .. } = unsafe { &*message.rma_iov };
+    let &fi_rma_ioc { addr, count, key } = unsafe { &*message.rma_iov };
     let given = Given {
         peer: message.addr,
         addr,
+        count: Some(count),
         key,
         datatype: message.datatype,
         op: message.op,

@@ -204,3 +204,15 @@ impl Pieces<RawSliceMut> {
         self.as_slice().iter().map(|piece| piece.len).sum()
     }
 }
+
+/// Puts the bytes of pieces behind others.
+///
+/// # Safety
+/// The pieces are readable, and nobody writes to them during the call.
+pub(crate) unsafe fn append(bytes: &mut Vec<u8>, pieces: impl Iterator<Item = (*const u8, usize)>) {
+    // Pieces without bytes may begin anywhere.
+    for (start, len) in pieces.filter(|(_, len)| *len > 0) {
+        // SAFETY: the caller's promise.
+        bytes.extend_from_slice(unsafe { core::slice::from_raw_parts(start, len) });
+    }
+}

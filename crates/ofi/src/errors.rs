@@ -38,6 +38,14 @@ pub(crate) fn reported(error: &Error) -> i32 {
     errno_of(error)
 }
 
+/// Whether the peer closed its endpoint in good order, and so wants nothing more.
+pub(crate) fn is_closed(error: &Error) -> bool {
+    let Error::PeerFailed { why, .. } = error else {
+        return false;
+    };
+    matches!(why, PeerFailure::Closed)
+}
+
 /// What a provider's error number means; it is libfabric's own number.
 pub(crate) fn text_of(errno: i32) -> &'static CStr {
     match errno {

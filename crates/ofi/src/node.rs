@@ -81,6 +81,12 @@ impl Node {
         error: 0,
         request: NO_REQUEST,
     };
+
+    /// The number of its endpoint.
+    #[inline(always)]
+    pub(crate) fn endpoint(&self) -> u16 {
+        (self.flags >> mark::ENDPOINT_SHIFT) as u16
+    }
 }
 
 /// What the application calls the operation of a node.
@@ -153,22 +159,38 @@ impl Pool {
         // SAFETY: the caller's promise.
         unsafe {
             if (*node).flags & mark::SPARE != 0 {
-                (*node).request = NO_REQUEST;
+                // Free ones have no marks, so none is found or given back again.
+                (*node).flags = 0;
                 (*node).next = self.free.get();
                 self.free.set(node);
             }
         }
     }
 
+    /// Takes back all nodes of an endpoint that is closed: no operation of it is reported any more.
+    pub(crate) fn take_all_back(&self, endpoint: u16) {
+        let all = self.all.take();
+        for spare in &all {
+            // SAFETY: nodes of the pool live as long as it, and nobody uses those of an endpoint that is gone.
+            unsafe {
+                if (**spare).node.endpoint() == endpoint {
+                    self.give_back(spare.cast());
+                }
+            }
+        }
+        self.all.set(all);
+    }
+
     /// The pending operation that the application calls `context`. Linear: for cancellation only.
-    pub(crate) fn find(&self, context: *mut c_void, endpoint: u64) -> Option<*mut Node> {
+    pub(crate) fn find(&self, context: *mut c_void, endpoint: u16) -> Option<*mut Node> {
         let all = self.all.take();
         let found = all.iter().copied().find(|spare| {
             // SAFETY: nodes of the pool live as long as it.
             let spare = unsafe { &**spare };
             spare.context == context
+                && spare.node.flags & mark::SPARE != 0
                 && spare.node.request != NO_REQUEST
-                && spare.node.flags >> mark::ENDPOINT_SHIFT & 0xffff == endpoint
+                && spare.node.endpoint() == endpoint
         });
         self.all.set(all);
         found.map(<*mut Spare>::cast)

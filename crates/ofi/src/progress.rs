@@ -5,8 +5,9 @@ use limic::{Error, Outcome, RawEndpoint, RequestId};
 
 use crate::abi::errno::FI_ECANCELED;
 use crate::abi::*;
+use crate::aside::Coming;
 use crate::endpoint::{Endpoint, sort};
-use crate::errors::{errno_of, reported};
+use crate::errors::{errno_of, is_closed, reported};
 use crate::node::{NO_REQUEST, Node, Spare, mark};
 use crate::send::Copied;
 
@@ -70,13 +71,27 @@ impl Endpoint {
         unsafe {
             match name & kind::BITS {
                 kind::MULTI => self.multi_received(pointer_of::<Spare>(name), outcome),
-                kind::COPY => {
-                    self.copy_was_sent(*Box::from_raw(pointer_of::<Copied>(name)), &outcome)
-                }
+                kind::COPY => self.copy_has_gone(*Box::from_raw(pointer_of(name)), outcome),
                 kind::PART => self.part_is_over(pointer_of::<Spare>(name), &outcome),
-                _ => self.aside_has_come(pointer_of(name), &outcome),
+                _ => self.aside_has_come(pointer_of(name), outcome),
             }
         }
+    }
+
+    /// The endpoint is closed: what was under way is not reported. Gives back the memory that it kept; nodes go back to
+    /// their pool in one sweep. Copies of which peers may still be reading are not over, and stay.
+    pub(crate) fn forget_pending(&self) {
+        while let Some((name, outcome)) = self.limic.next_finished() {
+            // SAFETY: as in `ended_otherwise`.
+            unsafe {
+                match name & kind::BITS {
+                    kind::COPY => drop(Box::from_raw(pointer_of::<Copied>(name))),
+                    kind::ASIDE => (*pointer_of::<Coming>(name)).outcome = Some(outcome),
+                    _ => {}
+                }
+            }
+        }
+        self.forget_asides();
     }
 
     /// An operation is over: fills in its node, and reports it.
@@ -113,14 +128,8 @@ impl Endpoint {
         // SAFETY: the caller's promise.
         unsafe {
             (*node).request = 0;
-            if let Error::PeerFailed {
-                why: limic::PeerFailure::Closed,
-                ..
-            } = error
-                && (*node).flags & FI_SEND != 0
-            {
-                // It closed in good order, and so wants nothing more: as if the message had been the last that it did not
-                // ask for.
+            if is_closed(error) && (*node).flags & FI_SEND != 0 {
+                // As if the message had been the last that it did not ask for.
                 (*node).request = NO_REQUEST;
                 return;
             }
@@ -180,8 +189,9 @@ impl Endpoint {
         }
     }
 
+    /// Counts an operation with these flags.
     #[cold]
-    fn count(&self, flags: u64) {
+    pub(crate) fn count(&self, flags: u64) {
         let counters = &self.counters;
         let counter = if flags & FI_RECV != 0 {
             &counters.receive

@@ -3,15 +3,16 @@
 use core::ffi::c_void;
 
 use limic::raw::{Posted, RawSlice};
-use limic::{Error, Outcome, PeerFailure, RawEndpoint, Tag};
+use limic::{Error, Outcome, RawEndpoint, RequestId, Tag};
 
 use crate::abi::endpoint::fid_ep;
 use crate::abi::errno::*;
 use crate::abi::*;
-use crate::call::{Bytes, Form, Sort, with};
+use crate::call::{Bytes, Form, Sort, append, with};
 use crate::endpoint::Endpoint;
-use crate::errors::reported;
-use crate::node::{NO_PEER, NO_REQUEST, Node, mark};
+use crate::errors::{is_closed, reported};
+use crate::log;
+use crate::node::{NO_PEER, NO_REQUEST, Node, Spare, mark};
 use crate::progress::{kind, name_of};
 
 /// Most injected messages that wait in copies; beyond that callers have to make progress first.
@@ -30,12 +31,20 @@ pub(crate) struct Sent {
     pub(crate) reported: bool,
 }
 
-/// The bytes of an injected message that could not go at once.
+/// Injected bytes that could not go at once.
 #[repr(align(8))]
 pub(crate) struct Copied {
     pub(crate) bytes: Vec<u8>,
-    /// The operation to report when it is sent; null: nobody asks.
-    pub(crate) node: *mut Node,
+    pub(crate) of: Of,
+}
+
+/// What is over when a copy has gone.
+pub(crate) enum Of {
+    /// A send that is not to be reported, with the flags of its completion.
+    Unreported(u64),
+    Operation(*mut Node),
+    /// A part of a larger operation.
+    Part(*mut Spare),
 }
 
 /// What a call says, beside its form and its bytes.
@@ -111,14 +120,16 @@ impl Endpoint {
             // SAFETY: a node of this operation, in no list.
             unsafe { self.report(node) };
         } else if self.counters.any.get() {
-            self.count_sent();
+            self.count_unreported(sent.flags);
         }
     }
 
+    /// Counts a send that has no node. What the provider itself says to peers is no send of the application's: it has no
+    /// flags.
     #[cold]
-    fn count_sent(&self) {
-        if let Some(counter) = &*self.counters.send.borrow() {
-            counter.count(false);
+    fn count_unreported(&self, flags: u64) {
+        if flags & FI_SEND != 0 {
+            self.count(flags);
         }
     }
 
@@ -145,12 +156,8 @@ impl Endpoint {
 
     #[cold]
     fn not_sent(&self, sent: &Sent, error: &Error) -> Result<usize, i32> {
-        if let Error::PeerFailed {
-            why: PeerFailure::Closed,
-            ..
-        } = error
-        {
-            // It closed in good order: what it did not ask for any more is dropped.
+        if is_closed(error) {
+            // What it did not ask for any more is dropped.
             self.sent(sent);
             return Ok(0);
         }
@@ -184,17 +191,22 @@ impl Endpoint {
     /// As [`inject`](Self::inject).
     #[cold]
     unsafe fn inject_later(&self, sent: &Sent, slices: &[RawSlice]) -> Result<usize, i32> {
+        self.may_inject()?;
+        let mut bytes = Vec::new();
+        // SAFETY: the caller's promise; the copy lives until `copy_has_gone`.
+        unsafe {
+            append(&mut bytes, slices.iter().map(|s| (s.start, s.len)));
+            self.send_copy(sent, bytes)
+        }
+    }
+
+    /// Whether one more copy may wait.
+    pub(crate) fn may_inject(&self) -> Result<(), i32> {
         if self.injected.get() >= MOST_INJECTED {
             self.progress();
             return Err(FI_EAGAIN);
         }
-        let mut bytes = Vec::new();
-        for slice in slices.iter().filter(|slice| slice.len > 0) {
-            // SAFETY: the caller's promise; nobody writes there during the call.
-            bytes.extend_from_slice(unsafe { core::slice::from_raw_parts(slice.start, slice.len) });
-        }
-        // SAFETY: the copy lives until `copy_was_sent`.
-        unsafe { self.send_copy(sent, bytes) }
+        Ok(())
     }
 
     /// Sends bytes that the provider has made or copied.
@@ -230,35 +242,47 @@ impl Endpoint {
                 Ok(0)
             }
             Ok(Posted::Pending(id)) => {
-                let node = if sent.reported {
-                    self.sending(sent)
+                let of = if sent.reported {
+                    Of::Operation(self.sending(sent))
                 } else {
-                    core::ptr::null_mut()
+                    Of::Unreported(sent.flags)
                 };
-                self.injected.set(self.injected.get() + 1);
-                let copied = Box::into_raw(Box::new(Copied { bytes, node }));
-                self.watch(id, name_of(copied, kind::COPY));
+                self.watch_copy(id, bytes, of);
                 Ok(0)
             }
             Ok(Posted::Done(Err(error))) | Err(error) => self.not_sent(sent, &error),
         }
     }
 
-    /// The copy of an injected message is sent.
-    pub(crate) fn copy_was_sent(&self, copied: Copied, outcome: &Outcome) {
+    /// Keeps injected bytes until they have gone.
+    pub(crate) fn watch_copy(&self, id: RequestId, bytes: Vec<u8>, of: Of) {
+        self.injected.set(self.injected.get() + 1);
+        let copied = Box::into_raw(Box::new(Copied { bytes, of }));
+        self.watch(id, name_of(copied, kind::COPY));
+    }
+
+    /// The copy of injected bytes has gone.
+    pub(crate) fn copy_has_gone(&self, copied: Copied, outcome: Outcome) {
         self.injected.set(self.injected.get().saturating_sub(1));
         drop(copied.bytes);
-        if copied.node.is_null() {
-            // Injected messages are never reported; the log has the reason.
-            if let Err(error) = outcome {
-                crate::log::info(&format_args!("an injected message was lost: {error}"));
-            } else if self.counters.any.get() {
-                self.count_sent();
+        // SAFETY: the node of this operation, in no list; or a part that is over.
+        unsafe {
+            match copied.of {
+                Of::Operation(node) => self.finish(node, outcome),
+                Of::Part(part) => self.part_is_over(part, &outcome),
+                Of::Unreported(flags) => {
+                    let failed = match outcome {
+                        Err(error) if !is_closed(&error) => {
+                            // Nobody asked to be told; the log has the reason.
+                            log::info(&format_args!("an injected message was lost: {error}"));
+                            mark::FAILED
+                        }
+                        _ => 0,
+                    };
+                    self.count_unreported(flags | failed);
+                }
             }
-            return;
         }
-        // SAFETY: the node of this operation, in no list.
-        unsafe { self.finish(copied.node, outcome.clone()) };
     }
 }
 

@@ -185,7 +185,8 @@ fn tagged_ping_pong() {
     ping_pong("tagged");
 }
 
-const SOURCES: [&str; 9] = [
+const SOURCES: [&str; 10] = [
+    "atomics.c",
     "main.c",
     "setup.c",
     "tagged.c",
@@ -227,6 +228,11 @@ fn calls(folder: &Path) -> Option<PathBuf> {
 
 /// Runs a part of it; gives what it said, and its errors. `None`: it cannot be done here.
 fn part(name: &str) -> Option<(String, String)> {
+    part_with(name, &[])
+}
+
+/// As [`part`], with settings.
+fn part_with(name: &str, settings: &[(&str, &str)]) -> Option<(String, String)> {
     let _alone = alone();
     let provider = provider();
     let program = calls(provider.path())?;
@@ -234,6 +240,7 @@ fn part(name: &str) -> Option<(String, String)> {
         command(program, provider.path())
             .env("FI_LOG_LEVEL", "warn")
             .env("LIMIC_FI_STATS", "1")
+            .envs(settings.iter().copied())
             .arg(name)
             .spawn()
             .expect("started"),
@@ -274,6 +281,19 @@ fn memory_with_keys_and_addresses_of_the_provider() {
 #[test]
 fn sleeping_on_a_queue() {
     part("waiting");
+}
+
+#[test]
+fn counts_and_order_of_atomics() {
+    part("atomics");
+}
+
+#[test]
+fn order_of_atomics_whose_bytes_come_later() {
+    part_with(
+        "atomics",
+        &[("LIMIC_EAGER_MAX", "1K"), ("LIMIC_LONG", "pipeline")],
+    );
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::abi::objects::fid_cq;
 use crate::abi::*;
 use crate::domain::Domain;
 use crate::endpoint::Endpoint;
-use crate::node::{Node, mark};
+use crate::node::Node;
 use crate::object::{Head, Object};
 use crate::wait::WaitObject;
 
@@ -111,8 +111,7 @@ impl Queue {
             // SAFETY: nodes in the list are alive.
             unsafe {
                 let next = (*node).next;
-                let number = (*node).flags >> mark::ENDPOINT_SHIFT & 0xffff;
-                if number == u64::from(endpoint.number) {
+                if (*node).endpoint() == endpoint.number {
                     self.domain.pool.give_back(node);
                 } else {
                     self.push(node);

@@ -108,15 +108,14 @@ impl Queue {
     /// The node is alive.
     unsafe fn source_of(&self, node: *mut Node) -> fi_addr_t {
         // SAFETY: the caller's promise.
-        let (flags, peer) = unsafe { ((*node).flags, (*node).peer) };
+        let (flags, peer, number) = unsafe { ((*node).flags, (*node).peer, (*node).endpoint()) };
         if flags & FI_RECV == 0 {
             return FI_ADDR_NOTAVAIL;
         }
-        let number = flags >> mark::ENDPOINT_SHIFT & 0xffff;
         let endpoints = self.endpoints.borrow();
         // SAFETY: an endpoint takes itself out before it goes.
         let mut all = endpoints.iter().map(|endpoint| unsafe { &**endpoint });
-        all.find(|endpoint| u64::from(endpoint.number) == number)
+        all.find(|endpoint| endpoint.number == number)
             .map_or(FI_ADDR_NOTAVAIL, |endpoint| endpoint.address_of(peer))
     }
 

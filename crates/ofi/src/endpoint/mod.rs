@@ -71,6 +71,8 @@ pub(crate) struct Endpoint {
     pub(crate) multi: RefCell<Vec<*mut crate::node::Spare>>,
     /// Tells the answers to atomic operations from each other.
     pub(crate) atomics: Cell<u32>,
+    /// What peers have said and is not heard yet.
+    pub(crate) waiting: RefCell<crate::aside::Waiting>,
     /// Copies of injected messages that are not sent yet.
     pub(crate) injected: Cell<u32>,
     pub(crate) tally: Tally,

@@ -131,6 +131,7 @@ pub(crate) unsafe extern "C" fn open(
             least_room: Cell::new(64),
             multi: RefCell::default(),
             atomics: Cell::new(0),
+            waiting: RefCell::default(),
             injected: Cell::new(0),
             tally: Tally::default(),
             domain: Arc::clone(&domain),
@@ -165,6 +166,7 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
         endpoint.tally.print(endpoint);
         // What was sent goes out first; then no operation of the endpoint touches a buffer any more.
         endpoint.limic.close();
+        endpoint.forget_pending();
         domain.remove_endpoint(endpoint.number);
         for region in domain.regions.borrow().values() {
             region.forget(endpoint.number);
@@ -174,6 +176,8 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
                 queue.remove(endpoint);
             }
         }
+        // The number is given to the next endpoint, which must not find them.
+        domain.pool.take_all_back(endpoint.number);
         let counters = &endpoint.counters;
         for counter in [
             &counters.send,

@@ -57,7 +57,7 @@ pub(super) unsafe extern "C" fn cancel(fid: *mut fid, context: *mut c_void) -> i
         let node = match posted {
             Some(multi) => multi.cast::<Node>(),
             None => {
-                let spare = endpoint.domain.pool.find(context, endpoint.number.into());
+                let spare = endpoint.domain.pool.find(context, endpoint.number);
                 match spare {
                     Some(node) => node,
                     None if endpoint.lends && !context.is_null() => context.cast(),

@@ -66,6 +66,8 @@ extern int ended;
 /* setup.c */
 void open_all(enum fi_wait_obj wait, int threading, int mr_mode);
 void close_all(void);
+struct fid_ep *open_end(struct fi_info *like, struct fid_cntr *started);
+fi_addr_t swap_names(struct fid_ep *end);
 void meet(void);
 struct fi_cq_tagged_entry completion(void);
 struct fi_cq_err_entry failure(void);
@@ -79,6 +81,7 @@ void messages(void);
 void objects(void);
 void threads(void);
 void memory(void);
+void atomics(void);
 void waiting(void);
 void killed(pid_t child);
 void leaving(void);

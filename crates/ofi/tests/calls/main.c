@@ -26,6 +26,8 @@ int main(int argc, char **argv)
         messages();
     else if (!strcmp(part, "memory") || !strcmp(part, "basic-memory"))
         memory();
+    else if (!strcmp(part, "atomics"))
+        atomics();
     else if (!strcmp(part, "objects"))
         objects();
     else if (waits)

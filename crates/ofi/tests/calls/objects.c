@@ -45,6 +45,30 @@ static void bind_twice(void)
     OK(fi_close(&queue->fid));
 }
 
+/*
+ * An endpoint that was closed over its receives leaves nothing behind that its successor could take for its own. They
+ * lend no memory for operations.
+ */
+static void cancel_after_reopening(void)
+{
+    struct fi_info *plain = fi_dupinfo(info);
+    struct fi_cq_tagged_entry entry;
+    char bytes[8];
+    plain->mode = 0;
+    struct fid_ep *end = open_end(plain, NULL);
+    for (int i = 0; i < 8; i++)
+        OK(fi_trecv(end, bytes, 8, NULL, FI_ADDR_UNSPEC, i, 0, &contexts[i]));
+    OK(fi_close(&end->fid));
+    end = open_end(plain, NULL);
+    OK(fi_trecv(end, bytes, 8, NULL, FI_ADDR_UNSPEC, 9, 0, &contexts[7]));
+    OK(fi_cancel(&end->fid, &contexts[7]));
+    CHECK(fi_cq_read(cq, &entry, 1) == -FI_EAVAIL);
+    struct fi_cq_err_entry error = failure();
+    CHECK(error.err == FI_ECANCELED && error.op_context == &contexts[7]);
+    OK(fi_close(&end->fid));
+    fi_freeinfo(plain);
+}
+
 /* Where a message to oneself came from. */
 static fi_addr_t source_of_message(void)
 {
@@ -99,6 +123,7 @@ static void look(void)
 void objects(void)
 {
     bind_twice();
+    cancel_after_reopening();
     move_address();
     look();
     meet();

@@ -98,6 +98,32 @@ void open_all(enum fi_wait_obj wait, int threading, int mr_mode)
     CHECK(room == len);
 }
 
+/* One more endpoint, which reports all operations; a counter may count those that it starts. */
+struct fid_ep *open_end(struct fi_info *like, struct fid_cntr *started)
+{
+    struct fid_ep *end;
+    OK(fi_endpoint(domain, like, &end, NULL));
+    OK(fi_ep_bind(end, &av->fid, 0));
+    OK(fi_ep_bind(end, &cq->fid, FI_TRANSMIT | FI_RECV));
+    if (started)
+        OK(fi_ep_bind(end, &started->fid, FI_SEND | FI_READ | FI_WRITE));
+    OK(fi_enable(end));
+    return end;
+}
+
+/* Where the same endpoint of the other process stands. */
+fi_addr_t swap_names(struct fid_ep *end)
+{
+    char mine[48], theirs[48];
+    size_t len = sizeof mine;
+    fi_addr_t at;
+    OK(fi_getname(&end->fid, mine, &len));
+    CHECK(write(line_to_other, mine, len) == (ssize_t) len);
+    CHECK(read(line_to_other, theirs, len) == (ssize_t) len);
+    CHECK(fi_av_insert(av, theirs, 1, &at, 0, NULL) == 1);
+    return at;
+}
+
 void close_all(void)
 {
     CHECK(fi_close(&domain->fid) == -FI_EBUSY);

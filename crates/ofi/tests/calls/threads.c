@@ -26,7 +26,7 @@ void threads(void)
     pthread_t asker;
     char bytes[8];
     CHECK(pthread_create(&asker, NULL, ask, NULL) == 0);
-    for (int i = 0; i < 20000; i++) {
+    for (int i = 0; i < 5000; i++) {
         OK(fi_trecv(ep, bytes, 8, NULL, myself, 1, 0, &contexts[0]));
         OK(fi_tinject(ep, "12345678", 8, myself, 1));
         CHECK(completion().op_context == &contexts[0]);
