@@ -34,16 +34,22 @@ impl Index {
         let folder = folder("download")?;
         let release = folder.join(format!("InRelease-{SUITE}"));
         download(&format!("dists/{SUITE}/InRelease"), &release, Resume::No)?;
-        if Path::new(KEYRING).exists() {
-            Job::new("gpgv", 1)
-                .args(&["--quiet", "--keyring", KEYRING, text(&release)?])
-                .run()?;
-        } else {
+        if !Path::new(KEYRING).exists() {
             return Err(Failure::Missing(format!(
                 "{KEYRING} is not there to check the archive's signature with; install the package debian-archive-keyring"
             )));
         }
-        let list = read(&release)?;
+        // What was signed, and nothing that may stand around it in the file.
+        let list = Job::new("gpgv", 1)
+            .args(&["--quiet", "--keyring", KEYRING, "--output", "-"])
+            .args(&[text(&release)?])
+            .capture_quietly()
+            .ok_or_else(|| {
+                Failure::Wrong(format!(
+                    "{} is not signed by a key of {KEYRING}",
+                    release.display()
+                ))
+            })?;
         let sum = list
             .lines()
             .filter_map(|line| {
@@ -158,10 +164,6 @@ pub(crate) fn inside(folder: &Path, relative: &str) -> Result<PathBuf, Failure> 
             folder.display()
         )))
     }
-}
-
-fn read(file: &Path) -> Result<String, Failure> {
-    std::fs::read_to_string(file).map_err(|why| cannot("read", file, &why))
 }
 
 pub(crate) fn text(path: &Path) -> Result<&str, Failure> {
