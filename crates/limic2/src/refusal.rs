@@ -1,6 +1,8 @@
 //! Why a call gave 0 or -1.
 
 use std::borrow::Cow;
+use std::fmt;
+use std::io::{self, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// An errno for the program, and a line for people.
@@ -15,6 +17,12 @@ static SHOWN: AtomicBool = AtomicBool::new(false);
 
 fn all_shown() -> bool {
     std::env::var_os("LIMIC_LOG").is_some_and(|level| level != "off")
+}
+
+/// One line on standard error. Where nobody reads it (a closed pipe, a full disk) the line is lost: the call's result says the
+/// rest, and a panic, which `eprintln!` would make of it, must not leave a C function.
+fn say(line: fmt::Arguments<'_>) {
+    let _unread = writeln!(io::stderr(), "limic2: {line}");
 }
 
 impl Refusal {
@@ -39,7 +47,7 @@ impl Refusal {
     #[cold]
     pub(crate) fn note(&self, instead: &str) {
         if all_shown() {
-            eprintln!("limic2: {}: {instead}", self.text);
+            say(format_args!("{}: {instead}", self.text));
         }
     }
 
@@ -53,7 +61,7 @@ impl Refusal {
             } else {
                 " (LIMIC_LOG=warn shows further ones)"
             };
-            eprintln!("limic2: {}{more}", self.text);
+            say(format_args!("{}{more}", self.text));
         }
         // SAFETY: the address of this thread's errno is always valid.
         unsafe { *libc::__errno_location() = self.errno };
