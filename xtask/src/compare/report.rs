@@ -71,6 +71,7 @@ impl Report {
     ) -> Self {
         let names: Vec<&'static str> = contestants.iter().map(Contestant::name).collect();
         let distances = Distances::of(&run.passes);
+        let samples = &samples.steady(&distances);
         let row = |(pattern, bytes)| row(plan, samples, &distances, pattern, bytes, &names);
         Self {
             rows: samples.points().map(row).collect(),

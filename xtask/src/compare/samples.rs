@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::contestant::LIMIC;
+use super::gauge::Distances;
 use super::outcome::Outcome;
 use super::pattern::Pattern;
 
@@ -89,6 +90,30 @@ impl Samples {
         if let Some(place) = rounds.get_mut(round) {
             *place = Some(seconds);
         }
+    }
+
+    /// Without the rounds in which the machine changed, at each point where everybody has another one.
+    pub(super) fn steady(&self, distances: &Distances) -> Self {
+        let mut kept = self.clone();
+        for ((pattern, _), all) in &mut kept.times {
+            let steady = |round: usize| !distances.changed(*pattern, round);
+            let has_steady = |rounds: &Vec<Option<f64>>| {
+                let mut done = rounds.iter().enumerate();
+                done.any(|(round, time)| time.is_some() && steady(round))
+            };
+            if !all.values().all(has_steady) {
+                continue;
+            }
+            for (round, time) in all
+                .values_mut()
+                .flat_map(|times| times.iter_mut().enumerate())
+            {
+                if !steady(round) {
+                    *time = None;
+                }
+            }
+        }
+        kept
     }
 
     /// Whether it hung in this pattern; waiting for it in each round helps nobody.

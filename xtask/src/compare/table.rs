@@ -81,8 +81,8 @@ pub(super) fn lines(judged: &[Judged], of: impl Fn(&Judged) -> String) -> String
 /// `reached`, or what it is instead.
 pub(super) fn verdict(judged: &Judged) -> String {
     match (&judged.ratio, judged.reached) {
-        (Some(_), Some(true)) => "reached".to_owned(),
-        (Some(ratio), _) => format!("NO: {}", times(ratio.median)),
+        (Some(ratio), Some(true)) => format!("reached{}", ratio.basis()),
+        (Some(ratio), _) => format!("NO: {}{}", judged.figure(ratio), ratio.basis()),
         (None, _) => "not judged".to_owned(),
     }
 }
@@ -141,6 +141,7 @@ mod tests {
     fn both_distances_are_shown_if_there_were_both() {
         let mut one = Ratio {
             peer: "UCX",
+            rounds: 3,
             median: 0.5,
             best_rounds: 0.4,
             least: 0.3,

@@ -13,6 +13,8 @@ use super::targets::{Against, Target};
 pub(super) struct Ratio {
     /// The best of the peers that it is about.
     pub(super) peer: &'static str,
+    /// Rounds that count: those in which both finished and, where there are such, the machine stayed as it was.
+    pub(super) rounds: usize,
     /// Median of the ratios within each round.
     pub(super) median: f64,
     /// Of each side's best round: what is left of the ratio when disturbances are not.
@@ -34,7 +36,28 @@ pub(super) struct Judged {
     pub(super) reached: Option<bool>,
 }
 
+impl Ratio {
+    /// From how little it comes, where that is little.
+    pub(super) fn basis(&self) -> &'static str {
+        if self.rounds == 1 {
+            " in one round"
+        } else {
+            ""
+        }
+    }
+}
+
 impl Judged {
+    /// The ratio, with as many digits as tell it from the target.
+    pub(super) fn figure(&self, ratio: &Ratio) -> String {
+        let text = times(ratio.median);
+        if text == times(self.target.ratio) {
+            format!("{:.4}", ratio.median)
+        } else {
+            text
+        }
+    }
+
     /// By which factor the target is missed; 1 or less if it is reached.
     pub(super) fn shortfall(&self) -> Option<f64> {
         let ratio = self.ratio.as_ref()?.median;
@@ -53,9 +76,10 @@ pub(super) fn missed<'a>(all: impl Iterator<Item = (String, &'a Judged)>) -> Vec
         .filter_map(|(what, judged)| {
             let ratio = judged.ratio.as_ref()?;
             let words = format!(
-                "{what}: {} of {}, wanted {}",
-                times(ratio.median),
+                "{what}: {} of {}{}, wanted {}",
+                judged.figure(ratio),
                 ratio.peer,
+                ratio.basis(),
                 judged.target.words()
             );
             Some((judged.shortfall()?, words))
@@ -98,13 +122,9 @@ impl Point<'_> {
         };
         let rounds = samples.of(pattern, bytes, self.mine).iter();
         let rounds = rounds.zip(samples.of(pattern, bytes, peer)).enumerate();
-        let mut of_rounds: Vec<(usize, f64)> = rounds
+        let of_rounds: Vec<(usize, f64)> = rounds
             .filter_map(|(round, (a, b))| Some((round, over((*a)?, (*b)?))))
             .collect();
-        let steady = |(round, _): &(usize, f64)| !self.distances.changed(pattern, *round);
-        if of_rounds.iter().any(steady) {
-            of_rounds.retain(steady);
-        }
         // Without a round that both finished there is nothing fair to compare.
         let within = Spread::of(of_rounds.iter().map(|(_, ratio)| *ratio))?;
         let at = |distance| {
@@ -114,6 +134,7 @@ impl Point<'_> {
         };
         Some(Ratio {
             peer,
+            rounds: of_rounds.len(),
             median: within.median,
             best_rounds: over(mine.least, theirs.least),
             least: within.least,
@@ -223,9 +244,14 @@ mod tests {
         // A round in which the machine changed counts only where there is no other.
         passes[2].read(Some(0.03));
         let distances = Distances::of(&passes);
+        let samples = samples.steady(&distances);
         let steady = point(&samples, &distances, Pattern::Latency);
         let ratio = steady.ratio(Against::Best).expect("a ratio");
         assert_eq!((ratio.median, ratio.far), (1.0, Some(1.5)));
+        assert_eq!(ratio.rounds, 2);
+        // What is shown beside the ratio comes from the same rounds.
+        let shown = samples.spread(Pattern::Latency, 1 << 20, LIMIC);
+        assert_eq!(shown.expect("times").most, 3.0);
     }
 
     #[test]

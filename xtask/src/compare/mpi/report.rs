@@ -51,6 +51,7 @@ pub(super) struct Row {
 impl Report {
     pub(in super::super) fn new(run: Run, plan: &Plan, duels: &[Duel], samples: &Samples) -> Self {
         let distances = Distances::of(&run.passes);
+        let samples = &samples.steady(&distances);
         let mut rows = Vec::new();
         for (pattern, bytes) in samples.points() {
             for duel in duels {
