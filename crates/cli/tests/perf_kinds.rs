@@ -11,7 +11,7 @@ use serde_json::Value;
 mod launcher;
 mod measuring;
 use launcher::{err, out};
-use measuring::{check_row, in_turn, json, limic, perf, rows};
+use measuring::{SHORT, check_row, in_turn, json, limic, perf, rows};
 
 #[test]
 fn without_the_kernel_module_there_is_no_breakdown() {
@@ -91,7 +91,13 @@ fn skew_shows_both_the_effect_and_the_way_back() {
     let words = [
         "skew", "--c1", "1", "--c2", "20", "--window", "32", "--bytes", "20K",
     ];
-    let report = json(&words);
+    // Without a common cache, messages of this length wait for their receiver as long as it does not lag.
+    let mut command = limic(&["perf"]);
+    command.args(words).args(SHORT).args(["--json", "-"]);
+    command.env("LIMIC_HANDOVER", "180");
+    let output = in_turn(command);
+    assert!(output.status.success(), "{}", err(&output));
+    let report: Value = serde_json::from_str(&out(&output)).unwrap();
     let row = |phase: &str, wanted: &str| {
         let found = rows(&report)
             .iter()

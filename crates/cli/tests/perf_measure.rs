@@ -220,6 +220,16 @@ fn what_makes_no_sense_is_said_with_code_2() {
         (&["alltoall", "--ranks", "1"], "at least 2 ranks"),
         (&["barrier", "--sizes", "8"], "--sizes has no meaning"),
         (&["speed"], "latency, cliffs, bandwidth"),
+        (&["latency", "--reuse", "on"], "--reuse is for pairs"),
+        (&["floor", "--check"], "--check is for patterns of messages"),
+        (
+            &["skew", "--paths", "cma"],
+            "--paths is for patterns of messages",
+        ),
+        (
+            &["rate", "--wqe", "5", "--paths", "cma"],
+            "--paths goes with none of --wqe",
+        ),
         (
             &["latency", "--plot", "/no/such/folder/x.svg"],
             "/no/such/folder/x.svg",

@@ -30,15 +30,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "LIST", help = SIZES_HELP)]
     pub(super) sizes: Option<SizeList>,
 
-    /// Paths to force, each measured; `hybrid` leaves the choice to the policy
-    #[arg(
-        long,
-        value_enum,
-        value_delimiter = ',',
-        value_name = "LIST",
-        default_value = "hybrid"
-    )]
-    pub(super) paths: Vec<Wanted>,
+    /// Paths to force, each measured; `hybrid` leaves the choice to the policy [default: hybrid]
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
+    pub(super) paths: Option<Vec<Wanted>>,
 
     /// Number of ranks, even but for barrier, alltoall, connect, hotspot and chain [default: 2, or what the launcher started]
     #[arg(short = 'n', long, visible_alias = "np", value_name = "N")]
@@ -73,15 +67,9 @@ pub(crate) struct Args {
     pub(super) check: bool,
 
     /// For `pairs`: send from and receive into the same 64 buffers again (on), or never the same
-    /// memory twice in a row (off)
-    #[arg(
-        long,
-        value_enum,
-        value_delimiter = ',',
-        value_name = "on,off",
-        default_value = "on,off"
-    )]
-    pub(super) reuse: Vec<Reuse>,
+    /// memory twice in a row (off) [default: on,off]
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "on,off")]
+    pub(super) reuse: Option<Vec<Reuse>>,
 
     #[command(flatten)]
     pub(super) verbs: VerbsArgs,
@@ -363,7 +351,7 @@ impl Args {
     /// The paths asked for, each once.
     pub(super) fn wanted(&self) -> Vec<Wanted> {
         let mut wanted: Vec<Wanted> = Vec::new();
-        for path in &self.paths {
+        for path in self.paths.as_deref().unwrap_or(&[Wanted::Hybrid]) {
             if !wanted.contains(path) {
                 wanted.push(*path);
             }
@@ -378,7 +366,11 @@ impl Args {
         }
         [Reuse::On, Reuse::Off]
             .into_iter()
-            .filter(|reuse| self.reuse.contains(reuse))
+            .filter(|reuse| {
+                self.reuse
+                    .as_ref()
+                    .is_none_or(|asked| asked.contains(reuse))
+            })
             .map(Some)
             .collect()
     }

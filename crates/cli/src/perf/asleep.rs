@@ -45,7 +45,7 @@ pub(super) fn check(args: &Args) -> Result<(), PerfError> {
     }
     if args.counters || args.check || !args.verbs.lanes().is_empty() {
         return usage(
-            "--sleep goes with none of --counters, --check, --wqe, --coalesce and --streams".into(),
+            "--sleep goes with none of --counters, --check, --wqe, --coalesce, --streams and --rings".into(),
         );
     }
     if let Some(short) = args.sizes().as_slice().iter().find(|bytes| **bytes < STAMP) {

@@ -16,7 +16,8 @@ use super::hardware::{Counts, Meter};
 use super::lane::{Lane, Team};
 use super::pattern::{Stopped, Work};
 use super::report::{Counted, Report, Row, Spread};
-use super::{Args, PerfError, check_ranks, job, notice};
+use super::usage::check_ranks;
+use super::{Args, PerfError, job, notice};
 
 /// Iterations of the first run, whose bytes are checked.
 const CHECKED: u64 = 3;

@@ -25,11 +25,13 @@ mod lane;
 mod latency;
 mod machine;
 mod measure;
+pub(crate) mod outputs;
 mod pattern;
 pub(crate) mod plot;
 pub(crate) mod report;
 mod skew;
 pub(crate) mod tune;
+mod usage;
 pub(crate) mod verbs;
 mod window;
 
@@ -56,7 +58,11 @@ pub(crate) fn execute(args: &Args) -> ExitCode {
 }
 
 fn perform(args: &Args) -> Result<ExitCode, PerfError> {
-    check(args)?;
+    usage::check(args)?;
+    // Of a job's ranks, the first writes.
+    if job::is_first_rank() {
+        outputs::check(args.json.iter().chain(&args.plot))?;
+    }
     match (args.pattern, job::launcher()) {
         (Pattern::Floor, Some(launcher)) => Err(PerfError::Usage(format!(
             "floor starts its own two processes, but {launcher} is set: run it without a launcher"
@@ -65,12 +71,10 @@ fn perform(args: &Args) -> Result<ExitCode, PerfError> {
             "breakdown is one process, but {launcher} is set: run it without a launcher"
         ))),
         (Pattern::Breakdown, None) => {
-            check_files(args)?;
             let report = breakdown::run(args)?;
             finish(args, &report)
         }
         (Pattern::Floor, None) => {
-            check_files(args)?;
             let report = floor::run(args)?;
             finish(args, &report)
         }
@@ -88,116 +92,10 @@ fn perform(args: &Args) -> Result<ExitCode, PerfError> {
             None => Ok(ExitCode::SUCCESS),
         },
         (_, None) => {
-            check_files(args)?;
             limic::Settings::from_environment()?;
             Ok(job::start(args))
         }
     }
-}
-
-/// What the command line's types cannot tell.
-fn check(args: &Args) -> Result<(), PerfError> {
-    if let Some(ranks) = args.ranks {
-        if args.pattern == Pattern::Floor {
-            return Err(PerfError::Usage(
-                "--ranks has no meaning for floor, which is always two processes".into(),
-            ));
-        }
-        if args.pattern == Pattern::Breakdown {
-            return Err(PerfError::Usage(
-                "--ranks has no meaning for breakdown, in which one process plays both sides"
-                    .into(),
-            ));
-        }
-        check_ranks(args.pattern, ranks)?;
-    }
-    if args.pattern == Pattern::Barrier && args.sizes.is_some() {
-        return Err(PerfError::Usage(
-            "--sizes has no meaning for barrier, whose messages are empty".into(),
-        ));
-    }
-    if args.pattern.is_over_verbs() && (args.counters || args.check) {
-        return Err(PerfError::Usage(format!(
-            "--counters and --check are not for {}",
-            args.pattern.name()
-        )));
-    }
-    let adapter = args.pattern.is_over_verbs() && args.pattern != Pattern::Connect;
-    if adapter && args.sizes().as_slice().contains(&0) {
-        let name = args.pattern.name();
-        return Err(PerfError::Usage(format!("{name} moves at least 1 byte")));
-    }
-    let own_lanes = adapter
-        || matches!(
-            args.pattern,
-            Pattern::Floor | Pattern::Skew | Pattern::Breakdown
-        );
-    if own_lanes && !args.verbs.lanes().is_empty() {
-        return Err(PerfError::Usage(format!(
-            "--wqe, --coalesce, --streams and --rings are not for {}, which has no connections with such settings",
-            args.pattern.name()
-        )));
-    }
-    if args.pattern != Pattern::Skew && args.skew != args::SkewArgs::default() {
-        return Err(PerfError::Usage(
-            "--c1, --c2, --window and --bytes are for skew".into(),
-        ));
-    }
-    if args.pattern == Pattern::Skew {
-        skew::check(args)?;
-    }
-    if args.sleep {
-        asleep::check(args)?;
-    }
-    if matches!(
-        args.pattern,
-        Pattern::Floor | Pattern::Skew | Pattern::Breakdown
-    ) && args.counters
-    {
-        return Err(PerfError::Usage(
-            "--counters is for patterns of messages alone: not for floor, which has none, nor for skew, which computes,              nor for breakdown, whose figures are the kernel's"
-                .into(),
-        ));
-    }
-    if matches!(args.pattern, Pattern::Floor | Pattern::Breakdown)
-        && args.sizes().as_slice().contains(&0)
-    {
-        return Err(PerfError::Usage(format!(
-            "{} copies at least 1 byte",
-            args.pattern.name()
-        )));
-    }
-    Ok(())
-}
-
-/// Ranks measure in pairs, or all together.
-fn check_ranks(pattern: Pattern, ranks: u32) -> Result<(), PerfError> {
-    if pattern.is_collective() {
-        let few = || PerfError::Usage(format!("{} takes at least 2 ranks", pattern.name()));
-        return if ranks < 2 { Err(few()) } else { Ok(()) };
-    }
-    if ranks < 2 || !ranks.is_multiple_of(2) {
-        return Err(PerfError::Usage(format!(
-            "{ranks} ranks cannot form pairs: an even number of ranks is needed, at least 2"
-        )));
-    }
-    Ok(())
-}
-
-/// Fails before minutes of measuring rather than after them.
-fn check_files(args: &Args) -> Result<(), PerfError> {
-    let json = args.json.iter().filter(|path| path.as_os_str() != "-");
-    for path in json.chain(&args.plot) {
-        let opened = std::fs::File::options()
-            .append(true)
-            .create(true)
-            .open(path);
-        opened.map_err(|source| PerfError::File {
-            path: path.clone(),
-            source,
-        })?;
-    }
-    Ok(())
 }
 
 /// Shows the rows wherever they were asked for.

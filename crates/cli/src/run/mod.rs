@@ -14,6 +14,8 @@ mod pmi_server;
 mod processes;
 mod spawn;
 
+pub(crate) use spawn::end_with;
+
 use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;

@@ -70,6 +70,17 @@ pub(super) fn reserve_files(args: &Args) -> Result<Option<Rlimit>, RunError> {
     Ok(Some(old))
 }
 
+/// In a child, before its program: the kernel sends it this signal when its parent has ended.
+pub(crate) fn end_with(parent: Pid, signal: Signal) -> rustix::io::Result<()> {
+    set_parent_process_death_signal(Some(signal))?;
+    // If it died before this line, the parent is another process already.
+    if getppid() == Some(parent) {
+        Ok(())
+    } else {
+        Err(Errno::SRCH)
+    }
+}
+
 impl Plan<'_> {
     /// Starts a rank; `cpu` binds it.
     pub(super) fn start(&self, rank: u32, cpu: Option<usize>) -> Result<Started, RunError> {
@@ -94,12 +105,8 @@ impl Plan<'_> {
         let files = self.files;
         let mask = self.mask;
         let prepare = move || {
-            // Ranks must not outlive a launcher that is killed. If it died before this line, the
-            // parent is another process already.
-            set_parent_process_death_signal(Some(Signal::KILL))?;
-            if getppid() != Some(launcher) {
-                return Err(Errno::SRCH.into());
-            }
+            // Ranks must not outlive a launcher that is killed.
+            end_with(launcher, Signal::KILL)?;
             rustix::io::fcntl_setfd(&theirs, FdFlags::empty())?;
             mask.thread_set_mask()?;
             if let Some(set) = &set {

@@ -12,7 +12,7 @@ use comfy_table::{CellAlignment, Table, presets};
 
 use self::formula::{TABLE_2, connection_kb, process_mb};
 use super::{ModelError, significant};
-use crate::perf::{json, plot};
+use crate::perf::{json, outputs, plot};
 
 /// Memory of connections per process, against processes and send-queue entries
 ///
@@ -86,12 +86,15 @@ impl Measured {
 struct Outcome {
     processes: Vec<u32>,
     rows: Vec<Row>,
-    /// The device, or why nothing was measured.
-    device: Result<String, String>,
+    /// The device that was measured.
+    device: Option<String>,
+    /// Why none was.
+    not_measured: Option<String>,
 }
 
 /// Calculates, measures, and shows it as asked for.
 pub(super) fn execute(args: &Args) -> Result<(), ModelError> {
+    outputs::check(args.json.iter().chain(&args.plot))?;
     let device = if args.pairs == 0 {
         Err("not asked for (--pairs 0)".to_owned())
     } else {
@@ -114,10 +117,16 @@ pub(super) fn execute(args: &Args) -> Result<(), ModelError> {
             measured_process_mb: measured.map(|measured| of(measured.sum())),
         }
     });
+    let rows = rows.collect::<Vec<_>>();
+    let (device, not_measured) = match device {
+        Ok((name, _)) => (Some(name), None),
+        Err(why) => (None, Some(why)),
+    };
     let outcome = Outcome {
         processes: args.processes.clone(),
-        rows: rows.collect(),
-        device: device.map(|(name, _)| name),
+        rows,
+        device,
+        not_measured,
     };
     if let Some(path) = &args.plot {
         draw(&outcome, path)?;
@@ -149,7 +158,7 @@ fn measure_all(_args: &Args) -> Result<(String, Vec<Measured>), String> {
 }
 
 fn text(outcome: &Outcome) -> String {
-    let measured = outcome.device.is_ok();
+    let measured = outcome.device.is_some();
     let mut out =
         String::from("limic model connections: KB of a connection (1000 bytes) by send entries\n");
     let mut table = Table::new();
@@ -184,15 +193,15 @@ fn text(outcome: &Outcome) -> String {
     out.push_str(
         "note: figure 1 of the paper: 8192 processes take around 1 GB with 200 entries, around 120 MB with 10, and less than 90 MB with 5\n",
     );
-    match &outcome.device {
-        Ok(name) => {
-            let pairs = outcome.rows.first().and_then(|row| row.measured);
-            out.push_str(&format!(
-                "note: measured on {name} with {} connected queue pairs that share their queues; a driver of hardware holds more in the process\n",
-                pairs.map_or(0, |measured| measured.pairs)
-            ));
-        }
-        Err(why) => out.push_str(&format!("note: no queue pairs were measured: {why}\n")),
+    if let Some(name) = &outcome.device {
+        let pairs = outcome.rows.first().and_then(|row| row.measured);
+        out.push_str(&format!(
+            "note: measured on {name} with {} connected queue pairs that share their queues; a driver of hardware holds more in the process\n",
+            pairs.map_or(0, |measured| measured.pairs)
+        ));
+    }
+    if let Some(why) = &outcome.not_measured {
+        out.push_str(&format!("note: no queue pairs were measured: {why}\n"));
     }
     out
 }

@@ -19,7 +19,7 @@ use self::machine::Machine;
 use self::paper::Quoted;
 use self::scenario::{Chain, Ends, Upload, bandwidth, local};
 use super::{ModelError, significant};
-use crate::perf::{json, plot};
+use crate::perf::{json, outputs, plot};
 use crate::sizes::SizeList;
 
 /// What memory on the adapter is worth: forwarding chains, bandwidth and hot spots in a discrete-event model
@@ -126,6 +126,7 @@ struct Outcome {
 
 /// Simulates, and shows it as asked for.
 pub(super) fn execute(args: &Args) -> Result<(), ModelError> {
+    outputs::check(args.json.iter().chain(&args.plot))?;
     let machine = match &args.machine {
         Some(path) => Machine::read(path),
         None => Ok(Machine::PAPER),

@@ -96,13 +96,8 @@ struct Bench {
     notes: Vec<String>,
 }
 
-/// Measures as one of the two ranks; rank 0 writes what was found.
-pub(super) fn as_rank(
-    cpus: &[u32],
-    hand_over: HandOver,
-    findings: &FilePath,
-    seconds: f64,
-) -> Result<(), PerfError> {
+/// Measures as one of the two ranks; rank 0 prints what was found, as JSON.
+pub(super) fn as_rank(cpus: &[u32], hand_over: HandOver, seconds: f64) -> Result<(), PerfError> {
     let control = Control::join().map_err(PerfError::Start)?;
     let rank = control.rank();
     let cpu = cpus.get(rank as usize).filter(|_| control.size() == 2);
@@ -126,14 +121,7 @@ pub(super) fn as_rank(
     let found = bench.all(locality, cpus, seconds)?;
     let Bench { control, .. } = bench;
     if rank == 0 {
-        let text = serde_json::to_string(&found).map_err(|error| PerfError::System {
-            step: "writing what was measured",
-            source: error.into(),
-        })?;
-        std::fs::write(findings, text).map_err(|source| PerfError::File {
-            path: findings.to_owned(),
-            source,
-        })?;
+        crate::perf::json::write(&found, FilePath::new("-"))?;
     }
     control.leave().map_err(failed)
 }

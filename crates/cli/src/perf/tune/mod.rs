@@ -11,13 +11,16 @@ mod profile;
 mod show;
 
 use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::path::{Path as FilePath, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use limic::policy::HandOver;
 use limic::settings::{Settings, default_profile};
+use rustix::process::{Signal, getpid};
 
-use super::{PerfError, job};
+use super::{PerfError, job, outputs};
+use crate::run::end_with;
 use measure::Findings;
 use places::Pair;
 
@@ -49,23 +52,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 
-    /// Be a rank of a measurement: the CPUs of both
-    #[arg(
-        long,
-        hide = true,
-        value_name = "CPU,CPU",
-        value_delimiter = ',',
-        requires = "findings"
-    )]
+    /// Be a rank of a measurement: the CPUs of both; rank 0 prints what it found
+    #[arg(long, hide = true, value_name = "CPU,CPU", value_delimiter = ',')]
     on_cpus: Option<Vec<u32>>,
 
     /// What decides on the rows that hold between these CPUs
     #[arg(long, hide = true, value_name = "NS", default_value_t)]
     hand_over: HandOver,
-
-    /// Where rank 0 of a measurement leaves what it found
-    #[arg(long, hide = true, value_name = "FILE")]
-    findings: Option<PathBuf>,
 }
 
 const AFTER_HELP: &str = "\
@@ -87,8 +80,8 @@ pub(crate) fn execute(args: &Args) -> ExitCode {
 }
 
 fn perform(args: &Args) -> Result<(), PerfError> {
-    if let (Some(cpus), Some(findings)) = (&args.on_cpus, &args.findings) {
-        return measure::as_rank(cpus, args.hand_over, findings, f64::from(args.seconds));
+    if let Some(cpus) = &args.on_cpus {
+        return measure::as_rank(cpus, args.hand_over, f64::from(args.seconds));
     }
     if let Some(launcher) = job::launcher() {
         return Err(PerfError::Usage(format!(
@@ -96,6 +89,7 @@ fn perform(args: &Args) -> Result<(), PerfError> {
         )));
     }
     let target = target(args)?;
+    outputs::check(args.json.iter().chain(&args.plot))?;
     let pairs = places::find()?;
     let mut all: Vec<Findings> = Vec::new();
     for (index, pair) in pairs.iter().enumerate() {
@@ -138,31 +132,34 @@ fn perform(args: &Args) -> Result<(), PerfError> {
         ));
     }
     let text = profile::text(&all, &kept);
-    if let Some(path) = &target {
+    let written = target.as_deref().map(|path| {
         profile::write(path, &text)?;
-        verify(path)?;
-    }
-    finish(args, &all, target.as_deref(), &text)
+        verify(path)
+    });
+    // What was measured is shown also where the profile could not be written.
+    finish(args, &all, target.as_deref(), &text)?;
+    written.unwrap_or(Ok(()))
 }
 
-/// The file to write, if one is to be written; found before minutes of measuring rather than after them.
+/// The file to write, if one is to be written; that it can be is found before minutes of measuring rather than after them.
 fn target(args: &Args) -> Result<Option<PathBuf>, PerfError> {
     if args.dry_run {
         return Ok(None);
     }
     let target = args.output.clone().or_else(default_profile);
-    target.map(Some).ok_or_else(|| {
+    let target = target.ok_or_else(|| {
         PerfError::Usage(
             "neither XDG_CONFIG_HOME nor HOME says where profiles lie: give --output FILE".into(),
         )
-    })
+    })?;
+    profile::make_folder(&target)?;
+    outputs::check([&target])?;
+    Ok(Some(target))
 }
 
 /// Starts the two ranks of one measurement, and reads what they found.
 fn start(args: &Args, pair: &Pair, hand_over: HandOver) -> Result<Findings, PerfError> {
     let failed = |step| move |source| PerfError::System { step, source };
-    let directory = tempdir().map_err(failed("making a directory for what is measured"))?;
-    let findings = directory.join("findings.json");
     let program = std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into());
     let seconds = args.seconds.to_string();
     let mut command = Command::new(&program);
@@ -172,40 +169,23 @@ fn start(args: &Args, pair: &Pair, hand_over: HandOver) -> Result<Findings, Perf
         .args(["tune", "--seconds", &seconds, "--on-cpus"])
         .arg(format!("{},{}", pair.cpus[0], pair.cpus[1]))
         .args(["--hand-over", &hand_over.to_string()])
-        .arg("--findings")
-        .arg(&findings)
         .stdin(Stdio::null())
-        .stdout(Stdio::null());
-    let outcome = command.status().map_err(failed("starting the ranks"));
-    let read = std::fs::read_to_string(&findings);
-    // Nothing else is in it; what cannot be removed is in the way of nobody.
-    let _ = std::fs::remove_dir_all(&directory);
-    let status = outcome?;
-    if !status.success() {
+        .stderr(Stdio::inherit());
+    let me = getpid();
+    let prepare = move || Ok(end_with(me, Signal::TERM)?);
+    // SAFETY: the closure runs between fork and exec. It makes system calls alone, without allocation or locks.
+    unsafe { command.pre_exec(prepare) };
+    let output = command.output().map_err(failed("starting the ranks"))?;
+    if !output.status.success() {
         return Err(PerfError::Nothing(format!(
-            "the ranks at {} ended with {status}",
-            pair.locality
+            "the ranks at {} ended with {}",
+            pair.locality, output.status
         )));
     }
-    let text = read.map_err(failed("reading what was measured"))?;
-    serde_json::from_str(&text).map_err(|error| PerfError::System {
+    serde_json::from_slice(&output.stdout).map_err(|error| PerfError::System {
         step: "reading what was measured",
         source: error.into(),
     })
-}
-
-/// A directory of this process alone.
-fn tempdir() -> std::io::Result<PathBuf> {
-    use std::os::unix::fs::DirBuilderExt;
-    let base = std::env::temp_dir();
-    for number in 0..100 {
-        let path = base.join(format!("limic-tune-{}-{number}", std::process::id()));
-        match std::fs::DirBuilder::new().mode(0o700).create(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-            other => return other.map(|()| path),
-        }
-    }
-    Err(std::io::Error::from(std::io::ErrorKind::AlreadyExists))
 }
 
 /// Loads what was written, as every later run will.

@@ -128,17 +128,29 @@ fn quoted(text: &str) -> String {
     quoted
 }
 
+/// The folder of a profile.
+fn folder(path: &FilePath) -> &FilePath {
+    match path.parent() {
+        Some(directory) if !directory.as_os_str().is_empty() => directory,
+        _ => FilePath::new("."),
+    }
+}
+
+/// Makes the folder in which a profile is to lie.
+pub(super) fn make_folder(path: &FilePath) -> Result<(), PerfError> {
+    std::fs::create_dir_all(folder(path)).map_err(|source| PerfError::File {
+        path: path.to_owned(),
+        source,
+    })
+}
+
 /// Writes it in one step: a run that starts meanwhile sees the old one or the new one.
 pub(super) fn write(path: &FilePath, text: &str) -> Result<(), PerfError> {
     let failed = |source| PerfError::File {
         path: path.to_owned(),
         source,
     };
-    let directory = match path.parent() {
-        Some(directory) if !directory.as_os_str().is_empty() => directory,
-        _ => FilePath::new("."),
-    };
-    std::fs::create_dir_all(directory).map_err(failed)?;
+    let directory = folder(path);
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let beside = directory.join(format!(".{name}.{}", std::process::id()));
     let written = std::fs::File::create(&beside)

@@ -48,16 +48,21 @@ pub(super) fn as_rank(args: &Args, control: &Control) -> Result<Option<Sheet>, P
         }
         let name = lane.name();
         for (phase, what) in PHASES.into_iter().enumerate() {
+            if phase == EVERYBODY && control.size() < 3 {
+                // The one neighbour is everybody.
+                continue;
+            }
             let seconds: Vec<f64> = rounds.iter().map(|round| round[phase]).collect();
             let mut line = Line::new(format!("{what} ({name})"), 0, &seconds);
             if phase == EVERYBODY {
-                line.kib = rounds.last().map(|round| round[PHASES.len()]);
+                let grown = rounds.last().map(|round| round[PHASES.len()]);
+                line.kib = grown.filter(|kib| *kib > 0.0);
             }
             sheet.rows.push(line);
         }
     }
     sheet.notes.push(
-        "the slowest rank's time; a connection's KiB are what the process grew by, without what the adapter's driver holds in the kernel"
+        "the slowest rank's time; a connection's KiB are what the process grew by (none where that is less than a page), without what the adapter's driver holds in the kernel"
             .to_owned(),
     );
     Ok((control.rank() == 0).then_some(sheet))
