@@ -101,7 +101,8 @@ impl Held {
         let raw = self.kind.raw();
         for lent in self.loans.drain() {
             if let Lent::Room(loan) = lent {
-                raw.return_loan(loan);
+                // SAFETY: this endpoint lent it, and with the endpoint C gives up its loans (limic.h).
+                unsafe { raw.return_loan(loan) };
             }
         }
         // Peers may not reach C's memory any more when this returns. The only error is an unknown region, and there

@@ -103,7 +103,8 @@ pub unsafe extern "C" fn limic_loan_isend(
         let endpoint = loan.owner();
         *loan = limic_loan::default();
         let to = Peer::from_index(destination);
-        let posted = held.raw().post_loan(to, tag, raw, length)?;
+        // SAFETY: this endpoint lent it, it is long enough by the check above, and C does not touch it any more (limic.h).
+        let posted = unsafe { held.raw().post_loan(to, tag, raw, length) }?;
         start(endpoint, held, posted, request);
         Ok(())
     })
@@ -169,7 +170,8 @@ pub unsafe extern "C" fn limic_loan_return(loan: *mut limic_loan) -> c_int {
 
 fn give_back(held: &mut Held, number: u64) -> Result<(), Failure> {
     match held.loans.take(number).ok_or_else(unknown)? {
-        Lent::Room(raw) => held.raw().return_loan(raw),
+        // SAFETY: this endpoint lent it, and C does not touch it any more (limic.h).
+        Lent::Room(raw) => unsafe { held.raw().return_loan(raw) },
         // The drop tells the sender.
         message @ Lent::Message { .. } => drop(message),
     }

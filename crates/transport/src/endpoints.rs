@@ -277,7 +277,7 @@ macro_rules! endpoint {
                 self.0.engine.borrow_mut().arm_for_poll()
             }
             #[inline]
-            fn set_owner(&self, request: RequestId, owner: u32) {
+            unsafe fn set_owner(&self, request: RequestId, owner: u32) {
                 self.0.engine.borrow_mut().set_owner(request, owner);
             }
             fn new_owner(&self) -> u32 {
@@ -343,14 +343,20 @@ macro_rules! endpoint {
             fn borrow_loan(&self, len: usize) -> Result<RawLoan> {
                 self.0.engine.borrow_mut().borrow_loan(len)
             }
-            fn post_loan(&self, to: Peer, tag: Tag, loan: RawLoan, len: usize) -> Result<Posted> {
+            unsafe fn post_loan(
+                &self,
+                to: Peer,
+                tag: Tag,
+                loan: RawLoan,
+                len: usize,
+            ) -> Result<Posted> {
                 self.0
                     .engine
                     .borrow_mut()
                     .core
                     .post_loan(to.0, tag.0, loan, len)
             }
-            fn return_loan(&self, loan: RawLoan) {
+            unsafe fn return_loan(&self, loan: RawLoan) {
                 self.0.engine.borrow_mut().return_loan(loan);
             }
             fn take_loan(&self, selector: &Selector) -> Result<Option<RawLoaned>> {

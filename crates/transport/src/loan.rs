@@ -57,7 +57,8 @@ impl<'e, E: RawEndpoint> Loan<'e, E> {
         let Some(raw) = self.raw.take() else {
             return Err(Error::UnknownRequest);
         };
-        let posted = self.endpoint.post_loan(to, tag.into(), raw, len)?;
+        // SAFETY: the endpoint lent it to this value, which ends here, and it is long enough by the check above.
+        let posted = unsafe { self.endpoint.post_loan(to, tag.into(), raw, len) }?;
         crate::endpoint::finish(self.endpoint, posted)
     }
 }
@@ -86,7 +87,8 @@ impl<E: RawEndpoint> DerefMut for Loan<'_, E> {
 impl<E: RawEndpoint> Drop for Loan<'_, E> {
     fn drop(&mut self) {
         if let Some(raw) = self.raw.take() {
-            self.endpoint.return_loan(raw);
+            // SAFETY: the endpoint lent it to this value, which ends here.
+            unsafe { self.endpoint.return_loan(raw) };
         }
     }
 }

@@ -150,7 +150,8 @@ pub unsafe trait RawEndpoint: Debug + Send {
         // SAFETY: the caller's promise.
         let posted = unsafe { self.post_recv(selector, into) }?;
         if let Posted::Pending(id) = &posted {
-            self.set_owner(*id, owner);
+            // SAFETY: it began just now.
+            unsafe { self.set_owner(*id, owner) };
         }
         Ok(posted)
     }
@@ -259,7 +260,10 @@ pub unsafe trait RawEndpoint: Debug + Send {
     fn arm(&self) -> bool;
 
     /// Marks a pending request as belonging to a scope (any number but 0).
-    fn set_owner(&self, request: RequestId, owner: u32);
+    ///
+    /// # Safety
+    /// No other scope owns the request: a scope ends when none is left that it owns, and frees their buffers.
+    unsafe fn set_owner(&self, request: RequestId, owner: u32);
 
     /// A number for a new scope.
     fn new_owner(&self) -> u32;
@@ -357,10 +361,17 @@ pub unsafe trait RawEndpoint: Debug + Send {
     ///
     /// # Errors
     /// As [`post_send`](Self::post_send).
-    fn post_loan(&self, to: Peer, tag: Tag, loan: RawLoan, len: usize) -> Result<Posted>;
+    ///
+    /// # Safety
+    /// The loan is one of this endpoint's ([`borrow_loan`](Self::borrow_loan)), as it gave it, and at least `len` bytes long; nobody
+    /// touches its bytes any more.
+    unsafe fn post_loan(&self, to: Peer, tag: Tag, loan: RawLoan, len: usize) -> Result<Posted>;
 
     /// Takes a loan back unsent.
-    fn return_loan(&self, loan: RawLoan);
+    ///
+    /// # Safety
+    /// As [`post_loan`](Self::post_loan).
+    unsafe fn return_loan(&self, loan: RawLoan);
 
     /// Takes an arrived message that fits in place if it was sent as a loan; else `Ok(None)` if there is
     /// none yet. A message sent in another way is first copied into memory of the endpoint.

@@ -124,7 +124,8 @@ impl<'scope, 'env, E: RawEndpoint> Scope<'scope, 'env, E> {
     #[inline]
     fn handle(&self, posted: Posted) -> Handle<'scope, E> {
         if let Posted::Pending(id) = &posted {
-            self.endpoint.set_owner(*id, self.owner);
+            // SAFETY: this scope has just started it.
+            unsafe { self.endpoint.set_owner(*id, self.owner) };
         }
         Handle {
             endpoint: self.endpoint,

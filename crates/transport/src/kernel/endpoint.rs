@@ -170,7 +170,7 @@ unsafe impl RawEndpoint for KernelEndpoint {
     fn arm(&self) -> bool {
         self.engine.borrow_mut().arm()
     }
-    fn set_owner(&self, request: RequestId, owner: u32) {
+    unsafe fn set_owner(&self, request: RequestId, owner: u32) {
         let mut engine = self.engine.borrow_mut();
         if let Some(slot) = engine.requests.find(request) {
             engine.requests.set_owner(slot, owner);
@@ -231,10 +231,10 @@ unsafe impl RawEndpoint for KernelEndpoint {
     fn borrow_loan(&self, len: usize) -> Result<RawLoan> {
         self.engine.borrow_mut().borrow_loan(len)
     }
-    fn post_loan(&self, to: Peer, tag: Tag, loan: RawLoan, len: usize) -> Result<Posted> {
+    unsafe fn post_loan(&self, to: Peer, tag: Tag, loan: RawLoan, len: usize) -> Result<Posted> {
         self.engine.borrow_mut().post_loan(to, tag, loan, len)
     }
-    fn return_loan(&self, loan: RawLoan) {
+    unsafe fn return_loan(&self, loan: RawLoan) {
         self.engine.borrow_mut().return_loan(&loan);
     }
     fn take_loan(&self, selector: &Selector) -> Result<Option<RawLoaned>> {
