@@ -74,16 +74,10 @@ pub struct SegmentSettings {
 }
 
 impl SegmentSettings {
-    /// Longest message in bytes that can go eagerly between two endpoints with such segments: 64 KiB, or what one
-    /// record holds if there is no pool.
+    /// Longest message in bytes that can go eagerly between two endpoints: 64 KiB.
     #[must_use]
-    pub fn longest_eager_bytes(&self) -> u64 {
-        use crate::engine::in_pieces::{LONGEST, longest_record};
-        if self.chunks == 0 {
-            longest_record(self.ring_bytes, self.chunk_bytes)
-        } else {
-            LONGEST
-        }
+    pub const fn longest_eager_bytes(&self) -> u64 {
+        crate::engine::in_pieces::LONGEST
     }
 }
 

@@ -119,10 +119,6 @@ fn off(settings: &Settings, path: Path, refused: &Refusals) -> Option<(String, S
     match path {
         Path::Cma | Path::BothSides => refused.cma.as_ref().map(cause_and_remedy),
         Path::Kmod => refused.kmod.as_ref().map(cause_and_remedy),
-        Path::Pipeline if settings.segment().chunks == 0 => Some((
-            "the pool has no chunks".to_owned(),
-            "set LIMIC_CHUNKS to 8 or more".to_owned(),
-        )),
         Path::RcEager | Path::RcRendezvous => verbs_off(settings),
         _ => None,
     }

@@ -206,11 +206,7 @@ impl Core {
         let mut capabilities = Capabilities {
             paths: allowed,
             max_inline: INLINE_CAPACITY,
-            max_eager: if self.pool.is_empty() {
-                longest_record
-            } else {
-                in_pieces::LONGEST
-            },
+            max_eager: in_pieces::LONGEST,
             max_chunk: u32::try_from(self.pool.chunk_bytes).unwrap_or(u32::MAX),
         };
         if let Some(why) = remote.refusal() {

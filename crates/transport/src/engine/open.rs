@@ -72,7 +72,8 @@ impl Engine {
             ReleaseFlags::new(segment.loan_flags(), LOAN_FLAGS).map_err(|e| text(&e))?;
         let shared =
             SharedConsumer::new(segment.shared_ring(), shape.shared_slots).map_err(|e| text(&e))?;
-        let seed = address.secret.rotate_left(17) ^ address.id;
+        // Unknown to peers, who could else choose tags that all fall into one bin.
+        let seed = crate::address::random()?;
         let mut matcher = HeapMatcher::with_seed(Default::default(), seed);
         matcher
             .reserve(1024, 1024)

@@ -1,4 +1,4 @@
-//! The pool of memory for the pieces of pipelined messages (H1). It lies in this endpoint's segment and
+//! The pool of memory for the pieces of pipelined messages (H1) and of longer eager ones. It lies in this endpoint's segment and
 //! does not grow with the number of peers.
 //!
 //! Only the owner hands pieces out; the peer that was named gives a piece back by the release flag of its first
@@ -75,11 +75,6 @@ impl Pool {
             flags,
             chunk_bytes: u64::from(chunk_bytes),
         }
-    }
-
-    /// There is no pool: `LIMIC_CHUNKS=0`.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.taken.is_empty()
     }
 
     /// Takes pages for `len` bytes for a peer, unless it would then hold more than `most` bytes, and holds some already.

@@ -1,9 +1,10 @@
 //! The rows that limic is built with.
 //!
 //! They hold for a machine that nobody has measured, and follow from how long a cache line takes from one core to the
-//! other (`super::nearness`). Where two cores share a cache (0.03 us one way on the virtual machine at hand), two
+//! other (`super::nearness`). Where two cores share a cache (0.03 us one way, on a virtual machine of two cores of an EPYC processor), two
 //! overlapped copies beat any single copy, which pays per page: the pipeline moves 26 GB/s, one copy by both sides 20, and
-//! cross-memory attach 13. Up to 64 KiB the answer to an offer would take a good part of that time, so these go eagerly. Where they do not (0.17 us), each hand-over costs more than the copy of a line: the pipeline moves 3 GB/s, one copy
+//! cross-memory attach 13. Up to 64 KiB the answer to an offer would take a good part of that time, so these go eagerly. Where
+//! they do not (0.17 us), each hand-over costs more than the copy of a line: the pipeline moves 3 GB/s, one copy
 //! 12, and one copy by both sides 20 as before. A host's own figures belong into a profile ([`RowSource::Profile`]), which wins over these rows.
 
 use std::borrow::Cow;

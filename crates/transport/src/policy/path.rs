@@ -26,7 +26,7 @@ pub enum Path {
     BothSides = 6,
     /// No copy: a buffer inside the shared segment is handed over.
     Loan = 7,
-    /// One copy by the sender, through the kernel module: into room that the receiver exposed to it.
+    /// One copy through the kernel module, by either side: out of what the sender exposed, or into what the receiver did.
     Kmod = 8,
     /// In packets over a reliable connection of verbs (U3), coalesced while it is busy (C2).
     RcEager = 9,

@@ -1,6 +1,6 @@
 //! Regions: their names, and what peers may do with them.
 
-/// Names a region that an endpoint exposed, for itself: slot and generation.
+/// Names a region that an endpoint exposed, for itself, as long as it is exposed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RegionId(pub u64);
 

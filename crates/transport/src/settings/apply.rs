@@ -88,7 +88,7 @@ impl Settings {
         let long = [Path::Pipeline, Path::Cma, Path::BothSides, Path::Kmod];
         if !long.into_iter().any(|path| self.allowed.contains(path)) {
             self.warnings.push(format!(
-                "the allowed paths ({}) carry no long messages: those will fail with 'no path'; add pipeline, cma, both-sides or kmod to LIMIC_PATHS",
+                "the allowed paths ({}) carry no long messages: those take the pipeline all the same; add pipeline, cma, both-sides or kmod to LIMIC_PATHS",
                 self.allowed
             ));
         }

@@ -106,7 +106,7 @@ impl SettingsBuilder {
         self.number("shared_slots", Key::SharedSlots, u64::from(slots))
     }
 
-    /// Chunks of an endpoint's pool for pipelines and loans: 0 to 4096.
+    /// Chunks of an endpoint's pool, through which pipelines and longer eager messages go: 1 to 4096.
     pub fn chunks(self, chunks: u32) -> Self {
         self.number("chunks", Key::Chunks, u64::from(chunks))
     }

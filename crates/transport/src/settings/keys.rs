@@ -152,8 +152,8 @@ impl Key {
             Self::Chunks => (
                 "LIMIC_CHUNKS",
                 "chunks",
-                "chunks of an endpoint's pool for pipelines and loans",
-                "0 to 4096",
+                "chunks of an endpoint's pool, through which pipelines and longer eager messages go",
+                "1 to 4096",
             ),
             Self::ChunkBytes => (
                 "LIMIC_CHUNK_BYTES",

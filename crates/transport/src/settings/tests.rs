@@ -252,11 +252,11 @@ fn bad_files_are_named_with_line_and_what_is_accepted() {
     );
     assert_eq!(
         text("chunks = -1"),
-        ":1: chunks = -1: accepted is 0 to 4096"
+        ":1: chunks = -1: accepted is 1 to 4096"
     );
     assert_eq!(
         text("chunks = 1.5"),
-        ":1: chunks = 1.5: accepted is 0 to 4096"
+        ":1: chunks = 1.5: accepted is 1 to 4096"
     );
     assert_eq!(
         text("\neager_mx = 1"),

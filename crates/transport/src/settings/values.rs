@@ -104,7 +104,7 @@ impl Key {
             (Self::PrivateRings, Value::Number(n)) => *n <= 1024,
             (Self::RingBytes | Self::ChunkBytes, Value::Number(n)) => area(*n),
             (Self::SharedSlots, Value::Number(n)) => n.is_power_of_two() && (8..=65536).contains(n),
-            (Self::Chunks, Value::Number(n)) => *n <= 4096,
+            (Self::Chunks, Value::Number(n)) => (1..=4096).contains(n),
             (Self::Spin, Value::Spin(Spin::For(time))) => *time <= Duration::from_secs(60),
             (Self::Spin, Value::Spin(Spin::Auto))
             | (Self::HugePages | Self::Skew | Self::Adapt | Self::VerbsCoalesce, Value::Flag(_))
