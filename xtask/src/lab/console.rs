@@ -26,8 +26,20 @@ const COMPLAINTS: [&str; 15] = [
 pub(crate) struct Console {
     partial: Vec<u8>,
     lines: Vec<String>,
-    complaint: Option<(String, Instant)>,
+    /// The step that runs, by what the guest's first program says.
+    step: String,
+    complaint: Option<Complaint>,
 }
+
+#[derive(Debug)]
+struct Complaint {
+    text: String,
+    at: Instant,
+    step: String,
+}
+
+/// What the guest's first program says before each step.
+const BEGIN: &str = "limic-lab: begin ";
 
 impl Console {
     pub(crate) fn feed(&mut self, bytes: &[u8]) {
@@ -42,20 +54,41 @@ impl Console {
         let text = behind_stamp(&line);
         let complains = COMPLAINTS.iter().any(|start| text.starts_with(start));
         if complains && self.complaint.is_none() {
-            self.complaint = Some((text.to_owned(), Instant::now()));
+            self.complaint = Some(Complaint {
+                text: text.to_owned(),
+                at: Instant::now(),
+                step: self.step.clone(),
+            });
+        }
+        if let Some(step) = text.strip_prefix(BEGIN) {
+            self.step = step.to_owned();
         }
         self.lines.push(line);
     }
 
     /// The first complaint, once its report has had time to be printed.
     pub(crate) fn complaint(&self) -> Option<&str> {
-        let (text, at) = self.complaint.as_ref()?;
-        (at.elapsed() > Duration::from_secs(2)).then_some(text)
+        let complaint = self.complaint.as_ref()?;
+        let told = complaint.at.elapsed() > Duration::from_secs(2);
+        told.then_some(complaint.text.as_str())
+    }
+
+    /// The first complaint, however fresh, if it came while the step of this name ran.
+    pub(crate) fn complaint_in(&self, step: &str) -> Option<&str> {
+        let complaint = self.complaint.as_ref()?;
+        (complaint.step == step).then_some(complaint.text.as_str())
+    }
+
+    /// The complaint was meant to come; the next one counts anew.
+    pub(crate) fn pardon(&mut self) {
+        self.complaint = None;
     }
 
     /// The first complaint, however fresh: when the machine has ended.
     pub(crate) fn last_word(&self) -> Option<&str> {
-        self.complaint.as_ref().map(|(text, _)| text.as_str())
+        self.complaint
+            .as_ref()
+            .map(|complaint| complaint.text.as_str())
     }
 
     /// Whether there is a complaint to wait for.
@@ -110,5 +143,17 @@ mod tests {
         );
         let first = "[ 1.0] WARNING: first\n[ 1.1] BUG: second\n";
         assert_eq!(complaint(first).as_deref(), Some("WARNING: first"));
+    }
+
+    #[test]
+    fn complaints_belong_to_the_step_that_ran() {
+        let mut console = Console::default();
+        console.feed(b"[ 1.0][   T1] limic-lab: begin 00003\n[ 1.1] BUG: KASAN: first\n");
+        console.feed(b"[ 2.0][   T1] limic-lab: begin 00004\n");
+        assert_eq!(console.complaint_in("00003"), Some("BUG: KASAN: first"));
+        assert_eq!(console.complaint_in("00004"), None);
+        console.pardon();
+        console.feed(b"[ 2.1] BUG: second\n");
+        assert_eq!(console.complaint_in("00004"), Some("BUG: second"));
     }
 }

@@ -8,10 +8,9 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use tempfile::TempDir;
-
 use super::cache::cannot;
 use super::console::Console;
+use super::folder::Folder;
 use super::image::{self, Contents};
 use super::kernel::Kernel;
 use super::machine::{self, Machine};
@@ -57,7 +56,7 @@ pub(crate) struct Guests {
     heard: Receiver<(usize, Port, Option<Vec<u8>>)>,
     ready: std::collections::VecDeque<Heard>,
     /// Holds the sockets and the image for as long as the guests run.
-    _folder: TempDir,
+    _folder: Folder,
 }
 
 #[derive(Debug)]
@@ -79,10 +78,7 @@ impl Guests {
         count: usize,
     ) -> Result<Self, Failure> {
         needs::machine(machine.rdma)?;
-        let folder = tempfile::Builder::new()
-            .prefix("limic-lab-")
-            .tempdir()
-            .map_err(|why| cannot("make a folder in", &std::env::temp_dir(), &why))?;
+        let folder = Folder::new()?;
         let image = folder.path().join("initramfs");
         let bytes = image::pack(contents)?;
         std::fs::write(&image, bytes).map_err(|why| cannot("write", &image, &why))?;
@@ -177,6 +173,23 @@ impl Guests {
                 }
             };
             self.ready.push_back(heard);
+        }
+    }
+
+    /// The first complaint of a kernel while the step of this name ran, however fresh.
+    pub(crate) fn complaint_in(&mut self, step: &str) -> Option<(usize, String)> {
+        while let Ok((number, port, bytes)) = self.heard.try_recv() {
+            self.take(number, port, bytes);
+        }
+        let words = |guest: &Guest| guest.console.complaint_in(step).map(str::to_owned);
+        let mut all = self.all.iter().enumerate();
+        all.find_map(|(number, guest)| Some((number, words(guest)?)))
+    }
+
+    /// The complaint of this guest's kernel was meant to come; the next one counts anew.
+    pub(crate) fn pardon(&mut self, number: usize) {
+        if let Some(guest) = self.all.get_mut(number) {
+            guest.console.pardon();
         }
     }
 

@@ -17,15 +17,15 @@ use crate::setup;
 pub(crate) struct Machine {
     #[command(flatten)]
     pub(crate) flavour: FlavourArguments,
-    /// Processors of each guest.
-    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=8))]
-    pub(crate) cpus: u8,
+    /// Processors of each guest [default: 2; for tests as many as each program needs]
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=8))]
+    pub(crate) cpus: Option<u8>,
     /// Memory of each guest, in MiB.
     #[arg(long, default_value_t = 2048, value_name = "MIB")]
     pub(crate) memory: u32,
     /// Emulation; the processor's own virtualisation, where it works; or emulation whose clock counts instructions, 1 ns each, so
     /// that times do not hang on the host's load (one processor only).
-    #[arg(long, default_value = "tcg", value_parser = ["tcg", "kvm", "counted"])]
+    #[arg(long, default_value = "tcg", value_parser = ["tcg", "kvm", COUNTED])]
     pub(crate) accel: String,
     /// Put Soft-RoCE in, with a device rxe0.
     #[arg(long)]
@@ -35,7 +35,18 @@ pub(crate) struct Machine {
     pub(crate) with: Vec<String>,
 }
 
+/// Emulation whose clock counts instructions.
+const COUNTED: &str = "counted";
+
 impl Machine {
+    /// Processors of each guest.
+    pub(crate) fn processors(&self) -> u8 {
+        match self.accel.as_str() {
+            COUNTED => 1,
+            _ => self.cpus.unwrap_or(2),
+        }
+    }
+
     /// What every guest of this kind has inside, whatever it runs.
     pub(crate) fn contents(&self) -> Result<Contents, Failure> {
         let mut contents = Contents {
@@ -55,8 +66,8 @@ impl Machine {
 impl Default for Machine {
     fn default() -> Self {
         Self {
-            flavour: FlavourArguments { debug_image: false },
-            cpus: 2,
+            flavour: FlavourArguments::default(),
+            cpus: None,
             memory: 2048,
             accel: "tcg".to_owned(),
             rdma: false,
@@ -71,7 +82,7 @@ pub(crate) fn qemu(kernel: &Kernel, machine: &Machine, image: &Path, words: &str
     command.args(["--pdeathsig", "KILL", "qemu-system-x86_64"]);
     let accel = match machine.accel.as_str() {
         "kvm" => "kvm",
-        "counted" => "tcg,thread=single",
+        COUNTED => "tcg,thread=single",
         _ => "tcg,thread=multi",
     };
     let mut add = |name: &str, value: String| {
@@ -81,12 +92,10 @@ pub(crate) fn qemu(kernel: &Kernel, machine: &Machine, image: &Path, words: &str
     // With 'erms' the kernel copies user memory by `rep movsb`, which emulation executes byte by byte: it would drown
     // every other cost.
     add("-cpu", "max,-erms,-fsrm".to_owned());
-    if machine.accel == "counted" {
+    if machine.accel == COUNTED {
         add("-icount", "shift=0,sleep=off".to_owned());
-        add("-smp", "1".to_owned());
-    } else {
-        add("-smp", machine.cpus.to_string());
     }
+    add("-smp", machine.processors().to_string());
     add("-m", format!("{}M", machine.memory));
     add("-kernel", kernel.image().display().to_string());
     add("-initrd", image.display().to_string());

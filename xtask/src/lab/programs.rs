@@ -4,8 +4,10 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use super::Flavour;
 use super::archive::text;
 use super::image::Contents;
+use super::kernel::Kernel;
 use crate::failure::Failure;
 use crate::job::{Job, root, target};
 use crate::peers::{self, Mpi};
@@ -36,7 +38,88 @@ pub(crate) struct Program {
     pub(crate) tests: Vec<String>,
 }
 
+/// Which tests are wanted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Selection<'a> {
+    All,
+    /// Those whose name, `program::test`, holds this.
+    Named(&'a str),
+    /// What CI runs.
+    Short,
+}
+
+impl Selection<'_> {
+    fn holds(self, name: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Named(text) => name.contains(text),
+            Self::Short => SHORT.iter().any(|start| name.starts_with(start)),
+        }
+    }
+}
+
+/// Beginnings of the names of the tests that CI runs: the guest itself, the module's interface, what it does and what LiMIC2 did
+/// wrong, one conformance suite over it, the fuzzer, and an endpoint over Soft-RoCE.
+const SHORT: [&str; 9] = [
+    "machine::",
+    "interface::",
+    "access::",
+    "primitives::",
+    "messages::",
+    "limic2_faults::",
+    "kernel_conformance::",
+    "fuzz::honest_processes",
+    "verbs_endpoint::",
+];
+
+/// Variables for a short run.
+pub(crate) fn short_settings() -> impl Iterator<Item = (String, String)> {
+    let settings = [("LIMIC_FUZZ_CALLS", "6000")].into_iter();
+    let unset = settings.filter(|(name, _)| std::env::var_os(name).is_none());
+    unset.map(|(name, value)| (name.to_owned(), value.to_owned()))
+}
+
+/// The program that runs the kernel's own faulty code, on the image with KASAN alone; the module that has the code, in the
+/// kernel's build folder; and the variable that tells the program where that is.
+const FAULTY: &str = "kasan";
+const FAULTY_CODE: &str = "mm/kasan/kasan_test.ko";
+const FAULTY_PATH: &str = "LIMIC_LAB_KASAN_TEST";
+
+/// Programs whose processes have to meet inside the module at the same time, or which compare times.
+const TWO_PROCESSORS: [&str; 6] = [
+    "breakdown",
+    "costs",
+    "fuzz",
+    "in_flight",
+    "killed",
+    "kernel_conformance",
+];
+
 impl Program {
+    /// Processors of each of its guests.
+    pub(crate) fn processors(&self) -> u8 {
+        if TWO_PROCESSORS.contains(&self.name.as_str()) {
+            2
+        } else {
+            1
+        }
+    }
+
+    /// Puts the kernel's faulty code in, for the program that runs it.
+    pub(crate) fn add_faulty_code(
+        &self,
+        kernel: &Kernel,
+        contents: &mut Contents,
+    ) -> Result<(), Failure> {
+        if self.name == FAULTY {
+            let path = kernel.folder.join(FAULTY_CODE);
+            let told = (FAULTY_PATH.to_owned(), text(&path)?.to_owned());
+            contents.environment.push(told);
+            contents.programs.push(path);
+        }
+        Ok(())
+    }
+
     /// Programs for two guests say so in their name.
     pub(crate) fn guests(&self) -> usize {
         if self.name.ends_with("two_guests") {
@@ -108,9 +191,9 @@ struct Target {
     kind: Vec<String>,
 }
 
-/// Builds the test programs, and what tests start: the command, with the examples beside it. Lists the tests whose
-/// name, `program::test`, holds `filter`.
-pub(crate) fn build(filter: &str) -> Result<Vec<Program>, Failure> {
+/// Builds the test programs, and what tests start: the command, with the examples beside it. Lists the tests that are wanted, and can run
+/// on this image.
+pub(crate) fn build(selection: Selection<'_>, flavour: Flavour) -> Result<Vec<Program>, Failure> {
     Job::cargo(&["build", "-p", "limic-cli", "--bins"], 20).run()?;
     Job::cargo(&["build", "-p", "limic", "--features", "ibverbs"], 20)
         .args(&["--examples"])
@@ -142,11 +225,12 @@ pub(crate) fn build(filter: &str) -> Result<Vec<Program>, Failure> {
         let tests: Vec<String> = listed
             .lines()
             .filter_map(|line| line.strip_suffix(": test"))
-            .filter(|test| format!("{}::{test}", target.name).contains(filter))
+            .filter(|test| selection.holds(&format!("{}::{test}", target.name)))
             .map(str::to_owned)
             .collect();
         text(&path)?;
-        if !tests.is_empty() {
+        let can_run = target.name != FAULTY || flavour == Flavour::Kasan;
+        if can_run && !tests.is_empty() {
             programs.push(Program {
                 name: target.name,
                 path,

@@ -1,6 +1,8 @@
 //! Results in the words of Rust's test harness, which people and the tally read.
 
-use std::time::Duration;
+use std::fmt::Write;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use crate::tally::Tally;
 
@@ -12,27 +14,47 @@ pub(crate) enum Outcome {
     Failed(String),
 }
 
-/// The results of one program.
+/// The results of one program. Programs run side by side: each test is reported at once and as a whole.
 #[derive(Debug)]
 pub(crate) struct Report<'a> {
-    tally: &'a mut Tally,
+    /// Who holds it may print.
+    tally: &'a Mutex<&'a mut Tally>,
     program: &'a str,
+    begin: Instant,
     passed: usize,
     failed: Vec<String>,
     /// Names and outputs of passed tests that say that they could not run.
     skipped: Vec<(String, String)>,
 }
 
+/// How a program ended.
+#[derive(Debug)]
+pub(crate) struct Sum {
+    pub(crate) program: String,
+    /// Tests that ran.
+    pub(crate) tests: usize,
+    pub(crate) failed: usize,
+    pub(crate) took: Duration,
+}
+
 impl<'a> Report<'a> {
-    pub(crate) fn begin(program: &'a str, tests: usize, tally: &'a mut Tally) -> Self {
-        println!("\nrunning {tests} tests of {program} in a guest");
+    pub(crate) fn new(program: &'a str, tally: &'a Mutex<&'a mut Tally>) -> Self {
         Self {
             tally,
             program,
+            begin: Instant::now(),
             passed: 0,
             failed: Vec::new(),
             skipped: Vec::new(),
         }
+    }
+
+    /// So many tests are going to run.
+    pub(crate) fn begin(&mut self, tests: usize) {
+        self.print(&format!(
+            "\nrunning {tests} tests of {} in a guest\n",
+            self.program
+        ));
     }
 
     /// One test is over. `console` is what the kernel said meanwhile.
@@ -46,64 +68,120 @@ impl<'a> Report<'a> {
     ) {
         let name = format!("{}::{name}", self.program);
         let seconds = took.as_secs_f64();
+        let mut text = String::new();
         match outcome {
             Outcome::Passed => {
-                println!("test {name} ... ok <{seconds:.1} s>");
+                // Writing to a string cannot fail.
+                let _ = writeln!(text, "test {name} ... ok <{seconds:.1} s>");
                 // What a test measured is worth reading, and marked by it. The first such line may stand behind the test's name.
                 for (_, told) in output
                     .lines()
                     .filter_map(|line| line.split_once("REPORT: "))
                 {
-                    println!("    {told}");
+                    let _ = writeln!(text, "    {told}");
                 }
                 if output.contains("SKIPPED: ") {
-                    self.skipped.push((name.clone(), output.to_owned()));
+                    self.skipped.push((name, output.to_owned()));
                 }
                 self.passed += 1;
             }
             Outcome::Failed(why) => {
-                println!("test {name} ... FAILED <{seconds:.1} s>: {why}");
-                println!("---- {name} output ----\n{}", output.trim_end());
-                println!("---- {name} console ----\n{}\n----", console.join("\n"));
+                let _ = write!(
+                    text,
+                    "test {name} ... FAILED <{seconds:.1} s>: {why}\n\
+                     ---- {name} output ----\n{}\n\
+                     ---- {name} console ----\n{}\n----\n",
+                    output.trim_end(),
+                    console.join("\n")
+                );
                 self.failed.push(name);
             }
         }
+        self.print(&text);
     }
 
-    /// All tests are over; returns how many failed.
-    pub(crate) fn end(self, took: Duration) -> usize {
-        let mut lines = Vec::new();
+    /// No test can run any more, for this reason; it counts as one that failed.
+    pub(crate) fn broken(&mut self, why: &str) {
+        self.print(&format!("{} could not go on: {why}\n", self.program));
+        self.failed.push(format!("{} (broken off)", self.program));
+    }
+
+    /// All tests are over.
+    pub(crate) fn end(self) -> Sum {
+        let took = self.begin.elapsed();
+        let mut text = String::new();
         if !self.skipped.is_empty() {
-            lines.push("\nsuccesses:\n".to_owned());
+            text.push_str("\nsuccesses:\n\n");
         }
         for (name, output) in &self.skipped {
-            lines.push(format!("---- {name} stdout ----"));
-            lines.extend(
-                output
-                    .lines()
-                    .filter(|line| line.contains("SKIPPED: "))
-                    .map(str::to_owned),
-            );
+            let _ = writeln!(text, "---- {name} stdout ----");
+            for line in output.lines().filter(|line| line.contains("SKIPPED: ")) {
+                let _ = writeln!(text, "{line}");
+            }
         }
         if !self.failed.is_empty() {
-            lines.push("\nfailures:".to_owned());
-            lines.extend(self.failed.iter().map(|name| format!("    {name}")));
+            text.push_str("\nfailures:\n");
+        }
+        for name in &self.failed {
+            let _ = writeln!(text, "    {name}");
         }
         let verdict = if self.failed.is_empty() {
             "ok"
         } else {
             "FAILED"
         };
-        lines.push(format!(
-            "\ntest result: {verdict}. {} passed; {} failed; 0 ignored; 0 measured; 0 filtered out; finished in {:.2}s",
+        // With its program's name: the tests above may be another one's.
+        let _ = writeln!(
+            text,
+            "\ntests of {}\ntest result: {verdict}. {} passed; {} failed; 0 ignored; 0 measured; 0 filtered out; finished in {:.2}s",
+            self.program,
             self.passed,
             self.failed.len(),
             took.as_secs_f64()
-        ));
-        for line in lines.iter().flat_map(|line| line.lines()) {
-            println!("{line}");
-            self.tally.read(line);
+        );
+        let mut tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
+        print!("{text}");
+        text.lines().for_each(|line| tally.read(line));
+        drop(tally);
+        Sum {
+            program: self.program.to_owned(),
+            tests: self.passed + self.failed.len(),
+            failed: self.failed.len(),
+            took,
         }
-        self.failed.len()
     }
+
+    /// Nobody else's lines come in between.
+    fn print(&self, text: &str) {
+        let _tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
+        print!("{text}");
+    }
+}
+
+/// The time of each program, the longest first, their sum, and how long it took side by side.
+pub(crate) fn times(sums: &[Sum], took: Duration) -> String {
+    let mut sorted: Vec<&Sum> = sums.iter().collect();
+    sorted.sort_by_key(|sum| std::cmp::Reverse(sum.took));
+    let mut text = String::from("\nseconds  tests  program\n");
+    for sum in &sorted {
+        let failed = match sum.failed {
+            0 => String::new(),
+            some => format!(" ({some} FAILED)"),
+        };
+        let _ = writeln!(
+            text,
+            "{:>7.1}  {:>5}  {}{failed}",
+            sum.took.as_secs_f64(),
+            sum.tests,
+            sum.program
+        );
+    }
+    let seconds: f64 = sums.iter().map(|sum| sum.took.as_secs_f64()).sum();
+    let tests: usize = sums.iter().map(|sum| sum.tests).sum();
+    let _ = writeln!(
+        text,
+        "{seconds:>7.1}  {tests:>5}  all of them; side by side they took {:.1} s",
+        took.as_secs_f64()
+    );
+    text
 }

@@ -1,6 +1,7 @@
 //! `cargo xtask lab shell`: a guest with a console.
 
 use super::cache::cannot;
+use super::folder::Folder;
 use super::machine::{Machine, qemu};
 use super::{image, kernel, module, needs};
 use crate::console;
@@ -11,8 +12,7 @@ pub(crate) fn run(machine: &Machine) -> Result<(), Failure> {
     needs::machine(machine.rdma)?;
     let mut contents = machine.contents()?;
     contents.modules.extend(module::build(&kernel)?);
-    let folder = tempfile::tempdir()
-        .map_err(|why| cannot("make a folder in", &std::env::temp_dir(), &why))?;
+    let folder = Folder::new()?;
     let image = folder.path().join("initramfs");
     let bytes = image::pack(&contents)?;
     std::fs::write(&image, bytes).map_err(|why| cannot("write", &image, &why))?;

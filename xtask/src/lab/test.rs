@@ -1,276 +1,230 @@
 //! `cargo xtask lab test`: every guest test, each reported by its name.
 //!
-//! The tests are ordinary integration tests of the package `limic-lab`. One program is one boot, in which each of
-//! its tests runs as a process of its own; a guest that a test has brought down is replaced for those behind it.
+//! The tests are ordinary integration tests. One program is one boot; several run side by side ([`schedule`]), each of its tests
+//! as a process of its own ([`session`](super::session)).
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 
-use super::guest::{Guests, Heard};
-use super::image::{Contents, Step, quoted};
+use super::cache::cannot;
 use super::kernel::{self, Kernel};
 use super::machine::Machine;
-use super::programs::{self, Program};
-use super::report::{Outcome, Report};
+use super::programs::{self, Program, Selection};
+use super::report::{self, Report, Sum};
+use super::schedule::{self, Piece};
+use super::session::Session;
 use super::{Flavour, module, needs};
+use crate::console;
 use crate::failure::Failure;
+use crate::job::target;
 use crate::tally::Tally;
 
 #[derive(Debug, Default, Args)]
 pub(crate) struct TestArguments {
     #[command(flatten)]
     machine: Machine,
-    /// When one test is ended, in seconds [default: 180, on the debug image 900]
+    /// How many guests of one processor run side by side; those of two count twice [default: the processors of this machine, as far as
+    /// its memory goes]
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=64))]
+    jobs: Option<u8>,
+    /// When one test is ended, in seconds [default: 180, on the debug image 900, with KASAN 1800]
     #[arg(long)]
     limit: Option<u64>,
+    /// The part that CI runs: some of each kind, and a short run of the fuzzer.
+    #[arg(long, conflicts_with = "filter")]
+    short: bool,
     /// Run the tests whose name (`program::test`) holds this.
     filter: Option<String>,
 }
 
-/// The step behind the tests of the debug image.
-const LEAKS: &str = "kmemleak";
+impl TestArguments {
+    /// What CI runs.
+    pub(crate) fn short() -> Self {
+        Self {
+            short: true,
+            ..Self::default()
+        }
+    }
 
-/// Objects younger than five seconds are not reported; the second scan sees what a stale pointer hid from the first.
-const SCAN: &str = "sleep 6; echo scan > /sys/kernel/debug/kmemleak; echo scan > /sys/kernel/debug/kmemleak\n\
-                    cat /sys/kernel/debug/kmemleak; ! grep -q . /sys/kernel/debug/kmemleak\n";
+    fn selection(&self) -> Selection<'_> {
+        match &self.filter {
+            _ if self.short => Selection::Short,
+            Some(text) => Selection::Named(text),
+            None => Selection::All,
+        }
+    }
+
+    fn limit(&self) -> u64 {
+        self.limit.unwrap_or(match self.machine.flavour.flavour() {
+            Flavour::Fast => 180,
+            Flavour::Debug => 900,
+            Flavour::Kasan => 1800,
+        })
+    }
+}
 
 pub(crate) fn run(arguments: &TestArguments, tally: &mut Tally) -> Result<(), Failure> {
     let flavour = arguments.machine.flavour.flavour();
     let kernel = kernel::build(flavour, false)?;
     needs::machine(true)?;
-    let machine = Machine {
-        rdma: true,
-        ..arguments.machine.clone()
-    };
     let module = module::build(&kernel)?;
-    let filter = arguments.filter.as_deref().unwrap_or_default();
-    let programs = programs::build(filter)?;
+    let selection = arguments.selection();
+    let programs = programs::build(selection, flavour)?;
     if programs.is_empty() {
         return Err(Failure::Wrong(format!(
-            "no guest test has '{filter}' in its name"
+            "no guest test of the {} image has '{}' in its name",
+            flavour.name(),
+            arguments.filter.as_deref().unwrap_or_default()
         )));
     }
-    let limit = arguments.limit.unwrap_or(match flavour {
-        Flavour::Fast => 180,
-        Flavour::Debug => 900,
+    let tests = Tests {
+        arguments,
+        kernel,
+        module,
+    };
+    let times = Times::read(flavour);
+    let pieces: Vec<Piece> = programs
+        .iter()
+        .map(|program| Piece {
+            weight: program.guests() * usize::from(tests.machine(program).processors()),
+            length: times.of(program),
+        })
+        .collect();
+    let jobs = arguments.jobs.map_or_else(
+        || room(arguments.machine.memory),
+        |jobs| usize::from(jobs.max(1)),
+    );
+    console::step(&format_args!(
+        "lab: {} programs in guests of the {} image, {jobs} at a time",
+        programs.len(),
+        flavour.name()
+    ));
+    let begin = Instant::now();
+    let shared = Mutex::new(tally);
+    let sums = schedule::side_by_side(&pieces, jobs, |place| {
+        tests.program(&programs[place], &shared)
     });
-    let mut failed = 0;
-    for program in &programs {
+    print!("{}", report::times(&sums, begin.elapsed()));
+    if matches!(selection, Selection::All) {
+        times.write(&sums);
+    }
+    match sums.iter().map(|sum| sum.failed).sum() {
+        0 => Ok(()),
+        failed => Err(Failure::Checks(format!("{failed} guest tests"))),
+    }
+}
+
+/// How many processors of guests this machine carries at a time.
+fn room(memory: u32) -> usize {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let available = std::fs::read_to_string("/proc/meminfo")
+        .ok()
+        .and_then(|text| {
+            let line = text
+                .lines()
+                .find(|line| line.starts_with("MemAvailable:"))?;
+            line.split_whitespace().nth(1)?.parse::<usize>().ok()
+        });
+    // In KiB; a little of QEMU's own comes on top of each guest's.
+    let each = (memory as usize + 200) << 10;
+    let carried = available.map_or(processors, |available| available / each);
+    processors.min(carried).max(1)
+}
+
+/// What all programs are run with.
+struct Tests<'a> {
+    arguments: &'a TestArguments,
+    kernel: Kernel,
+    module: Option<PathBuf>,
+}
+
+impl Tests<'_> {
+    fn machine(&self, program: &Program) -> Machine {
+        let wanted = &self.arguments.machine;
+        Machine {
+            rdma: true,
+            cpus: wanted.cpus.or_else(|| Some(program.processors())),
+            ..wanted.clone()
+        }
+    }
+
+    /// Runs the tests of one program; what keeps its guests from running does not keep the other programs.
+    fn program<'a>(&'a self, program: &'a Program, tally: &'a Mutex<&'a mut Tally>) -> Sum {
+        let mut report = Report::new(&program.name, tally);
+        let result = self
+            .session(program)
+            .and_then(|mut session| session.run(&mut report));
+        if let Err(why) = result {
+            report.broken(&why.to_string());
+        }
+        report.end()
+    }
+
+    fn session<'a>(&'a self, program: &'a Program) -> Result<Session<'a>, Failure> {
+        let machine = self.machine(program);
         let mut contents = machine.contents()?;
+        let limit = self.arguments.limit();
         // Tests of several processes have a watchdog of their own, which is for real machines.
-        let inner = (limit.saturating_sub(30)).to_string();
-        contents
-            .environment
-            .push(("LIMIC_TEST_LIMIT".to_owned(), inner));
+        let inner = limit.saturating_sub(30).to_string();
+        let mut set = vec![("LIMIC_TEST_LIMIT".to_owned(), inner)];
+        if self.arguments.short {
+            set.extend(programs::short_settings());
+        }
+        contents.environment.extend(set);
         if program.guests() > 1 {
             programs::add_launchers(&mut contents);
         }
-        contents.modules.extend(module.clone());
+        contents.modules.extend(self.module.clone());
         contents.programs.push(program.path.clone());
         contents.programs.extend(programs::started());
-        let mut session = Session {
-            kernel: &kernel,
-            machine: &machine,
+        program.add_faulty_code(&self.kernel, &mut contents)?;
+        let limit = Duration::from_secs(limit);
+        Ok(Session::new(
+            &self.kernel,
+            machine,
             contents,
             program,
-            limit: Duration::from_secs(limit),
-            early: Vec::new(),
-        };
-        failed += session.run(tally)?;
-    }
-    if failed == 0 {
-        Ok(())
-    } else {
-        Err(Failure::Checks(format!("{failed} guest tests")))
+            limit,
+        ))
     }
 }
 
-/// The tests of one program, and the guests that run them one after the other.
-#[derive(Debug)]
-struct Session<'a> {
-    kernel: &'a Kernel,
-    machine: &'a Machine,
-    contents: Contents,
-    program: &'a Program,
-    limit: Duration,
-    /// By guest: exit statuses of later tests than the one that the other guest is at.
-    early: Vec<VecDeque<i32>>,
+/// How long each program took the last time, by which the longest are begun first.
+#[derive(Debug, Default)]
+struct Times {
+    path: PathBuf,
+    seconds: BTreeMap<String, f64>,
 }
 
-/// Tests of this beginning take down their second guest, and pass by what the first one says then.
-const SECOND_DIES: &str = "node_1_dies";
-
-/// What is known of the test that runs.
-#[derive(Debug)]
-struct Running {
-    since: Instant,
-    /// By guest.
-    output: Vec<Vec<u8>>,
-    ended: Vec<Option<i32>>,
-    /// The second guest is to go down, and whether it has.
-    second_dies: bool,
-    died: bool,
-    /// How much the consoles had said before.
-    said: Vec<usize>,
-}
-
-impl Running {
-    /// When all guests have ended the test.
-    fn outcome(&self) -> Outcome {
-        let statuses: Vec<i32> = self.ended.iter().copied().flatten().collect();
-        match statuses[..] {
-            [status] if status != 0 => Outcome::Failed(format!("exit status {status}")),
-            _ if self.second_dies && !self.died => {
-                Outcome::Failed("the second guest should have gone down".to_owned())
-            }
-            _ if statuses.iter().all(|status| *status == 0) => Outcome::Passed,
-            _ => {
-                let sides = statuses
-                    .iter()
-                    .enumerate()
-                    .map(|(guest, status)| match status {
-                        0 => format!("guest {guest} passed"),
-                        status => format!("guest {guest}: exit status {status}"),
-                    });
-                Outcome::Failed(sides.collect::<Vec<_>>().join(", "))
-            }
-        }
+impl Times {
+    fn read(flavour: Flavour) -> Self {
+        let path = target().join(format!("lab/times-{}.json", flavour.name()));
+        // It is a help and nothing more: what cannot be read is as good as nothing.
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        let seconds = serde_json::from_str(&text).unwrap_or_default();
+        Self { path, seconds }
     }
 
-    /// What the guests printed.
-    fn text(&self) -> String {
-        let texts = self.output.iter().map(|text| String::from_utf8_lossy(text));
-        if self.output.len() == 1 {
-            return texts.collect();
-        }
-        let numbered = texts.enumerate();
-        numbered
-            .map(|(guest, text)| format!("[guest {guest}]\n{text}\n"))
-            .collect()
-    }
-}
-
-impl Session<'_> {
-    /// Runs all tests; returns how many failed.
-    fn run(&mut self, tally: &mut Tally) -> Result<usize, Failure> {
-        let start = Instant::now();
-        let mut tests = self.program.tests.clone();
-        if self.kernel.flavour == Flavour::Debug {
-            tests.push(LEAKS.to_owned());
-        }
-        let mut report = Report::begin(&self.program.name, tests.len(), tally);
-        let mut next = 0;
-        while next < tests.len() {
-            // Each boot gets at least one test further.
-            next = self.boot(&tests, next, &mut report)?;
-        }
-        Ok(report.end(start.elapsed()))
+    /// By the number of its tests, if it never ran here.
+    fn of(&self, program: &Program) -> f64 {
+        let guess = program.tests.len() as f64;
+        self.seconds.get(&program.name).copied().unwrap_or(guess)
     }
 
-    /// Runs the tests from `first` on in a new guest, until all are over or one has brought the guest down. Returns
-    /// the first test that is still to be run.
-    fn boot(
-        &mut self,
-        tests: &[String],
-        first: usize,
-        report: &mut Report<'_>,
-    ) -> Result<usize, Failure> {
-        self.contents.steps = (first..)
-            .zip(&tests[first..])
-            .map(|(number, test)| Step {
-                name: format!("{number:05}"),
-                script: self.script(test),
-            })
+    fn write(&self, sums: &[Sum]) {
+        let seconds: BTreeMap<&str, f64> = sums
+            .iter()
+            .map(|sum| (sum.program.as_str(), sum.took.as_secs_f64()))
             .collect();
-        let count = self.program.guests();
-        let mut guests = Guests::start(self.kernel, self.machine, &self.contents, count)?;
-        self.early = vec![VecDeque::new(); count];
-        for (test, name) in (first..).zip(&tests[first..]) {
-            let mut running = Running {
-                since: Instant::now(),
-                output: vec![Vec::new(); count],
-                ended: self.early.iter_mut().map(VecDeque::pop_front).collect(),
-                second_dies: name.starts_with(SECOND_DIES),
-                died: false,
-                said: (0..count).map(|n| guests.console(n).len()).collect(),
-            };
-            let verdict = self.watch(&mut guests, &mut running, test == first);
-            let brought_down = verdict.is_err() || running.died;
-            let outcome = match verdict {
-                Ok(()) => running.outcome(),
-                Err(why) => Outcome::Failed(why),
-            };
-            let console: Vec<String> = (0..count)
-                .flat_map(|n| guests.console(n).iter().skip(running.said[n]).cloned())
-                .collect();
-            let took = running.since.elapsed();
-            report.test(name, outcome, took, &running.text(), &console);
-            if brought_down {
-                return Ok(test + 1);
-            }
+        let written = serde_json::to_vec_pretty(&seconds)
+            .map_err(std::io::Error::from)
+            .and_then(|text| std::fs::write(&self.path, text));
+        if let Err(why) = written {
+            console::detail(&cannot("write", &self.path, &why));
         }
-        Ok(tests.len())
-    }
-
-    /// Waits until all guests have ended the test, or says how one went down.
-    fn watch(
-        &mut self,
-        guests: &mut Guests,
-        running: &mut Running,
-        boots: bool,
-    ) -> Result<(), String> {
-        let boot = if boots {
-            Duration::from_secs(120)
-        } else {
-            Duration::ZERO
-        };
-        let deadline = Instant::now() + self.limit + boot;
-        while running.ended.iter().any(Option::is_none) {
-            match guests.next(deadline) {
-                Heard::Output(number, _, bytes) => running.output[number].extend(bytes),
-                Heard::Begin => {
-                    if boots && running.output.iter().all(Vec::is_empty) {
-                        running.since = Instant::now();
-                    }
-                }
-                // Each guest goes on with its next test without waiting for the other one.
-                Heard::End(number, status) if running.ended[number].is_some() => {
-                    self.early[number].push_back(status);
-                }
-                Heard::End(number, status) => running.ended[number] = Some(status),
-                Heard::Died(1) if running.second_dies => {
-                    running.ended[1] = Some(0);
-                    running.died = true;
-                }
-                Heard::Complaint(number, words) => {
-                    return Err(format!("the kernel of guest {number} says '{words}'"));
-                }
-                Heard::Died(number) => return Err(format!("guest {number} ended by itself")),
-                Heard::Late => {
-                    let late: Vec<String> = (0..running.ended.len())
-                        .filter(|guest| running.ended[*guest].is_none())
-                        .map(|guest| guest.to_string())
-                        .collect();
-                    let (late, limit) = (late.join(" and "), self.limit.as_secs());
-                    return Err(format!("it hung for {limit} s (guest {late})"));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn script(&self, test: &str) -> String {
-        if test == LEAKS {
-            return SCAN.to_owned();
-        }
-        // A test may have unloaded the module.
-        let load = "grep -q '^limic ' /proc/modules || for m in /lab/modules/*.ko; do [ -e \"$m\" ] && insmod \"$m\"; done\n";
-        format!(
-            "{load}exec {} {} --exact --nocapture --test-threads=1 --include-ignored\n",
-            quoted(&self.program.path.to_string_lossy()),
-            quoted(test)
-        )
     }
 }
