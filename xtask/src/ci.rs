@@ -133,7 +133,7 @@ pub(crate) fn run(keep_going: bool, tally: &mut Tally) -> Result<(), Failure> {
             failed.join(", "),
             failed.first().map_or("ci", |name| match *name {
                 "tests" => "test",
-                "lab" => "lab test",
+                "lab" => "lab test --short",
                 name => name,
             })
         )))
