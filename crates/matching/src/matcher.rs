@@ -16,6 +16,14 @@ pub struct PostedId {
     generation: u32,
 }
 
+impl PostedId {
+    /// Names no receive, ever: for who has one in hand that was never queued.
+    pub const NONE: Self = Self {
+        index: 0,
+        generation: 0,
+    };
+}
+
 /// Names an unexpected message until it is taken or removed; stale from then on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct UnexpectedId {
@@ -238,7 +246,15 @@ impl<S: Storage> Matcher<S> {
         roomy(self)
     }
 
+    /// Whether nothing is queued, on neither side.
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.posted.queue.len | self.unexpected.queue.len == 0
+    }
+
     /// Receives in the posted queue.
+    #[inline(always)]
     #[must_use]
     pub const fn posted_len(&self) -> usize {
         self.posted.queue.len as usize

@@ -5,7 +5,7 @@ mod operations;
 mod places;
 mod slices;
 
-pub(crate) use operations::{ReceiveBuffer, SendBuffer};
+pub(crate) use operations::{ReceiveBuffer, Room, SendBuffer};
 #[cfg(feature = "ibverbs")]
 pub(crate) use places::Place;
 pub(crate) use places::{Behind, Lying, Window};

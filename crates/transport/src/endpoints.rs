@@ -207,6 +207,17 @@ macro_rules! endpoint {
                 // SAFETY: the caller's promise.
                 unsafe { engine.core.post_recv(selector, into, owner) }
             }
+            #[inline(always)]
+            unsafe fn post_recv_to_wait(
+                &self,
+                selector: &Selector,
+                into: RawSliceMut,
+                owner: u32,
+            ) -> Option<RequestId> {
+                let mut engine = self.0.engine.borrow_mut();
+                // SAFETY: the caller's promise.
+                unsafe { engine.core.post_in_line(selector, into, owner) }
+            }
             #[inline]
             unsafe fn recv_blocking(&self, selector: &Selector, into: &[RawSliceMut]) -> Outcome {
                 // SAFETY: the caller's promise.

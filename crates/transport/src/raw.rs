@@ -156,6 +156,21 @@ pub unsafe trait RawEndpoint: Debug + Send {
         Ok(posted)
     }
 
+    /// Starts a receive of a scope into one piece, if nothing is to be done but to wait for its message: what most receives
+    /// do, in less time than by [`post_recv_owned`](Self::post_recv_owned). `None`: nothing was started.
+    ///
+    /// # Safety
+    /// As [`post_recv`](Self::post_recv).
+    unsafe fn post_recv_to_wait(
+        &self,
+        selector: &Selector,
+        into: RawSliceMut,
+        owner: u32,
+    ) -> Option<RequestId> {
+        let _ = (selector, into, owner);
+        None
+    }
+
     /// Receives and waits: [`post_recv`](Self::post_recv) and [`wait`](Self::wait) in one, which an endpoint may
     /// do in less time.
     ///

@@ -81,21 +81,38 @@ impl<'scope, 'env, E: RawEndpoint> Scope<'scope, 'env, E> {
         from: impl Into<Selector>,
         buffer: &'scope mut [u8],
     ) -> Result<ScopedRecv<'scope, E>> {
-        let room = RawSliceMut::from(buffer);
+        let (from, room) = (from.into(), RawSliceMut::from(buffer));
         // SAFETY: the buffer is mutably borrowed for 'scope; the handle keeps it as a raw pointer only, and
         // `run` does not end 'scope before every operation of this owner is done.
-        let posted = unsafe {
-            self.endpoint
-                .post_recv_owned(&from.into(), &[room], self.owner)
-        }?;
-        Ok(ScopedRecv {
+        let waits = unsafe { self.endpoint.post_recv_to_wait(&from, room, self.owner) };
+        match waits {
+            Some(id) => Ok(self.receive(Posted::Pending(id), room)),
+            None => self.irecv_otherwise(&from, room),
+        }
+    }
+
+    /// A receive that may be done when it is posted.
+    #[inline(never)]
+    fn irecv_otherwise(
+        &'scope self,
+        from: &Selector,
+        room: RawSliceMut,
+    ) -> Result<ScopedRecv<'scope, E>> {
+        // SAFETY: as in `irecv`, its only caller.
+        let posted = unsafe { self.endpoint.post_recv_owned(from, &[room], self.owner) }?;
+        Ok(self.receive(posted, room))
+    }
+
+    #[inline(always)]
+    fn receive(&'scope self, posted: Posted, room: RawSliceMut) -> ScopedRecv<'scope, E> {
+        ScopedRecv {
             handle: Handle {
                 endpoint: self.endpoint,
                 posted,
             },
             room,
             buffer: PhantomData,
-        })
+        }
     }
 
     /// Starts a receive into several pieces, filled in order. The pieces come back at the end of the scope.

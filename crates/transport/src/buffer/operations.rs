@@ -73,6 +73,52 @@ impl SendBuffer {
     }
 }
 
+/// The room of a receive under way that is in one piece.
+///
+/// # Invariants
+/// Those of [`ReceiveBuffer`].
+#[derive(Clone, Copy)]
+pub(crate) struct Room(RawSliceMut);
+
+// SAFETY: by the type's invariant the room stays writable wherever the endpoint moves to.
+unsafe impl Send for Room {}
+
+impl Room {
+    /// Room for no bytes.
+    #[cfg(test)]
+    pub(crate) const EMPTY: Self = Self(RawSliceMut {
+        start: core::ptr::null_mut(),
+        len: 0,
+    });
+
+    /// # Safety
+    /// The type's invariant holds.
+    #[inline(always)]
+    pub(crate) unsafe fn new(slice: RawSliceMut) -> Self {
+        Self(slice)
+    }
+
+    /// Copies all of `source`, if it fits. False: nothing was copied.
+    #[inline(always)]
+    pub(crate) fn fill(self, source: &(impl Source + ?Sized)) -> bool {
+        let len = source.len();
+        if len > self.0.len as u64 {
+            return false;
+        }
+        // SAFETY: `len` is within the slice, which is writable by the type's invariant, and all of the source.
+        unsafe { source.get(0, self.0.start, len as usize) }
+        true
+    }
+}
+
+impl From<Room> for ReceiveBuffer {
+    fn from(room: Room) -> Self {
+        Self {
+            pieces: Pieces::One(room.0),
+        }
+    }
+}
+
 /// The room of a receive under way.
 ///
 /// # Invariants
@@ -111,19 +157,13 @@ impl ReceiveBuffer {
         self.pieces.as_slice()
     }
 
-    /// Copies all of `source`, if it fits and the room is in one piece. False: nothing was copied.
+    /// The room, if it is in one piece.
     #[inline(always)]
-    pub(crate) fn fill(&self, source: &(impl Source + ?Sized)) -> bool {
-        let Pieces::One(one) = &self.pieces else {
-            return false;
-        };
-        let len = source.len();
-        if len > one.len as u64 {
-            return false;
+    pub(crate) fn room(&self) -> Option<Room> {
+        match &self.pieces {
+            Pieces::One(one) => Some(Room(*one)),
+            Pieces::Many(_) => None,
         }
-        // SAFETY: `len` is within the slice, which is writable by the type's invariant, and all of the source.
-        unsafe { source.get(0, one.start, len as usize) }
-        true
     }
 
     /// Copies the first `limit` bytes of `source` (or what fits, or what there is) to offset `skip`.

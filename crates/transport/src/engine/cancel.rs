@@ -1,7 +1,7 @@
 //! Cancellation: of what has not matched yet.
 
 use super::Core;
-use super::requests::{Operation, ReceiveStage, SendStage, Slot};
+use super::requests::{Operation, SendStage, Slot};
 use super::stash::Waiting;
 use super::wire::{self, Control};
 use crate::raw::RequestId;
@@ -12,19 +12,11 @@ impl Core {
     /// has matched already.
     pub(crate) fn cancel(&mut self, id: RequestId) -> Result<()> {
         let slot = self.requests.find(id).ok_or(Error::UnknownRequest)?;
-        match self.requests.get(slot) {
-            Operation::Receive(receiving) => {
-                if let ReceiveStage::Posted { id: posted, .. } = receiving.stage
-                    && self.matcher.cancel_posted(posted).is_some()
-                {
-                    self.requests.complete(slot, Err(Error::Cancelled));
-                }
-            }
-            Operation::Send(sending) => {
-                let (to, stage) = (sending.to, sending.stage);
-                self.cancel_send(slot, id, to, stage);
-            }
-            Operation::Over => {}
+        if let Operation::Send(sending) = self.requests.get(slot) {
+            let (to, stage) = (sending.to, sending.stage);
+            self.cancel_send(slot, id, to, stage);
+        } else if self.take_back(slot) {
+            self.requests.complete(slot, Err(Error::Cancelled));
         }
         Ok(())
     }

@@ -74,7 +74,7 @@ impl Engine {
             self.poll();
         }
         for _ in 0..ROWS.min(self.core.spins.div_ceil(POLLS_PER_ROW)) {
-            if self.core.matcher.posted_len() + self.core.matcher.unexpected_len() > 0 {
+            if !self.core.nothing_to_match() {
                 return None;
             }
             match self.inputs.look(&mut self.core, source, selector, into) {

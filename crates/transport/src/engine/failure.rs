@@ -68,17 +68,14 @@ impl Core {
             peer: Peer(number),
             why: why.clone(),
         };
-        let mut slots = Vec::new();
-        self.matcher
-            .drain_posted(From::Is(number), |_, slot| slots.push(slot));
+        let mut slots = self.take_back_all(From::Is(number));
         if died {
             // Who waits for anybody may have waited for this one.
-            let before = slots.len();
-            self.matcher
-                .drain_posted(From::Any, |_, slot| slots.push(slot));
-            if slots.len() == before {
+            let of_any = self.take_back_all(From::Any);
+            if of_any.is_empty() {
                 self.unreported.push((number, why));
             }
+            slots.extend(of_any);
         }
         for slot in slots {
             self.requests.complete(slot, Err(error.clone()));

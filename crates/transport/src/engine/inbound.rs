@@ -1,7 +1,5 @@
 //! Eager messages in pieces, as their receiver sees them: see `in_pieces`.
 
-use limic_matching::Envelope;
-
 use super::Core;
 use super::in_pieces::{HALF_WORDS, LONGEST};
 use super::pool::piece_of;
@@ -45,7 +43,7 @@ impl Core {
             );
             return false;
         }
-        let to = match self.matcher.take_posted(&Envelope { source: from, tag }) {
+        let to = match self.take_posted(from, tag) {
             Some(slot) => {
                 if flags & wire::HELD_UP == 0 {
                     self.receive_was_posted(from);

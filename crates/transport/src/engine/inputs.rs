@@ -5,6 +5,7 @@ use limic_shm::ring::shared::{Peek, SharedConsumer};
 use limic_shm::ring::{LINE, Mapped};
 
 use super::Core;
+use super::requests::Requests;
 use super::wire::{self, Control};
 use crate::buffer::{Source, words};
 use crate::counters::Event;
@@ -21,6 +22,34 @@ struct Private {
     peer: u32,
     /// The last look at it found nothing: whoever waits, waits for the next record.
     idle: bool,
+}
+
+impl Private {
+    /// Takes messages that come in the order of the receives that wait in line for them, as long as they do: how many, and
+    /// their bytes.
+    ///
+    /// Lines of this process for each, beside the ring's: its entry in the table of requests, and its room.
+    #[inline(never)]
+    fn take_in_order(&mut self, requests: &mut Requests) -> (usize, u64) {
+        let (mut taken, mut bytes) = (0, 0);
+        let peer = self.peer;
+        // As in `Inputs::drain`.
+        let most = if self.idle { 1 } else { BATCH };
+        while taken < most {
+            let mut len = 0;
+            let delivered = self.ring.take_if(|record| {
+                len = record.len;
+                record.kind == wire::EAGER
+                    && requests.deliver_to_first(peer, record.tag, None, record)
+            });
+            if !delivered {
+                break;
+            }
+            taken += 1;
+            bytes += u64::from(len);
+        }
+        (taken, bytes)
+    }
 }
 
 /// All rings of this endpoint's segment.
@@ -49,7 +78,13 @@ impl Inputs {
             let mut credited = false;
             let (mut messages, mut bytes) = (0, 0);
             let completed = core.requests.completed;
-            loop {
+            if core.requests.has_line() {
+                (taken, bytes) = input.take_in_order(&mut core.requests);
+                messages = taken as u64;
+                credited = input.ring.was_credited();
+            }
+            let mut over = taken > 0 && (input.idle || core.nothing_posted());
+            while !over && taken < BATCH {
                 match input.ring.peek() {
                     Ok(Some(record)) if record.kind == wire::EAGER => {
                         if core.deliver_eager(input.peer, record.tag, None, &record) {
@@ -74,11 +109,8 @@ impl Inputs {
                 // A completion ends it where somebody may wait for just that one: the next line is with its sender,
                 // so looking at it takes as long as a message. If records come faster than they are waited for, and
                 // more are waited for, it goes on.
-                let over = core.requests.completed != completed
-                    && (input.idle || core.matcher.posted_len() == 0);
-                if over || taken == BATCH {
-                    break;
-                }
+                over =
+                    core.requests.completed != completed && (input.idle || core.nothing_posted());
             }
             if taken > 0 {
                 moved = true;

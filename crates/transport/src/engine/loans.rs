@@ -6,7 +6,7 @@ use super::direct::{LOOKS, OTHERS_TURN, POLLS_PER_ROW, ROWS};
 use super::peer_arenas::Lender;
 use super::stash::{Arrived, LoanedAt, Waiting};
 use super::wire::{self, Control};
-use super::{Core, Engine, receive};
+use super::{Core, Engine, posted};
 use crate::buffer::{Lying, ReceiveBuffer, Source, words};
 use crate::policy::Path;
 use crate::raw::{Hold, Posted, RawLoan, RawLoaned, RawSlice, RawSliceMut};
@@ -245,7 +245,7 @@ impl Engine {
             return taken.map(Some);
         }
         self.poll();
-        let Some((envelope, token)) = self.core.matcher.take_unexpected(&receive::query(selector))
+        let Some((envelope, token)) = self.core.matcher.take_unexpected(&posted::query(selector))
         else {
             return self.core.check_selector(selector).map(|()| None);
         };
@@ -287,7 +287,7 @@ impl Engine {
                 return Some(taken);
             }
             self.progress();
-            if self.core.matcher.posted_len() + self.core.matcher.unexpected_len() > 0 {
+            if !self.core.nothing_to_match() {
                 return None;
             }
         }
@@ -305,7 +305,7 @@ impl Engine {
         self.directly = self.directly.wrapping_add(1);
         if core.has_chores()
             || self.directly.is_multiple_of(OTHERS_TURN)
-            || core.matcher.posted_len() + core.matcher.unexpected_len() > 0
+            || !core.nothing_to_match()
         {
             return None;
         }

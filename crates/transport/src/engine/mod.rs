@@ -3,7 +3,7 @@
 //! 1. `send`: posted; goes through the ring at once, or into the backlog, or is offered;
 //! 2. `attach`: if it is the first to this peer, the two endpoints meet;
 //! 3. `inputs`: the receiver finds the record in a ring;
-//! 4. `receive`: it meets its receive, or waits `unexpected` in the `stash`;
+//! 4. `receive`: it meets its receive, if one is `posted`, or waits `unexpected` in the `stash`;
 //!    a short one is there; one in pieces is `inbound`, since its sender sends it `in_pieces`;
 //! 5. `rendezvous`: for a long one a path is picked, and its bytes move in `streams` through the `pool`,
 //!    by `copies`, by `both_sides`, or not at all (`loans`);
@@ -40,6 +40,7 @@ mod operations;
 mod peer_arenas;
 pub(crate) mod peers;
 mod pool;
+mod posted;
 mod receive;
 mod regions;
 #[cfg_attr(not(feature = "ibverbs"), path = "no_remote.rs")]

@@ -129,6 +129,14 @@ impl Link {
         data: &[RawSlice],
         len: u64,
     ) -> bool {
+        if immediate.is_none()
+            && let (Out::Private(ring), [one]) = (&mut self.out, data)
+            // SAFETY: callers pass slices that are readable during the call, and no slice of an application lies in a ring.
+            && unsafe { ring.push_same_tag(EAGER, tag, one.start, one.len) }
+        {
+            self.wake();
+            return true;
+        }
         /// The payload and its kind, written into a reservation of either ring.
         macro_rules! publish {
             ($room:expr) => {{
@@ -310,12 +318,14 @@ impl Peers {
     #[inline]
     pub(crate) fn known(&mut self, number: u32) -> Result<&mut PeerEntry> {
         let known = self.len();
-        self.entries
-            .get_mut(number as usize)
-            .ok_or(Error::UnknownPeer {
+        match self.entries.get_mut(number as usize) {
+            Some(entry) => Ok(entry),
+            // Not by `ok_or`: that makes the error, and drops it, each time.
+            None => Err(Error::UnknownPeer {
                 peer: Peer(number),
                 known,
-            })
+            }),
+        }
     }
 
     /// Whether there is such a peer, and it has not failed.

@@ -1,107 +1,18 @@
-//! A receive is posted; a message arrives; the two meet.
-
-use limic_matching::{Envelope, Selector as Query, Source as From};
+//! A message arrives, and meets its receive or waits for it; a receive meets its message.
 
 use super::Core;
 use super::inbound;
 use super::pool::piece_of;
+use super::posted;
 use super::requests::{Operation, ReceiveStage, Receiving, Slot, receive_outcome};
 use super::stash::{Arrived, LoanedAt, Offer, Waiting};
 use super::wire;
 use crate::buffer::{Behind, ReceiveBuffer, Source, words};
-use crate::error::PeerFailure;
 use crate::policy::Path;
 use crate::raw::{ClaimId, Posted, RawSliceMut};
 use crate::{Error, Peer, Result, Selector, Status, Tag};
 
-/// The selector in the words of the matching crate.
-#[inline]
-pub(crate) fn query(selector: &Selector) -> Query {
-    let source = match selector.source {
-        Some(peer) => From::Is(peer.0),
-        None => From::Any,
-    };
-    Query {
-        source,
-        tag: selector.tag.0,
-        mask: selector.mask,
-    }
-}
-
 impl Core {
-    /// Starts a receive, of a scope if `owner` is not 0.
-    ///
-    /// # Safety
-    /// As [`RawEndpoint::post_recv`](crate::RawEndpoint::post_recv).
-    #[inline]
-    pub(crate) unsafe fn post_recv(
-        &mut self,
-        selector: &Selector,
-        into: &[RawSliceMut],
-        owner: u32,
-    ) -> Result<Posted> {
-        let query = query(selector);
-        // SAFETY: the caller's promise is the buffer's invariant.
-        let into = unsafe { ReceiveBuffer::new(into) };
-        if let Some((_, token)) = self.matcher.take_unexpected(&query) {
-            return Ok(self.receive_arrived(token, into, owner));
-        }
-        self.check_selector(selector)?;
-        let slot = self.requests.take_slot();
-        let id = match self.matcher.post(&query, slot) {
-            Ok(id) => id,
-            Err(_) => match self.post_growing(&query, slot) {
-                Ok(id) => id,
-                Err(error) => {
-                    self.requests.release(slot);
-                    return Err(error);
-                }
-            },
-        };
-        Ok(Posted::Pending(self.requests.post(slot, id, into, owner)))
-    }
-
-    #[cold]
-    fn post_growing(&mut self, query: &Query, slot: Slot) -> Result<limic_matching::PostedId> {
-        let more = self.matcher.posted_len().max(256);
-        self.matcher
-            .reserve(more, 0)
-            .map_err(|full| no_memory(&full))?;
-        self.matcher
-            .post(query, slot)
-            .map_err(|full| no_memory(&full))
-    }
-
-    /// Refuses a selector that nothing can ever fulfil.
-    #[inline(always)]
-    pub(crate) fn check_selector(&mut self, selector: &Selector) -> Result<()> {
-        let fine = match selector.source {
-            Some(peer) => self.peers.is_alive(peer.0),
-            None => self.unreported.is_empty(),
-        };
-        if fine & !self.closed {
-            return Ok(());
-        }
-        self.refuse_selector(selector)
-    }
-
-    #[cold]
-    fn refuse_selector(&mut self, selector: &Selector) -> Result<()> {
-        let (peer, why) = match selector.source {
-            Some(peer) => {
-                let failure = self.peers.known(peer.0)?.failure.clone();
-                (peer, failure.unwrap_or(PeerFailure::Closed))
-            }
-            // Nobody can send to a closed endpoint: it names itself as the one that is gone.
-            None if self.closed => (Peer(self.peers.me.unwrap_or(u32::MAX)), PeerFailure::Closed),
-            None => match self.unreported.pop() {
-                None => return Ok(()),
-                Some((peer, why)) => (Peer(peer), why),
-            },
-        };
-        Err(Error::PeerFailed { peer, why })
-    }
-
     /// Receives a message that waits in the stash, for a scope if `owner` is not 0.
     pub(crate) fn receive_arrived(
         &mut self,
@@ -223,7 +134,7 @@ impl Core {
 
     /// The oldest message that fits, left where it is.
     pub(crate) fn probe(&mut self, selector: &Selector) -> Result<Option<Status>> {
-        match self.matcher.probe(&query(selector)) {
+        match self.matcher.probe(&posted::query(selector)) {
             Some((_, token)) => Ok(self.stash.get(token).map(Arrived::status)),
             None => self.check_selector(selector).map(|()| None),
         }
@@ -231,7 +142,7 @@ impl Core {
 
     /// The oldest message that fits, taken out of the queue.
     pub(crate) fn claim(&mut self, selector: &Selector) -> Result<Option<(Status, ClaimId)>> {
-        match self.matcher.take_unexpected(&query(selector)) {
+        match self.matcher.take_unexpected(&posted::query(selector)) {
             Some((_, token)) => {
                 let status = self.stash.get(token).map(Arrived::status);
                 Ok(status.zip(self.stash.claim(token)))
@@ -249,14 +160,15 @@ impl Core {
         immediate: Option<u64>,
         source: &impl Source,
     ) {
-        if self.deliver_eager(from, tag, immediate, source) {
+        let delivered = self.requests.deliver_to_first(from, tag, immediate, source)
+            || self.deliver_eager(from, tag, immediate, source);
+        if delivered {
             self.note_received(from, 1, source.len());
         }
     }
 
-    /// As [`on_eager`](Self::on_eager). True if it was delivered and the caller has to count it: with others, once for all.
-    ///
-    /// Lines of this process beside the record: those of its posted receive, of the next one there, and of the request.
+    /// As [`on_eager`](Self::on_eager), for a message that is not for the first receive in line. True if it was delivered and
+    /// the caller has to count it.
     #[inline(always)]
     pub(crate) fn deliver_eager(
         &mut self,
@@ -266,7 +178,7 @@ impl Core {
         source: &impl Source,
     ) -> bool {
         let len = source.len();
-        let Some(slot) = self.matcher.take_posted(&Envelope { source: from, tag }) else {
+        let Some(slot) = self.take_posted(from, tag) else {
             self.keep_bytes(from, tag, immediate, source);
             return false;
         };
@@ -352,7 +264,7 @@ impl Core {
             key,
             in_pieces,
         };
-        match self.matcher.take_posted(&Envelope { source: from, tag }) {
+        match self.take_posted(from, tag) {
             Some(slot) => {
                 self.receive_was_posted(from);
                 self.accept(slot, &offer);
@@ -391,7 +303,7 @@ impl Core {
 
     fn on_loaned(&mut self, loan: LoanedAt, tag: u64, immediate: Option<u64>, len: u64) {
         let from = loan.from;
-        match self.matcher.take_posted(&Envelope { source: from, tag }) {
+        match self.take_posted(from, tag) {
             Some(slot) => {
                 let released = core::mem::replace(self.requests.get(slot), Operation::Over);
                 let Operation::Receive(receiving) = released else {
@@ -438,8 +350,4 @@ impl Core {
         self.note_received(from, 1, len);
         self.tally.received(path, len);
     }
-}
-
-fn no_memory(full: &limic_matching::Full) -> Error {
-    Error::NoMemory(format!("the queue of posted receives cannot grow: {full}"))
 }

@@ -1,18 +1,21 @@
 //! The table of operations under way.
 //!
 //! A request has an entry of one cache line, which is all that a short message touches of it: the receive that is posted,
-//! and later its status. What other operations need to know lies in a second table.
+//! which may wait for its message right there (`line`), and later its status. What other operations need to know lies in a
+//! second table.
 
 mod finished;
+mod line;
 
 use std::any::Any;
 
 use limic_matching::PostedId;
 
+use self::line::{InLine, Line};
 pub(crate) use super::operations::{
     Incoming, Operation, ReceiveStage, Receiving, SendStage, Sending, receive_outcome,
 };
-use crate::buffer::{ReceiveBuffer, Source};
+use crate::buffer::{ReceiveBuffer, Room, Source};
 use crate::error::Outcome;
 use crate::raw::RequestId;
 use crate::{Error, Status};
@@ -23,13 +26,16 @@ pub(crate) type Slot = u32;
 const NONE: u32 = u32::MAX;
 
 /// What a request is now.
+#[derive(Clone, Copy)]
 enum State {
     Free,
-    /// A receive in the posted queue.
+    /// A receive that waits in line for its message.
+    InLine(InLine),
+    /// A receive into one piece in the posted queue; or one that was taken out of line, which has no place there.
     Posted {
         /// Its place there.
         id: PostedId,
-        into: ReceiveBuffer,
+        room: Room,
     },
     /// Another operation: see [`Rest::operation`].
     Other,
@@ -54,7 +60,7 @@ enum Then {
 #[repr(align(64))]
 struct Entry {
     generation: u32,
-    /// The next free slot, or the next finished operation of the list.
+    /// The next free slot, the next receive in line, or the next finished operation of the list.
     next: u32,
     owner: u32,
     then: Then,
@@ -117,6 +123,8 @@ pub(crate) struct Requests<O = Operation> {
     free: u32,
     /// Operations that belong to a scope.
     owned: usize,
+    /// Receives that wait in line.
+    line: Line,
     /// First and last of the list of finished operations, through `Entry::next`.
     finished: (u32, u32),
     /// Operations that were completed so far: tells whether anybody has something to look at.
@@ -130,6 +138,7 @@ impl<O: Kind> Requests<O> {
             rest: Vec::with_capacity(256),
             free: NONE,
             owned: 0,
+            line: Line::EMPTY,
             finished: (NONE, NONE),
             completed: 0,
         }
@@ -170,7 +179,6 @@ impl<O: Kind> Requests<O> {
     }
 
     /// Enters a posted receive in a slot that was taken for it.
-    #[inline(always)]
     pub(crate) fn post(
         &mut self,
         slot: Slot,
@@ -181,13 +189,19 @@ impl<O: Kind> Requests<O> {
         self.owned += usize::from(owner != 0);
         let entry = &mut self.entries[slot as usize];
         entry.owner = owner;
-        entry.state = State::Posted { id, into };
+        entry.state = match into.room() {
+            Some(room) => State::Posted { id, room },
+            None => {
+                self.rest[slot as usize].operation = O::posted(id, into);
+                State::Other
+            }
+        };
         name(entry.generation, slot)
     }
 
     /// Delivers a whole message to the posted receive that it matched. False if it does not fit, or if the receive is not just
     /// posted any more: it goes on then.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn deliver_posted(
         &mut self,
         slot: Slot,
@@ -197,17 +211,13 @@ impl<O: Kind> Requests<O> {
         let Some(entry) = self.entries.get_mut(slot as usize) else {
             return false;
         };
-        let State::Posted { into, .. } = &entry.state else {
+        let State::Posted { room, .. } = entry.state else {
             return false;
         };
-        if !into.fill(source) {
+        if !room.fill(source) {
             return false;
         }
-        self.completed += 1;
-        entry.state = State::Done(status);
-        if entry.then != Then::Keep {
-            self.go_on(slot);
-        }
+        self.deliver(slot, status);
         true
     }
 
@@ -226,14 +236,13 @@ impl<O: Kind> Requests<O> {
             .then_some(slot)
     }
 
-    /// The operation of a slot, whatever it is.
+    /// The operation of a slot, whatever it is; of a receive that is in line, nothing.
     pub(crate) fn get(&mut self, slot: Slot) -> &mut O {
         let entry = &mut self.entries[slot as usize];
         let rest = &mut self.rest[slot as usize];
-        if let State::Posted { .. } = entry.state
-            && let State::Posted { id, into } = core::mem::replace(&mut entry.state, State::Other)
-        {
-            rest.operation = O::posted(id, into);
+        if let State::Posted { id, room } = entry.state {
+            entry.state = State::Other;
+            rest.operation = O::posted(id, room.into());
         }
         &mut rest.operation
     }
@@ -380,6 +389,14 @@ impl Requests {
     pub(crate) fn sending(&mut self, slot: Slot) -> Option<&mut Sending> {
         match &mut self.rest[slot as usize].operation {
             Operation::Send(sending) => Some(sending),
+            _ => None,
+        }
+    }
+
+    /// The place of a receive in the posted queue.
+    pub(crate) fn posted_as(&mut self, slot: Slot) -> Option<PostedId> {
+        match self.receiving(slot)?.stage {
+            ReceiveStage::Posted { id } => Some(id),
             _ => None,
         }
     }

@@ -319,8 +319,7 @@ impl Core {
         let done = Posted::Done(sent(me, tag, len));
         self.give_row(me);
         self.note_sent(me, Path::SelfCopy, len);
-        let envelope = limic_matching::Envelope { source: me, tag };
-        if let Some(slot) = self.matcher.take_posted(&envelope) {
+        if let Some(slot) = self.take_posted(me, tag) {
             self.deliver_local(slot, me, tag, &sending);
             return done;
         }

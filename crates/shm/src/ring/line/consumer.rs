@@ -51,14 +51,18 @@ impl Course {
         self.lap.words - self.index
     }
 
+    /// Position and index behind so many words, at most those to the end of the lap.
+    #[inline(always)]
+    fn behind(&self, words: u64) -> (u64, u64) {
+        let index = self.index + words;
+        let round = index == self.lap.words;
+        (self.position + words, if round { 0 } else { index })
+    }
+
     /// Goes on by so many words, at most to the end of the lap.
     #[inline(always)]
     fn advance(&mut self, words: u64) {
-        self.position += words;
-        self.index += words;
-        if self.index == self.lap.words {
-            self.index = 0;
-        }
+        (self.position, self.index) = self.behind(words);
     }
 }
 
@@ -123,31 +127,54 @@ impl<M: Memory> LineConsumer<M> {
             self.run = 0;
             return Ok(None);
         }
-        if !self.is_record(word) {
-            word = self.follow_pad(word)?;
-            if word == 0 {
-                return Ok(None);
+        let words = match self.record_words(word) {
+            Some(words) => words,
+            None => {
+                word = self.follow_pad(word)?;
+                if word == 0 {
+                    return Ok(None);
+                }
+                words_of(word)
             }
-        }
-        let len = length(word);
-        let words = words_of(word);
-        let ends_line = word & ENDS_LINE != 0;
-        self.peeked = if ends_line {
-            words + rest_of_line(self.course.position + words)
-        } else {
-            words
         };
+        self.peeked = words + self.rest_behind(word, words);
+        Ok(Some(self.record(word)))
+    }
+
+    /// Shows the oldest record to `take`, if there is one at hand, and takes it off if that says so: [`peek`](Self::peek) and
+    /// [`pop`](Self::pop) in one. False if nothing was taken; then `peek` says why.
+    #[inline(always)]
+    pub fn take_if(&mut self, take: impl FnOnce(&Record<'_, M>) -> bool) -> bool {
+        // Acquire: as in `peek` (pair *record header*).
+        let word = self.head().load(Ordering::Acquire);
+        let Some(words) = self.record_words(word) else {
+            return false;
+        };
+        let words = words + self.rest_behind(word, words);
+        // Before `take` writes to memory of which the compiler does not know that it is none of this.
+        let behind = self.course.behind(words);
+        let taken = take(&self.record(word));
+        if taken {
+            self.go_on(behind);
+        }
+        taken
+    }
+
+    /// The record with this header, which was checked, at the position.
+    #[inline(always)]
+    fn record(&mut self, word: u64) -> Record<'_, M> {
         let offset = self.course.offset();
         let payload = if word & SAME_TAG != 0 {
             offset + WORD
         } else {
-            // SAFETY: `is_record` saw that the record, which has two words at least, ends before the ring does.
+            // SAFETY: `record_words` saw that the record, which has two words at least, ends before the ring does.
             let tag = unsafe { self.mem.word64_unchecked(offset + WORD) };
             // Relaxed: ordered by the header (pair *record header*).
             self.tag = tag.load(Ordering::Relaxed);
             offset + RECORD_HEADER
         };
-        Ok(Some(Record {
+        let len = length(word);
+        Record {
             kind: (word >> 32) as u8,
             flags: (word >> 40) as u8,
             tag: self.tag,
@@ -155,7 +182,16 @@ impl<M: Memory> LineConsumer<M> {
             mem: &self.mem,
             payload,
             checked: len,
-        }))
+        }
+    }
+
+    /// Words behind the record with this header that belong to no other.
+    #[inline(always)]
+    fn rest_behind(&self, word: u64, words: u64) -> u64 {
+        if word & ENDS_LINE == 0 {
+            return 0;
+        }
+        rest_of_line(self.course.position + words)
     }
 
     /// The header word at the position.
@@ -165,13 +201,14 @@ impl<M: Memory> LineConsumer<M> {
         unsafe { self.mem.word64_unchecked(self.course.offset()) }
     }
 
-    /// Whether `word`, read once, is the header of a record that lies within the
-    /// ring from the position on.
+    /// Words of the record whose header `word`, read once, is, if that lies within the ring from the position on.
     #[inline(always)]
-    fn is_record(&self, word: u64) -> bool {
-        let (len, kind) = (length(word), (word >> 32) as u8);
-        let fits = len <= self.max_payload && words_of(word) <= self.course.left_in_lap();
-        fits && word >> 48 == self.course.position & 0xffff && kind != 0 && kind != PAD
+    fn record_words(&self, word: u64) -> Option<u64> {
+        let (len, kind, words) = (length(word), (word >> 32) as u8, words_of(word));
+        let fits = len <= self.max_payload && words <= self.course.left_in_lap();
+        let is_record =
+            fits && word >> 48 == self.course.position & 0xffff && kind != 0 && kind != PAD;
+        is_record.then_some(words)
     }
 
     /// Goes from a pad to where it leads. Returns the header there, which is that of a
@@ -199,7 +236,7 @@ impl<M: Memory> LineConsumer<M> {
             // Acquire: the pad already published this record; acquire again for a
             // producer that wrote its pad first (pair *record header*).
             word = self.head().load(Ordering::Acquire);
-            if word == 0 || self.is_record(word) {
+            if word == 0 || self.record_words(word).is_some() {
                 return Ok(word);
             }
         }
@@ -234,8 +271,21 @@ impl<M: Memory> LineConsumer<M> {
     /// then, and only then.
     #[inline(always)]
     pub fn pop(&mut self) -> bool {
-        self.course.advance(self.peeked);
-        self.peeked = 0;
+        let words = core::mem::take(&mut self.peeked);
+        self.go_on(self.course.behind(words));
+        self.was_credited()
+    }
+
+    /// Whether words went back to the producer since this was asked, or [`pop`](Self::pop) told: it may sleep.
+    #[inline(always)]
+    pub fn was_credited(&mut self) -> bool {
+        core::mem::take(&mut self.credited)
+    }
+
+    /// Goes to that position and index.
+    #[inline(always)]
+    fn go_on(&mut self, behind: (u64, u64)) {
+        (self.course.position, self.course.index) = behind;
         if self.course.index.is_multiple_of(LINE_WORDS) {
             // The next line, or one of the next, while the caller is busy with what it has just taken.
             self.mem.prefetch_read(self.ahead());
@@ -244,7 +294,6 @@ impl<M: Memory> LineConsumer<M> {
                 self.return_credit();
             }
         }
-        core::mem::take(&mut self.credited)
     }
 
     /// Offset of the line to ask for: the next one, or, if the producer is ahead, one that it has written since.
@@ -350,7 +399,7 @@ impl<M: Memory> Record<'_, M> {
     #[inline(always)]
     pub unsafe fn read(&self, at: u32, to: *mut u8, len: u32) {
         debug_assert!(u64::from(at) + u64::from(len) <= u64::from(self.checked));
-        // SAFETY: `is_record` checked that the payload ends within the ring; an
+        // SAFETY: `record_words` checked that the payload ends within the ring; an
         // honest producer does not touch it before `pop` returns these words
         // (pair *word credit*).
         unsafe { self.mem.read(self.payload + at as usize, to, len as usize) }

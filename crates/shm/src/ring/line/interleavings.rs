@@ -2,7 +2,7 @@
 
 use loom::thread;
 
-use super::{LineConsumer, LineProducer, Shape, area_len};
+use super::{LineConsumer, LineProducer, Record, Shape, area_len};
 use crate::ring::memory::modelled::Modelled;
 
 /// Too few lines for records to share them.
@@ -35,9 +35,19 @@ fn transfer_tagged(lines: u32, near: u64, lengths: &'static [u32], tag: fn(u64) 
         let mut consumer = LineConsumer::of(mem, shape);
         let sender = thread::spawn(move || {
             for (seed, &len) in lengths.iter().enumerate() {
+                let bytes = pattern(seed as u64, len);
                 loop {
+                    // Every second one in one step, where that can be.
+                    // SAFETY: private memory.
+                    if seed % 2 == 1
+                        && unsafe {
+                            producer.push_same_tag(1, tag(seed as u64), bytes.as_ptr(), bytes.len())
+                        }
+                    {
+                        break;
+                    }
                     if let Some(mut room) = producer.reserve_tagged(len, tag(seed as u64)) {
-                        room.write_bytes(0, &pattern(seed as u64, len));
+                        room.write_bytes(0, &bytes);
                         room.publish(1, 0, tag(seed as u64));
                         break;
                     }
@@ -46,17 +56,24 @@ fn transfer_tagged(lines: u32, near: u64, lengths: &'static [u32], tag: fn(u64) 
             }
         });
         for (seed, &len) in lengths.iter().enumerate() {
+            let check = |record: &Record<'_, Modelled>| {
+                assert_eq!((record.tag, record.len), (tag(seed as u64), len));
+                let mut payload = vec![0; len as usize];
+                assert!(record.read_bytes(0, &mut payload));
+                assert_eq!(payload, pattern(seed as u64, len));
+                true
+            };
             loop {
+                if seed % 2 == 1 && consumer.take_if(check) {
+                    break;
+                }
                 if let Some(record) = consumer.peek().expect("honest producer") {
-                    assert_eq!((record.tag, record.len), (tag(seed as u64), len));
-                    let mut payload = vec![0; len as usize];
-                    assert!(record.read_bytes(0, &mut payload));
-                    assert_eq!(payload, pattern(seed as u64, len));
+                    check(&record);
+                    consumer.pop();
                     break;
                 }
                 thread::yield_now();
             }
-            consumer.pop();
         }
         assert!(consumer.peek().expect("honest producer").is_none());
         sender.join().expect("sender");

@@ -4,8 +4,8 @@ mod course;
 mod reservation;
 
 use super::{
-    GeometryError, HINT, LINE, LINE_WORDS, MOST_SAME_TAG, Memory, NEAR_LINES, PAD, READ,
-    RECORD_HEADER, Shape, WORD, header, rest_of_line, words_for,
+    AHEAD_LINES, ENDS_LINE, GeometryError, HINT, LINE, LINE_WORDS, MOST_SAME_TAG, Memory,
+    NEAR_LINES, PAD, READ, RECORD_HEADER, SAME_TAG, Shape, WORD, header, rest_of_line, words_for,
 };
 use crate::sync::Ordering;
 use course::{Course, Spot, Way};
@@ -85,6 +85,71 @@ impl<M: Memory> LineProducer<M> {
     pub fn reserve_tagged(&mut self, len: u32, tag: u64) -> Option<Reservation<'_, M>> {
         let same = tag == self.tag && len <= MOST_SAME_TAG;
         self.reserve_words(len, words_for(len) - u64::from(same), same)
+    }
+
+    /// Publishes a record of at most 56 bytes that has the tag of the one before, if its place is at hand: [`reserve_tagged`]
+    /// and all that follows in one, as a stream of short messages needs it. False: nothing was done. `kind` is neither 0
+    /// nor [`PAD`].
+    ///
+    /// [`reserve_tagged`]: Self::reserve_tagged
+    ///
+    /// # Safety
+    ///
+    /// `from` is valid for `len` bytes outside of the ring.
+    #[inline(always)]
+    pub unsafe fn push_same_tag(
+        &mut self,
+        kind: u8,
+        tag: u64,
+        from: *const u8,
+        len: usize,
+    ) -> bool {
+        debug_assert!(kind != 0 && kind != PAD, "the ring's own kinds");
+        if tag != self.tag || len > MOST_SAME_TAG as usize {
+            return false;
+        }
+        let len = len as u32;
+        let course = &self.course;
+        let start = course.write;
+        let (end, ends_line) = course.end(start, words_for(len) - 1);
+        // Even in the smallest ring no payload of this length is too long.
+        if end >= self.bound {
+            return false;
+        }
+        let offset = course.lap.first + course.index as usize * WORD;
+        let behind = offset + (end - start) as usize * WORD;
+        // SAFETY: `bound` is at most the end of the lap, so that the record, of one word at least, and the word behind it lie
+        // in the lap. It is at most `limit` too, so these words are free (pair *word credit*), and the consumer
+        // looks at none of them before the header, except at the header word. The rest is the caller's promise.
+        let (behind, head) = unsafe {
+            self.mem.write(offset + WORD, from, len as usize);
+            (
+                self.mem.word64_unchecked(behind),
+                self.mem.word64_unchecked(offset),
+            )
+        };
+        // The terminator, before the header: see the module's docs.
+        behind.store(0, Ordering::Relaxed);
+        let mut word = header(len, kind, 0, start) | SAME_TAG;
+        if ends_line {
+            word |= ENDS_LINE;
+        }
+        // Release: as in `Reservation::publish` (pair *record header*).
+        head.store(word, Ordering::Release);
+        self.published(start, end, ends_line);
+        true
+    }
+
+    /// Goes on behind a record that ends before `bound`.
+    #[inline(always)]
+    fn published(&mut self, start: u64, end: u64, ends_line: bool) {
+        self.course.index += end - start;
+        self.course.write = end;
+        // Off the way of this message: ownership of a line of the next ones, unless the consumer still
+        // has to read it.
+        if ends_line && end + AHEAD_LINES * LINE_WORDS < self.course.limit {
+            self.mem.prefetch_write(self.course.ahead());
+        }
     }
 
     #[inline(always)]

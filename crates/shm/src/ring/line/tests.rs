@@ -1,5 +1,6 @@
 //! What a user of a line ring relies on.
 
+mod in_one_step;
 mod lines;
 mod queue;
 

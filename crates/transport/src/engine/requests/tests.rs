@@ -1,6 +1,7 @@
-//! Names, lists and abandoned operations.
+//! Names, lists, abandoned operations, and the line of receives.
 
 use super::*;
+use crate::{Peer, Tag};
 
 #[test]
 fn stale_names_mean_nothing() {
@@ -44,4 +45,73 @@ fn abandoned_operations_free_themselves() {
     requests.complete(slot, Err(Error::Cancelled));
     assert_eq!(std::sync::Arc::strong_count(&buffer), 1);
     assert_eq!(requests.live(), 0);
+}
+
+fn selector(source: Option<u32>, tag: u64, mask: u64) -> limic_matching::Selector {
+    let source = source.map_or(limic_matching::Source::Any, limic_matching::Source::Is);
+    limic_matching::Selector { source, tag, mask }
+}
+
+/// Three receives in line: of tag 5 from 1, of tag 5 from anybody, of any tag from 2.
+fn three_in_line() -> (Requests<Operation>, [RequestId; 3]) {
+    let mut requests = Requests::new();
+    let ids = [(Some(1), !0), (None, !0), (Some(2), 0)]
+        .map(|(source, mask)| requests.stand_in_line(&selector(source, 5, mask), Room::EMPTY, 0));
+    assert_eq!(requests.line_len(), 3);
+    (requests, ids)
+}
+
+#[test]
+fn a_message_goes_to_the_first_in_line_if_it_fits() {
+    let (mut requests, ids) = three_in_line();
+    let (nothing, byte) = (&[0_u8; 0][..], &[1_u8][..]);
+    // For the second, for the third, and for the first but too long.
+    assert!(!requests.deliver_to_first(7, 5, None, nothing));
+    assert!(!requests.deliver_to_first(2, 9, None, nothing));
+    assert!(!requests.deliver_to_first(1, 5, None, byte));
+    for (id, (from, tag)) in ids.into_iter().zip([(1, 5), (7, 5), (2, 9)]) {
+        assert!(requests.take_status(id).is_none());
+        assert!(requests.deliver_to_first(from, tag, Some(8), nothing));
+        let status = requests.take_status(id).expect("a status");
+        assert_eq!((status.peer, status.tag), (Peer(from), Tag(tag)));
+        assert_eq!((status.len, status.immediate), (0, Some(8)));
+    }
+    assert!(!requests.has_line());
+    assert!(!requests.deliver_to_first(1, 5, None, nothing));
+    assert_eq!(requests.live(), 0);
+}
+
+#[test]
+fn receives_leave_the_line_from_any_place_in_it() {
+    for (at, (from, tag)) in [(1, 5), (7, 5), (2, 9)].into_iter().enumerate() {
+        let (mut requests, ids) = three_in_line();
+        assert_eq!(requests.take_out_of_line(from, tag, at), None);
+        let slot = requests.find(ids[at]);
+        assert_eq!(requests.take_out_of_line(from, tag, at + 1), slot);
+        assert_eq!(requests.line_len(), 2);
+        // Another one stands behind those that are left.
+        let last = requests.stand_in_line(&selector(None, 0, 0), Room::EMPTY, 0);
+        let left = core::iter::from_fn(|| Some(requests.next_in_line()?.0));
+        let left: Vec<Slot> = left.collect();
+        let expected = ids.iter().filter(|id| **id != ids[at]).chain([&last]);
+        let expected: Vec<Slot> = expected.filter_map(|id| requests.find(*id)).collect();
+        assert_eq!(left, expected);
+        assert!(!requests.has_line());
+    }
+}
+
+#[test]
+fn a_part_of_the_line_is_drained_in_its_order() {
+    let (mut requests, ids) = three_in_line();
+    let fourth = requests.stand_in_line(&selector(None, 6, !0), Room::EMPTY, 0);
+    let drained = requests.drain_line(|_, selector| selector.source == limic_matching::Source::Any);
+    assert_eq!(drained, [ids[1], fourth].map(|id| id.0 as Slot));
+    assert_eq!(requests.line_len(), 2);
+    let (slot, first) = requests.next_in_line().expect("the first");
+    assert_eq!(
+        (Some(slot), first),
+        (requests.find(ids[0]), selector(Some(1), 5, !0))
+    );
+    // Out of line it is a receive as others are.
+    assert!(matches!(requests.get(slot), Operation::Receive(_)));
 }

@@ -3,9 +3,7 @@
 use super::LineProducer;
 use super::course::{Spot, Way};
 use crate::ring::Memory;
-use crate::ring::line::{
-    AHEAD_LINES, ENDS_LINE, LINE_WORDS, PAD, RECORD_HEADER, SAME_TAG, WORD, header,
-};
+use crate::ring::line::{ENDS_LINE, PAD, RECORD_HEADER, SAME_TAG, WORD, header};
 use crate::sync::Ordering;
 
 /// Room for one record. Dropped without [`publish`](Self::publish), it leaves the
@@ -132,13 +130,7 @@ impl<M: Memory> Reservation<'_, M> {
         // *record header*): payload, tag and terminator are there before it.
         head.store(word, Ordering::Release);
         if spot.way == Way::On && spot.end < ring.bound {
-            ring.course.index += spot.end - ring.course.write;
-            ring.course.write = spot.end;
-            // Off the way of this message: ownership of a line of the next ones, unless the consumer still
-            // has to read it.
-            if spot.ends_line && spot.end + AHEAD_LINES * LINE_WORDS < ring.course.limit {
-                ring.mem.prefetch_write(ring.course.ahead());
-            }
+            ring.published(spot.start, spot.end, spot.ends_line);
         } else {
             ring.publish_way(&spot);
         }
