@@ -47,13 +47,14 @@ pub(crate) unsafe fn call(
     // SAFETY: the caller's promise.
     unsafe {
         with(endpoint, |endpoint| {
+            let flags = form.flags(&endpoint.sends);
             let access = Access {
                 peer: given.peer,
                 write: given.write,
                 data: given.data,
                 context: given.context,
-                reported: form.reports(&endpoint.sends),
-                injected: given.write && form.flags() & FI_INJECT != 0,
+                reported: flags & FI_COMPLETION != 0,
+                injected: given.write && flags & FI_INJECT != 0,
             };
             let local = local.room()?;
             let one;

@@ -216,6 +216,7 @@ impl Endpoint {
             context: core::ptr::null_mut(),
             flags: 0,
             reported: false,
+            delivered: false,
         };
         // SAFETY: there is no context.
         unsafe { self.send_copy_to(peer, &sent, bytes) }.map(drop)

@@ -145,7 +145,8 @@ pub(crate) unsafe fn call(
     // SAFETY: the caller's promise.
     unsafe {
         with(endpoint, |endpoint| {
-            endpoint.atomic(given, form.reports(&endpoint.sends), arrays)
+            let reported = form.flags(&endpoint.sends) & FI_COMPLETION != 0;
+            endpoint.atomic(given, reported, arrays)
         })
     }
 }

@@ -50,30 +50,30 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    /// The flags of the call, beside those of the endpoint.
+    /// The flags that hold: the call's own, or those of the endpoint if it has none. `FI_COMPLETION` says whether the end
+    /// of the operation is reported.
     #[inline(always)]
-    pub(crate) fn flags(self) -> u64 {
+    pub(crate) fn flags(self, binding: &Binding) -> u64 {
         match self {
-            Self::Plain => 0,
-            Self::Message(flags) => flags,
+            Self::Plain => binding.plain(),
+            Self::Message(flags) => binding.with(flags),
             Self::Inject => FI_INJECT,
         }
     }
 
-    /// Whether the end of the operation is reported to this queue.
+    /// The flags that the caller passed.
     #[inline(always)]
-    pub(crate) fn reports(self, binding: &Binding) -> bool {
+    pub(crate) fn own_flags(self) -> u64 {
         match self {
-            Self::Plain => binding.reports(),
-            Self::Message(flags) => binding.reports_with(flags),
-            Self::Inject => false,
+            Self::Plain | Self::Inject => 0,
+            Self::Message(flags) => flags,
         }
     }
 
     /// The word that travels with the bytes, since it does so only if a flag says it.
     #[inline(always)]
     pub(crate) fn data(self, data: u64) -> Option<u64> {
-        (self.flags() & FI_REMOTE_CQ_DATA != 0).then_some(data)
+        (self.own_flags() & FI_REMOTE_CQ_DATA != 0).then_some(data)
     }
 }
 

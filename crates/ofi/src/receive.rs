@@ -55,14 +55,15 @@ pub(crate) unsafe fn call(endpoint: *mut fid_ep, form: Form, asked: &Asked, room
     // SAFETY: the caller's promise.
     unsafe {
         with(endpoint, |endpoint| {
-            let flags = form.flags();
+            let flags = form.own_flags();
             // Whoever looks for a message wants an answer.
             let looks = flags & (FI_PEEK | FI_CLAIM) != 0;
+            let all_flags = form.flags(&endpoint.receives);
             let mut wanted = Wanted {
                 selector: Selector::any(),
                 context: asked.context,
                 flags: asked.sort.flag() | FI_RECV,
-                reported: looks || form.reports(&endpoint.receives),
+                reported: looks || all_flags & FI_COMPLETION != 0,
             };
             if flags & (FI_PEEK | FI_CLAIM) == FI_CLAIM {
                 // The context alone says which message is meant.
@@ -75,9 +76,10 @@ pub(crate) unsafe fn call(endpoint: *mut fid_ep, form: Form, asked: &Asked, room
             if flags & FI_DISCARD != 0 {
                 return Err(FI_EBADFLAGS);
             }
-            let flags = match (form, asked.sort) {
-                (Form::Plain, Sort::Untagged) => endpoint.receives.flags.get(),
-                _ => flags,
+            let flags = match asked.sort {
+                Sort::Untagged => all_flags,
+                // Default flags are for both sorts, but one buffer for many is for untagged messages alone.
+                Sort::Tagged(_) => flags,
             };
             let room = room.room()?;
             match (flags & FI_MULTI_RECV, asked.sort, room.as_slice()) {

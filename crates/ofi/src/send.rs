@@ -3,7 +3,7 @@
 use core::ffi::c_void;
 
 use limic::raw::{Posted, RawSlice};
-use limic::{Error, Outcome, RawEndpoint, RequestId, Tag};
+use limic::{Error, Outcome, Peer, RawEndpoint, RequestId, Tag};
 
 use crate::abi::endpoint::fid_ep;
 use crate::abi::errno::*;
@@ -29,6 +29,8 @@ pub(crate) struct Sent {
     pub(crate) flags: u64,
     /// Whether there is to be one.
     pub(crate) reported: bool,
+    /// It is there only when the message is at its target, whatever becomes of this process.
+    pub(crate) delivered: bool,
 }
 
 /// Injected bytes that could not go at once.
@@ -65,19 +67,22 @@ pub(crate) unsafe fn call(endpoint: *mut fid_ep, form: Form, given: &Given, byte
     // SAFETY: the caller's promise.
     unsafe {
         with(endpoint, |endpoint| {
+            let flags = form.flags(&endpoint.sends);
             let sent = Sent {
                 to: given.to,
                 tag: given.sort.tag()?,
                 data: given.data,
                 context: given.context,
                 flags: given.sort.flag() | FI_SEND,
-                reported: form.reports(&endpoint.sends),
+                reported: flags & FI_COMPLETION != 0,
+                delivered: flags & FI_DELIVERY_COMPLETE != 0,
             };
             let slices = bytes.slices()?;
-            if form.flags() & FI_INJECT != 0 {
-                endpoint.inject(&sent, slices.as_slice())
-            } else {
-                endpoint.send(&sent, slices.as_slice())
+            // One test for both.
+            match (form, flags & (FI_INJECT | FI_DELIVERY_COMPLETE)) {
+                (Form::Inject, _) => endpoint.inject(&sent, slices.as_slice()),
+                (_, 0) => endpoint.send(&sent, slices.as_slice()),
+                (_, asked) => endpoint.send_as_asked(&sent, slices.as_slice(), asked),
             }
         })
     }
@@ -96,6 +101,49 @@ impl Endpoint {
             self.limic
                 .post_send_with(peer, Tag(sent.tag), sent.data, slices)
         };
+        self.was_posted(sent, posted)
+    }
+
+    /// Sends with flags that are not often given.
+    ///
+    /// # Safety
+    /// As [`send`](Self::send); with `FI_INJECT`, as [`inject`](Self::inject).
+    #[inline(never)]
+    unsafe fn send_as_asked(
+        &self,
+        sent: &Sent,
+        slices: &[RawSlice],
+        asked: u64,
+    ) -> Result<usize, i32> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if asked & FI_INJECT != 0 {
+                return self.inject(sent, slices);
+            }
+            let posted = self.post(self.peer(sent.to)?, sent, slices);
+            self.was_posted(sent, posted)
+        }
+    }
+
+    /// Posts a send.
+    ///
+    /// # Safety
+    /// The slices are readable until it is over.
+    unsafe fn post(&self, peer: Peer, sent: &Sent, slices: &[RawSlice]) -> limic::Result<Posted> {
+        let tag = Tag(sent.tag);
+        // SAFETY: the caller's promise.
+        unsafe {
+            if sent.delivered {
+                self.limic.post_send_delivered(peer, tag, sent.data, slices)
+            } else {
+                self.limic.post_send_with(peer, tag, sent.data, slices)
+            }
+        }
+    }
+
+    /// A send was posted; it may be over already.
+    #[inline(always)]
+    fn was_posted(&self, sent: &Sent, posted: limic::Result<Posted>) -> Result<usize, i32> {
         match posted {
             Ok(Posted::Done(Ok(_))) => {
                 self.sent(sent);
@@ -223,7 +271,7 @@ impl Endpoint {
     /// As [`send_copy`](Self::send_copy).
     pub(crate) unsafe fn send_copy_to(
         &self,
-        peer: limic::Peer,
+        peer: Peer,
         sent: &Sent,
         bytes: Vec<u8>,
     ) -> Result<usize, i32> {
@@ -232,10 +280,7 @@ impl Endpoint {
             len: bytes.len(),
         }];
         // SAFETY: the bytes live until the send is done: they go into `Copied` below.
-        let posted = unsafe {
-            self.limic
-                .post_send_with(peer, Tag(sent.tag), sent.data, &slices)
-        };
+        let posted = unsafe { self.post(peer, sent, &slices) };
         match posted {
             Ok(Posted::Done(Ok(_))) => {
                 self.sent(sent);

@@ -185,13 +185,14 @@ fn tagged_ping_pong() {
     ping_pong("tagged");
 }
 
-const SOURCES: [&str; 10] = [
+const SOURCES: [&str; 11] = [
     "atomics.c",
     "main.c",
     "setup.c",
     "tagged.c",
     "threads.c",
     "messages.c",
+    "flags.c",
     "memory.c",
     "objects.c",
     "waiting.c",
@@ -309,6 +310,16 @@ fn threads_that_ask_while_another_one_moves_messages() {
 #[test]
 fn a_killed_peer() {
     part("killed");
+}
+
+#[test]
+fn what_is_delivered_when_its_sender_is_killed() {
+    part_with("delivered", &[("LIMIC_EAGER_MAX", "64K")]);
+}
+
+#[test]
+fn default_flags_of_operations() {
+    part("flags");
 }
 
 #[test]

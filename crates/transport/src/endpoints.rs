@@ -153,6 +153,21 @@ macro_rules! endpoint {
                 // SAFETY: the caller's promise.
                 unsafe { engine.core.post_send(to.0, tag.0, immediate, data) }
             }
+            unsafe fn post_send_delivered(
+                &self,
+                to: Peer,
+                tag: Tag,
+                immediate: Option<u64>,
+                data: &[RawSlice],
+            ) -> Result<Posted> {
+                let mut engine = self.0.engine.borrow_mut();
+                // SAFETY: the caller's promise.
+                unsafe {
+                    engine
+                        .core
+                        .post_send_delivered(to.0, tag.0, immediate, data)
+                }
+            }
             #[inline]
             unsafe fn send_at_once(
                 &self,

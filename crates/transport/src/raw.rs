@@ -91,6 +91,26 @@ pub unsafe trait RawEndpoint: Debug + Send {
         data: &[RawSlice],
     ) -> Result<Posted>;
 
+    /// [`post_send_with`](Self::post_send_with), over only when the message reaches its receiver whatever becomes of
+    /// this process. On one node that is so for all messages; what goes to other nodes waits until it is received,
+    /// also if it is short.
+    ///
+    /// # Errors
+    /// As [`post_send`](Self::post_send).
+    ///
+    /// # Safety
+    /// As [`post_send`](Self::post_send).
+    unsafe fn post_send_delivered(
+        &self,
+        to: Peer,
+        tag: Tag,
+        immediate: Option<u64>,
+        data: &[RawSlice],
+    ) -> Result<Posted> {
+        // SAFETY: the caller's promise.
+        unsafe { self.post_send_with(to, tag, immediate, data) }
+    }
+
     /// Sends if that needs neither the receiver's help nor a wait: the buffer is the caller's again at
     /// once. `None`: it would, and nothing was sent.
     ///

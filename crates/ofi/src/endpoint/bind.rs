@@ -23,26 +23,52 @@ pub(crate) struct Counters {
     pub(crate) any: Cell<bool>,
 }
 
-/// A queue, and whether only operations that ask for it are reported.
-#[derive(Default)]
+/// A queue, and which operations are reported there.
 pub(crate) struct Binding {
     pub(crate) queue: RefCell<Option<Arc<Queue>>>,
-    pub(crate) selective: Cell<bool>,
-    /// Default flags of operations.
-    pub(crate) flags: Cell<u64>,
+    /// Default flags of operations, as the application gave them.
+    flags: Cell<u64>,
+    /// `FI_COMPLETION` if operations are reported whatever their flags say, else 0.
+    always: Cell<u64>,
+    /// What holds for calls without flags of their own: both of these.
+    plain: Cell<u64>,
 }
 
 impl Binding {
-    /// Whether calls without flags are reported.
-    #[inline(always)]
-    pub(crate) fn reports(&self) -> bool {
-        !self.selective.get() || self.flags.get() & FI_COMPLETION != 0
+    pub(super) fn new(flags: u64) -> Self {
+        Self {
+            queue: RefCell::default(),
+            flags: Cell::new(flags),
+            always: Cell::new(FI_COMPLETION),
+            plain: Cell::new(flags | FI_COMPLETION),
+        }
     }
 
-    /// Whether a call with these flags is reported.
+    pub(super) fn default_flags(&self) -> u64 {
+        self.flags.get()
+    }
+
+    pub(super) fn set_default_flags(&self, flags: u64) {
+        self.flags.set(flags);
+        self.plain.set(flags | self.always.get());
+    }
+
+    /// Whether only operations are reported that ask for it.
+    fn set_selective(&self, selective: bool) {
+        self.always.set(if selective { 0 } else { FI_COMPLETION });
+        self.set_default_flags(self.flags.get());
+    }
+
+    /// What holds for calls without flags; `FI_COMPLETION`: they are reported.
     #[inline(always)]
-    pub(crate) fn reports_with(&self, flags: u64) -> bool {
-        !self.selective.get() || flags & FI_COMPLETION != 0
+    pub(crate) fn plain(&self) -> u64 {
+        self.plain.get()
+    }
+
+    /// What holds for a call with flags, which stand in for the default ones.
+    #[inline(always)]
+    pub(crate) fn with(&self, flags: u64) -> u64 {
+        flags | self.always.get()
     }
 }
 
@@ -100,7 +126,7 @@ fn bind_queue(endpoint: &Endpoint, queue: &Arc<Queue>, flags: u64) -> Result<(),
     queue.add(endpoint)?;
     for (_, binding) in wanted {
         *binding.queue.borrow_mut() = Some(Arc::clone(queue));
-        binding.selective.set(flags & FI_SELECTIVE_COMPLETION != 0);
+        binding.set_selective(flags & FI_SELECTIVE_COMPLETION != 0);
     }
     Ok(())
 }

@@ -89,14 +89,17 @@ pub(crate) unsafe extern "C" fn open(
         if !matches!(kind, FI_EP_UNSPEC | FI_EP_RDM) {
             return Err(FI_EINVAL);
         }
-        // SAFETY: a domain of this provider.
-        let domain: Arc<Domain> = unsafe { object::share(domain) };
-        let limic = HybridEndpoint::open().map_err(|error| reported(&error))?;
         // SAFETY: attributes of an info of this provider, or null.
         let (tx, rx) = unsafe {
             let tx = asked.tx_attr.as_ref().map_or(0, |attr| attr.op_flags);
             (tx, asked.rx_attr.as_ref().map_or(0, |attr| attr.op_flags))
         };
+        if (tx | rx) & !info::OP_FLAGS != 0 {
+            return Err(FI_EBADFLAGS);
+        }
+        // SAFETY: a domain of this provider.
+        let domain: Arc<Domain> = unsafe { object::share(domain) };
+        let limic = HybridEndpoint::open().map_err(|error| reported(&error))?;
         let caps = if asked.caps == 0 {
             info::caps()
         } else {
@@ -120,8 +123,8 @@ pub(crate) unsafe extern "C" fn open(
             number: 0,
             caps,
             lends: asked.mode & FI_CONTEXT2 != 0,
-            sends: Binding::default(),
-            receives: Binding::default(),
+            sends: Binding::new(tx),
+            receives: Binding::new(rx),
             counters: Counters::default(),
             addresses: RefCell::default(),
             peers: RefCell::default(),
@@ -136,8 +139,6 @@ pub(crate) unsafe extern "C" fn open(
             tally: Tally::default(),
             domain: Arc::clone(&domain),
         });
-        object.sends.flags.set(tx);
-        object.receives.flags.set(rx);
         let place = Arc::as_ptr(&object);
         let number = domain.add_endpoint(place).ok_or(FI_ENOMEM)?;
         // Nobody else has it yet.

@@ -32,10 +32,14 @@ pub(super) unsafe extern "C" fn control(
                     _ => return Err(FI_EINVAL),
                 };
                 if what == command::GETOPSFLAG {
-                    *flags = binding.flags.get();
-                } else {
-                    binding.flags.set(*flags & !(FI_SEND | FI_RECV));
+                    *flags = binding.default_flags();
+                    return Ok(());
                 }
+                let wanted = *flags & !(FI_SEND | FI_RECV);
+                if wanted & !info::OP_FLAGS != 0 {
+                    return Err(FI_EBADFLAGS);
+                }
+                binding.set_default_flags(wanted);
                 Ok(())
             }
             _ => Err(FI_ENOSYS),

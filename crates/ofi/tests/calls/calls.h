@@ -80,10 +80,12 @@ void tagged(void);
 void messages(void);
 void objects(void);
 void threads(void);
+void flags(void);
 void memory(void);
 void atomics(void);
 void waiting(void);
 void killed(pid_t child);
+void delivered(pid_t child);
 void leaving(void);
 
 #endif

@@ -22,6 +22,37 @@ void killed(pid_t child)
     CHECK(fi_read(ep, bytes, 8, NULL, other, 0, 1, &contexts[1]) == -FI_ECONNRESET);
 }
 
+/*
+ * What was sent with FI_DELIVERY_COMPLETE, which is a default flag here, and reported as complete arrives, although its
+ * sender is killed before the receiver looks at it.
+ */
+void delivered(pid_t child)
+{
+    enum { COUNT = 5, LEN = 60000 };
+    static const size_t lengths[COUNT] = {0, 8, 4000, 20000, LEN};
+    static unsigned char bytes[COUNT][LEN];
+    /* The two have met. */
+    OK(fi_trecv(ep, bytes[0], 8, NULL, other, 100, 0, &contexts[0]));
+    OK(fi_tinject(ep, "12345678", 8, other, 100));
+    CHECK(completion().len == 8);
+    meet();
+    if (me) {
+        for (int i = 0; i < COUNT; i++) {
+            fill(bytes[i], lengths[i], i);
+            OK(fi_tsend(ep, bytes[i], lengths[i], NULL, other, i, &contexts[i]));
+            CHECK(completion().op_context == &contexts[i]);
+        }
+        kill(getpid(), SIGKILL);
+    }
+    siginfo_t how;
+    CHECK(waitid(P_PID, (id_t) child, &how, WEXITED | WNOWAIT) == 0);
+    for (int i = 0; i < COUNT; i++) {
+        OK(fi_trecv(ep, bytes[i], LEN, NULL, other, i, 0, &contexts[i]));
+        struct fi_cq_tagged_entry entry = completion();
+        CHECK(entry.op_context == &contexts[i] && entry.len == lengths[i] && right(bytes[i], lengths[i], i));
+    }
+}
+
 /* A line that ends where it begins, for one process alone. */
 static int line_to_oneself(void)
 {

@@ -26,6 +26,8 @@ int main(int argc, char **argv)
         messages();
     else if (!strcmp(part, "memory") || !strcmp(part, "basic-memory"))
         memory();
+    else if (!strcmp(part, "flags"))
+        flags();
     else if (!strcmp(part, "atomics"))
         atomics();
     else if (!strcmp(part, "objects"))
@@ -41,6 +43,8 @@ int main(int argc, char **argv)
                 fi_cq_read(cq, NULL, 0);
         }
         killed(child);
+    } else if (!strcmp(part, "delivered")) {
+        delivered(child);
     } else {
         fprintf(stderr, "no part '%s'\n", part);
         return 1;
@@ -49,7 +53,8 @@ int main(int argc, char **argv)
     if (me)
         return 0;
     waitpid(child, &status, 0);
-    int good = strcmp(part, "killed") ? WIFEXITED(status) && WEXITSTATUS(status) == 0 : WIFSIGNALED(status);
+    int dies = !strcmp(part, "killed") || !strcmp(part, "delivered");
+    int good = dies ? WIFSIGNALED(status) : WIFEXITED(status) && WEXITSTATUS(status) == 0;
     if (good)
         printf("%s: right\n", part);
     return !good;

@@ -234,5 +234,6 @@ pub(crate) fn incoming(
         path: Path::Eager,
         region: None,
         spell: None,
+        confirm: false,
     }
 }

@@ -97,6 +97,7 @@ impl Core {
             data,
             stage,
             exposed: None,
+            delivered: false,
         }));
         let id = self.requests.id(slot);
         self.queue(to, Outgoing::Message(id));

@@ -27,6 +27,8 @@ pub(crate) struct Sending {
     pub(crate) stage: SendStage,
     /// While the peer may read the bytes through the kernel module.
     pub(crate) exposed: Option<Exposed>,
+    /// It is over only when the message reaches its receiver whatever becomes of this process.
+    pub(crate) delivered: bool,
 }
 
 /// Where a send stands.
@@ -136,6 +138,8 @@ pub(crate) struct Incoming {
     pub(crate) key: u64,
     /// How it comes.
     pub(crate) path: Path,
+    /// The sender waits until all of it has come.
+    pub(crate) confirm: bool,
     /// For a write into a region of this endpoint: its slot.
     pub(crate) region: Option<u32>,
     /// The spell in which it is measured, if it is; see `policy::adapt`.

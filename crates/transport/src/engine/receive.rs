@@ -254,6 +254,7 @@ impl Core {
         let [remote, len, address, key, flags, word] = words::<6>(source);
         let immediate = wire::immediate_of(flags, word);
         let in_pieces = flags & wire::IN_PIECES != 0;
+        let confirm = flags & wire::CONFIRM != 0;
         let offer = Offer {
             from,
             tag,
@@ -263,6 +264,7 @@ impl Core {
             address,
             key,
             in_pieces,
+            confirm,
         };
         match self.take_posted(from, tag) {
             Some(slot) => {

@@ -335,6 +335,7 @@ impl Core {
             data,
             stage,
             exposed: None,
+            delivered: false,
         }));
         // Frees the slot by itself, and the region's user with it.
         self.requests.abandon(slot, Box::new(()));
@@ -371,6 +372,7 @@ impl Core {
             key: 0,
             region: Some(place),
             spell: None,
+            confirm: false,
             path: Path::Pipeline,
         };
         let stage = ReceiveStage::Assembling(incoming);

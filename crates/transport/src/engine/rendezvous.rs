@@ -29,6 +29,7 @@ pub(crate) fn incoming(offer: &Offer, room: u64) -> Incoming {
         key: offer.key,
         region: None,
         spell: None,
+        confirm: offer.confirm,
         path: Path::Pipeline,
     }
 }
@@ -163,9 +164,12 @@ impl Core {
         let Some(slot) = self.send_to(from, id) else {
             return;
         };
+        let over_fabric = self.peers.get(from).is_some_and(|peer| peer.wire.is_some());
         let Some(sending) = self.requests.sending(slot) else {
             return;
         };
+        // Chunks are shared memory; packets are not.
+        let confirm = sending.delivered && over_fabric;
         if start > end || end > sending.data.len() {
             return self.corrupt(from, "a request for bytes outside of the message");
         }
@@ -180,7 +184,7 @@ impl Core {
                     remote,
                     at: start,
                     end,
-                    confirm: false,
+                    confirm,
                 };
             }
             SendStage::Put { .. } => {
@@ -271,6 +275,9 @@ impl Core {
             return;
         };
         match receiving.stage {
+            ReceiveStage::Assembling(incoming) if incoming.confirm => {
+                self.finish_receive(slot, &incoming);
+            }
             ReceiveStage::Assembling(incoming) => {
                 self.complete_receive(slot, &incoming);
             }

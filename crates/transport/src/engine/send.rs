@@ -105,7 +105,26 @@ impl Core {
             return Ok(Posted::Done(sent(to, tag, total(data))));
         }
         // SAFETY: handed on.
-        unsafe { self.post_send_later(to, tag, immediate, data, total(data)) }
+        unsafe { self.post_send_later(to, tag, immediate, data, false) }
+    }
+
+    /// Starts a send that is over only when its receiver has it or shares the memory in which it lies.
+    ///
+    /// # Safety
+    /// As [`RawEndpoint::post_send`](crate::RawEndpoint::post_send).
+    pub(crate) unsafe fn post_send_delivered(
+        &mut self,
+        to: u32,
+        tag: u64,
+        immediate: Option<u64>,
+        data: &[RawSlice],
+    ) -> Result<Posted> {
+        // A ring is shared memory.
+        if self.send_at_once(to, tag, immediate, data)? {
+            return Ok(Posted::Done(sent(to, tag, total(data))));
+        }
+        // SAFETY: handed on.
+        unsafe { self.post_send_later(to, tag, immediate, data, true) }
     }
 
     /// Sends through the ring if there is room and nothing waits ahead. True if it did.
@@ -141,8 +160,9 @@ impl Core {
         tag: u64,
         immediate: Option<u64>,
         data: &[RawSlice],
-        len: u64,
+        delivered: bool,
     ) -> Result<Posted> {
+        let len = total(data);
         if self.closed {
             return Err(Error::PeerFailed {
                 peer: Peer(to),
@@ -170,6 +190,7 @@ impl Core {
             data,
             stage: SendStage::Queued,
             exposed: None,
+            delivered,
         };
         if self.peers.me == Some(to) {
             return Ok(self.send_to_self(sending));

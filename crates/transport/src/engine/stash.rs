@@ -20,6 +20,8 @@ pub(crate) struct Offer {
     pub(crate) key: u64,
     /// The bytes lie in several pieces: no single copy.
     pub(crate) in_pieces: bool,
+    /// The sender waits until they are here.
+    pub(crate) confirm: bool,
 }
 
 /// A message that lies in an arena of its sender.

@@ -133,8 +133,8 @@ impl Core {
         }
     }
 
-    /// All bytes of a send lie in chunks: its buffer is free. A one-sided write is done only when the
-    /// owner of the region says so.
+    /// All bytes of a send lie in chunks or packets: its buffer is free. A one-sided write is done only when the
+    /// owner of the region says so, and a message that has to be delivered when its receiver does.
     pub(crate) fn streamed(&mut self, slot: Slot, confirm: bool) {
         let Some(sending) = self.requests.sending(slot) else {
             return;

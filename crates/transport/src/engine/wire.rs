@@ -96,6 +96,9 @@ pub(crate) const WITH_IMMEDIATE: u64 = 2;
 /// wait for the receiver.
 pub(crate) const HELD_UP: u64 = 4;
 
+/// Flag of [`READY_TO_SEND`]: the sender waits for [`FINISHED`], also if the bytes come in packets.
+pub(crate) const CONFIRM: u64 = 8;
+
 /// The flag and the word of an immediate.
 pub(crate) fn immediate_words(immediate: Option<u64>) -> (u64, u64) {
     immediate.map_or((0, 0), |word| (WITH_IMMEDIATE, word))
