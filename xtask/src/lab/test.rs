@@ -31,7 +31,7 @@ pub(crate) struct TestArguments {
     /// its memory goes]
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=64))]
     jobs: Option<u8>,
-    /// When one test is ended, in seconds [default: 180, on the debug image 900, with KASAN 1800]
+    /// When one test is ended, in seconds [default: 300, on the debug image 900, with KASAN 1800]
     #[arg(long)]
     limit: Option<u64>,
     /// The part that CI runs: some of each kind, and a short run of the fuzzer.
@@ -60,7 +60,7 @@ impl TestArguments {
 
     fn limit(&self) -> u64 {
         self.limit.unwrap_or(match self.machine.flavour.flavour() {
-            Flavour::Fast => 180,
+            Flavour::Fast => 300,
             Flavour::Debug => 900,
             Flavour::Kasan => 1800,
         })
