@@ -73,11 +73,7 @@ const SHORT: [&str; 9] = [
 ];
 
 /// Variables for a short run.
-pub(crate) fn short_settings() -> impl Iterator<Item = (String, String)> {
-    let settings = [("LIMIC_FUZZ_CALLS", "6000")].into_iter();
-    let unset = settings.filter(|(name, _)| std::env::var_os(name).is_none());
-    unset.map(|(name, value)| (name.to_owned(), value.to_owned()))
-}
+pub(crate) const SHORT_SETTINGS: [(&str, &str); 1] = [("LIMIC_FUZZ_CALLS", "6000")];
 
 /// The program that runs the kernel's own faulty code, on the image with KASAN alone; the module that has the code, in the
 /// kernel's build folder; and the variable that tells the program where that is.

@@ -168,12 +168,19 @@ impl Tests<'_> {
         let machine = self.machine(program);
         let mut contents = machine.contents()?;
         let limit = self.arguments.limit();
-        // Tests of several processes have a watchdog of their own, which is for real machines.
-        let inner = limit.saturating_sub(30).to_string();
-        let mut set = vec![("LIMIC_TEST_LIMIT".to_owned(), inner)];
+        // Tests have watchdogs of their own, which are for real machines, or end a little before this one to say more.
+        let mut set = vec![
+            ("LIMIC_TEST_LIMIT", limit.saturating_sub(30).to_string()),
+            ("LIMIC_TEST_SECONDS", limit.saturating_sub(20).to_string()),
+        ];
         if self.arguments.short {
-            set.extend(programs::short_settings());
+            set.extend(programs::SHORT_SETTINGS.map(|(name, value)| (name, value.to_owned())));
         }
+        // What the user has set holds in the guest too.
+        set.retain(|(name, _)| std::env::var_os(name).is_none());
+        let set = set
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value));
         contents.environment.extend(set);
         if program.guests() > 1 {
             programs::add_launchers(&mut contents);
