@@ -216,7 +216,5 @@ void limic_area_free(void *area)
 
 int limic_area_map(struct vm_area_struct *vma, void *area)
 {
-	if (vma->vm_pgoff)
-		return -EINVAL;
 	return remap_vmalloc_range(vma, area, 0);
 }

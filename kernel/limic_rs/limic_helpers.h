@@ -53,7 +53,7 @@ unsigned long limic_fault_in(unsigned long addr, unsigned long len, bool write);
 void limic_wait_until(atomic_t *users, int value);
 void limic_wake(atomic_t *users);
 
-/* The status area: zeroed memory that can be mapped into user space. */
+/* Zeroed memory that can be mapped into user space. */
 void *limic_area_alloc(unsigned long bytes);
 void limic_area_free(void *area);
 int limic_area_map(struct vm_area_struct *vma, void *area);

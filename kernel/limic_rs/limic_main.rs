@@ -6,8 +6,9 @@
 //!
 //! - `device.rs` takes calls; `session.rs` is an open file, `realm.rs` its user, `ffi.rs` the C below;
 //! - `messages.rs` sends and receives: `group.rs`, `mailbox.rs` (with the queues of `matching`, the same files as in user
-//!   space, over `tables.rs`), `request.rs`, and `events.rs` and `waiting.rs` for those who wait;
-//! - `exposure.rs` has buffers with handles;
+//!   space, over `tables.rs`), `request.rs`, and `events.rs` and `waiting.rs` for those who wait, over memory that
+//!   they map (`area.rs`);
+//! - `exposure.rs` has buffers with handles, and `latch.rs` what their owner opens and shuts without a call;
 //! - both pin with `pinned.rs` (`pieces.rs`, `pool.rs`; `kept.rs` for buffers that come again) and copy with `copy.rs`, through a `gate.rs`;
 //! - `costs.rs`, `counters.rs` and `debug.rs` say what it costs.
 //!
@@ -19,6 +20,8 @@ use kernel::prelude::*;
 
 #[path = "src/abi.rs"]
 mod abi;
+#[path = "src/area.rs"]
+mod area;
 #[path = "src/copy.rs"]
 mod copy;
 #[path = "src/costs.rs"]
@@ -41,6 +44,8 @@ mod gate;
 mod group;
 #[path = "src/kept.rs"]
 mod kept;
+#[path = "src/latch.rs"]
+mod latch;
 #[path = "src/mailbox.rs"]
 mod mailbox;
 #[path = "matching/lib.rs"]

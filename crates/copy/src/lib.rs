@@ -40,8 +40,8 @@ pub use error::CopyError;
 pub use explain::{Explanation, explain};
 #[cfg(feature = "kmod")]
 pub use kmod::{
-    CallError, Ended, Found, Group, Kmod, KmodPair, KmodPeer, Member, Messages, News, Posted,
-    Wanted,
+    CallError, Ended, Found, Group, Kmod, KmodPair, KmodPeer, Lasting, Member, Messages, News,
+    Opened, Posted, Wanted,
 };
 pub use meet::{Meet, MeetError};
 pub use ptracer::{PeerAccess, allow_descendants_of, allow_peers};

@@ -6,7 +6,8 @@
 #[cfg(feature = "kmod")]
 mod engine {
     use limic_copy::{
-        Access, CopyEngine, CopyError, Kmod, KmodPeer, LocalSlice, LocalSliceMut, RemoteRange,
+        Access, CopyEngine, CopyError, Kmod, KmodPeer, Lasting, LocalSlice, LocalSliceMut, Opened,
+        RemoteRange,
     };
 
     use crate::buffer::{ReceiveBuffer, SendBuffer};
@@ -15,25 +16,34 @@ mod engine {
 
     /// This endpoint's session with the module.
     #[derive(Debug)]
-    pub(crate) struct Device(Result<Kmod, String>);
+    pub(crate) struct Device {
+        session: Result<Kmod, String>,
+        /// The sends' buffers that stay exposed. Apart, since most endpoints never send through the module.
+        lasting: Option<Box<Lasting>>,
+    }
 
     impl Device {
         pub(crate) fn open(allowed: bool) -> Self {
-            Self(if allowed {
+            let session = if allowed {
                 Kmod::open().map_err(|refused| refused.to_string())
             } else {
                 Err("switched off by the settings".to_owned())
-            })
+            };
+            let lasting = session.as_ref().ok().and_then(Kmod::lasting);
+            Self {
+                session,
+                lasting: lasting.map(Box::new),
+            }
         }
 
         /// By this number peers name the session; 0 if there is none.
         pub(crate) fn session(&self) -> u64 {
-            self.0.as_ref().map_or(0, Kmod::session)
+            self.session.as_ref().map_or(0, Kmod::session)
         }
 
         /// What connects this session with that of a peer.
         pub(crate) fn pair(&self, peer: u64) -> KmodPair {
-            let parts = match &self.0 {
+            let parts = match &self.session {
                 Ok(kmod) => kmod
                     .pair(peer)
                     .ok_or_else(|| "the peer has not opened /dev/limic".to_owned()),
@@ -47,7 +57,7 @@ mod engine {
 
         /// Takes exposed room back: when this returns, nobody writes there.
         pub(crate) fn revoke(&self, handle: u64) {
-            if let Ok(kmod) = &self.0
+            if let Ok(kmod) = &self.session
                 && let Err(error) = kmod.revoke(handle)
             {
                 // A forked child: what was exposed was its parent's.
@@ -69,19 +79,31 @@ mod engine {
 
     /// A send's bytes, which the peer may read until this is dropped.
     #[derive(Debug)]
-    pub(crate) struct Exposed {
-        pair: limic_copy::KmodPair,
-        range: RemoteRange,
+    pub(crate) enum Exposed {
+        /// In a buffer that stays exposed, and is opened for this message.
+        Lasting(Opened),
+        /// For this message alone.
+        Once(Once),
     }
 
     impl Exposed {
         /// What names them to the peer.
         pub(crate) fn handle(&self) -> u64 {
-            self.range.key
+            match self {
+                Self::Lasting(opened) => opened.handle(),
+                Self::Once(once) => once.range.key,
+            }
         }
     }
 
-    impl Drop for Exposed {
+    /// An exposure of one message.
+    #[derive(Debug)]
+    pub(crate) struct Once {
+        pair: limic_copy::KmodPair,
+        range: RemoteRange,
+    }
+
+    impl Drop for Once {
         fn drop(&mut self) {
             if let Err(error) = self.pair.revoke(&[self.range]) {
                 // A forked child: what was exposed was its parent's.
@@ -119,20 +141,26 @@ mod engine {
             }
         }
 
-        /// Lets the peer read a send, if it is likely to.
-        pub(crate) fn offer(&mut self, data: &SendBuffer) -> Option<Exposed> {
+        /// Lets the peer read a send, if it is likely to. Without a system call, if the buffer was sent to it before.
+        pub(crate) fn offer(&mut self, device: &mut Device, data: &SendBuffer) -> Option<Exposed> {
             if self.offers != Offers::Wanted {
                 return None;
             }
             let (pair, _) = self.parts.as_ref().ok()?;
             let local = readable(data, data.len());
+            if let (&[slice], Some(lasting)) = (local.as_slice(), &mut device.lasting) {
+                // SAFETY: readable by the invariant of `SendBuffer`, until the send ends, with which the latch is shut.
+                if let Some(opened) = unsafe { lasting.open(pair, slice) } {
+                    return Some(Exposed::Lasting(opened));
+                }
+            }
             // SAFETY: readable by the invariant of `SendBuffer`, and for reading only. The exposure is part of the send, and
             // goes with it before the buffer goes back to its owner.
             match unsafe { pair.expose_once_more(local.as_slice(), Access::Read) } {
-                Ok(range) => Some(Exposed {
+                Ok(range) => Some(Exposed::Once(Once {
                     pair: pair.clone(),
                     range,
-                }),
+                })),
                 Err(error) => {
                     tracing::debug!("a send is not exposed when it is offered: {error}");
                     self.offers = Offers::Refused;
@@ -272,7 +300,11 @@ mod engine {
         }
         pub(crate) fn demote(&mut self, _why: &str) {}
         pub(crate) fn note(&mut self, _moved: bool) {}
-        pub(crate) fn offer(&mut self, _data: &SendBuffer) -> Option<Exposed> {
+        pub(crate) fn offer(
+            &mut self,
+            _device: &mut Device,
+            _data: &SendBuffer,
+        ) -> Option<Exposed> {
             None
         }
         pub(crate) fn read(

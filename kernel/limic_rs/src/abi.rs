@@ -7,8 +7,9 @@ use kernel::prelude::*;
 use kernel::transmute::{AsBytes, FromBytes};
 
 pub(crate) const VERSION: u32 = 1;
-/// `LIMIC_FEATURE_JOIN_FD`, `LIMIC_FEATURE_IMMEDIATE`, `LIMIC_FEATURE_CLOSED`, `LIMIC_FEATURE_KEEP`
-pub(crate) const FEATURES: u64 = 15;
+/// `LIMIC_FEATURE_JOIN_FD`, `LIMIC_FEATURE_IMMEDIATE`, `LIMIC_FEATURE_CLOSED`, `LIMIC_FEATURE_KEEP`,
+/// `LIMIC_FEATURE_LATCH`
+pub(crate) const FEATURES: u64 = 31;
 const MAGIC: u32 = 0xC7;
 
 pub(crate) const MAX_IOV: u32 = 1024;
@@ -18,6 +19,8 @@ pub(crate) const MAX_UNEXPECTED: u32 = 65536;
 pub(crate) const MAX_RANKS: u32 = 65536;
 pub(crate) const MAX_WAIT: u32 = 4096;
 pub(crate) const MAX_BUFFERED: u64 = 4096;
+pub(crate) const LATCHES: usize = 64;
+pub(crate) const LATCH_OFFSET: usize = 1 << 20;
 pub(crate) const ANY_RANK: u32 = !0;
 pub(crate) const DEFAULT_UNEXPECTED: u32 = 1024;
 pub(crate) const DEFAULT_RANKS: u32 = 1024;
@@ -32,6 +35,7 @@ pub(crate) const EXPOSE_READ: u32 = 1;
 pub(crate) const EXPOSE_WRITE: u32 = 2;
 pub(crate) const EXPOSE_ONCE: u32 = 4;
 pub(crate) const EXPOSE_KEEP: u32 = 8;
+pub(crate) const EXPOSE_LATCH: u32 = 16;
 pub(crate) const TO_GROUP: u32 = 0;
 pub(crate) const TO_RANK: u32 = 1;
 pub(crate) const TO_SESSION: u32 = 2;
@@ -93,7 +97,7 @@ structure! {
     /// `LIMIC_IOC_EXPOSE`
     Expose, 64 {
         iov: u64, nr_iov: u32, flags: u32, to: u32, rank: u32, session: u64,
-        handle: u64, len: u64, reserved: [u64; 2],
+        handle: u64, len: u64, latch: u32, reserved0: u32, reserved: u64,
     }
 }
 structure! {

@@ -64,7 +64,7 @@ pub(crate) fn copy(
             stopped = Some(Stopped::Killed);
             break;
         }
-        let Some(inside) = held.gate.enter() else {
+        let Some(inside) = held.enter() else {
             stopped = Some(Stopped::Shut);
             break;
         };

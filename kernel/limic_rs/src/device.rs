@@ -4,6 +4,7 @@
 
 use crate::THIS_MODULE;
 use crate::abi;
+use crate::ffi;
 use crate::session::{Session, Shared};
 use kernel::bindings;
 use kernel::error::to_result;
@@ -96,7 +97,11 @@ impl MiscDevice for Session {
 
     fn mmap(session: Pin<&Self>, _file: &File, vma: &VmaNew) -> Result {
         session.check_owner()?;
-        session.requests()?.events.map(vma)
+        match ffi::vma_offset(vma) {
+            0 => session.requests()?.events.map(vma),
+            abi::LATCH_OFFSET => session.map_latches(vma),
+            _ => Err(EINVAL),
+        }
     }
 
     fn ioctl(session: Pin<&Self>, _file: &File, command: u32, arg: usize) -> Result<isize> {

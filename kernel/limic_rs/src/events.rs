@@ -3,10 +3,8 @@
 //! What a session's owner can see without a trap, and how it sleeps when there is nothing to see.
 
 use crate::abi;
-use crate::ffi;
-use core::ptr::NonNull;
+use crate::area::Area;
 use kernel::mm::virt::VmaNew;
-use kernel::page::PAGE_SIZE;
 use kernel::prelude::*;
 use kernel::sync::atomic::{Atomic, Full, Relaxed, Release};
 use kernel::sync::poll::PollCondVar;
@@ -56,56 +54,39 @@ pub(crate) struct Outcome {
 /// The memory that user space maps, read-only.
 ///
 /// # Invariants
-/// `base` is from `limic_area_alloc` and has room for a header and `slots` statuses. User space cannot write to it: the
-/// mapping is shared and has no permission to become writable.
-struct Area {
-    base: NonNull<c_void>,
+/// `area` has room for a header and `slots` statuses. User space cannot write to it: the mapping is shared and has no
+/// permission to become writable.
+struct Shown {
+    area: Area,
     slots: u32,
 }
 
-// SAFETY: the area is plain memory, and all of it is atomics.
-unsafe impl Send for Area {}
-// SAFETY: as for Send.
-unsafe impl Sync for Area {}
-
-impl Area {
+impl Shown {
     fn new(slots: u32) -> Result<Self> {
-        // SAFETY: no preconditions.
-        let base = unsafe { ffi::limic_area_alloc(Self::bytes(slots)) };
         // INVARIANT: just allocated, with this size.
-        let base = NonNull::new(base).ok_or(ENOMEM)?;
-        Ok(Self { base, slots })
-    }
-
-    fn bytes(slots: u32) -> usize {
-        (size_of::<Header>() + slots as usize * size_of::<Status>()).next_multiple_of(PAGE_SIZE)
+        let area = Area::new(size_of::<Header>() + slots as usize * size_of::<Status>())?;
+        Ok(Self { area, slots })
     }
 
     fn header(&self) -> &Header {
         // SAFETY: by the invariant; zeroed memory is a valid header, and atomics may be shared.
-        unsafe { self.base.cast().as_ref() }
+        unsafe { self.area.base().cast().as_ref() }
     }
 
     fn status(&self, slot: u32) -> Option<&Status> {
         if slot >= self.slots {
             return None;
         }
+        let first = self.area.base().cast::<Status>();
         // SAFETY: by the invariant there is room for it; zeroed memory is a valid status, and atomics may be shared.
-        Some(unsafe { self.base.cast::<Status>().add(1 + slot as usize).as_ref() })
-    }
-}
-
-impl Drop for Area {
-    fn drop(&mut self) {
-        // SAFETY: by the invariant; a mapping keeps references to the pages of its own.
-        unsafe { ffi::limic_area_free(self.base.as_ptr()) };
+        Some(unsafe { first.add(1 + slot as usize).as_ref() })
     }
 }
 
 /// The events of one session.
 #[pin_data]
 pub(crate) struct Events {
-    area: Area,
+    shown: Shown,
     /// Whoever waits holds it between looking and sleeping.
     #[pin]
     lock: Mutex<()>,
@@ -122,11 +103,11 @@ pub(crate) struct Events {
 impl Events {
     pub(crate) fn new(slots: u32) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
-            area: {
-                let area = Area::new(slots)?;
-                area.header().version.store(abi::VERSION, Relaxed);
-                area.header().slots.store(slots, Relaxed);
-                area
+            shown: {
+                let shown = Shown::new(slots)?;
+                shown.header().version.store(abi::VERSION, Relaxed);
+                shown.header().slots.store(slots, Relaxed);
+                shown
             },
             lock <- new_mutex!((), "limic_events"),
             wake <- new_poll_condvar!("limic_wake"),
@@ -138,7 +119,7 @@ impl Events {
 
     /// Bytes to be mapped.
     pub(crate) fn bytes(&self) -> usize {
-        Area::bytes(self.area.slots)
+        self.shown.area.bytes()
     }
 
     /// Maps the area, read-only for good.
@@ -146,21 +127,13 @@ impl Events {
         if vma.writable() {
             return Err(EACCES);
         }
-        if vma.end() - vma.start() > self.bytes() {
-            return Err(EINVAL);
-        }
         vma.try_clear_maywrite()?;
-        vma.try_clear_mayexec()?;
-        vma.set_dontcopy();
-        // SAFETY: the mapping is being set up, and the area was allocated for user space.
-        kernel::error::to_result(unsafe {
-            ffi::limic_area_map(vma.as_ptr(), self.area.base.as_ptr())
-        })
+        self.shown.area.map(vma)
     }
 
     /// Shows a request as posted. Its slot is locked.
     pub(crate) fn show_pending(&self, slot: u32, cookie: u64) {
-        if let Some(status) = self.area.status(slot) {
+        if let Some(status) = self.shown.status(slot) {
             status.cookie.store(cookie, Relaxed);
             status.state.store(abi::PENDING, Release);
         }
@@ -168,7 +141,7 @@ impl Events {
 
     /// Shows how a request ended. Its slot is locked.
     pub(crate) fn show_done(&self, slot: u32, cookie: u64, outcome: &Outcome) {
-        if let Some(status) = self.area.status(slot) {
+        if let Some(status) = self.shown.status(slot) {
             status.error.store(outcome.error, Relaxed);
             status.len.store(outcome.len, Relaxed);
             status.full_len.store(outcome.full_len, Relaxed);
@@ -186,34 +159,34 @@ impl Events {
 
     /// A request was completed by somebody else's call.
     pub(crate) fn completed(&self) {
-        self.tell(&self.area.header().completions);
+        self.tell(&self.shown.header().completions);
     }
 
     /// A message joined the unexpected queue.
     pub(crate) fn arrived(&self) {
-        self.tell(&self.area.header().arrivals);
+        self.tell(&self.shown.header().arrivals);
     }
 
     /// A member of the group left.
     pub(crate) fn departed(&self) {
-        self.tell(&self.area.header().departures);
+        self.tell(&self.shown.header().departures);
     }
 
     /// The session is over.
     pub(crate) fn end(&self) {
-        self.tell(&self.area.header().ended);
+        self.tell(&self.shown.header().ended);
     }
 
     pub(crate) fn arrivals(&self) -> u32 {
-        self.area.header().arrivals.load(Relaxed)
+        self.shown.header().arrivals.load(Relaxed)
     }
 
     pub(crate) fn departures(&self) -> u32 {
-        self.area.header().departures.load(Relaxed)
+        self.shown.header().departures.load(Relaxed)
     }
 
     pub(crate) fn ended(&self) -> bool {
-        self.area.header().ended.load(Relaxed) != 0
+        self.shown.header().ended.load(Relaxed) != 0
     }
 
     fn tell(&self, counter: &Atomic<u32>) {

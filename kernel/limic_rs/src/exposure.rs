@@ -205,14 +205,16 @@ impl Session {
     #[inline(never)]
     pub(crate) fn expose(&self, arg: &mut abi::Expose) -> Result {
         let mut trip = Trip::begin();
-        abi::check(
-            arg.flags,
-            abi::EXPOSE_READ | abi::EXPOSE_WRITE | abi::EXPOSE_ONCE | abi::EXPOSE_KEEP,
-            &arg.reserved,
-        )?;
+        let ways = abi::EXPOSE_READ | abi::EXPOSE_WRITE;
+        let lasting = abi::EXPOSE_ONCE | abi::EXPOSE_KEEP | abi::EXPOSE_LATCH;
+        let reserved = [u64::from(arg.reserved0), arg.reserved];
+        abi::check(arg.flags, ways | lasting, &reserved)?;
+        let latched = arg.flags & abi::EXPOSE_LATCH != 0;
+        if (latched && arg.flags & abi::EXPOSE_ONCE != 0) || (!latched && arg.latch != 0) {
+            return Err(EINVAL);
+        }
         self.id()?;
-        let access = arg.flags & (abi::EXPOSE_READ | abi::EXPOSE_WRITE);
-        if access == 0 {
+        if arg.flags & ways == 0 {
             return Err(EINVAL);
         }
         let audience = self.audience(arg)?;
@@ -224,7 +226,13 @@ impl Session {
         let (for_all, for_own) = self.own().nodes()?;
         trip.step(Step::List);
         let (write, keep) = (abi::EXPOSE_WRITE, abi::EXPOSE_KEEP);
+        let latch = if latched {
+            Some(self.latch(arg.latch, &pieces)?)
+        } else {
+            None
+        };
         let held = self.hold(&pieces, arg.flags & write != 0, arg.flags & keep != 0)?;
+        let held = held.behind(latch);
         trip.step(Step::Pin);
         let exposure = Arc::new(
             Exposure {
@@ -239,6 +247,7 @@ impl Session {
             GFP_KERNEL_ACCOUNT,
         )?;
         let handle = exposure.handle;
+        let behind_latch = latched.then(|| exposure.clone());
         let for_all = for_all.into_node(handle, exposure.clone());
         let for_own = for_own.into_node(handle, exposure);
         // First the owner's list: whoever finds it by its handle may already end it.
@@ -250,6 +259,15 @@ impl Session {
             // The handle is in use, one time in 2^64: the caller tries again.
             drop(self.own().remove(handle));
             return Err(EAGAIN);
+        }
+        if let Some(exposure) = behind_latch {
+            let named = exposure.held.latch().is_some_and(|it| it.name(handle));
+            drop(exposure);
+            if !named {
+                // The memory has changed since, and nobody else would end it.
+                self.unexpose(handle);
+                return Err(EBUSY);
+            }
         }
         arg.handle = handle;
         arg.len = pieces.len();

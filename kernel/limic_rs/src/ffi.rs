@@ -7,6 +7,7 @@
 
 use kernel::bindings;
 use kernel::error::from_err_ptr;
+use kernel::mm::virt::VmaNew;
 use kernel::prelude::*;
 use kernel::sync::atomic::Atomic;
 
@@ -113,6 +114,13 @@ pub(crate) fn wait_until(users: &Atomic<i32>, value: i32) {
 pub(crate) fn wake(users: *mut i32) {
     // SAFETY: `wake_up_var` hashes the address and does not read through it.
     unsafe { limic_wake(users) }
+}
+
+/// Bytes into the file at which a mapping that is being made begins.
+pub(crate) fn vma_offset(vma: &VmaNew) -> usize {
+    // SAFETY: it is being set up, so it is there, and nobody changes this field meanwhile.
+    let pages = unsafe { (*vma.as_ptr()).vm_pgoff };
+    pages.saturating_mul(kernel::page::PAGE_SIZE)
 }
 
 /// 64 random bits, not 0.

@@ -12,8 +12,9 @@
 
 use crate::counters::{COUNTERS, Event, count};
 use crate::ffi;
+use crate::latch::{Latch, Latches};
 use crate::pieces::Pieces;
-use crate::pinned::{Held, Pinned, Pins};
+use crate::pinned::{Held, Pinned, Pins, pages_of};
 use kernel::mm::Mm;
 use kernel::page::PAGE_SIZE;
 use kernel::prelude::*;
@@ -49,11 +50,16 @@ impl Place {
 
     /// Whether a page of it is among these addresses.
     fn overlaps(&self, start: u64, end: u64) -> bool {
-        let page = PAGE_SIZE as u64;
-        let first = self.base / page * page;
-        let behind = (self.base + self.len).next_multiple_of(page);
-        first < end && start < behind
+        overlap(self.base, self.len, start, end)
     }
+}
+
+/// Whether a page of a buffer is between two addresses.
+pub(crate) fn overlap(base: u64, len: u64, start: u64, end: u64) -> bool {
+    let page = PAGE_SIZE as u64;
+    let first = base / page * page;
+    let behind = (base + len).next_multiple_of(page);
+    first < end && start < behind
 }
 
 struct Inner {
@@ -67,9 +73,17 @@ struct Inner {
     begun: u64,
     /// The session is over.
     closed: bool,
+    /// Of a session that has mapped them.
+    latches: Option<Arc<Latches>>,
 }
 
 impl Inner {
+    /// Whether so many pages more may stay pinned.
+    fn has_room(&self, pages: usize) -> bool {
+        let latched = self.latches.as_ref().map_or(0, |it| it.pages());
+        self.pages + latched + pages <= limit()
+    }
+
     /// Takes out one that fits `which`; the caller drops it when the lock is free.
     fn take(&mut self, which: impl Fn(&Place) -> bool) -> Option<Place> {
         let mut places = self.places.iter_mut();
@@ -108,6 +122,7 @@ impl Kept {
             under_way: 0,
             begun: 0,
             closed: false,
+            latches: None,
         };
         pin_init!(Self { inner <- new_spinlock!(inner, "limic_kept") })
     }
@@ -167,7 +182,7 @@ impl Kept {
             if inner.closed || inner.begun != before {
                 return;
             }
-            if inner.pages + pages <= limit() {
+            if inner.has_room(pages) {
                 if let Some(free) = inner.places.iter_mut().find(|it| it.is_none()) {
                     *free = Some(place);
                     inner.pages += pages;
@@ -198,6 +213,9 @@ impl Kept {
                 struck = true;
             }
         }
+        if let Some(latches) = &inner.latches {
+            struck |= latches.strike(start, end);
+        }
         struck
     }
 
@@ -209,6 +227,59 @@ impl Kept {
     /// Lets go what was struck out.
     pub(crate) fn sweep(&self) {
         self.let_go(|it| it.stale);
+    }
+
+    /// The session's latches, made now if it has none.
+    pub(crate) fn latches(&self) -> Result<Arc<Latches>> {
+        if let Some(latches) = self.inner.lock().latches.clone() {
+            return Ok(latches);
+        }
+        let made = Latches::new()?;
+        let mut inner = self.inner.lock();
+        let latches = match &inner.latches {
+            // Another thread was faster; what was made goes outside of the lock.
+            Some(first) => first.clone(),
+            None => {
+                inner.latches = Some(made.clone());
+                made.clone()
+            }
+        };
+        drop(inner);
+        Ok(latches)
+    }
+
+    /// A latch for one buffer, which the caller pins next: from here on, a change of this memory strikes it.
+    pub(crate) fn latch(&self, index: u32, pieces: &Pieces) -> Result<Latch> {
+        let &[piece] = pieces.as_slice() else {
+            return Err(EINVAL);
+        };
+        let pages = pages_of(piece.base, piece.len);
+        loop {
+            let mut inner = self.inner.lock();
+            let latches = inner.latches.as_ref().ok_or(EINVAL)?;
+            if inner.under_way > 0 {
+                // It may be a change of this memory.
+                return Err(EBUSY);
+            }
+            if inner.has_room(pages) {
+                return latches.take(index, piece.base, piece.len);
+            }
+            if pages > limit() {
+                return Err(ENOSPC);
+            }
+            let oldest = inner.take_oldest();
+            drop(inner);
+            if oldest.is_none() {
+                return Err(ENOSPC);
+            }
+            drop(oldest);
+        }
+    }
+
+    /// The handle of an exposure whose latch is struck and shut.
+    pub(crate) fn struck(&self) -> Option<u64> {
+        let latches = self.inner.lock().latches.clone()?;
+        latches.struck()
     }
 
     /// Lets all of it go; true if there was something.

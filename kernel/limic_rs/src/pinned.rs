@@ -4,7 +4,8 @@
 
 use crate::counters::COUNTERS;
 use crate::ffi;
-use crate::gate::Gate;
+use crate::gate::{self, Gate};
+use crate::latch::{self, Latch};
 use crate::pieces::Pieces;
 use crate::pool::{Descriptor, RUNS};
 use core::ptr::NonNull;
@@ -71,7 +72,8 @@ pub(crate) struct Pinned {
     written: Atomic<bool>,
 }
 
-fn pages_of(base: u64, len: u64) -> usize {
+/// Pages that a buffer touches.
+pub(crate) fn pages_of(base: u64, len: u64) -> usize {
     (base as usize % PAGE_SIZE + len as usize).div_ceil(PAGE_SIZE)
 }
 
@@ -352,6 +354,14 @@ pub(crate) struct Held {
     skip: u64,
     len: u64,
     pub(crate) gate: Gate,
+    /// In front of an exposure that its owner opens and shuts.
+    latch: Option<Latch>,
+}
+
+/// Somebody who may touch the bytes of a [`Held`], until this is dropped.
+pub(crate) struct Inside<'a> {
+    _latch: Option<latch::Inside<'a>>,
+    _gate: gate::Inside<'a>,
 }
 
 impl Held {
@@ -371,7 +381,31 @@ impl Held {
             skip,
             len,
             gate: Gate::open(),
+            latch: None,
         }
+    }
+
+    /// The same behind a latch.
+    pub(crate) fn behind(mut self, latch: Option<Latch>) -> Self {
+        self.latch = latch;
+        self
+    }
+
+    pub(crate) fn latch(&self) -> Option<&Latch> {
+        self.latch.as_ref()
+    }
+
+    /// Goes in, for one burst. `None` if the gate or the latch is shut.
+    pub(crate) fn enter(&self) -> Option<Inside<'_>> {
+        let gate = self.gate.enter()?;
+        let latch = match &self.latch {
+            Some(latch) => Some(latch.enter()?),
+            None => None,
+        };
+        Some(Inside {
+            _latch: latch,
+            _gate: gate,
+        })
     }
 
     /// Bytes in all.

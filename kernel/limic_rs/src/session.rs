@@ -9,6 +9,7 @@ use crate::exposure::{Exposures, Own};
 use crate::ffi::{self, MmEvents, MmWatch};
 use crate::group::{Groups, Membership};
 use crate::kept::Kept;
+use crate::latch::Latch;
 use crate::mailbox::Mailbox;
 use crate::pieces::Pieces;
 use crate::pinned::Held;
@@ -16,6 +17,7 @@ use crate::realm::Realm;
 use crate::request::Requests;
 use kernel::fs::File;
 use kernel::mm::Mm;
+use kernel::mm::virt::VmaNew;
 use kernel::prelude::*;
 use kernel::sync::aref::ARef;
 use kernel::sync::atomic::{Atomic, Full, Relaxed};
@@ -108,7 +110,7 @@ static EVENTS: MmEvents = MmEvents {
     sweep: {
         unsafe extern "C" fn sweep(owner: *mut c_void) {
             // SAFETY: as for `end`.
-            unsafe { session_of(owner) }.kept.sweep();
+            unsafe { session_of(owner) }.sweep();
         }
         sweep
     },
@@ -177,6 +179,26 @@ impl Session {
     /// Pins memory of the caller, for writing if `write`; with `keep`, the pins may stay for the next call that names this memory.
     pub(crate) fn hold(&self, pieces: &Pieces, write: bool, keep: bool) -> Result<Held> {
         self.kept.hold(&self.mm, pieces, write, keep)
+    }
+
+    /// A latch for a buffer of the caller.
+    pub(crate) fn latch(&self, index: u32, pieces: &Pieces) -> Result<Latch> {
+        self.kept.latch(index, pieces)
+    }
+
+    /// Maps the latches, which the first call makes.
+    pub(crate) fn map_latches(&self, vma: &VmaNew) -> Result {
+        self.id()?;
+        self.kept.latches()?.map(vma)
+    }
+
+    /// Lets go what the memory behind was changed of. Run by the kernel's worker.
+    fn sweep(&self) {
+        self.kept.sweep();
+        while let Some(handle) = self.kept.struck() {
+            self.unexpose(handle);
+            ffi::resched();
+        }
     }
 
     pub(crate) fn realm(&self) -> &Realm {

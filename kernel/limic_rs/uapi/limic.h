@@ -74,6 +74,7 @@
 #define LIMIC_FEATURE_IMMEDIATE (1ULL << 1)	/* LIMIC_SEND_IMMEDIATE */
 #define LIMIC_FEATURE_CLOSED (1ULL << 2)	/* LIMIC_MEMBER_CLOSED is told from LIMIC_MEMBER_LEFT */
 #define LIMIC_FEATURE_KEEP (1ULL << 3)		/* LIMIC_EXPOSE_KEEP, LIMIC_SEND_KEEP, LIMIC_RECV_KEEP */
+#define LIMIC_FEATURE_LATCH (1ULL << 4)		/* LIMIC_EXPOSE_LATCH */
 
 /* A piece of the caller's memory. The pieces of a list are walked in order; empty ones are allowed. */
 struct limic_iov {
@@ -190,6 +191,7 @@ struct limic_member {
 #define LIMIC_EXPOSE_WRITE (1U << 1)	/* peers may copy to it */
 #define LIMIC_EXPOSE_ONCE (1U << 2)	/* the first copy call that finds it uses it up, whatever part it copies */
 #define LIMIC_EXPOSE_KEEP (1U << 3)	/* the pages may stay pinned behind it, for the next one (see "Kept pins") */
+#define LIMIC_EXPOSE_LATCH (1U << 4)	/* peers reach it only while its latch is open (see "Latches") */
 
 #define LIMIC_TO_GROUP 0	/* every member of the owner's group (ENOTCONN if it is in none) */
 #define LIMIC_TO_RANK 1		/* that member only */
@@ -204,7 +206,10 @@ struct limic_member {
  *
  * EFAULT: not mapped, not permitted (LIMIC_EXPOSE_WRITE needs it writable), or memory that cannot be pinned for long,
  * such as a writable shared mapping of a file on disk. EAGAIN: RLIMIT_MEMLOCK, or the module's limit of exposures per session,
- * is reached. EINVAL also: neither READ nor WRITE, too many pieces or bytes, no byte at all.
+ * is reached. EINVAL also: neither READ nor WRITE, too many pieces or bytes, no byte at all. With LIMIC_EXPOSE_LATCH also EINVAL:
+ * LIMIC_EXPOSE_ONCE, not one piece, no such latch, latches not mapped; EBUSY: the latch is in use, or memory of the process was being
+ * changed just now, so that the pages may be those from before; ENOSPC: more would stay pinned than the module's parameter
+ * "kept" allows.
  */
 struct limic_expose {
 	__aligned_u64 iov;		/* in: address of struct limic_iov[nr_iov] */
@@ -215,7 +220,9 @@ struct limic_expose {
 	__aligned_u64 session;		/* in: with LIMIC_TO_SESSION, else 0 */
 	__aligned_u64 handle;		/* out: random, not 0 */
 	__aligned_u64 len;		/* out: sum of the pieces */
-	__aligned_u64 reserved[2];	/* in: 0 */
+	__u32 latch;			/* in: with LIMIC_EXPOSE_LATCH, 0 .. LIMIC_LATCHES - 1; else 0 */
+	__u32 reserved0;		/* in: 0 */
+	__aligned_u64 reserved;		/* in: 0 */
 };
 
 /*
@@ -227,6 +234,37 @@ struct limic_expose {
  * session); when RLIMIT_MEMLOCK, against which they count, would refuse a call; and with the session.
  */
 
+/*
+ * Latches. An exposure with LIMIC_EXPOSE_LATCH may stay for many messages, and yet be reached only while one of them is under way,
+ * which its owner says without a call. After LIMIC_IOC_HELLO,
+ *
+ *   mmap(NULL, LIMIC_LATCH_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, LIMIC_LATCH_OFFSET)
+ *
+ * gives struct limic_latch[LIMIC_LATCHES], which fork does not inherit. One that no exposure has is free, and is shut when an exposure
+ * takes it; all accesses to its words have to be atomic.
+ *
+ * To open it, the owner adds 1 to .open, by a compare-and-swap, unless LIMIC_LATCH_STRUCK is set. To shut it, it subtracts 1
+ * again, and if that leaves no more than LIMIC_LATCH_STRUCK, it loads .inside, both sequentially consistent: 0 says that no
+ * peer touches the buffer any more. Else a peer is copying, which had no reason to: LIMIC_IOC_REVOKE waits for it. While .open is 0, copies
+ * fail with ECANCELED; the handle is still taken.
+ *
+ * Before memory of the buffer changes (munmap, mremap, mprotect, MADV_DONTNEED, fork ...), the module sets LIMIC_LATCH_STRUCK. Messages
+ * that are under way go on with the pages that were there when the latch was opened. Once it is shut, the module ends the exposure by
+ * itself; or the owner revokes it, to use the latch again at once.
+ */
+#define LIMIC_LATCHES 64
+#define LIMIC_LATCH_BYTES 4096
+#define LIMIC_LATCH_OFFSET 0x100000
+
+/* In limic_latch.open. */
+#define LIMIC_LATCH_STRUCK (1U << 31)
+
+struct limic_latch {
+	__u32 open;			/* for how many messages it is open; the owner counts */
+	__u32 inside;			/* peers' copies that are inside just now; the module counts */
+	__u32 reserved[14];
+};
+
 #define LIMIC_COPY_READ (1U << 0)	/* from the exposed buffer to the caller's pieces */
 #define LIMIC_COPY_WRITE (1U << 1)	/* from the caller's pieces to the exposed buffer */
 
@@ -235,7 +273,7 @@ struct limic_expose {
  * have. The call ends early only for a reason: then it fails, and .copied says how many bytes certainly got through.
  *
  * ENOENT: no such handle for this caller. EACCES: exposed, but not in this direction. ERANGE: offset plus length goes
- * beyond the exposure. EFAULT: the caller's memory. ECANCELED: revoked, or its owner is gone, while copying.
+ * beyond the exposure. EFAULT: the caller's memory. ECANCELED: revoked, or its owner is gone, while copying; or its latch is shut.
  */
 struct limic_copy {
 	__aligned_u64 handle;		/* in */

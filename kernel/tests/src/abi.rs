@@ -25,6 +25,11 @@ pub const EXPOSE_READ: u32 = 1;
 pub const EXPOSE_WRITE: u32 = 2;
 pub const EXPOSE_ONCE: u32 = 4;
 pub const EXPOSE_KEEP: u32 = 8;
+pub const EXPOSE_LATCH: u32 = 16;
+pub const LATCHES: u32 = 64;
+pub const LATCH_BYTES: usize = 4096;
+pub const LATCH_OFFSET: libc::off_t = 0x10_0000;
+pub const LATCH_STRUCK: u32 = 1 << 31;
 pub const TO_GROUP: u32 = 0;
 pub const TO_RANK: u32 = 1;
 pub const TO_SESSION: u32 = 2;
@@ -72,7 +77,7 @@ structures! {
     Member, 16 { rank: u32, state: u32, reserved: u64 }
     Expose, 64 {
         iov: u64, nr_iov: u32, flags: u32, to: u32, rank: u32, session: u64,
-        handle: u64, len: u64, reserved: [u64; 2],
+        handle: u64, len: u64, latch: u32, reserved0: u32, reserved: u64,
     }
     Copy_, 64 {
         handle: u64, offset: u64, iov: u64, nr_iov: u32, flags: u32, copied: u64, reserved: [u64; 3],

@@ -3,12 +3,14 @@
 //!
 //! - [`abi`] is the interface as `kernel/limic_rs/uapi/limic.h` has it, [`Session`] an open `/dev/limic`: every call is there in
 //!   a raw form too, since half of the tests say what must be refused.
-//! - [`Memory`] is mapped memory of any kind, [`Fault`] holds a page back, [`Child`] is a forked process to talk to.
+//! - [`Memory`] is mapped memory of any kind, [`changes`] are ways to change it, [`Latches`] those of a session, [`Fault`] holds a page back, [`Child`] is a forked process to talk to.
 //! - [`Ledger`] compares the kernel's pin counters and the module's own before and after a test.
 
 pub mod abi;
+pub mod changes;
 mod child;
 mod fault;
+mod latches;
 mod ledger;
 mod memory;
 mod pattern;
@@ -16,6 +18,7 @@ mod session;
 
 pub use child::{Child, Line, signal, wait_for};
 pub use fault::Fault;
+pub use latches::Latches;
 pub use ledger::{Ledger, gauge};
 pub use memory::{Memory, PAGE, lock_at_most};
 pub use pattern::{Random, check, fill};

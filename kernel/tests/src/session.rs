@@ -109,6 +109,19 @@ impl Session {
     /// # Errors
     /// Of mmap.
     pub fn map(&self, len: usize, access: c_int) -> Result<*const u8, Errno> {
+        self.map_at(len, access, 0)
+    }
+
+    /// Maps what is at an offset.
+    ///
+    /// # Errors
+    /// Of mmap.
+    pub fn map_at(
+        &self,
+        len: usize,
+        access: c_int,
+        offset: libc::off_t,
+    ) -> Result<*const u8, Errno> {
         // SAFETY: a new mapping at an address of the kernel's choice.
         let base = unsafe {
             libc::mmap(
@@ -117,7 +130,7 @@ impl Session {
                 access,
                 libc::MAP_SHARED,
                 self.descriptor(),
-                0,
+                offset,
             )
         };
         if base == libc::MAP_FAILED {
@@ -174,10 +187,25 @@ impl Session {
     /// # Errors
     /// Of the call.
     pub fn expose(&self, pieces: &[Iov], flags: u32, to: To) -> Result<u64, Errno> {
+        self.expose_behind(pieces, flags, to, 0)
+    }
+
+    /// Exposes pieces behind a latch, if the flags say so; gives the handle.
+    ///
+    /// # Errors
+    /// Of the call.
+    pub fn expose_behind(
+        &self,
+        pieces: &[Iov],
+        flags: u32,
+        to: To,
+        latch: u32,
+    ) -> Result<u64, Errno> {
         let mut arg = abi::Expose {
             iov: pieces.as_ptr() as u64,
             nr_iov: pieces.len() as u32,
             flags,
+            latch,
             ..Default::default()
         };
         match to {

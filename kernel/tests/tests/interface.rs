@@ -115,7 +115,7 @@ fn unknown_flags_and_reserved_fields_are_refused() {
                 ..expose
             },
             abi::Expose {
-                reserved: [0, 1],
+                reserved: 1,
                 ..expose
             },
             abi::Expose {

@@ -7,6 +7,7 @@ use limic_module_tests::abi::{
     self, COPY_READ, COPY_WRITE, DONE, EXPOSE_KEEP, EXPOSE_READ, EXPOSE_WRITE, PENDING, RECV_KEEP,
     SEND_KEEP,
 };
+use limic_module_tests::changes::{WAYS, give_back_the_middle, replace};
 use limic_module_tests::{
     Child, Errno, Memory, PAGE, Session, To, check, fill, gauge, guest_test, token, wait_for,
 };
@@ -89,63 +90,12 @@ fn a_buffer_that_comes_again_is_found_pinned() {
     });
 }
 
-/// Maps other memory where `memory` is.
-fn replace(memory: &Memory) {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
-    let access = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: where the test's own mapping is or was, to which nothing refers.
-    let base = unsafe { libc::mmap(memory.pointer().cast(), memory.len(), access, flags, -1, 0) };
-    assert_ne!(base, libc::MAP_FAILED);
-}
-
-/// Moves the pages away, writes to them there, and puts new ones in their place.
-fn remap(memory: &Memory) {
-    let elsewhere = Memory::new(memory.len());
-    let (old, new, len) = (memory.pointer(), elsewhere.pointer(), memory.len());
-    let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-    // SAFETY: the test's own mappings, to which nothing refers.
-    let moved = unsafe { libc::mremap(old.cast(), len, len, flags, new) };
-    assert_eq!(moved, new.cast(), "{:?}", Errno::last());
-    // SAFETY: just mapped there.
-    unsafe { new.write_bytes(0xee, len) };
-    replace(memory);
-}
-
-/// A child that ends; the memory is copied on write for one of the two.
-fn fork(memory: &Memory) {
-    Child::fork(|_| assert_eq!(memory.len(), LEN)).join();
-}
-
-fn middle(memory: &Memory) {
-    // SAFETY: within the mapping; it reads as zeroes afterwards.
-    unsafe {
-        let page = memory.pointer().add(5 * PAGE).cast();
-        assert_eq!(libc::madvise(page, PAGE, libc::MADV_DONTNEED), 0);
-    }
-}
-
-fn protect_and_back(memory: &Memory) {
-    memory.protect(libc::PROT_NONE);
-    memory.protect(libc::PROT_READ | libc::PROT_WRITE);
-}
-
-/// How memory is changed.
-type Way = fn(&Memory);
-
 #[test]
 fn what_is_kept_is_never_found_for_other_memory() {
     guest_test(|| {
         let session = Session::primitives();
-        let ways: [(&str, Way); 6] = [
-            ("mapped over", replace),
-            ("moved away", remap),
-            ("given back", Memory::throw_away),
-            ("given back in the middle", middle),
-            ("forked", fork),
-            ("protected", protect_and_back),
-        ];
         for round in 0..20 {
-            for (number, (what, change)) in ways.iter().enumerate() {
+            for (number, (what, change)) in WAYS.iter().enumerate() {
                 let mut memory = Memory::filled(LEN, 1);
                 let seed = 100 * round + 10 * number as u64;
                 // Twice, so that it is kept for sure.
@@ -267,7 +217,7 @@ fn threads_that_change_their_memory_get_their_own_bytes() {
                             match round % 4 {
                                 0 => memory.throw_away(),
                                 1 => replace(&memory),
-                                2 => middle(&memory),
+                                2 => give_back_the_middle(&memory),
                                 _ => {}
                             }
                         }

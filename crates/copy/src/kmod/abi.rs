@@ -15,6 +15,7 @@ pub(crate) const MAX_IOV: usize = 1024;
 pub(crate) const EXPOSE_READ: u32 = 1 << 0;
 pub(crate) const EXPOSE_WRITE: u32 = 1 << 1;
 pub(crate) const EXPOSE_KEEP: u32 = 1 << 3;
+pub(crate) const EXPOSE_LATCH: u32 = 1 << 4;
 pub(crate) const TO_GROUP: u32 = 0;
 pub(crate) const TO_SESSION: u32 = 2;
 pub(crate) const COPY_READ: u32 = 1 << 0;
@@ -28,6 +29,7 @@ pub(crate) const FEATURE_JOIN_FD: u64 = 1 << 0;
 pub(crate) const FEATURE_IMMEDIATE: u64 = 1 << 1;
 pub(crate) const FEATURE_CLOSED: u64 = 1 << 2;
 pub(crate) const FEATURE_KEEP: u64 = 1 << 3;
+pub(crate) const FEATURE_LATCH: u64 = 1 << 4;
 pub(crate) const MEMBER_ABSENT: u32 = 0;
 pub(crate) const MEMBER_PRESENT: u32 = 1;
 pub(crate) const MEMBER_CLOSED: u32 = 3;
@@ -40,6 +42,10 @@ pub(crate) const PROBE_TAKE: u32 = 1 << 0;
 pub(crate) const PROBE_IMMEDIATE: u32 = 1 << 1;
 pub(crate) const DONE: u32 = 2;
 pub(crate) const STATUS_IMMEDIATE: u32 = 1 << 0;
+pub(crate) const LATCHES: usize = 64;
+pub(crate) const LATCH_BYTES: usize = 4096;
+pub(crate) const LATCH_OFFSET: libc::off_t = 0x10_0000;
+pub(crate) const LATCH_STRUCK: u32 = 1 << 31;
 
 /// A structure that one of the calls takes.
 ///
@@ -102,7 +108,9 @@ pub(crate) struct Expose {
     pub(crate) session: u64,
     pub(crate) handle: u64,
     pub(crate) len: u64,
-    pub(crate) reserved: [u64; 2],
+    pub(crate) latch: u32,
+    pub(crate) reserved0: u32,
+    pub(crate) reserved: u64,
 }
 
 // SAFETY: `LIMIC_IOC_EXPOSE` takes `struct limic_expose`, of which this is a copy. The list that it names is only read.
@@ -303,6 +311,17 @@ pub(crate) struct SlotStatus {
 
 const _: () = assert!(size_of::<StatusHeader>() == 64 && size_of::<SlotStatus>() == 64);
 
+/// `struct limic_latch`: the words between the owner of an exposure and the module, one cache line.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct LatchWords {
+    pub(crate) open: AtomicU32,
+    pub(crate) inside: AtomicU32,
+    pub(crate) reserved: [AtomicU32; 14],
+}
+
+const _: () = assert!(LATCHES * size_of::<LatchWords>() == LATCH_BYTES);
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -316,11 +335,12 @@ mod tests {
         );
         let program = format!(
             "#include \"{header}\"\n#include <stdio.h>\nint main(void) {{ printf(\"%d %d %lx %lx %lx %lx %d %d %d %d %d \
-             %lx %lx %lx %lx %lx %lx %lx\", \
+             %lx %lx %lx %lx %lx %lx %lx %d %d %x %x %x\", \
              LIMIC_VERSION, LIMIC_MAX_IOV, (long)LIMIC_IOC_HELLO, (long)LIMIC_IOC_EXPOSE, (long)LIMIC_IOC_COPY, \
              (long)LIMIC_IOC_REVOKE, LIMIC_EXPOSE_READ, LIMIC_EXPOSE_WRITE, LIMIC_TO_SESSION, LIMIC_COPY_READ, \
              LIMIC_COPY_WRITE, (long)LIMIC_IOC_JOIN, (long)LIMIC_IOC_MEMBER, (long)LIMIC_IOC_SEND, (long)LIMIC_IOC_RECV, \
-             (long)LIMIC_IOC_PROBE, (long)LIMIC_IOC_CANCEL, (long)LIMIC_IOC_WAIT); }}"
+             (long)LIMIC_IOC_PROBE, (long)LIMIC_IOC_CANCEL, (long)LIMIC_IOC_WAIT, \
+             LIMIC_LATCHES, LIMIC_LATCH_BYTES, LIMIC_LATCH_OFFSET, LIMIC_LATCH_STRUCK, LIMIC_EXPOSE_LATCH); }}"
         );
         let folder = tempfile::tempdir().expect("a temporary folder");
         let (source, binary) = (folder.path().join("abi.c"), folder.path().join("abi"));
@@ -338,7 +358,7 @@ mod tests {
             .output()
             .expect("it runs");
         let ours = format!(
-            "{VERSION} {MAX_IOV} {:x} {:x} {:x} {:x} {EXPOSE_READ} {EXPOSE_WRITE} {TO_SESSION} {COPY_READ} {COPY_WRITE} {:x} {:x} {:x} {:x} {:x} {:x} {:x}",
+            "{VERSION} {MAX_IOV} {:x} {:x} {:x} {:x} {EXPOSE_READ} {EXPOSE_WRITE} {TO_SESSION} {COPY_READ} {COPY_WRITE} {:x} {:x} {:x} {:x} {:x} {:x} {:x} {LATCHES} {LATCH_BYTES} {LATCH_OFFSET:x} {LATCH_STRUCK:x} {EXPOSE_LATCH:x}",
             Hello::NUMBER,
             Expose::NUMBER,
             Copy::NUMBER,
@@ -356,9 +376,10 @@ mod tests {
             [
                 std::mem::offset_of!(Hello, session),
                 std::mem::offset_of!(Expose, handle),
+                std::mem::offset_of!(Expose, latch),
                 std::mem::offset_of!(Copy, copied)
             ],
-            [24, 32, 32]
+            [24, 32, 48, 32]
         );
     }
 }

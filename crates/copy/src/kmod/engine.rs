@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::abi::{self, Iov};
+use super::lasting::Lasting;
 use super::messages::Group;
 use super::session::Session;
 use crate::window::{Cursor, MAX_BYTES_PER_CALL, Span, total};
@@ -54,6 +55,12 @@ impl Kmod {
     pub fn join(&self, group: Group) -> Result<(KmodPair, KmodPeer), Refused> {
         self.session.join(group)?;
         Ok(KmodPair::with_group(&self.session))
+    }
+
+    /// Exposures of this session that last for many messages; `None` if the module has no latches for them.
+    #[must_use]
+    pub fn lasting(&self) -> Option<Lasting> {
+        Lasting::new(&self.session)
     }
 
     /// The engine for one pair: what it exposes, only the peer's session reaches. `None` for 0, which is no session.
@@ -112,7 +119,13 @@ impl KmodPair {
         unsafe { self.expose_with(local, access, keep) }
     }
 
-    /// Exposes, with these flags beside those of the direction.
+    /// The peer's session, or 0 for a group.
+    pub(super) fn peer(&self) -> u64 {
+        self.peer
+    }
+
+    /// Exposes, with these flags beside those of the direction. What only stays exposed makes way where no more memory may be
+    /// locked.
     ///
     /// # Safety
     /// As [`CopyEngine::expose`].
@@ -121,6 +134,29 @@ impl KmodPair {
         local: &[LocalSlice],
         access: Access,
         flags: u32,
+    ) -> Result<RemoteRange, CopyError> {
+        // SAFETY: the caller's promise, passed on.
+        match unsafe { self.expose_at(local, access, flags, 0) } {
+            Err(CopyError::Refused(refused))
+                if refused.reason == RefusalReason::LockedMemory && self.session.empty_all() =>
+            {
+                // SAFETY: as above.
+                unsafe { self.expose_at(local, access, flags, 0) }
+            }
+            result => result,
+        }
+    }
+
+    /// Exposes, behind a latch if the flags say so.
+    ///
+    /// # Safety
+    /// As [`CopyEngine::expose`].
+    pub(super) unsafe fn expose_at(
+        &self,
+        local: &[LocalSlice],
+        access: Access,
+        flags: u32,
+        latch: usize,
     ) -> Result<RemoteRange, CopyError> {
         let piece = |slice: &LocalSlice| Iov {
             base: slice.pointer().expose_provenance() as u64,
@@ -154,6 +190,7 @@ impl KmodPair {
                 abi::TO_SESSION
             },
             session: self.peer,
+            latch: latch as u32,
             ..abi::Expose::default()
         };
         // SAFETY: the list lives until the call returns; what its pieces name is touched by peers later, which the
@@ -275,7 +312,7 @@ fn error(errno: i32, copied: u64) -> CopyError {
 }
 
 impl Session {
-    fn revoke(&self, handle: u64) -> Result<(), CopyError> {
+    pub(super) fn revoke(&self, handle: u64) -> Result<(), CopyError> {
         let mut call = abi::Revoke {
             handle,
             reserved: 0,

@@ -5,10 +5,14 @@
 
 mod abi;
 mod engine;
+mod lasting;
+mod latches;
+mod mark;
 mod messages;
 mod session;
 mod status;
 
 pub use engine::{Kmod, KmodPair, KmodPeer};
+pub use lasting::{Lasting, Opened};
 pub use messages::{CallError, Found, Group, Member, Messages, Posted, Wanted};
 pub use status::{Ended, News};

@@ -7,6 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use nix::errno::Errno;
 
 use super::abi::{self, Call};
+use super::latches::Latches;
 use crate::{RefusalReason, Refused};
 
 /// A session with the kernel module, for exposing and copying.
@@ -22,12 +23,19 @@ pub(crate) struct Session {
     pub(crate) features: u64,
     /// Bytes that can be mapped, of a session with slots.
     pub(crate) status_bytes: u64,
+    /// Of a session for exposing and copying, if the module has them.
+    pub(crate) latches: Option<Latches>,
 }
 
 impl Session {
     /// Opens the device and agrees with the module on the version: a session for exposing and copying.
     pub(crate) fn open() -> Result<Self, Refused> {
-        Self::with(0, 0)
+        let mut session = Self::with(0, 0)?;
+        if session.features & abi::FEATURE_LATCH != 0 {
+            // Without them each message is exposed anew.
+            session.latches = Latches::map(session.descriptor()).ok();
+        }
+        Ok(session)
     }
 
     /// Opens the device: a session with so many requests at a time, and unexpected messages.
@@ -54,6 +62,7 @@ impl Session {
             id: 0,
             features: 0,
             status_bytes: 0,
+            latches: None,
         };
         let mut hello = abi::Hello {
             version: abi::VERSION,

@@ -311,7 +311,7 @@ impl Core {
                 let (with, word) = wire::immediate_words(immediate);
                 let in_process = link.same_process;
                 if sending.exposed.is_none() && !in_process {
-                    sending.exposed = link.kmod.offer(&sending.data);
+                    sending.exposed = link.kmod.offer(&mut self.device, &sending.data);
                 }
                 let key = sending.exposed.as_ref().map_or(0, Exposed::handle);
                 let words = [id.0, len, address.unwrap_or(0), key, flags | with, word];

@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 
 use limic_module_tests::abi::{
-    ANY_RANK, COPY_READ, DONE, EXPOSE_KEEP, EXPOSE_ONCE, EXPOSE_READ, PENDING, PROBE_TAKE,
-    SEND_BUFFERED, SEND_KEEP,
+    ANY_RANK, COPY_READ, DONE, EXPOSE_KEEP, EXPOSE_LATCH, EXPOSE_ONCE, EXPOSE_READ, PENDING,
+    PROBE_TAKE, SEND_BUFFERED, SEND_KEEP,
 };
-use limic_module_tests::{Errno, Memory, PAGE, Random, Session, Slot, To, check, fill};
+use limic_module_tests::{Errno, Latches, Memory, PAGE, Random, Session, Slot, To, check, fill};
 
 use crate::board::Board;
 
@@ -20,12 +20,13 @@ const LONGEST: usize = 24 * PAGE;
 pub(crate) fn run(board: &Board, place: usize, seed: u64) {
     let session = Session::member(board.token, ANY_RANK);
     board.set_rank(place, own_rank(&session));
+    let latches = Latches::of(&session).expect("map the latches");
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
-            let session = &session;
+            let (session, latches) = (&session, &latches);
             scope.spawn(move || {
                 let random = Random::new(seed.wrapping_mul(31).wrapping_add(thread as u64));
-                let mut actor = Actor::new(board, session, place, thread, random);
+                let mut actor = Actor::new(board, (session, latches), place, thread, random);
                 while !board.enough() {
                     actor.step();
                 }
@@ -46,6 +47,15 @@ fn own_rank(session: &Session) -> u32 {
     rank.expect("the rank in fdinfo")
 }
 
+/// What peers may read: filled anew for each exposure, so it is there until that is revoked, or its latch is shut.
+struct Exposed {
+    handle: u64,
+    seed: u64,
+    memory: Memory,
+    /// Its latch, which is open.
+    latch: Option<u32>,
+}
+
 /// A receive under way.
 struct Receive {
     slot: Slot,
@@ -55,11 +65,11 @@ struct Receive {
 struct Actor<'a> {
     board: &'a Board,
     session: &'a Session,
+    latches: &'a Latches,
     place: usize,
     thread: usize,
     random: Random,
-    /// What peers may read: filled anew for each exposure, so it is there until that is revoked.
-    exposed: VecDeque<(u64, Memory)>,
+    exposed: VecDeque<Exposed>,
     sends: VecDeque<(Slot, Memory)>,
     receives: VecDeque<Receive>,
     free: Vec<Slot>,
@@ -72,7 +82,7 @@ struct Actor<'a> {
 impl<'a> Actor<'a> {
     fn new(
         board: &'a Board,
-        session: &'a Session,
+        (session, latches): (&'a Session, &'a Latches),
         place: usize,
         thread: usize,
         random: Random,
@@ -81,6 +91,7 @@ impl<'a> Actor<'a> {
         Self {
             board,
             session,
+            latches,
             place,
             thread,
             random,
@@ -117,7 +128,9 @@ impl<'a> Actor<'a> {
 
     fn step(&mut self) {
         match self.random.below(12) {
+            0 if self.random.below(2) == 0 => self.expose_behind_a_latch(),
             0 => self.expose(),
+            1 if self.random.below(2) == 0 => self.shut_for_a_while(),
             1 => self.revoke(),
             2..5 => self.copy(),
             5..7 => self.send(),
@@ -142,19 +155,82 @@ impl<'a> Actor<'a> {
         let flags = EXPOSE_READ | keep | self.random.pick(&[0, 0, EXPOSE_ONCE]);
         let exposed = self.session.expose(&[memory.piece()], flags, To::Group);
         if let Some(handle) = self.allow(exposed, &[]) {
-            self.offers += 1;
-            let at = self.thread * 8 + self.offers % 8;
-            self.board.offer(self.place, at, handle, seed);
-            self.exposed.push_back((handle, memory));
+            self.offer(Exposed {
+                handle,
+                seed,
+                memory,
+                latch: None,
+            });
+        }
+    }
+
+    fn offer(&mut self, exposed: Exposed) {
+        self.offers += 1;
+        let at = self.thread * 8 + self.offers % 8;
+        self.board
+            .offer(self.place, at, exposed.handle, exposed.seed);
+        self.exposed.push_back(exposed);
+    }
+
+    fn expose_behind_a_latch(&mut self) {
+        if self.exposed.len() >= 6 {
+            return self.revoke();
+        }
+        let seed = self.random.next();
+        let memory = Memory::filled(self.length().max(1), seed);
+        let latch = self.thread as u32 * 8 + self.random.below(8) as u32;
+        let flags = EXPOSE_READ | EXPOSE_LATCH | self.random.pick(&[0, EXPOSE_KEEP]);
+        let exposed = self
+            .session
+            .expose_behind(&[memory.piece()], flags, To::Group, latch);
+        // In use, or the other thread's memory is changing.
+        let Some(handle) = self.allow(exposed, &[libc::EBUSY]) else {
+            return;
+        };
+        if self.latches.open(latch) {
+            self.offer(Exposed {
+                handle,
+                seed,
+                memory,
+                latch: Some(latch),
+            });
+        } else {
+            // The other process was forked just now; perhaps the module was faster.
+            self.allow(self.session.revoke(handle), &[libc::ENOENT]);
+        }
+    }
+
+    /// Between two messages the buffer is the application's.
+    fn shut_for_a_while(&mut self) {
+        let Some(mut exposed) = self.exposed.pop_front() else {
+            return;
+        };
+        let Some(latch) = exposed.latch else {
+            return self.exposed.push_front(exposed);
+        };
+        if !self.latches.shut(latch) {
+            self.allow(self.session.revoke(exposed.handle), &[]);
+            return;
+        }
+        fill(&mut exposed.memory, !exposed.handle);
+        fill(&mut exposed.memory, exposed.seed);
+        match self.random.below(4) {
+            // It goes without a call: the module hears of it.
+            0 => {}
+            _ if self.latches.open(latch) => self.exposed.push_back(exposed),
+            // Struck: perhaps it was ended already.
+            _ => {
+                self.allow(self.session.revoke(exposed.handle), &[libc::ENOENT]);
+            }
         }
     }
 
     fn revoke(&mut self) {
-        if let Some((handle, mut memory)) = self.exposed.pop_front() {
+        if let Some(mut exposed) = self.exposed.pop_front() {
             // It may have been used up, if it was for one copy.
-            self.allow(self.session.revoke(handle), &[libc::ENOENT]);
+            self.allow(self.session.revoke(exposed.handle), &[libc::ENOENT]);
             // Nobody may see this any more: the next one who reads it under the old seed would fail.
-            fill(&mut memory, !handle);
+            fill(&mut exposed.memory, !exposed.handle);
         }
     }
 

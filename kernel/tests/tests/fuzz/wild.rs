@@ -1,7 +1,7 @@
 //! A process that does what it likes: valid calls, mutated ones, random ones, and worse. It may die of it.
 
 use limic_module_tests::abi::{self, ANY_RANK, CALLS, Iov};
-use limic_module_tests::{Errno, Memory, PAGE, Random, Session, fill};
+use limic_module_tests::{Errno, Latches, Memory, PAGE, Random, Session, fill};
 
 use crate::board::Board;
 use crate::faults::Faults;
@@ -54,6 +54,8 @@ struct Actor<'a> {
     board: &'a Board,
     random: Random,
     session: Session,
+    /// Of that session or of one before.
+    latches: Option<Latches>,
     arena: Memory,
     /// Handles and message names that it got.
     names: Vec<u64>,
@@ -66,6 +68,7 @@ impl<'a> Actor<'a> {
         Self {
             board,
             session: open(board, &mut random),
+            latches: None,
             random,
             arena,
             names: Vec::new(),
@@ -74,7 +77,11 @@ impl<'a> Actor<'a> {
 
     fn step(&mut self) {
         match self.random.below(64) {
-            0 => self.session = open(self.board, &mut self.random),
+            0 => {
+                self.session = open(self.board, &mut self.random);
+                self.latches = Latches::of(&self.session).ok();
+            }
+            6..9 => self.turn_a_latch(),
             1 => self.disturb_memory(),
             2 if self.random.below(4) == 0 => self.fork(),
             3 => self.look_around(),
@@ -192,8 +199,16 @@ impl<'a> Actor<'a> {
                 0,
             ],
             abi::EXPOSE => {
-                let flags = 1 + self.random.below(15);
-                [iov, low(count, flags), low(0, 0), 0, 0, 0, 0, 0]
+                let flags = 1 + self.random.below(31);
+                // With a latch, mostly what it takes: one piece, and not for one copy only.
+                let latched = flags & u64::from(abi::EXPOSE_LATCH) != 0;
+                let (flags, count) = match self.random.below(4) {
+                    0 => (flags, count),
+                    _ if latched => (flags & !u64::from(abi::EXPOSE_ONCE), count.min(1)),
+                    _ => (flags, count),
+                };
+                let latch = if latched { self.random.below(6) } else { 0 };
+                [iov, low(count, flags), low(0, 0), 0, 0, 0, latch, 0]
             }
             abi::COPY => {
                 let flags = 1 + self.random.below(2);
@@ -249,6 +264,21 @@ impl<'a> Actor<'a> {
         };
     }
 
+    /// Opens or shuts a latch, or writes anything into it.
+    fn turn_a_latch(&mut self) {
+        let index = self.random.below(6) as u32;
+        let (open, inside) = (self.random.next() as u32, self.random.next() as u32);
+        if let Some(latches) = &self.latches {
+            match self.random.below(4) {
+                0 => latches.scribble(index, 0, 0),
+                1 => latches.scribble(index, open, inside),
+                _ => {
+                    let _ = latches.open(index);
+                }
+            }
+        }
+    }
+
     fn disturb_memory(&mut self) {
         let at = self.random.below((ARENA / PAGE) as u64) as usize * PAGE;
         let most = (ARENA - at) as u64 / PAGE as u64;
@@ -285,7 +315,10 @@ impl<'a> Actor<'a> {
         let access = self
             .random
             .pick(&[libc::PROT_READ, libc::PROT_READ | libc::PROT_WRITE]);
-        if let Ok(base) = self.session.map(len, access) {
+        let offset = self
+            .random
+            .pick(&[0, 0, abi::LATCH_OFFSET, PAGE as libc::off_t]);
+        if let Ok(base) = self.session.map_at(len, access, offset) {
             // SAFETY: the mapping made just now.
             unsafe { libc::munmap(base.cast_mut().cast(), len) };
         }
