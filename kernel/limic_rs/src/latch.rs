@@ -19,7 +19,7 @@ use crate::pinned::pages_of;
 use kernel::mm::virt::VmaNew;
 use kernel::prelude::*;
 use kernel::sync::Arc;
-use kernel::sync::atomic::{Atomic, Full, Relaxed, Release};
+use kernel::sync::atomic::{Acquire, Atomic, Full, Relaxed, Release};
 use kernel::{new_spinlock, sync::SpinLock};
 
 /// In `open`: it must not be opened any more.
@@ -185,7 +185,8 @@ impl Latch {
         // count, or `open` is 0 here.
         words.inside.fetch_add(1, Full);
         let inside = Inside(words);
-        (words.open.load(Relaxed) & !STRUCK != 0).then_some(inside)
+        // Acquire: pairs with the owner's opening, before which it wrote the message.
+        (words.open.load(Acquire) & !STRUCK != 0).then_some(inside)
     }
 }
 
