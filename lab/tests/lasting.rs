@@ -14,8 +14,9 @@ const FOLDER: &str = "/sys/kernel/debug/limic";
 const LEN: usize = 64 << 10;
 
 fn endpoint() -> HybridEndpoint {
-    let settings = settings(|s| s.long_path(Path::Kmod)).expect("settings");
-    HybridEndpoint::with(settings).expect("an endpoint")
+    // However short they are, nothing goes ahead of its receive.
+    let forced = settings(|s| s.inline_max(0).eager_max(0).long_path(Path::Kmod));
+    HybridEndpoint::with(forced.expect("settings")).expect("an endpoint")
 }
 
 fn read(file: &str) -> String {
