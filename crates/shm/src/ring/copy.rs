@@ -21,6 +21,25 @@ type Chunk = [u8; 16];
 /// As [`core::ptr::copy_nonoverlapping`] for `u8`.
 #[inline(always)]
 pub unsafe fn copy_bytes(from: *const u8, to: *mut u8, len: usize) {
+    // SAFETY: the caller's promise; beyond 64 bytes nothing was copied yet.
+    unsafe {
+        if !copy_short(from, to, len) {
+            if len <= 256 {
+                copy_medium(from, to, len);
+            } else {
+                copy_long(from, to, len);
+            }
+        }
+    }
+}
+
+/// Copies `len` bytes if they are at most 64; says whether it did.
+///
+/// # Safety
+///
+/// As [`core::ptr::copy_nonoverlapping`] for `u8`.
+#[inline(always)]
+pub(super) unsafe fn copy_short(from: *const u8, to: *mut u8, len: usize) -> bool {
     // SAFETY: each branch touches only bytes 0..len of both sides (the tail of a
     // class starts at len - width, and len >= width there), which the caller
     // vouches for; accesses are unaligned ones.
@@ -45,12 +64,11 @@ pub unsafe fn copy_bytes(from: *const u8, to: *mut u8, len: usize) {
             ends::<Chunk>(from, to, len);
         } else if len <= 64 {
             ends::<[Chunk; 2]>(from, to, len);
-        } else if len <= 256 {
-            copy_medium(from, to, len);
         } else {
-            copy_long(from, to, len);
+            return false;
         }
     }
+    true
 }
 
 /// More than 256 bytes.

@@ -93,12 +93,40 @@ pub unsafe trait Memory: Clone {
     /// same bytes.
     unsafe fn write(&self, offset: usize, from: *const u8, len: usize);
 
+    /// As [`write`](Self::write), if `len` is at most 64; if not, copies nothing and says so by `false`.
+    ///
+    /// # Safety
+    ///
+    /// As [`write`](Self::write).
+    unsafe fn write_short(&self, offset: usize, from: *const u8, len: usize) -> bool {
+        if len > 64 {
+            return false;
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.write(offset, from, len) };
+        true
+    }
+
     /// Copies `len` bytes at `offset` to private memory.
     ///
     /// # Safety
     ///
     /// As [`write`](Self::write), with `to` valid for writes.
     unsafe fn read(&self, offset: usize, to: *mut u8, len: usize);
+
+    /// As [`read`](Self::read), if `len` is at most 64; if not, copies nothing and says so by `false`.
+    ///
+    /// # Safety
+    ///
+    /// As [`read`](Self::read).
+    unsafe fn read_short(&self, offset: usize, to: *mut u8, len: usize) -> bool {
+        if len > 64 {
+            return false;
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.read(offset, to, len) };
+        true
+    }
 
     /// Address of the byte at `offset`. Only an address: whoever uses it obeys the
     /// conditions of [`read`](Self::read) and [`write`](Self::write).

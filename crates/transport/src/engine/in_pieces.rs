@@ -98,12 +98,13 @@ impl Link {
             return self.push_control(&begins).then_some(0);
         };
         let len = u64::from(room.len()) - HALF_WORDS;
-        put_words(&mut room, &words);
         let mut rest = Behind {
             inner: &mut room,
             skip: HALF_WORDS,
         };
         data.copy_to(0, len, &mut rest);
+        // Last, as they are in the line that the receiver polls.
+        put_words(&mut room, &words);
         room.publish(wire::FIRST_HALF, 0, sending.tag);
         self.wake();
         Some(len)
@@ -178,6 +179,7 @@ impl Core {
             link.held_up = true;
             return false;
         }
+        link.look_ahead();
         peer.counts.sent(len);
         self.tally.sent(Path::Eager, len);
         true

@@ -103,6 +103,8 @@ impl Core {
         let Some(window) = piece_of(&pool, page, len) else {
             return self.corrupt(from, "a piece outside of the pool");
         };
+        // The copy takes as long as that line, and its stores would stand behind the one that gives the piece back.
+        link.released.expect_release(page as u32);
         self.on_half(from, &window);
         if let Some(link) = self.peers.link(from) {
             link.released.release(page as u32, generation as u32);

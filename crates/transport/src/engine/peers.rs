@@ -162,6 +162,13 @@ impl Link {
         true
     }
 
+    /// A message in pieces is out: its credit is looked for off the way of the next one.
+    pub(crate) fn look_ahead(&mut self) {
+        if let Out::Private(ring) = &mut self.out {
+            ring.look_ahead();
+        }
+    }
+
     /// Pushes a control record.
     pub(crate) fn push_control(&mut self, control: &Control) -> bool {
         const BYTES: u32 = (WORDS * 8) as u32;

@@ -219,6 +219,8 @@ impl Core {
         let Some(window) = piece_of(&pool, page, len) else {
             return self.corrupt(from, "data outside of the pool");
         };
+        // As for the pieces of eager messages.
+        link.released.expect_release(page as u32);
         let all = self.take_bytes(from, id, offset, &window);
         if let Some(link) = self.peers.link(from) {
             link.released.release(page as u32, generation as u32);

@@ -174,12 +174,13 @@ impl Link {
         let most = u32::try_from(most).map_or(u32::MAX, |most| most.min(ring.max_near_payload()));
         let mut room = ring.reserve_near(most)?;
         let len = u64::from(room.len()) - PIECE_WORDS;
-        put_words(&mut room, &[at]);
         let mut rest = Behind {
             inner: &mut room,
             skip: PIECE_WORDS,
         };
         data.copy_to(at, len, &mut rest);
+        // Last, as it is in the line that the receiver polls.
+        put_words(&mut room, &[at]);
         room.publish(wire::PIECE, 0, id);
         self.wake();
         Some(len)

@@ -402,7 +402,12 @@ impl<M: Memory> Record<'_, M> {
         // SAFETY: `record_words` checked that the payload ends within the ring; an
         // honest producer does not touch it before `pop` returns these words
         // (pair *word credit*).
-        unsafe { self.mem.read(self.payload + at as usize, to, len as usize) }
+        unsafe {
+            let offset = self.payload + at as usize;
+            if !self.mem.read_short(offset, to, len as usize) {
+                read_lines(self.mem, offset, to, len as usize);
+            }
+        }
     }
 
     /// Copies from byte `at` of the payload, as many bytes as `to` has; says
@@ -426,6 +431,21 @@ impl<M: Memory> Record<'_, M> {
     pub fn payload_pointer(&self) -> *const u8 {
         self.mem.pointer(self.payload)
     }
+}
+
+/// Copies a payload of several lines.
+///
+/// So many words are soon returned, and what the caller sends in answer stands behind that store in this core's store
+/// buffer; so the consumer's line is asked for ahead of the copy, which takes as long.
+///
+/// # Safety
+///
+/// As [`Record::read`], `offset` being that of the first byte; `len > 64`.
+#[inline(never)]
+unsafe fn read_lines<M: Memory>(mem: &M, offset: usize, to: *mut u8, len: usize) {
+    mem.prefetch_write(READ[0]);
+    // SAFETY: the caller's promise.
+    unsafe { mem.read(offset, to, len) }
 }
 
 const _: () = assert!(INLINE_PAYLOAD as usize == LINE - RECORD_HEADER);

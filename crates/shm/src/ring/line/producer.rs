@@ -223,6 +223,15 @@ impl<M: Memory> LineProducer<M> {
         })
     }
 
+    /// Looks at the consumer's line now, if half of the lap or more is not known to be free: for producers of long records, which
+    /// would meet that line on the way of one of the next.
+    pub fn look_ahead(&mut self) {
+        let known = self.course.limit - self.course.write;
+        if known < self.course.lap.words / 2 && self.look_for_credit(self.course.limit + 1) {
+            self.set_bound();
+        }
+    }
+
     /// Room behind the known free words, over the end of the lap, or in the other one.
     #[cold]
     #[inline(never)]

@@ -5,7 +5,7 @@ use core::ptr::NonNull;
 use std::sync::Arc;
 
 use super::{Memory, check_sub};
-use crate::ring::copy::copy_bytes;
+use crate::ring::copy::{copy_bytes, copy_short};
 use crate::sync::{AtomicU32, AtomicU64};
 
 /// A range of mapped memory. Clones are cheap, and each of them keeps the mapping.
@@ -93,10 +93,24 @@ unsafe impl Memory for Mapped {
     }
 
     #[inline(always)]
+    unsafe fn write_short(&self, offset: usize, from: *const u8, len: usize) -> bool {
+        debug_assert!(offset <= self.len && len <= self.len - offset);
+        // SAFETY: in range, valid and apart by the caller's promise.
+        unsafe { copy_short(from, self.at(offset).cast::<u8>().as_ptr(), len) }
+    }
+
+    #[inline(always)]
     unsafe fn read(&self, offset: usize, to: *mut u8, len: usize) {
         debug_assert!(offset <= self.len && len <= self.len - offset);
         // SAFETY: in range, valid and apart by the caller's promise.
         unsafe { copy_bytes(self.at(offset).cast::<u8>().as_ptr(), to, len) }
+    }
+
+    #[inline(always)]
+    unsafe fn read_short(&self, offset: usize, to: *mut u8, len: usize) -> bool {
+        debug_assert!(offset <= self.len && len <= self.len - offset);
+        // SAFETY: in range, valid and apart by the caller's promise.
+        unsafe { copy_short(self.at(offset).cast::<u8>().as_ptr(), to, len) }
     }
 
     #[inline(always)]

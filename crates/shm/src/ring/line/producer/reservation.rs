@@ -3,7 +3,7 @@
 use super::LineProducer;
 use super::course::{Spot, Way};
 use crate::ring::Memory;
-use crate::ring::line::{ENDS_LINE, PAD, RECORD_HEADER, SAME_TAG, WORD, header};
+use crate::ring::line::{ENDS_LINE, LINE, PAD, RECORD_HEADER, SAME_TAG, WORD, header};
 use crate::sync::Ordering;
 
 /// Room for one record. Dropped without [`publish`](Self::publish), it leaves the
@@ -53,9 +53,11 @@ impl<M: Memory> Reservation<'_, M> {
         // words free (pair *word credit*), and the consumer looks at none of them
         // before `publish`, except at the header word.
         unsafe {
-            self.ring
-                .mem
-                .write(self.payload() + at as usize, from, len as usize)
+            let offset = self.payload() + at as usize;
+            if !self.ring.mem.write_short(offset, from, len as usize) {
+                // No reference to the reservation, so that it stays in registers.
+                write_lines(&self.ring.mem, offset, self.spot.behind, from, len as usize);
+            }
         }
     }
 
@@ -134,5 +136,30 @@ impl<M: Memory> Reservation<'_, M> {
         } else {
             ring.publish_way(&spot);
         }
+    }
+}
+
+/// Copies a payload of several lines, and to the first of them last: the consumer polls that of the header, and would take it
+/// back before the header is stored if the stores in between had to wait for their own lines. `behind` is the word behind the
+/// record, which is cleared in between for the same reason.
+///
+/// # Safety
+///
+/// As [`Reservation::write`], `offset` being that of the first byte; `len > 64`; the word is one of `mem`, and free.
+#[inline(never)]
+unsafe fn write_lines<M: Memory>(
+    mem: &M,
+    offset: usize,
+    behind: usize,
+    from: *const u8,
+    len: usize,
+) {
+    let head = offset.wrapping_neg() % LINE;
+    // SAFETY: the caller's promise, for two parts of the same bytes, the first of which is shorter than a line.
+    unsafe {
+        mem.write(offset + head, from.add(head), len - head);
+        // As in `publish`, which does it for all records.
+        mem.word64_unchecked(behind).store(0, Ordering::Relaxed);
+        mem.write(offset, from, head);
     }
 }
