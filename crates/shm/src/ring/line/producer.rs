@@ -223,8 +223,8 @@ impl<M: Memory> LineProducer<M> {
         })
     }
 
-    /// Looks at the consumer's line now, if half of the lap or more is not known to be free: for producers of long records, which
-    /// would meet that line on the way of one of the next.
+    /// Looks at the consumer's line now if less than half of the lap is known to be free: for producers of long records, which
+    /// would otherwise meet that line on the way of one of the next. Moves that line at most.
     pub fn look_ahead(&mut self) {
         let known = self.course.limit - self.course.write;
         if known < self.course.lap.words / 2 && self.look_for_credit(self.course.limit + 1) {
