@@ -73,6 +73,7 @@ const CHECKS: [Check; 15] = [
         name: "counts",
         run: |tally| {
             setup::valgrind();
+            setup::libfabric();
             counts::run(false, tally)
         },
     },

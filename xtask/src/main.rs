@@ -162,6 +162,7 @@ fn run(task: &Task, tally: &mut Tally) -> Result<(), Failure> {
         Task::Counts { update } => {
             setup::run()?;
             setup::valgrind();
+            setup::libfabric();
             let result = counts::run(*update, tally);
             tally.report(usize::from(result.is_err()));
             result

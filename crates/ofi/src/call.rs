@@ -3,7 +3,8 @@
 //! libfabric has each operation in several forms: of one buffer, of several pieces, with data, injected, and as a
 //! message with flags. The functions of the tables only say which one was called; what all forms do is in `send`,
 //! `receive`, `access` and `asking`. The first two are inlined with the form known, so a plain send does not ask
-//! which form it is.
+//! which form it is: each function of their tables enters the domain with a closure of its own ([`with`]), which the
+//! compiler shares with no other.
 
 use core::ffi::c_void;
 

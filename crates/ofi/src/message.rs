@@ -5,7 +5,7 @@ use core::ffi::c_void;
 use crate::abi::endpoint::{fi_msg, fi_ops_msg, fid_ep};
 use crate::abi::errno::*;
 use crate::abi::fi_addr_t;
-use crate::call::{Bytes, Form, Sort};
+use crate::call::{Bytes, Form, Sort, with};
 use crate::receive::{self, Asked};
 use crate::send::{self, Given};
 
@@ -51,7 +51,11 @@ unsafe extern "C" fn recv(
     let room = Bytes::One(buffer, len);
     // SAFETY: C passes what it was given, and lends buffer and context until the operation is over; so in all calls
     // of this file.
-    unsafe { receive::call(endpoint, Form::Plain, &asked(from, context), room) }
+    unsafe {
+        with(endpoint, |endpoint| {
+            receive::call(endpoint, Form::Plain, &asked(from, context), room)
+        })
+    }
 }
 
 unsafe extern "C" fn recvv(
@@ -64,7 +68,11 @@ unsafe extern "C" fn recvv(
 ) -> isize {
     let room = Bytes::Pieces(iov, count);
     // SAFETY: as in `recv`.
-    unsafe { receive::call(endpoint, Form::Plain, &asked(from, context), room) }
+    unsafe {
+        with(endpoint, |endpoint| {
+            receive::call(endpoint, Form::Plain, &asked(from, context), room)
+        })
+    }
 }
 
 unsafe extern "C" fn recvmsg(endpoint: *mut fid_ep, message: *const fi_msg, flags: u64) -> isize {
@@ -75,7 +83,11 @@ unsafe extern "C" fn recvmsg(endpoint: *mut fid_ep, message: *const fi_msg, flag
     let asked = asked(message.addr, message.context);
     let room = Bytes::Pieces(message.msg_iov, message.iov_count);
     // SAFETY: as in `recv`.
-    unsafe { receive::call(endpoint, Form::Message(flags), &asked, room) }
+    unsafe {
+        with(endpoint, |endpoint| {
+            receive::call(endpoint, Form::Message(flags), &asked, room)
+        })
+    }
 }
 
 unsafe extern "C" fn send(
@@ -88,7 +100,11 @@ unsafe extern "C" fn send(
 ) -> isize {
     let (given, bytes) = (given(to, None, context), Bytes::of(buffer, len));
     // SAFETY: as in `recv`.
-    unsafe { send::call(endpoint, Form::Plain, &given, bytes) }
+    unsafe {
+        with(endpoint, |endpoint| {
+            send::call(endpoint, Form::Plain, &given, bytes)
+        })
+    }
 }
 
 unsafe extern "C" fn sendv(
@@ -101,7 +117,11 @@ unsafe extern "C" fn sendv(
 ) -> isize {
     let (given, bytes) = (given(to, None, context), Bytes::Pieces(iov, count));
     // SAFETY: as in `recv`.
-    unsafe { send::call(endpoint, Form::Plain, &given, bytes) }
+    unsafe {
+        with(endpoint, |endpoint| {
+            send::call(endpoint, Form::Plain, &given, bytes)
+        })
+    }
 }
 
 unsafe extern "C" fn sendmsg(endpoint: *mut fid_ep, message: *const fi_msg, flags: u64) -> isize {
@@ -113,7 +133,11 @@ unsafe extern "C" fn sendmsg(endpoint: *mut fid_ep, message: *const fi_msg, flag
     let given = given(message.addr, form.data(message.data), message.context);
     let bytes = Bytes::Pieces(message.msg_iov, message.iov_count);
     // SAFETY: as in `recv`.
-    unsafe { send::call(endpoint, form, &given, bytes) }
+    unsafe {
+        with(endpoint, |endpoint| {
+            send::call(endpoint, form, &given, bytes)
+        })
+    }
 }
 
 unsafe extern "C" fn inject(
@@ -124,7 +148,11 @@ unsafe extern "C" fn inject(
 ) -> isize {
     let given = given(to, None, core::ptr::null_mut());
     // SAFETY: as in `recv`; the buffer is lent for the time of the call.
-    unsafe { send::call(endpoint, Form::Inject, &given, Bytes::of(buffer, len)) }
+    unsafe {
+        with(endpoint, |endpoint| {
+            send::call(endpoint, Form::Inject, &given, Bytes::of(buffer, len))
+        })
+    }
 }
 
 unsafe extern "C" fn senddata(
@@ -138,7 +166,11 @@ unsafe extern "C" fn senddata(
 ) -> isize {
     let (given, bytes) = (given(to, Some(data), context), Bytes::of(buffer, len));
     // SAFETY: as in `recv`.
-    unsafe { send::call(endpoint, Form::Plain, &given, bytes) }
+    unsafe {
+        with(endpoint, |endpoint| {
+            send::call(endpoint, Form::Plain, &given, bytes)
+        })
+    }
 }
 
 unsafe extern "C" fn injectdata(
@@ -150,5 +182,9 @@ unsafe extern "C" fn injectdata(
 ) -> isize {
     let given = given(to, Some(data), core::ptr::null_mut());
     // SAFETY: as in `inject`.
-    unsafe { send::call(endpoint, Form::Inject, &given, Bytes::of(buffer, len)) }
+    unsafe {
+        with(endpoint, |endpoint| {
+            send::call(endpoint, Form::Inject, &given, Bytes::of(buffer, len))
+        })
+    }
 }

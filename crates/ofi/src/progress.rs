@@ -115,7 +115,7 @@ impl Endpoint {
                         }
                     }
                 }
-                Err(error) => self.fill_error(node, &error),
+                Err(error) => self.fill_error(node, error),
             }
             self.report(node);
         }
@@ -124,17 +124,17 @@ impl Endpoint {
     /// # Safety
     /// As [`finish`](Self::finish).
     #[cold]
-    unsafe fn fill_error(&self, node: *mut Node, error: &Error) {
+    unsafe fn fill_error(&self, node: *mut Node, error: Error) {
         // SAFETY: the caller's promise.
         unsafe {
             (*node).request = 0;
-            if is_closed(error) && (*node).flags & FI_SEND != 0 {
+            if is_closed(&error) && (*node).flags & FI_SEND != 0 {
                 // As if the message had been the last that it did not ask for.
                 (*node).request = NO_REQUEST;
                 return;
             }
             (*node).flags |= mark::FAILED;
-            (*node).error = errno_of(error);
+            (*node).error = errno_of(&error);
             (*node).len = 0;
             if let Error::Truncated {
                 peer,
@@ -142,7 +142,7 @@ impl Endpoint {
                 sent,
                 buffer,
                 immediate,
-            } = error
+            } = &error
             {
                 (*node).len = *buffer as usize;
                 (*node).request = sent - buffer;
@@ -153,7 +153,7 @@ impl Endpoint {
                     (*node).flags |= FI_REMOTE_CQ_DATA;
                 }
             } else if (*node).error != FI_ECANCELED {
-                reported(error);
+                reported(&error);
             }
         }
     }

@@ -5,10 +5,9 @@ use core::ffi::c_void;
 use limic::raw::{Posted, RawSliceMut};
 use limic::{RawEndpoint, Selector, Tag};
 
-use crate::abi::endpoint::fid_ep;
 use crate::abi::errno::*;
 use crate::abi::*;
-use crate::call::{Bytes, Form, Sort, with};
+use crate::call::{Bytes, Form, Sort};
 use crate::endpoint::{Endpoint, sort};
 use crate::node::{NO_PEER, NO_REQUEST, Node, Spare, mark};
 use crate::progress::{application_tag, kind, name_of};
@@ -49,46 +48,49 @@ impl Asked {
 /// A call that receives, or looks for a message.
 ///
 /// # Safety
-/// `endpoint` is one of this provider. The room, and a context that is lent, are the operation's until it is over.
+/// The room, and a context that is lent, are the operation's until it is over.
 #[inline(always)]
-pub(crate) unsafe fn call(endpoint: *mut fid_ep, form: Form, asked: &Asked, room: Bytes) -> isize {
+pub(crate) unsafe fn call(
+    endpoint: &Endpoint,
+    form: Form,
+    asked: &Asked,
+    room: Bytes,
+) -> Result<usize, i32> {
+    let flags = form.own_flags();
+    // Whoever looks for a message wants an answer.
+    let looks = flags & (FI_PEEK | FI_CLAIM) != 0;
+    let all_flags = form.flags(&endpoint.receives);
+    let mut wanted = Wanted {
+        selector: Selector::any(),
+        context: asked.context,
+        flags: asked.sort.flag() | FI_RECV,
+        reported: looks || all_flags & FI_COMPLETION != 0,
+    };
     // SAFETY: the caller's promise.
     unsafe {
-        with(endpoint, |endpoint| {
-            let flags = form.own_flags();
-            // Whoever looks for a message wants an answer.
-            let looks = flags & (FI_PEEK | FI_CLAIM) != 0;
-            let all_flags = form.flags(&endpoint.receives);
-            let mut wanted = Wanted {
-                selector: Selector::any(),
-                context: asked.context,
-                flags: asked.sort.flag() | FI_RECV,
-                reported: looks || all_flags & FI_COMPLETION != 0,
-            };
-            if flags & (FI_PEEK | FI_CLAIM) == FI_CLAIM {
-                // The context alone says which message is meant.
-                return endpoint.receive_claimed(&wanted, room.room()?.as_slice(), flags);
-            }
-            wanted.selector = asked.selector(endpoint)?;
-            if flags & FI_PEEK != 0 {
-                return endpoint.peek(&wanted, flags);
-            }
-            if flags & FI_DISCARD != 0 {
-                return Err(FI_EBADFLAGS);
-            }
-            let flags = match asked.sort {
-                Sort::Untagged => all_flags,
-                // Default flags are for both sorts, but one buffer for many is for untagged messages alone.
-                Sort::Tagged(_) => flags,
-            };
-            let room = room.room()?;
-            match (flags & FI_MULTI_RECV, asked.sort, room.as_slice()) {
-                (0, _, pieces) => endpoint.receive(&wanted, pieces),
-                (_, Sort::Untagged, [whole]) => endpoint.receive_many(&wanted, *whole),
-                (_, Sort::Untagged, _) => Err(FI_EINVAL),
-                (_, Sort::Tagged(_), _) => Err(FI_EBADFLAGS),
-            }
-        })
+        if flags & (FI_PEEK | FI_CLAIM) == FI_CLAIM {
+            // The context alone says which message is meant.
+            return endpoint.receive_claimed(&wanted, room.room()?.as_slice(), flags);
+        }
+        wanted.selector = asked.selector(endpoint)?;
+        if flags & FI_PEEK != 0 {
+            return endpoint.peek(&wanted, flags);
+        }
+        if flags & FI_DISCARD != 0 {
+            return Err(FI_EBADFLAGS);
+        }
+        let flags = match asked.sort {
+            Sort::Untagged => all_flags,
+            // Default flags are for both sorts, but one buffer for many is for untagged messages alone.
+            Sort::Tagged(_) => flags,
+        };
+        let room = room.room()?;
+        match (flags & FI_MULTI_RECV, asked.sort, room.as_slice()) {
+            (0, _, pieces) => endpoint.receive(&wanted, pieces),
+            (_, Sort::Untagged, [whole]) => endpoint.receive_many(&wanted, *whole),
+            (_, Sort::Untagged, _) => Err(FI_EINVAL),
+            (_, Sort::Tagged(_), _) => Err(FI_EBADFLAGS),
+        }
     }
 }
 

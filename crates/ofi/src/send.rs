@@ -5,10 +5,9 @@ use core::ffi::c_void;
 use limic::raw::{Posted, RawSlice};
 use limic::{Error, Outcome, Peer, RawEndpoint, RequestId, Tag};
 
-use crate::abi::endpoint::fid_ep;
 use crate::abi::errno::*;
 use crate::abi::*;
-use crate::call::{Bytes, Form, Sort, append, with};
+use crate::call::{Bytes, Form, Sort, append};
 use crate::endpoint::Endpoint;
 use crate::errors::{is_closed, reported};
 use crate::log;
@@ -60,31 +59,33 @@ pub(crate) struct Given {
 /// A call that sends.
 ///
 /// # Safety
-/// `endpoint` is one of this provider. The bytes, and a context that is lent, are the operation's until it is over;
-/// injected bytes until the call returns.
+/// The bytes, and a context that is lent, are the operation's until it is over; injected bytes until the call returns.
 #[inline(always)]
-pub(crate) unsafe fn call(endpoint: *mut fid_ep, form: Form, given: &Given, bytes: Bytes) -> isize {
+pub(crate) unsafe fn call(
+    endpoint: &Endpoint,
+    form: Form,
+    given: &Given,
+    bytes: Bytes,
+) -> Result<usize, i32> {
+    let flags = form.flags(&endpoint.sends);
+    let sent = Sent {
+        to: given.to,
+        tag: given.sort.tag()?,
+        data: given.data,
+        context: given.context,
+        flags: given.sort.flag() | FI_SEND,
+        reported: flags & FI_COMPLETION != 0,
+        delivered: flags & FI_DELIVERY_COMPLETE != 0,
+    };
     // SAFETY: the caller's promise.
     unsafe {
-        with(endpoint, |endpoint| {
-            let flags = form.flags(&endpoint.sends);
-            let sent = Sent {
-                to: given.to,
-                tag: given.sort.tag()?,
-                data: given.data,
-                context: given.context,
-                flags: given.sort.flag() | FI_SEND,
-                reported: flags & FI_COMPLETION != 0,
-                delivered: flags & FI_DELIVERY_COMPLETE != 0,
-            };
-            let slices = bytes.slices()?;
-            // One test for both.
-            match (form, flags & (FI_INJECT | FI_DELIVERY_COMPLETE)) {
-                (Form::Inject, _) => endpoint.inject(&sent, slices.as_slice()),
-                (_, 0) => endpoint.send(&sent, slices.as_slice()),
-                (_, asked) => endpoint.send_as_asked(&sent, slices.as_slice(), asked),
-            }
-        })
+        let slices = bytes.slices()?;
+        // One test for both.
+        match (form, flags & (FI_INJECT | FI_DELIVERY_COMPLETE)) {
+            (Form::Inject, _) => endpoint.inject(&sent, slices.as_slice()),
+            (_, 0) => endpoint.send(&sent, slices.as_slice()),
+            (_, asked) => endpoint.send_as_asked(&sent, slices.as_slice(), asked),
+        }
     }
 }
 
@@ -156,7 +157,7 @@ impl Endpoint {
                 self.watch(id, name_of(node, kind::NODE));
                 Ok(0)
             }
-            Ok(Posted::Done(Err(error))) | Err(error) => self.not_sent(sent, &error),
+            Ok(Posted::Done(Err(error))) | Err(error) => self.not_sent(sent, error),
         }
     }
 
@@ -203,13 +204,13 @@ impl Endpoint {
     }
 
     #[cold]
-    fn not_sent(&self, sent: &Sent, error: &Error) -> Result<usize, i32> {
-        if is_closed(error) {
+    fn not_sent(&self, sent: &Sent, error: Error) -> Result<usize, i32> {
+        if is_closed(&error) {
             // What it did not ask for any more is dropped.
             self.sent(sent);
             return Ok(0);
         }
-        Err(reported(error))
+        Err(reported(&error))
     }
 
     /// Sends bytes that are the caller's again when this returns.
@@ -231,7 +232,7 @@ impl Endpoint {
             }
             // SAFETY: the caller's promise.
             Ok(None) => unsafe { self.inject_later(sent, slices) },
-            Err(error) => self.not_sent(sent, &error),
+            Err(error) => self.not_sent(sent, error),
         }
     }
 
@@ -295,7 +296,7 @@ impl Endpoint {
                 self.watch_copy(id, bytes, of);
                 Ok(0)
             }
-            Ok(Posted::Done(Err(error))) | Err(error) => self.not_sent(sent, &error),
+            Ok(Posted::Done(Err(error))) | Err(error) => self.not_sent(sent, error),
         }
     }
 

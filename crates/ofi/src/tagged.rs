@@ -5,7 +5,7 @@ use core::ffi::c_void;
 use crate::abi::endpoint::{fi_msg_tagged, fi_ops_tagged, fid_ep};
 use crate::abi::errno::*;
 use crate::abi::fi_addr_t;
-use crate::call::{Bytes, Form, Sort};
+use crate::call::{Bytes, Form, Sort, with};
 use crate::receive::{self, Asked};
 use crate::send::{self, Given};
 
@@ -56,7 +56,11 @@ unsafe extern "C" fn recv(
     let (asked, room) = (asked(from, tag, ignore, context), Bytes::One(buffer, len));
     // SAFETY: C passes what it was given, and lends buffer and context until the operation is over; so in all calls
     // of this file.
-    unsafe { receive::call(endpoint, Form::Plain, &asked, room) }
+    unsafe {
+        with(endpoint, |endpoint| {
+            receive::call(endpoint, Form::Plain, &asked, room)
+        })
+    }
 }
 
 unsafe extern "C" fn recvv(
@@ -71,7 +75,11 @@ unsafe extern "C" fn recvv(
 ) -> isize {
     let (asked, room) = (asked(from, tag, ignore, context), Bytes::Pieces(iov, count));
     // SAFETY: as in `recv`.
-    unsafe { receive::call(endpoint, Form::Plain, &asked, room) }
+    unsafe {
+        with(endpoint, |endpoint| {
+            receive::call(endpoint, Form::Plain, &asked, room)
+        })
+    }
 }
 
 unsafe extern "C" fn recvmsg(
@@ -86,7 +94,11 @@ unsafe extern "C" fn recvmsg(
     let asked = asked(message.addr, message.tag, message.ignore, message.context);
     let room = Bytes::Pieces(message.msg_iov, message.iov_count);
     // SAFETY: as in `recv`.
-    unsafe { receive::call(endpoint, Form::Message(flags), &asked, room) }
+    unsafe {
+        with(endpoint, |endpoint| {
+            receive::call(endpoint, Form::Message(flags), &asked, room)
+        })
+    }
 }
 
 unsafe extern "C" fn send(
@@ -100,7 +112,11 @@ unsafe extern "C" fn send(
 ) -> isize {
     let (given, bytes) = (given(to, tag, None, context), Bytes::of(buffer, len));
     // SAFETY: as in `recv`.
-    unsafe { send::call(endpoint, Form::Plain, &given, bytes) }
+    unsafe {
+        with(endpoint, |endpoint| {
+            send::call(endpoint, Form::Plain, &given, bytes)
+        })
+    }
 }
 
 unsafe extern "C" fn sendv(
@@ -114,7 +130,11 @@ unsafe extern "C" fn sendv(
 ) -> isize {
     let (given, bytes) = (given(to, tag, None, context), Bytes::Pieces(iov, count));
     // SAFETY: as in `recv`.
-    unsafe { send::call(endpoint, Form::Plain, &given, bytes) }
+    unsafe {
+        with(endpoint, |endpoint| {
+            send::call(endpoint, Form::Plain, &given, bytes)
+        })
+    }
 }
 
 unsafe extern "C" fn sendmsg(
@@ -131,7 +151,11 @@ unsafe extern "C" fn sendmsg(
     let given = given(message.addr, message.tag, data, message.context);
     let bytes = Bytes::Pieces(message.msg_iov, message.iov_count);
     // SAFETY: as in `recv`.
-    unsafe { send::call(endpoint, form, &given, bytes) }
+    unsafe {
+        with(endpoint, |endpoint| {
+            send::call(endpoint, form, &given, bytes)
+        })
+    }
 }
 
 unsafe extern "C" fn inject(
@@ -143,7 +167,11 @@ unsafe extern "C" fn inject(
 ) -> isize {
     let given = given(to, tag, None, core::ptr::null_mut());
     // SAFETY: as in `recv`; the buffer is lent for the time of the call.
-    unsafe { send::call(endpoint, Form::Inject, &given, Bytes::of(buffer, len)) }
+    unsafe {
+        with(endpoint, |endpoint| {
+            send::call(endpoint, Form::Inject, &given, Bytes::of(buffer, len))
+        })
+    }
 }
 
 unsafe extern "C" fn senddata(
@@ -158,7 +186,11 @@ unsafe extern "C" fn senddata(
 ) -> isize {
     let (given, bytes) = (given(to, tag, Some(data), context), Bytes::of(buffer, len));
     // SAFETY: as in `recv`.
-    unsafe { send::call(endpoint, Form::Plain, &given, bytes) }
+    unsafe {
+        with(endpoint, |endpoint| {
+            send::call(endpoint, Form::Plain, &given, bytes)
+        })
+    }
 }
 
 unsafe extern "C" fn injectdata(
@@ -171,5 +203,9 @@ unsafe extern "C" fn injectdata(
 ) -> isize {
     let given = given(to, tag, Some(data), core::ptr::null_mut());
     // SAFETY: as in `inject`.
-    unsafe { send::call(endpoint, Form::Inject, &given, Bytes::of(buffer, len)) }
+    unsafe {
+        with(endpoint, |endpoint| {
+            send::call(endpoint, Form::Inject, &given, Bytes::of(buffer, len))
+        })
+    }
 }

@@ -2,10 +2,11 @@
 //! regression shows on a busy machine as well as on a quiet one.
 
 mod dump;
+mod provider;
 mod reference;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use comfy_table::{CellAlignment, Table, presets};
 
@@ -34,9 +35,20 @@ pub(crate) fn run(update: bool, tally: &mut Tally) -> Result<(), Failure> {
         tally.skip_check("counts: the committed counts are those of x86-64");
         return Ok(());
     }
-    let (conditions, counts) = measure()?;
+    let (conditions, mut counts) = measure()?;
+    let without = provider::missing();
+    if let Some(why) = without {
+        tally.skip_check(&format!("counts of the libfabric provider: {why}"));
+    } else {
+        counts.extend(provider::measure()?);
+    }
     let path = root().join("benches/counts.json");
     if update {
+        if without.is_some() {
+            return Err(Failure::Missing(
+                "the file would be without the provider's counts".to_owned(),
+            ));
+        }
         let old = Reference::read(&path).ok();
         print!(
             "{}",
@@ -48,7 +60,11 @@ pub(crate) fn run(update: bool, tally: &mut Tally) -> Result<(), Failure> {
         }
         .write(&path);
     }
-    let reference = Reference::read(&path)?;
+    let mut reference = Reference::read(&path)?;
+    if without.is_some() {
+        let own = |case: &String| !case.starts_with(provider::CASES);
+        reference.instructions.retain(|case, _| own(case));
+    }
     print!("{}", table(Some(&reference.instructions), &counts));
     if let Some(difference) = reference.conditions.difference(&conditions) {
         tally.skip_check(&format!(
@@ -61,7 +77,7 @@ pub(crate) fn run(update: bool, tally: &mut Tally) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Builds the program and runs it under callgrind.
+/// Builds the program of the Rust interface and counts its cases.
 fn measure() -> Result<(Conditions, Counts), Failure> {
     let words = [
         "build",
@@ -72,46 +88,79 @@ fn measure() -> Result<(Conditions, Counts), Failure> {
         "counts",
     ];
     Job::cargo(&words, 20).run()?;
-    let program = target().join("release/counts");
-    let out = out_file();
-    let options = [
-        "--tool=callgrind",
-        "--quiet",
-        "--combine-dumps=yes",
-        &format!("--callgrind-out-file={}", out.display()),
-        &program.display().to_string(),
-    ];
-    let job = Job::new("valgrind", 5).args(&options);
-    let command = job.shown().to_owned();
-    let printed = job.capture()?;
-    let unreadable = |why: String| Failure::Unreadable {
-        command: command.clone(),
-        why,
-    };
-    let dumps = std::fs::read_to_string(&out)
-        .map_err(|why| unreadable(format!("{}: {why}", out.display())))?;
-    // A leftover disturbs nobody.
-    let _ = std::fs::remove_file(&out);
-    let word = |name: &str| {
-        let found = printed
-            .lines()
-            .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
-        found.ok_or_else(|| unreadable(format!("no line with '{name}: '")))
-    };
-    let operations: f64 = word("operations")?
-        .parse()
-        .map_err(|_| unreadable("'operations: ' without a number".to_owned()))?;
-    let mut counts = Counts::new();
-    for (case, instructions) in dump::cases(&dumps) {
-        let each = instructions as f64 / operations;
-        let least = counts.entry(case).or_insert(each);
-        *least = least.min(each);
+    let counted = Counted::run(&target().join("release/counts"), &[])?;
+    let conditions = Conditions::here(counted.word("features")?)?;
+    Ok((conditions, counted.cases))
+}
+
+/// What a program did under callgrind.
+struct Counted {
+    command: String,
+    printed: String,
+    cases: Counts,
+}
+
+impl Counted {
+    /// Runs it there, with these variables and no others that libfabric or limic looks at.
+    fn run(program: &Path, variables: &[(&str, &str)]) -> Result<Self, Failure> {
+        let out = out_file();
+        let mut job = Job::new("env", 5);
+        for (name, _) in std::env::vars() {
+            if name.starts_with("FI_") || name.starts_with("LIMIC_") {
+                job = job.args(&["-u", &name]);
+            }
+        }
+        for (name, value) in variables {
+            job = job.args(&[&format!("{name}={value}")]);
+        }
+        let job = job
+            .args(&[
+                "valgrind",
+                "--tool=callgrind",
+                "--quiet",
+                "--combine-dumps=yes",
+                &format!("--callgrind-out-file={}", out.display()),
+            ])
+            .arg(program);
+        let command = job.shown().to_owned();
+        let mut counted = Self {
+            printed: job.capture()?,
+            command,
+            cases: Counts::new(),
+        };
+        let dumps = std::fs::read_to_string(&out)
+            .map_err(|why| counted.unreadable(format!("{}: {why}", out.display())))?;
+        // A leftover disturbs nobody.
+        let _ = std::fs::remove_file(&out);
+        let operations: f64 = counted
+            .word("operations")?
+            .parse()
+            .map_err(|_| counted.unreadable("'operations: ' without a number".to_owned()))?;
+        for (case, instructions) in dump::cases(&dumps) {
+            let each = instructions as f64 / operations;
+            let least = counted.cases.entry(case).or_insert(each);
+            *least = least.min(each);
+        }
+        if counted.cases.is_empty() {
+            return Err(counted.unreadable("callgrind wrote no case down".to_owned()));
+        }
+        Ok(counted)
     }
-    if counts.is_empty() {
-        return Err(unreadable("callgrind wrote no case down".to_owned()));
+
+    /// What the program said of itself.
+    fn word(&self, name: &str) -> Result<&str, Failure> {
+        let mut lines = self.printed.lines();
+        lines
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+            .ok_or_else(|| self.unreadable(format!("no line with '{name}: '")))
     }
-    let conditions = Conditions::here(word("features")?)?;
-    Ok((conditions, counts))
+
+    fn unreadable(&self, why: String) -> Failure {
+        Failure::Unreadable {
+            command: self.command.clone(),
+            why,
+        }
+    }
 }
 
 /// In the target directory, and not shared with another run.
