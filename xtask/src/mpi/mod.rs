@@ -117,8 +117,10 @@ pub(crate) fn build_provider() -> Result<PathBuf, Failure> {
     let folder = target().join("mpi/provider");
     let put = || {
         std::fs::create_dir_all(&folder)?;
-        let built = target().join("release/liblimic_fi.so");
-        std::fs::copy(built, folder.join("liblimic-fi.so"))
+        // Beside it and then in its place: programs may be running on the one that is there.
+        let fresh = folder.join("liblimic-fi.so.new");
+        std::fs::copy(target().join("release/liblimic_fi.so"), &fresh)?;
+        std::fs::rename(fresh, folder.join("liblimic-fi.so"))
     };
     put().map_err(|why| Failure::Missing(format!("{}: {why}", folder.display())))?;
     Ok(folder)
