@@ -75,7 +75,7 @@ impl Flavour {
     /// Its configuration, on top of the kernel's tinyconfig; later ones win.
     fn fragments(self) -> &'static [&'static str] {
         match self {
-            Self::Fast => &["lab/fast.config"],
+            Self::Fast => &["lab/fast.config", "lab/times.config"],
             Self::Debug => &["lab/fast.config", "lab/debug.config"],
             Self::Kasan => &["lab/fast.config", "lab/debug.config", "lab/kasan.config"],
         }
