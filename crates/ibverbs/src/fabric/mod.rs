@@ -167,6 +167,8 @@ pub struct Fabric {
     arrived: VecDeque<Arrived>,
     /// Completions that were taken off a queue before one of its queue pairs was destroyed.
     deferred: VecDeque<(usize, Completion)>,
+    /// Completions of one look at a queue: empty in between.
+    batch: Vec<Completion>,
     /// Packets that came before their turn, and whose turn it is now.
     late: VecDeque<(u32, Vec<u8>)>,
     /// Connections whose peers write into a ring here.
@@ -222,6 +224,7 @@ impl Fabric {
             events: VecDeque::new(),
             arrived: VecDeque::new(),
             deferred: VecDeque::new(),
+            batch: Vec::new(),
             late: VecDeque::new(),
             ring_connections: Vec::new(),
             rings_granted: 0,
@@ -256,6 +259,13 @@ impl Fabric {
     /// The devices in use.
     pub fn devices(&self) -> impl Iterator<Item = &str> {
         self.rails.iter().map(|rail| rail.domain.context().name())
+    }
+
+    /// Whether the kernel does the work of one of the devices, on processors that pollers want too.
+    #[must_use]
+    pub fn in_software(&self) -> bool {
+        let mut domains = self.rails.iter().map(|rail| &rail.domain);
+        domains.any(|domain| domain.context().limits().in_software)
     }
 
     /// Bytes of the longest message that [`send`](Self::send) takes on a connection.

@@ -19,20 +19,21 @@ impl Fabric {
             self.completed(rail, &completion);
         }
         for rail in 0..self.rails.len() {
-            let mut batch: [Option<Completion>; 32] = [None; 32];
-            let mut count = 0;
-            let polled = self.rails[rail].queue.poll(|completion| {
-                if let Some(place) = batch.get_mut(count) {
-                    *place = Some(completion);
-                    count += 1;
+            let batch = &mut self.batch;
+            match self.rails[rail]
+                .queue
+                .poll(|completion| batch.push(completion))
+            {
+                Ok(false) => {}
+                Ok(true) => {
+                    // Its room is kept for the next time.
+                    let mut batch = core::mem::take(&mut self.batch);
+                    for completion in batch.drain(..) {
+                        self.completed(rail, &completion);
+                    }
+                    self.batch = batch;
                 }
-            });
-            if let Err(error) = polled {
-                self.rail_failed(rail, &error.to_string());
-                continue;
-            }
-            for completion in batch.into_iter().flatten() {
-                self.completed(rail, &completion);
+                Err(error) => self.rail_failed(rail, &error.to_string()),
             }
         }
     }

@@ -102,6 +102,8 @@ pub struct Limits {
     pub on_demand: bool,
     /// Bytes of memory on the adapter; 0 on most (N1).
     pub device_memory: u64,
+    /// There is no adapter: threads of the kernel do its work, on the processors that pollers want too (Soft-RoCE).
+    pub in_software: bool,
 }
 
 /// The vendor of Soft-RoCE. It says that it can page on demand, and copies wrong bytes then: Linux 7.2's `__rxe_odp_mr_copy` begins
@@ -155,6 +157,7 @@ impl Context {
                 shared_receives: 0,
                 on_demand: false,
                 device_memory: 0,
+                in_software: false,
             },
         };
         context.limits = context.query()?;
@@ -189,6 +192,7 @@ impl Context {
                 && attr.odp_caps.general_caps & ODP != 0
                 && attr.odp_caps.per_transport_caps.rc_odp_caps & ODP_READ_WRITE == ODP_READ_WRITE,
             device_memory: attr.max_dm_size,
+            in_software: plain.vendor_id == SOFT_ROCE,
         })
     }
 

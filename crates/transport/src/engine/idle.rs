@@ -42,7 +42,7 @@ impl Engine {
     #[inline]
     pub(crate) fn be_patient(&mut self, patience: &mut Patience) {
         patience.polls += 1;
-        if patience.polls < self.core.spins {
+        if patience.polls < self.core.polls_alone {
             // The pause instruction takes 15 to 60 ns, most of a short message's time. A neighbour on the same core
             // gets the pauses of those who wait longer.
             if patience.polls > EAGER_POLLS {
@@ -58,6 +58,14 @@ impl Engine {
 
     #[cold]
     fn give_way(&mut self, patience: &mut Patience) {
+        if patience.polls < self.core.spins {
+            // Not to a peer, but to the kernel, which does an adapter's work.
+            rustix::thread::sched_yield();
+            if patience.polls.is_multiple_of(SOCKETS) {
+                self.look_at_sockets();
+            }
+            return;
+        }
         if !self.core.work.streams.is_empty() {
             // The receiver of a stream does not run beside its sender.
             self.core.crowded = super::streams::CROWDED;

@@ -66,7 +66,7 @@ use crate::error::PeerFailure;
 use crate::kmod::Device;
 use crate::policy::Skew;
 use crate::raw::{ClaimId, RequestId};
-use crate::settings::Settings;
+use crate::settings::{Settings, Spin};
 use crate::single_copy::Probe;
 use crate::topology::Whereabouts;
 use crate::{Address, Peer};
@@ -145,6 +145,8 @@ pub(crate) struct Core {
     next_to_look_at: u32,
     /// Polls before yielding.
     spins: u32,
+    /// Those of a wait, which are fewer if what it waits for needs this processor.
+    polls_alone: u32,
     sleeper: Sleeper<limic_shm::ring::Mapped>,
     barrier: Barrier,
     probe_word: Probe,
@@ -319,6 +321,19 @@ impl Core {
             // A poll of an adapter's queue takes some ten times as long as one of a ring.
             self.spins /= 8;
         }
+        self.adapt_polls();
+    }
+
+    /// The work of an adapter that is none is done by threads of the kernel. Two ranks that poll on two processors leave them
+    /// the end of a time slice, which is milliseconds away.
+    pub(crate) fn adapt_polls(&mut self) {
+        const BESIDE_THE_KERNEL: u32 = 4;
+        let few = self.settings.spin() == Spin::Auto && self.remote.needs_processors();
+        self.polls_alone = if few {
+            self.spins.min(BESIDE_THE_KERNEL)
+        } else {
+            self.spins
+        };
     }
 
     /// Moved so far.

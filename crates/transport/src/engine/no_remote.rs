@@ -32,6 +32,10 @@ impl Remote {
         false
     }
 
+    pub(crate) fn needs_processors(&self) -> bool {
+        false
+    }
+
     pub(crate) fn takes(&self, _: &Address) -> bool {
         false
     }

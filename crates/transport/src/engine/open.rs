@@ -119,6 +119,7 @@ impl Engine {
             next_to_look_at: 0,
             none_ahead_since_ns: 0,
             spins: settings.spin_polls(1),
+            polls_alone: settings.spin_polls(1),
             sleeper,
             barrier,
             device: Device::open(settings.allowed().contains(Path::Kmod)),

@@ -114,6 +114,12 @@ impl Remote {
         self.fabric.is_some()
     }
 
+    /// Whether there are peers over the fabric, and threads of the kernel do its work.
+    pub(crate) fn needs_processors(&self) -> bool {
+        let fabric = self.fabric.as_ref();
+        !self.peers.is_empty() && fabric.is_some_and(Fabric::in_software)
+    }
+
     /// Whether a peer is reached over the fabric.
     pub(crate) fn takes(&self, address: &Address) -> bool {
         self.is_open()

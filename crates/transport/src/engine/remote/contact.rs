@@ -45,6 +45,7 @@ impl Core {
 
     fn wire_up(&mut self, connection: ConnectionId, number: u32) {
         self.remote.peers.insert(connection, number);
+        self.adapt_polls();
         self.give_row(number);
         if let Some(peer) = self.peers.get(number) {
             peer.wire = Some(connection.0);
