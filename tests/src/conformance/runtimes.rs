@@ -1,6 +1,7 @@
 //! What runtimes above the raw interface use: immediate words, lists of finished requests, messages kept
 //! out of matching, regions in memory of their own.
 
+use limic::counters::Event;
 use limic::raw::{ClaimId, Posted, RawSlice, RawSliceMut};
 use limic::{Access, Error, RawEndpoint, RequestId, Selector, Status, Tag};
 
@@ -18,6 +19,17 @@ fn started(posted: limic::Result<Posted>) -> Result<Status, RequestId> {
 
 fn finish<E: RawEndpoint>(party: &Party<E>, posted: limic::Result<Posted>) -> Status {
     started(posted).unwrap_or_else(|id| party.endpoint.wait(id).expect("done"))
+}
+
+/// Receives a message of these contents, and the word with it.
+fn receive<E: RawEndpoint>(party: &Party<E>, number: u64, len: usize, word: Option<u64>) {
+    let mut buffer = vec![0; len];
+    let room = [RawSliceMut::from(&mut buffer[..])];
+    // SAFETY: `buffer` lives until the receive is done.
+    let posted = unsafe { party.endpoint.post_recv(&Selector::any_source(TAG), &room) };
+    let status = finish(party, posted);
+    assert_eq!((status.len, status.immediate), (len as u64, word));
+    check(number, &buffer);
 }
 
 /// The word arrives with messages of every length, however they travel, and only with those that have one.
@@ -45,13 +57,44 @@ pub fn immediate_words<E: RawEndpoint>(case: &Case<E>) {
                 let seen = party.endpoint.probe(&Selector::any()).expect("probe");
                 assert_eq!(seen.and_then(|status| status.immediate), word);
             }
-            let mut buffer = vec![0; len];
-            let room = [RawSliceMut::from(&mut buffer[..])];
-            // SAFETY: `buffer` lives until the receive is done.
-            let posted = unsafe { party.endpoint.post_recv(&Selector::any_source(TAG), &room) };
-            let status = finish(party, posted);
-            assert_eq!((status.len, status.immediate), (len as u64, word));
-            check(number, &buffer);
+            receive(party, number, len, word);
+        }
+        party.meet();
+    });
+}
+
+/// A send that has to be delivered is like any other to its receiver. To another node it is not over before it is received.
+pub fn delivered_sends<E: RawEndpoint>(case: &Case<E>) {
+    case.run(2, |party| {
+        for (number, len) in (0_u64..).zip(lengths()) {
+            let word = (number % 3 != 0).then_some(number);
+            if party.rank == 0 {
+                let data = content(number, len);
+                let slices = [RawSlice::from(&data[..])];
+                let other = party.other();
+                // SAFETY: `data` lives until the send is done.
+                let posted = unsafe {
+                    party
+                        .endpoint
+                        .post_send_delivered(other, TAG, word, &slices)
+                };
+                let posted = started(posted);
+                party.meet();
+                let over = match posted {
+                    Ok(_) => true,
+                    Err(id) => party.endpoint.is_done(id),
+                };
+                let verbs = party.endpoint.counters().event(Event::VerbsMessages) > 0;
+                assert!(!(verbs && over), "{len} bytes, which nobody has received");
+                party.meet();
+                let sent = posted.unwrap_or_else(|id| party.endpoint.wait(id).expect("done"));
+                assert_eq!(sent.len, len as u64);
+                continue;
+            }
+            party.meet();
+            // The sender has looked now.
+            party.meet();
+            receive(party, number, len, word);
         }
         party.meet();
     });
