@@ -81,6 +81,18 @@ impl ControlError {
         matches!(self, Self::Closed | Self::NobodyListens { .. })
     }
 
+    /// Whether the same step may go well later: a queue or a table is full, here or at the peer.
+    pub fn is_temporary(&self) -> bool {
+        match self {
+            Self::BacklogFull { .. } | Self::InFlight => true,
+            Self::System { errno, .. } => matches!(
+                *errno,
+                Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS
+            ),
+            _ => false,
+        }
+    }
+
     /// The kernel's answer behind this, for callers that report errors by number.
     pub fn errno(&self) -> Errno {
         match self {

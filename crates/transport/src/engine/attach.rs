@@ -3,7 +3,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use limic_shm::control::{Bell, Sent};
+use limic_shm::control::{Bell, ControlError, Sent};
 use limic_shm::ring::ReleaseFlags;
 use limic_shm::ring::shared::SharedProducer;
 use limic_shm::ring::sleep::Waker;
@@ -20,7 +20,7 @@ use crate::policy::lag::Lag;
 use crate::policy::{Capabilities, INLINE_CAPACITY, Path, Skew, Thresholds};
 use crate::single_copy::RemoteProcess;
 use crate::topology::Locality;
-use crate::{Error, Result};
+use crate::{Error, Peer, Result};
 
 impl Core {
     pub(crate) fn greeting(&self, kind: u32, to: u32) -> Greeting {
@@ -42,17 +42,26 @@ impl Core {
         }
     }
 
-    pub(crate) fn greet(&mut self, connection: u32, greeting: &Greeting) -> bool {
+    /// Sends a greeting, the first message of this side over a connection.
+    ///
+    /// # Errors
+    /// The peer has gone, or it has to wait ([`ControlError::is_temporary`]).
+    pub(crate) fn greet(
+        &mut self,
+        connection: u32,
+        greeting: &Greeting,
+    ) -> core::result::Result<(), ControlError> {
         let Some(Some(entry)) = self.connections.get(connection as usize) else {
-            return false;
+            return Err(ControlError::Closed);
         };
         let fds = [self.segment.fd(), self.bell.as_fd()];
         match entry.channel.send(&greeting.encode(), &fds) {
-            Ok(Sent::Done) => true,
-            Ok(Sent::WouldBlock) => false,
+            Ok(Sent::Done) => Ok(()),
+            // Nothing was sent before it, so that it is the kernel's memory that is short.
+            Ok(Sent::WouldBlock) => Err(ControlError::InFlight),
             Err(error) => {
                 tracing::debug!("a greeting could not be sent: {error}");
-                false
+                Err(error)
             }
         }
     }
@@ -122,11 +131,26 @@ impl Core {
         if let Some(Some(connection)) = self.connections.get_mut(index as usize) {
             connection.peer = Some(peer);
         }
+        self.answer(index, peer, hello, fds);
+    }
+
+    /// Attaches a peer that has greeted, and welcomes it. If it cannot be told now, its hello is kept: what is sent to a peer
+    /// before its welcome is lost.
+    pub(crate) fn answer(&mut self, index: u32, peer: u32, hello: Greeting, fds: Vec<OwnedFd>) {
         let welcome = self.greeting(greeting::WELCOME, peer);
+        let welcomed = self.greet(index, &welcome);
+        if let Err(error) = &welcomed
+            && error.is_temporary()
+        {
+            if let Some(Some(connection)) = self.connections.get_mut(index as usize) {
+                connection.unanswered = Some(Box::new((hello, fds)));
+            }
+            return self.put_off(peer, error);
+        }
         if let Err(error) = self.attach(peer, index, &hello, fds) {
             return self.refuse(index, &error.to_string());
         }
-        if !self.greet(index, &welcome) {
+        if welcomed.is_err() {
             // It has gone already. Its goodbye is still to be read, and so are its last records.
             self.read_connection(index);
             self.ended(index);
@@ -169,6 +193,12 @@ impl Core {
         let Some(entry) = self.peers.get(peer) else {
             return Ok(());
         };
+        if let Some(why) = &entry.failure {
+            return Err(Error::PeerFailed {
+                peer: Peer(peer),
+                why: why.clone(),
+            });
+        }
         entry.connecting = false;
         if let Some(link) = &mut entry.link {
             // Both sides connected at the same time: the second connection only watches.

@@ -7,7 +7,8 @@ use std::time::Instant;
 
 use limic_shm::control::{Channel, ControlError, MAX_MESSAGE, Received, Trigger};
 
-use super::{Core, greeting};
+use super::Core;
+use super::greeting::{self, Greeting};
 use crate::error::PeerFailure;
 
 /// Tokens of the event set: the listener, the bell, then two for each channel.
@@ -31,6 +32,8 @@ pub(crate) struct Connection {
     pub(crate) pidfd: Option<OwnedFd>,
     /// The other side said that it closes in good order.
     pub(crate) said_goodbye: bool,
+    /// Its hello, with what came with it, while that cannot be answered.
+    pub(crate) unanswered: Option<Box<(Greeting, Vec<OwnedFd>)>>,
 }
 
 impl Core {
@@ -40,7 +43,7 @@ impl Core {
             return;
         };
         // With a link to itself an endpoint would have two ways for its messages to itself, and no order between them.
-        if peer.failure.is_some() || peer.address.id == self.address.id {
+        if peer.failure.is_some() || peer.put_off || peer.address.id == self.address.id {
             return;
         }
         let address = peer.address;
@@ -51,37 +54,80 @@ impl Core {
             return self.fail_peer(to, PeerFailure::OtherNode);
         }
         match Channel::connect(address.id) {
-            Ok(channel) => {
-                if let Some(peer) = self.peers.get(to) {
-                    peer.connecting = true;
-                }
-                let connection = self.add_connection(channel, Some(to));
-                let hello = self.greeting(greeting::HELLO, to);
-                match connection {
-                    Some(connection) if self.greet(connection, &hello) => {}
-                    // It closed in between: fails, after its last records were read.
-                    Some(connection) => self.ended(connection),
-                    None => self.endings.push((to, PeerFailure::Unreachable)),
-                }
-            }
-            // The peer accepts nobody at the moment: `retry_connections` tries again.
-            Err(ControlError::BacklogFull { .. }) => self.waiting_to_connect.push(to),
+            Ok(channel) => self.say_hello(to, channel),
+            Err(error) if error.is_temporary() => self.put_off(to, &error),
             Err(ControlError::NobodyListens { .. }) => self.fail_peer(to, PeerFailure::Unreachable),
             Err(error) => self.fail_peer(to, PeerFailure::Refused(error.to_string())),
         }
     }
 
-    /// Tries again what a full backlog prevented.
+    fn say_hello(&mut self, to: u32, channel: Channel) {
+        if let Some(peer) = self.peers.get(to) {
+            peer.connecting = true;
+        }
+        let Some(connection) = self.add_connection(channel, Some(to)) else {
+            return self.endings.push((to, PeerFailure::Unreachable));
+        };
+        let hello = self.greeting(greeting::HELLO, to);
+        match self.greet(connection, &hello) {
+            Ok(()) => self.connects = true,
+            Err(error) if error.is_temporary() => {
+                self.drop_connection(connection);
+                self.put_off(to, &error);
+            }
+            // It closed in between: fails, after its last records were read.
+            Err(_) => self.ended(connection),
+        }
+    }
+
+    /// The first contact with a peer that lives has to wait: the peer accepts nobody at the moment, or a limit of this process
+    /// is reached.
+    pub(crate) fn put_off(&mut self, to: u32, why: &ControlError) {
+        let Some(peer) = self.peers.get(to) else {
+            return;
+        };
+        peer.connecting = false;
+        if !core::mem::replace(&mut peer.put_off, true) {
+            self.waiting_to_connect.push(to);
+        }
+        let full = matches!(why, ControlError::BacklogFull { .. });
+        if !full && core::mem::replace(&mut self.connects, false) {
+            tracing::warn!("peer {to} cannot be met: {why}; tried again until it can");
+            self.tally.reason(None, to, &why.to_string());
+        }
+    }
+
+    /// Tries again what was put off.
     pub(crate) fn retry_connections(&mut self) {
         for to in core::mem::take(&mut self.waiting_to_connect) {
-            if self
-                .peers
-                .get(to)
-                .is_some_and(|peer| peer.link.is_none() && !peer.connecting)
-            {
+            let Some(peer) = self.peers.get(to) else {
+                continue;
+            };
+            peer.put_off = false;
+            let unknown = peer.link.is_none() && !peer.connecting;
+            let mut answered = false;
+            for index in self.connections_of(to) {
+                if let Some(Some(connection)) = self.connections.get_mut(index as usize)
+                    && let Some(unanswered) = connection.unanswered.take()
+                {
+                    let (hello, fds) = *unanswered;
+                    self.answer(index, to, hello, fds);
+                    answered = true;
+                }
+            }
+            if unknown && !answered {
                 self.start_connection(to);
             }
         }
+    }
+
+    /// Where a peer's connections are.
+    pub(crate) fn connections_of(&self, peer: u32) -> Vec<u32> {
+        let of_peer =
+            |entry: &Option<Connection>| entry.as_ref().is_some_and(|c| c.peer == Some(peer));
+        (0..self.connections.len() as u32)
+            .filter(|index| of_peer(&self.connections[*index as usize]))
+            .collect()
     }
 
     pub(crate) fn add_connection(&mut self, channel: Channel, peer: Option<u32>) -> Option<u32> {
@@ -107,6 +153,7 @@ impl Core {
             peer,
             pidfd,
             said_goodbye: false,
+            unanswered: None,
         });
         Some(index as u32)
     }
@@ -298,12 +345,8 @@ impl Core {
 
     /// Reads what a peer has sent over its connections by now: a greeting, or an arena that a message names.
     pub(crate) fn read_connections_of(&mut self, peer: u32) {
-        let of_peer =
-            |entry: &Option<Connection>| entry.as_ref().is_some_and(|c| c.peer == Some(peer));
-        for index in 0..self.connections.len() {
-            if of_peer(&self.connections[index]) {
-                self.read_connection(index as u32);
-            }
+        for index in self.connections_of(peer) {
+            self.read_connection(index);
         }
     }
 }

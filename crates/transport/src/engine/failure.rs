@@ -57,10 +57,11 @@ impl Core {
             self.meets.extend(link.passing.word());
             self.peers.attached -= 1;
             self.adapt_spins();
-            for channel in &link.channels {
-                self.drop_connection(*channel);
-            }
             self.dead_links.push((number, ring));
+        }
+        // Also one that was not answered yet: a late welcome would attach the peer again.
+        for index in self.connections_of(number) {
+            self.drop_connection(index);
         }
         self.pool.forget_peer(number);
         self.arenas.forget_peer(number);

@@ -120,6 +120,7 @@ pub(crate) struct Core {
     dead_links: Vec<(u32, Option<u32>)>,
     /// Deaths that no receive from any source has reported yet.
     unreported: Vec<(u32, PeerFailure)>,
+    /// Peers whose first contact was put off.
     waiting_to_connect: Vec<u32>,
     /// Loans that went as ordinary messages.
     loans_in_flight: Vec<(RequestId, u64)>,
@@ -161,6 +162,8 @@ pub(crate) struct Core {
     deaf_since: Option<std::time::Instant>,
     /// The last connection was accepted; if not, that was said.
     accepts: bool,
+    /// The last first contact met no limit of this process; if it did, that was said.
+    connects: bool,
     bell: Bell,
     /// Ends sleeps on the descriptor of the event set that nobody rings for; made when the first one needs it.
     timer: Option<Timer>,

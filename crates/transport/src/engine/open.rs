@@ -131,6 +131,7 @@ impl Engine {
             listener,
             deaf_since: None,
             accepts: true,
+            connects: true,
             bell,
             timer: None,
             segment,

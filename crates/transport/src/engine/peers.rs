@@ -50,6 +50,8 @@ pub(crate) struct PeerEntry {
     pub(crate) listed: bool,
     /// A connection was started and not answered.
     pub(crate) connecting: bool,
+    /// It stands in the list of peers whose first contact waits.
+    pub(crate) put_off: bool,
     pub(crate) failure: Option<PeerFailure>,
     /// Records that came through the shared ring; decides who gets a private one.
     pub(crate) heard: u32,
@@ -308,6 +310,7 @@ impl Peers {
             backlog: VecDeque::new(),
             listed: false,
             connecting: false,
+            put_off: false,
             failure: None,
             heard: 0,
             ring: None,

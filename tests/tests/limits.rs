@@ -1,0 +1,122 @@
+//! A process that is at a limit of its system: first contacts wait, and nobody is taken for dead.
+
+use std::io::IoSlice;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+use limic::{Endpoint, HybridEndpoint, RawEndpoint};
+use limic_tests::{Cast, Rank, check, content};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::socket::{
+    AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, UnixAddr, sendmsg, socketpair,
+};
+
+const NOBODY: u32 = 65_534;
+
+/// Sets how many descriptors this process may have; gives what the limit was.
+fn limit_descriptors(most: u64) -> u64 {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("getrlimit");
+    setrlimit(Resource::RLIMIT_NOFILE, most, hard).expect("setrlimit");
+    soft
+}
+
+/// Tries for a while what cannot succeed.
+fn try_in_vain(endpoint: &HybridEndpoint) {
+    for _ in 0..50 {
+        endpoint.sleep(Some(Duration::ZERO));
+    }
+}
+
+/// A message to a peer that was not met yet, while no descriptor is free.
+#[test]
+fn a_sender_without_a_free_descriptor_waits() {
+    Cast::new("a_sender_without_a_free_descriptor_waits").run(|rank| {
+        let endpoint = HybridEndpoint::open().expect("open");
+        let peers = rank.connect(&endpoint);
+        if rank.rank == 1 {
+            let mut inbox = vec![0; 5000];
+            for number in 0..3 {
+                endpoint.recv((peers[0], 1), &mut inbox).expect("recv");
+                check(number, &inbox);
+            }
+        } else {
+            let soft = limit_descriptors(3);
+            let send = |number| {
+                endpoint
+                    .isend(peers[1], 1_u64, content(number, 5000))
+                    .expect("isend")
+            };
+            let sends = [0, 1, 2].map(send);
+            try_in_vain(&endpoint);
+            limit_descriptors(soft);
+            for send in sends {
+                send.wait().expect("the peer lives");
+            }
+        }
+        rank.link.meet(&endpoint);
+    });
+}
+
+/// Descriptors that are on their way between processes of this user, until what is returned is dropped.
+fn descriptors_in_flight(count: usize) -> (OwnedFd, OwnedFd) {
+    let flags = SockFlag::SOCK_CLOEXEC;
+    let kind = SockType::Stream;
+    let pair = socketpair(AddressFamily::Unix, kind, None, flags).expect("a pair of sockets");
+    let raw: Vec<RawFd> = vec![pair.0.as_raw_fd(); count];
+    for some in raw.chunks(200) {
+        let control = [ControlMessage::ScmRights(some)];
+        let (slices, flags) = ([IoSlice::new(b"x")], MsgFlags::empty());
+        sendmsg::<UnixAddr>(pair.0.as_raw_fd(), &slices, &control, flags, None).expect("sendmsg");
+    }
+    pair
+}
+
+/// One of the two may send no descriptors for a while (ETOOMANYREFS), and with that no greeting.
+fn meet_with_a_limit(rank: &Rank, limited: u32) {
+    if nix::unistd::geteuid().is_root() {
+        // Root has no such limit.
+        nix::unistd::setgroups(&[]).expect("setgroups");
+        nix::unistd::setgid(NOBODY.into()).expect("setgid");
+        nix::unistd::setuid(NOBODY.into()).expect("setuid");
+    }
+    let endpoint = HybridEndpoint::open().expect("open");
+    let peers = rank.connect(&endpoint);
+    let held = (rank.rank == limited).then(|| {
+        let held = descriptors_in_flight(600);
+        (held, limit_descriptors(200))
+    });
+    let _ = rank.link.exchange(&[]);
+    let messages = [8, 5000, 300_000];
+    let sends = messages.map(|len| {
+        let data = content(len as u64, len);
+        (rank.rank == 0).then(|| endpoint.isend(peers[1], 1_u64, data).expect("isend"))
+    });
+    let _ = rank.link.exchange(&[]);
+    try_in_vain(&endpoint);
+    let _ = rank.link.exchange(&[]);
+    if let Some((held, soft)) = held {
+        drop(held);
+        limit_descriptors(soft);
+    }
+    for send in sends.into_iter().flatten() {
+        send.wait().expect("the peer lives");
+    }
+    if rank.rank == 1 {
+        for len in messages {
+            let mut inbox = vec![0; len];
+            endpoint.recv((peers[0], 1), &mut inbox).expect("recv");
+            check(len as u64, &inbox);
+        }
+    }
+    rank.link.meet(&endpoint);
+}
+
+#[test]
+fn a_hello_that_cannot_be_sent_is_sent_later() {
+    Cast::new("a_hello_that_cannot_be_sent_is_sent_later").run(|rank| meet_with_a_limit(rank, 0));
+}
+
+#[test]
+fn a_welcome_that_cannot_be_sent_is_sent_later() {
+    Cast::new("a_welcome_that_cannot_be_sent_is_sent_later").run(|rank| meet_with_a_limit(rank, 1));
+}
