@@ -51,6 +51,47 @@ fn a_graceful_close_disturbs_nobody_else() {
         });
 }
 
+/// All that fits a long ring is delivered, though its sender is known to have left before any of it was read.
+#[test]
+fn a_full_ring_outlives_its_sender() {
+    const MESSAGES: u64 = 40_000;
+    Cast::new("a_full_ring_outlives_its_sender").run(|rank| {
+        let builder = Settings::builder().without_environment();
+        let settings = builder.ring_bytes(1 << 20).private_rings(1).build();
+        let endpoint = HybridEndpoint::with(settings.expect("settings")).expect("open");
+        let peers = rank.connect(&endpoint);
+        let other = peers[1 - rank.rank as usize];
+        for _ in 0..100 {
+            let mut word = [0];
+            endpoint
+                .send_recv(other, 1_u64, &[1], (other, 1), &mut word)
+                .expect("exchange");
+        }
+        let _ = rank.link.exchange(&[]);
+        if rank.rank == 1 {
+            for number in 0..MESSAGES {
+                endpoint
+                    .send(other, 2_u64, &number.to_le_bytes())
+                    .expect("send");
+            }
+            drop(endpoint);
+            let _ = rank.link.exchange(&[]);
+            return;
+        }
+        let _ = rank.link.exchange(&[]);
+        // Looks at the sockets first.
+        endpoint.arm();
+        for number in 0..MESSAGES {
+            let mut word = [0; 8];
+            endpoint.recv((other, 2), &mut word).expect("recv");
+            assert_eq!(u64::from_le_bytes(word), number);
+        }
+        let gone = endpoint.recv((other, 2), &mut []).expect_err("it has left");
+        let why = PeerFailure::Closed;
+        assert_eq!(gone, Error::PeerFailed { peer: other, why });
+    });
+}
+
 /// Connecting only decodes; the first message finds out.
 #[test]
 fn a_peer_that_is_gone_fails_at_the_first_send() {

@@ -168,6 +168,42 @@ impl Inputs {
         taken > 0
     }
 
+    /// Takes everything that a peer had published before its connection ended. False: some of it may lie in the shared ring
+    /// behind a record that another sender, which lives, is at work on; then it has to be asked for again.
+    #[cold]
+    pub(crate) fn take_last_words(&mut self, core: &mut Core, peer: u32) -> bool {
+        let shape = core.segment.shape();
+        // The shared ring first: the switch to the private one lies there. What a ring holds is bounded, and so are these
+        // loops, though other senders go on.
+        for _ in 0..=shape.shared_slots as usize / BATCH {
+            if !self.drain_shared(core) {
+                break;
+            }
+        }
+        for (ring, peer) in core::mem::take(&mut core.opened) {
+            self.open(core, ring, peer);
+        }
+        if let Some(input) = self.private.iter_mut().find(|input| input.peer == peer) {
+            // No record is shorter than a word.
+            for _ in 0..shape.ring_bytes / 8 {
+                match input.ring.peek() {
+                    Ok(Some(record)) => core.on_record(peer, record.kind, record.tag, &record),
+                    Ok(None) => break,
+                    Err(corrupt) => {
+                        core.corrupt(peer, &corrupt.to_string());
+                        break;
+                    }
+                }
+                input.ring.pop();
+            }
+        }
+        // What a sender itself has begun and not published when it ends, it never will.
+        match self.shared.peek() {
+            Ok(Peek::Stalled { sender }) => sender == peer,
+            _ => true,
+        }
+    }
+
     /// The private ring that a sender has switched to.
     #[inline]
     pub(crate) fn private_ring_of(&mut self, peer: u32) -> Option<&mut LineConsumer<Mapped>> {
@@ -182,31 +218,40 @@ impl Inputs {
 
     /// Reads a ring from now on, since its sender has switched to it.
     pub(crate) fn open(&mut self, core: &mut Core, number: u32, peer: u32) {
-        let lines = core.segment.shape().ring_bytes / LINE as u32;
-        let Some(memory) = core.segment.private_ring(number) else {
+        // It may have failed since.
+        if core.peers.get(peer).and_then(|peer| peer.ring) != Some(number) {
+            return;
+        }
+        let Some(ring) = ring_of(core, number) else {
             return;
         };
         if self.private.iter().any(|input| input.number == number) {
             return core.corrupt(peer, "a second switch to its private ring");
         }
-        match LineConsumer::new(memory, lines) {
-            Ok(ring) => self.private.push(Private {
-                ring,
-                number,
-                peer,
-                idle: true,
-            }),
-            Err(error) => core.corrupt(peer, &error.to_string()),
-        }
+        self.private.push(Private {
+            ring,
+            number,
+            peer,
+            idle: true,
+        });
     }
 
-    /// Stops reading the ring of a peer that is gone, and makes it ready for another.
+    /// Stops reading the ring of a peer that is gone, and makes it ready for another. Also one that was never read: the peer
+    /// may have written there before its switch was met.
     pub(crate) fn close(&mut self, core: &mut Core, number: u32) {
-        if let Some(at) = self.private.iter().position(|input| input.number == number) {
-            self.private.swap_remove(at).ring.reset();
+        self.private.retain(|input| input.number != number);
+        if let Some(mut ring) = ring_of(core, number) {
+            ring.reset();
+            core.free_rings.push(number);
         }
-        core.free_rings.push(number);
     }
+}
+
+/// The receiver's end of a private ring of this endpoint.
+fn ring_of(core: &Core, number: u32) -> Option<LineConsumer<Mapped>> {
+    let lines = core.segment.shape().ring_bytes / LINE as u32;
+    // The shape of the own segment was checked when it was made.
+    LineConsumer::new(core.segment.private_ring(number)?, lines).ok()
 }
 
 impl Core {
@@ -234,7 +279,7 @@ impl Core {
         if peer.link.is_none() {
             return;
         }
-        peer.heard += 1;
+        peer.heard = peer.heard.saturating_add(1);
         let grant = peer.ring.is_none() && peer.heard >= TALKS_A_LOT;
         self.on_record(from, kind, tag, record);
         if grant && let Some(ring) = self.free_rings.pop() {

@@ -225,31 +225,28 @@ impl Engine {
         moved | self.bury_dead()
     }
 
-    /// Fails the peers whose connections ended, after what they had published was read.
+    /// Fails the peers whose connections ended, after what they had published was read. True if one was failed.
     pub(crate) fn bury_dead(&mut self) -> bool {
         if self.core.endings.is_empty() && self.core.dead_links.is_empty() {
             return false;
         }
+        let mut buried = false;
         for (peer, why) in core::mem::take(&mut self.core.endings) {
-            // The last words of the dead: everything that was published before the connection ended. What a
-            // ring holds is bounded, and so is this loop.
-            for _ in 0..1024 {
-                let moved = self.inputs.drain(&mut self.core);
-                for (ring, peer) in core::mem::take(&mut self.core.opened) {
-                    self.inputs.open(&mut self.core, ring, peer);
-                }
-                if !moved {
-                    break;
-                }
+            let all = self.inputs.take_last_words(&mut self.core, peer);
+            if all || matches!(why, PeerFailure::Corrupt(_)) {
+                self.core.fail_peer(peer, why);
+                buried = true;
+            } else {
+                self.core.endings.push((peer, why));
             }
-            self.core.fail_peer(peer, why);
         }
         for (_, ring) in core::mem::take(&mut self.core.dead_links) {
             if let Some(ring) = ring {
                 self.inputs.close(&mut self.core, ring);
             }
+            buried = true;
         }
-        true
+        buried
     }
 }
 
