@@ -303,6 +303,9 @@ impl Core {
             channels: vec![index],
             arenas: PeerArenas::default(),
             status: segment.status(),
+            regions: segment.regions(),
+            access_slots: segment.access_slots(),
+            region_places: Default::default(),
             segment,
         };
         link.fit(

@@ -168,8 +168,15 @@ impl Core {
         };
         // Both fail only for descriptors that are not in the set.
         let _ = self.events.remove(connection.channel.as_fd());
-        if let Some(pidfd) = &connection.pidfd {
+        if let Some(pidfd) = connection.pidfd {
             let _ = self.events.remove(pidfd.as_fd());
+            // Who has said goodbye is in the middle of nothing.
+            if let Some(peer) = connection.peer
+                && !connection.said_goodbye
+                && !self.closed
+            {
+                self.regions.outlived_by(peer, pidfd);
+            }
         }
     }
 

@@ -11,7 +11,7 @@ use limic_shm::segment::{ACCESS_SLOT_BYTES, REGION_BYTES};
 use limic_shm::sync::{Ordering, fence};
 
 use super::Core;
-use super::peers::Outgoing;
+use super::peers::{Outgoing, REGION_PLACES};
 use super::requests::{Operation, ReceiveStage, Receiving, SendStage, Sending, Slot};
 use super::wire::{self, Control};
 use crate::buffer::{ReceiveBuffer, SendBuffer, Source, words};
@@ -137,8 +137,9 @@ impl Core {
         if !link.capabilities.paths.contains(Path::Cma) || link.my_number >= shape.access_slots {
             return Ok(false);
         }
-        let slots = link.segment.access_slots();
-        let slot = slots.word64(link.my_number as usize * ACCESS_SLOT_BYTES);
+        let slot = link
+            .access_slots
+            .word64(link.my_number as usize * ACCESS_SLOT_BYTES);
         slot.store(key, Ordering::Relaxed);
         // Pairs with the fence in `start_revoke`.
         fence(Ordering::SeqCst);
@@ -223,22 +224,25 @@ pub(super) fn refused(owner: u32, offset: u64, len: u64, (outcome, region): (u64
     }
 }
 
-/// Address, length and origin of a peer's region, if it allows the access.
+/// Address, length and origin of a peer's region, if it allows the access. One line of the peer's memory is read for a region
+/// that was found before, and one per region in the way at the first time.
 fn find_region(link: &super::peers::Link, key: u64, access: Access) -> Option<(u64, u64, u64)> {
     if key == 0 {
         return None;
     }
-    let table = link.segment.regions();
-    (0..link.segment.shape().regions as usize)
-        .map(|place| place * REGION_BYTES)
-        .find_map(|at| {
-            // Pairs with the release in `expose`.
-            let live = table.word64(at).load(Ordering::Acquire) == key
-                && Access::from_bits(table.word64(at + 24).load(Ordering::Relaxed))
-                    .contains(access);
-            live.then(|| {
-                let word = |place| table.word64(at + place).load(Ordering::Relaxed);
-                (word(8), word(16), word(32))
-            })
-        })
+    let count = link.segment.shape().regions;
+    let look = |place: u32| {
+        if place >= count {
+            return None;
+        }
+        let word = |at| link.regions.word64(place as usize * REGION_BYTES + at);
+        // Acquire: pairs with the release in `enter_region`.
+        let live = word(0).load(Ordering::Acquire) == key
+            && Access::from_bits(word(24).load(Ordering::Relaxed)).contains(access);
+        let read = |at| word(at).load(Ordering::Relaxed);
+        live.then(|| (read(8), read(16), read(32)))
+    };
+    let known = &link.region_places[key as usize % REGION_PLACES];
+    look(known.get())
+        .or_else(|| (0..count).find_map(|place| look(place).inspect(|_| known.set(place))))
 }

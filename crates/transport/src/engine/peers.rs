@@ -1,5 +1,6 @@
 //! The table of peers: who they are, and the link to each that has been attached.
 
+use core::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 
 use limic_shm::control::Bell;
@@ -29,6 +30,9 @@ use crate::{Address, Error, Peer, Result};
 
 /// Payload that fits a slot of the shared ring.
 pub(crate) const SHARED_INLINE: u64 = shared::MAX_PAYLOAD as u64;
+
+/// Regions of one peer that are found again at once.
+pub(crate) const REGION_PLACES: usize = 8;
 
 /// Something that waits for its turn to go to a peer.
 pub(crate) enum Outgoing {
@@ -78,6 +82,12 @@ pub(crate) struct Link {
     pub(crate) counts: Row,
     /// The line on which the peer says how it is.
     pub(crate) status: Mapped,
+    /// The peer's table of regions.
+    pub(crate) regions: Mapped,
+    /// Where accesses to them are announced.
+    pub(crate) access_slots: Mapped,
+    /// Places in that table where regions were found last, by the low bits of their keys.
+    pub(crate) region_places: [Cell<u32>; REGION_PLACES],
     pub(crate) segment: PeerSegment,
     /// Through which the peer sends long messages.
     pub(crate) pool: Mapped,

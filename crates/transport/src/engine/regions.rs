@@ -3,10 +3,12 @@
 //! `one_sided` is the other side, and says how the two keep a region from being taken back under a copy.
 
 use std::collections::HashMap;
+use std::os::fd::OwnedFd;
 
 use limic_shm::ring::Memory;
 use limic_shm::segment::{ACCESS_SLOT_BYTES, REGION_BYTES};
 use limic_shm::sync::{Ordering, fence};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::Core;
 use super::requests::{Incoming, Operation, ReceiveStage, Receiving, SendStage, Sending, Slot};
@@ -64,13 +66,45 @@ impl OwnRegion {
 #[derive(Default)]
 pub(crate) struct Regions {
     own: HashMap<u32, OwnRegion>,
+    /// The place of each key.
+    by_key: HashMap<u64, u32>,
+    /// Peers that were given up, by number, whose processes live on as far as is known: they may be in the middle of an access.
+    given_up: Vec<(u32, OwnedFd)>,
 }
 
 impl Regions {
     /// Gives up all regions without freeing them: a peer may be copying.
     pub(crate) fn leak(&mut self) {
         self.own.clear();
+        self.by_key.clear();
     }
+
+    /// A peer is given up, or will be, and its process (a pidfd) may live on.
+    pub(crate) fn outlived_by(&mut self, peer: u32, process: OwnedFd) {
+        self.given_up
+            .retain(|(other, process)| *other != peer && !has_ended(process));
+        if !has_ended(&process) {
+            self.given_up.push((peer, process));
+        }
+    }
+
+    /// Whether a peer without a link may access regions all the same.
+    fn may_access(&self, peer: u32) -> bool {
+        let process = self.given_up.iter().find(|(number, _)| *number == peer);
+        process.is_some_and(|(_, process)| !has_ended(process))
+    }
+
+    fn leave(&mut self, place: u32) {
+        if let Some(region) = self.own.get_mut(&place) {
+            region.users -= 1;
+        }
+    }
+}
+
+/// Whether the process of a pidfd has ended.
+fn has_ended(process: &OwnedFd) -> bool {
+    let mut fds = [PollFd::new(process, PollFlags::IN)];
+    poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }
 
 impl Core {
@@ -125,7 +159,7 @@ impl Core {
     fn region_key(&self, picked: Option<u64>) -> Result<u64> {
         let own = &self.regions.own;
         if let Some(key) = picked {
-            if key == 0 || own.values().any(|region| region.key == key) {
+            if key == 0 || self.regions.by_key.contains_key(&key) {
                 return Err(Error::KeyInUse { key });
             }
             return Ok(key);
@@ -164,6 +198,7 @@ impl Core {
             // Pairs with the acquire in `find_region`: who sees the key sees the rest.
             table.word64(at).store(region.key, Ordering::Release);
         }
+        self.regions.by_key.insert(region.key, place);
         self.regions.own.insert(place, region);
         RegionId(u64::from(place))
     }
@@ -282,21 +317,23 @@ impl Core {
         }
         let slots = self.segment.access_slots();
         let count = self.segment.shape().access_slots;
-        for (number, peer) in self.peers.iter() {
-            // Acquire: pairs with the release that empties the slot; the copy came before.
-            if number < count
-                && peer.link.is_some()
-                && slots
-                    .word64(number as usize * ACCESS_SLOT_BYTES)
-                    .load(Ordering::Acquire)
-                    == key
+        for (number, peer) in self.peers.iter().take(count as usize) {
+            let slot = slots.word64(number as usize * ACCESS_SLOT_BYTES);
+            // Acquire: pairs with the release that empties the slot; the copy came before. What a process that has ended
+            // left there means nothing.
+            if slot.load(Ordering::Acquire) == key
+                && (peer.link.is_some() || self.regions.may_access(number))
             {
                 return Ok(None);
             }
         }
         match self.regions.own.remove(&(id.0 as u32)) {
-            // SAFETY: out of the table, no slot holds its key, no transfer uses it: nobody can reach it.
-            Some(region) => Ok(Some(unsafe { region.rebuild() })),
+            Some(region) => {
+                self.regions.by_key.remove(&key);
+                // SAFETY: out of the table, no slot of a process that lives holds its key, no transfer uses it: nobody can
+                // reach it.
+                Ok(Some(unsafe { region.rebuild() }))
+            }
             None => Err(Error::UnknownRequest),
         }
     }
@@ -404,20 +441,21 @@ impl Core {
     }
 
     fn leave_region(&mut self, place: Option<u32>) {
-        if let Some(region) = place.and_then(|place| self.regions.own.get_mut(&place)) {
-            region.users -= 1;
+        if let Some(place) = place {
+            self.regions.leave(place);
         }
     }
 
     /// Gives up the hold of reads that have been sent.
     pub(crate) fn sweep_region_users(&mut self) {
-        for (id, place) in core::mem::take(&mut self.region_users) {
-            if self.requests.find(id).is_some() {
-                self.region_users.push((id, place));
-            } else {
-                self.leave_region(Some(place));
+        let (requests, regions) = (&self.requests, &mut self.regions);
+        self.region_users.retain(|(id, place)| {
+            let goes_on = requests.find(*id).is_some();
+            if !goes_on {
+                regions.leave(*place);
             }
-        }
+            goes_on
+        });
     }
 
     fn answer_access(&mut self, to: u32, id: u64, (outcome, region): (u64, u64), write: u64) {
@@ -435,10 +473,11 @@ impl Core {
         len: u64,
         access: Access,
     ) -> Result<(u32, u64), (u64, u64)> {
-        let found = self.regions.own.iter().find(|(_, region)| {
-            region.key == key && !region.over && region.access.contains(access)
-        });
-        let Some((place, region)) = found else {
+        let place = self.regions.by_key.get(&key);
+        let found = place.and_then(|place| Some((place, self.regions.own.get(place)?)));
+        let Some((place, region)) =
+            found.filter(|(_, region)| !region.over && region.access.contains(access))
+        else {
             return Err((wire::NO_REGION, 0));
         };
         let offset = offset.wrapping_sub(region.origin);
