@@ -346,6 +346,7 @@ impl Core {
         }
         let short = len <= self.pool.chunk_bytes;
         let (waiting, posted) = if short {
+            self.count_unexpected(len as i64);
             (Waiting::Bytes(sending.data.to_vec()), done)
         } else {
             let sending = Sending {
