@@ -193,7 +193,7 @@ impl Link {
         self.finish_switch()
             && match &mut self.out {
                 Out::Private(ring) => ring.reserve(BYTES).is_some(),
-                Out::Shared(ring) => ring.reserve(BYTES).is_some(),
+                Out::Shared(ring) => ring.has_room(),
             }
     }
 }

@@ -48,6 +48,17 @@ impl<M: Memory> SharedProducer<M> {
         MAX_PAYLOAD
     }
 
+    /// Whether [`reserve`](Self::reserve) would find a free slot now, as far as one look tells; nothing is claimed. For
+    /// callers that prepare something before they send: a reservation that is dropped is a record that all others see.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        // Relaxed: nothing of the slot is read or written.
+        let position = self.head().load(Ordering::Relaxed);
+        let word = self.slot(position).load(Ordering::Relaxed);
+        // Taken a lap ago: full. Taken in this one: the hint is stale, and `reserve` looks further.
+        phase_of(word) == FREE || laps_ahead(word, self.shape.lap(position)) >= 0
+    }
+
     /// Claims a slot for a record with `len` bytes of payload. `None` if the ring
     /// is full now, or so contended that the bounded number of attempts did not do; a `len` above
     /// [`MAX_PAYLOAD`] never fits.

@@ -263,3 +263,24 @@ fn ring_shared_keeps_each_senders_order_between_threads() {
         .for_each(|thread| thread.join().expect("sender"));
     assert!(matches!(consumer.peek(), Ok(Peek::Empty)));
 }
+
+#[test]
+fn ring_shared_is_looked_at_without_a_claim() {
+    let (mut producers, mut consumer) = ring(4, 2);
+    for round in 0..20 {
+        for seed in 0..4 {
+            assert!(producers[1].has_room(), "round {round}");
+            assert!(matches!(
+                consumer.peek().expect("in order"),
+                Peek::Empty | Peek::Ready(_)
+            ));
+            assert!(send(&mut producers[0], seed, 8));
+        }
+        assert!(!producers[1].has_room(), "round {round}");
+        for seed in 0..4 {
+            assert_eq!(receive(&mut consumer), Some((0, seed, 8)));
+        }
+        // No look has left a record.
+        assert_eq!(receive(&mut consumer), None);
+    }
+}
