@@ -4,7 +4,7 @@ use std::io::IoSlice;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-use limic::{Endpoint, HybridEndpoint, RawEndpoint};
+use limic::{Endpoint, Error, HybridEndpoint, RawEndpoint, Selector};
 use limic_tests::{Cast, Rank, check, content};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::socket::{
@@ -52,6 +52,39 @@ fn a_sender_without_a_free_descriptor_waits() {
             for send in sends {
                 send.wait().expect("the peer lives");
             }
+        }
+        rank.link.meet(&endpoint);
+    });
+}
+
+/// A message that there is no memory for stays where it is, and is received as soon as there is some.
+#[test]
+fn a_message_without_memory_waits() {
+    const LEN: usize = 64 << 20;
+    Cast::new("a_message_without_memory_waits").run(|rank| {
+        let endpoint = HybridEndpoint::open().expect("open");
+        let peers = rank.connect(&endpoint);
+        if rank.rank == 0 {
+            endpoint
+                .send(peers[1], 1_u64, &content(1, LEN))
+                .expect("send");
+        } else {
+            let from = Selector::from((peers[0], 1));
+            endpoint.wait_probe(from).expect("probe");
+            let (soft, hard) = getrlimit(Resource::RLIMIT_AS).expect("getrlimit");
+            let status = std::fs::read_to_string("/proc/self/statm").expect("statm");
+            let pages: u64 = status
+                .split(' ')
+                .next()
+                .expect("a size")
+                .parse()
+                .expect("pages");
+            let most = pages * 4096 + LEN as u64 / 4;
+            setrlimit(Resource::RLIMIT_AS, most, hard).expect("setrlimit");
+            let error = endpoint.recv_loaned(from).map(|_| ());
+            assert!(matches!(error, Err(Error::NoMemory(_))), "{error:?}");
+            setrlimit(Resource::RLIMIT_AS, soft, hard).expect("setrlimit");
+            check(1, &endpoint.recv_loaned(from).expect("there is memory now"));
         }
         rank.link.meet(&endpoint);
     });

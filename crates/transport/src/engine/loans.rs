@@ -245,15 +245,15 @@ impl Engine {
             return taken.map(Some);
         }
         self.poll();
-        let Some((envelope, token)) = self.core.matcher.take_unexpected(&posted::query(selector))
-        else {
+        // Looked at first: a message that there is no memory for stays for a later receive.
+        let Some((envelope, token)) = self.core.matcher.probe(&posted::query(selector)) else {
             return self.core.check_selector(selector).map(|()| None);
         };
-        if let Some(loaned) = self.core.take_in_place(token)? {
-            return Ok(Some(loaned));
-        }
-        // Its bytes are with the sender: fetch them into memory of this endpoint.
-        let len = self.core.stash.get(token).map_or(0, |arrived| arrived.len) as usize;
+        // If its bytes are with the sender, they are fetched into memory of this endpoint.
+        let len = match self.core.stash.get(token) {
+            Some(arrived) if !arrived.waiting.is_in_place() => arrived.len as usize,
+            _ => 0,
+        };
         let mut buffer = Vec::new();
         buffer.try_reserve_exact(len).map_err(|_| {
             Error::NoMemory(format!(
@@ -261,6 +261,12 @@ impl Engine {
                 Peer(envelope.source)
             ))
         })?;
+        if let Some(id) = self.core.stash.queued(token) {
+            self.core.matcher.remove_unexpected(id);
+        }
+        if let Some(loaned) = self.core.take_in_place(token)? {
+            return Ok(Some(loaned));
+        }
         buffer.resize(len, 0_u8);
         // SAFETY: the buffer lives until the receive is done, which `wait` below waits for.
         let into = unsafe {

@@ -62,6 +62,11 @@ pub(crate) enum Waiting {
 }
 
 impl Waiting {
+    /// Whether it can be taken where it lies.
+    pub(crate) fn is_in_place(&self) -> bool {
+        matches!(self, Self::Bytes(_) | Self::Loaned(_))
+    }
+
     /// Whether its sender was held up by it, or would be if it did not go ahead (H4): how many of the sender's
     /// messages were waiting before it, by the sender's count.
     #[inline]
