@@ -62,22 +62,24 @@ impl Core {
             };
             link.remote.read(remote, into, got, SLICE)
         };
-        match read {
-            Ok(copied) => {
-                incoming.got += copied;
-                receiving.stage = ReceiveStage::Reading(incoming);
-                let all = incoming.got >= incoming.wanted || copied == 0;
-                if all {
-                    self.finish_receive(slot, &incoming);
-                }
-                all
+        let (copied, failed) = match read {
+            Ok(0) if incoming.got < incoming.wanted => {
+                (0, Some("it gave no bytes, and no reason".to_owned()))
             }
-            Err(failed) => {
-                incoming.got += failed.copied;
-                self.demote(incoming.from, incoming.path, &failed.why);
-                self.ask_for_stream(slot, &incoming);
-                true
-            }
+            Ok(copied) => (copied, None),
+            Err(failed) => (failed.copied, Some(failed.why)),
+        };
+        incoming.got += copied;
+        if let Some(why) = failed {
+            self.demote(incoming.from, incoming.path, &why);
+            self.ask_for_stream(slot, &incoming);
+            return true;
         }
+        receiving.stage = ReceiveStage::Reading(incoming);
+        let all = incoming.got >= incoming.wanted;
+        if all {
+            self.finish_receive(slot, &incoming);
+        }
+        all
     }
 }
