@@ -152,3 +152,7 @@ impl Core {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "failure_tests.rs"]
+mod tests;

@@ -1,0 +1,227 @@
+//! What a peer that goes leaves behind, between endpoints of one thread.
+
+use std::process::{Command, Stdio};
+
+use limic_shm::ring::Memory;
+use limic_shm::ring::shared::SharedProducer;
+use limic_shm::segment::ACCESS_SLOT_BYTES;
+use limic_shm::sync::Ordering;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use super::super::{Engine, wire};
+use crate::error::PeerFailure;
+use crate::raw::{Posted, RawSlice};
+use crate::{Error, Peer, Selector, Settings, Tag};
+
+fn open(private_rings: u32) -> Engine {
+    let builder = Settings::builder().without_environment();
+    let settings = builder.private_rings(private_rings).build();
+    Engine::open(settings.expect("settings")).expect("an endpoint")
+}
+
+/// One turn of everybody: messages, and first contacts.
+fn turn(engines: &mut [&mut Engine]) {
+    for engine in engines {
+        engine.progress();
+        engine.look_at_sockets();
+    }
+}
+
+fn known(engine: &mut Engine, other: &Engine) -> u32 {
+    let peer = engine.connect(&other.core.address.to_bytes());
+    peer.expect("an address").0
+}
+
+/// Sends eight bytes at once.
+fn send(from: &mut Engine, to: u32, tag: u64) {
+    let data = [7_u8; 8];
+    // SAFETY: it is done when the call returns, or the test fails.
+    let posted = unsafe {
+        from.core
+            .post_send(to, tag, None, &[RawSlice::from(&data[..])])
+    };
+    assert!(matches!(posted, Ok(Posted::Done(Ok(_)))), "{posted:?}");
+}
+
+/// Attaches two endpoints to each other; gives the number of each at the other.
+fn meet(a: &mut Engine, b: &mut Engine) -> (u32, u32) {
+    let (of_b, of_a) = (known(a, b), known(b, a));
+    while !a.attach(of_b).expect("alive") || !b.attach(of_a).expect("alive") {
+        turn(&mut [a, b]);
+    }
+    (of_b, of_a)
+}
+
+/// Tags of the messages of a peer that wait, oldest first.
+fn tags(engine: &mut Engine, peer: u32) -> Vec<u64> {
+    let selector = Selector::any_tag(Peer(peer));
+    let mut found = Vec::new();
+    while let Ok(Some((status, _))) = engine.core.claim(&selector) {
+        found.push(status.tag.0);
+    }
+    found
+}
+
+/// A claim in the shared ring of `owner`, in the name of a peer: as of one that is preempted before it publishes.
+fn claimer(owner: &Engine, peer: u32) -> SharedProducer<limic_shm::ring::Mapped> {
+    let slots = owner.core.segment.shape().shared_slots;
+    SharedProducer::new(owner.core.segment.shared_ring(), slots, peer).expect("a sender")
+}
+
+#[test]
+fn last_words_behind_a_claim_of_another_peer_are_delivered() {
+    let (mut receiver, mut leaving, mut slow) = (open(0), open(0), open(0));
+    let (of_leaving, at_leaving) = meet(&mut receiver, &mut leaving);
+    let (of_slow, _) = meet(&mut receiver, &mut slow);
+    let mut claims = claimer(&receiver, of_slow);
+    let held = claims.reserve(0).expect("room");
+    send(&mut leaving, at_leaving, 5);
+    leaving.close();
+    for _ in 0..10 {
+        turn(&mut [&mut receiver]);
+    }
+    assert!(
+        receiver.core.peers.is_alive(of_leaving),
+        "not all it sent has been read"
+    );
+    held.publish(wire::EAGER, 0, 6);
+    for _ in 0..10 {
+        turn(&mut [&mut receiver]);
+    }
+    assert!(!receiver.core.peers.is_alive(of_leaving), "it has closed");
+    assert_eq!(tags(&mut receiver, of_leaving), [5]);
+    assert_eq!(tags(&mut receiver, of_slow), [6]);
+}
+
+#[test]
+fn a_peer_that_dies_with_a_claim_holds_nobody_up() {
+    let (mut receiver, mut dying) = (open(0), open(0));
+    let (of_dying, at_dying) = meet(&mut receiver, &mut dying);
+    send(&mut dying, at_dying, 5);
+    let mut claims = claimer(&receiver, of_dying);
+    let held = claims.reserve(0).expect("room");
+    core::mem::forget(held);
+    dying.close();
+    for _ in 0..10 {
+        turn(&mut [&mut receiver]);
+    }
+    assert!(!receiver.core.peers.is_alive(of_dying), "it has closed");
+    assert_eq!(tags(&mut receiver, of_dying), [5]);
+    let mut next = open(0);
+    let (of_next, at_next) = meet(&mut receiver, &mut next);
+    send(&mut next, at_next, 9);
+    turn(&mut [&mut receiver]);
+    assert_eq!(tags(&mut receiver, of_next), [9]);
+}
+
+#[test]
+fn a_private_ring_is_given_on_empty() {
+    let (mut receiver, mut first, mut next) = (open(1), open(1), open(1));
+    let (of_first, at_first) = meet(&mut receiver, &mut first);
+    let (of_next, at_next) = meet(&mut receiver, &mut next);
+    let mut claims = claimer(&receiver, of_next);
+    for tag in 0..4 {
+        send(&mut first, at_first, tag);
+    }
+    turn(&mut [&mut receiver]);
+    // Its switch stands behind a claim; what it sends next lies in the ring that it was granted.
+    let held = claims.reserve(0).expect("room");
+    turn(&mut [&mut first]);
+    send(&mut first, at_first, 4);
+    let why = PeerFailure::Corrupt("for this test".to_owned());
+    receiver.core.fail_peer(of_first, why);
+    receiver.bury_dead();
+    held.publish(wire::EAGER, 0, 100);
+    for tag in 101..120 {
+        send(&mut next, at_next, tag);
+        turn(&mut [&mut receiver, &mut next]);
+    }
+    turn(&mut [&mut receiver]);
+    assert!(
+        receiver
+            .core
+            .peers
+            .get(of_next)
+            .and_then(|peer| peer.ring)
+            .is_some(),
+        "the next one was given the ring"
+    );
+    assert_eq!(
+        tags(&mut receiver, of_next),
+        (100..120).collect::<Vec<u64>>()
+    );
+}
+
+#[test]
+fn a_late_welcome_does_not_attach_a_peer_that_failed() {
+    let (mut engine, mut late) = (open(1), open(1));
+    let of_late = known(&mut engine, &late);
+    assert_eq!(engine.attach(of_late), Ok(false), "it has not answered");
+    engine.core.fail_peer(of_late, PeerFailure::Died);
+    for _ in 0..10 {
+        turn(&mut [&mut late, &mut engine]);
+    }
+    assert!(engine.core.peers.link(of_late).is_none());
+    let failed = Error::PeerFailed {
+        peer: Peer(of_late),
+        why: PeerFailure::Died,
+    };
+    assert_eq!(engine.attach(of_late), Err(failed));
+}
+
+#[test]
+fn a_region_is_not_given_back_while_a_peer_that_was_given_up_may_copy() {
+    let (mut owner, mut peer) = (open(1), open(1));
+    let (of_peer, _) = meet(&mut owner, &mut peer);
+    let (region, key) = owner.core.expose(vec![1; 100]).expect("a region");
+    let slots = owner.core.segment.access_slots();
+    let slot = slots.word64(of_peer as usize * ACCESS_SLOT_BYTES);
+    slot.store(key, Ordering::Release);
+    let why = PeerFailure::Corrupt("for this test".to_owned());
+    owner.core.fail_peer(of_peer, why);
+    owner.core.start_revoke(region).expect("a region");
+    assert_eq!(owner.core.revoked(region), Ok(None), "its process lives");
+    slot.store(0, Ordering::Release);
+    assert_eq!(owner.core.revoked(region), Ok(Some(vec![1; 100])));
+}
+
+#[test]
+fn a_region_is_given_back_when_the_process_of_a_peer_has_ended() {
+    let (mut owner, mut peer) = (open(1), open(1));
+    let (of_peer, _) = meet(&mut owner, &mut peer);
+    let (region, key) = owner.core.expose(vec![1; 100]).expect("a region");
+    let slots = owner.core.segment.access_slots();
+    slots
+        .word64(of_peer as usize * ACCESS_SLOT_BYTES)
+        .store(key, Ordering::Release);
+    let why = PeerFailure::Corrupt("for this test".to_owned());
+    owner.core.fail_peer(of_peer, why);
+    // Some other process in place of the peer's, which is this one.
+    let mut command = Command::new("cat");
+    let mut child = command.stdin(Stdio::piped()).spawn().expect("a process");
+    let pid = Pid::from_child(&child);
+    let process = pidfd_open(pid, PidfdFlags::empty()).expect("a pidfd");
+    owner.core.regions.outlived_by(of_peer, process);
+    owner.core.start_revoke(region).expect("a region");
+    assert_eq!(owner.core.revoked(region), Ok(None), "the process lives");
+    child.kill().expect("kill");
+    child.wait().expect("wait");
+    assert_eq!(owner.core.revoked(region), Ok(Some(vec![1; 100])));
+}
+
+#[test]
+fn bytes_to_itself_that_wait_are_counted_until_they_are_received() {
+    let mut engine = open(1);
+    let me = engine.myself().0;
+    send(&mut engine, me, 1);
+    send(&mut engine, me, 2);
+    assert_eq!(engine.core.tally.unexpected_bytes(), 16);
+    let selector = Selector::from((Peer(me), Tag(1)));
+    // SAFETY: no room, and done at once.
+    let posted = unsafe { engine.core.post_recv(&selector, &[], 0) };
+    assert!(matches!(
+        posted,
+        Ok(Posted::Done(Err(Error::Truncated { .. })))
+    ));
+    assert_eq!(engine.core.tally.unexpected_bytes(), 8);
+}
