@@ -480,7 +480,8 @@ int limic_world_finalize(struct limic_endpoint endpoint);
 
 /**
  * Ends the whole job: every rank is killed, and the launcher returns code. Does not return, unless
- * the handle is no world.
+ * the handle is no world, or another thread owns it (LIMIC_ERR_THREAD). Waits for no peer; an
+ * endpoint that failed (LIMIC_ERR_INTERNAL) does it too.
  *
  * - message: what the launcher is to print; may be NULL.
  *

@@ -205,10 +205,19 @@ fn take_turn(place: &Place, endpoint: limic_endpoint, me: usize) -> Result<(), F
     }
     // It may have been closed, and even opened anew, since `find`.
     if u64::from(place.generation.load(Ordering::Acquire)) != endpoint.id >> 32 {
-        place.owner.store(0, Ordering::Release);
+        give_up(place, me);
         return Err(unknown(endpoint));
     }
     Ok(())
+}
+
+/// Undoes the taking of a place that is another endpoint's by now, unless that has an owner of its own already.
+#[cold]
+fn give_up(place: &Place, me: usize) {
+    let _taken_by_another =
+        place
+            .owner
+            .compare_exchange(me, 0, Ordering::Release, Ordering::Relaxed);
 }
 
 impl Inside {
@@ -274,7 +283,7 @@ pub(crate) fn adopt(endpoint: limic_endpoint) -> Result<(), Failure> {
         .compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed)
         .map_err(|_| other_thread(false))?;
     if u64::from(place.generation.load(Ordering::Acquire)) != endpoint.id >> 32 {
-        place.owner.store(0, Ordering::Release);
+        give_up(place, me);
         return Err(unknown(endpoint));
     }
     Ok(())

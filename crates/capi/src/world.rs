@@ -147,7 +147,7 @@ pub extern "C" fn limic_world_barrier(endpoint: limic_endpoint) -> c_int {
 /// Errors: `LIMIC_ERR_PEER_FAILED` if a rank died, `LIMIC_ERR_STARTUP`; and, with the handle still valid, misuse.
 #[unsafe(no_mangle)]
 pub extern "C" fn limic_world_finalize(endpoint: limic_endpoint) -> c_int {
-    let looked = inside(endpoint, |held| job(held).map(|_| ()));
+    let looked = guarded(|| job(table::enter(endpoint)?.held()?).map(|_| ()));
     if looked != 0 {
         return looked;
     }
@@ -164,7 +164,8 @@ pub extern "C" fn limic_world_finalize(endpoint: limic_endpoint) -> c_int {
     })
 }
 
-/// Ends the whole job: every rank is killed, and the launcher returns `code`. Does not return, unless the handle is no world.
+/// Ends the whole job: every rank is killed, and the launcher returns `code`. Does not return, unless the handle is no world, or
+/// another thread owns it (`LIMIC_ERR_THREAD`). Waits for no peer; an endpoint that failed (`LIMIC_ERR_INTERNAL`) does it too.
 ///
 /// - `message`: what the launcher is to print; may be NULL.
 ///
@@ -176,7 +177,7 @@ pub unsafe extern "C" fn limic_world_abort(
     code: c_int,
     message: *const c_char,
 ) -> c_int {
-    let looked = inside(endpoint, |held| job(held).map(|_| ()));
+    let looked = guarded(|| job(table::enter(endpoint)?.held()?).map(|_| ()));
     if looked != 0 {
         return looked;
     }
@@ -188,13 +189,12 @@ pub unsafe extern "C" fn limic_world_abort(
             let text = unsafe { CStr::from_ptr(message) };
             text.to_string_lossy().into_owned()
         };
-        table::remove(endpoint)?.into_kind(|kind| match kind {
+        match table::remove(endpoint)?.into_kind_at_once() {
             Kind::HybridWorld(world) => world.abort(code, &text),
             Kind::ShmWorld(world) => world.abort(code, &text),
             Kind::KernelWorld(world) => world.abort(code, &text),
             // Looked at above.
-            Kind::Hybrid(_) | Kind::Shm(_) | Kind::Kernel(_) => Ok::<(), limic::Error>(()),
-        })?;
-        Ok(())
+            Kind::Hybrid(_) | Kind::Shm(_) | Kind::Kernel(_) => Ok(()),
+        }
     })
 }

@@ -289,6 +289,8 @@ impl Fabric {
         };
         if connection.heard == 0 {
             if greeting.streams.len() != connection.streams.len() {
+                // It greets on until its time is over; no queue pairs are made for that again.
+                connection.heard = greeting.attempt;
                 return Err(ConnectionFailure::Local(format!(
                     "it has {} streams and this side {}: give both the same number",
                     greeting.streams.len(),

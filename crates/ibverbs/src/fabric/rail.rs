@@ -120,6 +120,7 @@ pub(super) fn open_all(settings: &FabricSettings) -> Result<Vec<Rail>, VerbsErro
         for device in &present {
             match Rail::open(device, None, settings) {
                 Ok(rail) => return Ok(vec![rail]),
+                Err(error) if present.len() == 1 => return Err(error),
                 Err(error) => why.push(format!("{}: {error}", device.name)),
             }
         }

@@ -97,6 +97,10 @@ impl Fabric {
         }
         let coalesce = self.settings.coalesce;
         let connection = &mut self.connections[to.0 as usize];
+        // Sending the open packet may have found that the connection is over.
+        if let Stage::Failed(why) = &connection.stage {
+            return Err(SendRefused::Failed(why.clone()));
+        }
         let free = connection
             .control_stream()
             .is_some_and(|(_, stream)| stream.free > 0);

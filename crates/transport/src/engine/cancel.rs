@@ -24,7 +24,11 @@ impl Core {
     fn cancel_send(&mut self, slot: Slot, id: RequestId, to: u32, stage: SendStage) {
         match stage {
             // Its place in the backlog finds nothing when its turn comes.
-            SendStage::Queued => self.requests.complete(slot, Err(Error::Cancelled)),
+            SendStage::Queued => {
+                // One over verbs may be registered already, and wait for room to be offered.
+                self.remote.send_is_over(id);
+                self.requests.complete(slot, Err(Error::Cancelled));
+            }
             SendStage::Offered { retracting: false } => {
                 if let Some(sending) = self.requests.sending(slot) {
                     sending.stage = SendStage::Offered { retracting: true };

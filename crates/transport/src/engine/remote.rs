@@ -18,6 +18,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use limic_ibverbs::VerbsError;
 use limic_ibverbs::fabric::{
     ConnectionId, Fabric, FabricAddress, FabricCounts, FabricSettings, Inbox, Keep, Spread,
 };
@@ -101,10 +102,16 @@ impl Remote {
                 }
             }
             Err(why) if remote.only => return Err(no_fabric(&why.to_string())),
-            Err(why) => {
+            Err(
+                why @ (VerbsError::NoLibrary(_)
+                | VerbsError::NoDevice(_)
+                | VerbsError::NoPort { .. }),
+            ) => {
                 NO_DEVICE.store(true, Ordering::Relaxed);
                 tracing::debug!("verbs are off: {why}");
             }
+            // There is a device, and settings or limits are in the way: the next endpoint may have others.
+            Err(why) => tracing::warn!("verbs are off: {why}"),
         }
         Ok(remote)
     }

@@ -5,6 +5,7 @@ use std::time::Instant;
 use limic_ibverbs::fabric::{ConnectionFailure, ConnectionId, FabricAddress};
 
 use super::super::Core;
+use super::super::wire::{self, Control};
 use crate::Address;
 use crate::counters::Event;
 use crate::error::PeerFailure;
@@ -53,12 +54,15 @@ impl Core {
         }
     }
 
-    pub(super) fn on_connected(&mut self, connection: ConnectionId, hello: &[u8]) {
+    /// `from` is whom the connection is with, by its greeting; the hello says the rest, and must say the same.
+    pub(super) fn on_connected(&mut self, connection: ConnectionId, from: u64, hello: &[u8]) {
         let number = match self.remote.peers.get(&connection).copied() {
             Some(number) => Some(number),
             None => Address::from_bytes(hello)
                 .ok()
-                .and_then(|address| self.peers.enter(&address, &self.address)),
+                .filter(|address| address.id == from && address.id != self.address.id)
+                .and_then(|address| self.peers.enter(&address, &self.address))
+                .filter(|number| !self.is_in_contact(*number)),
         };
         let living = number.filter(|number| {
             // It failed, and has connected anew since: it lives.
@@ -71,6 +75,9 @@ impl Core {
             Some(number) => {
                 self.wire_up(connection, number);
                 self.tally.event(Event::Attached);
+                if self.remote.told {
+                    self.control(number, Control::new(wire::PRESSED, [1]));
+                }
                 self.flush(number);
             }
             None => {
@@ -79,6 +86,14 @@ impl Core {
                 }
             }
         }
+    }
+
+    /// Whether messages go to this peer already: nobody else takes its place then.
+    fn is_in_contact(&mut self, number: u32) -> bool {
+        let peer = self.peers.get(number);
+        peer.is_some_and(|peer| {
+            peer.failure.is_none() && (peer.link.is_some() || peer.wire.is_some())
+        })
     }
 
     /// Ends the connection with a peer that failed otherwise: nothing touches memory of its operations afterwards.

@@ -53,8 +53,10 @@ impl Core {
                 }
             }
             Event::Connected {
-                connection, hello, ..
-            } => self.on_connected(connection, &hello),
+                connection,
+                peer,
+                hello,
+            } => self.on_connected(connection, peer, &hello),
             Event::Transferred { token, result } => {
                 self.on_read(token, result.err().map(|error| error.to_string()));
             }
