@@ -414,3 +414,81 @@ fn nobody_there_is_an_error_in_time() {
     assert_eq!(who, connection);
     assert!(matches!(why, ConnectionFailure::Unreachable(_)), "{why}");
 }
+
+/// Peers whose sends and receives may all complete before anybody looks: more than a completion queue holds at first (1040).
+const SPOKES: u64 = 60;
+
+#[test]
+fn a_completion_queue_grows_with_the_connections() {
+    run("a_completion_queue_grows_with_the_connections", |rank| {
+        let small = FabricSettings {
+            send_entries: 16,
+            receives: 16,
+            packets: 64,
+            packet_bytes: 1024,
+            rings: 0,
+            ..settings()
+        };
+        let own = if rank.rank == 0 { 1 } else { SPOKES };
+        let mut fabrics: Vec<(Fabric, Inbox)> = (0..own)
+            .map(|number| {
+                let id = u64::from(rank.rank) * 1000 + number + 1;
+                let fabric = Fabric::open(small.clone(), id, id ^ rank.seed, Vec::new());
+                (fabric.expect("the fabric opens"), Inbox::new())
+            })
+            .collect();
+        let hub = fabrics[0].0.address().to_bytes().expect("an address");
+        let blobs = rank.link.exchange(&hub);
+        if rank.rank == 1 {
+            let hub = blobs[0].as_deref().and_then(|blob| blob.try_into().ok());
+            let hub = FabricAddress::from_bytes(&hub.expect("its address")).expect("an address");
+            for (fabric, _) in &mut fabrics {
+                let begun = fabric.connect(&hub, 1, 1 ^ rank.seed);
+                begun.expect("connect");
+            }
+        }
+        // Each spoke says its number to the hub, which says it back.
+        let (mut connected, mut heard) = (0, 0);
+        let start = Instant::now();
+        while heard < SPOKES {
+            assert!(
+                start.elapsed() < Duration::from_secs(100),
+                "{connected} connected, {heard} heard of {SPOKES}"
+            );
+            for (fabric, inbox) in &mut fabrics {
+                match fabric.poll(inbox) {
+                    Some(Event::Connected { connection, .. }) => {
+                        connected += 1;
+                        if rank.rank == 1 {
+                            fabric
+                                .send(connection, 1, 7, 1, |room| room.fill(9))
+                                .expect("a new connection has room");
+                        }
+                    }
+                    Some(Event::Messages) => {
+                        let messages = inbox.messages();
+                        heard += messages
+                            .map(|(_, payload)| assert_eq!(payload, [9]))
+                            .count() as u64;
+                        if rank.rank == 0 {
+                            fabric
+                                .send(inbox.connection(), 1, 7, 1, |room| room.fill(9))
+                                .expect("a connection that is not used has room");
+                        }
+                    }
+                    Some(Event::Failed { why, .. }) => panic!("{why}"),
+                    Some(Event::Transferred { .. }) | None => {}
+                }
+            }
+        }
+        let _ = rank.link.exchange_while(b"heard", || {
+            for (fabric, inbox) in &mut fabrics {
+                let _ = fabric.poll(inbox);
+            }
+        });
+        for (mut fabric, _) in fabrics {
+            fabric.close(Instant::now() + Duration::from_secs(1));
+        }
+        let _ = rank.link.exchange(b"closed");
+    });
+}

@@ -21,6 +21,8 @@ pub(super) const DATAGRAM: u64 = 1 << 62;
 
 /// Datagrams that can be on their way, and be waiting to be read.
 const SLOTS: u32 = 64;
+/// Completions that greetings can have under way: one for each slot of either direction.
+pub(super) const DATAGRAMS: u32 = 2 * SLOTS;
 /// Bytes of a datagram with what the adapter puts before it.
 const SLOT_BYTES: usize = 1024;
 const _: () = assert!(LONGEST + GRH_BYTES <= SLOT_BYTES);
@@ -128,6 +130,10 @@ impl Fabric {
             .connections
             .get(number as usize)
             .map_or(1, |old| old.attempt.wrapping_add(1).max(1));
+        let pairs = self.by_pair.len() + usize::from(self.settings.streams);
+        for rail in &mut self.rails {
+            rail.make_room(pairs, &self.settings)?;
+        }
         let mut streams = Vec::new();
         for place in 0..self.settings.streams {
             let rail = usize::from(place) % self.rails.len();

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::FabricSettings;
+use super::contact::DATAGRAMS;
 use crate::VerbsError;
 use crate::objects::{
     Access, Bytes, CompletionQueue, Context, Device, LocalPiece, MemoryRegion, Notifier, Port,
@@ -29,6 +30,8 @@ pub(super) struct Rail {
     pub(super) domain: Arc<ProtectionDomain>,
     packet_bytes: usize,
     inline_bytes: u32,
+    /// Room in the completion queue.
+    completions: u32,
 }
 
 impl Rail {
@@ -63,11 +66,35 @@ impl Rail {
             domain,
             packet_bytes,
             inline_bytes: INLINE,
+            completions: entries,
         };
         for buffer in 0..settings.receives {
             rail.post_receive(buffer)?;
         }
         Ok(rail)
+    }
+
+    /// Has room for the completions of so many queue pairs, all of whose work may end before the queue is looked at again: one
+    /// completion more than it holds would break every connection.
+    pub(super) fn make_room(
+        &mut self,
+        pairs: usize,
+        settings: &FabricSettings,
+    ) -> Result<(), VerbsError> {
+        let pairs = u32::try_from(pairs).unwrap_or(u32::MAX);
+        let needed = pairs
+            .saturating_mul(settings.send_entries.into())
+            .saturating_add(settings.receives)
+            .saturating_add(DATAGRAMS);
+        if needed <= self.completions {
+            return Ok(());
+        }
+        let limit = self.domain.context().limits().completions;
+        let entries = needed.checked_next_power_of_two().unwrap_or(needed);
+        let entries = entries.min(limit.max(needed));
+        self.queue.grow(entries)?;
+        self.completions = entries;
+        Ok(())
     }
 
     /// Lends a receive buffer to the adapter.

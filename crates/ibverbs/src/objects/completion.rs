@@ -155,6 +155,17 @@ impl CompletionQueue {
         }))
     }
 
+    /// Makes room for at least `entries`; what lies in the queue stays.
+    ///
+    /// # Errors
+    /// [`VerbsError::Call`]: not every device can do this.
+    pub fn grow(&self, entries: u32) -> Result<(), VerbsError> {
+        let entries = i32::try_from(entries).unwrap_or(i32::MAX);
+        // SAFETY: a live queue; the call may run beside others of the queue.
+        let returned = unsafe { sys::ibv_resize_cq(self.raw.as_ptr(), entries) };
+        VerbsError::check("ibv_resize_cq", returned)
+    }
+
     /// Takes completions, at most one batch, and hands each to `take`. True if there were any.
     ///
     /// # Errors
