@@ -200,7 +200,9 @@ macro_rules! endpoint {
                 }
                 // SAFETY: the caller's promise.
                 let posted = unsafe { self.post_send(to, tag, data) }?;
-                crate::endpoint::finish(self, posted).map(|_| ())
+                let outcome = crate::endpoint::finish(self, posted);
+                self.0.engine.borrow_mut().let_go();
+                outcome.map(|_| ())
             }
             #[inline]
             unsafe fn post_recv(

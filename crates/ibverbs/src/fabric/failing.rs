@@ -134,6 +134,7 @@ impl Fabric {
             }
         }
         if let Some(open) = connection.open.take() {
+            self.open_packets -= 1;
             self.packets.put_back(open.buffer);
         }
         for (buffer, _) in core::mem::take(&mut connection.again) {

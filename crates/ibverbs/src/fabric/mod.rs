@@ -152,6 +152,8 @@ pub struct Fabric {
     connections: Vec<Connection>,
     greeter: Greeter,
     packets: Packets,
+    /// Connections with a packet that is being filled.
+    open_packets: u32,
     transfers: Transfers,
     cache: Cache,
     rails: Vec<Rail>,
@@ -212,6 +214,7 @@ impl Fabric {
             connections: Vec::new(),
             greeter,
             packets,
+            open_packets: 0,
             transfers: Transfers::default(),
             cache: Cache::new(&rails, settings.keep),
             rails,
@@ -392,6 +395,13 @@ impl Fabric {
     #[must_use]
     pub fn patience(&self) -> Option<core::time::Duration> {
         contact::patience(self)
+    }
+
+    /// Whether messages that were taken wait here for an entry to leave with: then only [`poll`](Self::poll) sends them.
+    #[inline]
+    #[must_use]
+    pub fn holds_messages(&self) -> bool {
+        self.open_packets > 0
     }
 
     /// Whether a connection is ready: messages go at once, as far as there is room.

@@ -120,6 +120,7 @@ impl Fabric {
         fill(space);
         connection.sequence = connection.sequence.wrapping_add(1);
         connection.open = Some(OpenPacket { buffer, packing });
+        self.open_packets += 1;
         self.counts.messages += 1;
         if free && !self.connections[to.0 as usize].corked {
             self.flush(to.0);
@@ -162,6 +163,7 @@ impl Fabric {
         let Some(OpenPacket { buffer, packing }) = connection.open.take() else {
             return true;
         };
+        self.open_packets -= 1;
         let freed = connection
             .ring_in
             .as_mut()

@@ -32,6 +32,11 @@ impl Remote {
         false
     }
 
+    #[inline(always)]
+    pub(crate) fn holds_messages(&self) -> bool {
+        false
+    }
+
     pub(crate) fn needs_processors(&self) -> bool {
         false
     }

@@ -135,6 +135,12 @@ impl Remote {
             && FabricAddress::from_bytes(&address.fabric).is_some()
     }
 
+    /// Whether messages whose sends are over wait for an entry of a queue pair.
+    #[inline(always)]
+    pub(crate) fn holds_messages(&self) -> bool {
+        self.fabric.as_ref().is_some_and(Fabric::holds_messages)
+    }
+
     /// Whether a connection is ready.
     pub(crate) fn is_connected(&self, wire: u32) -> bool {
         let fabric = self.fabric.as_ref();

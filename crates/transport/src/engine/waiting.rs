@@ -10,9 +10,32 @@ impl Engine {
     /// Waits for one request.
     #[inline(always)]
     pub(crate) fn wait(&mut self, id: RequestId) -> Outcome {
-        match self.core.requests.take_status(id) {
+        let outcome = match self.core.requests.take_status(id) {
             Some(status) => Ok(status),
             None => self.wait_longer(id),
+        };
+        self.let_go();
+        outcome
+    }
+
+    /// Who has waited may not call again for long: what waits for an entry of a queue pair, which only calls bring on its way, goes
+    /// now. It may be the word that a peer waits for.
+    #[inline(always)]
+    pub(crate) fn let_go(&mut self) {
+        if self.core.remote.holds_messages() {
+            self.let_go_slowly();
+        }
+    }
+
+    #[cold]
+    fn let_go_slowly(&mut self) {
+        let mut patience = Patience::default();
+        while self.core.remote.holds_messages() {
+            if self.progress() {
+                patience.reset();
+            } else {
+                self.be_patient(&mut patience);
+            }
         }
     }
 
@@ -34,6 +57,12 @@ impl Engine {
 
     /// Waits for one of several requests.
     pub(crate) fn wait_any(&mut self, ids: &[RequestId]) -> Option<(usize, Outcome)> {
+        let found = self.wait_for_any(ids);
+        self.let_go();
+        found
+    }
+
+    fn wait_for_any(&mut self, ids: &[RequestId]) -> Option<(usize, Outcome)> {
         if ids.is_empty() {
             return None;
         }
