@@ -20,6 +20,8 @@ static void counted(void)
         RETRY(fi_atomic(end, &one, 1, NULL, peer, 0, key, FI_UINT64, FI_SUM, &contexts[0]));
         CHECK(completion().op_context == &contexts[0]);
     }
+    /* The other side's write with data comes into the same queue. */
+    meet();
     for (int i = 0; i < 10; i++)
         RETRY(fi_inject_atomic(end, &one, 1, peer, 0, key, FI_UINT64, FI_SUM));
     RETRY(fi_inject_writedata(end, &one, 8, 5, peer, 64, key));
