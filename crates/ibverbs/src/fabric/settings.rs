@@ -62,7 +62,7 @@ impl FabricSettings {
         streams: 1,
         send_entries: 10,
         coalesce: true,
-        packet_bytes: 4096,
+        packet_bytes: 8192,
         receives: 256,
         packets: 128,
         ring_slots: 16,
