@@ -21,12 +21,10 @@ pub struct Cma;
 ///
 /// It names the process by its pid. A pid is given to another process some time after its owner
 /// ended, so hold a pidfd of the peer and stop using this value when that says that the peer has
-/// ended; [`Cma::check`] tells whether the process is still the same one.
+/// ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CmaPeer {
     pid: i32,
-    address: u64,
-    value: u64,
 }
 
 impl CmaPeer {
@@ -79,21 +77,6 @@ impl Cma {
     /// [`Refused`] with the reason and what to do: no permission, no such process, or a process
     /// that is not the peer (its word differs or is not there), as happens across pid namespaces.
     pub fn probe(pid: i32, address: u64, expected: u64) -> Result<CmaPeer, Refused> {
-        let peer = CmaPeer {
-            pid,
-            address,
-            value: expected,
-        };
-        Self::check(&peer)?;
-        Ok(peer)
-    }
-
-    /// Probes a peer again: whether its pid still names it and access is still granted.
-    ///
-    /// # Errors
-    /// As [`probe`](Self::probe).
-    pub fn check(peer: &CmaPeer) -> Result<(), Refused> {
-        let pid = peer.pid;
         // pid 0 or less would be answered with ESRCH; without a call the reason is plainer.
         if pid <= 0 {
             let reason = RefusalReason::InvalidPid { pid };
@@ -112,7 +95,7 @@ impl Cma {
             errno: None,
             reason: RefusalReason::WrongProcess { pid },
         };
-        let Ok(address) = usize::try_from(peer.address) else {
+        let Ok(address) = usize::try_from(address) else {
             return Err(wrong);
         };
         let iov_base = std::ptr::without_provenance_mut(address);
@@ -122,7 +105,7 @@ impl Cma {
         }];
         // SAFETY: the call writes to `found` alone, a word of this frame.
         match unsafe { Kernel.call(Direction::Read, pid, &local, &remote) } {
-            Ok(bytes) if bytes == size && found == peer.value => Ok(()),
+            Ok(bytes) if bytes == size && found == expected => Ok(CmaPeer { pid }),
             Ok(_) => Err(wrong),
             Err(errno) => Err(refused(errno, pid)),
         }

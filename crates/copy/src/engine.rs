@@ -24,36 +24,6 @@ pub struct RemoteRange {
     pub len: u64,
 }
 
-impl RemoteRange {
-    /// Size of the form that travels in a message.
-    pub const BYTES: usize = 24;
-
-    /// The form that travels in a message: key, address, length, 8 bytes each, little endian.
-    #[must_use]
-    pub fn to_bytes(self) -> [u8; Self::BYTES] {
-        let mut bytes = [0; Self::BYTES];
-        bytes[0..8].copy_from_slice(&self.key.to_le_bytes());
-        bytes[8..16].copy_from_slice(&self.address.to_le_bytes());
-        bytes[16..24].copy_from_slice(&self.len.to_le_bytes());
-        bytes
-    }
-
-    /// Reads back what [`to_bytes`](Self::to_bytes) made. Every bit pattern is a value.
-    #[must_use]
-    pub fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
-        let word = |at: usize| {
-            let mut word = [0; 8];
-            word.copy_from_slice(&bytes[at..at + 8]);
-            u64::from_le_bytes(word)
-        };
-        Self {
-            key: word(0),
-            address: word(8),
-            len: word(16),
-        }
-    }
-}
-
 /// A piece of this process's memory that an engine may read.
 ///
 /// It is an address and a length without a lifetime, because an operation may outlive the call
@@ -272,21 +242,5 @@ pub trait CopyEngine: Debug + Send {
     ) -> Result<u64, CopyError> {
         // SAFETY: the caller promises the same as `write_at` asks.
         unsafe { self.write_at(peer, remote, local, 0, u64::MAX) }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_remote_range_survives_the_wire() {
-        let range = RemoteRange {
-            key: 1 << 63 | 7,
-            address: 0x7fff_1234_5678,
-            len: u64::MAX,
-        };
-        assert_eq!(RemoteRange::from_bytes(range.to_bytes()), range);
-        assert_eq!(range.to_bytes()[0], 7);
     }
 }

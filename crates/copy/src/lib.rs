@@ -44,5 +44,5 @@ pub use kmod::{
     Opened, Posted, Wanted,
 };
 pub use meet::{Meet, MeetError};
-pub use ptracer::{PeerAccess, allow_descendants_of, allow_peers};
+pub use ptracer::{PeerAccess, allow_peers};
 pub use refusal::{RefusalReason, Refused};

@@ -1,6 +1,6 @@
 //! Letting peers in where Yama restricts ptrace to ancestors.
 
-use rustix::process::{PTracer, Pid, set_ptracer};
+use rustix::process::{PTracer, set_ptracer};
 
 use crate::RefusalReason;
 use crate::procfs;
@@ -22,31 +22,13 @@ pub enum PeerAccess {
 ///
 /// **What this opens:** every process of the same user, in the same user namespace, can from now on
 /// read and write this process's memory and attach a debugger to it, until it ends; a child by
-/// `fork` does not inherit it. That is what Linux without Yama always allows. Where ranks have a
-/// common launcher, [`allow_descendants_of`] opens less.
+/// `fork` does not inherit it. That is what Linux without Yama always allows.
 ///
 /// It does nothing where the scope is not 1.
 pub fn allow_peers() -> PeerAccess {
-    allow(PTracer::Any)
-}
-
-/// Like [`allow_peers`], for process `pid` and its descendants only: with the pid of the launcher,
-/// for the ranks of this job. A later call replaces an earlier one.
-///
-/// It serves no rank that was started otherwise, or whose line of parents no longer leads to the
-/// launcher since one between them ended.
-pub fn allow_descendants_of(pid: i32) -> PeerAccess {
-    // `from_raw` takes no negative number.
-    match Pid::from_raw(pid.max(0)) {
-        Some(process) => allow(PTracer::ProcessID(process)),
-        None => PeerAccess::Useless(RefusalReason::InvalidPid { pid }),
-    }
-}
-
-fn allow(tracer: PTracer) -> PeerAccess {
     match procfs::yama_scope() {
         None | Some(0) => PeerAccess::Unrestricted,
-        Some(1) => match set_ptracer(tracer) {
+        Some(1) => match set_ptracer(PTracer::Any) {
             Ok(()) => PeerAccess::Granted,
             Err(error) => {
                 tracing::debug!(%error, "prctl PR_SET_PTRACER");
@@ -71,7 +53,5 @@ mod tests {
                 assert_eq!(access, PeerAccess::Useless(RefusalReason::Yama { scope }));
             }
         }
-        let reason = RefusalReason::InvalidPid { pid: -1 };
-        assert_eq!(allow_descendants_of(-1), PeerAccess::Useless(reason));
     }
 }

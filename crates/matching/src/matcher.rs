@@ -202,16 +202,6 @@ impl<S: Storage> Matcher<S> {
         self.posted.drain(&mut self.storage.posted(), which, each);
     }
 
-    /// Removes every unexpected message that `which` picks, in the order of arrival. Linear in the queue.
-    pub fn drain_unexpected_if(
-        &mut self,
-        which: impl FnMut(&Envelope) -> bool,
-        each: impl FnMut(Envelope, Token),
-    ) {
-        self.unexpected
-            .drain(&mut self.storage.unexpected(), which, each);
-    }
-
     /// Makes room for at least this many receives and messages more than are queued now. Ids stay valid.
     ///
     /// The slow path: it may allocate, and puts everything into its bins again. Does nothing if there is room.

@@ -298,28 +298,6 @@ impl Unexpected {
         }
         Some((envelope, self.queue.unlink(memory.nodes, id)?))
     }
-
-    /// Removes every message that `which` picks, in the order of arrival. Linear.
-    pub(super) fn drain(
-        &mut self,
-        memory: &mut UnexpectedMemory<'_>,
-        mut which: impl FnMut(&Envelope) -> bool,
-        mut each: impl FnMut(Envelope, Token),
-    ) {
-        let mut id = self.queue.head;
-        while let Some(node) = memory.nodes.get(id as usize) {
-            let (envelope, next) = (node.envelope(), node.entry.next);
-            let removed = if which(&envelope) {
-                self.remove(memory, id)
-            } else {
-                None
-            };
-            if let Some((envelope, token)) = removed {
-                each(envelope, token);
-            }
-            id = next;
-        }
-    }
 }
 
 #[cfg(test)]

@@ -204,19 +204,6 @@ fn receives_of_a_failed_peer_come_out_in_the_order_of_posting() {
     });
     assert_eq!(drained, [(posted[1], 1), (posted[4], 4)]);
     assert_eq!(matcher.take_posted(&message(2, 1)), Some(2));
-
-    for (source, token) in [(1, 10), (2, 11), (1, 12)] {
-        matcher
-            .push_unexpected(&message(source, 5), token)
-            .expect("room");
-    }
-    let mut lost = Vec::new();
-    matcher.drain_unexpected_if(|one| one.source == 1, |_, token| lost.push(token));
-    assert_eq!(lost, [10, 12]);
-    assert_eq!(
-        matcher.take_unexpected(&any(0, 0)),
-        Some((message(2, 5), 11))
-    );
 }
 
 #[test]

@@ -33,9 +33,6 @@ enum Step {
         unexpected: usize,
     },
     Drain(Source),
-    Forget {
-        source: u32,
-    },
 }
 
 /// The model: what is queued, in order of age, and the tokens ever given out.
@@ -100,7 +97,6 @@ impl Model {
             Step::Drain(source) => self
                 .posted
                 .retain(|(selector, _)| selector.source != source),
-            Step::Forget { source } => self.unexpected.retain(|(one, _)| one.source != source),
             Step::Probe(_) | Step::Reserve { .. } => {}
         }
     }
@@ -143,7 +139,6 @@ fn step(masks: u32, tokens: Token) -> BoxedStrategy<Step> {
         1 => (0..40_usize, 0..40_usize)
             .prop_map(|(posted, unexpected)| Step::Reserve { posted, unexpected }),
         1 => prop_oneof![Just(Source::Any), (0..3_u32).prop_map(Source::Is)].prop_map(Step::Drain),
-        1 => (0..3_u32).prop_map(|source| Step::Forget { source }),
     ]
     .boxed()
 }
@@ -275,19 +270,6 @@ impl Checked {
                     drained,
                     of_source.map(|(_, token)| *token).collect::<Vec<_>>()
                 );
-                self.model.step(step);
-            }
-            Step::Forget { source } => {
-                let mut drained = Vec::new();
-                let each = |envelope, token| drained.push((envelope, token));
-                self.matcher
-                    .drain_unexpected_if(|one| one.source == source, each);
-                let of_source = self
-                    .model
-                    .unexpected
-                    .iter()
-                    .filter(|(one, _)| one.source == source);
-                assert_eq!(drained, of_source.copied().collect::<Vec<_>>());
                 self.model.step(step);
             }
         }

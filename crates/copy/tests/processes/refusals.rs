@@ -19,7 +19,6 @@ fn a_process_can_probe_itself() {
     let pid = i32::try_from(std::process::id()).unwrap();
     let peer = Cma::probe(pid, word.address(), word.value()).unwrap();
     assert_eq!(peer.pid(), pid);
-    assert_eq!(Cma::check(&peer), Ok(()));
 }
 
 #[test]

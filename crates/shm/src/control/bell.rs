@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{AtFlags, FileType, StatxFlags, statx};
 use rustix::io::{Errno, write};
 
@@ -45,7 +45,7 @@ pub enum BellError {
 /// # Limits
 ///
 /// Who holds the descriptor can also read it. A peer that does so sets the counter
-/// to 0 and mutes the bell ([`Bell::is_muted`]). So a sleep that must not depend on the
+/// to 0 and mutes the bell. So a sleep that must not depend on the
 /// honesty of peers needs a time limit.
 #[derive(Debug)]
 pub struct Bell {
@@ -116,19 +116,6 @@ impl Bell {
                 Ok(_) | Err(_) => return,
             }
         }
-    }
-
-    /// Whether a peer has muted the bell (see the type): worth a look after a
-    /// sleep that ended by its time limit though messages were there. The remedy
-    /// is a new bell, handed to the peers that are still trusted. One system call.
-    ///
-    /// # Errors
-    ///
-    /// What `poll` says; not expected for a bell from [`Bell::new`].
-    pub fn is_muted(&self) -> io::Result<bool> {
-        let mut polled = [PollFd::new(&self.fd, PollFlags::IN)];
-        poll(&mut polled, Some(&Timespec::default()))?;
-        Ok(!polled[0].revents().contains(PollFlags::IN))
     }
 }
 

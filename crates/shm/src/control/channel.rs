@@ -46,8 +46,7 @@ impl Control {
 pub enum Sent {
     /// The message is on its way, whole.
     Done,
-    /// The peer's queue is full: nothing was sent; try again when the channel is
-    /// writable ([`Interest::ReadWrite`](super::Interest)).
+    /// The peer's queue is full: nothing was sent; try again later.
     WouldBlock,
 }
 

@@ -18,15 +18,6 @@ pub enum Trigger {
     Edge,
 }
 
-/// For what a watched descriptor is reported. Hang-up and errors always are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Interest {
-    /// Something to read.
-    Read,
-    /// Something to read, or room to write.
-    ReadWrite,
-}
-
 /// One report of [`EventSet::wait`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Event {
@@ -34,8 +25,6 @@ pub struct Event {
     pub token: u64,
     /// There is something to read (for a pidfd: the process is dead).
     pub readable: bool,
-    /// There is room to write.
-    pub writable: bool,
     /// The other end has closed, or the descriptor is in error. What came
     /// before can still be read.
     pub hang_up: bool,
@@ -73,33 +62,7 @@ impl EventSet {
     /// waited on, `ENOSPC` beyond `fs.epoll.max_user_watches`.
     pub fn add(&self, fd: BorrowedFd<'_>, token: u64, trigger: Trigger) -> io::Result<()> {
         let data = epoll::EventData::new_u64(token);
-        Ok(epoll::add(
-            &self.epoll,
-            fd,
-            data,
-            flags(trigger, Interest::Read),
-        )?)
-    }
-
-    /// Changes how `fd` is watched.
-    ///
-    /// # Errors
-    ///
-    /// `ENOENT` if it is not in the set.
-    pub fn modify(
-        &self,
-        fd: BorrowedFd<'_>,
-        token: u64,
-        trigger: Trigger,
-        interest: Interest,
-    ) -> io::Result<()> {
-        let data = epoll::EventData::new_u64(token);
-        Ok(epoll::modify(
-            &self.epoll,
-            fd,
-            data,
-            flags(trigger, interest),
-        )?)
+        Ok(epoll::add(&self.epoll, fd, data, flags(trigger))?)
     }
 
     /// Watches `fd` no longer.
@@ -135,7 +98,6 @@ impl EventSet {
             *event = Event {
                 token: data.u64(),
                 readable: flags.contains(epoll::EventFlags::IN),
-                writable: flags.contains(epoll::EventFlags::OUT),
                 hang_up: flags.intersects(
                     epoll::EventFlags::HUP | epoll::EventFlags::RDHUP | epoll::EventFlags::ERR,
                 ),
@@ -153,13 +115,10 @@ impl AsFd for EventSet {
     }
 }
 
-fn flags(trigger: Trigger, interest: Interest) -> epoll::EventFlags {
+fn flags(trigger: Trigger) -> epoll::EventFlags {
     let mut flags = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
     if trigger == Trigger::Edge {
         flags |= epoll::EventFlags::ET;
-    }
-    if interest == Interest::ReadWrite {
-        flags |= epoll::EventFlags::OUT;
     }
     flags
 }

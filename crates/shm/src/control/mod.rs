@@ -29,6 +29,6 @@ mod timer;
 pub use bell::{Bell, BellError};
 pub use channel::{Channel, Credentials, MAX_FDS, MAX_MESSAGE, Received, Sent};
 pub use error::{ControlError, PidfdError};
-pub use events::{Event, EventSet, Interest, Trigger};
+pub use events::{Event, EventSet, Trigger};
 pub use listener::{BACKLOG, Listener, abstract_name};
 pub use timer::Timer;

@@ -3,8 +3,8 @@
 //! # Memory
 //!
 //! ```text
-//! line 0      the consumer's: byte 0 `read` (u64, words consumed of the near lap), byte 8 `hint` (u32),
-//!             byte 16 `read` of the far lap
+//! line 0      the consumer's: byte 0 `read` (u64, words consumed of the near lap), byte 16 `read` of the
+//!             far lap
 //! line 1      reserved
 //! line 2..    the near lap: 128 lines, of eight words each
 //! line 130..  the far lap: all other lines. A ring of at most 256 lines has the near lap only.
@@ -146,8 +146,6 @@ const LINE_WORDS: u64 = (LINE / WORD) as u64;
 const RECORD_HEADER: usize = 16;
 /// Places of the words that count the words consumed of the near and the far lap.
 const READ: [usize; 2] = [0, 16];
-/// Place of the consumer's pressure hint.
-const HINT: usize = 8;
 /// Place of the first line of the ring proper.
 const FIRST: usize = 2 * LINE;
 

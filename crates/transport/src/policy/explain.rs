@@ -57,15 +57,6 @@ impl Table {
     }
 }
 
-impl Explanation {
-    /// The refused paths with their reasons in one line, for [`Error::NoPath`](crate::Error).
-    #[must_use]
-    pub fn reasons(&self) -> String {
-        let reasons: Vec<String> = self.refused.iter().map(ToString::to_string).collect();
-        reasons.join("; ")
-    }
-}
-
 impl fmt::Display for RefusedPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.path, self.why)
@@ -137,9 +128,18 @@ mod tests {
         query.capabilities.max_eager = 2048;
         let explanation = table.explain(&query);
         assert_eq!(explanation.choice.map(|c| c.path), Some(Path::BothSides));
+        let refused: Vec<String> = explanation
+            .refused
+            .iter()
+            .map(ToString::to_string)
+            .collect();
         assert_eq!(
-            explanation.reasons(),
-            "loan: not available between these two; eager: holds at most 2K; pipeline: not available between these two"
+            refused,
+            [
+                "loan: not available between these two",
+                "eager: holds at most 2K",
+                "pipeline: not available between these two"
+            ]
         );
         query.capabilities.paths = PathSet::EMPTY;
         let explanation = table.explain(&query);
@@ -151,7 +151,10 @@ mod tests {
         );
         for path in ["eager", "pipeline", "both-sides", "cma", "inline", "loan"] {
             assert_eq!(
-                explanation.reasons().matches(&format!("{path}:")).count(),
+                explanation
+                    .to_string()
+                    .matches(&format!("{path}: "))
+                    .count(),
                 1,
                 "{path}"
             );

@@ -1,8 +1,8 @@
 //! The receiver's end of a line ring.
 
 use super::{
-    AHEAD_LINES, ENDS_LINE, GeometryError, HINT, INLINE_PAYLOAD, LINE, LINE_WORDS, Lap, Memory,
-    PAD, READ, RECORD_HEADER, SAME_TAG, Shape, WORD, rest_of_line, words_for,
+    AHEAD_LINES, ENDS_LINE, GeometryError, INLINE_PAYLOAD, LINE, LINE_WORDS, Lap, Memory, PAD,
+    READ, RECORD_HEADER, SAME_TAG, Shape, WORD, rest_of_line, words_for,
 };
 use crate::ring::Corrupt;
 use crate::sync::{AtomicU64, Ordering};
@@ -322,16 +322,6 @@ impl<M: Memory> LineConsumer<M> {
         }
     }
 
-    /// Sets the pressure hint. The producer sees it when it next looks for credit;
-    /// the value means what the two ends agree on.
-    #[inline]
-    pub fn set_hint(&mut self, hint: u32) {
-        // SAFETY: in line 0 of an area that `Shape::new` checked.
-        let word = unsafe { self.mem.word32_unchecked(HINT) };
-        // Relaxed: a hint orders nothing.
-        word.store(hint, Ordering::Relaxed);
-    }
-
     /// Empties the ring and starts anew at position 0, for the next producer. To be
     /// called once the producer is known to be dead: a living one would write on
     /// in the old count, which this end would report as [`Corrupt`].
@@ -341,7 +331,6 @@ impl<M: Memory> LineConsumer<M> {
         self.peeked = 0;
         self.tag = 0;
         self.run = 0;
-        self.set_hint(0);
         // SAFETY: the first word of the near lap, and words of line 0, of an area that `Shape::new` checked.
         unsafe {
             // The header that the consumer polls first, then the credit; the next
@@ -421,15 +410,6 @@ impl<M: Memory> Record<'_, M> {
         // SAFETY: just checked; a slice of private memory is outside of the ring.
         unsafe { self.read(at, to.as_mut_ptr(), to.len() as u32) }
         true
-    }
-
-    /// Address of the payload, for copies that stream out of it (under the
-    /// conditions of [`read`](Self::read)); valid until [`pop`](LineConsumer::pop).
-    #[cfg(not(loom))]
-    #[inline]
-    #[must_use]
-    pub fn payload_pointer(&self) -> *const u8 {
-        self.mem.pointer(self.payload)
     }
 }
 

@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 
 use super::{
-    ENDS_LINE, FIRST, HINT, LINE_WORDS, LineConsumer, LineProducer, PAD, READ, SAME_TAG, Shape,
-    area_len, header,
+    ENDS_LINE, FIRST, LINE_WORDS, LineConsumer, LineProducer, PAD, READ, SAME_TAG, Shape, area_len,
+    header,
 };
 use crate::ring::{LINE, Mapped, Memory, heap};
 use crate::sync::Ordering;
@@ -174,12 +174,7 @@ proptest! {
     ) {
         let (mem, mut producer, mut consumer) = two_laps();
         for (at, word) in words {
-            if at * 8 == HINT {
-                // Miri knows no accesses of mixed size.
-                mem.word32(HINT).store(word as u32, Ordering::Release);
-            } else {
-                mem.word64(at * 8).store(word, Ordering::Release);
-            }
+            mem.word64(at * 8).store(word, Ordering::Release);
             drain(&mut consumer, 64);
             let tag = word % 2;
             if let Some(mut room) = producer.reserve_tagged((word % 700) as u32, tag) {

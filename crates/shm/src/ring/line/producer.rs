@@ -4,8 +4,8 @@ mod course;
 mod reservation;
 
 use super::{
-    AHEAD_LINES, ENDS_LINE, GeometryError, HINT, LINE, LINE_WORDS, MOST_SAME_TAG, Memory,
-    NEAR_LINES, PAD, READ, RECORD_HEADER, SAME_TAG, Shape, WORD, header, rest_of_line, words_for,
+    AHEAD_LINES, ENDS_LINE, GeometryError, LINE, LINE_WORDS, MOST_SAME_TAG, Memory, NEAR_LINES,
+    PAD, READ, RECORD_HEADER, SAME_TAG, Shape, WORD, header, rest_of_line, words_for,
 };
 use crate::sync::Ordering;
 use course::{Course, Spot, Way};
@@ -24,7 +24,6 @@ pub struct LineProducer<M> {
     /// In the far lap: where to look whether the near one is read.
     look_back: u64,
     max_payload: u32,
-    hint: u32,
     /// Tag of the last record.
     tag: u64,
 }
@@ -50,7 +49,6 @@ impl<M: Memory> LineProducer<M> {
             bound: course.limit,
             look_back: 0,
             max_payload: shape.max_payload(),
-            hint: 0,
             tag: 0,
         }
     }
@@ -60,14 +58,6 @@ impl<M: Memory> LineProducer<M> {
     #[must_use]
     pub fn max_record_payload(&self) -> u32 {
         self.max_payload
-    }
-
-    /// The consumer's pressure hint, as of the last look at its line, which this
-    /// end takes when it runs out of words that it knows to be free.
-    #[inline]
-    #[must_use]
-    pub fn hint(&self) -> u32 {
-        self.hint
     }
 
     /// Room for a record with `len` bytes of payload, or `None` if the ring is full
@@ -290,18 +280,12 @@ impl<M: Memory> LineProducer<M> {
     /// Looks at the consumer's line; says whether the words of the lap in use before `needed` are free.
     fn look_for_credit(&mut self, needed: u64) -> bool {
         let course = &mut self.course;
-        // SAFETY: both words are in line 0 of an area that `Shape::new` checked.
-        let (read, hint) = unsafe {
-            (
-                self.mem.word64_unchecked(READ[course.lap.number & 1]),
-                self.mem.word32_unchecked(HINT),
-            )
-        };
+        // SAFETY: in line 0 of an area that `Shape::new` checked.
+        let read = unsafe { self.mem.word64_unchecked(READ[course.lap.number & 1]) };
         // Acquire: pairs with the release store in `LineConsumer::return_credit`
         // (pair *word credit*): what the consumer read, it has read before we
         // write over it.
         let read = read.load(Ordering::Acquire);
-        self.hint = hint.load(Ordering::Relaxed);
         // An honest consumer is between its last word and our position. Any other
         // value is ignored: the ring stays full, which harms its owner only.
         let last = course.limit - course.lap.words;

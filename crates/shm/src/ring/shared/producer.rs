@@ -42,12 +42,6 @@ impl<M: Memory> SharedProducer<M> {
         })
     }
 
-    /// Greatest payload of one record, in bytes.
-    #[must_use]
-    pub fn max_record_payload(&self) -> u32 {
-        MAX_PAYLOAD
-    }
-
     /// Whether [`reserve`](Self::reserve) would find a free slot now, as far as one look tells; nothing is claimed. For
     /// callers that prepare something before they send: a reservation that is dropped is a record that all others see.
     #[must_use]

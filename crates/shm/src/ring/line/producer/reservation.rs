@@ -78,15 +78,6 @@ impl<M: Memory> Reservation<'_, M> {
         unsafe { self.write(at, bytes.as_ptr(), bytes.len() as u32) }
     }
 
-    /// Address of the payload, for producers that write it in place (under the
-    /// conditions of [`write`](Self::write)).
-    #[cfg(not(loom))]
-    #[inline]
-    #[must_use]
-    pub fn payload_pointer(&mut self) -> *mut u8 {
-        self.ring.mem.pointer(self.payload())
-    }
-
     /// Publishes the record. `kind` is neither 0 nor [`PAD`].
     ///
     /// # Panics
