@@ -44,7 +44,7 @@ pub enum Posted {
 /// # Safety
 /// An implementation touches the memory of a posted operation only between the post and the moment
 /// in which it reports the operation done (`Posted::Done`, or `Some` from `test`, or the return of
-/// `wait`), and writes only within the slices that it was given.
+/// `wait`), and writes only within the slices that it was given. It drops no buffer of an abandoned operation earlier.
 pub unsafe trait RawEndpoint: Debug + Send {
     /// This endpoint's address.
     fn address(&self) -> Address;
@@ -307,7 +307,8 @@ pub unsafe trait RawEndpoint: Debug + Send {
     fn owned_by(&self, owner: u32) -> Option<RequestId>;
 
     /// Keeps `buffer` alive until the request is done and then drops both: what an owned request
-    /// does when it is dropped early.
+    /// does when it is dropped early. Another call for the same request adds its buffer; who waits for the request gets
+    /// [`Error::UnknownRequest`](crate::Error::UnknownRequest) when it is done.
     fn abandon(&self, request: RequestId, buffer: Box<dyn Any + Send>);
 
     /// Exposes memory for reading and writing by peers, under the returned key. The endpoint owns

@@ -90,7 +90,8 @@ macro_rules! conformance {
                 scope: detached_operations_finish_with_the_scope, nested_scopes, an_error_in_the_body_cancels,
                     a_panic_in_the_body_does_not_hang, the_error_of_a_detached_operation_is_returned,
                     leaked_handles_are_waited_for;
-                owned: dropped_early_still_delivered, leaked_requests_are_harmless,
+                owned: dropped_early_still_delivered, an_abandoned_receive_keeps_its_buffers,
+                    leaked_requests_are_harmless,
                     many_long_sends_received_in_reverse, buffers_come_back,
                     an_endpoint_moves_between_threads;
                 vectored: odd_shapes, empty_pieces, scoped_pieces;

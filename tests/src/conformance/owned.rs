@@ -1,6 +1,8 @@
 //! Operations that own their buffers.
 
-use limic::{Endpoint, RawEndpoint, Selector};
+use std::sync::Arc;
+
+use limic::{Endpoint, Error, RawEndpoint, Request, Selector};
 
 use crate::party::TAG;
 use crate::{Case, check, content};
@@ -54,6 +56,30 @@ pub fn dropped_early_still_delivered<E: RawEndpoint>(case: &Case<E>) {
                 .expect("recv");
             assert_eq!(party.endpoint.probe(&Selector::any()), Ok(None));
         }
+    });
+}
+
+/// What was to be kept is kept until the receive is done, and who waits for it is told that it is nobody's any more.
+pub fn an_abandoned_receive_keeps_its_buffers<E: RawEndpoint>(case: &Case<E>) {
+    case.run(2, |party| {
+        if party.rank == 0 {
+            party.meet();
+            let sent = party.endpoint.send(party.other(), TAG, &content(3, 4096));
+            return sent.expect("send");
+        }
+        let receive = party
+            .endpoint
+            .irecv((party.other(), TAG), vec![0; 4096])
+            .expect("irecv");
+        let id = receive.pending().expect("nothing was sent yet");
+        let kept = [Arc::new(()), Arc::new(())];
+        party.endpoint.abandon(id, Box::new(kept[0].clone()));
+        drop(receive);
+        party.endpoint.abandon(id, Box::new(kept[1].clone()));
+        assert_eq!(kept.each_ref().map(Arc::strong_count), [2, 2]);
+        party.meet();
+        assert_eq!(party.endpoint.wait(id), Err(Error::UnknownRequest));
+        assert_eq!(kept.each_ref().map(Arc::strong_count), [1, 1]);
     });
 }
 

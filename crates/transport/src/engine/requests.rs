@@ -360,10 +360,15 @@ impl<O: Kind> Requests<O> {
         Some(self.id(slot as u32))
     }
 
-    /// Leaves an operation to itself; `buffer` is dropped when it is done.
+    /// Leaves an operation to itself; `buffer` is dropped when it is done. So is one of an earlier call, which the operation may
+    /// still use.
     pub(crate) fn abandon(&mut self, slot: Slot, buffer: Box<dyn Any + Send>) {
         self.entries[slot as usize].then = Then::Free;
-        self.rest[slot as usize].buffer = Some(buffer);
+        let kept = &mut self.rest[slot as usize].buffer;
+        *kept = Some(match kept.take() {
+            Some(earlier) => Box::new((earlier, buffer)),
+            None => buffer,
+        });
         if self.is_done(slot) {
             self.release(slot);
         }

@@ -41,9 +41,10 @@ impl Engine {
 
     #[inline(never)]
     fn wait_longer(&mut self, id: RequestId) -> Outcome {
-        let slot = self.core.requests.find(id).ok_or(Error::UnknownRequest)?;
         let mut patience = Patience::default();
         loop {
+            // Each time: one that was abandoned meanwhile frees itself, and its slot is another's then.
+            let slot = self.core.requests.find(id).ok_or(Error::UnknownRequest)?;
             if let Some(outcome) = self.core.requests.take_done(slot) {
                 return outcome;
             }

@@ -49,8 +49,11 @@ impl KernelEngine {
 
     /// Waits for one request.
     pub(super) fn wait(&mut self, id: RequestId) -> Outcome {
-        let slot = self.requests.find(id).ok_or(Error::UnknownRequest)?;
-        self.wait_until(|engine| engine.requests.take_done(slot))
+        self.wait_until(|engine| match engine.requests.find(id) {
+            Some(slot) => engine.requests.take_done(slot),
+            // It was abandoned, and freed itself.
+            None => Some(Err(Error::UnknownRequest)),
+        })
     }
 
     /// Waits for one of several requests.

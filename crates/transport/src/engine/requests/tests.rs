@@ -47,6 +47,19 @@ fn abandoned_operations_free_themselves() {
     assert_eq!(requests.live(), 0);
 }
 
+#[test]
+fn an_operation_that_is_abandoned_twice_keeps_both_buffers() {
+    let mut requests = Requests::<Operation>::new();
+    let slot = requests.take_slot();
+    let buffer = std::sync::Arc::new(());
+    requests.abandon(slot, Box::new(buffer.clone()));
+    requests.abandon(slot, Box::new(()));
+    assert_eq!(std::sync::Arc::strong_count(&buffer), 2);
+    requests.complete(slot, Err(Error::Cancelled));
+    assert_eq!(std::sync::Arc::strong_count(&buffer), 1);
+    assert_eq!(requests.live(), 0);
+}
+
 fn selector(source: Option<u32>, tag: u64, mask: u64) -> limic_matching::Selector {
     let source = source.map_or(limic_matching::Source::Any, limic_matching::Source::Is);
     limic_matching::Selector { source, tag, mask }
