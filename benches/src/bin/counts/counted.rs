@@ -30,6 +30,23 @@ pub(crate) fn receive(pair: &Pair, room: &mut [u8], count: usize) -> Result<()> 
 }
 
 #[inline(never)]
+pub(crate) fn send_loans(pair: &Pair, len: usize, count: usize) -> Result<()> {
+    for _ in 0..count {
+        let loan = pair.sender.loan(black_box(len))?;
+        loan.send(pair.to, TAG)?;
+    }
+    Ok(())
+}
+
+#[inline(never)]
+pub(crate) fn take_loans(pair: &Pair, count: usize) -> Result<()> {
+    for _ in 0..count {
+        black_box(pair.receiver.recv_loaned((pair.from, TAG))?);
+    }
+    Ok(())
+}
+
+#[inline(never)]
 pub(crate) fn post<'scope, 'env>(
     scope: &'scope Scope<'scope, 'env, HybridEndpoint>,
     from: Peer,

@@ -101,6 +101,7 @@ fn messages(pair: &Pair) -> Result<()> {
         },
         || pair.empty(OPERATIONS, room),
     )?;
+    loans(pair)?;
     calls(
         "progress, nothing there",
         nothing,
@@ -108,6 +109,26 @@ fn messages(pair: &Pair) -> Result<()> {
             counted::progress(&pair.receiver, OPERATIONS);
             Ok(())
         },
+        nothing,
+    )
+}
+
+/// Loans, there and taken in place: from a first buffer on, which hands over the memory that they lie in.
+fn loans(pair: &Pair) -> Result<()> {
+    const LEN: usize = 1 << 20;
+    let take = || counted::take_loans(pair, OPERATIONS);
+    counted::send_loans(pair, LEN, OPERATIONS)?;
+    take()?;
+    calls(
+        "loan and send 1M",
+        nothing,
+        || counted::send_loans(pair, LEN, OPERATIONS),
+        take,
+    )?;
+    calls(
+        "take loan 1M",
+        || counted::send_loans(pair, LEN, OPERATIONS),
+        take,
         nothing,
     )
 }

@@ -66,6 +66,14 @@ impl<M: Memory> ReleaseFlags<M> {
         }
     }
 
+    /// Owner: asks for the line of a flag that it will soon look at.
+    #[inline]
+    pub fn expect_return(&self, index: u32) {
+        if index < self.count {
+            self.mem.prefetch_read(index as usize * LINE);
+        }
+    }
+
     /// Owner: whether chunk `index`, lent under `generation`, has come back. If so,
     /// the chunk may be written again. A chunk that does not exist never comes back.
     ///

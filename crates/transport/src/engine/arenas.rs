@@ -18,9 +18,11 @@ use crate::{Error, Result};
 const ALIGN: usize = 128;
 /// Smallest arena.
 const ARENA_BYTES: usize = 4 << 20;
-/// Loans with receivers before the owner looks which came back, while there is room: each look moves a line, and several
-/// move together.
-const LOOK_AT: usize = 16;
+/// Loans with receivers before the owner looks whether the oldest came back: so many that its flag, which was asked for when the
+/// last one was sent, is here by then, and so few that the next loan lies in memory which is still in the cache.
+const LOOK_AT: usize = 4;
+/// Loans with receivers before the owner looks at another one each time, since the oldest may be kept for long.
+const LOOK_ON: usize = 16;
 /// Rooms that are kept as they came back, for the next loans of the same length: their lines are still in the cache.
 const RECENT: usize = 32;
 
@@ -59,9 +61,11 @@ pub(crate) struct Arenas {
     arenas: Vec<Option<OwnArena>>,
     placement: Placement,
     flags: ReleaseFlags<Mapped>,
-    free_flags: Vec<u32>,
+    /// In the order of their return: the next one's line is the receiver's for long.
+    free_flags: VecDeque<u32>,
     generations: Vec<u32>,
-    lent: Vec<Lent>,
+    /// Loans with receivers, oldest first.
+    lent: VecDeque<Lent>,
     borrowed: Borrowed,
     /// Free rooms that are not in their arena's `free` again.
     recent: Vec<Room>,
@@ -121,9 +125,9 @@ impl Arenas {
             arenas: Vec::new(),
             placement,
             flags,
-            free_flags: (0..LOAN_FLAGS).rev().collect(),
+            free_flags: (0..LOAN_FLAGS).collect(),
             generations: vec![0; LOAN_FLAGS as usize],
-            lent: Vec::new(),
+            lent: VecDeque::new(),
             borrowed: Borrowed::default(),
             recent: Vec::new(),
             bytes: 0,
@@ -136,15 +140,15 @@ impl Arenas {
     /// Lends room to the application.
     pub(crate) fn borrow(&mut self, len: usize) -> Result<RawLoan> {
         if self.lent.len() >= LOOK_AT {
-            self.reclaim();
+            self.look_at_oldest();
         }
         let need = len
             .max(1)
             .checked_next_multiple_of(ALIGN)
             .ok_or_else(|| self.no_room(len))?;
-        let room = match self.recent.iter().rposition(|room| room.len == need) {
-            Some(at) => self.recent.swap_remove(at),
-            None => self.find_more(need, len)?,
+        let room = match self.recent.pop_if(|room| room.len == need) {
+            Some(room) => room,
+            None => self.find_other(need, len)?,
         };
         let arena = self.arenas.get(room.arena as usize);
         let Some(start) = arena
@@ -157,9 +161,12 @@ impl Arenas {
         Ok(RawLoan { start, len, id })
     }
 
-    /// Room that no loan has just had.
+    /// Room that is not the last loan's.
     #[cold]
-    fn find_more(&mut self, need: usize, asked: usize) -> Result<Room> {
+    fn find_other(&mut self, need: usize, asked: usize) -> Result<Room> {
+        if let Some(at) = self.recent.iter().rposition(|room| room.len == need) {
+            return Ok(self.recent.swap_remove(at));
+        }
         if let Some(room) = self.find(need) {
             return Ok(room);
         }
@@ -264,23 +271,34 @@ impl Arenas {
         }
     }
 
-    /// The arena of a borrowed loan.
-    pub(crate) fn arena_of(&self, id: u64) -> Option<u32> {
-        self.borrowed.get(id).map(|room| room.arena)
+    /// The room of a borrowed loan, which is nobody's then until it is lent or put back.
+    #[inline(always)]
+    pub(crate) fn take(&mut self, id: u64) -> Option<Room> {
+        self.borrowed.remove(id)
     }
 
-    /// Turns a borrowed loan into one that is with a peer. `None` if all flags are in use.
-    pub(crate) fn lend(&mut self, id: u64, peer: u32) -> Option<LoanRecord> {
+    /// Undoes [`take`](Self::take). The loan has another id then.
+    pub(crate) fn put_back(&mut self, room: Room) -> u64 {
+        self.borrowed.insert(room)
+    }
+
+    /// Lends room that was taken to a peer. `None` if all flags are in use.
+    #[inline(always)]
+    pub(crate) fn lend(&mut self, room: Room, peer: u32) -> Option<LoanRecord> {
         if self.free_flags.is_empty() {
             self.reclaim();
         }
-        let flag = self.free_flags.pop()?;
-        let Some(room) = self.borrowed.remove(id) else {
-            self.free_flags.push(flag);
-            return None;
-        };
-        self.lent.push(Lent { room, peer, flag });
+        let flag = self.free_flags.pop_front()?;
+        self.lent.push_back(Lent { room, peer, flag });
         Some(self.record(room, flag))
+    }
+
+    /// Asks for the flag of the oldest loan, off the way of the one that was just sent.
+    #[inline(always)]
+    pub(crate) fn look_ahead(&self) {
+        if let Some(oldest) = self.lent.front() {
+            self.flags.expect_return(oldest.flag);
+        }
     }
 
     /// Names room under a flag that was not in use.
@@ -292,7 +310,7 @@ impl Arenas {
             offset: room.offset as u64,
             flag,
             generation: *generation,
-            next_flag: self.free_flags.last().copied().unwrap_or(flag),
+            next_flag: self.free_flags.front().copied().unwrap_or(flag),
         }
     }
 
@@ -312,37 +330,49 @@ impl Arenas {
         self.free(room);
     }
 
-    /// Undoes [`lend`](Self::lend) for a record that found no room in the ring. The loan has another id then.
-    pub(crate) fn unlend(&mut self, record: &LoanRecord) -> Option<u64> {
-        let mut lent = self.lent.iter();
-        let at = lent.position(|lent| lent.flag == record.flag)?;
-        let lent = self.lent.swap_remove(at);
-        self.free_flags.push(lent.flag);
-        Some(self.borrowed.insert(lent.room))
+    /// Undoes the last [`lend`](Self::lend) for a record that found no room in the ring.
+    pub(crate) fn unlend(&mut self) {
+        if let Some(lent) = self.lent.pop_back() {
+            self.free_flags.push_front(lent.flag);
+        }
     }
 
-    /// Takes back what receivers have released.
-    fn reclaim(&mut self) {
-        let mut at = 0;
-        while let Some(lent) = self.lent.get(at) {
-            if self.is_back(lent) {
-                self.take_back(at);
+    fn look_at_oldest(&mut self) {
+        if let Some(oldest) = self.lent.pop_front() {
+            if self.is_back(&oldest) {
+                self.take_back(&oldest);
+            } else if self.lent.len() < LOOK_ON {
+                self.lent.push_front(oldest);
             } else {
-                at += 1;
+                self.lent.push_back(oldest);
             }
         }
     }
 
-    fn take_back(&mut self, at: usize) {
-        let lent = self.lent.swap_remove(at);
-        self.free_flags.push(lent.flag);
+    /// Takes back what receivers have released.
+    fn reclaim(&mut self) {
+        for lent in core::mem::take(&mut self.lent) {
+            if self.is_back(&lent) {
+                self.take_back(&lent);
+            } else {
+                self.lent.push_back(lent);
+            }
+        }
+    }
+
+    fn take_back(&mut self, lent: &Lent) {
+        self.free_flags.push_back(lent.flag);
         self.keep(lent.room);
     }
 
     /// Takes back everything that a failed peer held. It may still map the arena, for reading only.
     pub(crate) fn forget_peer(&mut self, peer: u32) {
-        while let Some(at) = self.lent.iter().position(|lent| lent.peer == peer) {
-            self.take_back(at);
+        for lent in core::mem::take(&mut self.lent) {
+            if lent.peer == peer {
+                self.take_back(&lent);
+            } else {
+                self.lent.push_back(lent);
+            }
         }
         for lent in core::mem::take(&mut self.ahead) {
             if lent.peer == peer {

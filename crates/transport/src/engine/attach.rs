@@ -326,13 +326,17 @@ impl Core {
     }
 
     /// Hands an arena to a peer. False if the channel is full now.
+    #[inline(always)]
     pub(crate) fn hand_arena(&mut self, to: u32, number: u32) -> bool {
+        let link = self.peers.link(to);
+        link.is_some_and(|link| link.arenas.given(number)) || self.hand_new_arena(to, number)
+    }
+
+    #[cold]
+    fn hand_new_arena(&mut self, to: u32, number: u32) -> bool {
         let Some(link) = self.peers.link(to) else {
             return false;
         };
-        if link.arenas.given(number) {
-            return true;
-        }
         let Some(index) = link.channels.first().copied() else {
             return false;
         };

@@ -1,11 +1,11 @@
 //! Loans on the way (K9): sent by a record that says where the bytes lie, taken where they lie.
 
-use std::sync::Arc;
-
+use super::arenas::Room;
 use super::direct::{LOOKS, OTHERS_TURN, POLLS_PER_ROW, ROWS};
+use super::lender::{Keeper, Share};
 use super::peer_arenas::Lender;
 use super::stash::{Arrived, LoanedAt, Waiting};
-use super::wire::{self, Control};
+use super::wire;
 use super::{Core, Engine, posted};
 use crate::buffer::{Lying, ReceiveBuffer, Source, words};
 use crate::policy::Path;
@@ -18,7 +18,7 @@ const FEW_LOOKS: u32 = 32;
 /// Keeps a received loan mapped, and tells its owner when it is dropped.
 #[derive(Debug)]
 pub(crate) struct LoanHold {
-    lender: Arc<Lender>,
+    lender: Share<Lender>,
     flag: u32,
     generation: u32,
 }
@@ -39,44 +39,24 @@ impl Core {
         mut loan: RawLoan,
         len: usize,
     ) -> Result<Posted> {
-        let arena = self.arenas.arena_of(loan.id).ok_or(Error::UnknownRequest)?;
-        let ready = self.peers.known(to).map(|peer| {
-            peer.backlog.is_empty()
-                && peer
-                    .link
-                    .as_ref()
-                    .is_some_and(|link| link.capabilities.paths.contains(Path::Loan))
-        });
-        let ready = match ready {
-            Ok(ready) => ready,
+        let room = self.arenas.take(loan.id).ok_or(Error::UnknownRequest)?;
+        let peer = match self.peers.known(to) {
+            Ok(peer) => peer,
             Err(error) => {
-                self.arenas.give_back(loan.id);
+                self.arenas.free_room(room);
                 return Err(error);
             }
         };
-        if ready
-            && self.hand_arena(to, arena)
-            && let Some(record) = self.arenas.lend(loan.id, to)
-        {
-            let words = [
-                u64::from(record.arena),
-                record.offset,
-                len as u64,
-                u64::from(record.flag),
-                u64::from(record.generation),
-                u64::from(record.next_flag),
-            ];
-            let control = Control::new(wire::LOAN, words).with_tag(tag);
-            if self
-                .peers
-                .link(to)
-                .is_some_and(|link| link.push_control(&control))
-            {
-                self.note_sent(to, Path::Loan, len as u64);
-                return Ok(Posted::Done(super::send::sent(to, tag, len as u64)));
-            }
-            loan.id = self.arenas.unlend(&record).ok_or(Error::UnknownRequest)?;
+        let ready = peer.backlog.is_empty()
+            && peer
+                .link
+                .as_ref()
+                .is_some_and(|link| link.capabilities.paths.contains(Path::Loan));
+        if ready && self.hand_arena(to, room.arena) && self.push_loan(to, tag, room, len as u64) {
+            self.note_sent(to, Path::Loan, len as u64);
+            return Ok(Posted::Done(super::send::sent(to, tag, len as u64)));
         }
+        loan.id = self.arenas.put_back(room);
         // SAFETY: the loan's bytes stay where they are until `give_back`, which happens after completion.
         let posted = unsafe {
             self.post_send(
@@ -96,6 +76,32 @@ impl Core {
         posted
     }
 
+    /// Lends the room, and tells the peer. False: no flag is left, or no room in the ring.
+    #[inline(always)]
+    fn push_loan(&mut self, to: u32, tag: u64, room: Room, len: u64) -> bool {
+        let Some(link) = self.peers.link(to) else {
+            return false;
+        };
+        let Some(record) = self.arenas.lend(room, to) else {
+            return false;
+        };
+        let words = [
+            u64::from(record.arena),
+            record.offset,
+            len,
+            u64::from(record.flag),
+            u64::from(record.generation),
+            u64::from(record.next_flag),
+        ];
+        let pushed = link.push_words(wire::LOAN, tag, words);
+        if pushed {
+            self.arenas.look_ahead();
+        } else {
+            self.arenas.unlend();
+        }
+        pushed
+    }
+
     /// Gives back loans that went as ordinary messages and are done.
     pub(crate) fn sweep_loans(&mut self) {
         let (requests, arenas) = (&self.requests, &mut self.arenas);
@@ -108,22 +114,27 @@ impl Core {
         });
     }
 
-    /// The bytes of a loan of a peer.
-    fn loan_memory(&mut self, loan: &LoanedAt) -> Option<Arc<Lender>> {
-        let known = self.peers.link(loan.from)?.arenas.get(loan.arena);
-        if known.is_some() {
-            return known;
-        }
-        // Its descriptor was sent before the message, so it is there: perhaps in a connection that this side has not
-        // accepted yet, if both sides made the first contact at once.
-        self.read_connections_of(loan.from);
-        for _ in 0..1024 {
-            let known = self.peers.link(loan.from)?.arenas.get(loan.arena);
-            if known.is_some() || !self.poll_events(Some(core::time::Duration::ZERO)) {
-                return known;
-            }
+    /// The memory that a loan of a peer lies in.
+    fn loan_memory(&mut self, loan: &LoanedAt) -> Option<&mut Keeper<Lender>> {
+        if self.peers.link(loan.from)?.arenas.get(loan.arena).is_none() {
+            self.fetch_arena(loan);
         }
         self.peers.link(loan.from)?.arenas.get(loan.arena)
+    }
+
+    /// Takes in an arena's descriptor. It was sent before the message, so it is there: perhaps in a connection that this side has not
+    /// accepted yet, if both sides made the first contact at once.
+    #[cold]
+    fn fetch_arena(&mut self, loan: &LoanedAt) {
+        self.read_connections_of(loan.from);
+        for _ in 0..1024 {
+            let link = self.peers.link(loan.from);
+            if link.is_none_or(|link| link.arenas.get(loan.arena).is_some())
+                || !self.poll_events(Some(core::time::Duration::ZERO))
+            {
+                return;
+            }
+        }
     }
 
     /// A private copy of a waiting loan, if its bytes can be had.
@@ -148,18 +159,13 @@ impl Core {
         len: u64,
         into: &ReceiveBuffer,
     ) -> Result<()> {
-        let memory = self.loan_memory(&loan);
-        let bytes = memory
-            .as_ref()
+        let bytes = self
+            .loan_memory(&loan)
             .and_then(|lender| Lying::new(&lender.arena, loan.offset, len));
         let Some(bytes) = bytes else {
-            self.corrupt(loan.from, "a loan outside of its arena");
-            let why = crate::PeerFailure::Corrupt("a loan outside of its arena".into());
-            return Err(Error::PeerFailed {
-                peer: Peer(loan.from),
-                why,
-            });
+            return Err(self.lies_outside(loan.from));
         };
+        // The arena stays mapped meanwhile: only a record takes it away, and none is looked at in this call.
         into.copy_from(0, len, &bytes);
         self.note_received_by(loan.from, loan.path(), len);
         if let Some(link) = self.peers.link(loan.from) {
@@ -210,27 +216,51 @@ impl Core {
     }
 
     /// A message where it lies, in an arena of its sender.
+    #[inline(always)]
     fn in_place(&mut self, loan: &LoanedAt, status: Status) -> Result<RawLoaned> {
-        let memory = self.loan_memory(loan);
-        let bytes = memory
-            .as_ref()
-            .and_then(|lender| Lying::new(&lender.arena, loan.offset, status.len));
-        let (Some(lender), Some(bytes)) = (memory, bytes) else {
-            self.corrupt(loan.from, "a loan outside of its arena");
-            let why = crate::PeerFailure::Corrupt("a loan outside of its arena".into());
-            return Err(Error::PeerFailed {
-                peer: Peer(loan.from),
-                why,
-            });
+        let link = self.peers.link(loan.from);
+        match link.and_then(|link| link.arenas.get(loan.arena)?.hold(loan, status)) {
+            Some(taken) => {
+                self.note_received_by(loan.from, loan.path(), status.len);
+                Ok(taken)
+            }
+            None => self.in_place_of_new_arena(loan, status),
+        }
+    }
+
+    /// The same where the arena's descriptor has not been taken in yet, or the numbers are wrong.
+    #[cold]
+    fn in_place_of_new_arena(&mut self, loan: &LoanedAt, status: Status) -> Result<RawLoaned> {
+        let lender = self.loan_memory(loan);
+        let Some(taken) = lender.and_then(|lender| lender.hold(loan, status)) else {
+            return Err(self.lies_outside(loan.from));
         };
         self.note_received_by(loan.from, loan.path(), status.len);
-        lender.flags.expect_release(loan.flag);
+        Ok(taken)
+    }
+
+    #[cold]
+    fn lies_outside(&mut self, from: u32) -> Error {
+        self.corrupt(from, "a loan outside of its arena");
+        Error::PeerFailed {
+            peer: Peer(from),
+            why: crate::PeerFailure::Corrupt("a loan outside of its arena".into()),
+        }
+    }
+}
+
+impl Keeper<Lender> {
+    /// Takes a loan in place. `None`: it does not lie in this arena.
+    #[inline(always)]
+    fn hold(&mut self, loan: &LoanedAt, status: Status) -> Option<RawLoaned> {
+        let bytes = Lying::new(&self.arena, loan.offset, status.len)?;
+        self.flags.expect_release(loan.flag);
         let hold = LoanHold {
-            lender,
+            lender: self.share(),
             flag: loan.flag,
             generation: loan.generation,
         };
-        Ok(RawLoaned {
+        Some(RawLoaned {
             status,
             start: bytes.start(),
             hold: Hold::of_loan(hold),

@@ -32,6 +32,7 @@ mod idle;
 pub(crate) mod in_pieces;
 mod inbound;
 mod inputs;
+mod lender;
 pub(crate) mod loans;
 mod measured;
 mod one_sided;

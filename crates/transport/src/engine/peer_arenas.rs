@@ -1,10 +1,11 @@
 //! Arenas of a peer, mapped here, and which of this endpoint's the peer has.
 
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 
 use limic_shm::ring::{Mapped, ReleaseFlags};
 use limic_shm::segment::PeerArena;
+
+use super::lender::Keeper;
 
 /// An arena of a peer, and the flags by which its loans go back. All loans that are held share it: a locked instruction waits
 /// until the stores before it are done, so one per loan rather than one for each part.
@@ -18,7 +19,7 @@ pub(crate) struct Lender {
 #[derive(Default)]
 pub(crate) struct PeerArenas {
     /// By number. There are few.
-    theirs: Vec<(u32, Arc<Lender>)>,
+    theirs: Vec<(u32, Keeper<Lender>)>,
     given: Vec<u32>,
 }
 
@@ -37,19 +38,21 @@ impl PeerArenas {
             Ok(arena) => {
                 self.leave(number);
                 let flags = flags.clone();
-                self.theirs
-                    .push((number, Arc::new(Lender { arena, flags })));
+                let lender = Keeper::new(Lender { arena, flags });
+                self.theirs.push((number, lender));
             }
             Err(error) => tracing::warn!("an arena for loans cannot be mapped: {error}"),
         }
     }
 
-    pub(crate) fn get(&self, number: u32) -> Option<Arc<Lender>> {
-        let found = self.theirs.iter().find(|(known, _)| *known == number);
-        found.map(|(_, lender)| Arc::clone(lender))
+    #[inline(always)]
+    pub(crate) fn get(&mut self, number: u32) -> Option<&mut Keeper<Lender>> {
+        let mut theirs = self.theirs.iter_mut();
+        let (_, lender) = theirs.find(|(known, _)| *known == number)?;
+        Some(lender)
     }
 
-    /// The peer uses an arena no longer. What is being copied out of it keeps it mapped.
+    /// The peer uses an arena no longer. Loans that are held there keep it mapped.
     pub(crate) fn leave(&mut self, number: u32) {
         self.theirs.retain(|(known, _)| *known != number);
     }
@@ -61,6 +64,7 @@ impl PeerArenas {
         self.given.len() != before
     }
 
+    #[inline(always)]
     pub(crate) fn given(&self, number: u32) -> bool {
         self.given.contains(&number)
     }

@@ -183,6 +183,12 @@ impl Link {
 
     /// Pushes a control record.
     pub(crate) fn push_control(&mut self, control: &Control) -> bool {
+        self.push_words(control.kind, control.tag, control.words)
+    }
+
+    /// Pushes a record of words.
+    #[inline(always)]
+    pub(crate) fn push_words(&mut self, kind: u8, tag: u64, words: [u64; WORDS]) -> bool {
         const BYTES: u32 = (WORDS * 8) as u32;
         if !self.finish_switch() {
             return false;
@@ -192,15 +198,15 @@ impl Link {
                 let Some(mut room) = ring.reserve(BYTES) else {
                     return false;
                 };
-                put_words(&mut room, &control.words);
-                room.publish(control.kind, 0, control.tag);
+                room.write_words(words);
+                room.publish(kind, 0, tag);
             }
             Out::Shared(ring) => {
                 let Some(mut room) = ring.reserve(BYTES) else {
                     return false;
                 };
-                put_words(&mut room, &control.words);
-                room.publish(control.kind, 0, control.tag);
+                put_words(&mut room, &words);
+                room.publish(kind, 0, tag);
             }
         }
         self.wake();

@@ -71,7 +71,7 @@ impl Arenas {
     /// and the room is free again, if all flags are in use.
     pub(crate) fn go_ahead(&mut self, room: Room, peer: u32) -> Option<(LoanRecord, u32)> {
         let before = self.ahead.iter().filter(|lent| lent.peer == peer).count();
-        let Some(flag) = self.free_flags.pop() else {
+        let Some(flag) = self.free_flags.pop_front() else {
             self.free(room);
             return None;
         };
@@ -90,7 +90,7 @@ impl Arenas {
 
     pub(super) fn end_ahead(&mut self, lent: &Lent) {
         self.ahead_bytes -= lent.room.len as u64;
-        self.free_flags.push(lent.flag);
+        self.free_flags.push_back(lent.flag);
         self.free(lent.room);
     }
 }

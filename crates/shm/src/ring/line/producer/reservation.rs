@@ -78,6 +78,29 @@ impl<M: Memory> Reservation<'_, M> {
         unsafe { self.write(at, bytes.as_ptr(), bytes.len() as u32) }
     }
 
+    /// Stores words at the begin of the payload, one by one: what was just computed need not go through memory first, which it
+    /// would have to leave in other pieces than it came.
+    ///
+    /// # Panics
+    ///
+    /// If they do not fit in the payload.
+    #[inline(always)]
+    pub fn write_words<const N: usize>(&mut self, words: [u64; N]) {
+        assert!(
+            N * WORD <= self.len as usize,
+            "{N} words do not fit in a payload of {}",
+            self.len
+        );
+        let payload = self.payload();
+        for (at, word) in words.into_iter().enumerate() {
+            // SAFETY: within the payload by the check above, which lies within the ring as in `write`, and begins at a
+            // multiple of 8 as every record does.
+            let place = unsafe { self.ring.mem.word64_unchecked(payload + at * WORD) };
+            // `publish` orders it.
+            place.store(word, Ordering::Relaxed);
+        }
+    }
+
     /// Publishes the record. `kind` is neither 0 nor [`PAD`].
     ///
     /// # Panics
