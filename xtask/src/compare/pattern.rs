@@ -117,6 +117,11 @@ impl Pattern {
         }
     }
 
+    /// The pattern whose runs give this one's results too.
+    pub(super) fn measured_with(self) -> Option<Self> {
+        (self == Self::AfterSkew).then_some(Self::Skew)
+    }
+
     /// Whether results are shown as times, of which less is better.
     pub(super) fn is_time(self) -> bool {
         matches!(self.unit(), "us")

@@ -205,6 +205,9 @@ impl Run {
         );
         line("Versions", self.versions.join(", "));
         line("Load", self.load());
+        if let Value::String(profile) = &self.machine["profile"] {
+            line("Profile", profile.clone());
+        }
         if !self.settings.is_empty() {
             line("Settings", self.settings.join(" "));
         }

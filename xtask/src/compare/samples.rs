@@ -84,6 +84,19 @@ impl Samples {
         self.machine = self.machine.take().or(outcome.machine);
     }
 
+    /// Forgets a round of a pattern, and what its runs tell of others besides.
+    pub(super) fn forget(&mut self, round: usize, pattern: Pattern) {
+        for ((of, _), all) in &mut self.times {
+            if *of == pattern || of.measured_with() == Some(pattern) {
+                for rounds in all.values_mut() {
+                    if let Some(time) = rounds.get_mut(round) {
+                        *time = None;
+                    }
+                }
+            }
+        }
+    }
+
     fn enter(&mut self, point: (Pattern, u64), name: &'static str, round: usize, seconds: f64) {
         let all = self.times.entry(point).or_default();
         let rounds = all.entry(name).or_insert_with(|| vec![None; self.rounds]);
@@ -245,6 +258,22 @@ mod tests {
         assert!(samples.given_up(Pattern::Rate, "a"));
         assert!(!samples.given_up(Pattern::Latency, "a"));
         assert_eq!(samples.failures(), ["a, rate: hung"]);
+    }
+
+    #[test]
+    fn a_round_that_is_repeated_is_forgotten_with_what_it_told_besides() {
+        let mut samples = Samples::new(2);
+        let outcome = || Outcome {
+            times: vec![(8, 1.0)],
+            also: vec![(Pattern::AfterSkew, 8, 2.0)],
+            ..Outcome::default()
+        };
+        for round in 0..2 {
+            samples.take(round, Pattern::Skew, LIMIC, outcome());
+        }
+        samples.forget(1, Pattern::Skew);
+        assert_eq!(samples.of(Pattern::Skew, 8, LIMIC), [Some(1.0), None]);
+        assert_eq!(samples.of(Pattern::AfterSkew, 8, LIMIC), [Some(2.0), None]);
     }
 
     #[test]

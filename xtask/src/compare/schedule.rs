@@ -61,6 +61,8 @@ impl Schedule<'_> {
                     break pass;
                 }
                 repeats += 1;
+                // Who fails in the repeat must not be judged by what it did at another distance.
+                state.samples.forget(round as usize - 1, pattern);
                 console::detail(&"the CPUs' distance has changed meanwhile: once more");
             };
             pass.seconds = started.elapsed().as_secs_f64();

@@ -83,7 +83,8 @@ pub(super) fn verdict(judged: &Judged) -> String {
     match (&judged.ratio, judged.reached) {
         (Some(ratio), Some(true)) => format!("reached{}", ratio.basis()),
         (Some(ratio), _) => format!("NO: {}{}", judged.figure(ratio), ratio.basis()),
-        (None, _) => "not judged".to_owned(),
+        (None, Some(_)) => "NO: it failed".to_owned(),
+        (None, None) => "not judged".to_owned(),
     }
 }
 

@@ -33,6 +33,7 @@ pub(super) struct Judged {
     pub(super) target: Target,
     /// `None` if there is no peer to compare with, or limic itself failed.
     pub(super) ratio: Option<Ratio>,
+    /// `None` if there is no peer to compare with. Where limic failed and a peer did not, the target is missed.
     pub(super) reached: Option<bool>,
 }
 
@@ -74,7 +75,12 @@ pub(super) fn missed<'a>(all: impl Iterator<Item = (String, &'a Judged)>) -> Vec
     let mut missed: Vec<(f64, String)> = all
         .filter(|(_, judged)| judged.reached == Some(false))
         .filter_map(|(what, judged)| {
-            let ratio = judged.ratio.as_ref()?;
+            let Some(ratio) = judged.ratio.as_ref() else {
+                return Some((
+                    f64::INFINITY,
+                    format!("{what}: it failed, wanted {}", judged.target.words()),
+                ));
+            };
             let words = format!(
                 "{what}: {} of {}{}, wanted {}",
                 judged.figure(ratio),
@@ -86,7 +92,13 @@ pub(super) fn missed<'a>(all: impl Iterator<Item = (String, &'a Judged)>) -> Vec
         })
         .collect();
     missed.sort_by(|(a, _), (b, _)| b.total_cmp(a));
-    let line = |(factor, words)| format!("{words}; missed {factor:.2} times");
+    let line = |(factor, words): (f64, String)| {
+        if factor.is_finite() {
+            format!("{words}; missed {factor:.2} times")
+        } else {
+            words
+        }
+    };
     missed.into_iter().map(line).collect()
 }
 
@@ -107,11 +119,7 @@ impl Point<'_> {
     pub(super) fn ratio(&self, against: Against) -> Option<Ratio> {
         let (samples, pattern, bytes) = (self.samples, self.pattern, self.bytes);
         let mine = samples.spread(pattern, bytes, self.mine)?;
-        let of_peer = |name: &&'static str| Some((*name, samples.spread(pattern, bytes, name)?));
-        let considered = self.peers.iter().filter(|name| against.includes(name));
-        let (peer, theirs) = considered
-            .filter_map(of_peer)
-            .min_by(|(_, a), (_, b)| a.median.total_cmp(&b.median))?;
+        let (peer, theirs) = self.best(against)?;
         // Rates are the inverse of times.
         let over = |mine: f64, theirs: f64| {
             if pattern.is_time() {
@@ -144,10 +152,27 @@ impl Point<'_> {
         })
     }
 
+    /// The best of the peers that `against` is about.
+    fn best(&self, against: Against) -> Option<(&'static str, Spread)> {
+        let considered = self.peers.iter().filter(|name| against.includes(name));
+        considered
+            .filter_map(|name| Some((*name, self.samples.spread(self.pattern, self.bytes, name)?)))
+            .min_by(|(_, a), (_, b)| a.median.total_cmp(&b.median))
+    }
+
+    /// Whether the one whose ratios are wanted has any result here.
+    fn did(&self) -> bool {
+        let mine = self.samples.of(self.pattern, self.bytes, self.mine);
+        mine.iter().any(Option::is_some)
+    }
+
     pub(super) fn judge(&self, targets: Vec<Target>) -> Vec<Judged> {
         let judged = targets.into_iter().map(|target| {
             let ratio = self.ratio(target.against);
-            let reached = ratio.as_ref().map(|ratio| target.reached(ratio.median));
+            let reached = match &ratio {
+                Some(ratio) => Some(target.reached(ratio.median)),
+                None => (!self.did() && self.best(target.against).is_some()).then_some(false),
+            };
             Judged {
                 target,
                 ratio,
@@ -273,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_peer_or_limic_there_is_no_verdict() {
+    fn without_a_peer_there_is_no_verdict_and_a_failure_is_a_miss() {
         let pattern = Pattern::Latency;
         let distances = Distances::default();
         let alone = samples(pattern, &[("limic", &[1.0])]);
@@ -284,6 +309,11 @@ mod tests {
         let absent = samples(pattern, &[("UCX", &[1.0])]);
         let point = point(&absent, &distances, pattern);
         let judged = point.judge(targets::of(pattern, 1 << 20));
-        assert!(judged.iter().all(|one| one.reached.is_none()));
+        // UCX is one of the others; there is no Intel MPI.
+        let reached: Vec<_> = judged.iter().map(|one| one.reached).collect();
+        assert_eq!(reached, [None, Some(false)]);
+        let missed = missed(judged.iter().map(|one| ("latency 1M".to_owned(), one)));
+        assert_eq!(missed.len(), 1);
+        assert!(missed[0].starts_with("latency 1M: it failed"), "{missed:?}");
     }
 }

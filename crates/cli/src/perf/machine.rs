@@ -1,8 +1,9 @@
 //! What the numbers were measured on.
 
-use std::fs::read_to_string;
+use std::fs::{metadata, read_to_string};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use limic::Settings;
 use limic::topology::Summary;
 
 /// A description of the machine, its system and this moment.
@@ -26,6 +27,8 @@ pub(super) struct Machine {
     pub(super) date: String,
     /// `release` or `debug`.
     pub(super) build: &'static str,
+    /// The profile of `limic tune` that the endpoints go by, and when it was written; without one, built-in rows.
+    pub(super) profile: Option<String>,
 }
 
 /// A cache of CPU 0.
@@ -73,6 +76,7 @@ impl Machine {
             } else {
                 "release"
             },
+            profile: profile(),
         }
     }
 
@@ -91,6 +95,14 @@ impl Machine {
             self.cpu, self.topology.cpus, self.kernel, self.date
         )
     }
+}
+
+fn profile() -> Option<String> {
+    let settings = Settings::builder().build().ok()?;
+    let path = settings.profile()?;
+    let written = metadata(path).and_then(|of| of.modified()).map(date);
+    let written = written.unwrap_or_else(|_| "an unknown time".to_owned());
+    Some(format!("{} of {written}", path.display()))
 }
 
 /// The value of a `key : value` line.

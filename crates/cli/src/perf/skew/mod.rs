@@ -120,6 +120,11 @@ fn roomy(args: &Args) -> Result<SettingsBuilder, PerfError> {
         )));
     };
     let chunk = bytes.next_power_of_two().clamp(32 << 10, MOST_RING);
+    // Messages of more than a record lie in the pool, of which one peer holds three quarters at most.
+    let chunks = (2 * args.skew.window * bytes.next_power_of_two() * 4)
+        .div_ceil(3 * chunk)
+        .next_power_of_two()
+        .clamp(64, 4096) as u32;
     Ok(Settings::builder()
         .allowed(
             [Path::Inline, Path::Eager, Path::Pipeline]
@@ -131,5 +136,7 @@ fn roomy(args: &Args) -> Result<SettingsBuilder, PerfError> {
         .private_rings(2)
         .ring_bytes(ring.max(64 << 10) as u32)
         .chunk_bytes(chunk as u32)
+        .chunks(chunks)
+        .pipeline_window(chunks)
         .skew(false))
 }
