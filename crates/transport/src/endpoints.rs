@@ -378,11 +378,7 @@ macro_rules! endpoint {
                 loan: RawLoan,
                 len: usize,
             ) -> Result<Posted> {
-                self.0
-                    .engine
-                    .borrow_mut()
-                    .core
-                    .post_loan(to.0, tag.0, loan, len)
+                self.0.engine.borrow_mut().post_loan(to.0, tag.0, loan, len)
             }
             unsafe fn return_loan(&self, loan: RawLoan) {
                 self.0.engine.borrow_mut().return_loan(loan);

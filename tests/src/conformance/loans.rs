@@ -276,6 +276,49 @@ pub fn outlive_their_endpoint<E: RawEndpoint>(case: &Case<E>) {
     });
 }
 
+/// A received loan keeps its bytes when its receiver's endpoint is gone, whatever the sender lends next; and its room comes back.
+pub fn outlive_their_receiver<E: RawEndpoint>(case: &Case<E>) {
+    let open = case.opener();
+    case.run(2, move |party| {
+        const LEN: usize = 300_000;
+        if party.rank == 0 {
+            let mut loan = party.endpoint.loan(LEN).expect("a loan");
+            loan.copy_from_slice(&content(1, LEN));
+            let blobs = party.link.exchange(&[]);
+            let blob = blobs[1].as_ref().expect("the other rank");
+            let other = party.endpoint.connect(blob).expect("an address");
+            loan.send(other, TAG).expect("send");
+            // Its endpoint is closed then.
+            let gone = loop {
+                if let Err(gone) = party.endpoint.send(other, TAG, &[]) {
+                    break gone;
+                }
+                party.endpoint.progress();
+            };
+            assert!(matches!(gone, Error::PeerFailed { .. }), "{gone:?}");
+            let next: Vec<_> = (0..20)
+                .map(|_| {
+                    let mut next = party.endpoint.loan(LEN).expect("a loan");
+                    next.fill(0);
+                    next
+                })
+                .collect();
+            party.meet();
+            party.meet();
+            drop(next);
+        } else {
+            let endpoint = open().expect("another endpoint");
+            let blobs = party.link.exchange(&endpoint.address().to_bytes());
+            assert!(blobs[0].is_some());
+            let loaned = endpoint.recv_loaned(Selector::any()).expect("a loan");
+            drop(endpoint);
+            party.meet();
+            check(1, &loaned.to_vec());
+            party.meet();
+        }
+    });
+}
+
 /// A loan does not overtake a message, nor the other way round.
 pub fn in_order_with_messages<E: RawEndpoint>(case: &Case<E>) {
     case.run(2, |party| {

@@ -99,7 +99,7 @@ macro_rules! conformance {
                     in_order_after_access_to_itself;
                 loans: received_in_place, received_into_a_buffer, ordinary_messages_received_in_place,
                     exhaustion_recovers, room_comes_back, part_of_a_loan, of_no_bytes, to_self_in_place,
-                    outlive_their_endpoint, in_order_with_messages, truncated_loans;
+                    outlive_their_endpoint, outlive_their_receiver, in_order_with_messages, truncated_loans;
                 one_sided: eight_bytes, a_mebibyte, out_of_range, unknown_and_revoked_keys,
                     beside_messages, own_region;
                 runtimes: immediate_words, delivered_sends, finished_requests_are_listed, set_aside_messages, regions_in_place;

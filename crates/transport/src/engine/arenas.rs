@@ -6,11 +6,12 @@
 mod ahead;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 use limic_shm::ring::{Mapped, Memory, ReleaseFlags};
 use limic_shm::segment::{Arena, LOAN_FLAGS, Placement};
 
+use super::regions::has_ended;
 use crate::raw::RawLoan;
 use crate::{Error, Result};
 
@@ -67,6 +68,8 @@ pub(crate) struct Arenas {
     /// Loans with receivers, oldest first.
     lent: VecDeque<Lent>,
     borrowed: Borrowed,
+    /// Peers that are forgotten but hold something, and their processes, which live.
+    outlived: Vec<(u32, OwnedFd)>,
     /// Free rooms that are not in their arena's `free` again.
     recent: Vec<Room>,
     bytes: usize,
@@ -129,6 +132,7 @@ impl Arenas {
             generations: vec![0; LOAN_FLAGS as usize],
             lent: VecDeque::new(),
             borrowed: Borrowed::default(),
+            outlived: Vec::new(),
             recent: Vec::new(),
             bytes: 0,
             most,
@@ -171,6 +175,7 @@ impl Arenas {
             return Ok(room);
         }
         self.reclaim();
+        self.take_from_ended();
         for room in core::mem::take(&mut self.recent) {
             self.free(room);
         }
@@ -365,17 +370,47 @@ impl Arenas {
         self.keep(lent.room);
     }
 
-    /// Takes back everything that a failed peer held. It may still map the arena, for reading only.
+    /// A peer is about to be forgotten, and its process (a pidfd) may live on.
+    pub(crate) fn outlived_by(&mut self, peer: u32, process: &OwnedFd) {
+        let all = self.lent.iter().chain(&self.ahead);
+        let holds_some = all
+            .into_iter()
+            .any(|lent| lent.peer == peer && !self.is_back(lent));
+        if holds_some && !has_ended(process) {
+            self.outlived
+                .extend(process.try_clone().map(|process| (peer, process)));
+        }
+    }
+
+    /// Takes back what a failed peer held, except for what its process may still read: a received loan outlives the endpoint that
+    /// received it. That comes back when it is dropped, or with the end of the process.
     pub(crate) fn forget_peer(&mut self, peer: u32) {
+        if self.outlived.iter().all(|(other, _)| *other != peer) {
+            self.take_from(|lent| lent.peer == peer);
+        }
+    }
+
+    /// Takes back what processes held that have ended, and had left before.
+    fn take_from_ended(&mut self) {
+        for (peer, process) in core::mem::take(&mut self.outlived) {
+            if has_ended(&process) {
+                self.take_from(|lent| lent.peer == peer);
+            } else {
+                self.outlived.push((peer, process));
+            }
+        }
+    }
+
+    fn take_from(&mut self, is_theirs: impl Fn(&Lent) -> bool) {
         for lent in core::mem::take(&mut self.lent) {
-            if lent.peer == peer {
+            if is_theirs(&lent) {
                 self.take_back(&lent);
             } else {
                 self.lent.push_back(lent);
             }
         }
         for lent in core::mem::take(&mut self.ahead) {
-            if lent.peer == peer {
+            if is_theirs(&lent) {
                 self.end_ahead(&lent);
             } else {
                 self.ahead.push_back(lent);

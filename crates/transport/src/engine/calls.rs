@@ -150,9 +150,9 @@ impl Engine {
         Ok(self.core.remote.meets_at_start() && self.core.remote.takes(&address))
     }
 
-    /// Attaches a peer whose segment is needed now: one-sided access looks into it. Waits for the peer to
-    /// answer, once per pair.
-    fn meet(&mut self, number: u32) -> Result<()> {
+    /// Attaches a peer whose segment is needed now: one-sided access looks into it, a loan lies in this endpoint's. Waits for the
+    /// peer to answer, once per pair.
+    pub(crate) fn meet(&mut self, number: u32) -> Result<()> {
         let mut patience = Patience::default();
         while !self.attach(number)? {
             if self.progress() {

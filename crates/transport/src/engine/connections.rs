@@ -170,12 +170,14 @@ impl Core {
         let _ = self.events.remove(connection.channel.as_fd());
         if let Some(pidfd) = connection.pidfd {
             let _ = self.events.remove(pidfd.as_fd());
-            // Who has said goodbye is in the middle of nothing.
             if let Some(peer) = connection.peer
-                && !connection.said_goodbye
                 && !self.closed
             {
-                self.regions.outlived_by(peer, pidfd);
+                self.arenas.outlived_by(peer, &pidfd);
+                // Who has said goodbye is in the middle of no access.
+                if !connection.said_goodbye {
+                    self.regions.outlived_by(peer, pidfd);
+                }
             }
         }
     }

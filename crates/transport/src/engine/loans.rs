@@ -269,6 +269,24 @@ impl Keeper<Lender> {
 }
 
 impl Engine {
+    /// Sends a loan.
+    pub(crate) fn post_loan(
+        &mut self,
+        to: u32,
+        tag: u64,
+        loan: RawLoan,
+        len: usize,
+    ) -> Result<Posted> {
+        // As an ordinary message it might wait for its receive, for ever if both sides begin with a loan.
+        if self.core.peers.link(to).is_none()
+            && let Err(error) = self.meet(to)
+        {
+            self.core.arenas.give_back(loan.id);
+            return Err(error);
+        }
+        self.core.post_loan(to, tag, loan, len)
+    }
+
     /// Takes an arrived message where it lies.
     pub(crate) fn take_loan(&mut self, selector: &Selector) -> Result<Option<RawLoaned>> {
         if let Some(taken) = self.take_loan_directly(selector, FEW_LOOKS) {

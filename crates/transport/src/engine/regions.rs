@@ -102,7 +102,7 @@ impl Regions {
 }
 
 /// Whether the process of a pidfd has ended.
-fn has_ended(process: &OwnedFd) -> bool {
+pub(super) fn has_ended(process: &OwnedFd) -> bool {
     let mut fds = [PollFd::new(process, PollFlags::IN)];
     poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }

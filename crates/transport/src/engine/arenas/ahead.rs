@@ -16,6 +16,7 @@ impl Arenas {
                 || arenas.free_flags.len() <= LOAN_FLAGS as usize / 4
         };
         if full(self) {
+            self.take_from_ended();
             // A peer that takes nothing must not hold back the others' room.
             for lent in core::mem::take(&mut self.ahead) {
                 if self.is_back(&lent) {
