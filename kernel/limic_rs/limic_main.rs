@@ -42,6 +42,8 @@ mod ffi;
 mod gate;
 #[path = "src/group.rs"]
 mod group;
+#[path = "src/held.rs"]
+mod held;
 #[path = "src/kept.rs"]
 mod kept;
 #[path = "src/latch.rs"]

@@ -5,7 +5,8 @@
 use crate::abi::Iov;
 use crate::costs::{Step, Trip};
 use crate::ffi;
-use crate::pinned::{Held, Position};
+use crate::held::Held;
+use crate::pinned::Position;
 use kernel::prelude::*;
 
 /// Bytes that are copied inside the gate at once: what its owner waits for at most when it shuts it.
@@ -47,16 +48,13 @@ pub(crate) fn copy(
     trip: &mut Trip,
 ) -> (u64, Option<Stopped>) {
     let mut place = Place {
-        pinned: held.seek(offset),
         pieces,
         into: 0,
         left: len,
         direction,
     };
-    trip.step(Step::Map);
-    if direction == Direction::In && len > 0 {
-        held.set_written();
-    }
+    // What comes before the first burst.
+    let mut step = Step::Map;
     let mut stalls = 0;
     let mut stopped = None;
     while place.left > 0 {
@@ -64,13 +62,16 @@ pub(crate) fn copy(
             stopped = Some(Stopped::Killed);
             break;
         }
-        let Some(inside) = held.enter() else {
+        let before = place.left;
+        // The pins may go between two bursts, so each one looks for its place anew.
+        let burst = held.enter(offset + (len - before), |pinned| {
+            trip.step(core::mem::replace(&mut step, Step::Copy));
+            place.burst(pinned)
+        });
+        let Some(burst) = burst else {
             stopped = Some(Stopped::Shut);
             break;
         };
-        let before = place.left;
-        let burst = place.burst();
-        drop(inside);
         if let Burst::Fault { addr, bytes } = burst {
             stalls = if place.left < before { 0 } else { stalls + 1 };
             let in_now = ffi::fault_in(addr, bytes.min(BURST), direction == Direction::Out);
@@ -96,9 +97,8 @@ pub(crate) fn copy(
     (len - place.left, stopped)
 }
 
-/// Where a copy is, on both sides.
+/// Where a copy is, on the caller's side.
 struct Place<'a> {
-    pinned: Position<'a>,
     /// The piece that is being copied is the first one.
     pieces: &'a [Iov],
     /// Bytes of it that are done.
@@ -117,7 +117,10 @@ enum Burst {
 
 impl Place<'_> {
     /// Copies up to [`BURST`] bytes, without taking a fault.
-    fn burst(&mut self) -> Burst {
+    fn burst(&mut self, mut pinned: Position<'_>) -> Burst {
+        if self.direction == Direction::In {
+            pinned.set_written();
+        }
         let mut budget = BURST;
         while budget > 0 && self.left > 0 {
             let Some(piece) = self.pieces.first() else {
@@ -131,7 +134,7 @@ impl Place<'_> {
             }
             let wanted = here.min(self.left);
             let addr = (piece.base + self.into) as usize;
-            let Some(stretch) = self.pinned.stretch() else {
+            let Some(stretch) = pinned.stretch() else {
                 break;
             };
             let len = (wanted as usize).min(stretch.len).min(budget);
@@ -139,7 +142,7 @@ impl Place<'_> {
                 Direction::Out => stretch.copy_out(addr, len),
                 Direction::In => stretch.copy_in(addr, len),
             };
-            self.pinned.advance(done);
+            pinned.advance(done);
             self.into += done as u64;
             self.left -= done as u64;
             if done < len {

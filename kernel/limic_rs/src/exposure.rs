@@ -8,8 +8,8 @@ use crate::costs::{Call, Step, Trip};
 use crate::counters::{COUNTERS, Event, count};
 use crate::ffi;
 use crate::group::Group;
+use crate::held::Held;
 use crate::pieces::Pieces;
-use crate::pinned::Held;
 use crate::realm::RealmKey;
 use crate::session::Session;
 use kernel::prelude::*;
@@ -194,7 +194,7 @@ impl Own {
                 return;
             };
             drop(all.remove(exposure.handle));
-            exposure.held.gate.shut();
+            exposure.held.shut();
             ffi::resched();
         }
     }
@@ -261,7 +261,7 @@ impl Session {
             return Err(EAGAIN);
         }
         if let Some(exposure) = behind_latch {
-            let named = exposure.held.latch().is_some_and(|it| it.name(handle));
+            let named = exposure.held.name(handle);
             drop(exposure);
             if !named {
                 // The memory has changed since, and nobody else would end it.
@@ -283,10 +283,11 @@ impl Session {
         }
     }
 
-    /// Ends an exposure that was taken out of the session's list. Nobody is inside when it returns.
+    /// Ends an exposure that was taken out of the session's list. When it returns, nobody is inside, and nothing is pinned for
+    /// it.
     fn close(&self, own: Node, exposure: &Exposure) {
         let all = self.exposures().remove(exposure.handle);
-        exposure.held.gate.shut();
+        exposure.held.shut();
         self.own().recycle([Some(own), all]);
     }
 
@@ -343,9 +344,10 @@ impl Session {
             copy::copy(&exposure.held, arg.offset, list, len, direction, &mut trip);
         arg.copied = copied;
         if once {
-            // It has had its copy. Its pages go with the last reference, here or where it is revoked just now.
+            // It has had its copy.
             drop(self.exposures().remove(exposure.handle));
             drop(exposure.owner.remove(exposure.handle));
+            exposure.held.shut();
         }
         drop(exposure);
         count(Event::Copies, 1);

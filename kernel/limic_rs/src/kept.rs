@@ -12,9 +12,10 @@
 
 use crate::counters::{COUNTERS, Event, count};
 use crate::ffi;
+use crate::held::{Held, Pins};
 use crate::latch::{Latch, Latches};
 use crate::pieces::Pieces;
-use crate::pinned::{Held, Pinned, Pins, pages_of};
+use crate::pinned::{Pinned, pages_of};
 use kernel::mm::Mm;
 use kernel::page::PAGE_SIZE;
 use kernel::prelude::*;

@@ -5,8 +5,8 @@
 use crate::abi;
 use crate::events::Events;
 use crate::ffi;
+use crate::held::Held;
 use crate::matching::{Envelope, Matcher, PostedId, Selector, Source, UnexpectedId};
-use crate::pinned::Held;
 use crate::request::{Place, Request, Requests};
 use crate::tables::Tables;
 use kernel::prelude::*;

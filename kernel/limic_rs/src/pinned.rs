@@ -4,8 +4,6 @@
 
 use crate::counters::COUNTERS;
 use crate::ffi;
-use crate::gate::{self, Gate};
-use crate::latch::{self, Latch};
 use crate::pieces::Pieces;
 use crate::pool::{Descriptor, RUNS};
 use core::ptr::NonNull;
@@ -13,7 +11,6 @@ use kernel::bindings;
 use kernel::mm::Mm;
 use kernel::page::PAGE_SIZE;
 use kernel::prelude::*;
-use kernel::sync::Arc;
 use kernel::sync::aref::ARef;
 use kernel::sync::atomic::{Atomic, Relaxed};
 
@@ -207,18 +204,18 @@ impl Pinned {
         (at < self.count).then(|| descriptor.runs().get(at % RUNS))?
     }
 
+    /// Bytes in all.
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+
     /// Pages that are charged for it.
     pub(crate) fn pages(&self) -> usize {
         self.charged
     }
 
-    /// Notes that pages were written to.
-    fn set_written(&self) {
-        self.written.store(true, Relaxed);
-    }
-
     /// A position `offset` bytes from the start.
-    fn seek(&self, offset: u64) -> Position<'_> {
+    pub(crate) fn seek(&self, offset: u64) -> Position<'_> {
         let (mut low, mut high) = (0, self.count);
         while low < high {
             let middle = low + (high - low) / 2;
@@ -282,6 +279,11 @@ pub(crate) struct Stretch {
 }
 
 impl Position<'_> {
+    /// Notes that the buffer is written to.
+    pub(crate) fn set_written(&self) {
+        self.pinned.written.store(true, Relaxed);
+    }
+
     /// What follows here without interruption; `None` at the end.
     pub(crate) fn stretch(&self) -> Option<Stretch> {
         let run = self.pinned.run(self.run)?;
@@ -323,103 +325,5 @@ impl Stretch {
         // nothing in the kernel holds a reference to their bytes.
         let left = unsafe { ffi::limic_copy_in(self.page.as_ptr(), self.skip, from, len) };
         len - left.min(len)
-    }
-}
-
-/// Whose pins they are.
-pub(crate) enum Pins {
-    /// Of one exposure or request alone.
-    Own(Pinned),
-    /// Perhaps also of a session that keeps them (`kept.rs`), and of others that use them.
-    Kept(Arc<Pinned>),
-}
-
-impl core::ops::Deref for Pins {
-    type Target = Pinned;
-
-    fn deref(&self) -> &Pinned {
-        match self {
-            Self::Own(pinned) => pinned,
-            Self::Kept(pinned) => pinned,
-        }
-    }
-}
-
-/// Pinned memory and its gate: what peers copy from and to.
-///
-/// # Invariants
-/// `skip` and `len` name bytes that the pins have.
-pub(crate) struct Held {
-    pins: Pins,
-    skip: u64,
-    len: u64,
-    pub(crate) gate: Gate,
-    /// In front of an exposure that its owner opens and shuts.
-    latch: Option<Latch>,
-}
-
-/// Somebody who may touch the bytes of a [`Held`], until this is dropped.
-pub(crate) struct Inside<'a> {
-    _latch: Option<latch::Inside<'a>>,
-    _gate: gate::Inside<'a>,
-}
-
-impl Held {
-    /// All of it.
-    pub(crate) fn new(pins: Pins) -> Self {
-        let len = pins.len;
-        Self::part(pins, 0, len)
-    }
-
-    /// `len` bytes from `skip` on, or fewer if there are not so many.
-    pub(crate) fn part(pins: Pins, skip: u64, len: u64) -> Self {
-        let skip = skip.min(pins.len);
-        // INVARIANT: cut to what there is.
-        let len = len.min(pins.len - skip);
-        Self {
-            pins,
-            skip,
-            len,
-            gate: Gate::open(),
-            latch: None,
-        }
-    }
-
-    /// The same behind a latch.
-    pub(crate) fn behind(mut self, latch: Option<Latch>) -> Self {
-        self.latch = latch;
-        self
-    }
-
-    pub(crate) fn latch(&self) -> Option<&Latch> {
-        self.latch.as_ref()
-    }
-
-    /// Goes in, for one burst. `None` if the gate or the latch is shut.
-    pub(crate) fn enter(&self) -> Option<Inside<'_>> {
-        let gate = self.gate.enter()?;
-        let latch = match &self.latch {
-            Some(latch) => Some(latch.enter()?),
-            None => None,
-        };
-        Some(Inside {
-            _latch: latch,
-            _gate: gate,
-        })
-    }
-
-    /// Bytes in all.
-    pub(crate) fn len(&self) -> u64 {
-        self.len
-    }
-
-    /// A position `offset` bytes from the start.
-    pub(crate) fn seek(&self, offset: u64) -> Position<'_> {
-        self.pins.seek(self.skip + offset)
-    }
-
-    /// Notes that pages were written to.
-    pub(crate) fn set_written(&self) {
-        self.pins.set_written();
     }
 }

@@ -4,9 +4,9 @@
 
 use crate::events::{Events, Outcome};
 use crate::ffi;
+use crate::held::Held;
 use crate::mailbox::{Mailbox, MessageName};
 use crate::matching::PostedId;
-use crate::pinned::Held;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 use kernel::{new_spinlock, sync::SpinLock};
@@ -37,8 +37,10 @@ pub(crate) enum Place {
 
 struct Inner {
     phase: Phase,
+    /// How often it was claimed.
+    claims: u64,
     cookie: u64,
-    /// The memory, while it is pinned.
+    /// The memory, while it is pinned. Whoever completes it takes it out, so there is none when it is claimed.
     held: Option<Arc<Held>>,
     place: Option<Place>,
 }
@@ -69,7 +71,7 @@ impl Request {
                 number,
                 events,
                 inner <- new_spinlock!(
-                    Inner { phase: Phase::Idle, cookie: 0, held: None, place: None },
+                    Inner { phase: Phase::Idle, claims: 0, cookie: 0, held: None, place: None },
                     "limic_request"
                 ),
             }),
@@ -81,9 +83,12 @@ impl Request {
     pub(crate) fn set_posted(&self, held: Option<Arc<Held>>, place: Place) {
         let mut inner = self.inner.lock();
         inner.phase = Phase::Posted;
-        inner.held = held;
-        inner.place = Some(place);
+        let held = core::mem::replace(&mut inner.held, held);
+        let place = inner.place.replace(place);
         self.events.show_pending(self.number, inner.cookie);
+        drop(inner);
+        // There was none; if there were, it would have to go outside of the lock.
+        drop((held, place));
     }
 
     /// Takes it out of a queue, for the other side. The queue's mailbox is locked, and its entry there is gone.
@@ -139,7 +144,7 @@ impl Request {
             drop(mailbox.withdraw_message(*name, true));
         }
         if let Some(held) = held {
-            held.gate.shut();
+            held.shut();
         }
     }
 }
@@ -190,17 +195,23 @@ impl Requests {
         let claim = Claim {
             request,
             before: inner.phase,
+            number: inner.claims.wrapping_add(1),
         };
         inner.phase = Phase::Busy;
+        inner.claims = claim.number;
         inner.cookie = cookie;
         Ok(claim)
     }
 }
 
 /// A slot that a call has taken. Dropped without being used, it is as it was before.
+///
+/// As soon as it is posted or over, the slot may belong to another call, and so to another claim.
 pub(crate) struct Claim<'a> {
     request: &'a Arc<Request>,
     before: Phase,
+    /// Which of the slot's claims it is.
+    number: u64,
 }
 
 impl Claim<'_> {
@@ -217,7 +228,7 @@ impl Claim<'_> {
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
         let mut inner = self.request.inner.lock();
-        if inner.phase == Phase::Busy {
+        if inner.phase == Phase::Busy && inner.claims == self.number {
             inner.phase = self.before;
         }
     }

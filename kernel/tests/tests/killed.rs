@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use limic_module_tests::abi::{COPY_READ, EXPOSE_READ, EXPOSE_WRITE, PENDING};
 use limic_module_tests::{
-    Child, Errno, Fault, Ledger, Memory, PAGE, Session, To, abi, guest_test, signal, token,
-    wait_for,
+    Child, Errno, Fault, Ledger, Memory, PAGE, Session, To, abi, check, fill, gauge, guest_test,
+    signal, token, wait_for,
 };
 
 const LEN: usize = 40 * PAGE;
@@ -158,6 +158,59 @@ fn a_process_is_killed_at_every_step() {
             assert_eq!(mine.cancel(5), Ok(()));
             drop(mine);
             ledger.close();
+        }
+    });
+}
+
+#[test]
+fn who_is_killed_leaves_nothing_pinned_though_its_peer_sleeps_in_a_page_fault() {
+    guest_test(|| {
+        for message in [false, true] {
+            let pinned = gauge("pinned_pages");
+            let token = token();
+            let mine = Session::member(token, 0);
+            let mut target = Memory::new(LEN);
+            let mut owner = Child::fork(|line| {
+                let memory = Memory::filled(LEN, 3);
+                let session = Session::member(token, 1);
+                if message {
+                    let sent = session.send(&[memory.piece()], 0, 7, 0);
+                    assert_eq!(sent, Ok(PENDING));
+                    line.say(0);
+                } else {
+                    let handle = session.expose(&[memory.piece()], EXPOSE_READ, To::Rank(0));
+                    line.say(handle.expect("expose"));
+                }
+                line.hear();
+            });
+            let handle = owner.line.hear();
+            // The pages before are there, so that the copy comes as far as the one that is held back.
+            fill(&mut target[..4 * PAGE], 0);
+            let mut fault = Fault::hold(&target, 4 * PAGE);
+            std::thread::scope(|scope| {
+                let copier = scope.spawn(|| {
+                    if message {
+                        mine.recv(&[target.piece()], 1, 7, 2).expect("it is there");
+                        let status = mine.status(2);
+                        return (status.len, Err(Errno(-status.error)));
+                    }
+                    mine.copy(handle, 0, &[target.piece()], COPY_READ)
+                });
+                let first = fault.touched();
+                assert!(gauge("pinned_pages") > pinned);
+                owner.kill();
+                wait_for("the end of the pins", || gauge("pinned_pages") == pinned);
+                fault.release(first);
+                drop(fault);
+                let ended = if message {
+                    libc::EPIPE
+                } else {
+                    libc::ECANCELED
+                };
+                let copied = copier.join().expect("no panic");
+                assert_eq!(copied, (4 * PAGE as u64, Err(Errno(ended))));
+            });
+            check(&target[..4 * PAGE], 3, 0);
         }
     });
 }

@@ -8,8 +8,8 @@ use limic_module_tests::abi::{
 };
 use limic_module_tests::changes::{WAYS, replace};
 use limic_module_tests::{
-    Child, Errno, Latches, Memory, PAGE, Random, Session, To, check, fill, gauge, guest_test,
-    lock_at_most, wait_for,
+    Child, Errno, Fault, Latches, Memory, PAGE, Random, Session, To, check, fill, gauge,
+    guest_test, lock_at_most, wait_for,
 };
 
 const LEN: usize = 16 * PAGE;
@@ -119,6 +119,38 @@ fn memory_that_changes_strikes_its_latch() {
     });
 }
 
+#[test]
+fn a_latch_is_free_once_its_exposure_is_revoked_whatever_the_peer_does() {
+    guest_test(|| {
+        let (owner, peer) = (Session::primitives(), Session::primitives());
+        let latches = Latches::of(&owner).expect("map");
+        let memory = Memory::filled(LEN, 1);
+        let other = Memory::new(LEN);
+        let to = To::Session(peer.id);
+        let expose = || owner.expose_behind(&[memory.piece()], READ, to, 3);
+        let pinned = gauge("pinned_pages");
+        let handle = expose().expect("expose");
+        assert!(latches.open(3));
+        let mut fault = Fault::hold(&other, 0);
+        std::thread::scope(|scope| {
+            let copier = scope.spawn(|| peer.copy(handle, 0, &[other.piece()], COPY_READ));
+            // The peer sleeps in a page fault until the very end.
+            let first = fault.touched();
+            owner.revoke(handle).expect("revoke");
+            assert_eq!(gauge("pinned_pages"), pinned);
+            let mut again = Err(Errno(libc::EBUSY));
+            wait_for("the latch", || {
+                again = expose();
+                again != Err(Errno(libc::EBUSY))
+            });
+            assert!(again.is_ok());
+            fault.release(first);
+            drop(fault);
+            assert_eq!(copier.join().expect("no panic"), SHUT);
+        });
+    });
+}
+
 /// What the hostile peer must never see.
 const SECRET: u8 = 0xee;
 
@@ -169,7 +201,7 @@ fn nobody_is_inside_of_what_was_shut() {
                     owner.revoke(handle.load(Relaxed)).expect("revoke");
                     memory.fill(SECRET);
                     memory.fill(1);
-                    // The latch is free when the last copier has let go of the exposure.
+                    // The latch is free, but memory of the process may be changing just now.
                     let mut made = Err(Errno(libc::EBUSY));
                     wait_for("the latch", || {
                         made = owner.expose_behind(&[memory.piece()], READ, to, 0);

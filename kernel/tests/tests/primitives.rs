@@ -293,6 +293,7 @@ fn revoke_does_not_wait_for_a_peer_that_sleeps_in_a_page_fault() {
             check(&target[..8 * PAGE], 1, 0);
         });
         let id = peer.line.hear();
+        let pinned = limic_module_tests::gauge("pinned_pages");
         let handle = mine
             .expose(&[memory.piece()], EXPOSE_READ, To::Session(id))
             .expect("expose");
@@ -301,7 +302,8 @@ fn revoke_does_not_wait_for_a_peer_that_sleeps_in_a_page_fault() {
         // It sleeps in its fault.
         peer.line.hear();
         assert_eq!(mine.revoke(handle), Ok(()));
-        // The memory is the owner's again.
+        // The memory is the owner's again, and is not pinned for as long as the peer likes.
+        assert_eq!(limic_module_tests::gauge("pinned_pages"), pinned);
         fill(&mut memory, 2);
         peer.line.say(0);
         peer.join();

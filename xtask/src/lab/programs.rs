@@ -83,7 +83,16 @@ const FAULTY_PATH: &str = "LIMIC_LAB_KASAN_TEST";
 
 /// Programs whose processes have to meet inside the module at the same instant. All others are quicker with one: emulated processors
 /// pay for each other, and waiting processes give the only one up at once.
-const TWO_PROCESSORS: [&str; 3] = ["fuzz", "in_flight", "killed"];
+const TWO_PROCESSORS: [&str; 8] = [
+    "fuzz",
+    "in_flight",
+    "kept",
+    "killed",
+    "latched",
+    "limic2_faults",
+    "primitives",
+    "slots",
+];
 
 impl Program {
     /// Processors of each of its guests.

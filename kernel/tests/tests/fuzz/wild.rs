@@ -1,5 +1,7 @@
 //! A process that does what it likes: valid calls, mutated ones, random ones, and worse. It may die of it.
 
+use std::sync::Arc;
+
 use limic_module_tests::abi::{self, ANY_RANK, CALLS, Iov};
 use limic_module_tests::{Errno, Latches, Memory, PAGE, Random, Session, fill};
 
@@ -34,11 +36,13 @@ const EDGES: [u64; 16] = [
 pub(crate) fn run(board: &Board, seed: u64, faults: Option<&Faults>) {
     // What it says as it dies is of no interest, and neither is a core.
     std::panic::set_hook(Box::new(|_| ()));
+    let common = Arc::new(open(board, &mut Random::new(seed)));
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
+            let common = &common;
             scope.spawn(move || {
                 let random = Random::new(seed.wrapping_mul(37).wrapping_add(thread));
-                let mut actor = Actor::new(board, random);
+                let mut actor = Actor::new(board, common, random);
                 if let Some(faults) = faults {
                     faults.hit_this_thread();
                 }
@@ -53,7 +57,10 @@ pub(crate) fn run(board: &Board, seed: u64, faults: Option<&Faults>) {
 struct Actor<'a> {
     board: &'a Board,
     random: Random,
-    session: Session,
+    /// One that all threads use, with the same slots.
+    common: &'a Arc<Session>,
+    /// That one, or one of its own.
+    session: Arc<Session>,
     /// Of that session or of one before.
     latches: Option<Latches>,
     arena: Memory,
@@ -62,12 +69,13 @@ struct Actor<'a> {
 }
 
 impl<'a> Actor<'a> {
-    fn new(board: &'a Board, mut random: Random) -> Self {
+    fn new(board: &'a Board, common: &'a Arc<Session>, mut random: Random) -> Self {
         let mut arena = Memory::new(ARENA);
         fill(&mut arena, random.next());
         Self {
             board,
-            session: open(board, &mut random),
+            common,
+            session: common.clone(),
             latches: None,
             random,
             arena,
@@ -78,7 +86,10 @@ impl<'a> Actor<'a> {
     fn step(&mut self) {
         match self.random.below(64) {
             0 => {
-                self.session = open(self.board, &mut self.random);
+                self.session = match self.random.below(2) {
+                    0 => self.common.clone(),
+                    _ => Arc::new(open(self.board, &mut self.random)),
+                };
                 self.latches = Latches::of(&self.session).ok();
             }
             6..9 => self.turn_a_latch(),
