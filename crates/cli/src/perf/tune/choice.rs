@@ -125,12 +125,20 @@ pub(super) fn rows(locality: Locality, measured: &Measured, kept: &[u64]) -> Vec
             (*bytes, incumbent, best(*bytes, ways, incumbent))
         })
         .collect();
-    settle(&mut taken);
+    let best_long = |bytes: u64| {
+        let ways = measured.get(&bytes).into_iter().flatten();
+        // What was measured at a kept size is not believed.
+        ways.filter(|(way, _)| way.path != Path::Eager && !kept.contains(&bytes))
+            .min_by(|one, other| one.1.mean().total_cmp(&other.1.mean()))
+            .map_or(Path::Pipeline, |(way, _)| way.path)
+    };
+    settle(&mut taken, best_long);
     make_rows(locality, &taken, chunk_bytes)
 }
 
-/// Takes back what stands alone, and what would mix eager messages with longer ones that are not.
-fn settle(taken: &mut [(u64, Path, Path)]) {
+/// Takes back what stands alone, and what would mix eager messages with longer ones that are not: `best_long` says what these go
+/// by then.
+fn settle(taken: &mut [(u64, Path, Path)], best_long: impl Fn(u64) -> Path) {
     let last = taken.len().saturating_sub(1);
     for at in 0..taken.len() {
         let (_, incumbent, path) = taken[at];
@@ -145,9 +153,8 @@ fn settle(taken: &mut [(u64, Path, Path)]) {
     let end = taken.iter().position(|(_, _, path)| *path != Path::Eager);
     for entry in taken.iter_mut().skip(end.unwrap_or(usize::MAX)) {
         if entry.2 == Path::Eager {
-            // The built-in path of such a size is eager, or it would not be here: the next best is the pipeline.
             entry.2 = if entry.1 == Path::Eager {
-                Path::Pipeline
+                best_long(entry.0)
             } else {
                 entry.1
             };

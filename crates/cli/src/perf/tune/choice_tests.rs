@@ -115,6 +115,23 @@ fn the_eager_limit_follows_the_figures() {
 }
 
 #[test]
+fn what_may_not_go_eagerly_behind_longer_ones_goes_by_the_best_of_the_rest() {
+    let time = |path: Path, bytes: u64| match path {
+        // Clearly worse from 2 KiB on, and again nearly as good from 16 KiB on.
+        Path::Eager if bytes > 64 << 10 => None,
+        Path::Eager if (2 << 10..16 << 10).contains(&bytes) => Some(1e-4),
+        Path::Eager => Some(1e-6),
+        Path::Cma if bytes > 1 << 10 => Some(0.97e-6),
+        _ => Some(1e-5),
+    };
+    let table = table(rows(HERE, &measured(time), &[]));
+    assert_eq!(path(&table, 1 << 10, Skew::None), Path::Eager);
+    for kib in [2, 8, 16, 32] {
+        assert_eq!(path(&table, kib << 10, Skew::None), Path::Cma, "{kib} KiB");
+    }
+}
+
+#[test]
 fn one_size_alone_is_an_accident() {
     let outlier = |path: Path, bytes: u64| match (path, bytes) {
         (Path::Cma, 0x40000) => Some(1e-9),

@@ -357,11 +357,14 @@ impl Bench {
     }
 }
 
+/// The longest message that goes eagerly by the built-in rows of any locality.
+const LONGEST_EAGER: u64 = 64 << 10;
+
 /// Whether a way is worth measuring at a size.
 fn is_measured(way: Way, bytes: u64) -> bool {
     match way.path {
-        // What does not fit the ring goes by another path, which `skipped` would tell for every size.
-        Path::Eager => bytes > INLINE_CAPACITY && bytes <= 16 << 10,
+        // As far as any built-in row lets messages go eagerly.
+        Path::Eager => bytes > INLINE_CAPACITY && bytes <= LONGEST_EAGER,
         // Both sides are asked; shorter ones are copied by whoever comes first.
         Path::BothSides => bytes >= 4 << 10,
         Path::Pipeline => bytes >= SHORTEST_LONG.max(u64::from(way.chunk_bytes) / 32),
