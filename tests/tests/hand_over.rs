@@ -7,8 +7,10 @@ use limic::settings::Settings;
 use limic::{Counters, Endpoint, HybridEndpoint, RawEndpoint};
 use limic_tests::{Cast, Rank, check, content, skip};
 
-/// Eager within a cache, and not beyond it.
+/// A short message for the measurement.
 const BYTES: usize = 6 << 10;
+/// By the pipeline within a cache, by both sides beyond it.
+const LONG: usize = 96 << 10;
 const ROUNDS: u64 = 2000;
 
 fn ping_pong(rank: &Rank, hand_over: HandOver, bytes: usize, rounds: u64) -> Counters {
@@ -47,11 +49,11 @@ fn what_is_told_decides_between_the_rows() {
         return skip(&format!("single copy: {refused}"));
     }
     Cast::new("what_is_told_decides_between_the_rows").run(|rank| {
-        let near = ping_pong(rank, HandOver::Nanoseconds(30), BYTES, 20);
-        assert_eq!(messages(&near, Path::Eager), 20);
-        let far = ping_pong(rank, HandOver::Nanoseconds(180), BYTES, 20);
-        assert_eq!(messages(&far, Path::Eager), 0, "{:?}", far.paths);
-        assert!(messages(&far, Path::Cma) > 0, "{:?}", far.paths);
+        // Fewer than the correction looks at.
+        let near = ping_pong(rank, HandOver::Nanoseconds(30), LONG, 3);
+        assert_eq!(messages(&near, Path::Pipeline), 3, "{:?}", near.paths);
+        let far = ping_pong(rank, HandOver::Nanoseconds(180), LONG, 3);
+        assert_eq!(messages(&far, Path::BothSides), 3, "{:?}", far.paths);
     });
 }
 

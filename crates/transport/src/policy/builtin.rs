@@ -4,8 +4,8 @@
 //! other (`super::nearness`). Where two cores share a cache (0.03 us one way, on a virtual machine of two cores of an EPYC processor), two
 //! overlapped copies beat any single copy, which pays per page: the pipeline moves 26 GB/s, one copy by both sides 20, and
 //! cross-memory attach 13. Up to 64 KiB the answer to an offer would take a good part of that time, so these go eagerly. Where
-//! they do not (0.17 us), each hand-over costs more than the copy of a line: the pipeline moves 3 GB/s, one copy
-//! 12, and one copy by both sides 20 as before. A host's own figures belong into a profile ([`RowSource::Profile`]), which wins over these rows.
+//! they do not (0.17 us), each hand-over costs more than the copy of a line, and one copy by both sides moves 20 GB/s as before; up to
+//! 64 KiB the answer to an offer costs more still: 64 KiB go eagerly in 4 us, by a single copy in 10. A host's own figures belong into a profile ([`RowSource::Profile`]), which wins over these rows.
 
 use std::borrow::Cow;
 
@@ -99,7 +99,12 @@ pub(super) fn rows() -> Vec<Row> {
         Path::Pipeline,
         "two overlapped copies through the shared cache; cross-memory attach pays per page",
     )];
-    const FAR: &[LongRow] = &[
+    const FAR: &[LongRow] = &[(
+        ALL,
+        Path::BothSides,
+        "one copy, by two cores: each line crosses once (H3)",
+    )];
+    const FARTHER: &[LongRow] = &[
         (
             64 << 10,
             Path::Cma,
@@ -120,15 +125,15 @@ pub(super) fn rows() -> Vec<Row> {
         ),
         (
             Locality::SamePackage,
-            4 << 10,
-            "no common cache: the second copy costs more than in a shared one (H3)",
+            64 << 10,
+            "the two copies overlap in pieces, and an answer to an offer would cost several hand-overs (H3)",
             FAR,
         ),
         (
             Locality::OtherPackage,
             2 << 10,
             "each line crosses the interconnect twice, so the limit is lower (H3)",
-            FAR,
+            FARTHER,
         ),
     ] {
         row(locality, When::Usual, INLINE_CAPACITY, Path::Inline, INLINE);
