@@ -155,6 +155,11 @@ struct page *limic_page_nth(struct page *page, unsigned long n)
 
 /* ---- Copies ---- */
 
+unsigned long limic_untagged(unsigned long addr)
+{
+	return untagged_addr(addr);
+}
+
 bool limic_user_range(unsigned long addr, unsigned long len)
 {
 	return access_ok((void __user *)addr, len);
@@ -206,7 +211,8 @@ void limic_wake(atomic_t *users)
 
 void *limic_area_alloc(unsigned long bytes)
 {
-	return vmalloc_user(bytes);
+	/* vmalloc_user() would not charge it to the caller's memory cgroup. */
+	return __vmalloc(bytes, GFP_KERNEL_ACCOUNT | __GFP_ZERO);
 }
 
 void limic_area_free(void *area)
@@ -216,5 +222,14 @@ void limic_area_free(void *area)
 
 int limic_area_map(struct vm_area_struct *vma, void *area)
 {
-	return remap_vmalloc_range(vma, area, 0);
+	unsigned long addr;
+	int err;
+
+	vm_flags_set(vma, VM_DONTEXPAND | VM_DONTDUMP);
+	for (addr = vma->vm_start; addr < vma->vm_end; addr += PAGE_SIZE, area += PAGE_SIZE) {
+		err = vm_insert_page(vma, addr, vmalloc_to_page(area));
+		if (err)
+			return err;
+	}
+	return 0;
 }

@@ -42,6 +42,8 @@ void limic_uncharge(struct mm_struct *mm, unsigned long pages);
 bool limic_page_follows(struct page *last, struct page *page);
 struct page *limic_page_nth(struct page *page, unsigned long n);
 
+/* The address without the bits that the caller's processor ignores (arm64's tags, x86's LAM). */
+unsigned long limic_untagged(unsigned long addr);
 bool limic_user_range(unsigned long addr, unsigned long len);
 /* Copy between bytes from off on in a run of pages and user memory, without taking a fault. Bytes not copied. */
 unsigned long limic_copy_out(unsigned long to, struct page *run, unsigned long off, unsigned long len);
@@ -53,7 +55,7 @@ unsigned long limic_fault_in(unsigned long addr, unsigned long len, bool write);
 void limic_wait_until(atomic_t *users, int value);
 void limic_wake(atomic_t *users);
 
-/* Zeroed memory that can be mapped into user space. */
+/* Zeroed memory, charged to the caller's memory cgroup, that can be mapped into user space, whole or its beginning. */
 void *limic_area_alloc(unsigned long bytes);
 void limic_area_free(void *area);
 int limic_area_map(struct vm_area_struct *vma, void *area);

@@ -48,7 +48,7 @@ impl Area {
         }
         vma.try_clear_mayexec()?;
         vma.set_dontcopy();
-        // SAFETY: the mapping is being set up, and the area was allocated for user space.
+        // SAFETY: the mapping is being set up, and not longer than the area, whose pages hold nothing else.
         kernel::error::to_result(unsafe { ffi::limic_area_map(vma.as_ptr(), self.base.as_ptr()) })
     }
 }

@@ -125,7 +125,7 @@ impl MiscDevice for Session {
                     Ok(())
                 });
                 if result.is_err() && handle != 0 {
-                    // Nobody knows it, so nobody could revoke it.
+                    // The structure went during the call. Nobody knows the handle, so nobody could revoke it.
                     session.unexpose(handle);
                 }
                 result
@@ -167,9 +167,17 @@ fn write<T: AsBytes>(arg: UserPtr, value: &T) -> Result {
     UserSlice::new(arg, size_of::<T>()).writer().write(value)
 }
 
+/// Reads the structure of a call that gives it back: written once before the call does anything, since what it did could not be
+/// told where that fails.
+fn read_writable<T: FromBytes + AsBytes>(arg: UserPtr) -> Result<T> {
+    let value = read(arg)?;
+    write(arg, &value)?;
+    Ok(value)
+}
+
 /// A call that gives its structure back if it succeeds.
 fn update<T: FromBytes + AsBytes>(arg: UserPtr, call: impl FnOnce(&mut T) -> Result) -> Result {
-    let mut value = read(arg)?;
+    let mut value = read_writable(arg)?;
     call(&mut value)?;
     write(arg, &value)
 }
@@ -179,7 +187,7 @@ fn update_always<T: FromBytes + AsBytes>(
     arg: UserPtr,
     call: impl FnOnce(&mut T) -> Result,
 ) -> Result {
-    let mut value = read(arg)?;
+    let mut value = read_writable(arg)?;
     let result = call(&mut value);
     write(arg, &value)?;
     result

@@ -42,6 +42,7 @@ extern "C" {
     pub(crate) fn limic_uncharge(mm: *mut bindings::mm_struct, pages: c_ulong);
     pub(crate) fn limic_page_follows(last: *mut bindings::page, page: *mut bindings::page) -> bool;
     pub(crate) fn limic_page_nth(page: *mut bindings::page, n: c_ulong) -> *mut bindings::page;
+    fn limic_untagged(addr: c_ulong) -> c_ulong;
     fn limic_user_range(addr: c_ulong, len: c_ulong) -> bool;
     pub(crate) fn limic_copy_out(
         to: c_ulong,
@@ -89,6 +90,13 @@ pub(crate) fn resched() {
 pub(crate) fn cpu() -> usize {
     // SAFETY: no preconditions.
     unsafe { limic_cpu() as usize }
+}
+
+/// The address of the calling process without a tag, as the kernel names it when memory changes.
+#[inline]
+pub(crate) fn untagged(addr: u64) -> u64 {
+    // SAFETY: arithmetic on an address of the current task.
+    unsafe { limic_untagged(addr as c_ulong) as u64 }
 }
 
 /// Whether these addresses are all in the user's half.

@@ -202,11 +202,11 @@ impl Mailbox {
 
     /// A receive looks for its message. Without one, `held` is its memory, if it has been prepared, and it is posted.
     ///
-    /// `sender` is the mailbox of the member that it wants to hear from, if it named one.
+    /// `left` says whether the member that it wants to hear from has left; it is asked under the lock.
     pub(crate) fn receive(
         &self,
         selector: &Selector,
-        sender: Option<&Mailbox>,
+        left: impl Fn() -> bool,
         request: &Arc<Request>,
         slot: u32,
         held: &mut Option<Arc<Held>>,
@@ -216,8 +216,9 @@ impl Mailbox {
         if let Some((_, index)) = inner.matcher.take_unexpected(selector) {
             return inner.take(index).map(Receipt::Found).ok_or(EPIPE);
         }
-        // Whoever leaves says so before it comes for our lock to end the receives that name it.
-        if sender.is_some_and(Mailbox::has_left) {
+        // Whoever leaves says so before it comes for our lock to end the receives that name it: it comes either before us,
+        // and is seen here, also if it was not there yet when the call began, or behind us, and finds this receive.
+        if left() {
             return Err(EPIPE);
         }
         let Some(held) = held.take() else {
@@ -250,7 +251,7 @@ impl Mailbox {
     pub(crate) fn probe(
         &self,
         selector: &Selector,
-        sender: Option<&Mailbox>,
+        left: impl Fn() -> bool,
         take: bool,
     ) -> Result<Seen> {
         let mut guard = self.inner.lock();
@@ -261,8 +262,7 @@ impl Mailbox {
             inner.matcher.probe(selector)
         };
         let Some((_, index)) = found else {
-            let left = sender.is_some_and(Mailbox::has_left);
-            return Err(if left { EPIPE } else { EAGAIN });
+            return Err(if left() { EPIPE } else { EAGAIN });
         };
         let entry = inner.entries.get_mut(index as usize).ok_or(EAGAIN)?;
         let mut name = None;

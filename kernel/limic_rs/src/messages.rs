@@ -13,7 +13,7 @@ use crate::counters::{Event, count};
 use crate::events::Outcome;
 use crate::ffi;
 use crate::group::Membership;
-use crate::mailbox::{Arrival, Body, Mailbox, Message, MessageName, Met, Receipt};
+use crate::mailbox::{Arrival, Body, Message, MessageName, Met, Receipt};
 use crate::matching::{Envelope, Selector, Source};
 use crate::pieces::Pieces;
 use crate::request::{Claim, Place, Whereabouts};
@@ -50,20 +50,22 @@ fn report(trip: &mut Trip, event: Event, bytes: u64, stopped: Option<Stopped>) {
     trip.step(Step::Complete);
 }
 
-/// The selector of a receive or probe, and the mailbox of the sender that it names.
-fn selector<'a>(
-    member: &'a Membership,
-    rank: u32,
-    tag: u64,
-    mask: u64,
-) -> Result<(Selector, Option<&'a Mailbox>)> {
-    let (source, sender) = if rank == abi::ANY_RANK {
-        (Source::Any, None)
+/// The selector of a receive or probe.
+fn selector(member: &Membership, rank: u32, tag: u64, mask: u64) -> Result<Selector> {
+    let source = if rank == abi::ANY_RANK {
+        Source::Any
     } else {
-        let sender = member.group.mailbox(rank)?;
-        (Source::Is(rank), sender.map(|mailbox| &**mailbox))
+        // A rank of the group, there or not yet.
+        member.group.mailbox(rank)?;
+        Source::Is(rank)
     };
-    Ok((Selector { source, tag, mask }, sender))
+    Ok(Selector { source, tag, mask })
+}
+
+/// Whether a rank, if it is one, has left.
+fn has_left(member: &Membership, rank: u32) -> bool {
+    let mailbox = member.group.mailbox(rank).ok().flatten();
+    mailbox.is_some_and(|mailbox| mailbox.has_left())
 }
 
 impl Session {
@@ -206,7 +208,7 @@ impl Session {
             return Err(EINVAL);
         }
         let (requests, member) = self.member()?;
-        let (selector, sender) = selector(member, arg.rank, arg.tag, arg.mask)?;
+        let selector = selector(member, arg.rank, arg.tag, arg.mask)?;
         let pieces = Pieces::read(arg.iov, arg.nr_iov)?;
         let claim = requests.claim(arg.slot, arg.cookie)?;
         trip.step(Step::List);
@@ -219,11 +221,12 @@ impl Session {
             arg.state = abi::DONE;
             return Ok(());
         }
+        let left = || has_left(member, arg.rank);
         let mut held = None;
         loop {
             let request = claim.request();
             let mailbox = &member.mailbox;
-            match mailbox.receive(&selector, sender, request, arg.slot, &mut held)? {
+            match mailbox.receive(&selector, left, request, arg.slot, &mut held)? {
                 Receipt::Found(message) => {
                     trip.step(Step::Queue);
                     drop(held);
@@ -291,9 +294,10 @@ impl Session {
         let [first, second] = arg.reserved;
         abi::check(arg.flags, abi::PROBE_TAKE, &[arg.immediate, first, second])?;
         let (_, member) = self.member()?;
-        let (selector, sender) = selector(member, arg.rank, arg.tag, arg.mask)?;
+        let selector = selector(member, arg.rank, arg.tag, arg.mask)?;
         let take = arg.flags & abi::PROBE_TAKE != 0;
-        let seen = member.mailbox.probe(&selector, sender, take)?;
+        let left = || has_left(member, arg.rank);
+        let seen = member.mailbox.probe(&selector, left, take)?;
         arg.rank = seen.source;
         arg.tag = seen.tag;
         arg.len = seen.len;

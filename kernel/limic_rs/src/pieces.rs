@@ -40,7 +40,9 @@ impl Pieces {
             pieces.heap.reserve(count, GFP_KERNEL_ACCOUNT)?;
         }
         for at in 0..count {
-            let piece: Iov = reader.read()?;
+            let mut piece: Iov = reader.read()?;
+            // Where it is kept, it is compared with what the kernel says of changes, which knows no tags.
+            piece.base = ffi::untagged(piece.base);
             pieces.len = pieces
                 .len
                 .checked_add(piece.len)

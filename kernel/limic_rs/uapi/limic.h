@@ -26,8 +26,9 @@
  * Structures
  *   Every structure has the same layout for 32-bit and 64-bit callers (addresses are 64 bits wide), so one handler
  *   serves both. Its size is part of the ioctl number. Reserved fields and unused bits of flags must be zero, else
- *   EINVAL. Output fields may hold anything on entry. A call that fails changes nothing, except where it says so.
- *   An unknown call is ENOTTY.
+ *   EINVAL. Output fields may hold anything on entry. A call that fails changes nothing, except where it says so: a
+ *   structure that cannot be written is refused before anything happens; only if it becomes so during the call (another
+ *   thread unmaps it), what the call did may stay. An unknown call is ENOTTY.
  *
  * Lengths are in bytes. Errors that any call may give: EFAULT (the structure, or a list it names, cannot be read or
  * written), EINVAL, ENOMEM, ENOTTY, EPROTO, ESTALE, and EINTR (a fatal signal; the caller does not see it).
@@ -249,8 +250,8 @@ struct limic_expose {
  * fail with ECANCELED; the handle is still taken.
  *
  * Before memory of the buffer changes (munmap, mremap, mprotect, MADV_DONTNEED, fork ...), the module sets LIMIC_LATCH_STRUCK. Messages
- * that are under way go on with the pages that were there when the latch was opened. Once it is shut, the module ends the exposure by
- * itself; or the owner revokes it, to use the latch again at once.
+ * that are under way go on with the pages that were there when the latch was opened. What is shut when it is struck, the module ends by
+ * itself, a little later; what is open then, the owner has to revoke when it has shut it. In both cases revoking frees the latch at once.
  */
 #define LIMIC_LATCHES 64
 #define LIMIC_LATCH_BYTES 4096

@@ -52,6 +52,72 @@ fn callers_of_32_bits_are_served_right() {
             compat_ioctl(fd, abi::REVOKE, at(256), &unknown),
             -libc::ENOENT
         );
+        // A group of one, and a message to oneself.
+        let join = abi::Join {
+            token: limic_module_tests::token(),
+            flags: abi::JOIN_CREATE,
+            ..Default::default()
+        };
+        assert_eq!(compat_ioctl(fd, abi::JOIN, at(128), &join), 0);
+        assert_eq!(get::<abi::Join>(at(128)).token, join.token);
+        let member = abi::Member::default();
+        assert_eq!(compat_ioctl(fd, abi::MEMBER, at(128), &member), 0);
+        assert_eq!(get::<abi::Member>(at(128)).state, abi::MEMBER_PRESENT);
+        put(at(64), &low.part(PAGE, PAGE));
+        let send = abi::Send_ {
+            iov: at(64) as u64,
+            nr_iov: 1,
+            tag: 9,
+            ..Default::default()
+        };
+        assert_eq!(compat_ioctl(fd, abi::SEND, at(128), &send), 0);
+        assert_eq!(get::<abi::Send_>(at(128)).state, abi::PENDING);
+        let probe = abi::Probe {
+            tag: 9,
+            mask: !0,
+            ..Default::default()
+        };
+        assert_eq!(compat_ioctl(fd, abi::PROBE, at(128), &probe), 0);
+        assert_eq!(get::<abi::Probe>(at(128)).len, PAGE as u64);
+        put(at(64), &low.part(3 * PAGE, PAGE));
+        let recv = |tag: u64| abi::Recv {
+            iov: at(64) as u64,
+            nr_iov: 1,
+            tag,
+            mask: !0,
+            slot: 1,
+            ..Default::default()
+        };
+        assert_eq!(compat_ioctl(fd, abi::RECV, at(128), &recv(9)), 0);
+        assert_eq!(get::<abi::Recv>(at(128)).state, abi::DONE);
+        limic_module_tests::check(&low[3 * PAGE..4 * PAGE], 7, 0);
+        assert_eq!(compat_ioctl(fd, abi::RECV, at(128), &recv(10)), 0);
+        assert_eq!(get::<abi::Recv>(at(128)).state, abi::PENDING);
+        let cancel = abi::Cancel {
+            slot: 1,
+            ..Default::default()
+        };
+        assert_eq!(compat_ioctl(fd, abi::CANCEL, at(128), &cancel), 0);
+        // The list of slots 0 and 1.
+        put(
+            at(64),
+            &abi::Cancel {
+                slot: 0,
+                flags: 1,
+                reserved: 0,
+            },
+        );
+        let wait = abi::Wait {
+            slots: at(64) as u64,
+            nr: 2,
+            min: 2,
+            timeout_ns: -1,
+            ..Default::default()
+        };
+        assert_eq!(compat_ioctl(fd, abi::WAIT, at(128), &wait), 0);
+        assert_eq!(get::<abi::Wait>(at(128)).done, 2);
+        // This one takes no structure.
+        assert_eq!(compat_ioctl(fd, abi::PING, at(128), &cancel), 0);
     });
 }
 

@@ -5,7 +5,9 @@ use limic_module_tests::abi::{
     PENDING, PROBE_IMMEDIATE, SEND_BUFFERED, SEND_IMMEDIATE, STATUS_IMMEDIATE, Send_, WAIT_ARRIVAL,
     WAIT_DEPARTURE, Wait,
 };
-use limic_module_tests::{Child, Errno, Memory, PAGE, Session, abi, check, guest_test, token};
+use limic_module_tests::{
+    Child, Errno, Fault, Memory, PAGE, Session, abi, check, guest_test, token, wait_for,
+};
 
 #[test]
 fn a_full_queue_says_so_and_goes_on_when_there_is_room() {
@@ -256,5 +258,26 @@ fn words_beside_the_bytes() {
                 assert_eq!((status.error, there), (0, word));
             }
         }
+    });
+}
+
+#[test]
+fn a_receive_from_a_rank_that_comes_and_leaves_while_it_is_posted_ends() {
+    guest_test(|| {
+        let token = token();
+        let mine = Session::member(token, 0);
+        let memory = Memory::new(PAGE);
+        // It is held up while its memory is pinned, before it is in the queue.
+        let mut fault = Fault::hold(&memory, 0);
+        std::thread::scope(|scope| {
+            let receive = scope.spawn(|| mine.recv(&[memory.piece()], 1, 7, 0));
+            let page = fault.touched();
+            Child::fork(|_| drop(Session::member(token, 1))).join();
+            wait_for("the departure", || mine.header().departures == 1);
+            fault.release(page);
+            let ended = receive.join().expect("no panic");
+            assert_eq!(ended, Err(Errno(libc::EPIPE)));
+        });
+        assert_eq!(mine.status(0).state, abi::IDLE);
     });
 }

@@ -331,25 +331,97 @@ fn structures_that_cannot_be_read_or_written_back_are_efault() {
                 );
             }
         }
-        // An exposure whose handle cannot be given back must not stay.
-        let buffer = Memory::filled(PAGE, 1);
-        let list = [buffer.piece()];
-        let mut page = Memory::new(PAGE);
-        let arg = abi::Expose {
-            iov: list.as_ptr() as u64,
-            nr_iov: 1,
-            flags: abi::EXPOSE_READ,
+    });
+}
+
+/// A call with a structure that can be read but not written.
+fn refuse<T: abi::Plain>(session: &Session, number: std::ffi::c_ulong, arg: &T) {
+    let page = Memory::new(PAGE);
+    // SAFETY: the page has room for it, and nobody else knows the page.
+    unsafe { page.pointer().cast::<T>().write(*arg) };
+    page.protect(libc::PROT_READ);
+    // SAFETY: the page is readable and holds a structure.
+    let refused = unsafe { session.raw(number, page.address() as usize) };
+    assert_eq!(refused, Err(Errno(libc::EFAULT)), "call {number:#x}");
+}
+
+#[test]
+fn a_call_whose_structure_cannot_be_written_back_changes_nothing() {
+    guest_test(|| {
+        let mut session = Session::silent().expect("open");
+        let hello = abi::Hello {
+            version: abi::VERSION,
+            slots: 8,
             ..Default::default()
         };
-        // SAFETY: the structure is plain bytes, and the page has room for it.
-        let bytes =
-            unsafe { std::slice::from_raw_parts((&raw const arg).cast::<u8>(), size_of_val(&arg)) };
-        page[..bytes.len()].copy_from_slice(bytes);
-        page.protect(libc::PROT_READ);
-        // SAFETY: the page is readable and holds a structure.
-        let refused = unsafe { session.raw(abi::EXPOSE, page.address() as usize) };
-        assert_eq!(refused, Err(Errno(libc::EFAULT)));
+        refuse(&session, abi::HELLO, &hello);
+        session.hello(8, 0).expect("it was not said yet");
+        let token = token();
+        let join = abi::Join {
+            token,
+            flags: abi::JOIN_CREATE,
+            ..Default::default()
+        };
+        refuse(&session, abi::JOIN, &join);
+        session.join(token, 0).expect("it has not joined yet");
+        refuse(&session, abi::MEMBER, &abi::Member::default());
+
+        let (memory, other) = (Memory::filled(PAGE, 1), Memory::new(PAGE));
+        let (from, to) = ([memory.piece()], [other.piece()]);
+        let expose = abi::Expose {
+            iov: from.as_ptr() as u64,
+            nr_iov: 1,
+            flags: abi::EXPOSE_READ | abi::EXPOSE_ONCE,
+            ..Default::default()
+        };
+        refuse(&session, abi::EXPOSE, &expose);
         assert_eq!(limic_module_tests::gauge("exposures"), 0);
+        let handle = session.expose(&from, expose.flags, To::Group);
+        let handle = handle.expect("expose");
+        let copy = abi::Copy_ {
+            handle,
+            iov: to.as_ptr() as u64,
+            nr_iov: 1,
+            flags: abi::COPY_READ,
+            ..Default::default()
+        };
+        refuse(&session, abi::COPY, &copy);
+        assert!(other.iter().all(|&byte| byte == 0));
+        let copied = session.copy(handle, 0, &to, abi::COPY_READ);
+        assert_eq!(copied, (PAGE as u64, Ok(())), "it was not used up");
+
+        let send = abi::Send_ {
+            iov: from.as_ptr() as u64,
+            nr_iov: 1,
+            tag: 3,
+            ..Default::default()
+        };
+        refuse(&session, abi::SEND, &send);
+        let none = session.probe(0, 3, 0).map(|_| ());
+        assert_eq!(none, Err(Errno(libc::EAGAIN)));
+        let recv = abi::Recv {
+            iov: to.as_ptr() as u64,
+            nr_iov: 1,
+            tag: 3,
+            mask: !0,
+            ..Default::default()
+        };
+        refuse(&session, abi::RECV, &recv);
+        assert_eq!(session.status(0).state, abi::IDLE);
+        // The receive is not there, so the message waits; and it waits still when it could not be taken.
+        assert_eq!(session.send(&from, 0, 3, 0), Ok(abi::PENDING));
+        let probe = abi::Probe {
+            tag: 3,
+            mask: !0,
+            flags: abi::PROBE_TAKE,
+            ..Default::default()
+        };
+        refuse(&session, abi::PROBE, &probe);
+        let taken = session.probe(0, 3, abi::PROBE_TAKE).expect("it is there");
+        let received = session.recv_taken(&to, taken.message, 1);
+        assert_eq!(received, Ok(abi::DONE));
+        let wait = abi::Wait::default();
+        refuse(&session, abi::WAIT, &wait);
     });
 }
 

@@ -76,16 +76,33 @@ fn fault_2_another_user_and_whoever_was_not_named_get_nothing() {
         // Consent is for one direction.
         let written = named.copy(handle, 0, &[target.piece()], COPY_WRITE);
         assert_eq!(written, (0, Err(Errno(libc::EACCES))));
-        let descriptor = named.descriptor();
-        Child::fork(|_| {
+        // To another user nothing exists, though it has a session of its own, and though the owner names that.
+        let device = std::ffi::CString::new(abi::DEVICE).expect("no zero in it");
+        // SAFETY: a path that ends with zero; the mode is put back below.
+        unsafe { assert_eq!(libc::chmod(device.as_ptr(), 0o666), 0) };
+        let mut other = Child::fork(|line| {
             // SAFETY: plain system calls in a child with one thread.
             unsafe {
                 assert_eq!(libc::setgid(7), 0);
                 assert_eq!(libc::setuid(7), 0);
             }
-            assert_eq!(copy(&named), (0, Err(Errno(libc::ESTALE))), "{descriptor}");
-        })
-        .join();
+            assert_eq!(copy(&named), (0, Err(Errno(libc::ESTALE))));
+            let own = Session::primitives();
+            line.say(own.id);
+            let named = line.hear();
+            for handle in [handle, named] {
+                let copied = own.copy(handle, 0, &[target.piece()], COPY_READ);
+                assert_eq!(copied, (0, Err(Errno(libc::ENOENT))));
+                assert_eq!(own.revoke(handle), Err(Errno(libc::ENOENT)));
+            }
+        });
+        let opened = other.line.try_hear();
+        // SAFETY: as above.
+        unsafe { assert_eq!(libc::chmod(device.as_ptr(), 0o660), 0) };
+        let to = To::Session(opened.expect("the other user's session"));
+        let named = mine.expose(&[memory.piece()], EXPOSE_READ, to);
+        other.line.say(named.expect("expose"));
+        other.join();
     });
 }
 
@@ -240,7 +257,7 @@ fn fault_6_copies_can_be_killed_and_let_others_run() {
         });
         child.line.hear();
         child.kill();
-        // And a fault in the middle leaves nothing behind, over and over.
+        // And a fault in the middle ends the call with what got through, over and over.
         let session = Session::primitives();
         let memory = Memory::filled(LEN, 1);
         let target = Memory::new(LEN);

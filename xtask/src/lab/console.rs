@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 /// Beginnings of what a healthy kernel does not say (behind the time stamp).
-const COMPLAINTS: [&str; 15] = [
+const COMPLAINTS: [&str; 17] = [
     "WARNING:",
     "BUG:",
     "Oops",
@@ -19,6 +19,8 @@ const COMPLAINTS: [&str; 15] = [
     "watchdog: BUG",
     "unreferenced object",
     "rust_kernel: panicked at",
+    "kmemleak: Cannot allocate",
+    "kmemleak: Kernel memory leak detector disabled",
 ];
 
 /// The console's lines, and the first complaint in them.

@@ -60,12 +60,15 @@ impl Selection<'_> {
 
 /// Beginnings of the names of the tests that CI runs: the guest itself, the module's interface, what it does and what LiMIC2 did
 /// wrong, one conformance suite over it, the fuzzer, and an endpoint over Soft-RoCE.
-const SHORT: [&str; 9] = [
+const SHORT: [&str; 12] = [
     "machine::",
     "interface::",
     "access::",
     "primitives::",
     "messages::",
+    "slots::",
+    "latched::",
+    "lifetime::",
     "limic2_faults::",
     "kernel_conformance::",
     "fuzz::honest_processes",

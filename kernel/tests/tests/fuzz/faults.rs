@@ -1,45 +1,49 @@
-//! The kernel's fault injection: allocations that fail for the threads that ask for it.
+//! The kernel's fault injection: allocations and copies that fail for the threads that ask for it.
 
 use std::fs;
 use std::io;
 
 const FOLDER: &str = "/sys/kernel/debug";
-/// Small objects, and pages.
-const KINDS: [&str; 2] = ["failslab", "fail_page_alloc"];
-
-/// Of a hundred allocations, so many fail.
-const PERCENT: &str = "3";
+/// Allocations of small objects and of pages, and copies from and to user memory: of a hundred, so many fail.
+const KINDS: [(&str, &str); 3] = [
+    ("failslab", "3"),
+    ("fail_page_alloc", "3"),
+    ("fail_usercopy", "1"),
+];
 
 /// Armed until dropped.
 #[derive(Debug)]
 pub(crate) struct Faults(());
 
 impl Faults {
-    /// Arms both kinds, for no thread yet.
+    /// Arms all kinds, for no thread yet.
     ///
     /// # Errors
     /// The kernel has no fault injection.
     pub(crate) fn arm() -> io::Result<Self> {
         let armed = Self(());
-        for kind in KINDS {
-            // Also allocations that may sleep, which are all but a few; without a stack trace for each.
+        for (kind, percent) in KINDS {
+            // Without a stack trace for each.
             let settings = [
                 ("task-filter", "Y"),
-                ("ignore-gfp-wait", "N"),
                 ("verbose", "0"),
                 ("interval", "1"),
                 ("times", "-1"),
-                ("probability", PERCENT),
+                ("probability", percent),
             ];
             for (name, value) in settings {
                 set(kind, name, value)?;
             }
         }
         set("fail_page_alloc", "min-order", "0")?;
+        // Also allocations that may sleep, which are all but a few.
+        for kind in ["failslab", "fail_page_alloc"] {
+            set(kind, "ignore-gfp-wait", "N")?;
+        }
         Ok(armed)
     }
 
-    /// Allocations that this thread makes from now on may fail, in whatever call.
+    /// Allocations and copies of this thread's calls may fail from now on.
     pub(crate) fn hit_this_thread(&self) {
         // In a process that is meant to perish: without it, fewer allocations fail, and the test counts them.
         let _ = fs::write("/proc/thread-self/make-it-fail", "1");
@@ -48,7 +52,7 @@ impl Faults {
 
 impl Drop for Faults {
     fn drop(&mut self) {
-        for kind in KINDS {
+        for (kind, _) in KINDS {
             // Nothing asks for it any more but what is about to end.
             let _ = set(kind, "probability", "0");
         }
