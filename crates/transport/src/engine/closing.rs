@@ -13,7 +13,9 @@ impl Engine {
         }
         let deadline = std::time::Instant::now() + self.core.settings.linger();
         let mut patience = Patience::default();
-        while self.core.has_sends() && std::time::Instant::now() < deadline {
+        while (self.core.has_sends() || self.core.has_backlog())
+            && std::time::Instant::now() < deadline
+        {
             if self.progress() {
                 patience.reset();
             } else {
@@ -46,3 +48,7 @@ impl Drop for Engine {
         self.close();
     }
 }
+
+#[cfg(test)]
+#[path = "closing_tests.rs"]
+mod tests;

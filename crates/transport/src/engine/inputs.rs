@@ -168,10 +168,10 @@ impl Inputs {
         taken > 0
     }
 
-    /// Takes everything that a peer had published before its connection ended. False: some of it may lie in the shared ring
-    /// behind a record that another sender, which lives, is at work on; then it has to be asked for again.
+    /// Takes everything that a peer had published before its connection ended, also what lies in the shared ring behind a
+    /// record that another sender is at work on, or is stopped in: nobody has to wait for that one.
     #[cold]
-    pub(crate) fn take_last_words(&mut self, core: &mut Core, peer: u32) -> bool {
+    pub(crate) fn take_last_words(&mut self, core: &mut Core, peer: u32) {
         let shape = core.segment.shape();
         // The shared ring first: the switch to the private one lies there. What a ring holds is bounded, and so are these
         // loops, though other senders go on.
@@ -180,6 +180,9 @@ impl Inputs {
                 break;
             }
         }
+        self.shared.take_from(peer, |record| {
+            core.on_shared_record(peer, record.kind, record.tag, record);
+        });
         for (ring, peer) in core::mem::take(&mut core.opened) {
             self.open(core, ring, peer);
         }
@@ -196,11 +199,6 @@ impl Inputs {
                 }
                 input.ring.pop();
             }
-        }
-        // What a sender itself has begun and not published when it ends, it never will.
-        match self.shared.peek() {
-            Ok(Peek::Stalled { sender }) => sender == peer,
-            _ => true,
         }
     }
 

@@ -51,6 +51,8 @@ pub(crate) mod requests;
 mod send;
 mod stash;
 mod streams;
+#[cfg(test)]
+mod test_peers;
 mod unexpected;
 mod waiting;
 mod wire;
@@ -231,23 +233,16 @@ impl Engine {
         if self.core.endings.is_empty() && self.core.dead_links.is_empty() {
             return false;
         }
-        let mut buried = false;
         for (peer, why) in core::mem::take(&mut self.core.endings) {
-            let all = self.inputs.take_last_words(&mut self.core, peer);
-            if all || matches!(why, PeerFailure::Corrupt(_)) {
-                self.core.fail_peer(peer, why);
-                buried = true;
-            } else {
-                self.core.endings.push((peer, why));
-            }
+            self.inputs.take_last_words(&mut self.core, peer);
+            self.core.fail_peer(peer, why);
         }
         for (_, ring) in core::mem::take(&mut self.core.dead_links) {
             if let Some(ring) = ring {
                 self.inputs.close(&mut self.core, ring);
             }
-            buried = true;
         }
-        buried
+        true
     }
 }
 
@@ -306,6 +301,13 @@ impl Core {
         self.requests.slots().into_iter().any(|slot| {
             let sending = self.requests.sending(slot);
             sending.is_some_and(|sending| sending.stage != requests::SendStage::Local)
+        })
+    }
+
+    /// What waits for room to peers that can be reached: also the word by which a sender learns that its message was received.
+    fn has_backlog(&self) -> bool {
+        self.peers.iter().any(|(_, peer)| {
+            (peer.link.is_some() || peer.wire.is_some()) && !peer.backlog.is_empty()
         })
     }
 

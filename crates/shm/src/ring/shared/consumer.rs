@@ -213,6 +213,48 @@ impl<M: Memory> SharedConsumer<M> {
         stalled
     }
 
+    /// Takes off what a dead sender has published behind claims of others: its records, oldest first, each given to `take`.
+    /// They would be reached only when all those have been published, and nobody's order changes but that between two senders.
+    ///
+    /// The sender must be dead, as for [`skip_stalled`](Self::skip_stalled). Reads the state of each slot, up to the first that
+    /// is free.
+    pub fn take_from(&mut self, sender: u32, mut take: impl FnMut(&Record<'_, M>)) {
+        for ahead in 0..self.shape.slots() {
+            let position = self.position.wrapping_add(ahead);
+            let offset = self.shape.offset(position);
+            // SAFETY: words 0 to 2 of a whole slot of the area.
+            let [state_word, tag, meta] =
+                unsafe { [0, 8, 16].map(|at| self.mem.word64_unchecked(offset + at)) };
+            let lap = self.shape.lap(position);
+            // Acquire: as in `peek` (pair *slot ready*).
+            let word = state_word.load(Ordering::Acquire);
+            if word == state(FREE, 0, lap) {
+                return;
+            }
+            // Relaxed: ordered by the state word.
+            let words = meta.load(Ordering::Relaxed);
+            if word != state(READY, sender, lap)
+                || words as u32 > MAX_PAYLOAD
+                || (words >> 32) as u8 == VOID
+            {
+                continue;
+            }
+            let len = words as u32;
+            take(&Record {
+                sender,
+                kind: (words >> 32) as u8,
+                flags: (words >> 40) as u8,
+                tag: tag.load(Ordering::Relaxed),
+                len,
+                mem: &self.mem,
+                payload: offset + SLOT_HEADER,
+                checked: len,
+            });
+            // Relaxed: for this end alone, which passes over the slot in its turn and then frees it.
+            meta.store(super::meta(0, VOID, 0), Ordering::Relaxed);
+        }
+    }
+
     /// Frees the slot that [`peek`](Self::peek) reported as [`Corrupt`]. Says whether there was
     /// one.
     pub fn skip_corrupt(&mut self) -> bool {

@@ -124,6 +124,31 @@ fn ring_shared_names_the_sender_that_died_and_goes_on_without_it() {
 }
 
 #[test]
+fn ring_shared_gives_what_lies_behind_a_claim_of_another_sender() {
+    let (mut producers, mut consumer) = ring(8, 4);
+    for round in 0..20 {
+        let [stopped, dead, other, _] = &mut producers[..] else {
+            unreachable!("there are four");
+        };
+        let claim = stopped.reserve(8).expect("room");
+        assert!(send(dead, round, 8));
+        assert!(send(other, round + 100, 8));
+        assert!(send(dead, round + 200, 8));
+        claim_and_die(dead);
+        let mut tags = Vec::new();
+        consumer.take_from(1, |record| tags.push(record.tag));
+        assert_eq!(tags, [round, round + 200]);
+        consumer.take_from(1, |_| unreachable!("they are taken"));
+        assert!(matches!(consumer.peek(), Ok(Peek::Stalled { sender: 0 })));
+        drop(claim);
+        assert_eq!(receive(&mut consumer), Some((2, round + 100, 8)));
+        assert!(matches!(consumer.peek(), Ok(Peek::Stalled { sender: 1 })));
+        assert!(consumer.skip_stalled());
+        assert!(matches!(consumer.peek(), Ok(Peek::Empty)));
+    }
+}
+
+#[test]
 fn ring_shared_passes_over_dropped_reservations() {
     let (mut producers, mut consumer) = ring(4, 1);
     for seed in 0..10 {

@@ -1,0 +1,50 @@
+use super::super::test_peers::{meet, open};
+use crate::Selector;
+use crate::raw::{Posted, RawSlice, RawSliceMut};
+
+/// The word that it was received waits for room in the sender's ring, which is full.
+#[test]
+fn a_send_that_was_received_ends_well_though_its_receiver_closes() {
+    let (mut receiver, mut sender) = (open(0), open(0));
+    let (of_sender, at_sender) = meet(&mut receiver, &mut sender);
+    let (data, mut room) = (vec![7_u8; 1 << 20], vec![0_u8; 1 << 20]);
+    // SAFETY: the data outlives the endpoint.
+    let sent = unsafe {
+        let data = [RawSlice::from(&data[..])];
+        sender.core.post_send(at_sender, 1, None, &data)
+    };
+    let Ok(Posted::Pending(send)) = sent else {
+        panic!("a long message is offered: {sent:?}");
+    };
+    sender.progress();
+    while receiver
+        .core
+        .send_at_once(of_sender, 2, None, &[])
+        .expect("alive")
+    {}
+    // SAFETY: the room outlives the endpoint.
+    let posted = unsafe {
+        let room = [RawSliceMut::from(&mut room[..])];
+        receiver.core.post_recv(&Selector::any(), &room, 0)
+    };
+    let Ok(Posted::Pending(receive)) = posted else {
+        panic!("nothing has come yet: {posted:?}");
+    };
+    while !receiver
+        .core
+        .requests
+        .find(receive)
+        .is_some_and(|slot| receiver.core.requests.is_done(slot))
+    {
+        receiver.progress();
+    }
+    assert!(receiver.core.has_backlog(), "the ring is full");
+    let outcome = std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| sender.wait(send));
+        receiver.close();
+        waiting.join().expect("no panic")
+    });
+    assert!(outcome.is_ok(), "{outcome:?}");
+    drop((receiver, sender));
+    assert_eq!(room, data);
+}
