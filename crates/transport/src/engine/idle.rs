@@ -11,8 +11,9 @@ use crate::counters::Event;
 /// The longest sleep without looking around: a guard against a peer that meddles with the wake-up
 /// flag, not something that anybody waits for.
 const LONGEST: Duration = Duration::from_millis(250);
-/// The longest sleep while something waits for room in a ring that several senders share: the
-/// receiver cannot know whom to ring then.
+/// The longest sleep while something waits for room in a ring that several senders share: the receiver cannot know whom to
+/// ring then; or for the end of an access to a region, of which its owner is not told (each access would have to look whether the
+/// owner wants to know).
 const BLOCKED: Duration = Duration::from_millis(1);
 /// Polls between two looks at the sockets (new connections, dead peers): about 20 us of spinning.
 const SOCKETS: u32 = 512;
@@ -109,20 +110,21 @@ impl Engine {
     }
 
     /// As [`arm`](Self::arm), for a caller that sleeps on the event set's descriptor without a limit. What nobody rings for
-    /// makes that readable in time.
+    /// makes that readable in time, and a ring that never comes does not keep the caller asleep: see [`LONGEST`].
     pub(crate) fn arm_for_poll(&mut self) -> bool {
         // Takes what the descriptor has reported already, so that it is not readable for nothing.
         self.look_at_sockets();
         if !self.arm() {
             return false;
         }
-        if let Some(after) = self.core.must_look_after()
-            && let Err(error) = self.core.set_timer(after)
-        {
-            // Mostly no descriptor is free. Then the caller does not sleep.
+        let must_look = self.core.must_look_after();
+        if let Err(error) = self.core.set_timer(must_look.unwrap_or(LONGEST)) {
+            // Mostly no descriptor is free. Then the caller does not sleep, if something waits for which nobody rings.
             tracing::debug!("no timer: {error}");
-            self.core.sleeper.wake_up();
-            return false;
+            if must_look.is_some() {
+                self.core.sleeper.wake_up();
+                return false;
+            }
         }
         true
     }
@@ -147,9 +149,9 @@ impl Engine {
 
 impl Core {
     /// How long this endpoint may sleep at most, if something waits for which nobody rings: room in a ring that several
-    /// senders share, a peer that accepts nobody, an own descriptor, the fabric.
+    /// senders share, the end of an access, a peer that accepts nobody, an own descriptor, the fabric.
     fn must_look_after(&self) -> Option<Duration> {
-        let blocked = self.has_work().then_some(BLOCKED);
+        let blocked = (self.has_work() || self.regions.has_revoked()).then_some(BLOCKED);
         let deaf = self
             .deaf_since
             .map(|since| DEAF.saturating_sub(since.elapsed()));
@@ -169,3 +171,7 @@ impl Core {
         self.timer.insert(timer).set(after)
     }
 }
+
+#[cfg(test)]
+#[path = "idle_tests.rs"]
+mod tests;

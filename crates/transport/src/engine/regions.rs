@@ -70,6 +70,8 @@ pub(crate) struct Regions {
     by_key: HashMap<u64, u32>,
     /// Peers that were given up, by number, whose processes live on as far as is known: they may be in the middle of an access.
     given_up: Vec<(u32, OwnedFd)>,
+    /// One is taken back, as soon as nobody uses it any more.
+    revoked: bool,
 }
 
 impl Regions {
@@ -92,6 +94,11 @@ impl Regions {
     fn may_access(&self, peer: u32) -> bool {
         let process = self.given_up.iter().find(|(number, _)| *number == peer);
         process.is_some_and(|(_, process)| !has_ended(process))
+    }
+
+    /// Whether one is taken back that may be in use.
+    pub(crate) const fn has_revoked(&self) -> bool {
+        self.revoked
     }
 
     fn leave(&mut self, place: u32) {
@@ -296,6 +303,7 @@ impl Core {
     /// Removes a region from the table; `revoked` tells when its memory is free.
     pub(crate) fn start_revoke(&mut self, id: RegionId) -> Result<()> {
         self.own_region(id)?.over = true;
+        self.regions.revoked = true;
         if id.0 < u64::from(self.segment.shape().regions) {
             self.segment
                 .regions()
@@ -330,6 +338,7 @@ impl Core {
         match self.regions.own.remove(&(id.0 as u32)) {
             Some(region) => {
                 self.regions.by_key.remove(&key);
+                self.regions.revoked = false;
                 // SAFETY: out of the table, no slot of a process that lives holds its key, no transfer uses it: nobody can
                 // reach it.
                 Ok(Some(unsafe { region.rebuild() }))
@@ -487,3 +496,7 @@ impl Core {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "regions_tests.rs"]
+mod tests;
