@@ -29,7 +29,7 @@ enum Look {
     Empty,
     /// A record of another kind or tag; it was handled.
     Other,
-    /// The message, which takes more than this record: it is left there for the receive that will be posted.
+    /// The message, which is more than this record's payload: it is left there for the receive that will be posted.
     Longer,
     /// The message, with its tag and length.
     Received(u64, u64),
@@ -116,12 +116,7 @@ impl super::inputs::Inputs {
                         into.copy_from(0, len, &record);
                         core.note_received(source, 1, len);
                         Look::Received(record.tag, len)
-                    } else if fits
-                        && matches!(
-                            record.kind,
-                            wire::BEGINS | wire::FIRST_HALF | wire::READY_TO_SEND
-                        )
-                    {
+                    } else if fits && wire::is_message(record.kind) {
                         return Look::Longer;
                     } else {
                         core.on_record(source, record.kind, record.tag, &record);
@@ -144,3 +139,7 @@ impl super::inputs::Inputs {
         Look::Empty
     }
 }
+
+#[cfg(test)]
+#[path = "direct_tests.rs"]
+mod tests;

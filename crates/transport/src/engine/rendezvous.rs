@@ -149,11 +149,12 @@ impl Core {
     }
 
     pub(crate) fn complete_receive(&mut self, slot: Slot, incoming: &Incoming) {
-        self.note_received_by(incoming.from, incoming.path, incoming.sent);
         self.long_message_ended(incoming);
         if incoming.region.is_some() {
+            // It counts with the peer that writes.
             self.finish_put(slot, incoming);
         } else {
+            self.note_received_by(incoming.from, incoming.path, incoming.sent);
             self.requests.complete(slot, incoming.outcome());
         }
     }

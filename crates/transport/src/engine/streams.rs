@@ -150,7 +150,11 @@ impl Core {
         } else {
             Path::Pipeline
         };
-        self.note_sent(to, path, len);
+        // What a peer reads of a region counts with the peer.
+        let id = self.requests.id(slot);
+        if !self.region_users.iter().any(|(user, _)| *user == id) {
+            self.note_sent(to, path, len);
+        }
         self.end_send(slot, super::send::sent(to, tag, len));
     }
 }

@@ -84,6 +84,14 @@ pub(crate) const HALF: u8 = 29;
 /// The next bytes of that message, in the sender's pool: `[first page, generation, len]`.
 pub(crate) const NEXT_PIECE: u8 = 30;
 
+/// Whether a message of the application comes with records of this kind, whose tag is the message's then.
+pub(crate) const fn is_message(kind: u8) -> bool {
+    matches!(
+        kind,
+        EAGER | EAGER_CHUNK | EAGER_IMMEDIATE | BEGINS | FIRST_HALF | READY_TO_SEND | LOAN | AHEAD
+    )
+}
+
 /// Most words of a control record.
 pub(crate) const WORDS: usize = 6;
 
