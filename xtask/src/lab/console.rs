@@ -19,7 +19,7 @@ const COMPLAINTS: [&str; 17] = [
     "watchdog: BUG",
     "unreferenced object",
     "rust_kernel: panicked at",
-    "kmemleak: Cannot allocate",
+    "kmemleak: Cannot allocate a kmemleak_object",
     "kmemleak: Kernel memory leak detector disabled",
 ];
 
