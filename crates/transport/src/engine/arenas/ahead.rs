@@ -4,6 +4,7 @@ use limic_shm::ring::Memory;
 use limic_shm::segment::LOAN_FLAGS;
 
 use super::{ALIGN, Arenas, Lent, LoanRecord, Room};
+use crate::policy::lag::LONG;
 
 impl Arenas {
     /// Room for a message of `len` bytes that goes ahead of its receiver. `None` if `budget` bytes of such messages are not taken yet, or three quarters of the flags are in use: the rest is
@@ -68,10 +69,10 @@ impl Arenas {
         retired
     }
 
-    /// Lends the room, which was filled, to a peer; also says how many messages to this peer are ahead already. `None`,
-    /// and the room is free again, if all flags are in use.
+    /// Lends the room, which was filled, to a peer; also says how many messages to this peer are ahead already and not taken,
+    /// or [`LONG`] if there are more. `None`, and the room is free again, if all flags are in use.
     pub(crate) fn go_ahead(&mut self, room: Room, peer: u32) -> Option<(LoanRecord, u32)> {
-        let before = self.ahead.iter().filter(|lent| lent.peer == peer).count();
+        let before = self.not_taken_by(peer);
         let Some(flag) = self.free_flags.pop_front() else {
             self.free(room);
             return None;
@@ -79,7 +80,28 @@ impl Arenas {
         let record = self.record(room, flag);
         self.ahead_bytes += room.len as u64;
         self.ahead.push_back(Lent { room, peer, flag });
-        Some((record, before as u32))
+        Some((record, before))
+    }
+
+    /// So many messages are ahead of a peer. Takes back what it has taken, as far as it looks: others may hold older ones for
+    /// long, so that the peer would seem to lag with them.
+    ///
+    /// Reads a flag for each message that was taken since, and at most [`LONG`] others.
+    fn not_taken_by(&mut self, peer: u32) -> u32 {
+        let (mut count, mut at) = (0, 0);
+        while count < LONG
+            && let Some(lent) = self.ahead.get(at)
+        {
+            if lent.peer != peer {
+                at += 1;
+            } else if !self.is_back(lent) {
+                count += 1;
+                at += 1;
+            } else if let Some(taken) = self.ahead.remove(at) {
+                self.end_ahead(&taken);
+            }
+        }
+        count
     }
 
     /// Undoes [`go_ahead`](Self::go_ahead) for a record that found no room in the ring.
@@ -95,3 +117,7 @@ impl Arenas {
         self.free(lent.room);
     }
 }
+
+#[cfg(test)]
+#[path = "ahead_tests.rs"]
+mod tests;

@@ -1,0 +1,28 @@
+use limic_shm::ring::{Mapped, ReleaseFlags, heap};
+use limic_shm::segment::Placement;
+
+use super::*;
+
+const PACED: u32 = 1;
+const SLOW: u32 = 2;
+
+/// Sends a message ahead: where its receiver finds it, and how many it is told to have before it.
+fn send(arenas: &mut Arenas, peer: u32) -> (LoanRecord, u32) {
+    let room = arenas.room_ahead(1024, 1 << 20).expect("there is room");
+    arenas.go_ahead(room, peer).expect("there are flags")
+}
+
+#[test]
+fn a_receiver_that_keeps_pace_has_nothing_before_it_though_others_have() {
+    let area = heap(ReleaseFlags::<Mapped>::area_len(LOAN_FLAGS));
+    let flags = || ReleaseFlags::new(area.clone(), LOAN_FLAGS).expect("flags");
+    let mut arenas = Arenas::new(flags(), Placement::default(), 16 << 20);
+    assert_eq!(send(&mut arenas, SLOW).1, 0);
+    for _ in 0..20 {
+        let (record, before) = send(&mut arenas, PACED);
+        assert_eq!(before, 0);
+        assert!(flags().release(record.flag, record.generation));
+    }
+    let before: Vec<u32> = (0..8).map(|_| send(&mut arenas, SLOW).1).collect();
+    assert_eq!(before, [1, 2, 3, LONG, LONG, LONG, LONG, LONG]);
+}
