@@ -3,7 +3,8 @@
 //! A record says that a message begins, and how long it is; its bytes follow at once in further records of the pair's
 //! ring, each published as soon as it is filled in. So a receiver whose receive is posted copies one piece while the sender copies
 //! the next, and neither waits for an answer of the other. Short messages travel in two halves in the near lap of a private ring,
-//! if they fit there now; all others through the sender's pool, whose pages go round (`pool`).
+//! if they fit there now; all others through the sender's pool, whose pages go round (`pool`), or in records if other peers hold
+//! all of that.
 //!
 //! Nothing of the pair's other messages comes between the pieces, since these stand first in the backlog until all are out; so a
 //! piece needs no name. Records of transfers under way may come between.
@@ -19,7 +20,7 @@ use limic_shm::ring::Memory;
 use limic_shm::sync::Ordering;
 
 use super::Core;
-use super::peers::{Link, Out};
+use super::peers::{Link, Out, SHARED_INLINE};
 use super::pool::Pool;
 use super::requests::{Operation, SendStage, Sending, Slot};
 use super::streams::piece_bytes;
@@ -62,10 +63,10 @@ impl Link {
     fn push_pieces(&mut self, pool: &mut Pool, to: u32, data: &SendBuffer, mut at: u64) -> u64 {
         let len = data.len();
         while at < len {
-            let pushed = match self.push_half(data, at) {
-                Some(pushed) => Some(pushed),
-                None => self.push_through_pool(pool, to, data, at),
-            };
+            let pushed = self
+                .push_half(data, at)
+                .or_else(|| self.push_through_pool(pool, to, data, at))
+                .or_else(|| self.push_in_record(pool, to, data, at));
             match pushed {
                 Some(pushed) => at += pushed,
                 None => break,
@@ -134,11 +135,11 @@ impl Link {
         data: &SendBuffer,
         at: u64,
     ) -> Option<u64> {
-        let len = piece_bytes(data.len(), at, pool.chunk_bytes);
         if !self.has_room() {
             return None;
         }
-        let piece = pool.take(to, len, u64::MAX)?;
+        let len = piece_bytes(data.len(), at, pool.chunk_bytes);
+        let (piece, len) = pool.take_some(to, len, u64::MAX)?;
         if let Some(mut window) = pool.window(piece, len) {
             data.copy_to(at, len, &mut window);
         }
@@ -148,6 +149,31 @@ impl Link {
         }
         pool.put_back(piece);
         None
+    }
+
+    /// The next bytes in the record itself, if other peers hold all of the pool: what they do not take must not hold up a message
+    /// that has begun, and the answers to this peer that stand behind it.
+    #[cold]
+    fn push_in_record(&mut self, pool: &Pool, to: u32, data: &SendBuffer, at: u64) -> Option<u64> {
+        /// The bytes and their kind, written into a reservation of either ring.
+        macro_rules! publish {
+            ($ring:expr, $most:expr) => {{
+                let len = (data.len() - at).min($most);
+                let mut room = $ring.reserve(len as u32)?;
+                data.copy_to(at, len, &mut room);
+                room.publish(wire::HALF, 0, 0);
+                len
+            }};
+        }
+        if !pool.holds_nothing(to) || !self.finish_switch() {
+            return None;
+        }
+        let len = match &mut self.out {
+            Out::Private(ring) => publish!(ring, self.longest_record),
+            Out::Shared(ring) => publish!(ring, SHARED_INLINE),
+        };
+        self.wake();
+        Some(len)
     }
 }
 
@@ -202,3 +228,7 @@ impl Core {
         all
     }
 }
+
+#[cfg(test)]
+#[path = "in_pieces_tests.rs"]
+mod tests;

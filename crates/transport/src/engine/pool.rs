@@ -13,6 +13,7 @@
 //! (hand-over of a line 30 ns), pieces of 16 KiB, messages of 64 KiB: 2.4 us through 2 MiB, 4.8 us through 512 KiB, 9 us
 //! through 64 KiB.
 
+use core::ops::RangeInclusive;
 use std::collections::VecDeque;
 
 use limic_shm::ring::{Mapped, Memory, ReleaseFlags};
@@ -41,8 +42,6 @@ pub(crate) struct Pool {
     /// The page behind the last that was lent.
     next: u32,
     free: u32,
-    /// Most pages that one peer may hold, so that a peer that makes no progress leaves some to others.
-    share: u32,
     /// Longest piece.
     pub(crate) chunk_bytes: u64,
 }
@@ -60,6 +59,11 @@ pub(crate) fn piece_of(pool: &Mapped, page: u64, len: u64) -> Option<Window<'_>>
     Window::new(pool, page.checked_mul(u64::from(POOL_PAGE))?, len)
 }
 
+/// Pages that so many bytes take.
+fn pages_of(len: u64) -> u32 {
+    u32::try_from(len.div_ceil(u64::from(POOL_PAGE)).max(1)).unwrap_or(u32::MAX)
+}
+
 impl Pool {
     pub(crate) fn new(memory: Mapped, flags: ReleaseFlags<Mapped>, chunk_bytes: u32) -> Self {
         let pages = (memory.len() / POOL_PAGE as usize) as u32;
@@ -70,7 +74,6 @@ impl Pool {
             held: Vec::new(),
             next: 0,
             free: pages,
-            share: (pages * 3 / 4).max(chunk_bytes / POOL_PAGE),
             memory,
             flags,
             chunk_bytes: u64::from(chunk_bytes),
@@ -81,27 +84,51 @@ impl Pool {
     ///
     /// Reads a flag line or two for half of all that the peer may hold.
     pub(crate) fn take(&mut self, peer: u32, len: u64, most: u64) -> Option<Piece> {
-        if len > self.chunk_bytes {
+        let pages = pages_of(len);
+        let (piece, _) = self.take_pages(peer, pages..=pages, most)?;
+        Some(piece)
+    }
+
+    /// As [`take`](Self::take), or for the first of the bytes, if so many free pages do not lie side by side: says for how many.
+    pub(crate) fn take_some(&mut self, peer: u32, len: u64, most: u64) -> Option<(Piece, u64)> {
+        let (piece, pages) = self.take_pages(peer, 1..=pages_of(len), most)?;
+        Some((piece, len.min(u64::from(pages) * u64::from(POOL_PAGE))))
+    }
+
+    /// Whether nothing is lent to a peer: what it is waiting for then, others hold.
+    pub(crate) fn holds_nothing(&self, peer: u32) -> bool {
+        self.held_by(peer) == 0
+    }
+
+    fn take_pages(
+        &mut self,
+        peer: u32,
+        wanted: RangeInclusive<u32>,
+        most: u64,
+    ) -> Option<(Piece, u32)> {
+        let pages = *wanted.end();
+        if pages > pages_of(self.chunk_bytes) {
             return None;
         }
-        let pages = len.div_ceil(u64::from(POOL_PAGE)).max(1) as u32;
-        let most =
-            u32::try_from(most / u64::from(POOL_PAGE)).map_or(self.share, |n| n.min(self.share));
+        let most = u32::try_from(most / u64::from(POOL_PAGE)).unwrap_or(u32::MAX);
         if self.held.len() <= peer as usize {
             self.held.resize(peer as usize + 1, 0);
         }
-        if self.held_by(peer) + pages > most {
+        if !self.may_have(peer, pages, most) {
             self.reclaim_from(peer);
-            let held = self.held_by(peer);
-            if held > 0 && held + pages > most {
-                return None;
+            if !self.may_have(peer, pages, most) {
+                // What the others have is part of what bounds it.
+                self.reclaim_from_others(peer);
+                if !self.may_have(peer, pages, most) {
+                    return None;
+                }
             }
         }
-        let page = match self.find(pages) {
-            Some(page) => page,
+        let (page, pages) = match self.find(pages) {
+            Some(page) => (page, pages),
             None => {
                 self.reclaim();
-                self.find(pages)?
+                self.find_some(wanted)?
             }
         };
         self.next = page + pages;
@@ -117,7 +144,16 @@ impl Pool {
             peer,
             generation,
         });
-        Some(Piece { page, generation })
+        Some((Piece { page, generation }, pages))
+    }
+
+    /// Whether a peer may have so many pages more. What it then holds is at most three times what is still free: three quarters
+    /// of the pool if no other peer holds any, three sevenths each for two that take what they get. So peers that return nothing
+    /// leave some to others, of which each gets a first piece as long as there is one.
+    fn may_have(&self, peer: u32, pages: u32, most: u32) -> bool {
+        let held = self.held_by(peer);
+        let share = 3 * self.free.saturating_sub(pages);
+        held == 0 || held + pages <= share.max(pages_of(self.chunk_bytes)).min(most)
     }
 
     /// Takes back a piece that was not named to the peer after all.
@@ -137,7 +173,7 @@ impl Pool {
         self.take_back(|lent| lent.peer == peer);
     }
 
-    fn held_by(&self, peer: u32) -> u32 {
+    pub(super) fn held_by(&self, peer: u32) -> u32 {
         self.held.get(peer as usize).copied().unwrap_or(0)
     }
 
@@ -166,6 +202,20 @@ impl Pool {
         None
     }
 
+    /// The longest of so many free pages side by side, by halves.
+    fn find_some(&self, wanted: RangeInclusive<u32>) -> Option<(u32, u32)> {
+        let (least, mut pages) = wanted.into_inner();
+        loop {
+            if let Some(page) = self.find(pages) {
+                return Some((page, pages));
+            }
+            if pages == least {
+                return None;
+            }
+            pages = (pages / 2).max(least);
+        }
+    }
+
     /// Takes back what the peer has returned. It copies pieces in the order in which they were named to it, and returns
     /// each as soon as it is copied; so all before one that came back are back too, and a few flags tell: that of the
     /// middle one first.
@@ -189,6 +239,15 @@ impl Pool {
             }
             probe /= 2;
         }
+    }
+
+    /// Takes back what other peers have returned.
+    fn reclaim_from_others(&mut self, peer: u32) {
+        if self.free + self.held_by(peer) == self.taken.len() as u32 {
+            return;
+        }
+        let flags = self.flags.clone();
+        self.take_back(|lent| lent.peer != peer && flags.is_released(lent.page, lent.generation));
     }
 
     /// Takes back whatever was returned.

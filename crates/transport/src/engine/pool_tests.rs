@@ -79,6 +79,32 @@ fn a_peer_holds_no_more_than_it_may() {
 }
 
 #[test]
+fn a_piece_is_as_long_as_what_is_free_side_by_side() {
+    let (mut pool, flags) = pool(8);
+    let pieces: Vec<Piece> = (0..8)
+        .filter_map(|peer| pool.take(peer, PAGE, ALL))
+        .collect();
+    for at in [1, 3, 5, 6] {
+        give_back(&flags, pieces[at]);
+    }
+    assert!(pool.take(8, 3 * PAGE, ALL).is_none());
+    let (piece, len) = pool.take_some(8, 4 * PAGE, ALL).expect("some are free");
+    assert_eq!((piece.page, len), (5, 2 * PAGE));
+    let (_, len) = pool.take_some(9, 2 * PAGE - 1, ALL).expect("some are free");
+    assert_eq!(len, PAGE);
+}
+
+#[test]
+fn peers_that_return_nothing_leave_some_to_others() {
+    let (mut pool, _) = pool(64);
+    for peer in 0..2 {
+        while pool.take(peer, 4 * PAGE, ALL).is_some() {}
+        assert!(pool.free > 0, "peer {peer} has taken the last page");
+    }
+    assert!(pool.take(2, 4 * PAGE, ALL).is_some());
+}
+
+#[test]
 fn what_was_put_back_or_belonged_to_the_dead_is_free() {
     let (mut pool, flags) = pool(4);
     let piece = pool.take(0, PAGE, ALL).expect("there is room");

@@ -99,29 +99,38 @@ impl Core {
                 } else {
                     piece_bytes(end, at, most)
                 };
-                let Some(piece) = self.pool.take(to, len, link.window) else {
-                    return (moved, false);
-                };
-                let words = [
-                    remote,
-                    at,
-                    u64::from(piece.page),
-                    u64::from(piece.generation),
-                    len,
-                ];
-                let filled = match self.pool.window(piece, len) {
-                    Some(mut window) if link.has_room() => {
-                        sending.data.copy_to(at, len, &mut window);
-                        link.push_control(&Control::new(wire::DATA, words))
+                match self.pool.take_some(to, len, link.window) {
+                    Some((piece, len)) => {
+                        let words = [
+                            remote,
+                            at,
+                            u64::from(piece.page),
+                            u64::from(piece.generation),
+                            len,
+                        ];
+                        let filled = match self.pool.window(piece, len) {
+                            Some(mut window) if link.has_room() => {
+                                sending.data.copy_to(at, len, &mut window);
+                                link.push_control(&Control::new(wire::DATA, words))
+                            }
+                            _ => false,
+                        };
+                        if !filled {
+                            self.pool.put_back(piece);
+                            return (moved, false);
+                        }
+                        self.crowded = self.crowded.saturating_sub(1);
+                        len
                     }
-                    _ => false,
-                };
-                if !filled {
-                    self.pool.put_back(piece);
-                    return (moved, false);
+                    // Other peers hold all of it, and need not ever return it.
+                    None if self.pool.holds_nothing(to) => {
+                        match link.push_piece(remote, at, end - at, &sending.data) {
+                            Some(len) => len,
+                            None => return (moved, false),
+                        }
+                    }
+                    None => return (moved, false),
                 }
-                self.crowded = self.crowded.saturating_sub(1);
-                len
             };
             sending.stage = SendStage::Streaming {
                 remote,
