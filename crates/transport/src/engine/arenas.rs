@@ -11,7 +11,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use limic_shm::ring::{Mapped, Memory, ReleaseFlags};
 use limic_shm::segment::{Arena, LOAN_FLAGS, Placement};
 
-use super::regions::has_ended;
+use super::given_up::has_ended;
 use crate::raw::RawLoan;
 use crate::{Error, Result};
 

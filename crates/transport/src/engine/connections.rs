@@ -174,9 +174,9 @@ impl Core {
                 && !self.closed
             {
                 self.arenas.outlived_by(peer, &pidfd);
-                // Who has said goodbye is in the middle of no access.
+                // Who has said goodbye is in the middle of nothing.
                 if !connection.said_goodbye {
-                    self.regions.outlived_by(peer, pidfd);
+                    self.given_up.enter(peer, pidfd);
                 }
             }
         }
@@ -213,6 +213,7 @@ impl Core {
         if !self.waiting_to_connect.is_empty() {
             self.retry_connections();
         }
+        self.take_back_from_ended();
         count > 0
     }
 

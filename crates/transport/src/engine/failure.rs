@@ -53,17 +53,23 @@ impl Core {
             self.tally.event(Event::PeersFailed);
             self.tally.reason(None, number, &why.to_string());
         }
-        if let Some(link) = link {
-            self.meets.extend(link.passing.word());
-            self.peers.attached -= 1;
-            self.adapt_spins();
-            self.dead_links.push((number, ring));
-        }
         // Also one that was not answered yet: a late welcome would attach the peer again.
         for index in self.connections_of(number) {
             self.drop_connection(index);
         }
-        self.pool.forget_peer(number);
+        if let Some(link) = link {
+            if let Some(word) = link.passing.word()
+                && !self.given_up.keep_meet(number, word)
+            {
+                self.meets.push(word);
+            }
+            self.peers.attached -= 1;
+            self.adapt_spins();
+            self.dead_links.push((number, ring));
+        }
+        if !self.given_up.lives(number) {
+            self.pool.forget_peer(number);
+        }
         self.arenas.forget_peer(number);
         let error = Error::PeerFailed {
             peer: Peer(number),
@@ -105,10 +111,15 @@ impl Core {
 
     fn fail_operation(&mut self, slot: u32, error: &Error) {
         if let Operation::Receive(receiving) = self.requests.get(slot) {
-            if let ReceiveStage::Front(_, halves) = receiving.stage
-                && !halves.abandoned
-            {
-                self.meets.push(halves.meet);
+            if let ReceiveStage::Front(incoming, halves) = receiving.stage {
+                if !halves.abandoned || halves.theirs.is_some() {
+                    self.meets.push(halves.meet);
+                } else if !self.given_up.keep_meet(incoming.from, halves.meet) {
+                    tracing::debug!(
+                        "a meet word that peer {} may look at is not used again",
+                        incoming.from
+                    );
+                }
             }
             if let ReceiveStage::Exposed(_, handle) = receiving.stage {
                 // The buffer goes back to its owner: nobody may write there any more.

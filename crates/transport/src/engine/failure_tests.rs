@@ -1,5 +1,6 @@
 //! What a peer that goes leaves behind, between endpoints of one thread.
 
+use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
 
 use limic_shm::ring::Memory;
@@ -8,11 +9,14 @@ use limic_shm::segment::ACCESS_SLOT_BYTES;
 use limic_shm::sync::Ordering;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
+use super::super::operations::{Halves, Receiving};
+use super::super::stash::Offer;
 use super::super::test_peers::{known, meet, open, send, tags, turn};
 use super::super::{Engine, wire};
-use crate::error::PeerFailure;
+use super::*;
+use crate::buffer::ReceiveBuffer;
 use crate::raw::Posted;
-use crate::{Error, Peer, Selector, Tag};
+use crate::{Selector, Tag};
 
 /// A claim in the shared ring of `owner`, in the name of a peer: as of one that is preempted before it publishes.
 fn claimer(owner: &Engine, peer: u32) -> SharedProducer<limic_shm::ring::Mapped> {
@@ -80,24 +84,82 @@ fn a_private_ring_is_given_on_empty() {
     receiver.core.fail_peer(of_first, why);
     receiver.bury_dead();
     held.publish(wire::EAGER, 0, 100);
-    for tag in 101..120 {
+    let ring_of_next = |receiver: &mut Engine| receiver.core.peers.get(of_next)?.ring;
+    for tag in 101..110 {
+        send(&mut next, at_next, tag);
+        turn(&mut [&mut receiver, &mut next]);
+    }
+    assert_eq!(
+        ring_of_next(&mut receiver),
+        None,
+        "the first one may write there"
+    );
+    receiver.core.given_up.enter(of_first, ended_process());
+    turn(&mut [&mut receiver]);
+    for tag in 110..120 {
         send(&mut next, at_next, tag);
         turn(&mut [&mut receiver, &mut next]);
     }
     turn(&mut [&mut receiver]);
-    assert!(
-        receiver
-            .core
-            .peers
-            .get(of_next)
-            .and_then(|peer| peer.ring)
-            .is_some(),
-        "the next one was given the ring"
-    );
+    assert!(ring_of_next(&mut receiver).is_some());
     assert_eq!(
         tags(&mut receiver, of_next),
         (100..120).collect::<Vec<u64>>()
     );
+}
+
+/// A process (a pidfd) that has ended.
+fn ended_process() -> OwnedFd {
+    let mut child = Command::new("true").spawn().expect("a process");
+    let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty());
+    child.wait().expect("wait");
+    process.expect("a pidfd")
+}
+
+/// Pieces of the pool, and the word where the two copiers of a message meet.
+#[test]
+fn what_a_peer_was_given_is_kept_while_its_process_lives() {
+    let (mut owner, mut peer) = (open(0), open(0));
+    let (of_peer, _) = meet(&mut owner, &mut peer);
+    assert!(owner.core.pool.take(of_peer, 1, u64::MAX).is_some());
+    let offer = Offer {
+        from: of_peer,
+        tag: 1,
+        immediate: None,
+        len: 1 << 20,
+        remote: 0,
+        address: 0,
+        key: 0,
+        in_pieces: false,
+        confirm: false,
+    };
+    let meet = owner.core.meets.pop().expect("a word");
+    let halves = Halves {
+        meet,
+        total: 1 << 20,
+        mine: 0,
+        theirs: None,
+        finished: false,
+        abandoned: false,
+        remote: 0,
+        address: 0,
+        key: 0,
+    };
+    let stage = ReceiveStage::Front(super::super::rendezvous::incoming(&offer, 1 << 20), halves);
+    // SAFETY: no room.
+    let into = unsafe { ReceiveBuffer::new(&[]) };
+    let receive = Operation::Receive(Receiving { into, stage });
+    let slot = owner.core.requests.insert(receive);
+    let why = PeerFailure::Corrupt("for this test".to_owned());
+    owner.core.fail_peer(of_peer, why);
+    assert!(matches!(owner.core.requests.take_done(slot), Some(Err(_))));
+    turn(&mut [&mut owner]);
+    assert_eq!(owner.core.pool.held_by(of_peer), 1);
+    assert!(!owner.core.meets.contains(&meet));
+    owner.core.given_up.enter(of_peer, ended_process());
+    turn(&mut [&mut owner]);
+    assert_eq!(owner.core.pool.held_by(of_peer), 0);
+    assert!(owner.core.meets.contains(&meet));
 }
 
 #[test]
@@ -149,7 +211,7 @@ fn a_region_is_given_back_when_the_process_of_a_peer_has_ended() {
     let mut child = command.stdin(Stdio::piped()).spawn().expect("a process");
     let pid = Pid::from_child(&child);
     let process = pidfd_open(pid, PidfdFlags::empty()).expect("a pidfd");
-    owner.core.regions.outlived_by(of_peer, process);
+    owner.core.given_up.enter(of_peer, process);
     owner.core.start_revoke(region).expect("a region");
     assert_eq!(owner.core.revoked(region), Ok(None), "the process lives");
     child.kill().expect("kill");

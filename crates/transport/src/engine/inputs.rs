@@ -9,6 +9,7 @@ use super::requests::Requests;
 use super::wire::{self, Control};
 use crate::buffer::{Source, words};
 use crate::counters::Event;
+use crate::error::PeerFailure;
 
 /// Records taken from one ring before the others get their turn.
 const BATCH: usize = 32;
@@ -142,11 +143,7 @@ impl Inputs {
                 }
                 Ok(Peek::Stalled { sender }) => {
                     // It is between claim and publication; or it died there.
-                    let dead = core
-                        .peers
-                        .get(sender)
-                        .is_none_or(|peer| peer.failure.is_some());
-                    if dead && self.shared.skip_stalled() {
+                    if core.publishes_no_more(sender) && self.shared.skip_stalled() {
                         taken += 1;
                         continue;
                     }
@@ -234,10 +231,14 @@ impl Inputs {
         });
     }
 
-    /// Stops reading the ring of a peer that is gone, and makes it ready for another. Also one that was never read: the peer
-    /// may have written there before its switch was met.
-    pub(crate) fn close(&mut self, core: &mut Core, number: u32) {
+    /// Stops reading the ring of a peer that is gone.
+    pub(crate) fn leave(&mut self, number: u32) {
         self.private.retain(|input| input.number != number);
+    }
+
+    /// Makes the ring of a peer that is gone ready for another. Also one that was never read: the peer may have written there
+    /// before its switch was met.
+    pub(crate) fn make_ready(&mut self, core: &mut Core, number: u32) {
         if let Some(mut ring) = ring_of(core, number) {
             ring.reset();
             core.free_rings.push(number);
@@ -321,6 +322,16 @@ impl Core {
                 from,
                 &format!("a record of kind {other}, which does not exist"),
             ),
+        }
+    }
+
+    /// Whether nobody needs to wait for what a sender has begun in the shared ring. One that lives publishes it as soon as it
+    /// runs, and would do so in a slot that is another's; but one whose bytes make no sense may never.
+    fn publishes_no_more(&mut self, sender: u32) -> bool {
+        match self.peers.get(sender).map(|peer| &peer.failure) {
+            Some(None) => false,
+            None | Some(Some(PeerFailure::Corrupt(_))) => true,
+            Some(Some(_)) => !self.given_up.lives(sender),
         }
     }
 

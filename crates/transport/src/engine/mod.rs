@@ -10,7 +10,7 @@
 //! 6. `requests`: the operation is done and waits to be asked for.
 //!
 //! Beside that: messages go `ahead` of receivers that lag, `fitting` to where peers run, on paths that are `measured`;
-//! `one_sided` access, `idle` waiting, and `failure` of peers.
+//! `one_sided` access, `idle` waiting, and `failure` of peers, also of some that live on (`given_up`).
 
 mod ahead;
 pub(crate) mod arenas;
@@ -26,6 +26,7 @@ mod direct;
 mod exposed;
 mod failure;
 mod fitting;
+mod given_up;
 mod greeting;
 mod hand_over;
 mod idle;
@@ -75,6 +76,7 @@ use crate::topology::Whereabouts;
 use crate::{Address, Peer};
 
 use self::arenas::Arenas;
+use self::given_up::GivenUp;
 use self::inputs::Inputs;
 use self::peers::Peers;
 use self::pool::Pool;
@@ -109,6 +111,7 @@ pub(crate) struct Core {
     pool: Pool,
     arenas: Arenas,
     regions: Regions,
+    given_up: GivenUp,
     tally: Tally,
     work: Work,
     /// Private rings that nobody has.
@@ -237,9 +240,12 @@ impl Engine {
             self.inputs.take_last_words(&mut self.core, peer);
             self.core.fail_peer(peer, why);
         }
-        for (_, ring) in core::mem::take(&mut self.core.dead_links) {
-            if let Some(ring) = ring {
-                self.inputs.close(&mut self.core, ring);
+        for (peer, ring) in core::mem::take(&mut self.core.dead_links) {
+            let Some(ring) = ring else { continue };
+            self.inputs.leave(ring);
+            let kept = self.core.given_up.lives(peer) && self.core.given_up.keep_ring(peer, ring);
+            if !kept {
+                self.inputs.make_ready(&mut self.core, ring);
             }
         }
         true

@@ -10,6 +10,7 @@ use limic_shm::ring::sleep::{Barrier, Sleeper};
 use limic_shm::segment::{Geometry, LOAN_FLAGS, OwnSegment, Placement, Shape};
 
 use super::arenas::Arenas;
+use super::given_up::GivenUp;
 use super::inputs::Inputs;
 use super::peers::Peers;
 use super::pool::Pool;
@@ -97,6 +98,7 @@ impl Engine {
                 usize::try_from(settings.loan_bytes()).unwrap_or(usize::MAX),
             ),
             regions: Regions::default(),
+            given_up: GivenUp::default(),
             tally,
             work: Work::default(),
             free_rings: (0..shape.private_rings).rev().collect(),

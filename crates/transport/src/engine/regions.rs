@@ -3,12 +3,10 @@
 //! `one_sided` is the other side, and says how the two keep a region from being taken back under a copy.
 
 use std::collections::HashMap;
-use std::os::fd::OwnedFd;
 
 use limic_shm::ring::Memory;
 use limic_shm::segment::{ACCESS_SLOT_BYTES, REGION_BYTES};
 use limic_shm::sync::{Ordering, fence};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::Core;
 use super::requests::{Incoming, Operation, ReceiveStage, Receiving, SendStage, Sending, Slot};
@@ -68,8 +66,6 @@ pub(crate) struct Regions {
     own: HashMap<u32, OwnRegion>,
     /// The place of each key.
     by_key: HashMap<u64, u32>,
-    /// Peers that were given up, by number, whose processes live on as far as is known: they may be in the middle of an access.
-    given_up: Vec<(u32, OwnedFd)>,
     /// One is taken back, as soon as nobody uses it any more.
     revoked: bool,
 }
@@ -79,21 +75,6 @@ impl Regions {
     pub(crate) fn leak(&mut self) {
         self.own.clear();
         self.by_key.clear();
-    }
-
-    /// A peer is given up, or will be, and its process (a pidfd) may live on.
-    pub(crate) fn outlived_by(&mut self, peer: u32, process: OwnedFd) {
-        self.given_up
-            .retain(|(other, process)| *other != peer && !has_ended(process));
-        if !has_ended(&process) {
-            self.given_up.push((peer, process));
-        }
-    }
-
-    /// Whether a peer without a link may access regions all the same.
-    fn may_access(&self, peer: u32) -> bool {
-        let process = self.given_up.iter().find(|(number, _)| *number == peer);
-        process.is_some_and(|(_, process)| !has_ended(process))
     }
 
     /// Whether one is taken back that may be in use.
@@ -106,12 +87,6 @@ impl Regions {
             region.users -= 1;
         }
     }
-}
-
-/// Whether the process of a pidfd has ended.
-pub(super) fn has_ended(process: &OwnedFd) -> bool {
-    let mut fds = [PollFd::new(process, PollFlags::IN)];
-    poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }
 
 impl Core {
@@ -330,7 +305,7 @@ impl Core {
             // Acquire: pairs with the release that empties the slot; the copy came before. What a process that has ended
             // left there means nothing.
             if slot.load(Ordering::Acquire) == key
-                && (peer.link.is_some() || self.regions.may_access(number))
+                && (peer.link.is_some() || self.given_up.lives(number))
             {
                 return Ok(None);
             }
