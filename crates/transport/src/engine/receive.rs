@@ -9,6 +9,7 @@ use super::stash::{Arrived, LoanedAt, Offer, Waiting};
 use super::wire;
 use crate::buffer::{Behind, ReceiveBuffer, Source, words};
 use crate::policy::Path;
+use crate::policy::lag::LONG;
 use crate::raw::{ClaimId, Posted, RawSliceMut};
 use crate::{Error, Peer, Result, Selector, Status, Tag};
 
@@ -311,10 +312,19 @@ impl Core {
                 let Operation::Receive(receiving) = released else {
                     return;
                 };
-                if loan.ahead.is_some() {
-                    self.receive_was_posted(from);
+                match loan.ahead {
+                    // It may have lain in the ring for long when its receive was posted.
+                    Some(before) if before >= LONG => {
+                        self.sender_waits(from);
+                        self.sender_waited(from, before);
+                    }
+                    Some(_) => self.receive_was_posted(from),
+                    None => {}
                 }
                 let copied = self.copy_loan(loan, len, &receiving.into);
+                if loan.ahead.is_some() {
+                    self.was_at_work(from);
+                }
                 let outcome = receive_outcome(from, tag, immediate, len, receiving.into.len());
                 self.requests.complete(slot, copied.and(outcome));
             }
