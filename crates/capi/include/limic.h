@@ -597,7 +597,7 @@ int limic_irecvv(struct limic_endpoint endpoint, const struct iovec *pieces, int
 int limic_imrecvv(struct limic_message *message, const struct iovec *pieces, int count,
         struct limic_request *request);
 
-/* ---- Requests: test, wait for one, any, some or all, cancel ---------------- */
+/* ---- Requests: test, wait, cancel ------------------------------------------ */
 
 /**
  * Looks whether an operation is done, after moving messages along once.
@@ -624,6 +624,28 @@ int limic_test(struct limic_request *request, int *done, struct limic_status *st
  * Requires: as limic_test.
  */
 int limic_wait(struct limic_request *request, int64_t timeout_ns, struct limic_status *status);
+
+/**
+ * Asks that an operation be cancelled. The request stays pending and is waited for as usual: it
+ * ends with LIMIC_ERR_CANCELLED, or as if nothing had been asked if it had matched already.
+ *
+ * Errors: LIMIC_ERR_REQUEST if it is not pending any more.
+ *
+ * Requires: request is NULL or readable.
+ */
+int limic_cancel(const struct limic_request *request);
+
+/**
+ * Whether an operation is done, without moving messages along, freeing the request or telling what
+ * became of it.
+ *
+ * - done: set to 1 or 0; 1 also for a request that is not known any more.
+ *
+ * Requires: request is NULL or readable, done is NULL or writable.
+ */
+int limic_is_done(const struct limic_request *request, int *done);
+
+/* ---- Lists of requests: wait for one, some or all -------------------------- */
 
 /**
  * Waits until one of count operations is done.
@@ -673,26 +695,6 @@ int limic_wait_some(int count, struct limic_request *requests, int64_t timeout_n
  */
 int limic_wait_all(int count, struct limic_request *requests, int64_t timeout_ns,
         struct limic_status *statuses);
-
-/**
- * Asks that an operation be cancelled. The request stays pending and is waited for as usual: it
- * ends with LIMIC_ERR_CANCELLED, or as if nothing had been asked if it had matched already.
- *
- * Errors: LIMIC_ERR_REQUEST if it is not pending any more.
- *
- * Requires: request is NULL or readable.
- */
-int limic_cancel(const struct limic_request *request);
-
-/**
- * Whether an operation is done, without moving messages along, freeing the request or telling what
- * became of it.
- *
- * - done: set to 1 or 0; 1 also for a request that is not known any more.
- *
- * Requires: request is NULL or readable, done is NULL or writable.
- */
-int limic_is_done(const struct limic_request *request, int *done);
 
 /* ---- Probe and matched probe ----------------------------------------------- */
 

@@ -30,6 +30,7 @@ pub mod options;
 pub mod probe;
 pub mod progress;
 pub mod regions;
+pub mod request_lists;
 pub mod requests;
 mod slab;
 pub mod status;

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 /// The files with the C interface, in the order of the header.
-const SOURCES: [&str; 16] = [
+const SOURCES: [&str; 17] = [
     "errors",
     "handles",
     "arguments",
@@ -17,6 +17,7 @@ const SOURCES: [&str; 16] = [
     "vectored",
     "waiting",
     "requests",
+    "request_lists",
     "probe",
     "loans",
     "regions",
