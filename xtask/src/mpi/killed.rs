@@ -109,8 +109,17 @@ fn gone(ended: &Ended) -> Result<(), String> {
 /// processes, and its sockets have no files: there is to be nothing of it. MPIs leave files of their own.
 struct Traces {
     segments: Before,
-    /// The folder for temporary files of this job alone.
-    folder: PathBuf,
+    folder: Folder,
+}
+
+/// The folder for temporary files of a job alone. It goes whatever became of the job.
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What cannot be removed disturbs nobody.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
 }
 
 impl Traces {
@@ -122,7 +131,7 @@ impl Traces {
         command.env("TMPDIR", &folder);
         Ok(Self {
             segments: Before::now(),
-            folder,
+            folder: Folder(folder),
         })
     }
 
@@ -137,15 +146,13 @@ impl Traces {
         for path in self.segments.remove_new() {
             left.push(path.display().to_string());
         }
-        let entries = std::fs::read_dir(&self.folder).into_iter().flatten();
+        let entries = std::fs::read_dir(&self.folder.0).into_iter().flatten();
         for name in entries.flatten().map(|entry| entry.file_name()) {
             if of_limic(&name) {
                 return Err(format!("limic has left {} in TMPDIR", name.display()));
             }
             left.push(format!("$TMPDIR/{}", name.display()));
         }
-        // What cannot be removed disturbs nobody.
-        let _ = std::fs::remove_dir_all(&self.folder);
         if left.is_empty() {
             return Ok("nothing is left".to_owned());
         }
