@@ -138,6 +138,38 @@ static void atomics(void)
     MPI_Win_free(&window);
 }
 
+/* Many on the way from rank 0 to rank 1 at once, long and short in turn. */
+static void in_flight(void)
+{
+    enum { MANY = 48, LONGS = 2560 };
+    static const int lengths[] = {1, 1500, LONGS, 200};
+    static long many[LONGS];
+    static long base[MANY * LONGS];
+    MPI_Win window;
+    MPI_Win_create(base, sizeof base, sizeof(long), MPI_INFO_NULL, MPI_COMM_WORLD, &window);
+    for (int i = 0; i < LONGS; i++)
+        many[i] = i + 1;
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Win_lock_all(0, window);
+    /* The others are in the barrier: they take many in at a time. */
+    for (int round = 0; rank == 0 && round < 4; round++) {
+        for (int i = 0; i < MANY; i++) {
+            int count = lengths[i % 4];
+            MPI_Accumulate(many, count, MPI_LONG, 1, (MPI_Aint) i * LONGS, count, MPI_LONG, MPI_SUM, window);
+        }
+        MPI_Win_flush(1, window);
+    }
+    MPI_Win_unlock_all(window);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Win_lock(MPI_LOCK_SHARED, rank, 0, window);
+    for (int i = 0; i < MANY * LONGS; i++) {
+        int at = i % LONGS;
+        CHECK(base[i] == (rank == 1 && at < lengths[i / LONGS % 4] ? 4 * (at + 1) : 0));
+    }
+    MPI_Win_unlock(rank, window);
+    MPI_Win_free(&window);
+}
+
 int main(int argc, char **argv)
 {
     begin(&argc, &argv, 0);
@@ -145,5 +177,7 @@ int main(int argc, char **argv)
     report("one-sided");
     atomics();
     report("atomics");
+    in_flight();
+    report("in flight");
     return end();
 }

@@ -22,7 +22,8 @@
 //! `abi` is libfabric's binary interface. `info` answers `fi_getinfo`; `fabric`, `domain`, `address_vector`,
 //! `completion_queue`, `counter`, `event_queue`, `poll_set` and `memory_region` are the objects of these names.
 //! `endpoint` holds what the calls share, which are in `message` (untagged), `tagged`, `rma` and `atomic`;
-//! `progress` is what happens when operations end, `aside` what endpoints say to each other beside messages.
+//! `progress` is what happens when operations end, `multi_receive` how one buffer takes many messages, `aside` what
+//! endpoints say to each other beside messages.
 
 mod abi;
 mod access;
@@ -45,6 +46,7 @@ mod info;
 mod log;
 mod memory_region;
 mod message;
+mod multi_receive;
 mod node;
 mod object;
 mod poll_set;

@@ -1,6 +1,5 @@
 //! Operations end: their nodes are filled in, counted, and put into completion queues.
 
-use limic::raw::RawSliceMut;
 use limic::{Error, Outcome, RawEndpoint, RequestId};
 
 use crate::abi::errno::FI_ECANCELED;
@@ -37,11 +36,12 @@ fn pointer_of<T>(name: u64) -> *mut T {
 }
 
 impl Endpoint {
-    /// Moves messages along, and puts what has ended into the completion queues.
+    /// Moves messages along, and puts what has ended into the completion queues. True if anything moved.
     #[inline(always)]
-    pub(crate) fn progress(&self) {
-        self.limic.progress();
+    pub(crate) fn progress(&self) -> bool {
+        let moved = self.limic.progress();
         self.collect();
+        moved
     }
 
     /// Puts what has ended into the completion queues.
@@ -70,12 +70,32 @@ impl Endpoint {
         // SAFETY: names are made by `name_of` of what their kinds say, which lives until here.
         unsafe {
             match name & kind::BITS {
-                kind::MULTI => self.multi_received(pointer_of::<Spare>(name), outcome),
+                kind::MULTI => self.multis_have_ended(name, outcome),
                 kind::COPY => self.copy_has_gone(*Box::from_raw(pointer_of(name)), outcome),
                 kind::PART => self.part_is_over(pointer_of::<Spare>(name), &outcome),
                 _ => self.aside_has_come(pointer_of(name), outcome),
             }
         }
+    }
+
+    /// A message has come into a buffer for many. Everything that has ended is taken note of before anything is posted again.
+    ///
+    /// # Safety
+    /// As in [`ended_otherwise`](Self::ended_otherwise).
+    unsafe fn multis_have_ended(&self, name: u64, outcome: Outcome) {
+        let met = |name, outcome| {
+            let mut lists = self.multi.borrow_mut();
+            lists.ended.push((pointer_of(name), outcome));
+        };
+        met(name, outcome);
+        while let Some((name, outcome)) = self.limic.next_finished() {
+            if name & kind::BITS == kind::MULTI {
+                met(name, outcome);
+            } else {
+                self.ended(name, outcome);
+            }
+        }
+        self.settle_multis();
     }
 
     /// The endpoint is closed: what was under way is not reported. Gives back the memory that it kept; nodes go back to
@@ -206,75 +226,6 @@ impl Endpoint {
         };
         if let Some(counter) = &*counter.borrow() {
             counter.count(flags & mark::FAILED != 0);
-        }
-    }
-
-    /// A message has come into a multi-receive: it is reported, and the rest of the room is posted again.
-    ///
-    /// # Safety
-    /// `multi` is a multi-receive of this endpoint that is not posted.
-    pub(crate) unsafe fn multi_received(&self, multi: *mut Spare, outcome: Outcome) {
-        let mut outcome = outcome;
-        loop {
-            // SAFETY: the caller's promise; the application leaves the room alone until it gets it back.
-            unsafe {
-                let (start, len) = (*multi).room;
-                let used = match &outcome {
-                    Ok(status) => status.len as usize,
-                    Err(Error::Truncated { buffer, .. }) => *buffer as usize,
-                    Err(_) => 0,
-                };
-                let ended =
-                    matches!(&outcome, Err(error) if !matches!(error, Error::Truncated { .. }));
-                let left = len.saturating_sub(used);
-                // The next message begins where any type may lie.
-                let rest = start.wrapping_add(used);
-                let skip = rest.align_offset(16).min(left);
-                (*multi).room = (rest.wrapping_add(skip), left - skip);
-                let over = ended || left - skip < self.least_room.get().max(1);
-                let node = self.domain.pool.take((*multi).context).cast::<Node>();
-                (*node).flags |= (*multi).node.flags & mark::PUBLIC | self.mark();
-                (*node).buf = start.cast();
-                if over {
-                    (*node).flags |= FI_MULTI_RECV;
-                    self.multi.borrow_mut().retain(|known| *known != multi);
-                    self.domain.pool.give_back(multi.cast());
-                }
-                self.finish(node, outcome);
-                if over {
-                    return;
-                }
-                match self.post_multi(multi) {
-                    Some(next) => outcome = next,
-                    None => return,
-                }
-            }
-        }
-    }
-
-    /// Posts the room that a multi-receive has left. Gives an outcome if a message was there already.
-    ///
-    /// # Safety
-    /// As [`multi_received`](Self::multi_received).
-    pub(crate) unsafe fn post_multi(&self, multi: *mut Spare) -> Option<Outcome> {
-        // SAFETY: the caller's promise.
-        unsafe {
-            let (start, len) = (*multi).room;
-            let selector = limic::Selector {
-                source: (*multi).source,
-                tag: limic::Tag(sort::UNTAGGED),
-                mask: sort::MASK,
-            };
-            let room = [RawSliceMut { start, len }];
-            match self.limic.post_recv(&selector, &room) {
-                Ok(limic::raw::Posted::Done(outcome)) => Some(outcome),
-                Ok(limic::raw::Posted::Pending(id)) => {
-                    (*multi).node.request = id.0;
-                    self.watch(id, name_of(multi, kind::MULTI));
-                    None
-                }
-                Err(error) => Some(Err(error)),
-            }
         }
     }
 

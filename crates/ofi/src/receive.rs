@@ -259,13 +259,8 @@ impl Endpoint {
             (*multi).room = (room.start, room.len);
             (*multi).source = wanted.selector.source;
         }
-        self.multi.borrow_mut().push(multi);
         // SAFETY: as above; the room is the caller's promise.
-        unsafe {
-            if let Some(outcome) = self.post_multi(multi) {
-                self.multi_received(multi, outcome);
-            }
-        }
+        unsafe { self.add_multi(multi) };
         Ok(0)
     }
 }

@@ -261,6 +261,9 @@ macro_rules! endpoint {
             fn is_done(&self, request: RequestId) -> bool {
                 self.0.engine.borrow().is_done(request)
             }
+            fn sender_of(&self, request: RequestId) -> Option<Peer> {
+                self.0.engine.borrow().sender_of(request)
+            }
             fn watch(&self, request: RequestId, name: u64) -> Result<()> {
                 self.0.engine.borrow_mut().watch(request, name)
             }

@@ -234,6 +234,10 @@ pub unsafe trait RawEndpoint: Debug + Send {
     /// Whether the request is done, without progress and without freeing it.
     fn is_done(&self, request: RequestId) -> bool;
 
+    /// The sender of the message that is on its way into a receive. `None` for other requests, and over
+    /// [`KernelEndpoint`](crate::KernelEndpoint), where a message comes at once.
+    fn sender_of(&self, request: RequestId) -> Option<Peer>;
+
     /// Has the request listed as soon as it is done: [`next_finished`](Self::next_finished) then gives
     /// its outcome with `name`, and frees it. For callers with many requests that ask for whichever has
     /// ended: a completion queue. Such a request is not to be waited for in another way.

@@ -164,7 +164,7 @@ impl Checks {
             }
             let mut command = library.mpiexec(ranks, Placement::Free, &self.provider);
             command.arg(&windows);
-            let wanted = ["one-sided: right", "atomics: right"];
+            let wanted = ["one-sided: right", "atomics: right", "in flight: right"];
             self.check(&name, command, ranks, &wanted, Expected::OneSided, tally)?;
         }
         Ok(())

@@ -67,8 +67,8 @@ pub(crate) struct Endpoint {
     pub(crate) claims: RefCell<HashMap<usize, ClaimId>>,
     /// Bytes of a multi-receive under which it is given back.
     pub(crate) least_room: Cell<usize>,
-    /// Multi-receives that are posted.
-    pub(crate) multi: RefCell<Vec<*mut crate::node::Spare>>,
+    /// Buffers for many messages.
+    pub(crate) multi: RefCell<crate::multi_receive::Multi>,
     /// Tells the answers to atomic operations from each other.
     pub(crate) atomics: Cell<u32>,
     /// What peers have said and is not heard yet.

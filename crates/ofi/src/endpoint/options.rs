@@ -9,7 +9,7 @@ use crate::abi::endpoint::fid_ep;
 use crate::abi::errno::*;
 use crate::abi::*;
 use crate::address_vector::put_address;
-use crate::node::{NO_REQUEST, Node};
+use crate::node::NO_REQUEST;
 use crate::{border, info, log, object};
 
 pub(super) unsafe extern "C" fn control(
@@ -53,13 +53,11 @@ pub(super) unsafe extern "C" fn cancel(fid: *mut fid, context: *mut c_void) -> i
         // SAFETY: C passes what it was given.
         let endpoint: &Endpoint = unsafe { object::object(fid) };
         let _turn = endpoint.domain.enter();
-        let multi = endpoint.multi.borrow();
-        // SAFETY: posted multi-receives are alive.
-        let posted = multi
-            .iter()
-            .find(|multi| unsafe { (***multi).context } == context);
-        let node = match posted {
-            Some(multi) => multi.cast::<Node>(),
+        // What has ended is reported, so that a buffer for many messages is posted when it is cancelled.
+        endpoint.collect();
+        let multi = endpoint.multi.borrow().find(context);
+        let node = match multi {
+            Some(node) => node,
             None => {
                 let spare = endpoint.domain.pool.find(context, endpoint.number);
                 match spare {
@@ -69,7 +67,6 @@ pub(super) unsafe extern "C" fn cancel(fid: *mut fid, context: *mut c_void) -> i
                 }
             }
         };
-        drop(multi);
         // SAFETY: a spare node, or the memory that the application lent for the operation which it means.
         let request = unsafe { (*node).request };
         if request != NO_REQUEST {

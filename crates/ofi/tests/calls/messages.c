@@ -1,6 +1,38 @@
 /* Untagged messages. */
 #include "calls.h"
 
+/* Many messages that are there before anybody looks, into several buffers for many: reported in the order sent. */
+static void several_buffers(void)
+{
+    enum { BUFFERS = 4, COUNT = 40 };
+    static unsigned char room[BUFFERS][4096];
+    /* With it, messages are taken in beyond those that the buffers were posted for. */
+    OK(fi_trecv(ep, room, 0, NULL, FI_ADDR_UNSPEC, 9, 0, &contexts[BUFFERS]));
+    for (int i = 0; i < BUFFERS; i++) {
+        struct iovec whole = {room[i], sizeof room[i]};
+        struct fi_msg message = {.msg_iov = &whole, .iov_count = 1, .addr = FI_ADDR_UNSPEC, .context = &contexts[i]};
+        OK(fi_recvmsg(ep, &message, FI_MULTI_RECV | FI_COMPLETION));
+    }
+    meet();
+    for (int i = 0; i < COUNT; i++)
+        OK(fi_inject(ep, &i, sizeof i, other));
+    /* As in `meet`, but without a look at the queue. */
+    char byte = 0;
+    CHECK(send(line_to_other, &byte, 1, MSG_NOSIGNAL) == 1 && recv(line_to_other, &byte, 1, 0) == 1);
+    for (int i = 0; i < COUNT; i++) {
+        struct fi_cq_tagged_entry entry = completion();
+        int number;
+        CHECK(entry.len == sizeof number);
+        memcpy(&number, entry.buf, sizeof number);
+        CHECK(number == i);
+    }
+    for (int i = 0; i <= BUFFERS; i++) {
+        OK(fi_cancel(&ep->fid, &contexts[i]));
+        CHECK(failure().err == FI_ECANCELED);
+    }
+    meet();
+}
+
 /* Untagged messages beside tagged ones, and one buffer for many. */
 void messages(void)
 {
@@ -44,4 +76,5 @@ void messages(void)
     OK(fi_cancel(&ep->fid, &contexts[0]));
     CHECK(failure().err == FI_ECANCELED);
     meet();
+    several_buffers();
 }

@@ -4,6 +4,7 @@ use std::os::fd::AsFd;
 
 use super::Engine;
 use super::idle::Patience;
+use super::requests::Operation;
 use crate::raw::{Posted, RawLoan, RawSlice, RawSliceMut, RequestId};
 use crate::{Address, Error, Peer, Result};
 
@@ -50,6 +51,14 @@ impl Engine {
             .requests
             .find(id)
             .is_none_or(|slot| self.core.requests.is_done(slot))
+    }
+
+    pub(crate) fn sender_of(&self, id: RequestId) -> Option<Peer> {
+        let slot = self.core.requests.find(id)?;
+        match self.core.requests.under_way(slot)? {
+            Operation::Receive(receiving) => receiving.stage.sender().map(Peer),
+            _ => None,
+        }
     }
 
     pub(crate) fn watch(&mut self, id: RequestId, name: u64) -> Result<()> {

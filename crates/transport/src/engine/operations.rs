@@ -118,6 +118,19 @@ pub(crate) enum ReceiveStage {
     },
 }
 
+impl ReceiveStage {
+    /// Whose message it is, of a message that is on its way in.
+    pub(crate) fn sender(&self) -> Option<u32> {
+        match self {
+            Self::Assembling(incoming)
+            | Self::Reading(incoming)
+            | Self::Front(incoming, _)
+            | Self::Exposed(incoming, _) => Some(incoming.from),
+            Self::Posted { .. } | Self::Get { .. } => None,
+        }
+    }
+}
+
 /// A long message on its way in.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Incoming {

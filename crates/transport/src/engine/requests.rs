@@ -247,6 +247,12 @@ impl<O: Kind> Requests<O> {
         &mut rest.operation
     }
 
+    /// The operation of a slot, unless it is over, or a receive that only waits for its message.
+    pub(crate) fn under_way(&self, slot: Slot) -> Option<&O> {
+        let other = matches!(self.entries[slot as usize].state, State::Other);
+        other.then(|| &self.rest[slot as usize].operation)
+    }
+
     #[inline]
     pub(crate) fn is_done(&self, slot: Slot) -> bool {
         matches!(

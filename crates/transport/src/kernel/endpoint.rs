@@ -129,6 +129,9 @@ unsafe impl RawEndpoint for KernelEndpoint {
         let slot = engine.requests.find(request);
         slot.is_none_or(|slot| engine.requests.is_done(slot))
     }
+    fn sender_of(&self, _: RequestId) -> Option<Peer> {
+        None
+    }
     fn watch(&self, request: RequestId, name: u64) -> Result<()> {
         self.engine.borrow_mut().watch(request, name)
     }
