@@ -34,8 +34,8 @@ pub(crate) struct Domain {
     pub(crate) next_key: Cell<u64>,
     /// Endpoints of this node in the address vectors, itself included.
     neighbours: Cell<u32>,
-    /// Empty looks at a queue after which a thread gives way to others; 0: not after any number.
-    pub(crate) patience: Cell<u32>,
+    /// Empty looks at a queue after which a thread gives way to others.
+    patience: Cell<u32>,
 }
 
 // SAFETY: `repr(C)`, and the head comes first.
@@ -119,6 +119,18 @@ impl Domain {
             // SAFETY: an endpoint takes itself out before it goes.
             each(unsafe { &**endpoint });
         }
+    }
+
+    /// Empty looks at a queue after which a thread gives way to others.
+    #[inline(always)]
+    pub(crate) fn patience(&self) -> u32 {
+        self.patience.get()
+    }
+
+    /// Whether this node has more endpoints than CPUs.
+    #[inline(always)]
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.patience.get() == OFTEN
     }
 
     /// Endpoints of this node have come or gone.

@@ -5,6 +5,7 @@ use core::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
 
 use super::Queue;
+use super::idle::Idle;
 use crate::abi::entries::{fi_cq_attr, fi_cq_err_entry};
 use crate::abi::errno::*;
 use crate::abi::objects::{fi_ops_cq, fid_cq, fid_domain};
@@ -81,7 +82,7 @@ pub(crate) unsafe extern "C" fn open(
             first: Cell::new(core::ptr::null_mut()),
             last: Cell::new(core::ptr::null_mut()),
             entry,
-            idle: Cell::new(0),
+            idle: Idle::new(),
             endpoints: RefCell::default(),
             wait,
             wait_kind: attr.wait_obj,

@@ -1,8 +1,10 @@
 //! Completion queues: a list of nodes, in the order in which their operations ended.
 //!
-//! Here the list is filled, by endpoints; `read` is how applications empty it, `calls` what libfabric calls.
+//! Here the list is filled, by endpoints; `read` is how applications empty it, `idle` what happens
+//! when it is empty, `calls` what libfabric calls.
 
 mod calls;
+mod idle;
 mod read;
 
 use core::cell::{Cell, RefCell};
@@ -17,6 +19,7 @@ use crate::object::{Head, Object};
 use crate::wait::WaitObject;
 
 pub(crate) use self::calls::open;
+use self::idle::Idle;
 
 /// A completion queue.
 #[repr(C)]
@@ -28,8 +31,7 @@ pub(crate) struct Queue {
     last: Cell<*mut Node>,
     /// Bytes of a completion in the application's format.
     entry: usize,
-    /// Empty looks in a row.
-    idle: Cell<u32>,
+    idle: Idle,
     /// Endpoints that report here; each makes progress when the queue is read.
     endpoints: RefCell<Vec<*const Endpoint>>,
     wait: Option<WaitObject>,
@@ -121,12 +123,15 @@ impl Queue {
         }
     }
 
+    /// True if anything moved.
     #[inline(always)]
-    pub(crate) fn progress(&self) {
+    pub(crate) fn progress(&self) -> bool {
+        let mut moved = false;
         for endpoint in self.endpoints.borrow().iter() {
             // SAFETY: an endpoint takes itself out before it goes.
-            unsafe { (**endpoint).progress() };
+            moved |= unsafe { (**endpoint).progress() };
         }
+        moved
     }
 
     /// Whether nothing is there and senders will ring.

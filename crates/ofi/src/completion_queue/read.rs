@@ -28,6 +28,9 @@ impl Queue {
     ) -> Result<usize, i32> {
         if self.first.get().is_null() {
             self.progress();
+            if self.first.get().is_null() {
+                self.look_longer();
+            }
         }
         let mut done = 0;
         while done < count {
@@ -54,7 +57,7 @@ impl Queue {
             done += 1;
         }
         if done > 0 {
-            self.idle.set(0);
+            self.idle.reset();
             return Ok(done);
         }
         if count == 0 && self.has_any() {
@@ -117,17 +120,6 @@ impl Queue {
         let mut all = endpoints.iter().map(|endpoint| unsafe { &**endpoint });
         all.find(|endpoint| endpoint.number == number)
             .map_or(FI_ADDR_NOTAVAIL, |endpoint| endpoint.address_of(peer))
-    }
-
-    /// An empty look. Who is waited for may wait for this very CPU.
-    #[inline(always)]
-    fn give_way(&self) {
-        let idle = self.idle.get().wrapping_add(1);
-        self.idle.set(idle);
-        if idle >= self.domain.patience.get() {
-            self.idle.set(0);
-            rustix::thread::sched_yield();
-        }
     }
 
     /// # Safety
