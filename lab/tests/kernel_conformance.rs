@@ -1,6 +1,7 @@
 //! The conformance suite over the kernel module alone: every message is matched in the kernel.
 
-use limic::{Endpoint, Error, KernelEndpoint, RawEndpoint, Settings};
+use limic::{Access, Endpoint, Error, KernelEndpoint, RawEndpoint, Settings};
+use limic_copy::{CopyEngine, Group, Kmod, LocalSlice, LocalSliceMut, RemoteRange};
 use limic_lab::in_guest;
 use limic_tests::conformance::settings;
 use limic_tests::{Cast, conformance};
@@ -52,6 +53,49 @@ fn another_group_is_out_of_reach() {
     assert_eq!((status.len, &room), (5, b"hello"));
     let error = one.send(far, 1, b"hello").expect_err("another group");
     assert!(error.to_string().contains("LIMIC_KERNEL_GROUP"), "{error}");
+}
+
+/// What a region is not for, the module refuses too, to who asks it past the endpoint.
+#[test]
+fn the_module_knows_what_a_region_is_for() {
+    if !in_guest() {
+        return;
+    }
+    let endpoint = kernel_endpoint().expect("an endpoint");
+    let own = std::fs::read_dir("/proc/self/fd").expect("descriptors");
+    let own = own.flatten().find_map(|entry| {
+        let link = std::fs::read_link(entry.path()).ok()?;
+        let number = entry.file_name().to_str()?.parse().ok()?;
+        (link.to_str() == Some("/dev/limic")).then_some(number)
+    });
+    let other = Kmod::open().expect("a session");
+    let group = Group::Descriptor(own.expect("the endpoint's session"));
+    let (pair, member) = other.join(group).expect("join");
+    let mut room = vec![0_u8; 4096];
+    let mut memory = vec![7_u8; 4096];
+    for (access, readable, writable) in [
+        (Access::READ, true, false),
+        (Access::WRITE, false, true),
+        (Access::BOTH, true, true),
+    ] {
+        let slice = limic::raw::RawSliceMut::from(memory.as_mut_slice());
+        // SAFETY: the vector stays where it is, and is not used until the region is revoked below.
+        let exposed = unsafe { endpoint.expose_raw(slice, None, access, 0) };
+        let (region, key) = exposed.expect("expose");
+        let range = [RemoteRange {
+            key,
+            address: 0,
+            len: 4096,
+        }];
+        let from = [LocalSlice::new(room.as_ptr(), room.len())];
+        // SAFETY: `room` is readable, and nobody writes to it.
+        let written = unsafe { pair.write_at(&member, &range, &from, 0, u64::MAX) };
+        let into = [LocalSliceMut::new(room.as_mut_ptr(), room.len())];
+        // SAFETY: `room` is writable, and nobody else uses it.
+        let read = unsafe { pair.read_at(&member, &range, &into, 0, u64::MAX) };
+        assert_eq!((read.is_ok(), written.is_ok()), (readable, writable));
+        endpoint.revoke(region).expect("revoke");
+    }
 }
 
 /// A process that is killed is named as dead to those that wait for it, and to one that waits for anybody.

@@ -214,6 +214,19 @@ impl Two {
     }
 }
 
+/// Two that decide which buffer has which latch would take them from each other.
+#[test]
+fn a_sessions_latches_are_lent_once_at_a_time() {
+    if !in_guest() {
+        return;
+    }
+    let kmod = Kmod::open().expect("a session");
+    let first = kmod.lasting().expect("this module has latches");
+    assert!(kmod.lasting().is_none() && kmod.clone().lasting().is_none());
+    drop(first);
+    assert!(kmod.lasting().is_some());
+}
+
 #[test]
 fn more_buffers_than_stay_exposed_take_turns() {
     if !in_guest() {

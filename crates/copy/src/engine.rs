@@ -126,6 +126,8 @@ impl From<&mut [u8]> for LocalSliceMut {
 pub enum Access {
     /// Peers may read it.
     Read,
+    /// Peers may write it.
+    Write,
     /// Peers may read and write it.
     ReadWrite,
 }
@@ -149,9 +151,8 @@ pub trait CopyEngine: Debug + Send {
     /// handles may name several pieces by one range). The lengths add up to that of `local`.
     ///
     /// # Safety
-    /// Until [`revoke`](Self::revoke), every piece stays valid for reads, for
-    /// [`Access::ReadWrite`] also for writes; and with `ReadWrite` this process holds no
-    /// reference to the bytes while a peer may write them.
+    /// Until [`revoke`](Self::revoke), every piece stays valid for what `access` names; and unless that is
+    /// [`Access::Read`], this process holds no reference to the bytes while a peer may write them.
     ///
     /// # Errors
     /// [`CopyError::ListTooShort`] if `out` has fewer entries than `local`; else the engine's own.

@@ -73,9 +73,13 @@ mod engine {
         Unwanted,
         /// The module moved it.
         Wanted,
-        /// It was tried, and the module refused (locked memory, a kind of memory that is not pinned).
-        Refused,
+        /// It was tried, and the module refused (locked memory, a kind of memory that is not pinned): not for so many
+        /// messages more.
+        Refused(u32),
     }
+
+    /// Long messages to a peer after which a refusal is tried again: other memory may be sent by then, or less be locked.
+    const REFUSED: u32 = 64;
 
     /// A send's bytes, which the peer may read until this is dropped.
     #[derive(Debug)]
@@ -132,13 +136,11 @@ mod engine {
 
         /// Notes whether the module moved the last long message to the peer.
         pub(crate) fn note(&mut self, moved: bool) {
-            if self.offers != Offers::Refused {
-                self.offers = if moved {
-                    Offers::Wanted
-                } else {
-                    Offers::Unwanted
-                };
-            }
+            self.offers = match self.offers {
+                Offers::Refused(left) if left > 1 => Offers::Refused(left - 1),
+                _ if moved => Offers::Wanted,
+                _ => Offers::Unwanted,
+            };
         }
 
         /// Lets the peer read a send, if it is likely to. Without a system call, if the buffer was sent to it before.
@@ -163,7 +165,7 @@ mod engine {
                 })),
                 Err(error) => {
                     tracing::debug!("a send is not exposed when it is offered: {error}");
-                    self.offers = Offers::Refused;
+                    self.offers = Offers::Refused(REFUSED);
                     None
                 }
             }
@@ -203,7 +205,7 @@ mod engine {
             );
             // SAFETY: the room is writable by the invariant of `ReceiveBuffer`, and nobody else touches it: the engine
             // revokes the handle before it ends the receive, which is when the buffer goes back to its owner.
-            let range = unsafe { pair.expose_once_more(local.as_slice(), Access::ReadWrite) };
+            let range = unsafe { pair.expose_once_more(local.as_slice(), Access::Write) };
             range.map(|range| range.key).map_err(|error| failed(&error))
         }
 

@@ -57,7 +57,8 @@ impl Kmod {
         Ok(KmodPair::with_group(&self.session))
     }
 
-    /// Exposures of this session that last for many messages; `None` if the module has no latches for them.
+    /// Exposures of this session that last for many messages; `None` if the module has no latches for them, or as long as
+    /// there is another [`Lasting`] of this session.
     #[must_use]
     pub fn lasting(&self) -> Option<Lasting> {
         Lasting::new(&self.session)
@@ -178,6 +179,7 @@ impl KmodPair {
         };
         let direction = match access {
             Access::Read => abi::EXPOSE_READ,
+            Access::Write => abi::EXPOSE_WRITE,
             Access::ReadWrite => abi::EXPOSE_READ | abi::EXPOSE_WRITE,
         };
         let mut call = abi::Expose {

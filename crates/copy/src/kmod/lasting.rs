@@ -44,14 +44,18 @@ pub struct Opened {
 }
 
 impl Lasting {
-    /// `None` if the module has no latches.
+    /// `None` if the module has no latches, or there is one of this session already.
     pub(crate) fn new(session: &Arc<Session>) -> Option<Self> {
-        session.latches.as_ref()?;
-        Some(Self {
+        let latches = session.latches.as_ref()?;
+        latches.lend().then(|| Self::of(session))
+    }
+
+    fn of(session: &Arc<Session>) -> Self {
+        Self {
             session: Arc::clone(session),
             entries: [Entry::default(); LATCHES],
             clock: 0,
-        })
+        }
     }
 
     /// Lets the pair's peer read a buffer, without a call if it came before. `None`: it has to be exposed for this message alone,
@@ -130,6 +134,15 @@ impl Lasting {
             self.entries[index] = Entry::default();
         }
         true
+    }
+}
+
+impl Drop for Lasting {
+    fn drop(&mut self) {
+        // What stays exposed is known to the latches, and makes way for what the next one exposes.
+        if let Some(latches) = &self.session.latches {
+            latches.give_back();
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //! without a call.
 
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use super::abi::{self, LATCHES, LatchWords};
@@ -20,6 +20,8 @@ pub(crate) struct Latches {
     mark: Mark,
     /// Handles of the exposures, 0 where there is none.
     handles: [AtomicU64; LATCHES],
+    /// Whether somebody decides which buffer has which latch; there must not be two.
+    lent: AtomicBool,
 }
 
 // SAFETY: the mapping is of the process and not of a thread, and all accesses are atomic.
@@ -48,9 +50,21 @@ impl Latches {
                 base: base.cast(),
                 mark,
                 handles: [const { AtomicU64::new(0) }; LATCHES],
+                lent: AtomicBool::new(false),
             }),
             None => Err(nix::errno::Errno::last_raw()),
         }
+    }
+
+    /// Lends them to one that asks, until [`give_back`](Self::give_back); false if somebody has them.
+    pub(crate) fn lend(&self) -> bool {
+        // Acquire: pairs with the release in `give_back`, before which the last one wrote the handles.
+        !self.lent.swap(true, Ordering::Acquire)
+    }
+
+    pub(crate) fn give_back(&self) {
+        // Release: pairs with the acquire in `lend`.
+        self.lent.store(false, Ordering::Release);
     }
 
     /// `None` in a forked child, and for a latch that there is not.

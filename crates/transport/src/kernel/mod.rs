@@ -169,7 +169,7 @@ impl KernelEngine {
         let regions = Regions::new();
         let listed = regions.list_bytes();
         let mut range = [RemoteRange::default()];
-        // SAFETY: the list stays where it is until the session is over, and is written by atomics alone.
+        // SAFETY: the list stays where it is until it is taken back, or the session is over, and is written by atomics alone.
         unsafe { pair.expose(&[listed], Access::Read, &mut range) }
             .map_err(|error| Error::NoMemory(format!("the list of regions: {error}")))?;
         let mut address = Address::generate()?;

@@ -127,13 +127,15 @@ impl KernelEngine {
                 "an endpoint of the kernel module has at most {MOST} regions"
             )));
         };
+        // The module checks what the list says again, so it has to know the same.
+        let reach = match (access.read, access.write) {
+            (true, true) => Some(Reach::ReadWrite),
+            (false, true) => Some(Reach::Write),
+            (true, false) => Some(Reach::Read),
+            (false, false) => None,
+        };
         let mut handle = 0;
-        if len > 0 {
-            let reach = if access.write {
-                Reach::ReadWrite
-            } else {
-                Reach::Read
-            };
+        if let Some(reach) = reach.filter(|_| len > 0) {
             let mut range = [RemoteRange::default()];
             // SAFETY: it stays where it is until it is revoked, and meanwhile peers may read and write it.
             let exposed = unsafe {
@@ -243,8 +245,10 @@ impl KernelEngine {
         }
     }
 
-    /// Takes all regions back; their memory stays with them until they are revoked.
+    /// Takes all regions back, whose memory stays with them until they are revoked, and the list of them: a forked child may hold
+    /// the session for longer.
     pub(super) fn close_regions(&mut self) {
+        self.take_back(self.address.id);
         let handles: Vec<u64> = self
             .regions
             .own
