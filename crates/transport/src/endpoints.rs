@@ -271,6 +271,12 @@ macro_rules! endpoint {
             fn next_finished(&self) -> Option<(u64, Outcome)> {
                 self.0.engine.borrow_mut().core.next_finished()
             }
+            fn watched(&self, name: u64) -> Option<RequestId> {
+                self.0.engine.borrow().core.watched(name)
+            }
+            fn keep_receives_from_any(&self) {
+                self.0.engine.borrow_mut().core.keep_receives_from_any();
+            }
             fn set_aside(&self, tag: Tag, mask: u64) {
                 self.0.engine.borrow_mut().core.set_aside(tag.0, mask);
             }

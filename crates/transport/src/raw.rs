@@ -249,6 +249,13 @@ pub unsafe trait RawEndpoint: Debug + Send {
     /// The next of the watched requests that are done, in the order of their ends. No progress.
     fn next_finished(&self) -> Option<(u64, Outcome)>;
 
+    /// The request that was watched under `name` and is not done. Looks through all of them: for cancellation.
+    fn watched(&self, name: u64) -> Option<RequestId>;
+
+    /// From now on, receives and probes from any source do not fail because a peer died: only those that name it do, as
+    /// libfabric and UCX have it. Otherwise a death fails all receives from any source that are posted, or the next one if none is.
+    fn keep_receives_from_any(&self);
+
     /// Keeps messages whose tag agrees with `tag` in the bits of `mask` out of matching from now on, unless a
     /// receive is posted for them. For the messages of a runtime to itself.
     fn set_aside(&self, tag: Tag, mask: u64);

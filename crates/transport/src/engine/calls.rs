@@ -1,7 +1,5 @@
 //! The short calls of the raw interface, and those that have to meet a peer first.
 
-use std::os::fd::AsFd;
-
 use super::Engine;
 use super::idle::Patience;
 use super::requests::Operation;
@@ -11,8 +9,8 @@ use crate::{Address, Error, Peer, Result};
 impl Engine {
     pub(crate) fn wake_fd(&self) -> Result<std::os::fd::OwnedFd> {
         self.core
-            .events
-            .as_fd()
+            .poller
+            .descriptor()
             .try_clone_to_owned()
             .map_err(|e| Error::system("dup of the epoll descriptor", e))
     }

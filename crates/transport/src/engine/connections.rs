@@ -207,6 +207,10 @@ impl Core {
             }
         }
         self.event_buffer = events;
+        if count > 0 {
+            // What it would wake up for is taken out of the set.
+            self.poller.disturb();
+        }
         if accept {
             self.accept_connections();
         }

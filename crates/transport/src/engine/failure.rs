@@ -76,7 +76,7 @@ impl Core {
             why: why.clone(),
         };
         let mut slots = self.take_back_all(From::Is(number));
-        if died {
+        if died && !self.any_outlives {
             // Who waits for anybody may have waited for this one.
             let of_any = self.take_back_all(From::Any);
             if of_any.is_empty() {
@@ -107,6 +107,12 @@ impl Core {
                 self.fail_operation(slot, &error);
             }
         }
+    }
+
+    /// Receives from any source do not fail with a peer from now on.
+    pub(crate) fn keep_receives_from_any(&mut self) {
+        self.any_outlives = true;
+        self.unreported.clear();
     }
 
     fn fail_operation(&mut self, slot: u32, error: &Error) {

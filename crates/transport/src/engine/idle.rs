@@ -97,13 +97,13 @@ impl Engine {
     pub(crate) fn arm(&mut self) -> bool {
         self.inputs.mend();
         if !self.core.sleeper.announce() {
-            self.core.sleeper.wake_up();
+            self.core.wake_up();
             return false;
         }
         self.arm_remote();
         // Pairs with the senders' look at the flag: what was published before they looked is seen now.
         if self.progress() {
-            self.core.sleeper.wake_up();
+            self.core.wake_up();
             return false;
         }
         true
@@ -112,6 +112,18 @@ impl Engine {
     /// As [`arm`](Self::arm), for a caller that sleeps on the event set's descriptor without a limit. What nobody rings for
     /// makes that readable in time, and a ring that never comes does not keep the caller asleep: see [`LONGEST`].
     pub(crate) fn arm_for_poll(&mut self) -> bool {
+        let another_polls = self.core.poller.disarm();
+        let armed = self.try_to_arm_for_poll();
+        if armed | another_polls {
+            self.core.poller.arm();
+        }
+        if !armed {
+            self.core.poller.disturb();
+        }
+        armed
+    }
+
+    fn try_to_arm_for_poll(&mut self) -> bool {
         // Takes what the descriptor has reported already, so that it is not readable for nothing.
         self.look_at_sockets();
         if !self.arm() {
@@ -122,7 +134,7 @@ impl Engine {
             // Mostly no descriptor is free. Then the caller does not sleep, if something waits for which nobody rings.
             tracing::debug!("no timer: {error}");
             if must_look.is_some() {
-                self.core.sleeper.wake_up();
+                self.core.wake_up();
                 return false;
             }
         }
@@ -142,12 +154,18 @@ impl Engine {
         if woken {
             self.core.tally.event(Event::WakeUps);
         }
-        self.core.sleeper.wake_up();
+        self.core.wake_up();
         self.bury_dead();
     }
 }
 
 impl Core {
+    /// Senders need not ring any more; another thread that polls would wait for that in vain.
+    fn wake_up(&mut self) {
+        self.sleeper.wake_up();
+        self.poller.disturb();
+    }
+
     /// How long this endpoint may sleep at most, if something waits for which nobody rings: room in a ring that several
     /// senders share, the end of an access, a peer that accepts nobody, an own descriptor, the fabric.
     fn must_look_after(&self) -> Option<Duration> {

@@ -41,6 +41,7 @@ mod open;
 mod operations;
 mod peer_arenas;
 pub(crate) mod peers;
+mod poller;
 mod pool;
 mod posted;
 mod receive;
@@ -126,6 +127,8 @@ pub(crate) struct Core {
     dead_links: Vec<(u32, Option<u32>)>,
     /// Deaths that no receive from any source has reported yet.
     unreported: Vec<(u32, PeerFailure)>,
+    /// They report none.
+    any_outlives: bool,
     /// Peers whose first contact was put off.
     waiting_to_connect: Vec<u32>,
     /// Loans that went as ordinary messages.
@@ -155,6 +158,8 @@ pub(crate) struct Core {
     /// Those of a wait, which are fewer if what it waits for needs this processor.
     polls_alone: u32,
     sleeper: Sleeper<limic_shm::ring::Mapped>,
+    /// Whoever polls the descriptor.
+    poller: poller::Poller,
     barrier: Barrier,
     probe_word: Probe,
     device: Device,
@@ -300,6 +305,11 @@ impl Core {
     #[inline]
     pub(crate) fn next_finished(&mut self) -> Option<(u64, crate::error::Outcome)> {
         self.requests.next_finished()
+    }
+
+    /// The watched request of that name that is not done.
+    pub(crate) fn watched(&self, name: u64) -> Option<RequestId> {
+        self.requests.watched(name)
     }
 
     /// Sends that peers have not taken yet. Those to itself nobody takes while this is asked.

@@ -13,6 +13,7 @@ use super::arenas::Arenas;
 use super::given_up::GivenUp;
 use super::inputs::Inputs;
 use super::peers::Peers;
+use super::poller::Poller;
 use super::pool::Pool;
 use super::regions::Regions;
 use super::requests::Requests;
@@ -66,6 +67,7 @@ impl Engine {
                 .add(adapter.as_fd(), connections::ADAPTER, Trigger::Level)
                 .map_err(|e| Error::system("epoll", e))?;
         }
+        let poller = Poller::new(&events).map_err(|e| Error::system("epoll", e))?;
         let sleeper = Sleeper::new(segment.sleep(), barrier).map_err(|e| text(&e))?;
         let pool_flags =
             ReleaseFlags::new(segment.pool_flags(), shape.pool_pages()).map_err(|e| text(&e))?;
@@ -107,6 +109,7 @@ impl Engine {
             endings: Vec::new(),
             dead_links: Vec::new(),
             unreported: Vec::new(),
+            any_outlives: false,
             waiting_to_connect: Vec::new(),
             loans_in_flight: Vec::new(),
             region_users: Vec::new(),
@@ -123,6 +126,7 @@ impl Engine {
             spins: settings.spin_polls(1),
             polls_alone: settings.spin_polls(1),
             sleeper,
+            poller,
             barrier,
             device: Device::open(settings.allowed().contains(Path::Kmod)),
             probe_word: Probe::new(address.secret.rotate_left(31)),

@@ -138,6 +138,14 @@ unsafe impl RawEndpoint for KernelEndpoint {
     fn next_finished(&self) -> Option<(u64, Outcome)> {
         self.engine.borrow_mut().requests.next_finished()
     }
+    fn watched(&self, name: u64) -> Option<RequestId> {
+        self.engine.borrow().requests.watched(name)
+    }
+    fn keep_receives_from_any(&self) {
+        let mut engine = self.engine.borrow_mut();
+        engine.any_outlives = true;
+        engine.unreported.clear();
+    }
     fn set_aside(&self, tag: Tag, mask: u64) {
         self.engine.borrow_mut().set_aside(tag.0, mask);
     }

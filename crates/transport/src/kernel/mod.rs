@@ -117,6 +117,8 @@ pub(crate) struct KernelEngine {
     claims: HashMap<u64, Found>,
     /// Deaths that no receive from any source has reported yet.
     unreported: Vec<(u32, PeerFailure)>,
+    /// They report none.
+    any_outlives: bool,
     regions: Regions,
     loans: Loans,
     tally: Tally,
@@ -198,6 +200,7 @@ impl KernelEngine {
             set_aside: VecDeque::new(),
             claims: HashMap::new(),
             unreported: Vec::new(),
+            any_outlives: false,
             regions,
             loans: Loans::new(settings.loan_bytes()),
             tally,

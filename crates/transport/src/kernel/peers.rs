@@ -270,6 +270,9 @@ impl KernelEngine {
         tracing::warn!("peer {number}: {why}");
         self.tally.event(Event::PeersFailed);
         self.tally.reason(None, number, &why.to_string());
+        if self.any_outlives {
+            return;
+        }
         // Who waits for anybody may have waited for this one.
         let requests = &mut self.requests;
         let mut ended = Vec::new();

@@ -1,6 +1,6 @@
 //! What becomes of operations that nobody waits for one by one: the list of those that are done, in the order of their ends.
 
-use super::{Kind, NONE, Requests, Slot, Then};
+use super::{Kind, NONE, RequestId, Requests, Slot, State, Then};
 use crate::error::Outcome;
 
 impl<O: Kind> Requests<O> {
@@ -33,6 +33,18 @@ impl<O: Kind> Requests<O> {
         if !listed && self.is_done(slot) {
             self.list(slot);
         }
+    }
+
+    /// The operation that is watched under `name` and is not done. Linear.
+    pub(crate) fn watched(&self, name: u64) -> Option<RequestId> {
+        let slot = (0..self.entries.len() as u32).find(|slot| {
+            let entry = &self.entries[*slot as usize];
+            entry.then == Then::List
+                && self.rest[*slot as usize].name == name
+                && !matches!(entry.state, State::Free)
+                && !self.is_done(*slot)
+        });
+        slot.map(|slot| self.id(slot))
     }
 
     /// Takes the oldest finished operation out of the list, and frees its slot.
