@@ -421,7 +421,7 @@ int limic_myself(struct limic_endpoint endpoint, uint32_t *peer);
 int limic_endpoint_release(struct limic_endpoint endpoint);
 
 /**
- * Takes an endpoint that its owner has given up.
+ * Takes an endpoint that its owner has given up, or whose owner has ended.
  *
  * Errors: LIMIC_ERR_THREAD if another thread still owns it.
  */
@@ -473,8 +473,8 @@ int limic_world_barrier(struct limic_endpoint endpoint);
  * Leaves the job in good order and closes the endpoint: waits until all ranks do, so that nobody
  * misses a message. The handle is void afterwards, also after an error of the transport.
  *
- * Errors: LIMIC_ERR_PEER_FAILED if a rank died, LIMIC_ERR_STARTUP; and, with the handle still
- * valid, misuse.
+ * Errors: LIMIC_ERR_PEER_FAILED if a rank died, LIMIC_ERR_STARTUP, LIMIC_ERR_INTERNAL for an
+ * endpoint that failed; and, with the handle still valid, misuse.
  */
 int limic_world_finalize(struct limic_endpoint endpoint);
 
@@ -516,7 +516,8 @@ int limic_send(struct limic_endpoint endpoint, const void *data, size_t length,
  * Messages of one peer in one context match in the order in which they were sent.
  *
  * Errors: LIMIC_ERR_TRUNCATED (the first length bytes were delivered), LIMIC_ERR_PEER_FAILED (the
- * peer named; for any source, each death is reported once), LIMIC_ERR_UNKNOWN_PEER; misuse.
+ * peer named; for any source, the death of any peer, which ends all such receives that are posted,
+ * or else the next one), LIMIC_ERR_UNKNOWN_PEER; misuse.
  *
  * Requires: data is writable for length bytes and nobody else touches them meanwhile; status is
  * NULL or a structure with its size set.
@@ -905,6 +906,10 @@ int limic_wake_fd(struct limic_endpoint endpoint, int *fd);
  * Asks senders to ring from now on, before the descriptor of limic_wake_fd is polled.
  *
  * - armed: set to 1: poll now. Set to 0: there is work already, do not poll.
+ *
+ * With LIMIC_THREADS_SERIALIZED one thread at a time polls. Calls of other threads make the
+ * descriptor readable if they see to what senders rang for, or end the ringing; arm and look again
+ * then.
  *
  * Requires: armed is NULL or writable.
  */

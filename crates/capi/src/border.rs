@@ -62,7 +62,7 @@ pub(crate) fn inside(
 }
 
 #[cold]
-fn broken() -> Failure {
+pub(crate) fn broken() -> Failure {
     Failure::new(
         LIMIC_ERR_INTERNAL,
         "an earlier call of this endpoint met a fault in limic; close the endpoint",

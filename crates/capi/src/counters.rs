@@ -8,7 +8,8 @@ use limic::policy::Path;
 
 use crate::border::inside;
 use crate::errors::Failure;
-use crate::errors::limic_error::{LIMIC_ERR_INVALID, LIMIC_ERR_SIZE, LIMIC_ERR_UNKNOWN_PEER};
+use crate::errors::limic_error::{LIMIC_ERR_INVALID, LIMIC_ERR_UNKNOWN_PEER};
+use crate::growth;
 use crate::handles::limic_endpoint;
 
 /// Messages and bytes of payload.
@@ -59,6 +60,10 @@ pub struct limic_counters {
     pub sizes: [u64; 65],
 }
 
+/// Bytes of them in version 1.0.
+const LEAST: usize = 584;
+const _: () = assert!(LEAST <= size_of::<limic_counters>());
+
 /// Reads the counters.
 ///
 /// # Safety
@@ -74,15 +79,7 @@ pub unsafe extern "C" fn limic_counters_read(
         }
         // SAFETY: the caller's promise.
         let size = unsafe { (&raw const (*counters).size).read() } as usize;
-        let known = size_of::<limic_counters>();
-        if size < known || size > 1 << 16 {
-            return Err(Failure::new(
-                LIMIC_ERR_SIZE,
-                format!(
-                    "limic_counters.size is {size}, this library knows {known}; begin with LIMIC_COUNTERS_INIT"
-                ),
-            ));
-        }
+        growth::check(size, LEAST, 1 << 16, "limic_counters")?;
         let read = held.raw().counters();
         let mut sizes = [0; 65];
         for (class, count) in sizes.iter_mut().zip(&read.sizes) {
@@ -98,14 +95,8 @@ pub unsafe extern "C" fn limic_counters_read(
             sleeps: read.sleeps,
             sizes,
         };
-        // SAFETY: `size` bytes are writable by the caller's promise, and `size` is at least that of the structure.
-        unsafe {
-            counters.write(found);
-            counters
-                .cast::<u8>()
-                .add(known)
-                .write_bytes(0, size - known);
-        }
+        // SAFETY: `size` bytes are writable by the caller's promise, and `size` is at least the least.
+        unsafe { growth::give(found, counters.cast(), size, LEAST) };
         Ok(())
     })
 }

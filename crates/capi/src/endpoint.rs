@@ -171,7 +171,7 @@ pub extern "C" fn limic_endpoint_release(endpoint: limic_endpoint) -> c_int {
     guarded(|| table::release(endpoint))
 }
 
-/// Takes an endpoint that its owner has given up.
+/// Takes an endpoint that its owner has given up, or whose owner has ended.
 ///
 /// Errors: `LIMIC_ERR_THREAD` if another thread still owns it.
 #[unsafe(no_mangle)]

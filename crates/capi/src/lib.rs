@@ -22,6 +22,7 @@ pub mod counters;
 pub mod endpoint;
 pub mod errors;
 mod fork;
+mod growth;
 pub mod handles;
 mod held;
 pub mod loans;

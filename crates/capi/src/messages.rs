@@ -79,7 +79,7 @@ pub unsafe extern "C" fn limic_send(
 /// Messages of one peer in one context match in the order in which they were sent.
 ///
 /// Errors: `LIMIC_ERR_TRUNCATED` (the first `length` bytes were delivered), `LIMIC_ERR_PEER_FAILED` (the peer named; for any source,
-/// each death is reported once), `LIMIC_ERR_UNKNOWN_PEER`; misuse.
+/// the death of any peer, which ends all such receives that are posted, or else the next one), `LIMIC_ERR_UNKNOWN_PEER`; misuse.
 ///
 /// # Safety
 /// `data` is writable for `length` bytes and nobody else touches them meanwhile; `status` is NULL or a structure with its size set.

@@ -8,6 +8,7 @@ use limic::{HybridEndpoint, KernelEndpoint, Settings, ShmEndpoint};
 
 use crate::errors::Failure;
 use crate::errors::limic_error::{LIMIC_ERR_INVALID, LIMIC_ERR_SETTINGS, LIMIC_ERR_SIZE};
+use crate::growth;
 use crate::table::Threads;
 
 /// Every path within one node, picked for each message. The default.
@@ -42,6 +43,19 @@ pub struct limic_options {
     pub settings: *const *const c_char,
 }
 
+/// Bytes of them in version 1.0.
+const LEAST: usize = 24;
+const _: () = assert!(LEAST <= size_of::<limic_options>());
+
+/// What holds for fields that a caller does not know.
+const DEFAULT: limic_options = limic_options {
+    size: 0,
+    kind: LIMIC_KIND_HYBRID,
+    threads: LIMIC_THREADS_OWNER,
+    reserved: 0,
+    settings: core::ptr::null(),
+};
+
 /// The options as Rust has them.
 #[derive(Debug)]
 pub(crate) struct Options {
@@ -72,26 +86,16 @@ impl Options {
         }
         // SAFETY: the caller's promise.
         let size = unsafe { (&raw const (*options).size).read() } as usize;
-        let known = size_of::<limic_options>();
-        if size < known || size > 4096 {
-            return Err(Failure::new(
-                LIMIC_ERR_SIZE,
-                format!(
-                    "limic_options.size is {size}, this library knows {known}; begin with LIMIC_OPTIONS_INIT"
-                ),
-            ));
-        }
-        // SAFETY: readable for `size` bytes by the caller's promise, and `size` is at least that of the structure.
-        let (options, tail) = unsafe {
-            let tail = core::slice::from_raw_parts(options.cast::<u8>().add(known), size - known);
-            (options.read(), tail)
-        };
-        if tail.iter().any(|byte| *byte != 0) {
+        growth::check(size, LEAST, 4096, "limic_options")?;
+        // SAFETY: readable for `size` bytes by the caller's promise, of which sizes of any version end behind a field; its
+        // fields are numbers, and a list that the caller vouches for.
+        let options = unsafe { growth::take(options.cast(), size, DEFAULT) };
+        let Some(options) = options else {
             return Err(Failure::new(
                 LIMIC_ERR_SIZE,
                 "limic_options has set fields that this library does not know: it is older than the program's header",
             ));
-        }
+        };
         if options.kind > LIMIC_KIND_KERNEL || options.reserved != 0 {
             return Err(Failure::new(
                 LIMIC_ERR_INVALID,

@@ -66,6 +66,9 @@ pub unsafe extern "C" fn limic_wake_fd(endpoint: limic_endpoint, fd: *mut c_int)
 ///
 /// - `armed`: set to 1: poll now. Set to 0: there is work already, do not poll.
 ///
+/// With `LIMIC_THREADS_SERIALIZED` one thread at a time polls. Calls of other threads make the descriptor readable if they see to what senders
+/// rang for, or end the ringing; arm and look again then.
+///
 /// # Safety
 /// `armed` is NULL or writable.
 #[unsafe(no_mangle)]

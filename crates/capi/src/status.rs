@@ -6,7 +6,8 @@ use limic::Outcome;
 use limic::{Error, Status};
 
 use crate::errors::Failure;
-use crate::errors::limic_error::{self, LIMIC_ERR_SIZE, LIMIC_OK};
+use crate::errors::limic_error::{self, LIMIC_OK};
+use crate::growth;
 
 /// What a finished operation or a probe tells. The caller sets `size`; everything else is set by the library, fields that it does
 /// not know yet to 0. `limic_status status = LIMIC_STATUS_INIT;`
@@ -37,8 +38,9 @@ pub(crate) struct StatusOut {
     size: usize,
 }
 
-/// What version 1.0 has.
-const LEAST: usize = size_of::<limic_status>();
+/// Bytes of it in version 1.0.
+const LEAST: usize = 32;
+const _: () = assert!(LEAST <= size_of::<limic_status>());
 /// No structure of any version is larger; a size beyond was not set.
 const MOST: usize = 4096;
 
@@ -57,7 +59,7 @@ impl StatusOut {
         // SAFETY: the caller's promise.
         let size = unsafe { (&raw const (*status).size).read() } as usize;
         if !(LEAST..=MOST).contains(&size) || !size.is_multiple_of(align_of::<limic_status>()) {
-            return Err(wrong_size(size));
+            return Err(growth::wrong(size, LEAST, "limic_status"));
         }
         Ok(Self {
             to: status.cast(),
@@ -96,11 +98,8 @@ impl StatusOut {
     #[inline(always)]
     fn write(self, mut status: limic_status) {
         status.size = self.size as u32;
-        // SAFETY: `new` was promised that `size` bytes are writable, and found that `size` is at least that of a status.
-        unsafe {
-            self.to.cast::<limic_status>().write_unaligned(status);
-            self.to.add(LEAST).write_bytes(0, self.size - LEAST);
-        }
+        // SAFETY: `new` was promised that `size` bytes are writable, and found that `size` is at least the least.
+        unsafe { growth::give(status, self.to, self.size, LEAST) };
     }
 }
 
@@ -134,14 +133,4 @@ fn failed(error: &Error) -> limic_status {
         reserved: 0,
         length,
     }
-}
-
-#[cold]
-fn wrong_size(size: usize) -> Failure {
-    Failure::new(
-        LIMIC_ERR_SIZE,
-        format!(
-            "limic_status.size is {size}, this library knows {LEAST}; begin with LIMIC_STATUS_INIT"
-        ),
-    )
 }

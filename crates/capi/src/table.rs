@@ -3,7 +3,7 @@
 //! Places are never freed, so a stale number finds memory that says that it is stale. What a place holds is touched
 //! only by the thread that owns it:
 //!
-//! - in the owner mode, `owner` is the thread that opened the endpoint until that thread gives it up, and another
+//! - in the owner mode, `owner` is the thread that opened the endpoint until that thread gives it up or ends, and another
 //!   takes it (`limic_endpoint_release`, `limic_endpoint_adopt`);
 //! - in the serialized mode each call takes it and gives it up.
 
@@ -27,7 +27,7 @@ struct Place {
     generation: AtomicU32,
     /// The mark of the process that opened it.
     process: AtomicU32,
-    /// The thread that may use it; 0: none.
+    /// The thread that may use it; 0: none. With the bit [`ENDED`], it is about to end, and others may take it too.
     owner: AtomicUsize,
     serialized: AtomicBool,
     /// A call is inside. Written by the owner only.
@@ -81,6 +81,37 @@ fn this_thread() -> usize {
     (unsafe { libc::pthread_self() }) as usize
 }
 
+/// Mark of an owner that ends. Numbers of threads are addresses of memory of theirs, so this bit is free.
+const ENDED: usize = 1;
+
+/// Marks what a thread owns when that ends.
+struct AtEnd;
+
+impl Drop for AtEnd {
+    fn drop(&mut self) {
+        let me = this_thread();
+        let used = FREE.lock().unwrap_or_else(PoisonError::into_inner).fresh;
+        for place in &TABLE[..used] {
+            // Relaxed to look: only this thread has stored its number. A call that is inside goes on to the end of the process
+            // in a signal handler, and keeps the endpoint.
+            if place.owner.load(Ordering::Relaxed) == me && !place.busy.load(Ordering::Relaxed) {
+                // Pairs with the acquire in `adopt`.
+                place.owner.store(me | ENDED, Ordering::Release);
+            }
+        }
+    }
+}
+
+thread_local! {
+    static AT_END: AtEnd = const { AtEnd };
+}
+
+/// Has what this thread owns marked when it ends.
+fn mark_at_end() {
+    // Fails in a thread that is ending already: what it takes then is its own for good.
+    let _ = AT_END.try_with(|_| ());
+}
+
 /// Enters an endpoint and gives its handle. The calling thread owns it.
 pub(crate) fn insert(held: Held, threads: Threads) -> Result<limic_endpoint, Failure> {
     let mark = fork::enter()?;
@@ -104,7 +135,12 @@ pub(crate) fn insert(held: Held, threads: Threads) -> Result<limic_endpoint, Fai
     place.process.store(mark, Ordering::Relaxed);
     let serialized = threads == Threads::Serialized;
     place.serialized.store(serialized, Ordering::Relaxed);
-    let owner = if serialized { 0 } else { this_thread() };
+    let owner = if serialized {
+        0
+    } else {
+        mark_at_end();
+        this_thread()
+    };
     place.owner.store(owner, Ordering::Relaxed);
     // Pairs with the acquire in `find`: who sees the generation sees the rest.
     place.generation.store(generation, Ordering::Release);
@@ -153,7 +189,7 @@ fn other_thread(serialized: bool) -> Failure {
     let text = if serialized {
         "another thread is inside of a call of this endpoint: one at a time"
     } else {
-        "another thread owns the endpoint; that one calls limic_endpoint_release, this one limic_endpoint_adopt \
+        "another thread owns the endpoint; that one calls limic_endpoint_release or ends, this one limic_endpoint_adopt \
          (or open it with LIMIC_THREADS_SERIALIZED)"
     };
     Failure::new(LIMIC_ERR_THREAD, text)
@@ -194,12 +230,13 @@ fn busy() -> Failure {
 #[inline]
 fn take_turn(place: &Place, endpoint: limic_endpoint, me: usize) -> Result<(), Failure> {
     let serialized = place.serialized.load(Ordering::Relaxed);
+    // An owner that ends, but is not gone: what runs last in a thread may close what the thread has opened.
+    let given_up = if serialized { 0 } else { me | ENDED };
     // Acquire: pairs with the release in `drop`, `release` and `remove`.
-    if !serialized
-        || place
-            .owner
-            .compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed)
-            .is_err()
+    if place
+        .owner
+        .compare_exchange(given_up, me, Ordering::Acquire, Ordering::Relaxed)
+        .is_err()
     {
         return Err(other_thread(serialized));
     }
@@ -270,17 +307,20 @@ pub(crate) fn release(endpoint: limic_endpoint) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Takes an endpoint that nobody owns.
+/// Takes an endpoint that nobody owns, or whose owner has ended.
 pub(crate) fn adopt(endpoint: limic_endpoint) -> Result<(), Failure> {
     let place = find(endpoint)?;
     let me = this_thread();
     if place.serialized.load(Ordering::Relaxed) || place.owner.load(Ordering::Relaxed) == me {
         return Ok(());
     }
-    // Acquire: pairs with the release in `release`.
+    mark_at_end();
+    // Acquire: pairs with the release in `release` and at the end of a thread.
     place
         .owner
-        .compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed)
+        .fetch_update(Ordering::Acquire, Ordering::Relaxed, |owner| {
+            (owner == 0 || owner & ENDED != 0).then_some(me)
+        })
         .map_err(|_| other_thread(false))?;
     if u64::from(place.generation.load(Ordering::Acquire)) != endpoint.id >> 32 {
         give_up(place, me);

@@ -6,7 +6,7 @@ use std::ffi::CString;
 use limic::{RawEndpoint, World};
 
 use crate::arguments::output;
-use crate::border::{guarded, inside};
+use crate::border::{broken, guarded, inside};
 use crate::errors::Failure;
 use crate::errors::limic_error::LIMIC_ERR_NOT_WORLD;
 use crate::handles::limic_endpoint;
@@ -144,7 +144,7 @@ pub extern "C" fn limic_world_barrier(endpoint: limic_endpoint) -> c_int {
 /// Leaves the job in good order and closes the endpoint: waits until all ranks do, so that nobody misses a message. The handle is void
 /// afterwards, also after an error of the transport.
 ///
-/// Errors: `LIMIC_ERR_PEER_FAILED` if a rank died, `LIMIC_ERR_STARTUP`; and, with the handle still valid, misuse.
+/// Errors: `LIMIC_ERR_PEER_FAILED` if a rank died, `LIMIC_ERR_STARTUP`, `LIMIC_ERR_INTERNAL` for an endpoint that failed; and, with the handle still valid, misuse.
 #[unsafe(no_mangle)]
 pub extern "C" fn limic_world_finalize(endpoint: limic_endpoint) -> c_int {
     let looked = guarded(|| job(table::enter(endpoint)?.held()?).map(|_| ()));
@@ -153,6 +153,11 @@ pub extern "C" fn limic_world_finalize(endpoint: limic_endpoint) -> c_int {
     }
     guarded(|| {
         let held = table::remove(endpoint)?;
+        if held.broken {
+            // It takes part in nothing any more, and the other ranks must not wait for it.
+            held.into_kind(drop);
+            return Err(broken());
+        }
         held.into_kind(|kind| match kind {
             Kind::HybridWorld(world) => world.finalize(),
             Kind::ShmWorld(world) => world.finalize(),

@@ -1,5 +1,6 @@
 /* Whose endpoint it is: other threads, handing on, a lock around calls, a signal handler, a forked child. */
 #include "check.h"
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/time.h>
@@ -86,6 +87,76 @@ static void *intruder(void *unused)
     return unused;
 }
 
+static void *open_and_end(void *unused)
+{
+    uint32_t me;
+    OK(limic_endpoint_open(NULL, &shared));
+    OK(limic_myself(shared, &me));
+    OK(limic_send(shared, "e", 1, me, 4, 1));
+    return unused;
+}
+
+/* What a thread leaves behind that ends is anybody's to take, with what it held. */
+static void ended(void)
+{
+    pthread_t thread;
+    uint32_t me;
+    char byte = 0;
+    CHECK(pthread_create(&thread, NULL, open_and_end, NULL) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    GIVES(LIMIC_ERR_THREAD, limic_endpoint_close(shared));
+    OK(limic_endpoint_adopt(shared));
+    OK(limic_myself(shared, &me));
+    OK(limic_recv(shared, &byte, 1, me, 4, 1, NULL));
+    CHECK(byte == 'e');
+    OK(limic_endpoint_close(shared));
+    /* The same if it was closed and opened again meanwhile. */
+    CHECK(pthread_create(&thread, NULL, open_and_end, NULL) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    OK(limic_endpoint_adopt(shared));
+    OK(limic_endpoint_close(shared));
+    GIVES(LIMIC_ERR_ENDPOINT, limic_endpoint_adopt(shared));
+}
+
+static limic_endpoint late;
+
+static void close_late(void) { OK(limic_endpoint_close(late)); }
+
+static int readable(int fd)
+{
+    struct pollfd wait = {fd, POLLIN, 0};
+    return poll(&wait, 1, 0);
+}
+
+/* A thread polls, and calls of others take what it would be woken for: they wake it. */
+static void polled(void)
+{
+    limic_options options = LIMIC_OPTIONS_INIT;
+    limic_request request;
+    uint32_t me;
+    int fd, armed = 0;
+    char byte = 0;
+    options.threads = LIMIC_THREADS_SERIALIZED;
+    OK(limic_endpoint_open(&options, &shared));
+    OK(limic_wake_fd(shared, &fd));
+    OK(limic_myself(shared, &me));
+    OK(limic_irecv(shared, &byte, 1, me, 1, 1, &request));
+    for (int how = 0; how < 3; how++) {
+        while (!armed)
+            OK(limic_arm(shared, &armed));
+        CHECK(!readable(fd));
+        if (how == 0)
+            OK(limic_sleep(shared, 1000000));
+        else if (how == 1)
+            OK(limic_send(shared, "p", 1, me, 1, 1));
+        CHECK(readable(fd) == (how < 2));
+        armed = 0;
+    }
+    OK(limic_wait(&request, 0, NULL));
+    CHECK(byte == 'p');
+    OK(limic_endpoint_close(shared));
+}
+
 static void serialized(void)
 {
     limic_options options = LIMIC_OPTIONS_INIT;
@@ -168,8 +239,13 @@ static void forks(void)
 int main(void)
 {
     ownership();
+    ended();
     serialized();
+    polled();
     signals();
     forks();
+    /* What runs at the end of the process may close what its thread has opened. */
+    OK(limic_endpoint_open(NULL, &late));
+    CHECK(atexit(close_late) == 0);
     return 0;
 }
