@@ -75,6 +75,20 @@ fn three_in_line() -> (Requests<Operation>, [RequestId; 3]) {
 }
 
 #[test]
+fn a_watched_operation_has_its_name_until_it_is_done() {
+    let (mut requests, ids) = three_in_line();
+    let slot = requests.find(ids[1]).expect("in line");
+    requests.watch(slot, 7);
+    assert_eq!(requests.watched(7), Some(ids[1]));
+    assert_eq!(requests.watched(0), None);
+    requests.complete(slot, Err(Error::Cancelled));
+    assert_eq!(requests.watched(7), None);
+    assert_eq!(requests.next_finished(), Some((7, Err(Error::Cancelled))));
+    // The slot is free, with what was in it.
+    assert_eq!(requests.watched(7), None);
+}
+
+#[test]
 fn a_message_goes_to_the_first_in_line_if_it_fits() {
     let (mut requests, ids) = three_in_line();
     let (nothing, byte) = (&[0_u8; 0][..], &[1_u8][..]);
