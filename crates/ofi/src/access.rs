@@ -12,7 +12,7 @@ use crate::call::{Bytes, Form, IOV_LIMIT, append, with};
 use crate::endpoint::Endpoint;
 use crate::errors::reported;
 use crate::memory_region::limic_key;
-use crate::node::{NO_REQUEST, Node, Spare, mark};
+use crate::node::{Node, Spare, mark};
 use crate::progress::{kind, name_of};
 use crate::send::Of;
 
@@ -122,10 +122,7 @@ impl Endpoint {
             unsafe {
                 match self.access_piece(access, peer, local, whole) {
                     Ok(Piece::Over(outcome)) => self.finish(node, outcome),
-                    Ok(Piece::Pending(id, None)) => {
-                        (*node).request = id.0;
-                        self.watch(id, name_of(node, kind::NODE));
-                    }
+                    Ok(Piece::Pending(id, None)) => self.watch(id, name_of(node, kind::NODE)),
                     Ok(Piece::Pending(id, Some(bytes))) => {
                         self.watch_copy(id, bytes, Of::Operation(node));
                     }
@@ -228,7 +225,7 @@ impl Endpoint {
     ) {
         // One more part than there are, so that the whole is not over before all have begun.
         // SAFETY: the node is this operation's.
-        unsafe { (*whole).request = remote.len() as u64 + 1 };
+        unsafe { (*whole).rest = remote.len() as u64 + 1 };
         let mut from = 0;
         for piece in remote {
             let (cut, count) = cut(local, from, piece.len);
@@ -277,17 +274,15 @@ impl Endpoint {
     }
 
     /// # Safety
-    /// `whole` counts its parts in `request`.
+    /// `whole` counts its parts in `rest`.
     pub(crate) unsafe fn one_part_less(&self, whole: *mut Node) {
         // SAFETY: the caller's promise.
         unsafe {
-            (*whole).request -= 1;
-            if (*whole).request > 0 {
+            (*whole).rest -= 1;
+            if (*whole).rest > 0 {
                 return;
             }
-            if (*whole).flags & mark::FAILED == 0 {
-                (*whole).request = NO_REQUEST;
-            } else {
+            if (*whole).flags & mark::FAILED != 0 {
                 (*whole).len = 0;
             }
             self.report(whole);

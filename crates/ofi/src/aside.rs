@@ -196,7 +196,6 @@ impl Endpoint {
             if let Err(errno) = self.say(peer, tag_of(WRITTEN, 0), Some(data), bytes) {
                 (*node).flags |= mark::FAILED;
                 (*node).error = errno;
-                (*node).request = 0;
             }
         }
     }

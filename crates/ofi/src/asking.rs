@@ -206,7 +206,7 @@ impl Endpoint {
             node.write(Node {
                 flags: FI_ATOMIC | direction | self.marks(atomic.context, reported),
                 peer: peer.index(),
-                request: 1,
+                rest: 1,
                 ..Node::EMPTY
             });
         }

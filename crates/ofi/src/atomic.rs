@@ -340,6 +340,10 @@ unsafe fn with_message(
     let Some(message) = (unsafe { message.as_ref() }) else {
         return -(FI_EINVAL as isize);
     };
+    let form = match Form::starting(flags) {
+        Ok(form) => form,
+        Err(errno) => return -(errno as isize),
+    };
     // Several pieces of remote memory are not offered (`iov_limit` of atomics is 1).
     if message.rma_iov_count != 1 || message.rma_iov.is_null() {
         return -(FI_EINVAL as isize);
@@ -362,7 +366,7 @@ unsafe fn with_message(
         result,
     };
     // SAFETY: the caller's promise.
-    unsafe { call(endpoint, Form::Message(flags), &given, &arrays) }
+    unsafe { call(endpoint, form, &given, &arrays) }
 }
 
 unsafe extern "C" fn writemsg(

@@ -39,6 +39,17 @@ pub(crate) unsafe fn with(
     })
 }
 
+/// Flags that a call may have which sends, reads, writes or operates. `FI_MORE` changes nothing: what is posted goes at once.
+const STARTING: u64 = FI_REMOTE_CQ_DATA
+    | FI_MORE
+    | FI_COMPLETION
+    | FI_INJECT
+    | FI_INJECT_COMPLETE
+    | FI_TRANSMIT_COMPLETE
+    | FI_DELIVERY_COMPLETE;
+/// Flags that a call may have which receives or looks for messages.
+const RECEIVING: u64 = FI_MULTI_RECV | FI_MORE | FI_COMPLETION | FI_PEEK | FI_CLAIM | FI_DISCARD;
+
 /// The form of a call.
 #[derive(Clone, Copy)]
 pub(crate) enum Form {
@@ -51,6 +62,28 @@ pub(crate) enum Form {
 }
 
 impl Form {
+    /// A call that starts something at a peer. What is asked beyond what there is, such as `FI_FENCE` or
+    /// `FI_MATCH_COMPLETE`, is refused, since the caller would rely on it.
+    #[inline(always)]
+    pub(crate) fn starting(flags: u64) -> Result<Self, i32> {
+        Self::checked(flags, STARTING)
+    }
+
+    /// A call that receives.
+    #[inline(always)]
+    pub(crate) fn receiving(flags: u64) -> Result<Self, i32> {
+        Self::checked(flags, RECEIVING)
+    }
+
+    #[inline(always)]
+    fn checked(flags: u64, known: u64) -> Result<Self, i32> {
+        if flags & !known == 0 {
+            Ok(Self::Message(flags))
+        } else {
+            Err(FI_EBADFLAGS)
+        }
+    }
+
     /// The flags that hold: the call's own, or those of the endpoint if it has none. `FI_COMPLETION` says whether the end
     /// of the operation is reported.
     #[inline(always)]

@@ -67,6 +67,11 @@ impl Counter {
         cell.set(cell.get().wrapping_add(1));
     }
 
+    /// Operations that succeeded and failed.
+    pub(crate) fn state(&self) -> (u64, u64) {
+        (self.value.get(), self.errors.get())
+    }
+
     pub(crate) fn progress(&self) {
         for endpoint in self.endpoints.borrow().iter() {
             // SAFETY: an endpoint takes itself out before it goes.

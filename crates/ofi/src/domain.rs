@@ -34,6 +34,8 @@ pub(crate) struct Domain {
     pub(crate) next_key: Cell<u64>,
     /// Endpoints of this node in the address vectors, itself included.
     neighbours: Cell<u32>,
+    /// The thread that looked last for something that was not there; at first, the one that opened the domain.
+    looked: Cell<libc::pthread_t>,
     /// Empty looks at a queue after which a thread gives way to others.
     patience: Cell<u32>,
 }
@@ -94,6 +96,16 @@ impl Domain {
         self.lock.as_ref()
     }
 
+    /// This thread is about to give its CPU to others.
+    pub(crate) fn looks(&self) {
+        self.looked.set(this_thread());
+    }
+
+    /// Whether this thread may be the only one that uses the domain.
+    pub(crate) fn is_this_threads(&self) -> bool {
+        self.looked.get() == this_thread()
+    }
+
     /// Gives an endpoint a number.
     pub(crate) fn add_endpoint(&self, endpoint: *const Endpoint) -> Option<u16> {
         let mut endpoints = self.endpoints.borrow_mut();
@@ -140,6 +152,11 @@ impl Domain {
         let often = count > online_cpus();
         self.patience.set(if often { OFTEN } else { RARELY });
     }
+}
+
+fn this_thread() -> libc::pthread_t {
+    // SAFETY: a plain question to the C library.
+    unsafe { libc::pthread_self() }
 }
 
 fn online_cpus() -> u32 {
@@ -193,6 +210,7 @@ pub(crate) unsafe extern "C" fn open(
             basic_regions: attr.is_some_and(|attr| attr.mr_mode == FI_MR_BASIC),
             next_key: Cell::new(1),
             neighbours: Cell::new(0),
+            looked: Cell::new(this_thread()),
             patience: Cell::new(RARELY),
         });
         // SAFETY: checked.

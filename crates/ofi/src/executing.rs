@@ -2,6 +2,7 @@
 
 use limic::{Access, Peer};
 
+use crate::abi::FI_ATOMIC;
 use crate::abi::errno::*;
 use crate::aside::answer_tag;
 use crate::asking::{AHEAD, LONGEST};
@@ -31,6 +32,9 @@ impl Endpoint {
 
     /// Executes an operation. Whatever the message says is checked first.
     fn execute(&self, message: &[u8]) -> Result<Vec<u8>, i32> {
+        if self.caps & FI_ATOMIC == 0 {
+            return Err(FI_EKEYREJECTED);
+        }
         let word = |number: usize| -> Result<u64, i32> {
             let bytes = message.get(8 * number..).and_then(<[u8]>::first_chunk);
             bytes

@@ -85,7 +85,7 @@ unsafe extern "C" fn recvmsg(endpoint: *mut fid_ep, message: *const fi_msg, flag
     // SAFETY: as in `recv`.
     unsafe {
         with(endpoint, |endpoint| {
-            receive::call(endpoint, Form::Message(flags), &asked, room)
+            receive::call(endpoint, Form::receiving(flags)?, &asked, room)
         })
     }
 }
@@ -129,7 +129,10 @@ unsafe extern "C" fn sendmsg(endpoint: *mut fid_ep, message: *const fi_msg, flag
     let Some(message) = (unsafe { message.as_ref() }) else {
         return -(FI_EINVAL as isize);
     };
-    let form = Form::Message(flags);
+    let form = match Form::starting(flags) {
+        Ok(form) => form,
+        Err(errno) => return -(errno as isize),
+    };
     let given = given(message.addr, form.data(message.data), message.context);
     let bytes = Bytes::Pieces(message.msg_iov, message.iov_count);
     // SAFETY: as in `recv`.

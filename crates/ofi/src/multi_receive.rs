@@ -5,8 +5,6 @@
 //! buffer is posted again, which may meet a message that waits; and what has overtaken a longer message of its
 //! sender is reported after that. Messages meet buffers in the order in which these were posted, so that order tells.
 
-use core::ffi::c_void;
-
 use limic::raw::{Posted, RawSliceMut};
 use limic::{Error, Outcome, Peer, RawEndpoint, RequestId, Selector, Tag};
 
@@ -27,14 +25,6 @@ pub(crate) struct Multi {
 }
 
 impl Multi {
-    /// The one that the application calls so.
-    pub(crate) fn find(&self, context: *mut c_void) -> Option<*mut Node> {
-        let mut all = self.all.iter();
-        // SAFETY: listed ones are alive.
-        let found = all.find(|multi| unsafe { (***multi).context } == context);
-        found.map(|multi| multi.cast())
-    }
-
     /// It is posted now, after all others.
     fn goes_last(&mut self, multi: *mut Spare) {
         self.all.retain(|known| *known != multi);
@@ -97,7 +87,7 @@ impl Endpoint {
             at += 1;
             let Some(nth) = lists.ended.iter().position(|(one, _)| *one == multi) else {
                 // SAFETY: listed ones are alive.
-                let request = unsafe { (*multi).node.request };
+                let request = unsafe { (*multi).node.rest };
                 on_the_way.extend(self.limic.sender_of(RequestId(request)));
                 continue;
             };
@@ -136,7 +126,7 @@ impl Endpoint {
             let rest = start.wrapping_add(used);
             let skip = rest.align_offset(16).min(left);
             (*multi).room = (rest.wrapping_add(skip), left - skip);
-            (*multi).node.request = NO_REQUEST;
+            (*multi).node.rest = NO_REQUEST;
             let over = ended || left - skip < self.least_room.get().max(1);
             let node = self.domain.pool.take((*multi).context).cast::<Node>();
             (*node).flags |= (*multi).node.flags & mark::PUBLIC | self.mark();
@@ -171,7 +161,7 @@ impl Endpoint {
             {
                 Ok(Posted::Done(outcome)) => Some(outcome),
                 Ok(Posted::Pending(id)) => {
-                    (*multi).node.request = id.0;
+                    (*multi).node.rest = id.0;
                     self.watch(id, name_of(multi, kind::MULTI));
                     None
                 }

@@ -21,6 +21,10 @@ pub(crate) mod mark {
     pub(crate) const SILENT: u64 = 1 << 61;
     /// A write whose target gets the word `data` when it is done.
     pub(crate) const NOTIFY: u64 = 1 << 60;
+    /// A send that was asked to be complete only when it is delivered.
+    pub(crate) const DELIVERED: u64 = 1 << 59;
+    /// A look at messages, which receives none.
+    pub(crate) const LOOK: u64 = 1 << 58;
     /// The number of the endpoint.
     pub(crate) const ENDPOINT_SHIFT: u32 = 32;
     /// What applications see.
@@ -44,8 +48,9 @@ pub(crate) struct Node {
     pub(crate) peer: u32,
     /// Error number, if it failed.
     pub(crate) error: i32,
-    /// The transport's request while it is pending; then the bytes that did not fit.
-    pub(crate) request: u64,
+    /// While it is pending: its parts that are not over, if it has several; of a multi-receive, the transport's request. Then: the
+    /// bytes that did not fit.
+    pub(crate) rest: u64,
 }
 
 const _: () = assert!(size_of::<Node>() == 64);
@@ -65,7 +70,7 @@ pub(crate) struct Spare {
     pub(crate) room: (*mut u8, usize),
     /// Of a multi-receive: whom it accepts.
     pub(crate) source: Option<Peer>,
-    /// Of a part: the whole, whose `request` counts the parts that are not over.
+    /// Of a part: the whole, whose `rest` counts the parts that are not over.
     pub(crate) whole: *mut Node,
 }
 
@@ -79,7 +84,7 @@ impl Node {
         tag: 0,
         peer: NO_PEER,
         error: 0,
-        request: NO_REQUEST,
+        rest: 0,
     };
 
     /// The number of its endpoint.
@@ -181,19 +186,25 @@ impl Pool {
         self.all.set(all);
     }
 
-    /// The pending operation that the application calls `context`. Linear: for cancellation only.
-    pub(crate) fn find(&self, context: *mut c_void, endpoint: u16) -> Option<*mut Node> {
+    /// What `pick` gives for the first of the operations that the application calls `context` for which it gives anything.
+    /// Linear: for cancellation only.
+    pub(crate) fn find<T>(
+        &self,
+        context: *mut c_void,
+        endpoint: u16,
+        pick: impl Fn(*mut Spare) -> Option<T>,
+    ) -> Option<T> {
         let all = self.all.take();
-        let found = all.iter().copied().find(|spare| {
+        let found = all.iter().copied().find_map(|place| {
             // SAFETY: nodes of the pool live as long as it.
-            let spare = unsafe { &**spare };
-            spare.context == context
+            let spare = unsafe { &*place };
+            let meant = spare.context == context
                 && spare.node.flags & mark::SPARE != 0
-                && spare.node.request != NO_REQUEST
-                && spare.node.endpoint() == endpoint
+                && spare.node.endpoint() == endpoint;
+            meant.then(|| pick(place)).flatten()
         });
         self.all.set(all);
-        found.map(<*mut Spare>::cast)
+        found
     }
 }
 

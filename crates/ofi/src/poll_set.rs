@@ -17,8 +17,8 @@ use crate::object::{self, Head, Object};
 
 enum Member {
     Queue(Arc<Queue>),
-    /// With the value that it had when it was last reported.
-    Counter(Arc<Counter>, u64),
+    /// With the value and the errors that it had when it was last reported.
+    Counter(Arc<Counter>, (u64, u64)),
 }
 
 /// A poll set.
@@ -107,8 +107,11 @@ unsafe extern "C" fn poll(set: *mut fid_poll, contexts: *mut *mut c_void, count:
                 }
                 Member::Counter(counter, seen) => {
                     counter.progress();
-                    let value = counter.value.get();
-                    core::mem::replace(seen, value) != value
+                    // What there is no room for is reported the next time.
+                    found < count && {
+                        let now = counter.state();
+                        core::mem::replace(seen, now) != now
+                    }
                 }
             };
             if ready && found < count {
@@ -130,9 +133,17 @@ unsafe extern "C" fn poll_add(set: *mut fid_poll, fid: *mut fid, _: u64) -> c_in
         let member = unsafe {
             object::share_if::<Queue>(fid)
                 .map(Member::Queue)
-                .or_else(|| object::share_if::<Counter>(fid).map(|c| Member::Counter(c, 0)))
+                .or_else(|| object::share_if::<Counter>(fid).map(|c| Member::Counter(c, (0, 0))))
         };
         let member = member.ok_or(FI_EINVAL)?;
+        let domain = match &member {
+            Member::Queue(queue) => &queue.domain,
+            Member::Counter(counter, _) => &counter.domain,
+        };
+        if !Arc::ptr_eq(domain, &set.domain) {
+            // It would be asked in a turn of this domain, beside calls of its own.
+            return Err(FI_EDOMAIN);
+        }
         set.members.borrow_mut().push((fid, member));
         Ok(())
     })

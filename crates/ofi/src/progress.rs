@@ -7,7 +7,7 @@ use crate::abi::*;
 use crate::aside::Coming;
 use crate::endpoint::{Endpoint, sort};
 use crate::errors::{errno_of, is_closed, reported};
-use crate::node::{NO_REQUEST, Node, Spare, mark};
+use crate::node::{Node, Spare, mark};
 use crate::send::Copied;
 
 /// What a watched request's name points to; names are aligned addresses with this in their lowest bits.
@@ -50,9 +50,7 @@ impl Endpoint {
         while let Some((name, outcome)) = self.limic.next_finished() {
             self.ended(name, outcome);
         }
-        if self.uses_regions() {
-            self.hear_peers();
-        }
+        self.hear_peers();
     }
 
     #[inline(always)]
@@ -124,7 +122,6 @@ impl Endpoint {
         unsafe {
             match outcome {
                 Ok(status) => {
-                    (*node).request = NO_REQUEST;
                     if (*node).flags & FI_RECV != 0 {
                         (*node).len = status.len as usize;
                         (*node).tag = application_tag(status.tag.0);
@@ -147,10 +144,9 @@ impl Endpoint {
     unsafe fn fill_error(&self, node: *mut Node, error: Error) {
         // SAFETY: the caller's promise.
         unsafe {
-            (*node).request = 0;
-            if is_closed(&error) && (*node).flags & FI_SEND != 0 {
-                // As if the message had been the last that it did not ask for.
-                (*node).request = NO_REQUEST;
+            (*node).rest = 0;
+            if is_closed(&error) && (*node).flags & (FI_SEND | mark::DELIVERED) == FI_SEND {
+                // As if the message had been the last that it did not ask for. It was not asked to be delivered.
                 return;
             }
             (*node).flags |= mark::FAILED;
@@ -165,7 +161,7 @@ impl Endpoint {
             } = &error
             {
                 (*node).len = *buffer as usize;
-                (*node).request = sent - buffer;
+                (*node).rest = sent - buffer;
                 (*node).tag = application_tag(tag.0);
                 (*node).peer = peer.index();
                 if let Some(data) = immediate {
@@ -212,6 +208,9 @@ impl Endpoint {
     /// Counts an operation with these flags.
     #[cold]
     pub(crate) fn count(&self, flags: u64) {
+        if flags & mark::LOOK != 0 {
+            return;
+        }
         let counters = &self.counters;
         let counter = if flags & FI_RECV != 0 {
             &counters.receive

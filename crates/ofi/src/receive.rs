@@ -9,7 +9,7 @@ use crate::abi::errno::*;
 use crate::abi::*;
 use crate::call::{Bytes, Form, Sort};
 use crate::endpoint::{Endpoint, sort};
-use crate::node::{NO_PEER, NO_REQUEST, Node, Spare, mark};
+use crate::node::{NO_PEER, Node, Spare, mark};
 use crate::progress::{application_tag, kind, name_of};
 
 /// What a receive asks for, and how it is reported.
@@ -134,10 +134,7 @@ impl Endpoint {
         // SAFETY: the node of this operation, in no list.
         unsafe {
             match posted {
-                Ok(Posted::Pending(id)) => {
-                    (*node).request = id.0;
-                    self.watch(id, name_of(node, kind::NODE));
-                }
+                Ok(Posted::Pending(id)) => self.watch(id, name_of(node, kind::NODE)),
                 Ok(Posted::Done(outcome)) => self.finish(node, outcome),
                 Err(error) => self.finish(node, Err(error)),
             }
@@ -160,7 +157,7 @@ impl Endpoint {
                 tag: 0,
                 peer: NO_PEER,
                 error: 0,
-                request: NO_REQUEST,
+                rest: 0,
             });
         }
         node
@@ -180,6 +177,7 @@ impl Endpoint {
         let node = self.receiving(wanted, core::ptr::null_mut());
         // SAFETY: the node of this operation, in no list.
         unsafe {
+            (*node).flags |= mark::LOOK;
             match found {
                 Ok(Some((status, claim))) => {
                     if flags & FI_DISCARD != 0 {
@@ -193,7 +191,6 @@ impl Endpoint {
                 Ok(None) => {
                     (*node).flags |= mark::FAILED;
                     (*node).error = FI_ENOMSG;
-                    (*node).request = 0;
                     (*node).tag = application_tag(wanted.selector.tag.0);
                     self.report(node);
                 }

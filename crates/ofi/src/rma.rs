@@ -91,7 +91,10 @@ unsafe fn with_message(
     let Some(message) = (unsafe { message.as_ref() }) else {
         return -(FI_EINVAL as isize);
     };
-    let form = Form::Message(flags);
+    let form = match Form::starting(flags) {
+        Ok(form) => form,
+        Err(errno) => return -(errno as isize),
+    };
     let given = if write {
         writing(message.addr, form.data(message.data), message.context)
     } else {

@@ -11,7 +11,7 @@ use crate::call::{Bytes, Form, Sort, append};
 use crate::endpoint::Endpoint;
 use crate::errors::{is_closed, reported};
 use crate::log;
-use crate::node::{NO_PEER, NO_REQUEST, Node, Spare, mark};
+use crate::node::{NO_PEER, Node, Spare, mark};
 use crate::progress::{kind, name_of};
 
 /// Most injected messages that wait in copies; beyond that callers have to make progress first.
@@ -73,7 +73,7 @@ pub(crate) unsafe fn call(
         tag: given.sort.tag()?,
         data: given.data,
         context: given.context,
-        flags: given.sort.flag() | FI_SEND,
+        flags: given.sort.flag() | FI_SEND | delivered(flags),
         reported: flags & FI_COMPLETION != 0,
         delivered: flags & FI_DELIVERY_COMPLETE != 0,
     };
@@ -87,6 +87,13 @@ pub(crate) unsafe fn call(
             (_, asked) => endpoint.send_as_asked(&sent, slices.as_slice(), asked),
         }
     }
+}
+
+/// The mark of a send that is to be delivered, from the flag of its call.
+#[inline(always)]
+fn delivered(flags: u64) -> u64 {
+    const UP: u32 = mark::DELIVERED.trailing_zeros() - FI_DELIVERY_COMPLETE.trailing_zeros();
+    (flags & FI_DELIVERY_COMPLETE) << UP
 }
 
 impl Endpoint {
@@ -152,8 +159,6 @@ impl Endpoint {
             }
             Ok(Posted::Pending(id)) => {
                 let node = self.sending(sent);
-                // SAFETY: a node of this operation.
-                unsafe { (*node).request = id.0 };
                 self.watch(id, name_of(node, kind::NODE));
                 Ok(0)
             }
@@ -197,7 +202,7 @@ impl Endpoint {
                 tag: 0,
                 peer: NO_PEER,
                 error: 0,
-                request: NO_REQUEST,
+                rest: 0,
             });
         }
         node
@@ -205,7 +210,7 @@ impl Endpoint {
 
     #[cold]
     fn not_sent(&self, sent: &Sent, error: Error) -> Result<usize, i32> {
-        if is_closed(&error) {
+        if is_closed(&error) && !sent.delivered {
             // What it did not ask for any more is dropped.
             self.sent(sent);
             return Ok(0);
@@ -318,7 +323,7 @@ impl Endpoint {
                 Of::Part(part) => self.part_is_over(part, &outcome),
                 Of::Unreported(flags) => {
                     let failed = match outcome {
-                        Err(error) if !is_closed(&error) => {
+                        Err(error) if !is_closed(&error) || flags & mark::DELIVERED != 0 => {
                             // Nobody asked to be told; the log has the reason.
                             log::info(&format_args!("an injected message was lost: {error}"));
                             mark::FAILED

@@ -96,7 +96,7 @@ unsafe extern "C" fn recvmsg(
     // SAFETY: as in `recv`.
     unsafe {
         with(endpoint, |endpoint| {
-            receive::call(endpoint, Form::Message(flags), &asked, room)
+            receive::call(endpoint, Form::receiving(flags)?, &asked, room)
         })
     }
 }
@@ -146,7 +146,10 @@ unsafe extern "C" fn sendmsg(
     let Some(message) = (unsafe { message.as_ref() }) else {
         return -(FI_EINVAL as isize);
     };
-    let form = Form::Message(flags);
+    let form = match Form::starting(flags) {
+        Ok(form) => form,
+        Err(errno) => return -(errno as isize),
+    };
     let data = form.data(message.data);
     let given = given(message.addr, message.tag, data, message.context);
     let bytes = Bytes::Pieces(message.msg_iov, message.iov_count);

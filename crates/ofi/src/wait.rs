@@ -13,22 +13,22 @@ use crate::border;
 use crate::completion_queue::Queue;
 use crate::object;
 
-/// What an application polls: readable when one of the queue's endpoints is wanted, or `fi_cq_signal` was called.
+/// What an application polls: readable when one of the queue's endpoints is wanted, or somebody in this process called.
 pub(crate) struct WaitObject {
     set: OwnedFd,
-    signal: OwnedFd,
+    call: OwnedFd,
 }
 
-/// The token of the signal; endpoints have their numbers.
-const SIGNAL: u64 = u64::MAX;
+/// The token of the call; endpoints have their numbers.
+const CALL: u64 = u64::MAX;
 
 impl WaitObject {
     pub(crate) fn new() -> rustix::io::Result<Self> {
         let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let signal = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let call = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let readable = epoll::EventFlags::IN;
-        epoll::add(&set, &signal, epoll::EventData::new_u64(SIGNAL), readable)?;
-        Ok(Self { set, signal })
+        epoll::add(&set, &call, epoll::EventData::new_u64(CALL), readable)?;
+        Ok(Self { set, call })
     }
 
     pub(crate) fn add(&self, endpoint: BorrowedFd<'_>, number: u16) -> rustix::io::Result<()> {
@@ -45,15 +45,16 @@ impl WaitObject {
         self.set.as_fd().as_raw_fd()
     }
 
-    /// Wakes whoever waits.
-    pub(crate) fn signal(&self) {
+    /// Wakes whoever waits: readable until it is [`heard`](Self::heard).
+    pub(crate) fn call(&self) {
         // Fails only if the counter is full: then it is readable already.
-        let _ = rustix::io::write(&self.signal, &1_u64.to_ne_bytes());
+        let _ = rustix::io::write(&self.call, &1_u64.to_ne_bytes());
     }
 
-    /// Whether somebody has signalled since the last time.
-    pub(crate) fn take_signal(&self) -> bool {
-        rustix::io::read(&self.signal, &mut [0_u8; 8]).is_ok()
+    /// Whoever waits from now on waits for the next call.
+    pub(crate) fn heard(&self) {
+        // Fails if nobody has called.
+        let _ = rustix::io::read(&self.call, &mut [0_u8; 8]);
     }
 
     /// Sleeps until the descriptor is readable, at most so long.
@@ -98,23 +99,29 @@ pub(crate) unsafe extern "C" fn trywait(
     count: c_int,
 ) -> c_int {
     border::status(|| {
-        for number in 0..usize::try_from(count).map_err(|_| FI_EINVAL)? {
-            // SAFETY: C passes `count` objects of this provider.
-            let fid = unsafe { *fids.add(number) };
-            // SAFETY: as above.
-            match unsafe { (*fid).fclass } {
-                class::CQ => {
-                    // SAFETY: as its class says.
-                    let queue: &Queue = unsafe { object::object(fid) };
-                    let _turn = queue.domain.enter();
-                    if !queue.may_sleep() {
-                        return Err(FI_EAGAIN);
+        let count = usize::try_from(count).map_err(|_| FI_EINVAL)?;
+        let each_queue = |asked: fn(&Queue) -> bool| {
+            for number in 0..count {
+                // SAFETY: C passes `count` objects of this provider.
+                let fid = unsafe { *fids.add(number) };
+                // SAFETY: as above.
+                match unsafe { (*fid).fclass } {
+                    class::CQ => {
+                        // SAFETY: as its class says.
+                        let queue: &Queue = unsafe { object::object(fid) };
+                        let _turn = queue.domain.enter();
+                        if !asked(queue) {
+                            return Err(FI_EAGAIN);
+                        }
                     }
+                    class::CNTR | class::EQ => {}
+                    _ => return Err(FI_EINVAL),
                 }
-                class::CNTR | class::EQ => {}
-                _ => return Err(FI_EINVAL),
             }
-        }
-        Ok(())
+            Ok(())
+        };
+        each_queue(Queue::may_sleep)?;
+        // What one of them moved may have ended in another one that was looked at before.
+        each_queue(|queue| !queue.has_any())
     })
 }

@@ -95,6 +95,22 @@ fn fi_info_lists_it() {
     }
 }
 
+/// libfabric unloads its providers at its end; a thread that is inside of this one then must not lose its code.
+#[test]
+fn it_stays_in_memory_when_it_is_unloaded() {
+    let provider = provider();
+    let read = Command::new("readelf")
+        .arg("-d")
+        .arg(provider.path().join("liblimic-fi.so"))
+        .output();
+    let Ok(read) = read else {
+        println!("SKIPPED: no readelf (package binutils)");
+        return;
+    };
+    let dynamic = String::from_utf8_lossy(&read.stdout);
+    assert!(dynamic.contains("NODELETE"), "{read:?}");
+}
+
 #[test]
 fn other_kinds_of_endpoints_are_not_offered() {
     if !found("fi_info") {

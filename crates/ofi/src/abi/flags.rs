@@ -19,6 +19,7 @@ pub(crate) const FI_SOURCE: u64 = 1 << 57;
 pub(crate) const FI_DIRECTED_RECV: u64 = 1 << 59;
 
 /// Flags of operations.
+pub(crate) const FI_MORE: u64 = 1 << 18;
 pub(crate) const FI_PEEK: u64 = 1 << 19;
 pub(crate) const FI_COMPLETION: u64 = 1 << 24;
 pub(crate) const FI_INJECT: u64 = 1 << 25;

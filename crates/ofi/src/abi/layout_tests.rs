@@ -151,6 +151,7 @@ fn numbers() -> Vec<Fact> {
         FI_REMOTE_COMM,
         FI_SOURCE,
         FI_DIRECTED_RECV,
+        FI_MORE,
         FI_PEEK,
         FI_COMPLETION,
         FI_INJECT,

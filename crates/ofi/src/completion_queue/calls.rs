@@ -46,12 +46,16 @@ pub(crate) unsafe extern "C" fn open(
 ) -> c_int {
     border::status(|| {
         // SAFETY: C passes attributes or null.
-        let attr = unsafe { attr.as_ref() }.ok_or(FI_EINVAL)?;
+        let attr = unsafe { attr.as_mut() }.ok_or(FI_EINVAL)?;
         if queue.is_null() {
             return Err(FI_EINVAL);
         }
+        // Whoever leaves the choice to the provider learns it here; a short entry fits any room.
+        if attr.format == FI_CQ_FORMAT_UNSPEC {
+            attr.format = FI_CQ_FORMAT_CONTEXT;
+        }
         let entry = match attr.format {
-            FI_CQ_FORMAT_UNSPEC | FI_CQ_FORMAT_TAGGED => 48,
+            FI_CQ_FORMAT_TAGGED => 48,
             FI_CQ_FORMAT_CONTEXT => 8,
             FI_CQ_FORMAT_MSG => 24,
             FI_CQ_FORMAT_DATA => 40,
@@ -87,7 +91,8 @@ pub(crate) unsafe extern "C" fn open(
             wait,
             wait_kind: attr.wait_obj,
             threshold: attr.wait_cond == FI_CQ_COND_THRESHOLD,
-            signalled: Cell::new(false),
+            armed: Cell::new(false),
+            signals: Default::default(),
         });
         // SAFETY: checked.
         unsafe { *queue = object::hand_out(object) };
@@ -204,17 +209,15 @@ unsafe extern "C" fn readerr(queue: *mut fid_cq, entry: *mut fi_cq_err_entry, _:
     })
 }
 
-/// `fi_cq_signal`: whoever waits in `fi_cq_sread` returns.
+/// `fi_cq_signal`: whoever waits in `fi_cq_sread` returns, and the descriptor becomes readable.
 unsafe extern "C" fn signal(queue: *mut fid_cq) -> c_int {
     border::status(|| {
         // SAFETY: C passes what it was given.
         let queue: &Queue = unsafe { object::object(queue) };
-        match &queue.wait {
-            Some(wait) => wait.signal(),
-            None => {
-                let _turn = queue.domain.enter();
-                queue.signalled.set(true);
-            }
+        let _turn = queue.domain.enter();
+        queue.signals.give();
+        if let Some(wait) = &queue.wait {
+            wait.call();
         }
         Ok(())
     })

@@ -142,6 +142,7 @@ impl Queue {
     #[inline(always)]
     pub(super) fn give_way(&self) {
         if self.idle.is_over(self.domain.patience()) {
+            self.domain.looks();
             rustix::thread::sched_yield();
         }
     }

@@ -6,6 +6,7 @@
 mod calls;
 mod idle;
 mod read;
+mod signal;
 
 use core::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use crate::wait::WaitObject;
 
 pub(crate) use self::calls::open;
 use self::idle::Idle;
+use self::signal::Signals;
 
 /// A completion queue.
 #[repr(C)]
@@ -38,8 +40,9 @@ pub(crate) struct Queue {
     wait_kind: u32,
     /// The condition of `sread` is a number of completions.
     threshold: bool,
-    /// Somebody called `fi_cq_signal`.
-    signalled: Cell<bool>,
+    /// Somebody sleeps on the descriptor, or is about to, and was not woken yet. Never while the list holds anything.
+    armed: Cell<bool>,
+    signals: Signals,
 }
 
 // SAFETY: `repr(C)`, and the head comes first.
@@ -65,11 +68,24 @@ impl Queue {
             let last = self.last.get();
             if last.is_null() {
                 self.first.set(node);
+                // Only an empty list is slept on.
+                if self.armed.get() {
+                    self.wake();
+                }
             } else {
                 (*last).next = node;
             }
         }
         self.last.set(node);
+    }
+
+    /// Something is there that a call of another thread, or about another queue, has put here: nobody may ring for it.
+    #[cold]
+    fn wake(&self) {
+        self.armed.set(false);
+        if let Some(wait) = &self.wait {
+            wait.call();
+        }
     }
 
     /// Takes the oldest completion out.
@@ -134,18 +150,25 @@ impl Queue {
         moved
     }
 
-    /// Whether nothing is there and senders will ring.
+    /// Whether nothing is there, and the descriptor becomes readable as soon as something is: senders ring, and so does
+    /// whoever puts something into the list.
     pub(crate) fn may_sleep(&self) -> bool {
         self.progress();
-        if !self.first.get().is_null() || self.signalled.take() {
+        if self.has_any() || self.signals.take() {
             return false;
+        }
+        if let Some(wait) = &self.wait {
+            if self.signals.all_have_heard() {
+                wait.heard();
+            }
+            self.armed.set(true);
         }
         let armed = self.endpoints.borrow().iter().all(|endpoint| {
             // SAFETY: an endpoint takes itself out before it goes.
             unsafe { (**endpoint).arm() }
         });
         // Arming makes progress once more.
-        armed && self.first.get().is_null()
+        armed && !self.has_any()
     }
 
     pub(crate) fn has_any(&self) -> bool {

@@ -9,7 +9,7 @@ use crate::abi::entries::{fi_cq_err_entry, fi_cq_tagged_entry};
 use crate::abi::errno::*;
 use crate::abi::*;
 use crate::node::{Node, context_of, mark};
-use crate::wait::{Patience, WaitObject};
+use crate::wait::Patience;
 
 /// The longest sleep without looking around.
 const LONGEST: Duration = Duration::from_millis(250);
@@ -135,13 +135,36 @@ impl Queue {
         if self.wait_kind == FI_WAIT_NONE {
             return Err(FI_ENOSYS);
         }
-        // A hint only: what is there by the deadline is given.
-        let wanted = if self.threshold && !condition.is_null() {
-            // SAFETY: with this condition it is a number of completions.
-            unsafe { *condition.cast::<usize>() }.clamp(1, count.max(1))
+        // A hint only: what is there by the deadline is given. It is the number itself, not where one stands.
+        let wanted = if self.threshold {
+            condition.addr().clamp(1, count.max(1))
         } else {
             1
         };
+        let since = {
+            let _turn = self.domain.enter();
+            self.signals.begin()
+        };
+        // SAFETY: the caller's promise.
+        let read = unsafe { self.read_until(buffer, count, sources, wanted, timeout, since) };
+        let _turn = self.domain.enter();
+        self.signals.end(since);
+        read
+    }
+
+    /// Waits for that many completions, a failed one, a signal, or the end of the time (ms, negative for none).
+    ///
+    /// # Safety
+    /// As [`read`](Self::read).
+    unsafe fn read_until(
+        &self,
+        buffer: *mut c_void,
+        count: usize,
+        sources: *mut fi_addr_t,
+        wanted: usize,
+        timeout: c_int,
+        since: u32,
+    ) -> Result<usize, i32> {
         let deadline = u64::try_from(timeout)
             .ok()
             .map(|ms| Instant::now() + Duration::from_millis(ms));
@@ -155,14 +178,10 @@ impl Queue {
                     // SAFETY: the caller's promise.
                     return unsafe { self.read(buffer, count, sources) };
                 }
-                let waiting = self.wait.as_ref();
-                if self.signalled.take() || waiting.is_some_and(WaitObject::take_signal) {
+                if self.signals.heard(since) || over {
                     return Err(FI_EAGAIN);
                 }
-                if over {
-                    return Err(FI_EAGAIN);
-                }
-                if waiting.is_some() && wanted == 1 && !self.may_sleep() {
+                if self.wait.is_some() && wanted == 1 && !self.may_sleep() {
                     continue;
                 }
             }
@@ -212,7 +231,7 @@ impl Queue {
             (*entry).buf = (*node).buf;
             (*entry).data = (*node).data;
             (*entry).tag = (*node).tag;
-            (*entry).olen = (*node).request as usize;
+            (*entry).olen = (*node).rest as usize;
             (*entry).err = (*node).error;
             (*entry).prov_errno = (*node).error;
             if api < fi_version(1, 5) {

@@ -48,8 +48,13 @@ pub(crate) fn close_all() {
 }
 
 fn close(endpoint: &Endpoint) {
-    let turn = endpoint.domain.lock().map(lock_soon);
-    // Without a lock the application serialises its calls, but a signal handler can be inside of one.
+    let lock = endpoint.domain.lock();
+    // Without a lock nothing keeps out a thread that goes on using the endpoint while this one ends the process.
+    if lock.is_none() && !endpoint.domain.is_this_threads() {
+        return;
+    }
+    let turn = lock.map(lock_soon);
+    // The application serialises its calls then, but a signal handler can be inside of one.
     if matches!(turn, Some(None)) || endpoint.limic.is_busy() {
         return;
     }

@@ -145,9 +145,10 @@ pub(crate) unsafe extern "C" fn open(
         if let Some(object) = Arc::get_mut(&mut object) {
             object.number = number;
         }
-        if object.uses_regions() {
-            object.limic.set_aside(Tag(sort::ASIDE), sort::MASK);
-        }
+        // Also if there is nothing to reach here: whoever asks gets an answer.
+        object.limic.set_aside(Tag(sort::ASIDE), sort::MASK);
+        // A process that ends takes nothing from those that receive from anybody (fi_domain(3): an RDM endpoint has no connections).
+        object.limic.keep_receives_from_any();
         drop(turn);
         leftovers::add(place);
         // SAFETY: checked.

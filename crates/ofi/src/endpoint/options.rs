@@ -9,7 +9,7 @@ use crate::abi::endpoint::fid_ep;
 use crate::abi::errno::*;
 use crate::abi::*;
 use crate::address_vector::put_address;
-use crate::node::NO_REQUEST;
+use crate::progress::{kind, name_of};
 use crate::{border, info, log, object};
 
 pub(super) unsafe extern "C" fn control(
@@ -55,23 +55,20 @@ pub(super) unsafe extern "C" fn cancel(fid: *mut fid, context: *mut c_void) -> i
         let _turn = endpoint.domain.enter();
         // What has ended is reported, so that a buffer for many messages is posted when it is cancelled.
         endpoint.collect();
-        let multi = endpoint.multi.borrow().find(context);
-        let node = match multi {
-            Some(node) => node,
-            None => {
-                let spare = endpoint.domain.pool.find(context, endpoint.number);
-                match spare {
-                    Some(node) => node,
-                    None if endpoint.lends && !context.is_null() => context.cast(),
-                    None => return Ok(0),
-                }
-            }
-        };
-        // SAFETY: a spare node, or the memory that the application lent for the operation which it means.
-        let request = unsafe { (*node).request };
-        if request != NO_REQUEST {
-            // Unknown requests are those of operations that are over.
-            let _ = endpoint.limic.cancel(limic::RequestId(request));
+        // By the name of what is pending alone: a context may be a mere number, and what it pointed to be gone.
+        let watched = |node: *mut c_void, kind| endpoint.limic.watched(name_of(node, kind));
+        let request = endpoint
+            .domain
+            .pool
+            .find(context, endpoint.number, |spare| {
+                watched(spare.cast(), kind::NODE).or_else(|| watched(spare.cast(), kind::MULTI))
+            });
+        // The node of an operation that lends its memory lies in the context.
+        let lent = endpoint.lends && context.addr() as u64 & kind::BITS == 0;
+        let request = request.or_else(|| lent.then(|| watched(context, kind::NODE)).flatten());
+        if let Some(request) = request {
+            // It may be too late, which is no error.
+            let _ = endpoint.limic.cancel(request);
         }
         endpoint.collect();
         Ok(0)

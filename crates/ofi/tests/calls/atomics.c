@@ -88,6 +88,22 @@ static void pieces(void)
     meet();
 }
 
+/* An endpoint without such capabilities answers all the same, whatever its domain's memory allows: it refuses. */
+static void refused(void)
+{
+    uint64_t one = 1;
+    struct fi_info *messages = fi_dupinfo(info);
+    messages->caps = FI_MSG | FI_TAGGED | FI_SEND | FI_RECV;
+    struct fid_ep *end = open_end(messages, NULL);
+    fi_addr_t peer = swap_names(end);
+    RETRY(fi_atomic(ep, &one, 1, NULL, peer, 0, key, FI_UINT64, FI_SUM, &contexts[0]));
+    struct fi_cq_err_entry error = failure();
+    CHECK(error.err == FI_EKEYREJECTED && error.op_context == &contexts[0]);
+    meet();
+    OK(fi_close(&end->fid));
+    fi_freeinfo(messages);
+}
+
 void atomics(void)
 {
     struct fid_mr *region;
@@ -97,5 +113,6 @@ void atomics(void)
     counted();
     in_order();
     pieces();
+    refused();
     OK(fi_close(&region->fid));
 }

@@ -12,6 +12,8 @@ void killed(pid_t child)
     CHECK(completion().len == 8);
     OK(fi_trecv(ep, bytes, 8, NULL, other, 2, 0, &contexts[0]));
     OK(fi_tsend(ep, bytes, sizeof bytes, NULL, other, 3, &contexts[1]));
+    /* This one may come from others. */
+    OK(fi_trecv(ep, bytes, 8, NULL, FI_ADDR_UNSPEC, 4, 0, &contexts[2]));
     kill(child, SIGKILL);
     for (int both = 0; both < 2; both++) {
         struct fi_cq_err_entry error = failure();
@@ -20,6 +22,11 @@ void killed(pid_t child)
     }
     CHECK(fi_tsend(ep, bytes, 8, NULL, other, 3, &contexts[1]) == -FI_ECONNRESET);
     CHECK(fi_read(ep, bytes, 8, NULL, other, 0, 1, &contexts[1]) == -FI_ECONNRESET);
+    struct fi_msg_tagged look = {.addr = FI_ADDR_UNSPEC, .tag = 5, .context = &contexts[1]};
+    OK(fi_trecvmsg(ep, &look, FI_PEEK));
+    CHECK(failure().err == FI_ENOMSG);
+    OK(fi_tinject(ep, "12345678", 8, myself, 4));
+    CHECK(completion().op_context == &contexts[2]);
 }
 
 /*

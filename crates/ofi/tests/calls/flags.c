@@ -1,11 +1,43 @@
 /* Default flags of operations: given to an endpoint once, they hold for all calls without flags of their own. */
 #include "calls.h"
 
+/* What is asked beyond what there is is refused, and starts nothing; a hint is none of that. */
+static void flags_of_single_calls(void)
+{
+    static const uint64_t beyond[] = {FI_FENCE, FI_TRIGGER, FI_COMMIT_COMPLETE, FI_MATCH_COMPLETE, 1ULL << 40};
+    char out[8] = {0}, in[8];
+    uint64_t word;
+    struct iovec piece = {out, 8}, room = {in, 8};
+    struct fi_ioc operand = {&word, 1};
+    struct fi_rma_iov there = {0, 8, 99};
+    struct fi_rma_ioc word_there = {0, 1, 99};
+    struct fi_msg message = {.msg_iov = &piece, .iov_count = 1, .addr = myself, .context = &contexts[0]};
+    struct fi_msg_tagged tagged = {.msg_iov = &piece, .iov_count = 1, .addr = myself, .tag = 1, .context = &contexts[0]};
+    struct fi_msg_rma access = {.msg_iov = &piece, .iov_count = 1, .addr = myself, .rma_iov = &there, .rma_iov_count = 1};
+    struct fi_msg_atomic atomic = {.msg_iov = &operand, .iov_count = 1, .addr = myself, .rma_iov = &word_there,
+                                   .rma_iov_count = 1, .datatype = FI_UINT64, .op = FI_SUM};
+    for (unsigned i = 0; i < sizeof beyond / sizeof *beyond; i++) {
+        CHECK(fi_sendmsg(ep, &message, FI_COMPLETION | beyond[i]) == -FI_EBADFLAGS);
+        CHECK(fi_recvmsg(ep, &message, FI_COMPLETION | beyond[i]) == -FI_EBADFLAGS);
+        CHECK(fi_tsendmsg(ep, &tagged, FI_COMPLETION | beyond[i]) == -FI_EBADFLAGS);
+        CHECK(fi_trecvmsg(ep, &tagged, FI_COMPLETION | beyond[i]) == -FI_EBADFLAGS);
+        CHECK(fi_writemsg(ep, &access, FI_COMPLETION | beyond[i]) == -FI_EBADFLAGS);
+        CHECK(fi_atomicmsg(ep, &atomic, FI_COMPLETION | beyond[i]) == -FI_EBADFLAGS);
+    }
+    OK(fi_tsendmsg(ep, &tagged, FI_COMPLETION | FI_MORE));
+    CHECK(completion().op_context == &contexts[0]);
+    tagged.msg_iov = &room;
+    tagged.context = &contexts[1];
+    OK(fi_trecvmsg(ep, &tagged, FI_COMPLETION | FI_MORE));
+    CHECK(completion().op_context == &contexts[1]);
+}
+
 /* With FI_INJECT a buffer is the caller's again at once, however long a message is and whenever it is received. */
 void flags(void)
 {
     enum { LEN = 200000 };
     static unsigned char out[LEN], in[LEN];
+    flags_of_single_calls();
     struct fi_info *injecting = fi_dupinfo(info);
     injecting->tx_attr->op_flags = FI_INJECT | FI_COMPLETION | FI_DELIVERY_COMPLETE;
     struct fid_ep *end = open_end(injecting, NULL);

@@ -120,9 +120,196 @@ static void look(void)
     CHECK(fi_cq_read(cq, NULL, 0) == -FI_EAGAIN);
 }
 
+/* An endpoint that talks to itself, with a queue of its own. */
+static struct fid_ep *open_alone(struct fi_info *like, struct fi_cq_attr *attr, uint64_t flags, struct fid_cq **queue,
+                                 fi_addr_t *itself)
+{
+    struct fid_ep *end;
+    char name[48];
+    size_t len = sizeof name;
+    OK(fi_cq_open(domain, attr, queue, NULL));
+    OK(fi_endpoint(domain, like, &end, NULL));
+    OK(fi_ep_bind(end, &av->fid, 0));
+    OK(fi_ep_bind(end, &(*queue)->fid, FI_TRANSMIT | FI_RECV | flags));
+    OK(fi_enable(end));
+    OK(fi_getname(&end->fid, name, &len));
+    CHECK(fi_av_insert(av, name, 1, itself, 0, NULL) == 1);
+    return end;
+}
+
+/* A silent operation lends no memory: its context may be a number, and what is over is not cancelled. */
+static void cancel_numbers(void)
+{
+    struct fi_cq_attr attr = {.format = FI_CQ_FORMAT_TAGGED};
+    struct fi_cq_err_entry error = {0};
+    struct fi_cq_tagged_entry entry;
+    struct fid_cq *queue;
+    fi_addr_t itself;
+    char byte;
+    struct fid_ep *end = open_alone(info, &attr, FI_SELECTIVE_COMPLETION, &queue, &itself);
+    struct iovec room = {&byte, 1};
+    struct fi_msg_tagged silent = {
+        .msg_iov = &room, .iov_count = 1, .addr = FI_ADDR_UNSPEC, .tag = 1, .context = (void *) 42};
+    OK(fi_trecvmsg(end, &silent, 0));
+    OK(fi_tinject(end, "1", 1, itself, 1));
+    CHECK(fi_cq_read(queue, &entry, 1) == -FI_EAGAIN);
+    OK(fi_cancel(&end->fid, (void *) 42));
+    CHECK(fi_cq_read(queue, &entry, 1) == -FI_EAGAIN);
+    /* Two under one name are cancelled one by one. */
+    OK(fi_trecvmsg(end, &silent, 0));
+    OK(fi_trecvmsg(end, &silent, 0));
+    for (int i = 0; i < 2; i++) {
+        OK(fi_cancel(&end->fid, (void *) 42));
+        OK(fi_cancel(&end->fid, (void *) 43));
+    }
+    for (int i = 0; i < 2; i++) {
+        CHECK(fi_cq_read(queue, &entry, 1) == -FI_EAVAIL && fi_cq_readerr(queue, &error, 0) == 1);
+        CHECK(error.err == FI_ECANCELED && error.op_context == (void *) 42);
+    }
+    CHECK(fi_cq_read(queue, &entry, 1) == -FI_EAGAIN);
+    OK(fi_close(&end->fid));
+    OK(fi_close(&queue->fid));
+}
+
+/* Whoever leaves the format to the provider is told which it is, and gets no longer entries. */
+static void format_of_choice(void)
+{
+    struct fi_cq_attr attr = {.format = FI_CQ_FORMAT_UNSPEC};
+    struct fi_cq_entry entries[2] = {{&attr}, {&attr}};
+    struct fid_cq *queue;
+    fi_addr_t itself;
+    char byte;
+    struct fid_ep *end = open_alone(info, &attr, 0, &queue, &itself);
+    CHECK(attr.format == FI_CQ_FORMAT_CONTEXT);
+    OK(fi_trecv(end, &byte, 1, NULL, itself, 1, 0, &contexts[0]));
+    OK(fi_tinject(end, "1", 1, itself, 1));
+    CHECK(fi_cq_read(queue, entries, 1) == 1);
+    CHECK(entries[0].op_context == &contexts[0] && entries[1].op_context == &attr);
+    OK(fi_close(&end->fid));
+    OK(fi_close(&queue->fid));
+}
+
+/* Counters in a poll set: what there is no room for is told later, failures are told too, and looks are no receives. */
+static void poll_counters(void)
+{
+    struct fi_cq_attr attr = {.format = FI_CQ_FORMAT_TAGGED};
+    struct fi_cntr_attr counting = {0};
+    struct fi_poll_attr polling = {0};
+    struct fi_msg_tagged look = {.addr = FI_ADDR_UNSPEC, .tag = 7, .context = &contexts[5]};
+    struct fi_cq_err_entry error = {0};
+    struct fi_cq_tagged_entry entry;
+    struct fid_cntr *sent, *received;
+    struct fid_domain *another;
+    struct fid_poll *set, *foreign;
+    struct fid_cq *queue;
+    struct fid_ep *end;
+    fi_addr_t itself;
+    char byte, name[48];
+    size_t len = sizeof name;
+    void *found[2];
+    OK(fi_cq_open(domain, &attr, &queue, NULL));
+    OK(fi_cntr_open(domain, &counting, &sent, &sent));
+    OK(fi_cntr_open(domain, &counting, &received, &received));
+    OK(fi_endpoint(domain, info, &end, NULL));
+    OK(fi_ep_bind(end, &av->fid, 0));
+    OK(fi_ep_bind(end, &queue->fid, FI_TRANSMIT | FI_RECV));
+    OK(fi_ep_bind(end, &sent->fid, FI_SEND));
+    OK(fi_ep_bind(end, &received->fid, FI_RECV));
+    OK(fi_enable(end));
+    OK(fi_getname(&end->fid, name, &len));
+    CHECK(fi_av_insert(av, name, 1, &itself, 0, NULL) == 1);
+    OK(fi_poll_open(domain, &polling, &set));
+    OK(fi_poll_add(set, &sent->fid, 0));
+    OK(fi_poll_add(set, &received->fid, 0));
+    CHECK(fi_poll(set, found, 2) == 0);
+
+    OK(fi_tinject(end, "1", 1, itself, 7));
+    OK(fi_trecvmsg(end, &look, FI_PEEK));
+    CHECK(fi_cq_read(queue, &entry, 1) == 1 && entry.op_context == &contexts[5]);
+    CHECK(fi_cntr_read(received) == 0 && fi_cntr_read(sent) == 1);
+    OK(fi_trecv(end, &byte, 1, NULL, itself, 7, 0, &contexts[0]));
+    CHECK(fi_cntr_read(received) == 1);
+    CHECK(fi_poll(set, found, 1) == 1 && found[0] == &sent);
+    CHECK(fi_poll(set, found, 1) == 1 && found[0] == &received);
+    CHECK(fi_poll(set, found, 2) == 0);
+
+    OK(fi_trecv(end, &byte, 1, NULL, itself, 7, 0, &contexts[1]));
+    OK(fi_cancel(&end->fid, &contexts[1]));
+    CHECK(fi_poll(set, found, 2) == 1 && found[0] == &received);
+    CHECK(fi_cntr_read(received) == 1 && fi_cntr_readerr(received) == 1);
+    OK(fi_trecvmsg(end, &look, FI_PEEK));
+    CHECK(fi_cntr_readerr(received) == 1);
+    CHECK(fi_cq_read(queue, &entry, 1) == 1 && entry.op_context == &contexts[0]);
+    for (int i = 0; i < 2; i++)
+        CHECK(fi_cq_readerr(queue, &error, 0) == 1 && error.err == (i ? FI_ENOMSG : FI_ECANCELED));
+
+    OK(fi_domain(fabric, info, &another, NULL));
+    OK(fi_poll_open(another, &polling, &foreign));
+    CHECK(fi_poll_add(foreign, &sent->fid, 0) == -FI_EDOMAIN);
+    CHECK(fi_poll_add(foreign, &queue->fid, 0) == -FI_EDOMAIN);
+    OK(fi_close(&foreign->fid));
+    OK(fi_close(&another->fid));
+    OK(fi_close(&set->fid));
+    OK(fi_close(&end->fid));
+    OK(fi_close(&sent->fid));
+    OK(fi_close(&received->fid));
+    OK(fi_close(&queue->fid));
+}
+
+/* The other side closes its endpoint: what is sent there is dropped, unless the call asked for its delivery. */
+static void send_to_closed(void)
+{
+    enum { LEN = 1 << 20 };
+    static char bytes[LEN], room[8];
+    struct fid_ep *end = open_end(info, NULL);
+    fi_addr_t peer = swap_names(end);
+    struct iovec piece = {bytes, LEN};
+    struct fi_msg_tagged message = {.msg_iov = &piece, .iov_count = 1, .addr = peer, .tag = 1, .context = &contexts[1]};
+    OK(fi_trecv(end, room, 8, NULL, peer, 1, 0, &contexts[0]));
+    OK(fi_tinject(end, "12345678", 8, peer, 1));
+    CHECK(completion().op_context == &contexts[0]);
+    meet();
+    if (me == 0) {
+        /* Two that nobody takes, and a receive from the peer. */
+        OK(fi_tsendmsg(end, &message, FI_COMPLETION | FI_DELIVERY_COMPLETE));
+        message.context = &contexts[2];
+        OK(fi_tsendmsg(end, &message, FI_COMPLETION | FI_TRANSMIT_COMPLETE));
+        OK(fi_trecv(end, room, 8, NULL, peer, 2, 0, &contexts[3]));
+    }
+    meet();
+    if (me == 1)
+        OK(fi_close(&end->fid));
+    for (int seen = 0; me == 0 && seen != 7;) {
+        struct fi_cq_tagged_entry entry;
+        struct fi_cq_err_entry error = {0};
+        ssize_t count = fi_cq_read(cq, &entry, 1);
+        if (count == -FI_EAGAIN)
+            continue;
+        if (count == 1) {
+            CHECK(entry.op_context == &contexts[2]);
+            seen |= 1;
+            continue;
+        }
+        CHECK(count == -FI_EAVAIL && fi_cq_readerr(cq, &error, 0) == 1 && error.err == FI_ECONNABORTED);
+        CHECK(error.op_context == &contexts[1] || error.op_context == &contexts[3]);
+        seen |= error.op_context == &contexts[1] ? 2 : 4;
+    }
+    if (me == 0) {
+        CHECK(fi_tsendmsg(end, &message, FI_COMPLETION | FI_DELIVERY_COMPLETE) == -FI_ECONNABORTED);
+        OK(fi_tsendmsg(end, &message, FI_COMPLETION | FI_TRANSMIT_COMPLETE));
+        CHECK(completion().op_context == &contexts[2]);
+        OK(fi_close(&end->fid));
+    }
+    meet();
+}
+
 void objects(void)
 {
     bind_twice();
+    cancel_numbers();
+    format_of_choice();
+    poll_counters();
+    send_to_closed();
     cancel_after_reopening();
     move_address();
     look();

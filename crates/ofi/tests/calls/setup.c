@@ -18,9 +18,13 @@ int ended;
 void meet(void)
 {
     char byte = 0;
+    ssize_t count;
     CHECK(send(line_to_other, &byte, 1, MSG_NOSIGNAL) == 1);
-    while (recv(line_to_other, &byte, 1, MSG_DONTWAIT) != 1)
+    while ((count = recv(line_to_other, &byte, 1, MSG_DONTWAIT)) != 1) {
+        /* The other one has said why it is gone. */
+        CHECK(count != 0);
         fi_cq_read(cq, NULL, 0);
+    }
 }
 
 struct fi_cq_tagged_entry completion(void)

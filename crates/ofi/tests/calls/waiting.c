@@ -1,6 +1,187 @@
 /* Sleeping. */
 #include "calls.h"
 
+/* A queue with a descriptor. */
+static struct fid_cq *open_queue(int *descriptor)
+{
+    struct fi_cq_attr attr = {.format = FI_CQ_FORMAT_TAGGED, .wait_obj = FI_WAIT_FD};
+    struct fid_cq *queue;
+    OK(fi_cq_open(domain, &attr, &queue, NULL));
+    OK(fi_control(&queue->fid, FI_GETWAIT, descriptor));
+    return queue;
+}
+
+static int trywait(struct fid_cq *queue)
+{
+    struct fid *fids[1] = {&queue->fid};
+    return fi_trywait(fabric, fids, 1);
+}
+
+/* Until the queue may be slept on. */
+static void arm(struct fid_cq *queue)
+{
+    int ready;
+    while ((ready = trywait(queue)) == -FI_EAGAIN)
+        ;
+    OK(ready);
+}
+
+static int readable(int descriptor, int ms)
+{
+    struct pollfd poller = {descriptor, POLLIN, 0};
+    return poll(&poller, 1, ms);
+}
+
+/* Waits for a word of the other process, without moving any message. */
+static void hear(void)
+{
+    char byte;
+    CHECK(recv(line_to_other, &byte, 1, 0) == 1);
+}
+
+static void say(void)
+{
+    CHECK(send(line_to_other, "", 1, MSG_NOSIGNAL) == 1);
+}
+
+/* What another thread does to an endpoint while this one sleeps on its queue for receives. */
+static void use_sends(struct fid_cq *sends, int how)
+{
+    struct fi_cq_tagged_entry entry;
+    if (how == 0)
+        trywait(sends);
+    else
+        for (int i = 0; i < 5000; i++)
+            CHECK(fi_cq_read(sends, &entry, 1) == -FI_EAGAIN);
+}
+
+/*
+ * One endpoint with a queue for each direction. Whoever looks after the one must not take from whoever sleeps on the other
+ * what would wake him: neither a completion, nor the ring for a message that completes nothing, nor the wish to be rung for
+ * the next.
+ */
+static void two_queues(void)
+{
+    enum { LAST = 3 };
+    int received, sent;
+    char bytes[8];
+    struct fi_cq_tagged_entry entry;
+    struct fid_cq *receives = open_queue(&received), *sends = open_queue(&sent);
+    struct fid_ep *end;
+    OK(fi_endpoint(domain, info, &end, NULL));
+    OK(fi_ep_bind(end, &av->fid, 0));
+    OK(fi_ep_bind(end, &receives->fid, FI_RECV));
+    OK(fi_ep_bind(end, &sends->fid, FI_TRANSMIT));
+    OK(fi_enable(end));
+    fi_addr_t peer = swap_names(end);
+    /* The two have met. */
+    OK(fi_trecv(end, bytes, 8, NULL, peer, 0, 0, &contexts[0]));
+    OK(fi_tinject(end, "12345678", 8, peer, 0));
+    while (fi_cq_read(receives, &entry, 1) != 1)
+        ;
+    for (int how = 0; how < 2; how++)
+        for (int unexpected = 0; unexpected < 2; unexpected++) {
+            if (me == 1) {
+                if (unexpected) {
+                    hear();
+                    OK(fi_tinject(end, "12345678", 8, peer, 1));
+                    say();
+                }
+                hear();
+                OK(fi_tinject(end, "12345678", 8, peer, 2));
+                say();
+                hear();
+                continue;
+            }
+            OK(fi_trecv(end, bytes, 8, NULL, peer, 2, 0, &contexts[0]));
+            arm(receives);
+            CHECK(readable(received, 0) == 0);
+            if (unexpected) {
+                say();
+                hear();
+                use_sends(sends, how);
+            }
+            say();
+            hear();
+            if (!unexpected)
+                use_sends(sends, how);
+            CHECK(readable(received, 30000) == 1);
+            struct fid *both[2] = {&receives->fid, &sends->fid};
+            while (fi_cq_read(receives, &entry, 1) != 1)
+                CHECK(fi_trywait(fabric, both, 2) == -FI_EAGAIN || readable(received, 30000) == 1);
+            CHECK(entry.op_context == &contexts[0] && entry.tag == 2);
+            say();
+        }
+    OK(fi_close(&end->fid));
+    OK(fi_close(&receives->fid));
+    OK(fi_close(&sends->fid));
+}
+
+static int line_between_threads[2];
+
+static void *sleep_on_queue(void *descriptor)
+{
+    arm(cq);
+    CHECK(write(line_between_threads[1], "", 1) == 1);
+    CHECK(readable(*(int *) descriptor, 30000) == 1);
+    return NULL;
+}
+
+/* A completion that a call of another thread finds at once. */
+static void two_threads(int descriptor)
+{
+    char bytes[8];
+    pthread_t sleeper;
+    CHECK(pipe(line_between_threads) == 0);
+    for (int i = 0; i < 100; i++) {
+        CHECK(pthread_create(&sleeper, NULL, sleep_on_queue, &descriptor) == 0);
+        CHECK(read(line_between_threads[0], bytes, 1) == 1);
+        OK(fi_trecv(ep, bytes, 8, NULL, myself, 1, 0, &contexts[0]));
+        OK(fi_tinject(ep, "12345678", 8, myself, 1));
+        CHECK(pthread_join(sleeper, NULL) == 0);
+        CHECK(completion().op_context == &contexts[0]);
+    }
+}
+
+/* A signal is told once to whoever polls, and does not stay. */
+static void signalled(int descriptor)
+{
+    arm(cq);
+    CHECK(readable(descriptor, 0) == 0);
+    OK(fi_cq_signal(cq));
+    CHECK(readable(descriptor, 0) == 1);
+    CHECK(trywait(cq) == -FI_EAGAIN);
+    arm(cq);
+    CHECK(readable(descriptor, 0) == 0);
+}
+
+/* The condition of a wait is the number of completions itself. */
+static void threshold(void)
+{
+    struct fi_cq_attr attr = {
+        .format = FI_CQ_FORMAT_TAGGED, .wait_obj = FI_WAIT_FD, .wait_cond = FI_CQ_COND_THRESHOLD};
+    struct fi_cq_tagged_entry entries[4];
+    struct fid_cq *queue;
+    struct fid_ep *end;
+    char bytes[8], name[48];
+    size_t len = sizeof name;
+    fi_addr_t itself;
+    OK(fi_cq_open(domain, &attr, &queue, NULL));
+    OK(fi_endpoint(domain, info, &end, NULL));
+    OK(fi_ep_bind(end, &av->fid, 0));
+    OK(fi_ep_bind(end, &queue->fid, FI_TRANSMIT | FI_RECV));
+    OK(fi_enable(end));
+    OK(fi_getname(&end->fid, name, &len));
+    CHECK(fi_av_insert(av, name, 1, &itself, 0, NULL) == 1);
+    for (int i = 0; i < 2; i++) {
+        OK(fi_trecv(end, bytes, 8, NULL, itself, i, 0, &contexts[i]));
+        OK(fi_tinject(end, "12345678", 8, itself, i));
+    }
+    CHECK(fi_cq_sread(queue, entries, 4, (void *) 2, -1) == 2);
+    OK(fi_close(&end->fid));
+    OK(fi_close(&queue->fid));
+}
+
 /* Sleeps on the queue, by its descriptor and by sread. */
 void waiting(void)
 {
@@ -32,5 +213,11 @@ void waiting(void)
     }
     OK(fi_cq_signal(cq));
     CHECK(fi_cq_sread(cq, &entry, 1, NULL, -1) == -FI_EAGAIN);
+    meet();
+    signalled(descriptor);
+    threshold();
+    two_threads(descriptor);
+    meet();
+    two_queues();
     meet();
 }
