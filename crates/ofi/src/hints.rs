@@ -5,7 +5,9 @@ use core::ffi::{CStr, c_char};
 use crate::abi::info::fi_info;
 use crate::abi::*;
 use crate::call::IOV_LIMIT;
-use crate::info::{INJECT_SIZE, LONGEST, OP_FLAGS, ORDER, QUEUE_SIZE, TAG_FORMAT, caps};
+use crate::info::{
+    INJECT_SIZE, LONGEST, MR_IOV_LIMIT, OP_FLAGS, ORDER, QUEUE_SIZE, TAG_FORMAT, caps,
+};
 use crate::reach;
 
 /// The hints, with nothing asked where there are none.
@@ -13,6 +15,9 @@ use crate::reach;
 pub(crate) struct Hints {
     given: bool,
     caps: u64,
+    /// Capabilities of one direction or of the domain, which ask for no more of an endpoint.
+    part_caps: u64,
+    protocol: u32,
     mode: u64,
     addr_format: u32,
     ep_type: u32,
@@ -53,11 +58,13 @@ impl Hints {
         unsafe {
             if let Some(ep) = info.ep_attr.as_ref() {
                 read.ep_type = ep.r#type;
+                read.protocol = ep.protocol;
                 read.tag_format = ep.mem_tag_format;
                 read.contexts = ep.tx_ctx_cnt.max(ep.rx_ctx_cnt);
                 read.asks(ep.max_msg_size, LONGEST, "bytes of a message");
             }
             if let Some(tx) = info.tx_attr.as_ref() {
+                read.part_caps |= tx.caps;
                 read.tx_flags = tx.op_flags;
                 read.orders |= tx.msg_order;
                 read.comp_order |= tx.comp_order;
@@ -67,6 +74,7 @@ impl Hints {
                 read.asks(tx.size, 1 << 20, "operations under way");
             }
             if let Some(rx) = info.rx_attr.as_ref() {
+                read.part_caps |= rx.caps;
                 read.rx_flags = rx.op_flags;
                 read.orders |= rx.msg_order;
                 read.comp_order |= rx.comp_order;
@@ -79,6 +87,9 @@ impl Hints {
                 read.data_progress = domain.data_progress;
                 read.av_type = domain.av_type;
                 read.mr_mode = Some(domain.mr_mode);
+                read.part_caps |= domain.caps & !FI_REMOTE_COMM;
+                let pieces = "pieces of a memory region";
+                read.asks(domain.mr_iov_limit, MR_IOV_LIMIT, pieces);
                 read.asks(domain.cq_data_size, 8, "bytes of data in a completion");
                 read.asks(domain.mr_key_size, 8, "bytes of a key");
                 read.names(domain.name, "domain");
@@ -112,7 +123,13 @@ impl Hints {
         if !matches!(self.ep_type, FI_EP_UNSPEC | FI_EP_RDM) {
             return Some("endpoints are of type FI_EP_RDM alone".to_owned());
         }
-        let missing = self.caps & !caps();
+        if !matches!(self.protocol, 0 | FI_PROTO_LIMIC) {
+            return Some(format!(
+                "protocol {:#x} is another provider's",
+                self.protocol
+            ));
+        }
+        let missing = (self.caps | self.part_caps) & !caps();
         if missing == FI_REMOTE_COMM
             && let Some(why) = reach::no_other_node()
         {

@@ -56,6 +56,8 @@ pub(crate) const OP_FLAGS: u64 = FI_COMPLETION
 
 /// Most bytes of an injected message.
 pub(crate) const INJECT_SIZE: usize = 4096;
+/// Pieces of a memory region.
+pub(crate) const MR_IOV_LIMIT: usize = 1;
 /// Most bytes of a message.
 pub(crate) const LONGEST: usize = 1 << 47;
 /// Queues grow as they are used; this is what applications are told.
@@ -187,7 +189,7 @@ fn build(version: u32, hints: &Hints) -> Option<*mut fi_info> {
         (*domain).max_ep_tx_ctx = 1;
         (*domain).max_ep_rx_ctx = 1;
         (*domain).cntr_cnt = MANY;
-        (*domain).mr_iov_limit = 1;
+        (*domain).mr_iov_limit = MR_IOV_LIMIT;
         (*domain).caps = caps & (FI_LOCAL_COMM | FI_REMOTE_COMM);
         (*domain).mr_cnt = MANY;
         (*domain).tclass = FI_TC_UNSPEC;

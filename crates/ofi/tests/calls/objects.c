@@ -303,8 +303,84 @@ static void send_to_closed(void)
     meet();
 }
 
+/* Endpoints by the dozen, in several domains: each sends to the next, in whatever domain that is. */
+static void dozens(void)
+{
+    enum { DOMAINS = 4, ENDS = 3, ALL = DOMAINS * ENDS };
+    struct fi_av_attr av_attr = {.type = FI_AV_TABLE};
+    struct fi_cq_attr cq_attr = {.format = FI_CQ_FORMAT_TAGGED};
+    struct fid_domain *domains[DOMAINS];
+    struct fid_av *vectors[DOMAINS];
+    struct fid_cq *queues[DOMAINS];
+    struct fid_ep *ends[ALL];
+    static char names[ALL][48];
+    static unsigned char in[ALL][5000], out[5000];
+    int got = 0, seen[ALL] = {0};
+    for (int d = 0; d < DOMAINS; d++) {
+        OK(fi_domain(fabric, info, &domains[d], NULL));
+        OK(fi_av_open(domains[d], &av_attr, &vectors[d], NULL));
+        OK(fi_cq_open(domains[d], &cq_attr, &queues[d], NULL));
+    }
+    for (int i = 0; i < ALL; i++) {
+        size_t len = sizeof names[i];
+        OK(fi_endpoint(domains[i % DOMAINS], info, &ends[i], NULL));
+        OK(fi_ep_bind(ends[i], &vectors[i % DOMAINS]->fid, 0));
+        OK(fi_ep_bind(ends[i], &queues[i % DOMAINS]->fid, FI_TRANSMIT | FI_RECV));
+        OK(fi_enable(ends[i]));
+        OK(fi_getname(&ends[i]->fid, names[i], &len));
+    }
+    for (int d = 0; d < DOMAINS; d++)
+        CHECK(fi_av_insert(vectors[d], names, ALL, NULL, 0, NULL) == ALL);
+    fill(out, sizeof out, 3);
+    for (int i = 0; i < ALL; i++) {
+        OK(fi_trecv(ends[i], in[i], sizeof in[i], NULL, (i + ALL - 1) % ALL, i, 0, &contexts[i]));
+        OK(fi_tsend(ends[i], out, sizeof out, NULL, (i + 1) % ALL, (i + 1) % ALL, &contexts[ALL + i]));
+    }
+    for (int d = 0; got < 2 * ALL; d = (d + 1) % DOMAINS) {
+        struct fi_cq_tagged_entry entry;
+        ssize_t count = fi_cq_read(queues[d], &entry, 1);
+        CHECK(count == 1 || count == -FI_EAGAIN);
+        if (count == 1) {
+            int number = (int) ((struct fi_context2 *) entry.op_context - contexts);
+            CHECK(number % ALL % DOMAINS == d);
+            if (number < ALL) {
+                CHECK(!seen[number]++ && entry.tag == (uint64_t) number && entry.len == sizeof out);
+                CHECK(right(in[number], sizeof out, 3));
+            }
+            got++;
+        }
+    }
+    for (int i = 0; i < ALL; i++)
+        OK(fi_close(&ends[i]->fid));
+    for (int d = 0; d < DOMAINS; d++) {
+        OK(fi_close(&queues[d]->fid));
+        OK(fi_close(&vectors[d]->fid));
+        OK(fi_close(&domains[d]->fid));
+    }
+}
+
+/* Hints that this provider cannot fulfil are not, wherever they stand. */
+static void hints(void)
+{
+    for (int which = 0; which < 6; which++) {
+        struct fi_info *hints = fi_allocinfo(), *found = NULL;
+        hints->fabric_attr->prov_name = strdup("limic");
+        hints->tx_attr->caps = which == 1 ? FI_FENCE : FI_TAGGED | FI_SEND;
+        hints->rx_attr->caps = which == 2 ? FI_VARIABLE_MSG : FI_TAGGED | FI_RECV;
+        hints->domain_attr->caps = which == 3 ? FI_SHARED_AV : FI_LOCAL_COMM;
+        hints->domain_attr->mr_iov_limit = which == 4 ? 2 : 1;
+        hints->ep_attr->protocol = which == 5 ? FI_PROTO_SHM : info->ep_attr->protocol;
+        CHECK(fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, &found) == (which == 0 ? 0 : -FI_ENODATA));
+        fi_freeinfo(found);
+        fi_freeinfo(hints);
+    }
+}
+
 void objects(void)
 {
+    hints();
+    if (me == 0)
+        dozens();
     bind_twice();
     cancel_numbers();
     format_of_choice();

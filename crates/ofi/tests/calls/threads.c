@@ -20,6 +20,46 @@ static void *ask(void *nothing)
     return nothing;
 }
 
+enum { EACH = 3000, AT_ONCE = 8 };
+static int ended_operations[2];
+
+/* Posts and reads; what it reads may be what the other thread has posted. */
+static void *post_and_read(void *number)
+{
+    int mine = *(int *) number;
+    static char bytes[2][AT_ONCE];
+    for (int i = 0; i < EACH; i += AT_ONCE) {
+        for (int k = 0; k < AT_ONCE; k++) {
+            OK(fi_trecv(ep, &bytes[mine][k], 1, NULL, myself, 10 + mine, 0, &contexts[mine * AT_ONCE + k]));
+            OK(fi_tinject(ep, "1", 1, myself, 10 + mine));
+        }
+        while (__atomic_load_n(&ended_operations[mine], __ATOMIC_ACQUIRE) < i + AT_ONCE) {
+            struct fi_cq_tagged_entry entries[3];
+            ssize_t count = fi_cq_read(cq, entries, 3);
+            CHECK(count > 0 || count == -FI_EAGAIN);
+            for (ssize_t k = 0; k < count; k++) {
+                int whose = (struct fi_context2 *) entries[k].op_context >= &contexts[AT_ONCE];
+                CHECK(entries[k].tag == 10u + whose && entries[k].len == 1);
+                __atomic_fetch_add(&ended_operations[whose], 1, __ATOMIC_RELEASE);
+            }
+        }
+    }
+    return NULL;
+}
+
+/* Two threads use one endpoint and one queue at once: nothing is lost, and nothing comes twice. */
+static void two_at_once(void)
+{
+    pthread_t sender[2];
+    int numbers[2] = {0, 1};
+    for (int i = 0; i < 2; i++)
+        CHECK(pthread_create(&sender[i], NULL, post_and_read, &numbers[i]) == 0);
+    for (int i = 0; i < 2; i++) {
+        CHECK(pthread_join(sender[i], NULL) == 0);
+        CHECK(ended_operations[i] == EACH);
+    }
+}
+
 /* One thread moves messages, another one asks the same objects. */
 void threads(void)
 {
@@ -33,5 +73,6 @@ void threads(void)
     }
     over = 1;
     CHECK(pthread_join(asker, NULL) == 0);
+    two_at_once();
     meet();
 }
