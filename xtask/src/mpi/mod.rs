@@ -87,8 +87,9 @@ pub(crate) fn run(extent: Extent, tally: &mut Tally) -> Result<(), Failure> {
         }
         checks.programs(library, tally)?;
         checks.killed(library, tally)?;
-        if let Library::Mpich(_) = library {
+        if let Library::Mpich(mpich) = library {
             checks.own_choice(library, tally)?;
+            checks.later_libfabric(mpich, tally)?;
         }
         match &benchmarks {
             Some(imb) if library.runs_imb() => checks.imb(library, imb, tally)?,
@@ -191,6 +192,48 @@ impl Checks {
         let name = format!("{}: picks limic by itself", library.title());
         let wanted = ["collectives: right"];
         self.check(&name, command, 2, &wanted, Expected::Messages, tally)
+    }
+
+    /// What the provider offers under the libfabric 2 that MPICH brings.
+    fn later_libfabric(&mut self, mpich: &Mpi, tally: &mut Tally) -> Result<(), Failure> {
+        let name = "fi_info with MPICH's libfabric";
+        if Command::new("fi_info").arg("-h").output().is_err() {
+            tally.skip_check(&format!("{name}: no fi_info (package libfabric-bin)"));
+            return Ok(());
+        }
+        let command = |words: &[&str]| {
+            let mut command = Command::new("fi_info");
+            command
+                .args(words)
+                .env("FI_PROVIDER_PATH", &self.provider)
+                .env("LD_LIBRARY_PATH", mpich.root().join("lib/mpich"));
+            command
+        };
+        let version = bounded::run(command(&["--version"]), &cpus()?, LIMIT);
+        let listed = bounded::run(command(&["-p", "limic", "-v"]), &cpus()?, LIMIT);
+        let version = version
+            .out
+            .lines()
+            .find_map(|line| line.strip_prefix("libfabric: "));
+        let wanted = [
+            "type: FI_EP_RDM",
+            "prov_name: limic",
+            "FI_TAGGED",
+            "FI_ATOMIC",
+        ];
+        let verdict = match (listed.explain(), version) {
+            (Some(why), _) => Err(why),
+            (None, Some(version)) if version.starts_with("2.") => wanted
+                .iter()
+                .find(|words| !listed.out.contains(**words))
+                .map_or_else(
+                    || Ok(format!("libfabric {version}")),
+                    |words| Err(format!("it does not list '{words}'")),
+                ),
+            (None, version) => Err(format!("its libfabric is {}", version.unwrap_or("silent"))),
+        };
+        self.judge(name, verdict, tally);
+        Ok(())
     }
 
     /// IMB-MPI1. This binary was built without its check of the data.
