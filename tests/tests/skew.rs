@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use limic::policy::Path;
-use limic::raw::{Posted, RawSlice};
+use limic::raw::{Posted, RawSlice, SendOptions};
 use limic::settings::{Settings, SettingsBuilder};
 use limic::{Counters, Endpoint, HybridEndpoint, Peer, RawEndpoint, ScopedRecv, ScopedSend, Tag};
 use limic_tests::{Cast, Rank, check, content};
@@ -242,8 +242,12 @@ fn messages_that_went_ahead_survive_their_sender() {
             }
             let message = content(seed(rank, 999, 8), BYTES);
             let slices = [RawSlice::from(&message[..])];
+            let options = SendOptions {
+                immediate: Some(77),
+                ..SendOptions::default()
+            };
             // SAFETY: the message outlives the send, which is over at once.
-            let posted = unsafe { endpoint.post_send_with(other, Tag(DATA), Some(77), &slices) };
+            let posted = unsafe { endpoint.post_send_with(other, Tag(DATA), options, &slices) };
             assert!(matches!(posted, Ok(Posted::Done(Ok(_)))), "it waits");
             assert_eq!(endpoint.counters().ahead.messages - before, 9);
             // Order is that of sending, whatever way each one took.

@@ -2,7 +2,7 @@
 
 use core::ffi::c_void;
 
-use limic::raw::{Posted, RawSlice};
+use limic::raw::{Posted, RawSlice, SendOptions};
 use limic::{Error, Outcome, Peer, RawEndpoint, RequestId, Tag};
 
 use crate::abi::errno::*;
@@ -104,10 +104,14 @@ impl Endpoint {
     #[inline(always)]
     pub(crate) unsafe fn send(&self, sent: &Sent, slices: &[RawSlice]) -> Result<usize, i32> {
         let peer = self.peer(sent.to)?;
+        let options = SendOptions {
+            immediate: sent.data,
+            ..SendOptions::default()
+        };
         // SAFETY: the caller's promise.
         let posted = unsafe {
             self.limic
-                .post_send_with(peer, Tag(sent.tag), sent.data, slices)
+                .post_send_with(peer, Tag(sent.tag), options, slices)
         };
         self.was_posted(sent, posted)
     }
@@ -138,14 +142,14 @@ impl Endpoint {
     /// # Safety
     /// The slices are readable until it is over.
     unsafe fn post(&self, peer: Peer, sent: &Sent, slices: &[RawSlice]) -> limic::Result<Posted> {
-        let tag = Tag(sent.tag);
+        let options = SendOptions {
+            immediate: sent.data,
+            delivered: sent.delivered,
+        };
         // SAFETY: the caller's promise.
         unsafe {
-            if sent.delivered {
-                self.limic.post_send_delivered(peer, tag, sent.data, slices)
-            } else {
-                self.limic.post_send_with(peer, tag, sent.data, slices)
-            }
+            self.limic
+                .post_send_with(peer, Tag(sent.tag), options, slices)
         }
     }
 

@@ -12,7 +12,7 @@ use crate::error::Outcome;
 use crate::policy::{Path, PathSet};
 use crate::raw::{
     Access, ClaimId, Posted, RawEndpoint, RawLoan, RawLoaned, RawSlice, RawSliceMut, RegionId,
-    RequestId,
+    RequestId, SendOptions,
 };
 use crate::settings::Settings;
 use crate::{Address, Error, Peer, Result, Selector, Status, Tag};
@@ -136,37 +136,16 @@ macro_rules! endpoint {
                 self.0.engine.borrow_mut().peer_address(peer)
             }
             #[inline]
-            unsafe fn post_send(&self, to: Peer, tag: Tag, data: &[RawSlice]) -> Result<Posted> {
-                let mut engine = self.0.engine.borrow_mut();
-                // SAFETY: the caller's promise.
-                unsafe { engine.core.post_send(to.0, tag.0, None, data) }
-            }
-            #[inline]
             unsafe fn post_send_with(
                 &self,
                 to: Peer,
                 tag: Tag,
-                immediate: Option<u64>,
+                options: SendOptions,
                 data: &[RawSlice],
             ) -> Result<Posted> {
                 let mut engine = self.0.engine.borrow_mut();
                 // SAFETY: the caller's promise.
-                unsafe { engine.core.post_send(to.0, tag.0, immediate, data) }
-            }
-            unsafe fn post_send_delivered(
-                &self,
-                to: Peer,
-                tag: Tag,
-                immediate: Option<u64>,
-                data: &[RawSlice],
-            ) -> Result<Posted> {
-                let mut engine = self.0.engine.borrow_mut();
-                // SAFETY: the caller's promise.
-                unsafe {
-                    engine
-                        .core
-                        .post_send_delivered(to.0, tag.0, immediate, data)
-                }
+                unsafe { engine.core.post_send(to.0, tag.0, options, data) }
             }
             #[inline]
             unsafe fn send_at_once(
@@ -177,7 +156,8 @@ macro_rules! endpoint {
                 data: &[RawSlice],
             ) -> Result<Option<Status>> {
                 let mut engine = self.0.engine.borrow_mut();
-                let sent = engine.core.send_at_once(to.0, tag.0, immediate, data)?;
+                // SAFETY: the caller's promise.
+                let sent = unsafe { engine.core.send_at_once(to.0, tag.0, immediate, data) }?;
                 let len = data.iter().map(|piece| piece.len as u64).sum();
                 Ok(sent.then_some(Status {
                     peer: to,
@@ -189,15 +169,12 @@ macro_rules! endpoint {
             #[inline]
             unsafe fn send_blocking(&self, to: Peer, tag: Tag, data: &[RawSlice]) -> Result<()> {
                 // The engine is not borrowed any more where the send has to be waited for.
-                if self
-                    .0
-                    .engine
-                    .borrow_mut()
-                    .core
-                    .send_at_once(to.0, tag.0, None, data)?
-                {
+                let mut engine = self.0.engine.borrow_mut();
+                // SAFETY: the caller's promise.
+                if unsafe { engine.core.send_at_once(to.0, tag.0, None, data) }? {
                     return Ok(());
                 }
+                drop(engine);
                 // SAFETY: the caller's promise.
                 let posted = unsafe { self.post_send(to, tag, data) }?;
                 let outcome = crate::endpoint::finish(self, posted);

@@ -39,6 +39,17 @@ pub enum Posted {
     Pending(RequestId),
 }
 
+/// What a send carries beside its bytes, and when it is over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SendOptions {
+    /// A word that the receiver finds in [`Status::immediate`]: InfiniBand's immediate data, libfabric's remote completion
+    /// data.
+    pub immediate: Option<u64>,
+    /// The send is over only when the message reaches its receiver whatever becomes of this process. On one node that is
+    /// so for all messages; what goes to other nodes waits until it is received, also if it is short.
+    pub delivered: bool,
+}
+
 /// One end of the transport, in terms of raw memory.
 ///
 /// # Safety
@@ -73,10 +84,13 @@ pub unsafe trait RawEndpoint: Debug + Send {
     ///
     /// # Safety
     /// Every slice is readable, and nobody writes there, until the operation is done.
-    unsafe fn post_send(&self, to: Peer, tag: Tag, data: &[RawSlice]) -> Result<Posted>;
+    #[inline]
+    unsafe fn post_send(&self, to: Peer, tag: Tag, data: &[RawSlice]) -> Result<Posted> {
+        // SAFETY: the caller's promise.
+        unsafe { self.post_send_with(to, tag, SendOptions::default(), data) }
+    }
 
-    /// Starts a send, perhaps with a word beside the bytes, which the receiver finds in
-    /// [`Status::immediate`]: InfiniBand's immediate data, libfabric's remote completion data.
+    /// Starts a send that carries more than its bytes, or is over later than others.
     ///
     /// # Errors
     /// As [`post_send`](Self::post_send).
@@ -87,29 +101,9 @@ pub unsafe trait RawEndpoint: Debug + Send {
         &self,
         to: Peer,
         tag: Tag,
-        immediate: Option<u64>,
+        options: SendOptions,
         data: &[RawSlice],
     ) -> Result<Posted>;
-
-    /// [`post_send_with`](Self::post_send_with), over only when the message reaches its receiver whatever becomes of
-    /// this process. On one node that is so for all messages; what goes to other nodes waits until it is received,
-    /// also if it is short.
-    ///
-    /// # Errors
-    /// As [`post_send`](Self::post_send).
-    ///
-    /// # Safety
-    /// As [`post_send`](Self::post_send).
-    unsafe fn post_send_delivered(
-        &self,
-        to: Peer,
-        tag: Tag,
-        immediate: Option<u64>,
-        data: &[RawSlice],
-    ) -> Result<Posted> {
-        // SAFETY: the caller's promise.
-        unsafe { self.post_send_with(to, tag, immediate, data) }
-    }
 
     /// Sends if that needs neither the receiver's help nor a wait: the buffer is the caller's again at
     /// once. `None`: it would, and nothing was sent.

@@ -2,7 +2,7 @@
 //! out of matching, regions in memory of their own.
 
 use limic::counters::Event;
-use limic::raw::{ClaimId, Posted, RawSlice, RawSliceMut};
+use limic::raw::{ClaimId, Posted, RawSlice, RawSliceMut, SendOptions};
 use limic::{Access, Error, RawEndpoint, RequestId, Selector, Status, Tag};
 
 use super::sizes::lengths;
@@ -41,8 +41,12 @@ pub fn immediate_words<E: RawEndpoint>(case: &Case<E>) {
                 let data = content(number, len);
                 let slices = [RawSlice::from(&data[..])];
                 let other = party.other();
+                let options = SendOptions {
+                    immediate: word,
+                    ..SendOptions::default()
+                };
                 // SAFETY: `data` lives until the send is done.
-                let posted = unsafe { party.endpoint.post_send_with(other, TAG, word, &slices) };
+                let posted = unsafe { party.endpoint.post_send_with(other, TAG, options, &slices) };
                 assert_eq!(finish(party, posted).len, len as u64);
                 continue;
             }
@@ -72,12 +76,12 @@ pub fn delivered_sends<E: RawEndpoint>(case: &Case<E>) {
                 let data = content(number, len);
                 let slices = [RawSlice::from(&data[..])];
                 let other = party.other();
-                // SAFETY: `data` lives until the send is done.
-                let posted = unsafe {
-                    party
-                        .endpoint
-                        .post_send_delivered(other, TAG, word, &slices)
+                let options = SendOptions {
+                    immediate: word,
+                    delivered: true,
                 };
+                // SAFETY: `data` lives until the send is done.
+                let posted = unsafe { party.endpoint.post_send_with(other, TAG, options, &slices) };
                 let posted = started(posted);
                 party.meet();
                 let over = match posted {

@@ -9,7 +9,7 @@ use super::wire;
 use super::{Core, Engine, posted};
 use crate::buffer::{Lying, ReceiveBuffer, Source, words};
 use crate::policy::Path;
-use crate::raw::{Hold, Posted, RawLoan, RawLoaned, RawSlice, RawSliceMut};
+use crate::raw::{Hold, Posted, RawLoan, RawLoaned, RawSlice, RawSliceMut, SendOptions};
 use crate::{Error, Peer, Result, Selector, Status, Tag};
 
 /// Looks at the sender's ring in a row, of a call that does not wait.
@@ -62,7 +62,7 @@ impl Core {
             self.post_send(
                 to,
                 tag,
-                None,
+                SendOptions::default(),
                 &[RawSlice {
                     start: loan.start,
                     len,

@@ -133,8 +133,11 @@ pub(crate) struct Link {
 
 impl Link {
     /// Pushes a message. False: no room now.
+    ///
+    /// # Safety
+    /// The slices are readable during the call, and `len` is their length together.
     #[inline(always)]
-    pub(crate) fn push(
+    pub(crate) unsafe fn push(
         &mut self,
         tag: u64,
         immediate: Option<u64>,
@@ -143,7 +146,7 @@ impl Link {
     ) -> bool {
         if immediate.is_none()
             && let (Out::Private(ring), [one]) = (&mut self.out, data)
-            // SAFETY: callers pass slices that are readable during the call, and no slice of an application lies in a ring.
+            // SAFETY: the caller's promise, and no slice of an application lies in a ring.
             && unsafe { ring.push_same_tag(EAGER, tag, one.start, one.len) }
         {
             self.wake();
@@ -156,7 +159,7 @@ impl Link {
                     return false;
                 };
                 match immediate {
-                    // SAFETY: callers pass slices that are readable during the call; room for `len` is reserved.
+                    // SAFETY: the caller's promise; room for `len` is reserved.
                     None => unsafe { gather(data, &mut room) },
                     // SAFETY: as above, with room for the word.
                     Some(word) => unsafe { gather_behind(word, data, &mut room) },

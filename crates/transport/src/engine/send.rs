@@ -11,7 +11,7 @@ use crate::counters::Event;
 use crate::error::Outcome;
 use crate::kmod::Exposed;
 use crate::policy::Path;
-use crate::raw::{Posted, RawSlice, RequestId};
+use crate::raw::{Posted, RawSlice, RequestId, SendOptions};
 use crate::single_copy::address_of;
 use crate::{Error, Peer, Result, Status, Tag};
 
@@ -25,8 +25,11 @@ pub(crate) enum Eager {
 ///
 /// Cache lines that move to the receiver for `n` bytes through a private ring: `ceil((16 + n) / 64)`,
 /// so one up to 48 bytes; and one back per quarter of the ring.
+///
+/// # Safety
+/// The slices are readable during the call, and `len` is their length together.
 #[inline(always)]
-pub(crate) fn push_eager(
+pub(crate) unsafe fn push_eager(
     link: &mut Link,
     pool: &mut Pool,
     to: u32,
@@ -39,7 +42,8 @@ pub(crate) fn push_eager(
         return Eager::NoRoom;
     }
     if link.fits_ring(len, immediate) {
-        return if link.push(tag, immediate, data, len) {
+        // SAFETY: the caller's promise.
+        return if unsafe { link.push(tag, immediate, data, len) } {
             Eager::Sent(if len < link.thresholds.inline_below {
                 Path::Inline
             } else {
@@ -49,12 +53,16 @@ pub(crate) fn push_eager(
             Eager::NoRoom
         };
     }
-    push_chunk(link, pool, to, tag, immediate, data, len)
+    // SAFETY: the caller's promise.
+    unsafe { push_chunk(link, pool, to, tag, immediate, data, len) }
 }
 
 /// The shared ring has small slots: what is longer lies in a chunk.
+///
+/// # Safety
+/// As [`push_eager`].
 #[cold]
-fn push_chunk(
+unsafe fn push_chunk(
     link: &mut Link,
     pool: &mut Pool,
     to: u32,
@@ -70,7 +78,7 @@ fn push_chunk(
         pool.put_back(piece);
         return Eager::NoRoom;
     };
-    // SAFETY: callers pass slices that are readable during the call; the window has `len` bytes.
+    // SAFETY: the caller's promise; the window has `len` bytes.
     unsafe { gather(data, &mut window) };
     let (flags, word) = wire::immediate_words(immediate);
     let words = [
@@ -98,38 +106,23 @@ impl Core {
         &mut self,
         to: u32,
         tag: u64,
-        immediate: Option<u64>,
+        options: SendOptions,
         data: &[RawSlice],
     ) -> Result<Posted> {
-        if self.send_at_once(to, tag, immediate, data)? {
+        // SAFETY: handed on. What is in a ring is delivered, since that is shared memory.
+        if unsafe { self.send_at_once(to, tag, options.immediate, data) }? {
             return Ok(Posted::Done(sent(to, tag, total(data))));
         }
         // SAFETY: handed on.
-        unsafe { self.post_send_later(to, tag, immediate, data, false) }
-    }
-
-    /// Starts a send that is over only when its receiver has it or shares the memory in which it lies.
-    ///
-    /// # Safety
-    /// As [`RawEndpoint::post_send`](crate::RawEndpoint::post_send).
-    pub(crate) unsafe fn post_send_delivered(
-        &mut self,
-        to: u32,
-        tag: u64,
-        immediate: Option<u64>,
-        data: &[RawSlice],
-    ) -> Result<Posted> {
-        // A ring is shared memory.
-        if self.send_at_once(to, tag, immediate, data)? {
-            return Ok(Posted::Done(sent(to, tag, total(data))));
-        }
-        // SAFETY: handed on.
-        unsafe { self.post_send_later(to, tag, immediate, data, true) }
+        unsafe { self.post_send_later(to, tag, options, data) }
     }
 
     /// Sends through the ring if there is room and nothing waits ahead. True if it did.
+    ///
+    /// # Safety
+    /// The slices are readable during the call.
     #[inline(always)]
-    pub(crate) fn send_at_once(
+    pub(crate) unsafe fn send_at_once(
         &mut self,
         to: u32,
         tag: u64,
@@ -142,7 +135,8 @@ impl Core {
             && link.may_go_eager(len)
             && peer.backlog.is_empty()
             && let Eager::Sent(path) =
-                push_eager(link, &mut self.pool, to, tag, immediate, data, len)
+                // SAFETY: the caller's promise.
+                unsafe { push_eager(link, &mut self.pool, to, tag, immediate, data, len) }
         {
             peer.counts.sent(len);
             self.tally.sent(path, len);
@@ -158,10 +152,13 @@ impl Core {
         &mut self,
         to: u32,
         tag: u64,
-        immediate: Option<u64>,
+        options: SendOptions,
         data: &[RawSlice],
-        delivered: bool,
     ) -> Result<Posted> {
+        let SendOptions {
+            immediate,
+            delivered,
+        } = options;
         let len = total(data);
         if self.closed {
             return Err(Error::PeerFailed {
@@ -289,7 +286,8 @@ impl Core {
         match sending.stage {
             SendStage::Queued if link.may_go_eager(len) => {
                 let data = sending.data.slices();
-                match push_eager(link, &mut self.pool, to, tag, immediate, data, len) {
+                // SAFETY: readable by the invariant of `SendBuffer`, and `len` is its length.
+                match unsafe { push_eager(link, &mut self.pool, to, tag, immediate, data, len) } {
                     Eager::NoRoom => false,
                     Eager::Sent(path) => {
                         peer.counts.sent(len);

@@ -1,7 +1,7 @@
 //! Endpoints of one thread, for the tests of single steps: nothing moves but by the turn that a test gives them.
 
 use super::Engine;
-use crate::raw::{Posted, RawSlice};
+use crate::raw::{Posted, RawSlice, SendOptions};
 use crate::settings::SettingsBuilder;
 use crate::{Peer, Selector, Settings};
 
@@ -34,8 +34,12 @@ pub(super) fn send(from: &mut Engine, to: u32, tag: u64) {
     let data = [7_u8; 8];
     // SAFETY: it is done when the call returns, or the test fails.
     let posted = unsafe {
-        from.core
-            .post_send(to, tag, None, &[RawSlice::from(&data[..])])
+        from.core.post_send(
+            to,
+            tag,
+            SendOptions::default(),
+            &[RawSlice::from(&data[..])],
+        )
     };
     assert!(matches!(posted, Ok(Posted::Done(Ok(_)))), "{posted:?}");
 }

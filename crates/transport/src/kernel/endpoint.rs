@@ -11,7 +11,7 @@ use crate::counters::Counters;
 use crate::error::Outcome;
 use crate::raw::{
     Access, ClaimId, Posted, RawEndpoint, RawLoan, RawLoaned, RawSlice, RawSliceMut, RegionId,
-    RequestId,
+    RequestId, SendOptions,
 };
 use crate::settings::Settings;
 use crate::{Address, Error, Peer, Result, Selector, Status, Tag};
@@ -81,20 +81,17 @@ unsafe impl RawEndpoint for KernelEndpoint {
     fn peer_address(&self, peer: Peer) -> Result<Address> {
         self.engine.borrow_mut().peer_address(peer)
     }
-    unsafe fn post_send(&self, to: Peer, tag: Tag, data: &[RawSlice]) -> Result<Posted> {
-        // SAFETY: the caller's promise.
-        unsafe { self.engine.borrow_mut().post_send(to.0, tag.0, None, data) }
-    }
     unsafe fn post_send_with(
         &self,
         to: Peer,
         tag: Tag,
-        immediate: Option<u64>,
+        options: SendOptions,
         data: &[RawSlice],
     ) -> Result<Posted> {
+        // A message that the module has taken reaches its receiver whatever becomes of this process.
         let mut engine = self.engine.borrow_mut();
         // SAFETY: the caller's promise.
-        unsafe { engine.post_send(to.0, tag.0, immediate, data) }
+        unsafe { engine.post_send(to.0, tag.0, options.immediate, data) }
     }
     unsafe fn send_at_once(
         &self,
