@@ -14,6 +14,9 @@ mod engine {
     use crate::pieces::Pieces;
     use crate::single_copy::Failed;
 
+    /// The most pieces of a buffer that is exposed.
+    pub(crate) const MOST_PIECES: usize = limic_copy::KmodPair::PIECES;
+
     /// This endpoint's session with the module.
     #[derive(Debug)]
     pub(crate) struct Device {
@@ -148,6 +151,9 @@ mod engine {
             if self.offers != Offers::Wanted {
                 return None;
             }
+            if data.slices().len() > MOST_PIECES {
+                return None;
+            }
             let (pair, _) = self.parts.as_ref().ok()?;
             let local = readable(data, data.len());
             if let (&[slice], Some(lasting)) = (local.as_slice(), &mut device.lasting) {
@@ -265,6 +271,8 @@ mod engine {
     use crate::buffer::{ReceiveBuffer, SendBuffer};
     use crate::single_copy::Failed;
 
+    pub(crate) const MOST_PIECES: usize = 0;
+
     const WHY: &str = "limic was built without the feature `kmod`";
 
     #[derive(Debug)]
@@ -342,4 +350,4 @@ mod engine {
     }
 }
 
-pub(crate) use engine::{Device, Exposed, KmodPair};
+pub(crate) use engine::{Device, Exposed, KmodPair, MOST_PIECES};

@@ -93,6 +93,9 @@ pub struct KmodPeer {
 }
 
 impl KmodPair {
+    /// The most pieces of a buffer that is exposed.
+    pub const PIECES: usize = abi::MAX_IOV;
+
     /// The engine between a session and its whole group: every member reaches what is exposed.
     pub(crate) fn with_group(session: &Arc<Session>) -> (Self, KmodPeer) {
         let pair = Self {
@@ -171,7 +174,7 @@ impl KmodPair {
                 one = [piece(slice)];
                 &one
             }
-            slices if slices.len() <= abi::MAX_IOV => {
+            slices if slices.len() <= Self::PIECES => {
                 many = slices.iter().map(piece).collect::<Vec<Iov>>();
                 &many
             }

@@ -11,6 +11,7 @@ use super::streams::PIECE_WORDS;
 use super::wire::{self, Control};
 use crate::buffer::{Behind, Source, words};
 use crate::counters::Event;
+use crate::kmod::MOST_PIECES;
 use crate::policy::{BufferKind, Path, Query};
 use crate::raw::RequestId;
 use crate::single_copy::address_of_room;
@@ -42,6 +43,7 @@ impl Core {
         };
         let room = receiving.into.len();
         let whole = address_of_room(receiving.into.slices()).is_some();
+        let pieces = receiving.into.slices().len();
         let mut incoming = incoming(offer, room);
         receiving.stage = ReceiveStage::Assembling(incoming);
         if incoming.wanted == 0 {
@@ -68,7 +70,7 @@ impl Core {
             }
         }
         self.look_at_hand_over(offer.from);
-        let (path, spell) = self.choose(offer, incoming.wanted, whole);
+        let (path, spell) = self.choose(offer, incoming.wanted, whole, pieces);
         incoming.spell = spell;
         incoming.path = path;
         match path {
@@ -85,8 +87,15 @@ impl Core {
         }
     }
 
-    /// The path for the bytes of a matched long message, and the spell in which it is measured, if it is.
-    fn choose(&mut self, offer: &Offer, len: u64, whole: bool) -> (Path, Option<u32>) {
+    /// The path for the bytes of a matched long message, and the spell in which it is measured, if it is. `whole`: its
+    /// room has one address.
+    fn choose(
+        &mut self,
+        offer: &Offer,
+        len: u64,
+        whole: bool,
+        pieces: usize,
+    ) -> (Path, Option<u32>) {
         let Some(link) = self.peers.link(offer.from) else {
             return (Path::Pipeline, None);
         };
@@ -101,6 +110,10 @@ impl Core {
         if !whole {
             // Both sides need one on each.
             capabilities.demote(Path::BothSides);
+        }
+        if offer.key == 0 && pieces > MOST_PIECES {
+            // The module takes shorter lists; the next message may go through it again.
+            capabilities.demote(Path::Kmod);
         }
         let query = Query {
             bytes: len,
