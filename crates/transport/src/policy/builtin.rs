@@ -19,13 +19,6 @@ pub(crate) const MAX_CHUNK: u32 = 16 << 20;
 /// Shortest pipeline chunk that a setting may ask for, in bytes.
 pub(crate) const MIN_CHUNK: u32 = 1 << 10;
 
-/// Pieces of a single copy: between two of them the engine can make progress elsewhere and a
-/// failure is noticed. Long enough that one more system call is lost in the noise.
-const SINGLE_COPY_CHUNK: u32 = 1 << 20;
-/// Pieces that the two sides of a both-sides copy claim in turn. Shorter ones would share the work
-/// more evenly, and cost more claims.
-const BOTH_SIDES_CHUNK: u32 = 64 << 10;
-
 /// Eager limit while skewed, in bytes. What does not fit the ring lies in an arena of the sender: several times the usual
 /// limit, and short enough that a budget of megabytes holds many.
 const SKEWED_EAGER: u64 = 64 << 10;
@@ -39,8 +32,6 @@ pub(crate) const fn chunk_bytes(path: Path, locality: Locality) -> u32 {
         // Far apart, short enough for a ring that stays in the first-level caches.
         (Path::Pipeline, Locality::SamePackage) => 2 << 10,
         (Path::Pipeline, _) => 32 << 10,
-        (Path::Cma | Path::Kmod, _) => SINGLE_COPY_CHUNK,
-        (Path::BothSides, _) => BOTH_SIDES_CHUNK,
         _ => 0,
     }
 }

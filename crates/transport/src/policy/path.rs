@@ -84,10 +84,10 @@ impl Path {
         )
     }
 
-    /// Whether the path cuts a message into chunks, so that a chunk length means something.
+    /// Whether the path cuts a message into chunks of a length that can be set.
     #[must_use]
     pub const fn is_chunked(self) -> bool {
-        self.is_rendezvous()
+        matches!(self, Self::Pipeline)
     }
 }
 

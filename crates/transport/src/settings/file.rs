@@ -148,7 +148,7 @@ impl File<'_> {
             Some((name, value)) => {
                 let ByteSize(bytes) = self.read(name, value)?;
                 let range = MIN_CHUNK..=MAX_CHUNK;
-                let accepted = "1K to 16M, a multiple of 64, for pipeline, cma and both-sides";
+                let accepted = "1K to 16M, a multiple of 64, for path = \"pipeline\" only";
                 u32::try_from(bytes)
                     .ok()
                     .filter(|n| path.is_chunked() && range.contains(n) && n % 64 == 0)

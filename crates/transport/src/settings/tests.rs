@@ -276,7 +276,11 @@ fn bad_files_are_named_with_line_and_what_is_accepted() {
     assert!(
         text(&format!("{row}path = \"tcp\"")).starts_with(":4: path = \"tcp\": accepted is self, ")
     );
-    assert!(text(&format!("{row}path = \"eager\"\nchunk = \"4K\"")).starts_with(":5: chunk = "));
+    for path in ["eager", "cma", "both-sides"] {
+        let text = text(&format!("{row}path = \"{path}\"\nchunk = \"4K\""));
+        assert!(text.starts_with(":5: chunk = "), "{text}");
+        assert!(text.contains("\"pipeline\" only"), "{text}");
+    }
     assert!(
         text(&format!("{row}pth = \"eager\"")).ends_with("unknown key 'pth'; did you mean 'path'?")
     );
