@@ -252,9 +252,11 @@ impl Core {
     }
 
     /// Before receives from a peer are given up: it claims no further block of them, and has done with those it claimed,
-    /// so that it writes there no more. Waits for one block, and for longer only if the peer is stopped in the middle of it;
-    /// for one whose bytes make no sense, and who may never count, just [`PATIENCE`] (it could write anywhere in this
-    /// process if it had the right to write here).
+    /// so that it writes there no more. Waits for one block, and for longer only if the peer is stopped in the middle of it.
+    /// Then there is no bound: the kernel has no call that ends another process's right to a write it has set out for, so that
+    /// a buffer that is given back earlier would be written to while it is its owner's. For a peer whose bytes make no
+    /// sense, and who may never count, just [`PATIENCE`] (it could write anywhere in this process if it had the right to write
+    /// here).
     pub(crate) fn stop_writer(&mut self, number: u32, trusted: bool) {
         for slot in self.requests.slots() {
             let Operation::Receive(receiving) = self.requests.get(slot) else {
