@@ -1,7 +1,7 @@
 //! A process that is at a limit of its system: first contacts wait, and nobody is taken for dead.
 
 use std::io::IoSlice;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 use limic::{Endpoint, Error, HybridEndpoint, RawEndpoint, Selector};
@@ -52,6 +52,84 @@ fn a_sender_without_a_free_descriptor_waits() {
             for send in sends {
                 send.wait().expect("the peer lives");
             }
+        }
+        rank.link.meet(&endpoint);
+    });
+}
+
+/// Uses up all descriptors but `free`, until what is returned is dropped.
+fn use_up_descriptors(free: usize) -> Vec<OwnedFd> {
+    let mut held = Vec::new();
+    while let Ok(one) = std::io::stdout().as_fd().try_clone_to_owned() {
+        held.push(one);
+    }
+    held.truncate(held.len() - free);
+    held
+}
+
+/// A loan lies in memory that its receiver maps when it comes, which takes a descriptor for that time.
+#[test]
+fn a_loan_arrives_though_no_descriptor_is_free() {
+    Cast::new("a_loan_arrives_though_no_descriptor_is_free").run(|rank| {
+        let endpoint = HybridEndpoint::open().expect("open");
+        let peers = rank.connect(&endpoint);
+        let other = peers[1 - rank.rank as usize];
+        // They have met.
+        let mut inbox = [0; 4];
+        endpoint
+            .send_recv(other, 1_u64, b"here", (other, 1), &mut inbox)
+            .expect("a peer");
+        if rank.rank == 1 {
+            limit_descriptors(100);
+            let held = use_up_descriptors(0);
+            let _ = rank.link.exchange(&[]);
+            let taken = endpoint.recv_loaned((other, 2)).expect("the peer lives");
+            check(1, &taken.to_vec());
+            let mut copied = vec![0; 9 << 20];
+            endpoint
+                .recv((other, 3), &mut copied)
+                .expect("the peer lives");
+            check(2, &copied);
+            drop(held);
+        } else {
+            let _ = rank.link.exchange(&[]);
+            // The second one does not fit the arena of the first.
+            for (number, len) in [(1, 5000), (2, 9 << 20)] {
+                let mut loan = endpoint.loan(len).expect("loan");
+                loan.copy_from_slice(&content(number, len));
+                loan.send(other, number + 1).expect("send");
+            }
+        }
+        rank.link.meet(&endpoint);
+    });
+}
+
+/// One that greets sends descriptors, which the other side has no room for at the time.
+#[test]
+fn a_greeting_waits_for_free_descriptors() {
+    Cast::new("a_greeting_waits_for_free_descriptors").run(|rank| {
+        let endpoint = HybridEndpoint::open().expect("open");
+        let peers = rank.connect(&endpoint);
+        let data = content(1, 5000);
+        if rank.rank == 0 {
+            let send = endpoint.isend(peers[1], 1_u64, data).expect("isend");
+            let _ = rank.link.exchange(&[]);
+            let _ = rank.link.exchange(&[]);
+            send.wait().expect("the peer lives");
+        } else {
+            let soft = limit_descriptors(100);
+            // For the connection, and one of the two that come with the greeting.
+            let held = use_up_descriptors(2);
+            let _ = rank.link.exchange(&[]);
+            try_in_vain(&endpoint);
+            drop(held);
+            limit_descriptors(soft);
+            let _ = rank.link.exchange(&[]);
+            let mut inbox = vec![0; 5000];
+            endpoint
+                .recv((peers[0], 1), &mut inbox)
+                .expect("the peer lives");
+            check(1, &inbox);
         }
         rank.link.meet(&endpoint);
     });

@@ -1,7 +1,9 @@
-//! Peers that may not read each other's memory: shared memory carries the messages all the same.
+//! Peers that may not read each other's memory: shared memory carries the messages all the same. Those of another user
+//! are no peers.
 
 use limic::policy::Path;
-use limic::{Endpoint, HybridEndpoint, Peer, RawEndpoint, Settings};
+use limic::{Endpoint, Error, HybridEndpoint, Peer, PeerFailure, RawEndpoint, Settings};
+use limic_shm::control::{Channel, Received};
 use limic_tests::{Cast, Rank, check, content, skip};
 
 const NOBODY: u32 = 65_534;
@@ -43,13 +45,18 @@ fn exchange(rank: &Rank, endpoint: &HybridEndpoint) -> u64 {
     cma.map_or(0, |(_, traffic)| traffic.messages)
 }
 
+/// By which an endpoint's socket is found: bytes 12 to 20 of its address.
+fn socket_of(address: &[u8]) -> u64 {
+    u64::from_le_bytes(address[12..20].try_into().expect("8 bytes"))
+}
+
 fn become_nobody() {
     nix::unistd::setgroups(&[]).expect("setgroups");
     nix::unistd::setgid(NOBODY.into()).expect("setgid");
     nix::unistd::setuid(NOBODY.into()).expect("setuid");
 }
 
-/// Rank 1 is another user, and must not read a process of root.
+/// Rank 1 is another user: neither of the two hands the other its memory.
 #[test]
 fn a_peer_of_another_user() {
     if !nix::unistd::geteuid().is_root() && std::env::var_os("LIMIC_TEST_RANK").is_none() {
@@ -60,10 +67,53 @@ fn a_peer_of_another_user() {
             become_nobody();
         }
         let endpoint = open();
-        let single_copies = exchange(rank, &endpoint);
+        let other = rank.connect(&endpoint)[1 - rank.rank as usize];
+        let error = endpoint
+            .send(other, 1_u64, b"mine")
+            .expect_err("a peer of another user");
+        let Error::PeerFailed {
+            why: PeerFailure::Refused(why),
+            ..
+        } = &error
+        else {
+            panic!("{error}");
+        };
+        assert!(
+            why.contains("user 0") && why.contains("user 65534"),
+            "{why}"
+        );
+        let _ = rank.link.exchange(&[]);
+    });
+}
+
+/// A process of another user connects: it is sent away before it says anything.
+#[test]
+fn a_stranger_is_sent_away() {
+    if !nix::unistd::geteuid().is_root() && std::env::var_os("LIMIC_TEST_RANK").is_none() {
+        return skip("only root can become another user");
+    }
+    Cast::new("a_stranger_is_sent_away").run(|rank| {
+        let endpoint = open();
+        let addresses = rank.link.exchange(&endpoint.address().to_bytes());
         if rank.rank == 1 {
-            assert_eq!(single_copies, 0, "no right to read a process of root");
+            become_nobody();
+            let address = addresses[0].as_ref().expect("alive");
+            let channel = Channel::connect(socket_of(address)).expect("it accepts");
+            let mut answer = [0; 4096];
+            let len = loop {
+                match channel.receive(&mut answer).expect("an answer") {
+                    Received::Message { len, fds } => {
+                        assert!(fds.is_empty(), "no memory for strangers");
+                        break len;
+                    }
+                    Received::WouldBlock => std::thread::yield_now(),
+                    Received::Closed => panic!("without a word"),
+                }
+            };
+            let text = String::from_utf8_lossy(&answer[4..len]);
+            assert!(text.contains("of one user"), "{text}");
         }
+        rank.link.meet(&endpoint);
     });
 }
 

@@ -4,7 +4,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-use rustix::io::Errno;
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, connect, recvmsg, sendmsg,
@@ -20,6 +20,9 @@ pub const MAX_FDS: usize = 4;
 /// The most bytes that one message may have. Small against the socket's buffer,
 /// so that a message is either taken whole or reported as [`Sent::WouldBlock`].
 pub const MAX_MESSAGE: usize = 4096;
+
+/// Looks at a message whose descriptors do not all come though some are free.
+const LOOKS: u32 = 3;
 
 /// Bytes of `fds` descriptors in a control message of `sendmsg` and `recvmsg`.
 const fn control_space(fds: usize) -> usize {
@@ -66,6 +69,23 @@ pub enum Received {
     WouldBlock,
     /// The peer has closed or died, and all it sent before has been received.
     Closed,
+}
+
+/// A message, as one call of the kernel gave it.
+struct Seen {
+    len: usize,
+    flags: ReturnFlags,
+    fds: Vec<OwnedFd>,
+}
+
+impl Default for Seen {
+    fn default() -> Self {
+        Self {
+            len: 0,
+            flags: ReturnFlags::empty(),
+            fds: Vec::new(),
+        }
+    }
 }
 
 /// Who is at the other end, as the kernel recorded it: for a channel from
@@ -169,35 +189,94 @@ impl Channel {
         }
     }
 
-    /// Receives one message into `buffer`. Never blocks.
+    /// Receives one message into `buffer`. Never blocks. One thread at a time may do that.
     ///
     /// Every descriptor that came is either in the result or closed.
     ///
     /// # Errors
     ///
+    /// [`ControlError::NoDescriptor`] if this process has none free for those
+    /// that the message carries: it stays first in the queue, so try again.
     /// [`ControlError::TooLong`] if the message was longer than `buffer`,
     /// [`ControlError::TooManyFds`] if it carried more than [`MAX_FDS`]
-    /// descriptors or this process could not take them: the message is dropped,
-    /// and as no honest peer sends such, the channel is best closed.
+    /// descriptors or the system let this process have none of them: the message
+    /// is dropped, and as no honest peer sends such, the channel is best closed.
     /// [`ControlError::Empty`] if `buffer` has no room at all;
     /// [`ControlError::System`] otherwise.
     pub fn receive(&self, buffer: &mut [u8]) -> Result<Received, ControlError> {
         if buffer.is_empty() {
             return Err(ControlError::Empty);
         }
-        let capacity = buffer.len();
-        let mut resets = 0;
+        // What this process has no descriptors for would be lost: the kernel drops those that it cannot give. So
+        // the message is looked at, which gives descriptors too, and taken when all of them are here.
+        let seen = match self.look(buffer)? {
+            Some(seen) => seen,
+            None => return Ok(Received::WouldBlock),
+        };
+        // The end of the channel, or an empty message, which `send` refuses:
+        // the two cannot be told apart, and who sends the latter has only
+        // ended its own channel.
+        if seen.len == 0 {
+            return Ok(Received::Closed);
+        }
+        self.receive_into(&mut [0], &mut [], RecvFlags::empty())?;
+        if seen.flags.contains(ReturnFlags::CTRUNC) || seen.fds.len() > MAX_FDS {
+            return Err(ControlError::TooManyFds { limit: MAX_FDS });
+        }
+        if seen.flags.contains(ReturnFlags::TRUNC) || seen.len > buffer.len() {
+            return Err(ControlError::TooLong {
+                capacity: buffer.len(),
+            });
+        }
+        Ok(Received::Message {
+            len: seen.len,
+            fds: seen.fds,
+        })
+    }
+
+    /// Looks at the first message without taking it.
+    fn look(&self, buffer: &mut [u8]) -> Result<Option<Seen>, ControlError> {
+        let mut attempts = 0;
         loop {
             let mut control = Control::new();
+            let seen = self.receive_into(buffer, &mut control.0, RecvFlags::PEEK)?;
+            let Some(seen) = seen else {
+                return Ok(None);
+            };
+            // More than there was room for is the peer's fault, fewer is not.
+            let short = seen.flags.contains(ReturnFlags::CTRUNC) && seen.fds.len() < MAX_FDS;
+            if !short {
+                return Ok(Some(seen));
+            }
+            if let Err(Errno::MFILE) = fcntl_dupfd_cloexec(&self.fd, 0) {
+                return Err(ControlError::NoDescriptor);
+            }
+            // Some were closed meanwhile, by another thread; or they were kept back for another reason.
+            attempts += 1;
+            if attempts == LOOKS {
+                return Ok(Some(seen));
+            }
+        }
+    }
+
+    /// One `recvmsg`. `None`: no message waits. A length of 0: the channel has ended.
+    fn receive_into(
+        &self,
+        buffer: &mut [u8],
+        control: &mut [MaybeUninit<u8>],
+        flags: RecvFlags,
+    ) -> Result<Option<Seen>, ControlError> {
+        let flags = flags | RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+        let mut resets = 0;
+        loop {
             // Whatever is left in it is closed when it is dropped: on every
             // path out of this function no descriptor leaks.
-            let mut ancillary = RecvAncillaryBuffer::new(&mut control.0);
+            let mut ancillary = RecvAncillaryBuffer::new(control);
             let mut slices = [IoSliceMut::new(buffer)];
-            let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
             let message = match recvmsg(&self.fd, &mut slices, &mut ancillary, flags) {
                 Ok(message) => message,
                 Err(Errno::INTR) => continue,
-                Err(Errno::AGAIN) => return Ok(Received::WouldBlock),
+                Err(Errno::AGAIN) => return Ok(None),
                 // The peer closed while messages from here were unread. The
                 // kernel says so once and before what the peer had sent, which
                 // is still in the queue: ask again.
@@ -205,7 +284,7 @@ impl Channel {
                     resets += 1;
                     continue;
                 }
-                Err(Errno::CONNRESET | Errno::NOTCONN) => return Ok(Received::Closed),
+                Err(Errno::CONNRESET | Errno::NOTCONN) => return Ok(Some(Seen::default())),
                 Err(errno) => {
                     return Err(ControlError::System {
                         step: "recvmsg on a channel",
@@ -219,22 +298,11 @@ impl Channel {
                     fds.extend(part);
                 }
             }
-            if message.flags.contains(ReturnFlags::CTRUNC) || fds.len() > MAX_FDS {
-                return Err(ControlError::TooManyFds { limit: MAX_FDS });
-            }
-            if message.flags.contains(ReturnFlags::TRUNC) || message.bytes > capacity {
-                return Err(ControlError::TooLong { capacity });
-            }
-            // The end of the channel, or an empty message, which `send` refuses:
-            // the two cannot be told apart, and who sends the latter has only
-            // ended its own channel.
-            if message.bytes == 0 {
-                return Ok(Received::Closed);
-            }
-            return Ok(Received::Message {
+            return Ok(Some(Seen {
                 len: message.bytes,
+                flags: message.flags,
                 fds,
-            });
+            }));
         }
     }
 

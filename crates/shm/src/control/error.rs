@@ -47,15 +47,22 @@ pub enum ControlError {
         capacity: usize,
     },
     /// A message carried more descriptors than [`MAX_FDS`](super::MAX_FDS), or
-    /// this process could take no more.
+    /// a security module kept them back.
     #[error(
-        "a control message carried more than {limit} descriptors, or this process has no more \
-         free ones (ulimit -n): the message was dropped and every descriptor of it closed"
+        "a control message carried more than {limit} descriptors, or some that this process may \
+         not have: the message was dropped and every descriptor of it closed"
     )]
     TooManyFds {
         /// The most that a message may carry.
         limit: usize,
     },
+    /// This process has no free descriptor for those that a message carries. The
+    /// message waits.
+    #[error(
+        "no descriptor is free for those that a control message carries (EMFILE): close some, or \
+         raise RLIMIT_NOFILE (ulimit -n)"
+    )]
+    NoDescriptor,
     /// A message without a byte: it cannot be told from the end of the channel.
     #[error("an empty control message cannot be sent: give it at least one byte")]
     Empty,
@@ -84,7 +91,7 @@ impl ControlError {
     /// Whether the same step may go well later: a queue or a table is full, here or at the peer.
     pub fn is_temporary(&self) -> bool {
         match self {
-            Self::BacklogFull { .. } | Self::InFlight => true,
+            Self::BacklogFull { .. } | Self::InFlight | Self::NoDescriptor => true,
             Self::System { errno, .. } => matches!(
                 *errno,
                 Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS
@@ -101,7 +108,8 @@ impl ControlError {
             Self::NameTaken { .. } => Errno::ADDRINUSE,
             Self::Closed => Errno::CONNRESET,
             Self::TooLong { .. } => Errno::MSGSIZE,
-            Self::TooManyFds { .. } => Errno::MFILE,
+            Self::TooManyFds { .. } => Errno::TOOMANYREFS,
+            Self::NoDescriptor => Errno::MFILE,
             Self::Empty => Errno::INVAL,
             Self::InFlight => Errno::TOOMANYREFS,
             Self::System { errno, .. } => *errno,

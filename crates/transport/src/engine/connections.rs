@@ -7,6 +7,8 @@ use std::time::Instant;
 
 use limic_shm::control::{Channel, ControlError, MAX_MESSAGE, Received, Trigger};
 
+use rustix::process::geteuid;
+
 use super::Core;
 use super::greeting::{self, Greeting};
 use crate::error::PeerFailure;
@@ -32,6 +34,8 @@ pub(crate) struct Connection {
     pub(crate) pidfd: Option<OwnedFd>,
     /// The other side said that it closes in good order.
     pub(crate) said_goodbye: bool,
+    /// It is not watched for a while: no descriptor is free for those that its next message carries.
+    pub(crate) unheard: bool,
     /// Its hello, with what came with it, while that cannot be answered.
     pub(crate) unanswered: Option<Box<(Greeting, Vec<OwnedFd>)>>,
 }
@@ -54,11 +58,30 @@ impl Core {
             return self.fail_peer(to, PeerFailure::OtherNode);
         }
         match Channel::connect(address.id) {
-            Ok(channel) => self.say_hello(to, channel),
+            Ok(channel) => match self.stranger(&channel) {
+                Some(why) => self.fail_peer(to, PeerFailure::Refused(why)),
+                None => self.say_hello(to, channel),
+            },
             Err(error) if error.is_temporary() => self.put_off(to, &error),
             Err(ControlError::NobodyListens { .. }) => self.fail_peer(to, PeerFailure::Unreachable),
             Err(error) => self.fail_peer(to, PeerFailure::Refused(error.to_string())),
         }
+    }
+
+    /// Why nobody at the other end of a channel may have this endpoint's memory, nor hand it any. Names of abstract sockets
+    /// belong to no user: who knows that of an endpoint that is gone can listen in its place.
+    fn stranger(&self, channel: &Channel) -> Option<String> {
+        let theirs = match channel.credentials() {
+            Ok(credentials) => credentials.uid,
+            Err(error) => return Some(error.to_string()),
+        };
+        // A process that has changed its user since it opened the endpoint meets others that have not yet.
+        let ours = geteuid().as_raw();
+        (theirs != ours && theirs != self.user).then(|| {
+            format!(
+                "a process of user {theirs} and one of user {ours} have met: all of a job have to be of one user"
+            )
+        })
     }
 
     fn say_hello(&mut self, to: u32, channel: Channel) {
@@ -153,6 +176,7 @@ impl Core {
             peer,
             pidfd,
             said_goodbye: false,
+            unheard: false,
             unanswered: None,
         });
         Some(index as u32)
@@ -186,6 +210,7 @@ impl Core {
     pub(crate) fn poll_events(&mut self, timeout: Option<Duration>) -> bool {
         if self.deaf_since.is_some_and(|since| since.elapsed() > DEAF) {
             self.deaf_since = None;
+            self.hear_again();
             // If it cannot be watched, first contacts have to be made from this side.
             let _ = self
                 .events
@@ -226,11 +251,16 @@ impl Core {
             match self.listener.accept() {
                 Ok(Some(channel)) => {
                     self.accepts = true;
+                    let stranger = self.stranger(&channel);
                     let index = self.add_connection(channel, None);
-                    // A peer greets before it waits for anything, so mostly the greeting is there.
-                    if let Some(index) = index {
-                        self.read_connection(index);
-                        self.drop_a_silent_one(index);
+                    match (index, stranger) {
+                        (Some(index), Some(why)) => self.refuse(index, &why),
+                        // A peer greets before it waits for anything, so mostly the greeting is there.
+                        (Some(index), None) => {
+                            self.read_connection(index);
+                            self.drop_a_silent_one(index);
+                        }
+                        (None, _) => {}
                     }
                 }
                 Ok(None) => return,
@@ -274,9 +304,18 @@ impl Core {
                 return;
             };
             match connection.channel.receive(&mut buffer) {
-                Ok(Received::Message { len, fds }) => self.on_message(index, &buffer[..len], fds),
+                Ok(Received::Message { len, fds }) => {
+                    self.on_message(index, &buffer[..len], fds);
+                    self.keep_spare();
+                }
                 Ok(Received::WouldBlock) => return,
                 Ok(Received::Closed) | Err(ControlError::Closed) => return self.ended(index),
+                // That of an arena is needed for as long as it takes to map it.
+                Err(ControlError::NoDescriptor) if self.spare.take().is_some() => {}
+                Err(error @ ControlError::NoDescriptor) => {
+                    self.keep_spare();
+                    return self.hear_later(index, &error);
+                }
                 Err(error) => {
                     tracing::warn!("a connection is given up: {error}");
                     // The peer lives, and learns it only now.
@@ -287,6 +326,52 @@ impl Core {
                 }
             }
         }
+    }
+
+    /// A descriptor that can be given up for another one.
+    fn keep_spare(&mut self) {
+        if self.spare.is_none() {
+            self.spare = self.bell.as_fd().try_clone_to_owned().ok();
+        }
+    }
+
+    /// The next message of a connection waits, and would wake this endpoint all the time.
+    fn hear_later(&mut self, index: u32, why: &ControlError) {
+        let Some(Some(connection)) = self.connections.get_mut(index as usize) else {
+            return;
+        };
+        if self.events.remove(connection.channel.as_fd()).is_ok() {
+            connection.unheard = true;
+            self.deaf_since.get_or_insert_with(Instant::now);
+        }
+        if core::mem::replace(&mut self.accepts, false) {
+            tracing::warn!(
+                "what a peer hands over waits: {why}; tried again every {} ms",
+                DEAF.as_millis()
+            );
+        }
+    }
+
+    /// Watches all connections again.
+    fn hear_again(&mut self) {
+        for (index, connection) in self.connections.iter_mut().enumerate() {
+            if let Some(connection) = connection
+                && core::mem::take(&mut connection.unheard)
+            {
+                // It was in the set before.
+                let _ = self.events.add(
+                    connection.channel.as_fd(),
+                    FIRST + 2 * index as u64,
+                    Trigger::Level,
+                );
+            }
+        }
+    }
+
+    /// Whether something that a peer has handed over waits for a free descriptor.
+    pub(crate) fn is_unheard(&self, peer: u32) -> bool {
+        let mut connections = self.connections.iter().flatten();
+        connections.any(|connection| connection.unheard && connection.peer == Some(peer))
     }
 
     /// A connection ended.

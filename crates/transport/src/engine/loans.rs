@@ -129,9 +129,15 @@ impl Core {
         self.read_connections_of(loan.from);
         for _ in 0..1024 {
             let link = self.peers.link(loan.from);
-            if link.is_none_or(|link| link.arenas.get(loan.arena).is_some())
-                || !self.poll_events(Some(core::time::Duration::ZERO))
-            {
+            if link.is_none_or(|link| link.arenas.get(loan.arena).is_some()) {
+                return;
+            }
+            let happened = self.poll_events(Some(core::time::Duration::ZERO));
+            if self.is_unheard(loan.from) {
+                // Another thread has the spare descriptor at the moment.
+                rustix::thread::sched_yield();
+                self.read_connections_of(loan.from);
+            } else if !happened {
                 return;
             }
         }
@@ -163,7 +169,7 @@ impl Core {
             .loan_memory(&loan)
             .and_then(|lender| Lying::new(&lender.arena, loan.offset, len));
         let Some(bytes) = bytes else {
-            return Err(self.lies_outside(loan.from));
+            return Err(self.cannot_be_had(&loan));
         };
         // The arena stays mapped meanwhile: only a record takes it away, and none is looked at in this call.
         into.copy_from(0, len, &bytes);
@@ -233,18 +239,30 @@ impl Core {
     fn in_place_of_new_arena(&mut self, loan: &LoanedAt, status: Status) -> Result<RawLoaned> {
         let lender = self.loan_memory(loan);
         let Some(taken) = lender.and_then(|lender| lender.hold(loan, status)) else {
-            return Err(self.lies_outside(loan.from));
+            return Err(self.cannot_be_had(loan));
         };
         self.note_received_by(loan.from, loan.path(), status.len);
         Ok(taken)
     }
 
+    /// The bytes of a loan cannot be had: no descriptor is free here, or the numbers are wrong.
     #[cold]
-    fn lies_outside(&mut self, from: u32) -> Error {
-        self.corrupt(from, "a loan outside of its arena");
+    fn cannot_be_had(&mut self, loan: &LoanedAt) -> Error {
+        const OUTSIDE: &str = "a loan outside of its arena";
+        if self.is_unheard(loan.from) {
+            // The sender has done nothing wrong, and gets it back.
+            if let Some(link) = self.peers.link(loan.from) {
+                link.loans_released.release(loan.flag, loan.generation);
+            }
+            return Error::NoMemory(
+                "no descriptor is free for the memory in which a message lies: raise ulimit -n"
+                    .into(),
+            );
+        }
+        self.corrupt(loan.from, OUTSIDE);
         Error::PeerFailed {
-            peer: Peer(from),
-            why: crate::PeerFailure::Corrupt("a loan outside of its arena".into()),
+            peer: Peer(loan.from),
+            why: crate::PeerFailure::Corrupt(OUTSIDE.into()),
         }
     }
 }

@@ -169,9 +169,13 @@ pub(crate) struct Core {
     /// The adapters' completion channels, which lie in the set of events.
     _adapters: Vec<std::os::fd::OwnedFd>,
     listener: Listener,
-    /// Since when nobody is accepted, if so.
+    /// Given up when no other descriptor is free for one that a peer sends.
+    spare: Option<std::os::fd::OwnedFd>,
+    /// The effective user when the endpoint was opened.
+    user: u32,
+    /// Since when nobody is accepted, or some are not heard, if so.
     deaf_since: Option<std::time::Instant>,
-    /// The last connection was accepted; if not, that was said.
+    /// The last connection was accepted, and heard; if not, that was said.
     accepts: bool,
     /// The last first contact met no limit of this process; if it did, that was said.
     connects: bool,

@@ -135,6 +135,8 @@ impl Engine {
             event_buffer: vec![Event::default(); 64],
             _adapters: adapters,
             listener,
+            spare: bell.as_fd().try_clone_to_owned().ok(),
+            user: rustix::process::geteuid().as_raw(),
             deaf_since: None,
             accepts: true,
             connects: true,
