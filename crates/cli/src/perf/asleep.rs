@@ -8,7 +8,7 @@ use limic::{Endpoint, RawEndpoint};
 
 use super::args::{Pattern, Wanted};
 use super::control::{Control, Measured};
-use super::floor::wake::{KernelWake, WAKES, now_ns, pause};
+use super::floor::wake::{KernelWake, PAUSE_NS, WAKES, now_ns, pause};
 use super::lane::{self, Lane, Team};
 use super::measure::{explain, join, skipped_path};
 use super::pattern::{ANSWER, DATA, Stopped};
@@ -20,8 +20,10 @@ const STAMP: usize = 8;
 /// How long the ranks wait for the kernel's turn: then the receiver sleeps, and leaves its CPU alone.
 const SETTLED: std::time::Duration = std::time::Duration::from_millis(5);
 
+/// Before each message.
+const PAUSE: std::time::Duration = std::time::Duration::from_nanos(PAUSE_NS);
 /// How many pauses before a message are enough for any receiver to fall asleep.
-const MOST_PAUSES: u32 = 64;
+const MOST_PAUSES: u32 = 1024;
 
 /// What a row says of it. Its fields are those of the JSON; docs/perf-json.md.
 #[derive(Debug, Clone, Copy, serde::Serialize)]
@@ -160,7 +162,8 @@ fn measure(
             limic_us.push(number(0) * 1e-3);
         }
         if number(1) < count as f64 / 2.0 {
-            pauses = MOST_PAUSES.min(4 * pauses);
+            let longer = if number(1) > 0.0 { 4 } else { 16 };
+            pauses = MOST_PAUSES.min(longer * pauses);
         }
         asleep += number(1) / count as f64 / f64::from(args.rounds);
     }
@@ -207,9 +210,9 @@ fn round(team: &Team, message: &mut [u8], count: u64, pauses: u32) -> limic::Res
     let partner = team.partner;
     for _ in 0..count {
         if team.first {
-            for _ in 0..pauses {
-                pause();
-            }
+            // The last one at work: what the message finds in the caches is as in a program that computes.
+            std::thread::sleep((pauses - 1) * PAUSE);
+            pause();
             message[..STAMP].copy_from_slice(&now_ns().to_le_bytes());
             team.endpoint.send(partner, DATA, message)?;
             team.endpoint.recv((partner, ANSWER), &mut [])?;
