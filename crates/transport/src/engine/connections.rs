@@ -379,9 +379,22 @@ impl Core {
         let Some(Some(connection)) = self.connections.get(index as usize) else {
             return;
         };
-        let (peer, goodbye) = (connection.peer, connection.said_goodbye);
+        let (peer, mut goodbye) = (connection.peer, connection.said_goodbye);
         self.drop_connection(index);
         let Some(peer) = peer else { return };
+        // Where both sides made the first contact at once, it may have closed before it accepted this connection, and has said
+        // goodbye over the other one.
+        let others = if goodbye {
+            Vec::new()
+        } else {
+            self.connections_of(peer)
+        };
+        for other in others {
+            self.read_connection(other);
+            let other = self.connections.get(other as usize);
+            let other = other.and_then(Option::as_ref);
+            goodbye |= other.is_some_and(|other| other.peer == Some(peer) && other.said_goodbye);
+        }
         // The index may soon be another connection's.
         if let Some(link) = self.peers.link(peer) {
             link.channels.retain(|channel| *channel != index);
@@ -391,7 +404,10 @@ impl Core {
         } else {
             PeerFailure::Died
         };
-        self.endings.push((peer, why));
+        // The other connection may have ended meanwhile.
+        if self.endings.iter().all(|(ended, _)| *ended != peer) {
+            self.endings.push((peer, why));
+        }
     }
 
     /// A peer's process ended, though its socket may live on in a child.

@@ -67,6 +67,28 @@ fn a_peer_that_dies_with_a_claim_holds_nobody_up() {
 }
 
 #[test]
+fn a_goodbye_over_either_of_two_connections_counts() {
+    let (mut leaving, mut left) = (open(0), open(0));
+    let (of_left, of_leaving) = (known(&mut leaving, &left), known(&mut left, &leaving));
+    // Both make the first contact, and only one of them accepts the other's.
+    assert_eq!(left.attach(of_leaving), Ok(false));
+    assert_eq!(leaving.attach(of_left), Ok(false));
+    turn(&mut [&mut left]);
+    leaving.core.read_connections_of(of_left);
+    assert_eq!(leaving.attach(of_left), Ok(true));
+    leaving.close();
+    drop(leaving);
+    while left.core.peers.is_alive(of_leaving) {
+        turn(&mut [&mut left]);
+    }
+    let gone = Err(Error::PeerFailed {
+        peer: Peer(of_leaving),
+        why: PeerFailure::Closed,
+    });
+    assert_eq!(left.attach(of_leaving), gone);
+}
+
+#[test]
 fn a_private_ring_is_given_on_empty() {
     let (mut receiver, mut first, mut next) = (open(1), open(1), open(1));
     let (of_first, at_first) = meet(&mut receiver, &mut first);
