@@ -101,7 +101,7 @@ fn overlaid_rows_hold_up_to_their_longest_length() {
         when: When::Usual,
         up_to_bytes,
         path,
-        chunk_bytes: if path == Path::Cma { 4096 } else { 0 },
+        chunk_bytes: 0,
         source: RowSource::Profile,
         reason: "measured".into(),
     };
