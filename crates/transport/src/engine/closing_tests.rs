@@ -1,6 +1,6 @@
 use super::super::test_peers::{meet, open};
 use crate::Selector;
-use crate::raw::{Posted, RawSlice, RawSliceMut};
+use crate::raw::{Posted, RawSlice, RawSliceMut, SendOptions};
 
 /// The word that it was received waits for room in the sender's ring, which is full.
 #[test]
@@ -19,11 +19,8 @@ fn a_send_that_was_received_ends_well_though_its_receiver_closes() {
         panic!("a long message is offered: {sent:?}");
     };
     sender.progress();
-    while receiver
-        .core
-        .send_at_once(of_sender, 2, None, &[])
-        .expect("alive")
-    {}
+    // SAFETY: there are no slices.
+    while unsafe { receiver.core.send_at_once(of_sender, 2, None, &[]) }.expect("alive") {}
     // SAFETY: the room outlives the endpoint.
     let posted = unsafe {
         let room = [RawSliceMut::from(&mut room[..])];
