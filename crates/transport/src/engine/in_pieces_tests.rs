@@ -2,7 +2,7 @@ use super::super::Engine;
 use super::super::test_peers::{meet, open_with, tags, turn};
 use super::*;
 use crate::policy::PathSet;
-use crate::raw::{Posted, RawSlice};
+use crate::raw::{Posted, RawSlice, SendOptions};
 use crate::{Peer, Selector};
 
 /// Endpoints whose messages of up to 64 KiB go eagerly, through a pool of so many chunks of 16 KiB.
@@ -20,7 +20,10 @@ fn open(chunks: u32) -> Engine {
 
 fn post(from: &mut Engine, to: u32, tag: u64, data: &[u8]) -> Posted {
     // SAFETY: callers let the data outlive the endpoint.
-    let posted = unsafe { from.core.post_send(to, tag, None, &[RawSlice::from(data)]) };
+    let posted = unsafe {
+        from.core
+            .post_send(to, tag, SendOptions::default(), &[RawSlice::from(data)])
+    };
     posted.expect("alive")
 }
 
