@@ -1,13 +1,12 @@
 //! A real kernel in a virtual machine: built here, booted by QEMU, with what a test needs inside.
 //!
-//! [`archive`] fetches Debian's kernel source from the [`mirror`], [`kernel`] configures and builds it with a [`compiler`], [`module`] builds
+//! [`archive`] fetches Debian's kernel source from the [`mirror`], [`kernel`] configures and builds it, [`module`] builds
 //! limic's own module against it. [`image`] packs an initramfs, [`guest`] boots it and reads what
 //! it says, [`console`] looks for the kernel's complaints. [`run`], [`test`] and [`shell`] are the
 //! commands. `docs/lab.md` is the page for users.
 
 mod archive;
 mod cache;
-mod compiler;
 mod console;
 mod cpio;
 mod folder;
@@ -52,15 +51,13 @@ pub(crate) enum LabTask {
     Shell(machine::Machine),
 }
 
-/// Which of the three kernels.
+/// Which of the two kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flavour {
     /// Quick; what CI uses.
     Fast,
     /// lockdep, kmemleak, DEBUG_VM, fault injection, SLUB debugging and more; several times slower.
     Debug,
-    /// All of `Debug`, and KASAN, in Rust code too, for which the kernel has to be built by clang; slower still.
-    Kasan,
 }
 
 impl Flavour {
@@ -68,7 +65,6 @@ impl Flavour {
         match self {
             Self::Fast => "fast",
             Self::Debug => "debug",
-            Self::Kasan => "kasan",
         }
     }
 
@@ -77,7 +73,6 @@ impl Flavour {
         match self {
             Self::Fast => &["lab/fast.config", "lab/times.config"],
             Self::Debug => &["lab/fast.config", "lab/debug.config"],
-            Self::Kasan => &["lab/fast.config", "lab/debug.config", "lab/kasan.config"],
         }
     }
 }
@@ -87,17 +82,14 @@ pub(crate) struct FlavourArguments {
     /// The kernel with lockdep, kmemleak, DEBUG_VM, fault injection and SLUB debugging.
     #[arg(long)]
     debug_image: bool,
-    /// The same with KASAN, which finds accesses outside of an object and behind its end; built by clang.
-    #[arg(long, conflicts_with = "debug_image")]
-    kasan_image: bool,
 }
 
 impl FlavourArguments {
     pub(crate) fn flavour(self) -> Flavour {
-        match (self.debug_image, self.kasan_image) {
-            (_, true) => Flavour::Kasan,
-            (true, false) => Flavour::Debug,
-            (false, false) => Flavour::Fast,
+        if self.debug_image {
+            Flavour::Debug
+        } else {
+            Flavour::Fast
         }
     }
 }
