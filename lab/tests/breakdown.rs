@@ -1,23 +1,15 @@
 //! `limic perf breakdown`, as a user runs it where the module is loaded.
 
 use std::fs;
-use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
-use limic_lab::in_guest;
+use limic_lab::{in_guest, program};
 use serde_json::Value;
 
 const FOLDER: &str = "/sys/kernel/debug/limic";
 
-/// The command beside this program.
-fn limic() -> PathBuf {
-    let here = std::env::current_exe().expect("this program's path");
-    let folder = here.ancestors().nth(2).expect("the target directory");
-    folder.join("limic")
-}
-
 fn breakdown(words: &[&str]) -> Output {
-    Command::new(limic())
+    Command::new(program("limic"))
         .args(["perf", "breakdown", "--rounds", "2", "--iterations", "5"])
         .args(words)
         .output()
@@ -100,6 +92,35 @@ fn two_measurements_do_not_mix() {
     assert!(said.contains("somebody measures already"), "{said}");
 }
 
+/// Measuring costs every process that uses the module, so whoever turned it on does not leave it on, however it ends.
+#[test]
+fn who_is_killed_does_not_leave_the_clock_on() {
+    if !in_guest() {
+        return;
+    }
+    let measuring = || {
+        let word = fs::read_to_string(format!("{FOLDER}/measure")).expect("the switch");
+        word == "1\n"
+    };
+    let mut child = Command::new(program("limic"))
+        .args(["perf", "breakdown", "--rounds", "1", "--sizes", "64"])
+        .args(["--iterations", "1000000000"])
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("the command starts");
+    // The lab ends this test if it never begins.
+    while !measuring() {
+        assert_eq!(child.try_wait().expect("wait"), None, "it has ended early");
+        std::thread::yield_now();
+    }
+    child.kill().expect("SIGKILL");
+    child.wait().expect("wait");
+    assert!(!measuring(), "it is still on");
+    // So the next one may measure.
+    let output = breakdown(&["--sizes", "64"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+}
+
 #[test]
 fn who_may_not_see_the_figures_is_told_so() {
     if !in_guest() {
@@ -109,7 +130,7 @@ fn who_may_not_see_the_figures_is_told_so() {
     let open = "chmod 666 /dev/limic && exec su one -c \"$0 perf breakdown --sizes 64\"";
     let output = Command::new("sh")
         .args(["-c", open])
-        .arg(limic())
+        .arg(program("limic"))
         .output()
         .expect("a shell");
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));

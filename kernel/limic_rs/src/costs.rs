@@ -56,6 +56,8 @@ const EMPTY: Cell = Cell {
 };
 
 static MEASURING: Atomic<bool> = Atomic::new(false);
+/// The id of the session with which measuring ends; 0: it goes on until it is turned off.
+static OWNER: Atomic<u64> = Atomic::new(0);
 static COSTS: [[[Cell; CLASSES]; STEPS.len()]; CALLS.len()] =
     [const { [const { [EMPTY; CLASSES] }; STEPS.len()] }; CALLS.len()];
 
@@ -65,15 +67,29 @@ pub(crate) fn measuring() -> bool {
     MEASURING.load(Relaxed)
 }
 
-/// Turns measuring on or off; either way all figures start at 0.
-pub(crate) fn set_measuring(on: bool) {
+/// Measures from now on, with all figures from 0: until the session of this id ends, or, with 0, until it is turned off.
+pub(crate) fn start(owner: u64) {
+    stop();
+    OWNER.store(owner, Relaxed);
+    MEASURING.store(true, Relaxed);
+}
+
+/// Measures no more; all figures are 0 again.
+pub(crate) fn stop() {
     MEASURING.store(false, Relaxed);
+    OWNER.store(0, Relaxed);
     for cell in COSTS.iter().flatten().flatten() {
         cell.nanoseconds.store(0, Relaxed);
         cell.calls.store(0, Relaxed);
     }
     crate::counters::reset();
-    MEASURING.store(on, Relaxed);
+}
+
+/// A session is over, so that nobody is there to turn off what was turned on for it.
+pub(crate) fn session_ended(id: u64) {
+    if OWNER.load(Relaxed) == id {
+        stop();
+    }
 }
 
 /// The clock of one call.

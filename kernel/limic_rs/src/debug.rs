@@ -2,7 +2,8 @@
 
 //! `/sys/kernel/debug/limic`: counters and costs (K7).
 //!
-//! - `measure`: write 1 to set all figures to 0 and measure from now on, 0 to stop. It starts as 0.
+//! - `measure`: write `1` to set all figures to 0 and measure from now on, `0` to stop. `1 ID` measures until the session of
+//!   this id ends, at the latest: who is killed does not leave it on. It starts as 0.
 //! - `counters`: what there is now, and what happened while measuring.
 //! - `breakdown`: nanoseconds of each step, by kind of call and size.
 
@@ -41,12 +42,18 @@ fn show_measure(_: &Measure, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 }
 
 fn set_measure(_: &Measure, reader: &mut UserSliceReader) -> Result {
-    let mut text = [0; 1];
-    reader.read_slice(&mut text)?;
-    match &text {
-        b"0" => costs::set_measuring(false),
-        b"1" => costs::set_measuring(true),
-        _ => return Err(EINVAL),
+    // Room for the longest id and the end of its line.
+    let mut text = [0; 24];
+    let text = text.get_mut(..reader.len()).ok_or(EINVAL)?;
+    reader.read_slice(text)?;
+    let text = core::str::from_utf8(text).map_err(|_| EINVAL)?;
+    match text.trim_ascii_end() {
+        "0" => costs::stop(),
+        "1" => costs::start(0),
+        text => {
+            let id = text.strip_prefix("1 ").ok_or(EINVAL)?;
+            costs::start(id.parse().map_err(|_| EINVAL)?);
+        }
     }
     Ok(())
 }

@@ -152,7 +152,9 @@ impl Groups {
             ffi::resched();
         }
         for other in group.mailboxes.iter().filter_map(SetOnce::as_ref) {
-            if !Arc::ptr_eq(other, mailbox) {
+            // Those that have left, this one among them, end their receives themselves. In a group that lives long they
+            // are most, so their locks are left alone.
+            if !other.has_left() {
                 end_receives(other, *rank);
                 if let Some(events) = other.events() {
                     events.departed();

@@ -3,6 +3,7 @@
 //! A session: one open file, of one address space.
 
 use crate::abi;
+use crate::costs;
 use crate::counters::COUNTERS;
 use crate::device;
 use crate::exposure::{Exposures, Own};
@@ -156,6 +157,9 @@ impl Session {
     fn end(&self, how: u32) {
         if self.ended.xchg(true, Full) {
             return;
+        }
+        if let Some(greeted) = self.greeted.as_ref() {
+            costs::session_ended(greeted.id);
         }
         self.own.end(&self.shared.exposures);
         let requests = self.greeted.as_ref().and_then(|it| it.requests.as_deref());

@@ -158,7 +158,9 @@ struct limic_status {
  * Unix socket, joins its group with a session of its own. Nothing else can be done with a descriptor that is not one's
  * own, and the rule of user and user namespace holds all the same.
  *
- * A rank is given out once in the life of a group: who left is not replaced.
+ * A rank is given out once in the life of a group: who left is not replaced, so a group takes as many sessions in all as it has ranks,
+ * LIMIC_MAX_RANKS at most, and the next one gets ENOSPC. Ranks begin anew with a new group: one of another token, or of the
+ * same token when the last member is gone.
  *
  * ENOENT: no such group (or a token of 0 without LIMIC_JOIN_CREATE). EALREADY: this session is a member already.
  * EADDRINUSE: the rank was given out. ENOSPC: all ranks were. EINVAL: rank or size too large; or LIMIC_JOIN_FD with
@@ -274,7 +276,8 @@ struct limic_latch {
  * have. The call ends early only for a reason: then it fails, and .copied says how many bytes certainly got through.
  *
  * ENOENT: no such handle for this caller. EACCES: exposed, but not in this direction. ERANGE: offset plus length goes
- * beyond the exposure. EFAULT: the caller's memory. ECANCELED: revoked, or its owner is gone, while copying; or its latch is shut.
+ * beyond the exposure. EFAULT: the caller's memory; a fault in it may last as long as whoever answers it likes (userfaultfd), and
+ * nobody else waits for that. ECANCELED: revoked, or its owner is gone, while copying; or its latch is shut.
  */
 struct limic_copy {
 	__aligned_u64 handle;		/* in */

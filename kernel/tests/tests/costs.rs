@@ -71,13 +71,41 @@ fn the_breakdown_counts_every_call_in_its_row() {
         }
         measure("0").expect("off");
         assert_eq!(gauge("copies"), 0, "switching starts from zero");
-        for wrong in ["", "2", "yes"] {
-            assert!(measure(wrong).is_err() || wrong.is_empty(), "{wrong}");
+        for wrong in [
+            "2",
+            "yes",
+            "1 x",
+            "1 -1",
+            "12",
+            "1 18446744073709551616",
+            "1                       1",
+        ] {
+            assert!(measure(wrong).is_err(), "{wrong}");
         }
         assert_eq!(
             fs::read_to_string(format!("{FOLDER}/measure")).expect("the switch"),
             "0\n"
         );
+    });
+}
+
+#[test]
+fn measuring_for_a_session_ends_with_it() {
+    guest_test(|| {
+        let on = || fs::read_to_string(format!("{FOLDER}/measure")).expect("the switch") == "1\n";
+        let (first, second) = (Session::primitives(), Session::primitives());
+        measure(&format!("1 {}\n", first.id)).expect("on");
+        drop(second);
+        assert!(on(), "another session's end is nothing to it");
+        drop(first);
+        assert!(!on(), "its own end turns it off");
+        // Whoever turned it off before, and on again for itself, keeps it.
+        let session = Session::primitives();
+        measure(&format!("1 {}", session.id)).expect("on");
+        measure("1").expect("on, for as long as it is wanted");
+        drop(session);
+        assert!(on(), "it was not this session's any more");
+        measure("0").expect("off");
     });
 }
 

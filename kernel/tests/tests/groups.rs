@@ -157,6 +157,35 @@ fn who_ended_without_closing_is_told_from_who_closed() {
 }
 
 #[test]
+fn a_group_takes_as_many_sessions_as_it_has_ranks() {
+    guest_test(|| {
+        let token = token();
+        let join = || {
+            let session = Session::primitives();
+            let mut join = Join {
+                token,
+                flags: abi::JOIN_CREATE,
+                rank: ANY_RANK,
+                size: 2,
+                ..Default::default()
+            };
+            let joined = session.call(abi::JOIN, &mut join);
+            joined.map(|()| (session, join.rank))
+        };
+        let (first, rank) = join().expect("join");
+        assert_eq!(rank, 0);
+        let (second, rank) = join().expect("join");
+        assert_eq!(rank, 1);
+        drop(second);
+        // Rank 1 is free, and yet nobody gets it, since somebody may still send to the one who had it.
+        assert_eq!(join().err(), Some(Errno(libc::ENOSPC)));
+        drop(first);
+        let (_session, rank) = join().expect("join");
+        assert_eq!(rank, 0, "the last one has gone, so this is a new group");
+    });
+}
+
+#[test]
 fn a_descriptor_of_a_member_lets_in() {
     guest_test(|| {
         let mine = Session::silent().expect("open");

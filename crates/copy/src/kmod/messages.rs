@@ -215,6 +215,12 @@ impl Messages {
         self.group
     }
 
+    /// The random number of this session, as the module's `measure` file takes it.
+    #[must_use]
+    pub fn session(&self) -> u64 {
+        self.session.id
+    }
+
     /// Readable when something happened since the last [`forget_news`](Self::forget_news). Whoever it is handed to can
     /// join the group by it.
     #[must_use]

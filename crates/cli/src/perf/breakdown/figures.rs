@@ -28,25 +28,28 @@ pub(super) struct Figures {
 /// The right to measure. It ends with this object.
 #[derive(Debug)]
 pub(super) struct Measuring {
+    /// The session that is measured: with its end, which a kill is too, the module stops by itself.
+    session: u64,
     disturbed: Cell<bool>,
 }
 
 impl Measuring {
     /// Makes sure that nobody else measures: the figures are the module's, and there is one set.
-    pub(super) fn open() -> Result<Self, PerfError> {
+    pub(super) fn open(session: u64) -> Result<Self, PerfError> {
         if read("measure")?.trim() == "1" {
             return Err(PerfError::Module(format!(
                 "somebody measures already: wait for that to end, or `echo 0 > {FOLDER}/measure`"
             )));
         }
         Ok(Self {
+            session,
             disturbed: Cell::new(false),
         })
     }
 
     /// Sets all figures to 0, and measures from now on.
     pub(super) fn start(&self) -> Result<(), PerfError> {
-        switch("1")
+        switch(&format!("1 {}", self.session))
     }
 
     /// What so many messages of one length cost since the start: whoever came second, and first.

@@ -82,7 +82,7 @@ impl Steps {
 pub(super) fn run(args: &Args) -> Result<Report, PerfError> {
     let sizes = args.sizes();
     let mut pair = Pair::open(sizes.longest())?;
-    let measuring = Measuring::open()?;
+    let measuring = Measuring::open(pair.session())?;
     let first = job::allowed_cpus()?
         .first()
         .copied()

@@ -41,6 +41,11 @@ impl Pair {
         })
     }
 
+    /// The sender's session, which lasts as long as this.
+    pub(super) fn session(&self) -> u64 {
+        self.sender.session()
+    }
+
     /// A call that does nothing.
     pub(super) fn trap(&self) -> Result<(), CallError> {
         self.sender.trap()
