@@ -104,7 +104,7 @@ fn who_is_killed_does_not_leave_the_clock_on() {
     };
     let mut child = Command::new(program("limic"))
         .args(["perf", "breakdown", "--rounds", "1", "--sizes", "64"])
-        .args(["--iterations", "1000000000"])
+        .args(["--iterations", "1000000000", "--warmup", "1"])
         .stdout(Stdio::null())
         .spawn()
         .expect("the command starts");
