@@ -6,8 +6,8 @@ use crate::CopyError;
 
 /// A piece of another process's memory, as its owner named it.
 ///
-/// The owner makes it with [`CopyEngine::expose`] and sends it in a message as plain bytes
-/// ([`to_bytes`](Self::to_bytes)). What the numbers mean is the engine's business:
+/// The owner makes it with [`CopyEngine::expose`] and sends its three numbers in a message. What they mean is the engine's
+/// business:
 ///
 /// - cross-memory attach: `key` is 0 and `address` is an address in the owner;
 /// - an engine with handles: `key` is an unguessable handle and `address` an offset under it.
