@@ -61,7 +61,8 @@ pub(super) fn builder(wanted: Wanted) -> SettingsBuilder {
     let builder = builder.allowed(fallback.with(path));
     match path {
         Path::Inline => builder.inline_max(INLINE_CAPACITY),
-        Path::Eager => builder.inline_max(0).eager_max(u64::MAX),
+        // What goes ahead of a receiver that lags goes another way, though it counts as eager.
+        Path::Eager => builder.inline_max(0).eager_max(u64::MAX).skew(false),
         Path::Pipeline | Path::Cma | Path::BothSides | Path::Kmod => {
             builder.inline_max(0).eager_max(0).long_path(path)
         }
