@@ -99,6 +99,29 @@ impl<'a> List<'a> {
     }
 }
 
+/// Runs a call on a list of requests and room for their statuses; nothing is done if no request is pending.
+///
+/// # Safety
+/// As [`List::new`], and `statuses` as for [`StatusOut::new`].
+#[inline(always)]
+unsafe fn on_list(
+    requests: *mut limic_request,
+    count: c_int,
+    statuses: *mut limic_status,
+    call: impl FnOnce(&mut Held, List<'_>, StatusOut) -> Result<(), Failure>,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    match unsafe { List::new(requests, count) } {
+        Ok(Some(list)) => inside(list.endpoint, |held| {
+            // SAFETY: the caller's promise.
+            let statuses = unsafe { StatusOut::new(statuses) }?;
+            call(held, list, statuses)
+        }),
+        Ok(None) => 0,
+        Err(failure) => failure.report(),
+    }
+}
+
 /// Waits until one of `count` operations is done.
 ///
 /// - `requests`: of one endpoint; `LIMIC_REQUEST_NULL` entries are passed over. The one that is done becomes `LIMIC_REQUEST_NULL`.
@@ -166,15 +189,7 @@ pub unsafe extern "C" fn limic_wait_some(
     if indices.is_null() {
         return Failure::null("indices").report();
     }
-    // SAFETY: the caller's promise.
-    let list = match unsafe { List::new(requests, count) } {
-        Ok(Some(list)) => list,
-        Ok(None) => return 0,
-        Err(failure) => return failure.report(),
-    };
-    inside(list.endpoint, |held| {
-        // SAFETY: the caller's promise.
-        let statuses = unsafe { StatusOut::new(statuses) }?;
+    let call = |held: &mut Held, list: List<'_>, statuses: StatusOut| {
         let mut result = Ok(());
         let mut take = |at: usize, requests: &mut [limic_request], outcome: Outcome| {
             let nth = *done as usize;
@@ -201,7 +216,9 @@ pub unsafe extern "C" fn limic_wait_some(
             }
         }
         result
-    })
+    };
+    // SAFETY: the caller's promise.
+    unsafe { on_list(requests, count, statuses, call) }
 }
 
 /// Waits until all of `count` operations are done.
@@ -221,15 +238,7 @@ pub unsafe extern "C" fn limic_wait_all(
     timeout_ns: i64,
     statuses: *mut limic_status,
 ) -> c_int {
-    // SAFETY: the caller's promise.
-    let list = match unsafe { List::new(requests, count) } {
-        Ok(Some(list)) => list,
-        Ok(None) => return 0,
-        Err(failure) => return failure.report(),
-    };
-    inside(list.endpoint, |held| {
-        // SAFETY: the caller's promise.
-        let statuses = unsafe { StatusOut::new(statuses) }?;
+    let call = |held: &mut Held, list: List<'_>, statuses: StatusOut| {
         let mut patience = Patience::of(timeout_ns);
         let mut result = Ok(());
         for (at, request) in list.requests.iter_mut().enumerate() {
@@ -251,5 +260,7 @@ pub unsafe extern "C" fn limic_wait_all(
             }
         }
         result
-    })
+    };
+    // SAFETY: the caller's promise.
+    unsafe { on_list(requests, count, statuses, call) }
 }

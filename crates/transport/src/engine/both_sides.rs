@@ -60,17 +60,7 @@ impl Core {
             memory.word64(WRITTEN).store(0, Ordering::Relaxed);
             Meet(memory.word64(0)).reset();
         }
-        let halves = Halves {
-            meet,
-            total: incoming.wanted,
-            mine: 0,
-            theirs: None,
-            finished: false,
-            abandoned: false,
-            remote: 0,
-            address: 0,
-            key: 0,
-        };
+        let halves = Halves::new(meet, incoming.wanted);
         if let Some(receiving) = self.requests.receiving(slot) {
             receiving.stage = ReceiveStage::Front(incoming, halves);
         }
@@ -103,15 +93,10 @@ impl Core {
             return self.corrupt(from, "a request for bytes outside of the message");
         }
         sending.stage = SendStage::Back(Halves {
-            meet: meet as u32,
-            total,
-            mine: 0,
-            theirs: None,
-            finished: false,
-            abandoned: false,
             remote,
             address,
             key,
+            ..Halves::new(meet as u32, total)
         });
         self.long_send_answered(from);
         self.work.copies.push_back(slot);

@@ -1,9 +1,6 @@
-use limic_shm::ring::Memory;
-use limic_shm::segment::ACCESS_SLOT_BYTES;
-use limic_shm::sync::Ordering;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::super::test_peers::{meet, open, send};
+use super::super::test_peers::{accessed_region, meet, open, send};
 use super::*;
 
 /// Whether the descriptor of a poll loop becomes readable within so many seconds.
@@ -37,15 +34,12 @@ fn who_polls_the_descriptor_looks_around_though_nobody_rings() {
 fn who_takes_a_region_back_looks_soon_whether_an_access_is_over() {
     let (mut owner, mut peer) = (open(1), open(1));
     let (of_peer, _) = meet(&mut owner, &mut peer);
-    let (region, key) = owner.core.expose(vec![1; 100]).expect("a region");
-    let slots = owner.core.segment.access_slots();
-    let slot = slots.word64(of_peer as usize * ACCESS_SLOT_BYTES);
-    slot.store(key, Ordering::Release);
+    let (region, end_access) = accessed_region(&mut owner, of_peer);
     assert_eq!(owner.core.must_look_after(), None);
     owner.core.start_revoke(region).expect("a region");
     assert_eq!(owner.core.revoked(region), Ok(None));
     assert_eq!(owner.core.must_look_after(), Some(BLOCKED));
-    slot.store(0, Ordering::Release);
+    end_access();
     assert!(owner.core.revoked(region).expect("a region").is_some());
     assert_eq!(owner.core.must_look_after(), None);
 }

@@ -182,6 +182,23 @@ pub(crate) struct Halves {
     pub(crate) key: u64,
 }
 
+impl Halves {
+    /// A copy that nobody has begun, by the receiver's view.
+    pub(crate) const fn new(meet: u32, total: u64) -> Self {
+        Self {
+            meet,
+            total,
+            mine: 0,
+            theirs: None,
+            finished: false,
+            abandoned: false,
+            remote: 0,
+            address: 0,
+            key: 0,
+        }
+    }
+}
+
 impl Incoming {
     /// What the receive reports when all wanted bytes are there.
     pub(crate) fn outcome(&self) -> Outcome {

@@ -1,7 +1,11 @@
 //! Endpoints of one thread, for the tests of single steps: nothing moves but by the turn that a test gives them.
 
+use limic_shm::ring::Memory;
+use limic_shm::segment::ACCESS_SLOT_BYTES;
+use limic_shm::sync::Ordering;
+
 use super::Engine;
-use crate::raw::{Posted, RawSlice, SendOptions};
+use crate::raw::{Posted, RawSlice, RegionId, SendOptions};
 use crate::settings::SettingsBuilder;
 use crate::{Peer, Selector, Settings};
 
@@ -51,6 +55,18 @@ pub(super) fn meet(a: &mut Engine, b: &mut Engine) -> (u32, u32) {
         turn(&mut [a, b]);
     }
     (of_b, of_a)
+}
+
+/// A region of 100 bytes of 1, which a peer is in the middle of accessing, and what ends that.
+pub(super) fn accessed_region(owner: &mut Engine, peer: u32) -> (RegionId, impl Fn() + use<>) {
+    let (region, key) = owner.core.expose(vec![1; 100]).expect("a region");
+    let slots = owner.core.segment.access_slots();
+    let announce = move |word| {
+        let slot = slots.word64(peer as usize * ACCESS_SLOT_BYTES);
+        slot.store(word, Ordering::Release);
+    };
+    announce(key);
+    (region, move || announce(0))
 }
 
 /// Tags of the messages of a peer that wait, oldest first.
