@@ -83,7 +83,8 @@ impl Core {
                     let why = String::from_utf8_lossy(bytes.get(4..).unwrap_or_default());
                     // Another process's text goes to a terminal: no control sequences.
                     let why = why.replace(char::is_control, " ");
-                    self.fail_peer(peer, PeerFailure::Refused(why));
+                    // Over the other connection it may have said more, if both made the first contact at once.
+                    self.has_ended(peer, PeerFailure::Refused(why));
                 }
             }
             greeting::ARENA => {
@@ -95,7 +96,13 @@ impl Core {
                         .enter(u32_at(bytes, 4), u64_at(bytes, 8), fd, flags);
                 }
             }
-            greeting::GOODBYE => connection.said_goodbye = true,
+            greeting::GOODBYE => {
+                connection.said_goodbye = true;
+                // A child that the peer has forked may keep the connection open: nobody waits for its end.
+                if let Some(peer) = peer {
+                    self.has_ended(peer, PeerFailure::Closed);
+                }
+            }
             other => tracing::debug!("control message {other} is not known and left aside"),
         }
     }
@@ -120,13 +127,15 @@ impl Core {
         let Some(peer) = self.peers.enter(&hello.address, &self.address) else {
             return self.refuse(index, "its address differs from the one it has here");
         };
-        if self.closed
-            || self
-                .peers
-                .get(peer)
-                .is_some_and(|entry| entry.failure.is_some())
-        {
-            return self.refuse(index, "this endpoint has given the peer up, or is closed");
+        if self.closed {
+            return self.turn_away(index);
+        }
+        let given_up = self.peers.get(peer).and_then(|entry| entry.failure.clone());
+        if let Some(why) = given_up {
+            return self.refuse(
+                index,
+                &format!("this endpoint has given the peer up: {why}"),
+            );
         }
         if let Some(Some(connection)) = self.connections.get_mut(index as usize) {
             connection.peer = Some(peer);
@@ -167,6 +176,17 @@ impl Core {
             return self.fail_peer(peer, PeerFailure::Refused(error.to_string()));
         }
         self.flush(peer);
+    }
+
+    /// Answers a hello that comes too late.
+    fn turn_away(&mut self, index: u32) {
+        if let Some(Some(connection)) = self.connections.get(index as usize) {
+            // If it cannot be sent, the end of the connection says nearly the same.
+            let _ = connection
+                .channel
+                .send(&greeting::GOODBYE.to_le_bytes(), &[]);
+        }
+        self.drop_connection(index);
     }
 
     pub(crate) fn refuse(&mut self, index: u32, why: &str) {

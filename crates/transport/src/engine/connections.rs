@@ -404,7 +404,11 @@ impl Core {
         } else {
             PeerFailure::Died
         };
-        // The other connection may have ended meanwhile.
+        self.has_ended(peer, why);
+    }
+
+    /// Enters that a peer is gone, if nothing of its other connection has said so.
+    pub(crate) fn has_ended(&mut self, peer: u32, why: PeerFailure) {
         if self.endings.iter().all(|(ended, _)| *ended != peer) {
             self.endings.push((peer, why));
         }
@@ -448,8 +452,14 @@ impl Core {
         known
     }
 
-    /// Tells a peer that this endpoint closes in good order.
+    /// Tells all peers that this endpoint closes in good order. Nothing is written into their memory from now on: they may give
+    /// it to others.
     pub(crate) fn say_goodbye(&mut self) {
+        for peer in 0..self.peers.len() {
+            if let Some(peer) = self.peers.get(peer) {
+                peer.backlog.clear();
+            }
+        }
         for connection in self.connections.iter().flatten() {
             // A peer that cannot be told learns it from the end of the connection.
             let _ = connection

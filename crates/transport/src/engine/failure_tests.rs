@@ -1,17 +1,14 @@
 //! What a peer that goes leaves behind, between endpoints of one thread.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Command, Stdio};
 
-use limic_shm::ring::Memory;
 use limic_shm::ring::shared::SharedProducer;
-use limic_shm::segment::ACCESS_SLOT_BYTES;
-use limic_shm::sync::Ordering;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::super::operations::{Halves, Receiving};
 use super::super::stash::Offer;
-use super::super::test_peers::{known, meet, open, send, tags, turn};
+use super::super::test_peers::{accessed_region, known, meet, open, send, tags, turn};
 use super::super::{Engine, wire};
 use super::*;
 use crate::buffer::ReceiveBuffer;
@@ -81,11 +78,48 @@ fn a_goodbye_over_either_of_two_connections_counts() {
     while left.core.peers.is_alive(of_leaving) {
         turn(&mut [&mut left]);
     }
-    let gone = Err(Error::PeerFailed {
-        peer: Peer(of_leaving),
+    assert_eq!(left.attach(of_leaving), closed(of_leaving));
+}
+
+#[test]
+fn a_goodbye_counts_though_a_child_of_the_peer_holds_the_connection() {
+    let (mut left, mut leaving) = (open(0), open(0));
+    let (of_leaving, at_leaving) = meet(&mut left, &mut leaving);
+    send(&mut leaving, at_leaving, 5);
+    let connections = leaving.core.connections.iter().flatten();
+    // As a child that was forked, and has not begun another program.
+    let held: Vec<OwnedFd> = connections
+        .map(|connection| connection.channel.as_fd().try_clone_to_owned())
+        .collect::<Result<_, _>>()
+        .expect("descriptors");
+    leaving.close();
+    while left.core.peers.is_alive(of_leaving) {
+        turn(&mut [&mut left]);
+    }
+    assert_eq!(left.attach(of_leaving), closed(of_leaving));
+    assert_eq!(tags(&mut left, of_leaving), [5]);
+    drop(held);
+}
+
+#[test]
+fn who_greets_an_endpoint_that_has_closed_learns_that_it_has() {
+    let (mut greeting, mut leaving) = (open(0), open(0));
+    let of_leaving = known(&mut greeting, &leaving);
+    leaving.close();
+    // The endpoint is closed, but is still there.
+    assert_eq!(greeting.attach(of_leaving), Ok(false));
+    while greeting.core.peers.is_alive(of_leaving) {
+        turn(&mut [&mut leaving, &mut greeting]);
+    }
+    assert_eq!(greeting.attach(of_leaving), closed(of_leaving));
+}
+
+/// What is said of a peer that has closed.
+fn closed(peer: u32) -> crate::Result<bool> {
+    Err(Error::PeerFailed {
+        peer: Peer(peer),
         why: PeerFailure::Closed,
-    });
-    assert_eq!(left.attach(of_leaving), gone);
+    })
 }
 
 #[test]
@@ -156,17 +190,7 @@ fn what_a_peer_was_given_is_kept_while_its_process_lives() {
         confirm: false,
     };
     let meet = owner.core.meets.pop().expect("a word");
-    let halves = Halves {
-        meet,
-        total: 1 << 20,
-        mine: 0,
-        theirs: None,
-        finished: false,
-        abandoned: false,
-        remote: 0,
-        address: 0,
-        key: 0,
-    };
+    let halves = Halves::new(meet, 1 << 20);
     let stage = ReceiveStage::Front(super::super::rendezvous::incoming(&offer, 1 << 20), halves);
     // SAFETY: no room.
     let into = unsafe { ReceiveBuffer::new(&[]) };
@@ -205,15 +229,12 @@ fn a_late_welcome_does_not_attach_a_peer_that_failed() {
 fn a_region_is_not_given_back_while_a_peer_that_was_given_up_may_copy() {
     let (mut owner, mut peer) = (open(1), open(1));
     let (of_peer, _) = meet(&mut owner, &mut peer);
-    let (region, key) = owner.core.expose(vec![1; 100]).expect("a region");
-    let slots = owner.core.segment.access_slots();
-    let slot = slots.word64(of_peer as usize * ACCESS_SLOT_BYTES);
-    slot.store(key, Ordering::Release);
+    let (region, end_access) = accessed_region(&mut owner, of_peer);
     let why = PeerFailure::Corrupt("for this test".to_owned());
     owner.core.fail_peer(of_peer, why);
     owner.core.start_revoke(region).expect("a region");
     assert_eq!(owner.core.revoked(region), Ok(None), "its process lives");
-    slot.store(0, Ordering::Release);
+    end_access();
     assert_eq!(owner.core.revoked(region), Ok(Some(vec![1; 100])));
 }
 
@@ -221,11 +242,7 @@ fn a_region_is_not_given_back_while_a_peer_that_was_given_up_may_copy() {
 fn a_region_is_given_back_when_the_process_of_a_peer_has_ended() {
     let (mut owner, mut peer) = (open(1), open(1));
     let (of_peer, _) = meet(&mut owner, &mut peer);
-    let (region, key) = owner.core.expose(vec![1; 100]).expect("a region");
-    let slots = owner.core.segment.access_slots();
-    slots
-        .word64(of_peer as usize * ACCESS_SLOT_BYTES)
-        .store(key, Ordering::Release);
+    let (region, _) = accessed_region(&mut owner, of_peer);
     let why = PeerFailure::Corrupt("for this test".to_owned());
     owner.core.fail_peer(of_peer, why);
     // Some other process in place of the peer's, which is this one.
