@@ -4,13 +4,15 @@
 //! segment; peers map arenas for reading only.
 
 mod ahead;
+mod slots;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use limic_shm::ring::{Mapped, Memory, ReleaseFlags};
-use limic_shm::segment::{Arena, LOAN_FLAGS, Placement};
+use limic_shm::segment::{Arena, Placement};
 
+use self::slots::{Slots, Use};
 use super::given_up::has_ended;
 use crate::raw::RawLoan;
 use crate::{Error, Result};
@@ -21,9 +23,7 @@ const ALIGN: usize = 128;
 const ARENA_BYTES: usize = 4 << 20;
 /// Loans with receivers before the owner looks whether the oldest came back: so many that its flag, which was asked for when the
 /// last one was sent, is here by then, and so few that the next loan lies in memory which is still in the cache.
-const LOOK_AT: usize = 4;
-/// Loans with receivers before the owner looks at another one each time, since the oldest may be kept for long.
-const LOOK_ON: usize = 16;
+const LOOK_AT: u32 = 4;
 /// Rooms that are kept as they came back, for the next loans of the same length: their lines are still in the cache.
 const RECENT: usize = 32;
 
@@ -43,17 +43,11 @@ impl OwnArena {
 }
 
 /// Room that is in use.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Room {
     pub(crate) arena: u32,
     offset: usize,
     len: usize,
-}
-
-struct Lent {
-    room: Room,
-    peer: u32,
-    flag: u32,
 }
 
 /// The arenas of this endpoint.
@@ -61,12 +55,8 @@ pub(crate) struct Arenas {
     /// By number. Numbers are not used again, since peers may have mapped what had them.
     arenas: Vec<Option<OwnArena>>,
     placement: Placement,
-    flags: ReleaseFlags<Mapped>,
-    /// In the order of their return: the next one's line is the receiver's for long.
-    free_flags: VecDeque<u32>,
-    generations: Vec<u32>,
-    /// Loans with receivers, oldest first.
-    lent: VecDeque<Lent>,
+    /// What is with receivers.
+    slots: Slots,
     borrowed: Borrowed,
     /// Peers that are forgotten but hold something, and their processes, which live.
     outlived: Vec<(u32, OwnedFd)>,
@@ -74,8 +64,8 @@ pub(crate) struct Arenas {
     recent: Vec<Room>,
     bytes: usize,
     most: usize,
-    /// Messages that went ahead of their receivers, oldest first.
-    ahead: VecDeque<Lent>,
+    /// Flags of the messages that went ahead of their receivers, oldest first.
+    ahead: VecDeque<u32>,
     ahead_bytes: u64,
 }
 
@@ -127,10 +117,7 @@ impl Arenas {
         Self {
             arenas: Vec::new(),
             placement,
-            flags,
-            free_flags: (0..LOAN_FLAGS).collect(),
-            generations: vec![0; LOAN_FLAGS as usize],
-            lent: VecDeque::new(),
+            slots: Slots::new(flags),
             borrowed: Borrowed::default(),
             outlived: Vec::new(),
             recent: Vec::new(),
@@ -141,18 +128,22 @@ impl Arenas {
         }
     }
 
-    /// Lends room to the application.
+    /// Lends room to the application: that of the oldest loan, if it came back and has this length, so that its lines are still in the
+    /// cache.
+    #[inline]
     pub(crate) fn borrow(&mut self, len: usize) -> Result<RawLoan> {
-        if self.lent.len() >= LOOK_AT {
-            self.look_at_oldest();
-        }
         let need = len
             .max(1)
             .checked_next_multiple_of(ALIGN)
             .ok_or_else(|| self.no_room(len))?;
-        let room = match self.recent.pop_if(|room| room.len == need) {
-            Some(room) => room,
-            None => self.find_other(need, len)?,
+        let back = if self.slots.lent() >= LOOK_AT {
+            self.slots.take_oldest()
+        } else {
+            None
+        };
+        let room = match back {
+            Some(room) if room.len == need && self.is_for_loans(room) => room,
+            other => self.find_other(other, need, len)?,
         };
         let arena = self.arenas.get(room.arena as usize);
         let Some(start) = arena
@@ -165,9 +156,11 @@ impl Arenas {
         Ok(RawLoan { start, len, id })
     }
 
-    /// Room that is not the last loan's.
-    #[cold]
-    fn find_other(&mut self, need: usize, asked: usize) -> Result<Room> {
+    /// Other room than that which has just come back.
+    fn find_other(&mut self, back: Option<Room>, need: usize, asked: usize) -> Result<Room> {
+        if let Some(back) = back {
+            self.keep(back);
+        }
         if let Some(at) = self.recent.iter().rposition(|room| room.len == need) {
             return Ok(self.recent.swap_remove(at));
         }
@@ -226,7 +219,8 @@ impl Arenas {
     }
 
     fn no_room(&self, len: usize) -> Error {
-        let out: usize = self.lent.iter().map(|lent| lent.room.len).sum();
+        let lent = self.slots.used().filter(|(_, used, ..)| *used == Use::Lent);
+        let out: usize = lent.map(|(_, _, room, _)| room.len).sum();
         Error::NoMemory(format!(
             "a loan of {len} bytes: {} of at most {} bytes exist, {out} of them are with receivers; \
              wait until they drop what they received, or raise LIMIC_LOAN_BYTES",
@@ -256,13 +250,17 @@ impl Arenas {
         arena.free.insert(offset, len);
     }
 
+    /// Whether it may be kept for long: memory for messages that go ahead is given back when none of them lies there.
+    #[inline(always)]
+    fn is_for_loans(&self, room: Room) -> bool {
+        let arena = self.arenas.get(room.arena as usize);
+        let arena = arena.and_then(Option::as_ref);
+        arena.is_some_and(|arena| !arena.ahead)
+    }
+
     /// A loan is over: its room is for the next one.
     fn keep(&mut self, room: Room) {
-        let arena = self
-            .arenas
-            .get(room.arena as usize)
-            .and_then(Option::as_ref);
-        if self.recent.len() < RECENT && arena.is_some_and(|arena| !arena.ahead) {
+        if self.recent.len() < RECENT && self.is_for_loans(room) {
             self.recent.push(room);
         } else {
             self.free(room);
@@ -290,38 +288,31 @@ impl Arenas {
     /// Lends room that was taken to a peer. `None` if all flags are in use.
     #[inline(always)]
     pub(crate) fn lend(&mut self, room: Room, peer: u32) -> Option<LoanRecord> {
-        if self.free_flags.is_empty() {
-            self.reclaim();
-        }
-        let flag = self.free_flags.pop_front()?;
-        self.lent.push_back(Lent { room, peer, flag });
-        Some(self.record(room, flag))
+        let entered = match self.slots.enter(room, peer, Use::Lent) {
+            None => {
+                self.reclaim();
+                self.slots.enter(room, peer, Use::Lent)
+            }
+            entered => entered,
+        };
+        entered.map(|entered| self.record(room, entered))
     }
 
     /// Asks for the flag of the oldest loan, off the way of the one that was just sent.
     #[inline(always)]
     pub(crate) fn look_ahead(&self) {
-        if let Some(oldest) = self.lent.front() {
-            self.flags.expect_return(oldest.flag);
-        }
+        self.slots.look_ahead();
     }
 
-    /// Names room under a flag that was not in use.
-    fn record(&mut self, room: Room, flag: u32) -> LoanRecord {
-        let generation = &mut self.generations[flag as usize];
-        *generation = generation.wrapping_add(1).max(1);
+    #[inline(always)]
+    fn record(&self, room: Room, (flag, generation): (u32, u32)) -> LoanRecord {
         LoanRecord {
             arena: room.arena,
             offset: room.offset as u64,
             flag,
-            generation: *generation,
-            next_flag: self.free_flags.front().copied().unwrap_or(flag),
+            generation,
+            next_flag: self.slots.next(),
         }
-    }
-
-    fn is_back(&self, lent: &Lent) -> bool {
-        self.flags
-            .is_released(lent.flag, self.generations[lent.flag as usize])
     }
 
     /// The memory of some room, and where it begins there.
@@ -337,45 +328,36 @@ impl Arenas {
 
     /// Undoes the last [`lend`](Self::lend) for a record that found no room in the ring.
     pub(crate) fn unlend(&mut self) {
-        if let Some(lent) = self.lent.pop_back() {
-            self.free_flags.push_front(lent.flag);
-        }
-    }
-
-    fn look_at_oldest(&mut self) {
-        if let Some(oldest) = self.lent.pop_front() {
-            if self.is_back(&oldest) {
-                self.take_back(&oldest);
-            } else if self.lent.len() < LOOK_ON {
-                self.lent.push_front(oldest);
-            } else {
-                self.lent.push_back(oldest);
-            }
-        }
+        self.slots.undo();
     }
 
     /// Takes back what receivers have released.
     fn reclaim(&mut self) {
-        for lent in core::mem::take(&mut self.lent) {
-            if self.is_back(&lent) {
-                self.take_back(&lent);
-            } else {
-                self.lent.push_back(lent);
-            }
-        }
+        self.take_back(|slots, flag, _| slots.is_back(flag));
     }
 
-    fn take_back(&mut self, lent: &Lent) {
-        self.free_flags.push_back(lent.flag);
-        self.keep(lent.room);
+    /// Takes back the loans of which this is said (of their flag and peer).
+    fn take_back(&mut self, is_over: impl Fn(&Slots, u32, u32) -> bool) {
+        let over: Vec<u32> = self
+            .slots
+            .used()
+            .filter(|(flag, used, _, peer)| {
+                *used == Use::Lent && is_over(&self.slots, *flag, *peer)
+            })
+            .map(|(flag, ..)| flag)
+            .collect();
+        for flag in over {
+            let room = self.slots.end(flag);
+            self.keep(room);
+        }
     }
 
     /// A peer is about to be forgotten, and its process (a pidfd) may live on.
     pub(crate) fn outlived_by(&mut self, peer: u32, process: &OwnedFd) {
-        let all = self.lent.iter().chain(&self.ahead);
-        let holds_some = all
-            .into_iter()
-            .any(|lent| lent.peer == peer && !self.is_back(lent));
+        let holds_some = self
+            .slots
+            .used()
+            .any(|(flag, _, _, holder)| holder == peer && !self.slots.is_back(flag));
         if holds_some && !has_ended(process) {
             self.outlived
                 .extend(process.try_clone().map(|process| (peer, process)));
@@ -386,7 +368,7 @@ impl Arenas {
     /// received it. That comes back when it is dropped, or with the end of the process.
     pub(crate) fn forget_peer(&mut self, peer: u32) {
         if self.outlived.iter().all(|(other, _)| *other != peer) {
-            self.take_from(|lent| lent.peer == peer);
+            self.take_from(peer);
         }
     }
 
@@ -394,28 +376,16 @@ impl Arenas {
     fn take_from_ended(&mut self) {
         for (peer, process) in core::mem::take(&mut self.outlived) {
             if has_ended(&process) {
-                self.take_from(|lent| lent.peer == peer);
+                self.take_from(peer);
             } else {
                 self.outlived.push((peer, process));
             }
         }
     }
 
-    fn take_from(&mut self, is_theirs: impl Fn(&Lent) -> bool) {
-        for lent in core::mem::take(&mut self.lent) {
-            if is_theirs(&lent) {
-                self.take_back(&lent);
-            } else {
-                self.lent.push_back(lent);
-            }
-        }
-        for lent in core::mem::take(&mut self.ahead) {
-            if is_theirs(&lent) {
-                self.end_ahead(&lent);
-            } else {
-                self.ahead.push_back(lent);
-            }
-        }
+    fn take_from(&mut self, peer: u32) {
+        self.take_back(|_, _, holder| holder == peer);
+        self.end_ahead_if(|slots, flag| slots.peer(flag) == peer);
     }
 
     /// The descriptor of an arena, and its size.

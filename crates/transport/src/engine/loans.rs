@@ -40,21 +40,13 @@ impl Core {
         len: usize,
     ) -> Result<Posted> {
         let room = self.arenas.take(loan.id).ok_or(Error::UnknownRequest)?;
-        let peer = match self.peers.known(to) {
-            Ok(peer) => peer,
-            Err(error) => {
-                self.arenas.free_room(room);
-                return Err(error);
-            }
-        };
-        let ready = peer.backlog.is_empty()
-            && peer
-                .link
-                .as_ref()
-                .is_some_and(|link| link.capabilities.paths.contains(Path::Loan));
-        if ready && self.hand_arena(to, room.arena) && self.push_loan(to, tag, room, len as u64) {
+        if self.push_loan(to, tag, room, len as u64) {
             self.note_sent(to, Path::Loan, len as u64);
             return Ok(Posted::Done(super::send::sent(to, tag, len as u64)));
+        }
+        if let Err(error) = self.peers.known(to) {
+            self.arenas.free_room(room);
+            return Err(error);
         }
         loan.id = self.arenas.put_back(room);
         // SAFETY: the loan's bytes stay where they are until `give_back`, which happens after completion.
@@ -76,12 +68,27 @@ impl Core {
         posted
     }
 
-    /// Lends the room, and tells the peer. False: no flag is left, or no room in the ring.
+    /// Lends the room, and tells the peer. False: that one takes no loans now, no flag is left, or no room in the ring.
     #[inline(always)]
     fn push_loan(&mut self, to: u32, tag: u64, room: Room, len: u64) -> bool {
-        let Some(link) = self.peers.link(to) else {
+        let Some(peer) = self.peers.get(to) else {
             return false;
         };
+        let (true, Some(mut link)) = (peer.backlog.is_empty(), peer.link.as_deref_mut()) else {
+            return false;
+        };
+        if !link.capabilities.paths.contains(Path::Loan) {
+            return false;
+        }
+        if !link.arenas.given(room.arena) {
+            if !self.hand_arena(to, room.arena) {
+                return false;
+            }
+            let Some(same) = self.peers.link(to) else {
+                return false;
+            };
+            link = same;
+        }
         let Some(record) = self.arenas.lend(room, to) else {
             return false;
         };
@@ -224,14 +231,14 @@ impl Core {
     /// A message where it lies, in an arena of its sender.
     #[inline(always)]
     fn in_place(&mut self, loan: &LoanedAt, status: Status) -> Result<RawLoaned> {
-        let link = self.peers.link(loan.from);
-        match link.and_then(|link| link.arenas.get(loan.arena)?.hold(loan, status)) {
-            Some(taken) => {
-                self.note_received_by(loan.from, loan.path(), status.len);
-                Ok(taken)
-            }
-            None => self.in_place_of_new_arena(loan, status),
+        if let Some(link) = self.peers.link(loan.from)
+            && let Some(lender) = link.arenas.get(loan.arena)
+            && let Some(taken) = lender.hold(loan, status)
+        {
+            self.note_received_by(loan.from, loan.path(), status.len);
+            return Ok(taken);
         }
+        self.in_place_of_new_arena(loan, status)
     }
 
     /// The same where the arena's descriptor has not been taken in yet, or the numbers are wrong.
@@ -424,6 +431,7 @@ impl Engine {
 
 impl LoanedAt {
     /// What a record says of a loan, the message's length, and a hint: the flag of the next loan.
+    #[inline(always)]
     pub(crate) fn told(from: u32, source: &impl Source) -> (Self, u64, u32) {
         let [arena, offset, len, flag, generation, next_flag] = words::<6>(source);
         let loan = Self {

@@ -3,7 +3,8 @@
 use limic_shm::ring::Memory;
 use limic_shm::segment::LOAN_FLAGS;
 
-use super::{ALIGN, Arenas, Lent, LoanRecord, Room};
+use super::slots::{Slots, Use};
+use super::{ALIGN, Arenas, LoanRecord, Room};
 use crate::policy::lag::LONG;
 
 impl Arenas {
@@ -14,18 +15,12 @@ impl Arenas {
         let need = len.max(1).checked_next_multiple_of(ALIGN)?;
         let full = |arenas: &Self| {
             arenas.ahead_bytes.saturating_add(need as u64) > budget
-                || arenas.free_flags.len() <= LOAN_FLAGS as usize / 4
+                || arenas.slots.free() <= LOAN_FLAGS / 4
         };
         if full(self) {
             self.take_from_ended();
             // A peer that takes nothing must not hold back the others' room.
-            for lent in core::mem::take(&mut self.ahead) {
-                if self.is_back(&lent) {
-                    self.end_ahead(&lent);
-                } else {
-                    self.ahead.push_back(lent);
-                }
-            }
+            self.end_ahead_if(Slots::is_back);
             if full(self) {
                 return None;
             }
@@ -42,10 +37,10 @@ impl Arenas {
         while self
             .ahead
             .front()
-            .is_some_and(|oldest| self.is_back(oldest))
+            .is_some_and(|oldest| self.slots.is_back(*oldest))
         {
             if let Some(oldest) = self.ahead.pop_front() {
-                self.end_ahead(&oldest);
+                self.end_ahead(oldest);
             }
         }
     }
@@ -73,14 +68,13 @@ impl Arenas {
     /// or [`LONG`] if there are more. `None`, and the room is free again, if all flags are in use.
     pub(crate) fn go_ahead(&mut self, room: Room, peer: u32) -> Option<(LoanRecord, u32)> {
         let before = self.not_taken_by(peer);
-        let Some(flag) = self.free_flags.pop_front() else {
+        let Some(entered) = self.slots.enter(room, peer, Use::Ahead) else {
             self.free(room);
             return None;
         };
-        let record = self.record(room, flag);
         self.ahead_bytes += room.len as u64;
-        self.ahead.push_back(Lent { room, peer, flag });
-        Some((record, before))
+        self.ahead.push_back(entered.0);
+        Some((self.record(room, entered), before))
     }
 
     /// So many messages are ahead of a peer. Takes back what it has taken, as far as it looks: others may hold older ones for
@@ -90,15 +84,15 @@ impl Arenas {
     fn not_taken_by(&mut self, peer: u32) -> u32 {
         let (mut count, mut at) = (0, 0);
         while count < LONG
-            && let Some(lent) = self.ahead.get(at)
+            && let Some(flag) = self.ahead.get(at)
         {
-            if lent.peer != peer {
+            if self.slots.peer(*flag) != peer {
                 at += 1;
-            } else if !self.is_back(lent) {
+            } else if !self.slots.is_back(*flag) {
                 count += 1;
                 at += 1;
             } else if let Some(taken) = self.ahead.remove(at) {
-                self.end_ahead(&taken);
+                self.end_ahead(taken);
             }
         }
         count
@@ -106,15 +100,28 @@ impl Arenas {
 
     /// Undoes [`go_ahead`](Self::go_ahead) for a record that found no room in the ring.
     pub(crate) fn stay_behind(&mut self) {
-        if let Some(lent) = self.ahead.pop_back() {
-            self.end_ahead(&lent);
+        if self.ahead.pop_back().is_some() {
+            let room = self.slots.undo();
+            self.ahead_bytes -= room.len as u64;
+            self.free(room);
         }
     }
 
-    pub(super) fn end_ahead(&mut self, lent: &Lent) {
-        self.ahead_bytes -= lent.room.len as u64;
-        self.free_flags.push_back(lent.flag);
-        self.free(lent.room);
+    /// Takes back the messages of which this is said.
+    pub(super) fn end_ahead_if(&mut self, is_over: impl Fn(&Slots, u32) -> bool) {
+        for flag in core::mem::take(&mut self.ahead) {
+            if is_over(&self.slots, flag) {
+                self.end_ahead(flag);
+            } else {
+                self.ahead.push_back(flag);
+            }
+        }
+    }
+
+    fn end_ahead(&mut self, flag: u32) {
+        let room = self.slots.end(flag);
+        self.ahead_bytes -= room.len as u64;
+        self.free(room);
     }
 }
 
