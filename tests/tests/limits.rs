@@ -20,6 +20,13 @@ fn limit_descriptors(most: u64) -> u64 {
     soft
 }
 
+/// A limit that leaves some descriptors free, however many are open.
+fn few() -> u64 {
+    let open = std::fs::read_dir("/proc/self/fd").expect("a list");
+    let numbers = open.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u64>().ok());
+    numbers.max().unwrap_or(0) + 20
+}
+
 /// Tries for a while what cannot succeed.
 fn try_in_vain(endpoint: &HybridEndpoint) {
     for _ in 0..50 {
@@ -80,7 +87,7 @@ fn a_loan_arrives_though_no_descriptor_is_free() {
             .send_recv(other, 1_u64, b"here", (other, 1), &mut inbox)
             .expect("a peer");
         if rank.rank == 1 {
-            limit_descriptors(100);
+            limit_descriptors(few());
             let held = use_up_descriptors(0);
             let _ = rank.link.exchange(&[]);
             let taken = endpoint.recv_loaned((other, 2)).expect("the peer lives");
@@ -117,7 +124,7 @@ fn a_greeting_waits_for_free_descriptors() {
             let _ = rank.link.exchange(&[]);
             send.wait().expect("the peer lives");
         } else {
-            let soft = limit_descriptors(100);
+            let soft = limit_descriptors(few());
             // For the connection, and one of the two that come with the greeting.
             let held = use_up_descriptors(2);
             let _ = rank.link.exchange(&[]);
@@ -130,6 +137,48 @@ fn a_greeting_waits_for_free_descriptors() {
                 .recv((peers[0], 1), &mut inbox)
                 .expect("the peer lives");
             check(1, &inbox);
+        }
+        rank.link.meet(&endpoint);
+    });
+}
+
+/// The answer to a greeting brings descriptors too, and what its sender says next is in the ring already.
+#[test]
+fn what_follows_a_welcome_waits_for_free_descriptors() {
+    Cast::new("what_follows_a_welcome_waits_for_free_descriptors").run(|rank| {
+        let endpoint = HybridEndpoint::open().expect("open");
+        let peers = rank.connect(&endpoint);
+        let other = peers[1 - rank.rank as usize];
+        let mut inbox = [0; 100];
+        if rank.rank == 0 {
+            let soft = limit_descriptors(few());
+            // For the connection alone.
+            let held = use_up_descriptors(1);
+            let send = endpoint
+                .isend(other, 1_u64, content(0, 100))
+                .expect("isend");
+            let _ = rank.link.exchange(&[]);
+            let _ = rank.link.exchange(&[]);
+            try_in_vain(&endpoint);
+            drop(held);
+            limit_descriptors(soft);
+            for number in 1..4 {
+                endpoint.recv((other, 1), &mut inbox).expect("a message");
+                check(number, &inbox);
+            }
+            send.wait().expect("the peer lives");
+        } else {
+            let _ = rank.link.exchange(&[]);
+            // The greeting is there, and is answered.
+            try_in_vain(&endpoint);
+            for number in 1..4 {
+                endpoint
+                    .send(other, 1_u64, &content(number, 100))
+                    .expect("send");
+            }
+            let _ = rank.link.exchange(&[]);
+            endpoint.recv((other, 1), &mut inbox).expect("a message");
+            check(0, &inbox);
         }
         rank.link.meet(&endpoint);
     });

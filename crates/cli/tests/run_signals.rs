@@ -57,10 +57,7 @@ fn a_second_interrupt_kills() {
 #[test]
 fn ranks_start_with_the_launchers_own_signal_mask() {
     let read = "grep -E '^Sig(Blk|Ign):' /proc/self/status";
-    let plain = std::process::Command::new("/bin/sh")
-        .args(["-c", read])
-        .output()
-        .unwrap();
+    let plain = undisturbed("/bin/sh").args(["-c", read]).output().unwrap();
     let output = finish(run_script(&["-n", "1"], read));
     assert_eq!(out(&output), out(&plain));
 }

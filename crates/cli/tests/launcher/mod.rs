@@ -18,9 +18,16 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 /// Far beyond what any of these tests needs; it turns a hang into a failure.
 pub(crate) const WATCHDOG: Duration = Duration::from_secs(60);
 
+/// A program that starts with no signal ignored: of a program in the background, a shell ignores interrupts.
+pub(crate) fn undisturbed(program: &str) -> Command {
+    let mut command = Command::new("env");
+    command.arg("--default-signal").arg(program);
+    command
+}
+
 /// `limic run` with these words after it.
 pub(crate) fn run(words: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_limic"));
+    let mut command = undisturbed(env!("CARGO_BIN_EXE_limic"));
     command.arg("run").args(words);
     command.stdin(Stdio::null());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -5,7 +5,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with,
+    AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen,
+    shutdown, socket_with,
 };
 
 use super::{Channel, ControlError};
@@ -78,6 +79,12 @@ impl Listener {
         self.id
     }
 
+    /// Refuses all further connections, as if nobody listened. Those that wait can still be [accepted](Self::accept).
+    pub fn stop(&self) {
+        // It fails only for descriptors that are no sockets.
+        let _ = shutdown(&self.fd, Shutdown::Both);
+    }
+
     /// Takes the next waiting connection; `None` if there is none.
     ///
     /// # Errors
@@ -88,7 +95,8 @@ impl Listener {
         loop {
             match accept_with(&self.fd, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
                 Ok(fd) => return Ok(Some(Channel::from_connected(fd))),
-                Err(Errno::AGAIN) => return Ok(None),
+                // INVAL: it was stopped, and the queue is empty.
+                Err(Errno::AGAIN | Errno::INVAL) => return Ok(None),
                 // A signal came, or the peer died while it waited in the queue:
                 // each time one signal or one entry fewer, so this loop ends.
                 Err(Errno::INTR | Errno::CONNABORTED) => {}

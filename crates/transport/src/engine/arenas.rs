@@ -358,7 +358,8 @@ impl Arenas {
             .slots
             .used()
             .any(|(flag, _, _, holder)| holder == peer && !self.slots.is_back(flag));
-        if holds_some && !has_ended(process) {
+        let known = self.outlived.iter().any(|(known, _)| *known == peer);
+        if holds_some && !known && !has_ended(process) {
             self.outlived
                 .extend(process.try_clone().map(|process| (peer, process)));
         }

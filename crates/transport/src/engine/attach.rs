@@ -333,6 +333,8 @@ impl Core {
             self.whereabouts.place(),
             self.pool.chunk_bytes,
         );
+        // A connection before this one may have been put off.
+        self.given_up.leave(peer);
         if let Some(entry) = self.peers.get(peer) {
             entry.link = Some(Box::new(link));
             self.peers.attached += 1;

@@ -24,6 +24,7 @@ impl Engine {
         }
         self.core.closed = true;
         self.core.say_goodbye();
+        self.core.stop_listening();
         self.core.close_remote(deadline);
         for peer in 0..self.core.peers.len() {
             self.core.fail_peer(peer, PeerFailure::Closed);

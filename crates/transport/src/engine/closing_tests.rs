@@ -1,11 +1,16 @@
-use super::super::test_peers::{meet, open};
+use core::time::Duration;
+
+use super::super::test_peers::{meet, open, open_with};
 use crate::Selector;
 use crate::raw::{Posted, RawSlice, RawSliceMut, SendOptions};
 
 /// The word that it was received waits for room in the sender's ring, which is full.
 #[test]
 fn a_send_that_was_received_ends_well_though_its_receiver_closes() {
-    let (mut receiver, mut sender) = (open(0), open(0));
+    let patient = |settings: crate::settings::SettingsBuilder| {
+        settings.private_rings(0).linger(Duration::from_secs(600))
+    };
+    let (mut receiver, mut sender) = (open_with(patient), open(0));
     let (of_sender, at_sender) = meet(&mut receiver, &mut sender);
     let (data, mut room) = (vec![7_u8; 1 << 20], vec![0_u8; 1 << 20]);
     // SAFETY: the data outlives the endpoint.

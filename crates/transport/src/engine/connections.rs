@@ -468,6 +468,15 @@ impl Core {
         }
     }
 
+    /// Nobody can connect any more, and who waits to be accepted is told why: nobody would answer.
+    pub(crate) fn stop_listening(&mut self) {
+        self.listener.stop();
+        self.accept_connections();
+        // It fails only if the listener is not watched at the moment.
+        let _ = self.events.remove(self.listener.as_fd());
+        self.deaf_since = None;
+    }
+
     /// Reads what a peer has sent over its connections by now: a greeting, or an arena that a message names.
     pub(crate) fn read_connections_of(&mut self, peer: u32) {
         for index in self.connections_of(peer) {

@@ -57,6 +57,10 @@ impl Core {
         for index in self.connections_of(number) {
             self.drop_connection(index);
         }
+        if !died {
+            // It may have said goodbye over another connection than that which ended first. Nothing is kept for it yet.
+            self.given_up.leave(number);
+        }
         if let Some(link) = link {
             if let Some(word) = link.passing.word()
                 && !self.given_up.keep_meet(number, word)
@@ -151,9 +155,17 @@ impl Core {
     /// still mapped.
     fn keep_loans(&mut self, number: u32) {
         for token in self.stash.loaned_by(number) {
+            let loan = match self.stash.get(token).map(|arrived| &arrived.waiting) {
+                Some(Waiting::Loaned(loan)) => Some(*loan),
+                _ => None,
+            };
             if let Some(bytes) = self.loan_bytes(token) {
                 self.count_unexpected(bytes.len() as i64);
                 self.stash.replace(token, Waiting::Bytes(bytes));
+            }
+            // It may only have closed this endpoint, or this one closes: nobody reads there any more.
+            if let (Some(loan), Some(link)) = (loan, self.peers.link(number)) {
+                link.loans_released.release(loan.flag, loan.generation);
             }
         }
     }

@@ -79,6 +79,7 @@ fn a_goodbye_over_either_of_two_connections_counts() {
         turn(&mut [&mut left]);
     }
     assert_eq!(left.attach(of_leaving), closed(of_leaving));
+    assert!(!left.core.given_up.lives(of_leaving), "it is no stranger");
 }
 
 #[test]
@@ -102,16 +103,20 @@ fn a_goodbye_counts_though_a_child_of_the_peer_holds_the_connection() {
 }
 
 #[test]
-fn who_greets_an_endpoint_that_has_closed_learns_that_it_has() {
+fn who_greets_an_endpoint_that_closes_learns_that_it_has() {
     let (mut greeting, mut leaving) = (open(0), open(0));
     let of_leaving = known(&mut greeting, &leaving);
-    leaving.close();
-    // The endpoint is closed, but is still there.
     assert_eq!(greeting.attach(of_leaving), Ok(false));
+    // The endpoint is closed, but is still there, and nobody looks at its sockets any more.
+    leaving.close();
     while greeting.core.peers.is_alive(of_leaving) {
-        turn(&mut [&mut leaving, &mut greeting]);
+        turn(&mut [&mut greeting]);
     }
     assert_eq!(greeting.attach(of_leaving), closed(of_leaving));
+    let mut late = open(0);
+    let of_leaving = known(&mut late, &leaving);
+    assert_eq!(late.attach(of_leaving), Ok(false));
+    assert!(!late.core.peers.is_alive(of_leaving), "nobody listens");
 }
 
 /// What is said of a peer that has closed.

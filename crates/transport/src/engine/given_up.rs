@@ -49,6 +49,11 @@ impl GivenUp {
         }
     }
 
+    /// A peer has closed in good order after all, or is met again over another connection.
+    pub(crate) fn leave(&mut self, peer: u32) {
+        self.0.retain(|known| known.peer != peer);
+    }
+
     fn find(&mut self, peer: u32) -> Option<&mut Outliving> {
         self.0.iter_mut().find(|known| known.peer == peer)
     }

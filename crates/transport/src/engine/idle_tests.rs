@@ -18,6 +18,10 @@ fn who_polls_the_descriptor_is_rung() {
     let (mut a, mut b) = (open(1), open(1));
     let (of_b, _) = meet(&mut a, &mut b);
     while !b.arm_for_poll() {}
+    // Its own look around would make it readable too.
+    b.core
+        .set_timer(Duration::from_secs(3600))
+        .expect("a timer");
     assert!(!becomes_readable(&b, 0), "nothing has happened");
     send(&mut a, of_b, 1);
     assert!(becomes_readable(&b, 0), "nobody has rung");

@@ -139,7 +139,10 @@ impl Inputs {
                 Ok(Peek::Empty) => break,
                 Ok(Peek::Ready(record)) => {
                     let from = record.sender;
-                    core.on_shared_record(from, record.kind, record.tag, &record);
+                    if !core.on_shared_record(from, record.kind, record.tag, &record) {
+                        core.stalled = true;
+                        break;
+                    }
                 }
                 Ok(Peek::Stalled { sender }) => {
                     // It is between claim and publication; or it died there.
@@ -178,7 +181,8 @@ impl Inputs {
             }
         }
         self.shared.take_from(peer, |record| {
-            core.on_shared_record(peer, record.kind, record.tag, record);
+            // If its greeting could not be had by now, nothing can be.
+            let _ = core.on_shared_record(peer, record.kind, record.tag, record);
         });
         for (ring, peer) in core::mem::take(&mut core.opened) {
             self.open(core, ring, peer);
@@ -267,16 +271,18 @@ impl Core {
         }
     }
 
-    fn on_shared_record(&mut self, from: u32, kind: u8, tag: u64, record: &impl Source) {
+    /// False if the record has to wait in the ring: its sender's greeting is there, but no descriptor is free for those that come
+    /// with it.
+    fn on_shared_record(&mut self, from: u32, kind: u8, tag: u64, record: &impl Source) -> bool {
         if self.peers.link(from).is_none() {
             // Its greeting is there: it was sent before the record was published.
             self.read_connections_of(from);
         }
         let Some(peer) = self.peers.get(from) else {
-            return;
+            return true;
         };
         if peer.link.is_none() {
-            return;
+            return !self.is_unheard(from);
         }
         peer.heard = peer.heard.saturating_add(1);
         let grant = peer.ring.is_none() && peer.heard >= TALKS_A_LOT;
@@ -288,6 +294,7 @@ impl Core {
             self.tally.event(Event::PrivateRings);
             self.control(from, Control::new(wire::GRANT, [u64::from(ring)]));
         }
+        true
     }
 
     fn on_control(&mut self, from: u32, kind: u8, tag: u64, record: &impl Source) {

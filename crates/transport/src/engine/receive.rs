@@ -112,6 +112,8 @@ impl Core {
                     into.copy_from_send(&sending.data, room);
                     self.requests
                         .complete(slot, super::send::sent(from, tag, len));
+                    // Nobody rings for it, and another thread may poll for its send.
+                    self.poller.disturb();
                 }
                 self.note_received_by(from, Path::SelfCopy, len);
                 Posted::Done(receive_outcome(from, tag, immediate, len, room))

@@ -337,11 +337,11 @@ impl Core {
         let immediate = sending.immediate;
         let done = Posted::Done(sent(me, tag, len));
         self.give_row(me);
+        // Nobody rings for it, and another thread may poll for it.
+        self.poller.disturb();
         self.note_sent(me, Path::SelfCopy, len);
         if let Some(slot) = self.take_posted(me, tag) {
             self.deliver_local(slot, me, tag, &sending);
-            // Nobody rings for it, and another thread may poll for its receive.
-            self.poller.disturb();
             return done;
         }
         let short = len <= self.pool.chunk_bytes;
