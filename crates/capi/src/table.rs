@@ -66,6 +66,9 @@ static FREE: Mutex<Free> = Mutex::new(Free {
     returned: Vec::new(),
 });
 
+/// Places that were ever used, from the first on.
+static USED: AtomicUsize = AtomicUsize::new(0);
+
 /// Which threads may use an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Threads {
@@ -90,8 +93,10 @@ struct AtEnd;
 impl Drop for AtEnd {
     fn drop(&mut self) {
         let me = this_thread();
-        let used = FREE.lock().unwrap_or_else(PoisonError::into_inner).fresh;
-        for place in &TABLE[..used] {
+        // No lock: this may be the child of a process in which another thread had it. Relaxed: what this thread has was entered by
+        // itself.
+        let used = USED.load(Ordering::Relaxed);
+        for place in TABLE.iter().take(used) {
             // Relaxed to look: only this thread has stored its number. A call that is inside goes on to the end of the process
             // in a signal handler, and keeps the endpoint.
             if place.owner.load(Ordering::Relaxed) == me && !place.busy.load(Ordering::Relaxed) {
@@ -120,6 +125,7 @@ pub(crate) fn insert(held: Held, threads: Threads) -> Result<limic_endpoint, Fai
         Some(place) => place,
         None if free.fresh < PLACES => {
             free.fresh += 1;
+            USED.store(free.fresh, Ordering::Relaxed);
             (free.fresh - 1, 1)
         }
         None => {

@@ -66,7 +66,7 @@ fn the_floor_is_measured_without_ranks() {
 
 #[test]
 fn a_sleeping_receiver_is_measured_beside_the_kernel() {
-    // Enough messages that some find the receiver asleep on a machine that does other things too.
+    // Enough messages that some find the receiver asleep on a machine that does other things too, at one of the sizes.
     let mut command = limic(&[
         "perf", "latency", "--sleep", "--sizes", "8,4K", "--json", "-",
     ]);
@@ -75,13 +75,11 @@ fn a_sleeping_receiver_is_measured_beside_the_kernel() {
     assert!(output.status.success(), "{}", err(&output));
     let report: Value = serde_json::from_str(&out(&output)).expect("one JSON object");
     let awake = report["notes"].to_string();
-    if awake.contains("the receiver never slept") {
+    if rows(&report).is_empty() && awake.contains("the receiver never slept") {
         // On a machine so busy that it did not even come to fall asleep.
         println!("SKIPPED: {awake}");
         return;
     }
-    let sizes: Vec<_> = rows(&report).iter().map(|row| &row["bytes"]).collect();
-    assert_eq!(sizes, [8, 4096], "{report}");
     for row in rows(&report) {
         check_row(row, "latency", 2);
         let wake = |field: &str| row["wake"][field].as_f64().expect("a number");

@@ -5,6 +5,8 @@
 //! buffer is posted again, which may meet a message that waits; and what has overtaken a longer message of its
 //! sender is reported after that. Messages meet buffers in the order in which these were posted, so that order tells.
 
+use core::ffi::c_void;
+
 use limic::raw::{Posted, RawSliceMut};
 use limic::{Error, Outcome, Peer, RawEndpoint, RequestId, Selector, Tag};
 
@@ -47,12 +49,27 @@ impl Endpoint {
     /// # Safety
     /// It is filled in but for its request; its room is the operation's until it is given back.
     pub(crate) unsafe fn add_multi(&self, multi: *mut Spare) {
+        // What has ended before is before what this one may have at once.
+        self.collect();
         {
             let mut lists = self.multi.borrow_mut();
             lists.all.push(multi);
             lists.left.push(multi);
         }
         self.settle_multis();
+    }
+
+    /// Ends one, if it has this name: a message that is on its way into it is its last. Gives its request.
+    pub(crate) fn end_multi(&self, context: *mut c_void) -> Option<RequestId> {
+        let lists = self.multi.borrow();
+        // SAFETY: listed ones are alive.
+        let named = |multi: &*mut Spare| unsafe { (**multi).context } == context;
+        let multi = lists.all.iter().copied().find(named)?;
+        // SAFETY: as above.
+        unsafe {
+            (*multi).node.flags |= mark::CANCELLED;
+            Some(RequestId((*multi).node.rest))
+        }
     }
 
     /// Reports what has ended, and posts again what has room left, until nothing more is there.
@@ -127,7 +144,8 @@ impl Endpoint {
             let skip = rest.align_offset(16).min(left);
             (*multi).room = (rest.wrapping_add(skip), left - skip);
             (*multi).node.rest = NO_REQUEST;
-            let over = ended || left - skip < self.least_room.get().max(1);
+            let cancelled = (*multi).node.flags & mark::CANCELLED != 0;
+            let over = ended || cancelled || left - skip < self.least_room.get().max(1);
             let node = self.domain.pool.take((*multi).context).cast::<Node>();
             (*node).flags |= (*multi).node.flags & mark::PUBLIC | self.mark();
             (*node).buf = start.cast();

@@ -25,6 +25,8 @@ pub(crate) mod mark {
     pub(crate) const DELIVERED: u64 = 1 << 59;
     /// A look at messages, which receives none.
     pub(crate) const LOOK: u64 = 1 << 58;
+    /// A multi-receive that the application has cancelled.
+    pub(crate) const CANCELLED: u64 = 1 << 57;
     /// The number of the endpoint.
     pub(crate) const ENDPOINT_SHIFT: u32 = 32;
     /// What applications see.

@@ -130,9 +130,9 @@ impl Kept {
 
     /// Pins memory of the calling process, or finds it pinned; with `keep`, it may be found again.
     pub(crate) fn hold(&self, mm: &Mm, pieces: &Pieces, write: bool, keep: bool) -> Result<Held> {
-        let piece = match pieces.as_slice() {
+        let piece = match pieces.single() {
             // Lists of several pieces are pinned as they are: a buffer that is used again is hardly ever one.
-            [piece] if keep && piece.len > 0 => *piece,
+            Some(piece) if keep && piece.len > 0 => piece,
             _ => return Ok(Held::new(Pins::Own(self.pin(mm, pieces, write)?))),
         };
         let mut inner = self.inner.lock();
@@ -251,9 +251,7 @@ impl Kept {
 
     /// A latch for one buffer, which the caller pins next: from here on, a change of this memory strikes it.
     pub(crate) fn latch(&self, index: u32, pieces: &Pieces) -> Result<Latch> {
-        let &[piece] = pieces.as_slice() else {
-            return Err(EINVAL);
-        };
+        let piece = pieces.single().ok_or(EINVAL)?;
         let pages = pages_of(piece.base, piece.len);
         loop {
             let mut inner = self.inner.lock();

@@ -40,9 +40,7 @@ impl Pieces {
             pieces.heap.reserve(count, GFP_KERNEL_ACCOUNT)?;
         }
         for at in 0..count {
-            let mut piece: Iov = reader.read()?;
-            // Where it is kept, it is compared with what the kernel says of changes, which knows no tags.
-            piece.base = ffi::untagged(piece.base);
+            let piece: Iov = reader.read()?;
             pieces.len = pieces
                 .len
                 .checked_add(piece.len)
@@ -65,6 +63,18 @@ impl Pieces {
             self.inline.get(..self.count).unwrap_or(&[])
         } else {
             &self.heap
+        }
+    }
+
+    /// The first piece, if there is no other, by an address without a tag: where that is kept, it is compared with what the
+    /// kernel says of changes, which knows none. Copies take the address as it was given, since memory may be checked by it.
+    pub(crate) fn single(&self) -> Option<Iov> {
+        match self.as_slice() {
+            &[piece] => Some(Iov {
+                base: ffi::untagged(piece.base),
+                ..piece
+            }),
+            _ => None,
         }
     }
 

@@ -143,9 +143,10 @@ fn measure(
     // A receiver that is slow to fall asleep, on a busy machine, is left more time in the next round.
     let mut pauses = 1;
     for _ in 0..args.rounds {
+        let mut kernels = None;
         if let Some(kernel) = &mut kernel {
             std::thread::sleep(SETTLED);
-            kernel_us.push(kernel.measure()?);
+            kernels = Some(kernel.measure()?);
         }
         control.barrier().map_err(failed)?;
         let took = round(team, &mut message, count, pauses).map_err(stopped)?;
@@ -159,7 +160,9 @@ fn measure(
             f64::from_bits(u64::from_le_bytes(bytes))
         };
         if number(1) > 0.0 {
+            // Both from the same rounds.
             limic_us.push(number(0) * 1e-3);
+            kernel_us.extend(kernels);
         }
         if number(1) < count as f64 / 2.0 {
             let longer = if number(1) > 0.0 { 4 } else { 16 };

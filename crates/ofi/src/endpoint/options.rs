@@ -9,6 +9,7 @@ use crate::abi::endpoint::fid_ep;
 use crate::abi::errno::*;
 use crate::abi::*;
 use crate::address_vector::put_address;
+use crate::node::Spare;
 use crate::progress::{kind, name_of};
 use crate::{border, info, log, object};
 
@@ -57,12 +58,10 @@ pub(super) unsafe extern "C" fn cancel(fid: *mut fid, context: *mut c_void) -> i
         endpoint.collect();
         // By the name of what is pending alone: a context may be a mere number, and what it pointed to be gone.
         let watched = |node: *mut c_void, kind| endpoint.limic.watched(name_of(node, kind));
-        let request = endpoint
-            .domain
-            .pool
-            .find(context, endpoint.number, |spare| {
-                watched(spare.cast(), kind::NODE).or_else(|| watched(spare.cast(), kind::MULTI))
-            });
+        let request = endpoint.end_multi(context).or_else(|| {
+            let spare = |spare: *mut Spare| watched(spare.cast(), kind::NODE);
+            endpoint.domain.pool.find(context, endpoint.number, spare)
+        });
         // The node of an operation that lends its memory lies in the context.
         let lent = endpoint.lends && context.addr() as u64 & kind::BITS == 0;
         let request = request.or_else(|| lent.then(|| watched(context, kind::NODE)).flatten());

@@ -33,6 +33,68 @@ static void several_buffers(void)
     meet();
 }
 
+/* A buffer that is posted late does not get ahead of a message that has ended, and that nobody has looked at yet. */
+static void a_late_buffer(void)
+{
+    static unsigned char room[2][4096];
+    struct iovec whole[2] = {{room[0], sizeof room[0]}, {room[1], sizeof room[1]}};
+    struct fi_msg message = {.iov_count = 1, .addr = FI_ADDR_UNSPEC};
+    for (int i = 0; i < 2; i++) {
+        message.msg_iov = &whole[i];
+        message.context = &contexts[i];
+        OK(fi_recvmsg(ep, &message, FI_MULTI_RECV | FI_COMPLETION));
+        for (int n = 0; i == 0 && n < 2; n++)
+            OK(fi_inject(ep, &n, sizeof n, myself));
+    }
+    for (int n = 0; n < 2; n++) {
+        int number;
+        memcpy(&number, completion().buf, sizeof number);
+        CHECK(number == n);
+    }
+    for (int i = 0; i < 2; i++) {
+        OK(fi_cancel(&ep->fid, &contexts[i]));
+        CHECK(failure().err == FI_ECANCELED);
+    }
+    meet();
+}
+
+/* A buffer that is cancelled while a message is on its way into it comes back with that message. */
+static void cancelled_on_its_way(void)
+{
+    static unsigned char room[6 << 20], out[4 << 20];
+    struct iovec whole = {room, sizeof room};
+    struct fi_msg message = {.msg_iov = &whole, .iov_count = 1, .addr = FI_ADDR_UNSPEC, .context = &contexts[0]};
+    if (me == 1)
+        OK(fi_recvmsg(ep, &message, FI_MULTI_RECV | FI_COMPLETION));
+    meet();
+    if (me == 0) {
+        OK(fi_send(ep, out, sizeof out, NULL, other, &contexts[1]));
+        CHECK(completion().op_context == &contexts[1]);
+        meet();
+        return;
+    }
+    struct fi_cq_tagged_entry entry;
+    ssize_t got = -FI_EAGAIN;
+    for (int looks = 0; looks < 3 && got == -FI_EAGAIN; looks++)
+        got = fi_cq_read(cq, &entry, 1);
+    OK(fi_cancel(&ep->fid, &contexts[0]));
+    if (got == 1 && !(entry.flags & FI_MULTI_RECV)) {
+        CHECK(failure().err == FI_ECANCELED); /* It was over already. */
+    } else {
+        while (got == -FI_EAGAIN)
+            got = fi_cq_read(cq, &entry, 1);
+        if (got == -FI_EAVAIL) {
+            CHECK(failure().err == FI_ECANCELED); /* It had not begun. */
+            OK(fi_recv(ep, room, sizeof out, NULL, FI_ADDR_UNSPEC, &contexts[2]));
+            entry = completion();
+        } else {
+            CHECK(got == 1 && entry.op_context == &contexts[0] && (entry.flags & FI_MULTI_RECV));
+        }
+        CHECK(entry.len == sizeof out);
+    }
+    meet();
+}
+
 /* Untagged messages beside tagged ones, and one buffer for many. */
 void messages(void)
 {
@@ -77,4 +139,6 @@ void messages(void)
     CHECK(failure().err == FI_ECANCELED);
     meet();
     several_buffers();
+    a_late_buffer();
+    cancelled_on_its_way();
 }
