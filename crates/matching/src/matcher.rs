@@ -155,8 +155,16 @@ impl<S: Storage> Matcher<S> {
     }
 
     /// The oldest unexpected message that fits; it stays.
-    #[inline]
+    #[inline(always)]
     pub fn probe(&mut self, selector: &Selector) -> Option<(Envelope, Token)> {
+        if self.unexpected.queue.len == 0 {
+            return None;
+        }
+        self.probe_waiting(selector)
+    }
+
+    #[inline(never)]
+    fn probe_waiting(&mut self, selector: &Selector) -> Option<(Envelope, Token)> {
         let mut memory = self.storage.unexpected();
         let id = self.unexpected.find(&mut memory, selector)?;
         let node = memory.nodes.get(id as usize)?;

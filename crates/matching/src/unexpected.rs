@@ -213,7 +213,8 @@ impl Unexpected {
     ///
     /// One bucket and, for a hit, one line; without a hit the messages that came since the last look-up of this
     /// class, which go into its bins except for the newest [`SCAN`].
-    #[inline]
+    // In two places, each a function of its own.
+    #[inline(always)]
     pub(super) fn find(
         &mut self,
         memory: &mut UnexpectedMemory<'_>,

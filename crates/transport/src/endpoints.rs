@@ -108,6 +108,26 @@ const SHARED_MEMORY: PathSet = PathSet::ALL
     .without(Path::Kmod)
     .without(Path::SameProcess);
 
+/// A send that could not be done at once. The engine is not borrowed while it is waited for.
+///
+/// # Safety
+/// As [`RawEndpoint::send_blocking`].
+#[cold]
+#[inline(never)]
+unsafe fn send_and_wait<E: RawEndpoint>(
+    endpoint: &E,
+    opened: &Opened,
+    to: Peer,
+    tag: Tag,
+    data: &[RawSlice],
+) -> Result<()> {
+    // SAFETY: the caller's promise.
+    let posted = unsafe { endpoint.post_send(to, tag, data) }?;
+    let outcome = crate::endpoint::finish(endpoint, posted);
+    opened.engine.borrow_mut().let_go();
+    outcome.map(|_| ())
+}
+
 macro_rules! endpoint {
     ($name:ident) => {
         impl fmt::Debug for $name {
@@ -168,18 +188,16 @@ macro_rules! endpoint {
             }
             #[inline]
             unsafe fn send_blocking(&self, to: Peer, tag: Tag, data: &[RawSlice]) -> Result<()> {
-                // The engine is not borrowed any more where the send has to be waited for.
-                let mut engine = self.0.engine.borrow_mut();
                 // SAFETY: the caller's promise.
-                if unsafe { engine.core.send_at_once(to.0, tag.0, None, data) }? {
+                let sent = unsafe {
+                    let core = &mut self.0.engine.borrow_mut().core;
+                    core.send_at_once(to.0, tag.0, None, data)
+                }?;
+                if sent {
                     return Ok(());
                 }
-                drop(engine);
                 // SAFETY: the caller's promise.
-                let posted = unsafe { self.post_send(to, tag, data) }?;
-                let outcome = crate::endpoint::finish(self, posted);
-                self.0.engine.borrow_mut().let_go();
-                outcome.map(|_| ())
+                unsafe { send_and_wait(self, &self.0, to, tag, data) }
             }
             #[inline]
             unsafe fn post_recv(

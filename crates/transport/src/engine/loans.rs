@@ -348,7 +348,7 @@ impl Engine {
                 len,
             }])
         };
-        let status = match self.core.receive_arrived(token, into, 0) {
+        let status = match self.core.receive_known(token, into) {
             Posted::Done(outcome) => outcome?,
             Posted::Pending(id) => self.wait(id)?,
         };

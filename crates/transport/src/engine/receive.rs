@@ -14,7 +14,14 @@ use crate::raw::{ClaimId, Posted, RawSliceMut};
 use crate::{Error, Peer, Result, Selector, Status, Tag};
 
 impl Core {
+    /// [`receive_arrived`](Self::receive_arrived) of a message that was looked at before.
+    #[inline(never)]
+    pub(crate) fn receive_known(&mut self, token: u32, into: ReceiveBuffer) -> Posted {
+        self.receive_arrived(token, into, 0)
+    }
+
     /// Receives a message that waits in the stash, for a scope if `owner` is not 0.
+    #[inline(always)]
     pub(crate) fn receive_arrived(
         &mut self,
         token: u32,
@@ -132,7 +139,7 @@ impl Core {
     ) -> Result<Posted> {
         let token = self.stash.claimed(claim).ok_or(Error::UnknownRequest)?;
         // SAFETY: the caller's promise is the buffer's invariant.
-        Ok(self.receive_arrived(token, unsafe { ReceiveBuffer::new(into) }, 0))
+        Ok(self.receive_known(token, unsafe { ReceiveBuffer::new(into) }))
     }
 
     /// The oldest message that fits, left where it is.
