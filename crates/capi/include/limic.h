@@ -768,9 +768,9 @@ int limic_loan_get(struct limic_endpoint endpoint, size_t length, struct limic_l
         void **data);
 
 /**
- * Starts to send the first length bytes of a loan. The time does not depend on the length. loan
- * becomes LIMIC_LOAN_NULL: its memory is not the caller's any more, also after an error of the
- * transport.
+ * Starts to send the first length bytes of a loan. The time does not depend on the length; only the
+ * first loan to a peer waits until that one answers. loan becomes LIMIC_LOAN_NULL: its memory is
+ * not the caller's any more, also after an error of the transport.
  *
  * Arguments as for limic_isend. Errors: as limic_isend; and, with the loan still the caller's,
  * LIMIC_ERR_RANGE if the loan is shorter, LIMIC_ERR_REQUEST if it is not (any more) one that was

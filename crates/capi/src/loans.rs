@@ -56,8 +56,8 @@ pub unsafe extern "C" fn limic_loan_get(
     })
 }
 
-/// Starts to send the first `length` bytes of a loan. The time does not depend on the length. `loan` becomes `LIMIC_LOAN_NULL`: its memory
-/// is not the caller's any more, also after an error of the transport.
+/// Starts to send the first `length` bytes of a loan. The time does not depend on the length; only the first loan to a peer waits until
+/// that one answers. `loan` becomes `LIMIC_LOAN_NULL`: its memory is not the caller's any more, also after an error of the transport.
 ///
 /// Arguments as for `limic_isend`. Errors: as `limic_isend`; and, with the loan still the caller's, `LIMIC_ERR_RANGE` if the loan is
 /// shorter, `LIMIC_ERR_REQUEST` if it is not (any more) one that was lent for sending, misuse.

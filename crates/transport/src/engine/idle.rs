@@ -4,7 +4,8 @@ use core::time::Duration;
 
 use limic_shm::control::Timer;
 
-use super::connections::{DEAF, TIMER};
+use super::accepting::DEAF;
+use super::connections::TIMER;
 use super::{Core, Engine};
 use crate::counters::Event;
 

@@ -12,6 +12,7 @@
 //! Beside that: messages go `ahead` of receivers that lag, `fitting` to where peers run, on paths that are `measured`;
 //! `one_sided` access, `idle` waiting, and `failure` of peers, also of some that live on (`given_up`).
 
+mod accepting;
 mod ahead;
 pub(crate) mod arenas;
 mod attach;
