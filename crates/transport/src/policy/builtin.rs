@@ -19,9 +19,9 @@ pub(crate) const MAX_CHUNK: u32 = 16 << 20;
 /// Shortest pipeline chunk that a setting may ask for, in bytes.
 pub(crate) const MIN_CHUNK: u32 = 1 << 10;
 
-/// Eager limit while skewed, in bytes. What does not fit the ring lies in an arena of the sender: several times the usual
-/// limit, and short enough that a budget of megabytes holds many.
-const SKEWED_EAGER: u64 = 64 << 10;
+/// Eager limit towards a receiver that lags, in bytes (H4). What does not fit the ring lies in an arena of the sender: several
+/// times the usual limit, and short enough that a budget of megabytes holds many.
+pub const SKEWED_EAGER: u64 = 256 << 10;
 
 /// A row of long messages: up to how many bytes, by which path, and why.
 type LongRow = (u64, Path, &'static str);

@@ -1,6 +1,6 @@
 //! What the edits leave.
 
-use super::super::{Locality, Path, Query, Row, RowSource, Skew, Table, When};
+use super::super::{Locality, Path, Query, Row, RowSource, SKEWED_EAGER, Skew, Table, When};
 
 fn path(table: &Table, bytes: u64, locality: Locality) -> Path {
     table
@@ -26,7 +26,10 @@ fn eager_limits_move_both_ways() {
         assert_eq!(row.source, source);
         assert_eq!(row.reason, "eager limit set to 16K");
         // While skewed the limit is only ever raised.
-        assert_eq!(down.run(locality, When::Skewed)[1].up_to_bytes, 64 << 10);
+        assert_eq!(
+            down.run(locality, When::Skewed)[1].up_to_bytes,
+            SKEWED_EAGER
+        );
     }
     let off = Table::built_in().with_eager_max(0, &source);
     assert_eq!(path(&off, 49, Locality::SharedCache), Path::Pipeline);

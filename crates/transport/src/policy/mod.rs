@@ -24,7 +24,7 @@ mod query;
 mod row;
 mod table;
 
-pub use builtin::INLINE_CAPACITY;
+pub use builtin::{INLINE_CAPACITY, SKEWED_EAGER};
 pub(crate) use builtin::{MAX_CHUNK, MIN_CHUNK, chunk_bytes as built_in_chunk};
 pub use bytes::{ByteSize, ParseByteSizeError};
 pub use capabilities::{Capabilities, Refusal};

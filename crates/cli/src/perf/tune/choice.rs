@@ -8,15 +8,13 @@ use std::collections::BTreeMap;
 
 use limic::policy::{
     BufferKind, ByteSize, Capabilities, INLINE_CAPACITY, Locality, Path, Query, Row, RowSource,
-    Skew, Table, When,
+    SKEWED_EAGER, Skew, Table, When,
 };
 
 /// What a path must be better by.
 const MARGIN: f64 = 0.93;
 /// How much worse it may be in one of the two patterns.
 const TOLERATED: f64 = 1.25;
-/// Eager limit while the receiver lags: at least this.
-const SKEWED_EAGER: u64 = 64 << 10;
 
 /// A path, and the chunk that it cuts messages into.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -74,7 +74,8 @@ fn nothing_changes_where_nothing_wins() {
         );
     }
     assert_eq!(path(&table, 32 << 10, Skew::Skewed), Path::Eager);
-    assert_eq!(path(&table, 128 << 10, Skew::Skewed), Path::Pipeline);
+    assert_eq!(path(&table, 256 << 10, Skew::Skewed), Path::Eager);
+    assert_eq!(path(&table, 512 << 10, Skew::Skewed), Path::Pipeline);
 }
 
 #[test]
