@@ -186,6 +186,13 @@ impl Guests {
         all.find_map(|(number, guest)| Some((number, words(guest)?)))
     }
 
+    /// The complaint of this guest's kernel was meant to come; the next one counts anew.
+    pub(crate) fn pardon(&mut self, number: usize) {
+        if let Some(guest) = self.all.get_mut(number) {
+            guest.console.pardon();
+        }
+    }
+
     /// Everything that the kernel of this guest has said.
     pub(crate) fn console(&self, number: usize) -> &[String] {
         self.all

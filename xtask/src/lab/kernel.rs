@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use super::archive::{self, Index, text};
 use super::cache::{self, cannot};
+use super::compiler::Compiler;
 use super::{Flavour, needs};
 use crate::console;
 use crate::failure::Failure;
@@ -49,7 +50,8 @@ impl Kernel {
 
 /// The kernel of this flavour, built if the cache has none for this configuration and this rustc.
 pub(crate) fn build(flavour: Flavour, newest: bool) -> Result<Kernel, Failure> {
-    let configuration = Configuration::of(flavour)?;
+    let compiler = Compiler::of(flavour)?;
+    let configuration = Configuration::of(flavour, &compiler)?;
     if !newest && let Some(kernel) = cached(flavour, &configuration)? {
         return Ok(kernel);
     }
@@ -58,7 +60,7 @@ pub(crate) fn build(flavour: Flavour, newest: bool) -> Result<Kernel, Failure> {
     if !newest && let Some(kernel) = cached(flavour, &configuration)? {
         return Ok(kernel);
     }
-    let variables = needs::kernel()?;
+    let variables = needs::kernel(&compiler)?;
     let version = source(newest)?;
     let kernel = Kernel {
         flavour,
@@ -125,7 +127,7 @@ struct Configuration {
 }
 
 impl Configuration {
-    fn of(flavour: Flavour) -> Result<Self, Failure> {
+    fn of(flavour: Flavour, compiler: &Compiler) -> Result<Self, Failure> {
         let names = flavour.fragments().iter();
         let fragments: Vec<PathBuf> = names.map(|name| root().join(name)).collect();
         // Modules have to be compiled by the rustc that compiled the kernel's crates.
@@ -135,6 +137,9 @@ impl Configuration {
                 .capture_quietly()
                 .unwrap_or_default(),
         ];
+        if let Compiler::Clang { version, .. } = compiler {
+            texts.push(version.clone());
+        }
         for fragment in &fragments {
             let read = std::fs::read_to_string(fragment);
             texts.push(read.map_err(|why| cannot("read", fragment, &why))?);
@@ -265,9 +270,14 @@ fn option(line: &str) -> Option<&str> {
 /// Builds, or goes on building; make knows what is done.
 fn compile(kernel: &Kernel, variables: &[(&str, String)]) -> Result<(), Failure> {
     console::step(&format_args!(
-        "lab: building Linux {} ({}); some 10 minutes on two cores, and an interrupted build goes on",
+        "lab: building Linux {} ({}); some {} minutes on two cores, and an interrupted build goes on",
         kernel.version,
         kernel.flavour.name(),
+        if kernel.flavour == Flavour::Kasan {
+            20
+        } else {
+            6
+        }
     ));
     let start = Instant::now();
     let log = kernel.folder.join(LOG);
@@ -320,7 +330,7 @@ fn make(folder: &Path, variables: &[(&str, String)]) -> Job {
 
 /// Builds the external module in `source` against this kernel; what comes out lies in `output`.
 pub(crate) fn module(kernel: &Kernel, source: &Path, output: &Path) -> Result<(), Failure> {
-    let variables = needs::variables()?;
+    let variables = needs::variables(&Compiler::of(kernel.flavour)?)?;
     std::fs::create_dir_all(output).map_err(|why| cannot("make", output, &why))?;
     make(&kernel.folder, &variables)
         .args(&["--silent", &format!("M={}", source.display())])

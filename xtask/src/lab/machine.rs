@@ -5,10 +5,10 @@ use std::process::Command;
 
 use clap::Args;
 
-use super::FlavourArguments;
 use super::guest::PORTS;
 use super::image::{self, Contents};
 use super::kernel::Kernel;
+use super::{Flavour, FlavourArguments};
 use crate::failure::Failure;
 use crate::setup;
 
@@ -91,7 +91,13 @@ pub(crate) fn qemu(kernel: &Kernel, machine: &Machine, image: &Path, words: &str
     add("-accel", accel.to_owned());
     // With 'erms' the kernel copies user memory by `rep movsb`, which emulation executes byte by byte: it would drown
     // every other cost.
-    add("-cpu", "max,-erms,-fsrm".to_owned());
+    let cpu = match kernel.flavour {
+        // With pages in five levels KASAN takes an interrupt for a wild access that comes while the kernel identifies its processor:
+        // for some microseconds it knows of four.
+        Flavour::Kasan => "max,-erms,-fsrm,-la57",
+        Flavour::Fast | Flavour::Debug => "max,-erms,-fsrm",
+    };
+    add("-cpu", cpu.to_owned());
     if machine.accel == COUNTED {
         add("-icount", "shift=0,sleep=off".to_owned());
     }
@@ -106,7 +112,12 @@ pub(crate) fn qemu(kernel: &Kernel, machine: &Machine, image: &Path, words: &str
     // every process anew, which takes four fifths of the time of a short test.
     let base = "console=ttyS0 loglevel=5 panic=-1 oops=panic panic_on_warn=1 rcupdate.rcu_cpu_stall_timeout=120 \
                 watchdog_thresh=60 idle=halt norandmaps lab.on=1";
-    add("-append", format!("{base} {words}"));
+    // Three records of the stack for each allocation take a minute of the boot; KASAN's own is enough.
+    let more = match kernel.flavour {
+        Flavour::Kasan => " kmemleak=off slab_debug=-",
+        Flavour::Fast | Flavour::Debug => "",
+    };
+    add("-append", format!("{base}{more} {words}"));
     for (number, share) in image::shares().iter().enumerate() {
         let path = share.display().to_string().replace(',', ",,");
         add(

@@ -1,12 +1,13 @@
 //! A real kernel in a virtual machine: built here, booted by QEMU, with what a test needs inside.
 //!
-//! [`archive`] fetches Debian's kernel source from the [`mirror`], [`kernel`] configures and builds it, [`module`] builds
+//! [`archive`] fetches Debian's kernel source from the [`mirror`], [`kernel`] configures and builds it with a [`compiler`], [`module`] builds
 //! limic's own module against it. [`image`] packs an initramfs, [`guest`] boots it and reads what
 //! it says, [`console`] looks for the kernel's complaints. [`run`], [`test`] and [`shell`] are the
 //! commands. `docs/lab.md` is the page for users.
 
 mod archive;
 mod cache;
+mod compiler;
 mod console;
 mod cpio;
 mod folder;
@@ -51,13 +52,15 @@ pub(crate) enum LabTask {
     Shell(machine::Machine),
 }
 
-/// Which of the two kernels.
+/// Which of the three kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flavour {
     /// Quick; what CI uses.
     Fast,
     /// lockdep, kmemleak, DEBUG_VM, fault injection, SLUB debugging and more; several times slower.
     Debug,
+    /// All of `Debug`, and KASAN, in Rust code too, for which the kernel has to be built by clang; slower still.
+    Kasan,
 }
 
 impl Flavour {
@@ -65,6 +68,7 @@ impl Flavour {
         match self {
             Self::Fast => "fast",
             Self::Debug => "debug",
+            Self::Kasan => "kasan",
         }
     }
 
@@ -73,6 +77,7 @@ impl Flavour {
         match self {
             Self::Fast => &["lab/fast.config", "lab/times.config"],
             Self::Debug => &["lab/fast.config", "lab/debug.config"],
+            Self::Kasan => &["lab/fast.config", "lab/debug.config", "lab/kasan.config"],
         }
     }
 }
@@ -82,14 +87,17 @@ pub(crate) struct FlavourArguments {
     /// The kernel with lockdep, kmemleak, DEBUG_VM, fault injection and SLUB debugging.
     #[arg(long)]
     debug_image: bool,
+    /// The same with KASAN, which finds accesses outside of an object and behind its end; built by clang.
+    #[arg(long, conflicts_with = "debug_image")]
+    kasan_image: bool,
 }
 
 impl FlavourArguments {
     pub(crate) fn flavour(self) -> Flavour {
-        if self.debug_image {
-            Flavour::Debug
-        } else {
-            Flavour::Fast
+        match (self.debug_image, self.kasan_image) {
+            (_, true) => Flavour::Kasan,
+            (true, false) => Flavour::Debug,
+            (false, false) => Flavour::Fast,
         }
     }
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::archive::{self, Index};
 use super::cache;
+use super::compiler::Compiler;
 use crate::console;
 use crate::failure::Failure;
 use crate::job::Job;
@@ -113,28 +114,32 @@ pub(crate) fn machine(rdma: bool) -> Result<(), Failure> {
 }
 
 /// What a build of the kernel needs, and the variables that its make is started with.
-pub(crate) fn kernel() -> Result<Vec<(&'static str, String)>, Failure> {
+pub(crate) fn kernel(compiler: &Compiler) -> Result<Vec<(&'static str, String)>, Failure> {
     this_machine()?;
     setup::install("the lab's kernel", &KERNEL)?;
-    variables()
+    variables(compiler)
 }
 
 /// The variables for a build of the kernel or of a module.
-pub(crate) fn variables() -> Result<Vec<(&'static str, String)>, Failure> {
+pub(crate) fn variables(compiler: &Compiler) -> Result<Vec<(&'static str, String)>, Failure> {
     setup::install("the lab's kernel", &[LIBCLANG])?;
     let libclang = libclang().ok_or_else(|| {
         Failure::Missing(format!(
             "no libclang {OLDEST_LIBCLANG} or newer is found below /usr/lib/llvm-*; install libclang-19-dev, or set LIBCLANG_PATH"
         ))
     })?;
-    Ok(vec![
+    let mut variables = vec![
         ("LIBCLANG_PATH", archive::text(&libclang)?.to_owned()),
         (
             "RUST_LIB_SRC",
             archive::text(&library_source()?)?.to_owned(),
         ),
         ("BINDGEN", archive::text(&bindgen()?)?.to_owned()),
-    ])
+    ];
+    if let Compiler::Clang { tools, .. } = compiler {
+        variables.push(("LLVM", tools.clone()));
+    }
+    Ok(variables)
 }
 
 fn this_machine() -> Result<(), Failure> {

@@ -4,8 +4,10 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use super::Flavour;
 use super::archive::text;
 use super::image::Contents;
+use super::kernel::Kernel;
 use crate::failure::Failure;
 use crate::job::{Job, root, target};
 use crate::peers::{self, Mpi};
@@ -76,6 +78,12 @@ const SHORT: [&str; 12] = [
 /// Variables for a short run.
 pub(crate) const SHORT_SETTINGS: [(&str, &str); 1] = [("LIMIC_FUZZ_CALLS", "6000")];
 
+/// The program that runs the kernel's own faulty code, on the image with KASAN alone; the module that has the code, in the
+/// kernel's build folder; and the variable that tells the program where that is.
+const FAULTY: &str = "kasan";
+const FAULTY_CODE: &str = "mm/kasan/kasan_test.ko";
+const FAULTY_PATH: &str = "LIMIC_LAB_KASAN_TEST";
+
 /// Programs whose processes have to meet inside the module at the same instant. All others are quicker with one: emulated processors
 /// pay for each other, and waiting processes give the only one up at once.
 const TWO_PROCESSORS: [&str; 8] = [
@@ -97,6 +105,21 @@ impl Program {
         } else {
             1
         }
+    }
+
+    /// Puts the kernel's faulty code in, for the program that runs it.
+    pub(crate) fn add_faulty_code(
+        &self,
+        kernel: &Kernel,
+        contents: &mut Contents,
+    ) -> Result<(), Failure> {
+        if self.name == FAULTY {
+            let path = kernel.folder.join(FAULTY_CODE);
+            let told = (FAULTY_PATH.to_owned(), text(&path)?.to_owned());
+            contents.environment.push(told);
+            contents.programs.push(path);
+        }
+        Ok(())
     }
 
     /// Programs for two guests say so in their name.
@@ -170,8 +193,9 @@ struct Target {
     kind: Vec<String>,
 }
 
-/// Builds the test programs, and what tests start: the command, with the examples beside it. Lists the tests that are wanted.
-pub(crate) fn build(selection: Selection<'_>) -> Result<Vec<Program>, Failure> {
+/// Builds the test programs, and what tests start: the command, with the examples beside it. Lists the tests that are wanted, and can run
+/// on this image.
+pub(crate) fn build(selection: Selection<'_>, flavour: Flavour) -> Result<Vec<Program>, Failure> {
     Job::cargo(&["build", "-p", "limic-cli", "--bins"], 20).run()?;
     Job::cargo(&["build", "-p", "limic", "--features", "ibverbs"], 20)
         .args(&["--examples"])
@@ -207,7 +231,8 @@ pub(crate) fn build(selection: Selection<'_>) -> Result<Vec<Program>, Failure> {
             .map(str::to_owned)
             .collect();
         text(&path)?;
-        if !tests.is_empty() {
+        let can_run = target.name != FAULTY || flavour == Flavour::Kasan;
+        if can_run && !tests.is_empty() {
             programs.push(Program {
                 name: target.name,
                 path,

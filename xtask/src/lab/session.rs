@@ -39,6 +39,10 @@ pub(crate) struct Session<'a> {
 /// Tests of this beginning take down their second guest, and pass by what the first one says then.
 const SECOND_DIES: &str = "node_1_dies";
 
+/// Tests of this beginning run the kernel's own faulty code, and pass only if KASAN reports it.
+const KASAN_REPORTS: &str = "kasan_reports";
+const KASAN_REPORT: &str = "BUG: KASAN";
+
 /// What is known of the test that runs.
 #[derive(Debug)]
 struct Running {
@@ -51,11 +55,24 @@ struct Running {
     /// The second guest is to go down, and whether it has.
     second_dies: bool,
     died: bool,
+    /// KASAN is to report something, and whether it has.
+    kasan_reports: bool,
+    complained: bool,
     /// How much the consoles had said before.
     said: Vec<usize>,
 }
 
 impl Running {
+    /// A kernel complains: the end of the test, unless it is meant to.
+    fn complaint(&mut self, guests: &mut Guests, number: usize, words: &str) -> Result<(), String> {
+        if !(self.kasan_reports && words.starts_with(KASAN_REPORT)) {
+            return Err(format!("the kernel of guest {number} says '{words}'"));
+        }
+        self.complained = true;
+        guests.pardon(number);
+        Ok(())
+    }
+
     /// When all guests have ended the test.
     fn outcome(&self) -> Outcome {
         let statuses: Vec<i32> = self.ended.iter().copied().flatten().collect();
@@ -63,6 +80,9 @@ impl Running {
             [status] if status != 0 => Outcome::Failed(format!("exit status {status}")),
             _ if self.second_dies && !self.died => {
                 Outcome::Failed("the second guest should have gone down".to_owned())
+            }
+            _ if self.kasan_reports && !self.complained => {
+                Outcome::Failed("KASAN should have reported something".to_owned())
             }
             _ if statuses.iter().all(|status| *status == 0) => Outcome::Passed,
             _ => {
@@ -151,10 +171,12 @@ impl<'a> Session<'a> {
                 ended: self.early.iter_mut().map(VecDeque::pop_front).collect(),
                 second_dies: name.starts_with(SECOND_DIES),
                 died: false,
+                kasan_reports: name.starts_with(KASAN_REPORTS),
+                complained: false,
                 said: (0..count).map(|n| guests.console(n).len()).collect(),
             };
             let verdict = self.watch(&mut guests, &mut running, test == first);
-            let brought_down = verdict.is_err() || running.died;
+            let brought_down = verdict.is_err() || running.died || running.complained;
             let outcome = match verdict {
                 Ok(()) => running.outcome(),
                 Err(why) => Outcome::Failed(why),
@@ -201,7 +223,7 @@ impl<'a> Session<'a> {
                     running.ended[1] = Some(0);
                     running.died = true;
                 }
-                Heard::Complaint(number, words) => return Err(complaint(number, &words)),
+                Heard::Complaint(number, words) => running.complaint(guests, number, &words)?,
                 Heard::Died(number) => return Err(format!("guest {number} ended by itself")),
                 Heard::Late => {
                     let late: Vec<String> = (0..running.ended.len())
@@ -214,10 +236,10 @@ impl<'a> Session<'a> {
             }
         }
         // What the kernel said just before the end belongs to this test too.
-        match guests.complaint_in(&step_name(running.test)) {
-            Some((number, words)) => Err(complaint(number, &words)),
-            None => Ok(()),
+        while let Some((number, words)) = guests.complaint_in(&step_name(running.test)) {
+            running.complaint(guests, number, &words)?;
         }
+        Ok(())
     }
 
     fn script(&self, test: &str) -> String {
@@ -232,11 +254,6 @@ impl<'a> Session<'a> {
             quoted(test)
         )
     }
-}
-
-/// A kernel complains: the end of the test.
-fn complaint(number: usize, words: &str) -> String {
-    format!("the kernel of guest {number} says '{words}'")
 }
 
 /// What the guest calls a test, by its place in the program: steps run in the order of their names.

@@ -31,7 +31,7 @@ pub(crate) struct TestArguments {
     /// its memory goes]
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=64))]
     jobs: Option<u8>,
-    /// When one test is ended, in seconds [default: 300, on the debug image 900]
+    /// When one test is ended, in seconds [default: 300, on the debug image 900, with KASAN 1800]
     #[arg(long)]
     limit: Option<u64>,
     /// The part that CI runs: some of each kind, and a short run of the fuzzer.
@@ -62,6 +62,7 @@ impl TestArguments {
         self.limit.unwrap_or(match self.machine.flavour.flavour() {
             Flavour::Fast => 300,
             Flavour::Debug => 900,
+            Flavour::Kasan => 1800,
         })
     }
 }
@@ -72,10 +73,11 @@ pub(crate) fn run(arguments: &TestArguments, tally: &mut Tally) -> Result<(), Fa
     needs::machine(true)?;
     let module = module::build(&kernel)?;
     let selection = arguments.selection();
-    let programs = programs::build(selection)?;
+    let programs = programs::build(selection, flavour)?;
     if programs.is_empty() {
         return Err(Failure::Wrong(format!(
-            "no guest test has '{}' in its name",
+            "no guest test of the {} image has '{}' in its name",
+            flavour.name(),
             arguments.filter.as_deref().unwrap_or_default()
         )));
     }
@@ -186,6 +188,7 @@ impl Tests<'_> {
         contents.modules.extend(self.module.clone());
         contents.programs.push(program.path.clone());
         contents.programs.extend(programs::started());
+        program.add_faulty_code(&self.kernel, &mut contents)?;
         let limit = Duration::from_secs(limit);
         Ok(Session::new(
             &self.kernel,
