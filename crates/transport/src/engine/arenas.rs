@@ -167,6 +167,13 @@ impl Arenas {
         if let Some(room) = self.find(need) {
             return Ok(room);
         }
+        // Where few so long ones exist, the oldest is soon back.
+        if let Some(oldest) = self.slots.take_oldest() {
+            if oldest.len == need && self.is_for_loans(oldest) {
+                return Ok(oldest);
+            }
+            self.keep(oldest);
+        }
         self.reclaim();
         self.take_from_ended();
         for room in core::mem::take(&mut self.recent) {
