@@ -58,11 +58,11 @@ pub(super) fn builder(wanted: Wanted) -> SettingsBuilder {
     let Some(path) = wanted.path() else {
         return builder;
     };
-    let builder = builder.allowed(fallback.with(path));
+    // What goes ahead of a receiver that lags goes another way than the one that is measured.
+    let builder = builder.allowed(fallback.with(path)).skew(false);
     match path {
         Path::Inline => builder.inline_max(INLINE_CAPACITY),
-        // What goes ahead of a receiver that lags goes another way, though it counts as eager.
-        Path::Eager => builder.inline_max(0).eager_max(u64::MAX).skew(false),
+        Path::Eager => builder.inline_max(0).eager_max(u64::MAX),
         Path::Pipeline | Path::Cma | Path::BothSides | Path::Kmod => {
             builder.inline_max(0).eager_max(0).long_path(path)
         }

@@ -2,9 +2,8 @@
 //!
 //! A record says that a message begins, and how long it is; its bytes follow at once in further records of the pair's
 //! ring, each published as soon as it is filled in. So a receiver whose receive is posted copies one piece while the sender copies
-//! the next, and neither waits for an answer of the other. Short messages travel in two halves in the near lap of a private ring,
-//! if they fit there now; all others through the sender's pool, whose pages go round (`pool`), or in records if other peers hold
-//! all of that.
+//! the next, and neither waits for an answer of the other. They lie in the sender's pool, whose pages go round (`pool`), or in
+//! the records if other peers hold all of that.
 //!
 //! Nothing of the pair's other messages comes between the pieces, since these stand first in the backlog until all are out; so a
 //! piece needs no name. Records of transfers under way may come between.
@@ -25,24 +24,13 @@ use super::pool::Pool;
 use super::requests::{Operation, SendStage, Sending, Slot};
 use super::streams::piece_bytes;
 use super::wire::{self, Control};
-use crate::buffer::{Behind, SendBuffer, put_words};
+use crate::buffer::SendBuffer;
 use crate::policy::Path;
 
 /// Longest eager message in one record, in bytes: longer ones would leave the ring's near lap.
 pub(crate) const LONGEST_RECORD: u64 = 2816;
 /// Longest eager message, in bytes: what the receiver may have to keep of one that nobody expects.
 pub(crate) const LONGEST: u64 = 64 << 10;
-/// Longest message whose halves travel in the ring.
-const LONGEST_HALVES: u64 = 2 * LONGEST_RECORD;
-
-/// Bytes of the words before a first half.
-pub(crate) const HALF_WORDS: u64 = 24;
-
-/// Half of a short message, in whole lines, so that the second half begins on one in both buffers.
-fn half(len: u64) -> u64 {
-    (len / 2).next_multiple_of(64)
-}
-
 /// The most that goes in one record, in bytes, to a peer with rings of so many, from a pool with chunks of so many.
 pub(crate) fn longest_record(ring_bytes: u32, chunk_bytes: u32) -> u64 {
     // A record may take a quarter of a private ring; the pool must hold what does not fit the shared one.
@@ -64,8 +52,7 @@ impl Link {
         let len = data.len();
         while at < len {
             let pushed = self
-                .push_half(data, at)
-                .or_else(|| self.push_through_pool(pool, to, data, at))
+                .push_through_pool(pool, to, data, at)
                 .or_else(|| self.push_in_record(pool, to, data, at));
             match pushed {
                 Some(pushed) => at += pushed,
@@ -75,57 +62,16 @@ impl Link {
         at
     }
 
-    /// Begins a message: with its first half, if it is short and that has room in the ring. Says how many bytes are
-    /// out.
-    fn begin(&mut self, sending: &Sending) -> Option<u64> {
-        let data = &sending.data;
+    /// Says that a message begins.
+    fn begin(&mut self, sending: &Sending) -> bool {
         let (with, word) = wire::immediate_words(sending.immediate);
         let flags = if self.held_up {
             with | wire::HELD_UP
         } else {
             with
         };
-        let words = [data.len(), flags, word];
-        let begins = Control::new(wire::BEGINS, words).with_tag(sending.tag);
-        let Out::Private(ring) = &mut self.out else {
-            return self.push_control(&begins).then_some(0);
-        };
-        let half = half(data.len());
-        let most = (half + HALF_WORDS) as u32;
-        if data.len() > LONGEST_HALVES || most > ring.max_near_payload() {
-            return self.push_control(&begins).then_some(0);
-        }
-        let Some(mut room) = ring.reserve_near(most) else {
-            return self.push_control(&begins).then_some(0);
-        };
-        let len = u64::from(room.len()) - HALF_WORDS;
-        let mut rest = Behind {
-            inner: &mut room,
-            skip: HALF_WORDS,
-        };
-        data.copy_to(0, len, &mut rest);
-        // Last, as they are in the line that the receiver polls.
-        put_words(&mut room, &words);
-        room.publish(wire::FIRST_HALF, 0, sending.tag);
-        self.wake();
-        Some(len)
-    }
-
-    /// The next bytes of a short message, in the ring.
-    fn push_half(&mut self, data: &SendBuffer, at: u64) -> Option<u64> {
-        let Out::Private(ring) = &mut self.out else {
-            return None;
-        };
-        if data.len() > LONGEST_HALVES {
-            return None;
-        }
-        let most = half(data.len()).min(data.len() - at);
-        let mut room = ring.reserve_near(most as u32)?;
-        let len = u64::from(room.len());
-        data.copy_to(at, len, &mut room);
-        room.publish(wire::HALF, 0, 0);
-        self.wake();
-        Some(len)
+        let words = [sending.data.len(), flags, word];
+        self.push_control(&Control::new(wire::BEGINS, words).with_tag(sending.tag))
     }
 
     fn push_through_pool(
@@ -161,7 +107,7 @@ impl Link {
                 let len = (data.len() - at).min($most);
                 let mut room = $ring.reserve(len as u32)?;
                 data.copy_to(at, len, &mut room);
-                room.publish(wire::HALF, 0, 0);
+                room.publish(wire::NEXT_BYTES, 0, 0);
                 len
             }};
         }
@@ -190,12 +136,11 @@ impl Core {
         let at = match sending.stage {
             SendStage::InPieces { at } => at,
             SendStage::Queued if link.may_go_in_pieces(len) => {
-                let Some(at) = link.begin(sending) else {
-                    link.held_up = true;
+                link.held_up = !link.begin(sending);
+                if link.held_up {
                     return false;
-                };
-                link.held_up = false;
-                at
+                }
+                0
             }
             _ => return false,
         };

@@ -1,12 +1,12 @@
 //! Eager messages in pieces, as their receiver sees them: see `in_pieces`.
 
 use super::Core;
-use super::in_pieces::{HALF_WORDS, LONGEST};
+use super::in_pieces::LONGEST;
 use super::pool::piece_of;
 use super::requests::{Incoming, Operation, ReceiveStage, Receiving, Slot};
 use super::stash::{Arrived, Waiting};
 use super::wire;
-use crate::buffer::{Behind, ReceiveBuffer, Source, append, words};
+use crate::buffer::{ReceiveBuffer, Source, append, words};
 use crate::policy::Path;
 use crate::policy::lag::LONG;
 use crate::raw::{Posted, RequestId};
@@ -29,19 +29,18 @@ enum Into {
 }
 
 impl Core {
-    /// A message in pieces begins. False if that is nonsense.
-    pub(crate) fn on_begins(&mut self, from: u32, tag: u64, source: &impl Source) -> bool {
+    /// A message in pieces begins.
+    pub(crate) fn on_begins(&mut self, from: u32, tag: u64, source: &impl Source) {
         let [len, flags, word] = words::<3>(source);
         let immediate = wire::immediate_of(flags, word);
         let Some(link) = self.peers.link(from) else {
-            return false;
+            return;
         };
         if link.inbound.is_some() || len == 0 || len > LONGEST {
-            self.corrupt(
+            return self.corrupt(
                 from,
                 "a message that begins within another one, or is too long to come in pieces",
             );
-            return false;
         }
         let to = match self.take_posted(from, tag) {
             Some(slot) => {
@@ -78,18 +77,6 @@ impl Core {
         if let Some(link) = self.peers.link(from) {
             link.inbound = Some(Inbound { to, at: 0, len });
         }
-        true
-    }
-
-    /// A message in two halves begins, with the first.
-    pub(crate) fn on_first_half(&mut self, from: u32, tag: u64, source: &impl Source) {
-        let bytes = Behind {
-            inner: source,
-            skip: HALF_WORDS,
-        };
-        if self.on_begins(from, tag, source) {
-            self.on_half(from, &bytes);
-        }
     }
 
     /// The next piece lies in the sender's pool.
@@ -105,7 +92,7 @@ impl Core {
         };
         // The copy takes as long as that line, and its stores would stand behind the one that gives the piece back.
         link.released.expect_release(page as u32);
-        self.on_half(from, &window);
+        self.on_next_bytes(from, &window);
         if let Some(link) = self.peers.link(from) {
             link.released.release(page as u32, generation as u32);
             link.wake();
@@ -114,7 +101,7 @@ impl Core {
 
     /// The next piece is all of the record.
     #[inline]
-    pub(crate) fn on_half(&mut self, from: u32, bytes: &impl Source) {
+    pub(crate) fn on_next_bytes(&mut self, from: u32, bytes: &impl Source) {
         let Some(link) = self.peers.link(from) else {
             return;
         };

@@ -264,8 +264,7 @@ impl Core {
             wire::EAGER_IMMEDIATE => self.on_eager_immediate(from, tag, record),
             wire::PIECE => self.on_piece(from, tag, record),
             wire::DATA => self.on_data(from, record),
-            wire::FIRST_HALF => self.on_first_half(from, tag, record),
-            wire::HALF => self.on_half(from, record),
+            wire::NEXT_BYTES => self.on_next_bytes(from, record),
             wire::NEXT_PIECE => self.on_next_piece(from, record),
             _ => self.on_control(from, kind, tag, record),
         }
@@ -300,9 +299,7 @@ impl Core {
     fn on_control(&mut self, from: u32, kind: u8, tag: u64, record: &impl Source) {
         match kind {
             wire::EAGER_CHUNK => self.on_eager_chunk(from, tag, record),
-            wire::BEGINS => {
-                self.on_begins(from, tag, record);
-            }
+            wire::BEGINS => self.on_begins(from, tag, record),
             wire::READY_TO_SEND => self.on_offer(from, tag, record),
             wire::CLEAR_TO_SEND => self.on_clear_to_send(from, record),
             wire::BOTH_SIDES => self.on_both_sides(from, record),

@@ -75,12 +75,10 @@ pub(crate) const HAND_OVER_DONE: u8 = 26;
 pub(crate) const ARENA_GONE: u8 = 27;
 
 /// An eager message begins that is longer than a record: `[len, flags, immediate]`. Tag: the message's. Its bytes follow
-/// in [`HALF`] and [`NEXT_PIECE`], and no other message before them.
+/// in [`NEXT_PIECE`] and [`NEXT_BYTES`], and no other message before them.
 pub(crate) const BEGINS: u8 = 28;
-/// Such a message begins, with its first bytes behind the same three words.
-pub(crate) const FIRST_HALF: u8 = 31;
 /// The next bytes of that message, in the record itself.
-pub(crate) const HALF: u8 = 29;
+pub(crate) const NEXT_BYTES: u8 = 29;
 /// The next bytes of that message, in the sender's pool: `[first page, generation, len]`.
 pub(crate) const NEXT_PIECE: u8 = 30;
 
@@ -88,7 +86,7 @@ pub(crate) const NEXT_PIECE: u8 = 30;
 pub(crate) const fn is_message(kind: u8) -> bool {
     matches!(
         kind,
-        EAGER | EAGER_CHUNK | EAGER_IMMEDIATE | BEGINS | FIRST_HALF | READY_TO_SEND | LOAN | AHEAD
+        EAGER | EAGER_CHUNK | EAGER_IMMEDIATE | BEGINS | READY_TO_SEND | LOAN | AHEAD
     )
 }
 
@@ -100,7 +98,7 @@ pub(crate) const IN_PIECES: u64 = 1;
 /// Flag of [`READY_TO_SEND`], [`EAGER_CHUNK`], [`BEGINS`] and [`AHEAD`]: the message has an immediate word.
 pub(crate) const WITH_IMMEDIATE: u64 = 2;
 
-/// Flag of [`BEGINS`] and [`FIRST_HALF`]: there was no room for all of the message before this one, and the sender had to
+/// Flag of [`BEGINS`]: there was no room for all of the message before this one, and the sender had to
 /// wait for the receiver.
 pub(crate) const HELD_UP: u64 = 4;
 
