@@ -4,6 +4,7 @@ mod stage;
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::OnceLock;
 
 use stage::{Language, missing, root, stage, succeed};
 
@@ -34,18 +35,20 @@ fn check(printed: &str) {
     );
 }
 
-fn program() -> Option<PathBuf> {
+/// Compiled once: a program that another test runs cannot be written.
+fn program() -> Option<&'static PathBuf> {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     if let Some(why) = missing(Language::C) {
         println!("SKIPPED: {why}");
         return None;
     }
-    Some(stage().compile(&source(), "limic", Language::C))
+    Some(PROGRAM.get_or_init(|| stage().compile(&source(), "limic", Language::C)))
 }
 
 #[test]
 fn two_ranks_under_limic_run() {
     let Some(program) = program() else { return };
-    check(&stage().run(2, &program));
+    check(&stage().run(2, program));
 }
 
 #[test]

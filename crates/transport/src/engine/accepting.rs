@@ -11,6 +11,9 @@ use super::connections::{Connection, FIRST};
 
 /// How long nobody is accepted after that has failed.
 pub(crate) const DEAF: Duration = Duration::from_millis(100);
+/// Descriptors that are kept for what comes: as many as a greeting brings. An arena brings one, but may stand behind a greeting
+/// over a second connection.
+const SPARE: usize = 2;
 /// Most connections over which nobody has greeted yet.
 const MOST_SILENT: usize = 32;
 
@@ -65,10 +68,12 @@ impl Core {
         }
     }
 
-    /// A descriptor that can be given up for another one.
+    /// Descriptors that can be given up for others.
     pub(crate) fn keep_spare(&mut self) {
-        if self.spare.is_none() {
-            self.spare = self.bell.as_fd().try_clone_to_owned().ok();
+        while self.spare.len() < SPARE
+            && let Ok(another) = self.bell.as_fd().try_clone_to_owned()
+        {
+            self.spare.push(another);
         }
     }
 

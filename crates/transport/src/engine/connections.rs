@@ -255,8 +255,8 @@ impl Core {
                 }
                 Ok(Received::WouldBlock) => return,
                 Ok(Received::Closed) | Err(ControlError::Closed) => return self.ended(index),
-                // That of an arena is needed for as long as it takes to map it.
-                Err(ControlError::NoDescriptor) if self.spare.take().is_some() => {}
+                // Those of a greeting and of an arena are needed for as long as it takes to map them.
+                Err(ControlError::NoDescriptor) if !self.spare.is_empty() => self.spare.clear(),
                 Err(error @ ControlError::NoDescriptor) => {
                     self.keep_spare();
                     return self.hear_later(index, &error);

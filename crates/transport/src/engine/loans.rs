@@ -139,7 +139,7 @@ impl Core {
             }
             let happened = self.poll_events(Some(core::time::Duration::ZERO));
             if self.is_unheard(loan.from) {
-                // Another thread has the spare descriptor at the moment.
+                // Another thread has the spare descriptors at the moment.
                 rustix::thread::sched_yield();
                 self.read_connections_of(loan.from);
             } else if !happened {

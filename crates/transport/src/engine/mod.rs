@@ -170,8 +170,8 @@ pub(crate) struct Core {
     /// The adapters' completion channels, which lie in the set of events.
     _adapters: Vec<std::os::fd::OwnedFd>,
     listener: Listener,
-    /// Given up when no other descriptor is free for one that a peer sends.
-    spare: Option<std::os::fd::OwnedFd>,
+    /// Given up when no other descriptors are free for those that a peer sends.
+    spare: Vec<std::os::fd::OwnedFd>,
     /// The effective user when the endpoint was opened.
     user: u32,
     /// Since when nobody is accepted, or some are not heard, if so.

@@ -86,7 +86,7 @@ impl Engine {
             target.check().map_err(Error::Settings)?;
             counters::at_end::watch(&tally, address.id, target);
         }
-        let core = Core {
+        let mut core = Core {
             whereabouts,
             peers: Peers::new(tally.shared_row()),
             requests: Requests::new(),
@@ -135,7 +135,7 @@ impl Engine {
             event_buffer: vec![Event::default(); 64],
             _adapters: adapters,
             listener,
-            spare: bell.as_fd().try_clone_to_owned().ok(),
+            spare: Vec::new(),
             user: rustix::process::geteuid().as_raw(),
             deaf_since: None,
             accepts: true,
@@ -146,6 +146,7 @@ impl Engine {
             address,
             settings,
         };
+        core.keep_spare();
         Ok(Self {
             inputs: Inputs::new(shared),
             core,
