@@ -77,6 +77,15 @@ impl Pair {
         (0..count).try_for_each(|_| self.receiver.recv((self.from, TAG), room).map(drop))
     }
 
+    /// The receiver sends `count` messages, and the sender receives them: so it may answer in the memory in which they came.
+    ///
+    /// # Errors
+    /// As [`Endpoint::send`] and [`Endpoint::recv`].
+    pub fn back(&self, count: usize, message: &[u8], room: &mut [u8]) -> Result<()> {
+        (0..count).try_for_each(|_| self.receiver.send(self.from, TAG, message))?;
+        (0..count).try_for_each(|_| self.sender.recv((self.to, TAG), room).map(drop))
+    }
+
     /// Moves `count` messages that were sent already into the receiver's unexpected queue.
     pub fn take_in(&self, count: u64) {
         let wanted = self.receiver.counters().unexpected + count;

@@ -91,6 +91,23 @@ fn messages(pair: &Pair) -> Result<()> {
         )?;
         posted(pair, len, message)?;
     }
+    let room = &mut [0_u8; 1024][..];
+    calls(
+        "answer 1K",
+        || pair.back(OPERATIONS, &large, &mut [0_u8; 1024]),
+        || counted::send(pair, &large, OPERATIONS),
+        || pair.empty(OPERATIONS, room),
+    )?;
+    let room = &mut [0_u8; 1024][..];
+    calls(
+        "receive answer 1K, direct",
+        || {
+            pair.back(OPERATIONS, &large, &mut [0_u8; 1024])?;
+            pair.fill(OPERATIONS, &large)
+        },
+        || counted::receive(pair, room, OPERATIONS),
+        nothing,
+    )?;
     let room = &mut [0_u8; 8];
     calls(
         "arrive 8, unexpected",

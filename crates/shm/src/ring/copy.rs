@@ -113,7 +113,6 @@ unsafe fn blocks<T: Copy>(from: *const u8, to: *mut u8, len: usize) {
     // blocks is within, and together all bytes are copied.
     unsafe {
         let last = len - size;
-        let tail = from.add(last).cast::<T>().read_unaligned();
         to.cast::<T>()
             .write_unaligned(from.cast::<T>().read_unaligned());
         let mut at = to.align_offset(64).min(size);
@@ -123,6 +122,8 @@ unsafe fn blocks<T: Copy>(from: *const u8, to: *mut u8, len: usize) {
                 .write_unaligned(from.add(at).cast::<T>().read_unaligned());
             at += size;
         }
+        // Not loaded before the others: what fetches lines ahead follows a course.
+        let tail = from.add(last).cast::<T>().read_unaligned();
         to.add(last).cast::<T>().write_unaligned(tail);
     }
 }

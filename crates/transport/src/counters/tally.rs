@@ -220,6 +220,13 @@ impl Row {
         add(&self.line, at::ROW_RECEIVED + 1, bytes);
     }
 
+    /// Bytes that have come from it.
+    pub(crate) fn received_bytes(&self) -> u64 {
+        self.line
+            .word64((at::ROW_RECEIVED + 1) * 8)
+            .load(Ordering::Relaxed)
+    }
+
     /// The peer slept and was woken.
     pub(crate) fn rang(&self) {
         add(&self.line, at::ROW_RANG, 1);

@@ -308,6 +308,7 @@ impl Core {
             longest_record,
             held_up: false,
             inbound: None,
+            hand: super::hand::Hand::default(),
             ahead_below: 0,
             skew: Skew::None,
             lag: Lag::default(),

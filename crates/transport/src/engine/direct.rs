@@ -6,6 +6,7 @@
 //! changed them.
 
 use super::Engine;
+use super::hand::Told;
 use super::requests::receive_outcome;
 use super::wire;
 use crate::Selector;
@@ -80,8 +81,9 @@ impl Engine {
             match self.inputs.look(&mut self.core, source, selector, into) {
                 Look::Received(tag, len) => return Some((tag, len)),
                 Look::NoRing | Look::Longer => return None,
+                // The message may come meanwhile, and would have no receive.
                 Look::Empty => {
-                    self.progress();
+                    self.progress_but(Some(source));
                 }
                 Look::Other => {}
             }
@@ -108,12 +110,26 @@ impl super::inputs::Inputs {
         };
         for _ in 0..LOOKS {
             let look = match ring.peek() {
-                Ok(None) => continue,
+                Ok(None) => {
+                    core::hint::spin_loop();
+                    continue;
+                }
                 Ok(Some(record)) => {
                     let fits = (record.tag ^ selector.tag.0) & selector.mask == 0;
                     if record.kind == wire::EAGER && fits {
                         let len = u64::from(record.len);
                         into.copy_from(0, len, &record);
+                        core.note_received(source, 1, len);
+                        Look::Received(record.tag, len)
+                    } else if record.kind == wire::EAGER_CHUNK && fits {
+                        let (told, immediate) = Told::whole(&record);
+                        if immediate.is_some() {
+                            return Look::Longer;
+                        }
+                        let len = told.len();
+                        if !core.copy_told(source, told, into) {
+                            return Look::NoRing;
+                        }
                         core.note_received(source, 1, len);
                         Look::Received(record.tag, len)
                     } else if fits && wire::is_message(record.kind) {

@@ -85,15 +85,15 @@ impl Link {
             return None;
         }
         let len = piece_bytes(data.len(), at, pool.chunk_bytes);
-        let (piece, len) = pool.take_some(to, len, u64::MAX)?;
-        if let Some(mut window) = pool.window(piece, len) {
+        let (place, len) = self.place_for(pool, to, len, u64::MAX)?;
+        if let Some(mut window) = self.window_of(pool, &place, len) {
             data.copy_to(at, len, &mut window);
         }
-        let words = [u64::from(piece.page), u64::from(piece.generation), len];
-        if self.push_control(&Control::new(wire::NEXT_PIECE, words)) {
+        let [page, generation, bytes, lease] = place.words(len);
+        if self.push_words(wire::NEXT_PIECE, 0, [page, generation, bytes, lease, 0, 0]) {
             return Some(len);
         }
-        pool.put_back(piece);
+        self.put_back(pool, place);
         None
     }
 

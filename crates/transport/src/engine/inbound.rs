@@ -1,10 +1,10 @@
 //! Eager messages in pieces, as their receiver sees them: see `in_pieces`.
 
 use super::Core;
+use super::hand::Told;
 use super::in_pieces::LONGEST;
-use super::pool::piece_of;
-use super::requests::{Incoming, Operation, ReceiveStage, Receiving, Slot};
-use super::stash::{Arrived, Waiting};
+use super::requests::{Incoming, Operation, ReceiveStage, Receiving, Requests, Slot};
+use super::stash::{Arrived, Stash, Waiting};
 use super::wire;
 use crate::buffer::{ReceiveBuffer, Source, append, words};
 use crate::policy::Path;
@@ -79,23 +79,18 @@ impl Core {
         }
     }
 
-    /// The next piece lies in the sender's pool.
+    /// The next piece lies in a pool.
     pub(crate) fn on_next_piece(&mut self, from: u32, source: &impl Source) {
-        let [page, generation, len] = words::<3>(source);
+        let told = Told::from(words::<4>(source));
         let Some(link) = self.peers.link(from) else {
             return;
         };
-        // A clone of the view, as for other messages in the pool.
-        let pool = link.pool.clone();
-        let Some(window) = piece_of(&pool, page, len) else {
-            return self.corrupt(from, "a piece outside of the pool");
-        };
-        // The copy takes as long as that line, and its stores would stand behind the one that gives the piece back.
-        link.released.expect_release(page as u32);
-        self.on_next_bytes(from, &window);
-        if let Some(link) = self.peers.link(from) {
-            link.released.release(page as u32, generation as u32);
-            link.wake();
+        let brought = link.read_in_place(&mut self.pool, from, &told, |inbound, window| {
+            next_bytes(&mut self.requests, &mut self.stash, inbound, from, window)
+        });
+        match brought {
+            Ok(brought) => self.after_bytes(from, brought),
+            Err(wrong) => self.corrupt(from, wrong),
         }
     }
 
@@ -105,48 +100,18 @@ impl Core {
         let Some(link) = self.peers.link(from) else {
             return;
         };
-        let len = bytes.len();
-        let Some(inbound) = link
-            .inbound
-            .filter(|inbound| len > 0 && len <= inbound.len - inbound.at)
-        else {
-            return self.corrupt(from, "a piece of no message, or beyond its end");
-        };
-        let at = inbound.at + len;
-        link.inbound = (at < inbound.len).then_some(Inbound { at, ..inbound });
-        match inbound.to {
-            Into::Receive(id) => self.copy_piece(from, id, inbound.at, bytes),
-            Into::Kept(token) => {
-                let Some(kept) = self.stash.coming(token) else {
-                    return;
-                };
-                append(bytes, kept);
-                self.count_unexpected(len as i64);
-            }
-        }
+        let inbound = &mut link.inbound;
+        let brought = next_bytes(&mut self.requests, &mut self.stash, inbound, from, bytes);
+        self.after_bytes(from, brought);
     }
 
-    /// Copies a piece to its place in a receive, which may be over: cancelled with its scope, or full.
     #[inline]
-    fn copy_piece(&mut self, from: u32, id: RequestId, at: u64, bytes: &impl Source) {
-        let Some(slot) = self.requests.find(id) else {
-            return;
-        };
-        let Some(receiving) = self.requests.receiving(slot) else {
-            return;
-        };
-        let ReceiveStage::Assembling(incoming) = &mut receiving.stage else {
-            return;
-        };
-        if incoming.from != from {
-            return;
-        }
-        let len = bytes.len().min(incoming.wanted.saturating_sub(at));
-        incoming.got += len;
-        let incoming = *incoming;
-        receiving.into.copy_from(at, len, bytes);
-        if incoming.got >= incoming.wanted {
-            self.received(slot, &incoming);
+    fn after_bytes(&mut self, from: u32, brought: Brought) {
+        match brought {
+            Brought::Some => {}
+            Brought::All(slot, incoming) => self.received(slot, &incoming),
+            Brought::Kept(len) => self.count_unexpected(len as i64),
+            Brought::Wrong => self.corrupt(from, "a piece of no message, or beyond its end"),
         }
     }
 
@@ -199,6 +164,76 @@ impl Core {
                 Posted::Pending(id)
             }
         }
+    }
+}
+
+/// What a piece brought.
+enum Brought {
+    /// Bytes that nobody waits for alone, or not any more.
+    Some,
+    /// The last bytes of a receive.
+    All(Slot, Incoming),
+    /// So many bytes for the stash.
+    Kept(u64),
+    Wrong,
+}
+
+/// Copies the next bytes of the message that is coming from a peer to where they belong.
+#[inline]
+fn next_bytes(
+    requests: &mut Requests,
+    stash: &mut Stash,
+    coming: &mut Option<Inbound>,
+    from: u32,
+    bytes: &impl Source,
+) -> Brought {
+    let len = bytes.len();
+    let Some(inbound) = coming.filter(|inbound| len > 0 && len <= inbound.len - inbound.at) else {
+        return Brought::Wrong;
+    };
+    let at = inbound.at + len;
+    *coming = (at < inbound.len).then_some(Inbound { at, ..inbound });
+    match inbound.to {
+        Into::Receive(id) => copy_piece(requests, from, id, inbound.at, bytes),
+        Into::Kept(token) => match stash.coming(token) {
+            Some(kept) => {
+                append(bytes, kept);
+                Brought::Kept(len)
+            }
+            None => Brought::Some,
+        },
+    }
+}
+
+/// Copies a piece to its place in a receive, which may be over: cancelled with its scope, or full.
+#[inline]
+fn copy_piece(
+    requests: &mut Requests,
+    from: u32,
+    id: RequestId,
+    at: u64,
+    bytes: &impl Source,
+) -> Brought {
+    let Some(slot) = requests.find(id) else {
+        return Brought::Some;
+    };
+    let Some(receiving) = requests.receiving(slot) else {
+        return Brought::Some;
+    };
+    let ReceiveStage::Assembling(incoming) = &mut receiving.stage else {
+        return Brought::Some;
+    };
+    if incoming.from != from {
+        return Brought::Some;
+    }
+    let len = bytes.len().min(incoming.wanted.saturating_sub(at));
+    incoming.got += len;
+    let incoming = *incoming;
+    receiving.into.copy_from(at, len, bytes);
+    if incoming.got >= incoming.wanted {
+        Brought::All(slot, incoming)
+    } else {
+        Brought::Some
     }
 }
 

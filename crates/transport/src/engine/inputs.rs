@@ -71,10 +71,15 @@ impl Inputs {
 
     /// Takes what has come. An idle poll reads one line per private ring and one of the shared ring, all of
     /// which stay in this core's cache until a sender writes them.
+    ///
+    /// The private ring of peer `but` is left alone: somebody looks at it who waits for just that.
     #[inline]
-    pub(crate) fn drain(&mut self, core: &mut Core) -> bool {
+    pub(crate) fn drain(&mut self, core: &mut Core, but: Option<u32>) -> bool {
         let mut moved = false;
         for input in &mut self.private {
+            if but == Some(input.peer) {
+                continue;
+            }
             let mut taken = 0;
             let mut credited = false;
             let (mut messages, mut bytes) = (0, 0);
@@ -262,6 +267,7 @@ impl Core {
         match kind {
             wire::EAGER => self.on_eager(from, tag, None, record),
             wire::EAGER_IMMEDIATE => self.on_eager_immediate(from, tag, record),
+            wire::EAGER_CHUNK => self.on_eager_chunk(from, tag, record),
             wire::PIECE => self.on_piece(from, tag, record),
             wire::DATA => self.on_data(from, record),
             wire::NEXT_BYTES => self.on_next_bytes(from, record),
@@ -298,7 +304,6 @@ impl Core {
 
     fn on_control(&mut self, from: u32, kind: u8, tag: u64, record: &impl Source) {
         match kind {
-            wire::EAGER_CHUNK => self.on_eager_chunk(from, tag, record),
             wire::BEGINS => self.on_begins(from, tag, record),
             wire::READY_TO_SEND => self.on_offer(from, tag, record),
             wire::CLEAR_TO_SEND => self.on_clear_to_send(from, record),

@@ -29,6 +29,7 @@ mod failure;
 mod fitting;
 mod given_up;
 mod greeting;
+mod hand;
 mod hand_over;
 mod idle;
 pub(crate) mod in_pieces;
@@ -209,7 +210,13 @@ impl Engine {
     /// Moves everything on once. True if anything moved.
     #[inline]
     pub(crate) fn progress(&mut self) -> bool {
-        let mut moved = self.inputs.drain(&mut self.core);
+        self.progress_but(None)
+    }
+
+    /// The same without a look at the private ring of a peer.
+    #[inline]
+    pub(crate) fn progress_but(&mut self, peer: Option<u32>) -> bool {
+        let mut moved = self.inputs.drain(&mut self.core, peer);
         self.calls = self.calls.wrapping_add(1);
         if self.core.has_chores() || self.calls.is_multiple_of(SOCKETS_WHILE_BUSY) {
             moved |= self.chores();
@@ -225,6 +232,7 @@ impl Engine {
             self.core.look_where_it_runs();
             self.core.look_at_a_hand_over();
             self.core.give_back_room_ahead();
+            self.core.look_at_a_hand(self.calls / SOCKETS_WHILE_BUSY);
         }
         for (ring, peer) in core::mem::take(&mut self.core.opened) {
             self.inputs.open(&mut self.core, ring, peer);

@@ -12,6 +12,7 @@ use limic_shm::ring::{Mapped, Memory, shared};
 use limic_shm::segment::PeerSegment;
 use limic_shm::sync::Ordering;
 
+use super::hand::Hand;
 use super::hand_over::Passing;
 use super::inbound::Inbound;
 use super::peer_arenas::PeerArenas;
@@ -101,6 +102,8 @@ pub(crate) struct Link {
     pub(crate) longest_record: u64,
     /// The last message that went in pieces had to wait for room.
     pub(crate) held_up: bool,
+    /// What was read and is written next.
+    pub(crate) hand: Hand,
     /// The message from the peer that is coming in pieces.
     pub(crate) inbound: Option<Inbound>,
     /// While the peer lags behind, messages shorter than this go ahead of it; see `ahead`.

@@ -21,6 +21,19 @@ use limic_shm::segment::POOL_PAGE;
 
 use crate::buffer::Window;
 
+/// Pages that one peer may keep.
+pub(super) const KEPT_BY_PEER: u32 = 64;
+
+/// A piece that a peer may keep, and that goes to and fro (`hand`).
+#[derive(Clone, Copy)]
+struct Kept {
+    pages: u32,
+    peer: u32,
+    generation: u32,
+    /// It is the peer's turn to write it.
+    away: bool,
+}
+
 /// What is lent, the oldest first.
 #[derive(Clone, Copy)]
 struct Lent {
@@ -37,8 +50,13 @@ pub(crate) struct Pool {
     /// By page: it is lent.
     taken: Vec<bool>,
     lent: VecDeque<Lent>,
-    /// Pages that each peer holds, by its number.
+    /// Pages that each peer holds, by its number, without those that it may keep.
     held: Vec<u32>,
+    /// By their first page: pieces that peers may keep.
+    kept: Vec<Option<Kept>>,
+    /// Their pages, by the peer's number.
+    kept_by: Vec<u32>,
+    kept_pages: u32,
     /// The page behind the last that was lent.
     next: u32,
     free: u32,
@@ -55,12 +73,14 @@ pub(crate) struct Piece {
 }
 
 /// The bytes of a piece, if it lies within the pool. The numbers may come from a peer.
+#[inline(always)]
 pub(crate) fn piece_of(pool: &Mapped, page: u64, len: u64) -> Option<Window<'_>> {
     Window::new(pool, page.checked_mul(u64::from(POOL_PAGE))?, len)
 }
 
 /// Pages that so many bytes take.
-fn pages_of(len: u64) -> u32 {
+#[inline(always)]
+pub(crate) fn pages_of(len: u64) -> u32 {
     u32::try_from(len.div_ceil(u64::from(POOL_PAGE)).max(1)).unwrap_or(u32::MAX)
 }
 
@@ -72,6 +92,9 @@ impl Pool {
             taken: vec![false; pages as usize],
             lent: VecDeque::with_capacity(64),
             held: Vec::new(),
+            kept: vec![None; pages as usize],
+            kept_by: Vec::new(),
+            kept_pages: 0,
             next: 0,
             free: pages,
             memory,
@@ -113,6 +136,7 @@ impl Pool {
         let most = u32::try_from(most / u64::from(POOL_PAGE)).unwrap_or(u32::MAX);
         if self.held.len() <= peer as usize {
             self.held.resize(peer as usize + 1, 0);
+            self.kept_by.resize(peer as usize + 1, 0);
         }
         if !self.may_have(peer, pages, most) {
             self.reclaim_from(peer);
@@ -156,6 +180,92 @@ impl Pool {
         held == 0 || held + pages <= share.max(pages_of(self.chunk_bytes)).min(most)
     }
 
+    /// Whether a peer may keep so many pages more.
+    pub(crate) fn may_keep(&self, peer: u32, pages: u32) -> bool {
+        let by_peer = self.kept_by.get(peer as usize).copied().unwrap_or(0);
+        by_peer + pages <= KEPT_BY_PEER && self.kept_pages + pages <= self.taken.len() as u32 / 4
+    }
+
+    /// Lets the peer keep the piece that was taken last.
+    pub(crate) fn let_keep(&mut self, piece: Piece) {
+        let Some(lent) = self.lent.pop_back_if(|lent| lent.page == piece.page) else {
+            return;
+        };
+        self.held[lent.peer as usize] -= lent.pages;
+        self.kept_by[lent.peer as usize] += lent.pages;
+        self.kept_pages += lent.pages;
+        self.kept[lent.page as usize] = Some(Kept {
+            pages: lent.pages,
+            peer: lent.peer,
+            generation: lent.generation,
+            away: true,
+        });
+    }
+
+    /// A kept piece goes to its peer again: under which generation.
+    #[inline]
+    pub(crate) fn hand_over(&mut self, page: u32) -> u32 {
+        let generation = &mut self.generations[page as usize];
+        *generation = generation.wrapping_add(1).max(1);
+        if let Some(kept) = &mut self.kept[page as usize] {
+            kept.generation = *generation;
+            kept.away = true;
+        }
+        *generation
+    }
+
+    /// A kept piece did not go to its peer after all.
+    pub(crate) fn take_in_hand(&mut self, page: u32) {
+        if let Some(kept) = &mut self.kept[page as usize] {
+            kept.away = false;
+        }
+    }
+
+    /// A peer has written a piece that it kept: how many pages it has. `None` if it does not keep such a one. The numbers come from
+    /// the peer.
+    #[inline]
+    pub(crate) fn came_back(&mut self, from: u32, page: u64, generation: u64) -> Option<u32> {
+        let kept = self.kept.get_mut(usize::try_from(page).ok()?)?.as_mut()?;
+        let its = kept.away && kept.peer == from && u64::from(kept.generation) == generation;
+        if !its {
+            return None;
+        }
+        kept.away = false;
+        Some(kept.pages)
+    }
+
+    /// A piece that a peer could keep goes round again.
+    pub(crate) fn end_keeping(&mut self, page: u32) {
+        if let Some(kept) = self.kept[page as usize].take() {
+            self.kept_by[kept.peer as usize] -= kept.pages;
+            self.kept_pages -= kept.pages;
+            self.set_free(page, kept.pages);
+        }
+    }
+
+    /// Takes back what peers kept and returned by flags.
+    pub(crate) fn reclaim_kept(&mut self) {
+        if self.kept_pages > 0 {
+            let flags = self.flags.clone();
+            self.end_keeping_where(|page, kept| {
+                kept.away && flags.is_released(page, kept.generation)
+            });
+        }
+    }
+
+    fn end_keeping_where(&mut self, ends: impl Fn(u32, &Kept) -> bool) {
+        for page in 0..self.kept.len() as u32 {
+            if self.kept[page as usize].is_some_and(|kept| ends(page, &kept)) {
+                self.end_keeping(page);
+            }
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn memory(&self) -> &Mapped {
+        &self.memory
+    }
+
     /// Takes back a piece that was not named to the peer after all.
     pub(crate) fn put_back(&mut self, piece: Piece) {
         self.take_back(|lent| lent.page == piece.page);
@@ -163,14 +273,10 @@ impl Pool {
         self.next = piece.page;
     }
 
-    /// The first `len` bytes of a piece that was taken for so many.
-    pub(crate) fn window(&self, piece: Piece, len: u64) -> Option<Window<'_>> {
-        piece_of(&self.memory, u64::from(piece.page), len)
-    }
-
     /// Takes back everything that a failed peer held.
     pub(crate) fn forget_peer(&mut self, peer: u32) {
         self.take_back(|lent| lent.peer == peer);
+        self.end_keeping_where(|_, kept| kept.peer == peer);
     }
 
     pub(super) fn held_by(&self, peer: u32) -> u32 {
@@ -252,6 +358,7 @@ impl Pool {
 
     /// Takes back whatever was returned.
     fn reclaim(&mut self) {
+        self.reclaim_kept();
         let flags = self.flags.clone();
         self.take_back(|lent| flags.is_released(lent.page, lent.generation));
     }
@@ -268,9 +375,13 @@ impl Pool {
         self.lent = lent;
     }
 
+    fn set_free(&mut self, page: u32, pages: u32) {
+        self.taken[page as usize..(page + pages) as usize].fill(false);
+        self.free += pages;
+    }
+
     fn end(&mut self, lent: Lent) {
-        self.taken[lent.page as usize..(lent.page + lent.pages) as usize].fill(false);
-        self.free += lent.pages;
+        self.set_free(lent.page, lent.pages);
         if let Some(held) = self.held.get_mut(lent.peer as usize) {
             *held -= lent.pages;
         }

@@ -1,8 +1,8 @@
 //! A message arrives, and meets its receive or waits for it; a receive meets its message.
 
 use super::Core;
+use super::hand::Told;
 use super::inbound;
-use super::pool::piece_of;
 use super::posted;
 use super::requests::{Operation, ReceiveStage, Receiving, Slot, receive_outcome};
 use super::stash::{Arrived, LoanedAt, Offer, Waiting};
@@ -240,23 +240,13 @@ impl Core {
         self.on_eager(from, tag, Some(immediate), &payload);
     }
 
-    /// A whole message came in a chunk of the sender's pool.
+    /// A whole message came in a piece of a pool.
+    #[inline]
     pub(crate) fn on_eager_chunk(&mut self, from: u32, tag: u64, source: &impl Source) {
-        let [page, generation, len, flags, word] = words::<5>(source);
-        let Some(link) = self.peers.link(from) else {
-            return;
-        };
-        // A clone of the view, since matching needs the whole core: one reference count, on a path that
-        // copies hundreds of bytes.
-        let pool = link.pool.clone();
-        let Some(window) = piece_of(&pool, page, len) else {
-            return self.corrupt(from, "a message outside of the pool");
-        };
-        self.on_eager(from, tag, wire::immediate_of(flags, word), &window);
-        if let Some(link) = self.peers.link(from) {
-            link.released.release(page as u32, generation as u32);
-            link.wake();
-        }
+        let (told, immediate) = Told::whole(source);
+        self.read_told(from, told, |core, window| {
+            core.on_eager(from, tag, immediate, window);
+        });
     }
 
     /// A long message is offered.

@@ -4,8 +4,8 @@
 //! was matched already, so several long messages of a pair may move at the same time and in any order.
 
 use super::Core;
-use super::pool::piece_of;
-use super::requests::{Incoming, ReceiveStage, SendStage, Slot};
+use super::hand::{Told, Wrong};
+use super::requests::{Incoming, ReceiveStage, Requests, SendStage, Slot};
 use super::stash::Offer;
 use super::streams::PIECE_WORDS;
 use super::wire::{self, Control};
@@ -222,26 +222,20 @@ impl Core {
         (self.requests.sending(slot)?.to == from).then_some(slot)
     }
 
-    /// Bytes of a long message came in a chunk.
+    /// Bytes of a long message came in a pool.
     pub(crate) fn on_data(&mut self, from: u32, source: &impl Source) {
-        let [id, offset, page, generation, len] = words::<5>(source);
+        let [id, offset, page, generation, len, lease] = words::<6>(source);
+        let told = Told::from([page, generation, len, lease]);
         let Some(link) = self.peers.link(from) else {
             return;
         };
-        // A clone of the view, as for eager messages in the pool.
-        let pool = link.pool.clone();
-        let Some(window) = piece_of(&pool, page, len) else {
-            return self.corrupt(from, "data outside of the pool");
-        };
-        // As for the pieces of eager messages.
-        link.released.expect_release(page as u32);
-        let all = self.take_bytes(from, id, offset, &window);
-        if let Some(link) = self.peers.link(from) {
-            link.released.release(page as u32, generation as u32);
-            link.wake();
-        }
-        if let Some(slot) = all {
-            self.assembled(slot);
+        let taken = link.read_in_place(&mut self.pool, from, &told, |_, window| {
+            take_bytes(&mut self.requests, from, id, offset, window)
+        });
+        match taken.and_then(|taken| taken) {
+            Ok(Some(slot)) => self.assembled(slot),
+            Ok(None) => {}
+            Err(wrong) => self.corrupt(from, wrong),
         }
     }
 
@@ -256,33 +250,11 @@ impl Core {
             inner: source,
             skip: PIECE_WORDS,
         };
-        if let Some(slot) = self.take_bytes(from, id, offset, &bytes) {
-            self.assembled(slot);
+        match take_bytes(&mut self.requests, from, id, offset, &bytes) {
+            Ok(Some(slot)) => self.assembled(slot),
+            Ok(None) => {}
+            Err(wrong) => self.corrupt(from, wrong),
         }
-    }
-
-    /// Copies bytes of a long message to where they belong. `Some` if they were the last. A receive that is gone, since
-    /// its scope failed, wants none.
-    #[inline]
-    fn take_bytes(&mut self, from: u32, id: u64, offset: u64, bytes: &impl Source) -> Option<Slot> {
-        let slot = self.requests.find(RequestId(id))?;
-        let receiving = self.requests.receiving(slot)?;
-        let (sender, got, wanted) = match &mut receiving.stage {
-            ReceiveStage::Assembling(incoming) => {
-                (incoming.from, &mut incoming.got, incoming.wanted)
-            }
-            ReceiveStage::Get { from, got, .. } => (*from, got, receiving.into.len()),
-            _ => (u32::MAX, &mut 0, 0),
-        };
-        let len = bytes.len();
-        let fits = sender == from && offset.checked_add(len).is_some_and(|end| end <= wanted);
-        if !fits || len == 0 {
-            self.corrupt(from, "data that was not asked for");
-            return None;
-        }
-        receiving.into.copy_from(offset, len, bytes);
-        *got += len;
-        (*got >= wanted).then_some(slot)
     }
 
     /// All bytes of a receive have come through chunks.
@@ -376,4 +348,35 @@ impl Core {
         self.tally.event(Event::Demotions);
         self.tally.reason(Some(engine), peer, why);
     }
+}
+
+/// Copies bytes of a long message to where they belong. `Some` if they were the last. A receive that is gone, since
+/// its scope failed, wants none.
+#[inline]
+fn take_bytes(
+    requests: &mut Requests,
+    from: u32,
+    id: u64,
+    offset: u64,
+    bytes: &impl Source,
+) -> Result<Option<Slot>, Wrong> {
+    let Some(slot) = requests.find(RequestId(id)) else {
+        return Ok(None);
+    };
+    let Some(receiving) = requests.receiving(slot) else {
+        return Ok(None);
+    };
+    let (sender, got, wanted) = match &mut receiving.stage {
+        ReceiveStage::Assembling(incoming) => (incoming.from, &mut incoming.got, incoming.wanted),
+        ReceiveStage::Get { from, got, .. } => (*from, got, receiving.into.len()),
+        _ => (u32::MAX, &mut 0, 0),
+    };
+    let len = bytes.len();
+    let fits = sender == from && offset.checked_add(len).is_some_and(|end| end <= wanted);
+    if !fits || len == 0 {
+        return Err("data that was not asked for");
+    }
+    receiving.into.copy_from(offset, len, bytes);
+    *got += len;
+    Ok((*got >= wanted).then_some(slot))
 }

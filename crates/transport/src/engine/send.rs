@@ -1,6 +1,7 @@
 //! A message sets out: at once through the ring, or by way of the backlog, or as an offer.
 
 use super::Core;
+use super::hand::{self, Place};
 use super::peers::{Link, Outgoing};
 use super::pool::Pool;
 use super::requests::{Operation, SendStage, Sending, Slot};
@@ -41,6 +42,21 @@ pub(crate) unsafe fn push_eager(
     if !link.finish_switch() {
         return Eager::NoRoom;
     }
+    if len >= hand::LEAST {
+        let place = link.place_in_hand(pool, to, len);
+        if let Some(place) = place {
+            // SAFETY: the caller's promise.
+            return if unsafe { push_piece(link, pool, place, tag, immediate, data, len) } {
+                Eager::Sent(Path::Eager)
+            } else {
+                link.put_back(pool, place);
+                Eager::NoRoom
+            };
+        }
+        if len >= link.record_below {
+            return Eager::NoRoom;
+        }
+    }
     if link.fits_ring(len, immediate) {
         // SAFETY: the caller's promise.
         return if unsafe { link.push(tag, immediate, data, len) } {
@@ -71,29 +87,41 @@ unsafe fn push_chunk(
     data: &[RawSlice],
     len: u64,
 ) -> Eager {
-    let Some(piece) = pool.take(to, len, u64::MAX) else {
+    let Some((place, room)) = link.place_for(pool, to, len, u64::MAX) else {
         return Eager::NoRoom;
     };
-    let Some(mut window) = pool.window(piece, len) else {
-        pool.put_back(piece);
-        return Eager::NoRoom;
+    // SAFETY: the caller's promise.
+    if room == len && unsafe { push_piece(link, pool, place, tag, immediate, data, len) } {
+        Eager::Sent(Path::Eager)
+    } else {
+        link.put_back(pool, place);
+        Eager::NoRoom
+    }
+}
+
+/// Names a message in a piece. False if there is no room for that.
+///
+/// # Safety
+/// As [`push_eager`], and the piece has room for `len` bytes.
+#[inline]
+unsafe fn push_piece(
+    link: &mut Link,
+    pool: &mut Pool,
+    place: Place,
+    tag: u64,
+    immediate: Option<u64>,
+    data: &[RawSlice],
+    len: u64,
+) -> bool {
+    let Some(mut window) = link.window_of(pool, &place, len) else {
+        return false;
     };
     // SAFETY: the caller's promise; the window has `len` bytes.
     unsafe { gather(data, &mut window) };
     let (flags, word) = wire::immediate_words(immediate);
-    let words = [
-        u64::from(piece.page),
-        u64::from(piece.generation),
-        len,
-        flags,
-        word,
-    ];
-    if link.push_control(&Control::new(wire::EAGER_CHUNK, words).with_tag(tag)) {
-        Eager::Sent(Path::Eager)
-    } else {
-        pool.put_back(piece);
-        Eager::NoRoom
-    }
+    let [page, generation, len, lease] = place.words(len);
+    let words = [page, generation, len, lease, flags, word];
+    link.push_words(wire::EAGER_CHUNK, tag, words)
 }
 
 impl Core {
@@ -132,7 +160,7 @@ impl Core {
         let len = total(data);
         let peer = self.peers.known(to)?;
         if let Some(link) = &mut peer.link
-            && link.may_go_eager(len)
+            && (link.may_go_eager(len) || link.may_go_in_hand(len))
             && peer.backlog.is_empty()
             && let Eager::Sent(path) =
                 // SAFETY: the caller's promise.

@@ -5,7 +5,7 @@ use limic_shm::segment::POOL_PAGE;
 use super::Core;
 use super::peers::Link;
 use super::requests::{SendStage, Slot};
-use super::wire::{self, Control};
+use super::wire;
 use crate::buffer::{Behind, SendBuffer, put_words};
 use crate::policy::Path;
 
@@ -99,24 +99,18 @@ impl Core {
                 } else {
                     piece_bytes(end, at, most)
                 };
-                match self.pool.take_some(to, len, link.window) {
-                    Some((piece, len)) => {
-                        let words = [
-                            remote,
-                            at,
-                            u64::from(piece.page),
-                            u64::from(piece.generation),
-                            len,
-                        ];
-                        let filled = match self.pool.window(piece, len) {
-                            Some(mut window) if link.has_room() => {
-                                sending.data.copy_to(at, len, &mut window);
-                                link.push_control(&Control::new(wire::DATA, words))
-                            }
-                            _ => false,
-                        };
-                        if !filled {
-                            self.pool.put_back(piece);
+                if !link.has_room() {
+                    return (moved, false);
+                }
+                match link.place_for(&mut self.pool, to, len, link.window) {
+                    Some((place, len)) => {
+                        if let Some(mut window) = link.window_of(&self.pool, &place, len) {
+                            sending.data.copy_to(at, len, &mut window);
+                        }
+                        let [page, generation, len, lease] = place.words(len);
+                        let words = [remote, at, page, generation, len, lease];
+                        if !link.push_words(wire::DATA, 0, words) {
+                            link.put_back(&mut self.pool, place);
                             return (moved, false);
                         }
                         self.crowded = self.crowded.saturating_sub(1);

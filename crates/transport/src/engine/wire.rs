@@ -5,8 +5,8 @@
 
 /// A message that is its own payload. Tag: the message's.
 pub(crate) const EAGER: u8 = 1;
-/// A message that lies in the sender's pool: `[first page, generation, len, flags, immediate]`. Tag: the
-/// message's.
+/// A message that lies in a pool: `[first page, generation, len, lease, flags, immediate]`; the lease says whose, and who has it
+/// next (`hand`). Tag: the message's.
 pub(crate) const EAGER_CHUNK: u8 = 2;
 /// A long message is offered: `[send id, len, address, key, flags, immediate]`, the key that of an exposure, or 0. Tag: the
 /// message's.
@@ -16,7 +16,7 @@ pub(crate) const CLEAR_TO_SEND: u8 = 4;
 /// The receiver reads from the front and asks the sender to write from the back:
 /// `[send id, receive id, bytes, meet word, address, key]`.
 pub(crate) const BOTH_SIDES: u8 = 5;
-/// Bytes of a long message in the sender's pool: `[receive id, offset, first page, generation, len]`.
+/// Bytes of a long message in a pool: `[receive id, offset, first page, generation, len, lease]`.
 pub(crate) const DATA: u8 = 6;
 /// The receiver has the message: `[send id, path]`, the path for the counters.
 pub(crate) const FINISHED: u8 = 7;
@@ -79,7 +79,7 @@ pub(crate) const ARENA_GONE: u8 = 27;
 pub(crate) const BEGINS: u8 = 28;
 /// The next bytes of that message, in the record itself.
 pub(crate) const NEXT_BYTES: u8 = 29;
-/// The next bytes of that message, in the sender's pool: `[first page, generation, len]`.
+/// The next bytes of that message, in a pool: `[first page, generation, len, lease]`.
 pub(crate) const NEXT_PIECE: u8 = 30;
 
 /// Whether a message of the application comes with records of this kind, whose tag is the message's then.

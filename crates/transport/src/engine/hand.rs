@@ -1,0 +1,491 @@
+//! Pieces in hand: memory of a pool that was just read, and that its reader writes next.
+//!
+//! Two peers that answer each other pass the same few pages to and fro: what came in a piece is answered in that piece, if its
+//! owner lets the reader keep it; and the owner, when it has read the answer there, writes its next message into it. No flag and no
+//! look at a flag is needed for that: the record that names a piece hands it over.
+//!
+//! # Why
+//!
+//! How long a store to shared memory takes depends on who used its line last. The core that *read* the line from the other one
+//! gets it for writing several times faster than the core that wrote it does, which has to take it back from the reader. One way in us between two
+//! cores below one cache (hand-over of a line 30 ns), a loop of two copies in pieces: through pages that go to and fro, through 2 MiB that go
+//! round ([`pool`](super::pool)), and through as many bytes as the message has, each direction its own:
+//!
+//! | bytes | to and fro | round | its own |
+//! |---|---|---|---|
+//! | 4 KiB | 0.19 | 0.54 | |
+//! | 32 KiB | 1.2 | 1.6 | 4.6 |
+//! | 128 KiB | 3.5 | 4.6 | 18 |
+//! | 1 MiB | 34 | 36 | |
+//!
+//! # Who may keep what
+//!
+//! The owner says for each piece whether its reader may keep it, for as many bytes as that one has sent to it: so a stream in one
+//! direction keeps to pages that go round. What peers may keep is bounded, for each ([`KEPT_BY_PEER`](super::pool::KEPT_BY_PEER)) and for all, so
+//! that those who never answer take no more than that part of the pool. What is in hand and not used for a while goes back
+//! to its owner by its release flag.
+
+use std::collections::VecDeque;
+
+use limic_shm::segment::POOL_PAGE;
+
+use super::Core;
+use super::inbound::Inbound;
+use super::peers::Link;
+use super::pool::{Piece, Pool, pages_of, piece_of};
+use super::wire;
+use crate::buffer::{ReceiveBuffer, Source, Window, words};
+
+/// Messages of fewer bytes than this go in the ring's own lines.
+pub(crate) const LEAST: u64 = 128;
+/// The longest that go whole in a piece in hand, in bytes.
+const LONGEST_WHOLE: u64 = 8 << 10;
+/// Pieces in hand of one peer.
+const MOST: usize = 64;
+/// Looks after which what is in hand is not used any more: some 30 ms of polling.
+const UNUSED: u32 = 256;
+/// The most bytes that a peer may keep for what it has sent before.
+const MOST_CREDIT: u64 = 256 << 10;
+
+/// Whose pool a piece in hand is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whose {
+    Mine,
+    Theirs,
+}
+
+/// A piece that was read, and that this endpoint may write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct InHand {
+    pub(crate) whose: Whose,
+    pub(crate) page: u32,
+    pub(crate) pages: u32,
+    pub(crate) generation: u32,
+}
+
+/// What is in hand of one peer, the oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct Hand {
+    pieces: VecDeque<InHand>,
+    /// One was taken since somebody looked.
+    used: bool,
+    /// When somebody looked last and one had been taken.
+    used_at: u32,
+    /// Bytes that the peer may keep.
+    credit: u64,
+    /// Bytes that had come from it when that was reckoned.
+    came: u64,
+}
+
+impl Hand {
+    /// The piece that came last, for a whole message: its lines are still in this core's first-level cache.
+    #[inline(always)]
+    fn take_last(&mut self, pages: u32) -> Option<InHand> {
+        let last = self.pieces.back()?;
+        self.used = true;
+        if last.pages >= pages {
+            self.pieces.pop_back()
+        } else {
+            self.take_longer(pages)
+        }
+    }
+
+    /// The oldest piece, for one of several of a message: they go in the order in which they came.
+    #[inline(always)]
+    fn take_first(&mut self, pages: u32) -> Option<InHand> {
+        let first = self.pieces.front()?;
+        self.used = true;
+        if first.pages >= pages {
+            self.pieces.pop_front()
+        } else {
+            self.take_longer(pages)
+        }
+    }
+
+    #[cold]
+    fn take_longer(&mut self, pages: u32) -> Option<InHand> {
+        let at = self.pieces.iter().position(|piece| piece.pages >= pages)?;
+        self.pieces.remove(at)
+    }
+
+    /// False: there are enough.
+    #[inline]
+    fn put(&mut self, piece: InHand) -> bool {
+        let room = self.pieces.len() < MOST;
+        if room {
+            self.pieces.push_back(piece);
+        }
+        room
+    }
+
+    /// Reckons with bytes that have come from the peer, of which there were so many in all.
+    fn credit_for(&mut self, came: u64) {
+        let more = came.wrapping_sub(self.came);
+        self.came = came;
+        self.credit = self.credit.saturating_add(more).min(MOST_CREDIT);
+    }
+}
+
+/// How a piece is handed over: the last word of the records that name one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lease {
+    /// Of the sender's pool, and goes back by its flag.
+    Lent = LENT as isize,
+    /// Of the sender's pool; its reader may keep all of its pages.
+    Keep = KEEP as isize,
+    /// Of the reader's pool.
+    Back = BACK as isize,
+}
+
+const LENT: u8 = 0;
+const KEEP: u8 = 1;
+const BACK: u8 = 2;
+
+/// Bytes of so many pages.
+fn bytes_of(pages: u32) -> u64 {
+    u64::from(pages) * u64::from(POOL_PAGE)
+}
+
+/// Where bytes for a peer go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    page: u32,
+    pages: u32,
+    generation: u32,
+    lease: Lease,
+}
+
+impl Place {
+    /// A piece in hand, which goes to the peer.
+    #[inline(always)]
+    fn of(pool: &mut Pool, piece: InHand) -> Self {
+        let (generation, lease) = match piece.whose {
+            Whose::Mine => (pool.hand_over(piece.page), Lease::Keep),
+            Whose::Theirs => (piece.generation, Lease::Back),
+        };
+        Self {
+            page: piece.page,
+            pages: piece.pages,
+            generation,
+            lease,
+        }
+    }
+
+    /// What a record says of it: page, generation, length, lease.
+    #[inline(always)]
+    pub(crate) fn words(&self, len: u64) -> [u64; 4] {
+        let lease = self.lease as u64 | u64::from(self.pages) << 8;
+        [self.page.into(), self.generation.into(), len, lease]
+    }
+}
+
+impl Link {
+    /// Whether a message that is longer than a record may go whole: if a piece is in hand.
+    #[inline]
+    pub(crate) fn may_go_in_hand(&self, len: u64) -> bool {
+        len <= LONGEST_WHOLE && !self.hand.pieces.is_empty() && self.may_go_in_pieces(len)
+    }
+
+    /// A piece in hand for a whole message of `len` bytes, or one that the peer may keep.
+    #[inline(always)]
+    pub(crate) fn place_in_hand(&mut self, pool: &mut Pool, to: u32, len: u64) -> Option<Place> {
+        match self.hand.take_last(pages_of(len)) {
+            Some(piece) => Some(Place::of(pool, piece)),
+            None => self.place_to_keep(pool, to, len),
+        }
+    }
+
+    /// A piece that goes to and fro from now on.
+    #[cold]
+    fn place_to_keep(&mut self, pool: &mut Pool, to: u32, len: u64) -> Option<Place> {
+        self.hand.credit_for(self.counts.received_bytes());
+        let pages = pages_of(len);
+        if self.hand.credit < len || !pool.may_keep(to, pages) {
+            return None;
+        }
+        let piece = pool.take(to, len, u64::MAX)?;
+        pool.let_keep(piece);
+        self.hand.credit -= len;
+        Some(Place {
+            page: piece.page,
+            pages,
+            generation: piece.generation,
+            lease: Lease::Keep,
+        })
+    }
+
+    /// A piece for the first of `len` bytes, and for how many; the peer holds at most `most` bytes that it has not returned.
+    pub(crate) fn place_for(
+        &mut self,
+        pool: &mut Pool,
+        to: u32,
+        len: u64,
+        most: u64,
+    ) -> Option<(Place, u64)> {
+        if let Some(piece) = self.hand.take_first(pages_of(len)) {
+            return Some((Place::of(pool, piece), len));
+        }
+        if let Some(place) = self.place_to_keep(pool, to, len) {
+            return Some((place, len));
+        }
+        let (piece, len) = pool.take_some(to, len, most)?;
+        let place = Place {
+            page: piece.page,
+            pages: pages_of(len),
+            generation: piece.generation,
+            lease: Lease::Lent,
+        };
+        Some((place, len))
+    }
+
+    /// The first `len` bytes of a place.
+    #[inline(always)]
+    pub(crate) fn window_of<'a>(
+        &'a self,
+        pool: &'a Pool,
+        place: &Place,
+        len: u64,
+    ) -> Option<Window<'a>> {
+        let memory = match place.lease {
+            Lease::Back => &self.pool,
+            Lease::Lent | Lease::Keep => pool.memory(),
+        };
+        piece_of(memory, place.page.into(), len)
+    }
+
+    /// Takes back a place that was not named to the peer after all.
+    #[cold]
+    pub(crate) fn put_back(&mut self, pool: &mut Pool, place: Place) {
+        let Place {
+            page,
+            pages,
+            generation,
+            lease,
+        } = place;
+        let whose = match lease {
+            Lease::Lent => return pool.put_back(Piece { page, generation }),
+            Lease::Keep => Whose::Mine,
+            Lease::Back => Whose::Theirs,
+        };
+        if whose == Whose::Mine {
+            pool.take_in_hand(page);
+        }
+        self.hand.pieces.push_back(InHand {
+            whose,
+            page,
+            pages,
+            generation,
+        });
+    }
+
+    /// Gives all that is in hand back to whose it is, if it was not used for [`UNUSED`] looks.
+    fn look_at_hand(&mut self, pool: &mut Pool, now: u32) {
+        if core::mem::take(&mut self.hand.used) {
+            self.hand.used_at = now;
+        } else if now.wrapping_sub(self.hand.used_at) > UNUSED {
+            while let Some(piece) = self.hand.pieces.pop_front() {
+                self.let_go(pool, piece);
+            }
+        }
+    }
+
+    fn let_go(&mut self, pool: &mut Pool, piece: InHand) {
+        match piece.whose {
+            Whose::Mine => pool.end_keeping(piece.page),
+            Whose::Theirs => self.release(piece.page, piece.generation),
+        }
+    }
+
+    /// Gives a piece back to its owner, who may sleep because its pool was used up.
+    fn release(&mut self, page: u32, generation: u32) {
+        self.released.release(page, generation);
+        self.wake();
+    }
+}
+
+/// What a record says of bytes in a pool.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Told {
+    page: u64,
+    generation: u64,
+    len: u64,
+    lease: u64,
+}
+
+impl From<[u64; 4]> for Told {
+    fn from([page, generation, len, lease]: [u64; 4]) -> Self {
+        Self {
+            page,
+            generation,
+            len,
+            lease,
+        }
+    }
+}
+
+impl Told {
+    /// Where a whole message lies, and its immediate word.
+    #[inline(always)]
+    pub(crate) fn whole(record: &impl Source) -> (Self, Option<u64>) {
+        let [page, generation, len, lease, flags, word] = words::<6>(record);
+        let told = Self::from([page, generation, len, lease]);
+        (told, wire::immediate_of(flags, word))
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// The piece, whose numbers were checked.
+    fn in_hand(&self, whose: Whose, pages: u32) -> InHand {
+        InHand {
+            whose,
+            page: self.page as u32,
+            pages,
+            generation: self.generation as u32,
+        }
+    }
+}
+
+/// What is to be done with a piece when it is read.
+#[derive(Clone, Copy)]
+enum Then {
+    /// Its flag is set.
+    Return,
+    /// It is in hand.
+    Hold(InHand),
+}
+
+/// What a peer told cannot be: it breaks the protocol.
+pub(crate) type Wrong = &'static str;
+
+impl Link {
+    /// Checks what the peer told, and says what becomes of the piece.
+    #[inline(always)]
+    fn begin_reading(&self, pool: &mut Pool, from: u32, told: &Told) -> Result<Then, Wrong> {
+        let (memory, then, room) = match told.lease as u8 {
+            LENT => {
+                // The copy takes as long as that line, and its stores would stand behind the one that gives the piece back.
+                self.released.expect_release(told.page as u32);
+                (&self.pool, Then::Return, told.len)
+            }
+            KEEP => {
+                let pages = (told.lease >> 8) as u32;
+                let piece = told.in_hand(Whose::Theirs, pages);
+                (&self.pool, Then::Hold(piece), bytes_of(pages))
+            }
+            BACK => {
+                let Some(pages) = pool.came_back(from, told.page, told.generation) else {
+                    return Err("a piece that it does not keep");
+                };
+                let piece = told.in_hand(Whose::Mine, pages);
+                (pool.memory(), Then::Hold(piece), bytes_of(pages))
+            }
+            _ => return Err("a piece handed over in no known way"),
+        };
+        if told.len > room || piece_of(memory, told.page, room).is_none() {
+            return Err("a piece outside of the pool");
+        }
+        Ok(then)
+    }
+
+    /// Shows the bytes that the peer told to `read`, with the message from it that is coming, and hands the piece on.
+    #[inline]
+    pub(crate) fn read_in_place<T>(
+        &mut self,
+        pool: &mut Pool,
+        from: u32,
+        told: &Told,
+        read: impl FnOnce(&mut Option<Inbound>, &Window<'_>) -> T,
+    ) -> Result<T, Wrong> {
+        let then = self.begin_reading(pool, from, told)?;
+        let memory = match told.lease as u8 {
+            BACK => pool.memory(),
+            _ => &self.pool,
+        };
+        let Some(window) = piece_of(memory, told.page, told.len) else {
+            return Err("a piece outside of the pool");
+        };
+        let value = read(&mut self.inbound, &window);
+        self.end_reading(pool, told, then);
+        Ok(value)
+    }
+
+    /// The piece was read.
+    #[inline(always)]
+    fn end_reading(&mut self, pool: &mut Pool, told: &Told, then: Then) {
+        match then {
+            Then::Hold(piece) => {
+                if !self.hand.put(piece) {
+                    self.let_go(pool, piece);
+                }
+            }
+            Then::Return => self.release(told.page as u32, told.generation as u32),
+        }
+    }
+}
+
+impl Core {
+    /// Shows the bytes that a peer's record names to `read`, and hands the piece on. `None` if there is no such piece: the peer
+    /// breaks the protocol, and has failed.
+    #[inline]
+    pub(crate) fn read_told<T>(
+        &mut self,
+        from: u32,
+        told: Told,
+        read: impl FnOnce(&mut Self, &Window<'_>) -> T,
+    ) -> Option<T> {
+        let link = self.peers.link(from)?;
+        let then = match link.begin_reading(&mut self.pool, from, &told) {
+            Ok(then) => then,
+            Err(wrong) => {
+                self.corrupt(from, wrong);
+                return None;
+            }
+        };
+        // A clone of the view, since reading needs the whole core: one reference count, on a path that copies kilobytes.
+        let memory = match told.lease as u8 {
+            BACK => self.pool.memory().clone(),
+            _ => link.pool.clone(),
+        };
+        let value = piece_of(&memory, told.page, told.len).map(|window| read(self, &window));
+        if let Some(link) = self.peers.link(from) {
+            link.end_reading(&mut self.pool, &told, then);
+        }
+        value
+    }
+
+    /// Copies a whole message that a peer's record names into a buffer. False as for [`read_told`](Self::read_told).
+    #[inline]
+    pub(crate) fn copy_told(&mut self, from: u32, told: Told, into: &ReceiveBuffer) -> bool {
+        let Some(link) = self.peers.link(from) else {
+            return false;
+        };
+        let copied = link.read_in_place(&mut self.pool, from, &told, |_, window| {
+            into.copy_from(0, told.len, window);
+        });
+        match copied {
+            Ok(()) => true,
+            Err(wrong) => {
+                self.corrupt(from, wrong);
+                false
+            }
+        }
+    }
+
+    /// Now and then: gives back what one of the peers left in hand for long, and takes back what others gave back so. `now`
+    /// counts the times.
+    pub(crate) fn look_at_a_hand(&mut self, now: u32) {
+        let peer = now % self.peers.len().max(1);
+        if let Some(link) = self.peers.link(peer) {
+            link.look_at_hand(&mut self.pool, now);
+        }
+        if now.is_multiple_of(UNUSED) {
+            self.pool.reclaim_kept();
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "hand_tests.rs"]
+mod tests;
