@@ -25,8 +25,6 @@
 //! that those who never answer take no more than that part of the pool. What is in hand and not used for a while goes back
 //! to its owner by its release flag.
 
-use std::collections::VecDeque;
-
 use limic_shm::segment::POOL_PAGE;
 
 use super::Core;
@@ -40,9 +38,12 @@ use crate::buffer::{ReceiveBuffer, Source, Window, words};
 pub(crate) const LEAST: u64 = 128;
 /// The longest that go whole in a piece in hand, in bytes.
 const LONGEST_WHOLE: u64 = 8 << 10;
+/// The longest that go in pieces in hand, in bytes: all that a peer may keep. Of a longer one they would take a part, and then
+/// what goes round would go round in less.
+const LONGEST: u64 = 256 << 10;
 /// Pieces in hand of one peer.
 const MOST: usize = 64;
-/// Looks after which what is in hand is not used any more: some 30 ms of polling.
+/// Looks after which what is in hand counts as not used any more: with two endpoints some 30 ms of polling.
 const UNUSED: u32 = 256;
 /// The most bytes that a peer may keep for what it has sent before.
 const MOST_CREDIT: u64 = 256 << 10;
@@ -66,10 +67,10 @@ pub(crate) struct InHand {
 /// What is in hand of one peer, the oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Hand {
-    pieces: VecDeque<InHand>,
+    pieces: Vec<InHand>,
     /// One was taken since somebody looked.
     used: bool,
-    /// When somebody looked last and one had been taken.
+    /// At which look that was so last.
     used_at: u32,
     /// Bytes that the peer may keep.
     credit: u64,
@@ -78,34 +79,21 @@ pub(crate) struct Hand {
 }
 
 impl Hand {
-    /// The piece that came last, for a whole message: its lines are still in this core's first-level cache.
+    /// A piece of so many pages at least: the one that came last, whose lines are still in this core's first-level cache.
     #[inline(always)]
-    fn take_last(&mut self, pages: u32) -> Option<InHand> {
-        let last = self.pieces.back()?;
-        self.used = true;
-        if last.pages >= pages {
-            self.pieces.pop_back()
-        } else {
-            self.take_longer(pages)
+    fn take(&mut self, pages: u32) -> Option<InHand> {
+        if self.pieces.last()?.pages < pages {
+            return self.take_longer(pages);
         }
-    }
-
-    /// The oldest piece, for one of several of a message: they go in the order in which they came.
-    #[inline(always)]
-    fn take_first(&mut self, pages: u32) -> Option<InHand> {
-        let first = self.pieces.front()?;
         self.used = true;
-        if first.pages >= pages {
-            self.pieces.pop_front()
-        } else {
-            self.take_longer(pages)
-        }
+        self.pieces.pop()
     }
 
     #[cold]
     fn take_longer(&mut self, pages: u32) -> Option<InHand> {
-        let at = self.pieces.iter().position(|piece| piece.pages >= pages)?;
-        self.pieces.remove(at)
+        let at = self.pieces.iter().rposition(|piece| piece.pages >= pages)?;
+        self.used = true;
+        Some(self.pieces.remove(at))
     }
 
     /// False: there are enough.
@@ -113,7 +101,9 @@ impl Hand {
     fn put(&mut self, piece: InHand) -> bool {
         let room = self.pieces.len() < MOST;
         if room {
-            self.pieces.push_back(piece);
+            // The first one has the whole time to be used.
+            self.used |= self.pieces.is_empty();
+            self.pieces.push(piece);
         }
         room
     }
@@ -148,19 +138,19 @@ fn bytes_of(pages: u32) -> u64 {
 
 /// Where bytes for a peer go.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct Target {
     page: u32,
     pages: u32,
     generation: u32,
     lease: Lease,
 }
 
-impl Place {
+impl Target {
     /// A piece in hand, which goes to the peer.
     #[inline(always)]
     fn of(pool: &mut Pool, piece: InHand) -> Self {
         let (generation, lease) = match piece.whose {
-            Whose::Mine => (pool.hand_over(piece.page), Lease::Keep),
+            Whose::Mine => (pool.pass_on(piece.page), Lease::Keep),
             Whose::Theirs => (piece.generation, Lease::Back),
         };
         Self {
@@ -186,91 +176,118 @@ impl Link {
         len <= LONGEST_WHOLE && !self.hand.pieces.is_empty() && self.may_go_in_pieces(len)
     }
 
+    /// Whether there is any use in asking for a piece in hand. In a stream in one direction there is none: two loads say so.
+    #[inline(always)]
+    pub(crate) fn may_pass_on(&self, len: u64) -> bool {
+        !self.hand.pieces.is_empty()
+            || self.hand.credit >= len
+            || self.counts.received_bytes() != self.hand.came
+    }
+
     /// A piece in hand for a whole message of `len` bytes, or one that the peer may keep.
     #[inline(always)]
-    pub(crate) fn place_in_hand(&mut self, pool: &mut Pool, to: u32, len: u64) -> Option<Place> {
-        match self.hand.take_last(pages_of(len)) {
-            Some(piece) => Some(Place::of(pool, piece)),
-            None => self.place_to_keep(pool, to, len),
+    pub(crate) fn target_in_hand(&mut self, pool: &mut Pool, to: u32, len: u64) -> Option<Target> {
+        match self.hand.take(pages_of(len)) {
+            Some(piece) => Some(Target::of(pool, piece)),
+            None => self.target_to_keep(pool, to, len),
         }
     }
 
     /// A piece that goes to and fro from now on.
     #[cold]
-    fn place_to_keep(&mut self, pool: &mut Pool, to: u32, len: u64) -> Option<Place> {
-        self.hand.credit_for(self.counts.received_bytes());
-        let pages = pages_of(len);
-        if self.hand.credit < len || !pool.may_keep(to, pages) {
+    fn target_to_keep(&mut self, pool: &mut Pool, to: u32, len: u64) -> Option<Target> {
+        if !self.counts.is_own() {
+            // Nobody knows how much of that came from this peer.
             return None;
         }
-        let piece = pool.take(to, len, u64::MAX)?;
-        pool.let_keep(piece);
+        self.hand.credit_for(self.counts.received_bytes());
+        if self.hand.credit < len {
+            return None;
+        }
+        let Some(piece) = pool.take_to_keep(to, len) else {
+            // There are as many as may be; the next ones have to be earned anew.
+            self.hand.credit = 0;
+            // Perhaps pieces are in hand that are too short for what goes now.
+            if let Some(piece) = self.hand.pieces.pop() {
+                self.let_go(pool, piece);
+            }
+            return None;
+        };
         self.hand.credit -= len;
-        Some(Place {
+        Some(Target {
             page: piece.page,
-            pages,
+            pages: pages_of(len),
             generation: piece.generation,
             lease: Lease::Keep,
         })
     }
 
-    /// A piece for the first of `len` bytes, and for how many; the peer holds at most `most` bytes that it has not returned.
-    pub(crate) fn place_for(
+    /// A piece for the first of `len` bytes, and for how many, of a message of `whole` bytes; the peer holds at most `most` bytes that
+    /// it has not returned.
+    pub(crate) fn target_for(
         &mut self,
         pool: &mut Pool,
         to: u32,
         len: u64,
+        whole: u64,
         most: u64,
-    ) -> Option<(Place, u64)> {
-        if let Some(piece) = self.hand.take_first(pages_of(len)) {
-            return Some((Place::of(pool, piece), len));
+    ) -> Option<(Target, u64)> {
+        if whole > LONGEST {
+            return self.target_lent(pool, to, len, most);
         }
-        if let Some(place) = self.place_to_keep(pool, to, len) {
-            return Some((place, len));
+        if let Some(piece) = self.hand.take(pages_of(len)) {
+            return Some((Target::of(pool, piece), len));
         }
+        if let Some(target) = self.target_to_keep(pool, to, len) {
+            return Some((target, len));
+        }
+        self.target_lent(pool, to, len, most)
+    }
+
+    fn target_lent(&self, pool: &mut Pool, to: u32, len: u64, most: u64) -> Option<(Target, u64)> {
         let (piece, len) = pool.take_some(to, len, most)?;
-        let place = Place {
+        let target = Target {
             page: piece.page,
             pages: pages_of(len),
             generation: piece.generation,
             lease: Lease::Lent,
         };
-        Some((place, len))
+        Some((target, len))
     }
 
-    /// The first `len` bytes of a place.
+    /// The first `len` bytes of a target.
     #[inline(always)]
     pub(crate) fn window_of<'a>(
         &'a self,
         pool: &'a Pool,
-        place: &Place,
+        target: &Target,
         len: u64,
     ) -> Option<Window<'a>> {
-        let memory = match place.lease {
+        let memory = match target.lease {
             Lease::Back => &self.pool,
             Lease::Lent | Lease::Keep => pool.memory(),
         };
-        piece_of(memory, place.page.into(), len)
+        piece_of(memory, target.page.into(), len)
     }
 
-    /// Takes back a place that was not named to the peer after all.
+    /// Takes back a target that was not named to the peer after all.
     #[cold]
-    pub(crate) fn put_back(&mut self, pool: &mut Pool, place: Place) {
-        let Place {
+    pub(crate) fn put_back(&mut self, pool: &mut Pool, target: Target) {
+        let Target {
             page,
             pages,
             generation,
             lease,
-        } = place;
+        } = target;
         let whose = match lease {
             Lease::Lent => return pool.put_back(Piece { page, generation }),
             Lease::Keep => Whose::Mine,
             Lease::Back => Whose::Theirs,
         };
         if whose == Whose::Mine {
-            pool.take_in_hand(page);
+            pool.stays_here(page);
         }
-        self.hand.pieces.push_back(InHand {
+        self.hand.pieces.push(InHand {
             whose,
             page,
             pages,
@@ -279,11 +296,11 @@ impl Link {
     }
 
     /// Gives all that is in hand back to whose it is, if it was not used for [`UNUSED`] looks.
-    fn look_at_hand(&mut self, pool: &mut Pool, now: u32) {
+    fn look_at_hand(&mut self, pool: &mut Pool, look: u32) {
         if core::mem::take(&mut self.hand.used) {
-            self.hand.used_at = now;
-        } else if now.wrapping_sub(self.hand.used_at) > UNUSED {
-            while let Some(piece) = self.hand.pieces.pop_front() {
+            self.hand.used_at = look;
+        } else if look.wrapping_sub(self.hand.used_at) > UNUSED {
+            while let Some(piece) = self.hand.pieces.pop() {
                 self.let_go(pool, piece);
             }
         }
@@ -443,7 +460,7 @@ impl Core {
                 return None;
             }
         };
-        // A clone of the view, since reading needs the whole core: one reference count, on a path that copies kilobytes.
+        // A clone of the view, since reading needs the whole core: one reference count, on a path that copies a hundred bytes and more.
         let memory = match told.lease as u8 {
             BACK => self.pool.memory().clone(),
             _ => link.pool.clone(),
@@ -473,14 +490,14 @@ impl Core {
         }
     }
 
-    /// Now and then: gives back what one of the peers left in hand for long, and takes back what others gave back so. `now`
+    /// Now and then: gives back what one of the peers left in hand for long, and takes back what others gave back so. `look`
     /// counts the times.
-    pub(crate) fn look_at_a_hand(&mut self, now: u32) {
-        let peer = now % self.peers.len().max(1);
+    pub(crate) fn look_at_a_hand(&mut self, look: u32) {
+        let peer = look % self.peers.len().max(1);
         if let Some(link) = self.peers.link(peer) {
-            link.look_at_hand(&mut self.pool, now);
+            link.look_at_hand(&mut self.pool, look);
         }
-        if now.is_multiple_of(UNUSED) {
+        if look.is_multiple_of(UNUSED) {
             self.pool.reclaim_kept();
         }
     }

@@ -1,1 +1,194 @@
+use super::super::Engine;
+use super::super::in_pieces;
+use super::super::test_peers::{meet, open_with, tags, turn};
+use super::super::wire::Control;
+use super::*;
+use crate::policy::{Path, PathSet};
+use crate::raw::{Posted, RawSlice, RawSliceMut, SendOptions};
+use crate::{Peer, Selector, Tag};
 
+/// Two endpoints that have met, and move messages as two processes would; the number of each at the other.
+fn pair() -> (Engine, Engine, u32, u32) {
+    let paths = PathSet::EMPTY.with(Path::Inline).with(Path::Eager);
+    let [mut a, mut b] = [(); 2].map(|()| {
+        open_with(|settings| {
+            settings
+                .allowed(paths.with(Path::Pipeline))
+                .eager_max(in_pieces::LONGEST)
+        })
+    });
+    let (of_b, of_a) = meet(&mut a, &mut b);
+    (a, b, of_b, of_a)
+}
+
+/// One message of so many bytes, received where it was posted.
+fn pass(from: &mut Engine, to: u32, other: &mut Engine, source: u32, len: usize, fill: u8) {
+    let data = vec![fill; len];
+    let mut room = vec![0; len];
+    // SAFETY: both are done when this returns, or the test fails.
+    let (receive, send) = unsafe {
+        let selector = Selector::from((Peer(source), Tag(1)));
+        let receive = other
+            .core
+            .post_recv(&selector, &[RawSliceMut::from(&mut room[..])], 0);
+        let slices = [RawSlice::from(&data[..])];
+        let send = from.core.post_send(to, 1, SendOptions::default(), &slices);
+        (receive.expect("alive"), send.expect("alive"))
+    };
+    let is_done = |engine: &Engine, posted: &Posted| match posted {
+        Posted::Done(outcome) => outcome.is_ok(),
+        Posted::Pending(id) => engine.is_done(*id),
+    };
+    for _ in 0..10_000 {
+        turn(&mut [from, other]);
+        if is_done(from, &send) && is_done(other, &receive) {
+            assert_eq!(room, data);
+            return;
+        }
+    }
+    panic!("{len} bytes do not arrive");
+}
+
+fn kept(engines: [&Engine; 2]) -> u32 {
+    engines
+        .map(|engine| engine.core.pool.kept_pages())
+        .iter()
+        .sum()
+}
+
+#[test]
+fn answers_go_in_the_pieces_in_which_messages_came() {
+    for (len, pages) in [(1 << 10, 1), (6 << 10, 2), (64 << 10, 16)] {
+        let (mut a, mut b, of_b, of_a) = pair();
+        for round in 0..50 {
+            pass(&mut a, of_b, &mut b, of_a, len, round);
+            pass(&mut b, of_a, &mut a, of_b, len, 100 + round);
+            // Those of the first messages may stay when a longer piece is needed.
+            let most = if round == 0 { pages } else { 2 * pages };
+            assert!(
+                (1..=most).contains(&kept([&a, &b])),
+                "{len}: {}",
+                kept([&a, &b])
+            );
+        }
+    }
+}
+
+#[test]
+fn a_stream_in_one_direction_keeps_nothing() {
+    let (mut a, mut b, of_b, of_a) = pair();
+    for round in 0..50 {
+        pass(&mut a, of_b, &mut b, of_a, 1 << 10, round);
+        pass(&mut a, of_b, &mut b, of_a, 20 << 10, round);
+    }
+    assert_eq!(kept([&a, &b]), 0);
+}
+
+#[test]
+fn what_is_not_used_any_more_goes_back() {
+    let (mut a, mut b, of_b, of_a) = pair();
+    let exchange = |a: &mut Engine, b: &mut Engine| {
+        pass(a, of_b, b, of_a, 16 << 10, 1);
+        pass(b, of_a, a, of_b, 16 << 10, 2);
+    };
+    exchange(&mut a, &mut b);
+    assert!(kept([&a, &b]) > 0);
+    for look in 0..4 * UNUSED {
+        a.core.look_at_a_hand(look);
+        b.core.look_at_a_hand(look);
+        if look < UNUSED / 2 {
+            exchange(&mut a, &mut b);
+            assert!(kept([&a, &b]) > 0, "it is used at look {look}");
+        }
+    }
+    assert_eq!(kept([&a, &b]), 0);
+    exchange(&mut a, &mut b);
+}
+
+#[test]
+fn short_pieces_make_room_for_longer_ones() {
+    let (mut a, mut b, of_b, of_a) = pair();
+    // As many at a time as may be kept.
+    for round in 0..100 {
+        pass(&mut a, of_b, &mut b, of_a, 1 << 10, round);
+    }
+    for round in 0..100 {
+        pass(&mut b, of_a, &mut a, of_b, 1 << 10, round);
+    }
+    let longest = |engine: &Engine| engine.core.pool.longest_kept();
+    assert_eq!(longest(&a).max(longest(&b)), 1);
+    for round in 0..200 {
+        pass(&mut a, of_b, &mut b, of_a, 32 << 10, round);
+        pass(&mut b, of_a, &mut a, of_b, 32 << 10, round);
+    }
+    assert!(longest(&a).max(longest(&b)) > 1);
+}
+
+#[test]
+fn who_names_pieces_that_are_not_there_fails() {
+    let whole = |page, generation, len, lease| {
+        Control::new(wire::EAGER_CHUNK, [page, generation, len, lease, 0, 0]).with_tag(1)
+    };
+    let next = |lease| Control::new(wire::NEXT_PIECE, [0, 1, 64, lease]);
+    let keep = |pages: u64| u64::from(KEEP) | pages << 8;
+    for (what, control) in [
+        ("a way that there is not", whole(0, 1, 64, 3)),
+        (
+            "a piece that it does not keep",
+            whole(0, 1, 64, BACK.into()),
+        ),
+        ("a page beyond all", whole(u64::MAX, 1, 64, BACK.into())),
+        ("no pages", whole(0, 1, 64, keep(0))),
+        ("more bytes than the pages have", whole(0, 1, 4097, keep(1))),
+        (
+            "more pages than the pool has",
+            whole(0, 1, 64, keep(1 << 20)),
+        ),
+        (
+            "as many as there are numbers",
+            whole(0, 1, 64, keep(u64::MAX >> 8)),
+        ),
+        ("a page beyond the pool", whole(1 << 40, 1, 64, keep(1))),
+        ("a piece of no message", next(keep(1))),
+        ("bytes of no length", whole(0, 1, u64::MAX, 0)),
+    ] {
+        let (mut victim, mut peer, of_peer, of_victim) = pair();
+        let link = peer.core.peers.link(of_victim).expect("attached");
+        assert!(link.push_control(&control));
+        for _ in 0..10 {
+            turn(&mut [&mut victim]);
+        }
+        assert!(!victim.core.peers.is_alive(of_peer), "{what}");
+    }
+}
+
+#[test]
+fn a_piece_comes_back_once() {
+    let (mut a, mut b, of_b, of_a) = pair();
+    pass(&mut a, of_b, &mut b, of_a, 1 << 10, 1);
+    pass(&mut b, of_a, &mut a, of_b, 1 << 10, 2);
+    // It is b's, and in a's hand.
+    assert_eq!(b.core.pool.kept_pages(), 1);
+    let link = a.core.peers.link(of_b).expect("attached");
+    let piece = link.hand.pieces[0];
+    assert_eq!(piece.whose, Whose::Theirs);
+    let words = [
+        piece.page.into(),
+        piece.generation.into(),
+        64,
+        BACK.into(),
+        0,
+        0,
+    ];
+    for tag in [7, 8] {
+        let control = Control::new(wire::EAGER_CHUNK, words).with_tag(tag);
+        assert!(link.push_control(&control));
+    }
+    for _ in 0..10 {
+        turn(&mut [&mut b]);
+    }
+    assert_eq!(tags(&mut b, of_a), [7]);
+    assert!(!b.core.peers.is_alive(of_a));
+    b.core.pool.forget_peer(of_a);
+    assert_eq!(b.core.pool.kept_pages(), 0);
+}

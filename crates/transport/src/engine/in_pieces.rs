@@ -85,15 +85,15 @@ impl Link {
             return None;
         }
         let len = piece_bytes(data.len(), at, pool.chunk_bytes);
-        let (place, len) = self.place_for(pool, to, len, u64::MAX)?;
-        if let Some(mut window) = self.window_of(pool, &place, len) {
+        let (target, len) = self.target_for(pool, to, len, data.len(), u64::MAX)?;
+        if let Some(mut window) = self.window_of(pool, &target, len) {
             data.copy_to(at, len, &mut window);
         }
-        let [page, generation, bytes, lease] = place.words(len);
+        let [page, generation, bytes, lease] = target.words(len);
         if self.push_words(wire::NEXT_PIECE, 0, [page, generation, bytes, lease, 0, 0]) {
             return Some(len);
         }
-        self.put_back(pool, place);
+        self.put_back(pool, target);
         None
     }
 

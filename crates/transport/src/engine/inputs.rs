@@ -78,6 +78,8 @@ impl Inputs {
         let mut moved = false;
         for input in &mut self.private {
             if but == Some(input.peer) {
+                // It was just looked at in vain.
+                input.idle = true;
                 continue;
             }
             let mut taken = 0;

@@ -1,7 +1,7 @@
 //! A message sets out: at once through the ring, or by way of the backlog, or as an offer.
 
 use super::Core;
-use super::hand::{self, Place};
+use super::hand::{self, Target};
 use super::peers::{Link, Outgoing};
 use super::pool::Pool;
 use super::requests::{Operation, SendStage, Sending, Slot};
@@ -22,10 +22,10 @@ pub(crate) enum Eager {
     NoRoom,
 }
 
-/// Tries the ring, or a pool chunk named through the shared ring.
+/// Tries a piece in hand (`hand`), the ring, or a piece of the pool that is named through the shared ring.
 ///
 /// Cache lines that move to the receiver for `n` bytes through a private ring: `ceil((16 + n) / 64)`,
-/// so one up to 48 bytes; and one back per quarter of the ring.
+/// so one up to 48 bytes; and one back per quarter of the ring. In a piece in hand: one, and `ceil(n / 64)`.
 ///
 /// # Safety
 /// The slices are readable during the call, and `len` is their length together.
@@ -42,20 +42,25 @@ pub(crate) unsafe fn push_eager(
     if !link.finish_switch() {
         return Eager::NoRoom;
     }
-    if len >= hand::LEAST {
-        let place = link.place_in_hand(pool, to, len);
-        if let Some(place) = place {
+    if len >= hand::LEAST && link.may_pass_on(len) {
+        // Before the bytes are copied.
+        if !link.has_room() {
+            return Eager::NoRoom;
+        }
+        let target = link.target_in_hand(pool, to, len);
+        if let Some(target) = target {
             // SAFETY: the caller's promise.
-            return if unsafe { push_piece(link, pool, place, tag, immediate, data, len) } {
+            return if unsafe { push_piece(link, pool, target, tag, immediate, data, len) } {
                 Eager::Sent(Path::Eager)
             } else {
-                link.put_back(pool, place);
+                link.put_back(pool, target);
                 Eager::NoRoom
             };
         }
-        if len >= link.record_below {
-            return Eager::NoRoom;
-        }
+    }
+    // It could have gone whole in a piece in hand only.
+    if len >= link.record_below && len >= link.thresholds.inline_below {
+        return Eager::NoRoom;
     }
     if link.fits_ring(len, immediate) {
         // SAFETY: the caller's promise.
@@ -87,14 +92,14 @@ unsafe fn push_chunk(
     data: &[RawSlice],
     len: u64,
 ) -> Eager {
-    let Some((place, room)) = link.place_for(pool, to, len, u64::MAX) else {
+    let Some((target, room)) = link.target_for(pool, to, len, len, u64::MAX) else {
         return Eager::NoRoom;
     };
     // SAFETY: the caller's promise.
-    if room == len && unsafe { push_piece(link, pool, place, tag, immediate, data, len) } {
+    if room == len && unsafe { push_piece(link, pool, target, tag, immediate, data, len) } {
         Eager::Sent(Path::Eager)
     } else {
-        link.put_back(pool, place);
+        link.put_back(pool, target);
         Eager::NoRoom
     }
 }
@@ -107,19 +112,19 @@ unsafe fn push_chunk(
 unsafe fn push_piece(
     link: &mut Link,
     pool: &mut Pool,
-    place: Place,
+    target: Target,
     tag: u64,
     immediate: Option<u64>,
     data: &[RawSlice],
     len: u64,
 ) -> bool {
-    let Some(mut window) = link.window_of(pool, &place, len) else {
+    let Some(mut window) = link.window_of(pool, &target, len) else {
         return false;
     };
     // SAFETY: the caller's promise; the window has `len` bytes.
     unsafe { gather(data, &mut window) };
     let (flags, word) = wire::immediate_words(immediate);
-    let [page, generation, len, lease] = place.words(len);
+    let [page, generation, len, lease] = target.words(len);
     let words = [page, generation, len, lease, flags, word];
     link.push_words(wire::EAGER_CHUNK, tag, words)
 }

@@ -102,15 +102,15 @@ impl Core {
                 if !link.has_room() {
                     return (moved, false);
                 }
-                match link.place_for(&mut self.pool, to, len, link.window) {
-                    Some((place, len)) => {
-                        if let Some(mut window) = link.window_of(&self.pool, &place, len) {
+                match link.target_for(&mut self.pool, to, len, end, link.window) {
+                    Some((target, len)) => {
+                        if let Some(mut window) = link.window_of(&self.pool, &target, len) {
                             sending.data.copy_to(at, len, &mut window);
                         }
-                        let [page, generation, len, lease] = place.words(len);
+                        let [page, generation, len, lease] = target.words(len);
                         let words = [remote, at, page, generation, len, lease];
                         if !link.push_words(wire::DATA, 0, words) {
-                            link.put_back(&mut self.pool, place);
+                            link.put_back(&mut self.pool, target);
                             return (moved, false);
                         }
                         self.crowded = self.crowded.saturating_sub(1);
