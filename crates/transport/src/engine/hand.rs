@@ -96,16 +96,14 @@ impl Hand {
         Some(self.pieces.remove(at))
     }
 
-    /// False: there are enough.
+    /// If there are enough, the oldest one, which is not used as it seems, goes.
     #[inline]
-    fn put(&mut self, piece: InHand) -> bool {
-        let room = self.pieces.len() < MOST;
-        if room {
-            // The first one has the whole time to be used.
-            self.used |= self.pieces.is_empty();
-            self.pieces.push(piece);
-        }
-        room
+    fn put(&mut self, piece: InHand) -> Option<InHand> {
+        // The first one has the whole time to be used.
+        self.used |= self.pieces.is_empty();
+        let gone = (self.pieces.len() == MOST).then(|| self.pieces.remove(0));
+        self.pieces.push(piece);
+        gone
     }
 
     /// Reckons with bytes that have come from the peer, of which there were so many in all.
@@ -433,8 +431,8 @@ impl Link {
     fn end_reading(&mut self, pool: &mut Pool, told: &Told, then: Then) {
         match then {
             Then::Hold(piece) => {
-                if !self.hand.put(piece) {
-                    self.let_go(pool, piece);
+                if let Some(gone) = self.hand.put(piece) {
+                    self.let_go(pool, gone);
                 }
             }
             Then::Return => self.release(told.page as u32, told.generation as u32),
