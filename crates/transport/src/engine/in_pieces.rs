@@ -2,8 +2,8 @@
 //!
 //! A record says that a message begins, and how long it is; its bytes follow at once in further records of the pair's
 //! ring, each published as soon as it is filled in. So a receiver whose receive is posted copies one piece while the sender copies
-//! the next, and neither waits for an answer of the other. They lie in the sender's pool, whose pages go round (`pool`), or in
-//! the records if other peers hold all of that.
+//! the next, and neither waits for an answer of the other. They lie in pages that go to and fro (`hand`), in the sender's pool, whose
+//! other pages go round (`pool`), or in the records if other peers hold all of that.
 //!
 //! Nothing of the pair's other messages comes between the pieces, since these stand first in the backlog until all are out; so a
 //! piece needs no name. Records of transfers under way may come between.
@@ -12,8 +12,8 @@
 //! its ring either, the sender has to wait once the pool is used up; so such messages tell of lag as offers do
 //! (`policy::lag`); those that lie in the ring unseen by what their sender says of the one before.
 //!
-//! Lines that move for a message through the pool: one, and for each piece its bytes, its record, and the flag by which it comes
-//! back.
+//! Lines that move for a message through the pool: one, and for each piece its bytes, its record, and, unless it is in hand, the flag
+//! by which it comes back.
 
 use limic_shm::ring::Memory;
 use limic_shm::sync::Ordering;

@@ -90,7 +90,7 @@ pub(crate) struct Link {
     /// Places in that table where regions were found last, by the low bits of their keys.
     pub(crate) region_places: [Cell<u32>; REGION_PLACES],
     pub(crate) segment: PeerSegment,
-    /// Through which the peer sends long messages.
+    /// Through which the peer sends longer messages, and in which this endpoint answers.
     pub(crate) pool: Mapped,
     pub(crate) released: ReleaseFlags<Mapped>,
     pub(crate) loans_released: ReleaseFlags<Mapped>,
