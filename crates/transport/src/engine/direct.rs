@@ -8,11 +8,11 @@
 use super::Engine;
 use super::hand::Told;
 use super::requests::receive_outcome;
-use super::wire;
+use super::{direct_pieces, inbound, wire};
 use crate::Selector;
 use crate::buffer::ReceiveBuffer;
 use crate::error::Outcome;
-use crate::raw::{Posted, RawSliceMut};
+use crate::raw::{Posted, RawSliceMut, RequestId};
 
 /// Looks at the sender's ring in a row, between two turns of everything else: some 300 ns.
 pub(super) const LOOKS: u32 = 16;
@@ -34,6 +34,20 @@ enum Look {
     Longer,
     /// The message, with its tag and length.
     Received(u64, u64),
+    /// The same, of one that came in pieces.
+    InPieces(u64, u64),
+    /// The message, with its tag and length; so many of its bytes have come, and the others come in pieces.
+    Begun(u64, u64, u64),
+}
+
+/// What became of a receive past the queues.
+enum Direct {
+    /// It is done: tag and length.
+    Received(u64, u64),
+    /// It goes on in the ordinary way, with the buffer.
+    Pending(RequestId),
+    /// It takes longer, or something is in the way; nothing has come.
+    No,
 }
 
 impl Engine {
@@ -50,8 +64,13 @@ impl Engine {
         if let Some(source) = selector.source {
             // SAFETY: the caller's promise, for the time of the call.
             let buffer = unsafe { ReceiveBuffer::new(into) };
-            if let Some((tag, len)) = self.receive_directly(source.0, selector, &buffer) {
-                return receive_outcome(source.0, tag, None, len, buffer.len());
+            let room = buffer.len();
+            match self.receive_directly(source.0, selector, buffer) {
+                Direct::Received(tag, len) => {
+                    return receive_outcome(source.0, tag, None, len, room);
+                }
+                Direct::Pending(id) => return self.wait(id),
+                Direct::No => {}
             }
         }
         // SAFETY: the caller's promise.
@@ -61,26 +80,35 @@ impl Engine {
         }
     }
 
-    /// Tag and length of the message. `None`: it takes longer, or something is in the way.
     #[inline]
     fn receive_directly(
         &mut self,
         source: u32,
         selector: &Selector,
-        into: &ReceiveBuffer,
-    ) -> Option<(u64, u64)> {
-        self.directly = self.directly.wrapping_add(1);
-        if self.core.has_chores() || self.directly.is_multiple_of(OTHERS_TURN) {
+        into: ReceiveBuffer,
+    ) -> Direct {
+        self.directly += 1;
+        if self.core.has_chores() || self.directly >= OTHERS_TURN {
             // Who receives one message after the other must not keep the others from theirs.
+            self.directly = 0;
             self.poll();
         }
         for _ in 0..ROWS.min(self.core.spins.div_ceil(POLLS_PER_ROW)) {
             if !self.core.nothing_to_match() {
-                return None;
+                return Direct::No;
             }
-            match self.inputs.look(&mut self.core, source, selector, into) {
-                Look::Received(tag, len) => return Some((tag, len)),
-                Look::NoRing | Look::Longer => return None,
+            match self.inputs.look(&mut self.core, source, selector, &into) {
+                Look::Received(tag, len) => return Direct::Received(tag, len),
+                Look::InPieces(tag, len) => {
+                    // It took as long as some dozen short ones.
+                    self.directly += OTHERS_TURN / 4 - 1;
+                    return Direct::Received(tag, len);
+                }
+                Look::Begun(tag, len, at) => {
+                    let incoming = inbound::incoming(source, tag, None, len, into.len());
+                    return Direct::Pending(self.core.go_on_receiving(incoming, at, into));
+                }
+                Look::NoRing | Look::Longer => return Direct::No,
                 // The message may come meanwhile, and would have no receive.
                 Look::Empty => {
                     self.progress_but(Some(source));
@@ -88,7 +116,7 @@ impl Engine {
                 Look::Other => {}
             }
         }
-        None
+        Direct::No
     }
 }
 
@@ -129,11 +157,26 @@ impl super::inputs::Inputs {
                             return Look::Longer;
                         }
                         let len = told.len();
-                        if !core.copy_told(source, told, into) {
+                        if !core.copy_told(source, told, 0, into) {
                             return Look::NoRing;
                         }
                         core.note_received(source, 1, len);
                         Look::Received(record.tag, len)
+                    } else if record.kind == wire::BEGINS && fits {
+                        let Some(len) = direct_pieces::begins(&record, into) else {
+                            return Look::Longer;
+                        };
+                        let tag = record.tag;
+                        if !core.begins_directly(source) {
+                            return Look::Longer;
+                        }
+                        core.popped(source, ring.pop());
+                        let at = direct_pieces::take(ring, core, source, len, into);
+                        if at < len {
+                            return Look::Begun(tag, len, at);
+                        }
+                        core.received_in_pieces(source, len);
+                        return Look::InPieces(tag, len);
                     } else if fits && wire::is_message(record.kind) {
                         return Look::Longer;
                     } else {
@@ -146,12 +189,7 @@ impl super::inputs::Inputs {
                     return Look::NoRing;
                 }
             };
-            // The sender may sleep because its ring was full.
-            if ring.pop()
-                && let Some(link) = core.peers.link(source)
-            {
-                link.wake();
-            }
+            core.popped(source, ring.pop());
             return look;
         }
         Look::Empty

@@ -470,14 +470,20 @@ impl Core {
         value
     }
 
-    /// Copies a whole message that a peer's record names into a buffer. False as for [`read_told`](Self::read_told).
+    /// Copies what a peer's record names into a buffer, from byte `at` on. False as for [`read_told`](Self::read_told).
     #[inline]
-    pub(crate) fn copy_told(&mut self, from: u32, told: Told, into: &ReceiveBuffer) -> bool {
+    pub(crate) fn copy_told(
+        &mut self,
+        from: u32,
+        told: Told,
+        at: u64,
+        into: &ReceiveBuffer,
+    ) -> bool {
         let Some(link) = self.peers.link(from) else {
             return false;
         };
         let copied = link.read_in_place(&mut self.pool, from, &told, |_, window| {
-            into.copy_from(0, told.len, window);
+            into.copy_from(at, told.len, window);
         });
         match copied {
             Ok(()) => true,

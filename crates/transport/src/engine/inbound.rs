@@ -116,11 +116,49 @@ impl Core {
     }
 
     fn received(&mut self, slot: Slot, incoming: &Incoming) {
-        self.was_at_work(incoming.from);
-        self.note_received(incoming.from, 1, incoming.sent);
         self.requests.complete(slot, incoming.outcome());
+        self.received_in_pieces(incoming.from, incoming.sent);
+    }
+
+    /// All pieces of a message were received where they belong.
+    pub(crate) fn received_in_pieces(&mut self, from: u32, len: u64) {
+        self.was_at_work(from);
+        self.note_received(from, 1, len);
         // Its sender is likely to look at its ring now: for an answer, or for room.
-        self.look_at_hand_over(incoming.from);
+        self.look_at_hand_over(from);
+    }
+
+    /// A message in pieces begins, for a receive that takes them itself. False if another one is still coming.
+    pub(crate) fn begins_directly(&mut self, from: u32) -> bool {
+        let free = self
+            .peers
+            .link(from)
+            .is_some_and(|link| link.inbound.is_none());
+        if free {
+            self.receive_was_posted(from);
+        }
+        free
+    }
+
+    /// A receive took the first `at` bytes of a message itself, and leaves the others to the ordinary way.
+    pub(crate) fn go_on_receiving(
+        &mut self,
+        mut incoming: Incoming,
+        at: u64,
+        into: ReceiveBuffer,
+    ) -> RequestId {
+        incoming.got = at;
+        let (from, len) = (incoming.from, incoming.sent);
+        let stage = ReceiveStage::Assembling(incoming);
+        let slot = self
+            .requests
+            .insert(Operation::Receive(Receiving { into, stage }));
+        let id = self.requests.id(slot);
+        if let Some(link) = self.peers.link(from) {
+            let to = Into::Receive(id);
+            link.inbound = Some(Inbound { to, at, len });
+        }
+        id
     }
 
     /// Receives a message of which the pieces `bytes` have come so far, for a scope if `owner` is not 0.

@@ -124,10 +124,7 @@ impl Inputs {
                 moved = true;
                 input.idle = false;
                 core.note_received(input.peer, messages, bytes);
-                // The sender may sleep because its ring was full.
-                if credited && let Some(link) = core.peers.link(input.peer) {
-                    link.wake();
-                }
+                core.popped(input.peer, credited);
             }
         }
         // While private rings deliver, the shared one gets every eighth turn.

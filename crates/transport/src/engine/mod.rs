@@ -24,6 +24,7 @@ mod closing;
 mod connections;
 mod copies;
 mod direct;
+mod direct_pieces;
 mod exposed;
 mod failure;
 mod fitting;
@@ -192,7 +193,7 @@ pub(crate) struct Engine {
     inputs: Inputs,
     pub(crate) core: Core,
     calls: u32,
-    /// Receives that went past the queues, or tried to.
+    /// Receives that went past the queues, or tried to, since all had their turn.
     directly: u32,
 }
 
