@@ -107,6 +107,17 @@ pub unsafe trait Memory: Clone {
         true
     }
 
+    /// As [`write`](Self::write), with stores that go past this core's caches where the processor has such: for who reads the
+    /// bytes from far away. What is written afterwards is seen after them.
+    ///
+    /// # Safety
+    ///
+    /// As [`write`](Self::write).
+    unsafe fn write_past_caches(&self, offset: usize, from: *const u8, len: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { self.write(offset, from, len) };
+    }
+
     /// Copies `len` bytes at `offset` to private memory.
     ///
     /// # Safety

@@ -50,13 +50,28 @@ pub(crate) struct Window<'a> {
     memory: &'a Mapped,
     start: usize,
     len: usize,
+    past_caches: bool,
 }
 
 impl<'a> Window<'a> {
     /// `None` unless the range lies within the memory; the numbers may come from a peer.
     pub(crate) fn new(memory: &'a Mapped, start: u64, len: u64) -> Option<Self> {
         let (start, len) = (usize::try_from(start).ok()?, usize::try_from(len).ok()?);
-        (start.checked_add(len)? <= memory.len()).then_some(Self { memory, start, len })
+        (start.checked_add(len)? <= memory.len()).then_some(Self {
+            memory,
+            start,
+            len,
+            past_caches: false,
+        })
+    }
+
+    /// The same, for stores past this core's caches if `wanted`: for who reads the bytes from far away.
+    #[inline(always)]
+    pub(crate) fn past_caches(self, wanted: bool) -> Self {
+        Self {
+            past_caches: wanted,
+            ..self
+        }
     }
 }
 
@@ -64,8 +79,15 @@ impl Sink for Window<'_> {
     #[inline]
     unsafe fn put(&mut self, at: u64, from: *const u8, len: usize) {
         debug_assert!(at as usize + len <= self.len);
+        let at = self.start + at as usize;
         // SAFETY: the caller keeps within the window, which `new` checked against the memory.
-        unsafe { self.memory.write(self.start + at as usize, from, len) }
+        unsafe {
+            if self.past_caches {
+                self.memory.write_past_caches(at, from, len);
+            } else {
+                self.memory.write(at, from, len);
+            }
+        }
     }
 }
 

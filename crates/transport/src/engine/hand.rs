@@ -33,6 +33,7 @@ use super::peers::Link;
 use super::pool::{Piece, Pool, pages_of, piece_of};
 use super::wire;
 use crate::buffer::{ReceiveBuffer, Source, Window, words};
+use crate::topology::Locality;
 
 /// Messages of fewer bytes than this go in the ring's own lines.
 pub(crate) const LEAST: u64 = 128;
@@ -265,7 +266,11 @@ impl Link {
             Lease::Back => &self.pool,
             Lease::Lent | Lease::Keep => pool.memory(),
         };
-        piece_of(memory, target.page.into(), len)
+        let window = piece_of(memory, target.page.into(), len)?;
+        // Between cores without a common cache, what goes round is read several times faster out of memory than out of the cache of
+        // the core that wrote it; what goes to and fro is not.
+        let far = self.locality >= Locality::SamePackage && target.lease == Lease::Lent;
+        Some(window.past_caches(far))
     }
 
     /// Takes back a target that was not named to the peer after all.

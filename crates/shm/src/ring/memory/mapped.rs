@@ -5,7 +5,7 @@ use core::ptr::NonNull;
 use std::sync::Arc;
 
 use super::{Memory, check_sub};
-use crate::ring::copy::{copy_bytes, copy_short};
+use crate::ring::copy::{copy_bytes, copy_past_caches, copy_short};
 use crate::sync::{AtomicU32, AtomicU64};
 
 /// A range of mapped memory. Clones are cheap, and each of them keeps the mapping.
@@ -97,6 +97,13 @@ unsafe impl Memory for Mapped {
         debug_assert!(offset <= self.len && len <= self.len - offset);
         // SAFETY: in range, valid and apart by the caller's promise.
         unsafe { copy_short(from, self.at(offset).cast::<u8>().as_ptr(), len) }
+    }
+
+    #[inline]
+    unsafe fn write_past_caches(&self, offset: usize, from: *const u8, len: usize) {
+        debug_assert!(offset <= self.len && len <= self.len - offset);
+        // SAFETY: in range, valid and apart by the caller's promise.
+        unsafe { copy_past_caches(from, self.at(offset).cast::<u8>().as_ptr(), len) }
     }
 
     #[inline(always)]
