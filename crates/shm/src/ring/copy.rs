@@ -78,6 +78,13 @@ pub(super) unsafe fn copy_short(from: *const u8, to: *mut u8, len: usize) -> boo
 /// # Safety
 ///
 /// As [`core::ptr::copy_nonoverlapping`] for `u8`.
+#[cfg_attr(
+    all(target_arch = "x86_64", not(miri)),
+    expect(
+        clippy::cast_ptr_alignment,
+        reason = "the load needs no alignment, and the stores begin at a line"
+    )
+)]
 pub(super) unsafe fn copy_past_caches(from: *const u8, to: *mut u8, len: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: the caller's promise. Whole lines of the target lie between `head` and `head + lines`, which are at most `len`; the rest
