@@ -5,9 +5,12 @@
 //! and no message waits unexpected (none came before). Both are looked at again after everything that could have
 //! changed them.
 
-use super::Engine;
-use super::hand::Told;
+use limic_shm::ring::Mapped;
+use limic_shm::ring::line::LineConsumer;
+
 use super::requests::receive_outcome;
+use super::told::Told;
+use super::{Core, Engine};
 use super::{direct_pieces, inbound, wire};
 use crate::Selector;
 use crate::buffer::ReceiveBuffer;
@@ -44,8 +47,8 @@ enum Look {
 enum Direct {
     /// It is done: tag and length.
     Received(u64, u64),
-    /// It goes on in the ordinary way, with the buffer.
-    Pending(RequestId),
+    /// As [`Look::Begun`].
+    Begun(u64, u64, u64),
     /// It takes longer, or something is in the way; nothing has come.
     No,
 }
@@ -65,11 +68,14 @@ impl Engine {
             // SAFETY: the caller's promise, for the time of the call.
             let buffer = unsafe { ReceiveBuffer::new(into) };
             let room = buffer.len();
-            match self.receive_directly(source.0, selector, buffer) {
+            match self.receive_directly(source.0, selector, &buffer) {
                 Direct::Received(tag, len) => {
                     return receive_outcome(source.0, tag, None, len, room);
                 }
-                Direct::Pending(id) => return self.wait(id),
+                Direct::Begun(tag, len, at) => {
+                    let id = self.go_on_ordinarily(source.0, tag, len, at, buffer);
+                    return self.wait(id);
+                }
                 Direct::No => {}
             }
         }
@@ -85,7 +91,7 @@ impl Engine {
         &mut self,
         source: u32,
         selector: &Selector,
-        into: ReceiveBuffer,
+        into: &ReceiveBuffer,
     ) -> Direct {
         self.directly += 1;
         if self.core.has_chores() || self.directly >= OTHERS_TURN {
@@ -97,17 +103,14 @@ impl Engine {
             if !self.core.nothing_to_match() {
                 return Direct::No;
             }
-            match self.inputs.look(&mut self.core, source, selector, &into) {
+            match self.inputs.look(&mut self.core, source, selector, into) {
                 Look::Received(tag, len) => return Direct::Received(tag, len),
                 Look::InPieces(tag, len) => {
                     // It took as long as some dozen short ones.
                     self.directly += OTHERS_TURN / 4 - 1;
                     return Direct::Received(tag, len);
                 }
-                Look::Begun(tag, len, at) => {
-                    let incoming = inbound::incoming(source, tag, None, len, into.len());
-                    return Direct::Pending(self.core.go_on_receiving(incoming, at, into));
-                }
+                Look::Begun(tag, len, at) => return Direct::Begun(tag, len, at),
                 Look::NoRing | Look::Longer => return Direct::No,
                 // The message may come meanwhile, and would have no receive.
                 Look::Empty => {
@@ -117,6 +120,20 @@ impl Engine {
             }
         }
         Direct::No
+    }
+
+    /// The first `at` bytes of a message are in the buffer; it goes on in the ordinary way.
+    #[cold]
+    fn go_on_ordinarily(
+        &mut self,
+        source: u32,
+        tag: u64,
+        len: u64,
+        at: u64,
+        into: ReceiveBuffer,
+    ) -> RequestId {
+        let incoming = inbound::incoming(source, tag, None, len, into.len());
+        self.core.go_on_receiving(incoming, at, into)
     }
 }
 
@@ -128,7 +145,7 @@ impl super::inputs::Inputs {
     #[inline]
     fn look(
         &mut self,
-        core: &mut super::Core,
+        core: &mut Core,
         source: u32,
         selector: &Selector,
         into: &ReceiveBuffer,
@@ -137,63 +154,79 @@ impl super::inputs::Inputs {
             return Look::NoRing;
         };
         for _ in 0..LOOKS {
-            let look = match ring.peek() {
+            let record = match ring.peek() {
+                Ok(Some(record)) => record,
                 Ok(None) => {
                     // Looks without a pause would take the line away from the sender while it writes it: 10 to 15 % of a
                     // short message's time.
                     core::hint::spin_loop();
                     continue;
                 }
-                Ok(Some(record)) => {
-                    let fits = (record.tag ^ selector.tag.0) & selector.mask == 0;
-                    if record.kind == wire::EAGER && fits {
-                        let len = u64::from(record.len);
-                        into.copy_from(0, len, &record);
-                        core.note_received(source, 1, len);
-                        Look::Received(record.tag, len)
-                    } else if record.kind == wire::EAGER_CHUNK && fits {
-                        let (told, immediate) = Told::whole(&record);
-                        if immediate.is_some() {
-                            return Look::Longer;
-                        }
-                        let len = told.len();
-                        if !core.copy_told(source, told, 0, into) {
-                            return Look::NoRing;
-                        }
-                        core.note_received(source, 1, len);
-                        Look::Received(record.tag, len)
-                    } else if record.kind == wire::BEGINS && fits {
-                        let Some(len) = direct_pieces::begins(&record, into) else {
-                            return Look::Longer;
-                        };
-                        let tag = record.tag;
-                        if !core.begins_directly(source) {
-                            return Look::Longer;
-                        }
-                        core.popped(source, ring.pop());
-                        let at = direct_pieces::take(ring, core, source, len, into);
-                        if at < len {
-                            return Look::Begun(tag, len, at);
-                        }
-                        core.received_in_pieces(source, len);
-                        return Look::InPieces(tag, len);
-                    } else if fits && wire::is_message(record.kind) {
-                        return Look::Longer;
-                    } else {
-                        core.on_record(source, record.kind, record.tag, &record);
-                        Look::Other
-                    }
-                }
                 Err(corrupt) => {
                     core.corrupt(source, &corrupt.to_string());
                     return Look::NoRing;
                 }
             };
-            core.popped(source, ring.pop());
-            return look;
+            let (kind, tag) = (record.kind, record.tag);
+            let fits = (tag ^ selector.tag.0) & selector.mask == 0;
+            if fits && kind == wire::EAGER {
+                let len = u64::from(record.len);
+                into.copy_from(0, len, &record);
+                core.note_received(source, 1, len);
+                core.popped(source, ring.pop());
+                return Look::Received(tag, len);
+            }
+            if fits && kind == wire::EAGER_CHUNK {
+                let (told, immediate) = Told::whole(&record);
+                if immediate.is_some() {
+                    return Look::Longer;
+                }
+                if !core.copy_told(source, told, 0, into) {
+                    return Look::NoRing;
+                }
+                core.note_received(source, 1, told.len());
+                core.popped(source, ring.pop());
+                return Look::Received(tag, told.len());
+            }
+            return look_at_another(ring, core, source, fits, into);
         }
         Look::Empty
     }
+}
+
+/// Looks at a record that is not a message in one piece, or not one that fits. By itself, so that the ways of all kinds of records
+/// do not stand in that of the most frequent ones.
+#[inline(never)]
+fn look_at_another(
+    ring: &mut LineConsumer<Mapped>,
+    core: &mut Core,
+    source: u32,
+    fits: bool,
+    into: &ReceiveBuffer,
+) -> Look {
+    let Ok(Some(record)) = ring.peek() else {
+        return Look::Empty;
+    };
+    let (kind, tag) = (record.kind, record.tag);
+    if !fits || !wire::is_message(kind) {
+        core.on_record(source, kind, tag, &record);
+        core.popped(source, ring.pop());
+        return Look::Other;
+    }
+    let in_pieces = (kind == wire::BEGINS).then(|| direct_pieces::begins(&record, into));
+    let Some(len) = in_pieces.flatten() else {
+        return Look::Longer;
+    };
+    if !core.begins_directly(source) {
+        return Look::Longer;
+    }
+    core.popped(source, ring.pop());
+    let at = direct_pieces::take(ring, core, source, len, into);
+    if at < len {
+        return Look::Begun(tag, len, at);
+    }
+    core.received_in_pieces(source, len);
+    Look::InPieces(tag, len)
 }
 
 #[cfg(test)]

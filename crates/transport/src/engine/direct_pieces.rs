@@ -6,8 +6,8 @@ use limic_shm::ring::line::LineConsumer;
 use limic_shm::segment::POOL_PAGE;
 
 use super::Core;
-use super::hand::Told;
 use super::in_pieces::LONGEST;
+use super::told::Told;
 use super::wire;
 use crate::buffer::{ReceiveBuffer, Source, words};
 
@@ -17,7 +17,6 @@ const LOOKS: u32 = 256;
 
 /// The length of a message that begins with this record, if its pieces may go straight into the buffer. Others are left to the
 /// ordinary way.
-#[inline]
 pub(super) fn begins(record: &impl Source, into: &ReceiveBuffer) -> Option<u64> {
     let [len, flags, _] = words::<3>(record);
     let fits = (1..=LONGEST.min(into.len())).contains(&len);
@@ -57,14 +56,4 @@ pub(super) fn take(
         core.popped(source, ring.pop());
     }
     at
-}
-
-impl Core {
-    /// A record of a peer was taken off its ring: its sender may sleep because that was full.
-    #[inline(always)]
-    pub(super) fn popped(&mut self, peer: u32, credited: bool) {
-        if credited && let Some(link) = self.peers.link(peer) {
-            link.wake();
-        }
-    }
 }

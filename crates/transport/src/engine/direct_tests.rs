@@ -1,11 +1,10 @@
 use super::super::in_pieces;
-use super::super::test_peers::{meet, open, open_with, send, tags, turn};
+use super::super::test_peers::{meet, open, open_in_pieces, post, send, tags, turn};
 use super::*;
 use crate::Peer;
 use crate::Tag;
 use crate::counters::Event;
-use crate::policy::{Path, PathSet};
-use crate::raw::{RawSlice, SendOptions};
+use crate::raw::RawSlice;
 
 #[test]
 fn a_message_with_a_word_that_a_receive_waits_for_is_not_unexpected() {
@@ -35,17 +34,7 @@ fn a_message_with_a_word_that_a_receive_waits_for_is_not_unexpected() {
 
 /// A receiver and a sender with a private ring to it, and a pool of so many chunks of 16 KiB; and the number of each at the other.
 fn long_pair(chunks: u32) -> (Engine, Engine, u32, u32) {
-    let paths = PathSet::EMPTY.with(Path::Inline).with(Path::Eager);
-    let [mut receiver, mut sender] = [(); 2].map(|()| {
-        open_with(|settings| {
-            settings
-                .allowed(paths.with(Path::Pipeline))
-                .eager_max(in_pieces::LONGEST)
-                .chunk_bytes(16 << 10)
-                .chunks(chunks)
-                .linger(core::time::Duration::ZERO)
-        })
-    });
+    let [mut receiver, mut sender] = [(); 2].map(|()| open_in_pieces(chunks));
     let (of_sender, at_sender) = meet(&mut receiver, &mut sender);
     for _ in 0..10 {
         send(&mut sender, at_sender, 1);
@@ -55,15 +44,21 @@ fn long_pair(chunks: u32) -> (Engine, Engine, u32, u32) {
     (receiver, sender, of_sender, at_sender)
 }
 
-fn post(sender: &mut Engine, to: u32, data: &[u8]) -> Posted {
-    // SAFETY: callers let the data outlive the send.
-    let posted = unsafe {
-        let slices = [RawSlice::from(data)];
-        sender
-            .core
-            .post_send(to, 2, SendOptions::default(), &slices)
+/// A sender has too small a pool for its message of 64 KiB, of which a receive takes the first pieces itself.
+fn begun(data: &[u8], room: &mut [u8]) -> (Engine, Engine, RequestId) {
+    let (mut receiver, mut sender, of_sender, at_sender) = long_pair(2);
+    // SAFETY: callers let both outlive the endpoints.
+    let (sent, into) = unsafe {
+        let sent = post(&mut sender, at_sender, 2, data);
+        (sent, ReceiveBuffer::new(&[RawSliceMut::from(room)]))
     };
-    posted.expect("alive")
+    assert!(matches!(sent, Posted::Pending(_)), "the pool is too small");
+    let selector = Selector::from((Peer(of_sender), Tag(2)));
+    let Direct::Begun(tag, len, at) = receiver.receive_directly(of_sender, &selector, &into) else {
+        panic!("a part of it has come");
+    };
+    let id = receiver.go_on_ordinarily(of_sender, tag, len, at, into);
+    (receiver, sender, id)
 }
 
 #[test]
@@ -72,10 +67,9 @@ fn a_message_in_pieces_goes_straight_into_its_room() {
     let data: Vec<u8> = (0..in_pieces::LONGEST).map(|at| (at % 251) as u8).collect();
     let before = receiver.core.requests.completed;
     for len in [3 << 10, 9000, 20 << 10, data.len()] {
-        assert!(matches!(
-            post(&mut sender, at_sender, &data[..len]),
-            Posted::Done(Ok(_))
-        ));
+        // SAFETY: it is done when the call returns, or the test fails.
+        let sent = unsafe { post(&mut sender, at_sender, 2, &data[..len]) };
+        assert!(matches!(sent, Posted::Done(Ok(_))), "{sent:?}");
         let mut room = vec![0; len + 100];
         // SAFETY: the room outlives the call.
         let received = unsafe {
@@ -91,17 +85,9 @@ fn a_message_in_pieces_goes_straight_into_its_room() {
 
 #[test]
 fn what_comes_late_of_a_message_in_pieces_comes_in_the_ordinary_way() {
-    let (mut receiver, mut sender, of_sender, at_sender) = long_pair(2);
     let data = vec![9; in_pieces::LONGEST as usize];
-    let sent = post(&mut sender, at_sender, &data);
-    assert!(matches!(sent, Posted::Pending(_)), "the pool is too small");
     let mut room = vec![0; data.len()];
-    // SAFETY: the room outlives the endpoint's use of it.
-    let into = unsafe { ReceiveBuffer::new(&[RawSliceMut::from(&mut room[..])]) };
-    let selector = Selector::from((Peer(of_sender), Tag(2)));
-    let Direct::Pending(id) = receiver.receive_directly(of_sender, &selector, into) else {
-        panic!("a part of it has come");
-    };
+    let (mut receiver, mut sender, id) = begun(&data, &mut room);
     for _ in 0..10_000 {
         turn(&mut [&mut receiver, &mut sender]);
     }
@@ -114,17 +100,9 @@ fn what_comes_late_of_a_message_in_pieces_comes_in_the_ordinary_way() {
 
 #[test]
 fn a_sender_that_goes_in_the_middle_of_a_message_fails_its_receive() {
-    let (mut receiver, mut sender, of_sender, at_sender) = long_pair(2);
     let data = vec![9; in_pieces::LONGEST as usize];
-    let sent = post(&mut sender, at_sender, &data);
-    assert!(matches!(sent, Posted::Pending(_)), "the pool is too small");
     let mut room = vec![0; data.len()];
-    // SAFETY: the room outlives the endpoint's use of it.
-    let into = unsafe { ReceiveBuffer::new(&[RawSliceMut::from(&mut room[..])]) };
-    let selector = Selector::from((Peer(of_sender), Tag(2)));
-    let Direct::Pending(id) = receiver.receive_directly(of_sender, &selector, into) else {
-        panic!("a part of it has come");
-    };
+    let (mut receiver, sender, id) = begun(&data, &mut room);
     drop(sender);
     let outcome = receiver.wait(id);
     assert!(
@@ -137,10 +115,9 @@ fn a_sender_that_goes_in_the_middle_of_a_message_fails_its_receive() {
 fn a_message_in_pieces_that_is_longer_than_its_room_is_cut() {
     let (mut receiver, mut sender, of_sender, at_sender) = long_pair(64);
     let data = vec![9; 20 << 10];
-    assert!(matches!(
-        post(&mut sender, at_sender, &data),
-        Posted::Done(Ok(_))
-    ));
+    // SAFETY: it is done when the call returns, or the test fails.
+    let sent = unsafe { post(&mut sender, at_sender, 2, &data) };
+    assert!(matches!(sent, Posted::Done(Ok(_))), "{sent:?}");
     let mut room = vec![0; 10 << 10];
     // SAFETY: the room outlives the call.
     let received = unsafe {

@@ -7,9 +7,10 @@
 //! # Why
 //!
 //! How long a store to shared memory takes depends on who used its line last. The core that *read* the line from the other one
-//! gets it for writing several times faster than the core that wrote it does, which has to take it back from the reader. One way in us between two
-//! cores below one cache (hand-over of a line 30 ns), a loop of two copies in pieces: through pages that go to and fro, through 2 MiB that go
-//! round ([`pool`](super::pool)), and through as many bytes as the message has, each direction its own:
+//! gets it for writing several times faster than the core that wrote it does, which has to take it back from the reader. One way
+//! in us between two cores below one cache (hand-over of a line 30 ns), a loop of two copies in pieces: through pages that go to
+//! and fro, through 2 MiB that go round ([`pool`](super::pool)), and through as many bytes as the message has, each direction its
+//! own:
 //!
 //! | bytes | to and fro | round | its own |
 //! |---|---|---|---|
@@ -21,18 +22,14 @@
 //! # Who may keep what
 //!
 //! The owner says for each piece whether its reader may keep it, for as many bytes as that one has sent to it: so a stream in one
-//! direction keeps to pages that go round. What peers may keep is bounded, for each ([`KEPT_BY_PEER`](super::pool::KEPT_BY_PEER)) and for all, so
-//! that those who never answer take no more than that part of the pool. What is in hand and not used for a while goes back
-//! to its owner by its release flag.
-
-use limic_shm::segment::POOL_PAGE;
+//! direction keeps to pages that go round. What peers may keep is bounded, for each ([`KEPT_BY_PEER`]) and for all, so that those
+//! who never answer take no more than that part of the pool. What is in hand and not used for a while goes back to its owner by
+//! its release flag.
 
 use super::Core;
-use super::inbound::Inbound;
 use super::peers::Link;
-use super::pool::{Piece, Pool, pages_of, piece_of};
-use super::wire;
-use crate::buffer::{ReceiveBuffer, Source, Window, words};
+use super::pool::{KEPT_BY_PEER, Piece, Pool, bytes_of, pages_of, piece_of};
+use crate::buffer::Window;
 use crate::topology::Locality;
 
 /// Messages of fewer bytes than this go in the ring's own lines.
@@ -40,14 +37,12 @@ pub(crate) const LEAST: u64 = 128;
 /// The longest that go whole in a piece in hand, in bytes.
 const LONGEST_WHOLE: u64 = 8 << 10;
 /// The longest that go in pieces in hand, in bytes: all that a peer may keep. Of a longer one they would take a part, and then
-/// what goes round would go round in less.
-const LONGEST: u64 = 256 << 10;
-/// Pieces in hand of one peer.
-const MOST: usize = 64;
+/// what goes round would go round in less. Also the most that a peer may keep for what it has sent before.
+const LONGEST: u64 = bytes_of(KEPT_BY_PEER);
+/// Pieces in hand of one peer: as many as a peer may keep.
+const MOST: usize = KEPT_BY_PEER as usize;
 /// Looks after which what is in hand counts as not used any more: with two endpoints some 30 ms of polling.
 const UNUSED: u32 = 256;
-/// The most bytes that a peer may keep for what it has sent before.
-const MOST_CREDIT: u64 = 256 << 10;
 
 /// Whose pool a piece in hand is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +58,13 @@ pub(crate) struct InHand {
     pub(crate) page: u32,
     pub(crate) pages: u32,
     pub(crate) generation: u32,
+}
+
+impl InHand {
+    #[inline(always)]
+    pub(super) fn is_mine(&self) -> bool {
+        self.whose == Whose::Mine
+    }
 }
 
 /// What is in hand of one peer, the oldest first.
@@ -111,28 +113,19 @@ impl Hand {
     fn credit_for(&mut self, came: u64) {
         let more = came.wrapping_sub(self.came);
         self.came = came;
-        self.credit = self.credit.saturating_add(more).min(MOST_CREDIT);
+        self.credit = self.credit.saturating_add(more).min(LONGEST);
     }
 }
 
-/// How a piece is handed over: the last word of the records that name one.
+/// How a piece is handed over: the low byte of the last word of the records that name one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lease {
+pub(super) enum Lease {
     /// Of the sender's pool, and goes back by its flag.
-    Lent = LENT as isize,
+    Lent = 0,
     /// Of the sender's pool; its reader may keep all of its pages.
-    Keep = KEEP as isize,
+    Keep = 1,
     /// Of the reader's pool.
-    Back = BACK as isize,
-}
-
-const LENT: u8 = 0;
-const KEEP: u8 = 1;
-const BACK: u8 = 2;
-
-/// Bytes of so many pages.
-fn bytes_of(pages: u32) -> u64 {
-    u64::from(pages) * u64::from(POOL_PAGE)
+    Back = 2,
 }
 
 /// Where bytes for a peer go.
@@ -183,7 +176,7 @@ impl Link {
             || self.counts.received_bytes() != self.hand.came
     }
 
-    /// A piece in hand for a whole message of `len` bytes, or one that the peer may keep.
+    /// A piece in hand for `len` bytes, or one that the peer may keep.
     #[inline(always)]
     pub(crate) fn target_in_hand(&mut self, pool: &mut Pool, to: u32, len: u64) -> Option<Target> {
         match self.hand.take(pages_of(len)) {
@@ -231,19 +224,11 @@ impl Link {
         whole: u64,
         most: u64,
     ) -> Option<(Target, u64)> {
-        if whole > LONGEST {
-            return self.target_lent(pool, to, len, most);
-        }
-        if let Some(piece) = self.hand.take(pages_of(len)) {
-            return Some((Target::of(pool, piece), len));
-        }
-        if let Some(target) = self.target_to_keep(pool, to, len) {
+        if whole <= LONGEST
+            && let Some(target) = self.target_in_hand(pool, to, len)
+        {
             return Some((target, len));
         }
-        self.target_lent(pool, to, len, most)
-    }
-
-    fn target_lent(&self, pool: &mut Pool, to: u32, len: u64, most: u64) -> Option<(Target, u64)> {
         let (piece, len) = pool.take_some(to, len, most)?;
         let target = Target {
             page: piece.page,
@@ -284,18 +269,26 @@ impl Link {
         } = target;
         let whose = match lease {
             Lease::Lent => return pool.put_back(Piece { page, generation }),
-            Lease::Keep => Whose::Mine,
+            Lease::Keep => {
+                pool.stays_here(page);
+                Whose::Mine
+            }
             Lease::Back => Whose::Theirs,
         };
-        if whose == Whose::Mine {
-            pool.stays_here(page);
-        }
         self.hand.pieces.push(InHand {
             whose,
             page,
             pages,
             generation,
         });
+    }
+
+    /// A piece was read, and is this endpoint's to write.
+    #[inline(always)]
+    pub(super) fn take_in_hand(&mut self, pool: &mut Pool, piece: InHand) {
+        if let Some(gone) = self.hand.put(piece) {
+            self.let_go(pool, gone);
+        }
     }
 
     /// Gives all that is in hand back to whose it is, if it was not used for [`UNUSED`] looks.
@@ -317,188 +310,13 @@ impl Link {
     }
 
     /// Gives a piece back to its owner, who may sleep because its pool was used up.
-    fn release(&mut self, page: u32, generation: u32) {
+    pub(super) fn release(&mut self, page: u32, generation: u32) {
         self.released.release(page, generation);
         self.wake();
     }
 }
 
-/// What a record says of bytes in a pool.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Told {
-    page: u64,
-    generation: u64,
-    len: u64,
-    lease: u64,
-}
-
-impl From<[u64; 4]> for Told {
-    fn from([page, generation, len, lease]: [u64; 4]) -> Self {
-        Self {
-            page,
-            generation,
-            len,
-            lease,
-        }
-    }
-}
-
-impl Told {
-    /// Where a whole message lies, and its immediate word.
-    #[inline(always)]
-    pub(crate) fn whole(record: &impl Source) -> (Self, Option<u64>) {
-        let [page, generation, len, lease, flags, word] = words::<6>(record);
-        let told = Self::from([page, generation, len, lease]);
-        (told, wire::immediate_of(flags, word))
-    }
-
-    pub(crate) fn len(&self) -> u64 {
-        self.len
-    }
-
-    /// The piece, whose numbers were checked.
-    fn in_hand(&self, whose: Whose, pages: u32) -> InHand {
-        InHand {
-            whose,
-            page: self.page as u32,
-            pages,
-            generation: self.generation as u32,
-        }
-    }
-}
-
-/// What is to be done with a piece when it is read.
-#[derive(Clone, Copy)]
-enum Then {
-    /// Its flag is set.
-    Return,
-    /// It is in hand.
-    Hold(InHand),
-}
-
-/// What a peer told cannot be: it breaks the protocol.
-pub(crate) type Wrong = &'static str;
-
-impl Link {
-    /// Checks what the peer told, and says what becomes of the piece.
-    #[inline(always)]
-    fn begin_reading(&self, pool: &mut Pool, from: u32, told: &Told) -> Result<Then, Wrong> {
-        let (memory, then, room) = match told.lease as u8 {
-            LENT => {
-                // The copy takes as long as that line, and its stores would stand behind the one that gives the piece back.
-                self.released.expect_release(told.page as u32);
-                (&self.pool, Then::Return, told.len)
-            }
-            KEEP => {
-                let pages = (told.lease >> 8) as u32;
-                let piece = told.in_hand(Whose::Theirs, pages);
-                (&self.pool, Then::Hold(piece), bytes_of(pages))
-            }
-            BACK => {
-                let Some(pages) = pool.came_back(from, told.page, told.generation) else {
-                    return Err("a piece that it does not keep");
-                };
-                let piece = told.in_hand(Whose::Mine, pages);
-                (pool.memory(), Then::Hold(piece), bytes_of(pages))
-            }
-            _ => return Err("a piece handed over in no known way"),
-        };
-        if told.len > room || piece_of(memory, told.page, room).is_none() {
-            return Err("a piece outside of the pool");
-        }
-        Ok(then)
-    }
-
-    /// Shows the bytes that the peer told to `read`, with the message from it that is coming, and hands the piece on.
-    #[inline]
-    pub(crate) fn read_in_place<T>(
-        &mut self,
-        pool: &mut Pool,
-        from: u32,
-        told: &Told,
-        read: impl FnOnce(&mut Option<Inbound>, &Window<'_>) -> T,
-    ) -> Result<T, Wrong> {
-        let then = self.begin_reading(pool, from, told)?;
-        let memory = match told.lease as u8 {
-            BACK => pool.memory(),
-            _ => &self.pool,
-        };
-        let Some(window) = piece_of(memory, told.page, told.len) else {
-            return Err("a piece outside of the pool");
-        };
-        let value = read(&mut self.inbound, &window);
-        self.end_reading(pool, told, then);
-        Ok(value)
-    }
-
-    /// The piece was read.
-    #[inline(always)]
-    fn end_reading(&mut self, pool: &mut Pool, told: &Told, then: Then) {
-        match then {
-            Then::Hold(piece) => {
-                if let Some(gone) = self.hand.put(piece) {
-                    self.let_go(pool, gone);
-                }
-            }
-            Then::Return => self.release(told.page as u32, told.generation as u32),
-        }
-    }
-}
-
 impl Core {
-    /// Shows the bytes that a peer's record names to `read`, and hands the piece on. `None` if there is no such piece: the peer
-    /// breaks the protocol, and has failed.
-    #[inline]
-    pub(crate) fn read_told<T>(
-        &mut self,
-        from: u32,
-        told: Told,
-        read: impl FnOnce(&mut Self, &Window<'_>) -> T,
-    ) -> Option<T> {
-        let link = self.peers.link(from)?;
-        let then = match link.begin_reading(&mut self.pool, from, &told) {
-            Ok(then) => then,
-            Err(wrong) => {
-                self.corrupt(from, wrong);
-                return None;
-            }
-        };
-        // A clone of the view, since reading needs the whole core: one reference count, on a path that copies a hundred bytes and more.
-        let memory = match told.lease as u8 {
-            BACK => self.pool.memory().clone(),
-            _ => link.pool.clone(),
-        };
-        let value = piece_of(&memory, told.page, told.len).map(|window| read(self, &window));
-        if let Some(link) = self.peers.link(from) {
-            link.end_reading(&mut self.pool, &told, then);
-        }
-        value
-    }
-
-    /// Copies what a peer's record names into a buffer, from byte `at` on. False as for [`read_told`](Self::read_told).
-    #[inline]
-    pub(crate) fn copy_told(
-        &mut self,
-        from: u32,
-        told: Told,
-        at: u64,
-        into: &ReceiveBuffer,
-    ) -> bool {
-        let Some(link) = self.peers.link(from) else {
-            return false;
-        };
-        let copied = link.read_in_place(&mut self.pool, from, &told, |_, window| {
-            into.copy_from(at, told.len, window);
-        });
-        match copied {
-            Ok(()) => true,
-            Err(wrong) => {
-                self.corrupt(from, wrong);
-                false
-            }
-        }
-    }
-
     /// Now and then: gives back what one of the peers left in hand for long, and takes back what others gave back so. `look`
     /// counts the times.
     pub(crate) fn look_at_a_hand(&mut self, look: u32) {

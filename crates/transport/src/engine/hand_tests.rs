@@ -1,22 +1,13 @@
 use super::super::Engine;
-use super::super::in_pieces;
-use super::super::test_peers::{meet, open_with, tags, turn};
-use super::super::wire::Control;
+use super::super::test_peers::{meet, open_in_pieces, post, tags, turn};
+use super::super::wire::{self, Control};
 use super::*;
-use crate::policy::{Path, PathSet};
-use crate::raw::{Posted, RawSlice, RawSliceMut, SendOptions};
+use crate::raw::{Posted, RawSliceMut};
 use crate::{Peer, Selector, Tag};
 
 /// Two endpoints that have met, and move messages as two processes would; the number of each at the other.
 fn pair() -> (Engine, Engine, u32, u32) {
-    let paths = PathSet::EMPTY.with(Path::Inline).with(Path::Eager);
-    let [mut a, mut b] = [(); 2].map(|()| {
-        open_with(|settings| {
-            settings
-                .allowed(paths.with(Path::Pipeline))
-                .eager_max(in_pieces::LONGEST)
-        })
-    });
+    let [mut a, mut b] = [(); 2].map(|()| open_in_pieces(128));
     let (of_b, of_a) = meet(&mut a, &mut b);
     (a, b, of_b, of_a)
 }
@@ -31,9 +22,7 @@ fn pass(from: &mut Engine, to: u32, other: &mut Engine, source: u32, len: usize,
         let receive = other
             .core
             .post_recv(&selector, &[RawSliceMut::from(&mut room[..])], 0);
-        let slices = [RawSlice::from(&data[..])];
-        let send = from.core.post_send(to, 1, SendOptions::default(), &slices);
-        (receive.expect("alive"), send.expect("alive"))
+        (receive.expect("alive"), post(from, to, 1, &data))
     };
     let is_done = |engine: &Engine, posted: &Posted| match posted {
         Posted::Done(outcome) => outcome.is_ok(),
@@ -130,14 +119,17 @@ fn who_names_pieces_that_are_not_there_fails() {
         Control::new(wire::EAGER_CHUNK, [page, generation, len, lease, 0, 0]).with_tag(1)
     };
     let next = |lease| Control::new(wire::NEXT_PIECE, [0, 1, 64, lease]);
-    let keep = |pages: u64| u64::from(KEEP) | pages << 8;
+    let keep = |pages: u64| Lease::Keep as u64 | pages << 8;
     for (what, control) in [
         ("a way that there is not", whole(0, 1, 64, 3)),
         (
             "a piece that it does not keep",
-            whole(0, 1, 64, BACK.into()),
+            whole(0, 1, 64, Lease::Back as u64),
         ),
-        ("a page beyond all", whole(u64::MAX, 1, 64, BACK.into())),
+        (
+            "a page beyond all",
+            whole(u64::MAX, 1, 64, Lease::Back as u64),
+        ),
         ("no pages", whole(0, 1, 64, keep(0))),
         ("more bytes than the pages have", whole(0, 1, 4097, keep(1))),
         (
@@ -176,7 +168,7 @@ fn a_piece_comes_back_once() {
         piece.page.into(),
         piece.generation.into(),
         64,
-        BACK.into(),
+        Lease::Back as u64,
         0,
         0,
     ];

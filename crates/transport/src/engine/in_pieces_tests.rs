@@ -1,31 +1,8 @@
 use super::super::Engine;
-use super::super::test_peers::{meet, open_with, tags, turn};
+use super::super::test_peers::{self, meet, open_in_pieces, tags, turn};
 use super::*;
-use crate::policy::PathSet;
-use crate::raw::{Posted, RawSlice, SendOptions};
+use crate::raw::Posted;
 use crate::{Peer, Selector};
-
-/// Endpoints whose messages of up to 64 KiB go eagerly, through a pool of so many chunks of 16 KiB.
-fn open(chunks: u32) -> Engine {
-    let paths = PathSet::EMPTY.with(Path::Inline).with(Path::Eager);
-    open_with(|settings| {
-        settings
-            .allowed(paths.with(Path::Pipeline))
-            .eager_max(LONGEST)
-            .chunk_bytes(16 << 10)
-            .chunks(chunks)
-            .linger(core::time::Duration::ZERO)
-    })
-}
-
-fn post(from: &mut Engine, to: u32, tag: u64, data: &[u8]) -> Posted {
-    // SAFETY: callers let the data outlive the endpoint.
-    let posted = unsafe {
-        from.core
-            .post_send(to, tag, SendOptions::default(), &[RawSlice::from(data)])
-    };
-    posted.expect("alive")
-}
 
 /// The endpoint has filled its pool with messages to two peers that compute. What it and a third one send each other arrives,
 /// also the answers that stand behind a message that has begun.
@@ -37,7 +14,12 @@ fn peers_that_take_nothing_leave_room_to_others() {
         // One that is offered, and one that goes in pieces.
         let back = [4 * LONGEST, LONGEST].map(|len| vec![7_u8; len as usize]);
         let mut room = vec![0; back[0].len()];
-        let [mut sender, mut first, mut second, mut third] = [(); 4].map(|()| open(chunks));
+        let post = |from: &mut Engine, to, tag, data: &[u8]| {
+            // SAFETY: the data outlives the endpoints, which are made behind it.
+            unsafe { test_peers::post(from, to, tag, data) }
+        };
+        let [mut sender, mut first, mut second, mut third] =
+            [(); 4].map(|()| open_in_pieces(chunks));
         for other in [&mut first, &mut second] {
             let (of_other, _) = meet(&mut sender, other);
             for _ in 0..100 {

@@ -1,10 +1,10 @@
 //! Eager messages in pieces, as their receiver sees them: see `in_pieces`.
 
 use super::Core;
-use super::hand::Told;
 use super::in_pieces::LONGEST;
 use super::requests::{Incoming, Operation, ReceiveStage, Receiving, Requests, Slot};
 use super::stash::{Arrived, Stash, Waiting};
+use super::told::{Told, Wrong};
 use super::wire;
 use crate::buffer::{ReceiveBuffer, Source, append, words};
 use crate::policy::Path;
@@ -88,10 +88,7 @@ impl Core {
         let brought = link.read_in_place(&mut self.pool, from, &told, |inbound, window| {
             next_bytes(&mut self.requests, &mut self.stash, inbound, from, window)
         });
-        match brought {
-            Ok(brought) => self.after_bytes(from, brought),
-            Err(wrong) => self.corrupt(from, wrong),
-        }
+        self.after_bytes(from, brought);
     }
 
     /// The next piece is all of the record.
@@ -106,12 +103,12 @@ impl Core {
     }
 
     #[inline]
-    fn after_bytes(&mut self, from: u32, brought: Brought) {
+    fn after_bytes(&mut self, from: u32, brought: Result<Brought, Wrong>) {
         match brought {
-            Brought::Some => {}
-            Brought::All(slot, incoming) => self.received(slot, &incoming),
-            Brought::Kept(len) => self.count_unexpected(len as i64),
-            Brought::Wrong => self.corrupt(from, "a piece of no message, or beyond its end"),
+            Ok(Brought::Some) => {}
+            Ok(Brought::All(slot, incoming)) => self.received(slot, &incoming),
+            Ok(Brought::Kept(len)) => self.count_unexpected(len as i64),
+            Err(wrong) => self.corrupt(from, wrong),
         }
     }
 
@@ -140,14 +137,14 @@ impl Core {
         free
     }
 
-    /// A receive took the first `at` bytes of a message itself, and leaves the others to the ordinary way.
+    /// The first `at` bytes of a message are where they belong; the others come in the ordinary way.
     pub(crate) fn go_on_receiving(
         &mut self,
         mut incoming: Incoming,
         at: u64,
         into: ReceiveBuffer,
     ) -> RequestId {
-        incoming.got = at;
+        incoming.got = at.min(incoming.wanted);
         let (from, len) = (incoming.from, incoming.sent);
         let stage = ReceiveStage::Assembling(incoming);
         let slot = self
@@ -155,6 +152,7 @@ impl Core {
             .insert(Operation::Receive(Receiving { into, stage }));
         let id = self.requests.id(slot);
         if let Some(link) = self.peers.link(from) {
+            // The only message of this peer that is still coming.
             let to = Into::Receive(id);
             link.inbound = Some(Inbound { to, at, len });
         }
@@ -170,29 +168,21 @@ impl Core {
         owner: u32,
     ) -> Posted {
         self.count_unexpected(-(bytes.len() as i64));
-        incoming.got = (bytes.len() as u64).min(incoming.wanted);
-        into.copy_from(0, incoming.got, &bytes[..]);
-        let all = bytes.len() as u64 == incoming.sent;
+        let at = bytes.len() as u64;
+        let got = at.min(incoming.wanted);
+        into.copy_from(0, got, &bytes[..]);
         self.stash.recycle(bytes);
-        if all {
+        if at == incoming.sent {
+            incoming.got = got;
             self.was_at_work(incoming.from);
             self.note_received(incoming.from, 1, incoming.sent);
             return Posted::Done(incoming.outcome());
         }
-        let stage = ReceiveStage::Assembling(incoming);
-        let slot = self
-            .requests
-            .insert(Operation::Receive(Receiving { into, stage }));
-        let id = self.requests.id(slot);
-        if let Some(inbound) = self
-            .peers
-            .link(incoming.from)
-            .and_then(|link| link.inbound.as_mut())
-        {
-            // The only message of this peer that is still coming.
-            inbound.to = Into::Receive(id);
-        }
-        if incoming.got >= incoming.wanted {
+        let id = self.go_on_receiving(incoming, at, into);
+        let Some(slot) = self.requests.find(id) else {
+            return Posted::Pending(id);
+        };
+        if got >= incoming.wanted {
             self.received(slot, &incoming);
         }
         match self.requests.take_done(slot) {
@@ -213,7 +203,6 @@ enum Brought {
     All(Slot, Incoming),
     /// So many bytes for the stash.
     Kept(u64),
-    Wrong,
 }
 
 /// Copies the next bytes of the message that is coming from a peer to where they belong.
@@ -224,14 +213,14 @@ fn next_bytes(
     coming: &mut Option<Inbound>,
     from: u32,
     bytes: &impl Source,
-) -> Brought {
+) -> Result<Brought, Wrong> {
     let len = bytes.len();
     let Some(inbound) = coming.filter(|inbound| len > 0 && len <= inbound.len - inbound.at) else {
-        return Brought::Wrong;
+        return Err("a piece of no message, or beyond its end");
     };
     let at = inbound.at + len;
     *coming = (at < inbound.len).then_some(Inbound { at, ..inbound });
-    match inbound.to {
+    Ok(match inbound.to {
         Into::Receive(id) => copy_piece(requests, from, id, inbound.at, bytes),
         Into::Kept(token) => match stash.coming(token) {
             Some(kept) => {
@@ -240,7 +229,7 @@ fn next_bytes(
             }
             None => Brought::Some,
         },
-    }
+    })
 }
 
 /// Copies a piece to its place in a receive, which may be over: cancelled with its scope, or full.

@@ -262,6 +262,14 @@ fn ring_of(core: &Core, number: u32) -> Option<LineConsumer<Mapped>> {
 }
 
 impl Core {
+    /// A record of a peer was taken off its ring: its sender may sleep because that was full.
+    #[inline(always)]
+    pub(super) fn popped(&mut self, peer: u32, credited: bool) {
+        if credited && let Some(link) = self.peers.link(peer) {
+            link.wake();
+        }
+    }
+
     pub(crate) fn on_record(&mut self, from: u32, kind: u8, tag: u64, record: &impl Source) {
         match kind {
             wire::EAGER => self.on_eager(from, tag, None, record),

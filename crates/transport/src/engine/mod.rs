@@ -58,6 +58,7 @@ mod stash;
 mod streams;
 #[cfg(test)]
 mod test_peers;
+mod told;
 mod unexpected;
 mod waiting;
 mod wire;

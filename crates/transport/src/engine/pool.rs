@@ -78,6 +78,12 @@ pub(crate) fn piece_of(pool: &Mapped, page: u64, len: u64) -> Option<Window<'_>>
     Window::new(pool, page.checked_mul(u64::from(POOL_PAGE))?, len)
 }
 
+/// Bytes of so many pages.
+#[inline(always)]
+pub(crate) const fn bytes_of(pages: u32) -> u64 {
+    pages as u64 * POOL_PAGE as u64
+}
+
 /// Pages that so many bytes take.
 #[inline(always)]
 pub(crate) fn pages_of(len: u64) -> u32 {
@@ -109,7 +115,7 @@ impl Pool {
     /// Reads a flag line or two for half of all that the peer may hold.
     pub(crate) fn take_some(&mut self, peer: u32, len: u64, most: u64) -> Option<(Piece, u64)> {
         let (piece, pages) = self.take_pages(peer, 1..=pages_of(len), most)?;
-        Some((piece, len.min(u64::from(pages) * u64::from(POOL_PAGE))))
+        Some((piece, len.min(bytes_of(pages))))
     }
 
     /// Whether a peer has nothing to return, beside what it may keep: what it is waiting for then, others hold.
@@ -147,8 +153,7 @@ impl Pool {
             }
         };
         self.next = page + pages;
-        self.taken[page as usize..(page + pages) as usize].fill(true);
-        self.free -= pages;
+        self.set_taken(page, pages);
         self.held[peer as usize] += pages;
         let generation = self.next_generation(page);
         self.lent.push_back(Lent {
@@ -180,8 +185,7 @@ impl Pool {
             return None;
         }
         let page = self.find_last(pages)?;
-        self.taken[page as usize..(page + pages) as usize].fill(true);
-        self.free -= pages;
+        self.set_taken(page, pages);
         self.kept_by[peer as usize] += pages;
         self.kept_pages += pages;
         // No flag has this generation, however often the piece goes to and fro.
@@ -394,6 +398,11 @@ impl Pool {
             !back
         });
         self.lent = lent;
+    }
+
+    fn set_taken(&mut self, page: u32, pages: u32) {
+        self.taken[page as usize..(page + pages) as usize].fill(true);
+        self.free -= pages;
     }
 
     fn set_free(&mut self, page: u32, pages: u32) {

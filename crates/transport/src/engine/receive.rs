@@ -1,11 +1,11 @@
 //! A message arrives, and meets its receive or waits for it; a receive meets its message.
 
 use super::Core;
-use super::hand::Told;
 use super::inbound;
 use super::posted;
 use super::requests::{Operation, ReceiveStage, Receiving, Slot, receive_outcome};
 use super::stash::{Arrived, LoanedAt, Offer, Waiting};
+use super::told::Told;
 use super::wire;
 use crate::buffer::{Behind, ReceiveBuffer, Source, words};
 use crate::policy::Path;

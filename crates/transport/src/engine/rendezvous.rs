@@ -4,10 +4,10 @@
 //! was matched already, so several long messages of a pair may move at the same time and in any order.
 
 use super::Core;
-use super::hand::{Told, Wrong};
 use super::requests::{Incoming, ReceiveStage, Requests, SendStage, Slot};
 use super::stash::Offer;
 use super::streams::PIECE_WORDS;
+use super::told::{Told, Wrong};
 use super::wire::{self, Control};
 use crate::buffer::{Behind, Source, words};
 use crate::counters::Event;
@@ -232,7 +232,7 @@ impl Core {
         let taken = link.read_in_place(&mut self.pool, from, &told, |_, window| {
             take_bytes(&mut self.requests, from, id, offset, window)
         });
-        match taken.and_then(|taken| taken) {
+        match taken {
             Ok(Some(slot)) => self.assembled(slot),
             Ok(None) => {}
             Err(wrong) => self.corrupt(from, wrong),

@@ -4,7 +4,8 @@ use limic_shm::ring::Memory;
 use limic_shm::segment::ACCESS_SLOT_BYTES;
 use limic_shm::sync::Ordering;
 
-use super::Engine;
+use super::{Engine, in_pieces};
+use crate::policy::{Path, PathSet};
 use crate::raw::{Posted, RawSlice, RegionId, SendOptions};
 use crate::settings::SettingsBuilder;
 use crate::{Peer, Selector, Settings};
@@ -17,6 +18,19 @@ pub(super) fn open(private_rings: u32) -> Engine {
 pub(super) fn open_with(with: impl FnOnce(SettingsBuilder) -> SettingsBuilder) -> Engine {
     let settings = with(Settings::builder().without_environment()).build();
     Engine::open(settings.expect("settings")).expect("an endpoint")
+}
+
+/// One whose messages of up to 64 KiB go eagerly, through a pool of so many chunks of 16 KiB.
+pub(super) fn open_in_pieces(chunks: u32) -> Engine {
+    let paths = PathSet::EMPTY.with(Path::Inline).with(Path::Eager);
+    open_with(|settings| {
+        settings
+            .allowed(paths.with(Path::Pipeline))
+            .eager_max(in_pieces::LONGEST)
+            .chunk_bytes(16 << 10)
+            .chunks(chunks)
+            .linger(core::time::Duration::ZERO)
+    })
 }
 
 /// One turn of everybody: messages, and first contacts.
@@ -33,19 +47,25 @@ pub(super) fn known(engine: &mut Engine, other: &Engine) -> u32 {
     peer.expect("an address").0
 }
 
+/// Posts a send.
+///
+/// # Safety
+/// The data stays until the send is done, or the endpoint is gone.
+pub(super) unsafe fn post(from: &mut Engine, to: u32, tag: u64, data: &[u8]) -> Posted {
+    let slices = [RawSlice::from(data)];
+    // SAFETY: the caller's promise.
+    let posted = unsafe {
+        from.core
+            .post_send(to, tag, SendOptions::default(), &slices)
+    };
+    posted.expect("alive")
+}
+
 /// Sends eight bytes at once.
 pub(super) fn send(from: &mut Engine, to: u32, tag: u64) {
-    let data = [7_u8; 8];
     // SAFETY: it is done when the call returns, or the test fails.
-    let posted = unsafe {
-        from.core.post_send(
-            to,
-            tag,
-            SendOptions::default(),
-            &[RawSlice::from(&data[..])],
-        )
-    };
-    assert!(matches!(posted, Ok(Posted::Done(Ok(_)))), "{posted:?}");
+    let posted = unsafe { post(from, to, tag, &[7_u8; 8]) };
+    assert!(matches!(posted, Posted::Done(Ok(_))), "{posted:?}");
 }
 
 /// Attaches two endpoints to each other; gives the number of each at the other.
