@@ -15,8 +15,9 @@ use super::{Path, PathSet};
 pub(crate) const LEAST_BYTES: u64 = 16 << 10;
 /// Size classes: one for each power of two from [`LEAST_BYTES`], the last one without end.
 const CLASSES: usize = 12;
-/// In the first classes two looks at a clock would be felt: there, one in [`SAMPLED`] spells is measured.
-const SHORT_CLASSES: usize = 2;
+/// In the first classes, up to 512 KiB, two looks at a clock and what is learnt from them would be felt (some 0.15 us): there, one
+/// in [`SAMPLED`] spells is measured once the current path is known.
+const SHORT_CLASSES: usize = 5;
 const SAMPLED: u32 = 8;
 /// Bytes by the pipeline before it is judged: so many go through memory that both sides touch for the first time.
 const FIRST_TOUCHES: u64 = 4 << 20;
@@ -27,7 +28,7 @@ const CANDIDATES: [Path; 4] = [Path::Pipeline, Path::Cma, Path::BothSides, Path:
 /// Spells before the first try of another path, and between two tries at least.
 const EVERY: u32 = 6;
 /// Tries take at most one part in so many of a class's time more than they would have taken by the current path.
-const SHARE: u64 = 64;
+const SHARE: u64 = 128;
 /// Spells that are remembered of each path; the median counts.
 const REMEMBERED: usize = 5;
 /// Spells of a try. The first one is not counted, since what the path needs is not in the caches yet.
@@ -38,6 +39,8 @@ const TRIES: usize = 4;
 const LEAST_KNOWN: usize = 3;
 /// Paths beside the current one.
 const RIVALS: usize = CANDIDATES.len() - 1;
+/// A try ends with its first spell, cold as it is, if that reaches no more than this part of the current path's rate.
+const HOPELESS: f32 = 0.5;
 /// What it must be faster by.
 const MARGIN: f32 = 1.10;
 /// If the current path becomes slower by this, something has changed.
@@ -127,6 +130,16 @@ impl Class {
         }
     }
 
+    /// A class beside one that is known: the paths that have lost there are not tried here at once.
+    fn beside(known: &Self) -> Self {
+        Self {
+            rival: known.rival,
+            not_before_ns: known.not_before_ns,
+            free: known.free,
+            ..Self::new(known.table)
+        }
+    }
+
     /// The path of the next spell.
     fn next(&mut self, available: PathSet, now_ns: impl Fn() -> u64) -> Path {
         let path = self.pick(available, now_ns);
@@ -179,6 +192,9 @@ impl Class {
             self.lost_ns += time_ns.saturating_sub((bytes as f32 / mine) as u64);
         }
         if self.cold {
+            if path != self.current && rate < mine * HOPELESS {
+                self.lost(index, now_ns);
+            }
             return false;
         }
         self.rates[index].add(rate);
@@ -215,7 +231,12 @@ impl Class {
             self.until_try = 2;
             return false;
         }
-        // It has lost for now.
+        self.lost(index, now_ns);
+        false
+    }
+
+    /// The rival has lost for now.
+    fn lost(&mut self, index: usize, now_ns: u64) {
         self.rates[index] = Rates::default();
         self.rival = (self.rival + 1) % CANDIDATES.len();
         self.trying = 0;
@@ -226,7 +247,6 @@ impl Class {
         } else {
             self.not_before_ns = now_ns.saturating_add(lost_ns.saturating_mul(SHARE));
         }
-        false
     }
 
     fn rates_of(&self, path: Path) -> Rates {
@@ -298,6 +318,14 @@ impl Adapter {
         doublings.min(CLASSES - 1)
     }
 
+    fn new_class(&self, class: usize, table: Path) -> Class {
+        let beside = [class.wrapping_sub(1), class + 1].into_iter();
+        let found = beside
+            .filter_map(|class| self.classes.get(class).copied().flatten())
+            .find(|known| known.table == table && known.current == table);
+        found.map_or(Class::new(table), |known| Class::beside(&known))
+    }
+
     /// A message begins, for which the table says `table`, and of all the paths `available` can be taken. Gives
     /// the path to take, and the number of its spell for [`Adapter::ended`].
     pub(crate) fn begins(
@@ -308,10 +336,9 @@ impl Adapter {
         now_ns: impl Fn() -> u64,
     ) -> (Path, u32, Option<Switch>) {
         let class = Self::class_of(bytes);
-        let entry = self.classes[class].get_or_insert(Class::new(table));
-        if entry.table != table {
-            // Another row holds: the pair has moved.
-            *entry = Class::new(table);
+        if self.classes[class].is_none_or(|known| known.table != table) {
+            // The first of its class, or another row holds: the pair has moved.
+            self.classes[class] = Some(self.new_class(class, table));
         }
         let mut switch = None;
         if self.under_way == 0 || self.spell.is_full() {
@@ -322,8 +349,10 @@ impl Adapter {
             let number = self.spell.number.wrapping_add(1);
             let tried = self.classes[class].is_some_and(|entry| entry.current != path);
             let touched = path != Path::Pipeline || self.piped >= FIRST_TOUCHES;
-            let sampled = tried || class >= SHORT_CLASSES || number.is_multiple_of(SAMPLED);
-            let measured = sampled && touched;
+            let known = self.classes[class]
+                .is_some_and(|entry| entry.rates_of(entry.current).count >= LEAST_KNOWN);
+            let sampled = tried || !known || class >= SHORT_CLASSES;
+            let measured = touched && (sampled || number.is_multiple_of(SAMPLED));
             self.spell = Spell {
                 number,
                 class,

@@ -93,12 +93,29 @@ fn a_wrong_table_is_corrected_and_a_right_one_left_alone() {
         assert_eq!(run.corrections(), []);
         let tried = 10_000 * deep - run.taken[Path::Pipeline.index()];
         assert!(tried > 0, "never tried");
-        // A try takes up to four times as long, and all of them together a 64th of the time.
+        // A try takes up to four times as long, and all of them together a 128th of the time.
         assert!(
             tried < 10_000 * deep / 100,
             "{tried} messages went a slow way"
         );
     }
+}
+
+#[test]
+fn what_is_far_slower_costs_a_message_of_each_class_at_first() {
+    let mut run = Run::new();
+    let speeds = Speeds {
+        pipeline: 12.0,
+        cma: 3.0,
+        both: 4.0,
+    };
+    let tried = |run: &Run| run.taken.iter().sum::<u32>() - run.taken[Path::Pipeline.index()];
+    run.windows(speeds, 1 << 20, 50, 1, Path::Pipeline);
+    assert!((2..=4).contains(&tried(&run)), "{}", tried(&run));
+    // What was found out there holds for the next class too, for a while.
+    let before = tried(&run);
+    run.windows(speeds, 2 << 20, 50, 1, Path::Pipeline);
+    assert_eq!(tried(&run), before);
 }
 
 #[test]
