@@ -309,6 +309,7 @@ impl Core {
             held_up: false,
             inbound: None,
             hand: super::hand::Hand::default(),
+            answers_below: 0,
             ahead_below: 0,
             skew: Skew::None,
             lag: Lag::default(),

@@ -4,6 +4,8 @@
 //! way of a message. If it has moved to another cache or package, it takes the rows for there, and tells its peers.
 
 use super::Core;
+use super::hand;
+use super::in_pieces;
 use super::peers::Link;
 use super::wire::{self, Control};
 use crate::Peer;
@@ -99,6 +101,12 @@ impl Link {
         let policy = settings.policy();
         self.thresholds = policy.thresholds(self.locality, Skew::None, &self.capabilities);
         self.record_below = self.thresholds.eager_below.min(self.longest_record + 1);
+        self.answers_below = if self.thresholds.eager_below > in_pieces::LONGEST {
+            self.thresholds.pipeline_below.min(hand::LONGEST + 1)
+        } else {
+            // Somebody wants shorter ones to be asked for.
+            0
+        };
         // What goes ahead lies in an arena, and no ring limits it.
         let mut ahead = self.capabilities;
         ahead.max_eager = settings.unexpected_budget_bytes();

@@ -38,7 +38,7 @@ pub(crate) const LEAST: u64 = 128;
 const LONGEST_WHOLE: u64 = 8 << 10;
 /// The longest that go in pieces in hand, in bytes: all that a peer may keep. Of a longer one they would take a part, and then
 /// what goes round would go round in less. Also the most that a peer may keep for what it has sent before.
-const LONGEST: u64 = bytes_of(KEPT_BY_PEER);
+pub(crate) const LONGEST: u64 = bytes_of(KEPT_BY_PEER);
 /// Pieces in hand of one peer: as many as a peer may keep.
 const MOST: usize = KEPT_BY_PEER as usize;
 /// Looks after which what is in hand counts as not used any more: with two endpoints some 30 ms of polling.
@@ -71,6 +71,8 @@ impl InHand {
 #[derive(Debug, Default)]
 pub(crate) struct Hand {
     pieces: Vec<InHand>,
+    /// Their pages.
+    pages: u32,
     /// One was taken since somebody looked.
     used: bool,
     /// At which look that was so last.
@@ -89,14 +91,33 @@ impl Hand {
             return self.take_longer(pages);
         }
         self.used = true;
-        self.pieces.pop()
+        self.pop()
+    }
+
+    #[inline(always)]
+    fn pop(&mut self) -> Option<InHand> {
+        let piece = self.pieces.pop()?;
+        self.pages -= piece.pages;
+        Some(piece)
     }
 
     #[cold]
     fn take_longer(&mut self, pages: u32) -> Option<InHand> {
         let at = self.pieces.iter().rposition(|piece| piece.pages >= pages)?;
         self.used = true;
-        Some(self.pieces.remove(at))
+        Some(self.remove(at))
+    }
+
+    fn remove(&mut self, at: usize) -> InHand {
+        let piece = self.pieces.remove(at);
+        self.pages -= piece.pages;
+        piece
+    }
+
+    #[inline(always)]
+    fn push(&mut self, piece: InHand) {
+        self.pages += piece.pages;
+        self.pieces.push(piece);
     }
 
     /// If there are enough, the oldest one, which is not used as it seems, goes.
@@ -104,8 +125,8 @@ impl Hand {
     fn put(&mut self, piece: InHand) -> Option<InHand> {
         // The first one has the whole time to be used.
         self.used |= self.pieces.is_empty();
-        let gone = (self.pieces.len() == MOST).then(|| self.pieces.remove(0));
-        self.pieces.push(piece);
+        let gone = (self.pieces.len() == MOST).then(|| self.remove(0));
+        self.push(piece);
         gone
     }
 
@@ -168,6 +189,12 @@ impl Link {
         len <= LONGEST_WHOLE && !self.hand.pieces.is_empty() && self.may_go_in_pieces(len)
     }
 
+    /// Whether a message goes in pieces in hand, all of it, though a longer one would be offered. Its receiver has answered as many
+    /// bytes, so it is likely to wait for these.
+    pub(super) fn answers(&self, len: u64) -> bool {
+        len < self.answers_below && len <= bytes_of(self.hand.pages)
+    }
+
     /// Whether there is any use in asking for a piece in hand. In a stream in one direction there is none: two loads say so.
     #[inline(always)]
     pub(crate) fn may_pass_on(&self, len: u64) -> bool {
@@ -200,7 +227,7 @@ impl Link {
             // There are as many as may be; the next ones have to be earned anew.
             self.hand.credit = 0;
             // Perhaps pieces are in hand that are too short for what goes now.
-            if let Some(piece) = self.hand.pieces.pop() {
+            if let Some(piece) = self.hand.pop() {
                 self.let_go(pool, piece);
             }
             return None;
@@ -275,7 +302,7 @@ impl Link {
             }
             Lease::Back => Whose::Theirs,
         };
-        self.hand.pieces.push(InHand {
+        self.hand.push(InHand {
             whose,
             page,
             pages,
@@ -296,7 +323,7 @@ impl Link {
         if core::mem::take(&mut self.hand.used) {
             self.hand.used_at = look;
         } else if look.wrapping_sub(self.hand.used_at) > UNUSED {
-            while let Some(piece) = self.hand.pieces.pop() {
+            while let Some(piece) = self.hand.pop() {
                 self.let_go(pool, piece);
             }
         }

@@ -1,7 +1,8 @@
 use super::super::Engine;
-use super::super::test_peers::{meet, open_in_pieces, post, tags, turn};
+use super::super::test_peers::{meet, open_in_pieces, open_with, post, tags, turn};
 use super::super::wire::{self, Control};
 use super::*;
+use crate::policy::Path;
 use crate::raw::{Posted, RawSliceMut};
 use crate::{Peer, Selector, Tag};
 
@@ -61,6 +62,51 @@ fn answers_go_in_the_pieces_in_which_messages_came() {
             );
         }
     }
+}
+
+/// How many messages went without asking.
+fn eager(engine: &Engine) -> u64 {
+    let counters = engine.core.tally.page().counters;
+    let of_path = counters
+        .sent_paths
+        .iter()
+        .find(|(path, _)| *path == Path::Eager);
+    of_path.map_or(0, |(_, traffic)| traffic.messages)
+}
+
+#[test]
+fn answers_do_not_ask_even_if_they_are_long() {
+    let len = LONGEST as usize;
+    let (mut a, mut b, of_b, of_a) = pair();
+    for round in 0..10 {
+        pass(&mut a, of_b, &mut b, of_a, len, round);
+    }
+    assert_eq!(eager(&a), 0, "nobody answers");
+    for round in 0..10 {
+        pass(&mut b, of_a, &mut a, of_b, len, 100 + round);
+        pass(&mut a, of_b, &mut b, of_a, len, round);
+    }
+    assert!(
+        eager(&a) >= 8 && eager(&b) >= 8,
+        "{} {}",
+        eager(&a),
+        eager(&b)
+    );
+    let before = eager(&a);
+    pass(&mut b, of_a, &mut a, of_b, len + 1, 1);
+    pass(&mut a, of_b, &mut b, of_a, len + 1, 1);
+    assert_eq!(eager(&a), before);
+}
+
+#[test]
+fn who_wants_long_messages_to_be_asked_for_is_asked() {
+    let [mut a, mut b] = [(); 2].map(|()| open_with(|settings| settings.eager_max(32 << 10)));
+    let (of_b, of_a) = meet(&mut a, &mut b);
+    for round in 0..10 {
+        pass(&mut a, of_b, &mut b, of_a, 128 << 10, round);
+        pass(&mut b, of_a, &mut a, of_b, 128 << 10, round);
+    }
+    assert_eq!((eager(&a), eager(&b)), (0, 0));
 }
 
 #[test]

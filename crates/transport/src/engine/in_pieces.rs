@@ -43,7 +43,8 @@ impl Link {
     /// Whether a message that is longer than a record goes in pieces without asking the receiver: see
     /// [`may_go_eager`](Self::may_go_eager).
     pub(crate) fn may_go_in_pieces(&self, len: u64) -> bool {
-        (self.record_below..self.thresholds.eager_below).contains(&len)
+        len >= self.record_below
+            && (len < self.thresholds.eager_below || self.answers(len))
             && self.status.word32(0).load(Ordering::Relaxed) == 0
     }
 

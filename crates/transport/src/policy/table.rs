@@ -21,14 +21,16 @@ pub struct Choice {
 ///
 /// The limits are exclusive, so that 0 says 'never', not even for an empty message. They say the
 /// same as [`Table::choose`] for a plain or vectored buffer: below `inline_below` the path is
-/// inline, from there to below `eager_below` it is eager, and from there on the table must be
-/// asked. To be computed again when the pair's skew or capabilities change.
+/// inline, from there to below `eager_below` it is eager, from there to below `pipeline_below` it is the
+/// pipeline, and from there on the table must be asked. To be computed again when the pair's skew or capabilities change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Thresholds {
     /// Messages shorter than this many bytes go inline.
     pub inline_below: u64,
     /// Messages shorter than this many bytes, but not inline, go eagerly. At least `inline_below`.
     pub eager_below: u64,
+    /// Messages shorter than this many bytes, but not eager ones, go by the pipeline. At least `eager_below`.
+    pub pipeline_below: u64,
 }
 
 /// What the look-up needs of a row: 16 bytes, four rows to a cache line.
@@ -343,6 +345,10 @@ impl Table {
         thresholds.eager_below = thresholds.inline_below;
         while let Some(end) = ends.next_if(|end| ask(*end) == Some(Path::Eager)) {
             thresholds.eager_below = end.saturating_add(1);
+        }
+        thresholds.pipeline_below = thresholds.eager_below;
+        while let Some(end) = ends.next_if(|end| ask(*end) == Some(Path::Pipeline)) {
+            thresholds.pipeline_below = end.saturating_add(1);
         }
         thresholds
     }

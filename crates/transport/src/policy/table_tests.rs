@@ -160,13 +160,19 @@ proptest! {
         query.buffer = BufferKind::Plain;
         let Query { locality, skew, capabilities, .. } = query;
         let thresholds = table.thresholds(locality, skew, &capabilities);
-        prop_assert!(thresholds.inline_below <= thresholds.eager_below);
-        let Thresholds { inline_below, eager_below } = thresholds;
-        let edges = [inline_below, eager_below].map(|n| [n.saturating_sub(1), n]).concat();
+        let Thresholds { inline_below, eager_below, pipeline_below } = thresholds;
+        prop_assert!(inline_below <= eager_below && eager_below <= pipeline_below);
+        let edges = [inline_below, eager_below, pipeline_below].map(|n| [n.saturating_sub(1), n]).concat();
         for bytes in lengths.into_iter().chain(edges) {
             query.bytes = bytes;
-            let path = if bytes < inline_below { Path::Inline } else { Path::Eager };
-            if bytes < eager_below {
+            let path = if bytes < inline_below {
+                Path::Inline
+            } else if bytes < eager_below {
+                Path::Eager
+            } else {
+                Path::Pipeline
+            };
+            if bytes < pipeline_below {
                 prop_assert_eq!(table.choose(&query).map(|c| c.path), Some(path), "{}", bytes);
             }
         }
@@ -237,7 +243,8 @@ fn the_ring_caps_eager_messages() {
         thresholds,
         Thresholds {
             inline_below: 49,
-            eager_below: 3000
+            eager_below: 3000,
+            pipeline_below: u64::MAX,
         }
     );
 }
