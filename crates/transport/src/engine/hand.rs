@@ -22,13 +22,20 @@
 //! # Who may keep what
 //!
 //! The owner says for each piece whether its reader may keep it, for as many bytes as that one has sent to it: so a stream in one
-//! direction keeps to pages that go round. What peers may keep is bounded, for each ([`KEPT_BY_PEER`]) and for all, so that those
-//! who never answer take no more than that part of the pool. What is in hand and not used for a while goes back to its owner by
-//! its release flag.
+//! direction keeps to pages that go round. What peers may keep is bounded, for each ([`KEPT_BY_PEER`]) and for all ([`kept`](super::kept)),
+//! so that those who never answer take no more than that part of the pool. What is in hand and not used for a while goes back to its
+//! owner by its release flag.
+//!
+//! # Long answers
+//!
+//! A message that fits what is in hand of a peer is likely to be an answer, for which that peer waits: up to [`LONGEST`] bytes it goes
+//! at once, where a longer one than [`in_pieces::LONGEST`](super::in_pieces::LONGEST) would be offered. One for which nobody waits after all has to be copied
+//! aside; its receiver then keeps nothing for a while, and so does its sender.
 
 use super::Core;
+use super::kept::KEPT_BY_PEER;
 use super::peers::Link;
-use super::pool::{KEPT_BY_PEER, Piece, Pool, bytes_of, pages_of, piece_of};
+use super::pool::{Piece, Pool, bytes_of, pages_of, piece_of};
 use crate::buffer::Window;
 use crate::topology::Locality;
 
@@ -41,6 +48,8 @@ const LONGEST_WHOLE: u64 = 8 << 10;
 pub(crate) const LONGEST: u64 = bytes_of(KEPT_BY_PEER);
 /// Pieces in hand of one peer: as many as a peer may keep.
 const MOST: usize = KEPT_BY_PEER as usize;
+/// Messages that have to come before another one may come unasked for, if one did at the wrong time.
+const REST: u64 = 32;
 /// Looks after which what is in hand counts as not used any more: with two endpoints some 30 ms of polling.
 const UNUSED: u32 = 256;
 
@@ -79,6 +88,8 @@ pub(crate) struct Hand {
     used_at: u32,
     /// Bytes that the peer may keep.
     credit: u64,
+    /// Bytes that have to come from it before it may keep any, and before anything is kept of it.
+    rest: u64,
     /// Bytes that had come from it when that was reckoned.
     came: u64,
 }
@@ -134,6 +145,9 @@ impl Hand {
     fn credit_for(&mut self, came: u64) {
         let more = came.wrapping_sub(self.came);
         self.came = came;
+        let rest = self.rest.saturating_sub(more);
+        let more = more - (self.rest - rest);
+        self.rest = rest;
         self.credit = self.credit.saturating_add(more).min(LONGEST);
     }
 }
@@ -163,7 +177,7 @@ impl Target {
     #[inline(always)]
     fn of(pool: &mut Pool, piece: InHand) -> Self {
         let (generation, lease) = match piece.whose {
-            Whose::Mine => (pool.pass_on(piece.page), Lease::Keep),
+            Whose::Mine => (pool.kept.pass_on(piece.page), Lease::Keep),
             Whose::Theirs => (piece.generation, Lease::Back),
         };
         Self {
@@ -223,13 +237,11 @@ impl Link {
         if self.hand.credit < len {
             return None;
         }
-        let Some(piece) = pool.take_to_keep(to, len) else {
+        let Some(piece) = pool.kept.take(to, len) else {
             // There are as many as may be; the next ones have to be earned anew.
             self.hand.credit = 0;
             // Perhaps pieces are in hand that are too short for what goes now.
-            if let Some(piece) = self.hand.pop() {
-                self.let_go(pool, piece);
-            }
+            self.let_all_go(pool);
             return None;
         };
         self.hand.credit -= len;
@@ -297,7 +309,7 @@ impl Link {
         let whose = match lease {
             Lease::Lent => return pool.put_back(Piece { page, generation }),
             Lease::Keep => {
-                pool.stays_here(page);
+                pool.kept.stays_here(page);
                 Whose::Mine
             }
             Lease::Back => Whose::Theirs,
@@ -313,7 +325,12 @@ impl Link {
     /// A piece was read, and is this endpoint's to write.
     #[inline(always)]
     pub(super) fn take_in_hand(&mut self, pool: &mut Pool, piece: InHand) {
-        if let Some(gone) = self.hand.put(piece) {
+        let gone = if self.hand.rest > 0 {
+            Some(piece)
+        } else {
+            self.hand.put(piece)
+        };
+        if let Some(gone) = gone {
             self.let_go(pool, gone);
         }
     }
@@ -323,15 +340,28 @@ impl Link {
         if core::mem::take(&mut self.hand.used) {
             self.hand.used_at = look;
         } else if look.wrapping_sub(self.hand.used_at) > UNUSED {
-            while let Some(piece) = self.hand.pop() {
-                self.let_go(pool, piece);
-            }
+            self.let_all_go(pool);
+        }
+    }
+
+    /// The peer has sent a message of `len` bytes without asking, as an answer, and nobody waited for it: it had to be copied aside.
+    /// With nothing in hand it asks before it sends such ones, until as many bytes as [`REST`] of them have come.
+    #[cold]
+    pub(super) fn answered_unasked(&mut self, pool: &mut Pool, len: u64) {
+        self.let_all_go(pool);
+        self.hand.credit = 0;
+        self.hand.rest = len.saturating_mul(REST);
+    }
+
+    fn let_all_go(&mut self, pool: &mut Pool) {
+        while let Some(piece) = self.hand.pop() {
+            self.let_go(pool, piece);
         }
     }
 
     fn let_go(&mut self, pool: &mut Pool, piece: InHand) {
         match piece.whose {
-            Whose::Mine => pool.end_keeping(piece.page),
+            Whose::Mine => pool.kept.end(piece.page),
             Whose::Theirs => self.release(piece.page, piece.generation),
         }
     }
@@ -352,7 +382,7 @@ impl Core {
             link.look_at_hand(&mut self.pool, look);
         }
         if look.is_multiple_of(UNUSED) {
-            self.pool.reclaim_kept();
+            self.pool.kept.reclaim();
         }
     }
 }

@@ -41,7 +41,7 @@ fn pass(from: &mut Engine, to: u32, other: &mut Engine, source: u32, len: usize,
 
 fn kept(engines: [&Engine; 2]) -> u32 {
     engines
-        .map(|engine| engine.core.pool.kept_pages())
+        .map(|engine| engine.core.pool.kept.pages())
         .iter()
         .sum()
 }
@@ -99,6 +99,34 @@ fn answers_do_not_ask_even_if_they_are_long() {
 }
 
 #[test]
+fn a_long_answer_for_which_nobody_waits_is_not_repeated_at_once() {
+    let len = LONGEST as usize / 2;
+    let (mut a, mut b, of_b, of_a) = pair();
+    let exchange = |a: &mut Engine, b: &mut Engine, rounds| {
+        for round in 0..rounds {
+            pass(a, of_b, b, of_a, len, round);
+            pass(b, of_a, a, of_b, len, 100 + round);
+        }
+    };
+    exchange(&mut a, &mut b, 10);
+    let before = eager(&a);
+    assert!(before > 0);
+    let data = vec![5; len];
+    // SAFETY: it is done when the turns are over, or the test fails.
+    let sent = unsafe { post(&mut a, of_b, 7, &data) };
+    assert!(matches!(sent, Posted::Done(Ok(_))), "{sent:?}");
+    for _ in 0..100 {
+        turn(&mut [&mut a, &mut b]);
+    }
+    assert_eq!(tags(&mut b, of_a), [7]);
+    assert_eq!(eager(&a), before + 1);
+    exchange(&mut a, &mut b, 10);
+    assert!(eager(&a) <= before + 2, "{} {before}", eager(&a));
+    exchange(&mut a, &mut b, 80);
+    assert!(eager(&a) >= before + 20, "{} {before}", eager(&a));
+}
+
+#[test]
 fn who_wants_long_messages_to_be_asked_for_is_asked() {
     let [mut a, mut b] = [(); 2].map(|()| open_with(|settings| settings.eager_max(32 << 10)));
     let (of_b, of_a) = meet(&mut a, &mut b);
@@ -150,7 +178,7 @@ fn short_pieces_make_room_for_longer_ones() {
     for round in 0..100 {
         pass(&mut b, of_a, &mut a, of_b, 1 << 10, round);
     }
-    let longest = |engine: &Engine| engine.core.pool.longest_kept();
+    let longest = |engine: &Engine| engine.core.pool.kept.longest();
     assert_eq!(longest(&a).max(longest(&b)), 1);
     for round in 0..200 {
         pass(&mut a, of_b, &mut b, of_a, 32 << 10, round);
@@ -206,7 +234,7 @@ fn a_piece_comes_back_once() {
     pass(&mut a, of_b, &mut b, of_a, 1 << 10, 1);
     pass(&mut b, of_a, &mut a, of_b, 1 << 10, 2);
     // It is b's, and in a's hand.
-    assert_eq!(b.core.pool.kept_pages(), 1);
+    assert_eq!(b.core.pool.kept.pages(), 1);
     let link = a.core.peers.link(of_b).expect("attached");
     let piece = link.hand.pieces[0];
     assert_eq!(piece.whose, Whose::Theirs);
@@ -228,5 +256,5 @@ fn a_piece_comes_back_once() {
     assert_eq!(tags(&mut b, of_a), [7]);
     assert!(!b.core.peers.is_alive(of_a));
     b.core.pool.forget_peer(of_a);
-    assert_eq!(b.core.pool.kept_pages(), 0);
+    assert_eq!(b.core.pool.kept.pages(), 0);
 }

@@ -2,6 +2,7 @@
 
 use super::Core;
 use super::hand::LONGEST;
+use super::in_pieces;
 use super::requests::{Incoming, Operation, ReceiveStage, Receiving, Requests, Slot};
 use super::stash::{Arrived, Stash, Waiting};
 use super::told::{Told, Wrong};
@@ -63,6 +64,11 @@ impl Core {
                 Into::Receive(id)
             }
             None => {
+                if len > in_pieces::LONGEST
+                    && let Some(link) = self.peers.link(from)
+                {
+                    link.answered_unasked(&mut self.pool, len);
+                }
                 let waiting = Waiting::Coming(self.stash.buffer());
                 let arrived = Arrived {
                     from,

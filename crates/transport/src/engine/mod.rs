@@ -36,6 +36,7 @@ mod idle;
 pub(crate) mod in_pieces;
 mod inbound;
 mod inputs;
+mod kept;
 mod lender;
 pub(crate) mod loans;
 mod measured;

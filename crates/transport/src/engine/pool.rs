@@ -2,7 +2,7 @@
 //! does not grow with the number of peers.
 //!
 //! Only the owner hands pieces out; the peer that was named gives a piece back by the release flag of its first
-//! page, or may keep it and answer there (`hand`). So a peer that dies takes nothing along: the owner knows what it had lent to whom.
+//! page, or may keep it and answer there (`hand`, `kept`). So a peer that dies takes nothing along: the owner knows what it had lent to whom.
 //!
 //! # Why it goes round
 //!
@@ -19,20 +19,11 @@ use std::collections::VecDeque;
 use limic_shm::ring::{Mapped, Memory, ReleaseFlags};
 use limic_shm::segment::POOL_PAGE;
 
+use super::kept::KeptPieces;
 use crate::buffer::Window;
 
-/// Pages that one peer may keep.
-pub(super) const KEPT_BY_PEER: u32 = 64;
-
-/// A piece that a peer may keep, and that goes to and fro (`hand`).
-#[derive(Clone, Copy)]
-struct Kept {
-    pages: u32,
-    peer: u32,
-    generation: u32,
-    /// It is the peer's turn to write it.
-    away: bool,
-}
+/// One part of so many is for what peers may keep.
+const KEPT_PART: u32 = 3;
 
 /// What is lent, the oldest first.
 #[derive(Clone, Copy)]
@@ -50,13 +41,10 @@ pub(crate) struct Pool {
     /// By page: it is lent.
     taken: Vec<bool>,
     lent: VecDeque<Lent>,
-    /// Pages that each peer holds, by its number, without those that it may keep.
+    /// Pages that each peer holds, by its number.
     held: Vec<u32>,
-    /// By their first page: pieces that peers may keep.
-    kept: Vec<Option<Kept>>,
-    /// Their pages, by the peer's number.
-    kept_by: Vec<u32>,
-    kept_pages: u32,
+    /// What goes to and fro, behind what goes round.
+    pub(crate) kept: KeptPieces,
     /// The page behind the last that was lent.
     next: u32,
     free: u32,
@@ -93,16 +81,15 @@ pub(crate) fn pages_of(len: u64) -> u32 {
 impl Pool {
     pub(crate) fn new(memory: Mapped, flags: ReleaseFlags<Mapped>, chunk_bytes: u32) -> Self {
         let pages = (memory.len() / POOL_PAGE as usize) as u32;
+        let round = pages - pages / KEPT_PART;
         Self {
-            generations: vec![0; pages as usize],
-            taken: vec![false; pages as usize],
+            generations: vec![0; round as usize],
+            taken: vec![false; round as usize],
             lent: VecDeque::with_capacity(64),
             held: Vec::new(),
-            kept: vec![None; pages as usize],
-            kept_by: Vec::new(),
-            kept_pages: 0,
+            kept: KeptPieces::new(flags.clone(), round, pages - round),
             next: 0,
-            free: pages,
+            free: round,
             memory,
             flags,
             chunk_bytes: u64::from(chunk_bytes),
@@ -134,7 +121,9 @@ impl Pool {
             return None;
         }
         let most = u32::try_from(most / u64::from(POOL_PAGE)).unwrap_or(u32::MAX);
-        self.know(peer);
+        if self.held.len() <= peer as usize {
+            self.held.resize(peer as usize + 1, 0);
+        }
         if !self.may_have(peer, pages, most) {
             self.reclaim_from(peer);
             if !self.may_have(peer, pages, most) {
@@ -174,115 +163,10 @@ impl Pool {
         held == 0 || held + pages <= share.max(pages_of(self.chunk_bytes)).min(most)
     }
 
-    /// Takes pages for `len` bytes that a peer may keep: at the end of the pool, so that they are not scattered over what goes
-    /// round.
-    pub(crate) fn take_to_keep(&mut self, peer: u32, len: u64) -> Option<Piece> {
-        let pages = pages_of(len);
-        let total = self.taken.len() as u32;
-        self.know(peer);
-        let by_peer = self.kept_by[peer as usize];
-        if by_peer + pages > KEPT_BY_PEER || self.kept_pages + pages > total / 4 {
-            return None;
-        }
-        let page = self.find_last(pages)?;
-        self.set_taken(page, pages);
-        self.kept_by[peer as usize] += pages;
-        self.kept_pages += pages;
-        // No flag has this generation, however often the piece goes to and fro.
-        self.flags.release(page, 0);
-        let generation = self.next_generation(page);
-        self.kept[page as usize] = Some(Kept {
-            pages,
-            peer,
-            generation,
-            away: true,
-        });
-        Some(Piece { page, generation })
-    }
-
-    /// Free pages side by side: the last ones.
-    fn find_last(&self, pages: u32) -> Option<u32> {
-        let mut end = self.taken.len() as u32;
-        while end >= pages {
-            let start = end - pages;
-            match (start..end).find(|page| self.taken[*page as usize]) {
-                None => return Some(start),
-                Some(taken) => end = taken,
-            }
-        }
-        None
-    }
-
-    /// A peer's number is known from now on.
-    fn know(&mut self, peer: u32) {
-        if self.held.len() <= peer as usize {
-            self.held.resize(peer as usize + 1, 0);
-            self.kept_by.resize(peer as usize + 1, 0);
-        }
-    }
-
     fn next_generation(&mut self, page: u32) -> u32 {
         let generation = &mut self.generations[page as usize];
         *generation = generation.wrapping_add(1).max(1);
         *generation
-    }
-
-    /// A kept piece goes to its peer again: under which generation.
-    #[inline]
-    pub(crate) fn pass_on(&mut self, page: u32) -> u32 {
-        let generation = self.next_generation(page);
-        if let Some(kept) = &mut self.kept[page as usize] {
-            kept.generation = generation;
-            kept.away = true;
-        }
-        generation
-    }
-
-    /// A kept piece did not go to its peer after all.
-    pub(crate) fn stays_here(&mut self, page: u32) {
-        if let Some(kept) = &mut self.kept[page as usize] {
-            kept.away = false;
-        }
-    }
-
-    /// A peer has written a piece that it kept: how many pages it has. `None` if it does not keep such a one. The numbers come from
-    /// the peer.
-    #[inline]
-    pub(crate) fn came_back(&mut self, from: u32, page: u64, generation: u64) -> Option<u32> {
-        let kept = self.kept.get_mut(usize::try_from(page).ok()?)?.as_mut()?;
-        let its = kept.away && kept.peer == from && u64::from(kept.generation) == generation;
-        if !its {
-            return None;
-        }
-        kept.away = false;
-        Some(kept.pages)
-    }
-
-    /// A piece that a peer could keep goes round again.
-    pub(crate) fn end_keeping(&mut self, page: u32) {
-        if let Some(kept) = self.kept[page as usize].take() {
-            self.kept_by[kept.peer as usize] -= kept.pages;
-            self.kept_pages -= kept.pages;
-            self.set_free(page, kept.pages);
-        }
-    }
-
-    /// Takes back what peers kept and returned by flags.
-    pub(crate) fn reclaim_kept(&mut self) {
-        if self.kept_pages > 0 {
-            let flags = self.flags.clone();
-            self.end_keeping_where(|page, kept| {
-                kept.away && flags.is_released(page, kept.generation)
-            });
-        }
-    }
-
-    fn end_keeping_where(&mut self, ends: impl Fn(u32, &Kept) -> bool) {
-        for page in 0..self.kept.len() as u32 {
-            if self.kept[page as usize].is_some_and(|kept| ends(page, &kept)) {
-                self.end_keeping(page);
-            }
-        }
     }
 
     #[inline(always)]
@@ -300,7 +184,7 @@ impl Pool {
     /// Takes back everything that a failed peer held.
     pub(crate) fn forget_peer(&mut self, peer: u32) {
         self.take_back(|lent| lent.peer == peer);
-        self.end_keeping_where(|_, kept| kept.peer == peer);
+        self.kept.forget_peer(peer);
     }
 
     pub(super) fn held_by(&self, peer: u32) -> u32 {
@@ -373,8 +257,7 @@ impl Pool {
 
     /// Takes back what other peers have returned.
     fn reclaim_from_others(&mut self, peer: u32) {
-        self.reclaim_kept();
-        if self.free + self.held_by(peer) + self.kept_pages == self.taken.len() as u32 {
+        if self.free + self.held_by(peer) == self.taken.len() as u32 {
             return;
         }
         let flags = self.flags.clone();
@@ -383,7 +266,6 @@ impl Pool {
 
     /// Takes back whatever was returned.
     fn reclaim(&mut self) {
-        self.reclaim_kept();
         let flags = self.flags.clone();
         self.take_back(|lent| flags.is_released(lent.page, lent.generation));
     }
@@ -420,16 +302,6 @@ impl Pool {
 
 #[cfg(test)]
 impl Pool {
-    pub(crate) fn kept_pages(&self) -> u32 {
-        self.kept_pages
-    }
-
-    /// Pages of the longest piece that a peer may keep.
-    pub(crate) fn longest_kept(&self) -> u32 {
-        let pages = self.kept.iter().flatten().map(|kept| kept.pages);
-        pages.max().unwrap_or(0)
-    }
-
     /// As `take_some`, for all of the bytes.
     pub(crate) fn take(&mut self, peer: u32, len: u64, most: u64) -> Option<Piece> {
         let pages = pages_of(len);

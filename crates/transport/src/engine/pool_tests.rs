@@ -5,8 +5,9 @@ use super::*;
 const PAGE: u64 = POOL_PAGE as u64;
 const ALL: u64 = u64::MAX;
 
-/// A pool of so many pages, and the flags as those who return pieces see them.
-fn pool(pages: u32) -> (Pool, ReleaseFlags<Mapped>) {
+/// A pool of which so many pages go round, and the flags as those who return pieces see them.
+fn pool(round: u32) -> (Pool, ReleaseFlags<Mapped>) {
+    let pages = round + round / 2;
     let flags = heap(ReleaseFlags::<Mapped>::area_len(pages));
     let of = |memory: &Mapped| ReleaseFlags::new(memory.clone(), pages).expect("flags");
     let memory = heap((pages * POOL_PAGE) as usize);
@@ -144,49 +145,16 @@ fn numbers_of_a_peer_stay_within_the_pool() {
 }
 
 #[test]
-fn a_peer_keeps_what_it_was_given_until_it_goes_or_gives_it_back() {
-    let (mut pool, flags) = pool(16);
-    let piece = pool.take_to_keep(1, 2 * PAGE).expect("there is room");
-    assert_eq!(piece.page, 14, "at the end");
-    let (page, generation) = (u64::from(piece.page), u64::from(piece.generation));
-    for (from, page, generation) in [
-        (2, page, generation),
-        (1, page + 1, generation),
-        (1, u64::MAX, generation),
-        (1, page, generation + 1),
-        (1, page, generation | 1 << 32),
-    ] {
-        assert_eq!(pool.came_back(from, page, generation), None);
-    }
-    assert_eq!(pool.came_back(1, page, generation), Some(2));
-    assert_eq!(pool.came_back(1, page, generation), None, "once");
-    // A flag says nothing while the piece is here, nor under an older generation.
-    give_back(&flags, piece);
-    pool.reclaim_kept();
-    let again = pool.pass_on(piece.page);
-    pool.reclaim_kept();
-    assert_eq!(pool.kept_pages(), 2);
-    assert!(flags.release(piece.page, again));
-    pool.reclaim_kept();
-    assert_eq!((pool.kept_pages(), pool.free), (0, 16));
-    pool.take_to_keep(1, PAGE).expect("there is room");
-    pool.take_to_keep(2, PAGE).expect("there is room");
-    pool.forget_peer(1);
-    assert_eq!((pool.kept_pages(), pool.free), (1, 15));
-}
-
-#[test]
-fn what_peers_may_keep_is_a_part_of_the_pool() {
+fn what_peers_keep_is_apart_from_what_goes_round() {
     let (mut pool, _) = pool(64);
-    let all = (0..100)
-        .filter_map(|peer| pool.take_to_keep(peer, PAGE))
-        .count();
-    assert_eq!(all, 16);
+    let kept: Vec<Piece> = (0..100)
+        .filter_map(|peer| pool.kept.take(peer, PAGE))
+        .collect();
+    assert_eq!(kept.len(), 32);
+    assert!(kept.iter().all(|piece| piece.page >= 64));
     assert!(pool.holds_nothing(3), "it has nothing to return");
+    assert_eq!(pool.free, 64);
     assert!(pool.take(3, 4 * PAGE, ALL).is_some());
-    let (mut large, _) = self::pool(8 * KEPT_BY_PEER);
-    let one = (0..1000)
-        .filter_map(|_| large.take_to_keep(5, PAGE))
-        .count();
-    assert_eq!(one, KEPT_BY_PEER as usize);
+    pool.forget_peer(3);
+    assert_eq!((pool.kept.pages(), pool.free), (31, 64));
 }

@@ -99,7 +99,7 @@ impl Link {
                 (Then::Hold(piece), bytes_of(pages))
             }
             BACK => {
-                let Some(pages) = pool.came_back(from, told.page, told.generation) else {
+                let Some(pages) = pool.kept.came_back(from, told.page, told.generation) else {
                     return Err("a piece that it does not keep");
                 };
                 let piece = told.in_hand(Whose::Mine, pages);

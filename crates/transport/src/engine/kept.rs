@@ -1,0 +1,183 @@
+//! The part of the pool that peers may keep: pieces that go to and fro between this endpoint and a peer (`hand`).
+//!
+//! It is apart from what goes round (`pool`), so that neither scatters the other, and the pages of both are as near to each other as
+//! they can be.
+
+use limic_shm::ring::{Mapped, ReleaseFlags};
+
+use super::pool::{Piece, pages_of};
+
+/// Pages that one peer may keep: 1 MiB.
+pub(super) const KEPT_BY_PEER: u32 = 256;
+
+/// A piece that a peer may keep.
+#[derive(Clone, Copy)]
+struct Kept {
+    pages: u32,
+    peer: u32,
+    generation: u32,
+    /// It is the peer's turn to write it.
+    away: bool,
+}
+
+pub(crate) struct KeptPieces {
+    flags: ReleaseFlags<Mapped>,
+    /// The first page of this part.
+    first: u32,
+    /// By page, from the first on: the last generation, whether it is part of a piece, and the piece that begins there.
+    generations: Vec<u32>,
+    taken: Vec<bool>,
+    pieces: Vec<Option<Kept>>,
+    /// Pages by the peer's number, and of all.
+    by_peer: Vec<u32>,
+    pages: u32,
+}
+
+impl KeptPieces {
+    /// None yet, out of `pages` pages from `first` on.
+    pub(crate) fn new(flags: ReleaseFlags<Mapped>, first: u32, pages: u32) -> Self {
+        Self {
+            flags,
+            first,
+            generations: vec![0; pages as usize],
+            taken: vec![false; pages as usize],
+            pieces: vec![None; pages as usize],
+            by_peer: Vec::new(),
+            pages: 0,
+        }
+    }
+
+    /// Takes pages for `len` bytes that a peer may keep.
+    pub(crate) fn take(&mut self, peer: u32, len: u64) -> Option<Piece> {
+        let pages = pages_of(len);
+        if self.by_peer.len() <= peer as usize {
+            self.by_peer.resize(peer as usize + 1, 0);
+        }
+        let by_peer = self.by_peer[peer as usize];
+        if pages > KEPT_BY_PEER - by_peer || pages > self.taken.len() as u32 - self.pages {
+            return None;
+        }
+        let at = self.find(pages as usize)?;
+        self.taken[at..at + pages as usize].fill(true);
+        self.by_peer[peer as usize] += pages;
+        self.pages += pages;
+        let page = self.first + at as u32;
+        // No flag has this generation, however often the piece goes to and fro.
+        self.flags.release(page, 0);
+        let generation = self.next_generation(at);
+        self.pieces[at] = Some(Kept {
+            pages,
+            peer,
+            generation,
+            away: true,
+        });
+        Some(Piece { page, generation })
+    }
+
+    /// Free pages side by side.
+    fn find(&self, pages: usize) -> Option<usize> {
+        let mut start = 0;
+        while start + pages <= self.taken.len() {
+            let taken = self.taken[start..start + pages]
+                .iter()
+                .rposition(|taken| *taken);
+            match taken {
+                None => return Some(start),
+                Some(taken) => start += taken + 1,
+            }
+        }
+        None
+    }
+
+    fn next_generation(&mut self, at: usize) -> u32 {
+        let generation = &mut self.generations[at];
+        *generation = generation.wrapping_add(1).max(1);
+        *generation
+    }
+
+    /// A piece goes to its peer again: under which generation.
+    #[inline]
+    pub(crate) fn pass_on(&mut self, page: u32) -> u32 {
+        let at = (page - self.first) as usize;
+        let generation = self.next_generation(at);
+        if let Some(kept) = &mut self.pieces[at] {
+            kept.generation = generation;
+            kept.away = true;
+        }
+        generation
+    }
+
+    /// A piece did not go to its peer after all.
+    pub(crate) fn stays_here(&mut self, page: u32) {
+        if let Some(kept) = &mut self.pieces[(page - self.first) as usize] {
+            kept.away = false;
+        }
+    }
+
+    /// A peer has written a piece that it kept: how many pages it has. `None` if it does not keep such a one. The numbers come from
+    /// the peer.
+    #[inline]
+    pub(crate) fn came_back(&mut self, from: u32, page: u64, generation: u64) -> Option<u32> {
+        let at = page.checked_sub(self.first.into())?;
+        let kept = self.pieces.get_mut(usize::try_from(at).ok()?)?.as_mut()?;
+        let its = kept.away && kept.peer == from && u64::from(kept.generation) == generation;
+        if !its {
+            return None;
+        }
+        kept.away = false;
+        Some(kept.pages)
+    }
+
+    /// A piece is free again.
+    pub(crate) fn end(&mut self, page: u32) {
+        self.end_at((page - self.first) as usize);
+    }
+
+    fn end_at(&mut self, at: usize) {
+        if let Some(kept) = self.pieces[at].take() {
+            self.by_peer[kept.peer as usize] -= kept.pages;
+            self.pages -= kept.pages;
+            self.taken[at..at + kept.pages as usize].fill(false);
+        }
+    }
+
+    /// Takes back what peers returned by flags.
+    pub(crate) fn reclaim(&mut self) {
+        if self.pages > 0 {
+            let (flags, first) = (self.flags.clone(), self.first);
+            self.end_where(|at, kept| {
+                kept.away && flags.is_released(first + at as u32, kept.generation)
+            });
+        }
+    }
+
+    /// Takes back everything that a failed peer kept.
+    pub(crate) fn forget_peer(&mut self, peer: u32) {
+        self.end_where(|_, kept| kept.peer == peer);
+    }
+
+    fn end_where(&mut self, ends: impl Fn(usize, &Kept) -> bool) {
+        for at in 0..self.pieces.len() {
+            if self.pieces[at].is_some_and(|kept| ends(at, &kept)) {
+                self.end_at(at);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+impl KeptPieces {
+    pub(crate) fn pages(&self) -> u32 {
+        self.pages
+    }
+
+    /// Pages of the longest piece.
+    pub(crate) fn longest(&self) -> u32 {
+        let pages = self.pieces.iter().flatten().map(|kept| kept.pages);
+        pages.max().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+#[path = "kept_tests.rs"]
+mod tests;

@@ -1,0 +1,71 @@
+use limic_shm::ring::heap;
+use limic_shm::segment::POOL_PAGE;
+
+use super::*;
+
+const PAGE: u64 = POOL_PAGE as u64;
+const FIRST: u32 = 8;
+
+/// So many pages, and the flags as those who return pieces see them.
+fn kept(pages: u32) -> (KeptPieces, ReleaseFlags<Mapped>) {
+    let flags = heap(ReleaseFlags::<Mapped>::area_len(FIRST + pages));
+    let of = |memory: &Mapped| ReleaseFlags::new(memory.clone(), FIRST + pages).expect("flags");
+    (KeptPieces::new(of(&flags), FIRST, pages), of(&flags))
+}
+
+#[test]
+fn a_peer_keeps_what_it_was_given_until_it_goes_or_gives_it_back() {
+    let (mut kept, flags) = kept(8);
+    let piece = kept.take(1, 2 * PAGE).expect("there is room");
+    assert_eq!(piece.page, FIRST);
+    let (page, generation) = (u64::from(piece.page), u64::from(piece.generation));
+    for (from, page, generation) in [
+        (2, page, generation),
+        (1, page + 1, generation),
+        (1, 0, generation),
+        (1, u64::MAX, generation),
+        (1, page, generation + 1),
+        (1, page, generation | 1 << 32),
+    ] {
+        assert_eq!(kept.came_back(from, page, generation), None);
+    }
+    assert_eq!(kept.came_back(1, page, generation), Some(2));
+    assert_eq!(kept.came_back(1, page, generation), None, "once");
+    // A flag says nothing while the piece is here, nor under an older generation.
+    assert!(flags.release(piece.page, piece.generation));
+    kept.reclaim();
+    let again = kept.pass_on(piece.page);
+    kept.reclaim();
+    assert_eq!(kept.pages(), 2);
+    assert!(flags.release(piece.page, again));
+    kept.reclaim();
+    assert_eq!(kept.pages(), 0);
+    for peer in [1, 2] {
+        kept.take(peer, PAGE).expect("there is room");
+    }
+    kept.forget_peer(1);
+    assert_eq!(kept.pages(), 1);
+}
+
+#[test]
+fn pieces_lie_side_by_side_where_there_is_room() {
+    let (mut kept, _) = kept(8);
+    let pieces: Vec<Piece> = (0..8).filter_map(|peer| kept.take(peer, PAGE)).collect();
+    assert_eq!(pieces.len(), 8);
+    assert!(kept.take(9, PAGE).is_none());
+    for at in [1, 3, 4, 5] {
+        kept.end(pieces[at].page);
+    }
+    assert!(kept.take(9, 4 * PAGE).is_none(), "not side by side");
+    let three = kept.take(9, 3 * PAGE).expect("there is room");
+    assert_eq!(three.page, pieces[3].page);
+    assert!(kept.take(9, u64::MAX).is_none());
+}
+
+#[test]
+fn a_peer_keeps_no_more_than_it_may() {
+    let (mut kept, _) = kept(2 * KEPT_BY_PEER);
+    let one = (0..1000).filter_map(|_| kept.take(5, PAGE)).count();
+    assert_eq!(one, KEPT_BY_PEER as usize);
+    assert!(kept.take(6, PAGE).is_some());
+}
