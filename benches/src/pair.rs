@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use limic::policy::{Path, PathSet};
 use limic::settings::Spin;
 use limic::{Endpoint, Error, HybridEndpoint, Peer, RawEndpoint, Result, Settings, Tag};
 
@@ -41,6 +42,9 @@ impl Pair {
             .without_environment()
             .spin(Spin::For(Duration::from_millis(1)))
             .ring_bytes(RING_BYTES)
+            // As between two processes.
+            .allowed(PathSet::ALL.without(Path::SameProcess))
+            .eager_max(64 << 10)
             .build()
             .map_err(|error| Error::Settings(error.to_string()))?;
         let (sender, receiver) = (

@@ -91,23 +91,9 @@ fn messages(pair: &Pair) -> Result<()> {
         )?;
         posted(pair, len, message)?;
     }
-    let room = &mut [0_u8; 1024][..];
-    calls(
-        "answer 1K",
-        || pair.back(OPERATIONS, &large, &mut [0_u8; 1024]),
-        || counted::send(pair, &large, OPERATIONS),
-        || pair.empty(OPERATIONS, room),
-    )?;
-    let room = &mut [0_u8; 1024][..];
-    calls(
-        "receive answer 1K, direct",
-        || {
-            pair.back(OPERATIONS, &large, &mut [0_u8; 1024])?;
-            pair.fill(OPERATIONS, &large)
-        },
-        || counted::receive(pair, room, OPERATIONS),
-        nothing,
-    )?;
+    for (name, len) in [("1K", 1 << 10), ("16K", 16 << 10)] {
+        answers(pair, name, len)?;
+    }
     let room = &mut [0_u8; 8];
     calls(
         "arrive 8, unexpected",
@@ -126,6 +112,31 @@ fn messages(pair: &Pair) -> Result<()> {
             counted::progress(&pair.receiver, OPERATIONS);
             Ok(())
         },
+        nothing,
+    )
+}
+
+/// Messages that answer others: in the pieces in which those came.
+fn answers(pair: &Pair, name: &str, len: usize) -> Result<()> {
+    let message = &vec![1; len][..];
+    let [back, room] = &mut [0; 2].map(|_: i32| vec![0; len]);
+    calls(
+        &format!("answer {name}"),
+        || pair.back(OPERATIONS, message, back),
+        || counted::send(pair, message, OPERATIONS),
+        || pair.empty(OPERATIONS, room),
+    )?;
+    if len > 1 << 10 {
+        // Others would get their turn between them.
+        return Ok(());
+    }
+    calls(
+        &format!("receive answer {name}, direct"),
+        || {
+            pair.back(OPERATIONS, message, back)?;
+            pair.fill(OPERATIONS, message)
+        },
+        || counted::receive(pair, room, OPERATIONS),
         nothing,
     )
 }

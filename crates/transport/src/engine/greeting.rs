@@ -152,10 +152,11 @@ mod tests {
             assert!(Greeting::decode(&bytes[..len]).is_err());
         }
         let mut other = bytes.clone();
-        other[4] = 9;
+        let theirs = PROTOCOL + 1;
+        other[4..8].copy_from_slice(&theirs.to_le_bytes());
         assert_eq!(
             Greeting::decode(&other).unwrap_err(),
-            BadGreeting::Version { theirs: 9 }
+            BadGreeting::Version { theirs }
         );
         let mut other = bytes;
         other[16] = 9;

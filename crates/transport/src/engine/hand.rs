@@ -22,15 +22,15 @@
 //! # Who may keep what
 //!
 //! The owner says for each piece whether its reader may keep it, for as many bytes as that one has sent to it: so a stream in one
-//! direction keeps to pages that go round. What peers may keep is bounded, for each ([`KEPT_BY_PEER`]) and for all ([`kept`](super::kept)),
-//! so that those who never answer take no more than that part of the pool. What is in hand and not used for a while goes back to its
-//! owner by its release flag.
+//! direction keeps to pages that go round. What peers may keep is bounded, for each ([`KEPT_BY_PEER`]) and for all
+//! ([`kept`](super::kept)), so that those who never answer take no more than that part of the pool. What is in hand and not used
+//! for a while goes back to its owner by its release flag.
 //!
 //! # Long answers
 //!
-//! A message that fits what is in hand of a peer is likely to be an answer, for which that peer waits: up to [`LONGEST`] bytes it goes
-//! at once, where a longer one than [`in_pieces::LONGEST`](super::in_pieces::LONGEST) would be offered. One for which nobody waits after all has to be copied
-//! aside; its receiver then keeps nothing for a while, and so does its sender.
+//! A message that fits what is in hand of a peer is likely to be an answer, for which that peer waits: up to [`LONGEST`] bytes it
+//! goes at once, where a longer one than [`in_pieces::LONGEST`](super::in_pieces::LONGEST) would be offered. One for which nobody
+//! waits after all has to be copied aside; its receiver then keeps nothing for a while, and leaves its sender nothing.
 
 use super::Core;
 use super::kept::KEPT_BY_PEER;
@@ -42,7 +42,7 @@ use crate::topology::Locality;
 /// Messages of fewer bytes than this go in the ring's own lines.
 pub(crate) const LEAST: u64 = 128;
 /// The longest that go whole in a piece in hand, in bytes.
-const LONGEST_WHOLE: u64 = 8 << 10;
+const LONGEST_WHOLE: u64 = 12 << 10;
 /// The longest that go in pieces in hand, in bytes: all that a peer may keep. Of a longer one they would take a part, and then
 /// what goes round would go round in less. Also the most that a peer may keep for what it has sent before.
 pub(crate) const LONGEST: u64 = bytes_of(KEPT_BY_PEER);
@@ -95,14 +95,24 @@ pub(crate) struct Hand {
 }
 
 impl Hand {
-    /// A piece of so many pages at least: the one that came last, whose lines are still in this core's first-level cache.
+    /// A piece of so many pages: the one that came last, whose lines are still in this core's first-level cache.
     #[inline(always)]
     fn take(&mut self, pages: u32) -> Option<InHand> {
-        if self.pieces.last()?.pages < pages {
-            return self.take_longer(pages);
+        if self.pieces.last()?.pages != pages {
+            return self.take_another(pages);
         }
         self.used = true;
         self.pop()
+    }
+
+    /// One that came before. If none has just so many pages, a longer one: so messages of several lengths keep each to its own.
+    #[cold]
+    fn take_another(&mut self, pages: u32) -> Option<InHand> {
+        let fits = |piece: &InHand| piece.pages == pages;
+        let at = (self.pieces.iter().rposition(fits))
+            .or_else(|| self.pieces.iter().rposition(|piece| piece.pages > pages))?;
+        self.used = true;
+        Some(self.remove(at))
     }
 
     #[inline(always)]
@@ -110,13 +120,6 @@ impl Hand {
         let piece = self.pieces.pop()?;
         self.pages -= piece.pages;
         Some(piece)
-    }
-
-    #[cold]
-    fn take_longer(&mut self, pages: u32) -> Option<InHand> {
-        let at = self.pieces.iter().rposition(|piece| piece.pages >= pages)?;
-        self.used = true;
-        Some(self.remove(at))
     }
 
     fn remove(&mut self, at: usize) -> InHand {
@@ -203,7 +206,7 @@ impl Link {
         len <= LONGEST_WHOLE && !self.hand.pieces.is_empty() && self.may_go_in_pieces(len)
     }
 
-    /// Whether a message goes in pieces in hand, all of it, though a longer one would be offered. Its receiver has answered as many
+    /// Whether all of a message goes in pieces in hand, though others of its length are offered. Its receiver has sent as many
     /// bytes, so it is likely to wait for these.
     pub(super) fn answers(&self, len: u64) -> bool {
         len < self.answers_below && len <= bytes_of(self.hand.pages)
@@ -344,8 +347,8 @@ impl Link {
         }
     }
 
-    /// The peer has sent a message of `len` bytes without asking, as an answer, and nobody waited for it: it had to be copied aside.
-    /// With nothing in hand it asks before it sends such ones, until as many bytes as [`REST`] of them have come.
+    /// The peer has sent a message of `len` bytes without asking, as an answer, and nobody waited for it: it has to be copied
+    /// aside. With nothing in hand it asks before it sends such ones, until as many bytes as [`REST`] of them have come.
     #[cold]
     pub(super) fn answered_unasked(&mut self, pool: &mut Pool, len: u64) {
         self.let_all_go(pool);

@@ -138,6 +138,22 @@ fn who_wants_long_messages_to_be_asked_for_is_asked() {
 }
 
 #[test]
+fn messages_of_several_lengths_keep_each_to_its_own_pieces() {
+    let (mut a, mut b, of_b, of_a) = pair();
+    let mut exchange = |rounds| {
+        for len in (0..rounds).flat_map(|_| [9 << 10, 40 << 10, 1 << 10, 15 << 10]) {
+            pass(&mut a, of_b, &mut b, of_a, len, 1);
+            pass(&mut b, of_a, &mut a, of_b, len, 2);
+        }
+        kept([&a, &b])
+    };
+    let after_some = exchange(10);
+    // Pages of one of each, those for the first messages of either side, and halves of a piece that was too long.
+    assert!(after_some <= 2 * (3 + 10 + 1 + 4), "{after_some}");
+    assert_eq!(exchange(100), after_some);
+}
+
+#[test]
 fn a_stream_in_one_direction_keeps_nothing() {
     let (mut a, mut b, of_b, of_a) = pair();
     for round in 0..50 {

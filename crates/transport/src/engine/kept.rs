@@ -1,7 +1,6 @@
 //! The part of the pool that peers may keep: pieces that go to and fro between this endpoint and a peer (`hand`).
 //!
-//! It is apart from what goes round (`pool`), so that neither scatters the other, and the pages of both are as near to each other as
-//! they can be.
+//! It is apart from what goes round (`pool`), so that neither scatters the other.
 
 use limic_shm::ring::{Mapped, ReleaseFlags};
 
