@@ -44,6 +44,8 @@ mod verbs;
 use core::time::Duration;
 use std::path::{Path as FilePath, PathBuf};
 
+use limic_shm::segment::Shape;
+
 use crate::counters::at_end::Target;
 use crate::policy::{HandOver, Path, PathSet, RowSource, Table};
 
@@ -74,7 +76,7 @@ pub struct SegmentSettings {
 }
 
 impl SegmentSettings {
-    /// Longest message in bytes that can go eagerly between two endpoints: 64 KiB.
+    /// Longest message in bytes that can go eagerly between two endpoints, unless it answers another one: 64 KiB.
     #[must_use]
     pub const fn longest_eager_bytes(&self) -> u64 {
         crate::engine::in_pieces::LONGEST
@@ -84,12 +86,11 @@ impl SegmentSettings {
 impl Default for SegmentSettings {
     fn default() -> Self {
         Self {
-            private_rings: 16,
-            ring_bytes: 64 << 10,
-            shared_slots: 1024,
-            // Twice the second-level cache of many cores: see `engine::pool`.
-            chunks: 64,
-            chunk_bytes: 32 << 10,
+            private_rings: Shape::DEFAULT.private_rings,
+            ring_bytes: Shape::DEFAULT.ring_bytes,
+            shared_slots: Shape::DEFAULT.shared_slots,
+            chunks: Shape::DEFAULT.chunks,
+            chunk_bytes: Shape::DEFAULT.chunk_bytes,
         }
     }
 }

@@ -58,14 +58,14 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// About 4.4 MiB: for jobs with up to some tens of ranks on a node.
+    /// About 4.8 MiB: for jobs with up to some tens of ranks on a node.
     pub const DEFAULT: Self = Self {
         shared_slots: 1024,
         private_rings: 16,
         ring_bytes: 64 << 10,
-        // 3 MiB: two that go round, twice the second-level cache of many cores, which what comes round again has left by then; and one
-        // that goes to and fro.
-        chunks: 96,
+        // Two MiB that go round: twice the second-level cache of many cores, which what comes round again has left by then. And two
+        // thirds of that for what goes to and fro.
+        chunks: 108,
         chunk_bytes: 32 << 10,
         regions: 64,
         access_slots: 1024,
@@ -362,7 +362,7 @@ const _: () = {
     assert!(sleep::AREA_LEN <= STATUS_OFFSET - SLEEP_OFFSET);
     assert!(super::header::HEADER_BYTES <= SLEEP_OFFSET);
     assert!(SLEEP_OFFSET + LINE <= STATUS_OFFSET && STATUS_OFFSET + LINE <= PAGE as usize);
-    assert!(Geometry::DEFAULT.bytes() < 9 << 19);
+    assert!(Geometry::DEFAULT.bytes() < 5 << 20);
 };
 
 #[cfg(test)]

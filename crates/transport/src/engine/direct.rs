@@ -95,9 +95,10 @@ impl Engine {
     ) -> Direct {
         self.directly += 1;
         if self.core.has_chores() || self.directly >= OTHERS_TURN {
-            // Who receives one message after the other must not keep the others from theirs.
+            // Who receives one message after the other must not keep the others from theirs. What comes from this source would be
+            // unexpected if it were taken now.
             self.directly = 0;
-            self.poll();
+            self.poll_but(Some(source));
         }
         for _ in 0..ROWS.min(self.core.spins.div_ceil(POLLS_PER_ROW)) {
             if !self.core.nothing_to_match() {
@@ -188,7 +189,7 @@ impl super::inputs::Inputs {
                 core.popped(source, ring.pop());
                 return Look::Received(tag, told.len());
             }
-            return look_at_another(ring, core, source, fits, into);
+            return look_at_another(ring, core, source, selector, into);
         }
         Look::Empty
     }
@@ -201,13 +202,15 @@ fn look_at_another(
     ring: &mut LineConsumer<Mapped>,
     core: &mut Core,
     source: u32,
-    fits: bool,
+    selector: &Selector,
     into: &ReceiveBuffer,
 ) -> Look {
     let Ok(Some(record)) = ring.peek() else {
         return Look::Empty;
     };
     let (kind, tag) = (record.kind, record.tag);
+    // Read anew, like everything in the record.
+    let fits = (tag ^ selector.tag.0) & selector.mask == 0;
     if !fits || !wire::is_message(kind) {
         core.on_record(source, kind, tag, &record);
         core.popped(source, ring.pop());

@@ -11,7 +11,7 @@ use super::wire::{self, Control};
 use crate::Peer;
 use crate::buffer::{Source, words};
 use crate::counters::Event;
-use crate::policy::{Path, Skew};
+use crate::policy::{BufferKind, Path, Query, Skew, Thresholds};
 use crate::settings::Settings;
 use crate::topology::{Locality, Look, Place};
 
@@ -86,6 +86,40 @@ impl Core {
 }
 
 impl Link {
+    /// Below how many bytes messages go without asking while there are pieces in hand for them: 0 if somebody wants them to be asked
+    /// for, or wants a path.
+    fn answers_below(&self, settings: &Settings) -> u64 {
+        let Thresholds {
+            eager_below,
+            pipeline_below,
+            ..
+        } = self.thresholds;
+        let below = pipeline_below
+            .min(hand::LONGEST + 1)
+            .min(settings.unexpected_budget_bytes().saturating_add(1));
+        if eager_below <= in_pieces::LONGEST || below <= eager_below {
+            return 0;
+        }
+        let is_asked_for = |bytes| {
+            let query = Query {
+                bytes,
+                locality: self.locality,
+                skew: Skew::None,
+                buffer: BufferKind::Plain,
+                capabilities: self.capabilities,
+            };
+            !matches!(
+                settings.policy().choose_correctable(&query),
+                Some((_, true))
+            )
+        };
+        if is_asked_for(eager_below) || is_asked_for(below - 1) {
+            0
+        } else {
+            below
+        }
+    }
+
     /// Takes the rows for this endpoint at `here` and the peer where it said that it is, or for as far as they are by
     /// measurement.
     pub(crate) fn fit(&mut self, settings: &Settings, here: Place, most_chunk_bytes: u64) {
@@ -101,12 +135,7 @@ impl Link {
         let policy = settings.policy();
         self.thresholds = policy.thresholds(self.locality, Skew::None, &self.capabilities);
         self.record_below = self.thresholds.eager_below.min(self.longest_record + 1);
-        self.answers_below = if self.thresholds.eager_below > in_pieces::LONGEST {
-            self.thresholds.pipeline_below.min(hand::LONGEST + 1)
-        } else {
-            // Somebody wants shorter ones to be asked for.
-            0
-        };
+        self.answers_below = self.answers_below(settings);
         // What goes ahead lies in an arena, and no ring limits it.
         let mut ahead = self.capabilities;
         ahead.max_eager = settings.unexpected_budget_bytes();

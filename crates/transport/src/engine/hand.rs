@@ -48,8 +48,12 @@ const LONGEST_WHOLE: u64 = 12 << 10;
 pub(crate) const LONGEST: u64 = bytes_of(KEPT_BY_PEER);
 /// Pieces in hand of one peer: as many as a peer may keep.
 const MOST: usize = KEPT_BY_PEER as usize;
+/// Pages of the shortest pieces of long messages.
+const LONG_PIECE: u32 = 4;
 /// Messages that have to come before another one may come unasked for, if one did at the wrong time.
 const REST: u64 = 32;
+/// Pieces that go back when none of those in hand is long enough, and there is no room for a longer one.
+const TOO_SHORT: u32 = 4;
 /// Looks after which what is in hand counts as not used any more: with two endpoints some 30 ms of polling.
 const UNUSED: u32 = 256;
 
@@ -74,14 +78,23 @@ impl InHand {
     pub(super) fn is_mine(&self) -> bool {
         self.whose == Whose::Mine
     }
+
+    #[inline(always)]
+    fn long_pages(&self) -> u32 {
+        if self.pages < LONG_PIECE {
+            0
+        } else {
+            self.pages
+        }
+    }
 }
 
 /// What is in hand of one peer, the oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Hand {
     pieces: Vec<InHand>,
-    /// Their pages.
-    pages: u32,
+    /// Pages of those that have [`LONG_PIECE`] or more.
+    long_pages: u32,
     /// One was taken since somebody looked.
     used: bool,
     /// At which look that was so last.
@@ -118,19 +131,19 @@ impl Hand {
     #[inline(always)]
     fn pop(&mut self) -> Option<InHand> {
         let piece = self.pieces.pop()?;
-        self.pages -= piece.pages;
+        self.long_pages -= piece.long_pages();
         Some(piece)
     }
 
     fn remove(&mut self, at: usize) -> InHand {
         let piece = self.pieces.remove(at);
-        self.pages -= piece.pages;
+        self.long_pages -= piece.long_pages();
         piece
     }
 
     #[inline(always)]
     fn push(&mut self, piece: InHand) {
-        self.pages += piece.pages;
+        self.long_pages += piece.long_pages();
         self.pieces.push(piece);
     }
 
@@ -206,10 +219,10 @@ impl Link {
         len <= LONGEST_WHOLE && !self.hand.pieces.is_empty() && self.may_go_in_pieces(len)
     }
 
-    /// Whether all of a message goes in pieces in hand, though others of its length are offered. Its receiver has sent as many
-    /// bytes, so it is likely to wait for these.
+    /// Whether a message goes at once though others of its length are offered: if there are pieces in hand for it. Its receiver has
+    /// sent as many bytes, so it is likely to wait for these.
     pub(super) fn answers(&self, len: u64) -> bool {
-        len < self.answers_below && len <= bytes_of(self.hand.pages)
+        len < self.answers_below && len <= bytes_of(self.hand.long_pages)
     }
 
     /// Whether there is any use in asking for a piece in hand. In a stream in one direction there is none: two loads say so.
@@ -244,7 +257,10 @@ impl Link {
             // There are as many as may be; the next ones have to be earned anew.
             self.hand.credit = 0;
             // Perhaps pieces are in hand that are too short for what goes now.
-            self.let_all_go(pool);
+            for _ in 0..TOO_SHORT {
+                let Some(piece) = self.hand.pop() else { break };
+                self.let_go(pool, piece);
+            }
             return None;
         };
         self.hand.credit -= len;
@@ -353,7 +369,9 @@ impl Link {
     pub(super) fn answered_unasked(&mut self, pool: &mut Pool, len: u64) {
         self.let_all_go(pool);
         self.hand.credit = 0;
-        self.hand.rest = len.saturating_mul(REST);
+        if self.counts.is_own() {
+            self.hand.rest = len.saturating_mul(REST);
+        }
     }
 
     fn let_all_go(&mut self, pool: &mut Pool) {

@@ -187,20 +187,22 @@ fn what_is_not_used_any_more_goes_back() {
 #[test]
 fn short_pieces_make_room_for_longer_ones() {
     let (mut a, mut b, of_b, of_a) = pair();
-    // As many at a time as may be kept.
-    for round in 0..100 {
-        pass(&mut a, of_b, &mut b, of_a, 1 << 10, round);
+    // As many as a may keep, all of them in its hand: b sends as many as it got, and a does not answer.
+    for _ in 0..2 * KEPT_BY_PEER {
+        pass(&mut a, of_b, &mut b, of_a, 1 << 10, 1);
     }
-    for round in 0..100 {
-        pass(&mut b, of_a, &mut a, of_b, 1 << 10, round);
+    for _ in 0..2 * KEPT_BY_PEER {
+        pass(&mut b, of_a, &mut a, of_b, 1 << 10, 2);
     }
-    let longest = |engine: &Engine| engine.core.pool.kept.longest();
-    assert_eq!(longest(&a).max(longest(&b)), 1);
+    assert_eq!(b.core.pool.kept.longest(), 1);
+    assert!(b.core.pool.kept.take(of_a, 8 << 10).is_none(), "no room");
+    // Nor has a any room.
+    while a.core.pool.kept.take(of_b, 4 << 10).is_some() {}
     for round in 0..200 {
         pass(&mut a, of_b, &mut b, of_a, 32 << 10, round);
         pass(&mut b, of_a, &mut a, of_b, 32 << 10, round);
     }
-    assert!(longest(&a).max(longest(&b)) > 1);
+    assert!(b.core.pool.kept.longest() > 1);
 }
 
 #[test]

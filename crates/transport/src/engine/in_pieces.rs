@@ -29,7 +29,8 @@ use crate::policy::Path;
 
 /// Longest eager message in one record, in bytes: longer ones would leave the ring's near lap.
 pub(crate) const LONGEST_RECORD: u64 = 2816;
-/// Longest eager message, in bytes: what the receiver may have to keep of one that nobody expects.
+/// Longest eager message, in bytes: what the receiver may have to keep of one that nobody expects. Answers may be longer
+/// (`hand`).
 pub(crate) const LONGEST: u64 = 64 << 10;
 /// The most that goes in one record, in bytes, to a peer with rings of so many, from a pool with chunks of so many.
 pub(crate) fn longest_record(ring_bytes: u32, chunk_bytes: u32) -> u64 {

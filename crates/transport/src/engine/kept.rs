@@ -6,8 +6,12 @@ use limic_shm::ring::{Mapped, ReleaseFlags};
 
 use super::pool::{Piece, pages_of};
 
-/// Pages that one peer may keep: 1 MiB.
+/// Pages that one peer may keep at most: 1 MiB.
 pub(super) const KEPT_BY_PEER: u32 = 256;
+/// One part of so many is left to others, even if a peer gives nothing back.
+const LEFT_TO_OTHERS: u32 = 8;
+/// After so many times that there was no room, one looks at the flags.
+const LOOK_AT_FLAGS: u32 = 16;
 
 /// A piece that a peer may keep.
 #[derive(Clone, Copy)]
@@ -30,6 +34,8 @@ pub(crate) struct KeptPieces {
     /// Pages by the peer's number, and of all.
     by_peer: Vec<u32>,
     pages: u32,
+    /// Times that there was no room.
+    misses: u32,
 }
 
 impl KeptPieces {
@@ -43,17 +49,30 @@ impl KeptPieces {
             pieces: vec![None; pages as usize],
             by_peer: Vec::new(),
             pages: 0,
+            misses: 0,
         }
     }
 
-    /// Takes pages for `len` bytes that a peer may keep.
+    /// Takes pages for `len` bytes that a peer may keep. If there are none, what came back by flags may help the next one.
     pub(crate) fn take(&mut self, peer: u32, len: u64) -> Option<Piece> {
-        let pages = pages_of(len);
+        let piece = self.take_free(peer, pages_of(len));
+        if piece.is_none() {
+            self.misses = self.misses.wrapping_add(1);
+            if self.misses.is_multiple_of(LOOK_AT_FLAGS) {
+                self.reclaim();
+            }
+        }
+        piece
+    }
+
+    fn take_free(&mut self, peer: u32, pages: u32) -> Option<Piece> {
         if self.by_peer.len() <= peer as usize {
             self.by_peer.resize(peer as usize + 1, 0);
         }
+        let all = self.taken.len() as u32;
         let by_peer = self.by_peer[peer as usize];
-        if pages > KEPT_BY_PEER - by_peer || pages > self.taken.len() as u32 - self.pages {
+        let most = (all - all / LEFT_TO_OTHERS).min(KEPT_BY_PEER);
+        if pages > most.saturating_sub(by_peer) || pages > all - self.pages {
             return None;
         }
         let at = self.find(pages as usize)?;

@@ -68,4 +68,21 @@ fn a_peer_keeps_no_more_than_it_may() {
     let one = (0..1000).filter_map(|_| kept.take(5, PAGE)).count();
     assert_eq!(one, KEPT_BY_PEER as usize);
     assert!(kept.take(6, PAGE).is_some());
+    let (mut few, _) = self::kept(16);
+    let one = (0..1000).filter_map(|_| few.take(5, PAGE)).count();
+    assert_eq!(one, 14, "some are left to others");
+    assert!(few.take(6, PAGE).is_some());
+}
+
+#[test]
+fn what_came_back_by_flags_is_there_again_after_a_while() {
+    let (mut kept, flags) = kept(8);
+    let pieces: Vec<Piece> = (0..8).filter_map(|peer| kept.take(peer, PAGE)).collect();
+    for piece in pieces {
+        assert!(flags.release(piece.page, piece.generation));
+    }
+    let tries = (0..100)
+        .take_while(|_| kept.take(9, 4 * PAGE).is_none())
+        .count();
+    assert!(tries < 100);
 }

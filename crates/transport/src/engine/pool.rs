@@ -22,8 +22,11 @@ use limic_shm::segment::POOL_PAGE;
 use super::kept::KeptPieces;
 use crate::buffer::Window;
 
-/// One part of so many is for what peers may keep.
-const KEPT_PART: u32 = 3;
+/// Of so many pages, how many are for what peers may keep: two fifths.
+const fn for_keeping(pages: u32) -> u32 {
+    // At most 2^18 pages are less than 1 GiB.
+    pages * 2 / 5
+}
 
 /// What is lent, the oldest first.
 #[derive(Clone, Copy)]
@@ -81,7 +84,7 @@ pub(crate) fn pages_of(len: u64) -> u32 {
 impl Pool {
     pub(crate) fn new(memory: Mapped, flags: ReleaseFlags<Mapped>, chunk_bytes: u32) -> Self {
         let pages = (memory.len() / POOL_PAGE as usize) as u32;
-        let round = pages - pages / KEPT_PART;
+        let round = pages - for_keeping(pages);
         Self {
             generations: vec![0; round as usize],
             taken: vec![false; round as usize],

@@ -102,7 +102,13 @@ impl Engine {
     /// A progress call by the application: it may be its only way of waiting, so the sockets get their turn.
     #[inline]
     pub(crate) fn poll(&mut self) -> bool {
-        let moved = self.progress();
+        self.poll_but(None)
+    }
+
+    /// The same without a look at the private ring of a peer.
+    #[inline]
+    pub(crate) fn poll_but(&mut self, peer: Option<u32>) -> bool {
+        let moved = self.progress_but(peer);
         if !moved && self.calls.is_multiple_of(128) {
             return self.look_at_sockets();
         }

@@ -31,7 +31,7 @@ const EVERY: u32 = 6;
 const SHARE: u64 = 128;
 /// Spells that are remembered of each path; the median counts.
 const REMEMBERED: usize = 5;
-/// Spells of a try. The first one is not counted, since what the path needs is not in the caches yet.
+/// Spells of a try, unless its first one is hopeless. That is not counted, since what the path needs is not in the caches yet.
 const SPELLS_OF_A_TRY: u32 = 3;
 /// Counted spells that another path needs before it can win: those of two tries.
 const TRIES: usize = 4;
@@ -39,7 +39,8 @@ const TRIES: usize = 4;
 const LEAST_KNOWN: usize = 3;
 /// Paths beside the current one.
 const RIVALS: usize = CANDIDATES.len() - 1;
-/// A try ends with its first spell, cold as it is, if that reaches no more than this part of the current path's rate.
+/// A try ends with its first spell, cold as it is, if that reaches no more than this part of the current path's rate. Not by the
+/// module, which makes memory known to the hardware in the first one.
 const HOPELESS: f32 = 0.5;
 /// What it must be faster by.
 const MARGIN: f32 = 1.10;
@@ -93,6 +94,8 @@ struct Class {
     rival: usize,
     /// Spells until then.
     until_try: u32,
+    /// Spells so far.
+    spells: u32,
     /// And not before this time.
     not_before_ns: u64,
     /// Tries that may be lost whatever they cost: at first, and when the current path has become slow.
@@ -120,6 +123,7 @@ impl Class {
             rates: [NONE; CANDIDATES.len()],
             rival: 0,
             until_try: EVERY,
+            spells: 0,
             not_before_ns: 0,
             free: RIVALS,
             trying: 0,
@@ -143,6 +147,7 @@ impl Class {
     /// The path of the next spell.
     fn next(&mut self, available: PathSet, now_ns: impl Fn() -> u64) -> Path {
         let path = self.pick(available, now_ns);
+        self.spells = self.spells.wrapping_add(1);
         self.cold = path != self.last;
         self.last = path;
         path
@@ -192,7 +197,7 @@ impl Class {
             self.lost_ns += time_ns.saturating_sub((bytes as f32 / mine) as u64);
         }
         if self.cold {
-            if path != self.current && rate < mine * HOPELESS {
+            if path != self.current && path != Path::Kmod && rate < mine * HOPELESS {
                 self.lost(index, now_ns);
             }
             return false;
@@ -247,6 +252,12 @@ impl Class {
         } else {
             self.not_before_ns = now_ns.saturating_add(lost_ns.saturating_mul(SHARE));
         }
+    }
+
+    /// The current path is known, and this spell is not one of those that are measured nevertheless.
+    fn may_skip(&self) -> bool {
+        let known = self.rates_of(self.current).count >= LEAST_KNOWN;
+        known && !self.spells.is_multiple_of(SAMPLED)
     }
 
     fn rates_of(&self, path: Path) -> Rates {
@@ -349,10 +360,10 @@ impl Adapter {
             let number = self.spell.number.wrapping_add(1);
             let tried = self.classes[class].is_some_and(|entry| entry.current != path);
             let touched = path != Path::Pipeline || self.piped >= FIRST_TOUCHES;
-            let known = self.classes[class]
-                .is_some_and(|entry| entry.rates_of(entry.current).count >= LEAST_KNOWN);
-            let sampled = tried || !known || class >= SHORT_CLASSES;
-            let measured = touched && (sampled || number.is_multiple_of(SAMPLED));
+            let skipped = class < SHORT_CLASSES
+                && !tried
+                && self.classes[class].is_some_and(|entry| entry.may_skip());
+            let measured = touched && !skipped;
             self.spell = Spell {
                 number,
                 class,

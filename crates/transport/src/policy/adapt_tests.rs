@@ -119,6 +119,28 @@ fn what_is_far_slower_costs_a_message_of_each_class_at_first() {
 }
 
 #[test]
+fn classes_in_turn_are_measured_all() {
+    let mut run = Run::new();
+    let speeds = Speeds {
+        pipeline: 12.0,
+        cma: 3.0,
+        both: 4.0,
+    };
+    let slow = Speeds {
+        pipeline: 2.0,
+        ..speeds
+    };
+    for speeds in [speeds, slow] {
+        for _ in 0..300 {
+            run.windows(speeds, 128 << 10, 1, 1, Path::Pipeline);
+            run.windows(speeds, 256 << 10, 1, 1, Path::Pipeline);
+        }
+    }
+    let corrected = run.corrections();
+    assert_eq!(corrected.len(), 2, "{corrected:?}");
+}
+
+#[test]
 fn a_stream_that_never_rests_is_corrected_too() {
     let mut run = Run::new();
     let speeds = Speeds {

@@ -122,7 +122,7 @@ impl Key {
             Self::EagerMax => (
                 "LIMIC_EAGER_MAX",
                 "eager_max",
-                "longest message in bytes that goes eagerly; at most 64K",
+                "longest message in bytes that goes eagerly; at most 64K, with which longer answers do too",
                 NUMBER_OF_BYTES,
             ),
             Self::Paths => (
