@@ -78,7 +78,7 @@ impl Inputs {
         let mut moved = false;
         for input in &mut self.private {
             if but == Some(input.peer) {
-                // It was just looked at in vain.
+                // Who waits for it takes one at a time.
                 input.idle = true;
                 continue;
             }

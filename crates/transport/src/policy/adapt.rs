@@ -44,7 +44,7 @@ const RIVALS: usize = CANDIDATES.len() - 1;
 const HOPELESS: f32 = 0.5;
 /// What it must be faster by.
 const MARGIN: f32 = 1.10;
-/// If the current path becomes slower by this, something has changed.
+/// If the current path becomes slower, or faster, by this, something has changed: the others may have become faster still.
 const CHANGED: f32 = 0.6;
 /// Messages after which a spell ends though others are under way.
 const SPELL: u32 = 32;
@@ -107,8 +107,8 @@ struct Class {
     cold: bool,
     /// What was lost by tries of the present rival.
     lost_ns: u64,
-    /// The best median of the current path.
-    best: f32,
+    /// The median of the current path when all was looked at last; 0 if it is not known yet.
+    usual: f32,
 }
 
 impl Class {
@@ -130,7 +130,7 @@ impl Class {
             last: table,
             cold: true,
             lost_ns: 0,
-            best: 0.0,
+            usual: 0.0,
         }
     }
 
@@ -205,14 +205,18 @@ impl Class {
         self.rates[index].add(rate);
         if path == self.current {
             let median = self.rates[index].median();
-            if median < self.best * CHANGED {
-                // Something has changed: time to look around.
-                self.best = median;
+            if self.rates[index].count < LEAST_KNOWN {
+                return false;
+            }
+            if self.usual == 0.0 {
+                self.usual = median;
+            } else if median < self.usual * CHANGED || median * CHANGED > self.usual {
+                // Time to look around.
+                self.usual = median;
                 self.not_before_ns = 0;
                 self.until_try = 0;
                 self.free = RIVALS;
             }
-            self.best = self.best.max(median);
             return false;
         }
         if mine == 0.0 {
@@ -227,7 +231,7 @@ impl Class {
             self.lost_ns = 0;
             self.trying = 0;
             self.current = path;
-            self.best = 0.0;
+            self.usual = 0.0;
             self.until_try = EVERY;
             return true;
         }

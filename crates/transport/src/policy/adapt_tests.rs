@@ -118,6 +118,28 @@ fn what_is_far_slower_costs_a_message_of_each_class_at_first() {
     assert_eq!(tried(&run), before);
 }
 
+/// A virtual machine's two processors come to run on one die again.
+#[test]
+fn what_becomes_faster_with_all_others_is_compared_with_them_again() {
+    for deep in [1, 16] {
+        let mut run = Run::new();
+        let far = Speeds {
+            pipeline: 2.0,
+            cma: 5.0,
+            both: 6.0,
+        };
+        run.windows(far, 1 << 20, 1000, deep, Path::Pipeline);
+        assert_eq!(run.corrections(), [(1 << 20, Path::BothSides)]);
+        let near = Speeds {
+            pipeline: 30.0,
+            cma: 12.0,
+            both: 23.0,
+        };
+        run.windows(near, 1 << 20, 60, deep, Path::Pipeline);
+        assert_eq!(run.corrections(), [], "{deep} at a time");
+    }
+}
+
 #[test]
 fn classes_in_turn_are_measured_all() {
     let mut run = Run::new();
