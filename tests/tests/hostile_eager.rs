@@ -72,7 +72,7 @@ const FORGERIES: [Forgery; 11] = [
     Forgery {
         name: "a piece that ends outside of the pool",
         of: NEXT_PIECE,
-        change: |words, _| *words[2] = 511,
+        change: |words, _| *words[2] = u64::from(PAGES) - 1,
         found: true,
     },
     Forgery {
@@ -99,9 +99,14 @@ fn open(rank: &Rank, settings: SettingsBuilder) -> (HybridEndpoint, Peer) {
     forgery::meet(rank, settings.build().expect("settings"))
 }
 
+/// Pages of the sender's pool.
+const PAGES: u32 = 512;
+
 fn settings() -> SettingsBuilder {
     Settings::builder()
         .without_environment()
+        .chunk_bytes(32 << 10)
+        .chunks(PAGES / 8)
         .eager_max(64 << 10)
         .hand_over(HandOver::Topology)
 }
