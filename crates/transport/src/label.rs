@@ -95,6 +95,12 @@ pub struct Selector {
 }
 
 impl Selector {
+    /// Whether a message with this tag is asked for, as far as the tag goes.
+    #[inline(always)]
+    pub(crate) const fn fits_tag(&self, tag: u64) -> bool {
+        (tag ^ self.tag.0) & self.mask == 0
+    }
+
     /// Exactly this sender and this tag.
     #[must_use]
     pub const fn exact(source: Peer, tag: Tag) -> Self {

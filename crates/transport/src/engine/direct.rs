@@ -134,7 +134,8 @@ impl Engine {
         into: ReceiveBuffer,
     ) -> RequestId {
         let incoming = inbound::incoming(source, tag, None, len, into.len());
-        self.core.go_on_receiving(incoming, at, into)
+        let slot = self.core.go_on_receiving(incoming, at, into);
+        self.core.requests.id(slot)
     }
 }
 
@@ -169,7 +170,7 @@ impl super::inputs::Inputs {
                 }
             };
             let (kind, tag) = (record.kind, record.tag);
-            let fits = (tag ^ selector.tag.0) & selector.mask == 0;
+            let fits = selector.fits_tag(tag);
             if fits && kind == wire::EAGER {
                 let len = u64::from(record.len);
                 into.copy_from(0, len, &record);
@@ -209,15 +210,16 @@ fn look_at_another(
         return Look::Empty;
     };
     let (kind, tag) = (record.kind, record.tag);
-    // Read anew, like everything in the record.
-    let fits = (tag ^ selector.tag.0) & selector.mask == 0;
-    if !fits || !wire::is_message(kind) {
+    // Both read anew, like everything in the record.
+    if !selector.fits_tag(tag) || !wire::is_message(kind) {
         core.on_record(source, kind, tag, &record);
         core.popped(source, ring.pop());
         return Look::Other;
     }
-    let in_pieces = (kind == wire::BEGINS).then(|| direct_pieces::begins(&record, into));
-    let Some(len) = in_pieces.flatten() else {
+    if kind != wire::BEGINS {
+        return Look::Longer;
+    }
+    let Some(len) = direct_pieces::begins(&record, into) else {
         return Look::Longer;
     };
     if !core.begins_directly(source) {

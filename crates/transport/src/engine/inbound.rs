@@ -149,20 +149,19 @@ impl Core {
         mut incoming: Incoming,
         at: u64,
         into: ReceiveBuffer,
-    ) -> RequestId {
+    ) -> Slot {
         incoming.got = at.min(incoming.wanted);
         let (from, len) = (incoming.from, incoming.sent);
         let stage = ReceiveStage::Assembling(incoming);
         let slot = self
             .requests
             .insert(Operation::Receive(Receiving { into, stage }));
-        let id = self.requests.id(slot);
+        let to = Into::Receive(self.requests.id(slot));
         if let Some(link) = self.peers.link(from) {
             // The only message of this peer that is still coming.
-            let to = Into::Receive(id);
             link.inbound = Some(Inbound { to, at, len });
         }
-        id
+        slot
     }
 
     /// Receives a message of which the pieces `bytes` have come so far, for a scope if `owner` is not 0.
@@ -184,10 +183,7 @@ impl Core {
             self.note_received(incoming.from, 1, incoming.sent);
             return Posted::Done(incoming.outcome());
         }
-        let id = self.go_on_receiving(incoming, at, into);
-        let Some(slot) = self.requests.find(id) else {
-            return Posted::Pending(id);
-        };
+        let slot = self.go_on_receiving(incoming, at, into);
         if got >= incoming.wanted {
             self.received(slot, &incoming);
         }
@@ -195,7 +191,7 @@ impl Core {
             Some(outcome) => Posted::Done(outcome),
             None => {
                 self.requests.set_owner(slot, owner);
-                Posted::Pending(id)
+                Posted::Pending(self.requests.id(slot))
             }
         }
     }

@@ -92,7 +92,7 @@ impl Engine {
             let taken = match ring.peek() {
                 Ok(None) => continue,
                 Ok(Some(record)) => {
-                    let fits = (record.tag ^ selector.tag.0) & selector.mask == 0;
+                    let fits = selector.fits_tag(record.tag);
                     if record.kind == wire::LOAN && fits {
                         let (loan, len, next_flag) = LoanedAt::told(source, &record);
                         if let Some(link) = core.peers.link(source) {
