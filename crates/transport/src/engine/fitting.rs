@@ -11,7 +11,7 @@ use super::wire::{self, Control};
 use crate::Peer;
 use crate::buffer::{Source, words};
 use crate::counters::Event;
-use crate::policy::{BufferKind, Path, Query, Skew, Thresholds};
+use crate::policy::{Path, Skew, Thresholds};
 use crate::settings::Settings;
 use crate::topology::{Locality, Look, Place};
 
@@ -86,8 +86,8 @@ impl Core {
 }
 
 impl Link {
-    /// Below how many bytes messages go without asking while there are pieces in hand for them: 0 if somebody wants them to be asked
-    /// for, or wants a path.
+    /// Below how many bytes messages go without asking while there are pieces in hand for them: 0 if shorter ones are to be asked
+    /// for already.
     fn answers_below(&self, settings: &Settings) -> u64 {
         let Thresholds {
             eager_below,
@@ -97,26 +97,10 @@ impl Link {
         let below = pipeline_below
             .min(hand::LONGEST + 1)
             .min(settings.unexpected_budget_bytes().saturating_add(1));
-        if eager_below <= in_pieces::LONGEST || below <= eager_below {
-            return 0;
-        }
-        let is_asked_for = |bytes| {
-            let query = Query {
-                bytes,
-                locality: self.locality,
-                skew: Skew::None,
-                buffer: BufferKind::Plain,
-                capabilities: self.capabilities,
-            };
-            !matches!(
-                settings.policy().choose_correctable(&query),
-                Some((_, true))
-            )
-        };
-        if is_asked_for(eager_below) || is_asked_for(below - 1) {
-            0
-        } else {
+        if eager_below > in_pieces::LONGEST {
             below
+        } else {
+            0
         }
     }
 

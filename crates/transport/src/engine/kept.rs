@@ -4,6 +4,7 @@
 
 use limic_shm::ring::{Mapped, ReleaseFlags};
 
+use super::pages::Pages;
 use super::pool::{Piece, pages_of};
 
 /// Pages that one peer may keep at most: 1 MiB.
@@ -27,13 +28,11 @@ pub(crate) struct KeptPieces {
     flags: ReleaseFlags<Mapped>,
     /// The first page of this part.
     first: u32,
-    /// By page, from the first on: the last generation, whether it is part of a piece, and the piece that begins there.
-    generations: Vec<u32>,
-    taken: Vec<bool>,
+    pages: Pages,
+    /// By page, from the first on: the piece that begins there.
     pieces: Vec<Option<Kept>>,
-    /// Pages by the peer's number, and of all.
+    /// Pages by the peer's number.
     by_peer: Vec<u32>,
-    pages: u32,
     /// Times that there was no room.
     misses: u32,
 }
@@ -44,11 +43,9 @@ impl KeptPieces {
         Self {
             flags,
             first,
-            generations: vec![0; pages as usize],
-            taken: vec![false; pages as usize],
+            pages: Pages::new(pages),
             pieces: vec![None; pages as usize],
             by_peer: Vec::new(),
-            pages: 0,
             misses: 0,
         }
     }
@@ -69,21 +66,19 @@ impl KeptPieces {
         if self.by_peer.len() <= peer as usize {
             self.by_peer.resize(peer as usize + 1, 0);
         }
-        let all = self.taken.len() as u32;
+        let all = self.pages.count();
         let by_peer = self.by_peer[peer as usize];
         let most = (all - all / LEFT_TO_OTHERS).min(KEPT_BY_PEER);
-        if pages > most.saturating_sub(by_peer) || pages > all - self.pages {
+        if pages > most.saturating_sub(by_peer) || pages > self.pages.free() {
             return None;
         }
-        let at = self.find(pages as usize)?;
-        self.taken[at..at + pages as usize].fill(true);
+        let at = self.find(pages)?;
+        let generation = self.pages.take(at, pages);
         self.by_peer[peer as usize] += pages;
-        self.pages += pages;
-        let page = self.first + at as u32;
-        // No flag has this generation, however often the piece goes to and fro.
+        let page = self.first + at;
+        // No piece has this generation, however often it goes to and fro.
         self.flags.release(page, 0);
-        let generation = self.next_generation(at);
-        self.pieces[at] = Some(Kept {
+        self.pieces[at as usize] = Some(Kept {
             pages,
             peer,
             generation,
@@ -93,32 +88,23 @@ impl KeptPieces {
     }
 
     /// Free pages side by side.
-    fn find(&self, pages: usize) -> Option<usize> {
+    fn find(&self, pages: u32) -> Option<u32> {
         let mut start = 0;
-        while start + pages <= self.taken.len() {
-            let taken = self.taken[start..start + pages]
-                .iter()
-                .rposition(|taken| *taken);
-            match taken {
+        while start + pages <= self.pages.count() {
+            match self.pages.last_taken(start, pages) {
                 None => return Some(start),
-                Some(taken) => start += taken + 1,
+                Some(taken) => start = taken + 1,
             }
         }
         None
     }
 
-    fn next_generation(&mut self, at: usize) -> u32 {
-        let generation = &mut self.generations[at];
-        *generation = generation.wrapping_add(1).max(1);
-        *generation
-    }
-
     /// A piece goes to its peer again: under which generation.
     #[inline]
     pub(crate) fn pass_on(&mut self, page: u32) -> u32 {
-        let at = (page - self.first) as usize;
-        let generation = self.next_generation(at);
-        if let Some(kept) = &mut self.pieces[at] {
+        let at = page - self.first;
+        let generation = self.pages.next_generation(at);
+        if let Some(kept) = &mut self.pieces[at as usize] {
             kept.generation = generation;
             kept.away = true;
         }
@@ -154,14 +140,13 @@ impl KeptPieces {
     fn end_at(&mut self, at: usize) {
         if let Some(kept) = self.pieces[at].take() {
             self.by_peer[kept.peer as usize] -= kept.pages;
-            self.pages -= kept.pages;
-            self.taken[at..at + kept.pages as usize].fill(false);
+            self.pages.give_back(at as u32, kept.pages);
         }
     }
 
     /// Takes back what peers returned by flags.
     pub(crate) fn reclaim(&mut self) {
-        if self.pages > 0 {
+        if self.pages.free() < self.pages.count() {
             let (flags, first) = (self.flags.clone(), self.first);
             self.end_where(|at, kept| {
                 kept.away && flags.is_released(first + at as u32, kept.generation)
@@ -186,7 +171,7 @@ impl KeptPieces {
 #[cfg(test)]
 impl KeptPieces {
     pub(crate) fn pages(&self) -> u32 {
-        self.pages
+        self.pages.count() - self.pages.free()
     }
 
     /// Pages of the longest piece.

@@ -43,6 +43,7 @@ mod measured;
 mod one_sided;
 mod open;
 mod operations;
+mod pages;
 mod peer_arenas;
 pub(crate) mod peers;
 mod poller;

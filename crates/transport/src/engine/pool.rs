@@ -20,6 +20,7 @@ use limic_shm::ring::{Mapped, Memory, ReleaseFlags};
 use limic_shm::segment::POOL_PAGE;
 
 use super::kept::KeptPieces;
+use super::pages::Pages;
 use crate::buffer::Window;
 
 /// Of so many pages, how many are for what peers may keep: two fifths.
@@ -40,9 +41,8 @@ struct Lent {
 pub(crate) struct Pool {
     memory: Mapped,
     flags: ReleaseFlags<Mapped>,
-    generations: Vec<u32>,
-    /// By page: it is lent.
-    taken: Vec<bool>,
+    /// Those that go round; what is taken is lent.
+    pages: Pages,
     lent: VecDeque<Lent>,
     /// Pages that each peer holds, by its number.
     held: Vec<u32>,
@@ -50,7 +50,6 @@ pub(crate) struct Pool {
     pub(crate) kept: KeptPieces,
     /// The page behind the last that was lent.
     next: u32,
-    free: u32,
     /// Longest piece.
     pub(crate) chunk_bytes: u64,
 }
@@ -86,13 +85,11 @@ impl Pool {
         let pages = (memory.len() / POOL_PAGE as usize) as u32;
         let round = pages - for_keeping(pages);
         Self {
-            generations: vec![0; round as usize],
-            taken: vec![false; round as usize],
+            pages: Pages::new(round),
             lent: VecDeque::with_capacity(64),
             held: Vec::new(),
             kept: KeptPieces::new(flags.clone(), round, pages - round),
             next: 0,
-            free: round,
             memory,
             flags,
             chunk_bytes: u64::from(chunk_bytes),
@@ -145,9 +142,8 @@ impl Pool {
             }
         };
         self.next = page + pages;
-        self.set_taken(page, pages);
+        let generation = self.pages.take(page, pages);
         self.held[peer as usize] += pages;
-        let generation = self.next_generation(page);
         self.lent.push_back(Lent {
             page,
             pages,
@@ -162,14 +158,8 @@ impl Pool {
     /// leave some to others, of which each gets a first piece as long as there is one.
     fn may_have(&self, peer: u32, pages: u32, most: u32) -> bool {
         let held = self.held_by(peer);
-        let share = 3 * self.free.saturating_sub(pages);
+        let share = 3 * self.pages.free().saturating_sub(pages);
         held == 0 || held + pages <= share.max(pages_of(self.chunk_bytes)).min(most)
-    }
-
-    fn next_generation(&mut self, page: u32) -> u32 {
-        let generation = &mut self.generations[page as usize];
-        *generation = generation.wrapping_add(1).max(1);
-        *generation
     }
 
     #[inline(always)]
@@ -196,8 +186,8 @@ impl Pool {
 
     /// Free pages side by side: the first ones behind those that were lent last.
     fn find(&self, pages: u32) -> Option<u32> {
-        let total = self.taken.len() as u32;
-        if pages > self.free {
+        let total = self.pages.count();
+        if pages > self.pages.free() {
             return None;
         }
         let mut start = self.next;
@@ -207,10 +197,7 @@ impl Pool {
                 looked += total.saturating_sub(start);
                 start = 0;
             }
-            let taken = (start..start + pages)
-                .rev()
-                .find(|page| self.taken[*page as usize]);
-            let Some(taken) = taken else {
+            let Some(taken) = self.pages.last_taken(start, pages) else {
                 return Some(start);
             };
             looked += taken + 1 - start;
@@ -260,7 +247,7 @@ impl Pool {
 
     /// Takes back what other peers have returned.
     fn reclaim_from_others(&mut self, peer: u32) {
-        if self.free + self.held_by(peer) == self.taken.len() as u32 {
+        if self.pages.free() + self.held_by(peer) == self.pages.count() {
             return;
         }
         let flags = self.flags.clone();
@@ -285,18 +272,8 @@ impl Pool {
         self.lent = lent;
     }
 
-    fn set_taken(&mut self, page: u32, pages: u32) {
-        self.taken[page as usize..(page + pages) as usize].fill(true);
-        self.free -= pages;
-    }
-
-    fn set_free(&mut self, page: u32, pages: u32) {
-        self.taken[page as usize..(page + pages) as usize].fill(false);
-        self.free += pages;
-    }
-
     fn end(&mut self, lent: Lent) {
-        self.set_free(lent.page, lent.pages);
+        self.pages.give_back(lent.page, lent.pages);
         if let Some(held) = self.held.get_mut(lent.peer as usize) {
             *held -= lent.pages;
         }

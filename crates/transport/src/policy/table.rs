@@ -22,14 +22,15 @@ pub struct Choice {
 /// The limits are exclusive, so that 0 says 'never', not even for an empty message. They say the
 /// same as [`Table::choose`] for a plain or vectored buffer: below `inline_below` the path is
 /// inline, from there to below `eager_below` it is eager, from there to below `pipeline_below` it is the
-/// pipeline, and from there on the table must be asked. To be computed again when the pair's skew or capabilities change.
+/// pipeline, which nobody asked for, and from there on the table must be asked. To be computed again when the pair's skew or capabilities change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Thresholds {
     /// Messages shorter than this many bytes go inline.
     pub inline_below: u64,
     /// Messages shorter than this many bytes, but not inline, go eagerly. At least `inline_below`.
     pub eager_below: u64,
-    /// Messages shorter than this many bytes, but not eager ones, go by the pipeline. At least `eager_below`.
+    /// Messages shorter than this many bytes, but not eager ones, go by the pipeline, by rows of limic itself or of the
+    /// host's profile. At least `eager_below`.
     pub pipeline_below: u64,
 }
 
@@ -322,8 +323,10 @@ impl Table {
                 buffer: BufferKind::Plain,
                 capabilities: *capabilities,
             };
-            self.choose(&query).map(|choice| choice.path)
+            self.choose_correctable(&query)
+                .map(|(choice, correctable)| (choice.path, correctable))
         };
+        let goes_by = |bytes, path| ask(bytes).is_some_and(|(chosen, _)| chosen == path);
         let when = if skew == Skew::Skewed {
             When::Skewed
         } else {
@@ -339,15 +342,15 @@ impl Table {
         ends.sort_unstable();
         let mut thresholds = Thresholds::default();
         let mut ends = ends.into_iter().peekable();
-        while let Some(end) = ends.next_if(|end| ask(*end) == Some(Path::Inline)) {
+        while let Some(end) = ends.next_if(|end| goes_by(*end, Path::Inline)) {
             thresholds.inline_below = end.saturating_add(1);
         }
         thresholds.eager_below = thresholds.inline_below;
-        while let Some(end) = ends.next_if(|end| ask(*end) == Some(Path::Eager)) {
+        while let Some(end) = ends.next_if(|end| goes_by(*end, Path::Eager)) {
             thresholds.eager_below = end.saturating_add(1);
         }
         thresholds.pipeline_below = thresholds.eager_below;
-        while let Some(end) = ends.next_if(|end| ask(*end) == Some(Path::Pipeline)) {
+        while let Some(end) = ends.next_if(|end| ask(*end) == Some((Path::Pipeline, true))) {
             thresholds.pipeline_below = end.saturating_add(1);
         }
         thresholds
