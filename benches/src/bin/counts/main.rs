@@ -91,9 +91,18 @@ fn messages(pair: &Pair) -> Result<()> {
         )?;
         posted(pair, len, message)?;
     }
-    for (name, len) in [("1K", 1 << 10), ("16K", 16 << 10)] {
-        answers(pair, name, len)?;
-    }
+    answers(pair, "1K", &large)?;
+    answers(pair, "16K", &[1; 16 << 10])?;
+    let (back, room) = (&mut [0_u8; 1024], &mut [0_u8; 1024]);
+    calls(
+        "receive answer 1K, direct",
+        || {
+            pair.back(OPERATIONS, &large, back)?;
+            pair.fill(OPERATIONS, &large)
+        },
+        || counted::receive(pair, room, OPERATIONS),
+        nothing,
+    )?;
     let room = &mut [0_u8; 8];
     calls(
         "arrive 8, unexpected",
@@ -117,27 +126,13 @@ fn messages(pair: &Pair) -> Result<()> {
 }
 
 /// Messages that answer others: in the pieces in which those came.
-fn answers(pair: &Pair, name: &str, len: usize) -> Result<()> {
-    let message = &vec![1; len][..];
-    let [back, room] = &mut [0; 2].map(|_: i32| vec![0; len]);
+fn answers(pair: &Pair, name: &str, message: &[u8]) -> Result<()> {
+    let [mut back, mut room] = [message, message].map(<[u8]>::to_vec);
     calls(
         &format!("answer {name}"),
-        || pair.back(OPERATIONS, message, back),
+        || pair.back(OPERATIONS, message, &mut back),
         || counted::send(pair, message, OPERATIONS),
-        || pair.empty(OPERATIONS, room),
-    )?;
-    if len > 1 << 10 {
-        // Others would get their turn between them.
-        return Ok(());
-    }
-    calls(
-        &format!("receive answer {name}, direct"),
-        || {
-            pair.back(OPERATIONS, message, back)?;
-            pair.fill(OPERATIONS, message)
-        },
-        || counted::receive(pair, room, OPERATIONS),
-        nothing,
+        || pair.empty(OPERATIONS, &mut room),
     )
 }
 

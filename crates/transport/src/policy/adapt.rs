@@ -98,7 +98,7 @@ struct Class {
     spells: u32,
     /// And not before this time.
     not_before_ns: u64,
-    /// Tries that may be lost whatever they cost: at first, and when the current path has become slow.
+    /// Tries that may be lost whatever they cost: at first, and when the current path has changed.
     free: usize,
     /// Spells left of the try under way.
     trying: u32,

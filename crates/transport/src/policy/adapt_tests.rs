@@ -25,6 +25,17 @@ impl Speeds {
     }
 }
 
+const CMA_WINS: Speeds = Speeds {
+    pipeline: 3.0,
+    cma: 9.0,
+    both: 5.0,
+};
+const PIPELINE_WINS: Speeds = Speeds {
+    pipeline: 12.0,
+    cma: 3.0,
+    both: 4.0,
+};
+
 struct Run {
     adapter: Adapter,
     now: u64,
@@ -70,11 +81,7 @@ impl Run {
 fn a_wrong_table_is_corrected_and_a_right_one_left_alone() {
     for deep in [1, 16] {
         let mut run = Run::new();
-        let speeds = Speeds {
-            pipeline: 3.0,
-            cma: 9.0,
-            both: 5.0,
-        };
+        let speeds = CMA_WINS;
         run.windows(speeds, 1 << 20, 2000, deep, Path::Pipeline);
         assert_eq!(
             run.corrections(),
@@ -84,11 +91,7 @@ fn a_wrong_table_is_corrected_and_a_right_one_left_alone() {
         assert_eq!(run.switches.len(), 1);
 
         let mut run = Run::new();
-        let speeds = Speeds {
-            pipeline: 12.0,
-            cma: 3.0,
-            both: 4.0,
-        };
+        let speeds = PIPELINE_WINS;
         run.windows(speeds, 1 << 20, 10_000, deep, Path::Pipeline);
         assert_eq!(run.corrections(), []);
         let tried = 10_000 * deep - run.taken[Path::Pipeline.index()];
@@ -104,11 +107,7 @@ fn a_wrong_table_is_corrected_and_a_right_one_left_alone() {
 #[test]
 fn what_is_far_slower_costs_a_message_of_each_class_at_first() {
     let mut run = Run::new();
-    let speeds = Speeds {
-        pipeline: 12.0,
-        cma: 3.0,
-        both: 4.0,
-    };
+    let speeds = PIPELINE_WINS;
     let tried = |run: &Run| run.taken.iter().sum::<u32>() - run.taken[Path::Pipeline.index()];
     run.windows(speeds, 1 << 20, 50, 1, Path::Pipeline);
     assert!((2..=4).contains(&tried(&run)), "{}", tried(&run));
@@ -143,11 +142,7 @@ fn what_becomes_faster_with_all_others_is_compared_with_them_again() {
 #[test]
 fn classes_in_turn_are_measured_all() {
     let mut run = Run::new();
-    let speeds = Speeds {
-        pipeline: 12.0,
-        cma: 3.0,
-        both: 4.0,
-    };
+    let speeds = PIPELINE_WINS;
     let slow = Speeds {
         pipeline: 2.0,
         ..speeds
@@ -165,11 +160,7 @@ fn classes_in_turn_are_measured_all() {
 #[test]
 fn a_stream_that_never_rests_is_corrected_too() {
     let mut run = Run::new();
-    let speeds = Speeds {
-        pipeline: 3.0,
-        cma: 9.0,
-        both: 5.0,
-    };
+    let speeds = CMA_WINS;
     let mut under_way = std::collections::VecDeque::new();
     for _ in 0..60_000 {
         let (path, spell, switch) = run
@@ -224,11 +215,7 @@ fn it_goes_back_when_the_machine_changes() {
 fn a_wrong_table_is_corrected_within_a_few_dozen_messages() {
     for bytes in [256 << 10, 4 << 20] {
         let mut run = Run::new();
-        let speeds = Speeds {
-            pipeline: 3.0,
-            cma: 9.0,
-            both: 5.0,
-        };
+        let speeds = CMA_WINS;
         run.windows(speeds, bytes, 60, 1, Path::Pipeline);
         assert_eq!(run.corrections(), [(bytes, Path::Cma)]);
     }
@@ -259,11 +246,7 @@ fn a_rival_that_becomes_faster_is_found_in_time() {
 #[test]
 fn classes_do_not_mix() {
     let mut run = Run::new();
-    let speeds = Speeds {
-        pipeline: 3.0,
-        cma: 9.0,
-        both: 5.0,
-    };
+    let speeds = CMA_WINS;
     run.windows(speeds, 1 << 20, 2000, 1, Path::Pipeline);
     assert_eq!(run.corrections(), [(1 << 20, Path::Cma)]);
     // Another class, and messages below all of them, start from the table.
@@ -280,11 +263,7 @@ fn classes_do_not_mix() {
 #[test]
 fn a_path_that_is_given_up_is_not_taken() {
     let mut run = Run::new();
-    let speeds = Speeds {
-        pipeline: 3.0,
-        cma: 9.0,
-        both: 5.0,
-    };
+    let speeds = CMA_WINS;
     run.windows(speeds, 1 << 20, 2000, 1, Path::Pipeline);
     let available = ALL.without(Path::Cma).without(Path::BothSides);
     for _ in 0..1000 {
@@ -338,11 +317,7 @@ proptest! {
 /// What takes from the other direction looks faster than it is.
 #[test]
 fn nothing_is_learnt_while_messages_go_both_ways() {
-    let speeds = Speeds {
-        pipeline: 3.0,
-        cma: 9.0,
-        both: 5.0,
-    };
+    let speeds = CMA_WINS;
     let mut run = Run::new();
     for _ in 0..500 {
         let (path, spell, switch) = run.adapter.begins(1 << 20, Path::Pipeline, ALL, || run.now);
