@@ -33,12 +33,19 @@ pub(crate) trait Source {
 }
 
 /// Reads up to `N` words from the start of a record; missing ones are 0.
-#[inline]
+#[inline(always)]
 pub(crate) fn words<const N: usize>(source: &(impl Source + ?Sized)) -> [u64; N] {
     let mut words = [0_u64; N];
-    let len = (source.len() as usize).min(N * 8);
-    // SAFETY: `len` is within both; every bit pattern is a `u64`.
-    unsafe { source.get(0, words.as_mut_ptr().cast::<u8>(), len) }
+    let start = words.as_mut_ptr().cast::<u8>();
+    let whole = N * 8;
+    // SAFETY: the lengths are within both; every bit pattern is a `u64`. One that is known beforehand is a few loads.
+    unsafe {
+        if source.len() >= whole as u64 {
+            source.get(0, start, whole);
+        } else {
+            source.get(0, start, source.len() as usize);
+        }
+    }
     words
 }
 

@@ -372,6 +372,7 @@ macro_rules! endpoint {
                 // SAFETY: the caller's promise.
                 unsafe { self.0.engine.borrow_mut().write(peer.0, key, offset, from) }
             }
+            #[inline]
             fn borrow_loan(&self, len: usize) -> Result<RawLoan> {
                 self.0.engine.borrow_mut().borrow_loan(len)
             }
@@ -384,12 +385,30 @@ macro_rules! endpoint {
             ) -> Result<Posted> {
                 self.0.engine.borrow_mut().post_loan(to.0, tag.0, loan, len)
             }
+            #[inline]
+            unsafe fn send_loan(
+                &self,
+                to: Peer,
+                tag: Tag,
+                loan: RawLoan,
+                len: usize,
+            ) -> Result<()> {
+                let mut engine = self.0.engine.borrow_mut();
+                if engine.core.send_loan_at_once(to.0, tag.0, &loan, len) {
+                    return Ok(());
+                }
+                let posted = engine.post_loan(to.0, tag.0, loan, len)?;
+                // It is not borrowed while that is waited for.
+                drop(engine);
+                crate::endpoint::finish(self, posted).map(|_| ())
+            }
             unsafe fn return_loan(&self, loan: RawLoan) {
                 self.0.engine.borrow_mut().return_loan(loan);
             }
             fn take_loan(&self, selector: &Selector) -> Result<Option<RawLoaned>> {
                 self.0.engine.borrow_mut().take_loan(selector)
             }
+            #[inline]
             fn take_loan_blocking(&self, selector: &Selector) -> Result<RawLoaned> {
                 // The engine is not borrowed any more where it takes longer.
                 let soon = self.0.engine.borrow_mut().take_loan_soon(selector);

@@ -26,6 +26,7 @@ impl<E: RawEndpoint> fmt::Debug for Loan<'_, E> {
 }
 
 impl<'e, E: RawEndpoint> Loan<'e, E> {
+    #[inline]
     pub(crate) fn new(endpoint: &'e E, len: usize) -> Result<Self> {
         Ok(Self {
             endpoint,
@@ -39,9 +40,14 @@ impl<'e, E: RawEndpoint> Loan<'e, E> {
     ///
     /// # Errors
     /// As [`Endpoint::send`](crate::Endpoint::send).
-    pub fn send(self, to: Peer, tag: impl Into<Tag>) -> Result<()> {
-        let len = self.len();
-        self.send_first(len, to, tag).map(|_| ())
+    #[inline]
+    pub fn send(mut self, to: Peer, tag: impl Into<Tag>) -> Result<()> {
+        let Some(raw) = self.raw.take() else {
+            return Err(Error::UnknownRequest);
+        };
+        let len = raw.len;
+        // SAFETY: the endpoint lent it to this value, which ends here, with this length.
+        unsafe { self.endpoint.send_loan(to, tag.into(), raw, len) }
     }
 
     /// Sends the first `len` bytes.

@@ -408,6 +408,20 @@ pub unsafe trait RawEndpoint: Debug + Send {
     /// touches its bytes any more.
     unsafe fn post_loan(&self, to: Peer, tag: Tag, loan: RawLoan, len: usize) -> Result<Posted>;
 
+    /// Sends a loan and waits: [`post_loan`](Self::post_loan) and [`wait`](Self::wait) in one, which an endpoint may do in less
+    /// time.
+    ///
+    /// # Errors
+    /// What became of the send.
+    ///
+    /// # Safety
+    /// As [`post_loan`](Self::post_loan).
+    unsafe fn send_loan(&self, to: Peer, tag: Tag, loan: RawLoan, len: usize) -> Result<()> {
+        // SAFETY: the caller's promise.
+        let posted = unsafe { self.post_loan(to, tag, loan, len) }?;
+        crate::endpoint::finish(self, posted).map(|_| ())
+    }
+
     /// Takes a loan back unsent.
     ///
     /// # Safety

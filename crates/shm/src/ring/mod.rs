@@ -36,7 +36,7 @@ pub use line::{LineConsumer, LineProducer};
 pub use memory::Memory;
 #[cfg(not(loom))]
 pub use memory::{Mapped, heap};
-pub use release::ReleaseFlags;
+pub use release::{FlagsEvery, PackedFlags, ReleaseFlags};
 pub use shared::{SharedConsumer, SharedProducer};
 pub use sleep::{Barrier, Sleeper, Waker};
 

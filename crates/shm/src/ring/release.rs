@@ -5,25 +5,36 @@
 //! the data out, and sets the chunk's flag to that generation. The owner looks at
 //! the flags when it needs chunks.
 //!
-//! One cache line per flag, so that borrowers do not disturb each other: a chunk's
-//! return moves one line to the borrower and one back, and neither side waits.
+//! A flag takes a cache line where borrowers should not disturb each other: a chunk's
+//! return moves one line to the borrower and one back, and neither side waits. Where an owner looks only now and then,
+//! and takes back many at once, flags share lines ([`PackedFlags`]): a borrower that returns several meanwhile moves a line once.
 
 use super::{GeometryError, LINE, Memory, check_area};
 use crate::sync::{AtomicU32, Ordering};
 
-/// One flag per chunk of a pool; both sides use this type.
+/// Bytes of a flag that shares its line.
+const PACKED: usize = 4;
+
+/// Flags, each in a line of its own.
+pub type ReleaseFlags<M> = FlagsEvery<M, LINE>;
+
+/// Flags of which sixteen share a line.
+pub type PackedFlags<M> = FlagsEvery<M, PACKED>;
+
+/// One flag per chunk of a pool, every `STRIDE` bytes, a multiple of 4; both sides use this type.
 #[derive(Debug, Clone)]
-pub struct ReleaseFlags<M> {
+pub struct FlagsEvery<M, const STRIDE: usize> {
     mem: M,
-    /// Invariant: `mem` has as many lines.
+    /// Invariant: `mem` has `STRIDE` bytes for each.
     count: u32,
 }
 
-impl<M: Memory> ReleaseFlags<M> {
+impl<M: Memory, const STRIDE: usize> FlagsEvery<M, STRIDE> {
     /// Bytes of memory that `count` flags take.
     #[must_use]
     pub const fn area_len(count: u32) -> usize {
-        count as usize * LINE
+        const { assert!(STRIDE.is_multiple_of(4) && STRIDE > 0) };
+        count as usize * STRIDE
     }
 
     /// Flags for `count` chunks. Zeroed memory says generation 0 everywhere, so
@@ -62,7 +73,7 @@ impl<M: Memory> ReleaseFlags<M> {
     #[inline]
     pub fn expect_release(&self, index: u32) {
         if index < self.count {
-            self.mem.prefetch_write(index as usize * LINE);
+            self.mem.prefetch_write(index as usize * STRIDE);
         }
     }
 
@@ -70,7 +81,7 @@ impl<M: Memory> ReleaseFlags<M> {
     #[inline]
     pub fn expect_return(&self, index: u32) {
         if index < self.count {
-            self.mem.prefetch_read(index as usize * LINE);
+            self.mem.prefetch_read(index as usize * STRIDE);
         }
     }
 
@@ -92,21 +103,26 @@ impl<M: Memory> ReleaseFlags<M> {
         if index >= self.count {
             return None;
         }
-        // SAFETY: index < count, and `new` saw a line for each.
-        Some(unsafe { self.mem.word32_unchecked(index as usize * LINE) })
+        // SAFETY: index < count, and `new` saw `STRIDE` bytes for each, a multiple of 4.
+        Some(unsafe { self.mem.word32_unchecked(index as usize * STRIDE) })
     }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::ReleaseFlags;
+    use super::{FlagsEvery, LINE, PACKED, ReleaseFlags};
     use crate::ring::{GeometryError, Mapped, heap};
 
     #[test]
     fn ring_release_flags_know_generations_and_neighbours() {
-        let mem = heap(ReleaseFlags::<Mapped>::area_len(3));
-        let owner = ReleaseFlags::new(mem.clone(), 3).expect("geometry");
-        let borrower = ReleaseFlags::new(mem, 3).expect("geometry");
+        know_generations_and_neighbours::<LINE>();
+        know_generations_and_neighbours::<PACKED>();
+    }
+
+    fn know_generations_and_neighbours<const STRIDE: usize>() {
+        let mem = heap(FlagsEvery::<Mapped, STRIDE>::area_len(3));
+        let owner = FlagsEvery::<_, STRIDE>::new(mem.clone(), 3).expect("geometry");
+        let borrower = FlagsEvery::<_, STRIDE>::new(mem, 3).expect("geometry");
         for generation in 1..4 {
             assert!(!owner.is_released(1, generation));
             assert!(borrower.release(1, generation));

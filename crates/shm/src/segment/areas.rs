@@ -56,7 +56,7 @@ impl Areas {
         self.view(self.geometry().pool_flags())
     }
 
-    /// The [release flags](crate::ring::ReleaseFlags) of all [`LOAN_FLAGS`](super::LOAN_FLAGS) loans.
+    /// The [release flags](crate::ring::PackedFlags) of all [`LOAN_FLAGS`](super::LOAN_FLAGS) loans.
     pub fn loan_flags(&self) -> Mapped {
         self.view(self.geometry().loan_flags())
     }

@@ -15,7 +15,7 @@
 //! such shift: whoever copies a piece of it walks through all of its sets anyway.
 
 use super::GeometryError;
-use crate::ring::{LINE, Mapped, ReleaseFlags, line, shared, sleep};
+use crate::ring::{LINE, Mapped, PackedFlags, ReleaseFlags, line, shared, sleep};
 
 /// Release flags for loans in arenas: how many loans can be with receivers at one time.
 pub const LOAN_FLAGS: u32 = 256;
@@ -169,7 +169,7 @@ impl Geometry {
         let meet = place(&mut end, PAIR, shape.meet_words as u64 * LINE as u64);
         let flags = ReleaseFlags::<Mapped>::area_len(shape.pool_pages()) as u64;
         let pool_flags = place(&mut end, PAIR, flags);
-        let loans = ReleaseFlags::<Mapped>::area_len(LOAN_FLAGS) as u64;
+        let loans = PackedFlags::<Mapped>::area_len(LOAN_FLAGS) as u64;
         let loan_flags = place(&mut end, PAIR, loans);
         let regions = place(&mut end, PAIR, shape.regions as u64 * REGION_BYTES as u64);
         let access = shape.access_slots as u64 * ACCESS_SLOT_BYTES as u64;

@@ -9,11 +9,12 @@ mod slots;
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-use limic_shm::ring::{Mapped, Memory, ReleaseFlags};
-use limic_shm::segment::{Arena, Placement};
+use limic_shm::ring::{Mapped, Memory, PackedFlags};
+use limic_shm::segment::{Arena, LOAN_FLAGS, Placement};
 
-use self::slots::{Slots, Use};
+use self::slots::Slots;
 use super::given_up::has_ended;
+use super::loans::ARENAS;
 use crate::raw::RawLoan;
 use crate::{Error, Result};
 
@@ -21,9 +22,12 @@ use crate::{Error, Result};
 const ALIGN: usize = 128;
 /// Smallest arena.
 const ARENA_BYTES: usize = 4 << 20;
-/// Loans with receivers before the owner looks whether the oldest came back: so many that its flag, which was asked for when the
-/// last one was sent, is here by then, and so few that the next loan lies in memory which is still in the cache.
-const LOOK_AT: u32 = 4;
+/// Loans with receivers before the owner looks which of them came back: so many that a line of flags moves seldom, and so few
+/// that the next loan lies in memory which is still in the cache.
+const LOOK_AT: usize = 8;
+/// The same for loans of more than [`SHORT`] bytes.
+const LOOK_AT_LONG: usize = 8;
+const SHORT: usize = 16 << 10;
 /// Rooms that are kept as they came back, for the next loans of the same length: their lines are still in the cache.
 const RECENT: usize = 32;
 
@@ -55,50 +59,14 @@ pub(crate) struct Arenas {
     /// By number. Numbers are not used again, since peers may have mapped what had them.
     arenas: Vec<Option<OwnArena>>,
     placement: Placement,
-    /// What is with receivers.
     slots: Slots,
-    borrowed: Borrowed,
     /// Peers that are forgotten but hold something, and their processes, which live.
     outlived: Vec<(u32, OwnedFd)>,
-    /// Free rooms that are not in their arena's `free` again.
-    recent: Vec<Room>,
     bytes: usize,
     most: usize,
-    /// Flags of the messages that went ahead of their receivers, oldest first.
+    /// Slots of the messages that went ahead of their receivers, oldest first.
     ahead: VecDeque<u32>,
     ahead_bytes: u64,
-}
-
-/// What the application holds, by id: a slot, and the slot's generation above.
-#[derive(Default)]
-struct Borrowed {
-    slots: Vec<(u32, Option<Room>)>,
-    free: Vec<u32>,
-}
-
-impl Borrowed {
-    fn insert(&mut self, room: Room) -> u64 {
-        let slot = self.free.pop().unwrap_or_else(|| {
-            self.slots.push((0, None));
-            (self.slots.len() - 1) as u32
-        });
-        let (generation, place) = &mut self.slots[slot as usize];
-        *generation = generation.wrapping_add(1).max(1);
-        *place = Some(room);
-        u64::from(*generation) << 32 | u64::from(slot)
-    }
-
-    fn get(&self, id: u64) -> Option<Room> {
-        let (generation, room) = self.slots.get(id as u32 as usize)?;
-        room.filter(|_| *generation == (id >> 32) as u32)
-    }
-
-    fn remove(&mut self, id: u64) -> Option<Room> {
-        let room = self.get(id)?;
-        self.slots[id as u32 as usize].1 = None;
-        self.free.push(id as u32);
-        Some(room)
-    }
 }
 
 /// A loan on its way: what the receiver must be told.
@@ -108,19 +76,15 @@ pub(crate) struct LoanRecord {
     pub(crate) offset: u64,
     pub(crate) flag: u32,
     pub(crate) generation: u32,
-    /// The flag of the next loan, most likely.
-    pub(crate) next_flag: u32,
 }
 
 impl Arenas {
-    pub(crate) fn new(flags: ReleaseFlags<Mapped>, placement: Placement, most: usize) -> Self {
+    pub(crate) fn new(flags: PackedFlags<Mapped>, placement: Placement, most: usize) -> Self {
         Self {
             arenas: Vec::new(),
             placement,
             slots: Slots::new(flags),
-            borrowed: Borrowed::default(),
             outlived: Vec::new(),
-            recent: Vec::new(),
             bytes: 0,
             most,
             ahead: VecDeque::new(),
@@ -128,62 +92,75 @@ impl Arenas {
         }
     }
 
-    /// Lends room to the application: that of the oldest loan, if it came back and has this length, so that its lines are still in the
-    /// cache.
-    #[inline]
-    pub(crate) fn borrow(&mut self, len: usize) -> Result<RawLoan> {
-        let need = len
-            .max(1)
-            .checked_next_multiple_of(ALIGN)
-            .ok_or_else(|| self.no_room(len))?;
-        let back = if self.slots.lent() >= LOOK_AT {
-            self.slots.take_oldest()
-        } else {
-            None
-        };
-        let room = match back {
-            Some(room) if room.len == need && self.is_for_loans(room) => room,
-            other => self.find_other(other, need, len)?,
-        };
-        let arena = self.arenas.get(room.arena as usize);
-        let Some(start) = arena
-            .and_then(Option::as_ref)
-            .map(|arena| arena.view.pointer(room.offset))
-        else {
-            return Err(self.no_room(len));
-        };
-        let id = self.borrowed.insert(room);
-        Ok(RawLoan { start, len, id })
+    /// Lends room to the application that is known to be back and has this length, so that its lines are still in the cache.
+    #[inline(always)]
+    pub(crate) fn borrow_again(&mut self, len: usize) -> Option<RawLoan> {
+        let need = len.max(1).checked_next_multiple_of(ALIGN)?;
+        let slot = self.slots.take_first_back(need)?;
+        self.hold(slot, len)
     }
 
-    /// Other room than that which has just come back.
-    fn find_other(&mut self, back: Option<Room>, need: usize, asked: usize) -> Result<Room> {
-        if let Some(back) = back {
-            self.keep(back);
+    /// Lends room to the application.
+    pub(crate) fn borrow(&mut self, len: usize) -> Result<RawLoan> {
+        let need = len.max(1).checked_next_multiple_of(ALIGN);
+        let need = need.ok_or_else(|| self.no_room(len))?;
+        let slot = self.find_slot(need, len)?;
+        self.hold(slot, len).ok_or_else(|| self.no_room(len))
+    }
+
+    #[inline(always)]
+    fn hold(&mut self, slot: u32, len: usize) -> Option<RawLoan> {
+        let room = self.slots.room(slot);
+        let arena = self.arenas.get(room.arena as usize)?.as_ref()?;
+        let start = arena.view.pointer(room.offset);
+        let id = self.slots.hold(slot);
+        Some(RawLoan { start, len, id })
+    }
+
+    /// A slot with such room.
+    fn find_slot(&mut self, need: usize, asked: usize) -> Result<u32> {
+        let look_at = if need > SHORT { LOOK_AT_LONG } else { LOOK_AT };
+        if self.slots.lent() >= look_at {
+            self.slots.look();
+            if let Some(slot) = self.slots.take_first_back(need) {
+                return Ok(slot);
+            }
         }
-        if let Some(at) = self.recent.iter().rposition(|room| room.len == need) {
-            return Ok(self.recent.swap_remove(at));
+        // What has another length is kept, so that what came back behind it can be used.
+        while let Some(slot) = self.slots.take_back() {
+            self.keep(slot);
+        }
+        if let Some(slot) = self.slots.take_kept(need) {
+            return Ok(slot);
         }
         if let Some(room) = self.find(need) {
-            return Ok(room);
+            return Ok(self.slots.add(room));
         }
+        self.make_room(need, asked)
+    }
+
+    /// The same where there is no such room, by all means.
+    #[cold]
+    fn make_room(&mut self, need: usize, asked: usize) -> Result<u32> {
         // Where few so long ones exist, the oldest is soon back.
-        if let Some(oldest) = self.slots.take_oldest() {
-            if oldest.len == need && self.is_for_loans(oldest) {
-                return Ok(oldest);
-            }
-            self.keep(oldest);
+        self.slots.look();
+        if let Some(slot) = self.slots.take_first_back(need) {
+            return Ok(slot);
         }
         self.reclaim();
         self.take_from_ended();
-        for room in core::mem::take(&mut self.recent) {
+        while let Some(room) = self.slots.forget_kept() {
             self.free(room);
         }
-        if let Some(room) = self.find(need) {
-            return Ok(room);
-        }
-        self.grow(need, asked, false)?;
-        self.find(need).ok_or_else(|| self.no_room(asked))
+        let room = match self.find(need) {
+            Some(room) => Some(room),
+            None => {
+                self.grow(need, asked, false)?;
+                self.find(need)
+            }
+        };
+        let room = room.ok_or_else(|| self.no_room(asked))?;
+        Ok(self.slots.add(room))
     }
 
     fn find(&mut self, need: usize) -> Option<Room> {
@@ -209,7 +186,7 @@ impl Arenas {
         let bytes = need
             .checked_next_multiple_of(ARENA_BYTES)
             .ok_or_else(|| self.no_room(asked))?;
-        if self.bytes.saturating_add(bytes) > self.most {
+        if self.bytes.saturating_add(bytes) > self.most || self.arenas.len() >= ARENAS {
             return Err(self.no_room(asked));
         }
         let arena =
@@ -226,8 +203,7 @@ impl Arenas {
     }
 
     fn no_room(&self, len: usize) -> Error {
-        let lent = self.slots.used().filter(|(_, used, ..)| *used == Use::Lent);
-        let out: usize = lent.map(|(_, _, room, _)| room.len).sum();
+        let out = self.slots.lent_bytes();
         Error::NoMemory(format!(
             "a loan of {len} bytes: {} of at most {} bytes exist, {out} of them are with receivers; \
              wait until they drop what they received, or raise LIMIC_LOAN_BYTES",
@@ -266,60 +242,94 @@ impl Arenas {
     }
 
     /// A loan is over: its room is for the next one.
-    fn keep(&mut self, room: Room) {
-        if self.recent.len() < RECENT && self.is_for_loans(room) {
-            self.recent.push(room);
-        } else {
+    fn keep(&mut self, slot: u32) {
+        if !self.is_for_loans(self.slots.room(slot)) {
+            let room = self.slots.end(slot);
+            return self.free(room);
+        }
+        if self.slots.kept() >= RECENT
+            && let Some(room) = self.slots.forget_kept()
+        {
             self.free(room);
         }
+        self.slots.keep(slot);
     }
 
     /// The application gives a loan back unsent.
     pub(crate) fn give_back(&mut self, id: u64) {
-        if let Some(room) = self.borrowed.remove(id) {
-            self.keep(room);
+        if let Some(slot) = self.slots.held(id) {
+            self.keep(slot);
         }
     }
 
-    /// The room of a borrowed loan, which is nobody's then until it is lent or put back.
+    /// The slot of a loan that the application has.
     #[inline(always)]
-    pub(crate) fn take(&mut self, id: u64) -> Option<Room> {
-        self.borrowed.remove(id)
+    pub(crate) fn held(&self, id: u64) -> Option<u32> {
+        self.slots.held(id)
     }
 
-    /// Undoes [`take`](Self::take). The loan has another id then.
-    pub(crate) fn put_back(&mut self, room: Room) -> u64 {
-        self.borrowed.insert(room)
+    /// The arena in which a slot's room is.
+    #[inline(always)]
+    pub(crate) fn arena_of(&self, slot: u32) -> u32 {
+        self.slots.room(slot).arena
     }
 
-    /// Lends room that was taken to a peer. `None` if all flags are in use.
-    #[inline(always)]
-    pub(crate) fn lend(&mut self, room: Room, peer: u32) -> Option<LoanRecord> {
-        let entered = match self.slots.enter(room, peer, Use::Lent) {
-            None => {
-                self.reclaim();
-                self.slots.enter(room, peer, Use::Lent)
-            }
-            entered => entered,
-        };
-        entered.map(|entered| self.record(room, entered))
+    /// The name of the loan in a slot.
+    pub(crate) fn id(&self, slot: u32) -> u64 {
+        self.slots.name(slot)
     }
 
-    /// Asks for the flag of the oldest loan, off the way of the one that was just sent.
+    /// A slot with a flag for a loan that the application has: mostly its own. The loan has another id if it is another one. Its own
+    /// too if all flags are in use.
     #[inline(always)]
-    pub(crate) fn look_ahead(&self) {
-        self.slots.look_ahead();
+    pub(crate) fn with_flag(&mut self, slot: u32) -> u32 {
+        if slot < LOAN_FLAGS {
+            slot
+        } else {
+            self.find_flag(slot)
+        }
+    }
+
+    #[cold]
+    fn find_flag(&mut self, slot: u32) -> u32 {
+        self.reclaim();
+        self.free_a_flag();
+        self.slots.move_to_flag(slot).unwrap_or(slot)
+    }
+
+    /// A flag whose slot only keeps room is for what is sent.
+    fn free_a_flag(&mut self) {
+        while !self.slots.has_free_flag()
+            && let Some(room) = self.slots.forget_kept()
+        {
+            self.free(room);
+        }
+    }
+
+    /// A peer is told of a loan that the application has: what it must be told. `None` if its slot has no flag.
+    #[inline(always)]
+    pub(crate) fn lend(&mut self, slot: u32, peer: u32) -> Option<LoanRecord> {
+        if slot >= LOAN_FLAGS {
+            return None;
+        }
+        self.slots.lend(slot, peer);
+        Some(self.record(slot))
     }
 
     #[inline(always)]
-    fn record(&self, room: Room, (flag, generation): (u32, u32)) -> LoanRecord {
+    fn record(&self, slot: u32) -> LoanRecord {
+        let room = self.slots.room(slot);
         LoanRecord {
             arena: room.arena,
             offset: room.offset as u64,
-            flag,
-            generation,
-            next_flag: self.slots.next(),
+            flag: slot,
+            generation: self.slots.generation(slot),
         }
+    }
+
+    /// Undoes the last [`lend`](Self::lend) for a record that found no room in the ring: the application has it again.
+    pub(crate) fn unlend(&mut self) {
+        self.slots.unlend();
     }
 
     /// The memory of some room, and where it begins there.
@@ -333,38 +343,23 @@ impl Arenas {
         self.free(room);
     }
 
-    /// Undoes the last [`lend`](Self::lend) for a record that found no room in the ring.
-    pub(crate) fn unlend(&mut self) {
-        self.slots.undo();
-    }
-
     /// Takes back what receivers have released.
     fn reclaim(&mut self) {
-        self.take_back(|slots, flag, _| slots.is_back(flag));
+        self.take_back(Slots::is_back);
     }
 
-    /// Takes back the loans of which this is said (of their flag and peer).
-    fn take_back(&mut self, is_over: impl Fn(&Slots, u32, u32) -> bool) {
-        let over: Vec<u32> = self
-            .slots
-            .used()
-            .filter(|(flag, used, _, peer)| {
-                *used == Use::Lent && is_over(&self.slots, *flag, *peer)
-            })
-            .map(|(flag, ..)| flag)
-            .collect();
-        for flag in over {
-            let room = self.slots.end(flag);
-            self.keep(room);
+    /// Takes back the loans of whose slots this is said.
+    fn take_back(&mut self, is_over: impl Fn(&Slots, u32) -> bool) {
+        for slot in self.slots.take_lent_if(is_over) {
+            self.keep(slot);
         }
     }
 
     /// A peer is about to be forgotten, and its process (a pidfd) may live on.
     pub(crate) fn outlived_by(&mut self, peer: u32, process: &OwnedFd) {
-        let holds_some = self
-            .slots
-            .used()
-            .any(|(flag, _, _, holder)| holder == peer && !self.slots.is_back(flag));
+        let mut sent = self.slots.sent();
+        let holds_some =
+            sent.any(|slot| self.slots.peer(slot) == peer && !self.slots.is_back(slot));
         let known = self.outlived.iter().any(|(known, _)| *known == peer);
         if holds_some && !known && !has_ended(process) {
             self.outlived
@@ -392,8 +387,9 @@ impl Arenas {
     }
 
     fn take_from(&mut self, peer: u32) {
-        self.take_back(|_, _, holder| holder == peer);
-        self.end_ahead_if(|slots, flag| slots.peer(flag) == peer);
+        let holds = |slots: &Slots, slot| slots.peer(slot) == peer;
+        self.take_back(holds);
+        self.end_ahead_if(holds);
     }
 
     /// The descriptor of an arena, and its size.

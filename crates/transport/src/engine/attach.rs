@@ -4,9 +4,9 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use limic_shm::control::{Bell, ControlError, Sent};
-use limic_shm::ring::ReleaseFlags;
 use limic_shm::ring::shared::SharedProducer;
 use limic_shm::ring::sleep::Waker;
+use limic_shm::ring::{PackedFlags, ReleaseFlags};
 use limic_shm::segment::{LOAN_FLAGS, PeerSegment};
 
 use super::Core;
@@ -286,7 +286,7 @@ impl Core {
         let released =
             ReleaseFlags::new(segment.pool_flags(), shape.pool_pages()).map_err(|e| text(&e))?;
         let loans_released =
-            ReleaseFlags::new(segment.loan_flags(), LOAN_FLAGS).map_err(|e| text(&e))?;
+            PackedFlags::new(segment.loan_flags(), LOAN_FLAGS).map_err(|e| text(&e))?;
         self.give_row(peer);
         self.tally.event(Event::Attached);
         let Some(entry) = self.peers.get(peer) else {

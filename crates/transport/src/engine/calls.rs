@@ -87,7 +87,16 @@ impl Engine {
         }
     }
 
+    #[inline]
     pub(crate) fn borrow_loan(&mut self, len: usize) -> Result<RawLoan> {
+        if let Some(loan) = self.core.arenas.borrow_again(len) {
+            return Ok(loan);
+        }
+        self.borrow_other_loan(len)
+    }
+
+    #[inline(never)]
+    fn borrow_other_loan(&mut self, len: usize) -> Result<RawLoan> {
         if self.core.has_chores() {
             self.progress();
         }

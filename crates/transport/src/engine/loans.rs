@@ -2,7 +2,9 @@
 
 mod taking;
 
-use super::arenas::Room;
+use limic_shm::segment::LOAN_FLAGS;
+
+use super::arenas::LoanRecord;
 use super::lender::{Keeper, Share};
 use super::peer_arenas::Lender;
 use super::stash::{Arrived, LoanedAt, Waiting};
@@ -28,25 +30,45 @@ impl Drop for LoanHold {
 }
 
 impl Core {
+    /// Sends a loan if that is one record in a ring. False: nothing was done.
+    #[inline(always)]
+    pub(crate) fn send_loan_at_once(
+        &mut self,
+        to: u32,
+        tag: u64,
+        loan: &RawLoan,
+        len: usize,
+    ) -> bool {
+        let held = self.arenas.held(loan.id);
+        held.is_some_and(|slot| self.push_loan(to, tag, slot, len as u64))
+    }
+
     /// Sends a loan: one cache line, whatever its length. Where that is not possible (oneself, a peer that
     /// is not attached yet, no flag left) its bytes go as an ordinary message.
     pub(crate) fn post_loan(
         &mut self,
         to: u32,
         tag: u64,
-        mut loan: RawLoan,
+        loan: RawLoan,
         len: usize,
     ) -> Result<Posted> {
-        let room = self.arenas.take(loan.id).ok_or(Error::UnknownRequest)?;
-        if self.push_loan(to, tag, room, len as u64) {
-            self.note_sent(to, Path::Loan, len as u64);
+        let held = self.arenas.held(loan.id).ok_or(Error::UnknownRequest)?;
+        let slot = self.arenas.with_flag(held);
+        if self.push_loan(to, tag, slot, len as u64) {
             return Ok(Posted::Done(super::send::sent(to, tag, len as u64)));
         }
-        if let Err(error) = self.peers.known(to) {
-            self.arenas.free_room(room);
-            return Err(error);
-        }
-        loan.id = self.arenas.put_back(room);
+        let id = self.arenas.id(slot);
+        self.post_bytes_of_loan(to, tag, RawLoan { id, ..loan }, len)
+    }
+
+    #[cold]
+    fn post_bytes_of_loan(
+        &mut self,
+        to: u32,
+        tag: u64,
+        loan: RawLoan,
+        len: usize,
+    ) -> Result<Posted> {
         // SAFETY: the loan's bytes stay where they are until `give_back`, which happens after completion.
         let posted = unsafe {
             self.post_send(
@@ -66,45 +88,40 @@ impl Core {
         posted
     }
 
-    /// Lends the room, and tells the peer. False: that one takes no loans now, no flag is left, or no room in the ring.
+    /// Lends the loan of a slot, and tells the peer. False: that one takes no loans now, the slot has no flag, or no room in the ring.
     #[inline(always)]
-    fn push_loan(&mut self, to: u32, tag: u64, room: Room, len: u64) -> bool {
+    fn push_loan(&mut self, to: u32, tag: u64, slot: u32, len: u64) -> bool {
         let Some(peer) = self.peers.get(to) else {
             return false;
         };
-        let (true, Some(mut link)) = (peer.backlog.is_empty(), peer.link.as_deref_mut()) else {
+        let (true, Some(link)) = (peer.backlog.is_empty(), &mut peer.link) else {
             return false;
         };
         if !link.capabilities.paths.contains(Path::Loan) {
             return false;
         }
-        if !link.arenas.given(room.arena) {
-            if !self.hand_arena(to, room.arena) {
-                return false;
-            }
-            let Some(same) = self.peers.link(to) else {
-                return false;
-            };
-            link = same;
+        let arena = self.arenas.arena_of(slot);
+        if !link.arenas.given(arena) {
+            return self.push_first_loan(to, tag, slot, len);
         }
-        let Some(record) = self.arenas.lend(room, to) else {
+        let Some(record) = self.arenas.lend(slot, to) else {
             return false;
         };
-        let words = [
-            u64::from(record.arena),
-            record.offset,
-            len,
-            u64::from(record.flag),
-            u64::from(record.generation),
-            u64::from(record.next_flag),
-        ];
-        let pushed = link.push_words(wire::LOAN, tag, words);
+        let pushed = link.push_words(wire::LOAN, tag, [record.name(), record.offset, len]);
         if pushed {
-            self.arenas.look_ahead();
+            peer.counts.sent(len);
+            self.tally.sent(Path::Loan, len);
         } else {
             self.arenas.unlend();
         }
         pushed
+    }
+
+    /// The same of the first loan in an arena to that peer.
+    #[cold]
+    fn push_first_loan(&mut self, to: u32, tag: u64, slot: u32, len: u64) -> bool {
+        let arena = self.arenas.arena_of(slot);
+        self.hand_arena(to, arena) && self.push_loan(to, tag, slot, len)
     }
 
     /// Gives back loans that went as ordinary messages and are done.
@@ -311,19 +328,33 @@ impl Engine {
     }
 }
 
-impl LoanedAt {
-    /// What a record says of a loan, the message's length, and a hint: the flag of the next loan.
+/// Bits of a flag's number, in the word that names a loan.
+const FLAG_BITS: u32 = LOAN_FLAGS.ilog2();
+const _: () = assert!(LOAN_FLAGS.is_power_of_two());
+/// Numbers of arenas that such a word can have.
+pub(super) const ARENAS: usize = 1 << (u32::BITS - FLAG_BITS);
+
+impl LoanRecord {
+    /// The word by which a record names a loan.
     #[inline(always)]
-    pub(crate) fn told(from: u32, source: &impl Source) -> (Self, u64, u32) {
-        let [arena, offset, len, flag, generation, next_flag] = words::<6>(source);
+    fn name(&self) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(self.arena << FLAG_BITS | self.flag)
+    }
+}
+
+impl LoanedAt {
+    /// What a record says of a loan, and the message's length.
+    #[inline(always)]
+    pub(crate) fn told(from: u32, source: &impl Source) -> (Self, u64) {
+        let [name, offset, len] = words::<3>(source);
         let loan = Self {
             from,
-            arena: arena as u32,
+            arena: (name as u32) >> FLAG_BITS,
             offset,
-            flag: flag as u32,
-            generation: generation as u32,
+            flag: name as u32 & (LOAN_FLAGS - 1),
+            generation: (name >> 32) as u32,
             ahead: None,
         };
-        (loan, len, next_flag as u32)
+        (loan, len)
     }
 }

@@ -4,9 +4,9 @@ use std::os::fd::AsFd;
 
 use limic_matching::HeapMatcher;
 use limic_shm::control::{Bell, Event, EventSet, Listener, Trigger};
-use limic_shm::ring::ReleaseFlags;
 use limic_shm::ring::shared::SharedConsumer;
 use limic_shm::ring::sleep::{Barrier, Sleeper};
+use limic_shm::ring::{PackedFlags, ReleaseFlags};
 use limic_shm::segment::{Geometry, LOAN_FLAGS, OwnSegment, Placement, Shape};
 
 use super::arenas::Arenas;
@@ -72,7 +72,7 @@ impl Engine {
         let pool_flags =
             ReleaseFlags::new(segment.pool_flags(), shape.pool_pages()).map_err(|e| text(&e))?;
         let loan_flags =
-            ReleaseFlags::new(segment.loan_flags(), LOAN_FLAGS).map_err(|e| text(&e))?;
+            PackedFlags::new(segment.loan_flags(), LOAN_FLAGS).map_err(|e| text(&e))?;
         let shared =
             SharedConsumer::new(segment.shared_ring(), shape.shared_slots).map_err(|e| text(&e))?;
         // Unknown to peers, who could else choose tags that all fall into one bin.

@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-use limic_shm::ring::{Mapped, ReleaseFlags};
+use limic_shm::ring::{Mapped, PackedFlags};
 use limic_shm::segment::PeerArena;
 
 use super::lender::Keeper;
@@ -12,7 +12,7 @@ use super::lender::Keeper;
 #[derive(Debug)]
 pub(crate) struct Lender {
     pub(crate) arena: PeerArena,
-    pub(crate) flags: ReleaseFlags<Mapped>,
+    pub(crate) flags: PackedFlags<Mapped>,
 }
 
 /// The arenas of one peer, as far as it has handed them over, and which of ours it has.
@@ -31,7 +31,7 @@ impl PeerArenas {
         number: u32,
         bytes: u64,
         fd: OwnedFd,
-        flags: &ReleaseFlags<Mapped>,
+        flags: &PackedFlags<Mapped>,
     ) {
         let most = usize::try_from(bytes).unwrap_or(usize::MAX);
         match PeerArena::attach(fd, most) {

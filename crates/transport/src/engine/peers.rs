@@ -4,11 +4,11 @@ use core::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 
 use limic_shm::control::Bell;
-use limic_shm::ring::ReleaseFlags;
 use limic_shm::ring::line::LineProducer;
 use limic_shm::ring::shared::SharedProducer;
 use limic_shm::ring::sleep::Waker;
 use limic_shm::ring::{Mapped, Memory, shared};
+use limic_shm::ring::{PackedFlags, ReleaseFlags};
 use limic_shm::segment::PeerSegment;
 use limic_shm::sync::Ordering;
 
@@ -93,7 +93,7 @@ pub(crate) struct Link {
     /// Through which the peer sends longer messages, and in which this endpoint answers.
     pub(crate) pool: Mapped,
     pub(crate) released: ReleaseFlags<Mapped>,
-    pub(crate) loans_released: ReleaseFlags<Mapped>,
+    pub(crate) loans_released: PackedFlags<Mapped>,
     /// Which messages go without asking the receiver.
     pub(crate) thresholds: Thresholds,
     /// And those of them that are shorter than this in one record.
@@ -194,23 +194,31 @@ impl Link {
         self.push_words(control.kind, control.tag, control.words)
     }
 
-    /// Pushes a record of words.
+    /// Pushes a record of words, [`WORDS`] at most.
     #[inline(always)]
-    pub(crate) fn push_words(&mut self, kind: u8, tag: u64, words: [u64; WORDS]) -> bool {
-        const BYTES: u32 = (WORDS * 8) as u32;
+    pub(crate) fn push_words<const N: usize>(
+        &mut self,
+        kind: u8,
+        tag: u64,
+        words: [u64; N],
+    ) -> bool {
+        const { assert!(N <= WORDS, "all rings hold as many") };
+        let bytes = (N * 8) as u32;
         if !self.finish_switch() {
             return false;
         }
         match &mut self.out {
             Out::Private(ring) => {
-                let Some(mut room) = ring.reserve(BYTES) else {
-                    return false;
-                };
-                room.write_words(words);
-                room.publish(kind, 0, tag);
+                if !ring.push_words_same_tag(kind, tag, words) {
+                    let Some(mut room) = ring.reserve_tagged(bytes, tag) else {
+                        return false;
+                    };
+                    room.write_words(words);
+                    room.publish(kind, 0, tag);
+                }
             }
             Out::Shared(ring) => {
-                let Some(mut room) = ring.reserve(BYTES) else {
+                let Some(mut room) = ring.reserve(bytes) else {
                     return false;
                 };
                 put_words(&mut room, &words);

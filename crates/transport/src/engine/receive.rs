@@ -285,7 +285,7 @@ impl Core {
 
     /// A message lies in an arena of the sender.
     pub(crate) fn on_loan(&mut self, from: u32, tag: u64, source: &impl Source) {
-        let (loan, len, _) = LoanedAt::told(from, source);
+        let (loan, len) = LoanedAt::told(from, source);
         self.on_loaned(loan, tag, None, len);
     }
 

@@ -26,7 +26,8 @@ pub(crate) const BACK_DONE: u8 = 8;
 pub(crate) const GRANT: u8 = 9;
 /// The sender's further records come through that ring: `[ring]`.
 pub(crate) const SWITCH: u8 = 10;
-/// A message that lies in an arena of the sender: `[arena, offset, len, flag, generation, flag of the next loan]`, the last a hint. Tag: the message's.
+/// A message that lies in an arena of the sender: `[flag, arena and generation, offset, len]`, the first three in one word of 8, 24 and 32
+/// bits, the lowest first. Tag: the message's.
 pub(crate) const LOAN: u8 = 11;
 /// The sender takes an offer back: `[send id]`.
 pub(crate) const RETRACT: u8 = 12;

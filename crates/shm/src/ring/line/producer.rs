@@ -94,6 +94,40 @@ impl<M: Memory> LineProducer<M> {
         from: *const u8,
         len: usize,
     ) -> bool {
+        self.publish_same_tag(kind, tag, len, |mem, payload| {
+            // SAFETY: `publish_same_tag` has room for `len` bytes there; the rest is the caller's promise.
+            unsafe { mem.write(payload, from, len) }
+        })
+    }
+
+    /// [`push_same_tag`](Self::push_same_tag) of words, which are stored one by one: see
+    /// [`Reservation::write_words`].
+    #[inline(always)]
+    pub fn push_words_same_tag<const N: usize>(
+        &mut self,
+        kind: u8,
+        tag: u64,
+        words: [u64; N],
+    ) -> bool {
+        self.publish_same_tag(kind, tag, N * WORD, |mem, payload| {
+            for (at, word) in words.into_iter().enumerate() {
+                // SAFETY: `publish_same_tag` has room for all of them there, at a multiple of 8.
+                let place = unsafe { mem.word64_unchecked(payload + at * WORD) };
+                // The header, stored behind it, orders it.
+                place.store(word, Ordering::Relaxed);
+            }
+        })
+    }
+
+    /// Publishes such a record; `fill` stores the payload, from the given offset on.
+    #[inline(always)]
+    fn publish_same_tag(
+        &mut self,
+        kind: u8,
+        tag: u64,
+        len: usize,
+        fill: impl FnOnce(&M, usize),
+    ) -> bool {
         debug_assert!(kind != 0 && kind != PAD, "the ring's own kinds");
         if tag != self.tag || len > MOST_SAME_TAG as usize {
             return false;
@@ -108,11 +142,11 @@ impl<M: Memory> LineProducer<M> {
         }
         let offset = course.lap.first + course.index as usize * WORD;
         let behind = offset + (end - start) as usize * WORD;
+        fill(&self.mem, offset + WORD);
         // SAFETY: `bound` is at most the end of the lap, so that the record, of one word at least, and the word behind it lie
         // in the lap. It is at most `limit` too, so these words are free (pair *word credit*), and the consumer
-        // looks at none of them before the header, except at the header word. The rest is the caller's promise.
+        // looks at none of them before the header, except at the header word.
         let (behind, head) = unsafe {
-            self.mem.write(offset + WORD, from, len as usize);
             (
                 self.mem.word64_unchecked(behind),
                 self.mem.word64_unchecked(offset),

@@ -3,7 +3,7 @@
 use limic_shm::ring::Memory;
 use limic_shm::segment::LOAN_FLAGS;
 
-use super::slots::{Slots, Use};
+use super::slots::Slots;
 use super::{ALIGN, Arenas, LoanRecord, Room};
 use crate::policy::lag::LONG;
 
@@ -15,7 +15,7 @@ impl Arenas {
         let need = len.max(1).checked_next_multiple_of(ALIGN)?;
         let full = |arenas: &Self| {
             arenas.ahead_bytes.saturating_add(need as u64) > budget
-                || arenas.slots.free() <= LOAN_FLAGS / 4
+                || arenas.slots.not_sent() <= LOAN_FLAGS / 4
         };
         if full(self) {
             self.take_from_ended();
@@ -68,13 +68,14 @@ impl Arenas {
     /// or [`LONG`] if there are more. `None`, and the room is free again, if all flags are in use.
     pub(crate) fn go_ahead(&mut self, room: Room, peer: u32) -> Option<(LoanRecord, u32)> {
         let before = self.not_taken_by(peer);
-        let Some(entered) = self.slots.enter(room, peer, Use::Ahead) else {
+        self.free_a_flag();
+        let Some(slot) = self.slots.go_ahead(room, peer) else {
             self.free(room);
             return None;
         };
         self.ahead_bytes += room.len as u64;
-        self.ahead.push_back(entered.0);
-        Some((self.record(room, entered), before))
+        self.ahead.push_back(slot);
+        Some((self.record(slot), before))
     }
 
     /// So many messages are ahead of a peer. Takes back what it has taken, as far as it looks: others may hold older ones for
@@ -100,10 +101,8 @@ impl Arenas {
 
     /// Undoes [`go_ahead`](Self::go_ahead) for a record that found no room in the ring.
     pub(crate) fn stay_behind(&mut self) {
-        if self.ahead.pop_back().is_some() {
-            let room = self.slots.undo();
-            self.ahead_bytes -= room.len as u64;
-            self.free(room);
+        if let Some(slot) = self.ahead.pop_back() {
+            self.end_ahead(slot);
         }
     }
 

@@ -1,4 +1,4 @@
-use limic_shm::ring::{Mapped, ReleaseFlags, heap};
+use limic_shm::ring::{Mapped, PackedFlags, heap};
 use limic_shm::segment::Placement;
 
 use super::*;
@@ -14,8 +14,8 @@ fn send(arenas: &mut Arenas, peer: u32) -> (LoanRecord, u32) {
 
 #[test]
 fn a_receiver_that_keeps_pace_has_nothing_before_it_though_others_have() {
-    let area = heap(ReleaseFlags::<Mapped>::area_len(LOAN_FLAGS));
-    let flags = || ReleaseFlags::new(area.clone(), LOAN_FLAGS).expect("flags");
+    let area = heap(PackedFlags::<Mapped>::area_len(LOAN_FLAGS));
+    let flags = || PackedFlags::new(area.clone(), LOAN_FLAGS).expect("flags");
     let mut arenas = Arenas::new(flags(), Placement::default(), 16 << 20);
     assert_eq!(send(&mut arenas, SLOW).1, 0);
     for _ in 0..20 {

@@ -1,24 +1,35 @@
-//! Which loans are with receivers: a slot for each release flag.
+//! Loans by slot: each has its room, and a release flag.
 //!
-//! Slots are used in turn. So the line of a flag has been its receiver's for long when it is used again, the flag of the next loan
-//! is known before, and the oldest loan is found without a queue.
+//! A slot keeps its room when its loan comes back, for the next loan of the same length. So from one loan to the next, nothing changes
+//! but what the slot is in use for.
+//!
+//! The owner looks at flags only when it has no slot to use again, and then takes back all that is back. Sixteen flags share a line;
+//! while the owner does not look, the lines stay with the one who sets them. Between two peers that pass loans to and fro, a
+//! line of flags then moves there and back once for a dozen loans.
 
-use limic_shm::ring::{Mapped, ReleaseFlags};
+use std::collections::VecDeque;
+
+use limic_shm::ring::{Mapped, PackedFlags};
 use limic_shm::segment::LOAN_FLAGS;
 
 use super::Room;
 
-/// Loans with receivers before the owner looks at another one each time, since the oldest may be kept for long.
-const LOOK_ON: u32 = 16;
+/// Loans with receivers from which on the owner passes over one that is not back, since that may be kept for long.
+const LOOK_ON: usize = 16;
 
-const LAST: u32 = LOAN_FLAGS - 1;
-const _: () = assert!(LOAN_FLAGS.is_power_of_two());
+/// Slots with a flag that are left to loans which are sent, and to messages that go ahead, whatever the application holds.
+const NOT_HELD: usize = LOAN_FLAGS as usize / 4;
 
 /// What a slot is in use for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Use {
-    Free,
-    /// A loan of the application.
+    /// It has no room.
+    Empty,
+    /// Its room waits for the next loan.
+    Kept,
+    /// The application holds the loan.
+    Held,
+    /// The loan is with its receiver.
     Lent,
     /// A message that went ahead of its receiver.
     Ahead,
@@ -28,161 +39,267 @@ pub(super) enum Use {
 struct Slot {
     room: Room,
     peer: u32,
+    /// Of the use: names the loan to the application, and its return.
     generation: u32,
     used: Use,
 }
 
-/// All slots; each is named by the number of its flag.
+impl Slot {
+    const EMPTY: Self = Self {
+        room: Room {
+            arena: 0,
+            offset: 0,
+            len: 0,
+        },
+        peer: 0,
+        generation: 0,
+        used: Use::Empty,
+    };
+
+    /// Another use of it. 0 is what a flag begins with.
+    #[inline(always)]
+    fn begin(&mut self, used: Use) {
+        self.generation = self.generation.wrapping_add(1).max(1);
+        self.used = used;
+    }
+}
+
+/// All slots. The first [`LOAN_FLAGS`] are named by the number of their flag; those beyond have none, and are made when an
+/// application holds many loans.
 pub(super) struct Slots {
-    flags: ReleaseFlags<Mapped>,
-    slots: Box<[Slot; LOAN_FLAGS as usize]>,
-    /// The next one to use, if it is free.
-    next: u32,
-    /// Where to look for the oldest loan.
-    oldest: u32,
-    lent: u32,
+    flags: PackedFlags<Mapped>,
+    slots: Vec<Slot>,
+    /// Empty ones that have a flag, and that have none.
+    free: Vec<u32>,
+    free_beyond: Vec<u32>,
+    /// Those whose rooms wait for the next loan, the longest kept first.
+    kept: VecDeque<u32>,
+    /// Those of loans with receivers, mostly the oldest first; the first [`back`](Self::back) of them are known to have come back.
+    lent: VecDeque<u32>,
+    back: usize,
     ahead: u32,
 }
 
 impl Slots {
-    pub(super) fn new(flags: ReleaseFlags<Mapped>) -> Self {
-        let slot = Slot {
-            room: Room::default(),
-            peer: 0,
-            generation: 0,
-            used: Use::Free,
-        };
+    pub(super) fn new(flags: PackedFlags<Mapped>) -> Self {
         Self {
             flags,
-            slots: Box::new([slot; LOAN_FLAGS as usize]),
-            next: 0,
-            oldest: 0,
-            lent: 0,
+            slots: vec![Slot::EMPTY; LOAN_FLAGS as usize],
+            // The first one comes first.
+            free: (0..LOAN_FLAGS).rev().collect(),
+            free_beyond: Vec::new(),
+            kept: VecDeque::new(),
+            lent: VecDeque::with_capacity(LOAN_FLAGS as usize),
+            back: 0,
             ahead: 0,
         }
     }
 
-    /// Loans with receivers.
+    /// Loans with receivers, as far as is known.
     #[inline(always)]
-    pub(super) fn lent(&self) -> u32 {
-        self.lent
+    pub(super) fn lent(&self) -> usize {
+        self.lent.len() - self.back
     }
 
-    pub(super) fn free(&self) -> u32 {
-        LOAN_FLAGS - self.lent - self.ahead
+    /// Slots with a flag that are not with a receiver.
+    pub(super) fn not_sent(&self) -> u32 {
+        LOAN_FLAGS - self.lent.len() as u32 - self.ahead
     }
 
     #[inline(always)]
-    fn slot(&self, flag: u32) -> &Slot {
-        &self.slots[(flag & LAST) as usize]
+    pub(super) fn room(&self, slot: u32) -> Room {
+        self.slots[slot as usize].room
     }
 
-    /// Enters room that a peer is told of; gives the flag and its generation. `None` if all are in use.
+    /// The peer that was told.
+    pub(super) fn peer(&self, slot: u32) -> u32 {
+        self.slots[slot as usize].peer
+    }
+
+    /// What a receiver gives back.
     #[inline(always)]
-    pub(super) fn enter(&mut self, room: Room, peer: u32, used: Use) -> Option<(u32, u32)> {
-        let mut flag = self.next & LAST;
-        if self.slot(flag).used != Use::Free {
-            flag = self.find_free()?;
+    pub(super) fn generation(&self, slot: u32) -> u32 {
+        self.slots[slot as usize].generation
+    }
+
+    /// The slot of the loan that came back first, if its room has this length; it is nobody's then.
+    #[inline(always)]
+    pub(super) fn take_first_back(&mut self, len: usize) -> Option<u32> {
+        if self.back == 0 {
+            return None;
         }
-        let slot = &mut self.slots[flag as usize];
-        // 0 is what a flag begins with.
-        let generation = slot.generation.wrapping_add(1).max(1);
-        *slot = Slot {
-            room,
-            peer,
-            generation,
-            used,
+        let first = *self.lent.front()?;
+        if self.room(first).len != len {
+            return None;
+        }
+        self.lent.pop_front();
+        self.back -= 1;
+        Some(first)
+    }
+
+    /// The slot of the loan that came back first, whatever its room.
+    pub(super) fn take_back(&mut self) -> Option<u32> {
+        self.back = self.back.checked_sub(1)?;
+        self.lent.pop_front()
+    }
+
+    /// A slot whose room was kept, and has this length; it is nobody's then.
+    pub(super) fn take_kept(&mut self, len: usize) -> Option<u32> {
+        let mut kept = self.kept.iter();
+        let at = kept.position(|slot| self.slots[*slot as usize].room.len == len)?;
+        self.kept.remove(at)
+    }
+
+    /// Keeps a slot's room for the next loan.
+    pub(super) fn keep(&mut self, slot: u32) {
+        self.slots[slot as usize].used = Use::Kept;
+        self.kept.push_back(slot);
+    }
+
+    /// Rooms that are kept.
+    pub(super) fn kept(&self) -> usize {
+        self.kept.len()
+    }
+
+    /// Keeps the room no longer that was kept longest.
+    pub(super) fn forget_kept(&mut self) -> Option<Room> {
+        let slot = self.kept.pop_front()?;
+        Some(self.end(slot))
+    }
+
+    /// A slot for room of a loan; it is nobody's.
+    pub(super) fn add(&mut self, room: Room) -> u32 {
+        let slot = if self.free.len() > NOT_HELD {
+            self.free.pop()
+        } else {
+            self.free_beyond.pop()
         };
-        match used {
-            Use::Ahead => self.ahead += 1,
-            _ => self.lent += 1,
-        }
-        self.next = (flag + 1) & LAST;
-        Some((flag, generation))
+        let slot = slot.unwrap_or_else(|| {
+            self.slots.push(Slot::EMPTY);
+            (self.slots.len() - 1) as u32
+        });
+        self.slots[slot as usize].room = room;
+        slot
     }
 
-    /// The flag that is used next, most likely.
+    /// The application has the loan from now on: its name.
     #[inline(always)]
-    pub(super) fn next(&self) -> u32 {
-        self.next
+    pub(super) fn hold(&mut self, slot: u32) -> u64 {
+        self.slots[slot as usize].begin(Use::Held);
+        self.name(slot)
     }
 
-    #[cold]
-    fn find_free(&self) -> Option<u32> {
-        let mut in_turn = (0..LOAN_FLAGS).map(|step| (self.next + step) & LAST);
-        in_turn.find(|flag| self.slot(*flag).used == Use::Free)
-    }
-
-    /// Undoes the last [`enter`](Self::enter): the peer was not told. Gives the room.
-    pub(super) fn undo(&mut self) -> Room {
-        self.next = self.next.wrapping_sub(1) & LAST;
-        self.end(self.next)
-    }
-
-    /// A slot is free again. Gives its room.
+    /// The slot of a loan that the application has.
     #[inline(always)]
-    pub(super) fn end(&mut self, flag: u32) -> Room {
-        let slot = &mut self.slots[(flag & LAST) as usize];
-        match core::mem::replace(&mut slot.used, Use::Free) {
-            Use::Free => {}
-            Use::Lent => self.lent -= 1,
-            Use::Ahead => self.ahead -= 1,
+    pub(super) fn held(&self, name: u64) -> Option<u32> {
+        let slot = name as u32;
+        let place = self.slots.get(slot as usize)?;
+        let is_it = place.used == Use::Held && place.generation == (name >> 32) as u32;
+        is_it.then_some(slot)
+    }
+
+    /// A peer is told of a loan that the application had. The slot has a flag; see [`move_to_flag`](Self::move_to_flag).
+    #[inline(always)]
+    pub(super) fn lend(&mut self, slot: u32, peer: u32) {
+        debug_assert!(slot < LOAN_FLAGS, "no receiver can give it back");
+        let place = &mut self.slots[slot as usize];
+        place.used = Use::Lent;
+        place.peer = peer;
+        self.lent.push_back(slot);
+    }
+
+    /// The peer was not told after all: the last one that was lent is the application's again.
+    pub(super) fn unlend(&mut self) {
+        if let Some(slot) = self.lent.pop_back() {
+            self.slots[slot as usize].used = Use::Held;
         }
-        slot.room
+    }
+
+    /// What the application knows the loan by.
+    #[inline(always)]
+    pub(super) fn name(&self, slot: u32) -> u64 {
+        u64::from(self.generation(slot)) << 32 | u64::from(slot)
+    }
+
+    /// Whether an empty slot has a flag.
+    pub(super) fn has_free_flag(&self) -> bool {
+        !self.free.is_empty()
+    }
+
+    /// Gives a loan that the application holds another slot, which has a flag. `None` if there is none.
+    pub(super) fn move_to_flag(&mut self, slot: u32) -> Option<u32> {
+        let other = self.free.pop()?;
+        let room = self.end(slot);
+        let place = &mut self.slots[other as usize];
+        place.room = room;
+        place.begin(Use::Held);
+        Some(other)
+    }
+
+    /// Enters a message that goes ahead. `None` if no flag is left.
+    pub(super) fn go_ahead(&mut self, room: Room, peer: u32) -> Option<u32> {
+        let slot = self.free.pop()?;
+        let place = &mut self.slots[slot as usize];
+        (place.room, place.peer) = (room, peer);
+        place.begin(Use::Ahead);
+        self.ahead += 1;
+        Some(slot)
+    }
+
+    /// A slot has no room any more; it is in none of the queues. Gives the room.
+    pub(super) fn end(&mut self, slot: u32) -> Room {
+        let place = &mut self.slots[slot as usize];
+        if core::mem::replace(&mut place.used, Use::Empty) == Use::Ahead {
+            self.ahead -= 1;
+        }
+        let free = if slot < LOAN_FLAGS {
+            &mut self.free
+        } else {
+            &mut self.free_beyond
+        };
+        free.push(slot);
+        core::mem::take(&mut place.room)
     }
 
     /// Whether the receiver has given it back.
     #[inline(always)]
-    pub(super) fn is_back(&self, flag: u32) -> bool {
-        self.flags.is_released(flag, self.slot(flag).generation)
+    pub(super) fn is_back(&self, slot: u32) -> bool {
+        let generation = self.slots[slot as usize].generation;
+        self.flags.is_released(slot, generation)
     }
 
-    /// Takes the oldest loan, if it came back; or the one behind it, where that is kept for long.
-    #[inline(always)]
-    pub(super) fn take_oldest(&mut self) -> Option<Room> {
-        let taken = self.take_if_back();
-        if taken.is_none() && self.lent > LOOK_ON {
-            self.oldest = (self.oldest + 1) & LAST;
-            return self.take_if_back();
+    /// Looks which loans came back, from the oldest one on up to the first that did not. If none did and there are many, the
+    /// oldest one is passed over. Only when none is known to be back.
+    pub(super) fn look(&mut self) {
+        let lent = self.lent.iter().skip(self.back);
+        self.back += lent.take_while(|slot| self.is_back(**slot)).count();
+        if self.back == 0 && self.lent.len() > LOOK_ON {
+            self.lent.rotate_left(1);
         }
-        taken
     }
 
-    #[inline(always)]
-    fn take_if_back(&mut self) -> Option<Room> {
-        if self.slot(self.oldest).used != Use::Lent {
-            self.oldest = self.find_lent()?;
-        }
-        let flag = self.oldest;
-        if !self.is_back(flag) {
-            return None;
-        }
-        self.oldest = (flag + 1) & LAST;
-        Some(self.end(flag))
+    /// Takes the loans from their receivers of which this is said; they are nobody's then.
+    pub(super) fn take_lent_if(&mut self, is_over: impl Fn(&Self, u32) -> bool) -> Vec<u32> {
+        let lent = core::mem::take(&mut self.lent);
+        self.back = 0;
+        let (over, lent): (Vec<u32>, Vec<u32>) =
+            lent.into_iter().partition(|slot| is_over(self, *slot));
+        self.lent = lent.into();
+        over
     }
 
-    #[cold]
-    fn find_lent(&self) -> Option<u32> {
-        let mut in_turn = (0..LOAN_FLAGS).map(|step| (self.oldest + step) & LAST);
-        in_turn.find(|flag| self.slot(*flag).used == Use::Lent)
+    /// Those that are with receivers.
+    pub(super) fn sent(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..LOAN_FLAGS).filter(|slot| {
+            let used = self.slots[*slot as usize].used;
+            matches!(used, Use::Lent | Use::Ahead)
+        })
     }
 
-    /// Asks for the flag of the oldest loan, off the way of the one that was just sent.
-    #[inline(always)]
-    pub(super) fn look_ahead(&self) {
-        self.flags.expect_return(self.oldest);
-    }
-
-    /// Those in use: flag, what for, the room and the peer.
-    pub(super) fn used(&self) -> impl Iterator<Item = (u32, Use, Room, u32)> + '_ {
-        let slots = (0..LOAN_FLAGS).zip(self.slots.iter());
-        let used = slots.filter(|(_, slot)| slot.used != Use::Free);
-        used.map(|(flag, slot)| (flag, slot.used, slot.room, slot.peer))
-    }
-
-    /// The peer that was told.
-    pub(super) fn peer(&self, flag: u32) -> u32 {
-        self.slot(flag).peer
+    /// Bytes of the loans that are with receivers.
+    pub(super) fn lent_bytes(&self) -> usize {
+        let lent = self.lent.iter().skip(self.back);
+        lent.map(|slot| self.room(*slot).len).sum()
     }
 }
 
@@ -192,9 +309,9 @@ mod tests {
 
     use super::*;
 
-    fn slots() -> (Slots, ReleaseFlags<Mapped>) {
-        let area = heap(ReleaseFlags::<Mapped>::area_len(LOAN_FLAGS));
-        let flags = || ReleaseFlags::new(area.clone(), LOAN_FLAGS).expect("flags");
+    fn slots() -> (Slots, PackedFlags<Mapped>) {
+        let area = heap(PackedFlags::<Mapped>::area_len(LOAN_FLAGS));
+        let flags = || PackedFlags::new(area.clone(), LOAN_FLAGS).expect("flags");
         (Slots::new(flags()), flags())
     }
 
@@ -205,43 +322,84 @@ mod tests {
         }
     }
 
+    /// Lends room; gives what the receiver would be told.
+    fn lend(slots: &mut Slots, len: usize) -> (u32, u32) {
+        let slot = slots.add(room(len));
+        slots.hold(slot);
+        slots.lend(slot, 0);
+        (slot, slots.generation(slot))
+    }
+
     #[test]
     fn a_loan_that_is_kept_holds_nobody_up() {
         let (mut slots, receiver) = slots();
-        slots.enter(room(1), 0, Use::Lent).expect("a flag");
+        lend(&mut slots, 1);
         // Each of the others comes back at once; far more than there are flags.
         let mut back = 0;
         for len in 2..2000 {
-            let (flag, generation) = slots.enter(room(len), 0, Use::Lent).expect("a flag");
+            let (flag, generation) = lend(&mut slots, len);
             assert!(receiver.release(flag, generation));
-            back += u32::from(slots.take_oldest().is_some());
+            slots.look();
+            while let Some(slot) = slots.take_back() {
+                slots.end(slot);
+                back += 1;
+            }
         }
         assert!(back > 1900, "{back}");
         assert!(slots.lent() <= LOOK_ON + 1);
-        let kept: Vec<usize> = slots.used().map(|(_, _, room, _)| room.len).collect();
-        assert!(kept.contains(&1));
+        let with_receivers: Vec<usize> = slots.sent().map(|slot| slots.room(slot).len).collect();
+        assert!(with_receivers.contains(&1));
     }
 
     #[test]
     fn all_flags_can_be_in_use_and_each_comes_back_alone() {
         let (mut slots, receiver) = slots();
-        let entered: Vec<_> = (0..LOAN_FLAGS)
-            .map(|number| slots.enter(room(number as usize), number, Use::Lent))
+        let ahead: Vec<_> = (0..LOAN_FLAGS)
+            .map(|number| slots.go_ahead(room(number as usize), number))
             .collect();
-        assert_eq!(slots.free(), 0);
-        assert_eq!(slots.enter(room(0), 0, Use::Ahead), None);
-        let (flag, generation) = entered[100].expect("a flag");
-        assert!(receiver.release(flag, generation));
-        let back: Vec<u32> = (0..LOAN_FLAGS)
-            .filter(|flag| slots.is_back(*flag))
-            .collect();
-        assert_eq!(back, [flag]);
-        assert_eq!(slots.end(flag).len, 100);
+        assert_eq!(slots.not_sent(), 0);
+        assert_eq!(slots.go_ahead(room(0), 0), None);
+        let slot = ahead[100].expect("a flag");
+        let generation = slots.generation(slot);
+        assert!(receiver.release(slot, generation));
+        let back: Vec<u32> = slots.sent().filter(|slot| slots.is_back(*slot)).collect();
+        assert_eq!(back, [slot]);
+        assert_eq!(slots.end(slot).len, 100);
         // The same flag under another generation: what was released before says nothing of it.
-        let again = slots.enter(room(7), 0, Use::Ahead);
-        assert_eq!(again, Some((flag, generation + 1)));
-        assert!(!slots.is_back(flag));
-        assert_eq!(slots.undo().len, 7);
-        assert_eq!((slots.free(), slots.next()), (1, flag));
+        assert_eq!(slots.go_ahead(room(7), 0), Some(slot));
+        assert!(slots.generation(slot) != generation && !slots.is_back(slot));
+        assert_eq!(slots.end(slot).len, 7);
+        assert_eq!(slots.not_sent(), 1);
+    }
+
+    #[test]
+    fn an_application_may_hold_more_loans_than_there_are_flags() {
+        let (mut slots, receiver) = slots();
+        let held: Vec<u64> = (0..2 * LOAN_FLAGS as usize)
+            .map(|len| {
+                let slot = slots.add(room(len));
+                slots.hold(slot)
+            })
+            .collect();
+        // Those without a flag get one when they are sent, as long as there are some.
+        let mut sent = 0;
+        for (len, name) in held.iter().enumerate() {
+            let slot = slots.held(*name).expect("it is the application's");
+            assert_eq!(slots.room(slot).len, len);
+            if slot < LOAN_FLAGS {
+                slots.lend(slot, 0);
+                continue;
+            }
+            let Some(flagged) = slots.move_to_flag(slot) else {
+                break;
+            };
+            assert_eq!(slots.held(*name), None, "it has another name now");
+            slots.lend(flagged, 0);
+            assert!(receiver.release(flagged, slots.generation(flagged)));
+            sent += 1;
+        }
+        assert_eq!(sent, NOT_HELD);
+        assert_eq!(slots.lent(), LOAN_FLAGS as usize);
+        assert_eq!(slots.take_lent_if(Slots::is_back).len(), NOT_HELD);
     }
 }

@@ -59,6 +59,7 @@ impl Engine {
     }
 
     /// Waits for a loan as long as that takes a few microseconds at most. `None`: it takes longer, or something is in the way.
+    #[inline]
     pub(crate) fn take_loan_soon(&mut self, selector: &Selector) -> Option<Result<RawLoaned>> {
         for _ in 0..ROWS.min(self.core.spins.div_ceil(POLLS_PER_ROW)) {
             if let Some(taken) = self.take_loan_directly(selector, LOOKS) {
@@ -75,8 +76,7 @@ impl Engine {
     /// Takes a loan out of its sender's ring, past the queues, if nothing is in the way: as `direct` does it with messages
     /// that are copied. `None`: nothing came, or the ordinary way has to be taken.
     ///
-    /// Cache lines that move for a loan: its record, and later its flag, there and back. The flag of the next loan is asked for
-    /// now, so that giving that back does not wait for the line.
+    /// Cache lines that move for a loan: its record, and once for a dozen loans, or four long ones, a line of flags there and back.
     fn take_loan_directly(&mut self, selector: &Selector, looks: u32) -> Option<Result<RawLoaned>> {
         let source = selector.source?.0;
         let core = &mut self.core;
@@ -90,15 +90,15 @@ impl Engine {
         let ring = self.inputs.private_ring_of(source)?;
         for _ in 0..looks.min(core.spins) {
             let taken = match ring.peek() {
-                Ok(None) => continue,
+                Ok(None) => {
+                    // As in `Inputs::look`: the sender may be writing the line.
+                    core::hint::spin_loop();
+                    continue;
+                }
                 Ok(Some(record)) => {
                     let fits = selector.fits_tag(record.tag);
                     if record.kind == wire::LOAN && fits {
-                        let (loan, len, next_flag) = LoanedAt::told(source, &record);
-                        if let Some(link) = core.peers.link(source) {
-                            // Off the way of this message: the next loan's flag is at hand when that is given back.
-                            link.loans_released.expect_release(next_flag);
-                        }
+                        let (loan, len) = LoanedAt::told(source, &record);
                         let status = Status {
                             peer: Peer(source),
                             tag: Tag(record.tag),
