@@ -9,7 +9,7 @@ pub(crate) use operations::{ReceiveBuffer, Room, SendBuffer};
 #[cfg(feature = "ibverbs")]
 pub(crate) use places::Place;
 pub(crate) use places::{Behind, Lying, Window};
-pub(crate) use slices::{gather, gather_behind, total};
+pub(crate) use slices::{gather, gather_behind, gather_part, total};
 
 /// Where bytes of a message go.
 pub(crate) trait Sink {

@@ -112,7 +112,6 @@ const SHARED_MEMORY: PathSet = PathSet::ALL
 ///
 /// # Safety
 /// As [`RawEndpoint::send_blocking`].
-#[cold]
 #[inline(never)]
 unsafe fn send_and_wait<E: RawEndpoint>(
     endpoint: &E,
@@ -121,11 +120,21 @@ unsafe fn send_and_wait<E: RawEndpoint>(
     tag: Tag,
     data: &[RawSlice],
 ) -> Result<()> {
+    let mut engine = opened.engine.borrow_mut();
     // SAFETY: the caller's promise.
-    let posted = unsafe { endpoint.post_send(to, tag, data) }?;
-    let outcome = crate::endpoint::finish(endpoint, posted);
-    opened.engine.borrow_mut().let_go();
-    outcome.map(|_| ())
+    let posted = unsafe {
+        let core = &mut engine.core;
+        core.post_send_later(to.0, tag.0, SendOptions::default(), data)
+    }?;
+    if matches!(posted, Posted::Done(_)) {
+        engine.let_go();
+    }
+    drop(engine);
+    match posted {
+        Posted::Done(outcome) => outcome,
+        Posted::Pending(id) => endpoint.wait(id),
+    }
+    .map(|_| ())
 }
 
 macro_rules! endpoint {
@@ -412,9 +421,10 @@ macro_rules! endpoint {
             fn take_loan_blocking(&self, selector: &Selector) -> Result<RawLoaned> {
                 // The engine is not borrowed any more where it takes longer.
                 let soon = self.0.engine.borrow_mut().take_loan_soon(selector);
-                soon.unwrap_or_else(|| {
-                    crate::endpoint::poll_until(self, || self.take_loan(selector))
-                })
+                match soon {
+                    Some(taken) => Ok(taken),
+                    None => crate::endpoint::poll_until(self, || self.take_loan(selector)),
+                }
             }
             fn counters(&self) -> Counters {
                 self.0.engine.borrow().core.counters()

@@ -2,7 +2,7 @@
 
 use limic_shm::ring;
 
-use super::slices::{Pieces, total, walk};
+use super::slices::{Pieces, gather_part, total, walk};
 use super::{Sink, Source};
 use crate::raw::{RawSlice, RawSliceMut};
 
@@ -41,19 +41,12 @@ impl SendBuffer {
         self.pieces.as_slice()
     }
 
-    /// Copies `limit` bytes from `skip` on to the start of the sink, which has room for them.
+    /// Copies `limit` bytes from `skip` on, or as many as there are, to the start of the sink, which has room for them.
     #[inline]
     pub(crate) fn copy_to(&self, skip: u64, limit: u64, sink: &mut impl Sink) {
-        walk(
-            self.slices(),
-            |s| (s.start.cast_mut(), s.len),
-            skip,
-            limit,
-            |at, start, len| {
-                // SAFETY: readable by the type's invariant; `walk` stays within the slices.
-                unsafe { sink.put(at, start, len) }
-            },
-        );
+        let limit = limit.min(self.len.saturating_sub(skip));
+        // SAFETY: readable by the type's invariant, and of that length.
+        unsafe { gather_part(self.slices(), skip, limit, sink) }
     }
 
     /// A private copy of the bytes.

@@ -86,6 +86,33 @@ pub(crate) unsafe fn gather_behind(immediate: u64, slices: &[RawSlice], sink: &m
     }
 }
 
+/// Copies `limit` bytes of `slices`, from `skip` on, to the start of `sink`.
+///
+/// # Safety
+/// The slices are readable, and have so many bytes; the sink has room for them.
+#[inline]
+pub(crate) unsafe fn gather_part(
+    slices: &[RawSlice],
+    skip: u64,
+    limit: u64,
+    sink: &mut impl Sink,
+) {
+    if let [one] = slices {
+        // SAFETY: the caller's promise.
+        return unsafe { sink.put(0, one.start.add(skip as usize), limit as usize) };
+    }
+    walk(
+        slices,
+        |s| (s.start.cast_mut(), s.len),
+        skip,
+        limit,
+        |at, start, len| {
+            // SAFETY: the caller's promise; `walk` stays within the slices.
+            unsafe { sink.put(at, start, len) }
+        },
+    );
+}
+
 /// Copies all bytes of `slices` to the start of `sink`.
 ///
 /// # Safety

@@ -327,6 +327,12 @@ impl Arenas {
         }
     }
 
+    /// A message has come, which mostly is answered: asks for what the next loan has to look at.
+    #[inline(always)]
+    pub(crate) fn expect_return(&self) {
+        self.slots.expect_return();
+    }
+
     /// Undoes the last [`lend`](Self::lend) for a record that found no room in the ring: the application has it again.
     pub(crate) fn unlend(&mut self) {
         self.slots.unlend();

@@ -21,11 +21,12 @@ use limic_shm::sync::Ordering;
 use super::Core;
 use super::peers::{Link, Out, SHARED_INLINE};
 use super::pool::Pool;
-use super::requests::{Operation, SendStage, Sending, Slot};
+use super::requests::{Operation, SendStage, Slot};
 use super::streams::piece_bytes;
-use super::wire::{self, Control};
-use crate::buffer::SendBuffer;
+use super::wire;
+use crate::buffer::gather_part;
 use crate::policy::Path;
+use crate::raw::RawSlice;
 
 /// Longest eager message in one record, in bytes: longer ones would leave the ring's near lap.
 pub(crate) const LONGEST_RECORD: u64 = 2816;
@@ -40,6 +41,15 @@ pub(crate) fn longest_record(ring_bytes: u32, chunk_bytes: u32) -> u64 {
         .min(u64::from(chunk_bytes))
 }
 
+/// A message that goes in pieces.
+pub(crate) struct InPieces<'a> {
+    pub(crate) tag: u64,
+    pub(crate) immediate: Option<u64>,
+    pub(crate) data: &'a [RawSlice],
+    /// Of all of the data.
+    pub(crate) len: u64,
+}
+
 impl Link {
     /// Whether a message that is longer than a record goes in pieces without asking the receiver: see
     /// [`may_go_eager`](Self::may_go_eager).
@@ -50,12 +60,23 @@ impl Link {
     }
 
     /// Pushes pieces from byte `at` on, as far as there is room. Says how far it came.
-    fn push_pieces(&mut self, pool: &mut Pool, to: u32, data: &SendBuffer, mut at: u64) -> u64 {
-        let len = data.len();
-        while at < len {
-            let pushed = self
-                .push_through_pool(pool, to, data, at)
-                .or_else(|| self.push_in_record(pool, to, data, at));
+    ///
+    /// # Safety
+    /// As [`Core::send_in_pieces`].
+    #[inline]
+    unsafe fn push_pieces(
+        &mut self,
+        pool: &mut Pool,
+        to: u32,
+        message: &InPieces<'_>,
+        mut at: u64,
+    ) -> u64 {
+        while at < message.len {
+            // SAFETY: the caller's promise, twice.
+            let pushed = unsafe {
+                self.push_through_pool(pool, to, message, at)
+                    .or_else(|| self.push_in_record(pool, to, message, at))
+            };
             match pushed {
                 Some(pushed) => at += pushed,
                 None => break,
@@ -65,34 +86,38 @@ impl Link {
     }
 
     /// Says that a message begins.
-    fn begin(&mut self, sending: &Sending) -> bool {
-        let (with, word) = wire::immediate_words(sending.immediate);
+    #[inline]
+    fn begin(&mut self, message: &InPieces<'_>) -> bool {
+        let (with, word) = wire::immediate_words(message.immediate);
         let flags = if self.held_up {
             with | wire::HELD_UP
         } else {
             with
         };
-        let words = [sending.data.len(), flags, word];
-        self.push_control(&Control::new(wire::BEGINS, words).with_tag(sending.tag))
+        self.push_words(wire::BEGINS, message.tag, [message.len, flags, word])
     }
 
-    fn push_through_pool(
+    /// # Safety
+    /// As [`Core::send_in_pieces`].
+    #[inline]
+    unsafe fn push_through_pool(
         &mut self,
         pool: &mut Pool,
         to: u32,
-        data: &SendBuffer,
+        message: &InPieces<'_>,
         at: u64,
     ) -> Option<u64> {
         if !self.has_room() {
             return None;
         }
-        let len = piece_bytes(data.len(), at, pool.chunk_bytes);
-        let (target, len) = self.target_for(pool, to, len, data.len(), u64::MAX)?;
+        let len = piece_bytes(message.len, at, pool.chunk_bytes);
+        let (target, len) = self.target_for(pool, to, len, message.len, u64::MAX)?;
         if let Some(mut window) = self.window_of(pool, &target, len) {
-            data.copy_to(at, len, &mut window);
+            // SAFETY: the caller's promise; `at + len` is at most the message's length, and the window has `len` bytes.
+            unsafe { gather_part(message.data, at, len, &mut window) }
         }
-        let [page, generation, bytes, lease] = target.words(len);
-        if self.push_words(wire::NEXT_PIECE, 0, [page, generation, bytes, lease, 0, 0]) {
+        // It needs no tag, and is shorter with that of the record before.
+        if self.push_words(wire::NEXT_PIECE, message.tag, target.words(len)) {
             return Some(len);
         }
         self.put_back(pool, target);
@@ -101,14 +126,24 @@ impl Link {
 
     /// The next bytes in the record itself, if other peers hold all of the pool: what they do not take must not hold up a message
     /// that has begun, and the answers to this peer that stand behind it.
+    ///
+    /// # Safety
+    /// As [`Core::send_in_pieces`].
     #[cold]
-    fn push_in_record(&mut self, pool: &Pool, to: u32, data: &SendBuffer, at: u64) -> Option<u64> {
+    unsafe fn push_in_record(
+        &mut self,
+        pool: &Pool,
+        to: u32,
+        message: &InPieces<'_>,
+        at: u64,
+    ) -> Option<u64> {
         /// The bytes and their kind, written into a reservation of either ring.
         macro_rules! publish {
             ($ring:expr, $most:expr) => {{
-                let len = (data.len() - at).min($most);
+                let len = (message.len - at).min($most);
                 let mut room = $ring.reserve(len as u32)?;
-                data.copy_to(at, len, &mut room);
+                // SAFETY: the caller's promise; `len` bytes are left, and reserved.
+                unsafe { gather_part(message.data, at, len, &mut room) }
                 room.publish(wire::NEXT_BYTES, 0, 0);
                 len
             }};
@@ -126,36 +161,47 @@ impl Link {
 }
 
 impl Core {
-    /// Sends a message in pieces, or begins to. True if all of it is out; otherwise its stage says how far it came.
-    pub(crate) fn push_in_pieces(&mut self, to: u32, sending: &mut Sending) -> bool {
-        let Some(peer) = self.peers.get(to) else {
-            return false;
-        };
-        let Some(link) = &mut peer.link else {
-            return false;
-        };
-        let len = sending.data.len();
-        let at = match sending.stage {
-            SendStage::InPieces { at } => at,
-            SendStage::Queued if link.may_go_in_pieces(len) => {
-                link.held_up = !link.begin(sending);
-                if link.held_up {
-                    return false;
-                }
-                0
-            }
-            _ => return false,
-        };
-        let at = link.push_pieces(&mut self.pool, to, &sending.data, at);
-        sending.stage = SendStage::InPieces { at };
-        if at < len {
+    /// Sends a message in pieces, or begins to: how far it came. `None`: it goes in another way, or there is no room for its beginning.
+    /// Nothing waits before it.
+    ///
+    /// # Safety
+    /// The slices are readable during the call, and `len` is their length together.
+    pub(crate) unsafe fn send_in_pieces(&mut self, to: u32, message: &InPieces<'_>) -> Option<u64> {
+        let link = self.peers.link(to)?;
+        if !link.may_go_in_pieces(message.len) {
+            return None;
+        }
+        link.held_up = !link.begin(message);
+        if link.held_up {
+            return None;
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.go_on_in_pieces(to, message, 0) }
+    }
+
+    /// Goes on with a message of which all bytes before `at` are out.
+    ///
+    /// # Safety
+    /// As [`send_in_pieces`](Self::send_in_pieces).
+    #[inline]
+    unsafe fn go_on_in_pieces(
+        &mut self,
+        to: u32,
+        message: &InPieces<'_>,
+        at: u64,
+    ) -> Option<u64> {
+        let peer = self.peers.get(to)?;
+        let link = peer.link.as_deref_mut()?;
+        // SAFETY: the caller's promise.
+        let at = unsafe { link.push_pieces(&mut self.pool, to, message, at) };
+        if at < message.len {
             link.held_up = true;
-            return false;
+            return Some(at);
         }
         link.look_ahead();
-        peer.counts.sent(len);
-        self.tally.sent(Path::Eager, len);
-        true
+        peer.counts.sent(message.len);
+        self.tally.sent(Path::Eager, message.len);
+        Some(at)
     }
 
     /// The turn of a queued send has come. True if all of it is out.
@@ -165,9 +211,25 @@ impl Core {
         else {
             return true;
         };
-        let all = self.push_in_pieces(to, &mut sending);
-        let (tag, len) = (sending.tag, sending.data.len());
+        let message = InPieces {
+            tag: sending.tag,
+            immediate: sending.immediate,
+            data: sending.data.slices(),
+            len: sending.data.len(),
+        };
+        // SAFETY: readable by the invariant of `SendBuffer`, and of that length.
+        let came = unsafe {
+            match sending.stage {
+                SendStage::InPieces { at } => self.go_on_in_pieces(to, &message, at),
+                _ => self.send_in_pieces(to, &message),
+            }
+        };
+        let (tag, len) = (message.tag, message.len);
+        if let Some(at) = came {
+            sending.stage = SendStage::InPieces { at };
+        }
         *self.requests.get(slot) = Operation::Send(sending);
+        let all = came == Some(len);
         if all {
             self.requests
                 .complete(slot, super::send::sent(to, tag, len));

@@ -243,28 +243,31 @@ impl Core {
         }
     }
 
-    /// A message where it lies, in an arena of its sender.
+    /// Takes a message where it lies, in an arena that is mapped here.
     #[inline(always)]
-    fn in_place(&mut self, loan: &LoanedAt, status: Status) -> Result<RawLoaned> {
-        if let Some(link) = self.peers.link(loan.from)
-            && let Some(lender) = link.arenas.get(loan.arena)
-            && let Some(taken) = lender.hold(loan, status)
-        {
-            self.note_received_by(loan.from, loan.path(), status.len);
-            return Ok(taken);
-        }
-        self.in_place_of_new_arena(loan, status)
+    fn hold_in_place(&mut self, loan: &LoanedAt, len: u64) -> Option<(*const u8, LoanHold)> {
+        let peer = self.peers.get(loan.from)?;
+        let lender = peer.link.as_deref_mut()?.arenas.get(loan.arena)?;
+        let held = lender.hold(loan, len)?;
+        peer.counts.received(1, len);
+        self.tally.received(loan.path(), len);
+        Some(held)
     }
 
-    /// The same where the arena's descriptor has not been taken in yet, or the numbers are wrong.
+    /// A message where it lies, in an arena of its sender, whose descriptor may not have been taken in yet.
     #[cold]
-    fn in_place_of_new_arena(&mut self, loan: &LoanedAt, status: Status) -> Result<RawLoaned> {
-        let lender = self.loan_memory(loan);
-        let Some(taken) = lender.and_then(|lender| lender.hold(loan, status)) else {
-            return Err(self.cannot_be_had(loan));
-        };
-        self.note_received_by(loan.from, loan.path(), status.len);
-        Ok(taken)
+    fn in_place(&mut self, loan: &LoanedAt, status: Status) -> Result<RawLoaned> {
+        if self.loan_memory(loan).is_some()
+            && let Some((start, hold)) = self.hold_in_place(loan, status.len)
+        {
+            let hold = Hold::of_loan(hold);
+            return Ok(RawLoaned {
+                status,
+                start,
+                hold,
+            });
+        }
+        Err(self.cannot_be_had(loan))
     }
 
     /// The bytes of a loan cannot be had: no descriptor is free here, or the numbers are wrong.
@@ -292,19 +295,15 @@ impl Core {
 impl Keeper<Lender> {
     /// Takes a loan in place. `None`: it does not lie in this arena.
     #[inline(always)]
-    fn hold(&mut self, loan: &LoanedAt, status: Status) -> Option<RawLoaned> {
-        let bytes = Lying::new(&self.arena, loan.offset, status.len)?;
+    fn hold(&mut self, loan: &LoanedAt, len: u64) -> Option<(*const u8, LoanHold)> {
+        let bytes = Lying::new(&self.arena, loan.offset, len)?;
         self.flags.expect_release(loan.flag);
         let hold = LoanHold {
             lender: self.share(),
             flag: loan.flag,
             generation: loan.generation,
         };
-        Some(RawLoaned {
-            status,
-            start: bytes.start(),
-            hold: Hold::of_loan(hold),
-        })
+        Some((bytes.start(), hold))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::Core;
 use super::hand::{self, Target};
+use super::in_pieces::InPieces;
 use super::peers::{Link, Outgoing};
 use super::pool::Pool;
 use super::requests::{Operation, SendStage, Sending, Slot};
@@ -178,10 +179,12 @@ impl Core {
         Ok(false)
     }
 
+    /// Starts a send that cannot go in one record now.
+    ///
     /// # Safety
     /// As [`post_send`](Self::post_send).
-    #[cold]
-    unsafe fn post_send_later(
+    #[inline(never)]
+    pub(crate) unsafe fn post_send_later(
         &mut self,
         to: u32,
         tag: u64,
@@ -211,22 +214,34 @@ impl Core {
         if unsafe { self.push_ahead(to, tag, immediate, data, len) } {
             return Ok(Posted::Done(sent(to, tag, len)));
         }
+        let came = if nothing_waits {
+            let message = InPieces {
+                tag,
+                immediate,
+                data,
+                len,
+            };
+            // SAFETY: as above.
+            unsafe { self.send_in_pieces(to, &message) }
+        } else {
+            None
+        };
+        if came == Some(len) {
+            return Ok(Posted::Done(sent(to, tag, len)));
+        }
         // SAFETY: the caller's promise is the buffer's invariant.
         let data = unsafe { crate::buffer::SendBuffer::new(data) };
-        let mut sending = Sending {
+        let sending = Sending {
             to,
             tag,
             immediate,
             data,
-            stage: SendStage::Queued,
+            stage: came.map_or(SendStage::Queued, |at| SendStage::InPieces { at }),
             exposed: None,
             delivered,
         };
         if self.peers.me == Some(to) {
             return Ok(self.send_to_self(sending));
-        }
-        if nothing_waits && self.push_in_pieces(to, &mut sending) {
-            return Ok(Posted::Done(sent(to, tag, len)));
         }
         self.tally.event(Event::Waited);
         let slot = self.requests.insert(Operation::Send(sending));

@@ -278,6 +278,16 @@ impl Slots {
         }
     }
 
+    /// Asks for the line of the flag that is looked at next, if that is soon.
+    #[inline(always)]
+    pub(super) fn expect_return(&self) {
+        if self.back == 0
+            && let Some(oldest) = self.lent.front()
+        {
+            self.flags.expect_return(*oldest);
+        }
+    }
+
     /// Takes the loans from their receivers of which this is said; they are nobody's then.
     pub(super) fn take_lent_if(&mut self, is_over: impl Fn(&Self, u32) -> bool) -> Vec<u32> {
         let lent = core::mem::take(&mut self.lent);

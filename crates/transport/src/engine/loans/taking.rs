@@ -2,6 +2,7 @@
 
 use super::super::direct::{LOOKS, OTHERS_TURN, POLLS_PER_ROW, ROWS};
 use super::super::stash::LoanedAt;
+use super::LoanHold;
 use super::super::{Engine, posted, wire};
 use crate::buffer::ReceiveBuffer;
 use crate::raw::{Hold, Posted, RawLoaned, RawSliceMut};
@@ -10,11 +11,37 @@ use crate::{Error, Peer, Result, Selector, Status, Tag};
 /// Looks at the sender's ring in a row, of a call that does not wait.
 const FEW_LOOKS: u32 = 32;
 
+/// A loan that was taken, in words. [`RawLoaned`] is made of it by the caller, in its place: what was stored word by word and is
+/// copied in pieces of two waits for all stores before it.
+struct Taken {
+    hold: LoanHold,
+    tag: u64,
+    start: *const u8,
+    source: u32,
+    len: u64,
+}
+
+impl From<Taken> for RawLoaned {
+    #[inline(always)]
+    fn from(taken: Taken) -> Self {
+        Self {
+            status: Status {
+                peer: Peer(taken.source),
+                tag: Tag(taken.tag),
+                len: taken.len,
+                immediate: None,
+            },
+            start: taken.start,
+            hold: Hold::of_loan(taken.hold),
+        }
+    }
+}
+
 impl Engine {
     /// Takes an arrived message where it lies.
     pub(crate) fn take_loan(&mut self, selector: &Selector) -> Result<Option<RawLoaned>> {
         if let Some(taken) = self.take_loan_directly(selector, FEW_LOOKS) {
-            return taken.map(Some);
+            return Ok(Some(taken.into()));
         }
         self.poll();
         // Looked at first: a message that there is no memory for stays for a later receive.
@@ -60,10 +87,10 @@ impl Engine {
 
     /// Waits for a loan as long as that takes a few microseconds at most. `None`: it takes longer, or something is in the way.
     #[inline]
-    pub(crate) fn take_loan_soon(&mut self, selector: &Selector) -> Option<Result<RawLoaned>> {
+    pub(crate) fn take_loan_soon(&mut self, selector: &Selector) -> Option<RawLoaned> {
         for _ in 0..ROWS.min(self.core.spins.div_ceil(POLLS_PER_ROW)) {
             if let Some(taken) = self.take_loan_directly(selector, LOOKS) {
-                return Some(taken);
+                return Some(taken.into());
             }
             self.progress();
             if !self.core.nothing_to_match() {
@@ -77,7 +104,8 @@ impl Engine {
     /// that are copied. `None`: nothing came, or the ordinary way has to be taken.
     ///
     /// Cache lines that move for a loan: its record, and once for a dozen loans, or four long ones, a line of flags there and back.
-    fn take_loan_directly(&mut self, selector: &Selector, looks: u32) -> Option<Result<RawLoaned>> {
+    #[inline(never)]
+    fn take_loan_directly(&mut self, selector: &Selector, looks: u32) -> Option<Taken> {
         let source = selector.source?.0;
         let core = &mut self.core;
         self.directly = self.directly.wrapping_add(1);
@@ -89,40 +117,37 @@ impl Engine {
         }
         let ring = self.inputs.private_ring_of(source)?;
         for _ in 0..looks.min(core.spins) {
-            let taken = match ring.peek() {
+            let record = match ring.peek() {
+                Ok(Some(record)) => record,
                 Ok(None) => {
                     // As in `Inputs::look`: the sender may be writing the line.
                     core::hint::spin_loop();
                     continue;
-                }
-                Ok(Some(record)) => {
-                    let fits = selector.fits_tag(record.tag);
-                    if record.kind == wire::LOAN && fits {
-                        let (loan, len) = LoanedAt::told(source, &record);
-                        let status = Status {
-                            peer: Peer(source),
-                            tag: Tag(record.tag),
-                            len,
-                            immediate: None,
-                        };
-                        Some(core.in_place(&loan, status))
-                    } else {
-                        core.on_record(source, record.kind, record.tag, &record);
-                        None
-                    }
                 }
                 Err(corrupt) => {
                     core.corrupt(source, &corrupt.to_string());
                     return None;
                 }
             };
-            // The sender may sleep because its ring was full.
-            if ring.pop()
-                && let Some(link) = core.peers.link(source)
-            {
-                link.wake();
+            let (kind, tag) = (record.kind, record.tag);
+            if kind == wire::LOAN && selector.fits_tag(tag) {
+                core.arenas.expect_return();
+                let (loan, len) = LoanedAt::told(source, &record);
+                if let Some((start, hold)) = core.hold_in_place(&loan, len) {
+                    core.popped(source, ring.pop());
+                    return Some(Taken {
+                        hold,
+                        tag,
+                        start,
+                        source,
+                        len,
+                    });
+                }
             }
-            return taken;
+            // Also a loan in an arena whose descriptor has not been taken in yet.
+            core.on_record(source, kind, tag, &record);
+            core.popped(source, ring.pop());
+            return None;
         }
         None
     }
