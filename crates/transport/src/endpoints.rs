@@ -228,6 +228,9 @@ macro_rules! endpoint {
                 // SAFETY: the caller's promise.
                 unsafe { engine.core.post_recv(selector, into, owner) }
             }
+            fn keep_done(&self, outcome: Outcome, owner: u32) -> RequestId {
+                self.0.engine.borrow_mut().keep_done(outcome, owner)
+            }
             #[inline(always)]
             unsafe fn post_recv_to_wait(
                 &self,

@@ -170,6 +170,10 @@ pub unsafe trait RawEndpoint: Debug + Send {
         Ok(posted)
     }
 
+    /// Enters an operation that was done when it was posted, so that it can be waited for like others, and belongs to a scope (any
+    /// number but 0).
+    fn keep_done(&self, outcome: Outcome, owner: u32) -> RequestId;
+
     /// Starts a receive of a scope into one piece, if nothing is to be done but to wait for its message: what most receives
     /// do, in less time than by [`post_recv_owned`](Self::post_recv_owned). `None`: nothing was started.
     ///

@@ -85,34 +85,27 @@ impl<'scope, 'env, E: RawEndpoint> Scope<'scope, 'env, E> {
         // SAFETY: the buffer is mutably borrowed for 'scope; the handle keeps it as a raw pointer only, and
         // `run` does not end 'scope before every operation of this owner is done.
         let waits = unsafe { self.endpoint.post_recv_to_wait(&from, room, self.owner) };
-        match waits {
-            Some(id) => Ok(self.receive(Posted::Pending(id), room)),
-            None => self.irecv_otherwise(&from, room),
-        }
+        let id = match waits {
+            Some(id) => id,
+            None => self.irecv_otherwise(&from, room)?,
+        };
+        Ok(ScopedRecv {
+            endpoint: self.endpoint,
+            id,
+            room,
+            buffer: PhantomData,
+        })
     }
 
     /// A receive that may be done when it is posted.
     #[inline(never)]
-    fn irecv_otherwise(
-        &'scope self,
-        from: &Selector,
-        room: RawSliceMut,
-    ) -> Result<ScopedRecv<'scope, E>> {
+    fn irecv_otherwise(&self, from: &Selector, room: RawSliceMut) -> Result<RequestId> {
         // SAFETY: as in `irecv`, its only caller.
         let posted = unsafe { self.endpoint.post_recv_owned(from, &[room], self.owner) }?;
-        Ok(self.receive(posted, room))
-    }
-
-    #[inline(always)]
-    fn receive(&'scope self, posted: Posted, room: RawSliceMut) -> ScopedRecv<'scope, E> {
-        ScopedRecv {
-            handle: Handle {
-                endpoint: self.endpoint,
-                posted,
-            },
-            room,
-            buffer: PhantomData,
-        }
+        Ok(match posted {
+            Posted::Pending(id) => id,
+            Posted::Done(outcome) => self.endpoint.keep_done(outcome, self.owner),
+        })
     }
 
     /// Starts a receive into several pieces, filled in order. The pieces come back at the end of the scope.
@@ -157,8 +150,11 @@ pub struct ScopedSend<'scope, E: RawEndpoint> {
 }
 
 /// A receive within a scope. Dropping it leaves the operation to the scope's end.
+///
+/// Four words: what it became lies with the endpoint until it is asked for.
 pub struct ScopedRecv<'scope, E: RawEndpoint> {
-    handle: Handle<'scope, E>,
+    endpoint: &'scope E,
+    id: RequestId,
     room: RawSliceMut,
     buffer: PhantomData<&'scope mut [u8]>,
 }
@@ -174,8 +170,9 @@ impl<E: RawEndpoint> fmt::Debug for ScopedSend<'_, E> {
 impl<E: RawEndpoint> fmt::Debug for ScopedRecv<'_, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ScopedRecv")
-            .field("state", &self.handle.posted)
-            .finish()
+            .field("request", &self.id)
+            .field("done", &self.endpoint.is_done(self.id))
+            .finish_non_exhaustive()
     }
 }
 
@@ -210,8 +207,13 @@ impl<'scope, E: RawEndpoint> ScopedRecv<'scope, E> {
     /// What became of the operation; the buffer then comes back with the end of the scope.
     #[inline]
     pub fn wait(self) -> Result<(Status, &'scope mut [u8])> {
-        let room = self.room;
-        let status = self.handle.finish()?;
+        let outcome = self.endpoint.wait(self.id);
+        self.result(outcome)
+    }
+
+    #[inline]
+    fn result(self, outcome: Outcome) -> Result<(Status, &'scope mut [u8])> {
+        let (room, status) = (self.room, outcome?);
         // SAFETY: made from a `&'scope mut [u8]` that nobody else has, and the operation is done, so the
         // endpoint touches it no more.
         let buffer = unsafe { core::slice::from_raw_parts_mut(room.start, room.len) };
@@ -220,7 +222,10 @@ impl<'scope, E: RawEndpoint> ScopedRecv<'scope, E> {
 
     /// Makes progress; true when done. [`wait`](Self::wait) then returns at once.
     pub fn test(&mut self) -> bool {
-        self.handle.test()
+        self.endpoint.is_done(self.id) || {
+            self.endpoint.progress();
+            self.endpoint.is_done(self.id)
+        }
     }
 
     /// Asks that the receive be cancelled; [`wait`](Self::wait) says what became of it.
@@ -228,7 +233,10 @@ impl<'scope, E: RawEndpoint> ScopedRecv<'scope, E> {
     /// # Errors
     /// [`Error::UnknownRequest`] never for a handle of this endpoint.
     pub fn cancel(&self) -> Result<()> {
-        self.handle.cancel()
+        if self.endpoint.is_done(self.id) {
+            return Ok(());
+        }
+        self.endpoint.cancel(self.id)
     }
 }
 
@@ -246,11 +254,13 @@ impl<E: RawEndpoint> crate::wait::Request for ScopedSend<'_, E> {
 impl<'scope, E: RawEndpoint> crate::wait::Request for ScopedRecv<'scope, E> {
     type Output = Result<(Status, &'scope mut [u8])>;
     fn pending(&self) -> Option<RequestId> {
-        self.handle.pending()
+        Some(self.id)
     }
-    fn complete(mut self, outcome: Option<Outcome>) -> Self::Output {
-        self.handle.learn(outcome);
-        self.wait()
+    fn complete(self, outcome: Option<Outcome>) -> Self::Output {
+        match outcome {
+            Some(outcome) => self.result(outcome),
+            None => self.wait(),
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use super::Engine;
 use super::idle::Patience;
 use super::requests::Operation;
+use crate::error::Outcome;
 use crate::raw::{Posted, RawLoan, RawSlice, RawSliceMut, RequestId};
 use crate::{Address, Error, Peer, Result};
 
@@ -70,6 +71,10 @@ impl Engine {
         if let Some(slot) = self.core.requests.find(id) {
             self.core.requests.set_owner(slot, owner);
         }
+    }
+
+    pub(crate) fn keep_done(&mut self, outcome: Outcome, owner: u32) -> RequestId {
+        self.core.requests.insert_done(outcome, owner)
     }
 
     pub(crate) fn new_owner(&mut self) -> u32 {

@@ -178,6 +178,14 @@ impl<O: Kind> Requests<O> {
         slot
     }
 
+    /// Enters an operation that is over, of a scope if `owner` is not 0.
+    pub(crate) fn insert_done(&mut self, outcome: Outcome, owner: u32) -> RequestId {
+        let slot = self.insert(O::OVER);
+        self.complete(slot, outcome);
+        self.set_owner(slot, owner);
+        self.id(slot)
+    }
+
     /// Enters a posted receive in a slot that was taken for it.
     pub(crate) fn post(
         &mut self,

@@ -108,6 +108,10 @@ unsafe impl RawEndpoint for KernelEndpoint {
         // SAFETY: the caller's promise.
         unsafe { self.engine.borrow_mut().post_recv(selector, into) }
     }
+    fn keep_done(&self, outcome: Outcome, owner: u32) -> RequestId {
+        let mut engine = self.engine.borrow_mut();
+        engine.requests.insert_done(outcome, owner)
+    }
     unsafe fn post_claimed(&self, claim: ClaimId, into: &[RawSliceMut]) -> Result<Posted> {
         // SAFETY: the caller's promise.
         unsafe { self.engine.borrow_mut().post_claimed(claim, into) }
