@@ -1,4 +1,4 @@
-//! What scoped and owned requests have in common: an operation that was posted, done or not.
+//! What owned requests have in common: an operation that was posted, done or not.
 
 use crate::error::Outcome;
 use crate::raw::{Posted, RawEndpoint, RequestId};
@@ -14,12 +14,6 @@ impl<E: RawEndpoint> Handle<'_, E> {
     pub(crate) fn wait(&mut self) -> Outcome {
         let told = Posted::Done(Err(Error::UnknownRequest));
         crate::endpoint::finish(self.endpoint, core::mem::replace(&mut self.posted, told))
-    }
-
-    /// Waits, and is over then.
-    #[inline]
-    pub(crate) fn finish(self) -> Outcome {
-        crate::endpoint::finish(self.endpoint, self.posted)
     }
 
     /// Remembers the outcome, since the request is freed when it is reported done.

@@ -5,7 +5,6 @@ use core::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use crate::error::Outcome;
-use crate::handle::Handle;
 use crate::raw::{Posted, RawEndpoint, RawSlice, RawSliceMut, RequestId};
 use crate::{Error, Peer, Result, Selector, Status, Tag};
 
@@ -42,15 +41,41 @@ impl<'scope, 'env, E: RawEndpoint> Scope<'scope, 'env, E> {
         tag: impl Into<Tag>,
         data: &'scope [u8],
     ) -> Result<ScopedSend<'scope, E>> {
-        // SAFETY: `data` is borrowed for 'scope, and `run` does not end 'scope before every operation of
-        // this owner is done.
-        let posted = unsafe {
-            self.endpoint
-                .post_send(to, tag.into(), &[RawSlice::from(data)])
-        }?;
-        Ok(ScopedSend {
-            handle: self.handle(posted),
-        })
+        let tag = tag.into();
+        let slices = [RawSlice::from(data)];
+        // SAFETY: `data` is borrowed during the call.
+        let at_once = unsafe { self.endpoint.send_at_once(to, tag, None, &slices) }?;
+        let id = match at_once {
+            Some(_) => None,
+            None => Some(self.isend_otherwise(to, tag, &slices)?),
+        };
+        let len = data.len() as u64;
+        Ok(self.send(id, to, tag, len))
+    }
+
+    /// A send that may not be done when it is posted. The bytes are borrowed for 'scope.
+    #[inline(never)]
+    fn isend_otherwise(&self, to: Peer, tag: Tag, slices: &[RawSlice]) -> Result<RequestId> {
+        // SAFETY: the bytes are borrowed for 'scope, and `run` does not end 'scope before every operation of this owner is done.
+        let posted = unsafe { self.endpoint.post_send(to, tag, slices) }?;
+        Ok(self.request(posted))
+    }
+
+    #[inline(always)]
+    fn send(
+        &self,
+        id: Option<RequestId>,
+        to: Peer,
+        tag: Tag,
+        len: u64,
+    ) -> ScopedSend<'scope, E> {
+        ScopedSend {
+            endpoint: self.endpoint,
+            id,
+            to,
+            tag,
+            len,
+        }
     }
 
     /// Starts a send of several pieces as one message.
@@ -64,11 +89,9 @@ impl<'scope, 'env, E: RawEndpoint> Scope<'scope, 'env, E> {
         data: impl IntoIterator<Item = &'data [u8]>,
     ) -> Result<ScopedSend<'scope, E>> {
         let slices: Vec<RawSlice> = data.into_iter().map(RawSlice::from).collect();
-        // SAFETY: as in `isend`.
-        let posted = unsafe { self.endpoint.post_send(to, tag.into(), &slices) }?;
-        Ok(ScopedSend {
-            handle: self.handle(posted),
-        })
+        let (tag, len) = (tag.into(), slices.iter().map(|slice| slice.len as u64).sum());
+        let id = self.isend_otherwise(to, tag, &slices)?;
+        Ok(self.send(Some(id), to, tag, len))
     }
 
     /// Starts a receive; the handle's `wait` gives the buffer back, the end of the scope too.
@@ -120,9 +143,9 @@ impl<'scope, 'env, E: RawEndpoint> Scope<'scope, 'env, E> {
         let slices: Vec<RawSliceMut> = buffers.into_iter().map(RawSliceMut::from).collect();
         // SAFETY: as in `irecv`.
         let posted = unsafe { self.endpoint.post_recv(&from.into(), &slices) }?;
-        Ok(ScopedSend {
-            handle: self.handle(posted),
-        })
+        let id = self.request(posted);
+        // The endpoint knows where it came from, and what.
+        Ok(self.send(Some(id), Peer(0), Tag(0), 0))
     }
 
     /// The endpoint, for blocking calls between the posts.
@@ -131,22 +154,27 @@ impl<'scope, 'env, E: RawEndpoint> Scope<'scope, 'env, E> {
         self.endpoint
     }
 
-    #[inline]
-    fn handle(&self, posted: Posted) -> Handle<'scope, E> {
-        if let Posted::Pending(id) = &posted {
-            // SAFETY: this scope has just started it.
-            unsafe { self.endpoint.set_owner(*id, self.owner) };
-        }
-        Handle {
-            endpoint: self.endpoint,
-            posted,
+    /// The request of an operation that was just posted, for this scope.
+    fn request(&self, posted: Posted) -> RequestId {
+        match posted {
+            Posted::Pending(id) => {
+                // SAFETY: this scope has just started it.
+                unsafe { self.endpoint.set_owner(id, self.owner) };
+                id
+            }
+            Posted::Done(outcome) => self.endpoint.keep_done(outcome, self.owner),
         }
     }
 }
 
 /// A send (or a vectored receive) within a scope. Dropping it leaves the operation to the scope's end.
 pub struct ScopedSend<'scope, E: RawEndpoint> {
-    handle: Handle<'scope, E>,
+    endpoint: &'scope E,
+    /// `None`: it was done at once, and its status is what follows.
+    id: Option<RequestId>,
+    to: Peer,
+    tag: Tag,
+    len: u64,
 }
 
 /// A receive within a scope. Dropping it leaves the operation to the scope's end.
@@ -162,8 +190,9 @@ pub struct ScopedRecv<'scope, E: RawEndpoint> {
 impl<E: RawEndpoint> fmt::Debug for ScopedSend<'_, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ScopedSend")
-            .field("state", &self.handle.posted)
-            .finish()
+            .field("request", &self.id)
+            .field("done", &self.is_done())
+            .finish_non_exhaustive()
     }
 }
 
@@ -183,12 +212,24 @@ impl<E: RawEndpoint> ScopedSend<'_, E> {
     /// What became of the operation.
     #[inline]
     pub fn wait(self) -> Outcome {
-        self.handle.finish()
+        match self.id {
+            Some(id) => self.endpoint.wait(id),
+            None => Ok(Status {
+                peer: self.to,
+                tag: self.tag,
+                len: self.len,
+                immediate: None,
+            }),
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.id.is_none_or(|id| self.endpoint.is_done(id))
     }
 
     /// Makes progress; true when done. [`wait`](Self::wait) then returns at once.
     pub fn test(&mut self) -> bool {
-        self.handle.test()
+        self.id.is_none_or(|id| test(self.endpoint, id))
     }
 
     /// Asks that the send be cancelled; [`wait`](Self::wait) says what became of it.
@@ -196,7 +237,24 @@ impl<E: RawEndpoint> ScopedSend<'_, E> {
     /// # Errors
     /// [`Error::UnknownRequest`] never for a handle of this endpoint.
     pub fn cancel(&self) -> Result<()> {
-        self.handle.cancel()
+        self.id.map_or(Ok(()), |id| cancel(self.endpoint, id))
+    }
+}
+
+/// Makes progress if the request is not done; whether it is then.
+fn test(endpoint: &impl RawEndpoint, id: RequestId) -> bool {
+    endpoint.is_done(id) || {
+        endpoint.progress();
+        endpoint.is_done(id)
+    }
+}
+
+/// Asks that a request be cancelled that may be done.
+fn cancel(endpoint: &impl RawEndpoint, id: RequestId) -> Result<()> {
+    if endpoint.is_done(id) {
+        Ok(())
+    } else {
+        endpoint.cancel(id)
     }
 }
 
@@ -222,10 +280,7 @@ impl<'scope, E: RawEndpoint> ScopedRecv<'scope, E> {
 
     /// Makes progress; true when done. [`wait`](Self::wait) then returns at once.
     pub fn test(&mut self) -> bool {
-        self.endpoint.is_done(self.id) || {
-            self.endpoint.progress();
-            self.endpoint.is_done(self.id)
-        }
+        test(self.endpoint, self.id)
     }
 
     /// Asks that the receive be cancelled; [`wait`](Self::wait) says what became of it.
@@ -233,21 +288,17 @@ impl<'scope, E: RawEndpoint> ScopedRecv<'scope, E> {
     /// # Errors
     /// [`Error::UnknownRequest`] never for a handle of this endpoint.
     pub fn cancel(&self) -> Result<()> {
-        if self.endpoint.is_done(self.id) {
-            return Ok(());
-        }
-        self.endpoint.cancel(self.id)
+        cancel(self.endpoint, self.id)
     }
 }
 
 impl<E: RawEndpoint> crate::wait::Request for ScopedSend<'_, E> {
     type Output = Outcome;
     fn pending(&self) -> Option<RequestId> {
-        self.handle.pending()
+        self.id
     }
-    fn complete(mut self, outcome: Option<Outcome>) -> Self::Output {
-        self.handle.learn(outcome);
-        self.wait()
+    fn complete(self, outcome: Option<Outcome>) -> Self::Output {
+        outcome.unwrap_or_else(|| self.wait())
     }
 }
 

@@ -149,15 +149,38 @@ fn send(
                 let message = &out[index * layout.stride..][..layout.bytes];
                 *request = Some(scope.isend(team.partner, DATA, message)?);
             }
-            for request in requests.into_iter().flatten() {
-                request.wait()?;
-            }
+            wait_for(&mut requests)?;
             Ok(())
         })?;
         team.endpoint.recv((team.partner, ANSWER), &mut [])?;
         time += begin.elapsed();
     }
     Ok(time)
+}
+
+/// Waits for sends, each taken out of its place: an array that is moved as a whole costs as much as some messages.
+#[inline(always)]
+fn wait_for<E: RawEndpoint>(requests: &mut [Option<ScopedSend<'_, E>>]) -> limic::Result<()> {
+    for request in requests {
+        if let Some(request) = request.take() {
+            request.wait()?;
+        }
+    }
+    Ok(())
+}
+
+/// The same for receives, with the lengths of what came.
+#[inline(always)]
+fn learn_lengths<E: RawEndpoint>(
+    requests: &mut [Option<ScopedRecv<'_, E>>],
+    lengths: &mut [u64],
+) -> limic::Result<()> {
+    for (request, length) in requests.iter_mut().zip(lengths) {
+        if let Some(request) = request.take() {
+            *length = request.wait()?.0.len;
+        }
+    }
+    Ok(())
 }
 
 fn receive(
@@ -180,12 +203,7 @@ fn receive(
                     rest = tail;
                     *request = Some(scope.irecv((team.partner, DATA), message)?);
                 }
-                for (request, length) in requests.iter_mut().zip(&mut lengths) {
-                    // Out of its place: an array that is moved as a whole costs as much as some messages.
-                    if let Some(request) = request.take() {
-                        *length = request.wait()?.0.len;
-                    }
-                }
+                learn_lengths(&mut requests, &mut lengths)?;
                 Ok(())
             })?;
             if work.check {
@@ -231,12 +249,8 @@ fn exchange(
                     let message = &out[(first + index) * layout.stride..][..layout.bytes];
                     *request = Some(scope.isend(team.partner, DATA, message)?);
                 }
-                for (request, length) in receives.into_iter().flatten().zip(&mut lengths) {
-                    *length = request.wait()?.0.len;
-                }
-                for request in sends.into_iter().flatten() {
-                    request.wait()?;
-                }
+                learn_lengths(&mut receives, &mut lengths)?;
+                wait_for(&mut sends)?;
                 Ok(())
             })?;
             if work.check {
