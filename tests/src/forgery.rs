@@ -2,6 +2,7 @@
 
 use limic::settings::Settings;
 use limic::{Endpoint, Error, HybridEndpoint, Peer, PeerFailure, RawEndpoint, Status};
+use limic_shm::ring::line::SAME_TAG;
 
 use crate::Rank;
 
@@ -10,7 +11,7 @@ pub const MARGIN: usize = 64 << 10;
 /// What they hold.
 pub const UNTOUCHED: u8 = 0xA5;
 
-/// Header, tag, and the first words of the payload.
+/// Header, tag, and the first words of the payload. Of a record that repeats the tag of the one before, the tag is of no effect.
 pub type Words<'a> = [&'a mut u64; 5];
 
 /// The kind that a header names.
@@ -49,15 +50,18 @@ pub unsafe fn forge(
         let mut at = number(start);
         while at + 40 <= number(end) {
             let word = std::ptr::with_exposed_provenance_mut::<u64>(at);
+            let mut no_tag = 0;
             // SAFETY: within a shared mapping that this process may write, and whose other process waits meanwhile (the
             // caller's promise), so that nobody accesses the words in these references' time.
             let mut words: Words<'_> = unsafe {
+                let same = *word & SAME_TAG != 0;
+                let payload = word.add(if same { 1 } else { 2 });
                 [
                     &mut *word,
-                    &mut *word.add(1),
-                    &mut *word.add(2),
-                    &mut *word.add(3),
-                    &mut *word.add(4),
+                    if same { &mut no_tag } else { &mut *word.add(1) },
+                    &mut *payload,
+                    &mut *payload.add(1),
+                    &mut *payload.add(2),
                 ]
             };
             let len = length(*words[0]);

@@ -10,7 +10,9 @@ use limic_tests::{Cast, Rank};
 
 const BEGINS: u64 = 28;
 const NEXT_PIECE: u64 = 30;
-const CONTROL_BYTES: u64 = 48;
+/// Bytes of the records of these kinds.
+const BEGINS_BYTES: u64 = 24;
+const NEXT_PIECE_BYTES: u64 = 32;
 const BYTES: usize = 40 << 10;
 
 /// What a sender does to each record of a kind, given how many it has seen before.
@@ -156,9 +158,11 @@ fn send(rank: &Rank, endpoint: &HybridEndpoint, to: Peer, forgery: &Forgery) {
     // Goes at once: the receiver waits, and its ring and the pool are empty.
     let request = endpoint.isend(to, 2_u64, vec![0xFF; BYTES]).expect("isend");
     let is_meant = |words: &Words<'_>| {
-        kind(*words[0]) == forgery.of
-            && length(*words[0]) == CONTROL_BYTES
-            && *words[2] <= BYTES as u64
+        let bytes = match forgery.of {
+            BEGINS => BEGINS_BYTES,
+            _ => NEXT_PIECE_BYTES,
+        };
+        kind(*words[0]) == forgery.of && length(*words[0]) == bytes && *words[2] <= BYTES as u64
     };
     // SAFETY: the receiver waits for this process.
     let forged = unsafe { forge(is_meant, forgery.change) };

@@ -62,13 +62,7 @@ impl<'scope, 'env, E: RawEndpoint> Scope<'scope, 'env, E> {
     }
 
     #[inline(always)]
-    fn send(
-        &self,
-        id: Option<RequestId>,
-        to: Peer,
-        tag: Tag,
-        len: u64,
-    ) -> ScopedSend<'scope, E> {
+    fn send(&self, id: Option<RequestId>, to: Peer, tag: Tag, len: u64) -> ScopedSend<'scope, E> {
         ScopedSend {
             endpoint: self.endpoint,
             id,
@@ -89,7 +83,10 @@ impl<'scope, 'env, E: RawEndpoint> Scope<'scope, 'env, E> {
         data: impl IntoIterator<Item = &'data [u8]>,
     ) -> Result<ScopedSend<'scope, E>> {
         let slices: Vec<RawSlice> = data.into_iter().map(RawSlice::from).collect();
-        let (tag, len) = (tag.into(), slices.iter().map(|slice| slice.len as u64).sum());
+        let (tag, len) = (
+            tag.into(),
+            slices.iter().map(|slice| slice.len as u64).sum(),
+        );
         let id = self.isend_otherwise(to, tag, &slices)?;
         Ok(self.send(Some(id), to, tag, len))
     }

@@ -91,12 +91,7 @@ pub(crate) unsafe fn gather_behind(immediate: u64, slices: &[RawSlice], sink: &m
 /// # Safety
 /// The slices are readable, and have so many bytes; the sink has room for them.
 #[inline]
-pub(crate) unsafe fn gather_part(
-    slices: &[RawSlice],
-    skip: u64,
-    limit: u64,
-    sink: &mut impl Sink,
-) {
+pub(crate) unsafe fn gather_part(slices: &[RawSlice], skip: u64, limit: u64, sink: &mut impl Sink) {
     if let [one] = slices {
         // SAFETY: the caller's promise.
         return unsafe { sink.put(0, one.start.add(skip as usize), limit as usize) };

@@ -184,12 +184,7 @@ impl Core {
     /// # Safety
     /// As [`send_in_pieces`](Self::send_in_pieces).
     #[inline]
-    unsafe fn go_on_in_pieces(
-        &mut self,
-        to: u32,
-        message: &InPieces<'_>,
-        at: u64,
-    ) -> Option<u64> {
+    unsafe fn go_on_in_pieces(&mut self, to: u32, message: &InPieces<'_>, at: u64) -> Option<u64> {
         let peer = self.peers.get(to)?;
         let link = peer.link.as_deref_mut()?;
         // SAFETY: the caller's promise.

@@ -2,8 +2,8 @@
 
 use super::super::direct::{LOOKS, OTHERS_TURN, POLLS_PER_ROW, ROWS};
 use super::super::stash::LoanedAt;
-use super::LoanHold;
 use super::super::{Engine, posted, wire};
+use super::LoanHold;
 use crate::buffer::ReceiveBuffer;
 use crate::raw::{Hold, Posted, RawLoaned, RawSliceMut};
 use crate::{Error, Peer, Result, Selector, Status, Tag};
