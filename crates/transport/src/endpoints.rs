@@ -195,6 +195,16 @@ macro_rules! endpoint {
                     immediate: None,
                 }))
             }
+            unsafe fn post_send_otherwise(
+                &self,
+                to: Peer,
+                tag: Tag,
+                data: &[RawSlice],
+            ) -> Result<Posted> {
+                let core = &mut self.0.engine.borrow_mut().core;
+                // SAFETY: the caller's promise.
+                unsafe { core.post_send_later(to.0, tag.0, SendOptions::default(), data) }
+            }
             #[inline]
             unsafe fn send_blocking(&self, to: Peer, tag: Tag, data: &[RawSlice]) -> Result<()> {
                 // SAFETY: the caller's promise.
@@ -328,7 +338,7 @@ macro_rules! endpoint {
                 self.0.engine.borrow_mut().new_owner()
             }
             fn owned_by(&self, owner: u32) -> Option<RequestId> {
-                self.0.engine.borrow().owned_by(owner)
+                self.0.engine.borrow_mut().owned_by(owner)
             }
             fn abandon(&self, request: RequestId, buffer: Box<dyn Any + Send>) {
                 self.0.engine.borrow_mut().abandon(request, buffer);

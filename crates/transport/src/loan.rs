@@ -36,7 +36,7 @@ impl<'e, E: RawEndpoint> Loan<'e, E> {
 
     /// Sends the whole buffer. The time does not depend on its length. The first loan between two endpoints waits until the
     /// other one answers; later ones do not wait, unless more is on its way than fits the peer's ring, or than there are flags
-    /// (256): then as an ordinary [`send`](crate::Endpoint::send) does, and to a peer of another node.
+    /// (256, with those of loans that this application holds): then as an ordinary [`send`](crate::Endpoint::send) does, and to a peer of another node.
     ///
     /// # Errors
     /// As [`Endpoint::send`](crate::Endpoint::send).

@@ -6,7 +6,8 @@ use core::mem::{self, ManuallyDrop};
 use crate::error::Outcome;
 use crate::handle::Handle;
 use crate::raw::{Posted, RawEndpoint, RawSlice, RawSliceMut, RequestId};
-use crate::wait::Request;
+use crate::wait::place_of;
+use crate::wait::sealed::Waited;
 use crate::{Peer, Result, Selector, Status, Tag};
 
 /// A `Vec<u8>` taken apart, so that moving the request around never touches bytes that the endpoint
@@ -197,10 +198,13 @@ impl<'e, E: RawEndpoint> OwnedRecv<'e, E> {
     }
 }
 
-impl<E: RawEndpoint> Request for OwnedSend<'_, E> {
+impl<E: RawEndpoint> Waited for OwnedSend<'_, E> {
     type Output = (Outcome, Vec<u8>);
-    fn pending(&self) -> Option<RequestId> {
+    fn under_way(&self) -> Option<RequestId> {
         self.0.handle.pending()
+    }
+    fn is_of(&self, endpoint: *const ()) -> bool {
+        place_of(self.0.handle.endpoint) == endpoint
     }
     fn complete(mut self, outcome: Option<Outcome>) -> Self::Output {
         self.0.handle.learn(outcome);
@@ -208,10 +212,13 @@ impl<E: RawEndpoint> Request for OwnedSend<'_, E> {
     }
 }
 
-impl<E: RawEndpoint> Request for OwnedRecv<'_, E> {
+impl<E: RawEndpoint> Waited for OwnedRecv<'_, E> {
     type Output = (Outcome, Vec<u8>);
-    fn pending(&self) -> Option<RequestId> {
+    fn under_way(&self) -> Option<RequestId> {
         self.0.handle.pending()
+    }
+    fn is_of(&self, endpoint: *const ()) -> bool {
+        place_of(self.0.handle.endpoint) == endpoint
     }
     fn complete(mut self, outcome: Option<Outcome>) -> Self::Output {
         self.0.handle.learn(outcome);

@@ -121,6 +121,19 @@ pub unsafe trait RawEndpoint: Debug + Send {
         data: &[RawSlice],
     ) -> Result<Option<Status>>;
 
+    /// Starts a send that [`send_at_once`](Self::send_at_once) has just refused: [`post_send`](Self::post_send), which an endpoint may
+    /// do without a second attempt.
+    ///
+    /// # Errors
+    /// As [`post_send`](Self::post_send).
+    ///
+    /// # Safety
+    /// As [`post_send`](Self::post_send).
+    unsafe fn post_send_otherwise(&self, to: Peer, tag: Tag, data: &[RawSlice]) -> Result<Posted> {
+        // SAFETY: the caller's promise.
+        unsafe { self.post_send(to, tag, data) }
+    }
+
     /// Sends and waits: [`post_send`](Self::post_send) and [`wait`](Self::wait) in one, which an endpoint may do in
     /// less time.
     ///

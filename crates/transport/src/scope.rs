@@ -6,13 +6,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use crate::error::Outcome;
 use crate::raw::{Posted, RawEndpoint, RawSlice, RawSliceMut, RequestId};
+use crate::wait::place_of;
+use crate::wait::sealed::Waited;
 use crate::{Error, Peer, Result, Selector, Status, Tag};
 
 /// Posts operations on buffers that outlive the scope. Made by [`Endpoint::scope`](crate::Endpoint::scope).
 ///
 /// # Invariants
-/// Every pending request made through it carries `owner`, so that [`run`] finds it even if its
-/// handle was leaked.
+/// Every request made through it, pending or done, carries `owner`, so that [`run`] finds it even if its handle was dropped.
 pub struct Scope<'scope, 'env: 'scope, E: RawEndpoint> {
     endpoint: &'env E,
     owner: u32,
@@ -57,7 +58,7 @@ impl<'scope, 'env, E: RawEndpoint> Scope<'scope, 'env, E> {
     #[inline(never)]
     fn isend_otherwise(&self, to: Peer, tag: Tag, slices: &[RawSlice]) -> Result<RequestId> {
         // SAFETY: the bytes are borrowed for 'scope, and `run` does not end 'scope before every operation of this owner is done.
-        let posted = unsafe { self.endpoint.post_send(to, tag, slices) }?;
+        let posted = unsafe { self.endpoint.post_send_otherwise(to, tag, slices) }?;
         Ok(self.request(posted))
     }
 
@@ -87,7 +88,9 @@ impl<'scope, 'env, E: RawEndpoint> Scope<'scope, 'env, E> {
             tag.into(),
             slices.iter().map(|slice| slice.len as u64).sum(),
         );
-        let id = self.isend_otherwise(to, tag, &slices)?;
+        // SAFETY: as in `isend`.
+        let posted = unsafe { self.endpoint.post_send(to, tag, &slices) }?;
+        let id = self.request(posted);
         Ok(self.send(Some(id), to, tag, len))
     }
 
@@ -188,7 +191,6 @@ impl<E: RawEndpoint> fmt::Debug for ScopedSend<'_, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ScopedSend")
             .field("request", &self.id)
-            .field("done", &self.is_done())
             .finish_non_exhaustive()
     }
 }
@@ -197,7 +199,6 @@ impl<E: RawEndpoint> fmt::Debug for ScopedRecv<'_, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ScopedRecv")
             .field("request", &self.id)
-            .field("done", &self.endpoint.is_done(self.id))
             .finish_non_exhaustive()
     }
 }
@@ -218,10 +219,6 @@ impl<E: RawEndpoint> ScopedSend<'_, E> {
                 immediate: None,
             }),
         }
-    }
-
-    fn is_done(&self) -> bool {
-        self.id.is_none_or(|id| self.endpoint.is_done(id))
     }
 
     /// Makes progress; true when done. [`wait`](Self::wait) then returns at once.
@@ -289,20 +286,26 @@ impl<'scope, E: RawEndpoint> ScopedRecv<'scope, E> {
     }
 }
 
-impl<E: RawEndpoint> crate::wait::Request for ScopedSend<'_, E> {
+impl<E: RawEndpoint> Waited for ScopedSend<'_, E> {
     type Output = Outcome;
-    fn pending(&self) -> Option<RequestId> {
-        self.id
+    fn under_way(&self) -> Option<RequestId> {
+        self.id.filter(|id| !self.endpoint.is_done(*id))
+    }
+    fn is_of(&self, endpoint: *const ()) -> bool {
+        place_of(self.endpoint) == endpoint
     }
     fn complete(self, outcome: Option<Outcome>) -> Self::Output {
         outcome.unwrap_or_else(|| self.wait())
     }
 }
 
-impl<'scope, E: RawEndpoint> crate::wait::Request for ScopedRecv<'scope, E> {
+impl<'scope, E: RawEndpoint> Waited for ScopedRecv<'scope, E> {
     type Output = Result<(Status, &'scope mut [u8])>;
-    fn pending(&self) -> Option<RequestId> {
-        Some(self.id)
+    fn under_way(&self) -> Option<RequestId> {
+        Some(self.id).filter(|id| !self.endpoint.is_done(*id))
+    }
+    fn is_of(&self, endpoint: *const ()) -> bool {
+        place_of(self.endpoint) == endpoint
     }
     fn complete(self, outcome: Option<Outcome>) -> Self::Output {
         match outcome {

@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use limic::{Endpoint, Error, RawEndpoint};
+use limic::{Endpoint, Error, HybridEndpoint, RawEndpoint, ScopedRecv};
 
 use crate::party::TAG;
 use crate::{Case, check, content};
@@ -177,6 +177,7 @@ pub fn leaked_handles_are_waited_for<E: RawEndpoint>(case: &Case<E>) {
                 .endpoint
                 .scope(|scope| {
                     // Handles hold nothing that their end would give up: to drop one is to forget it.
+                    const { assert!(!std::mem::needs_drop::<ScopedRecv<'_, HybridEndpoint>>()) };
                     let _ = scope.irecv((party.other(), TAG), &mut buffer)?;
                     party.meet();
                     Ok(())

@@ -94,7 +94,7 @@ pub(crate) unsafe fn gather_behind(immediate: u64, slices: &[RawSlice], sink: &m
 pub(crate) unsafe fn gather_part(slices: &[RawSlice], skip: u64, limit: u64, sink: &mut impl Sink) {
     if let [one] = slices {
         // SAFETY: the caller's promise.
-        return unsafe { sink.put(0, one.start.add(skip as usize), limit as usize) };
+        return unsafe { sink.put(0, one.start.wrapping_add(skip as usize), limit as usize) };
     }
     walk(
         slices,

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use limic_shm::ring::{Mapped, Memory, PackedFlags};
-use limic_shm::segment::{Arena, LOAN_FLAGS, Placement};
+use limic_shm::segment::{Arena, Placement};
 
 use self::slots::Slots;
 use super::given_up::has_ended;
@@ -25,9 +25,6 @@ const ARENA_BYTES: usize = 4 << 20;
 /// Loans with receivers before the owner looks which of them came back: so many that a line of flags moves seldom, and so few
 /// that the next loan lies in memory which is still in the cache.
 const LOOK_AT: usize = 8;
-/// The same for loans of more than [`SHORT`] bytes.
-const LOOK_AT_LONG: usize = 8;
-const SHORT: usize = 16 << 10;
 /// Rooms that are kept as they came back, for the next loans of the same length: their lines are still in the cache.
 const RECENT: usize = 32;
 
@@ -97,6 +94,11 @@ impl Arenas {
     pub(crate) fn borrow_again(&mut self, len: usize) -> Option<RawLoan> {
         let need = len.max(1).checked_next_multiple_of(ALIGN)?;
         let slot = self.slots.take_first_back(need)?;
+        if !self.is_for_loans(self.slots.room(slot)) {
+            let room = self.slots.end(slot);
+            self.free(room);
+            return None;
+        }
         self.hold(slot, len)
     }
 
@@ -119,8 +121,7 @@ impl Arenas {
 
     /// A slot with such room.
     fn find_slot(&mut self, need: usize, asked: usize) -> Result<u32> {
-        let look_at = if need > SHORT { LOOK_AT_LONG } else { LOOK_AT };
-        if self.slots.lent() >= look_at {
+        if self.slots.lent() >= LOOK_AT {
             self.slots.look();
             if let Some(slot) = self.slots.take_first_back(need) {
                 return Ok(slot);
@@ -279,22 +280,15 @@ impl Arenas {
         self.slots.name(slot)
     }
 
-    /// A slot with a flag for a loan that the application has: mostly its own. The loan has another id if it is another one. Its own
-    /// too if all flags are in use.
-    #[inline(always)]
-    pub(crate) fn with_flag(&mut self, slot: u32) -> u32 {
-        if slot < LOAN_FLAGS {
-            slot
-        } else {
-            self.find_flag(slot)
-        }
-    }
-
+    /// Another slot, with a flag, for a loan that the application has in one without. The loan has another id then. `None` if all flags
+    /// are in use.
     #[cold]
-    fn find_flag(&mut self, slot: u32) -> u32 {
-        self.reclaim();
-        self.free_a_flag();
-        self.slots.move_to_flag(slot).unwrap_or(slot)
+    pub(crate) fn find_flag(&mut self, slot: u32) -> Option<u32> {
+        if !self.slots.has_free_flag() {
+            self.reclaim();
+            self.free_a_flag();
+        }
+        self.slots.move_to_flag(slot)
     }
 
     /// A flag whose slot only keeps room is for what is sent.
@@ -306,14 +300,11 @@ impl Arenas {
         }
     }
 
-    /// A peer is told of a loan that the application has: what it must be told. `None` if its slot has no flag.
+    /// A peer is told of a loan that the application has, in a slot with a flag: what it must be told.
     #[inline(always)]
-    pub(crate) fn lend(&mut self, slot: u32, peer: u32) -> Option<LoanRecord> {
-        if slot >= LOAN_FLAGS {
-            return None;
-        }
+    pub(crate) fn lend(&mut self, slot: u32, peer: u32) -> LoanRecord {
         self.slots.lend(slot, peer);
-        Some(self.record(slot))
+        self.record(slot)
     }
 
     #[inline(always)]

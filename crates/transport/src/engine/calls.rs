@@ -82,7 +82,7 @@ impl Engine {
         self.core.owner
     }
 
-    pub(crate) fn owned_by(&self, owner: u32) -> Option<RequestId> {
+    pub(crate) fn owned_by(&mut self, owner: u32) -> Option<RequestId> {
         self.core.requests.owned_by(owner)
     }
 

@@ -3,7 +3,7 @@
 //! A shared count without a locked instruction on the thread that takes the shares: such an instruction waits until all stores before it
 //! are done, here one to a line that the peer has. Mostly one thread gives a share and returns it, so it counts by
 //! itself, and only what other threads return is counted atomically. The keeper compares both when it goes; what is still
-//! shared then is ended by whoever returns a share next, or makes or ends a keeper.
+//! shared then is ended by who returns the last share, or makes or ends another keeper.
 
 use core::fmt;
 use core::mem::ManuallyDrop;
@@ -20,6 +20,8 @@ struct Shared<T> {
     here: AtomicU64,
     /// Shares returned by others.
     elsewhere: AtomicU64,
+    /// The keeper is gone: who returns a share looks whether it was the last.
+    left: AtomicBool,
 }
 
 /// What was shared, and how often. Ends the value when it is dropped: only once all shares are back.
@@ -92,6 +94,7 @@ impl<T: Send + Sync + 'static> Keeper<T> {
             thread: AtomicUsize::new(this_thread()),
             here: AtomicU64::new(0),
             elsewhere: AtomicU64::new(0),
+            left: AtomicBool::new(false),
         });
         Self(ManuallyDrop::new(Given {
             shared: NonNull::from(Box::leak(shared)),
@@ -125,6 +128,7 @@ impl<T: Send + Sync + 'static> Drop for Keeper<T> {
         // SAFETY: this is the end of the value; nobody takes it again.
         let given = unsafe { ManuallyDrop::take(&mut self.0) };
         if !given.all_back() {
+            given.shared().left.store(true, Ordering::Relaxed);
             let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
             left.push(Box::new(given));
             ANY_LEFT.store(true, Ordering::Relaxed);
@@ -134,8 +138,9 @@ impl<T: Send + Sync + 'static> Drop for Keeper<T> {
     }
 }
 
-/// Ends what keepers left behind and nobody shares any more. A share that is returned at the moment when its keeper goes may find
-/// nothing in the list, and the keeper not find it returned: then the next one who comes here ends that value.
+/// Ends what keepers left behind and nobody shares any more. Where the last share is returned by another thread at the very moment when
+/// the keeper goes, neither may see the other: then the next one who comes here ends that value.
+#[cold]
 fn end_what_is_over() {
     if !ANY_LEFT.load(Ordering::Relaxed) {
         return;
@@ -153,6 +158,7 @@ impl<T> Drop for Share<T> {
     fn drop(&mut self) {
         // SAFETY: it lives until this share is returned, which is the last access below.
         let shared = unsafe { self.shared.as_ref() };
+        let left = shared.left.load(Ordering::Relaxed);
         // Release, twice: pair with the acquire in `Given::all_back` (pair *share returned*).
         if shared.thread.load(Ordering::Relaxed) == this_thread() {
             let back = shared.here.load(Ordering::Relaxed) + 1;
@@ -160,7 +166,7 @@ impl<T> Drop for Share<T> {
         } else {
             shared.elsewhere.fetch_add(1, Ordering::Release);
         }
-        if ANY_LEFT.load(Ordering::Relaxed) {
+        if left {
             end_what_is_over();
         }
     }

@@ -40,7 +40,9 @@ impl Core {
         len: usize,
     ) -> bool {
         let held = self.arenas.held(loan.id);
-        held.is_some_and(|slot| self.push_loan(to, tag, slot, len as u64))
+        held.is_some_and(|mut slot| {
+            slot < LOAN_FLAGS && self.push_loan(to, tag, &mut slot, len as u64)
+        })
     }
 
     /// Sends a loan: one cache line, whatever its length. Where that is not possible (oneself, a peer that
@@ -52,9 +54,8 @@ impl Core {
         loan: RawLoan,
         len: usize,
     ) -> Result<Posted> {
-        let held = self.arenas.held(loan.id).ok_or(Error::UnknownRequest)?;
-        let slot = self.arenas.with_flag(held);
-        if self.push_loan(to, tag, slot, len as u64) {
+        let mut slot = self.arenas.held(loan.id).ok_or(Error::UnknownRequest)?;
+        if self.push_loan(to, tag, &mut slot, len as u64) {
             return Ok(Posted::Done(super::send::sent(to, tag, len as u64)));
         }
         let id = self.arenas.id(slot);
@@ -88,9 +89,10 @@ impl Core {
         posted
     }
 
-    /// Lends the loan of a slot, and tells the peer. False: that one takes no loans now, the slot has no flag, or no room in the ring.
+    /// Lends the loan of a slot, and tells the peer. The loan moves to a slot with a flag if it has none. False: that peer takes no loans
+    /// now, no flag is left, or no room in the ring.
     #[inline(always)]
-    fn push_loan(&mut self, to: u32, tag: u64, slot: u32, len: u64) -> bool {
+    fn push_loan(&mut self, to: u32, tag: u64, slot: &mut u32, len: u64) -> bool {
         let Some(peer) = self.peers.get(to) else {
             return false;
         };
@@ -100,13 +102,17 @@ impl Core {
         if !link.capabilities.paths.contains(Path::Loan) {
             return false;
         }
-        let arena = self.arenas.arena_of(slot);
+        let arena = self.arenas.arena_of(*slot);
         if !link.arenas.given(arena) {
             return self.push_first_loan(to, tag, slot, len);
         }
-        let Some(record) = self.arenas.lend(slot, to) else {
-            return false;
-        };
+        if *slot >= LOAN_FLAGS {
+            let Some(other) = self.arenas.find_flag(*slot) else {
+                return false;
+            };
+            *slot = other;
+        }
+        let record = self.arenas.lend(*slot, to);
         let pushed = link.push_words(wire::LOAN, tag, [record.name(), record.offset, len]);
         if pushed {
             peer.counts.sent(len);
@@ -119,8 +125,8 @@ impl Core {
 
     /// The same of the first loan in an arena to that peer.
     #[cold]
-    fn push_first_loan(&mut self, to: u32, tag: u64, slot: u32, len: u64) -> bool {
-        let arena = self.arenas.arena_of(slot);
+    fn push_first_loan(&mut self, to: u32, tag: u64, slot: &mut u32, len: u64) -> bool {
+        let arena = self.arenas.arena_of(*slot);
         self.hand_arena(to, arena) && self.push_loan(to, tag, slot, len)
     }
 

@@ -7,8 +7,7 @@ use limic_shm::segment::PeerArena;
 
 use super::lender::Keeper;
 
-/// An arena of a peer, and the flags by which its loans go back. All loans that are held share it: a locked instruction waits
-/// until the stores before it are done, so one per loan rather than one for each part.
+/// An arena of a peer, and the flags by which its loans go back. All loans that are held share it.
 #[derive(Debug)]
 pub(crate) struct Lender {
     pub(crate) arena: PeerArena,

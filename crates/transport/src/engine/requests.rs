@@ -123,6 +123,8 @@ pub(crate) struct Requests<O = Operation> {
     free: u32,
     /// Operations that belong to a scope.
     owned: usize,
+    /// The scope of which one was asked for last, and where that was.
+    found: (u32, usize),
     /// Receives that wait in line.
     line: Line,
     /// First and last of the list of finished operations, through `Entry::next`.
@@ -138,6 +140,7 @@ impl<O: Kind> Requests<O> {
             rest: Vec::with_capacity(256),
             free: NONE,
             owned: 0,
+            found: (0, 0),
             line: Line::EMPTY,
             finished: (NONE, NONE),
             completed: 0,
@@ -364,13 +367,20 @@ impl<O: Kind> Requests<O> {
         entry.owner = owner;
     }
 
-    /// Some operation of a scope. Linear in the table, unless no scope has any: a scope whose handles
-    /// were all waited for ends at once.
-    pub(crate) fn owned_by(&self, owner: u32) -> Option<RequestId> {
+    /// Some operation of a scope. Linear in the table, also for all of a scope together if it starts none meanwhile; unless no scope
+    /// has any: a scope whose handles were all waited for ends at once.
+    pub(crate) fn owned_by(&mut self, owner: u32) -> Option<RequestId> {
         if self.owned == 0 {
             return None;
         }
-        let slot = self.entries.iter().position(|entry| entry.owner == owner)?;
+        let (last, from) = self.found;
+        let from = if last == owner { from } else { 0 };
+        let its = |entry: &Entry| entry.owner == owner;
+        let slot = match self.entries.iter().skip(from).position(its) {
+            Some(at) => from + at,
+            None => self.entries.iter().position(its)?,
+        };
+        self.found = (owner, slot);
         Some(self.id(slot as u32))
     }
 

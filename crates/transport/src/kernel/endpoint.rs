@@ -192,7 +192,7 @@ unsafe impl RawEndpoint for KernelEndpoint {
         self.engine.borrow_mut().new_owner()
     }
     fn owned_by(&self, owner: u32) -> Option<RequestId> {
-        self.engine.borrow().requests.owned_by(owner)
+        self.engine.borrow_mut().requests.owned_by(owner)
     }
     fn abandon(&self, request: RequestId, buffer: Box<dyn Any + Send>) {
         self.engine.borrow_mut().abandon(request, buffer);

@@ -8,14 +8,14 @@ use super::{ALIGN, Arenas, LoanRecord, Room};
 use crate::policy::lag::LONG;
 
 impl Arenas {
-    /// Room for a message of `len` bytes that goes ahead of its receiver. `None` if `budget` bytes of such messages are not taken yet, or three quarters of the flags are in use: the rest is
-    /// the application's.
+    /// Room for a message of `len` bytes that goes ahead of its receiver. `None` if `budget` bytes of such messages are not taken yet, or three quarters of the flags are in use, by them or the
+    /// application: the rest is for its loans.
     pub(crate) fn room_ahead(&mut self, len: usize, budget: u64) -> Option<Room> {
         self.reclaim_ahead();
         let need = len.max(1).checked_next_multiple_of(ALIGN)?;
         let full = |arenas: &Self| {
             arenas.ahead_bytes.saturating_add(need as u64) > budget
-                || arenas.slots.not_sent() <= LOAN_FLAGS / 4
+                || arenas.slots.unused_flags() <= LOAN_FLAGS as usize / 4
         };
         if full(self) {
             self.take_from_ended();

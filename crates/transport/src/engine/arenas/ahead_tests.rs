@@ -26,3 +26,39 @@ fn a_receiver_that_keeps_pace_has_nothing_before_it_though_others_have() {
     let before: Vec<u32> = (0..8).map(|_| send(&mut arenas, SLOW).1).collect();
     assert_eq!(before, [1, 2, 3, LONG, LONG, LONG, LONG, LONG]);
 }
+
+#[test]
+fn flags_are_left_to_loans_whatever_the_application_holds() {
+    let area = heap(PackedFlags::<Mapped>::area_len(LOAN_FLAGS));
+    let flags = PackedFlags::new(area, LOAN_FLAGS).expect("flags");
+    let mut arenas = Arenas::new(flags, Placement::default(), 16 << 20);
+    let held: Vec<u64> = (0..2 * LOAN_FLAGS)
+        .map(|_| arenas.borrow(8).expect("there is room").id)
+        .collect();
+    assert!(arenas.room_ahead(1024, 1 << 20).is_none());
+
+    // Each of those that are sent then has a flag, as long as there are any; one for which the ring has no room keeps it.
+    let mut sent = 0;
+    for id in &held {
+        let mut slot = arenas.held(*id).expect("it is the application's");
+        if slot >= LOAN_FLAGS {
+            match arenas.find_flag(slot) {
+                Some(flagged) => slot = flagged,
+                None => continue,
+            }
+        }
+        let id = arenas.id(slot);
+        arenas.lend(slot, PACED);
+        arenas.unlend();
+        assert_eq!(arenas.held(id), Some(slot));
+        let record = arenas.lend(slot, PACED);
+        assert_eq!(record.flag, slot);
+        sent += 1;
+    }
+    assert_eq!(sent, LOAN_FLAGS);
+
+    // What a peer held that is gone comes back, known to be or not.
+    arenas.slots.look();
+    arenas.forget_peer(PACED);
+    assert!(arenas.room_ahead(1024, 1 << 20).is_some());
+}

@@ -5,7 +5,7 @@
 //!
 //! The owner looks at flags only when it has no slot to use again, and then takes back all that is back. Sixteen flags share a line;
 //! while the owner does not look, the lines stay with the one who sets them. Between two peers that pass loans to and fro, a
-//! line of flags then moves there and back once for a dozen loans.
+//! line of flags then moves there and back once for eight loans.
 
 use std::collections::VecDeque;
 
@@ -77,7 +77,6 @@ pub(super) struct Slots {
     /// Those of loans with receivers, mostly the oldest first; the first [`back`](Self::back) of them are known to have come back.
     lent: VecDeque<u32>,
     back: usize,
-    ahead: u32,
 }
 
 impl Slots {
@@ -91,7 +90,6 @@ impl Slots {
             kept: VecDeque::new(),
             lent: VecDeque::with_capacity(LOAN_FLAGS as usize),
             back: 0,
-            ahead: 0,
         }
     }
 
@@ -101,9 +99,10 @@ impl Slots {
         self.lent.len() - self.back
     }
 
-    /// Slots with a flag that are not with a receiver.
-    pub(super) fn not_sent(&self) -> u32 {
-        LOAN_FLAGS - self.lent.len() as u32 - self.ahead
+    /// Flags that nobody has: of empty slots, and of those that only keep room.
+    pub(super) fn unused_flags(&self) -> usize {
+        let kept = self.kept.iter().filter(|slot| **slot < LOAN_FLAGS);
+        self.free.len() + kept.count()
     }
 
     #[inline(always)]
@@ -145,8 +144,9 @@ impl Slots {
 
     /// A slot whose room was kept, and has this length; it is nobody's then.
     pub(super) fn take_kept(&mut self, len: usize) -> Option<u32> {
+        // The last one's lines are most likely still in the cache.
         let mut kept = self.kept.iter();
-        let at = kept.position(|slot| self.slots[*slot as usize].room.len == len)?;
+        let at = kept.rposition(|slot| self.slots[*slot as usize].room.len == len)?;
         self.kept.remove(at)
     }
 
@@ -242,16 +242,13 @@ impl Slots {
         let place = &mut self.slots[slot as usize];
         (place.room, place.peer) = (room, peer);
         place.begin(Use::Ahead);
-        self.ahead += 1;
         Some(slot)
     }
 
     /// A slot has no room any more; it is in none of the queues. Gives the room.
     pub(super) fn end(&mut self, slot: u32) -> Room {
         let place = &mut self.slots[slot as usize];
-        if core::mem::replace(&mut place.used, Use::Empty) == Use::Ahead {
-            self.ahead -= 1;
-        }
+        place.used = Use::Empty;
         let free = if slot < LOAN_FLAGS {
             &mut self.free
         } else {
@@ -269,7 +266,7 @@ impl Slots {
     }
 
     /// Looks which loans came back, from the oldest one on up to the first that did not. If none did and there are many, the
-    /// oldest one is passed over. Only when none is known to be back.
+    /// oldest one is passed over.
     pub(super) fn look(&mut self) {
         let lent = self.lent.iter().skip(self.back);
         self.back += lent.take_while(|slot| self.is_back(**slot)).count();
@@ -367,7 +364,7 @@ mod tests {
         let ahead: Vec<_> = (0..LOAN_FLAGS)
             .map(|number| slots.go_ahead(room(number as usize), number))
             .collect();
-        assert_eq!(slots.not_sent(), 0);
+        assert_eq!(slots.unused_flags(), 0);
         assert_eq!(slots.go_ahead(room(0), 0), None);
         let slot = ahead[100].expect("a flag");
         let generation = slots.generation(slot);
@@ -379,7 +376,7 @@ mod tests {
         assert_eq!(slots.go_ahead(room(7), 0), Some(slot));
         assert!(slots.generation(slot) != generation && !slots.is_back(slot));
         assert_eq!(slots.end(slot).len, 7);
-        assert_eq!(slots.not_sent(), 1);
+        assert_eq!(slots.unused_flags(), 1);
     }
 
     #[test]

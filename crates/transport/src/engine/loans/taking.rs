@@ -103,7 +103,7 @@ impl Engine {
     /// Takes a loan out of its sender's ring, past the queues, if nothing is in the way: as `direct` does it with messages
     /// that are copied. `None`: nothing came, or the ordinary way has to be taken.
     ///
-    /// Cache lines that move for a loan: its record, and once for a dozen loans, or four long ones, a line of flags there and back.
+    /// Cache lines that move for a loan: its record, or half of it, and once for some loans a line of flags, there and back.
     #[inline(never)]
     fn take_loan_directly(&mut self, selector: &Selector, looks: u32) -> Option<Taken> {
         let source = selector.source?.0;
