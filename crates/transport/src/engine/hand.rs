@@ -65,26 +65,52 @@ pub(crate) enum Whose {
 }
 
 /// A piece that was read, and that this endpoint may write.
+///
+/// Two words, each stored and loaded whole: it is taken soon after it was put, and a load of what was stored in smaller parts waits
+/// for all stores before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct InHand {
-    pub(crate) whose: Whose,
-    pub(crate) page: u32,
-    pub(crate) pages: u32,
-    pub(crate) generation: u32,
+    /// The first page, and above the number of them.
+    place: u64,
+    /// The generation, and above whose it is.
+    origin: u64,
 }
 
 impl InHand {
     #[inline(always)]
+    pub(crate) fn new(whose: Whose, page: u32, pages: u32, generation: u32) -> Self {
+        Self {
+            place: u64::from(pages) << 32 | u64::from(page),
+            origin: (whose as u64) << 32 | u64::from(generation),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn page(&self) -> u32 {
+        self.place as u32
+    }
+
+    #[inline(always)]
+    fn pages(&self) -> u32 {
+        (self.place >> 32) as u32
+    }
+
+    #[inline(always)]
+    pub(crate) fn generation(&self) -> u32 {
+        self.origin as u32
+    }
+
+    #[inline(always)]
     pub(super) fn is_mine(&self) -> bool {
-        self.whose == Whose::Mine
+        self.origin >> 32 == Whose::Mine as u64
     }
 
     #[inline(always)]
     fn long_pages(&self) -> u32 {
-        if self.pages < LONG_PIECE {
+        if self.pages() < LONG_PIECE {
             0
         } else {
-            self.pages
+            self.pages()
         }
     }
 }
@@ -111,7 +137,7 @@ impl Hand {
     /// A piece of so many pages: the one that came last, whose lines are still in this core's first-level cache.
     #[inline(always)]
     fn take(&mut self, pages: u32) -> Option<InHand> {
-        if self.pieces.last()?.pages != pages {
+        if self.pieces.last()?.pages() != pages {
             return self.take_another(pages);
         }
         self.used = true;
@@ -121,9 +147,9 @@ impl Hand {
     /// One that came before. If none has just so many pages, a longer one: so messages of several lengths keep each to its own.
     #[cold]
     fn take_another(&mut self, pages: u32) -> Option<InHand> {
-        let fits = |piece: &InHand| piece.pages == pages;
+        let fits = |piece: &InHand| piece.pages() == pages;
         let at = (self.pieces.iter().rposition(fits))
-            .or_else(|| self.pieces.iter().rposition(|piece| piece.pages > pages))?;
+            .or_else(|| self.pieces.iter().rposition(|piece| piece.pages() > pages))?;
         self.used = true;
         Some(self.remove(at))
     }
@@ -179,36 +205,50 @@ pub(super) enum Lease {
     Back = 2,
 }
 
-/// Where bytes for a peer go.
+/// Where bytes for a peer go. Words, as in [`InHand`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target {
-    page: u32,
-    pages: u32,
-    generation: u32,
+    /// The first page, and above the number of them.
+    place: u64,
+    generation: u64,
     lease: Lease,
 }
 
 impl Target {
+    #[inline(always)]
+    fn new(page: u32, pages: u32, generation: u32, lease: Lease) -> Self {
+        Self {
+            place: u64::from(pages) << 32 | u64::from(page),
+            generation: generation.into(),
+            lease,
+        }
+    }
+
     /// A piece in hand, which goes to the peer.
     #[inline(always)]
     fn of(pool: &mut Pool, piece: InHand) -> Self {
-        let (generation, lease) = match piece.whose {
-            Whose::Mine => (pool.kept.pass_on(piece.page), Lease::Keep),
-            Whose::Theirs => (piece.generation, Lease::Back),
+        let (generation, lease) = if piece.is_mine() {
+            (pool.kept.pass_on(piece.page()), Lease::Keep)
+        } else {
+            (piece.generation(), Lease::Back)
         };
         Self {
-            page: piece.page,
-            pages: piece.pages,
-            generation,
+            place: piece.place,
+            generation: generation.into(),
             lease,
         }
+    }
+
+    #[inline(always)]
+    fn page(&self) -> u32 {
+        self.place as u32
     }
 
     /// What a record says of it: page, generation, length, lease.
     #[inline(always)]
     pub(crate) fn words(&self, len: u64) -> [u64; 4] {
-        let lease = self.lease as u64 | u64::from(self.pages) << 8;
-        [self.page.into(), self.generation.into(), len, lease]
+        let lease = self.lease as u64 | self.place >> 32 << 8;
+        [self.page().into(), self.generation, len, lease]
     }
 }
 
@@ -264,12 +304,8 @@ impl Link {
             return None;
         };
         self.hand.credit -= len;
-        Some(Target {
-            page: piece.page,
-            pages: pages_of(len),
-            generation: piece.generation,
-            lease: Lease::Keep,
-        })
+        let (page, generation) = (piece.page, piece.generation);
+        Some(Target::new(page, pages_of(len), generation, Lease::Keep))
     }
 
     /// A piece for the first of `len` bytes, and for how many, of a message of `whole` bytes; the peer holds at most `most` bytes that
@@ -288,12 +324,7 @@ impl Link {
             return Some((target, len));
         }
         let (piece, len) = pool.take_some(to, len, most)?;
-        let target = Target {
-            page: piece.page,
-            pages: pages_of(len),
-            generation: piece.generation,
-            lease: Lease::Lent,
-        };
+        let target = Target::new(piece.page, pages_of(len), piece.generation, Lease::Lent);
         Some((target, len))
     }
 
@@ -309,7 +340,7 @@ impl Link {
             Lease::Back => &self.pool,
             Lease::Lent | Lease::Keep => pool.memory(),
         };
-        let window = piece_of(memory, target.page.into(), len)?;
+        let window = piece_of(memory, target.page().into(), len)?;
         // Between cores without a common cache, what goes round is read several times faster out of memory than out of the cache of
         // the core that wrote it; what goes to and fro is not.
         let far = self.locality >= Locality::SamePackage && target.lease == Lease::Lent;
@@ -319,13 +350,8 @@ impl Link {
     /// Takes back a target that was not named to the peer after all.
     #[cold]
     pub(crate) fn put_back(&mut self, pool: &mut Pool, target: Target) {
-        let Target {
-            page,
-            pages,
-            generation,
-            lease,
-        } = target;
-        let whose = match lease {
+        let (page, generation) = (target.page(), target.generation as u32);
+        let whose = match target.lease {
             Lease::Lent => return pool.put_back(Piece { page, generation }),
             Lease::Keep => {
                 pool.kept.stays_here(page);
@@ -333,12 +359,8 @@ impl Link {
             }
             Lease::Back => Whose::Theirs,
         };
-        self.hand.push(InHand {
-            whose,
-            page,
-            pages,
-            generation,
-        });
+        let pages = (target.place >> 32) as u32;
+        self.hand.push(InHand::new(whose, page, pages, generation));
     }
 
     /// A piece was read, and is this endpoint's to write.
@@ -381,9 +403,10 @@ impl Link {
     }
 
     fn let_go(&mut self, pool: &mut Pool, piece: InHand) {
-        match piece.whose {
-            Whose::Mine => pool.kept.end(piece.page),
-            Whose::Theirs => self.release(piece.page, piece.generation),
+        if piece.is_mine() {
+            pool.kept.end(piece.page());
+        } else {
+            self.release(piece.page(), piece.generation());
         }
     }
 

@@ -255,10 +255,10 @@ fn a_piece_comes_back_once() {
     assert_eq!(b.core.pool.kept.pages(), 1);
     let link = a.core.peers.link(of_b).expect("attached");
     let piece = link.hand.pieces[0];
-    assert_eq!(piece.whose, Whose::Theirs);
+    assert!(!piece.is_mine());
     let words = [
-        piece.page.into(),
-        piece.generation.into(),
+        piece.page().into(),
+        piece.generation().into(),
         64,
         Lease::Back as u64,
         0,

@@ -49,12 +49,7 @@ impl Told {
 
     /// The piece, whose numbers were checked.
     fn in_hand(&self, whose: Whose, pages: u32) -> InHand {
-        InHand {
-            whose,
-            page: self.page as u32,
-            pages,
-            generation: self.generation as u32,
-        }
+        InHand::new(whose, self.page as u32, pages, self.generation as u32)
     }
 }
 
