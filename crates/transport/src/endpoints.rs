@@ -120,21 +120,11 @@ unsafe fn send_and_wait<E: RawEndpoint>(
     tag: Tag,
     data: &[RawSlice],
 ) -> Result<()> {
-    let mut engine = opened.engine.borrow_mut();
     // SAFETY: the caller's promise.
-    let posted = unsafe {
-        let core = &mut engine.core;
-        core.post_send_later(to.0, tag.0, SendOptions::default(), data)
-    }?;
-    if matches!(posted, Posted::Done(_)) {
-        engine.let_go();
-    }
-    drop(engine);
-    match posted {
-        Posted::Done(outcome) => outcome,
-        Posted::Pending(id) => endpoint.wait(id),
-    }
-    .map(|_| ())
+    let posted = unsafe { endpoint.post_send_otherwise(to, tag, data) }?;
+    let outcome = crate::endpoint::finish(endpoint, posted);
+    opened.engine.borrow_mut().let_go();
+    outcome.map(|_| ())
 }
 
 macro_rules! endpoint {

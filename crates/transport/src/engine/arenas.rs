@@ -95,8 +95,7 @@ impl Arenas {
         let need = len.max(1).checked_next_multiple_of(ALIGN)?;
         let slot = self.slots.take_first_back(need)?;
         if !self.is_for_loans(self.slots.room(slot)) {
-            let room = self.slots.end(slot);
-            self.free(room);
+            self.keep(slot);
             return None;
         }
         self.hold(slot, len)

@@ -64,14 +64,34 @@ pub(crate) enum Whose {
     Theirs,
 }
 
+/// Pages side by side, in one word: the first one, and above the number of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Span(u64);
+
+impl Span {
+    #[inline(always)]
+    fn new(page: u32, pages: u32) -> Self {
+        Self(u64::from(pages) << 32 | u64::from(page))
+    }
+
+    #[inline(always)]
+    fn page(self) -> u32 {
+        self.0 as u32
+    }
+
+    #[inline(always)]
+    fn pages(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
 /// A piece that was read, and that this endpoint may write.
 ///
 /// Two words, each stored and loaded whole: it is taken soon after it was put, and a load of what was stored in smaller parts waits
 /// for all stores before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct InHand {
-    /// The first page, and above the number of them.
-    place: u64,
+    span: Span,
     /// The generation, and above whose it is.
     origin: u64,
 }
@@ -80,19 +100,19 @@ impl InHand {
     #[inline(always)]
     pub(crate) fn new(whose: Whose, page: u32, pages: u32, generation: u32) -> Self {
         Self {
-            place: u64::from(pages) << 32 | u64::from(page),
+            span: Span::new(page, pages),
             origin: (whose as u64) << 32 | u64::from(generation),
         }
     }
 
     #[inline(always)]
     pub(crate) fn page(&self) -> u32 {
-        self.place as u32
+        self.span.page()
     }
 
     #[inline(always)]
     fn pages(&self) -> u32 {
-        (self.place >> 32) as u32
+        self.span.pages()
     }
 
     #[inline(always)]
@@ -208,8 +228,7 @@ pub(super) enum Lease {
 /// Where bytes for a peer go. Words, as in [`InHand`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target {
-    /// The first page, and above the number of them.
-    place: u64,
+    span: Span,
     generation: u64,
     lease: Lease,
 }
@@ -218,7 +237,7 @@ impl Target {
     #[inline(always)]
     fn new(page: u32, pages: u32, generation: u32, lease: Lease) -> Self {
         Self {
-            place: u64::from(pages) << 32 | u64::from(page),
+            span: Span::new(page, pages),
             generation: generation.into(),
             lease,
         }
@@ -233,22 +252,17 @@ impl Target {
             (piece.generation(), Lease::Back)
         };
         Self {
-            place: piece.place,
+            span: piece.span,
             generation: generation.into(),
             lease,
         }
     }
 
-    #[inline(always)]
-    fn page(&self) -> u32 {
-        self.place as u32
-    }
-
     /// What a record says of it: page, generation, length, lease.
     #[inline(always)]
     pub(crate) fn words(&self, len: u64) -> [u64; 4] {
-        let lease = self.lease as u64 | self.place >> 32 << 8;
-        [self.page().into(), self.generation, len, lease]
+        let lease = self.lease as u64 | u64::from(self.span.pages()) << 8;
+        [self.span.page().into(), self.generation, len, lease]
     }
 }
 
@@ -340,7 +354,7 @@ impl Link {
             Lease::Back => &self.pool,
             Lease::Lent | Lease::Keep => pool.memory(),
         };
-        let window = piece_of(memory, target.page().into(), len)?;
+        let window = piece_of(memory, target.span.page().into(), len)?;
         // Between cores without a common cache, what goes round is read several times faster out of memory than out of the cache of
         // the core that wrote it; what goes to and fro is not.
         let far = self.locality >= Locality::SamePackage && target.lease == Lease::Lent;
@@ -350,7 +364,7 @@ impl Link {
     /// Takes back a target that was not named to the peer after all.
     #[cold]
     pub(crate) fn put_back(&mut self, pool: &mut Pool, target: Target) {
-        let (page, generation) = (target.page(), target.generation as u32);
+        let (page, generation) = (target.span.page(), target.generation as u32);
         let whose = match target.lease {
             Lease::Lent => return pool.put_back(Piece { page, generation }),
             Lease::Keep => {
@@ -359,7 +373,7 @@ impl Link {
             }
             Lease::Back => Whose::Theirs,
         };
-        let pages = (target.place >> 32) as u32;
+        let pages = target.span.pages();
         self.hand.push(InHand::new(whose, page, pages, generation));
     }
 

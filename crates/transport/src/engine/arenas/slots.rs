@@ -21,9 +21,10 @@ const LOOK_ON: usize = 16;
 const NOT_HELD: usize = LOAN_FLAGS as usize / 4;
 
 /// What a slot is in use for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum Use {
     /// It has no room.
+    #[default]
     Empty,
     /// Its room waits for the next loan.
     Kept,
@@ -35,7 +36,7 @@ pub(super) enum Use {
     Ahead,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Slot {
     room: Room,
     peer: u32,
@@ -45,17 +46,6 @@ struct Slot {
 }
 
 impl Slot {
-    const EMPTY: Self = Self {
-        room: Room {
-            arena: 0,
-            offset: 0,
-            len: 0,
-        },
-        peer: 0,
-        generation: 0,
-        used: Use::Empty,
-    };
-
     /// Another use of it. 0 is what a flag begins with.
     #[inline(always)]
     fn begin(&mut self, used: Use) {
@@ -83,7 +73,7 @@ impl Slots {
     pub(super) fn new(flags: PackedFlags<Mapped>) -> Self {
         Self {
             flags,
-            slots: vec![Slot::EMPTY; LOAN_FLAGS as usize],
+            slots: vec![Slot::default(); LOAN_FLAGS as usize],
             // The first one comes first.
             free: (0..LOAN_FLAGS).rev().collect(),
             free_beyond: Vec::new(),
@@ -124,19 +114,15 @@ impl Slots {
     /// The slot of the loan that came back first, if its room has this length; it is nobody's then.
     #[inline(always)]
     pub(super) fn take_first_back(&mut self, len: usize) -> Option<u32> {
-        if self.back == 0 {
-            return None;
-        }
         let first = *self.lent.front()?;
         if self.room(first).len != len {
             return None;
         }
-        self.lent.pop_front();
-        self.back -= 1;
-        Some(first)
+        self.take_back()
     }
 
     /// The slot of the loan that came back first, whatever its room.
+    #[inline(always)]
     pub(super) fn take_back(&mut self) -> Option<u32> {
         self.back = self.back.checked_sub(1)?;
         self.lent.pop_front()
@@ -146,7 +132,7 @@ impl Slots {
     pub(super) fn take_kept(&mut self, len: usize) -> Option<u32> {
         // The last one's lines are most likely still in the cache.
         let mut kept = self.kept.iter();
-        let at = kept.rposition(|slot| self.slots[*slot as usize].room.len == len)?;
+        let at = kept.rposition(|slot| self.room(*slot).len == len)?;
         self.kept.remove(at)
     }
 
@@ -175,7 +161,7 @@ impl Slots {
             self.free_beyond.pop()
         };
         let slot = slot.unwrap_or_else(|| {
-            self.slots.push(Slot::EMPTY);
+            self.slots.push(Slot::default());
             (self.slots.len() - 1) as u32
         });
         self.slots[slot as usize].room = room;
@@ -261,8 +247,7 @@ impl Slots {
     /// Whether the receiver has given it back.
     #[inline(always)]
     pub(super) fn is_back(&self, slot: u32) -> bool {
-        let generation = self.slots[slot as usize].generation;
-        self.flags.is_released(slot, generation)
+        self.flags.is_released(slot, self.generation(slot))
     }
 
     /// Looks which loans came back, from the oldest one on up to the first that did not. If none did and there are many, the
