@@ -80,6 +80,24 @@ impl Entry {
 
 const _: () = assert!(size_of::<Entry>() == 64, "one cache line");
 
+/// A copy that is loaded as it was stored, word by word, maybe just now: one load of two words that two stores left waits until these are
+/// done, and all stores before them, of which some wait for lines that another core has.
+#[inline(always)]
+fn by_word(status: &Status) -> Status {
+    /// Volatile, so that the compiler does not make one load of two.
+    #[inline(always)]
+    fn load<T: Copy>(word: &T) -> T {
+        // SAFETY: a reference.
+        unsafe { core::ptr::from_ref(word).read_volatile() }
+    }
+    Status {
+        peer: load(&status.peer),
+        tag: load(&status.tag),
+        len: load(&status.len),
+        immediate: status.immediate.as_ref().map(load),
+    }
+}
+
 /// What an endpoint can have under way.
 pub(crate) trait Kind: Sized {
     /// None, or it is done.
@@ -303,8 +321,9 @@ impl<O: Kind> Requests<O> {
     #[inline(always)]
     pub(crate) fn take_done(&mut self, slot: Slot) -> Option<Outcome> {
         let entry = &mut self.entries[slot as usize];
-        match entry.state {
+        match &entry.state {
             State::Done(status) => {
+                let status = by_word(status);
                 entry.state = State::Free;
                 self.free_entry(slot);
                 Some(Ok(status))
@@ -322,9 +341,10 @@ impl<O: Kind> Requests<O> {
         if entry.generation != (id.0 >> 32) as u32 {
             return None;
         }
-        let State::Done(status) = entry.state else {
+        let State::Done(status) = &entry.state else {
             return None;
         };
+        let status = by_word(status);
         entry.state = State::Free;
         self.owned -= usize::from(entry.owner != 0);
         entry.vacate(self.free);

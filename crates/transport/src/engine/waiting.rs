@@ -10,12 +10,11 @@ impl Engine {
     /// Waits for one request.
     #[inline(always)]
     pub(crate) fn wait(&mut self, id: RequestId) -> Outcome {
-        let outcome = match self.core.requests.take_status(id) {
-            Some(status) => Ok(status),
-            None => self.wait_longer(id),
-        };
-        self.let_go();
-        outcome
+        if let Some(status) = self.core.requests.take_status(id) {
+            self.let_go();
+            return Ok(status);
+        }
+        self.wait_longer(id)
     }
 
     /// Who has waited may not call again for long: what waits for an entry of a queue pair, which only calls bring on its way, goes
@@ -44,8 +43,12 @@ impl Engine {
         let mut patience = Patience::default();
         loop {
             // Each time: one that was abandoned meanwhile frees itself, and its slot is another's then.
-            let slot = self.core.requests.find(id).ok_or(Error::UnknownRequest)?;
+            let Some(slot) = self.core.requests.find(id) else {
+                self.let_go();
+                return Err(Error::UnknownRequest);
+            };
             if let Some(outcome) = self.core.requests.take_done(slot) {
+                self.let_go();
                 return outcome;
             }
             if self.progress() {
