@@ -161,6 +161,7 @@ impl super::inputs::Inputs {
                 Ok(None) => {
                     // Looks without a pause would take the line away from the sender while it writes it: 10 to 15 % of a
                     // short message's time.
+                    ring.ask_for_second_line();
                     core::hint::spin_loop();
                     continue;
                 }

@@ -39,8 +39,9 @@ use super::pool::{Piece, Pool, bytes_of, pages_of, piece_of};
 use crate::buffer::Window;
 use crate::topology::Locality;
 
-/// Messages of fewer bytes than this go in the ring's own lines.
-pub(crate) const LEAST: u64 = 128;
+/// Messages of fewer bytes than this go in the ring's own lines: those of up to four lines with their header. The receiver has two of
+/// them on their way at once, while of a piece it knows nothing before it has read the record.
+pub(crate) const LEAST: u64 = 241;
 /// The longest that go whole in a piece in hand, in bytes.
 const LONGEST_WHOLE: u64 = 12 << 10;
 /// The longest that go in pieces in hand, in bytes: all that a peer may keep. Of a longer one they would take a part, and then
@@ -214,8 +215,9 @@ impl Hand {
     }
 }
 
-/// How a piece is handed over: the low byte of the last word of the records that name one.
+/// How a piece is handed over: the low byte of the last word of the records that name one. A word here too: see [`InHand`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
 pub(super) enum Lease {
     /// Of the sender's pool, and goes back by its flag.
     Lent = 0,
@@ -324,6 +326,7 @@ impl Link {
 
     /// A piece for the first of `len` bytes, and for how many, of a message of `whole` bytes; the peer holds at most `most` bytes that
     /// it has not returned.
+    #[inline(always)]
     pub(crate) fn target_for(
         &mut self,
         pool: &mut Pool,
@@ -332,6 +335,7 @@ impl Link {
         whole: u64,
         most: u64,
     ) -> Option<(Target, u64)> {
+        // In the caller, since what a function returns in memory is copied there two words at a time: see `InHand`.
         if whole <= LONGEST
             && let Some(target) = self.target_in_hand(pool, to, len)
         {

@@ -1,14 +1,11 @@
 //! The receiver's end of a line ring.
 
 use super::{
-    AHEAD_LINES, ENDS_LINE, GeometryError, INLINE_PAYLOAD, LINE, LINE_WORDS, Lap, Memory, PAD,
-    READ, RECORD_HEADER, SAME_TAG, Shape, WORD, rest_of_line, words_for,
+    ENDS_LINE, GeometryError, INLINE_PAYLOAD, LINE, LINE_WORDS, Lap, Memory, PAD, READ,
+    RECORD_HEADER, SAME_TAG, Shape, WORD, rest_of_line, words_for,
 };
 use crate::ring::Corrupt;
 use crate::sync::{AtomicU64, Ordering};
-
-/// Lines in a row after which the producer is taken to be some lines ahead.
-const RUN: u32 = 4;
 
 /// Most pads on the way from one record to the next: to the other lap, and over its end.
 const PADS: u32 = 2;
@@ -81,8 +78,6 @@ pub struct LineConsumer<M> {
     credited: bool,
     /// Tag of the last record that had one.
     tag: u64,
-    /// Lines that were taken since there was no record.
-    run: u32,
 }
 
 impl<M: Memory> LineConsumer<M> {
@@ -106,7 +101,6 @@ impl<M: Memory> LineConsumer<M> {
             max_payload: shape.max_payload(),
             credited: false,
             tag: 0,
-            run: 0,
         }
     }
 
@@ -124,7 +118,6 @@ impl<M: Memory> LineConsumer<M> {
         // *record header*): payload, tag and the next terminator are visible.
         let mut word = self.head().load(Ordering::Acquire);
         if word == 0 {
-            self.run = 0;
             return Ok(None);
         }
         let words = match self.record_words(word) {
@@ -158,6 +151,17 @@ impl<M: Memory> LineConsumer<M> {
             self.go_on(behind);
         }
         taken
+    }
+
+    /// Asks for the line behind that of the next record. For who looks for that record again and again: if it takes two lines, both
+    /// are on their way then as soon as they are written, and not one after the other.
+    #[inline(always)]
+    pub fn ask_for_second_line(&self) {
+        let index = (self.course.index | (LINE_WORDS - 1)) + 1;
+        if index < self.course.lap.words {
+            let line = self.course.lap.first + index as usize * WORD;
+            self.mem.prefetch_read(line);
+        }
     }
 
     /// The record with this header, which was checked, at the position.
@@ -287,23 +291,11 @@ impl<M: Memory> LineConsumer<M> {
     fn go_on(&mut self, behind: (u64, u64)) {
         (self.course.position, self.course.index) = behind;
         if self.course.index.is_multiple_of(LINE_WORDS) {
-            // The next line, or one of the next, while the caller is busy with what it has just taken.
-            self.mem.prefetch_read(self.ahead());
-            self.run = self.run.saturating_add(1);
+            // The line behind the next one, while the caller is busy with what it has just taken.
+            self.ask_for_second_line();
             if self.course.position - self.course.returned >= self.course.credit_batch {
                 self.return_credit();
             }
-        }
-    }
-
-    /// Offset of the line to ask for: the next one, or, if the producer is ahead, one that it has written since.
-    #[inline(always)]
-    fn ahead(&self) -> usize {
-        let index = self.course.index + AHEAD_LINES * LINE_WORDS;
-        if self.run >= RUN && index < self.course.lap.words {
-            self.course.lap.first + index as usize * WORD
-        } else {
-            self.course.offset()
         }
     }
 
@@ -330,7 +322,6 @@ impl<M: Memory> LineConsumer<M> {
         self.other = Course::new(self.shape.far);
         self.peeked = 0;
         self.tag = 0;
-        self.run = 0;
         // SAFETY: the first word of the near lap, and words of line 0, of an area that `Shape::new` checked.
         unsafe {
             // The header that the consumer polls first, then the credit; the next
