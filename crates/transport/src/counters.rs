@@ -1,7 +1,7 @@
 //! What was moved: counts by path and peer, a histogram of sizes, and reasons (K8).
 //!
 //! Read from inside by [`RawEndpoint::counters`](crate::RawEndpoint::counters), at the end through `LIMIC_STATS`, and from
-//! outside at any time by [`of_process`], which `limic info --pid` uses. They cost a message five additions to words of
+//! outside at any time by [`of_process`], which `limic info --pid` uses. They cost a short message three additions, and others five, to words of
 //! this endpoint's own cache lines. docs/counters.md lists names, units and formats.
 
 #[expect(

@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::counters::Counters;
 use crate::engine::Engine;
+use crate::engine::short::{Short, may_be_short};
 use crate::error::Outcome;
 use crate::policy::{Path, PathSet};
 use crate::raw::{
@@ -127,6 +128,27 @@ unsafe fn send_and_wait<E: RawEndpoint>(
     outcome.map(|_| ())
 }
 
+impl Opened {
+    /// A message of one slice that is not [short](Core::send_short). True if it was sent.
+    ///
+    /// # Safety
+    /// As [`RawEndpoint::send_one_at_once`].
+    #[inline(never)]
+    unsafe fn send_one(&self, to: Peer, tag: Tag, data: RawSlice) -> bool {
+        let core = &mut self.engine.borrow_mut().core;
+        // SAFETY: the caller's promise.
+        let sent = unsafe { core.send_any_at_once(to.0, tag.0, None, &[data]) };
+        matches!(sent, Ok(true))
+    }
+
+    /// Rings the receiver of what was sent just now. True, as that was sent.
+    #[cold]
+    fn ring(&self, to: Peer) -> bool {
+        self.engine.borrow_mut().core.ring(to.0);
+        true
+    }
+}
+
 macro_rules! endpoint {
     ($name:ident) => {
         impl fmt::Debug for $name {
@@ -185,6 +207,25 @@ macro_rules! endpoint {
                     immediate: None,
                 }))
             }
+            #[inline]
+            unsafe fn send_one_at_once(&self, to: Peer, tag: Tag, data: RawSlice) -> bool {
+                if !may_be_short(data.len) {
+                    // SAFETY: the caller's promise.
+                    return unsafe { self.0.send_one(to, tag, data) };
+                }
+                // SAFETY: the caller's promise.
+                let sent = unsafe {
+                    let core = &mut self.0.engine.borrow_mut().core;
+                    core.send_short(to.0, tag.0, data)
+                };
+                // The rest is called last, so that the short way has no registers to save.
+                match sent {
+                    Short::Sent => true,
+                    Short::SentToSleeper => self.0.ring(to),
+                    // SAFETY: the caller's promise.
+                    Short::No => unsafe { self.0.send_one(to, tag, data) },
+                }
+            }
             unsafe fn post_send_otherwise(
                 &self,
                 to: Peer,
@@ -197,11 +238,16 @@ macro_rules! endpoint {
             }
             #[inline]
             unsafe fn send_blocking(&self, to: Peer, tag: Tag, data: &[RawSlice]) -> Result<()> {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller's promise, twice.
                 let sent = unsafe {
-                    let core = &mut self.0.engine.borrow_mut().core;
-                    core.send_at_once(to.0, tag.0, None, data)
-                }?;
+                    match data {
+                        [one] if may_be_short(one.len) => self.send_one_at_once(to, tag, *one),
+                        _ => {
+                            let core = &mut self.0.engine.borrow_mut().core;
+                            core.send_any_at_once(to.0, tag.0, None, data)?
+                        }
+                    }
+                };
                 if sent {
                     return Ok(());
                 }
@@ -297,7 +343,7 @@ macro_rules! endpoint {
             fn attach(&self, peer: Peer) -> Result<bool> {
                 self.0.engine.borrow_mut().attach(peer.0)
             }
-            #[inline]
+            #[inline(always)]
             fn wait(&self, request: RequestId) -> Outcome {
                 self.0.engine.borrow_mut().wait(request)
             }

@@ -42,35 +42,35 @@ impl<'scope, 'env, E: RawEndpoint> Scope<'scope, 'env, E> {
         tag: impl Into<Tag>,
         data: &'scope [u8],
     ) -> Result<ScopedSend<'scope, E>> {
-        let tag = tag.into();
-        let slices = [RawSlice::from(data)];
+        let (tag, len) = (tag.into(), data.len() as u64);
+        let data = RawSlice::from(data);
         // SAFETY: `data` is borrowed during the call.
-        let at_once = unsafe { self.endpoint.send_at_once(to, tag, None, &slices) }?;
-        let id = match at_once {
-            Some(_) => None,
-            None => Some(self.isend_otherwise(to, tag, &slices)?),
+        let sent = unsafe { self.endpoint.send_one_at_once(to, tag, data) };
+        let what = if sent {
+            What::Sent { to, tag, len }
+        } else {
+            What::UnderWay {
+                endpoint: self.endpoint,
+                id: self.isend_otherwise(to, tag, data)?,
+            }
         };
-        let len = data.len() as u64;
-        Ok(self.send(id, to, tag, len))
+        Ok(ScopedSend { what })
     }
 
     /// A send that may not be done when it is posted. The bytes are borrowed for 'scope.
     #[inline(never)]
-    fn isend_otherwise(&self, to: Peer, tag: Tag, slices: &[RawSlice]) -> Result<RequestId> {
+    fn isend_otherwise(&self, to: Peer, tag: Tag, data: RawSlice) -> Result<RequestId> {
         // SAFETY: the bytes are borrowed for 'scope, and `run` does not end 'scope before every operation of this owner is done.
-        let posted = unsafe { self.endpoint.post_send_otherwise(to, tag, slices) }?;
+        let posted = unsafe { self.endpoint.post_send_otherwise(to, tag, &[data]) }?;
         Ok(self.request(posted))
     }
 
-    #[inline(always)]
-    fn send(&self, id: Option<RequestId>, to: Peer, tag: Tag, len: u64) -> ScopedSend<'scope, E> {
-        ScopedSend {
+    fn under_way(&self, posted: Posted) -> ScopedSend<'scope, E> {
+        let what = What::UnderWay {
             endpoint: self.endpoint,
-            id,
-            to,
-            tag,
-            len,
-        }
+            id: self.request(posted),
+        };
+        ScopedSend { what }
     }
 
     /// Starts a send of several pieces as one message.
@@ -84,14 +84,9 @@ impl<'scope, 'env, E: RawEndpoint> Scope<'scope, 'env, E> {
         data: impl IntoIterator<Item = &'data [u8]>,
     ) -> Result<ScopedSend<'scope, E>> {
         let slices: Vec<RawSlice> = data.into_iter().map(RawSlice::from).collect();
-        let (tag, len) = (
-            tag.into(),
-            slices.iter().map(|slice| slice.len as u64).sum(),
-        );
         // SAFETY: as in `isend`.
-        let posted = unsafe { self.endpoint.post_send(to, tag, &slices) }?;
-        let id = self.request(posted);
-        Ok(self.send(Some(id), to, tag, len))
+        let posted = unsafe { self.endpoint.post_send(to, tag.into(), &slices) }?;
+        Ok(self.under_way(posted))
     }
 
     /// Starts a receive; the handle's `wait` gives the buffer back, the end of the scope too.
@@ -143,9 +138,7 @@ impl<'scope, 'env, E: RawEndpoint> Scope<'scope, 'env, E> {
         let slices: Vec<RawSliceMut> = buffers.into_iter().map(RawSliceMut::from).collect();
         // SAFETY: as in `irecv`.
         let posted = unsafe { self.endpoint.post_recv(&from.into(), &slices) }?;
-        let id = self.request(posted);
-        // The endpoint knows where it came from, and what.
-        Ok(self.send(Some(id), Peer(0), Tag(0), 0))
+        Ok(self.under_way(posted))
     }
 
     /// The endpoint, for blocking calls between the posts.
@@ -168,13 +161,17 @@ impl<'scope, 'env, E: RawEndpoint> Scope<'scope, 'env, E> {
 }
 
 /// A send (or a vectored receive) within a scope. Dropping it leaves the operation to the scope's end.
+///
+/// Three words: a stream of short messages goes as fast as there is little to store (see `engine::short`).
 pub struct ScopedSend<'scope, E: RawEndpoint> {
-    endpoint: &'scope E,
-    /// `None`: it was done at once, and its status is what follows.
-    id: Option<RequestId>,
-    to: Peer,
-    tag: Tag,
-    len: u64,
+    what: What<'scope, E>,
+}
+
+enum What<'scope, E> {
+    /// It was done at once.
+    Sent { to: Peer, tag: Tag, len: u64 },
+    /// The endpoint knows what becomes of it.
+    UnderWay { endpoint: &'scope E, id: RequestId },
 }
 
 /// A receive within a scope. Dropping it leaves the operation to the scope's end.
@@ -190,7 +187,7 @@ pub struct ScopedRecv<'scope, E: RawEndpoint> {
 impl<E: RawEndpoint> fmt::Debug for ScopedSend<'_, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ScopedSend")
-            .field("request", &self.id)
+            .field("request", &self.under_way())
             .finish_non_exhaustive()
     }
 }
@@ -210,12 +207,12 @@ impl<E: RawEndpoint> ScopedSend<'_, E> {
     /// What became of the operation.
     #[inline]
     pub fn wait(self) -> Outcome {
-        match self.id {
-            Some(id) => self.endpoint.wait(id),
-            None => Ok(Status {
-                peer: self.to,
-                tag: self.tag,
-                len: self.len,
+        match self.what {
+            What::UnderWay { endpoint, id } => endpoint.wait(id),
+            What::Sent { to, tag, len } => Ok(Status {
+                peer: to,
+                tag,
+                len,
                 immediate: None,
             }),
         }
@@ -223,7 +220,10 @@ impl<E: RawEndpoint> ScopedSend<'_, E> {
 
     /// Makes progress; true when done. [`wait`](Self::wait) then returns at once.
     pub fn test(&mut self) -> bool {
-        self.id.is_none_or(|id| test(self.endpoint, id))
+        match self.what {
+            What::UnderWay { endpoint, id } => test(endpoint, id),
+            What::Sent { .. } => true,
+        }
     }
 
     /// Asks that the send be cancelled; [`wait`](Self::wait) says what became of it.
@@ -231,7 +231,10 @@ impl<E: RawEndpoint> ScopedSend<'_, E> {
     /// # Errors
     /// [`Error::UnknownRequest`] never for a handle of this endpoint.
     pub fn cancel(&self) -> Result<()> {
-        self.id.map_or(Ok(()), |id| cancel(self.endpoint, id))
+        match self.what {
+            What::UnderWay { endpoint, id } => cancel(endpoint, id),
+            What::Sent { .. } => Ok(()),
+        }
     }
 }
 
@@ -289,10 +292,16 @@ impl<'scope, E: RawEndpoint> ScopedRecv<'scope, E> {
 impl<E: RawEndpoint> Waited for ScopedSend<'_, E> {
     type Output = Outcome;
     fn under_way(&self) -> Option<RequestId> {
-        self.id.filter(|id| !self.endpoint.is_done(*id))
+        match self.what {
+            What::UnderWay { endpoint, id } if !endpoint.is_done(id) => Some(id),
+            _ => None,
+        }
     }
     fn is_of(&self, endpoint: *const ()) -> bool {
-        place_of(self.endpoint) == endpoint
+        match self.what {
+            What::UnderWay { endpoint: of, .. } => place_of(of) == endpoint,
+            What::Sent { .. } => true,
+        }
     }
     fn complete(self, outcome: Option<Outcome>) -> Self::Output {
         outcome.unwrap_or_else(|| self.wait())

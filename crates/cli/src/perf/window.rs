@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use arrayvec::ArrayVec;
 use limic::{Endpoint, RawEndpoint, ScopedRecv, ScopedSend};
 
 use super::args::{Pattern, Reuse};
@@ -144,13 +145,12 @@ fn send(
         }
         let begin = Instant::now();
         team.endpoint.scope(|scope| {
-            let mut requests: [Option<ScopedSend<'_, _>>; WINDOW] = [const { None }; WINDOW];
-            for (index, request) in requests.iter_mut().enumerate() {
+            let mut requests = ArrayVec::<_, WINDOW>::new();
+            for index in 0..WINDOW {
                 let message = &out[index * layout.stride..][..layout.bytes];
-                *request = Some(scope.isend(team.partner, DATA, message)?);
+                requests.push(scope.isend(team.partner, DATA, message)?);
             }
-            wait_for(&mut requests)?;
-            Ok(())
+            wait_for(&mut requests)
         })?;
         team.endpoint.recv((team.partner, ANSWER), &mut [])?;
         time += begin.elapsed();
@@ -160,11 +160,11 @@ fn send(
 
 /// Waits for sends, each taken out of its place: an array that is moved as a whole costs as much as some messages.
 #[inline(always)]
-fn wait_for<E: RawEndpoint>(requests: &mut [Option<ScopedSend<'_, E>>]) -> limic::Result<()> {
-    for request in requests {
-        if let Some(request) = request.take() {
-            request.wait()?;
-        }
+fn wait_for<E: RawEndpoint>(
+    requests: &mut ArrayVec<ScopedSend<'_, E>, WINDOW>,
+) -> limic::Result<()> {
+    for request in requests.drain(..) {
+        request.wait()?;
     }
     Ok(())
 }
@@ -172,13 +172,11 @@ fn wait_for<E: RawEndpoint>(requests: &mut [Option<ScopedSend<'_, E>>]) -> limic
 /// The same for receives, with the lengths of what came.
 #[inline(always)]
 fn learn_lengths<E: RawEndpoint>(
-    requests: &mut [Option<ScopedRecv<'_, E>>],
+    requests: &mut ArrayVec<ScopedRecv<'_, E>, WINDOW>,
     lengths: &mut [u64],
 ) -> limic::Result<()> {
-    for (request, length) in requests.iter_mut().zip(lengths) {
-        if let Some(request) = request.take() {
-            *length = request.wait()?.0.len;
-        }
+    for (request, length) in requests.drain(..).zip(lengths) {
+        *length = request.wait()?.0.len;
     }
     Ok(())
 }
@@ -197,14 +195,13 @@ fn receive(
             let mut lengths = [0; WINDOW];
             team.endpoint.scope(|scope| {
                 let mut rest = &mut *into;
-                let mut requests: [Option<ScopedRecv<'_, _>>; WINDOW] = [const { None }; WINDOW];
-                for request in &mut requests[..deep] {
+                let mut requests = ArrayVec::<_, WINDOW>::new();
+                for _ in 0..deep {
                     let (message, tail) = rest.split_at_mut(layout.bytes);
                     rest = tail;
-                    *request = Some(scope.irecv((team.partner, DATA), message)?);
+                    requests.push(scope.irecv((team.partner, DATA), message)?);
                 }
-                learn_lengths(&mut requests, &mut lengths)?;
-                Ok(())
+                learn_lengths(&mut requests, &mut lengths)
             })?;
             if work.check {
                 check(layout, team, into, &lengths[..deep], window, first)?;
@@ -238,20 +235,19 @@ fn exchange(
             let mut lengths = [0; WINDOW];
             team.endpoint.scope(|scope| {
                 let mut rest = &mut *into;
-                let mut receives: [Option<ScopedRecv<'_, _>>; WINDOW] = [const { None }; WINDOW];
-                let mut sends: [Option<ScopedSend<'_, _>>; WINDOW] = [const { None }; WINDOW];
-                for request in &mut receives[..deep] {
+                let mut receives = ArrayVec::<_, WINDOW>::new();
+                let mut sends = ArrayVec::<_, WINDOW>::new();
+                for _ in 0..deep {
                     let (message, tail) = rest.split_at_mut(layout.bytes);
                     rest = tail;
-                    *request = Some(scope.irecv((team.partner, DATA), message)?);
+                    receives.push(scope.irecv((team.partner, DATA), message)?);
                 }
-                for (index, request) in sends[..deep].iter_mut().enumerate() {
-                    let message = &out[(first + index) * layout.stride..][..layout.bytes];
-                    *request = Some(scope.isend(team.partner, DATA, message)?);
+                for index in first..first + deep {
+                    let message = &out[index * layout.stride..][..layout.bytes];
+                    sends.push(scope.isend(team.partner, DATA, message)?);
                 }
                 learn_lengths(&mut receives, &mut lengths)?;
-                wait_for(&mut sends)?;
-                Ok(())
+                wait_for(&mut sends)
             })?;
             if work.check {
                 check(layout, team, into, &lengths[..deep], window, first)?;

@@ -175,7 +175,7 @@ impl<M: Memory> Waker<M> {
     /// To be called after publishing: whether the receiver sleeps and this sender
     /// is the one to ring. Each announced sleep gets one yes, unless a hostile peer
     /// meddles with the word: sleep with a time limit where peers are not trusted.
-    #[inline]
+    #[inline(always)]
     #[must_use = "if this is true, the receiver sleeps until someone rings"]
     pub fn must_ring(&self) -> bool {
         // Pair *sleep barrier*, with `Sleeper::announce`: either our load sees the
@@ -185,6 +185,7 @@ impl<M: Memory> Waker<M> {
         state != 0 && self.ring_unless_awake(state)
     }
 
+    #[cold]
     #[inline(never)]
     fn ring_unless_awake(&self, mut state: u64) -> bool {
         if state & NEEDS_FENCE != 0 && self.barrier.registered {

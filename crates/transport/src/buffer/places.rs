@@ -76,7 +76,7 @@ impl<'a> Window<'a> {
 }
 
 impl Sink for Window<'_> {
-    #[inline]
+    #[inline(always)]
     unsafe fn put(&mut self, at: u64, from: *const u8, len: usize) {
         debug_assert!(at as usize + len <= self.len);
         let at = self.start + at as usize;

@@ -6,7 +6,7 @@
 /// The first word: `limiccnt`.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"limiccnt");
 /// Counts up when a word changes its meaning.
-pub(super) const VERSION: u64 = 1;
+pub(super) const VERSION: u64 = 2;
 
 pub(super) const AT_MAGIC: usize = 0;
 pub(super) const AT_VERSION: usize = 1;
@@ -25,7 +25,7 @@ pub(super) const AT_ROWS: usize = 7;
 
 /// One word for each [`Event`](super::Event).
 pub(super) const EVENTS: usize = 16;
-/// Messages and bytes of each path: sent.
+/// Messages and bytes of each path but the inline one: sent.
 pub(super) const SENT: usize = 64;
 /// Messages and bytes of each path: received, where the path is known to the receiver.
 pub(super) const RECEIVED: usize = SENT + 2 * MOST_PATHS;

@@ -137,19 +137,24 @@ impl Page {
                 .into_iter()
                 .map(move |path| (path, traffic(start + 2 * path.index())))
         };
-        let sent_paths: Vec<_> = each(at::SENT).collect();
+        let mut sent_paths: Vec<_> = each(at::SENT).collect();
         let mut received_paths: Vec<_> = each(at::RECEIVED).collect();
+        // What has no words of its own is what the peers' rows have beyond the others.
+        let rest = |paths: &mut [(Path, Traffic)], path: Path, of: fn(&PeerCounts) -> Traffic| {
+            let all = peers
+                .iter()
+                .chain([&others])
+                .map(of)
+                .fold(Traffic::default(), Traffic::plus);
+            let known = paths.iter().map(|(_, traffic)| *traffic);
+            let known = known.fold(Traffic::default(), Traffic::plus);
+            if let Some((_, traffic)) = paths.get_mut(path.index()) {
+                *traffic = all.minus(known).plus(*traffic);
+            }
+        };
+        rest(&mut sent_paths, Path::Inline, |peer| peer.sent);
         // What came whole through a ring is not told apart by path where it is received.
-        let all = peers
-            .iter()
-            .chain([&others])
-            .fold(Traffic::default(), |sum, peer| sum.plus(peer.received));
-        let known = received_paths
-            .iter()
-            .fold(Traffic::default(), |sum, (_, traffic)| sum.plus(*traffic));
-        if let Some((_, eager)) = received_paths.get_mut(Path::Eager.index()) {
-            *eager = all.minus(known).plus(*eager);
-        }
+        rest(&mut received_paths, Path::Eager, |peer| peer.received);
 
         let event = |event: Event| word(at::EVENTS + event as usize);
         let counters = Counters {

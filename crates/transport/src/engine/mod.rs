@@ -56,6 +56,7 @@ mod remote;
 mod rendezvous;
 pub(crate) mod requests;
 mod send;
+pub(crate) mod short;
 mod stash;
 mod streams;
 #[cfg(test)]

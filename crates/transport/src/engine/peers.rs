@@ -149,14 +149,6 @@ impl Link {
         data: &[RawSlice],
         len: u64,
     ) -> bool {
-        if immediate.is_none()
-            && let (Out::Private(ring), [one]) = (&mut self.out, data)
-            // SAFETY: the caller's promise, and no slice of an application lies in a ring.
-            && unsafe { ring.push_same_tag(EAGER, tag, one.start, one.len) }
-        {
-            self.wake();
-            return true;
-        }
         /// The payload and its kind, written into a reservation of either ring.
         macro_rules! publish {
             ($room:expr) => {{
@@ -248,7 +240,7 @@ impl Link {
     }
 
     #[cold]
-    fn ring_bell(&mut self) {
+    pub(crate) fn ring_bell(&mut self) {
         self.bell.ring();
         self.counts.rang();
     }

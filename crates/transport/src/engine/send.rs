@@ -6,6 +6,7 @@ use super::in_pieces::InPieces;
 use super::peers::{Link, Outgoing};
 use super::pool::Pool;
 use super::requests::{Operation, SendStage, Sending, Slot};
+use super::short::{Short, may_be_short};
 use super::stash::{Arrived, Waiting};
 use super::wire::{self, Control};
 use crate::buffer::{gather, total};
@@ -109,7 +110,7 @@ unsafe fn push_chunk(
 ///
 /// # Safety
 /// As [`push_eager`], and the piece has room for `len` bytes.
-#[inline]
+#[inline(always)]
 unsafe fn push_piece(
     link: &mut Link,
     pool: &mut Pool,
@@ -157,6 +158,35 @@ impl Core {
     /// The slices are readable during the call.
     #[inline(always)]
     pub(crate) unsafe fn send_at_once(
+        &mut self,
+        to: u32,
+        tag: u64,
+        immediate: Option<u64>,
+        data: &[RawSlice],
+    ) -> Result<bool> {
+        if let (None, [one]) = (immediate, data)
+            && may_be_short(one.len)
+        {
+            // SAFETY: the caller's promise.
+            match unsafe { self.send_short(to, tag, *one) } {
+                Short::Sent => return Ok(true),
+                Short::SentToSleeper => {
+                    self.ring(to);
+                    return Ok(true);
+                }
+                Short::No => {}
+            }
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.send_any_at_once(to, tag, immediate, data) }
+    }
+
+    /// The same for all that is not [short](Self::send_short).
+    ///
+    /// # Safety
+    /// As [`send_at_once`](Self::send_at_once).
+    #[inline(always)]
+    pub(crate) unsafe fn send_any_at_once(
         &mut self,
         to: u32,
         tag: u64,

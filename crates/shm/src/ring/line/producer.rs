@@ -94,10 +94,13 @@ impl<M: Memory> LineProducer<M> {
         from: *const u8,
         len: usize,
     ) -> bool {
-        self.publish_same_tag(kind, tag, len, |mem, payload| {
-            // SAFETY: `publish_same_tag` has room for `len` bytes there; the rest is the caller's promise.
-            unsafe { mem.write(payload, from, len) }
-        })
+        let Some(spot) = self.spot_of_same_tag(tag, len) else {
+            return false;
+        };
+        // SAFETY: the spot has room for `len` bytes there; the rest is the caller's promise. It is true, as so few bytes are short.
+        let _ = unsafe { self.mem.write_short(spot.offset + WORD, from, len) };
+        self.publish_same_tag(&spot, kind, len);
+        true
     }
 
     /// [`push_same_tag`](Self::push_same_tag) of words, which are stored one by one: see
@@ -109,59 +112,62 @@ impl<M: Memory> LineProducer<M> {
         tag: u64,
         words: [u64; N],
     ) -> bool {
-        self.publish_same_tag(kind, tag, N * WORD, |mem, payload| {
-            for (at, word) in words.into_iter().enumerate() {
-                // SAFETY: `publish_same_tag` has room for all of them there, at a multiple of 8.
-                let place = unsafe { mem.word64_unchecked(payload + at * WORD) };
-                // The header, stored behind it, orders it.
-                place.store(word, Ordering::Relaxed);
-            }
+        let Some(spot) = self.spot_of_same_tag(tag, N * WORD) else {
+            return false;
+        };
+        for (at, word) in words.into_iter().enumerate() {
+            // SAFETY: the spot has room for all of them there, at a multiple of 8.
+            let place = unsafe { self.mem.word64_unchecked(spot.offset + WORD + at * WORD) };
+            // The header, stored behind it, orders it.
+            place.store(word, Ordering::Relaxed);
+        }
+        self.publish_same_tag(&spot, kind, N * WORD);
+        true
+    }
+
+    /// Where a record of the same tag goes, if it may be one, and its place is at hand.
+    #[inline(always)]
+    fn spot_of_same_tag(&self, tag: u64, len: usize) -> Option<Spot> {
+        if tag != self.tag || len > MOST_SAME_TAG as usize {
+            return None;
+        }
+        let course = &self.course;
+        let start = course.write;
+        let (end, ends_line) = course.end(start, words_for(len as u32) - 1);
+        let offset = course.lap.first + course.index as usize * WORD;
+        // Even in the smallest ring no payload of this length is too long.
+        (end < self.bound).then_some(Spot {
+            way: Way::On,
+            start,
+            end,
+            offset,
+            behind: offset + (end - start) as usize * WORD,
+            ends_line,
         })
     }
 
-    /// Publishes such a record; `fill` stores the payload, from the given offset on.
+    /// Publishes the record at that spot, whose payload is there.
     #[inline(always)]
-    fn publish_same_tag(
-        &mut self,
-        kind: u8,
-        tag: u64,
-        len: usize,
-        fill: impl FnOnce(&M, usize),
-    ) -> bool {
+    fn publish_same_tag(&mut self, spot: &Spot, kind: u8, len: usize) {
         debug_assert!(kind != 0 && kind != PAD, "the ring's own kinds");
-        if tag != self.tag || len > MOST_SAME_TAG as usize {
-            return false;
-        }
-        let len = len as u32;
-        let course = &self.course;
-        let start = course.write;
-        let (end, ends_line) = course.end(start, words_for(len) - 1);
-        // Even in the smallest ring no payload of this length is too long.
-        if end >= self.bound {
-            return false;
-        }
-        let offset = course.lap.first + course.index as usize * WORD;
-        let behind = offset + (end - start) as usize * WORD;
-        fill(&self.mem, offset + WORD);
         // SAFETY: `bound` is at most the end of the lap, so that the record, of one word at least, and the word behind it lie
         // in the lap. It is at most `limit` too, so these words are free (pair *word credit*), and the consumer
         // looks at none of them before the header, except at the header word.
         let (behind, head) = unsafe {
             (
-                self.mem.word64_unchecked(behind),
-                self.mem.word64_unchecked(offset),
+                self.mem.word64_unchecked(spot.behind),
+                self.mem.word64_unchecked(spot.offset),
             )
         };
         // The terminator, before the header: see the module's docs.
         behind.store(0, Ordering::Relaxed);
-        let mut word = header(len, kind, 0, start) | SAME_TAG;
-        if ends_line {
+        let mut word = header(len as u32, kind, 0, spot.start) | SAME_TAG;
+        if spot.ends_line {
             word |= ENDS_LINE;
         }
         // Release: as in `Reservation::publish` (pair *record header*).
         head.store(word, Ordering::Release);
-        self.published(start, end, ends_line);
-        true
+        self.published(spot.start, spot.end, spot.ends_line);
     }
 
     /// Goes on behind a record that ends before `bound`.
