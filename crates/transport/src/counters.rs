@@ -45,10 +45,11 @@ impl Traffic {
         }
     }
 
-    fn minus(self, other: Self) -> Self {
+    /// What it has more than `other`; nothing where that has more, which may be counted meanwhile.
+    fn beyond(self, other: Self) -> Self {
         Self {
-            messages: self.messages.wrapping_sub(other.messages),
-            bytes: self.bytes.wrapping_sub(other.bytes),
+            messages: self.messages.saturating_sub(other.messages),
+            bytes: self.bytes.saturating_sub(other.bytes),
         }
     }
 }

@@ -129,7 +129,7 @@ unsafe fn send_and_wait<E: RawEndpoint>(
 }
 
 impl Opened {
-    /// A message of one slice that is not [short](Core::send_short). True if it was sent.
+    /// A message of one slice that is not [short](crate::engine::Core::send_short). True if it was sent.
     ///
     /// # Safety
     /// As [`RawEndpoint::send_one_at_once`].
@@ -141,11 +141,10 @@ impl Opened {
         matches!(sent, Ok(true))
     }
 
-    /// Rings the receiver of what was sent just now. True, as that was sent.
+    /// Rings the receiver of what was sent just now.
     #[cold]
-    fn ring(&self, to: Peer) -> bool {
+    fn ring(&self, to: Peer) {
         self.engine.borrow_mut().core.ring(to.0);
-        true
     }
 }
 
@@ -221,7 +220,10 @@ macro_rules! endpoint {
                 // The rest is called last, so that the short way has no registers to save.
                 match sent {
                     Short::Sent => true,
-                    Short::SentToSleeper => self.0.ring(to),
+                    Short::SentToSleeper => {
+                        self.0.ring(to);
+                        true
+                    }
                     // SAFETY: the caller's promise.
                     Short::No => unsafe { self.0.send_one(to, tag, data) },
                 }

@@ -121,19 +121,18 @@ pub unsafe trait RawEndpoint: Debug + Send {
         data: &[RawSlice],
     ) -> Result<Option<Status>>;
 
-    /// [`send_at_once`](Self::send_at_once) of one slice, in less time where that is what most messages are. False: nothing was sent,
-    /// and [`post_send_otherwise`](Self::post_send_otherwise) says why if that is an error.
+    /// Sends one slice if that needs neither the receiver's help nor a wait, as [`send_at_once`](Self::send_at_once) does, in less time.
+    /// False: nothing was sent, be it that it would need more, or an error, which the next attempt will meet.
     ///
     /// # Safety
     /// The slice is readable during the call.
     #[inline]
     unsafe fn send_one_at_once(&self, to: Peer, tag: Tag, data: RawSlice) -> bool {
-        // SAFETY: the caller's promise.
-        let sent = unsafe { self.send_at_once(to, tag, None, &[data]) };
-        matches!(sent, Ok(Some(_)))
+        let _ = (to, tag, data);
+        false
     }
 
-    /// Starts a send that [`send_at_once`](Self::send_at_once) has just refused: [`post_send`](Self::post_send), which an endpoint may
+    /// Starts a send that [`send_at_once`](Self::send_at_once) or [`send_one_at_once`](Self::send_one_at_once) has just refused: [`post_send`](Self::post_send), which an endpoint may
     /// do without a second attempt.
     ///
     /// # Errors

@@ -65,7 +65,7 @@ impl<'scope, 'env, E: RawEndpoint> Scope<'scope, 'env, E> {
         Ok(self.request(posted))
     }
 
-    fn under_way(&self, posted: Posted) -> ScopedSend<'scope, E> {
+    fn handle_of(&self, posted: Posted) -> ScopedSend<'scope, E> {
         let what = What::UnderWay {
             endpoint: self.endpoint,
             id: self.request(posted),
@@ -86,7 +86,7 @@ impl<'scope, 'env, E: RawEndpoint> Scope<'scope, 'env, E> {
         let slices: Vec<RawSlice> = data.into_iter().map(RawSlice::from).collect();
         // SAFETY: as in `isend`.
         let posted = unsafe { self.endpoint.post_send(to, tag.into(), &slices) }?;
-        Ok(self.under_way(posted))
+        Ok(self.handle_of(posted))
     }
 
     /// Starts a receive; the handle's `wait` gives the buffer back, the end of the scope too.
@@ -138,7 +138,7 @@ impl<'scope, 'env, E: RawEndpoint> Scope<'scope, 'env, E> {
         let slices: Vec<RawSliceMut> = buffers.into_iter().map(RawSliceMut::from).collect();
         // SAFETY: as in `irecv`.
         let posted = unsafe { self.endpoint.post_recv(&from.into(), &slices) }?;
-        Ok(self.under_way(posted))
+        Ok(self.handle_of(posted))
     }
 
     /// The endpoint, for blocking calls between the posts.
@@ -162,16 +162,28 @@ impl<'scope, 'env, E: RawEndpoint> Scope<'scope, 'env, E> {
 
 /// A send (or a vectored receive) within a scope. Dropping it leaves the operation to the scope's end.
 ///
-/// Three words: a stream of short messages goes as fast as there is little to store (see `engine::short`).
+/// Three words.
 pub struct ScopedSend<'scope, E: RawEndpoint> {
+    // A stream of short messages goes as fast as there is little to store: see `engine::short`.
     what: What<'scope, E>,
 }
+
+const _: () = assert!(size_of::<ScopedSend<'_, crate::HybridEndpoint>>() == 24);
 
 enum What<'scope, E> {
     /// It was done at once.
     Sent { to: Peer, tag: Tag, len: u64 },
     /// The endpoint knows what becomes of it.
     UnderWay { endpoint: &'scope E, id: RequestId },
+}
+
+impl<E> What<'_, E> {
+    fn id(&self) -> Option<RequestId> {
+        match self {
+            Self::UnderWay { id, .. } => Some(*id),
+            Self::Sent { .. } => None,
+        }
+    }
 }
 
 /// A receive within a scope. Dropping it leaves the operation to the scope's end.
@@ -187,7 +199,7 @@ pub struct ScopedRecv<'scope, E: RawEndpoint> {
 impl<E: RawEndpoint> fmt::Debug for ScopedSend<'_, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ScopedSend")
-            .field("request", &self.under_way())
+            .field("request", &self.what.id())
             .finish_non_exhaustive()
     }
 }
@@ -300,6 +312,7 @@ impl<E: RawEndpoint> Waited for ScopedSend<'_, E> {
     fn is_of(&self, endpoint: *const ()) -> bool {
         match self.what {
             What::UnderWay { endpoint: of, .. } => place_of(of) == endpoint,
+            // Nobody waits for it.
             What::Sent { .. } => true,
         }
     }

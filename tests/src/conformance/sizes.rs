@@ -9,7 +9,10 @@ use crate::{Case, check, content};
 pub(crate) fn lengths() -> Vec<usize> {
     let mut lengths = vec![0, 1, 7, 8];
     lengths.extend(47..=65);
-    lengths.extend(231..=233);
+    // Records of two to four lines, with and without an immediate word.
+    for lines in 2..=4 {
+        lengths.extend(lines * 64 - 25..=lines * 64 - 15);
+    }
     for around in [
         128,
         1 << 10,

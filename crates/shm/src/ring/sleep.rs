@@ -185,7 +185,6 @@ impl<M: Memory> Waker<M> {
         state != 0 && self.ring_unless_awake(state)
     }
 
-    #[cold]
     #[inline(never)]
     fn ring_unless_awake(&self, mut state: u64) -> bool {
         if state & NEEDS_FENCE != 0 && self.barrier.registered {

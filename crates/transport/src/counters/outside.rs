@@ -153,8 +153,7 @@ mod tests {
     #[test]
     fn an_own_page_is_found_and_read_as_it_is() {
         let tally = Tally::new(0x1234_5678, None).expect("a page");
-        tally.sent(Path::Inline, 8);
-        tally.row(5, 99).sent(8);
+        tally.sent(&tally.row(5, 99), Path::Inline, 8);
         let found = of_process(std::process::id()).expect("this process");
         let pages = found.iter().filter_map(|found| found.page.as_ref().ok());
         let page = pages.into_iter().find(|page| page.endpoint == 0x1234_5678);

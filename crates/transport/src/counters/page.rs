@@ -139,17 +139,16 @@ impl Page {
         };
         let mut sent_paths: Vec<_> = each(at::SENT).collect();
         let mut received_paths: Vec<_> = each(at::RECEIVED).collect();
-        // What has no words of its own is what the peers' rows have beyond the others.
+        // One path has what the peers' rows have beyond the others.
         let rest = |paths: &mut [(Path, Traffic)], path: Path, of: fn(&PeerCounts) -> Traffic| {
-            let all = peers
-                .iter()
-                .chain([&others])
-                .map(of)
-                .fold(Traffic::default(), Traffic::plus);
-            let known = paths.iter().map(|(_, traffic)| *traffic);
-            let known = known.fold(Traffic::default(), Traffic::plus);
+            let sum = |all: &mut dyn Iterator<Item = Traffic>| {
+                all.fold(Traffic::default(), Traffic::plus)
+            };
+            let all = sum(&mut peers.iter().chain([&others]).map(of));
+            let mut other_paths = paths.iter().filter(|(other, _)| *other != path);
+            let known = sum(&mut other_paths.by_ref().map(|(_, traffic)| *traffic));
             if let Some((_, traffic)) = paths.get_mut(path.index()) {
-                *traffic = all.minus(known).plus(*traffic);
+                *traffic = all.beyond(known);
             }
         };
         rest(&mut sent_paths, Path::Inline, |peer| peer.sent);
@@ -250,6 +249,31 @@ mod tests {
         bytes[..8].copy_from_slice(b"limiccnt");
         let version = Page::parse(&bytes).expect_err("version 0");
         assert!(version.to_string().contains("version is 0"), "{version}");
+    }
+
+    #[test]
+    fn one_path_has_what_the_rows_have_beyond_the_others() {
+        let mut words = vec![0; at::WORDS];
+        words[at::AT_ROWS] = 1;
+        let mut put = |place: usize, messages: u64, bytes: u64| {
+            words[place..place + 2].copy_from_slice(&[messages, bytes]);
+        };
+        let row = |number: usize| at::ROWS + number * at::ROW_WORDS;
+        put(row(0) + at::ROW_SENT, 10, 1000);
+        put(row(at::SHARED_ROW) + at::ROW_SENT, 5, 500);
+        put(row(0) + at::ROW_RECEIVED, 4, 300);
+        put(at::SENT + 2 * Path::Eager.index(), 3, 900);
+        put(at::SENT + 2 * Path::Pipeline.index(), 2, 400);
+        // Counted between two looks at the page.
+        put(at::RECEIVED + 2 * Path::Pipeline.index(), 5, 100);
+        let counters = Page::of_words(&words).counters;
+        let of = |paths: &[(Path, Traffic)], path: Path| {
+            let (_, traffic) = paths[path.index()];
+            (traffic.messages, traffic.bytes)
+        };
+        assert_eq!(of(&counters.sent_paths, Path::Inline), (10, 200));
+        assert_eq!(of(&counters.sent_paths, Path::Eager), (3, 900));
+        assert_eq!(of(&counters.received_paths, Path::Eager), (0, 200));
     }
 
     #[test]

@@ -51,10 +51,13 @@ impl Tally {
         Ok(tally)
     }
 
-    /// A message was sent. Three words: its path's two, in one line, and its size's; but the inline path, by which most go, has what
-    /// the peers' rows have beyond the others.
+    /// A message was sent to the peer of that row. Five words: its row's two and its path's two, in a line each, and its size's. The
+    /// inline path, by which most go, has no words of its own: who reads the page works it out from the rows.
     #[inline(always)]
-    pub(crate) fn sent(&self, path: Path, len: u64) {
+    pub(crate) fn sent(&self, row: &Row, path: Path, len: u64) {
+        // First, so that who reads the page meanwhile does not find less in the rows than by the paths.
+        add(&row.line, at::ROW_SENT, 1);
+        add(&row.line, at::ROW_SENT + 1, len);
         if path != Path::Inline {
             let place = at::SENT + 2 * path.index();
             add(&self.page, place, 1);
@@ -212,12 +215,6 @@ pub(crate) struct Row {
 
 impl Row {
     #[inline(always)]
-    pub(crate) fn sent(&self, bytes: u64) {
-        add(&self.line, at::ROW_SENT, 1);
-        add(&self.line, at::ROW_SENT + 1, bytes);
-    }
-
-    #[inline(always)]
     pub(crate) fn received(&self, messages: u64, bytes: u64) {
         add(&self.line, at::ROW_RECEIVED, messages);
         add(&self.line, at::ROW_RECEIVED + 1, bytes);
@@ -322,7 +319,7 @@ mod tests {
         let tally = Tally::new(1, None).expect("a page");
         for peer in 0..300 {
             let row = tally.row(peer, u64::from(peer) + 1000);
-            row.sent(10);
+            tally.sent(&row, Path::Inline, 10);
             row.received(1, 1);
             assert_eq!(row.is_own(), peer < 255);
         }

@@ -159,9 +159,9 @@ impl super::inputs::Inputs {
             let record = match ring.peek() {
                 Ok(Some(record)) => record,
                 Ok(None) => {
+                    ring.ask_for_second_line();
                     // Looks without a pause would take the line away from the sender while it writes it: 10 to 15 % of a
                     // short message's time.
-                    ring.ask_for_second_line();
                     core::hint::spin_loop();
                     continue;
                 }

@@ -32,6 +32,9 @@
 //! goes at once, where a longer one than [`in_pieces::LONGEST`](super::in_pieces::LONGEST) would be offered. One for which nobody
 //! waits after all has to be copied aside; its receiver then keeps nothing for a while, and leaves its sender nothing.
 
+use limic_shm::ring::LINE;
+use limic_shm::ring::line::INLINE_PAYLOAD;
+
 use super::Core;
 use super::kept::KEPT_BY_PEER;
 use super::peers::Link;
@@ -39,9 +42,9 @@ use super::pool::{Piece, Pool, bytes_of, pages_of, piece_of};
 use crate::buffer::Window;
 use crate::topology::Locality;
 
-/// Messages of fewer bytes than this go in the ring's own lines: those of up to four lines with their header. The receiver has two of
-/// them on their way at once, while of a piece it knows nothing before it has read the record.
-pub(crate) const LEAST: u64 = 241;
+/// Messages of fewer bytes than this go in a record of the ring: those of up to four lines with its header. A receiver that waits for them
+/// has two lines on their way at once, while of a piece it knows nothing before it has read the record.
+pub(crate) const LEAST: u64 = 3 * LINE as u64 + INLINE_PAYLOAD as u64 + 1;
 /// The longest that go whole in a piece in hand, in bytes.
 const LONGEST_WHOLE: u64 = 12 << 10;
 /// The longest that go in pieces in hand, in bytes: all that a peer may keep. Of a longer one they would take a part, and then
@@ -215,7 +218,7 @@ impl Hand {
     }
 }
 
-/// How a piece is handed over: the low byte of the last word of the records that name one. A word here too: see [`InHand`].
+/// How a piece is handed over: the low byte of the last word of the records that name one. A whole word in memory, as in [`InHand`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub(super) enum Lease {
@@ -272,7 +275,9 @@ impl Link {
     /// Whether a message that is longer than a record may go whole: if a piece is in hand.
     #[inline]
     pub(crate) fn may_go_in_hand(&self, len: u64) -> bool {
-        len <= LONGEST_WHOLE && !self.hand.pieces.is_empty() && self.may_go_in_pieces(len)
+        (LEAST..=LONGEST_WHOLE).contains(&len)
+            && !self.hand.pieces.is_empty()
+            && self.may_go_in_pieces(len)
     }
 
     /// Whether a message goes at once though others of its length are offered: if there are pieces in hand for it. Its receiver has
@@ -326,6 +331,7 @@ impl Link {
 
     /// A piece for the first of `len` bytes, and for how many, of a message of `whole` bytes; the peer holds at most `most` bytes that
     /// it has not returned.
+    // What a function returns in memory is copied in its caller, two words at a time: see `InHand`.
     #[inline(always)]
     pub(crate) fn target_for(
         &mut self,
@@ -335,7 +341,6 @@ impl Link {
         whole: u64,
         most: u64,
     ) -> Option<(Target, u64)> {
-        // In the caller, since what a function returns in memory is copied there two words at a time: see `InHand`.
         if whole <= LONGEST
             && let Some(target) = self.target_in_hand(pool, to, len)
         {

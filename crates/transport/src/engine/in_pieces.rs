@@ -194,8 +194,7 @@ impl Core {
             return Some(at);
         }
         link.look_ahead();
-        peer.counts.sent(message.len);
-        self.tally.sent(Path::Eager, message.len);
+        self.tally.sent(&peer.counts, Path::Eager, message.len);
         Some(at)
     }
 

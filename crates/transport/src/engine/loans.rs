@@ -115,8 +115,7 @@ impl Core {
         let record = self.arenas.lend(*slot, to);
         let pushed = link.push_words(wire::LOAN, tag, [record.name(), record.offset, len]);
         if pushed {
-            peer.counts.sent(len);
-            self.tally.sent(Path::Loan, len);
+            self.tally.sent(&peer.counts, Path::Loan, len);
         } else {
             self.arenas.unlend();
         }

@@ -1,6 +1,6 @@
 //! One endpoint from inside. The life of a message, file by file:
 //!
-//! 1. `send`: posted; goes through the ring at once, or in memory in `hand`, or into the backlog, or is offered;
+//! 1. `short`, `send`: posted; goes through the ring at once, or in memory in `hand`, or into the backlog, or is offered;
 //! 2. `attach`: if it is the first to this peer, the two endpoints meet;
 //! 3. `inputs`: the receiver finds the record in a ring;
 //! 4. `receive`: it meets its receive, if one is `posted`, or waits `unexpected` in the `stash`;

@@ -80,14 +80,14 @@ impl Entry {
 
 const _: () = assert!(size_of::<Entry>() == 64, "one cache line");
 
-/// A copy that is loaded as it was stored, word by word, maybe just now: one load of two words that two stores left waits until these are
-/// done, and all stores before them, of which some wait for lines that another core has.
+/// Copies a status field by field. It may have been stored in such parts a moment ago, and one load of two of them would wait until both
+/// stores are done, and all stores before them, of which some wait for lines that another core has.
 #[inline(always)]
 fn by_word(status: &Status) -> Status {
     /// Volatile, so that the compiler does not make one load of two.
     #[inline(always)]
     fn load<T: Copy>(word: &T) -> T {
-        // SAFETY: a reference.
+        // SAFETY: a reference is valid, aligned and initialised.
         unsafe { core::ptr::from_ref(word).read_volatile() }
     }
     Status {

@@ -202,8 +202,7 @@ impl Core {
                 // SAFETY: the caller's promise.
                 unsafe { push_eager(link, &mut self.pool, to, tag, immediate, data, len) }
         {
-            peer.counts.sent(len);
-            self.tally.sent(path, len);
+            self.tally.sent(&peer.counts, path, len);
             return Ok(true);
         }
         Ok(false)
@@ -226,13 +225,14 @@ impl Core {
             delivered,
         } = options;
         let len = total(data);
-        if self.closed {
+        let closed = self.closed;
+        let peer = self.peers.known(to)?;
+        if closed {
             return Err(Error::PeerFailed {
                 peer: Peer(to),
                 why: crate::PeerFailure::Closed,
             });
         }
-        let peer = self.peers.known(to)?;
         let nothing_waits = peer.backlog.is_empty();
         if let Some(why) = &peer.failure {
             return Err(Error::PeerFailed {
@@ -368,8 +368,7 @@ impl Core {
                 match unsafe { push_eager(link, &mut self.pool, to, tag, immediate, data, len) } {
                     Eager::NoRoom => false,
                     Eager::Sent(path) => {
-                        peer.counts.sent(len);
-                        self.tally.sent(path, len);
+                        self.tally.sent(&peer.counts, path, len);
                         self.requests.complete(slot, sent(to, tag, len));
                         true
                     }
@@ -463,9 +462,8 @@ impl Core {
     /// A message was sent otherwise than at once through a ring.
     pub(crate) fn note_sent(&mut self, to: u32, path: Path, len: u64) {
         if let Some(peer) = self.peers.get(to) {
-            peer.counts.sent(len);
+            self.tally.sent(&peer.counts, path, len);
         }
-        self.tally.sent(path, len);
     }
 
     /// From now on, what has to do with a peer is counted for it alone.

@@ -1,6 +1,6 @@
 //! The way that most messages take: short, to a peer with a ring of its own, under the tag of the one before.
 
-use limic_shm::ring::line::MOST_SAME_TAG;
+use limic_shm::ring::line::INLINE_PAYLOAD;
 
 use super::Core;
 use super::peers::Out;
@@ -25,7 +25,7 @@ impl Core {
     /// The line that it takes stays with the receiver until that has read it, and until then this core's stores wait one behind the
     /// other. There is room for 64 of them on current processors, those of what the application does meanwhile included: a stream goes as
     /// fast as few stores make it. So this is apart from the other ways, and nothing that needs registers or memory of its own is called
-    /// here. It stores ten words: five of the record and of the ring's state, three counts, two for the borrow of the engine.
+    /// here. For 8 bytes it stores ten words: five of the record and of the ring's state, three counts, two for the borrow of the engine.
     ///
     /// # Safety
     /// The slice is readable during the call.
@@ -51,8 +51,7 @@ impl Core {
         if !unsafe { ring.push_same_tag(EAGER, tag, data.start, data.len) } {
             return Short::No;
         }
-        peer.counts.sent(len);
-        self.tally.sent(Path::Inline, len);
+        self.tally.sent(&peer.counts, Path::Inline, len);
         if link.waker.must_ring() {
             Short::SentToSleeper
         } else {
@@ -69,8 +68,8 @@ impl Core {
     }
 }
 
-/// Whether such a message may be short.
+/// Whether a message of this length may be short: what [`Path::Inline`] is at most.
 #[inline(always)]
 pub(crate) fn may_be_short(len: usize) -> bool {
-    len <= MOST_SAME_TAG as usize
+    len <= INLINE_PAYLOAD as usize
 }

@@ -218,8 +218,7 @@ impl KernelEngine {
 
     /// Counts a send, and gives its status.
     pub(super) fn note_sent(&mut self, to: u32, tag: u64, len: u64) -> Status {
-        self.tally.sent(path_of(len), len);
-        self.peers.row(to).sent(len);
+        self.tally.sent(self.peers.row(to), path_of(len), len);
         Status {
             peer: Peer(to),
             tag: Tag(tag),

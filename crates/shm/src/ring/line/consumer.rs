@@ -154,7 +154,7 @@ impl<M: Memory> LineConsumer<M> {
     }
 
     /// Asks for the line behind that of the next record. For who looks for that record again and again: if it takes two lines, both
-    /// are on their way then as soon as they are written, and not one after the other.
+    /// are on their way then as soon as they are written, and not one after the other. At the last line of a lap: nothing.
     #[inline(always)]
     pub fn ask_for_second_line(&self) {
         let index = (self.course.index | (LINE_WORDS - 1)) + 1;

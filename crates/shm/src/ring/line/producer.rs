@@ -97,9 +97,13 @@ impl<M: Memory> LineProducer<M> {
         let Some(spot) = self.spot_of_same_tag(tag, len) else {
             return false;
         };
-        // SAFETY: the spot has room for `len` bytes there; the rest is the caller's promise. It is true, as so few bytes are short.
-        let _ = unsafe { self.mem.write_short(spot.offset + WORD, from, len) };
-        self.publish_same_tag(&spot, kind, len);
+        // SAFETY: the spot has room for `len` bytes there, and nothing is published in between; the rest is the caller's promise.
+        unsafe {
+            // It copies up to 64 bytes, and these are at most 56.
+            let copied = self.mem.write_short(spot.offset + WORD, from, len);
+            debug_assert!(copied, "a short payload");
+            self.publish_same_tag(&spot, kind, len);
+        }
         true
     }
 
@@ -121,11 +125,13 @@ impl<M: Memory> LineProducer<M> {
             // The header, stored behind it, orders it.
             place.store(word, Ordering::Relaxed);
         }
-        self.publish_same_tag(&spot, kind, N * WORD);
+        // SAFETY: the spot is for that length, and nothing was published since.
+        unsafe { self.publish_same_tag(&spot, kind, N * WORD) };
         true
     }
 
-    /// Where a record of the same tag goes, if it may be one, and its place is at hand.
+    /// Where a record of the same tag goes, if it may be one, and its place is at hand: the record, its payload behind one word, and the
+    /// word behind it lie in the lap, and are free.
     #[inline(always)]
     fn spot_of_same_tag(&self, tag: u64, len: usize) -> Option<Spot> {
         if tag != self.tag || len > MOST_SAME_TAG as usize {
@@ -135,7 +141,9 @@ impl<M: Memory> LineProducer<M> {
         let start = course.write;
         let (end, ends_line) = course.end(start, words_for(len as u32) - 1);
         let offset = course.lap.first + course.index as usize * WORD;
-        // Even in the smallest ring no payload of this length is too long.
+        // `bound` is at most the end of the lap, so that the record, of one word at least, and the word behind it lie in the lap. It
+        // is at most `limit` too, so these words are free (pair *word credit*), and the consumer looks at none of them before the header,
+        // except at the header word. Even in the smallest ring no payload of this length is too long.
         (end < self.bound).then_some(Spot {
             way: Way::On,
             start,
@@ -147,12 +155,14 @@ impl<M: Memory> LineProducer<M> {
     }
 
     /// Publishes the record at that spot, whose payload is there.
+    ///
+    /// # Safety
+    ///
+    /// [`spot_of_same_tag`](Self::spot_of_same_tag) gave the spot for this length, and nothing was published since.
     #[inline(always)]
-    fn publish_same_tag(&mut self, spot: &Spot, kind: u8, len: usize) {
+    unsafe fn publish_same_tag(&mut self, spot: &Spot, kind: u8, len: usize) {
         debug_assert!(kind != 0 && kind != PAD, "the ring's own kinds");
-        // SAFETY: `bound` is at most the end of the lap, so that the record, of one word at least, and the word behind it lie
-        // in the lap. It is at most `limit` too, so these words are free (pair *word credit*), and the consumer
-        // looks at none of them before the header, except at the header word.
+        // SAFETY: both lie in the lap, by `spot_of_same_tag`.
         let (behind, head) = unsafe {
             (
                 self.mem.word64_unchecked(spot.behind),
