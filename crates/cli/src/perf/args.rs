@@ -183,7 +183,7 @@ pub(super) enum Pattern {
     Rate,
     /// All pairs at once, windows of 64, each message with a buffer of its own (H5)
     Pairs,
-    /// All ranks meet: dissemination, empty messages; any number of ranks
+    /// All ranks meet: dissemination, or by way of one where ranks outnumber CPUs; empty messages, any number of ranks
     Barrier,
     /// Every rank sends a block to every rank; any number of ranks
     Alltoall,

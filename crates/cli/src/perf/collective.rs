@@ -15,13 +15,20 @@ use super::pattern::{DATA, Start, Stopped, Work};
 /// Messages in each direction that `alltoall` has under way at a time.
 const AT_ONCE: usize = 32;
 
-/// Messages of one operation, of all `ranks` together.
-pub(super) fn messages(pattern: Pattern, ranks: u32) -> u64 {
+/// Messages of one barrier, of all `ranks` together.
+pub(super) fn messages_of_barrier(ranks: u32, crowded: bool) -> u64 {
     let ranks = u64::from(ranks);
-    match pattern {
-        Pattern::Barrier => ranks * u64::from(ranks.next_power_of_two().ilog2()),
-        _ => ranks * (ranks - 1),
+    if crowded {
+        2 * (ranks - 1)
+    } else {
+        ranks * u64::from(ranks.next_power_of_two().ilog2())
     }
+}
+
+/// Messages of one exchange, of all `ranks` together.
+pub(super) fn messages_of_all_to_all(ranks: u32) -> u64 {
+    let ranks = u64::from(ranks);
+    ranks * (ranks - 1)
 }
 
 /// Times operations, on the clock of every rank.
@@ -37,6 +44,7 @@ pub(super) fn run(
     let mut operations = |count| -> Result<(), Stopped> {
         for turn in 0..count {
             match work.pattern {
+                Pattern::Barrier if work.crowded => barrier_by_one(team)?,
                 Pattern::Barrier => barrier(team)?,
                 _ => all_to_all(work, team, out, into, turn)?,
             }
@@ -62,6 +70,27 @@ fn barrier(team: &Team<impl RawEndpoint>) -> Result<(), Stopped> {
         team.endpoint.send(to, DATA, &[])?;
         team.endpoint.recv((from, DATA), &mut [])?;
         distance *= 2;
+    }
+    Ok(())
+}
+
+/// All tell one, and it tells all. For ranks that take turns on their CPUs: each turn takes more than all messages, and this
+/// takes two of each rank, where dissemination takes one for each of its rounds.
+fn barrier_by_one(team: &Team<impl RawEndpoint>) -> Result<(), Stopped> {
+    let (first, others) = match team.peers.split_first() {
+        Some((first, others)) => (*first, others),
+        None => return Ok(()),
+    };
+    if team.rank > 0 {
+        team.endpoint.send(first, DATA, &[])?;
+        team.endpoint.recv((first, DATA), &mut [])?;
+        return Ok(());
+    }
+    for other in others {
+        team.endpoint.recv((*other, DATA), &mut [])?;
+    }
+    for other in others {
+        team.endpoint.send(*other, DATA, &[])?;
     }
     Ok(())
 }
@@ -138,8 +167,10 @@ mod tests {
 
     #[test]
     fn messages_are_counted() {
-        let of = |pattern| [2, 3, 4, 5, 8].map(|ranks| messages(pattern, ranks));
-        assert_eq!(of(Pattern::Barrier), [2, 6, 8, 15, 24]);
-        assert_eq!(of(Pattern::Alltoall), [2, 6, 12, 20, 56]);
+        let ranks = [2, 3, 4, 5, 8];
+        let barrier = |crowded| ranks.map(|ranks| messages_of_barrier(ranks, crowded));
+        assert_eq!(barrier(false), [2, 6, 8, 15, 24]);
+        assert_eq!(barrier(true), [2, 4, 6, 8, 14]);
+        assert_eq!(ranks.map(messages_of_all_to_all), [2, 6, 12, 20, 56]);
     }
 }

@@ -9,9 +9,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 use limic::RawEndpoint;
 use limic::policy::{ByteSize, Path};
 
-use super::args::{Reuse, Wanted};
+use super::args::{Pattern, Reuse, Wanted};
 use super::buffers::Buffers;
 use super::control::{Control, Measured};
+use super::crowd::is_crowded;
 use super::hardware::{Counts, Meter};
 use super::lane::{Lane, Team};
 use super::pattern::{Stopped, Work};
@@ -88,8 +89,10 @@ pub(super) fn as_rank(args: &Args) -> Result<Option<Report>, PerfError> {
         lanes.push(Lane::open(wanted, &control, &cpus)?.map_err(failed)?);
     }
     let bound = cpus.iter().all(Option::is_some);
+    let crowded = args.pattern == Pattern::Barrier && is_crowded(&control)?;
     let mut run = Run {
         args,
+        crowded,
         control,
         lanes,
         buffers: Vec::new(),
@@ -116,6 +119,8 @@ pub(super) fn as_rank(args: &Args) -> Result<Option<Report>, PerfError> {
 
 struct Run<'a> {
     args: &'a Args,
+    /// Whether ranks have to take turns on their CPUs; asked for barriers alone.
+    crowded: bool,
     control: Control,
     lanes: Vec<Lane>,
     /// One for each rank that this process runs at a time.
@@ -198,6 +203,7 @@ impl Run<'_> {
             warmup: 0,
             reuse,
             check: true,
+            crowded: self.crowded,
         };
         let checked = self.run(lane, &work)?;
         let asked = self.lanes[lane].wanted.path();

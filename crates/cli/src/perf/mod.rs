@@ -17,6 +17,7 @@ mod collective;
 mod content;
 mod control;
 mod crossover;
+mod crowd;
 mod floor;
 mod hardware;
 mod job;

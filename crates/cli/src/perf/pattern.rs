@@ -30,6 +30,8 @@ pub(super) struct Work {
     pub(super) reuse: Option<Reuse>,
     /// Whether every message is filled and checked.
     pub(super) check: bool,
+    /// Whether ranks have to take turns on their CPUs.
+    pub(super) crowded: bool,
 }
 
 /// Why a pattern stopped.
@@ -88,7 +90,8 @@ impl Work {
         match self.pattern {
             Pattern::Latency | Pattern::Cliffs => 2 * pairs,
             Pattern::Bibandwidth => 2 * WINDOW as u64 * pairs,
-            Pattern::Barrier | Pattern::Alltoall => collective::messages(self.pattern, ranks),
+            Pattern::Barrier => collective::messages_of_barrier(ranks, self.crowded),
+            Pattern::Alltoall => collective::messages_of_all_to_all(ranks),
             _ => WINDOW as u64 * pairs,
         }
     }

@@ -380,6 +380,7 @@ fn work(pattern: Pattern, bytes: u64, iterations: u64, check: bool) -> Work {
         warmup: 0,
         reuse: None,
         check,
+        crowded: false,
     }
 }
 
