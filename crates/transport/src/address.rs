@@ -56,6 +56,12 @@ impl Address {
         self.node == this_node()
     }
 
+    /// The node and network namespace where the endpoint lives: the same number for all that live there.
+    #[must_use]
+    pub fn node(&self) -> u64 {
+        self.node
+    }
+
     /// The bytes to hand to a peer.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; ADDRESS_LEN] {

@@ -1,8 +1,8 @@
 //! What was moved: counts by path and peer, a histogram of sizes, and reasons (K8).
 //!
 //! Read from inside by [`RawEndpoint::counters`](crate::RawEndpoint::counters), at the end through `LIMIC_STATS`, and from
-//! outside at any time by [`of_process`], which `limic info --pid` uses. They cost a short message three additions, and others five, to words of
-//! this endpoint's own cache lines. docs/counters.md lists names, units and formats.
+//! outside at any time by [`of_process`], which `limic info --pid` uses. They cost a short message three additions,
+//! and others five, to words of this endpoint's own cache lines. docs/counters.md lists names, units and formats.
 
 #[expect(
     unsafe_code,
@@ -43,6 +43,10 @@ impl Traffic {
             messages: self.messages.wrapping_add(other.messages),
             bytes: self.bytes.wrapping_add(other.bytes),
         }
+    }
+
+    fn sum(all: impl Iterator<Item = Self>) -> Self {
+        all.fold(Self::default(), Self::plus)
     }
 
     /// What it has more than `other`; nothing where that has more, which may be counted meanwhile.

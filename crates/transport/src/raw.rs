@@ -132,8 +132,8 @@ pub unsafe trait RawEndpoint: Debug + Send {
         false
     }
 
-    /// Starts a send that [`send_at_once`](Self::send_at_once) or [`send_one_at_once`](Self::send_one_at_once) has just refused: [`post_send`](Self::post_send), which an endpoint may
-    /// do without a second attempt.
+    /// Starts a send that [`send_at_once`](Self::send_at_once) or [`send_one_at_once`](Self::send_one_at_once) has just refused:
+    /// [`post_send`](Self::post_send), which an endpoint may do without a second attempt.
     ///
     /// # Errors
     /// As [`post_send`](Self::post_send).

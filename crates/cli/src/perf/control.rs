@@ -139,6 +139,14 @@ impl Control {
         self.world.size()
     }
 
+    /// The node of each rank, as its address names it.
+    pub(super) fn nodes(&self) -> Result<Vec<u64>> {
+        let endpoint = self.world.endpoint();
+        (0..self.size())
+            .map(|rank| Ok(endpoint.peer_address(self.world.peer(rank)?)?.node()))
+            .collect()
+    }
+
     pub(super) fn barrier(&self) -> Result<()> {
         self.world.barrier()
     }

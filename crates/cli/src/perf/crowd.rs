@@ -8,40 +8,29 @@ use super::PerfError;
 use super::control::Control;
 use super::job::allowed_cpus;
 
-/// Bytes of a node's boot id, as the kernel prints it.
-const NODE: usize = 36;
-/// Bytes of a set of CPUs.
-const CPUS: usize = CpuSet::MAX_CPU / 8;
-
-/// Where a rank runs: its node, and the CPUs that it may use there.
-type Place = [u8; NODE + CPUS];
+/// The CPUs that a rank may use, a bit for each.
+type Cpus = [u8; CpuSet::MAX_CPU / 8];
 
 /// Collective: whether some node has more ranks than CPUs that they may use; the same for everybody.
 pub(super) fn is_crowded(control: &Control) -> Result<bool, PerfError> {
-    let node = std::fs::read("/proc/sys/kernel/random/boot_id");
-    let node = node.map_err(|source| PerfError::System {
-        step: "reading which node this is",
-        source,
-    })?;
-    let mut mine: Place = [0; NODE + CPUS];
-    for (to, from) in mine[..NODE].iter_mut().zip(&node) {
-        *to = *from;
-    }
+    let mut mine: Cpus = [0; size_of::<Cpus>()];
     for cpu in allowed_cpus()? {
-        mine[NODE + cpu / 8] |= 1 << (cpu % 8);
+        mine[cpu / 8] |= 1 << (cpu % 8);
     }
-    let places = control.gather(&mine).map_err(|source| PerfError::Rank {
+    let failed = |source| PerfError::Rank {
         rank: control.rank(),
         source,
-    })?;
-    Ok(take_turns(&places))
+    };
+    let cpus = control.gather(&mine).map_err(failed)?;
+    let nodes = control.nodes().map_err(failed)?;
+    Ok(take_turns(nodes.into_iter().zip(cpus)))
 }
 
-fn take_turns(places: &[Place]) -> bool {
-    let mut nodes: HashMap<&[u8], (usize, [u8; CPUS])> = HashMap::new();
-    for place in places {
-        let (node, cpus) = place.split_at(NODE);
-        let (ranks, all) = nodes.entry(node).or_insert((0, [0; CPUS]));
+/// Whether ranks share CPUs, by the node and the CPUs of each.
+fn take_turns(ranks: impl IntoIterator<Item = (u64, Cpus)>) -> bool {
+    let mut nodes: HashMap<u64, (u32, Cpus)> = HashMap::new();
+    for (node, cpus) in ranks {
+        let (ranks, all) = nodes.entry(node).or_insert((0, [0; size_of::<Cpus>()]));
         *ranks += 1;
         for (all, cpus) in all.iter_mut().zip(cpus) {
             *all |= cpus;
@@ -49,7 +38,7 @@ fn take_turns(places: &[Place]) -> bool {
     }
     nodes.values().any(|(ranks, cpus)| {
         let cpus: u32 = cpus.iter().map(|byte| byte.count_ones()).sum();
-        *ranks > cpus as usize
+        *ranks > cpus
     })
 }
 
@@ -57,19 +46,18 @@ fn take_turns(places: &[Place]) -> bool {
 mod tests {
     use super::*;
 
-    fn place(node: u8, cpus: u8) -> Place {
-        let mut place = [0; NODE + CPUS];
-        place[0] = node;
-        place[NODE] = cpus;
-        place
+    fn place(node: u64, first: u8) -> (u64, Cpus) {
+        let mut cpus = [0; size_of::<Cpus>()];
+        cpus[0] = first;
+        (node, cpus)
     }
 
     #[test]
     fn ranks_with_a_cpu_each_take_no_turns() {
-        assert!(!take_turns(&[place(1, 0b01), place(1, 0b10)]));
-        assert!(!take_turns(&[place(1, 0b11), place(1, 0b11)]));
-        assert!(!take_turns(&[place(1, 0b01), place(2, 0b01)]));
-        assert!(take_turns(&[place(1, 0b01), place(1, 0b01)]));
-        assert!(take_turns(&[place(1, 0b11); 3]));
+        assert!(!take_turns([place(1, 0b01), place(1, 0b10)]));
+        assert!(!take_turns([place(1, 0b11), place(1, 0b11)]));
+        assert!(!take_turns([place(1, 0b01), place(2, 0b01)]));
+        assert!(take_turns([place(1, 0b01), place(1, 0b01)]));
+        assert!(take_turns([place(1, 0b11); 3]));
     }
 }

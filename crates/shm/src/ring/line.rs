@@ -74,17 +74,17 @@
 //! header, tag and payload share it. If the consumer polls meanwhile, the same line has first gone
 //! over empty, and the producer's store revokes it (no data moves). Behind the message's
 //! back the producer fetches the ownership of the line that is [`AHEAD_LINES`] further on, one move, hidden by a prefetch.
-//! A consumer asks for the line behind the next one whenever it comes to a line's end, but not over the end of the lap. The consumer's line moves twice per
-//! near lap or less while the consumer keeps up, and at most twice per [`CREDIT_LINES`] lines when it
-//! does not. Poll of an empty ring: one load and one compare, no move.
+//! A consumer asks for the line behind the next one whenever it comes to a line's end, but not over the end of the lap. The
+//! consumer's line moves twice per near lap or less while the consumer keeps up, and at most twice per [`CREDIT_LINES`] lines
+//! when it does not. Poll of an empty ring: one load and one compare, no move.
 //!
 //! # And of longer ones
 //!
 //! `ceil((16 + n) / 64)` lines of `n` bytes, all on their way at once. The header's line must not go over twice: the consumer polls it,
 //! and takes it back as soon as the producer's first store to it is done. So the producer fills in all other lines, and the terminator,
-//! before it; a payload of 256 bytes took 30 ns more the other way round, at a hand-over of 30 ns. A consumer that waits for one record may ask for the second line
-//! each time that it looks at the first one, so that both come at once: 20 ns of a payload of 64 bytes. It asks for its own line before it
-//! copies the payload, so that the store that returns the words does not hold up its answer.
+//! before it; a payload of 256 bytes took 30 ns more the other way round, at a hand-over of 30 ns. A consumer that waits for one
+//! record may ask for the second line each time that it looks at the first one, so that both come at once: 20 ns of a payload of 64
+//! bytes. It asks for its own line before it copies the payload, so that the store that returns the words does not hold up its answer.
 //!
 //! The shape is that of FastForward (Giacomoni, Moseley and Vachharajani,
 //! PPoPP 2008), where the slot itself says whether it is full, with records
@@ -116,8 +116,8 @@ pub const SAME_TAG: u64 = 1 << 30;
 /// Greatest payload of a record without a tag of its own, in bytes: longer ones would gain nothing.
 const MOST_SAME_TAG: u32 = (LINE - WORD) as u32;
 
-/// Lines ahead of the current one whose ownership the producer asks for before it needs them. Between two caches that do not share the next
-/// level, a line takes as long as several short messages.
+/// Lines ahead of the current one whose ownership the producer asks for before it needs them. Between two caches that do not share
+/// the next level, a line takes as long as several short messages.
 const AHEAD_LINES: u64 = 4;
 
 /// Payload that travels in the line of the header, in bytes.

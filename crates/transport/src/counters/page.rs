@@ -141,12 +141,9 @@ impl Page {
         let mut received_paths: Vec<_> = each(at::RECEIVED).collect();
         // One path has what the peers' rows have beyond the others.
         let rest = |paths: &mut [(Path, Traffic)], path: Path, of: fn(&PeerCounts) -> Traffic| {
-            let sum = |all: &mut dyn Iterator<Item = Traffic>| {
-                all.fold(Traffic::default(), Traffic::plus)
-            };
-            let all = sum(&mut peers.iter().chain([&others]).map(of));
-            let mut other_paths = paths.iter().filter(|(other, _)| *other != path);
-            let known = sum(&mut other_paths.by_ref().map(|(_, traffic)| *traffic));
+            let all = Traffic::sum(peers.iter().chain([&others]).map(of));
+            let known = paths.iter().filter(|(other, _)| *other != path);
+            let known = Traffic::sum(known.map(|(_, traffic)| *traffic));
             if let Some((_, traffic)) = paths.get_mut(path.index()) {
                 *traffic = all.beyond(known);
             }

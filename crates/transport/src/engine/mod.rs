@@ -61,6 +61,7 @@ mod stash;
 mod streams;
 #[cfg(test)]
 mod test_peers;
+mod to_self;
 mod told;
 mod unexpected;
 mod waiting;

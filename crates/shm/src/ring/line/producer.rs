@@ -130,20 +130,16 @@ impl<M: Memory> LineProducer<M> {
         true
     }
 
-    /// Where a record of the same tag goes, if it may be one, and its place is at hand: the record, its payload behind one word, and the
-    /// word behind it lie in the lap, and are free.
+    /// Where a record of so many words goes, if its place is at hand: it and the word behind it lie in the lap, and are free.
     #[inline(always)]
-    fn spot_of_same_tag(&self, tag: u64, len: usize) -> Option<Spot> {
-        if tag != self.tag || len > MOST_SAME_TAG as usize {
-            return None;
-        }
+    fn spot_at_hand(&self, words: u64) -> Option<Spot> {
         let course = &self.course;
         let start = course.write;
-        let (end, ends_line) = course.end(start, words_for(len as u32) - 1);
+        let (end, ends_line) = course.end(start, words);
         let offset = course.lap.first + course.index as usize * WORD;
         // `bound` is at most the end of the lap, so that the record, of one word at least, and the word behind it lie in the lap. It
         // is at most `limit` too, so these words are free (pair *word credit*), and the consumer looks at none of them before the header,
-        // except at the header word. Even in the smallest ring no payload of this length is too long.
+        // except at the header word.
         (end < self.bound).then_some(Spot {
             way: Way::On,
             start,
@@ -152,6 +148,16 @@ impl<M: Memory> LineProducer<M> {
             behind: offset + (end - start) as usize * WORD,
             ends_line,
         })
+    }
+
+    /// The same for a record without a tag of its own, if it may be one. Its payload is behind one word.
+    #[inline(always)]
+    fn spot_of_same_tag(&self, tag: u64, len: usize) -> Option<Spot> {
+        if tag != self.tag || len > MOST_SAME_TAG as usize {
+            return None;
+        }
+        // Even in the smallest ring no payload of this length is too long.
+        self.spot_at_hand(words_for(len as u32) - 1)
     }
 
     /// Publishes the record at that spot, whose payload is there.
@@ -194,21 +200,10 @@ impl<M: Memory> LineProducer<M> {
 
     #[inline(always)]
     fn reserve_words(&mut self, len: u32, words: u64, same: bool) -> Option<Reservation<'_, M>> {
-        let course = &self.course;
-        let start = course.write;
-        let (end, ends_line) = course.end(start, words);
-        let spot = if end < self.bound && len <= self.max_payload {
-            let offset = course.lap.first + course.index as usize * WORD;
-            Spot {
-                way: Way::On,
-                start,
-                end,
-                offset,
-                behind: offset + (end - start) as usize * WORD,
-                ends_line,
-            }
-        } else {
-            self.seek(len, words)?
+        let at_hand = self.spot_at_hand(words);
+        let spot = match at_hand.filter(|_| len <= self.max_payload) {
+            Some(spot) => spot,
+            None => self.seek(len, words)?,
         };
         Some(Reservation {
             spot,
