@@ -93,9 +93,10 @@ fn a_sleeping_receiver_is_measured_beside_the_kernel() {
 #[test]
 fn skew_shows_both_the_effect_and_the_way_back() {
     let words = [
-        "skew", "--c1", "1", "--c2", "20", "--window", "64", "--bytes", "64K",
+        "skew", "--c1", "1", "--c2", "200", "--window", "64", "--bytes", "64K",
     ];
-    // A window of these does not fit the pool, so they wait for their receiver as long as nobody knows that it lags.
+    // A window of these does not fit the pool, so they wait for their receiver as long as nobody knows that it lags. It computes long
+    // enough for that even where its sender has half a CPU.
     let mut command = limic(&["perf"]);
     command.args(words).args(SHORT).args(["--json", "-"]);
     let output = in_turn(command);
@@ -113,7 +114,7 @@ fn skew_shows_both_the_effect_and_the_way_back() {
         assert_eq!(row["bytes"], 64 << 10);
         assert_eq!(
             (&row["skew"]["c1_us"], &row["skew"]["c2_us"]),
-            (&1.0.into(), &20.0.into())
+            (&1.0.into(), &200.0.into())
         );
         assert_eq!(row["skew"]["window"], 64);
         assert!(
