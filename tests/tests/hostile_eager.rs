@@ -11,8 +11,10 @@ use limic_tests::{Cast, Rank};
 const BEGINS: u64 = 28;
 const NEXT_PIECE: u64 = 30;
 /// Bytes of the records of these kinds.
-const BEGINS_BYTES: u64 = 24;
-const NEXT_PIECE_BYTES: u64 = 32;
+const BEGINS_BYTES: u64 = 8;
+const NEXT_PIECE_BYTES: u64 = 16;
+/// The low half of a word: the first page of a piece, and, in the next word, its length.
+const LOW: u64 = 0xFFFF_FFFF;
 const BYTES: usize = 40 << 10;
 
 /// What a sender does to each record of a kind, given how many it has seen before.
@@ -66,33 +68,33 @@ const FORGERIES: [Forgery; 11] = [
         found: true,
     },
     Forgery {
-        name: "a page at the end of the address space",
+        name: "the last page that a number names",
         of: NEXT_PIECE,
-        change: |words, _| *words[2] = u64::MAX,
+        change: |words, _| *words[2] |= LOW,
         found: true,
     },
     Forgery {
         name: "a piece that ends outside of the pool",
         of: NEXT_PIECE,
-        change: |words, _| *words[2] = u64::from(PAGES) - 1,
+        change: |words, _| *words[2] = *words[2] & !LOW | (u64::from(PAGES) - 1),
         found: true,
     },
     Forgery {
-        name: "a piece as long as the address space",
+        name: "a piece as long as a number names",
         of: NEXT_PIECE,
-        change: |words, _| *words[4] = u64::MAX,
+        change: |words, _| *words[3] |= LOW,
         found: true,
     },
     Forgery {
         name: "a piece of no bytes",
         of: NEXT_PIECE,
-        change: |words, _| *words[4] = 0,
+        change: |words, _| *words[3] &= !LOW,
         found: true,
     },
     Forgery {
         name: "all pieces at one place, under any generation",
         of: NEXT_PIECE,
-        change: |words, seen| (*words[2], *words[3]) = (0, seen << 40 | 7),
+        change: |words, seen| *words[2] = (seen << 8 | 7) << 32,
         found: false,
     },
 ];
@@ -158,11 +160,11 @@ fn send(rank: &Rank, endpoint: &HybridEndpoint, to: Peer, forgery: &Forgery) {
     // Goes at once: the receiver waits, and its ring and the pool are empty.
     let request = endpoint.isend(to, 2_u64, vec![0xFF; BYTES]).expect("isend");
     let is_meant = |words: &Words<'_>| {
-        let bytes = match forgery.of {
-            BEGINS => BEGINS_BYTES,
-            _ => NEXT_PIECE_BYTES,
+        let (bytes, len) = match forgery.of {
+            BEGINS => (BEGINS_BYTES, *words[2]),
+            _ => (NEXT_PIECE_BYTES, *words[3] & LOW),
         };
-        kind(*words[0]) == forgery.of && length(*words[0]) == bytes && *words[2] <= BYTES as u64
+        kind(*words[0]) == forgery.of && length(*words[0]) == bytes && len <= BYTES as u64
     };
     // SAFETY: the receiver waits for this process.
     let forged = unsafe { forge(is_meant, forgery.change) };

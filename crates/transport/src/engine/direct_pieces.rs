@@ -18,7 +18,8 @@ const LOOKS: u32 = 256;
 /// The length of a message that begins with this record, if its pieces may go straight into the buffer. Others are left to the
 /// ordinary way.
 pub(super) fn begins(record: &impl Source, into: &ReceiveBuffer) -> Option<u64> {
-    let [len, flags, _] = words::<3>(record);
+    let [first] = words::<1>(record);
+    let (flags, len) = wire::parted(first);
     let fits = (1..=LONGEST.min(into.len())).contains(&len);
     (fits && flags == 0).then_some(len)
 }
@@ -42,7 +43,7 @@ pub(super) fn take(
                 looks += 1;
                 continue;
             }
-            Ok(Some(record)) if record.kind == wire::NEXT_PIECE => Told::from(words::<4>(&record)),
+            Ok(Some(record)) if record.kind == wire::NEXT_PIECE => Told::from(words::<2>(&record)),
             // Bytes in a record, or another record: the ordinary way.
             _ => break,
         };

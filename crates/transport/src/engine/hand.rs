@@ -39,6 +39,7 @@ use super::Core;
 use super::kept::KEPT_BY_PEER;
 use super::peers::Link;
 use super::pool::{Piece, Pool, bytes_of, pages_of, piece_of};
+use super::told::Told;
 use crate::buffer::Window;
 use crate::topology::Locality;
 
@@ -218,7 +219,7 @@ impl Hand {
     }
 }
 
-/// How a piece is handed over: the low byte of the last word of the records that name one. A whole word in memory, as in [`InHand`].
+/// How a piece is handed over, as the records that name one say it ([`Told`]). A whole word in memory, as in [`InHand`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub(super) enum Lease {
@@ -263,11 +264,11 @@ impl Target {
         }
     }
 
-    /// What a record says of it: page, generation, length, lease.
+    /// What a record says of its first `len` bytes.
     #[inline(always)]
-    pub(crate) fn words(&self, len: u64) -> [u64; 4] {
-        let lease = self.lease as u64 | u64::from(self.span.pages()) << 8;
-        [self.span.page().into(), self.generation, len, lease]
+    pub(crate) fn told(&self, len: u64) -> Told {
+        let (page, pages) = (self.span.page(), self.span.pages());
+        Told::new(page, self.generation as u32, pages, len, self.lease)
     }
 }
 

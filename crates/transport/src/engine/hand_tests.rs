@@ -207,34 +207,28 @@ fn short_pieces_make_room_for_longer_ones() {
 
 #[test]
 fn who_names_pieces_that_are_not_there_fails() {
-    let whole = |page, generation, len, lease| {
-        Control::new(wire::EAGER_CHUNK, [page, generation, len, lease, 0, 0]).with_tag(1)
+    let whole = |page: u32, len: u64, lease: u64| {
+        let words = [u64::from(page) | 1 << 32, lease | len];
+        Control::new(wire::EAGER_CHUNK, words).with_tag(1)
     };
-    let next = |lease| Control::new(wire::NEXT_PIECE, [0, 1, 64, lease]);
-    let keep = |pages: u64| Lease::Keep as u64 | pages << 8;
+    let lent = (Lease::Lent as u64) << 32;
+    let back = (Lease::Back as u64) << 32;
+    let keep = |pages: u64| (Lease::Keep as u64) << 32 | pages << 40;
+    let next = Control::new(wire::NEXT_PIECE, [1 << 32, keep(1) | 64]);
     for (what, control) in [
-        ("a way that there is not", whole(0, 1, 64, 3)),
+        ("a way that there is not", whole(0, 64, 3 << 32)),
+        ("a piece that it does not keep", whole(0, 64, back)),
+        ("a page beyond all", whole(u32::MAX, 64, back)),
+        ("no pages", whole(0, 64, keep(0))),
+        ("more bytes than the pages have", whole(0, 4097, keep(1))),
+        ("more pages than the pool has", whole(0, 64, keep(1 << 20))),
         (
-            "a piece that it does not keep",
-            whole(0, 1, 64, Lease::Back as u64),
+            "as many as a number names",
+            whole(0, 64, keep((1 << 24) - 1)),
         ),
-        (
-            "a page beyond all",
-            whole(u64::MAX, 1, 64, Lease::Back as u64),
-        ),
-        ("no pages", whole(0, 1, 64, keep(0))),
-        ("more bytes than the pages have", whole(0, 1, 4097, keep(1))),
-        (
-            "more pages than the pool has",
-            whole(0, 1, 64, keep(1 << 20)),
-        ),
-        (
-            "as many as there are numbers",
-            whole(0, 1, 64, keep(u64::MAX >> 8)),
-        ),
-        ("a page beyond the pool", whole(1 << 40, 1, 64, keep(1))),
-        ("a piece of no message", next(keep(1))),
-        ("bytes of no length", whole(0, 1, u64::MAX, 0)),
+        ("a page beyond the pool", whole(1 << 30, 64, keep(1))),
+        ("a piece of no message", next),
+        ("bytes of no length", whole(0, u32::MAX.into(), lent)),
     ] {
         let (mut victim, mut peer, of_peer, of_victim) = pair();
         let link = peer.core.peers.link(of_victim).expect("attached");
@@ -256,16 +250,9 @@ fn a_piece_comes_back_once() {
     let link = a.core.peers.link(of_b).expect("attached");
     let piece = link.hand.pieces[0];
     assert!(!piece.is_mine());
-    let words = [
-        piece.page().into(),
-        piece.generation().into(),
-        64,
-        Lease::Back as u64,
-        0,
-        0,
-    ];
+    let told = Told::new(piece.page(), piece.generation(), 0, 64, Lease::Back);
     for tag in [7, 8] {
-        let control = Control::new(wire::EAGER_CHUNK, words).with_tag(tag);
+        let control = Control::new(wire::EAGER_CHUNK, told.words()).with_tag(tag);
         assert!(link.push_control(&control));
     }
     for _ in 0..10 {

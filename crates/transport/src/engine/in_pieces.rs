@@ -88,13 +88,17 @@ impl Link {
     /// Says that a message begins.
     #[inline]
     fn begin(&mut self, message: &InPieces<'_>) -> bool {
-        let (with, word) = wire::immediate_words(message.immediate);
+        let (with, _) = wire::immediate_words(message.immediate);
         let flags = if self.held_up {
             with | wire::HELD_UP
         } else {
             with
         };
-        self.push_words(wire::BEGINS, message.tag, [message.len, flags, word])
+        let first = wire::flagged(flags, message.len);
+        match message.immediate {
+            None => self.push_words(wire::BEGINS, message.tag, [first]),
+            Some(word) => self.push_words(wire::BEGINS, message.tag, [first, word]),
+        }
     }
 
     /// # Safety
@@ -117,7 +121,7 @@ impl Link {
             unsafe { gather_part(message.data, at, len, &mut window) }
         }
         // It needs no tag, and is shorter with that of the record before.
-        if self.push_words(wire::NEXT_PIECE, message.tag, target.words(len)) {
+        if self.push_words(wire::NEXT_PIECE, message.tag, target.told(len).words()) {
             return Some(len);
         }
         self.put_back(pool, target);

@@ -32,7 +32,8 @@ enum Into {
 impl Core {
     /// A message in pieces begins.
     pub(crate) fn on_begins(&mut self, from: u32, tag: u64, source: &impl Source) {
-        let [len, flags, word] = words::<3>(source);
+        let [first, word] = words::<2>(source);
+        let (flags, len) = wire::parted(first);
         let immediate = wire::immediate_of(flags, word);
         let Some(link) = self.peers.link(from) else {
             return;
@@ -87,7 +88,7 @@ impl Core {
 
     /// The next piece lies in a pool.
     pub(crate) fn on_next_piece(&mut self, from: u32, source: &impl Source) {
-        let told = Told::from(words::<4>(source));
+        let told = Told::from(words::<2>(source));
         let Some(link) = self.peers.link(from) else {
             return;
         };

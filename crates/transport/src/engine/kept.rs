@@ -121,10 +121,10 @@ impl KeptPieces {
     /// A peer has written a piece that it kept: how many pages it has. `None` if it does not keep such a one. The numbers come from
     /// the peer.
     #[inline]
-    pub(crate) fn came_back(&mut self, from: u32, page: u64, generation: u64) -> Option<u32> {
-        let at = page.checked_sub(self.first.into())?;
-        let kept = self.pieces.get_mut(usize::try_from(at).ok()?)?.as_mut()?;
-        let its = kept.away && kept.peer == from && u64::from(kept.generation) == generation;
+    pub(crate) fn came_back(&mut self, from: u32, page: u32, generation: u32) -> Option<u32> {
+        let at = page.checked_sub(self.first)?;
+        let kept = self.pieces.get_mut(at as usize)?.as_mut()?;
+        let its = kept.away && kept.peer == from && kept.generation == generation;
         if !its {
             return None;
         }

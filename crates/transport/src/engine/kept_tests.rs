@@ -18,14 +18,14 @@ fn a_peer_keeps_what_it_was_given_until_it_goes_or_gives_it_back() {
     let (mut kept, flags) = kept(8);
     let piece = kept.take(1, 2 * PAGE).expect("there is room");
     assert_eq!(piece.page, FIRST);
-    let (page, generation) = (u64::from(piece.page), u64::from(piece.generation));
+    let (page, generation) = (piece.page, piece.generation);
     for (from, page, generation) in [
         (2, page, generation),
         (1, page + 1, generation),
         (1, 0, generation),
-        (1, u64::MAX, generation),
+        (1, u32::MAX, generation),
         (1, page, generation + 1),
-        (1, page, generation | 1 << 32),
+        (1, page, generation | 1 << 31),
     ] {
         assert_eq!(kept.came_back(from, page, generation), None);
     }

@@ -224,8 +224,8 @@ impl Core {
 
     /// Bytes of a long message came in a pool.
     pub(crate) fn on_data(&mut self, from: u32, source: &impl Source) {
-        let [id, offset, page, generation, len, lease] = words::<6>(source);
-        let told = Told::from([page, generation, len, lease]);
+        let [id, offset, place, extent] = words::<4>(source);
+        let told = Told::from([place, extent]);
         let Some(link) = self.peers.link(from) else {
             return;
         };

@@ -124,10 +124,11 @@ unsafe fn push_piece(
     };
     // SAFETY: the caller's promise; the window has `len` bytes.
     unsafe { gather(data, &mut window) };
-    let (flags, word) = wire::immediate_words(immediate);
-    let [page, generation, len, lease] = target.words(len);
-    let words = [page, generation, len, lease, flags, word];
-    link.push_words(wire::EAGER_CHUNK, tag, words)
+    let told = target.told(len);
+    match immediate {
+        None => link.push_words(wire::EAGER_CHUNK, tag, told.words()),
+        Some(word) => link.push_words(wire::EAGER_CHUNK, tag, told.words_with(word)),
+    }
 }
 
 impl Core {

@@ -107,8 +107,8 @@ impl Core {
                         if let Some(mut window) = link.window_of(&self.pool, &target, len) {
                             sending.data.copy_to(at, len, &mut window);
                         }
-                        let [page, generation, len, lease] = target.words(len);
-                        let words = [remote, at, page, generation, len, lease];
+                        let [place, extent] = target.told(len).words();
+                        let words = [remote, at, place, extent];
                         if !link.push_words(wire::DATA, 0, words) {
                             link.put_back(&mut self.pool, target);
                             return (moved, false);

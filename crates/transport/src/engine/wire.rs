@@ -5,8 +5,8 @@
 
 /// A message that is its own payload. Tag: the message's.
 pub(crate) const EAGER: u8 = 1;
-/// A message that lies in a pool: `[first page, generation, len, lease, flags, immediate]`; the lease says whose, and who has it
-/// next (`hand`). Tag: the message's.
+/// A message that lies in a pool: `[place, extent, immediate]`, the third word only where the extent says so (`told`). Tag: the
+/// message's.
 pub(crate) const EAGER_CHUNK: u8 = 2;
 /// A long message is offered: `[send id, len, address, key, flags, immediate]`, the key that of an exposure, or 0. Tag: the
 /// message's.
@@ -16,7 +16,7 @@ pub(crate) const CLEAR_TO_SEND: u8 = 4;
 /// The receiver reads from the front and asks the sender to write from the back:
 /// `[send id, receive id, bytes, meet word, address, key]`.
 pub(crate) const BOTH_SIDES: u8 = 5;
-/// Bytes of a long message in a pool: `[receive id, offset, first page, generation, len, lease]`.
+/// Bytes of a long message in a pool: `[receive id, offset, place, extent]`.
 pub(crate) const DATA: u8 = 6;
 /// The receiver has the message: `[send id, path]`, the path for the counters.
 pub(crate) const FINISHED: u8 = 7;
@@ -75,12 +75,12 @@ pub(crate) const HAND_OVER_DONE: u8 = 26;
 /// The sender has given an arena's memory back, after all that lay there was taken: `[arena]`.
 pub(crate) const ARENA_GONE: u8 = 27;
 
-/// An eager message begins that is longer than a record: `[len, flags, immediate]`. Tag: the message's. Its bytes follow
-/// in [`NEXT_PIECE`] and [`NEXT_BYTES`], and no other message before them.
+/// An eager message begins that is longer than a record: `[flags and len, immediate]`, the flags in the highest byte, the second word
+/// only with its flag. Tag: the message's. Its bytes follow in [`NEXT_PIECE`] and [`NEXT_BYTES`], and no other message before them.
 pub(crate) const BEGINS: u8 = 28;
 /// The next bytes of that message, in the record itself.
 pub(crate) const NEXT_BYTES: u8 = 29;
-/// The next bytes of that message, in a pool: `[first page, generation, len, lease]`.
+/// The next bytes of that message, in a pool: `[place, extent]`.
 pub(crate) const NEXT_PIECE: u8 = 30;
 
 /// Whether a message of the application comes with records of this kind, whose tag is the message's then.
@@ -96,7 +96,7 @@ pub(crate) const WORDS: usize = 6;
 
 /// Flag of [`READY_TO_SEND`]: the bytes are in several pieces, which single copy cannot name.
 pub(crate) const IN_PIECES: u64 = 1;
-/// Flag of [`READY_TO_SEND`], [`EAGER_CHUNK`], [`BEGINS`] and [`AHEAD`]: the message has an immediate word.
+/// Flag of [`READY_TO_SEND`], [`BEGINS`] and [`AHEAD`]: the message has an immediate word.
 pub(crate) const WITH_IMMEDIATE: u64 = 2;
 
 /// Flag of [`BEGINS`]: there was no room for all of the message before this one, and the sender had to
@@ -116,7 +116,18 @@ pub(crate) fn immediate_of(flags: u64, word: u64) -> Option<u64> {
     (flags & WITH_IMMEDIATE != 0).then_some(word)
 }
 
+/// Flags and a length in one word.
+pub(crate) const fn flagged(flags: u64, len: u64) -> u64 {
+    flags << 56 | len
+}
+
+/// Flags and length of such a word.
+pub(crate) const fn parted(word: u64) -> (u64, u64) {
+    (word >> 56, word & (u64::MAX >> 8))
+}
+
 /// Two halves of a word, the low one first.
+#[inline(always)]
 pub(crate) fn halves(low: u32, high: u32) -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }
