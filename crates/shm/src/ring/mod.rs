@@ -31,7 +31,7 @@ pub mod sleep;
 mod watchdog;
 
 #[cfg(not(loom))]
-pub use copy::copy_bytes;
+pub use copy::{copy_bytes, copy_from_peer};
 pub use line::{LineConsumer, LineProducer};
 pub use memory::Memory;
 #[cfg(not(loom))]

@@ -130,7 +130,7 @@ impl Source for Lying {
     unsafe fn get(&self, at: u64, to: *mut u8, len: usize) {
         // SAFETY: within the range that `new` checked; callers hold the arena while they copy. A sender that writes
         // now changes which bytes are copied, nothing else.
-        unsafe { ring::copy_bytes(self.start.wrapping_add(at as usize), to, len) }
+        unsafe { ring::copy_from_peer(self.start.wrapping_add(at as usize), to, len) }
     }
 }
 

@@ -5,7 +5,7 @@ use core::ptr::NonNull;
 use std::sync::Arc;
 
 use super::{Memory, check_sub};
-use crate::ring::copy::{copy_bytes, copy_past_caches, copy_short};
+use crate::ring::copy::{copy_bytes, copy_from_peer, copy_past_caches, copy_short};
 use crate::sync::{AtomicU32, AtomicU64};
 
 /// A range of mapped memory. Clones are cheap, and each of them keeps the mapping.
@@ -110,7 +110,7 @@ unsafe impl Memory for Mapped {
     unsafe fn read(&self, offset: usize, to: *mut u8, len: usize) {
         debug_assert!(offset <= self.len && len <= self.len - offset);
         // SAFETY: in range, valid and apart by the caller's promise.
-        unsafe { copy_bytes(self.at(offset).cast::<u8>().as_ptr(), to, len) }
+        unsafe { copy_from_peer(self.at(offset).cast::<u8>().as_ptr(), to, len) }
     }
 
     #[inline(always)]
