@@ -169,7 +169,7 @@ pub trait Endpoint: RawEndpoint {
     ///
     /// # Errors
     /// [`Error::NoMemory`](crate::Error::NoMemory) names the limit; receivers that hold loans are part of it.
-    #[inline]
+    #[inline(always)]
     fn loan(&self, len: usize) -> Result<Loan<'_, Self>>
     where
         Self: Sized,
@@ -181,7 +181,7 @@ pub trait Endpoint: RawEndpoint {
     ///
     /// # Errors
     /// As [`recv`](Self::recv).
-    #[inline]
+    #[inline(always)]
     fn recv_loaned(&self, from: impl Into<Selector>) -> Result<Loaned> {
         self.take_loan_blocking(&from.into()).map(Loaned::new)
     }

@@ -432,7 +432,7 @@ macro_rules! endpoint {
                 // SAFETY: the caller's promise.
                 unsafe { self.0.engine.borrow_mut().write(peer.0, key, offset, from) }
             }
-            #[inline]
+            #[inline(always)]
             fn borrow_loan(&self, len: usize) -> Result<RawLoan> {
                 self.0.engine.borrow_mut().borrow_loan(len)
             }
@@ -445,7 +445,7 @@ macro_rules! endpoint {
             ) -> Result<Posted> {
                 self.0.engine.borrow_mut().post_loan(to.0, tag.0, loan, len)
             }
-            #[inline]
+            #[inline(always)]
             unsafe fn send_loan(
                 &self,
                 to: Peer,
@@ -454,9 +454,20 @@ macro_rules! endpoint {
                 len: usize,
             ) -> Result<()> {
                 let mut engine = self.0.engine.borrow_mut();
-                if engine.core.send_loan_at_once(to.0, tag.0, &loan, len) {
+                // Word by word, as it was made: see `InHand`.
+                let RawLoan {
+                    start,
+                    len: room,
+                    id,
+                } = loan;
+                if engine.core.send_loan_at_once(to.0, tag.0, id, len) {
                     return Ok(());
                 }
+                let loan = RawLoan {
+                    start,
+                    len: room,
+                    id,
+                };
                 let posted = engine.post_loan(to.0, tag.0, loan, len)?;
                 // It is not borrowed while that is waited for.
                 drop(engine);
@@ -468,7 +479,7 @@ macro_rules! endpoint {
             fn take_loan(&self, selector: &Selector) -> Result<Option<RawLoaned>> {
                 self.0.engine.borrow_mut().take_loan(selector)
             }
-            #[inline]
+            #[inline(always)]
             fn take_loan_blocking(&self, selector: &Selector) -> Result<RawLoaned> {
                 // The engine is not borrowed any more where it takes longer.
                 let soon = self.0.engine.borrow_mut().take_loan_soon(selector);

@@ -26,7 +26,9 @@ impl<E: RawEndpoint> fmt::Debug for Loan<'_, E> {
 }
 
 impl<'e, E: RawEndpoint> Loan<'e, E> {
-    #[inline]
+    // Everything that hands a loan on goes into its caller. What a function returns in memory is stored word by word there, and copied
+    // two words at a time, for which the copy waits until all stores before it are done: 15 ns of a loan on either side.
+    #[inline(always)]
     pub(crate) fn new(endpoint: &'e E, len: usize) -> Result<Self> {
         Ok(Self {
             endpoint,
@@ -40,7 +42,7 @@ impl<'e, E: RawEndpoint> Loan<'e, E> {
     ///
     /// # Errors
     /// As [`Endpoint::send`](crate::Endpoint::send).
-    #[inline]
+    #[inline(always)]
     pub fn send(mut self, to: Peer, tag: impl Into<Tag>) -> Result<()> {
         let Some(raw) = self.raw.take() else {
             return Err(Error::UnknownRequest);
@@ -121,6 +123,7 @@ impl fmt::Debug for Loaned {
 }
 
 impl Loaned {
+    #[inline(always)]
     pub(crate) fn new(raw: RawLoaned) -> Self {
         Self { raw }
     }

@@ -92,7 +92,7 @@ impl Engine {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn borrow_loan(&mut self, len: usize) -> Result<RawLoan> {
         if let Some(loan) = self.core.arenas.borrow_again(len) {
             return Ok(loan);

@@ -32,14 +32,8 @@ impl Drop for LoanHold {
 impl Core {
     /// Sends a loan if that is one record in a ring. False: nothing was done.
     #[inline(always)]
-    pub(crate) fn send_loan_at_once(
-        &mut self,
-        to: u32,
-        tag: u64,
-        loan: &RawLoan,
-        len: usize,
-    ) -> bool {
-        let held = self.arenas.held(loan.id);
+    pub(crate) fn send_loan_at_once(&mut self, to: u32, tag: u64, id: u64, len: usize) -> bool {
+        let held = self.arenas.held(id);
         held.is_some_and(|mut slot| {
             slot < LOAN_FLAGS && self.push_loan(to, tag, &mut slot, len as u64)
         })

@@ -86,7 +86,7 @@ impl Engine {
     }
 
     /// Waits for a loan as long as that takes a few microseconds at most. `None`: it takes longer, or something is in the way.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take_loan_soon(&mut self, selector: &Selector) -> Option<RawLoaned> {
         for _ in 0..ROWS.min(self.core.spins.div_ceil(POLLS_PER_ROW)) {
             if let Some(taken) = self.take_loan_directly(selector, LOOKS) {
