@@ -53,8 +53,10 @@ unsafe fn copy<const AHEAD: usize>(from: *const u8, to: *mut u8, len: usize) {
         if !copy_short(from, to, len) {
             if len <= 256 {
                 copy_medium(from, to, len);
-            } else {
+            } else if len > AHEAD {
                 copy_long::<AHEAD>(from, to, len);
+            } else {
+                copy_long::<NOT_AHEAD>(from, to, len);
             }
         }
     }
