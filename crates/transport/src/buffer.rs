@@ -8,7 +8,7 @@ mod slices;
 pub(crate) use operations::{ReceiveBuffer, Room, SendBuffer};
 #[cfg(feature = "ibverbs")]
 pub(crate) use places::Place;
-pub(crate) use places::{Behind, Lying, Window};
+pub(crate) use places::{Behind, Lying, ToFar, Window};
 pub(crate) use slices::{gather, gather_behind, gather_part, total};
 
 /// Where bytes of a message go.
@@ -30,6 +30,15 @@ pub(crate) trait Source {
     /// # Safety
     /// `to` is valid for `len` bytes and `at + len` is within [`len`](Self::len).
     unsafe fn get(&self, at: u64, to: *mut u8, len: usize);
+
+    /// The same, to memory that is in no cache of this core, most likely.
+    ///
+    /// # Safety
+    /// As [`get`](Self::get).
+    unsafe fn get_to_far(&self, at: u64, to: *mut u8, len: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { self.get(at, to, len) }
+    }
 }
 
 /// Reads up to `N` words from the start of a record; missing ones are 0.

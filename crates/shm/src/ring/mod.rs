@@ -23,6 +23,7 @@
 mod copy;
 pub mod line;
 pub mod memory;
+mod prefetch;
 pub mod release;
 pub mod shared;
 pub mod sleep;

@@ -101,6 +101,26 @@ impl Source for Window<'_> {
         // SAFETY: the caller keeps within the window, which `new` checked against the memory.
         unsafe { self.memory.read(self.start + at as usize, to, len) }
     }
+    #[inline]
+    unsafe fn get_to_far(&self, at: u64, to: *mut u8, len: usize) {
+        debug_assert!(at as usize + len <= self.len);
+        // SAFETY: as in `get`.
+        unsafe { (self.memory).read_to_far(self.start + at as usize, to, len) }
+    }
+}
+
+/// A part of a message that is so long that the room for it is in no cache of the receiver, most likely.
+pub(crate) struct ToFar<'a, S>(pub(crate) &'a S);
+
+impl<S: Source> Source for ToFar<'_, S> {
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+    #[inline]
+    unsafe fn get(&self, at: u64, to: *mut u8, len: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.get_to_far(at, to, len) }
+    }
 }
 
 /// Bytes of a peer's arena.

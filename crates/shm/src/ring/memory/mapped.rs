@@ -5,7 +5,10 @@ use core::ptr::NonNull;
 use std::sync::Arc;
 
 use super::{Memory, check_sub};
-use crate::ring::copy::{copy_bytes, copy_from_peer, copy_past_caches, copy_short};
+use crate::ring::copy::{
+    copy_bytes, copy_from_peer, copy_from_peer_to_far, copy_past_caches, copy_short,
+};
+use crate::ring::prefetch;
 use crate::sync::{AtomicU32, AtomicU64};
 
 /// A range of mapped memory. Clones are cheap, and each of them keeps the mapping.
@@ -59,6 +62,18 @@ impl Mapped {
         // SAFETY: the result is within the mapping or one past it (the caller's
         // promise), and the mapping is one allocation (promised in `new`).
         unsafe { self.base.byte_add(offset) }
+    }
+
+    /// As [`read`](Memory::read), to memory that is in no cache of this core, most likely.
+    ///
+    /// # Safety
+    ///
+    /// As [`read`](Memory::read).
+    #[inline]
+    pub unsafe fn read_to_far(&self, offset: usize, to: *mut u8, len: usize) {
+        debug_assert!(offset <= self.len && len <= self.len - offset);
+        // SAFETY: in range, valid and apart by the caller's promise.
+        unsafe { copy_from_peer_to_far(self.at(offset).cast::<u8>().as_ptr(), to, len) }
     }
 }
 
@@ -127,40 +142,12 @@ unsafe impl Memory for Mapped {
 
     #[inline(always)]
     fn prefetch_write(&self, offset: usize) {
-        let line = self.pointer(offset);
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        // `_mm_prefetch` would become a read prefetch unless the build names
-        // prfchw as a target feature. Processors without it ignore the opcode.
-        //
-        // SAFETY: a prefetch never faults, whatever the address, changes no
-        // register, no flag, and no memory.
-        unsafe {
-            core::arch::asm!("prefetchw [{}]", in(reg) line, options(nostack, preserves_flags));
-        }
-        #[cfg(all(target_arch = "aarch64", not(miri)))]
-        // SAFETY: as above.
-        unsafe {
-            core::arch::asm!("prfm pstl1keep, [{}]", in(reg) line, options(nostack, preserves_flags));
-        }
-        #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
-        let _ = line;
+        prefetch::write(self.pointer(offset));
     }
 
     #[inline(always)]
     fn prefetch_read(&self, offset: usize) {
-        let line = self.pointer(offset);
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        // SAFETY: a prefetch never faults, whatever the address.
-        unsafe {
-            core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(line.cast());
-        }
-        #[cfg(all(target_arch = "aarch64", not(miri)))]
-        // SAFETY: as above.
-        unsafe {
-            core::arch::asm!("prfm pldl1keep, [{}]", in(reg) line, options(nostack, preserves_flags));
-        }
-        #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
-        let _ = line;
+        prefetch::read(self.pointer(offset));
     }
 
     fn sub(&self, offset: usize, len: usize) -> Self {
