@@ -8,7 +8,7 @@ mod slices;
 pub(crate) use operations::{ReceiveBuffer, Room, SendBuffer};
 #[cfg(feature = "ibverbs")]
 pub(crate) use places::Place;
-pub(crate) use places::{Behind, Lying, ToFar, Window};
+pub(crate) use places::{Behind, Lying, Window};
 pub(crate) use slices::{gather, gather_behind, gather_part, total};
 
 /// Where bytes of a message go.

@@ -2,9 +2,13 @@
 
 use limic_shm::ring;
 
+use super::places::ToFar;
 use super::slices::{Pieces, gather_part, total, walk};
 use super::{Sink, Source};
 use crate::raw::{RawSlice, RawSliceMut};
+
+/// Bytes of a message from which on the room for it is in no cache of its receiver, most likely: a second-level cache of today.
+const FAR_ROOM: u64 = 1 << 20;
 
 /// The bytes of a send under way.
 ///
@@ -182,6 +186,16 @@ impl ReceiveBuffer {
                 unsafe { source.get(at, start, len) }
             },
         );
+    }
+
+    /// The same with a part of a message of `whole` bytes.
+    #[inline(always)]
+    pub(crate) fn copy_part(&self, skip: u64, limit: u64, source: &impl Source, whole: u64) {
+        if whole < FAR_ROOM {
+            self.copy_from(skip, limit, source);
+        } else {
+            self.copy_from(skip, limit, &ToFar(source));
+        }
     }
 
     /// Copies the first `limit` bytes of a send of the same process.

@@ -110,7 +110,7 @@ impl Source for Window<'_> {
 }
 
 /// A part of a message that is so long that the room for it is in no cache of the receiver, most likely.
-pub(crate) struct ToFar<'a, S>(pub(crate) &'a S);
+pub(super) struct ToFar<'a, S>(pub(super) &'a S);
 
 impl<S: Source> Source for ToFar<'_, S> {
     fn len(&self) -> u64 {

@@ -184,7 +184,7 @@ impl super::inputs::Inputs {
                 if immediate.is_some() {
                     return Look::Longer;
                 }
-                if !core.copy_told(source, told, 0, into) {
+                if !core.copy_told(source, told, 0, told.len(), into) {
                     return Look::NoRing;
                 }
                 core.note_received(source, 1, told.len());

@@ -47,7 +47,8 @@ pub(super) fn take(
             // Bytes in a record, or another record: the ordinary way.
             _ => break,
         };
-        if told.len() == 0 || told.len() > len - at || !core.copy_told(source, told, at, into) {
+        if told.len() == 0 || told.len() > len - at || !core.copy_told(source, told, at, len, into)
+        {
             break;
         }
         at += told.len();

@@ -259,7 +259,7 @@ fn copy_piece(
     let len = bytes.len().min(incoming.wanted.saturating_sub(at));
     incoming.got += len;
     let incoming = *incoming;
-    receiving.into.copy_from(at, len, bytes);
+    receiving.into.copy_part(at, len, bytes, incoming.wanted);
     if incoming.got >= incoming.wanted {
         Brought::All(slot, incoming)
     } else {

@@ -9,15 +9,12 @@ use super::stash::Offer;
 use super::streams::PIECE_WORDS;
 use super::told::{Told, Wrong};
 use super::wire::{self, Control};
-use crate::buffer::{Behind, Source, ToFar, words};
+use crate::buffer::{Behind, Source, words};
 use crate::counters::Event;
 use crate::kmod::MOST_PIECES;
 use crate::policy::{BufferKind, Path, Query};
 use crate::raw::RequestId;
 use crate::single_copy::address_of_room;
-
-/// Bytes of a message from which on the room for it is in no cache of its receiver: a second-level cache of today.
-const FAR_ROOM: u64 = 1 << 20;
 
 /// What is known of a long message when it is matched.
 pub(crate) fn incoming(offer: &Offer, room: u64) -> Incoming {
@@ -379,11 +376,7 @@ fn take_bytes(
     if !fits || len == 0 {
         return Err("data that was not asked for");
     }
-    if wanted < FAR_ROOM {
-        receiving.into.copy_from(offset, len, bytes);
-    } else {
-        receiving.into.copy_from(offset, len, &ToFar(bytes));
-    }
+    receiving.into.copy_part(offset, len, bytes, wanted);
     *got += len;
     Ok((*got >= wanted).then_some(slot))
 }

@@ -216,20 +216,22 @@ impl Core {
         value
     }
 
-    /// Copies what a peer's record names into a buffer, from byte `at` on. False if there is no such piece: the peer has failed.
+    /// Copies what a peer's record names into a buffer, from byte `at` of a message of `whole` bytes on. False if there is no such piece:
+    /// the peer has failed.
     #[inline]
     pub(crate) fn copy_told(
         &mut self,
         from: u32,
         told: Told,
         at: u64,
+        whole: u64,
         into: &ReceiveBuffer,
     ) -> bool {
         let Some(link) = self.peers.link(from) else {
             return false;
         };
         let copied = link.read_in_place(&mut self.pool, from, &told, |_, window| {
-            into.copy_from(at, told.len(), window);
+            into.copy_part(at, told.len(), window, whole);
             Ok(())
         });
         match copied {
