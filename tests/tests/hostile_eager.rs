@@ -30,7 +30,7 @@ const fn with_kind(header: u64, kind: u64) -> u64 {
     header & !(0xFF << 32) | kind << 32
 }
 
-const FORGERIES: [Forgery; 11] = [
+const FORGERIES: [Forgery; 15] = [
     Forgery {
         name: "a message of no bytes",
         of: BEGINS,
@@ -40,7 +40,7 @@ const FORGERIES: [Forgery; 11] = [
     Forgery {
         name: "a message of all bytes there are",
         of: BEGINS,
-        change: |words, _| *words[2] = u64::MAX,
+        change: |words, _| *words[2] = u64::MAX >> 8,
         found: true,
     },
     Forgery {
@@ -58,7 +58,8 @@ const FORGERIES: [Forgery; 11] = [
     Forgery {
         name: "a piece of no message",
         of: BEGINS,
-        change: |words, _| *words[0] = with_kind(*words[0], NEXT_PIECE),
+        // Of the first page, and of no bytes: it is there, and there is nothing that it is a piece of.
+        change: |words, _| (*words[0], *words[2]) = (with_kind(*words[0], NEXT_PIECE), 0),
         found: true,
     },
     Forgery {
@@ -90,6 +91,30 @@ const FORGERIES: [Forgery; 11] = [
         of: NEXT_PIECE,
         change: |words, _| *words[3] &= !LOW,
         found: true,
+    },
+    Forgery {
+        name: "a piece handed over in no known way",
+        of: NEXT_PIECE,
+        change: |words, _| *words[3] |= 0x7F << 32,
+        found: true,
+    },
+    Forgery {
+        name: "a piece to keep of more pages than the pool has",
+        of: NEXT_PIECE,
+        change: |words, _| *words[3] |= 0xFF_FFFF << 40 | 1 << 32,
+        found: true,
+    },
+    Forgery {
+        name: "a piece with an immediate word, which pieces have not",
+        of: NEXT_PIECE,
+        change: |words, _| *words[3] ^= 1 << 39,
+        found: false,
+    },
+    Forgery {
+        name: "a message with all flags, known and unknown",
+        of: BEGINS,
+        change: |words, _| *words[2] |= 0xFF << 56,
+        found: false,
     },
     Forgery {
         name: "all pieces at one place, under any generation",
@@ -218,7 +243,11 @@ forged! {
     a_piece_that_ends_outside 7
     a_piece_without_end 8
     a_piece_of_no_bytes 9
-    all_pieces_at_one_place 10
+    a_piece_in_no_known_way 10
+    a_piece_to_keep_beyond_the_pool 11
+    a_piece_with_an_immediate_word 12
+    a_message_with_all_flags 13
+    all_pieces_at_one_place 14
 }
 
 /// The sender dies when a part of its message is out: nobody receives that part.

@@ -95,8 +95,8 @@ fn skew_shows_both_the_effect_and_the_way_back() {
     let words = [
         "skew", "--c1", "1", "--c2", "200", "--window", "64", "--bytes", "64K",
     ];
-    // A window of these does not fit the pool, so they wait for their receiver as long as nobody knows that it lags. It computes long
-    // enough for that even where its sender has half a CPU.
+    // A window of these does not fit the pool, so they wait for their receiver as long as nobody knows that it lags. The receiver
+    // computes long enough for that even where its sender has half a CPU.
     let mut command = limic(&["perf"]);
     command.args(words).args(SHORT).args(["--json", "-"]);
     let output = in_turn(command);

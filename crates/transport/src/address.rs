@@ -173,6 +173,14 @@ mod tests {
     }
 
     #[test]
+    fn all_that_live_here_are_on_one_node() {
+        let [one, other] = [(); 2].map(|()| Address::generate().unwrap());
+        assert_eq!(one.node(), other.node());
+        let again = Address::from_bytes(&one.to_bytes()).unwrap();
+        assert_eq!(again.node(), one.node());
+    }
+
+    #[test]
     fn malformed_bytes_are_named() {
         let good = Address::generate().unwrap().to_bytes();
         let text = |bytes: &[u8]| Address::from_bytes(bytes).unwrap_err().to_string();

@@ -454,7 +454,7 @@ macro_rules! endpoint {
                 len: usize,
             ) -> Result<()> {
                 let mut engine = self.0.engine.borrow_mut();
-                // Word by word, as it was made: see `InHand`.
+                // Taken apart, so that it stays in registers: see `Loan::new`.
                 let RawLoan {
                     start,
                     len: room,

@@ -139,7 +139,7 @@ impl Control {
         self.world.size()
     }
 
-    /// The node of each rank, as its address names it.
+    /// The node of each rank, as its address names it: ranks in network namespaces of their own are on nodes of their own.
     pub(super) fn nodes(&self) -> Result<Vec<u64>> {
         let endpoint = self.world.endpoint();
         (0..self.size())

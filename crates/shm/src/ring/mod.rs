@@ -23,6 +23,7 @@
 mod copy;
 pub mod line;
 pub mod memory;
+#[cfg(not(loom))]
 mod prefetch;
 pub mod release;
 pub mod shared;
@@ -32,7 +33,7 @@ pub mod sleep;
 mod watchdog;
 
 #[cfg(not(loom))]
-pub use copy::{copy_bytes, copy_from_peer};
+pub use copy::{copy_bytes, copy_from_peer, copy_from_peer_to_far};
 pub use line::{LineConsumer, LineProducer};
 pub use memory::Memory;
 #[cfg(not(loom))]

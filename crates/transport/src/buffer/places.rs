@@ -152,6 +152,10 @@ impl Source for Lying {
         // now changes which bytes are copied, nothing else.
         unsafe { ring::copy_from_peer(self.start.wrapping_add(at as usize), to, len) }
     }
+    unsafe fn get_to_far(&self, at: u64, to: *mut u8, len: usize) {
+        // SAFETY: as in `get`.
+        unsafe { ring::copy_from_peer_to_far(self.start.wrapping_add(at as usize), to, len) }
+    }
 }
 
 impl Source for [u8] {
@@ -191,7 +195,7 @@ pub(crate) struct Behind<S> {
     pub(crate) skip: u64,
 }
 
-impl<S: Source> Source for Behind<&S> {
+impl<S: Source + ?Sized> Source for Behind<&S> {
     #[inline(always)]
     fn len(&self) -> u64 {
         self.inner.len().saturating_sub(self.skip)

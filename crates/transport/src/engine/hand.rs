@@ -235,6 +235,7 @@ pub(super) enum Lease {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target {
     span: Span,
+    /// Has 32 bits, in a word for the same reason.
     generation: u64,
     lease: Lease,
 }
@@ -364,7 +365,7 @@ impl Link {
             Lease::Back => &self.pool,
             Lease::Lent | Lease::Keep => pool.memory(),
         };
-        let window = piece_of(memory, target.span.page().into(), len)?;
+        let window = piece_of(memory, target.span.page(), len)?;
         // Between cores without a common cache, what goes round is read several times faster out of memory than out of the cache of
         // the core that wrote it; what goes to and fro is not.
         let far = self.locality >= Locality::SamePackage && target.lease == Lease::Lent;

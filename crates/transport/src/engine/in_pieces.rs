@@ -12,8 +12,8 @@
 //! its ring either, the sender has to wait once the pool is used up; so such messages tell of lag as offers do
 //! (`policy::lag`); those that lie in the ring unseen by what their sender says of the one before.
 //!
-//! Lines that move for a message through the pool: one, and for each piece its bytes, its record, and, unless it is in hand, the flag
-//! by which it comes back.
+//! Lines that move for a message through the pool: for each piece its bytes, and, unless it is in hand, the flag by which it comes
+//! back; and a line of records for the beginning and two pieces, or for eight pieces three.
 
 use limic_shm::ring::Memory;
 use limic_shm::sync::Ordering;
@@ -88,16 +88,14 @@ impl Link {
     /// Says that a message begins.
     #[inline]
     fn begin(&mut self, message: &InPieces<'_>) -> bool {
-        let (with, _) = wire::immediate_words(message.immediate);
-        let flags = if self.held_up {
-            with | wire::HELD_UP
-        } else {
-            with
-        };
-        let first = wire::flagged(flags, message.len);
+        let flags = if self.held_up { wire::HELD_UP } else { 0 };
+        let first = |flags| wire::flagged(flags, message.len);
         match message.immediate {
-            None => self.push_words(wire::BEGINS, message.tag, [first]),
-            Some(word) => self.push_words(wire::BEGINS, message.tag, [first, word]),
+            None => self.push_words(wire::BEGINS, message.tag, [first(flags)]),
+            Some(word) => {
+                let first = first(flags | wire::WITH_IMMEDIATE);
+                self.push_words(wire::BEGINS, message.tag, [first, word])
+            }
         }
     }
 

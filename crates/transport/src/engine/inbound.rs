@@ -7,7 +7,7 @@ use super::requests::{Incoming, Operation, ReceiveStage, Receiving, Requests, Sl
 use super::stash::{Arrived, Stash, Waiting};
 use super::told::{Told, Wrong};
 use super::wire;
-use crate::buffer::{ReceiveBuffer, Source, append, words};
+use crate::buffer::{Behind, ReceiveBuffer, Source, append, words};
 use crate::policy::Path;
 use crate::policy::lag::LONG;
 use crate::raw::{Posted, RequestId};
@@ -32,9 +32,13 @@ enum Into {
 impl Core {
     /// A message in pieces begins.
     pub(crate) fn on_begins(&mut self, from: u32, tag: u64, source: &impl Source) {
-        let [first, word] = words::<2>(source);
+        let [first] = words::<1>(source);
         let (flags, len) = wire::parted(first);
-        let immediate = wire::immediate_of(flags, word);
+        let behind = Behind {
+            inner: source,
+            skip: size_of_val(&first) as u64,
+        };
+        let immediate = (flags & wire::WITH_IMMEDIATE != 0).then(|| words::<1>(&behind)[0]);
         let Some(link) = self.peers.link(from) else {
             return;
         };

@@ -193,7 +193,7 @@ impl Core {
             return Err(self.cannot_be_had(&loan));
         };
         // The arena stays mapped meanwhile: only a record takes it away, and none is looked at in this call.
-        into.copy_from(0, len, &bytes);
+        into.copy_part(0, len, &bytes, len);
         self.note_received_by(loan.from, loan.path(), len);
         if let Some(link) = self.peers.link(loan.from) {
             link.loans_released.release(loan.flag, loan.generation);

@@ -64,8 +64,8 @@ pub(crate) struct Piece {
 
 /// The bytes of a piece, if it lies within the pool. The numbers may come from a peer.
 #[inline(always)]
-pub(crate) fn piece_of(pool: &Mapped, page: u64, len: u64) -> Option<Window<'_>> {
-    Window::new(pool, page.checked_mul(u64::from(POOL_PAGE))?, len)
+pub(crate) fn piece_of(pool: &Mapped, page: u32, len: u64) -> Option<Window<'_>> {
+    Window::new(pool, bytes_of(page), len)
 }
 
 /// Bytes of so many pages.

@@ -26,7 +26,8 @@ pub(crate) enum Eager {
 /// Tries a piece in hand (`hand`), the ring, or a piece of the pool that is named through the shared ring.
 ///
 /// Cache lines that move to the receiver for `n` bytes through a private ring: `ceil((16 + n) / 64)`,
-/// so one up to 48 bytes; and one back per quarter of the ring. In a piece in hand: one, and `ceil(n / 64)`.
+/// so one up to 48 bytes; and one back per quarter of the ring. In a piece in hand: `ceil(n / 64)`, and
+/// one for two or three messages.
 ///
 /// # Safety
 /// The slices are readable during the call, and `len` is their length together.

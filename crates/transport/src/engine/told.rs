@@ -9,17 +9,25 @@ use super::inbound::Inbound;
 use super::peers::Link;
 use super::pool::{Pool, bytes_of, piece_of};
 use super::wire;
-use crate::buffer::{ReceiveBuffer, Source, Window, words};
+use crate::buffer::{Behind, ReceiveBuffer, Source, Window, words};
 
 /// The numbers of a piece that does not lie in the pool.
 const OUTSIDE: Wrong = "a piece outside of the pool";
 
-/// What a record says of bytes in a pool, in two words, so that the records of a message of two pieces fit one cache line.
-#[derive(Clone, Copy, Debug)]
+/// What a record says of bytes in a pool, in two words: so the records of a message of two pieces fit one cache line, if its tag is that
+/// of the record before them.
+///
+/// | word | bits | |
+/// |---|---|---|
+/// | place | 0 to 31 | the first page |
+/// | | 32 to 63 | its generation |
+/// | extent | 0 to 31 | length in bytes |
+/// | | 32 to 38 | the lease |
+/// | | 39 | an immediate word follows; only for a whole message |
+/// | | 40 to 63 | pages that the reader may keep; only with that lease |
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Told {
-    /// The first page, and above its generation.
     place: u64,
-    /// 32 bits of length, 7 of lease, one that says that an immediate word follows, and 24 of pages, from the lowest on.
     extent: u64,
 }
 
@@ -32,12 +40,17 @@ impl From<[u64; 2]> for Told {
 impl Told {
     const LEASE_AT: u32 = 32;
     const LEASE_MASK: u64 = 0x7F;
-    const WITH_IMMEDIATE: u64 = 1 << 39;
+    const WORD_FOLLOWS: u64 = 1 << 39;
     const PAGES_AT: u32 = 40;
 
     #[inline(always)]
     pub(super) fn new(page: u32, generation: u32, pages: u32, len: u64, lease: Lease) -> Self {
-        // A chunk, which is the longest piece, has fewer than 2^32 bytes.
+        const { assert!(Lease::Back as u64 <= Self::LEASE_MASK) };
+        // A chunk, which is the longest piece, has a `u32` of bytes.
+        debug_assert!(
+            len <= u32::MAX.into() && pages < 1 << 24,
+            "a piece of a pool"
+        );
         Self {
             place: wire::halves(page, generation),
             extent: u64::from(pages) << Self::PAGES_AT | (lease as u64) << Self::LEASE_AT | len,
@@ -46,12 +59,16 @@ impl Told {
 
     /// What is read of a record: where a whole message lies, and its immediate word.
     #[inline(always)]
-    pub(crate) fn whole(record: &impl Source) -> (Self, Option<u64>) {
+    pub(crate) fn whole(record: &(impl Source + ?Sized)) -> (Self, Option<u64>) {
         let told = Self::from(words::<2>(record));
-        if told.extent & Self::WITH_IMMEDIATE == 0 {
+        if told.extent & Self::WORD_FOLLOWS == 0 {
             return (told, None);
         }
-        let [_, _, word] = words::<3>(record);
+        let behind = Behind {
+            inner: record,
+            skip: size_of::<[u64; 2]>() as u64,
+        };
+        let [word] = words(&behind);
         (told, Some(word))
     }
 
@@ -63,7 +80,7 @@ impl Told {
 
     #[inline(always)]
     pub(crate) fn words_with(self, immediate: u64) -> [u64; 3] {
-        [self.place, self.extent | Self::WITH_IMMEDIATE, immediate]
+        [self.place, self.extent | Self::WORD_FOLLOWS, immediate]
     }
 
     #[inline(always)]
@@ -135,6 +152,9 @@ impl Link {
             }
             KEEP => {
                 let pages = told.pages();
+                if pages == 0 {
+                    return Err("a piece of no pages");
+                }
                 let piece = told.in_hand(Whose::Theirs, pages);
                 (Then::Hold(piece), bytes_of(pages))
             }
@@ -147,8 +167,7 @@ impl Link {
             }
             _ => return Err("a piece handed over in no known way"),
         };
-        let page = told.page().into();
-        if told.len() > room || piece_of(self.memory_of(pool, told), page, room).is_none() {
+        if told.len() > room || piece_of(self.memory_of(pool, told), told.page(), room).is_none() {
             return Err(OUTSIDE);
         }
         Ok(then)
@@ -172,7 +191,7 @@ impl Link {
             Then::Hold(piece) if piece.is_mine() => pool.memory(),
             _ => &self.pool,
         };
-        let window = piece_of(memory, told.page().into(), told.len()).ok_or(OUTSIDE)?;
+        let window = piece_of(memory, told.page(), told.len()).ok_or(OUTSIDE)?;
         let value = read(&mut self.inbound, &window);
         self.end_reading(pool, told, then);
         value
@@ -208,8 +227,7 @@ impl Core {
         };
         // A clone of the view, since reading needs the whole core: one reference count, on a path that copies a hundred bytes and more.
         let memory = link.memory_of(&self.pool, &told).clone();
-        let value =
-            piece_of(&memory, told.page().into(), told.len()).map(|window| read(self, &window));
+        let value = piece_of(&memory, told.page(), told.len()).map(|window| read(self, &window));
         if let Some(link) = self.peers.link(from) {
             link.end_reading(&mut self.pool, &told, then);
         }
@@ -241,5 +259,45 @@ impl Core {
                 false
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(words: &[u64]) -> Vec<u8> {
+        words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+    }
+
+    #[test]
+    fn what_is_told_comes_back_whole() {
+        let (most, pages) = (u32::MAX, (1 << 24) - 1);
+        for (page, generation, pages, len, lease) in [
+            (most, most, pages, most.into(), Lease::Back),
+            (most, 0, 0, 0, Lease::Lent),
+            (0, most, pages, 0, Lease::Keep),
+            (0, 0, 0, most.into(), Lease::Lent),
+        ] {
+            let told = Told::new(page, generation, pages, len, lease);
+            assert_eq!((told.page(), told.generation()), (page, generation));
+            assert_eq!((told.pages(), told.len()), (pages, len));
+            assert_eq!(told.lease(), lease as u64);
+            assert_eq!(Told::whole(&record(&told.words())[..]), (told, None));
+            let with = record(&told.words_with(u64::MAX));
+            let (again, word) = Told::whole(&with[..]);
+            assert_eq!(word, Some(u64::MAX));
+            assert_eq!((again.page(), again.generation()), (page, generation));
+            assert_eq!((again.pages(), again.len()), (pages, len));
+            assert_eq!(again.lease(), lease as u64);
+        }
+    }
+
+    #[test]
+    fn a_word_that_does_not_follow_is_none_of_the_others() {
+        let told = Told::new(1, 2, 3, 4, Lease::Keep);
+        let [place, extent, _] = told.words_with(5);
+        let (_, word) = Told::whole(&record(&[place, extent])[..]);
+        assert_eq!(word, Some(0));
     }
 }

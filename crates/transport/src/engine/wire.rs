@@ -16,7 +16,7 @@ pub(crate) const CLEAR_TO_SEND: u8 = 4;
 /// The receiver reads from the front and asks the sender to write from the back:
 /// `[send id, receive id, bytes, meet word, address, key]`.
 pub(crate) const BOTH_SIDES: u8 = 5;
-/// Bytes of a long message in a pool: `[receive id, offset, place, extent]`.
+/// Bytes of a long message in a pool: `[receive id, offset, place, extent]` (`told`).
 pub(crate) const DATA: u8 = 6;
 /// The receiver has the message: `[send id, path]`, the path for the counters.
 pub(crate) const FINISHED: u8 = 7;
@@ -80,7 +80,7 @@ pub(crate) const ARENA_GONE: u8 = 27;
 pub(crate) const BEGINS: u8 = 28;
 /// The next bytes of that message, in the record itself.
 pub(crate) const NEXT_BYTES: u8 = 29;
-/// The next bytes of that message, in a pool: `[place, extent]`.
+/// The next bytes of that message, in a pool: `[place, extent]` (`told`).
 pub(crate) const NEXT_PIECE: u8 = 30;
 
 /// Whether a message of the application comes with records of this kind, whose tag is the message's then.
@@ -118,6 +118,7 @@ pub(crate) fn immediate_of(flags: u64, word: u64) -> Option<u64> {
 
 /// Flags and a length in one word.
 pub(crate) const fn flagged(flags: u64, len: u64) -> u64 {
+    debug_assert!(flags < 1 << 8 && len < 1 << 56);
     flags << 56 | len
 }
 
@@ -161,5 +162,19 @@ impl Control {
     pub(crate) fn with_tag(mut self, tag: u64) -> Self {
         self.tag = tag;
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_and_length_share_a_word() {
+        for flags in [0, HELD_UP | WITH_IMMEDIATE, 0xFF] {
+            for len in [0, 1, (1 << 56) - 1] {
+                assert_eq!(parted(flagged(flags, len)), (flags, len));
+            }
+        }
     }
 }

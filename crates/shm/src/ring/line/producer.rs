@@ -168,7 +168,7 @@ impl<M: Memory> LineProducer<M> {
     #[inline(always)]
     unsafe fn publish_same_tag(&mut self, spot: &Spot, kind: u8, len: usize) {
         debug_assert!(kind != 0 && kind != PAD, "the ring's own kinds");
-        // SAFETY: both lie in the lap, by `spot_of_same_tag`.
+        // SAFETY: both lie in the lap, by `spot_at_hand`.
         let (behind, head) = unsafe {
             (
                 self.mem.word64_unchecked(spot.behind),
