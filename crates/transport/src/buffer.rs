@@ -58,6 +58,16 @@ pub(crate) fn words<const N: usize>(source: &(impl Source + ?Sized)) -> [u64; N]
     words
 }
 
+/// Reads word number `index` of a record; a missing one is 0.
+#[inline(always)]
+pub(crate) fn word_at(source: &(impl Source + ?Sized), index: u64) -> u64 {
+    let [word] = words(&Behind {
+        inner: source,
+        skip: index * size_of::<u64>() as u64,
+    });
+    word
+}
+
 /// Writes words to the start of a record.
 #[inline]
 pub(crate) fn put_words<const N: usize>(sink: &mut impl Sink, words: &[u64; N]) {
@@ -115,5 +125,6 @@ mod tests {
         let bytes: Vec<u8> = [1_u64, 2, 3].iter().flat_map(|w| w.to_ne_bytes()).collect();
         assert_eq!(words::<4>(&bytes[..]), [1, 2, 3, 0]);
         assert_eq!(words::<2>(&bytes[..]), [1, 2]);
+        assert_eq!([0, 2, 3].map(|index| word_at(&bytes[..], index)), [1, 3, 0]);
     }
 }

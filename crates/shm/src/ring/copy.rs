@@ -217,19 +217,19 @@ unsafe fn blocks<T: Copy, const AHEAD: usize, const TO_AHEAD: usize>(
         to.cast::<T>()
             .write_unaligned(from.cast::<T>().read_unaligned());
         let mut at = to.align_offset(64).min(size);
+        // Of the block there, or of the last one: behind the end the peer may write meanwhile.
+        let lines = |start: *const u8, at: usize| {
+            let block = start.wrapping_add(at.min(last));
+            (0..size)
+                .step_by(64)
+                .map(move |line| block.wrapping_add(line))
+        };
         while at < last {
             if AHEAD > 0 {
-                // Not behind the end, where the peer may write meanwhile.
-                let ahead = from.wrapping_add((at + AHEAD).min(last));
-                (0..size)
-                    .step_by(64)
-                    .for_each(|line| prefetch::read_to_second(ahead.wrapping_add(line)));
+                lines(from, at + AHEAD).for_each(prefetch::read_to_second);
             }
             if TO_AHEAD > 0 {
-                let ahead = to.wrapping_add((at + TO_AHEAD).min(last));
-                (0..size)
-                    .step_by(64)
-                    .for_each(|line| prefetch::write(ahead.wrapping_add(line)));
+                lines(to, at + TO_AHEAD).for_each(prefetch::write);
             }
             to.add(at)
                 .cast::<T>()

@@ -105,7 +105,7 @@ impl Source for Window<'_> {
     unsafe fn get_to_far(&self, at: u64, to: *mut u8, len: usize) {
         debug_assert!(at as usize + len <= self.len);
         // SAFETY: as in `get`.
-        unsafe { (self.memory).read_to_far(self.start + at as usize, to, len) }
+        unsafe { self.memory.read_to_far(self.start + at as usize, to, len) }
     }
 }
 

@@ -9,7 +9,7 @@ use super::Core;
 use super::hand::LONGEST;
 use super::told::Told;
 use super::wire;
-use crate::buffer::{ReceiveBuffer, Source, words};
+use crate::buffer::{ReceiveBuffer, Source, word_at, words};
 
 /// Looks for the next piece before the receive goes on in the ordinary way: some microseconds, in which a sender fills a piece
 /// wherever it runs.
@@ -18,8 +18,7 @@ const LOOKS: u32 = 256;
 /// The length of a message that begins with this record, if its pieces may go straight into the buffer. Others are left to the
 /// ordinary way.
 pub(super) fn begins(record: &impl Source, into: &ReceiveBuffer) -> Option<u64> {
-    let [first] = words::<1>(record);
-    let (flags, len) = wire::parted(first);
+    let (flags, len) = wire::parted(word_at(record, 0));
     let fits = (1..=LONGEST.min(into.len())).contains(&len);
     (fits && flags == 0).then_some(len)
 }

@@ -7,7 +7,7 @@ use super::requests::{Incoming, Operation, ReceiveStage, Receiving, Requests, Sl
 use super::stash::{Arrived, Stash, Waiting};
 use super::told::{Told, Wrong};
 use super::wire;
-use crate::buffer::{Behind, ReceiveBuffer, Source, append, words};
+use crate::buffer::{ReceiveBuffer, Source, append, word_at, words};
 use crate::policy::Path;
 use crate::policy::lag::LONG;
 use crate::raw::{Posted, RequestId};
@@ -32,13 +32,8 @@ enum Into {
 impl Core {
     /// A message in pieces begins.
     pub(crate) fn on_begins(&mut self, from: u32, tag: u64, source: &impl Source) {
-        let [first] = words::<1>(source);
-        let (flags, len) = wire::parted(first);
-        let behind = Behind {
-            inner: source,
-            skip: size_of_val(&first) as u64,
-        };
-        let immediate = (flags & wire::WITH_IMMEDIATE != 0).then(|| words::<1>(&behind)[0]);
+        let (flags, len) = wire::parted(word_at(source, 0));
+        let immediate = (flags & wire::WITH_IMMEDIATE != 0).then(|| word_at(source, 1));
         let Some(link) = self.peers.link(from) else {
             return;
         };

@@ -9,7 +9,7 @@ use super::inbound::Inbound;
 use super::peers::Link;
 use super::pool::{Pool, bytes_of, piece_of};
 use super::wire;
-use crate::buffer::{Behind, ReceiveBuffer, Source, Window, words};
+use crate::buffer::{ReceiveBuffer, Source, Window, word_at, words};
 
 /// The numbers of a piece that does not lie in the pool.
 const OUTSIDE: Wrong = "a piece outside of the pool";
@@ -61,15 +61,8 @@ impl Told {
     #[inline(always)]
     pub(crate) fn whole(record: &(impl Source + ?Sized)) -> (Self, Option<u64>) {
         let told = Self::from(words::<2>(record));
-        if told.extent & Self::WORD_FOLLOWS == 0 {
-            return (told, None);
-        }
-        let behind = Behind {
-            inner: record,
-            skip: size_of::<[u64; 2]>() as u64,
-        };
-        let [word] = words(&behind);
-        (told, Some(word))
+        let word_follows = told.extent & Self::WORD_FOLLOWS != 0;
+        (told, word_follows.then(|| word_at(record, 2)))
     }
 
     /// What is written to it.
