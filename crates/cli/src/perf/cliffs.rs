@@ -1,11 +1,12 @@
 //! Cliffs: by how much the time of a message grows when its size doubles.
 //!
 //! The sizes are all powers of two, one byte less and one byte more, since paths change at round sizes. Each is
-//! compared with the longest one that is at most half as long.
+//! compared with the longest one that is at most half as long, both in the same round: what disturbs the machine for longer than
+//! the moment between the two then slows both.
 
 use limic::policy::ByteSize;
 
-use super::report::{Report, Row, significant};
+use super::report::{Report, Row, Spread, significant};
 use crate::sizes::SizeList;
 
 /// Twice the bytes may take two and a half times as long; what is above is a cliff.
@@ -32,14 +33,16 @@ pub(super) fn judge(report: &mut Report) {
     let rows = &report.rows;
     let growths: Vec<Option<f64>> = rows
         .iter()
-        .map(|row| Some(row.time_us / half(rows, row)?.time_us))
+        .map(|row| Some(growth(row, half(rows, row)?)))
         .collect();
     let judged = growths.iter().flatten().count();
     let cliffs: Vec<String> = rows
         .iter()
         .zip(&growths)
-        .filter(|(_, growth)| growth.is_some_and(is_cliff))
-        .filter_map(|(row, _)| Some(explain(row, half(rows, row)?)))
+        .filter_map(|(row, growth)| {
+            let growth = growth.filter(|growth| is_cliff(*growth))?;
+            Some(explain(row, half(rows, row)?, growth))
+        })
         .collect();
     let mut notes = vec![if cliffs.is_empty() {
         format!("no cliff: none of {judged} times is more than {STEEP} times that of half the size")
@@ -56,9 +59,17 @@ pub(super) fn judge(report: &mut Report) {
     report.notes.extend(notes);
 }
 
+/// By how much a message takes longer than one half as long: the median of the rounds.
+fn growth(row: &Row, half: &Row) -> f64 {
+    let each: Vec<f64> = (row.each_us.iter().zip(&half.each_us))
+        .map(|(long, short)| long / short)
+        .collect();
+    Spread::of(&each).median
+}
+
 /// Both times with their paths, and whether it is one in the best rounds too: what is not comes and goes with the
 /// machine, or with a path that was changed meanwhile.
-fn explain(row: &Row, half: &Row) -> String {
+fn explain(row: &Row, half: &Row, growth: f64) -> String {
     let side = |row: &Row| {
         format!(
             "{} takes {} us by {}",
@@ -74,11 +85,10 @@ fn explain(row: &Row, half: &Row) -> String {
         format!("; not in the best rounds ({best:.2} times)")
     };
     format!(
-        "cliff: {}: {}, {}: {:.2} times{sure}",
+        "cliff: {}: {}, {}: {growth:.2} times{sure}",
         row.wanted,
         side(half),
         side(row),
-        row.time_us / half.time_us
     )
 }
 
@@ -91,12 +101,12 @@ fn half<'a>(rows: &'a [Row], row: &Row) -> Option<&'a Row> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::Spread;
     use super::*;
 
     fn row(bytes: usize, time_us: f64) -> Row {
         Row {
             path: "eager".to_owned(),
+            each_us: vec![time_us],
             ..Row::new("cliffs", "hybrid", 2, bytes, Spread::of(&[time_us]), 1.0)
         }
     }
@@ -127,16 +137,27 @@ mod tests {
     }
 
     #[test]
+    fn what_slows_both_sizes_for_some_rounds_is_no_cliff() {
+        let rounds = |each: [f64; 3]| Row {
+            each_us: each.to_vec(),
+            ..row(8, Spread::of(&each).median)
+        };
+        let (short, long) = (rounds([10.0, 10.0, 50.0]), rounds([20.0, 90.0, 100.0]));
+        assert!(long.time_us / short.time_us > STEEP);
+        assert_eq!(growth(&long, &short), 2.0);
+    }
+
+    #[test]
     fn a_cliff_is_told_with_both_sides() {
         let mut long = row(2048, 30.0);
         let short = row(1024, 10.0);
-        let told = explain(&long, &short);
+        let told = explain(&long, &short, growth(&long, &short));
         assert_eq!(
             told,
             "cliff: hybrid: 1K takes 10.0 us by eager, 2K takes 30.0 us by eager: 3.00 times"
         );
         long.time_us_min = 20.0;
-        let told = explain(&long, &short);
+        let told = explain(&long, &short, 3.0);
         assert!(told.ends_with("3.00 times; not in the best rounds (2.00 times)"));
     }
 }

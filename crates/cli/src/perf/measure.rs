@@ -276,6 +276,9 @@ impl Run<'_> {
     fn row(&self, point: &Point) -> Row {
         let (work, args) = (&point.work, self.args);
         let steps = work.iterations as f64 * work.steps_per_iteration() as f64;
+        let each_us: Vec<f64> = (point.seconds.iter())
+            .map(|seconds| seconds * 1e6 / steps)
+            .collect();
         let spread = Spread::of(&point.seconds).scaled(1e6 / steps);
         let wanted = self.lanes[point.lane].wanted;
         let path = match wanted {
@@ -287,6 +290,7 @@ impl Run<'_> {
             path: path.to_owned(),
             reuse: work.reuse.map(|reuse| reuse == Reuse::On),
             rounds: args.rounds,
+            each_us,
             iterations: work.iterations,
             verbs: self.lanes[point.lane].verbs,
             counted: Counted::of(

@@ -25,6 +25,9 @@ pub(super) struct Row {
     pub(super) mb_per_s: f64,
     pub(super) msgs_per_s: f64,
     pub(super) rounds: u32,
+    /// The time of each round, for what compares rows round by round.
+    #[serde(skip)]
+    pub(super) each_us: Vec<f64>,
     pub(super) iterations: u64,
     /// For the floor of two copies: the ring that was best.
     pub(super) shape: Option<String>,
@@ -73,6 +76,7 @@ impl Row {
             mb_per_s: per_second * bytes as f64 / 1e6,
             msgs_per_s: per_second,
             rounds: 1,
+            each_us: Vec::new(),
             iterations: 1,
             shape: None,
             skew: None,

@@ -21,6 +21,7 @@ use limic_shm::segment::POOL_PAGE;
 
 use super::kept::KeptPieces;
 use super::pages::Pages;
+use super::streams::CHUNKS_IN_PIECE;
 use crate::buffer::Window;
 
 /// Of so many pages, how many are for what peers may keep: two fifths.
@@ -50,7 +51,7 @@ pub(crate) struct Pool {
     pub(crate) kept: KeptPieces,
     /// The page behind the last that was lent.
     next: u32,
-    /// Longest piece.
+    /// A chunk: the longest piece of all but long messages.
     pub(crate) chunk_bytes: u64,
 }
 
@@ -117,7 +118,7 @@ impl Pool {
         most: u64,
     ) -> Option<(Piece, u32)> {
         let pages = *wanted.end();
-        if pages > pages_of(self.chunk_bytes) {
+        if pages > pages_of(CHUNKS_IN_PIECE * self.chunk_bytes) {
             return None;
         }
         let most = u32::try_from(most / u64::from(POOL_PAGE)).unwrap_or(u32::MAX);

@@ -28,9 +28,20 @@ pub(crate) const CROWDED: u32 = 32;
 /// it. The receiver can only begin when the first is there, and ends when it has copied the last.
 const FIRST_PIECE: core::ops::RangeInclusive<u64> = 8 << 10..=16 << 10;
 
-/// Bytes of the piece at byte `at` of a message of `len` bytes, of at most `most` bytes: short ones first and last, and longer
-/// ones, of which each costs as much to tell as a short one, in between.
-pub(crate) fn piece_bytes(len: u64, at: u64, most: u64) -> u64 {
+/// A message of more chunks goes in pieces of two: they are half as many to tell of, and still few bytes of it. Streams of
+/// 2 MiB became 5 % faster by it; messages of 512 KiB would become 10 % slower.
+const MANY_CHUNKS: u64 = 32;
+/// Chunks in the longest piece.
+pub(crate) const CHUNKS_IN_PIECE: u64 = 2;
+
+/// Bytes of the piece at byte `at` of a message of `len` bytes that goes in chunks of `chunk` bytes: short ones first and last, and
+/// longer ones, of which each costs as much to tell as a short one, in between.
+pub(crate) fn piece_bytes(len: u64, at: u64, chunk: u64) -> u64 {
+    let most = if len <= MANY_CHUNKS * chunk {
+        chunk
+    } else {
+        CHUNKS_IN_PIECE * chunk
+    };
     let pages = |bytes: u64| bytes.next_multiple_of(POOL_PAGE.into());
     let first = pages(len / 4).clamp(*FIRST_PIECE.start(), *FIRST_PIECE.end());
     let first = first.min(pages(len.div_ceil(2)));
