@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use limic::policy::{HandOver, Path};
-use limic::settings::Settings;
+use limic::settings::{Settings, SettingsBuilder};
 use limic::{Counters, Endpoint, HybridEndpoint, RawEndpoint};
 use limic_tests::{Cast, Rank, check, content, skip};
 
@@ -11,12 +11,17 @@ use limic_tests::{Cast, Rank, check, content, skip};
 const BYTES: usize = 6 << 10;
 /// By the pipeline within a cache, by both sides beyond it; too long to go unasked for as an answer.
 const LONG: usize = 2 << 20;
+/// Longer than what goes eagerly in any case.
+const ANSWER: usize = 256 << 10;
 const ROUNDS: u64 = 2000;
 
-fn ping_pong(rank: &Rank, hand_over: HandOver, bytes: usize, rounds: u64) -> Counters {
-    let settings = Settings::builder()
+fn builder(hand_over: HandOver) -> SettingsBuilder {
+    Settings::builder()
         .without_environment()
-        .hand_over(hand_over);
+        .hand_over(hand_over)
+}
+
+fn ping_pong(rank: &Rank, settings: SettingsBuilder, bytes: usize, rounds: u64) -> Counters {
     let endpoint = HybridEndpoint::with(settings.build().expect("settings")).expect("open");
     let other = rank.connect(&endpoint)[1 - rank.rank as usize];
     let mut inbox = vec![0; bytes];
@@ -50,11 +55,30 @@ fn what_is_told_decides_between_the_rows() {
     }
     Cast::new("what_is_told_decides_between_the_rows").run(|rank| {
         // Fewer than the correction looks at.
-        let near = ping_pong(rank, HandOver::Nanoseconds(30), LONG, 3);
+        let near = ping_pong(rank, builder(HandOver::Nanoseconds(30)), LONG, 3);
         assert_eq!(messages(&near, Path::Pipeline), 3, "{:?}", near.paths);
-        let far = ping_pong(rank, HandOver::Nanoseconds(180), LONG, 3);
+        let far = ping_pong(rank, builder(HandOver::Nanoseconds(180)), LONG, 3);
         assert_eq!(messages(&far, Path::BothSides), 3, "{:?}", far.paths);
     });
+}
+
+/// Single copy names no pieces that a peer may keep, so the first answer has to take some; what somebody asked for stands.
+#[test]
+fn answers_between_far_cores_go_at_once_unless_somebody_asked_for_another_path() {
+    if limic::topology::CpuSet::allowed().is_ok_and(|cpus| cpus.len() < 2) {
+        return skip("one CPU only");
+    }
+    Cast::new("answers_between_far_cores_go_at_once_unless_somebody_asked_for_another_path").run(
+        |rank| {
+            let far = || builder(HandOver::Nanoseconds(180));
+            let own = ping_pong(rank, far(), ANSWER, 3);
+            if rank.rank == 1 {
+                assert!(messages(&own, Path::Eager) > 0, "{:?}", own.paths);
+            }
+            let asked_for = ping_pong(rank, far().long_path(Path::Pipeline), ANSWER, 3);
+            assert_eq!(messages(&asked_for, Path::Pipeline), 3);
+        },
+    );
 }
 
 /// Whatever the measurements say, and however often the peer is not there for them, messages arrive, and no meet word is
@@ -65,7 +89,7 @@ fn measuring_disturbs_nobody() {
     let cast = Cast::new("measuring_disturbs_nobody").limit(Duration::from_secs(240));
     cast.run(|rank| {
         for bytes in [8, BYTES, 100 << 10] {
-            let counters = ping_pong(rank, HandOver::Measured, bytes, ROUNDS);
+            let counters = ping_pong(rank, builder(HandOver::Measured), bytes, ROUNDS);
             let total: u64 = counters.sent.iter().map(|(_, sent)| sent.messages).sum();
             assert_eq!(total, ROUNDS);
         }

@@ -308,7 +308,7 @@ impl Core {
             longest_record,
             held_up: false,
             inbound: None,
-            hand: super::hand::Hand::default(),
+            hand: super::in_hand::Hand::default(),
             answers_below: 0,
             ahead_below: 0,
             skew: Skew::None,

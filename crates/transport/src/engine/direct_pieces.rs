@@ -6,7 +6,7 @@ use limic_shm::ring::line::LineConsumer;
 use limic_shm::segment::POOL_PAGE;
 
 use super::Core;
-use super::hand::LONGEST;
+use super::in_hand::LONGEST;
 use super::told::Told;
 use super::wire;
 use crate::buffer::{ReceiveBuffer, Source, word_at, words};

@@ -4,7 +4,7 @@
 //! way of a message. If it has moved to another cache or package, it takes the rows for there, and tells its peers.
 
 use super::Core;
-use super::hand;
+use super::in_hand;
 use super::in_pieces;
 use super::peers::Link;
 use super::wire::{self, Control};
@@ -94,14 +94,20 @@ impl Link {
             pipeline_below,
             ..
         } = self.thresholds;
-        let below = pipeline_below
-            .min(hand::LONGEST + 1)
-            .min(settings.unexpected_budget_bytes().saturating_add(1));
-        if eager_below > in_pieces::LONGEST {
-            below
-        } else {
-            0
+        if eager_below <= in_pieces::LONGEST {
+            return 0;
         }
+        let below = if self.locality == Locality::SamePackage {
+            // What is in hand beats the single copy there too.
+            settings
+                .policy()
+                .asked_for_from(self.locality, in_pieces::LONGEST)
+        } else {
+            pipeline_below
+        };
+        below
+            .min(in_hand::LONGEST + 1)
+            .min(settings.unexpected_budget_bytes().saturating_add(1))
     }
 
     /// Takes the rows for this endpoint at `here` and the peer where it said that it is, or for as far as they are by

@@ -1,4 +1,5 @@
 use super::super::Engine;
+use super::super::kept::KEPT_BY_PEER;
 use super::super::test_peers::{meet, open_in_pieces, open_with, post, tags, turn};
 use super::super::wire::{self, Control};
 use super::*;

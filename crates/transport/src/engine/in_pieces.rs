@@ -170,7 +170,9 @@ impl Core {
     /// The slices are readable during the call, and `len` is their length together.
     pub(crate) unsafe fn send_in_pieces(&mut self, to: u32, message: &InPieces<'_>) -> Option<u64> {
         let link = self.peers.link(to)?;
-        if !link.may_go_in_pieces(message.len) {
+        if !link.may_go_in_pieces(message.len)
+            && !link.begins_to_answer(&self.pool, to, message.len)
+        {
             return None;
         }
         link.held_up = !link.begin(message);

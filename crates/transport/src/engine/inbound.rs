@@ -1,7 +1,7 @@
 //! Eager messages in pieces, as their receiver sees them: see `in_pieces`.
 
 use super::Core;
-use super::hand::LONGEST;
+use super::in_hand::LONGEST;
 use super::in_pieces;
 use super::requests::{Incoming, Operation, ReceiveStage, Receiving, Requests, Slot};
 use super::stash::{Arrived, Stash, Waiting};

@@ -66,10 +66,7 @@ impl KeptPieces {
         if self.by_peer.len() <= peer as usize {
             self.by_peer.resize(peer as usize + 1, 0);
         }
-        let all = self.pages.count();
-        let by_peer = self.by_peer[peer as usize];
-        let most = (all - all / LEFT_TO_OTHERS).min(KEPT_BY_PEER);
-        if pages > most.saturating_sub(by_peer) || pages > self.pages.free() {
+        if pages > self.room_for(peer) {
             return None;
         }
         let at = self.find(pages)?;
@@ -85,6 +82,14 @@ impl KeptPieces {
             away: true,
         });
         Some(Piece { page, generation })
+    }
+
+    /// Pages that a peer may keep beside those that it keeps.
+    pub(crate) fn room_for(&self, peer: u32) -> u32 {
+        let all = self.pages.count();
+        let by_peer = self.by_peer.get(peer as usize).copied().unwrap_or(0);
+        let most = (all - all / LEFT_TO_OTHERS).min(KEPT_BY_PEER);
+        most.saturating_sub(by_peer).min(self.pages.free())
     }
 
     /// Free pages side by side.

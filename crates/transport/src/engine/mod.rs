@@ -33,6 +33,7 @@ mod greeting;
 mod hand;
 mod hand_over;
 mod idle;
+mod in_hand;
 pub(crate) mod in_pieces;
 mod inbound;
 mod inputs;

@@ -12,8 +12,8 @@ use limic_shm::ring::{PackedFlags, ReleaseFlags};
 use limic_shm::segment::PeerSegment;
 use limic_shm::sync::Ordering;
 
-use super::hand::Hand;
 use super::hand_over::Passing;
+use super::in_hand::Hand;
 use super::inbound::Inbound;
 use super::peer_arenas::PeerArenas;
 use super::wire::{Control, EAGER, EAGER_IMMEDIATE, IMMEDIATE_BYTES, SWITCH, WORDS};

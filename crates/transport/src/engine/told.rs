@@ -4,7 +4,8 @@
 use limic_shm::ring::Mapped;
 
 use super::Core;
-use super::hand::{InHand, Lease, Whose};
+use super::hand::Lease;
+use super::in_hand::{InHand, Whose};
 use super::inbound::Inbound;
 use super::peers::Link;
 use super::pool::{Pool, bytes_of, piece_of};

@@ -74,6 +74,13 @@ pub enum RowSource {
     Application,
 }
 
+impl RowSource {
+    /// Whether somebody asked for it, rather than limic by what is usual or was measured.
+    pub(crate) fn is_asked_for(&self) -> bool {
+        !matches!(self, Self::BuiltIn | Self::Profile)
+    }
+}
+
 impl fmt::Display for RowSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -4,8 +4,7 @@ use core::fmt;
 
 use super::builtin;
 use super::{
-    BufferKind, ByteSize, Capabilities, Locality, Path, Query, Row, RowSource, Skew, TableError,
-    When,
+    BufferKind, ByteSize, Capabilities, Locality, Path, Query, Row, Skew, TableError, When,
 };
 
 /// What [`Table::choose`] answers.
@@ -156,7 +155,7 @@ impl Table {
                 chunk_bytes: row.chunk_bytes,
                 path: row.path,
                 // What somebody asked for is not second-guessed.
-                correctable: matches!(row.source, RowSource::BuiltIn | RowSource::Profile),
+                correctable: !row.source.is_asked_for(),
             })
             .collect();
         Self {
@@ -165,6 +164,19 @@ impl Table {
             runs,
             chunks,
         }
+    }
+
+    /// From how many bytes on messages between endpoints at `locality` go by a row that somebody asked for: all shorter ones of more than
+    /// `longer_than` bytes go by rows of limic itself or of the host's profile. `u64::MAX` if nobody asked.
+    pub(crate) fn asked_for_from(&self, locality: Locality, longer_than: u64) -> u64 {
+        let mut from = 0;
+        for row in self.run(locality, When::Usual) {
+            if row.up_to_bytes > longer_than && row.source.is_asked_for() {
+                return from.max(longer_than.saturating_add(1));
+            }
+            from = row.up_to_bytes.saturating_add(1);
+        }
+        u64::MAX
     }
 
     /// Every row, sorted by locality, situation and length.
