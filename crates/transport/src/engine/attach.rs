@@ -305,6 +305,7 @@ impl Core {
             window: u64::from(self.settings.pipeline_window()) * self.pool.chunk_bytes,
             thresholds: Thresholds::default(),
             record_below: 0,
+            longest_whole: 0,
             longest_record,
             held_up: false,
             inbound: None,

@@ -4,6 +4,7 @@
 //! way of a message. If it has moved to another cache or package, it takes the rows for there, and tells its peers.
 
 use super::Core;
+use super::hand;
 use super::in_hand;
 use super::in_pieces;
 use super::peers::Link;
@@ -125,6 +126,7 @@ impl Link {
         let policy = settings.policy();
         self.thresholds = policy.thresholds(self.locality, Skew::None, &self.capabilities);
         self.record_below = self.thresholds.eager_below.min(self.longest_record + 1);
+        self.longest_whole = hand::longest_whole(self.locality);
         self.answers_below = self.answers_below(settings);
         // What goes ahead lies in an arena, and no ring limits it.
         let mut ahead = self.capabilities;

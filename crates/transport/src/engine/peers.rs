@@ -100,6 +100,8 @@ pub(crate) struct Link {
     pub(crate) record_below: u64,
     /// And messages shorter than this do not ask the receiver either, while there are pieces in hand for them.
     pub(crate) answers_below: u64,
+    /// The longest that go whole in a piece in hand.
+    pub(crate) longest_whole: u64,
     /// The most that a record takes.
     pub(crate) longest_record: u64,
     /// The last message that went in pieces had to wait for room.
