@@ -84,7 +84,7 @@ impl Deadline {
 }
 
 /// The processes below one, by descriptors that no later process can take over.
-fn descendants(root: Pid) -> Vec<OwnedFd> {
+pub(crate) fn descendants(root: Pid) -> Vec<OwnedFd> {
     let children = children_by_parent();
     let mut tree = vec![root];
     let mut next = 0;

@@ -11,6 +11,7 @@ mod deadline;
 mod demo;
 mod failure;
 mod install;
+mod interrupted;
 mod job;
 mod lab;
 mod mpi;
@@ -96,8 +97,10 @@ enum Task {
 }
 
 fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    interrupted::end_all_when_told_to();
     let mut tally = Tally::default();
-    let result = run(&Arguments::parse().task, &mut tally);
+    let result = run(&arguments.task, &mut tally);
     match result {
         Ok(()) => ExitCode::SUCCESS,
         // The exit status of what was run for the user is that of this program.
