@@ -103,7 +103,10 @@ pub(crate) enum ReceiveStage {
     /// Is being read out of the sender's memory.
     Reading(Incoming),
     /// Is read from the front while the sender writes from the back.
-    #[cfg_attr(not(feature = "cma"), expect(dead_code, reason = "single copy only"))]
+    #[cfg_attr(
+        not(any(feature = "cma", test)),
+        expect(dead_code, reason = "single copy only")
+    )]
     Front(Incoming, Halves),
     /// The sender writes into its room, which is exposed under this handle of the kernel module.
     Exposed(Incoming, u64),
@@ -184,6 +187,10 @@ pub(crate) struct Halves {
 
 impl Halves {
     /// A copy that nobody has begun, by the receiver's view.
+    #[cfg_attr(
+        not(any(feature = "cma", test)),
+        expect(dead_code, reason = "single copy only")
+    )]
     pub(crate) const fn new(meet: u32, total: u64) -> Self {
         Self {
             meet,
