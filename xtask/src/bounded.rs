@@ -10,6 +10,7 @@ use std::time::Duration;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::deadline::Deadline;
+use crate::interrupted;
 
 /// How long a program may take to end by itself once it is asked to.
 const GRACE: Duration = Duration::from_secs(3);
@@ -64,7 +65,10 @@ pub(crate) fn start(
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    let mut child = confined(cpus, || command.spawn())?;
+    let mut child = {
+        let _starting = interrupted::may_start();
+        confined(cpus, || command.spawn())?
+    };
     let deadline = Deadline::with_grace(&child, limit, GRACE);
     Ok(Running {
         out: Stream::read(child.stdout.take()),

@@ -43,7 +43,7 @@ impl Deadline {
                 Ok(Order::Kill) => {}
             }
             // Those that the child started are lost from its tree when it ends before them.
-            let descendants = descendants(root);
+            let descendants = descendants(root, &[]);
             if !grace.is_zero() {
                 let _ = kill_process(root, Signal::TERM);
                 // Disarmed when the child has ended.
@@ -83,13 +83,14 @@ impl Deadline {
     }
 }
 
-/// The processes below one, by descriptors that no later process can take over.
-pub(crate) fn descendants(root: Pid) -> Vec<OwnedFd> {
+/// The processes below one but some and those below these, by descriptors that no later process can take over.
+pub(crate) fn descendants(root: Pid, but: &[Pid]) -> Vec<OwnedFd> {
     let children = children_by_parent();
     let mut tree = vec![root];
     let mut next = 0;
     while let Some(pid) = tree.get(next).copied() {
-        tree.extend(children.get(&pid).into_iter().flatten());
+        let below = children.get(&pid).into_iter().flatten();
+        tree.extend(below.filter(|child| !but.contains(child)));
         next += 1;
     }
     let below = tree.into_iter().skip(1);

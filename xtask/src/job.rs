@@ -11,6 +11,7 @@ use std::time::Duration;
 use crate::console;
 use crate::deadline::Deadline;
 use crate::failure::Failure;
+use crate::interrupted;
 use crate::tally::Tally;
 
 /// The root of the repository.
@@ -170,6 +171,7 @@ impl Job {
     }
 
     fn start(&mut self) -> Result<Child, Failure> {
+        let _starting = interrupted::may_start();
         self.command.spawn().map_err(|source| Failure::Start {
             command: self.shown.clone(),
             source,

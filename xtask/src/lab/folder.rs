@@ -7,6 +7,7 @@ use tempfile::TempDir;
 
 use super::cache::cannot;
 use crate::failure::Failure;
+use crate::interrupted;
 
 /// A folder for a guest's image and sockets.
 #[derive(Debug)]
@@ -35,6 +36,7 @@ impl Folder {
                 command: "sh".to_owned(),
                 source,
             })?;
+        interrupted::spare(&remover);
         Ok(Self { folder, remover })
     }
 

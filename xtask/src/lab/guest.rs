@@ -17,6 +17,7 @@ use super::machine::{self, Machine};
 use super::marker::{Cutter, Said};
 use super::needs;
 use crate::failure::Failure;
+use crate::interrupted;
 
 /// The ports of a guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -215,6 +216,7 @@ impl Guest {
             let listener = UnixListener::bind(&path).map_err(|why| cannot("make", &path, &why))?;
             listeners.push((port, listener));
         }
+        let starting = interrupted::may_start();
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -224,6 +226,7 @@ impl Guest {
                 command: "qemu-system-x86_64".to_owned(),
                 source,
             })?;
+        drop(starting);
         for (port, listener) in listeners {
             let send = send.clone();
             if let Err(failure) = accept(&listener, &mut child).map(|stream| {

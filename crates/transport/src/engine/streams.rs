@@ -215,3 +215,41 @@ impl Link {
             }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pieces(len: u64) -> Vec<u64> {
+        let mut at = 0;
+        let mut all = Vec::new();
+        while at < len {
+            let piece = piece_bytes(len, at, 32 << 10);
+            at += piece;
+            all.push(piece);
+        }
+        assert_eq!(at, len);
+        all
+    }
+
+    #[test]
+    fn pieces_are_short_at_both_ends_and_longest_in_long_messages() {
+        let kib = |sizes: &[u64]| sizes.iter().map(|size| size << 10).collect::<Vec<_>>();
+        assert_eq!(pieces(16 << 10), kib(&[8, 8]));
+        assert_eq!(pieces(64 << 10), kib(&[16, 16, 16, 16]));
+        assert_eq!(pieces(128 << 10), kib(&[16, 16, 32, 32, 16, 16]));
+        for (len, longest) in [(1 << 20, 32 << 10), ((1 << 20) + 1, 64 << 10)] {
+            assert_eq!(pieces(len).into_iter().max(), Some(longest));
+        }
+    }
+
+    /// What is in hand is used in the opposite order.
+    #[test]
+    fn an_answer_as_long_has_the_same_pieces_from_behind() {
+        for len in [16 << 10, 96 << 10, 512 << 10, 1 << 20] {
+            let mut back = pieces(len);
+            back.reverse();
+            assert_eq!(back, pieces(len));
+        }
+    }
+}
