@@ -7,8 +7,9 @@ use super::slices::{Pieces, gather_part, total, walk};
 use super::{Sink, Source};
 use crate::raw::{RawSlice, RawSliceMut};
 
-/// Bytes of a message from which on the room for it is in no cache of its receiver, most likely: a second-level cache of today.
-const FAR_ROOM: u64 = 1 << 20;
+/// Bytes of a message, the room for which is in no cache of its receiver, most likely, but in the one that all cores share. From longer ones'
+/// rooms lines come out of memory, and are better fetched when they are due: 4 MiB took 3 to 8 % less time.
+const FAR_ROOM: core::ops::Range<u64> = 1 << 20..3 << 20;
 
 /// The bytes of a send under way.
 ///
@@ -191,10 +192,10 @@ impl ReceiveBuffer {
     /// The same with a part of a message of `whole` bytes.
     #[inline(always)]
     pub(crate) fn copy_part(&self, skip: u64, limit: u64, source: &impl Source, whole: u64) {
-        if whole < FAR_ROOM {
-            self.copy_from(skip, limit, source);
-        } else {
+        if FAR_ROOM.contains(&whole) {
             self.copy_from(skip, limit, &ToFar(source));
+        } else {
+            self.copy_from(skip, limit, source);
         }
     }
 
