@@ -2,9 +2,11 @@
 //! says what follows from it.
 //!
 //! The receiver of a long message, whose sender waits for its answer and so looks at its ring, asks for it by a record
-//! that names a meet word, and the two pass that word's line to and fro a few times. Both count, and both learn. Neither
-//! waits for longer than [`ARRIVAL_NS`] for the other to do its part: if the peer does not run, or is busy, then nothing
-//! comes of it, and it is tried again later. The word is used again only after the peer has said that it has done with it.
+//! that names a meet word, and the two pass that word's line to and fro a few times. Both count, and both learn. The one who
+//! asks waits for the other to come, for so long as `policy::nearness` says, since the other may be at pieces of other messages;
+//! from then on neither waits for longer than [`ARRIVAL_NS`] for the other to do its part. If the peer does not run, or is busy,
+//! then nothing comes of it, and it is tried again later. The word is used again only after the peer has said that it has done
+//! with it.
 
 use limic_shm::ring::Memory;
 use limic_shm::sync::{AtomicU64, Ordering};
@@ -23,7 +25,7 @@ const BATCHES: u64 = 2;
 const ROUNDS: u64 = BATCH * BATCHES;
 /// The one who asked has given up.
 const OVER: u64 = u64::MAX;
-/// How long each waits for the other's next step.
+/// How long each waits for the other's next step, once both are there.
 const ARRIVAL_NS: u64 = 3_000;
 /// Looks at the word between two looks at the clock.
 const LOOKS: u32 = 64;
@@ -125,8 +127,9 @@ impl Core {
             return;
         }
         link.passing.word = Some(number);
+        let patience = link.passing.judge.patience_ns();
         // Odd numbers are the peer's, even ones this endpoint's.
-        let ns = pass(word, 1);
+        let ns = wait_for(word, 1, patience).and_then(|()| pass(word, 1));
         if ns.is_none() {
             word.store(OVER, Ordering::Relaxed);
         }
@@ -207,7 +210,7 @@ fn pass(word: &AtomicU64, first: u64) -> Option<u32> {
     let mut since = 0;
     for round in 0..=ROUNDS {
         let wanted = first + 2 * round;
-        wait_for(word, wanted)?;
+        wait_for(word, wanted, ARRIVAL_NS)?;
         if round % BATCH == 0 {
             let now = now_ns();
             if round > 0 {
@@ -223,8 +226,8 @@ fn pass(word: &AtomicU64, first: u64) -> Option<u32> {
     u32::try_from(best / (2 * BATCH)).ok()
 }
 
-/// Waits until the word has a value, for a bounded time.
-fn wait_for(word: &AtomicU64, wanted: u64) -> Option<()> {
+/// Waits until the word has a value, for so many nanoseconds at most.
+fn wait_for(word: &AtomicU64, wanted: u64, most_ns: u64) -> Option<()> {
     let mut until = 0;
     loop {
         for _ in 0..LOOKS {
@@ -236,7 +239,7 @@ fn wait_for(word: &AtomicU64, wanted: u64) -> Option<()> {
         }
         let now = now_ns();
         if until == 0 {
-            until = now + ARRIVAL_NS;
+            until = now + most_ns;
         } else if now > until {
             return None;
         }

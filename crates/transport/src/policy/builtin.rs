@@ -29,8 +29,6 @@ type LongRow = (u64, Path, &'static str);
 /// Built-in piece length of `path` between two endpoints at `locality`; 0 if it does not chunk.
 pub(crate) const fn chunk_bytes(path: Path, locality: Locality) -> u32 {
     match (path, locality) {
-        // Far apart, short enough for a ring that stays in the first-level caches.
-        (Path::Pipeline, Locality::SamePackage) => 2 << 10,
         (Path::Pipeline, _) => 32 << 10,
         _ => 0,
     }

@@ -108,12 +108,24 @@ pub(crate) struct Judge {
     missed: u32,
 }
 
-/// Between two measurements. One takes some 6 us at most.
+/// Between two measurements. One takes some 6 us, and the wait for the peer.
 const EVERY_NS: u64 = 50_000_000;
-/// After a measurement that contradicts the last one: what is true is known soon.
+/// After a measurement that contradicts the last one, and where nothing is known yet: what is true is known soon.
 const SOON_NS: u64 = 1_000_000;
-/// Doublings of the pause while the peer is never there.
-const MOST_DOUBLINGS: u32 = 5;
+/// The longest pause, while the peer is never there.
+const MOST_NS: u64 = EVERY_NS << 5;
+/// How long the peer is waited for at first: it comes between two pieces of a message.
+const PATIENCE_NS: u64 = 60_000;
+/// Doublings of that, one for each wait in vain: a peer that sends as much as this endpoint does comes when its window is used up,
+/// and where the hand-over is not what both believe that takes several times as long. The pauses become longer only afterwards.
+const MOST_PATIENT: u32 = 3;
+
+/// A pause of `pause` nanoseconds after so many doublings.
+fn doubled(pause: u64, doublings: u32) -> u64 {
+    pause
+        .saturating_mul(1_u64.checked_shl(doublings).unwrap_or(u64::MAX))
+        .min(MOST_NS)
+}
 
 impl Judge {
     pub(crate) const fn nearness(&self) -> Option<Nearness> {
@@ -124,12 +136,26 @@ impl Judge {
         now_ns >= self.due_ns
     }
 
+    /// How long to wait for the peer this time.
+    pub(crate) const fn patience_ns(&self) -> u64 {
+        let times = if self.missed < MOST_PATIENT {
+            self.missed
+        } else {
+            MOST_PATIENT
+        };
+        PATIENCE_NS << times
+    }
+
     /// A hand-over took `ns` nanoseconds, or nothing came of it. True if something else is believed now: at once if
     /// nothing was, else after two measurements that agree.
     pub(crate) fn measured(&mut self, ns: Option<u32>, now_ns: u64) -> bool {
         let Some(ns) = ns else {
-            self.missed += 1;
-            self.due_ns = now_ns + (EVERY_NS << self.missed.min(MOST_DOUBLINGS));
+            self.missed = self.missed.saturating_add(1);
+            let pause = match self.nearness {
+                Some(_) => doubled(EVERY_NS, self.missed.saturating_sub(MOST_PATIENT)),
+                None => doubled(SOON_NS, self.missed),
+            };
+            self.due_ns = now_ns + pause;
             return false;
         };
         self.missed = 0;
@@ -201,9 +227,25 @@ mod tests {
             }
             now += MS;
         }
-        assert!((10..50).contains(&asked), "{asked}");
+        assert!((10..60).contains(&asked), "{asked}");
+        assert_eq!(judge.patience_ns(), PATIENCE_NS << MOST_PATIENT);
         assert!(judge.measured(Some(30), now));
         assert!(judge.is_due(now + 50 * MS));
+        assert_eq!(judge.patience_ns(), PATIENCE_NS);
+    }
+
+    #[test]
+    fn a_known_peer_that_is_busy_is_waited_for_longer_and_not_asked_more_seldom_at_first() {
+        let mut judge = Judge::default();
+        assert!(judge.measured(Some(30), 0));
+        for doublings in 0..MOST_PATIENT {
+            let now = u64::from(doublings) * EVERY_NS;
+            assert_eq!(judge.patience_ns(), PATIENCE_NS << doublings);
+            assert!(!judge.measured(None, now));
+            assert!(judge.is_due(now + EVERY_NS));
+        }
+        assert!(!judge.measured(None, 0));
+        assert!(!judge.is_due(EVERY_NS) && judge.is_due(2 * EVERY_NS));
     }
 
     #[test]
