@@ -70,7 +70,8 @@ impl Core {
         if let Some(link) = self.peers.link(from) {
             if link.passing.until_look == 0 {
                 link.passing.until_look = MESSAGES;
-                self.measure_hand_over(from);
+                let patience_ns = link.passing.judge.patience_ns();
+                self.measure_hand_over(from, patience_ns);
             } else {
                 link.passing.until_look -= 1;
             }
@@ -78,7 +79,7 @@ impl Core {
     }
 
     /// Now and then, for peers whose messages are all short: measures one of those from which messages have come since it
-    /// was looked at last.
+    /// was looked at last. Less hangs on it, and such a peer need not wait for anything: it is there at once, or not at all.
     #[cold]
     pub(crate) fn look_at_a_hand_over(&mut self) {
         let peers = self.peers.len();
@@ -95,12 +96,12 @@ impl Core {
             && link.passing.received != received
         {
             link.passing.received = received;
-            self.measure_hand_over(number);
+            self.measure_hand_over(number, ARRIVAL_NS);
         }
     }
 
     #[cold]
-    fn measure_hand_over(&mut self, from: u32) {
+    fn measure_hand_over(&mut self, from: u32, patience_ns: u64) {
         // With more endpoints than CPUs the peer does not run beside this one.
         let possible = self.settings.hand_over() == HandOver::Measured && !self.is_crowded();
         let Some(peer) = self.peers.get(from) else {
@@ -127,9 +128,8 @@ impl Core {
             return;
         }
         link.passing.word = Some(number);
-        let patience = link.passing.judge.patience_ns();
         // Odd numbers are the peer's, even ones this endpoint's.
-        let ns = wait_for(word, 1, patience).and_then(|()| pass(word, 1));
+        let ns = wait_for(word, 1, patience_ns).and_then(|()| pass(word, 1));
         if ns.is_none() {
             word.store(OVER, Ordering::Relaxed);
         }

@@ -26,10 +26,10 @@ pub const SKEWED_EAGER: u64 = 256 << 10;
 /// A row of long messages: up to how many bytes, by which path, and why.
 type LongRow = (u64, Path, &'static str);
 
-/// Built-in piece length of `path` between two endpoints at `locality`; 0 if it does not chunk.
-pub(crate) const fn chunk_bytes(path: Path, locality: Locality) -> u32 {
-    match (path, locality) {
-        (Path::Pipeline, _) => 32 << 10,
+/// Built-in piece length of `path`; 0 if it does not chunk.
+pub(crate) const fn chunk_bytes(path: Path) -> u32 {
+    match path {
+        Path::Pipeline => 32 << 10,
         _ => 0,
     }
 }
@@ -43,7 +43,7 @@ pub(super) fn rows() -> Vec<Row> {
             when,
             up_to_bytes,
             path,
-            chunk_bytes: chunk_bytes(path, locality),
+            chunk_bytes: chunk_bytes(path),
             source: RowSource::BuiltIn,
             reason: Cow::Borrowed(reason),
         });

@@ -60,7 +60,7 @@ pub struct Table {
 pub(super) type Chunks = [[u32; Path::ALL.len()]; Locality::ALL.len()];
 
 fn builtin_chunks() -> Chunks {
-    Locality::ALL.map(|locality| Path::ALL.map(|path| builtin::chunk_bytes(path, locality)))
+    [Path::ALL.map(builtin::chunk_bytes); Locality::ALL.len()]
 }
 
 const fn run_index(locality: Locality, when: When) -> usize {

@@ -144,7 +144,7 @@ impl File<'_> {
             return Err(self.bad(name, value, accepted));
         }
         let chunk_bytes = match get("chunk") {
-            None => built_in_chunk(path, locality),
+            None => built_in_chunk(path),
             Some((name, value)) => {
                 let ByteSize(bytes) = self.read(name, value)?;
                 let range = MIN_CHUNK..=MAX_CHUNK;
