@@ -31,6 +31,12 @@ pub enum PeerFailure {
     /// The peer wrote something into shared memory or onto the control socket that makes no sense.
     #[error("it sent bytes that make no sense ({0}); the connection was given up")]
     Corrupt(String),
+    /// Another rank of the job said in a [barrier](crate::Barrier) that it is gone.
+    #[error("{by} found that it is gone, and said so in a barrier")]
+    Reported {
+        /// Who said so.
+        by: Peer,
+    },
 }
 
 /// An operation that could not be done, with what is needed to understand why.

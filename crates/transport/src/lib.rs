@@ -30,6 +30,7 @@
 #![deny(unsafe_code)]
 
 mod address;
+mod barrier;
 pub mod bootstrap;
 #[expect(unsafe_code, reason = "the one place where message bytes are touched")]
 mod buffer;
@@ -88,6 +89,7 @@ mod wait;
 mod world;
 
 pub use address::{ADDRESS_LEN, Address};
+pub use barrier::Barrier;
 pub use counters::Counters;
 pub use endpoint::Endpoint;
 #[cfg(feature = "ibverbs")]

@@ -4,10 +4,11 @@ use core::ops::Deref;
 
 use crate::bootstrap::{self, Bootstrap};
 use crate::meet::meet_at_start;
-use crate::{Endpoint, Error, HybridEndpoint, Peer, RawEndpoint, Result, Selector, Tag};
+use crate::topology::CpuSet;
+use crate::{ADDRESS_LEN, Address, Barrier, Error, HybridEndpoint, Peer, RawEndpoint, Result, Tag};
 
-/// Tags of this crate's own barrier: the highest ones, which [`Tag::mpi`] gives only to context `u32::MAX`.
-const BARRIER: u64 = 0xffff_ffff_ffff_0000;
+/// Tag of this crate's own barrier: one of the highest, which [`Tag::mpi`] gives only to context `u32::MAX`.
+const BARRIER: Tag = Tag(0xffff_ffff_ffff_0000);
 
 /// All ranks of a job, with an endpoint that is connected to each.
 ///
@@ -19,6 +20,9 @@ pub struct World<E: RawEndpoint = HybridEndpoint> {
     bootstrap: Box<dyn Bootstrap>,
     rank: u32,
     size: u32,
+    /// The head of each rank in a barrier.
+    heads: Vec<u32>,
+    barrier: Barrier,
 }
 
 impl World<HybridEndpoint> {
@@ -43,12 +47,20 @@ impl<E: RawEndpoint> World<E> {
         let fail = |error: bootstrap::BootstrapError| Error::Bootstrap(error.to_string());
         let mut bootstrap = bootstrap::detect().map_err(fail)?;
         let (rank, size) = (bootstrap.rank(), bootstrap.size());
-        let all = bootstrap
-            .all_gather(&endpoint.address().to_bytes())
-            .map_err(fail)?;
+        let mut mine = endpoint.address().to_bytes().to_vec();
+        // Where the kernel does not say which CPUs are allowed, the list is empty: barriers then take the ranks to share them.
+        let cpus = CpuSet::allowed().unwrap_or_default();
+        mine.extend_from_slice(cpus.to_string().as_bytes());
+        let all = bootstrap.all_gather(&mine).map_err(fail)?;
+        let mut places = Vec::with_capacity(all.len());
         // Nothing has been received yet, so the peers are numbered in this order: by rank.
-        for (expected, address) in all.iter().enumerate() {
+        for (expected, blob) in all.iter().enumerate() {
+            let (address, cpus) = blob.split_at(blob.len().min(ADDRESS_LEN));
             let peer = endpoint.connect(address)?;
+            places.push((
+                Address::from_bytes(address)?.node(),
+                cpus_of(cpus, expected)?,
+            ));
             if peer.index() as usize != expected {
                 return Err(Error::Bootstrap(format!(
                     "ranks {} and {expected} gave the same address: was a process forked after its start-up?",
@@ -56,11 +68,14 @@ impl<E: RawEndpoint> World<E> {
                 )));
             }
         }
+        let heads = Barrier::heads(&places);
         let world = Self {
             endpoint,
             bootstrap,
             rank,
             size,
+            barrier: Barrier::new(rank, &heads),
+            heads,
         };
         let peers: Vec<Peer> = (0..size).map(Peer).collect();
         meet_at_start(&world.endpoint, rank as usize, &peers)?;
@@ -106,24 +121,21 @@ impl<E: RawEndpoint> World<E> {
         &self.endpoint
     }
 
-    /// Returns when all ranks have called it: `log2(size)` rounds of empty messages
-    /// (dissemination barrier; Hensgen, Finkel, Manber 1988).
+    /// Returns when all ranks have called it. [`Barrier`] says how.
     ///
     /// # Errors
-    /// [`Error::PeerFailed`] names the rank that is gone.
+    /// [`Error::PeerFailed`] names the rank that is gone, to every other one.
     pub fn barrier(&self) -> Result<()> {
-        let mut distance = 1;
-        let mut round = 0;
-        while distance < self.size {
-            let to = Peer((self.rank + distance) % self.size);
-            let from = Peer((self.rank + self.size - distance) % self.size);
-            let tag = Tag(BARRIER + round);
-            self.endpoint.send(to, tag, &[])?;
-            self.endpoint.recv(Selector::exact(from, tag), &mut [])?;
-            distance *= 2;
-            round += 1;
-        }
-        Ok(())
+        self.barrier.wait(&self.endpoint, BARRIER)
+    }
+
+    /// The same barrier as `rank` takes part in it, for other endpoints that are connected to the same ranks in the same order.
+    ///
+    /// # Errors
+    /// [`Error::RankOutOfRange`].
+    pub fn barrier_of(&self, rank: u32) -> Result<Barrier> {
+        self.peer(rank)?;
+        Ok(Barrier::new(rank, &self.heads))
     }
 
     /// Ends the whole job: every rank is killed, and the launcher returns `code`.
@@ -143,6 +155,16 @@ impl<E: RawEndpoint> World<E> {
             .finalize()
             .map_err(|error| Error::Bootstrap(error.to_string()))
     }
+}
+
+/// The CPUs that a rank named behind its address, as `0-63`.
+fn cpus_of(list: &[u8], rank: usize) -> Result<CpuSet> {
+    let list = String::from_utf8_lossy(list);
+    list.parse().map_err(|error| {
+        Error::Bootstrap(format!(
+            "what rank {rank} gave behind its address: {error}; build all ranks with one version of limic"
+        ))
+    })
 }
 
 impl<E: RawEndpoint> Drop for World<E> {

@@ -15,16 +15,6 @@ use super::pattern::{DATA, Start, Stopped, Work};
 /// Messages in each direction that `alltoall` has under way at a time.
 const AT_ONCE: usize = 32;
 
-/// Messages of one barrier, of all `ranks` together.
-pub(super) fn messages_of_barrier(ranks: u32, crowded: bool) -> u64 {
-    let ranks = u64::from(ranks);
-    if crowded {
-        2 * (ranks - 1)
-    } else {
-        ranks * u64::from(ranks.next_power_of_two().ilog2())
-    }
-}
-
 /// Messages of one exchange, of all `ranks` together.
 pub(super) fn messages_of_all_to_all(ranks: u32) -> u64 {
     let ranks = u64::from(ranks);
@@ -44,8 +34,7 @@ pub(super) fn run(
     let mut operations = |count| -> Result<(), Stopped> {
         for turn in 0..count {
             match work.pattern {
-                Pattern::Barrier if work.crowded => barrier_by_one(team)?,
-                Pattern::Barrier => barrier(team)?,
+                Pattern::Barrier => team.barrier.wait(&team.endpoint, DATA)?,
                 _ => all_to_all(work, team, out, into, turn)?,
             }
         }
@@ -56,43 +45,6 @@ pub(super) fn run(
     let begin = Instant::now();
     operations(work.iterations)?;
     Ok(begin.elapsed())
-}
-
-/// Dissemination: in round k every rank tells the one 2^k further on, and hears from the one 2^k
-/// back. The rounds of one barrier have different senders, and the messages of one sender do not
-/// overtake each other, so one tag will do.
-fn barrier(team: &Team<impl RawEndpoint>) -> Result<(), Stopped> {
-    let (rank, ranks) = (team.rank as usize, team.peers.len());
-    let mut distance = 1;
-    while distance < ranks {
-        let to = team.peers[(rank + distance) % ranks];
-        let from = team.peers[(rank + ranks - distance) % ranks];
-        team.endpoint.send(to, DATA, &[])?;
-        team.endpoint.recv((from, DATA), &mut [])?;
-        distance *= 2;
-    }
-    Ok(())
-}
-
-/// All tell one, and it tells all. For ranks that take turns on their CPUs: each turn takes more than all messages, and this
-/// takes two of each rank, where dissemination takes one for each of its rounds.
-fn barrier_by_one(team: &Team<impl RawEndpoint>) -> Result<(), Stopped> {
-    let (first, others) = match team.peers.split_first() {
-        Some((first, others)) => (*first, others),
-        None => return Ok(()),
-    };
-    if team.rank > 0 {
-        team.endpoint.send(first, DATA, &[])?;
-        team.endpoint.recv((first, DATA), &mut [])?;
-        return Ok(());
-    }
-    for other in others {
-        team.endpoint.recv((*other, DATA), &mut [])?;
-    }
-    for other in others {
-        team.endpoint.send(*other, DATA, &[])?;
-    }
-    Ok(())
 }
 
 /// Every rank gives every rank, itself too, a block of its own. In step k it sends to the rank k
@@ -167,10 +119,9 @@ mod tests {
 
     #[test]
     fn messages_are_counted() {
-        let ranks = [2, 3, 4, 5, 8];
-        let barrier = |crowded| ranks.map(|ranks| messages_of_barrier(ranks, crowded));
-        assert_eq!(barrier(false), [2, 6, 8, 15, 24]);
-        assert_eq!(barrier(true), [2, 4, 6, 8, 14]);
-        assert_eq!(ranks.map(messages_of_all_to_all), [2, 6, 12, 20, 56]);
+        assert_eq!(
+            [2, 3, 4, 5, 8].map(messages_of_all_to_all),
+            [2, 6, 12, 20, 56]
+        );
     }
 }

@@ -5,7 +5,7 @@ use super::hardware::{self, Counts, LIMIC, NAMES};
 use limic::counters::{Event, Traffic};
 use limic::policy::Path;
 use limic::settings::Settings;
-use limic::{Endpoint, Error, HybridEndpoint, RawEndpoint, Result, World};
+use limic::{Barrier, Endpoint, Error, HybridEndpoint, RawEndpoint, Result, World};
 
 const GATHER: u64 = 1;
 const SPREAD: u64 = 2;
@@ -139,12 +139,9 @@ impl Control {
         self.world.size()
     }
 
-    /// The node of each rank, as its address names it: ranks in network namespaces of their own are on nodes of their own.
-    pub(super) fn nodes(&self) -> Result<Vec<u64>> {
-        let endpoint = self.world.endpoint();
-        (0..self.size())
-            .map(|rank| Ok(endpoint.peer_address(self.world.peer(rank)?)?.node()))
-            .collect()
+    /// How `rank` meets the others over an endpoint of its own.
+    pub(super) fn barrier_of(&self, rank: u32) -> Result<Barrier> {
+        self.world.barrier_of(rank)
     }
 
     pub(super) fn barrier(&self) -> Result<()> {

@@ -4,7 +4,8 @@
 use limic::policy::{ByteSize, INLINE_CAPACITY, Path, PathSet};
 use limic::settings::{Settings, SettingsBuilder, SettingsError};
 use limic::{
-    ADDRESS_LEN, Endpoint, HybridEndpoint, KernelEndpoint, Peer, RawEndpoint, RegionId, RegionKey,
+    ADDRESS_LEN, Barrier, Endpoint, HybridEndpoint, KernelEndpoint, Peer, RawEndpoint, RegionId,
+    RegionKey,
 };
 
 use super::args::{Pattern, Wanted};
@@ -20,6 +21,8 @@ pub(super) struct Team<E = HybridEndpoint> {
     pub(super) partner_rank: u32,
     /// All ranks, this one too, in their order.
     pub(super) peers: Vec<Peer>,
+    /// How it meets them.
+    pub(super) barrier: Barrier,
     /// Whether this one is of the half that sends first.
     pub(super) first: bool,
     /// Whether messages are loans.
@@ -121,7 +124,8 @@ impl Lane {
                     .collect();
                 for (rank, endpoint) in (0..size).zip(endpoints) {
                     let cpu = cpus.get(rank as usize).copied().flatten();
-                    teams.push(Team::new(wanted, endpoint, rank, &addresses, cpu)?);
+                    let barrier = control.barrier_of(rank)?;
+                    teams.push(Team::new(wanted, endpoint, barrier, rank, &addresses, cpu)?);
                 }
             }
         } else {
@@ -138,7 +142,8 @@ impl Lane {
             let endpoint = HybridEndpoint::with(settings)?;
             let addresses = control.gather(&endpoint.address().to_bytes())?;
             let rank = control.rank();
-            let mut team = Team::new(wanted, endpoint, rank, &addresses, None)?;
+            let barrier = control.barrier_of(rank)?;
+            let mut team = Team::new(wanted, endpoint, barrier, rank, &addresses, None)?;
             team.region = region;
             teams.push(team);
         }
@@ -238,7 +243,9 @@ fn in_kernel(
             Ok(Err("another rank could not open /dev/limic".to_owned()))
         }
         Ok(endpoint) => {
-            Team::new(Wanted::Kernel, endpoint, control.rank(), &addresses, None).map(Ok)
+            let rank = control.rank();
+            let barrier = control.barrier_of(rank)?;
+            Team::new(Wanted::Kernel, endpoint, barrier, rank, &addresses, None).map(Ok)
         }
         Err(why) => Ok(Err(why.to_string())),
     }
@@ -248,6 +255,7 @@ impl<E: RawEndpoint> Team<E> {
     fn new(
         wanted: Wanted,
         endpoint: E,
+        barrier: Barrier,
         rank: u32,
         addresses: &[[u8; ADDRESS_LEN]],
         cpu: Option<usize>,
@@ -265,6 +273,7 @@ impl<E: RawEndpoint> Team<E> {
             partner,
             partner_rank,
             peers,
+            barrier,
             first,
             loans: wanted == Wanted::Loan,
             region: None,

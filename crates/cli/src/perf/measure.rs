@@ -9,10 +9,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use limic::RawEndpoint;
 use limic::policy::{ByteSize, Path};
 
-use super::args::{Pattern, Reuse, Wanted};
+use super::args::{Reuse, Wanted};
 use super::buffers::Buffers;
 use super::control::{Control, Measured};
-use super::crowd::is_crowded;
 use super::hardware::{Counts, Meter};
 use super::lane::{Lane, Team};
 use super::pattern::{Stopped, Work};
@@ -89,10 +88,10 @@ pub(super) fn as_rank(args: &Args) -> Result<Option<Report>, PerfError> {
         lanes.push(Lane::open(wanted, &control, &cpus)?.map_err(failed)?);
     }
     let bound = cpus.iter().all(Option::is_some);
-    let crowded = args.pattern == Pattern::Barrier && is_crowded(&control)?;
+    let in_barrier = control.barrier_of(rank).map_err(failed)?.messages();
     let mut run = Run {
         args,
-        crowded,
+        in_barrier,
         control,
         lanes,
         buffers: Vec::new(),
@@ -119,8 +118,8 @@ pub(super) fn as_rank(args: &Args) -> Result<Option<Report>, PerfError> {
 
 struct Run<'a> {
     args: &'a Args,
-    /// Whether ranks have to take turns on their CPUs; asked for barriers alone.
-    crowded: bool,
+    /// Messages that a barrier of all ranks takes.
+    in_barrier: u64,
     control: Control,
     lanes: Vec<Lane>,
     /// One for each rank that this process runs at a time.
@@ -203,7 +202,6 @@ impl Run<'_> {
             warmup: 0,
             reuse,
             check: true,
-            crowded: self.crowded,
         };
         let checked = self.run(lane, &work)?;
         let asked = self.lanes[lane].wanted.path();
@@ -297,7 +295,7 @@ impl Run<'_> {
                 &point.moved.hardware,
                 f64::from(args.rounds)
                     * work.iterations as f64
-                    * work.messages_per_iteration(ranks) as f64,
+                    * work.messages_per_iteration(ranks, self.in_barrier) as f64,
             ),
             ..Row::new(
                 args.pattern.name(),
@@ -305,7 +303,7 @@ impl Run<'_> {
                 ranks,
                 work.bytes,
                 spread,
-                work.streams(ranks),
+                work.streams(ranks, self.in_barrier),
             )
         }
     }

@@ -17,7 +17,6 @@ mod collective;
 mod content;
 mod control;
 mod crossover;
-mod crowd;
 mod floor;
 mod hardware;
 mod job;

@@ -30,8 +30,6 @@ pub(super) struct Work {
     pub(super) reuse: Option<Reuse>,
     /// Whether every message is filled and checked.
     pub(super) check: bool,
-    /// Whether ranks have to take turns on their CPUs.
-    pub(super) crowded: bool,
 }
 
 /// Why a pattern stopped.
@@ -84,13 +82,13 @@ impl Work {
         }
     }
 
-    /// Messages that one iteration moves between all ranks, in all directions together.
-    pub(super) fn messages_per_iteration(&self, ranks: u32) -> u64 {
+    /// Messages that one iteration moves between all ranks, in all directions together; a barrier of theirs moves `in_barrier`.
+    pub(super) fn messages_per_iteration(&self, ranks: u32, in_barrier: u64) -> u64 {
         let pairs = u64::from(ranks / 2);
         match self.pattern {
             Pattern::Latency | Pattern::Cliffs => 2 * pairs,
             Pattern::Bibandwidth => 2 * WINDOW as u64 * pairs,
-            Pattern::Barrier => collective::messages_of_barrier(ranks, self.crowded),
+            Pattern::Barrier => in_barrier,
             Pattern::Alltoall => collective::messages_of_all_to_all(ranks),
             _ => WINDOW as u64 * pairs,
         }
@@ -108,7 +106,7 @@ impl Work {
 
     /// Messages per second of all ranks in units of one per message time: both directions of a
     /// ping-pong take turns, those of `bibandwidth` do not.
-    pub(super) fn streams(&self, ranks: u32) -> f64 {
-        self.messages_per_iteration(ranks) as f64 / self.steps_per_iteration() as f64
+    pub(super) fn streams(&self, ranks: u32, in_barrier: u64) -> f64 {
+        self.messages_per_iteration(ranks, in_barrier) as f64 / self.steps_per_iteration() as f64
     }
 }

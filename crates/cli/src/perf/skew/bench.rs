@@ -150,7 +150,6 @@ impl Bench<'_> {
             warmup: 0,
             reuse: None,
             check,
-            crowded: false,
         };
         let change = self.until(
             &mut skewed[aware],

@@ -380,7 +380,6 @@ fn work(pattern: Pattern, bytes: u64, iterations: u64, check: bool) -> Work {
         warmup: 0,
         reuse: None,
         check,
-        crowded: false,
     }
 }
 
