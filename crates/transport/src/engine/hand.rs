@@ -160,21 +160,44 @@ impl Link {
     pub(crate) fn target_in_hand(&mut self, pool: &mut Pool, to: u32, len: u64) -> Option<Target> {
         match self.hand.take(pages_of(len)) {
             Some(piece) => Some(Target::of(pool, piece)),
-            None => self.target_to_keep(pool, to, len),
+            None => self.target_of_no_piece(pool, to, len),
         }
     }
 
-    /// A piece that goes to and fro from now on.
+    /// The same, if no piece in hand has just so many pages: a piece that goes to and fro from now on, or a longer one in hand.
     #[cold]
-    fn target_to_keep(&mut self, pool: &mut Pool, to: u32, len: u64) -> Option<Target> {
+    fn target_of_no_piece(&mut self, pool: &mut Pool, to: u32, len: u64) -> Option<Target> {
+        let pages = pages_of(len);
+        let earned = self.has_earned(len);
+        let longer = if earned && pool.kept.room_for(to) >= pages {
+            None
+        } else {
+            self.hand.take_longer(pages)
+        };
+        let Some(longer) = longer else {
+            return earned.then(|| self.target_to_keep(pool, to, len)).flatten();
+        };
+        // With longer ones in the place of its own a message keeps more memory on its way than the caches next to its core hold:
+        // 128 KiB both ways took 8.6 us after messages of 1 MiB, and 6.2 without. So what has not been used for longest makes room
+        // for one of this length, if not for this message, then for one of the next.
+        if earned && let Some(oldest) = self.hand.take_oldest() {
+            self.let_go(pool, oldest);
+        }
+        Some(Target::of(pool, longer))
+    }
+
+    /// Whether the peer may keep so many bytes more.
+    fn has_earned(&mut self, len: u64) -> bool {
+        // Otherwise nobody knows how much came from this peer.
         if !self.counts.is_own() {
-            // Nobody knows how much of that came from this peer.
-            return None;
+            return false;
         }
         self.hand.credit_for(self.counts.received_bytes());
-        if self.hand.credit < len {
-            return None;
-        }
+        self.hand.credit >= len
+    }
+
+    /// A piece that goes to and fro from now on. The peer has earned it.
+    fn target_to_keep(&mut self, pool: &mut Pool, to: u32, len: u64) -> Option<Target> {
         let Some(piece) = pool.kept.take(to, len) else {
             // There are as many as may be; the next ones have to be earned anew.
             self.hand.credit = 0;

@@ -207,6 +207,22 @@ fn short_pieces_make_room_for_longer_ones() {
 }
 
 #[test]
+fn long_pieces_make_room_for_those_of_another_length() {
+    let (mut a, mut b, of_b, of_a) = pair();
+    let mut exchange = |rounds, len| {
+        for round in 0..rounds {
+            pass(&mut a, of_b, &mut b, of_a, len, round);
+            pass(&mut b, of_a, &mut a, of_b, len, 100 + round);
+        }
+        [&a, &b].map(|engine| engine.core.pool.kept.of_length(3))
+    };
+    // As much as each may keep, in pieces of four and of eight pages.
+    assert_eq!(exchange(20, LONGEST as usize), [0, 0]);
+    let [of_a, of_b] = exchange(20, 3 * 4096);
+    assert!(of_a + of_b > 0, "messages of three pages have no piece");
+}
+
+#[test]
 fn who_names_pieces_that_are_not_there_fails() {
     let whole = |page: u32, len: u64, lease: u64| {
         let words = [u64::from(page) | 1 << 32, lease | len];

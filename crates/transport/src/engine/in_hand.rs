@@ -118,14 +118,26 @@ impl Hand {
         self.pop()
     }
 
-    /// One that came before. If none has just so many pages, a longer one: so messages of several lengths keep each to its own.
+    /// One that came before: so messages of several lengths keep each to its own.
     #[cold]
     fn take_another(&mut self, pages: u32) -> Option<InHand> {
-        let fits = |piece: &InHand| piece.pages() == pages;
-        let at = (self.pieces.iter().rposition(fits))
-            .or_else(|| self.pieces.iter().rposition(|piece| piece.pages() > pages))?;
+        self.take_last(|piece| piece.pages() == pages)
+    }
+
+    /// One of more pages.
+    pub(super) fn take_longer(&mut self, pages: u32) -> Option<InHand> {
+        self.take_last(|piece| piece.pages() > pages)
+    }
+
+    fn take_last(&mut self, fits: impl Fn(&InHand) -> bool) -> Option<InHand> {
+        let at = self.pieces.iter().rposition(fits)?;
         self.used = true;
         Some(self.remove(at))
+    }
+
+    /// The one that was not used for longest.
+    pub(super) fn take_oldest(&mut self) -> Option<InHand> {
+        (!self.pieces.is_empty()).then(|| self.remove(0))
     }
 
     #[inline(always)]
@@ -152,7 +164,11 @@ impl Hand {
     pub(super) fn put(&mut self, piece: InHand) -> Option<InHand> {
         // The first one has the whole time to be used.
         self.used |= self.pieces.is_empty();
-        let gone = (self.pieces.len() == MOST).then(|| self.remove(0));
+        let gone = if self.pieces.len() == MOST {
+            self.take_oldest()
+        } else {
+            None
+        };
         self.push(piece);
         gone
     }

@@ -179,6 +179,12 @@ impl KeptPieces {
         self.pages.count() - self.pages.free()
     }
 
+    /// Pieces of so many pages.
+    pub(crate) fn of_length(&self, pages: u32) -> usize {
+        let pieces = self.pieces.iter().flatten();
+        pieces.filter(|kept| kept.pages == pages).count()
+    }
+
     /// Pages of the longest piece.
     pub(crate) fn longest(&self) -> u32 {
         let pages = self.pieces.iter().flatten().map(|kept| kept.pages);
