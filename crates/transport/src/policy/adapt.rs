@@ -25,7 +25,9 @@ const FIRST_TOUCHES: u64 = 4 << 20;
 const SPOILT_NS: u64 = 50_000_000;
 /// The paths among which a choice is made.
 const CANDIDATES: [Path; 4] = [Path::Pipeline, Path::Cma, Path::BothSides, Path::Kmod];
-/// Spells before the first try of another path, and between two tries at least.
+/// Spells before the first try of another path: the first ones are slow by whatever path, since neither buffers nor pool are in the caches.
+const FIRST: u32 = 20;
+/// And between two tries at least.
 const EVERY: u32 = 6;
 /// Tries take at most one part in so many of a class's time more than they would have taken by the current path.
 const SHARE: u64 = 128;
@@ -37,8 +39,6 @@ const SPELLS_OF_A_TRY: u32 = 3;
 const TRIES: usize = 4;
 /// Counted spells of the current path before anything is compared with it.
 const LEAST_KNOWN: usize = 3;
-/// Paths beside the current one.
-const RIVALS: usize = CANDIDATES.len() - 1;
 /// A try ends with its first spell, cold as it is, if that reaches no more than this part of the current path's rate. Not by the
 /// module, which makes memory known to the hardware in the first one.
 const HOPELESS: f32 = 0.5;
@@ -98,8 +98,9 @@ struct Class {
     spells: u32,
     /// And not before this time.
     not_before_ns: u64,
-    /// Tries that may be lost whatever they cost: at first, and when the current path has changed.
-    free: usize,
+    /// The paths that have lost a try since the beginning, or since the current path has changed. The others may lose one whatever it
+    /// costs.
+    lost: PathSet,
     /// Spells left of the try under way.
     trying: u32,
     /// The path of the last spell, and whether the one before it took another.
@@ -122,10 +123,10 @@ impl Class {
             current: table,
             rates: [NONE; CANDIDATES.len()],
             rival: 0,
-            until_try: EVERY,
+            until_try: FIRST,
             spells: 0,
             not_before_ns: 0,
-            free: RIVALS,
+            lost: PathSet::EMPTY,
             trying: 0,
             last: table,
             cold: true,
@@ -139,7 +140,7 @@ impl Class {
         Self {
             rival: known.rival,
             not_before_ns: known.not_before_ns,
-            free: known.free,
+            lost: known.lost,
             ..Self::new(known.table)
         }
     }
@@ -198,14 +199,14 @@ impl Class {
         }
         if self.cold {
             if path != self.current && path != Path::Kmod && rate < mine * HOPELESS {
-                self.lost(index, now_ns);
+                self.has_lost(index, now_ns);
             }
             return false;
         }
         self.rates[index].add(rate);
         if path == self.current {
             let median = self.rates[index].median();
-            if self.rates[index].count < LEAST_KNOWN {
+            if self.rates[index].count < LEAST_KNOWN || self.spells < FIRST {
                 return false;
             }
             if self.usual == 0.0 {
@@ -215,7 +216,7 @@ impl Class {
                 self.usual = median;
                 self.not_before_ns = 0;
                 self.until_try = 0;
-                self.free = RIVALS;
+                self.lost = PathSet::EMPTY;
             }
             return false;
         }
@@ -240,22 +241,21 @@ impl Class {
             self.until_try = 2;
             return false;
         }
-        self.lost(index, now_ns);
+        self.has_lost(index, now_ns);
         false
     }
 
     /// The rival has lost for now.
-    fn lost(&mut self, index: usize, now_ns: u64) {
+    fn has_lost(&mut self, index: usize, now_ns: u64) {
         self.rates[index] = Rates::default();
         self.rival = (self.rival + 1) % CANDIDATES.len();
         self.trying = 0;
         let lost_ns = core::mem::take(&mut self.lost_ns);
-        if self.free > 0 {
-            self.free -= 1;
-            self.until_try = 2;
-        } else {
+        let path = CANDIDATES[index];
+        if self.lost.contains(path) {
             self.not_before_ns = now_ns.saturating_add(lost_ns.saturating_mul(SHARE));
         }
+        self.lost = self.lost.with(path);
     }
 
     /// The current path is known, and this spell is not one of those that are measured nevertheless.
