@@ -135,7 +135,7 @@ pub unsafe extern "C" fn limic_world_launcher(
 
 /// Returns when all ranks have called it.
 ///
-/// Errors: `LIMIC_ERR_PEER_FAILED` names the rank that is gone, to every other one; misuse.
+/// Errors: `LIMIC_ERR_PEER_FAILED` if a rank is gone, at every other one, with its name in `limic_last_error`; misuse.
 #[unsafe(no_mangle)]
 pub extern "C" fn limic_world_barrier(endpoint: limic_endpoint) -> c_int {
     inside(endpoint, |held| Ok(job(held)?.barrier()?))

@@ -13,7 +13,7 @@ pub(crate) fn errno_of(error: &Error) -> i32 {
         Error::Truncated { .. } => FI_ETRUNC,
         Error::Cancelled => FI_ECANCELED,
         Error::PeerFailed { why, .. } => match why {
-            PeerFailure::Died => FI_ECONNRESET,
+            PeerFailure::Died | PeerFailure::Reported { .. } => FI_ECONNRESET,
             PeerFailure::Closed => FI_ECONNABORTED,
             PeerFailure::Unreachable | PeerFailure::Refused(_) => FI_ECONNREFUSED,
             PeerFailure::OtherNode => FI_EHOSTUNREACH,

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 
 use crate::topology::CpuSet;
-use crate::{Endpoint, Error, Peer, PeerFailure, RawEndpoint, Result, Selector, Tag};
+use crate::{Endpoint, Error, Peer, PeerFailure, RawEndpoint, Result, Selector, Status, Tag};
 
 /// Bytes of a message that names a rank that is gone; all others are empty.
 const NAME: usize = 4;
@@ -14,8 +14,8 @@ const NAME: usize = 4;
 ///
 /// Ranks that have a CPU each meet by dissemination, `log2(ranks)` rounds in which each tells one other rank and hears from one
 /// (Hensgen, Finkel, Manber 1988). Where a node has more ranks than CPUs they take turns on them, and a turn takes longer than all
-/// messages: there the ranks of a node tell its first rank, the *head*, the heads meet by dissemination, and each tells its own. That
-/// is two turns of each rank, where dissemination needs one for each of its rounds.
+/// messages. If there is such a node, the ranks of each node tell its first rank, the *head*, the heads meet by dissemination, and each
+/// tells its own. That is two turns of each rank, where dissemination needs one for each of its rounds.
 ///
 /// [`World::barrier`](crate::World::barrier) is this; by itself it is for runtimes with a bootstrap of their own, and for endpoints
 /// beside a world's ([`World::barrier_of`](crate::World::barrier_of)).
@@ -28,7 +28,7 @@ const NAME: usize = 4;
 /// let address = endpoint.address();
 /// endpoint.connect(&address.to_bytes())?;
 /// let heads = Barrier::heads(&[(address.node(), CpuSet::allowed()?)]);
-/// Barrier::new(0, &heads).wait(&endpoint, Tag(1))?;
+/// Barrier::new(0, &heads)?.wait(&endpoint, Tag(1))?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -47,7 +47,7 @@ pub struct Barrier {
 impl Barrier {
     /// The head of each rank, by the node ([`Address::node`](crate::Address::node)) and the CPUs of each. Without more ranks
     /// than CPUs on some node every rank is a head of its own. Where the CPUs of nobody on a node are known (empty sets), its
-    /// ranks are taken to share them.
+    /// ranks, if there are several, are taken to share one.
     ///
     /// All ranks have to call it with the same.
     #[must_use]
@@ -60,7 +60,9 @@ impl Barrier {
                 all.insert(cpu);
             }
         }
-        let crowded = nodes.values().any(|(_, ranks, cpus)| *ranks > cpus.len());
+        let crowded = nodes
+            .values()
+            .any(|(_, ranks, cpus)| *ranks > cpus.len().max(1));
         (0..)
             .zip(ranks)
             .map(|(rank, (node, _))| match nodes.get(node) {
@@ -72,8 +74,23 @@ impl Barrier {
 
     /// The barrier as `rank` takes part in it. All ranks have the same `heads`, of which each is its own head
     /// ([`heads`](Self::heads) makes such).
-    #[must_use]
-    pub fn new(rank: u32, heads: &[u32]) -> Self {
+    ///
+    /// # Errors
+    /// [`Error::RankOutOfRange`] for a rank, or a head, that there is not; [`Error::Bootstrap`] names a rank whose head has another one.
+    pub fn new(rank: u32, heads: &[u32]) -> Result<Self> {
+        let size = heads.len() as u32;
+        let head_of = |rank: u32| {
+            let head = heads.get(rank as usize).copied();
+            head.ok_or(Error::RankOutOfRange { rank, size })
+        };
+        let head = head_of(rank)?;
+        for (other, head) in (0..).zip(heads) {
+            if head_of(*head)? != *head {
+                return Err(Error::Bootstrap(format!(
+                    "rank {other} has the head {head} in a barrier, which has another one: all heads have to be their own"
+                )));
+            }
+        }
         let with = |keep: &dyn Fn(u32, u32) -> bool| -> Vec<Peer> {
             let ranks = (0..).zip(heads);
             let kept = ranks.filter(|(rank, head)| keep(*rank, **head));
@@ -81,14 +98,13 @@ impl Barrier {
         };
         let followers = with(&|other, head| other != rank && head == rank);
         let all = with(&|other, head| other == head);
-        let head = heads.get(rank as usize).copied();
-        Self {
-            ranks: heads.len() as u32,
-            head: head.filter(|head| *head != rank).map(Peer),
+        Ok(Self {
+            ranks: size,
+            head: (head != rank).then_some(Peer(head)),
             followers,
             place: all.partition_point(|head| head.0 < rank),
             heads: all,
-        }
+        })
     }
 
     /// How many messages one barrier takes, of all ranks together.
@@ -102,12 +118,13 @@ impl Barrier {
     /// Returns when all ranks have called it. `endpoint` is connected to all of them in the order of their ranks, so that each
     /// peer has its rank as its [index](Peer::index); nothing else between them uses `tag`.
     ///
-    /// If a rank is gone, every other one learns its name: who misses it passes that on in place of the empty messages, and so
-    /// nobody waits for a rank that has given up.
+    /// If a rank is gone before it has called it, or some rank cannot reach it, every other one learns its name: who misses it passes
+    /// that on in place of the empty messages, and so nobody waits for a rank that has given up. One that goes in the middle may be
+    /// missed by some in the next barrier only.
     ///
     /// # Errors
-    /// [`Error::PeerFailed`] names the rank that is gone, with [`PeerFailure::Reported`] where another rank told so. Whatever else
-    /// a send or receive gives; then the others go on to wait until this endpoint closes.
+    /// [`Error::PeerFailed`] names a rank that is gone, with [`PeerFailure::Reported`] where another rank told so. Whatever else
+    /// a send or receive gives, if the endpoint is of no use any more; then the others go on to wait until it closes.
     pub fn wait<E: RawEndpoint>(&self, endpoint: &E, tag: impl Into<Tag>) -> Result<()> {
         let mut meeting = Meeting {
             endpoint,
@@ -128,8 +145,9 @@ impl Barrier {
         let heads = self.heads.len();
         let mut distance = 1;
         while distance < heads {
-            meeting.tell(self.heads[(self.place + distance) % heads])?;
-            meeting.hear(self.heads[(self.place + heads - distance) % heads])?;
+            let to = self.heads[(self.place + distance) % heads];
+            let from = self.heads[(self.place + heads - distance) % heads];
+            meeting.exchange(to, from)?;
             distance *= 2;
         }
         for follower in &self.followers {
@@ -149,9 +167,29 @@ struct Meeting<'a, E> {
 }
 
 impl<E: RawEndpoint> Meeting<'_, E> {
+    /// Tells one rank, and hears from another, which may wait in turn for who waits for it.
+    fn exchange(&mut self, to: Peer, from: Peer) -> Result<()> {
+        let Some(name) = self.name() else {
+            // An empty message goes whether its receiver waits or not.
+            self.tell(to)?;
+            return self.hear(from);
+        };
+        // A name may have to be asked for, like any message: all settings are possible.
+        let mut heard = [0; NAME];
+        let (sent, received) = self.endpoint.scope(|scope| {
+            let receive = scope.irecv(Selector::exact(from, self.tag), &mut heard);
+            let send = scope.isend(to, self.tag, &name);
+            let sent = send.and_then(|send| send.wait().map(drop));
+            let received = receive.and_then(|receive| receive.wait());
+            Ok((sent, received.map(|(status, _)| status)))
+        })?;
+        self.unless_gone(sent)?;
+        self.heard(from, received, heard)
+    }
+
     /// Tells a rank that this one, and all that it has heard from, are there; or who is not.
     fn tell(&mut self, to: Peer) -> Result<()> {
-        let name = self.gone.as_ref().map(|(peer, _)| peer.0.to_le_bytes());
+        let name = self.name();
         let message: &[u8] = name.as_ref().map_or(&[], |name| name);
         let sent = self.endpoint.send(to, self.tag, message);
         self.unless_gone(sent).map(drop)
@@ -162,25 +200,38 @@ impl<E: RawEndpoint> Meeting<'_, E> {
         let received = self
             .endpoint
             .recv(Selector::exact(from, self.tag), &mut name);
-        let Some(status) = self.unless_gone(received)? else {
-            return Ok(());
+        self.heard(from, received, name)
+    }
+
+    /// What the message of a rank says.
+    fn heard(&mut self, from: Peer, received: Result<Status>, name: [u8; NAME]) -> Result<()> {
+        let len = match received {
+            Err(Error::Truncated { sent, .. }) => sent,
+            other => match self.unless_gone(other)? {
+                Some(status) => status.len,
+                None => return Ok(()),
+            },
         };
-        if status.len == 0 {
+        if len == 0 {
             return Ok(());
         }
         let rank = u32::from_le_bytes(name);
-        if status.len != NAME as u64 || rank >= self.ranks {
-            return Err(Error::PeerFailed {
-                peer: from,
-                why: PeerFailure::Corrupt(format!(
-                    "{} bytes in a barrier, which name no rank of {}",
-                    status.len, self.ranks
-                )),
-            });
-        }
-        self.gone
-            .get_or_insert((Peer(rank), PeerFailure::Reported { by: from }));
+        let gone = if len == NAME as u64 && rank < self.ranks {
+            (Peer(rank), PeerFailure::Reported { by: from })
+        } else {
+            let what = format!(
+                "{len} bytes in a barrier, which name no rank of {}",
+                self.ranks
+            );
+            (from, PeerFailure::Corrupt(what))
+        };
+        self.gone.get_or_insert(gone);
         Ok(())
+    }
+
+    /// What names the rank that is gone.
+    fn name(&self) -> Option<[u8; NAME]> {
+        self.gone.as_ref().map(|(peer, _)| peer.0.to_le_bytes())
     }
 
     /// What was sent or received, `None` if the other rank is gone; any other error is given up at.
@@ -217,6 +268,7 @@ mod tests {
         assert_eq!(Barrier::heads(&[place(1, [0]), place(1, [1])]), alone);
         assert_eq!(Barrier::heads(&[place(1, 0..2), place(1, 0..2)]), alone);
         assert_eq!(Barrier::heads(&[place(1, [0]), place(2, [0])]), alone);
+        assert_eq!(Barrier::heads(&[place(1, []), place(2, [0])]), alone);
     }
 
     #[test]
@@ -228,8 +280,23 @@ mod tests {
     }
 
     #[test]
+    fn heads_that_are_none_are_refused() {
+        let refused = |rank, heads: &[u32]| Barrier::new(rank, heads).map(drop).unwrap_err();
+        let out_of_range = |rank, size| Error::RankOutOfRange { rank, size };
+        assert_eq!(refused(2, &[0, 1]), out_of_range(2, 2));
+        assert_eq!(refused(0, &[]), out_of_range(0, 0));
+        assert_eq!(refused(0, &[0, 9]), out_of_range(9, 2));
+        assert!(
+            refused(0, &[1, 2, 2])
+                .to_string()
+                .contains("rank 0 has the head 1")
+        );
+    }
+
+    #[test]
     fn messages_are_counted() {
-        let messages = |heads: &[u32]| Barrier::new(0, heads).messages();
+        let messages =
+            |heads: &[u32]| Barrier::new(0, heads).map_or(0, |barrier| barrier.messages());
         let ranks = [1, 2, 3, 4, 5, 8];
         let disseminated = ranks.map(|ranks| messages(&(0..ranks).collect::<Vec<_>>()));
         assert_eq!(disseminated, [0, 2, 6, 8, 15, 24]);

@@ -74,7 +74,7 @@ impl<E: RawEndpoint> World<E> {
             bootstrap,
             rank,
             size,
-            barrier: Barrier::new(rank, &heads),
+            barrier: Barrier::new(rank, &heads)?,
             heads,
         };
         let peers: Vec<Peer> = (0..size).map(Peer).collect();
@@ -121,10 +121,10 @@ impl<E: RawEndpoint> World<E> {
         &self.endpoint
     }
 
-    /// Returns when all ranks have called it. [`Barrier`] says how.
+    /// Returns when all ranks have called it. [`Barrier`] says how; the CPUs that ranks may use are those from when they joined.
     ///
     /// # Errors
-    /// [`Error::PeerFailed`] names the rank that is gone, to every other one.
+    /// As [`Barrier::wait`]: [`Error::PeerFailed`] names a rank that is gone.
     pub fn barrier(&self) -> Result<()> {
         self.barrier.wait(&self.endpoint, BARRIER)
     }
@@ -134,8 +134,7 @@ impl<E: RawEndpoint> World<E> {
     /// # Errors
     /// [`Error::RankOutOfRange`].
     pub fn barrier_of(&self, rank: u32) -> Result<Barrier> {
-        self.peer(rank)?;
-        Ok(Barrier::new(rank, &self.heads))
+        Barrier::new(rank, &self.heads)
     }
 
     /// Ends the whole job: every rank is killed, and the launcher returns `code`.

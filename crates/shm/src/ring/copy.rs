@@ -244,20 +244,45 @@ unsafe fn blocks<T: Copy, const AHEAD: usize, const TO_AHEAD: usize>(
 
 /// 65 to 256 bytes, out of line to keep callers small.
 ///
+/// The last ones first: payloads of a ring in turn, whose first line is here already, took 2 to 5 % less time by it. Those of 113 to 128,
+/// of which 16 or fewer lie in a third line, took 5 % more, and 5 % less in the order that they have.
+///
 /// # Safety
 ///
 /// As [`copy_bytes`], and `len` is in 65..=256.
 #[inline(never)]
 unsafe fn copy_medium(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: as in `copy_bytes`; 64 < len, so both halves of the first branch
-    // are within, and 128 < len in the second.
+    // SAFETY: all parts are within 0..len: 64 < len in the first branch, 112 < len in the second, and 128 < len in the third; and in each
+    // of them together they are all of it.
     unsafe {
-        if len <= 128 {
-            ends::<[Chunk; 4]>(from, to, len);
+        if len <= 112 {
+            part::<[Chunk; 4]>(from, to, len - 64);
+            part::<[Chunk; 4]>(from, to, 0);
+        } else if len <= 128 {
+            part::<[Chunk; 2]>(from, to, 48);
+            part::<[Chunk; 2]>(from, to, len - 32);
+            part::<[Chunk; 4]>(from, to, 0);
+            part::<Chunk>(from, to, 80);
         } else {
-            ends::<[Chunk; 4]>(from, to, 128);
-            ends::<[Chunk; 4]>(from.add(len - 128), to.add(len - 128), 128);
+            part::<[Chunk; 4]>(from, to, len - 64);
+            part::<[Chunk; 4]>(from, to, len - 128);
+            part::<[Chunk; 4]>(from, to, 64);
+            part::<[Chunk; 4]>(from, to, 0);
         }
+    }
+}
+
+/// Copies the `size_of::<T>()` bytes from `at` on.
+///
+/// # Safety
+///
+/// As [`copy_bytes`], and `at + size_of::<T>() <= len`; `T` is an array of bytes.
+#[inline(always)]
+unsafe fn part<T: Copy>(from: *const u8, to: *mut u8, at: usize) {
+    // SAFETY: within 0..len by the caller's promise; unaligned accesses need no alignment, and every byte pattern is a `T`.
+    unsafe {
+        let part = from.add(at).cast::<T>().read_unaligned();
+        to.add(at).cast::<T>().write_unaligned(part);
     }
 }
 
@@ -289,7 +314,7 @@ mod tests {
         // Under Miri the edges of the size classes only.
         let lengths: Vec<usize> = if cfg!(miri) {
             vec![
-                0, 1, 2, 3, 4, 7, 8, 9, 16, 17, 32, 33, 64, 65, 128, 129, 256, 257, 2049,
+                0, 1, 2, 3, 4, 7, 8, 9, 16, 17, 32, 33, 64, 65, 112, 113, 128, 129, 256, 257, 2049,
             ]
         } else {
             (0..=300)

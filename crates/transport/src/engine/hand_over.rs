@@ -42,8 +42,10 @@ pub(crate) struct Passing {
     word: Option<u32>,
     /// The last that was measured, in nanoseconds one way.
     ns: u32,
-    /// Messages that had come at the last look.
+    /// Messages that had come at the last look at peers with short ones.
     received: u64,
+    /// And `until_look` then: long ones have come since if it is another.
+    looked: u32,
 }
 
 impl Passing {
@@ -78,7 +80,7 @@ impl Core {
         }
     }
 
-    /// Now and then, for peers whose messages are all short: measures one of those from which messages have come since it
+    /// Now and then, for peers whose messages are all short: measures one of those from which only such have come since it
     /// was looked at last. Less hangs on it, and such a peer need not wait for anything: it is there at once, or not at all.
     #[cold]
     pub(crate) fn look_at_a_hand_over(&mut self) {
@@ -96,7 +98,10 @@ impl Core {
             && link.passing.received != received
         {
             link.passing.received = received;
-            self.measure_hand_over(number, ARRIVAL_NS);
+            let until_look = link.passing.until_look;
+            if core::mem::replace(&mut link.passing.looked, until_look) == until_look {
+                self.measure_hand_over(number, ARRIVAL_NS);
+            }
         }
     }
 
@@ -155,6 +160,9 @@ impl Core {
             let ns = pass(word, 2);
             if self.settings.hand_over() == HandOver::Measured {
                 self.hand_over_took(from, ns);
+                if let Some(link) = self.peers.link(from) {
+                    link.passing.judge.asked();
+                }
             }
         }
         self.control(from, Control::new(wire::HAND_OVER_DONE, [number]));

@@ -135,9 +135,11 @@ impl Hand {
         Some(self.remove(at))
     }
 
-    /// The one that was not used for longest.
-    pub(super) fn take_oldest(&mut self) -> Option<InHand> {
-        (!self.pieces.is_empty()).then(|| self.remove(0))
+    /// Of those of this endpoint's pool that have so many pages, or more, the one that was not used for longest.
+    pub(super) fn take_oldest_of_mine(&mut self, pages: u32) -> Option<InHand> {
+        let fits = |piece: &InHand| piece.is_mine() && piece.pages() >= pages;
+        let at = self.pieces.iter().position(fits)?;
+        Some(self.remove(at))
     }
 
     #[inline(always)]
@@ -164,11 +166,7 @@ impl Hand {
     pub(super) fn put(&mut self, piece: InHand) -> Option<InHand> {
         // The first one has the whole time to be used.
         self.used |= self.pieces.is_empty();
-        let gone = if self.pieces.len() == MOST {
-            self.take_oldest()
-        } else {
-            None
-        };
+        let gone = (self.pieces.len() == MOST).then(|| self.remove(0));
         self.push(piece);
         gone
     }

@@ -98,8 +98,8 @@ struct Class {
     spells: u32,
     /// And not before this time.
     not_before_ns: u64,
-    /// The paths that have lost a try since the beginning, or since the current path has changed. The others may lose one whatever it
-    /// costs.
+    /// The paths that have lost a try since the beginning, or since the rate of the current path has changed. The others may lose one
+    /// whatever it costs.
     lost: PathSet,
     /// Spells left of the try under way.
     trying: u32,

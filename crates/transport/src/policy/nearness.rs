@@ -112,12 +112,15 @@ pub(crate) struct Judge {
 const EVERY_NS: u64 = 50_000_000;
 /// After a measurement that contradicts the last one, and where nothing is known yet: what is true is known soon.
 const SOON_NS: u64 = 1_000_000;
+/// So much later comes the turn of the one that was asked: two that wait for each other do not meet.
+const TURN_NS: u64 = 10_000_000;
 /// The longest pause, while the peer is never there.
 const MOST_NS: u64 = EVERY_NS << 5;
 /// How long the peer is waited for at first: it comes between two pieces of a message.
 const PATIENCE_NS: u64 = 60_000;
 /// Doublings of that, one for each wait in vain: a peer that sends as much as this endpoint does comes when its window is used up,
-/// and where the hand-over is not what both believe that takes several times as long. The pauses become longer only afterwards.
+/// and where the hand-over is not what both believe that takes several times as long. Where something is known, the pauses become longer
+/// only afterwards.
 const MOST_PATIENT: u32 = 3;
 
 /// A pause of `pause` nanoseconds after so many doublings.
@@ -174,6 +177,11 @@ impl Judge {
         true
     }
 
+    /// It was the peer that asked for the last measurement, and it asks for the next one too.
+    pub(crate) fn asked(&mut self) {
+        self.due_ns = self.due_ns.saturating_add(TURN_NS);
+    }
+
     /// One of the two has moved: nothing is known any more.
     pub(crate) fn forget(&mut self) {
         *self = Self::default();
@@ -185,6 +193,17 @@ mod tests {
     use super::*;
 
     const MS: u64 = 1_000_000;
+
+    #[test]
+    fn the_one_that_asked_asks_again() {
+        let [mut asks, mut is_asked] = [Judge::default(); 2];
+        asks.measured(Some(170), 0);
+        is_asked.measured(Some(170), 0);
+        is_asked.asked();
+        assert!(asks.is_due(50 * MS) && !is_asked.is_due(59 * MS));
+        // Unless it has nothing to ask any more.
+        assert!(is_asked.is_due(60 * MS));
+    }
 
     #[test]
     fn the_first_measurement_counts_and_later_ones_in_pairs() {
