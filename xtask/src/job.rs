@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::LazyLock;
 use std::sync::mpsc::{self, Sender};
 use std::thread;
 use std::time::Duration;
@@ -14,10 +15,16 @@ use crate::failure::Failure;
 use crate::interrupted;
 use crate::tally::Tally;
 
-/// The root of the repository.
+/// The root of the repository: of the one that cargo was called in, since several checkouts may share one target folder, and so this
+/// program.
 pub(crate) fn root() -> &'static Path {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.parent().unwrap_or(here)
+    static ROOT: LazyLock<PathBuf> = LazyLock::new(|| {
+        let here = std::env::var_os("CARGO_MANIFEST_DIR");
+        let mut root = here.map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
+        root.pop();
+        root
+    });
+    &ROOT
 }
 
 /// Where cargo puts what it builds.
