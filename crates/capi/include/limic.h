@@ -465,7 +465,8 @@ int limic_world_launcher(struct limic_endpoint endpoint, const char **launcher);
 /**
  * Returns when all ranks have called it.
  *
- * Errors: LIMIC_ERR_PEER_FAILED names the rank that is gone, to every other one; misuse.
+ * Errors: LIMIC_ERR_PEER_FAILED if a rank is gone, at every other one, with its name in
+ * limic_last_error; misuse.
  */
 int limic_world_barrier(struct limic_endpoint endpoint);
 
