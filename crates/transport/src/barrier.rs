@@ -84,20 +84,19 @@ impl Barrier {
             head.ok_or(Error::RankOutOfRange { rank, size })
         };
         let head = head_of(rank)?;
-        for (other, head) in (0..).zip(heads) {
-            if head_of(*head)? != *head {
+        let (mut followers, mut all) = (Vec::new(), Vec::new());
+        for (other, its) in (0..).zip(heads.iter().copied()) {
+            if head_of(its)? != its {
                 return Err(Error::Bootstrap(format!(
-                    "rank {other} has the head {head} in a barrier, which has another one: all heads have to be their own"
+                    "rank {other} has the head {its} in a barrier, which has another one: all heads have to be their own"
                 )));
             }
+            if its == other {
+                all.push(Peer(other));
+            } else if its == rank {
+                followers.push(Peer(other));
+            }
         }
-        let with = |keep: &dyn Fn(u32, u32) -> bool| -> Vec<Peer> {
-            let ranks = (0..).zip(heads);
-            let kept = ranks.filter(|(rank, head)| keep(*rank, **head));
-            kept.map(|(rank, _)| Peer(rank)).collect()
-        };
-        let followers = with(&|other, head| other != rank && head == rank);
-        let all = with(&|other, head| other == head);
         Ok(Self {
             ranks: size,
             head: (head != rank).then_some(Peer(head)),

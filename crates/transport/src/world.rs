@@ -5,7 +5,7 @@ use core::ops::Deref;
 use crate::bootstrap::{self, Bootstrap};
 use crate::meet::meet_at_start;
 use crate::topology::CpuSet;
-use crate::{ADDRESS_LEN, Address, Barrier, Error, HybridEndpoint, Peer, RawEndpoint, Result, Tag};
+use crate::{ADDRESS_LEN, Barrier, Error, HybridEndpoint, Peer, RawEndpoint, Result, Tag};
 
 /// Tag of this crate's own barrier: one of the highest, which [`Tag::mpi`] gives only to context `u32::MAX`.
 const BARRIER: Tag = Tag(0xffff_ffff_ffff_0000);
@@ -57,16 +57,14 @@ impl<E: RawEndpoint> World<E> {
         for (expected, blob) in all.iter().enumerate() {
             let (address, cpus) = blob.split_at(blob.len().min(ADDRESS_LEN));
             let peer = endpoint.connect(address)?;
-            places.push((
-                Address::from_bytes(address)?.node(),
-                cpus_of(cpus, expected)?,
-            ));
             if peer.index() as usize != expected {
                 return Err(Error::Bootstrap(format!(
                     "ranks {} and {expected} gave the same address: was a process forked after its start-up?",
                     peer.index()
                 )));
             }
+            let node = endpoint.peer_address(peer)?.node();
+            places.push((node, cpus_of(cpus, expected)?));
         }
         let heads = Barrier::heads(&places);
         let world = Self {

@@ -124,8 +124,7 @@ impl Lane {
                     .collect();
                 for (rank, endpoint) in (0..size).zip(endpoints) {
                     let cpu = cpus.get(rank as usize).copied().flatten();
-                    let barrier = control.barrier_of(rank)?;
-                    teams.push(Team::new(wanted, endpoint, barrier, rank, &addresses, cpu)?);
+                    teams.push(Team::new(control, wanted, endpoint, rank, &addresses, cpu)?);
                 }
             }
         } else {
@@ -142,8 +141,7 @@ impl Lane {
             let endpoint = HybridEndpoint::with(settings)?;
             let addresses = control.gather(&endpoint.address().to_bytes())?;
             let rank = control.rank();
-            let barrier = control.barrier_of(rank)?;
-            let mut team = Team::new(wanted, endpoint, barrier, rank, &addresses, None)?;
+            let mut team = Team::new(control, wanted, endpoint, rank, &addresses, None)?;
             team.region = region;
             teams.push(team);
         }
@@ -244,8 +242,7 @@ fn in_kernel(
         }
         Ok(endpoint) => {
             let rank = control.rank();
-            let barrier = control.barrier_of(rank)?;
-            Team::new(Wanted::Kernel, endpoint, barrier, rank, &addresses, None).map(Ok)
+            Team::new(control, Wanted::Kernel, endpoint, rank, &addresses, None).map(Ok)
         }
         Err(why) => Ok(Err(why.to_string())),
     }
@@ -253,9 +250,9 @@ fn in_kernel(
 
 impl<E: RawEndpoint> Team<E> {
     fn new(
+        control: &Control,
         wanted: Wanted,
         endpoint: E,
-        barrier: Barrier,
         rank: u32,
         addresses: &[[u8; ADDRESS_LEN]],
         cpu: Option<usize>,
@@ -273,7 +270,7 @@ impl<E: RawEndpoint> Team<E> {
             partner,
             partner_rank,
             peers,
-            barrier,
+            barrier: control.barrier_of(rank)?,
             first,
             loans: wanted == Wanted::Loan,
             region: None,
