@@ -69,6 +69,7 @@ void close_all(void);
 struct fid_ep *open_end(struct fi_info *like, struct fid_cntr *started);
 fi_addr_t swap_names(struct fid_ep *end);
 void meet(void);
+ssize_t answer(struct fi_cq_tagged_entry *entry);
 struct fi_cq_tagged_entry completion(void);
 struct fi_cq_err_entry failure(void);
 unsigned char pattern(size_t at, unsigned seed);
