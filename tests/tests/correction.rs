@@ -134,3 +134,30 @@ fn messages_in_pieces_cost_nobody_the_single_copy() {
         );
     });
 }
+
+/// The first few dozen messages of a length go every way there is, if only for a try: with ordinary stores and past the caches, and by
+/// each path of this machine.
+#[test]
+fn long_messages_are_whole_whichever_way_they_go() {
+    const LEN: usize = (4 << 20) + 5;
+    Cast::new("long_messages_are_whole_whichever_way_they_go").run(|rank| {
+        let settings = Settings::builder().without_environment();
+        let endpoint = HybridEndpoint::with(settings.build().expect("settings")).expect("open");
+        let other = rank.connect(&endpoint)[1 - rank.rank as usize];
+        let mut room = vec![0; LEN + 1];
+        for number in 0..60 {
+            let seed = rank.seed.wrapping_add(number);
+            if rank.rank == 0 {
+                let message = content(seed, LEN);
+                endpoint.send(other, DATA, &message).expect("sent");
+                endpoint.recv((other, GO_ON), &mut []).expect("go on");
+            } else {
+                let room = &mut room[1..];
+                endpoint.recv((other, DATA), room).expect("a message");
+                check(seed, room);
+                endpoint.send(other, GO_ON, &[]).expect("go on");
+            }
+        }
+        rank.link.meet(&endpoint);
+    });
+}

@@ -5,6 +5,8 @@ mod operations;
 mod places;
 mod slices;
 
+use limic_shm::ring::CopyTo;
+
 pub(crate) use operations::{ReceiveBuffer, Room, SendBuffer};
 #[cfg(feature = "ibverbs")]
 pub(crate) use places::Place;
@@ -31,11 +33,11 @@ pub(crate) trait Source {
     /// `to` is valid for `len` bytes and `at + len` is within [`len`](Self::len).
     unsafe fn get(&self, at: u64, to: *mut u8, len: usize);
 
-    /// The same, to memory that is in no cache of this core, most likely.
+    /// The same, to memory that is written as `how` says, if these are a peer's bytes.
     ///
     /// # Safety
     /// As [`get`](Self::get).
-    unsafe fn get_to_far(&self, at: u64, to: *mut u8, len: usize) {
+    unsafe fn get_to(&self, _how: CopyTo, at: u64, to: *mut u8, len: usize) {
         // SAFETY: the caller's promise.
         unsafe { self.get(at, to, len) }
     }
@@ -107,6 +109,28 @@ mod tests {
         let receive = unsafe { ReceiveBuffer::new(&[RawSliceMut::from(a), RawSliceMut::from(b)]) };
         receive.copy_from_send(&send, 100);
         assert_eq!(out, data[..90]);
+    }
+
+    #[test]
+    fn a_room_in_pieces_is_filled_past_the_caches_too() {
+        let memory = limic_shm::ring::heap(1 << 10);
+        let data: Vec<u8> = (0..1000_u32).map(|i| (i % 251) as u8).collect();
+        let window = || Window::new(&memory, 8, 1000).expect("within");
+        // SAFETY: the window has room for as many bytes as there are.
+        unsafe { window().put(0, data.as_ptr(), data.len()) };
+        for past_caches in [false, true] {
+            let mut out = vec![0_u8; 1000];
+            let (a, b) = out.split_at_mut(333);
+            let rooms = [RawSliceMut::from(a), RawSliceMut::from(b)];
+            // SAFETY: `out` outlives the buffer and is not used meanwhile.
+            let receive = unsafe { ReceiveBuffer::new(&rooms) };
+            if past_caches {
+                receive.copy_past_caches(0, 1000, &window());
+            } else {
+                receive.copy_part(0, 1000, &window(), 1 << 20);
+            }
+            assert_eq!(out, data);
+        }
     }
 
     #[test]

@@ -94,7 +94,8 @@ pub struct Counters {
     pub migrations: u64,
     /// Times that it was found to have moved to another cache or package, so that other thresholds hold (H3).
     pub relocations: u64,
-    /// Long messages that take another path than the policy's table says, because it was measured to be faster.
+    /// Long messages that take another path than the policy's table says, or are written past the caches, because it was measured to be
+    /// faster.
     pub corrections: Vec<Correction>,
     /// Everything else that is counted, by name.
     pub events: Vec<(Event, u64)>,
@@ -125,7 +126,7 @@ pub struct Reason {
 }
 
 /// Long messages from a peer, from one length up to below the next power of two, that take another path than the
-/// policy's table says.
+/// policy's table says, or are written in another way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Correction {
     /// Their sender.
@@ -134,6 +135,8 @@ pub struct Correction {
     pub from_bytes: u64,
     /// The path that they take.
     pub path: Path,
+    /// Their receiver writes them past its caches: messages of 4 MiB and more, where that is faster.
+    pub past_caches: bool,
 }
 
 /// The histogram class of a length.

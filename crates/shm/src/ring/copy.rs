@@ -13,6 +13,9 @@
 
 use super::prefetch;
 
+/// Whether there are stores that go past the caches here.
+pub const PAST_CACHES: bool = cfg!(all(target_arch = "x86_64", not(miri)));
+
 /// 16 bytes, one vector register on every 64-bit machine.
 type Chunk = [u8; 16];
 
@@ -35,6 +38,34 @@ pub unsafe fn copy_bytes(from: *const u8, to: *mut u8, len: usize) {
     unsafe { copy::<NOT_AHEAD, NOT_AHEAD>(from, to, len) }
 }
 
+/// How the memory that a peer's bytes are copied to is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopyTo {
+    /// See [`copy_from_peer`].
+    Near,
+    /// It is in no cache of this core, most likely: see [`copy_from_peer_to_far`].
+    Far,
+    /// See [`copy_from_peer_past_caches`].
+    PastCaches,
+}
+
+/// Copies `len` bytes that another core has written to memory that is written as `how` says.
+///
+/// # Safety
+///
+/// As [`core::ptr::copy_nonoverlapping`] for `u8`.
+#[inline(always)]
+pub unsafe fn copy_from_peer_to(how: CopyTo, from: *const u8, to: *mut u8, len: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match how {
+            CopyTo::Near => copy_from_peer(from, to, len),
+            CopyTo::Far => copy_from_peer_to_far(from, to, len),
+            CopyTo::PastCaches => copy_from_peer_past_caches(from, to, len),
+        }
+    }
+}
+
 /// Copies `len` bytes that another core has written, and that lie in its cache: asked for ahead, into the second-level cache. A
 /// message of 8 KiB, whose two copies run one after the other, took 5 to 15 % less time by it, one of 64 KiB 1 to 4 %.
 ///
@@ -54,9 +85,20 @@ pub unsafe fn copy_from_peer(from: *const u8, to: *mut u8, len: usize) {
 ///
 /// As [`core::ptr::copy_nonoverlapping`] for `u8`.
 #[inline(always)]
-pub unsafe fn copy_from_peer_to_far(from: *const u8, to: *mut u8, len: usize) {
+unsafe fn copy_from_peer_to_far(from: *const u8, to: *mut u8, len: usize) {
     // SAFETY: the caller's promise.
     unsafe { copy::<FAR_AHEAD, TARGET_AHEAD>(from, to, len) }
+}
+
+/// The same with stores that go past this core's caches, where the processor has such: what is in them stays there, and no line is
+/// fetched only to be overwritten. Whoever reads the bytes has to fetch them from memory.
+///
+/// # Safety
+///
+/// As [`core::ptr::copy_nonoverlapping`] for `u8`.
+unsafe fn copy_from_peer_past_caches(from: *const u8, to: *mut u8, len: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { past_caches::<FAR_AHEAD>(from, to, len) }
 }
 
 /// # Safety
@@ -127,6 +169,16 @@ pub(super) unsafe fn copy_short(from: *const u8, to: *mut u8, len: usize) -> boo
 /// # Safety
 ///
 /// As [`core::ptr::copy_nonoverlapping`] for `u8`.
+pub(super) unsafe fn copy_past_caches(from: *const u8, to: *mut u8, len: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { past_caches::<NOT_AHEAD>(from, to, len) }
+}
+
+/// The same, with the lines of the source asked for so many bytes ahead.
+///
+/// # Safety
+///
+/// As [`core::ptr::copy_nonoverlapping`] for `u8`.
 #[cfg_attr(
     all(target_arch = "x86_64", not(miri)),
     expect(
@@ -134,7 +186,7 @@ pub(super) unsafe fn copy_short(from: *const u8, to: *mut u8, len: usize) -> boo
         reason = "the load needs no alignment, and the stores begin at a line"
     )
 )]
-pub(super) unsafe fn copy_past_caches(from: *const u8, to: *mut u8, len: usize) {
+unsafe fn past_caches<const AHEAD: usize>(from: *const u8, to: *mut u8, len: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: the caller's promise. Whole lines of the target lie between `head` and `head + lines`, which are at most `len`; the rest
     // is copied as usual. SSE2 is part of the architecture.
@@ -144,9 +196,15 @@ pub(super) unsafe fn copy_past_caches(from: *const u8, to: *mut u8, len: usize) 
         let head = to.align_offset(LINE).min(len);
         let lines = (len - head) / LINE * LINE;
         copy_bytes(from, to, head);
-        for at in (head..head + lines).step_by(size_of::<Chunk>()) {
-            let chunk = _mm_loadu_si128(from.add(at).cast::<__m128i>());
-            _mm_stream_si128(to.add(at).cast::<__m128i>(), chunk);
+        for line in (head..head + lines).step_by(LINE) {
+            if AHEAD > 0 {
+                // Of the line there, or of the last one: behind the end the peer may write meanwhile.
+                prefetch::read_to_second(from.add((line + AHEAD).min(len - 1)));
+            }
+            for at in (line..line + LINE).step_by(size_of::<Chunk>()) {
+                let chunk = _mm_loadu_si128(from.add(at).cast::<__m128i>());
+                _mm_stream_si128(to.add(at).cast::<__m128i>(), chunk);
+            }
         }
         let tail = head + lines;
         copy_bytes(from.add(tail), to.add(tail), len - tail);
@@ -306,7 +364,10 @@ unsafe fn ends<T: Copy>(from: *const u8, to: *mut u8, len: usize) {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::{copy_bytes, copy_from_peer, copy_from_peer_to_far, copy_past_caches};
+    use super::{
+        copy_bytes, copy_from_peer, copy_from_peer_past_caches, copy_from_peer_to_far,
+        copy_past_caches,
+    };
 
     #[test]
     fn ring_copy_moves_every_length_and_nothing_beyond() {
@@ -328,6 +389,7 @@ mod tests {
                     copy_bytes,
                     copy_from_peer,
                     copy_from_peer_to_far,
+                    copy_from_peer_past_caches,
                     copy_past_caches,
                 ] {
                     let mut target = vec![0_u8; 5020];

@@ -33,7 +33,7 @@ pub mod sleep;
 mod watchdog;
 
 #[cfg(not(loom))]
-pub use copy::{copy_bytes, copy_from_peer, copy_from_peer_to_far};
+pub use copy::{CopyTo, PAST_CACHES, copy_bytes, copy_from_peer, copy_from_peer_to};
 pub use line::{LineConsumer, LineProducer};
 pub use memory::Memory;
 #[cfg(not(loom))]

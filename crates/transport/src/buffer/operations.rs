@@ -1,8 +1,8 @@
 //! Buffers of operations under way.
 
-use limic_shm::ring;
+use limic_shm::ring::{self, CopyTo};
 
-use super::places::ToFar;
+use super::places::To;
 use super::slices::{Pieces, gather_part, total, walk};
 use super::{Sink, Source};
 use crate::raw::{RawSlice, RawSliceMut};
@@ -193,10 +193,15 @@ impl ReceiveBuffer {
     #[inline(always)]
     pub(crate) fn copy_part(&self, skip: u64, limit: u64, source: &impl Source, whole: u64) {
         if FAR_ROOM.contains(&whole) {
-            self.copy_from(skip, limit, &ToFar(source));
+            self.copy_from(skip, limit, &To(CopyTo::Far, source));
         } else {
             self.copy_from(skip, limit, source);
         }
+    }
+
+    /// The same with stores past the caches.
+    pub(crate) fn copy_past_caches(&self, skip: u64, limit: u64, source: &impl Source) {
+        self.copy_from(skip, limit, &To(CopyTo::PastCaches, source));
     }
 
     /// Copies the first `limit` bytes of a send of the same process.

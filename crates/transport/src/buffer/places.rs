@@ -1,6 +1,6 @@
 //! Where message bytes lie or go to: records of rings, windows of shared memory, private memory.
 
-use limic_shm::ring::{self, Mapped, Memory};
+use limic_shm::ring::{self, CopyTo, Mapped, Memory};
 use limic_shm::segment::PeerArena;
 
 use super::{Sink, Source};
@@ -102,24 +102,24 @@ impl Source for Window<'_> {
         unsafe { self.memory.read(self.start + at as usize, to, len) }
     }
     #[inline]
-    unsafe fn get_to_far(&self, at: u64, to: *mut u8, len: usize) {
+    unsafe fn get_to(&self, how: CopyTo, at: u64, to: *mut u8, len: usize) {
         debug_assert!(at as usize + len <= self.len);
         // SAFETY: as in `get`.
-        unsafe { self.memory.read_to_far(self.start + at as usize, to, len) }
+        unsafe { self.memory.read_to(how, self.start + at as usize, to, len) }
     }
 }
 
-/// A part of a message that is so long that the room for it is in no cache of the receiver, most likely.
-pub(super) struct ToFar<'a, S>(pub(super) &'a S);
+/// A part of a message, the room for which is written as this says.
+pub(super) struct To<'a, S>(pub(super) CopyTo, pub(super) &'a S);
 
-impl<S: Source> Source for ToFar<'_, S> {
+impl<S: Source> Source for To<'_, S> {
     fn len(&self) -> u64 {
-        self.0.len()
+        self.1.len()
     }
     #[inline]
     unsafe fn get(&self, at: u64, to: *mut u8, len: usize) {
         // SAFETY: the caller's promise.
-        unsafe { self.0.get_to_far(at, to, len) }
+        unsafe { self.1.get_to(self.0, at, to, len) }
     }
 }
 
@@ -152,9 +152,9 @@ impl Source for Lying {
         // now changes which bytes are copied, nothing else.
         unsafe { ring::copy_from_peer(self.start.wrapping_add(at as usize), to, len) }
     }
-    unsafe fn get_to_far(&self, at: u64, to: *mut u8, len: usize) {
+    unsafe fn get_to(&self, how: CopyTo, at: u64, to: *mut u8, len: usize) {
         // SAFETY: as in `get`.
-        unsafe { ring::copy_from_peer_to_far(self.start.wrapping_add(at as usize), to, len) }
+        unsafe { ring::copy_from_peer_to(how, self.start.wrapping_add(at as usize), to, len) }
     }
 }
 

@@ -285,6 +285,7 @@ pub(crate) fn incoming(
         address: 0,
         key: 0,
         path: Path::Eager,
+        past_caches: false,
         region: None,
         spell: None,
         confirm: false,

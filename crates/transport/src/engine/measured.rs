@@ -8,28 +8,28 @@ use super::ahead::now_ns;
 use super::requests::Incoming;
 use crate::Peer;
 use crate::counters::Correction;
-use crate::policy::adapt::{Adapter, LEAST_BYTES, Switch};
+use crate::policy::adapt::{Adapter, LEAST_BYTES, Switch, Way};
 use crate::policy::{ByteSize, Path, PathSet};
 
 impl Core {
-    /// The path of a message for which the table says `table`, and the spell in which it is measured.
+    /// The way of a message for which the table says `table`, and the spell in which it is measured.
     pub(crate) fn corrected(
         &mut self,
         from: u32,
         len: u64,
         table: Path,
         available: PathSet,
-    ) -> (Path, Option<u32>) {
+    ) -> (Way, Option<u32>) {
         if len < LEAST_BYTES || !self.settings.adapt() {
-            return (table, None);
+            return (Way::by(table), None);
         }
         let Some(link) = self.peers.link(from) else {
-            return (table, None);
+            return (Way::by(table), None);
         };
         let adapter = link.adapter.get_or_insert_with(|| Box::new(Adapter::new()));
-        let (path, spell, switch) = adapter.begins(len, table, available, now_ns);
+        let (way, spell, switch) = adapter.begins(len, table, available, now_ns);
         note(from, switch);
-        (path, Some(spell))
+        (way, Some(spell))
     }
 
     /// A peer takes part in a long message to it, or has it.
@@ -64,10 +64,11 @@ impl Core {
             .flat_map(|(number, adapter)| {
                 adapter
                     .corrections()
-                    .map(move |(from_bytes, path)| Correction {
+                    .map(move |(from_bytes, way)| Correction {
                         peer: Peer(number),
                         from_bytes,
-                        path,
+                        path: way.path,
+                        past_caches: way.past_caches,
                     })
             })
             .collect()

@@ -154,6 +154,8 @@ pub(crate) struct Incoming {
     pub(crate) key: u64,
     /// How it comes.
     pub(crate) path: Path,
+    /// Its bytes are written past the caches.
+    pub(crate) past_caches: bool,
     /// The sender waits until all of it has come.
     pub(crate) confirm: bool,
     /// For a write into a region of this endpoint: its slot.

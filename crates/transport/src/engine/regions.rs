@@ -395,6 +395,7 @@ impl Core {
             spell: None,
             confirm: false,
             path: Path::Pipeline,
+            past_caches: false,
         };
         let stage = ReceiveStage::Assembling(incoming);
         let slot = self

@@ -12,6 +12,7 @@ use super::wire::{self, Control};
 use crate::buffer::{Behind, Source, words};
 use crate::counters::Event;
 use crate::kmod::MOST_PIECES;
+use crate::policy::adapt::Way;
 use crate::policy::{BufferKind, Path, Query};
 use crate::raw::RequestId;
 use crate::single_copy::address_of_room;
@@ -32,6 +33,7 @@ pub(crate) fn incoming(offer: &Offer, room: u64) -> Incoming {
         spell: None,
         confirm: offer.confirm,
         path: Path::Pipeline,
+        past_caches: false,
     }
 }
 
@@ -70,10 +72,11 @@ impl Core {
             }
         }
         self.look_at_hand_over(offer.from);
-        let (path, spell) = self.choose(offer, incoming.wanted, whole, pieces);
+        let (way, spell) = self.choose(offer, incoming.wanted, whole, pieces);
         incoming.spell = spell;
-        incoming.path = path;
-        match path {
+        incoming.path = way.path;
+        incoming.past_caches = way.past_caches;
+        match way.path {
             // Through the module if the sender lets this endpoint read; else it is asked to write (`exposed`).
             Path::Kmod if offer.key == 0 => self.start_exposed(slot, incoming),
             Path::Cma | Path::Kmod => {
@@ -87,7 +90,7 @@ impl Core {
         }
     }
 
-    /// The path for the bytes of a matched long message, and the spell in which it is measured, if it is. `whole`: its
+    /// The way for the bytes of a matched long message, and the spell in which it is measured, if it is. `whole`: its
     /// room has one address.
     fn choose(
         &mut self,
@@ -95,9 +98,9 @@ impl Core {
         len: u64,
         whole: bool,
         pieces: usize,
-    ) -> (Path, Option<u32>) {
+    ) -> (Way, Option<u32>) {
         let Some(link) = self.peers.link(offer.from) else {
-            return (Path::Pipeline, None);
+            return (Way::by(Path::Pipeline), None);
         };
         // The message was offered, so the paths without asking are not open to it any more.
         let mut capabilities = link.capabilities;
@@ -131,8 +134,8 @@ impl Core {
             Some((choice, true)) if choice.path.is_rendezvous() && !offer.in_pieces => {
                 self.corrected(offer.from, len, choice.path, capabilities.paths)
             }
-            Some((choice, _)) if choice.path.is_rendezvous() => (choice.path, None),
-            _ => (Path::Pipeline, None),
+            Some((choice, _)) if choice.path.is_rendezvous() => (Way::by(choice.path), None),
+            _ => (Way::by(Path::Pipeline), None),
         }
     }
 
@@ -366,17 +369,26 @@ fn take_bytes(
     let Some(receiving) = requests.receiving(slot) else {
         return Ok(None);
     };
-    let (sender, got, wanted) = match &mut receiving.stage {
-        ReceiveStage::Assembling(incoming) => (incoming.from, &mut incoming.got, incoming.wanted),
-        ReceiveStage::Get { from, got, .. } => (*from, got, receiving.into.len()),
-        _ => (u32::MAX, &mut 0, 0),
+    let (sender, got, wanted, past_caches) = match &mut receiving.stage {
+        ReceiveStage::Assembling(incoming) => (
+            incoming.from,
+            &mut incoming.got,
+            incoming.wanted,
+            incoming.past_caches,
+        ),
+        ReceiveStage::Get { from, got, .. } => (*from, got, receiving.into.len(), false),
+        _ => (u32::MAX, &mut 0, 0, false),
     };
     let len = bytes.len();
     let fits = sender == from && offset.checked_add(len).is_some_and(|end| end <= wanted);
     if !fits || len == 0 {
         return Err("data that was not asked for");
     }
-    receiving.into.copy_part(offset, len, bytes, wanted);
+    if past_caches {
+        receiving.into.copy_past_caches(offset, len, bytes);
+    } else {
+        receiving.into.copy_part(offset, len, bytes, wanted);
+    }
     *got += len;
     Ok((*got >= wanted).then_some(slot))
 }

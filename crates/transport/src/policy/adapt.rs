@@ -8,6 +8,14 @@
 //!
 //! What is measured is a *spell*: from the first message under way to a moment when there is none, or a few dozen
 //! messages. All messages of a spell take one path, so that several at a time do not spoil each other's figures.
+//!
+//! Messages of [`LEAST_PAST_CACHES`] and more by the pipeline go one of two ways: their receiver writes the room with ordinary stores, or
+//! past its caches. Which is faster depends on who else uses the cache behind both cores: where nobody does, 4 MiB took 160 us with
+//! ordinary stores and 175 past the caches, and in other minutes of the same machine 280 and 205.
+
+use core::fmt;
+
+use limic_shm::ring::PAST_CACHES;
 
 use super::{Path, PathSet};
 
@@ -23,13 +31,24 @@ const SAMPLED: u32 = 8;
 const FIRST_TOUCHES: u64 = 4 << 20;
 /// After a try that was spoilt, none for so long.
 const SPOILT_NS: u64 = 50_000_000;
-/// The paths among which a choice is made.
-const CANDIDATES: [Path; 4] = [Path::Pipeline, Path::Cma, Path::BothSides, Path::Kmod];
+/// Shorter messages are never written past the caches: 2 MiB took a quarter longer.
+const LEAST_PAST_CACHES: u64 = 4 << 20;
+/// The ways among which a choice is made.
+const CANDIDATES: [Way; 5] = [
+    Way::by(Path::Pipeline),
+    Way {
+        path: Path::Pipeline,
+        past_caches: true,
+    },
+    Way::by(Path::Cma),
+    Way::by(Path::BothSides),
+    Way::by(Path::Kmod),
+];
 /// Spells before the first try of another path: the first ones are slow by whatever path, since neither buffers nor pool are in the caches.
 const FIRST: u32 = 20;
 /// And between two tries at least.
 const EVERY: u32 = 6;
-/// Tries take at most one part in so many of a class's time more than they would have taken by the current path.
+/// Tries of one candidate take at most one part in so many of a class's time more than they would have taken by the current path.
 const SHARE: u64 = 128;
 /// Spells that are remembered of each path; the median counts.
 const REMEMBERED: usize = 5;
@@ -51,16 +70,45 @@ const SPELL: u32 = 32;
 /// And those of a try.
 const SPELL_OF_A_TRY: u32 = 8;
 
-/// A change: messages of a size class go by another path from now on.
+/// The path of a message, and how its receiver writes the room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Way {
+    pub(crate) path: Path,
+    /// With stores past the caches.
+    pub(crate) past_caches: bool,
+}
+
+impl Way {
+    /// By a path, with ordinary stores.
+    pub(crate) const fn by(path: Path) -> Self {
+        Self {
+            path,
+            past_caches: false,
+        }
+    }
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let stores = if self.past_caches {
+            ", written past the caches,"
+        } else {
+            ""
+        };
+        write!(f, "{}{stores}", self.path)
+    }
+}
+
+/// A change: messages of a size class go another way from now on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Switch {
     /// The shortest message of the class, in bytes.
     pub(crate) from_bytes: u64,
-    pub(crate) before: Path,
-    pub(crate) now: Path,
+    pub(crate) before: Way,
+    pub(crate) now: Way,
 }
 
-/// The rates of the last spells of one path.
+/// The rates of the last spells of one way.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rates {
     last: [f32; REMEMBERED],
@@ -87,8 +135,10 @@ impl Rates {
 struct Class {
     /// What the table says.
     table: Path,
+    /// Its messages are so long that they may be written past the caches.
+    may_go_past: bool,
     /// What is taken.
-    current: Path,
+    current: Way,
     rates: [Rates; CANDIDATES.len()],
     /// The candidate that is tried next.
     rival: usize,
@@ -96,15 +146,15 @@ struct Class {
     until_try: u32,
     /// Spells so far.
     spells: u32,
-    /// And not before this time.
-    not_before_ns: u64,
-    /// The paths that have lost a try since the beginning, or since the rate of the current path has changed. The others may lose one
-    /// whatever it costs.
-    lost: PathSet,
+    /// And each candidate not before this time.
+    not_before_ns: [u64; CANDIDATES.len()],
+    /// The candidates that have lost a try since the beginning, or since the rate of the current one has changed. The others may lose
+    /// one whatever it costs.
+    lost: [bool; CANDIDATES.len()],
     /// Spells left of the try under way.
     trying: u32,
-    /// The path of the last spell, and whether the one before it took another.
-    last: Path,
+    /// The way of the last spell, and whether the one before it took another.
+    last: Way,
     cold: bool,
     /// What was lost by tries of the present rival.
     lost_ns: u64,
@@ -113,22 +163,23 @@ struct Class {
 }
 
 impl Class {
-    const fn new(table: Path) -> Self {
+    const fn new(table: Path, may_go_past: bool) -> Self {
         const NONE: Rates = Rates {
             last: [0.0; REMEMBERED],
             count: 0,
         };
         Self {
             table,
-            current: table,
+            may_go_past,
+            current: Way::by(table),
             rates: [NONE; CANDIDATES.len()],
             rival: 0,
             until_try: FIRST,
             spells: 0,
-            not_before_ns: 0,
-            lost: PathSet::EMPTY,
+            not_before_ns: [0; CANDIDATES.len()],
+            lost: [false; CANDIDATES.len()],
             trying: 0,
-            last: table,
+            last: Way::by(table),
             cold: true,
             lost_ns: 0,
             usual: 0.0,
@@ -136,32 +187,39 @@ impl Class {
     }
 
     /// A class beside one that is known: the paths that have lost there are not tried here at once.
-    fn beside(known: &Self) -> Self {
+    fn beside(known: &Self, may_go_past: bool) -> Self {
         Self {
             rival: known.rival,
             not_before_ns: known.not_before_ns,
             lost: known.lost,
-            ..Self::new(known.table)
+            ..Self::new(known.table, may_go_past)
         }
     }
 
-    /// The path of the next spell.
-    fn next(&mut self, available: PathSet, now_ns: impl Fn() -> u64) -> Path {
-        let path = self.pick(available, now_ns);
+    /// The way of the next spell.
+    fn next(&mut self, available: PathSet, now_ns: impl Fn() -> u64) -> Way {
+        let way = self.pick(available, now_ns);
         self.spells = self.spells.wrapping_add(1);
-        self.cold = path != self.last;
-        self.last = path;
-        path
+        self.cold = way != self.last;
+        self.last = way;
+        way
     }
 
-    fn pick(&mut self, available: PathSet, now_ns: impl Fn() -> u64) -> Path {
-        if !available.contains(self.current) {
-            *self = Self::new(self.table);
+    /// Whether a candidate may be tried now.
+    fn may_try(&self, rival: Way, available: PathSet) -> bool {
+        rival != self.current
+            && available.contains(rival.path)
+            && (!rival.past_caches || self.may_go_past && self.current.path == rival.path)
+    }
+
+    fn pick(&mut self, available: PathSet, now_ns: impl Fn() -> u64) -> Way {
+        if !available.contains(self.current.path) {
+            *self = Self::new(self.table, self.may_go_past);
         }
         if self.trying > 0 {
             self.trying -= 1;
             let rival = CANDIDATES[self.rival];
-            if available.contains(rival) {
+            if self.may_try(rival, available) {
                 return rival;
             }
         }
@@ -173,12 +231,9 @@ impl Class {
         if self.rates_of(self.current).count < LEAST_KNOWN {
             return self.current;
         }
-        if self.not_before_ns > 0 && now_ns() < self.not_before_ns {
-            return self.current;
-        }
         for _ in CANDIDATES {
-            let rival = CANDIDATES[self.rival];
-            if rival != self.current && available.contains(rival) {
+            let (rival, not_before_ns) = (CANDIDATES[self.rival], self.not_before_ns[self.rival]);
+            if self.may_try(rival, available) && (not_before_ns == 0 || now_ns() >= not_before_ns) {
                 self.trying = SPELLS_OF_A_TRY - 1;
                 return rival;
             }
@@ -187,24 +242,24 @@ impl Class {
         self.current
     }
 
-    /// A spell of so many bytes ended at `now_ns`, after `time_ns`. True if another path is taken from now on.
-    fn measured(&mut self, path: Path, bytes: u64, time_ns: u64, now_ns: u64) -> bool {
-        let Some(index) = CANDIDATES.iter().position(|known| *known == path) else {
+    /// A spell of so many bytes ended at `now_ns`, after `time_ns`. True if another way is taken from now on.
+    fn measured(&mut self, way: Way, bytes: u64, time_ns: u64, now_ns: u64) -> bool {
+        let Some(index) = CANDIDATES.iter().position(|known| *known == way) else {
             return false;
         };
         let rate = bytes as f32 / time_ns as f32;
         let mine = self.rates_of(self.current).median();
-        if path != self.current && mine > 0.0 {
+        if way != self.current && mine > 0.0 {
             self.lost_ns += time_ns.saturating_sub((bytes as f32 / mine) as u64);
         }
         if self.cold {
-            if path != self.current && path != Path::Kmod && rate < mine * HOPELESS {
+            if way != self.current && way.path != Path::Kmod && rate < mine * HOPELESS {
                 self.has_lost(index, now_ns);
             }
             return false;
         }
         self.rates[index].add(rate);
-        if path == self.current {
+        if way == self.current {
             let median = self.rates[index].median();
             if self.rates[index].count < LEAST_KNOWN || self.spells < FIRST {
                 return false;
@@ -214,9 +269,9 @@ impl Class {
             } else if median < self.usual * CHANGED || median * CHANGED > self.usual {
                 // Time to look around.
                 self.usual = median;
-                self.not_before_ns = 0;
+                self.not_before_ns = [0; CANDIDATES.len()];
                 self.until_try = 0;
-                self.lost = PathSet::EMPTY;
+                self.lost = [false; CANDIDATES.len()];
             }
             return false;
         }
@@ -231,7 +286,7 @@ impl Class {
             }
             self.lost_ns = 0;
             self.trying = 0;
-            self.current = path;
+            self.current = way;
             self.usual = 0.0;
             self.until_try = EVERY;
             return true;
@@ -251,11 +306,10 @@ impl Class {
         self.rival = (self.rival + 1) % CANDIDATES.len();
         self.trying = 0;
         let lost_ns = core::mem::take(&mut self.lost_ns);
-        let path = CANDIDATES[index];
-        if self.lost.contains(path) {
-            self.not_before_ns = now_ns.saturating_add(lost_ns.saturating_mul(SHARE));
+        if self.lost[index] {
+            self.not_before_ns[index] = now_ns.saturating_add(lost_ns.saturating_mul(SHARE));
         }
-        self.lost = self.lost.with(path);
+        self.lost[index] = true;
     }
 
     /// The current path is known, and this spell is not one of those that are measured nevertheless.
@@ -264,8 +318,8 @@ impl Class {
         known && !self.spells.is_multiple_of(SAMPLED)
     }
 
-    fn rates_of(&self, path: Path) -> Rates {
-        let index = CANDIDATES.iter().position(|known| *known == path);
+    fn rates_of(&self, way: Way) -> Rates {
+        let index = CANDIDATES.iter().position(|known| *known == way);
         index.map_or(Rates::default(), |index| self.rates[index])
     }
 }
@@ -275,7 +329,7 @@ impl Class {
 struct Spell {
     number: u32,
     class: usize,
-    path: Path,
+    way: Way,
     /// Messages that were begun in it.
     messages: u32,
     /// After so many it ends, if half as many have arrived.
@@ -285,7 +339,7 @@ struct Spell {
     older: u32,
     since_ns: u64,
     bytes: u64,
-    /// A message of another class, or path, came between, or it is not one of those that are measured: nothing is to be
+    /// A message of another class, or way, came between, or it is not one of those that are measured: nothing is to be
     /// learnt from it.
     mixed: bool,
 }
@@ -314,7 +368,7 @@ impl Adapter {
             spell: Spell {
                 number: 0,
                 class: 0,
-                path: Path::Pipeline,
+                way: Way::by(Path::Pipeline),
                 messages: 0,
                 most: SPELL,
                 arrived: 0,
@@ -334,22 +388,32 @@ impl Adapter {
     }
 
     fn new_class(&self, class: usize, table: Path) -> Class {
-        let beside = [class.wrapping_sub(1), class + 1].into_iter();
-        let found = beside
-            .filter_map(|class| self.classes.get(class).copied().flatten())
-            .find(|known| known.table == table && known.current == table);
-        found.map_or(Class::new(table), |known| Class::beside(&known))
+        let may_go_past = PAST_CACHES && LEAST_BYTES << class >= LEAST_PAST_CACHES;
+        let of_table = |class: usize| {
+            let known = self.classes.get(class).copied().flatten();
+            known.filter(|known| known.table == table && known.current.path == table)
+        };
+        let shorter = of_table(class.wrapping_sub(1));
+        let Some(known) = shorter.or_else(|| of_table(class + 1)) else {
+            return Class::new(table, may_go_past);
+        };
+        let new = Class::beside(&known, may_go_past);
+        Class {
+            // What the caches have no room for, they have even less for if it is longer.
+            current: shorter.map_or(new.current, |shorter| shorter.current),
+            ..new
+        }
     }
 
     /// A message begins, for which the table says `table`, and of all the paths `available` can be taken. Gives
-    /// the path to take, and the number of its spell for [`Adapter::ended`].
+    /// the way to take, and the number of its spell for [`Adapter::ended`].
     pub(crate) fn begins(
         &mut self,
         bytes: u64,
         table: Path,
         available: PathSet,
         now_ns: impl Fn() -> u64,
-    ) -> (Path, u32, Option<Switch>) {
+    ) -> (Way, u32, Option<Switch>) {
         let class = Self::class_of(bytes);
         if self.classes[class].is_none_or(|known| known.table != table) {
             // The first of its class, or another row holds: the pair has moved.
@@ -358,12 +422,12 @@ impl Adapter {
         let mut switch = None;
         if self.under_way == 0 || self.spell.is_full() {
             switch = self.close(&now_ns);
-            let path = self.classes[class]
+            let way = self.classes[class]
                 .as_mut()
-                .map_or(table, |entry| entry.next(available, &now_ns));
+                .map_or(Way::by(table), |entry| entry.next(available, &now_ns));
             let number = self.spell.number.wrapping_add(1);
-            let tried = self.classes[class].is_some_and(|entry| entry.current != path);
-            let touched = path != Path::Pipeline || self.piped >= FIRST_TOUCHES;
+            let tried = self.classes[class].is_some_and(|entry| entry.current != way);
+            let touched = way.path != Path::Pipeline || self.piped >= FIRST_TOUCHES;
             let skipped = class < SHORT_CLASSES
                 && !tried
                 && self.classes[class].is_some_and(|entry| entry.may_skip());
@@ -371,7 +435,7 @@ impl Adapter {
             self.spell = Spell {
                 number,
                 class,
-                path,
+                way,
                 messages: 0,
                 most: if tried { SPELL_OF_A_TRY } else { SPELL },
                 arrived: 0,
@@ -383,20 +447,18 @@ impl Adapter {
         }
         self.under_way += 1;
         self.spell.messages += 1;
-        if self.spell.class == class && available.contains(self.spell.path) {
-            if self.spell.path == Path::Pipeline {
+        if self.spell.class == class && available.contains(self.spell.way.path) {
+            if self.spell.way.path == Path::Pipeline {
                 self.piped = self.piped.saturating_add(bytes);
             }
-            return (self.spell.path, self.spell.number, switch);
+            return (self.spell.way, self.spell.number, switch);
         }
         self.spell.mixed = true;
-        let current = self.classes[class].map_or(table, |entry| entry.current);
-        let path = if available.contains(current) {
-            current
-        } else {
-            table
-        };
-        (path, self.spell.number, switch)
+        let current = self.classes[class].map(|entry| entry.current);
+        let way = current
+            .filter(|current| available.contains(current.path))
+            .unwrap_or(Way::by(table));
+        (way, self.spell.number, switch)
     }
 
     /// A message of `bytes` bytes that began in the spell `number` has arrived.
@@ -432,10 +494,13 @@ impl Adapter {
         }
         self.spell.mixed = true;
         if let Some(class) = &mut self.classes[self.spell.class]
-            && self.spell.path != class.current
+            && self.spell.way != class.current
         {
             class.trying = 0;
-            class.not_before_ns = now_ns().saturating_add(SPOILT_NS);
+            let quiet = now_ns().saturating_add(SPOILT_NS);
+            for not_before_ns in &mut class.not_before_ns {
+                *not_before_ns = quiet.max(*not_before_ns);
+            }
         }
     }
 
@@ -451,22 +516,23 @@ impl Adapter {
         let class = self.classes[spell.class].as_mut()?;
         let before = class.current;
         class
-            .measured(spell.path, spell.bytes, time, now)
+            .measured(spell.way, spell.bytes, time, now)
             .then_some(Switch {
                 from_bytes: LEAST_BYTES << spell.class,
                 before,
-                now: spell.path,
+                now: spell.way,
             })
     }
 
-    /// The paths that are taken against the table: the shortest message of each class, and the path.
-    pub(crate) fn corrections(&self) -> impl Iterator<Item = (u64, Path)> + '_ {
+    /// What is taken against the table: the shortest message of each class, and its way.
+    pub(crate) fn corrections(&self) -> impl Iterator<Item = (u64, Way)> + '_ {
         self.classes
             .iter()
             .enumerate()
             .filter_map(|(index, class)| {
                 let class = class.as_ref()?;
-                (class.current != class.table).then_some((LEAST_BYTES << index, class.current))
+                (class.current != Way::by(class.table))
+                    .then_some((LEAST_BYTES << index, class.current))
             })
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{Memory, check_sub};
 use crate::ring::copy::{
-    copy_bytes, copy_from_peer, copy_from_peer_to_far, copy_past_caches, copy_short,
+    CopyTo, copy_bytes, copy_from_peer, copy_from_peer_to, copy_past_caches, copy_short,
 };
 use crate::ring::prefetch;
 use crate::sync::{AtomicU32, AtomicU64};
@@ -64,16 +64,16 @@ impl Mapped {
         unsafe { self.base.byte_add(offset) }
     }
 
-    /// As [`read`](Memory::read), to memory that is in no cache of this core, most likely.
+    /// As [`read`](Memory::read), to memory that is written as `how` says.
     ///
     /// # Safety
     ///
     /// As [`read`](Memory::read).
     #[inline]
-    pub unsafe fn read_to_far(&self, offset: usize, to: *mut u8, len: usize) {
+    pub unsafe fn read_to(&self, how: CopyTo, offset: usize, to: *mut u8, len: usize) {
         debug_assert!(offset <= self.len && len <= self.len - offset);
         // SAFETY: in range, valid and apart by the caller's promise.
-        unsafe { copy_from_peer_to_far(self.at(offset).cast::<u8>().as_ptr(), to, len) }
+        unsafe { copy_from_peer_to(how, self.at(offset).cast::<u8>().as_ptr(), to, len) }
     }
 }
 
