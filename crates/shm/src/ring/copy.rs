@@ -41,11 +41,11 @@ pub unsafe fn copy_bytes(from: *const u8, to: *mut u8, len: usize) {
 /// How the memory that a peer's bytes are copied to is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyTo {
-    /// See [`copy_from_peer`].
+    /// With ordinary stores: it is in a cache of this core, or the processor fetches it ahead by itself.
     Near,
-    /// It is in no cache of this core, most likely: see [`copy_from_peer_to_far`].
+    /// The same, and its lines are asked for ahead: it is in no cache of this core, most likely.
     Far,
-    /// See [`copy_from_peer_past_caches`].
+    /// With stores past the caches, where there are such ([`PAST_CACHES`]).
     PastCaches,
 }
 
