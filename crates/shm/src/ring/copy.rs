@@ -38,12 +38,10 @@ pub unsafe fn copy_bytes(from: *const u8, to: *mut u8, len: usize) {
     unsafe { copy::<NOT_AHEAD, NOT_AHEAD>(from, to, len) }
 }
 
-/// How the memory that a peer's bytes are copied to is written.
+/// How the memory that a peer's bytes are copied to is written, if not as [`copy_from_peer`] does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyTo {
-    /// With ordinary stores: it is in a cache of this core, or the processor fetches it ahead by itself.
-    Near,
-    /// The same, and its lines are asked for ahead: it is in no cache of this core, most likely.
+    /// With ordinary stores to lines that are asked for ahead: it is in no cache of this core, most likely.
     Far,
     /// With stores past the caches, where there are such ([`PAST_CACHES`]).
     PastCaches,
@@ -59,7 +57,6 @@ pub unsafe fn copy_from_peer_to(how: CopyTo, from: *const u8, to: *mut u8, len: 
     // SAFETY: the caller's promise.
     unsafe {
         match how {
-            CopyTo::Near => copy_from_peer(from, to, len),
             CopyTo::Far => copy_from_peer_to_far(from, to, len),
             CopyTo::PastCaches => copy_from_peer_past_caches(from, to, len),
         }

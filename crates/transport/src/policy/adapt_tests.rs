@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 
+use super::class::{CANDIDATES, LEAST_PAST_CACHES};
 use super::*;
 
 /// The machines here have no kernel module.
