@@ -1,4 +1,4 @@
-//! Single copy from another process by size, what a claim of a both-sides copy costs, and the copy
+//! Single copy from another process by size, what a claim of a split-copy copy costs, and the copy
 //! loops of the rings beside libc's `memcpy`.
 //!
 //! The peer is this program started again, with a buffer that it only keeps.
@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::AtomicU64;
 
 use criterion::{Criterion, Throughput};
-use limic_copy::{Cma, CmaPeer, CopyEngine, LocalSliceMut, Meet, ProbeWord, RemoteRange};
+use limic_copy::{Cma, CmaPeer, CopyEngine, LocalSliceMut, ProbeWord, RemoteRange, RendezvousWord};
 
 const ROLE: &str = "LIMIC_BENCH_COPY_PEER";
 const LARGEST: usize = 4 << 20;
@@ -89,7 +89,7 @@ fn reads(criterion: &mut Criterion) {
 
 fn claims(criterion: &mut Criterion) {
     let word = AtomicU64::new(0);
-    let meet = Meet(&word);
+    let meet = RendezvousWord(&word);
     let mut own = 0;
     criterion.bench_function("both_sides_claim", |bencher| {
         bencher.iter(|| match meet.claim_front(u32::MAX, own) {

@@ -1,10 +1,11 @@
 //! Tests that need a kernel of their own: one that loads modules, has Soft-RoCE, and may break.
 //!
-//! They lie in `lab/tests` and are ordinary integration tests. `cargo xtask lab test` builds them on the host and runs them in a
-//! virtual machine, as root, each in a process of its own. Elsewhere they skip themselves, by [`in_guest`]. Programs
-//! whose name ends with `two_guests` run in two machines at a time, with a network between them.
+//! They lie in `lab/tests` and are ordinary integration tests. `cargo xtask lab test` builds them
+//! on the host and runs them in a virtual machine, as root, each in a process of its own. Elsewhere
+//! they skip themselves, by [`in_guest`]. Programs whose name ends with `two_guests` run in two
+//! machines at a time, with a network between them.
 //!
-//! What a test prints behind `REPORT: ` in a line is shown even if it passes.
+//! A line of a test is shown even if the test passes, from `REPORT: ` on.
 
 /// A program that was built beside the tests: the command, or `examples/NAME`.
 ///
@@ -18,7 +19,7 @@ pub fn program(name: &str) -> std::path::PathBuf {
     folder.join(name)
 }
 
-/// Whether this is a guest of the lab; says `SKIPPED` if it is not.
+/// Whether this is a guest of the lab. Prints `SKIPPED` if it is not.
 #[must_use]
 pub fn in_guest() -> bool {
     let words = std::fs::read_to_string("/proc/cmdline").unwrap_or_default();

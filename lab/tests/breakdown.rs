@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::{Command, Output, Stdio};
 
-use limic_lab::{in_guest, program};
+use limic_lab_tests::{in_guest, program};
 use serde_json::Value;
 
 const FOLDER: &str = "/sys/kernel/debug/limic";
@@ -92,7 +92,8 @@ fn two_measurements_do_not_mix() {
     assert!(said.contains("somebody measures already"), "{said}");
 }
 
-/// Measuring costs every process that uses the module, so whoever turned it on does not leave it on, however it ends.
+/// Measuring costs every process that uses the module, so whoever turned it on does not leave it
+/// on, however it ends.
 #[test]
 fn who_is_killed_does_not_leave_the_clock_on() {
     if !in_guest() {

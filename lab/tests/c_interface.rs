@@ -1,8 +1,9 @@
-//! The C interface over an endpoint whose messages the kernel matches: its own test programs, with another kind of endpoint.
+//! The C interface over an endpoint whose messages the kernel matches: its own test programs, with
+//! another kind of endpoint.
 
 use std::process::Command;
 
-use limic_lab::{in_guest, program};
+use limic_lab_tests::{in_guest, program};
 
 /// `LIMIC_KIND_KERNEL` and `LIMIC_KIND_HYBRID` of `limic.h`.
 const KERNEL: &str = "2";

@@ -4,7 +4,7 @@ use std::io::IoSlice;
 
 use limic::policy::Path;
 use limic::{Endpoint, HybridEndpoint, RawEndpoint};
-use limic_lab::in_guest;
+use limic_lab_tests::in_guest;
 use limic_tests::conformance::settings;
 use limic_tests::{Cast, conformance};
 
@@ -12,7 +12,7 @@ fn kmod_endpoint() -> limic::Result<HybridEndpoint> {
     HybridEndpoint::with(settings(|s| s.long_path(Path::Kmod))?)
 }
 
-conformance!(kmod, kmod_endpoint, only limic_lab::in_guest);
+conformance!(kmod, kmod_endpoint, only limic_lab_tests::in_guest);
 
 /// Else the suite would pass by the pipeline.
 #[test]

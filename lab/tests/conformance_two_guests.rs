@@ -13,5 +13,5 @@ fn hybrid_endpoint() -> limic::Result<HybridEndpoint> {
     HybridEndpoint::with(settings(|s| s)?)
 }
 
-conformance!(verbs, verbs_endpoint, only limic_lab::in_guest);
-conformance!(hybrid, hybrid_endpoint, only limic_lab::in_guest);
+conformance!(verbs, verbs_endpoint, only limic_lab_tests::in_guest);
+conformance!(hybrid, hybrid_endpoint, only limic_lab_tests::in_guest);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use limic_lab::in_guest;
+use limic_lab_tests::in_guest;
 use limic_tests::process::pass;
 use limic_tests::skip;
 
@@ -29,7 +29,8 @@ fn hydra_starts_ranks_on_both() {
     start_from_the_first_machine(|shell, there| hydra(&mpiexec, shell, there));
 }
 
-/// An unmodified MPI over the libfabric provider: within a machine by shared memory, between the two by verbs.
+/// An unmodified MPI over the libfabric provider: within a machine by shared memory, between the
+/// two by verbs.
 #[test]
 fn mpich_runs_on_both() {
     if !in_guest() {
@@ -84,7 +85,8 @@ fn hydra(mpiexec: &Path, shell: &Path, there: &str) -> Command {
     command
 }
 
-/// PRRTE's prterun, which Open MPI 5's mpirun is, does so too: its daemons serve PMIx on both machines.
+/// PRRTE's prterun, which Open MPI 5's mpirun is, does so too: its daemons serve PMIx on both
+/// machines.
 #[test]
 fn prterun_starts_ranks_on_both() {
     if !in_guest() {
@@ -125,7 +127,7 @@ fn start_from_the_first_machine(command: impl Fn(&Path, &str) -> Command) {
         for (example, connect) in RUNS {
             let start = Instant::now();
             let status = command(shell, there)
-                .arg(limic_lab::program(&format!("examples/{example}")))
+                .arg(limic_lab_tests::program(&format!("examples/{example}")))
                 .env("LIMIC_VERBS_CONNECT", connect)
                 .stdin(Stdio::null())
                 .status();
@@ -138,8 +140,9 @@ fn start_from_the_first_machine(command: impl Fn(&Path, &str) -> Command) {
     });
 }
 
-/// Starts so many jobs, which the first machine does by `jobs`. It is told a program to use in place of ssh, which hands commands for the
-/// second machine to this test there, and that machine's address.
+/// Starts so many jobs, which the first machine does by `jobs`. It is told a program to use in
+/// place of ssh, which hands commands for the second machine to this test there, and that machine's
+/// address.
 fn on_the_first_machine(count: usize, jobs: impl FnOnce(&Path, &str)) {
     let there = std::env::var("LIMIC_LAB_PEER").expect("two guests");
     // Daemons on the second machine look for it too, although they start nothing by it.

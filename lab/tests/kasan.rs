@@ -3,14 +3,15 @@
 use std::path::Path;
 use std::process::Command;
 
-use limic_lab::in_guest;
+use limic_lab_tests::in_guest;
 
 /// Which of the faulty code runs, as the kernel's unit tests are told.
 const FILTER: &str = "/sys/module/kunit/parameters/filter_glob";
 const RESULTS: &str = "/sys/kernel/debug/kunit/kasan/results";
 
-/// An access behind the end of an object, one to a freed object, one behind the end of memory from vmalloc, one by a system call's
-/// copy from user memory, and a freed vector in Rust. Each passes only if KASAN has reported it; the lab looks for the report too.
+/// An access behind the end of an object, one to a freed object, one behind the end of memory from
+/// vmalloc, one by a system call's copy from user memory, and a freed vector in Rust. Each passes
+/// only if KASAN has reported it; the lab looks for the report too.
 const FAULTS: [&str; 5] = [
     "kmalloc_oob_right",
     "kmalloc_uaf",

@@ -2,7 +2,7 @@
 
 use limic::{Access, Endpoint, Error, KernelEndpoint, RawEndpoint, Settings};
 use limic_copy::{CopyEngine, Group, Kmod, LocalSlice, LocalSliceMut, RemoteRange};
-use limic_lab::in_guest;
+use limic_lab_tests::in_guest;
 use limic_tests::conformance::settings;
 use limic_tests::{Cast, conformance};
 
@@ -10,10 +10,10 @@ fn kernel_endpoint() -> limic::Result<KernelEndpoint> {
     KernelEndpoint::with(settings(|s| s)?)
 }
 
-conformance!(kernel, kernel_endpoint, only limic_lab::in_guest);
+conformance!(kernel, kernel_endpoint, only limic_lab_tests::in_guest);
 
-/// Where there is no module, opening says so and what to do. On every machine without it, and in the guest with the
-/// device out of the way.
+/// Where there is no module, opening says so and what to do. On every machine without it, and in
+/// the guest with the device out of the way.
 #[test]
 fn without_the_device_the_reason_is_told() {
     if std::path::Path::new("/dev/limic").exists() {
@@ -98,7 +98,8 @@ fn the_module_knows_what_a_region_is_for() {
     }
 }
 
-/// A process that is killed is named as dead to those that wait for it, and to one that waits for anybody.
+/// A process that is killed is named as dead to those that wait for it, and to one that waits for
+/// anybody.
 #[test]
 fn a_killed_peer_is_named() {
     if !in_guest() {
@@ -167,7 +168,8 @@ fn more_than_the_module_holds() {
     });
 }
 
-/// A forked child that uses its parent's endpoint gets errors and goes on; the parent's messages are not touched.
+/// A forked child that uses its parent's endpoint gets errors and goes on; the parent's messages
+/// are not touched.
 #[test]
 fn a_forked_child_is_told_and_the_parent_goes_on() {
     if !in_guest() {

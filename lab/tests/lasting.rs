@@ -1,4 +1,5 @@
-//! Buffers that are sent again and again over the path `kmod`: they stay exposed, and a message costs its sender no call.
+//! Buffers that are sent again and again over the path `kmod`: they stay exposed, and a message
+//! costs its sender no call.
 
 use limic::policy::Path;
 use limic::{Endpoint, HybridEndpoint, RawEndpoint};
@@ -6,7 +7,7 @@ use limic_copy::{
     Access, CopyEngine, Kmod, KmodPair, KmodPeer, Lasting, LocalSlice, LocalSliceMut, Opened,
     RemoteRange,
 };
-use limic_lab::in_guest;
+use limic_lab_tests::in_guest;
 use limic_tests::Cast;
 use limic_tests::conformance::settings;
 

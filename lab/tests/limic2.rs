@@ -1,10 +1,11 @@
-//! liblimic2 over the kernel module: what an MPI does with LiMIC2, with each way that copies can take.
+//! liblimic2 over the kernel module: what an MPI does with LiMIC2, with each way that copies can
+//! take.
 
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-use limic_lab::in_guest;
+use limic_lab_tests::in_guest;
 
 const FOLDER: &str = "/sys/kernel/debug/limic";
 

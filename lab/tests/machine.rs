@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use limic_lab::in_guest;
+use limic_lab_tests::in_guest;
 
 #[test]
 fn rxe_is_there() {

@@ -1,11 +1,12 @@
-//! Endpoints on two machines: which path goes where, and what the loss of a machine or of the network does.
+//! Endpoints on two machines: which path goes where, and what the loss of a machine or of the
+//! network does.
 
 use std::process::Command;
 use std::time::Instant;
 
 use limic::policy::Path;
 use limic::{Endpoint, Error, HybridEndpoint, Peer, RawEndpoint, Selector, Settings, Tag};
-use limic_lab::in_guest;
+use limic_lab_tests::in_guest;
 use limic_tests::Cast;
 
 const TAG: Tag = Tag(7);
@@ -123,7 +124,8 @@ fn node_1_dies_in_mid_stream() {
     });
 }
 
-/// The network is away for longer than adapters repeat, and comes back: the same endpoints connect again.
+/// The network is away for longer than adapters repeat, and comes back: the same endpoints connect
+/// again.
 #[test]
 fn endpoints_connect_again_after_the_network_was_down() {
     if !in_guest() {
@@ -134,7 +136,8 @@ fn endpoints_connect_again_after_the_network_was_down() {
         let peers = rank.connect(&endpoint);
         let other = peers[1 - rank.rank as usize];
         let address = endpoint.peer_address(other).expect("known").to_bytes();
-        // Frames for the other machine go to an address that nobody has, whichever protocol they are of.
+        // Frames for the other machine go to an address that nobody has, whichever protocol they
+        // are of.
         let number = u8::from(std::env::var("LIMIC_LAB_GUEST").as_deref() == Ok("0")) + 1;
         let neighbours = [
             format!("10.77.0.{number}"),

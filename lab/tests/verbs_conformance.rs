@@ -8,4 +8,4 @@ fn verbs_endpoint() -> limic::Result<VerbsEndpoint> {
     VerbsEndpoint::with(settings(|s| s)?)
 }
 
-conformance!(verbs, verbs_endpoint, only limic_lab::in_guest);
+conformance!(verbs, verbs_endpoint, only limic_lab_tests::in_guest);

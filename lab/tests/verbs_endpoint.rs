@@ -5,7 +5,7 @@ use std::process::Command;
 use limic::counters::{self, Event};
 use limic::settings::{SettingsBuilder, Spin, VerbsCache};
 use limic::{Endpoint, RawEndpoint, Settings, Tag, VerbsEndpoint};
-use limic_lab::in_guest;
+use limic_lab_tests::in_guest;
 use limic_tests::{Cast, Rank};
 
 const TAG: Tag = Tag(7);
@@ -143,8 +143,8 @@ mod pages {
         /// Unmaps the pages and maps others in their place.
         pub(super) fn replace(&mut self) {
             let access = ProtFlags::READ | ProtFlags::WRITE;
-            // SAFETY: the mapping is this value's, and nothing refers to it now (`&mut self`); between the calls no other
-            // thread of the test maps anything.
+            // SAFETY: the mapping is this value's, and nothing refers to it now (`&mut self`);
+            // between the calls no other thread of the test maps anything.
             let again = unsafe {
                 mm::munmap(self.start, self.len).expect("munmap");
                 mm::mmap_anonymous(
@@ -170,7 +170,8 @@ mod pages {
     }
 }
 
-/// What a registration cache gets wrong if it does not see that memory was given back: the adapter would go on with the old pages.
+/// What a registration cache gets wrong if it does not see that memory was given back: the adapter
+/// would go on with the old pages.
 #[test]
 fn kept_registrations_are_right_after_munmap_and_free() {
     run(
@@ -206,7 +207,8 @@ fn kept_registrations_are_right_after_munmap_and_free() {
                         pages.discard();
                     }
                 }
-                // The allocator gives such blocks back to the kernel at once, and mostly gets the same place again.
+                // The allocator gives such blocks back to the kernel at once, and mostly gets the
+                // same place again.
                 for round in 8..16 {
                     check(round, &mut vec![0; LEN]);
                 }
@@ -237,8 +239,8 @@ fn jobs_meet_at_the_start_or_on_demand() {
     if !in_guest() {
         return;
     }
-    let command = limic_lab::program("limic");
-    let example = limic_lab::program("examples/hello");
+    let command = limic_lab_tests::program("limic");
+    let example = limic_lab_tests::program("examples/hello");
     for when in ["static", "on-demand"] {
         let start = std::time::Instant::now();
         let status = Command::new(&command)

@@ -1,4 +1,5 @@
-//! The fabric over Soft-RoCE: connections, packets, transfers, and what happens when a stream or a peer fails.
+//! The fabric over Soft-RoCE: connections, packets, transfers, and what happens when a stream or a
+//! peer fails.
 
 use core::time::Duration;
 use std::time::Instant;
@@ -8,7 +9,7 @@ use limic_ibverbs::fabric::{
     FabricSettings, Inbox, RemoteRange, SendRefused, TransferError,
 };
 use limic_ibverbs::objects::Access;
-use limic_lab::in_guest;
+use limic_lab_tests::in_guest;
 use limic_tests::process::die;
 use limic_tests::{Cast, Rank};
 
@@ -33,7 +34,8 @@ fn settings() -> FabricSettings {
 }
 
 impl Side {
-    /// Opens, exchanges addresses beside the fabric, and connects; both ends do so at the same time.
+    /// Opens, exchanges addresses beside the fabric, and connects; both ends do so at the same
+    /// time.
     fn connected(rank: &Rank, settings: FabricSettings) -> Self {
         let mut side = Self::open(rank, settings);
         let start = Instant::now();
@@ -222,7 +224,8 @@ fn transfers_move_the_right_bytes() {
             .map(|at| (at * 7 + rank.rank as usize) as u8)
             .collect();
         let access = Access::LOCAL | Access::REMOTE_READ | Access::REMOTE_WRITE;
-        // SAFETY: the memory lives until the registration is dropped, and is looked at only after the transfers.
+        // SAFETY: the memory lives until the registration is dropped, and is looked at only after
+        // the transfers.
         let spread = unsafe {
             side.fabric
                 .register(memory.as_mut_ptr(), memory.len(), access)
@@ -415,7 +418,8 @@ fn nobody_there_is_an_error_in_time() {
     assert!(matches!(why, ConnectionFailure::Unreachable(_)), "{why}");
 }
 
-/// Peers whose sends and receives may all complete before anybody looks: more than a completion queue holds at first (1040).
+/// Peers whose sends and receives may all complete before anybody looks: more than a completion
+/// queue holds at first (1040).
 const SPOKES: u64 = 60;
 
 #[test]

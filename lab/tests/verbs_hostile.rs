@@ -7,11 +7,11 @@ use limic_ibverbs::fabric::{
     ConnectionFailure, ConnectionId, Event, FABRIC_ADDRESS_LEN, Fabric, FabricAddress,
     FabricSettings, Inbox, SendRefused,
 };
-use limic_lab::in_guest;
+use limic_lab_tests::in_guest;
 use limic_tests::{Cast, Rank};
 
-/// What the hostile rank sends to rank 0, each over a connection of its own: a kind, and the bytes behind it. Kinds from 0xf0 on are the
-/// fabric's own.
+/// What the hostile rank sends to rank 0, each over a connection of its own: a kind, and the bytes
+/// behind it. Kinds from 0xf0 on are the fabric's own.
 const HOSTILE: [(u8, &[u8]); 5] = [
     // Nobody's kind.
     (0xff, b"?"),

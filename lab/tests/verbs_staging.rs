@@ -7,7 +7,7 @@ use limic_ibverbs::objects::{AdapterMemory, Context, HostMemory, ProtectionDomai
 use limic_ibverbs::staging::{
     AreaCard, Costs, Forwarder, Link, LinkError, Next, Packed, Pieces, Way, area,
 };
-use limic_lab::in_guest;
+use limic_lab_tests::in_guest;
 
 const PATIENCE: Duration = Duration::from_secs(40);
 

@@ -1,9 +1,10 @@
-//! Endpoints with two devices: long messages go through both, and one that fails leaves everything to the other (U4, U5).
+//! Endpoints with two devices: long messages go through both, and one that fails leaves everything
+//! to the other (U4, U5).
 
 use std::process::Command;
 
 use limic::{Endpoint, Settings, Tag, VerbsEndpoint};
-use limic_lab::in_guest;
+use limic_lab_tests::in_guest;
 use limic_tests::{Cast, Rank};
 
 const TAG: Tag = Tag(7);

@@ -11,8 +11,21 @@ pub const MARGIN: usize = 64 << 10;
 /// What they hold.
 pub const UNTOUCHED: u8 = 0xA5;
 
-/// Header, tag, and the first words of the payload. Of a record that repeats the tag of the one before, the tag is of no effect.
-pub type Words<'a> = [&'a mut u64; 5];
+/// Header, tag, and the first words of the payload. Of a record that repeats the tag of the one before,
+/// the tag is of no effect.
+pub type Words<'a> = [&'a mut u64; 6];
+
+/// Kinds of records, as the library's `frame` has them.
+pub mod kinds {
+    /// A message that is its own payload.
+    pub const EAGER: u64 = 1;
+    /// A message in fragments begins.
+    pub const EAGER_FRAGMENTED: u64 = 3;
+    /// A message in an arena.
+    pub const ARENA: u64 = 5;
+    /// A fragment in a staging buffer.
+    pub const FRAGMENT_STAGED: u64 = 8;
+}
 
 /// The kind that a header names.
 #[must_use]
@@ -48,7 +61,7 @@ pub unsafe fn forge(
         let (start, end) = range.expect("a range");
         let number = |text| usize::from_str_radix(text, 16).expect("an address");
         let mut at = number(start);
-        while at + 40 <= number(end) {
+        while at + 48 <= number(end) {
             let word = std::ptr::with_exposed_provenance_mut::<u64>(at);
             let mut no_tag = 0;
             // SAFETY: within a shared mapping that this process may write, and whose other process waits meanwhile (the
@@ -62,6 +75,7 @@ pub unsafe fn forge(
                     &mut *payload,
                     &mut *payload.add(1),
                     &mut *payload.add(2),
+                    &mut *payload.add(3),
                 ]
             };
             let len = length(*words[0]);

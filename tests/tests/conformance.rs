@@ -18,7 +18,7 @@ fn cma_endpoint() -> limic::Result<HybridEndpoint> {
 }
 
 fn both_sides_endpoint() -> limic::Result<HybridEndpoint> {
-    HybridEndpoint::with(settings(|s| s.long_path(Path::BothSides))?)
+    HybridEndpoint::with(settings(|s| s.long_path(Path::SplitCopy))?)
 }
 
 /// Everything is full all the time.
@@ -28,9 +28,9 @@ fn tiny_endpoint() -> limic::Result<HybridEndpoint> {
             .private_rings(1)
             .ring_bytes(4 << 10)
             .shared_slots(8)
-            .chunks(2)
-            .chunk_bytes(4 << 10)
-            .pipeline_chunk(4 << 10)
+            .staging_buffers(2)
+            .staging_buffer_bytes(4 << 10)
+            .pipeline_fragment(4 << 10)
             .pipeline_window(2)
     })?)
 }
@@ -45,7 +45,7 @@ fn shared_only_endpoint() -> limic::Result<ShmEndpoint> {
 conformance!(shm, shm_endpoint);
 conformance!(hybrid, hybrid_endpoint);
 conformance!(cma, cma_endpoint);
-conformance!(both_sides, both_sides_endpoint);
+conformance!(split_copy, both_sides_endpoint);
 conformance!(tiny, tiny_endpoint);
 conformance!(shared_only, shared_only_endpoint);
 conformance!(hybrid_threads, hybrid_endpoint, threads);

@@ -69,23 +69,23 @@ fn a_wrong_table_is_corrected_and_a_wish_is_respected() {
     let cast = Cast::new("a_wrong_table_is_corrected_and_a_wish_is_respected").alone();
     cast.limit(Duration::from_secs(120)).run(|rank| {
         let settings = || Settings::builder().without_environment().pipeline_window(2);
-        let corrected = |counters: &Counters| !counters.corrections.is_empty();
+        let corrected = |counters: &Counters| !counters.tuned.is_empty();
         if let Some(counters) = send_idly(rank, settings(), 20_000, corrected) {
-            let [correction] = counters.corrections[..] else {
-                panic!("{:?}", counters.corrections);
+            let [correction] = counters.tuned[..] else {
+                panic!("{:?}", counters.tuned);
             };
             assert_eq!(correction.from_bytes, BYTES as u64);
             assert_ne!(correction.path, Path::Pipeline);
         }
         let never = |_: &Counters| false;
         for settings in [
-            settings().adapt(false),
+            settings().autotune(false),
             settings().long_path(Path::Pipeline),
         ] {
             if let Some(counters) = send_idly(rank, settings, 150, never) {
                 // The table takes both sides for this length, at every distance.
                 assert_eq!(messages(&counters, Path::Cma), 0, "{:?}", counters.paths);
-                assert!(counters.corrections.is_empty());
+                assert!(counters.tuned.is_empty());
             }
         }
     });

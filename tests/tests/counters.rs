@@ -2,7 +2,7 @@
 
 use std::path::Path as FilePath;
 
-use limic::counters::{Event, Found, OutsideError, Page, Traffic, of_process};
+use limic::counters::{CountersError, Event, Found, Page, Traffic, of_process};
 use limic::policy::Path;
 use limic::{Endpoint, HybridEndpoint, Peer, RawEndpoint, Settings};
 use limic_tests::{Cast, Rank, content, skip};
@@ -211,7 +211,7 @@ fn another_users_process_is_refused() {
             nix::unistd::setuid(NOBODY.into()).expect("setuid");
             let error = of_process(pids[0]).expect_err("another user's");
             assert!(
-                matches!(error, OutsideError::Refused { pid, owner: 0 } if pid == pids[0]),
+                matches!(error, CountersError::Refused { pid, owner: 0 } if pid == pids[0]),
                 "{error:?}"
             );
             assert!(error.to_string().contains("CAP_SYS_PTRACE"), "{error}");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use limic::policy::{HandOver, Path};
+use limic::policy::{LineLatency, Path};
 use limic::settings::{Settings, SettingsBuilder};
 use limic::{Counters, Endpoint, HybridEndpoint, RawEndpoint};
 use limic_tests::{Cast, Rank, check, content, skip};
@@ -15,10 +15,10 @@ const LONG: usize = 2 << 20;
 const ANSWER: usize = 256 << 10;
 const ROUNDS: u64 = 2000;
 
-fn builder(hand_over: HandOver) -> SettingsBuilder {
+fn builder(hand_over: LineLatency) -> SettingsBuilder {
     Settings::builder()
         .without_environment()
-        .hand_over(hand_over)
+        .line_latency(hand_over)
 }
 
 fn ping_pong(rank: &Rank, settings: SettingsBuilder, bytes: usize, rounds: u64) -> Counters {
@@ -55,10 +55,10 @@ fn what_is_told_decides_between_the_rows() {
     }
     Cast::new("what_is_told_decides_between_the_rows").run(|rank| {
         // Fewer than the correction looks at.
-        let near = ping_pong(rank, builder(HandOver::Nanoseconds(30)), LONG, 3);
+        let near = ping_pong(rank, builder(LineLatency::Nanoseconds(30)), LONG, 3);
         assert_eq!(messages(&near, Path::Pipeline), 3, "{:?}", near.paths);
-        let far = ping_pong(rank, builder(HandOver::Nanoseconds(180)), LONG, 3);
-        assert_eq!(messages(&far, Path::BothSides), 3, "{:?}", far.paths);
+        let far = ping_pong(rank, builder(LineLatency::Nanoseconds(180)), LONG, 3);
+        assert_eq!(messages(&far, Path::SplitCopy), 3, "{:?}", far.paths);
     });
 }
 
@@ -70,7 +70,7 @@ fn answers_between_far_cores_go_at_once_unless_somebody_asked_for_another_path()
     }
     Cast::new("answers_between_far_cores_go_at_once_unless_somebody_asked_for_another_path").run(
         |rank| {
-            let far = || builder(HandOver::Nanoseconds(180));
+            let far = || builder(LineLatency::Nanoseconds(180));
             let own = ping_pong(rank, far(), ANSWER, 3);
             if rank.rank == 1 {
                 assert!(messages(&own, Path::Eager) > 0, "{:?}", own.paths);
@@ -82,14 +82,14 @@ fn answers_between_far_cores_go_at_once_unless_somebody_asked_for_another_path()
 }
 
 /// Whatever the measurements say, and however often the peer is not there for them, messages arrive, and no meet word is
-/// lost: both-sides copies go on.
+/// lost: split-copy copies go on.
 #[test]
 fn measuring_disturbs_nobody() {
     // Two processes that hand the processor to each other thousands of times: long on a machine with much else to do.
     let cast = Cast::new("measuring_disturbs_nobody").limit(Duration::from_secs(240));
     cast.run(|rank| {
         for bytes in [8, BYTES, 100 << 10] {
-            let counters = ping_pong(rank, builder(HandOver::Measured), bytes, ROUNDS);
+            let counters = ping_pong(rank, builder(LineLatency::Measured), bytes, ROUNDS);
             let total: u64 = counters.sent.iter().map(|(_, sent)| sent.messages).sum();
             assert_eq!(total, ROUNDS);
         }

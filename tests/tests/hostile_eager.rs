@@ -1,19 +1,19 @@
-//! A sender of an eager message in pieces that changes its records behind the library's back, or dies between two of
-//! them: a record says how long the message is (kind 28), others where in the sender's pool its bytes lie (kind 30).
+//! A sender of an eager message in fragments that changes its records behind the library's back, or dies
+//! between two of them: a record says how long the message is, others where in the sender's staging pool
+//! its bytes lie.
 
-use limic::policy::HandOver;
+use limic::policy::LineLatency;
 use limic::settings::{Settings, SettingsBuilder};
 use limic::{Endpoint, Error, HybridEndpoint, Peer, RawEndpoint};
+use limic_tests::forgery::kinds::{EAGER_FRAGMENTED, FRAGMENT_STAGED};
 use limic_tests::forgery::{self, MARGIN, UNTOUCHED, Words, forge, kind, length};
 use limic_tests::process::vanish;
 use limic_tests::{Cast, Rank};
 
-const BEGINS: u64 = 28;
-const NEXT_PIECE: u64 = 30;
 /// Bytes of the records of these kinds.
-const BEGINS_BYTES: u64 = 8;
-const NEXT_PIECE_BYTES: u64 = 16;
-/// The low half of a word: the first page of a piece, and, in the next word, its length.
+const BEGIN_BYTES: u64 = 8;
+const FRAGMENT_BYTES: u64 = 16;
+/// The low half of a word: the first page of a fragment, and, in the next word, its length.
 const LOW: u64 = 0xFFFF_FFFF;
 const BYTES: usize = 40 << 10;
 
@@ -33,92 +33,92 @@ const fn with_kind(header: u64, kind: u64) -> u64 {
 const FORGERIES: [Forgery; 15] = [
     Forgery {
         name: "a message of no bytes",
-        of: BEGINS,
+        of: EAGER_FRAGMENTED,
         change: |words, _| *words[2] = 0,
         found: true,
     },
     Forgery {
         name: "a message of all bytes there are",
-        of: BEGINS,
+        of: EAGER_FRAGMENTED,
         change: |words, _| *words[2] = u64::MAX >> 8,
         found: true,
     },
     Forgery {
-        name: "a message that is shorter than its pieces",
-        of: BEGINS,
+        name: "a message that is shorter than its fragments",
+        of: EAGER_FRAGMENTED,
         change: |words, _| *words[2] = 100,
         found: true,
     },
     Forgery {
         name: "a message that never ends",
-        of: BEGINS,
+        of: EAGER_FRAGMENTED,
         change: |words, _| *words[2] = 64 << 10,
         found: false,
     },
     Forgery {
-        name: "a piece of no message",
-        of: BEGINS,
-        // Of the first page, and of no bytes: it is there, and there is nothing that it is a piece of.
-        change: |words, _| (*words[0], *words[2]) = (with_kind(*words[0], NEXT_PIECE), 0),
+        name: "a fragment of no message",
+        of: EAGER_FRAGMENTED,
+        // Of the first page, and of no bytes: it is there, and there is nothing that it is a fragment of.
+        change: |words, _| (*words[0], *words[2]) = (with_kind(*words[0], FRAGMENT_STAGED), 0),
         found: true,
     },
     Forgery {
         name: "a message that begins within another",
-        of: NEXT_PIECE,
-        change: |words, _| *words[0] = with_kind(*words[0], BEGINS),
+        of: FRAGMENT_STAGED,
+        change: |words, _| *words[0] = with_kind(*words[0], EAGER_FRAGMENTED),
         found: true,
     },
     Forgery {
         name: "the last page that a number names",
-        of: NEXT_PIECE,
+        of: FRAGMENT_STAGED,
         change: |words, _| *words[2] |= LOW,
         found: true,
     },
     Forgery {
-        name: "a piece that ends outside of the pool",
-        of: NEXT_PIECE,
+        name: "a fragment that ends outside of the pool",
+        of: FRAGMENT_STAGED,
         change: |words, _| *words[2] = *words[2] & !LOW | (u64::from(PAGES) - 1),
         found: true,
     },
     Forgery {
-        name: "a piece as long as a number names",
-        of: NEXT_PIECE,
+        name: "a fragment as long as a number names",
+        of: FRAGMENT_STAGED,
         change: |words, _| *words[3] |= LOW,
         found: true,
     },
     Forgery {
-        name: "a piece of no bytes",
-        of: NEXT_PIECE,
+        name: "a fragment of no bytes",
+        of: FRAGMENT_STAGED,
         change: |words, _| *words[3] &= !LOW,
         found: true,
     },
     Forgery {
-        name: "a piece handed over in no known way",
-        of: NEXT_PIECE,
+        name: "a fragment handed over in no known way",
+        of: FRAGMENT_STAGED,
         change: |words, _| *words[3] |= 0x7F << 32,
         found: true,
     },
     Forgery {
-        name: "a piece to keep of more pages than the pool has",
-        of: NEXT_PIECE,
+        name: "a fragment to keep of more pages than the pool has",
+        of: FRAGMENT_STAGED,
         change: |words, _| *words[3] |= 0xFF_FFFF << 40 | 1 << 32,
         found: true,
     },
     Forgery {
-        name: "a piece with an immediate word, which pieces have not",
-        of: NEXT_PIECE,
+        name: "a fragment with an unknown flag",
+        of: FRAGMENT_STAGED,
         change: |words, _| *words[3] ^= 1 << 39,
-        found: false,
+        found: true,
     },
     Forgery {
         name: "a message with all flags, known and unknown",
-        of: BEGINS,
+        of: EAGER_FRAGMENTED,
         change: |words, _| *words[2] |= 0xFF << 56,
         found: false,
     },
     Forgery {
-        name: "all pieces at one place, under any generation",
-        of: NEXT_PIECE,
+        name: "all fragments at one place, under any generation",
+        of: FRAGMENT_STAGED,
         change: |words, seen| *words[2] = (seen << 8 | 7) << 32,
         found: false,
     },
@@ -134,10 +134,10 @@ const PAGES: u32 = 512;
 fn settings() -> SettingsBuilder {
     Settings::builder()
         .without_environment()
-        .chunk_bytes(32 << 10)
-        .chunks(PAGES / 8)
+        .staging_buffer_bytes(32 << 10)
+        .staging_buffers(PAGES / 8)
         .eager_max(64 << 10)
-        .hand_over(HandOver::Topology)
+        .line_latency(LineLatency::Topology)
 }
 
 /// The receiver's side. `posted`: the receive is there before the message.
@@ -155,7 +155,7 @@ fn receive(rank: &Rank, endpoint: &HybridEndpoint, from: Peer, forgery: &Forgery
         } else {
             let _ = rank.link.exchange(&[]);
             let _ = rank.link.exchange(&[]);
-            // The first pieces at least are kept.
+            // The first fragments at least are kept.
             while !endpoint.progress() {}
             match scope.irecv((from, 2), into) {
                 Ok(request) => request,
@@ -186,8 +186,8 @@ fn send(rank: &Rank, endpoint: &HybridEndpoint, to: Peer, forgery: &Forgery) {
     let request = endpoint.isend(to, 2_u64, vec![0xFF; BYTES]).expect("isend");
     let is_meant = |words: &Words<'_>| {
         let (bytes, len) = match forgery.of {
-            BEGINS => (BEGINS_BYTES, *words[2]),
-            _ => (NEXT_PIECE_BYTES, *words[3] & LOW),
+            EAGER_FRAGMENTED => (BEGIN_BYTES, *words[2]),
+            _ => (FRAGMENT_BYTES, *words[3] & LOW),
         };
         kind(*words[0]) == forgery.of && length(*words[0]) == bytes && len <= BYTES as u64
     };
@@ -235,27 +235,27 @@ fn run(name: &str, index: usize, posted: bool) {
 forged! {
     a_message_of_no_bytes 0
     a_message_of_all_bytes 1
-    a_message_shorter_than_its_pieces 2
+    a_message_shorter_than_its_fragments 2
     a_message_that_never_ends 3
-    a_piece_of_no_message 4
+    a_fragment_of_no_message 4
     a_message_within_another 5
     a_page_that_does_not_exist 6
-    a_piece_that_ends_outside 7
-    a_piece_without_end 8
-    a_piece_of_no_bytes 9
-    a_piece_in_no_known_way 10
-    a_piece_to_keep_beyond_the_pool 11
-    a_piece_with_an_immediate_word 12
+    a_fragment_that_ends_outside 7
+    a_fragment_without_end 8
+    a_fragment_of_no_bytes 9
+    a_fragment_in_no_known_way 10
+    a_fragment_to_keep_beyond_the_pool 11
+    a_fragment_with_an_unknown_flag 12
     a_message_with_all_flags 13
-    all_pieces_at_one_place 14
+    all_fragments_at_one_place 14
 }
 
 /// The sender dies when a part of its message is out: nobody receives that part.
 #[test]
-fn a_sender_that_dies_between_two_pieces() {
-    Cast::new("a_sender_that_dies_between_two_pieces").run(|rank| {
+fn a_sender_that_dies_between_two_fragments() {
+    Cast::new("a_sender_that_dies_between_two_fragments").run(|rank| {
         // Two pages: the message is ten of them.
-        let few = settings().chunks(2).chunk_bytes(4 << 10);
+        let few = settings().staging_buffers(2).staging_buffer_bytes(4 << 10);
         let (endpoint, other) = open(rank, few);
         if rank.rank == 1 {
             let request = endpoint

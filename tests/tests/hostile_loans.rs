@@ -1,13 +1,14 @@
-//! A sender of a loan that changes the record behind the library's back (kind 11): it says in which arena the bytes lie, by which
-//! flag they go back, at which offset, and how many there are, and a receiver trusts none of it.
+//! A sender of a loan that changes the record behind the library's back: it says in which arena the bytes
+//! lie, by which flag they go back, at which offset, and how many there are, and a receiver trusts none
+//! of it.
 
 use limic::settings::Settings;
 use limic::{Endpoint, Error, HybridEndpoint, Peer, Status};
+use limic_tests::forgery::kinds::ARENA;
 use limic_tests::forgery::{self, Words, forge, kind, length};
 use limic_tests::process::vanish;
 use limic_tests::{Cast, Rank};
 
-const LOAN: u64 = 11;
 /// Bytes of a record of this kind.
 const LOAN_BYTES: u64 = 24;
 /// No other message has this length.
@@ -102,7 +103,7 @@ fn send(rank: &Rank, endpoint: &HybridEndpoint, to: Peer, forgery: &Forgery) {
     loan.fill(FILLED);
     loan.send(to, 2_u64).expect("send");
     let is_meant = |words: &Words<'_>| {
-        kind(*words[0]) == LOAN && length(*words[0]) == LOAN_BYTES && *words[4] == BYTES as u64
+        kind(*words[0]) == ARENA && length(*words[0]) == LOAN_BYTES && *words[4] == BYTES as u64
     };
     // SAFETY: the receiver waits for this process.
     let forged = unsafe { forge(is_meant, |words, _| (forgery.change)(words)) };

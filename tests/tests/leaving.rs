@@ -140,7 +140,7 @@ fn nobody_writes_into_a_buffer_that_a_close_gave_back() {
         for round in 0..5 {
             let settings = Settings::builder()
                 .without_environment()
-                .long_path(Path::BothSides);
+                .long_path(Path::SplitCopy);
             let endpoint = HybridEndpoint::with(settings.build().expect("settings")).expect("open");
             let peers = rank.connect(&endpoint);
             let other = peers[1 - rank.rank as usize];

@@ -44,8 +44,8 @@ fn sixty_four_ranks_all_to_all() {
         let settings = builder
             .private_rings(4)
             .shared_slots(256)
-            .chunks(16)
-            .chunk_bytes(16 << 10);
+            .staging_buffers(16)
+            .staging_buffer_bytes(16 << 10);
         let endpoint = HybridEndpoint::with(settings.build().expect("settings")).expect("open");
         all_to_all(rank, &endpoint, 3, 1024);
     });

@@ -1,6 +1,8 @@
-//! Ranks that move to another cache or package (H3), on a machine that hwloc is told about.
+//! Ranks that move to another package, on a machine that limic is told about.
 
-use limic::policy::{HandOver, Locality, Path, Row, RowSource, When};
+use std::fs;
+
+use limic::policy::{LineLatency, Locality, Path, Row, RowSource, When};
 use limic::settings::Settings;
 use limic::topology::CpuSet;
 use limic::{Endpoint, HybridEndpoint, RawEndpoint};
@@ -16,7 +18,7 @@ fn row(locality: Locality, up_to_bytes: u64, path: Path) -> Row {
         when: When::Usual,
         up_to_bytes,
         path,
-        chunk_bytes: 0,
+        fragment_bytes: 0,
         source: RowSource::Application,
         reason: "a test".into(),
     }
@@ -26,6 +28,24 @@ fn pin(cpu: usize) {
     let mut set = rustix::thread::CpuSet::new();
     set.set(cpu);
     rustix::thread::sched_setaffinity(None, &set).expect("this rank may be pinned");
+}
+
+/// What Linux shows of a machine with two packages of one CPU each.
+fn two_packages() -> tempfile::TempDir {
+    let root = tempfile::tempdir().expect("a folder for the test");
+    let file = |path: &str, content: &str| {
+        let path = root.path().join(path);
+        fs::create_dir_all(path.parent().expect("below the root")).expect("a folder");
+        fs::write(path, content).expect("a file");
+    };
+    file("cpu/online", "0-1");
+    for cpu in ["0", "1"] {
+        file(&format!("cpu/cpu{cpu}/topology/package_cpus_list"), cpu);
+        file(&format!("cpu/cpu{cpu}/cache/index0/level"), "3");
+        file(&format!("cpu/cpu{cpu}/cache/index0/type"), "Unified");
+        file(&format!("cpu/cpu{cpu}/cache/index0/shared_cpu_list"), cpu);
+    }
+    root
 }
 
 fn messages(endpoint: &HybridEndpoint, path: Path) -> u64 {
@@ -41,8 +61,9 @@ fn thresholds_follow_a_rank_to_another_package() {
         return skip("CPUs 0 and 1 are not both to be used");
     }
     Cast::new("thresholds_follow_a_rank_to_another_package").run(|rank| {
-        // SAFETY: this rank has one thread that is not asleep, and nobody reads the environment meanwhile.
-        unsafe { std::env::set_var("HWLOC_SYNTHETIC", "pack:2 l3:1 core:1 pu:1") };
+        let machine = two_packages();
+        // SAFETY: this rank has one thread that is awake, so nothing reads the environment now.
+        unsafe { std::env::set_var("LIMIC_SYSFS", machine.path()) };
         pin(rank.rank as usize);
         let rows = [
             row(Locality::SharedCache, 16 << 10, Path::Eager),
@@ -52,8 +73,8 @@ fn thresholds_follow_a_rank_to_another_package() {
             .without_environment()
             .rows(rows)
             .long_path(Path::Pipeline)
-            // The CPUs of this machine are not those that hwloc is told about.
-            .hand_over(HandOver::Topology);
+            // The CPUs of this machine are not those that limic is told about.
+            .line_latency(LineLatency::Topology);
         let endpoint = HybridEndpoint::with(settings.build().expect("settings")).expect("open");
         let other = rank.connect(&endpoint)[1 - rank.rank as usize];
         let mut buffer = vec![0; BYTES];

@@ -9,7 +9,10 @@ fn short_reads_between_short_messages() {
     const ROUNDS: usize = 5000;
     Cast::new("short_reads_between_short_messages").run(|rank| {
         let settings = Settings::builder().without_environment();
-        let settings = settings.pipeline_chunk(2 << 10).build().expect("settings");
+        let settings = settings
+            .pipeline_fragment(2 << 10)
+            .build()
+            .expect("settings");
         let endpoint = ShmEndpoint::with(settings).expect("open");
         let peers = rank.connect(&endpoint);
         let other = peers[1 - rank.rank as usize];

@@ -1,21 +1,21 @@
 //! The checks that are one command each.
 
-use crate::failure::Failure;
-use crate::job::Job;
-use crate::setup;
-use crate::tally::Tally;
+use limic_runner::{Failure, Job, Summary, setup};
+
+use crate::optional;
 
 /// rustfmt, without changing a file. The kernel module is no package of cargo's.
 pub(crate) fn fmt() -> Result<(), Failure> {
     setup::run()?;
     Job::cargo(&["fmt", "--all", "--check"], 2).run()?;
     Job::new("rustfmt", 1)
-        .args(&["--check", "kernel/limic_rs/limic_main.rs"])
+        .args(["--check", "kernel/limic_rs/limic_main.rs"])
         .run()
 }
 
-/// clippy over everything that is compiled anywhere.
+/// clippy over all packages, targets and features.
 pub(crate) fn clippy() -> Result<(), Failure> {
+    optional::hwloc()?;
     Job::cargo(
         &[
             "clippy",
@@ -31,8 +31,8 @@ pub(crate) fn clippy() -> Result<(), Failure> {
     .run()
 }
 
-/// The documentation of all libraries. The command's own binary has the library's name, and cargo
-/// would write both to one place; its users read `--help`.
+/// The documentation of all libraries. The command has the library's name, so that cargo would
+/// write the documentation of both to one place. Users of the command read `--help`.
 pub(crate) fn docs() -> Result<(), Failure> {
     Job::cargo(&["doc", "--workspace", "--no-deps", "--lib"], 15)
         .env("RUSTDOCFLAGS", "-D warnings")
@@ -46,30 +46,40 @@ pub(crate) fn header() -> Result<(), Failure> {
         .run()
 }
 
+/// Writes the page of the settings, which a test compares with the sources.
+pub(crate) fn settings() -> Result<(), Failure> {
+    Job::cargo(
+        &["test", "-p", "limic-tests", "--test", "settings_page"],
+        10,
+    )
+    .env("LIMIC_TEST_WRITE", "1")
+    .run()
+}
+
 /// Matching, and the rings on heap memory, under Miri.
-pub(crate) fn miri(tally: &mut Tally) -> Result<(), Failure> {
-    if let Err(why) = setup::miri() {
-        tally.skip_check(&format!("Miri: {why}"));
+pub(crate) fn miri(summary: &mut Summary) -> Result<(), Failure> {
+    if let Err(why) = optional::miri() {
+        summary.skip_check(&format!("Miri: {why}"));
         return Ok(());
     }
     // The property tests read the clock and look for their regression files.
     let flags = "-Zmiri-disable-isolation";
-    let run = |words: &[&str], flags: &str, tally: &mut Tally| {
+    let run = |words: &[&str], flags: &str, summary: &mut Summary| {
         Job::new("rustup", 15)
-            .args(&["run", "nightly", "cargo", "miri", "test"])
+            .args(["run", "nightly", "cargo", "miri", "test"])
             .args(words)
-            .args(&["--", "--show-output"])
+            .args(["--", "--show-output"])
             .env("MIRIFLAGS", flags)
-            // A crash of the compiler is printed; its report need not lie in the checkout.
+            // A crash of the compiler is printed, and leaves no report in the checkout.
             .env("RUSTC_ICE", "0")
-            .run_tests(tally)
+            .run_tests(summary)
     };
-    run(&["-p", "limic-matching"], flags, tally)?;
-    run(&["-p", "limic-shm", "--lib", "ring::"], flags, tally)
+    run(&["-p", "limic-matching"], flags, summary)?;
+    run(&["-p", "limic-shm", "--lib", "ring::"], flags, summary)
 }
 
 /// Every interleaving of the rings, the release flags and the wake-up, as far as loom bounds them.
-pub(crate) fn loom(tally: &mut Tally) -> Result<(), Failure> {
+pub(crate) fn loom(summary: &mut Summary) -> Result<(), Failure> {
     Job::cargo(
         &[
             "test",
@@ -83,14 +93,14 @@ pub(crate) fn loom(tally: &mut Tally) -> Result<(), Failure> {
         20,
     )
     .env("RUSTFLAGS", "--cfg loom")
-    // Most bugs show with two; without a bound the longest model takes hours.
+    // Most bugs show with two. Without a bound the longest model takes hours.
     .env("LOOM_MAX_PREEMPTIONS", "2")
-    // Other flags, so other files: what is built for everything else stays valid.
+    // Other flags make other files, so that the usual builds stay valid.
     .env("CARGO_TARGET_DIR", "target/loom")
-    .run_tests(tally)
+    .run_tests(summary)
 }
 
-/// The criterion benches, each with a short look: that they run, and roughly what they say.
+/// The criterion benches, in quick mode: they run, and print rough figures.
 pub(crate) fn bench() -> Result<(), Failure> {
     Job::cargo(
         &[

@@ -5,17 +5,15 @@ mod table;
 
 use std::collections::BTreeSet;
 
-use crate::console;
-use crate::failure::Failure;
-use crate::job::{Job, target};
-use crate::setup;
+use limic_runner::folders::target;
+use limic_runner::{Failure, Job, console, setup};
 
 use self::measured::{Info, Report};
 
 const TWO_RANKS: (&str, &str) = ("2", "8,1K,16K,256K,1M");
-/// Often more ranks than cores, which take turns then: long messages would take minutes.
+/// Four ranks often share cores, so that long messages would take minutes.
 const FOUR_RANKS: (&str, &str) = ("4", "8,1K,16K,256K");
-const PATHS: &str = "hybrid,inline,eager,pipeline,cma,both-sides,loan,process";
+const PATHS: &str = "hybrid,inline,eager,pipeline,cma,split-copy,loan,process";
 
 pub(crate) fn run() -> Result<(), Failure> {
     console::step(&"[1/4] setup");
@@ -44,7 +42,7 @@ pub(crate) fn run() -> Result<(), Failure> {
     let bandwidth = perf("bandwidth", TWO_RANKS, &brief)?;
     let pairs = perf("pairs", FOUR_RANKS, &[&brief[..], &reuse].concat())?;
 
-    let info: Info = measured::read(Job::new(limic(), 1).args(&["info", "--json"]))?;
+    let info: Info = measured::read(Job::new(limic(), 1).args(["info", "--json"]))?;
     print!("\n{}", table::render(&latency, &bandwidth, &pairs)?);
     let reports = [&latency, &bandwidth, &pairs];
     let notes: BTreeSet<&String> = reports.iter().flat_map(|report| &report.notes).collect();
@@ -66,5 +64,5 @@ fn perf(pattern: &str, (ranks, sizes): (&str, &str), more: &[&str]) -> Result<Re
     let words = [
         "perf", pattern, "--ranks", ranks, "--sizes", sizes, "--paths", PATHS, "--json", "-",
     ];
-    measured::read(Job::new(limic(), 5).args(&words).args(more))
+    measured::read(Job::new(limic(), 5).args(words).args(more))
 }

@@ -1,8 +1,8 @@
 //! Lays out the libraries for C: `cargo xtask install --prefix DIR`.
 //!
-//! cargo builds static libraries; the shared ones are linked from them here. rustc hands the linker a version script of
-//! its own for every cdylib, an anonymous one, and linkers refuse a named one beside it: a cdylib cannot have symbol
-//! versions. Linked by hand they get them, and a soname.
+//! cargo builds static libraries, and this links the shared ones from them. For a cdylib, rustc
+//! gives the linker an anonymous version script, and linkers refuse a named script beside that. So
+//! a cdylib cannot have symbol versions. Libraries that are linked here have them, and a soname.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -10,11 +10,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-
-use crate::console;
-use crate::failure::Failure;
-use crate::job::{Job, root, target};
-use crate::setup;
+use limic_runner::folders::{self, root, target};
+use limic_runner::{Failure, Job, console, setup};
 
 /// Where and what to install.
 #[derive(Debug, Args)]
@@ -27,25 +24,25 @@ pub(crate) struct Install {
     debug: bool,
 }
 
-/// What the static libraries want from the system.
-const NEEDED: [&str; 5] = ["-lhwloc", "-lgcc_s", "-lm", "-lpthread", "-ldl"];
+/// The system libraries that the static libraries need.
+const NEEDED: [&str; 4] = ["-lgcc_s", "-lm", "-lpthread", "-ldl"];
 
 /// A library for C.
 struct Library {
     package: &'static str,
-    /// What cargo calls the static library.
+    /// The static library, as cargo names it.
     built: &'static str,
-    /// What C calls it.
+    /// Its name in C.
     name: &'static str,
-    /// The first version number of the soname, and the whole.
+    /// The version number in the soname, and the whole version.
     major: &'static str,
     version: &'static str,
     folder: &'static str,
     map: &'static str,
     pkg_config: &'static str,
-    /// Header, and where it goes.
+    /// The header, and its place below the prefix.
     header: (&'static str, &'static str),
-    /// What it wants from the system.
+    /// The system libraries that it needs.
     needed: &'static [&'static str],
 }
 
@@ -66,19 +63,20 @@ const LIBRARIES: [Library; 2] = [
         package: "limic2",
         built: "liblimic2_c.a",
         name: "limic2",
-        // LiMIC2's own library had the soname liblimic2.so.0: programs that were linked with it find this one.
+        // LiMIC2's own library had the soname liblimic2.so.0: programs that were linked with it
+        // find this one.
         major: "0",
         version: "0.5.6",
         folder: "crates/limic2",
         map: "limic2.map",
         pkg_config: "limic2.pc",
         header: ("include/limic2/limic.h", "include/limic2/limic.h"),
-        needed: &["-lgcc_s", "-lm", "-lpthread", "-ldl"],
+        needed: &NEEDED,
     },
 ];
 
-/// The libfabric provider: package, what cargo calls it, and where it goes. libfabric looks into the directory that
-/// FI_PROVIDER_PATH names, for files that end in `-fi.so`.
+/// The libfabric provider: package, what cargo calls it, and where it goes. libfabric looks into
+/// the directory that FI_PROVIDER_PATH names, for files that end in `-fi.so`.
 const PROVIDER: (&str, &str, &str) = (
     "limic-ofi",
     "liblimic_fi.so",
@@ -97,8 +95,8 @@ pub(crate) fn run(install: &Install) -> Result<(), Failure> {
     lay_out(&install.prefix, &staged, install.debug)
 }
 
-/// Builds all, and puts it below `staged`, to be used at `prefix`.
-pub(crate) fn lay_out(prefix: &Path, staged: &Path, debug: bool) -> Result<(), Failure> {
+/// Builds everything and puts it below `staged`, from where it moves to `prefix`.
+fn lay_out(prefix: &Path, staged: &Path, debug: bool) -> Result<(), Failure> {
     let profile = if debug { "debug" } else { "release" };
     let mut words = vec!["build", "--lib"];
     for library in &LIBRARIES {
@@ -120,7 +118,8 @@ pub(crate) fn lay_out(prefix: &Path, staged: &Path, debug: bool) -> Result<(), F
     Ok(())
 }
 
-/// Where the files of an absolute prefix go: packagers build for one place and install into another (`DESTDIR`).
+/// Where the files of an absolute prefix go: packagers build for one place and install into another
+/// (`DESTDIR`).
 fn staged(prefix: &Path, destination: Option<&OsStr>) -> PathBuf {
     match destination.filter(|dir| !dir.is_empty()) {
         Some(outer) => Path::new(outer).join(prefix.strip_prefix("/").unwrap_or(prefix)),
@@ -140,9 +139,9 @@ impl Library {
             &staged.join(self.header.1),
             0o644,
         )?;
-        let text = fs::read_to_string(folder.join(format!("{}.in", self.pkg_config)))
-            .map_err(|why| cannot("read", &folder.join(self.pkg_config), &why))?;
-        let text = text
+        let source = folder.join(format!("{}.in", self.pkg_config));
+        let text = fs::read_to_string(&source)
+            .map_err(|why| Failure::file("read", &source, why))?
             .replace("@PREFIX@", &prefix.display().to_string())
             .replace("@PRIVATE@", &self.needed.join(" "));
         write(
@@ -152,58 +151,48 @@ impl Library {
         )
     }
 
-    /// Links the shared library beside the names that compilers and loaders look for.
+    /// Links the shared library, with the names that compilers and loaders look for.
     fn link(&self, archive: &Path, map: &Path, lib: &Path) -> Result<(), Failure> {
         let plain = format!("lib{}.so", self.name);
         let soname = format!("{plain}.{}", self.major);
         let file = format!("{plain}.{}", self.version);
-        // Linked under another name and moved: programs that run with the old one keep it.
+        // Programs that run with the old file keep it, because the new one takes its place by a
+        // rename.
         let fresh = lib.join(format!(".{file}.new"));
-        let joined = |option: &str, path: &Path| {
-            let mut word = OsString::from(option);
-            word.push(path);
-            PathBuf::from(word)
-        };
+        let mut version_script = OsString::from("-Wl,--version-script=");
+        version_script.push(map);
         Job::new("cc", 5)
-            .args(&["-shared", "-o"])
+            .args(["-shared", "-o"])
             .arg(&fresh)
-            .args(&["-Wl,--whole-archive"])
+            .args(["-Wl,--whole-archive"])
             .arg(archive)
-            .args(&["-Wl,--no-whole-archive", "-Wl,--gc-sections"])
-            .args(&[&format!("-Wl,-soname,{soname}")])
-            .arg(&joined("-Wl,--version-script=", map))
-            // Thread-local destructors and fork handlers may outlive a dlclose; so the library stays.
-            .args(&[
+            .args(["-Wl,--no-whole-archive", "-Wl,--gc-sections"])
+            .args([&format!("-Wl,-soname,{soname}")])
+            .arg(version_script)
+            // Thread-local destructors and fork handlers may outlive a dlclose; so the library
+            // stays.
+            .args([
                 "-Wl,-z,nodelete",
                 "-Wl,-z,relro,-z,now",
                 "-Wl,--no-undefined",
             ])
-            .args(&["-Wl,--as-needed"])
+            .args(["-Wl,--as-needed"])
             .args(self.needed)
             .run()?;
         let place = lib.join(&file);
-        fs::rename(&fresh, &place).map_err(|why| cannot("write", &place, &why))?;
+        fs::rename(&fresh, &place).map_err(|why| Failure::file("write", &place, why))?;
         link_to(&file, &lib.join(&soname))?;
         link_to(&soname, &lib.join(&plain))
     }
 }
 
-fn cannot(what: &str, path: &Path, why: &dyn std::fmt::Display) -> Failure {
-    Failure::Missing(format!("cannot {what} {}: {why}", path.display()))
-}
-
-fn folder_of(path: &Path) -> Result<(), Failure> {
-    let folder = path.parent().unwrap_or(path);
-    fs::create_dir_all(folder).map_err(|why| cannot("make", folder, &why))
-}
-
 fn put(from: &Path, to: &Path, mode: u32) -> Result<(), Failure> {
-    let bytes = fs::read(from).map_err(|why| cannot("read", from, &why))?;
+    let bytes = fs::read(from).map_err(|why| Failure::file("read", from, why))?;
     write(to, &bytes, mode)
 }
 
 fn write(to: &Path, bytes: &[u8], mode: u32) -> Result<(), Failure> {
-    folder_of(to)?;
+    folders::make(to.parent().unwrap_or(to))?;
     let name = to
         .file_name()
         .unwrap_or(OsStr::new("file"))
@@ -214,14 +203,14 @@ fn write(to: &Path, bytes: &[u8], mode: u32) -> Result<(), Failure> {
         fs::set_permissions(&fresh, fs::Permissions::from_mode(mode))?;
         fs::rename(&fresh, to)
     };
-    put().map_err(|why: std::io::Error| cannot("write", to, &why))
+    put().map_err(|why| Failure::file("write", to, why))
 }
 
-/// A symbolic link, in place of what is there.
+/// Makes a symbolic link, in place of a file that is there.
 fn link_to(name: &str, link: &Path) -> Result<(), Failure> {
     let fresh = link.with_extension("new");
     let make = || {
-        // Left over by an installation that was killed.
+        // An installation that was killed may have left it.
         match fs::remove_file(&fresh) {
             Err(why) if why.kind() != std::io::ErrorKind::NotFound => return Err(why),
             _ => {}
@@ -229,7 +218,7 @@ fn link_to(name: &str, link: &Path) -> Result<(), Failure> {
         std::os::unix::fs::symlink(name, &fresh)?;
         fs::rename(&fresh, link)
     };
-    make().map_err(|why| cannot("write", link, &why))
+    make().map_err(|why| Failure::file("write", link, why))
 }
 
 #[cfg(test)]

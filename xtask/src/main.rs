@@ -1,32 +1,21 @@
 //! Set-up, demo, tests and CI of limic: `cargo xtask --help`.
 
-mod bounded;
-mod c_latency;
 mod checks;
 mod ci;
-mod compare;
-mod console;
 mod counts;
-mod deadline;
 mod demo;
-mod failure;
+mod examples;
 mod install;
-mod interrupted;
-mod job;
-mod lab;
-mod mpi;
-mod peers;
-mod programs;
-mod setup;
+mod optional;
+mod packaging;
 mod suite;
-mod tally;
 
-use std::process::ExitCode;
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
 
-use clap::{Parser, Subcommand};
-
-use crate::failure::Failure;
-use crate::tally::Tally;
+use clap::{Args, Parser, Subcommand};
+use limic_runner::{Failure, Summary, setup};
 
 /// Set-up, demo, tests and CI of limic.
 #[derive(Debug, Parser)]
@@ -43,16 +32,14 @@ enum Task {
     /// Install what limic is compared and tested with: MPICH, Open MPI, Intel MPI, UCX, libfabric.
     Peers,
     /// Unmodified MPIs over limic, through the libfabric provider: the variables, and checks.
-    Mpi {
-        /// MPICH and one more, and a few benchmarks.
-        #[arg(long, conflicts_with = "full")]
-        quick: bool,
-        /// The tests of mpi4py too.
-        #[arg(long)]
-        full: bool,
-    },
-    Compare(compare::Args),
-    CLatency(c_latency::CLatency),
+    #[command(disable_help_flag = true)]
+    Mpi(Words),
+    /// Measure limic against MPICH, Open MPI, Intel MPI, UCX and libfabric on this machine.
+    #[command(disable_help_flag = true)]
+    Compare(Words),
+    /// What the C interface costs: a ping-pong from C beside that of `limic perf`, in turn.
+    #[command(disable_help_flag = true)]
+    CLatency(Words),
     /// Set up, build, and exchange messages over every path of this machine: one table.
     Demo,
     /// The whole suite: unit, integration, documentation and example tests, and each feature alone.
@@ -65,14 +52,20 @@ enum Task {
     Docs,
     /// The programs in the documentation.
     Doctests,
-    /// Check the library with no feature, and with each one alone.
+    /// Check the library with no feature and with each one alone, and test what hwloc says.
     Features,
+    /// Build the library crates with the oldest Rust that they promise.
+    Msrv,
+    /// Pack the library crates as they would be published, and build what is in the packages.
+    Package,
     /// The example programs under `limic run`, against their serial runs.
     Examples,
     /// Install the libraries, headers and pkg-config files for C (in $DESTDIR, if that is set).
     Install(install::Install),
     /// Write the C header anew (crates/capi/include/limic.h).
     Header,
+    /// Write the page of the settings anew (docs/settings.md).
+    Settings,
     /// Matching and rings under Miri (nightly).
     Miri,
     /// Ring, wake-up and release flags under loom.
@@ -85,9 +78,10 @@ enum Task {
         #[arg(long)]
         update: bool,
     },
-    /// A kernel with Rust and Soft-RoCE in a virtual machine: build it, run commands and tests in it.
-    #[command(subcommand)]
-    Lab(lab::LabTask),
+    /// A kernel with Rust and Soft-RoCE in a virtual machine: build it, run commands and tests in
+    /// it.
+    #[command(disable_help_flag = true)]
+    Lab(Words),
     /// All checks in order, with the time that each took.
     Ci {
         /// Run the remaining checks after one has failed.
@@ -96,81 +90,82 @@ enum Task {
     },
 }
 
-fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    interrupted::end_all_when_told_to();
-    let mut tally = Tally::default();
-    let result = run(&arguments.task, &mut tally);
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        // The exit status of what was run for the user is that of this program.
-        Err(Failure::Exit(code)) => u8::try_from(code).map_or(ExitCode::FAILURE, ExitCode::from),
-        Err(failure) => {
-            console::error(&failure);
-            ExitCode::FAILURE
-        }
-    }
+/// The arguments of a command that is a program of its own, which reads them.
+#[derive(Debug, Args)]
+struct Words {
+    /// --help lists them
+    #[arg(
+        value_name = "OPTIONS",
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    words: Vec<OsString>,
 }
 
-fn run(task: &Task, tally: &mut Tally) -> Result<(), Failure> {
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    limic_runner::run(|| run(&arguments.task))
+}
+
+/// Replaces this process by a program of the workspace, which cargo builds first. Signals and exit
+/// status are those of that program then. Returns only if it cannot be started.
+fn become_program(package: &str, command: &[&str], words: &Words) -> Result<(), Failure> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let source = Command::new(cargo)
+        .args(["run", "--quiet", "--package", package, "--"])
+        .args(command)
+        .args(&words.words)
+        .exec();
+    Err(Failure::Start {
+        command: "cargo run".to_owned(),
+        source,
+    })
+}
+
+fn run(task: &Task) -> Result<(), Failure> {
     match task {
         Task::Setup => setup::run(),
-        Task::Peers => peers::run(),
-        Task::Mpi { quick, full } => {
-            let extent = match (quick, full) {
-                (true, _) => mpi::Extent::Quick,
-                (_, true) => mpi::Extent::Full,
-                _ => mpi::Extent::Usual,
-            };
-            let result = mpi::run(extent, tally);
-            tally.report(usize::from(result.is_err()));
-            result
-        }
-        Task::Compare(args) => compare::run(args),
-        Task::CLatency(args) => setup::run().and_then(|()| c_latency::run(args)),
+        Task::Peers => limic_peers::install_all(),
+        Task::Mpi(words) => become_program("limic-compare", &["mpi"], words),
+        Task::Compare(words) => become_program("limic-compare", &["compare"], words),
+        Task::CLatency(words) => become_program("limic-compare", &["c-latency"], words),
         Task::Demo => demo::run(),
-        Task::Test => {
-            let result = suite::run(tally);
-            tally.report(usize::from(result.is_err()));
-            result
-        }
-        Task::Doctests => {
-            let result = setup::run().and_then(|()| suite::doctests(tally));
-            tally.report(usize::from(result.is_err()));
-            result
-        }
+        Task::Test => Summary::of(suite::run),
+        Task::Doctests => Summary::of(|summary| {
+            setup::run()?;
+            suite::doctests(summary)
+        }),
         Task::Fmt => checks::fmt(),
         Task::Clippy => setup::run().and_then(|()| checks::clippy()),
         Task::Docs => setup::run().and_then(|()| checks::docs()),
-        Task::Features => setup::run().and_then(|()| suite::features()),
-        Task::Examples => {
+        Task::Features => Summary::of(|summary| {
             setup::run()?;
-            let result = suite::build().and_then(|()| programs::run(tally));
-            tally.report(usize::from(result.is_err()));
-            result
-        }
+            suite::features(summary)
+        }),
+        Task::Msrv => Summary::of(|summary| {
+            setup::run()?;
+            packaging::oldest_rust(summary)
+        }),
+        Task::Package => Summary::of(|summary| {
+            setup::run()?;
+            packaging::package(summary)
+        }),
+        Task::Examples => Summary::of(|summary| {
+            setup::run()?;
+            suite::build()?;
+            examples::run(summary)
+        }),
         Task::Install(install) => install::run(install),
         Task::Header => checks::header(),
-        Task::Miri => {
-            let result = checks::miri(tally);
-            tally.report(usize::from(result.is_err()));
-            result
-        }
-        Task::Loom => {
-            let result = checks::loom(tally);
-            tally.report(usize::from(result.is_err()));
-            result
-        }
+        Task::Settings => checks::settings(),
+        Task::Miri => Summary::of(checks::miri),
+        Task::Loom => Summary::of(checks::loom),
         Task::Bench => setup::run().and_then(|()| checks::bench()),
-        Task::Counts { update } => {
+        Task::Counts { update } => Summary::of(|summary| {
             setup::run()?;
-            setup::valgrind();
-            setup::libfabric();
-            let result = counts::run(*update, tally);
-            tally.report(usize::from(result.is_err()));
-            result
-        }
-        Task::Lab(task) => lab::run(task, tally),
-        Task::Ci { keep_going } => ci::run(*keep_going, tally),
+            counts::run(*update, summary)
+        }),
+        Task::Lab(words) => become_program("limic-lab", &[], words),
+        Task::Ci { keep_going } => ci::run(*keep_going),
     }
 }

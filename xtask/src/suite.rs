@@ -1,37 +1,34 @@
 //! The test suite.
 
-use crate::console;
-use crate::failure::Failure;
-use crate::job::Job;
-use crate::peers;
-use crate::programs;
-use crate::setup;
-use crate::tally::Tally;
+use limic_runner::{Failure, Job, Summary, console, setup};
 
-/// Features of the library, each of which has to do alone.
-const FEATURES: [&str; 5] = ["cma", "ibverbs", "kmod", "topology", "pmix"];
+use crate::examples;
+use crate::optional;
 
-/// Everything that `cargo xtask test` runs.
-pub(crate) fn run(tally: &mut Tally) -> Result<(), Failure> {
+/// Features of the library, each of which has to compile alone.
+const FEATURES: [&str; 2] = ["ibverbs", "pmix"];
+
+/// `cargo xtask test`.
+pub(crate) fn run(summary: &mut Summary) -> Result<(), Failure> {
     setup::run()?;
     console::step(&"tests");
-    tests(tally)?;
+    tests(summary)?;
     console::step(&"doctests");
-    doctests(tally)?;
+    doctests(summary)?;
     console::step(&"examples");
-    programs::run(tally)?;
+    examples::run(summary)?;
     console::step(&"features");
-    features()
+    features(summary)
 }
 
-/// The command and the examples: tests start them.
+/// Builds the command and the examples, which tests start.
 pub(crate) fn build() -> Result<(), Failure> {
     Job::cargo(&["build", "--workspace", "--bins", "--examples"], 20).run()
 }
 
 /// Unit and integration tests.
-pub(crate) fn tests(tally: &mut Tally) -> Result<(), Failure> {
-    setup::libfabric();
+pub(crate) fn tests(summary: &mut Summary) -> Result<(), Failure> {
+    optional::libfabric();
     build()?;
     let mut job = Job::cargo(
         &[
@@ -39,7 +36,7 @@ pub(crate) fn tests(tally: &mut Tally) -> Result<(), Failure> {
             "--workspace",
             // Its tests run in a virtual machine: `cargo xtask lab test`.
             "--exclude",
-            "limic-lab",
+            "limic-lab-tests",
             "--lib",
             "--bins",
             "--tests",
@@ -49,26 +46,36 @@ pub(crate) fn tests(tally: &mut Tally) -> Result<(), Failure> {
         ],
         25,
     );
-    for (name, file) in peers::test_variables() {
-        job = job.env(name, &file.to_string_lossy());
+    for (name, file) in limic_peers::test_variables() {
+        job = job.env(name, file);
     }
-    job.run_tests(tally)
+    job.run_tests(summary)
 }
 
 /// The programs in the documentation.
-pub(crate) fn doctests(tally: &mut Tally) -> Result<(), Failure> {
-    Job::cargo(&["test", "--workspace", "--doc", "--no-fail-fast"], 15).run_tests(tally)
+pub(crate) fn doctests(summary: &mut Summary) -> Result<(), Failure> {
+    Job::cargo(&["test", "--workspace", "--doc", "--no-fail-fast"], 15).run_tests(summary)
 }
 
-/// The library with no feature, and with each one alone.
-pub(crate) fn features() -> Result<(), Failure> {
-    let check = |more: &[&str]| {
-        Job::cargo(&["check", "-p", "limic", "--no-default-features"], 10)
+/// The library with no feature and with each one alone, and its unit tests with `hwloc`. The command
+/// without its features, which needs nothing but a linker.
+pub(crate) fn features(summary: &mut Summary) -> Result<(), Failure> {
+    let check = |package: &str, more: &[&str]| {
+        Job::cargo(&["check", "-p", package, "--no-default-features"], 10)
             .args(more)
             .run()
     };
-    check(&[])?;
-    FEATURES
-        .iter()
-        .try_for_each(|feature| check(&["--features", feature]))
+    check("limic-cli", &[])?;
+    check("limic", &[])?;
+    for feature in FEATURES {
+        check("limic", &["--features", feature])?;
+    }
+    if let Err(why) = optional::hwloc() {
+        summary.skip_check(&format!("the feature hwloc: {why}"));
+        return Ok(());
+    }
+    let words = ["test", "-p", "limic", "--features", "hwloc", "--lib"];
+    Job::cargo(&words, 10)
+        .args(["--", "--show-output"])
+        .run_tests(summary)
 }

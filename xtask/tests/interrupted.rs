@@ -1,4 +1,4 @@
-//! What `cargo xtask` started ends with it, also if it is told to end.
+//! Programs that `cargo xtask` has started end when it is told to end.
 
 use std::fs::{self, File, Permissions};
 use std::io::{BufRead, BufReader};
@@ -22,7 +22,7 @@ fn is_ready(what: &impl AsFd) -> bool {
     poll(&mut ready, Some(&LIMIT)).expect("it can be waited for") == 1
 }
 
-/// In place of cargo a program that says who it is and stays, in spite of a request to end.
+/// A program in place of cargo writes its process id and stays, in spite of a request to end.
 #[test]
 fn a_request_to_end_ends_what_was_started() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -42,7 +42,7 @@ fn a_request_to_end_ends_what_was_started() {
         .expect("it starts");
     let told = Pid::from_child(&xtask);
     let watched = pidfd_open(told, PidfdFlags::empty()).expect("it is there");
-    // For both, since it opens for reading alone only when somebody writes.
+    // Opened for both, because to open it for reading alone waits for a writer.
     let said = File::options().read(true).write(true).open(&fifo);
     let said = said.expect("a pipe");
     assert!(is_ready(&said), "nothing was started");

@@ -6,11 +6,11 @@ use limic::Peer;
 use limic::counters::Traffic;
 use limic::policy::Path;
 
-use crate::border::inside;
 use crate::errors::Failure;
 use crate::errors::limic_error::{LIMIC_ERR_INVALID, LIMIC_ERR_UNKNOWN_PEER};
-use crate::growth;
+use crate::ffi_guard::inside;
 use crate::handles::limic_endpoint;
+use crate::struct_version;
 
 /// Messages and bytes of payload.
 #[repr(C)]
@@ -79,7 +79,7 @@ pub unsafe extern "C" fn limic_counters_read(
         }
         // SAFETY: the caller's promise.
         let size = unsafe { (&raw const (*counters).size).read() } as usize;
-        growth::check(size, LEAST, 1 << 16, "limic_counters")?;
+        struct_version::check(size, LEAST, 1 << 16, "limic_counters")?;
         let read = held.raw().counters();
         let mut sizes = [0; 65];
         for (class, count) in sizes.iter_mut().zip(&read.sizes) {
@@ -96,7 +96,7 @@ pub unsafe extern "C" fn limic_counters_read(
             sizes,
         };
         // SAFETY: `size` bytes are writable by the caller's promise, and `size` is at least the least.
-        unsafe { growth::give(found, counters.cast(), size, LEAST) };
+        unsafe { struct_version::give(found, counters.cast(), size, LEAST) };
         Ok(())
     })
 }

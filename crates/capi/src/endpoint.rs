@@ -5,10 +5,10 @@ use core::ffi::{c_int, c_void};
 use limic::Peer;
 
 use crate::arguments::{has_room, output};
-use crate::border::{guarded, inside};
+use crate::endpoint_state::{EndpointState, Kind};
 use crate::errors::Failure;
+use crate::ffi_guard::{guarded, inside};
 use crate::handles::limic_endpoint;
-use crate::held::{Held, Kind};
 use crate::options::{Opened, Options, limic_options};
 use crate::table;
 
@@ -41,7 +41,7 @@ pub unsafe extern "C" fn limic_endpoint_open(
             Opened::Shm(endpoint) => Kind::Shm(endpoint),
             Opened::Kernel(endpoint) => Kind::Kernel(endpoint),
         };
-        endpoint.write(table::insert(Held::new(kind), options.threads)?);
+        endpoint.write(table::insert(EndpointState::new(kind), options.threads)?);
         Ok(())
     })
 }

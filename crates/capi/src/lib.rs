@@ -5,7 +5,7 @@
 //! commit undefined behaviour through a handle. Handles are numbers; each call looks the endpoint up ([`table`]),
 //! sees whether it is open, in this process (and not in a forked child, [`fork`]), in the hands of this thread, and
 //! not inside of another call; requests, messages, loans and regions carry a generation ([`slab`]). No panic
-//! crosses the border ([`border`]).
+//! crosses the border ([`ffi_guard`]).
 //!
 //! Cost of that per call, beside the call itself: loads of two cache lines that stay with the thread (the table's
 //! slot, the page that a fork wipes), one call to `pthread_self`, and two plain stores.
@@ -17,14 +17,13 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod arguments;
-mod border;
 pub mod counters;
 pub mod endpoint;
+mod endpoint_state;
 pub mod errors;
+mod ffi_guard;
 mod fork;
-mod growth;
 pub mod handles;
-mod held;
 pub mod loans;
 pub mod messages;
 pub mod options;
@@ -35,6 +34,7 @@ pub mod request_lists;
 pub mod requests;
 mod slab;
 pub mod status;
+mod struct_version;
 mod table;
 pub mod vectored;
 pub mod waiting;

@@ -5,11 +5,11 @@ use core::ffi::{c_int, c_void};
 use limic::Peer;
 
 use crate::arguments::{label, output, selector, too_long};
-use crate::border::inside;
+use crate::endpoint_state::{EndpointState, Lent};
 use crate::errors::Failure;
 use crate::errors::limic_error::{LIMIC_ERR_RANGE, LIMIC_ERR_REQUEST};
+use crate::ffi_guard::inside;
 use crate::handles::{limic_endpoint, limic_loan, limic_request};
-use crate::held::{Held, Lent};
 use crate::messages::start;
 use crate::status::{StatusOut, limic_status};
 use crate::waiting::{Patience, until};
@@ -168,7 +168,7 @@ pub unsafe extern "C" fn limic_loan_return(loan: *mut limic_loan) -> c_int {
     })
 }
 
-fn give_back(held: &mut Held, number: u64) -> Result<(), Failure> {
+fn give_back(held: &mut EndpointState, number: u64) -> Result<(), Failure> {
     match held.loans.take(number).ok_or_else(unknown)? {
         // SAFETY: this endpoint lent it, and C does not touch it any more (limic.h).
         Lent::Room(raw) => unsafe { held.raw().return_loan(raw) },

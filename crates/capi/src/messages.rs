@@ -8,10 +8,10 @@ use limic::Peer;
 use limic::raw::Posted;
 
 use crate::arguments::{bytes, label, output, room, selector};
-use crate::border::inside;
+use crate::endpoint_state::EndpointState;
 use crate::errors::Failure;
+use crate::ffi_guard::inside;
 use crate::handles::{limic_endpoint, limic_request};
-use crate::held::Held;
 use crate::requests::DONE;
 use crate::status::{StatusOut, limic_status};
 
@@ -19,7 +19,7 @@ use crate::status::{StatusOut, limic_status};
 #[inline(always)]
 pub(crate) fn start(
     endpoint: limic_endpoint,
-    held: &mut Held,
+    held: &mut EndpointState,
     posted: Posted,
     request: &mut MaybeUninit<limic_request>,
 ) {
@@ -35,7 +35,7 @@ pub(crate) fn start(
 
 /// Waits for what was posted.
 #[inline(always)]
-pub(crate) fn finish(held: &Held, posted: Posted) -> Outcome {
+pub(crate) fn finish(held: &EndpointState, posted: Posted) -> Outcome {
     match posted {
         Posted::Done(outcome) => outcome,
         Posted::Pending(id) => held.raw().wait(id),

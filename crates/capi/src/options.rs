@@ -8,7 +8,7 @@ use limic::{HybridEndpoint, KernelEndpoint, Settings, ShmEndpoint};
 
 use crate::errors::Failure;
 use crate::errors::limic_error::{LIMIC_ERR_INVALID, LIMIC_ERR_SETTINGS, LIMIC_ERR_SIZE};
-use crate::growth;
+use crate::struct_version;
 use crate::table::Threads;
 
 /// Every path within one node, picked for each message. The default.
@@ -86,10 +86,10 @@ impl Options {
         }
         // SAFETY: the caller's promise.
         let size = unsafe { (&raw const (*options).size).read() } as usize;
-        growth::check(size, LEAST, 4096, "limic_options")?;
+        struct_version::check(size, LEAST, 4096, "limic_options")?;
         // SAFETY: readable for `size` bytes by the caller's promise, of which sizes of any version end behind a field; its
         // fields are numbers, and a list that the caller vouches for.
-        let options = unsafe { growth::take(options.cast(), size, DEFAULT) };
+        let options = unsafe { struct_version::take(options.cast(), size, DEFAULT) };
         let Some(options) = options else {
             return Err(Failure::new(
                 LIMIC_ERR_SIZE,
@@ -123,11 +123,9 @@ impl Options {
 
     /// Opens an endpoint.
     pub(crate) fn open(&self) -> Result<Opened, Failure> {
-        let given = |name: &OsStr| self.given.iter().any(|(known, _)| known == name);
-        let environment = std::env::vars_os().filter(|(name, _)| !given(name));
         let refused = |why: String| Failure::new(LIMIC_ERR_SETTINGS, why);
         let settings = Settings::builder()
-            .with_environment(environment.chain(self.given.iter().cloned()))
+            .with_variables(self.given.iter().map(|(name, value)| (name, value)))
             .build()
             .map_err(|error| refused(error.to_string()))?;
         // In the environment an unknown name is a warning, since it may be another program's. Here it is a mistake.

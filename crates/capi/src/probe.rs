@@ -5,11 +5,11 @@ use core::ffi::{c_int, c_void};
 use limic::raw::{ClaimId, Posted};
 
 use crate::arguments::{output, room, selector};
-use crate::border::inside;
+use crate::endpoint_state::EndpointState;
 use crate::errors::Failure;
 use crate::errors::limic_error::LIMIC_ERR_REQUEST;
+use crate::ffi_guard::inside;
 use crate::handles::{limic_endpoint, limic_message, limic_request};
-use crate::held::Held;
 use crate::messages::{finish, start};
 use crate::status::{StatusOut, limic_status};
 use crate::waiting::{Patience, until};
@@ -76,7 +76,7 @@ pub unsafe extern "C" fn limic_mprobe(
 }
 
 /// Takes a claimed message out of the table.
-pub(crate) fn take(held: &mut Held, message: &limic_message) -> Result<ClaimId, Failure> {
+pub(crate) fn take(held: &mut EndpointState, message: &limic_message) -> Result<ClaimId, Failure> {
     held.claims.take(message.number).ok_or_else(|| {
         Failure::new(
             LIMIC_ERR_REQUEST,

@@ -4,7 +4,7 @@ use core::ffi::c_int;
 use std::os::fd::AsRawFd;
 
 use crate::arguments::output;
-use crate::border::inside;
+use crate::ffi_guard::inside;
 use crate::handles::limic_endpoint;
 use crate::waiting::Patience;
 

@@ -6,11 +6,11 @@ use limic::raw::RegionId;
 use limic::{Access, Peer};
 
 use crate::arguments::{bytes, output, room, too_long};
-use crate::border::inside;
+use crate::endpoint_state::{EndpointState, Exposed};
 use crate::errors::Failure;
 use crate::errors::limic_error::{LIMIC_ERR_NO_MEMORY, LIMIC_ERR_REQUEST};
+use crate::ffi_guard::inside;
 use crate::handles::{limic_endpoint, limic_region, limic_request};
-use crate::held::{Exposed, Held};
 use crate::messages::start;
 
 /// Exposes `length` bytes of the caller's memory at `data`: peers that are given the key can read and write them, until
@@ -81,7 +81,12 @@ pub unsafe extern "C" fn limic_region_allocate(
     })
 }
 
-fn enter(endpoint: limic_endpoint, held: &mut Held, id: RegionId, allocated: bool) -> limic_region {
+fn enter(
+    endpoint: limic_endpoint,
+    held: &mut EndpointState,
+    id: RegionId,
+    allocated: bool,
+) -> limic_region {
     limic_region {
         endpoint: endpoint.id,
         number: held.regions.insert(Exposed { id, allocated }),

@@ -4,11 +4,11 @@ use core::ffi::c_int;
 
 use limic::{Outcome, RequestId};
 
-use crate::border::inside;
+use crate::endpoint_state::EndpointState;
 use crate::errors::Failure;
 use crate::errors::limic_error::{LIMIC_ERR_ENDPOINT, LIMIC_ERR_INVALID};
+use crate::ffi_guard::inside;
 use crate::handles::{limic_endpoint, limic_request};
-use crate::held::Held;
 use crate::requests::{Lies, await_one, conclude, known, nothing, unknown};
 use crate::status::{StatusOut, limic_status};
 use crate::waiting::{Patience, late, until};
@@ -61,7 +61,11 @@ impl<'a> List<'a> {
     }
 
     /// Waits for one of them; gives its position.
-    fn await_any(&self, held: &mut Held, patience: Patience) -> Result<(usize, Outcome), Failure> {
+    fn await_any(
+        &self,
+        held: &mut EndpointState,
+        patience: Patience,
+    ) -> Result<(usize, Outcome), Failure> {
         for at in self.pending() {
             if let Lies::Here(number) = self.requests[at].lies() {
                 let outcome = held.done.take(number).ok_or_else(unknown)?;
@@ -108,7 +112,7 @@ unsafe fn on_list(
     requests: *mut limic_request,
     count: c_int,
     statuses: *mut limic_status,
-    call: impl FnOnce(&mut Held, List<'_>, StatusOut) -> Result<(), Failure>,
+    call: impl FnOnce(&mut EndpointState, List<'_>, StatusOut) -> Result<(), Failure>,
 ) -> c_int {
     // SAFETY: the caller's promise.
     match unsafe { List::new(requests, count) } {
@@ -149,7 +153,7 @@ pub unsafe extern "C" fn limic_wait_any(
     let list = match unsafe { List::new(requests, count) } {
         Ok(Some(list)) => list,
         // SAFETY: the caller's promise.
-        Ok(None) => return crate::border::guarded(|| unsafe { nothing(status) }),
+        Ok(None) => return crate::ffi_guard::guarded(|| unsafe { nothing(status) }),
         Err(failure) => return failure.report(),
     };
     inside(list.endpoint, |held| {
@@ -189,7 +193,7 @@ pub unsafe extern "C" fn limic_wait_some(
     if indices.is_null() {
         return Failure::null("indices").report();
     }
-    let call = |held: &mut Held, list: List<'_>, statuses: StatusOut| {
+    let call = |held: &mut EndpointState, list: List<'_>, statuses: StatusOut| {
         let mut result = Ok(());
         let mut take = |at: usize, requests: &mut [limic_request], outcome: Outcome| {
             let nth = *done as usize;
@@ -238,7 +242,7 @@ pub unsafe extern "C" fn limic_wait_all(
     timeout_ns: i64,
     statuses: *mut limic_status,
 ) -> c_int {
-    let call = |held: &mut Held, list: List<'_>, statuses: StatusOut| {
+    let call = |held: &mut EndpointState, list: List<'_>, statuses: StatusOut| {
         let mut patience = Patience::of(timeout_ns);
         let mut result = Ok(());
         for (at, request) in list.requests.iter_mut().enumerate() {

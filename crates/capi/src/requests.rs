@@ -6,11 +6,11 @@ use limic::Outcome;
 use limic::RequestId;
 
 use crate::arguments::output;
-use crate::border::inside;
+use crate::endpoint_state::EndpointState;
 use crate::errors::Failure;
 use crate::errors::limic_error::LIMIC_ERR_REQUEST;
+use crate::ffi_guard::inside;
 use crate::handles::limic_request;
-use crate::held::Held;
 use crate::status::{StatusOut, limic_status};
 use crate::waiting::{Patience, until};
 
@@ -46,7 +46,7 @@ pub(crate) fn unknown() -> Failure {
 
 /// Looks once; makes progress if the operation is pending.
 #[inline(always)]
-fn ask(held: &mut Held, request: limic_request) -> Result<Option<Outcome>, Failure> {
+fn ask(held: &mut EndpointState, request: limic_request) -> Result<Option<Outcome>, Failure> {
     match request.lies() {
         Lies::Here(number) => held.done.take(number).map(Some).ok_or_else(unknown),
         Lies::Transport(id) => known(held.raw().test(id)),
@@ -65,7 +65,7 @@ pub(crate) fn known(outcome: Option<Outcome>) -> Result<Option<Outcome>, Failure
 /// Waits for one.
 #[inline(always)]
 pub(crate) fn await_one(
-    held: &mut Held,
+    held: &mut EndpointState,
     request: limic_request,
     patience: Patience,
 ) -> Result<Outcome, Failure> {
@@ -117,7 +117,7 @@ pub unsafe extern "C" fn limic_test(
     if request.is_null() {
         *done = 1;
         // SAFETY: the caller's promise.
-        return crate::border::guarded(|| unsafe { nothing(status) });
+        return crate::ffi_guard::guarded(|| unsafe { nothing(status) });
     }
     inside(request.owner(), |held| {
         // SAFETY: the caller's promise.
@@ -168,7 +168,7 @@ pub unsafe extern "C" fn limic_wait(
     };
     if request.is_null() {
         // SAFETY: the caller's promise.
-        return crate::border::guarded(|| unsafe { nothing(status) });
+        return crate::ffi_guard::guarded(|| unsafe { nothing(status) });
     }
     inside(request.owner(), |held| {
         // SAFETY: the caller's promise.
@@ -213,7 +213,7 @@ pub unsafe extern "C" fn limic_is_done(request: *const limic_request, done: *mut
         return Failure::null("request").report();
     };
     if request.is_null() {
-        return crate::border::guarded(|| {
+        return crate::ffi_guard::guarded(|| {
             // SAFETY: the caller's promise.
             unsafe { output(done, "done") }?.write(1);
             Ok(())

@@ -7,7 +7,7 @@ use limic::{Error, Status};
 
 use crate::errors::Failure;
 use crate::errors::limic_error::{self, LIMIC_OK};
-use crate::growth;
+use crate::struct_version;
 
 /// What a finished operation or a probe tells. The caller sets `size`; everything else is set by the library, fields that it does
 /// not know yet to 0. `limic_status status = LIMIC_STATUS_INIT;`
@@ -59,7 +59,7 @@ impl StatusOut {
         // SAFETY: the caller's promise.
         let size = unsafe { (&raw const (*status).size).read() } as usize;
         if !(LEAST..=MOST).contains(&size) || !size.is_multiple_of(align_of::<limic_status>()) {
-            return Err(growth::wrong(size, LEAST, "limic_status"));
+            return Err(struct_version::wrong(size, LEAST, "limic_status"));
         }
         Ok(Self {
             to: status.cast(),
@@ -99,7 +99,7 @@ impl StatusOut {
     fn write(self, mut status: limic_status) {
         status.size = self.size as u32;
         // SAFETY: `new` was promised that `size` bytes are writable, and found that `size` is at least the least.
-        unsafe { growth::give(status, self.to, self.size, LEAST) };
+        unsafe { struct_version::give(status, self.to, self.size, LEAST) };
     }
 }
 

@@ -11,11 +11,11 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use crate::endpoint_state::EndpointState;
 use crate::errors::Failure;
 use crate::errors::limic_error::*;
 use crate::fork;
 use crate::handles::limic_endpoint;
-use crate::held::Held;
 
 /// Endpoints that can be open at a time.
 const PLACES: usize = 4096;
@@ -33,7 +33,7 @@ struct Place {
     /// A call is inside. Written by the owner only.
     busy: AtomicBool,
     /// Belongs to the owner.
-    held: UnsafeCell<Option<Box<Held>>>,
+    held: UnsafeCell<Option<Box<EndpointState>>>,
 }
 
 // SAFETY: `held` is touched only by the thread that `owner` names (see `Inside`), and `Held` is Send.
@@ -118,7 +118,7 @@ fn mark_at_end() {
 }
 
 /// Enters an endpoint and gives its handle. The calling thread owns it.
-pub(crate) fn insert(held: Held, threads: Threads) -> Result<limic_endpoint, Failure> {
+pub(crate) fn insert(held: EndpointState, threads: Threads) -> Result<limic_endpoint, Failure> {
     let mark = fork::enter()?;
     let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
     let (at, generation) = match free.returned.pop() {
@@ -265,7 +265,7 @@ fn give_up(place: &Place, me: usize) {
 
 impl Inside {
     #[inline(always)]
-    pub(crate) fn held(&mut self) -> Result<&mut Held, Failure> {
+    pub(crate) fn held(&mut self) -> Result<&mut EndpointState, Failure> {
         // SAFETY: this thread owns the place and `busy` keeps its other calls out, so this is the only reference.
         let held = unsafe { &mut *self.place.held.get() };
         held.as_deref_mut().ok_or_else(|| {
@@ -287,7 +287,7 @@ impl Drop for Inside {
 }
 
 /// Takes an endpoint out; its handle is void from then on. The thread owns it.
-pub(crate) fn remove(endpoint: limic_endpoint) -> Result<Box<Held>, Failure> {
+pub(crate) fn remove(endpoint: limic_endpoint) -> Result<Box<EndpointState>, Failure> {
     let inside = enter(endpoint)?;
     let place = inside.place;
     // SAFETY: as in `held`.

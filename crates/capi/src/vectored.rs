@@ -7,9 +7,9 @@ use limic::Peer;
 use limic::raw::{RawSlice, RawSliceMut};
 
 use crate::arguments::{bytes, label, output, room, selector, too_long};
-use crate::border::inside;
 use crate::errors::Failure;
 use crate::errors::limic_error::LIMIC_ERR_INVALID;
+use crate::ffi_guard::inside;
 use crate::handles::{limic_endpoint, limic_message, limic_request};
 use crate::messages::start;
 

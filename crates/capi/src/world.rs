@@ -6,11 +6,11 @@ use std::ffi::CString;
 use limic::{RawEndpoint, World};
 
 use crate::arguments::output;
-use crate::border::{broken, guarded, inside};
+use crate::endpoint_state::{EndpointState, Kind};
 use crate::errors::Failure;
 use crate::errors::limic_error::LIMIC_ERR_NOT_WORLD;
+use crate::ffi_guard::{broken, guarded, inside};
 use crate::handles::limic_endpoint;
-use crate::held::{Held, Kind};
 use crate::options::{Opened, Options, limic_options};
 use crate::table;
 
@@ -36,7 +36,7 @@ pub unsafe extern "C" fn limic_world_open(
             Opened::Shm(endpoint) => Kind::ShmWorld(World::with(endpoint)?),
             Opened::Kernel(endpoint) => Kind::KernelWorld(World::with(endpoint)?),
         };
-        endpoint.write(table::insert(Held::new(kind), options.threads)?);
+        endpoint.write(table::insert(EndpointState::new(kind), options.threads)?);
         Ok(())
     })
 }
@@ -64,7 +64,7 @@ impl<E: RawEndpoint> Job for World<E> {
     }
 }
 
-fn job(held: &Held) -> Result<&dyn Job, Failure> {
+fn job(held: &EndpointState) -> Result<&dyn Job, Failure> {
     match &held.kind {
         Kind::HybridWorld(world) => Ok(world),
         Kind::ShmWorld(world) => Ok(world),

@@ -60,7 +60,7 @@ fn every_path_has_a_state_and_those_that_are_off_a_reason() {
     for name in ["self", "process", "inline", "eager", "pipeline", "loan"] {
         assert_eq!(path(&info, name)["state"], "on");
     }
-    for name in ["cma", "both-sides", "kmod", "rc-eager", "rc-rendezvous"] {
+    for name in ["cma", "split-copy", "kmod", "rc-eager", "rc-rendezvous"] {
         let cma = path(&info, name);
         if cma["state"] == "off" {
             println!("SKIPPED: {name} as it is when it is on: {}", cma["reason"]);
@@ -125,7 +125,7 @@ fn why_names_the_path_the_row_and_the_reason() {
 #[test]
 fn why_follows_the_settings() {
     let without = [
-        ("LIMIC_PATHS", "inline,eager,cma,both-sides"),
+        ("LIMIC_PATHS", "inline,eager,cma,split-copy"),
         ("LIMIC_LONG", "pipeline"),
     ];
     let text = out(&info(&["--why", "shared-cache", "1M"], &without));
@@ -187,7 +187,7 @@ fn help_is_there_for_all() {
 #[test]
 fn why_knows_receivers_that_lag_behind() {
     let profile = [("LIMIC_PROFILE", "off")];
-    let words = ["--why", "shared-cache", "32K", "--skewed"];
+    let words = ["--why", "shared-cache", "32K", "--slow-receiver"];
     let text = out(&info(&words, &profile));
     assert!(
         text.contains("go by eager") && text.contains("(H4)"),
@@ -196,6 +196,6 @@ fn why_knows_receivers_that_lag_behind() {
     let off = [("LIMIC_PROFILE", "off"), ("LIMIC_SKEW", "off")];
     let text = out(&info(&words, &off));
     assert!(text.contains("LIMIC_SKEW is off"), "{text}");
-    let output = info(&["--skewed"], &profile);
+    let output = info(&["--slow-receiver"], &profile);
     assert_eq!(output.status.code(), Some(2));
 }

@@ -46,7 +46,7 @@ fn the_machine_is_described() {
 
 #[test]
 fn each_forced_path_is_the_one_that_is_used() {
-    let paths = "inline,eager,pipeline,cma,both-sides,loan,process";
+    let paths = "inline,eager,pipeline,cma,split-copy,loan,process";
     for pattern in ["latency", "bandwidth"] {
         let report = json(&[
             pattern,
@@ -70,7 +70,7 @@ fn each_forced_path_is_the_one_that_is_used() {
                 _ => 3,
             };
             match found.count() {
-                0 if matches!(path, "cma" | "both-sides") => {
+                0 if matches!(path, "cma" | "split-copy") => {
                     println!("SKIPPED: {path} over {pattern}: {notes}");
                 }
                 count => assert_eq!(count, expected, "{path}: {notes}"),

@@ -140,7 +140,7 @@ fn each_distance_between_the_cpus_has_rows_of_its_own() {
     let tune = |nanoseconds| {
         let output = home.limic_with(
             &["tune", "--seconds", "1"],
-            &[("LIMIC_HANDOVER", nanoseconds)],
+            &[("LIMIC_LINE_LATENCY", nanoseconds)],
         );
         assert!(output.status.success(), "{}", err(&output));
         err(&output)

@@ -13,36 +13,39 @@
 //!   buffer to one peer, by a handle, and no permission to trace is needed.
 //! - A failed copy is not the end of a message: [`CopyError`] says how much got through, and another
 //!   path moves the rest.
-//! - [`Meet`] and [`BothSides`] let sender and receiver copy one message together: the receiver
+//! - [`RendezvousWord`] and [`SplitCopy`] let sender and receiver copy one message together: the receiver
 //!   reads blocks from the front while the sender writes blocks from the back.
 //!
 //! Linux only.
 
-mod both_sides;
 mod cma;
 mod engine;
 mod error;
 mod evidence;
 mod explain;
-#[cfg(feature = "kmod")]
 mod kmod;
-mod meet;
 mod procfs;
 mod ptracer;
 mod refusal;
+mod rendezvous_word;
+mod split_copy;
 mod transfer;
 mod window;
 
-pub use both_sides::{BothSides, BothSidesError};
 pub use cma::{Cma, CmaPeer, ProbeWord};
 pub use engine::{Access, CopyEngine, LocalSlice, LocalSliceMut, RemoteRange};
 pub use error::CopyError;
 pub use explain::{Explanation, explain};
-#[cfg(feature = "kmod")]
 pub use kmod::{
     CallError, Ended, Found, Group, Kmod, KmodPair, KmodPeer, Lasting, Member, Messages, News,
     Opened, Posted, Wanted,
 };
-pub use meet::{Meet, MeetError};
 pub use ptracer::{PeerAccess, allow_peers};
 pub use refusal::{RefusalReason, Refused};
+pub use rendezvous_word::{RendezvousWord, RendezvousWordError};
+pub use split_copy::{SplitCopy, SplitCopyError};
+
+/// The programs of the README are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

@@ -15,3 +15,8 @@ pub mod staging;
 mod watch;
 
 pub use error::VerbsError;
+
+/// The programs of the README are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

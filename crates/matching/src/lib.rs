@@ -117,3 +117,8 @@ pub use self::posted_node::PostedNode;
 pub use self::slices::SliceStorage;
 pub use self::storage::{EXTRA_LINKS, PostedMemory, Storage, UnexpectedMemory};
 pub use self::unexpected_node::UnexpectedNode;
+
+/// The programs of the README are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

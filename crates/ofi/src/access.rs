@@ -8,7 +8,7 @@ use limic::{Error, Outcome, Peer, RawEndpoint, RequestId};
 use crate::abi::endpoint::{fi_rma_iov, fid_ep};
 use crate::abi::errno::*;
 use crate::abi::*;
-use crate::call::{Bytes, Form, IOV_LIMIT, append, with};
+use crate::call::{Bytes, CallFlags, IOV_LIMIT, append, with};
 use crate::endpoint::Endpoint;
 use crate::errors::reported;
 use crate::memory_region::limic_key;
@@ -17,7 +17,7 @@ use crate::progress::{kind, name_of};
 use crate::send::Of;
 
 /// What a call says, beside its form and its bytes.
-pub(crate) struct Given {
+pub(crate) struct RmaArgs {
     pub(crate) peer: fi_addr_t,
     pub(crate) write: bool,
     /// A word for the target, after a write.
@@ -39,8 +39,8 @@ pub(crate) enum Remote {
 /// are the operation's until it is over; injected bytes until the call returns. Nothing is written to those of a write.
 pub(crate) unsafe fn call(
     endpoint: *mut fid_ep,
-    form: Form,
-    given: &Given,
+    form: CallFlags,
+    given: &RmaArgs,
     local: Bytes,
     remote: Remote,
 ) -> isize {

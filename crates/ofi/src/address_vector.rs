@@ -14,10 +14,10 @@ use crate::abi::entries::fi_av_attr;
 use crate::abi::errno::*;
 use crate::abi::objects::{fi_ops_av, fid_av, fid_domain};
 use crate::abi::*;
-use crate::border;
 use crate::domain::Domain;
 use crate::errors::reported;
 use crate::fabric::{no_control, no_ops_open};
+use crate::ffi_guard;
 use crate::object::{self, Head, Object};
 
 /// An address vector.
@@ -53,12 +53,12 @@ static OPS: fi_ops = fi_ops {
 static AV_OPS: fi_ops_av = fi_ops_av {
     size: size_of::<fi_ops_av>(),
     insert,
-    insertsvc: border::no_such_function,
-    insertsym: border::no_such_function,
+    insertsvc: ffi_guard::no_such_function,
+    insertsym: ffi_guard::no_such_function,
     remove,
     lookup,
     straddr,
-    av_set: border::no_such_function,
+    av_set: ffi_guard::no_such_function,
 };
 
 impl AddressVector {
@@ -116,7 +116,7 @@ pub(crate) unsafe extern "C" fn open(
     av: *mut *mut fid_av,
     context: *mut c_void,
 ) -> c_int {
-    border::status(|| {
+    ffi_guard::status(|| {
         // SAFETY: C passes attributes or null.
         let asked = unsafe { attr.as_mut() }.ok_or(FI_EINVAL)?;
         if av.is_null() || asked.rx_ctx_bits != 0 {
@@ -146,7 +146,7 @@ pub(crate) unsafe extern "C" fn open(
 }
 
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    border::status(|| {
+    ffi_guard::status(|| {
         // SAFETY: C closes what it was given, once.
         let av = unsafe { object::take_back::<AddressVector>(fid) }.ok_or(FI_EBUSY)?;
         let _turn = av.domain.enter();
@@ -160,7 +160,7 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
 
 /// An event queue may be bound; nothing is reported there, since insertion is done when it returns.
 unsafe extern "C" fn bind(_: *mut fid, other: *mut fid, _: u64) -> c_int {
-    border::status(|| {
+    ffi_guard::status(|| {
         // SAFETY: C passes an object of this provider.
         let class = unsafe { other.as_ref() }.map(|other| other.fclass);
         if class == Some(class::EQ) {
@@ -180,7 +180,7 @@ unsafe extern "C" fn insert(
     flags: u64,
     context: *mut c_void,
 ) -> c_int {
-    border::cross(-FI_EOTHER, || {
+    ffi_guard::cross(-FI_EOTHER, || {
         if addresses.is_null() && count > 0 {
             return -FI_EINVAL;
         }
@@ -218,7 +218,7 @@ unsafe extern "C" fn remove(
     count: usize,
     _flags: u64,
 ) -> c_int {
-    border::status(|| {
+    ffi_guard::status(|| {
         // SAFETY: an address vector of this provider.
         let av: &AddressVector = unsafe { object::object(av) };
         let _turn = av.domain.enter();
@@ -237,7 +237,7 @@ unsafe extern "C" fn lookup(
     address: *mut c_void,
     len: *mut usize,
 ) -> c_int {
-    border::status(|| {
+    ffi_guard::status(|| {
         // SAFETY: an address vector of this provider.
         let av: &AddressVector = unsafe { object::object(av) };
         let _turn = av.domain.enter();
@@ -279,7 +279,7 @@ unsafe extern "C" fn straddr(
     buffer: *mut c_char,
     len: *mut usize,
 ) -> *const c_char {
-    border::cross(core::ptr::null(), || {
+    ffi_guard::cross(core::ptr::null(), || {
         if address.is_null() || len.is_null() {
             return core::ptr::null();
         }

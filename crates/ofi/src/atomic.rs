@@ -8,9 +8,9 @@ use crate::abi::endpoint::fid_ep;
 use crate::abi::errno::*;
 use crate::abi::objects::fid_domain;
 use crate::abi::*;
-use crate::asking::{Arrays, Does, Elements, Given, LONGEST, call, most};
-use crate::border;
-use crate::call::Form;
+use crate::atomic_initiator::{Arrays, AtomicArgs, AtomicKind, Elements, LONGEST, call, most};
+use crate::call::CallFlags;
+use crate::ffi_guard;
 
 pub(crate) static OPS: fi_ops_atomic = fi_ops_atomic {
     size: size_of::<fi_ops_atomic>(),
@@ -37,11 +37,11 @@ pub(crate) unsafe extern "C" fn query(
     attr: *mut fi_atomic_attr,
     flags: u64,
 ) -> c_int {
-    border::status(|| {
+    ffi_guard::status(|| {
         let does = match flags {
-            0 => Does::Change,
-            FI_FETCH_ATOMIC => Does::Fetch,
-            FI_COMPARE_ATOMIC => Does::Compare,
+            0 => AtomicKind::Change,
+            FI_FETCH_ATOMIC => AtomicKind::Fetch,
+            FI_COMPARE_ATOMIC => AtomicKind::Compare,
             _ => return Err(FI_EINVAL),
         };
         let most = most(datatype, op, does).ok_or(FI_EOPNOTSUPP)?;
@@ -55,8 +55,8 @@ pub(crate) unsafe extern "C" fn query(
 }
 
 /// Says how many elements an operation may have.
-fn valid(datatype: u32, op: u32, does: Does, count: *mut usize) -> c_int {
-    border::status(|| {
+fn valid(datatype: u32, op: u32, does: AtomicKind, count: *mut usize) -> c_int {
+    ffi_guard::status(|| {
         let most = most(datatype, op, does).ok_or(FI_EOPNOTSUPP)?;
         // SAFETY: C passes a number or null.
         if let Some(count) = unsafe { count.as_mut() } {
@@ -72,7 +72,7 @@ unsafe extern "C" fn writevalid(
     op: u32,
     count: *mut usize,
 ) -> c_int {
-    valid(datatype, op, Does::Change, count)
+    valid(datatype, op, AtomicKind::Change, count)
 }
 
 unsafe extern "C" fn readwritevalid(
@@ -81,7 +81,7 @@ unsafe extern "C" fn readwritevalid(
     op: u32,
     count: *mut usize,
 ) -> c_int {
-    valid(datatype, op, Does::Fetch, count)
+    valid(datatype, op, AtomicKind::Fetch, count)
 }
 
 unsafe extern "C" fn compwritevalid(
@@ -90,7 +90,7 @@ unsafe extern "C" fn compwritevalid(
     op: u32,
     count: *mut usize,
 ) -> c_int {
-    valid(datatype, op, Does::Compare, count)
+    valid(datatype, op, AtomicKind::Compare, count)
 }
 
 unsafe extern "C" fn write(
@@ -105,14 +105,14 @@ unsafe extern "C" fn write(
     op: u32,
     context: *mut c_void,
 ) -> isize {
-    let given = Given {
+    let given = AtomicArgs {
         peer,
         addr,
         count: None,
         key,
         datatype,
         op,
-        does: Does::Change,
+        does: AtomicKind::Change,
         context,
     };
     let arrays = Arrays {
@@ -122,7 +122,7 @@ unsafe extern "C" fn write(
     };
     // SAFETY: C passes what it was given, operands that are valid during the call, and room for results and a context until
     // the operation is over; so in all calls of this file.
-    unsafe { call(endpoint, Form::Plain, &given, &arrays) }
+    unsafe { call(endpoint, CallFlags::Plain, &given, &arrays) }
 }
 
 unsafe extern "C" fn writev(
@@ -137,14 +137,14 @@ unsafe extern "C" fn writev(
     op: u32,
     context: *mut c_void,
 ) -> isize {
-    let given = Given {
+    let given = AtomicArgs {
         peer,
         addr,
         count: None,
         key,
         datatype,
         op,
-        does: Does::Change,
+        does: AtomicKind::Change,
         context,
     };
     let arrays = Arrays {
@@ -153,7 +153,7 @@ unsafe extern "C" fn writev(
         result: Elements::NONE,
     };
     // SAFETY: as in `write`.
-    unsafe { call(endpoint, Form::Plain, &given, &arrays) }
+    unsafe { call(endpoint, CallFlags::Plain, &given, &arrays) }
 }
 
 unsafe extern "C" fn inject(
@@ -166,14 +166,14 @@ unsafe extern "C" fn inject(
     datatype: u32,
     op: u32,
 ) -> isize {
-    let given = Given {
+    let given = AtomicArgs {
         peer,
         addr,
         count: None,
         key,
         datatype,
         op,
-        does: Does::Change,
+        does: AtomicKind::Change,
         context: core::ptr::null_mut(),
     };
     let arrays = Arrays {
@@ -182,7 +182,7 @@ unsafe extern "C" fn inject(
         result: Elements::NONE,
     };
     // SAFETY: as in `write`.
-    unsafe { call(endpoint, Form::Inject, &given, &arrays) }
+    unsafe { call(endpoint, CallFlags::Inject, &given, &arrays) }
 }
 
 unsafe extern "C" fn readwrite(
@@ -199,14 +199,14 @@ unsafe extern "C" fn readwrite(
     op: u32,
     context: *mut c_void,
 ) -> isize {
-    let given = Given {
+    let given = AtomicArgs {
         peer,
         addr,
         count: None,
         key,
         datatype,
         op,
-        does: Does::Fetch,
+        does: AtomicKind::Fetch,
         context,
     };
     let arrays = Arrays {
@@ -215,7 +215,7 @@ unsafe extern "C" fn readwrite(
         result: Elements::One(result, count),
     };
     // SAFETY: as in `write`.
-    unsafe { call(endpoint, Form::Plain, &given, &arrays) }
+    unsafe { call(endpoint, CallFlags::Plain, &given, &arrays) }
 }
 
 unsafe extern "C" fn readwritev(
@@ -233,14 +233,14 @@ unsafe extern "C" fn readwritev(
     op: u32,
     context: *mut c_void,
 ) -> isize {
-    let given = Given {
+    let given = AtomicArgs {
         peer,
         addr,
         count: None,
         key,
         datatype,
         op,
-        does: Does::Fetch,
+        does: AtomicKind::Fetch,
         context,
     };
     let arrays = Arrays {
@@ -249,7 +249,7 @@ unsafe extern "C" fn readwritev(
         result: Elements::Pieces(result, result_count),
     };
     // SAFETY: as in `write`.
-    unsafe { call(endpoint, Form::Plain, &given, &arrays) }
+    unsafe { call(endpoint, CallFlags::Plain, &given, &arrays) }
 }
 
 unsafe extern "C" fn compwrite(
@@ -268,14 +268,14 @@ unsafe extern "C" fn compwrite(
     op: u32,
     context: *mut c_void,
 ) -> isize {
-    let given = Given {
+    let given = AtomicArgs {
         peer,
         addr,
         count: None,
         key,
         datatype,
         op,
-        does: Does::Compare,
+        does: AtomicKind::Compare,
         context,
     };
     let arrays = Arrays {
@@ -284,7 +284,7 @@ unsafe extern "C" fn compwrite(
         result: Elements::One(result, count),
     };
     // SAFETY: as in `write`.
-    unsafe { call(endpoint, Form::Plain, &given, &arrays) }
+    unsafe { call(endpoint, CallFlags::Plain, &given, &arrays) }
 }
 
 unsafe extern "C" fn compwritev(
@@ -305,14 +305,14 @@ unsafe extern "C" fn compwritev(
     op: u32,
     context: *mut c_void,
 ) -> isize {
-    let given = Given {
+    let given = AtomicArgs {
         peer,
         addr,
         count: None,
         key,
         datatype,
         op,
-        does: Does::Compare,
+        does: AtomicKind::Compare,
         context,
     };
     let arrays = Arrays {
@@ -321,7 +321,7 @@ unsafe extern "C" fn compwritev(
         result: Elements::Pieces(result, result_count),
     };
     // SAFETY: as in `write`.
-    unsafe { call(endpoint, Form::Plain, &given, &arrays) }
+    unsafe { call(endpoint, CallFlags::Plain, &given, &arrays) }
 }
 
 /// A call with a message.
@@ -332,7 +332,7 @@ unsafe fn with_message(
     endpoint: *mut fid_ep,
     message: *const fi_msg_atomic,
     flags: u64,
-    does: Does,
+    does: AtomicKind,
     compare: Elements,
     result: Elements,
 ) -> isize {
@@ -340,7 +340,7 @@ unsafe fn with_message(
     let Some(message) = (unsafe { message.as_ref() }) else {
         return -(FI_EINVAL as isize);
     };
-    let form = match Form::starting(flags) {
+    let form = match CallFlags::starting(flags) {
         Ok(form) => form,
         Err(errno) => return -(errno as isize),
     };
@@ -350,7 +350,7 @@ unsafe fn with_message(
     }
     // SAFETY: one entry, as was just checked.
     let &fi_rma_ioc { addr, count, key } = unsafe { &*message.rma_iov };
-    let given = Given {
+    let given = AtomicArgs {
         peer: message.addr,
         addr,
         count: Some(count),
@@ -376,7 +376,7 @@ unsafe extern "C" fn writemsg(
 ) -> isize {
     let none = Elements::NONE;
     // SAFETY: as in `write`.
-    unsafe { with_message(endpoint, message, flags, Does::Change, none, none) }
+    unsafe { with_message(endpoint, message, flags, AtomicKind::Change, none, none) }
 }
 
 unsafe extern "C" fn readwritemsg(
@@ -389,7 +389,7 @@ unsafe extern "C" fn readwritemsg(
 ) -> isize {
     let (none, result) = (Elements::NONE, Elements::Pieces(result, result_count));
     // SAFETY: as in `write`.
-    unsafe { with_message(endpoint, message, flags, Does::Fetch, none, result) }
+    unsafe { with_message(endpoint, message, flags, AtomicKind::Fetch, none, result) }
 }
 
 unsafe extern "C" fn compwritemsg(
@@ -406,5 +406,14 @@ unsafe extern "C" fn compwritemsg(
     let compare = Elements::Pieces(compare, compare_count);
     let result = Elements::Pieces(result, result_count);
     // SAFETY: as in `write`.
-    unsafe { with_message(endpoint, message, flags, Does::Compare, compare, result) }
+    unsafe {
+        with_message(
+            endpoint,
+            message,
+            flags,
+            AtomicKind::Compare,
+            compare,
+            result,
+        )
+    }
 }

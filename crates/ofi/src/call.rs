@@ -14,7 +14,7 @@ use crate::abi::endpoint::fid_ep;
 use crate::abi::errno::*;
 use crate::abi::*;
 use crate::endpoint::{Binding, Endpoint, sort};
-use crate::{border, object};
+use crate::{ffi_guard, object};
 
 /// Most pieces of a buffer.
 pub(crate) const IOV_LIMIT: usize = 8;
@@ -28,7 +28,7 @@ pub(crate) unsafe fn with(
     endpoint: *mut fid_ep,
     body: impl FnOnce(&Endpoint) -> Result<usize, i32>,
 ) -> isize {
-    border::size(|| {
+    ffi_guard::size(|| {
         // SAFETY: the caller's promise.
         let endpoint: &Endpoint = unsafe { object::object(endpoint) };
         let _turn = endpoint.domain.enter();
@@ -52,7 +52,7 @@ const RECEIVING: u64 = FI_MULTI_RECV | FI_MORE | FI_COMPLETION | FI_PEEK | FI_CL
 
 /// The form of a call.
 #[derive(Clone, Copy)]
-pub(crate) enum Form {
+pub(crate) enum CallFlags {
     /// Without flags: what the endpoint was opened with holds.
     Plain,
     /// With flags of its own.
@@ -61,7 +61,7 @@ pub(crate) enum Form {
     Inject,
 }
 
-impl Form {
+impl CallFlags {
     /// A call that starts something at a peer. What is asked beyond what there is, such as `FI_FENCE` or
     /// `FI_MATCH_COMPLETE`, is refused, since the caller would rely on it.
     #[inline(always)]
@@ -113,12 +113,12 @@ impl Form {
 
 /// Whether messages have tags, and the tag of this one.
 #[derive(Clone, Copy)]
-pub(crate) enum Sort {
+pub(crate) enum TagSpace {
     Tagged(u64),
     Untagged,
 }
 
-impl Sort {
+impl TagSpace {
     /// The flag of its completions.
     #[inline(always)]
     pub(crate) fn flag(self) -> u64 {

@@ -10,10 +10,10 @@ use crate::abi::entries::fi_cntr_attr;
 use crate::abi::errno::*;
 use crate::abi::objects::{fi_ops_cntr, fid_cntr, fid_domain};
 use crate::abi::*;
-use crate::border;
 use crate::domain::Domain;
 use crate::endpoint::Endpoint;
 use crate::fabric::{no_bind, no_control, no_ops_open};
+use crate::ffi_guard;
 use crate::object::{self, Head, Object};
 use crate::wait;
 
@@ -87,7 +87,7 @@ pub(crate) unsafe extern "C" fn open(
     counter: *mut *mut fid_cntr,
     context: *mut c_void,
 ) -> c_int {
-    border::status(|| {
+    ffi_guard::status(|| {
         if counter.is_null() {
             return Err(FI_EINVAL);
         }
@@ -121,7 +121,7 @@ pub(crate) unsafe extern "C" fn open(
 }
 
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    border::status(|| {
+    ffi_guard::status(|| {
         // SAFETY: C closes what it was given, once.
         unsafe { object::take_back::<Counter>(fid) }
             .map(drop)
@@ -134,7 +134,7 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
 /// # Safety
 /// `counter` is one of this provider.
 unsafe fn with<T>(counter: *mut fid_cntr, otherwise: T, body: impl FnOnce(&Counter) -> T) -> T {
-    border::cross(otherwise, || {
+    ffi_guard::cross(otherwise, || {
         // SAFETY: the caller's promise.
         let counter: &Counter = unsafe { object::object(counter) };
         let _turn = counter.domain.enter();
@@ -204,7 +204,7 @@ unsafe extern "C" fn seterr(counter: *mut fid_cntr, value: u64) -> c_int {
 
 /// Waits until the counter has reached `threshold`, an operation has failed, or the time (ms, -1 without end) is over.
 unsafe extern "C" fn wait_for(counter: *mut fid_cntr, threshold: u64, timeout: c_int) -> c_int {
-    border::status(|| {
+    ffi_guard::status(|| {
         // SAFETY: C passes what it was given.
         let counter: &Counter = unsafe { object::object(counter) };
         let deadline = u64::try_from(timeout)

@@ -14,7 +14,7 @@ use crate::fabric::{Fabric, no_bind, no_control, no_ops_open};
 use crate::memory_region::{self, Region};
 use crate::node::Pool;
 use crate::object::{self, Head, Object};
-use crate::{address_vector, atomic, border, completion_queue, counter, endpoint, poll_set};
+use crate::{address_vector, atomic, completion_queue, counter, endpoint, ffi_guard, poll_set};
 
 /// A domain.
 #[repr(C)]
@@ -66,13 +66,13 @@ static DOMAIN_OPS: fi_ops_domain = fi_ops_domain {
     av_open: address_vector::open,
     cq_open: completion_queue::open,
     endpoint: endpoint::open,
-    scalable_ep: border::no_such_function,
+    scalable_ep: ffi_guard::no_such_function,
     cntr_open: counter::open,
     poll_open: poll_set::open,
-    stx_ctx: border::no_such_function,
-    srx_ctx: border::no_such_function,
+    stx_ctx: ffi_guard::no_such_function,
+    srx_ctx: ffi_guard::no_such_function,
     query_atomic: atomic::query,
-    query_collective: border::no_such_function,
+    query_collective: ffi_guard::no_such_function,
     endpoint2: endpoint::open2,
 };
 
@@ -187,7 +187,7 @@ pub(crate) unsafe extern "C" fn open(
     domain: *mut *mut fid_domain,
     context: *mut c_void,
 ) -> c_int {
-    border::status(|| {
+    ffi_guard::status(|| {
         // SAFETY: C passes an info of this provider, whose attributes may be missing.
         let attr = unsafe { info.as_ref().and_then(|info| info.domain_attr.as_ref()) };
         if domain.is_null() {
@@ -220,7 +220,7 @@ pub(crate) unsafe extern "C" fn open(
 }
 
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    border::status(|| {
+    ffi_guard::status(|| {
         // SAFETY: C closes what it was given, once.
         unsafe { object::take_back::<Domain>(fid) }
             .map(drop)

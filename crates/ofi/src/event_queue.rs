@@ -10,8 +10,8 @@ use crate::abi::entries::{fi_eq_attr, fi_eq_err_entry};
 use crate::abi::errno::*;
 use crate::abi::objects::{fi_ops_eq, fid_eq, fid_fabric};
 use crate::abi::*;
-use crate::border;
 use crate::fabric::{Fabric, no_bind, no_control, no_ops_open};
+use crate::ffi_guard;
 use crate::object::{self, Head, Object};
 
 /// An event queue.
@@ -95,7 +95,7 @@ pub(crate) unsafe extern "C" fn open(
     queue: *mut *mut fid_eq,
     context: *mut c_void,
 ) -> c_int {
-    border::status(|| {
+    ffi_guard::status(|| {
         // SAFETY: C passes attributes or null.
         let waits = unsafe { attr.as_ref() }.map_or(FI_WAIT_UNSPEC, |attr| attr.wait_obj);
         if queue.is_null() {
@@ -121,7 +121,7 @@ pub(crate) unsafe extern "C" fn open(
 }
 
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    border::status(|| {
+    ffi_guard::status(|| {
         // SAFETY: C closes what it was given, once.
         unsafe { object::take_back::<EventQueue>(fid) }
             .map(drop)
@@ -136,7 +136,7 @@ unsafe extern "C" fn read(
     len: usize,
     flags: u64,
 ) -> isize {
-    border::size(|| {
+    ffi_guard::size(|| {
         // SAFETY: C passes what it was given, and room.
         unsafe {
             let queue: &EventQueue = object::object(queue);
@@ -157,7 +157,7 @@ unsafe extern "C" fn write(
     len: usize,
     _: u64,
 ) -> isize {
-    border::size(|| {
+    ffi_guard::size(|| {
         // SAFETY: C passes what it was given, and `len` bytes.
         let (queue, bytes) = unsafe {
             let queue: &EventQueue = object::object(queue);
@@ -181,7 +181,7 @@ unsafe extern "C" fn sread(
     timeout: c_int,
     flags: u64,
 ) -> isize {
-    border::size(|| {
+    ffi_guard::size(|| {
         // SAFETY: C passes what it was given.
         let queue: &EventQueue = unsafe { object::object(queue) };
         let deadline = u64::try_from(timeout)

@@ -8,7 +8,7 @@ use crate::abi::info::fi_fabric_attr;
 use crate::abi::objects::{fi_ops_fabric, fid_fabric};
 use crate::abi::{class, fi_ops, fi_version, fid};
 use crate::object::{self, Head, Object};
-use crate::{border, domain, event_queue, wait};
+use crate::{domain, event_queue, ffi_guard, wait};
 
 /// A fabric.
 #[repr(C)]
@@ -41,9 +41,9 @@ static OPS: fi_ops = fi_ops {
 static FABRIC_OPS: fi_ops_fabric = fi_ops_fabric {
     size: size_of::<fi_ops_fabric>(),
     domain: domain::open,
-    passive_ep: border::no_such_function,
+    passive_ep: ffi_guard::no_such_function,
     eq_open: event_queue::open,
-    wait_open: border::no_such_function,
+    wait_open: ffi_guard::no_such_function,
     trywait: wait::trywait,
     domain2: domain::open2,
 };
@@ -54,7 +54,7 @@ pub(crate) unsafe extern "C" fn open(
     fabric: *mut *mut fid_fabric,
     context: *mut c_void,
 ) -> c_int {
-    border::status(|| {
+    ffi_guard::status(|| {
         if fabric.is_null() {
             return Err(FI_EINVAL);
         }
@@ -75,7 +75,7 @@ pub(crate) unsafe extern "C" fn open(
 }
 
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    border::status(|| {
+    ffi_guard::status(|| {
         // SAFETY: C closes what it was given, once.
         unsafe { object::take_back::<Fabric>(fid) }
             .map(drop)

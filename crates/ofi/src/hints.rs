@@ -8,7 +8,7 @@ use crate::call::IOV_LIMIT;
 use crate::info::{
     INJECT_SIZE, LONGEST, MR_IOV_LIMIT, OP_FLAGS, ORDER, QUEUE_SIZE, TAG_FORMAT, caps,
 };
-use crate::reach;
+use crate::remote_comm;
 
 /// The hints, with nothing asked where there are none.
 #[derive(Default)]
@@ -131,9 +131,9 @@ impl Hints {
         }
         let missing = (self.caps | self.part_caps) & !caps();
         if missing == FI_REMOTE_COMM
-            && let Some(why) = reach::no_other_node()
+            && let Some(why) = remote_comm::no_other_node()
         {
-            if !reach::job_is_here() {
+            if !remote_comm::job_is_here() {
                 return Some(format!(
                     "other nodes are out of reach ({why}), and no launcher says that the job is on this one alone"
                 ));

@@ -11,7 +11,7 @@ use crate::abi::info::{
 use crate::abi::*;
 use crate::call::IOV_LIMIT;
 use crate::hints::Hints;
-use crate::{border, log, reach};
+use crate::{ffi_guard, log, remote_comm};
 
 /// Everything that endpoints can do, wherever they are.
 const CAPS: u64 = FI_MSG
@@ -31,7 +31,7 @@ const CAPS: u64 = FI_MSG
 
 /// Everything that endpoints can do here.
 pub(crate) fn caps() -> u64 {
-    if reach::no_other_node().is_none() {
+    if remote_comm::no_other_node().is_none() {
         CAPS | FI_REMOTE_COMM
     } else {
         CAPS
@@ -79,7 +79,7 @@ pub(crate) unsafe extern "C" fn getinfo(
     hints: *const fi_info,
     info: *mut *mut fi_info,
 ) -> c_int {
-    border::status(|| {
+    ffi_guard::status(|| {
         if info.is_null() {
             return Err(FI_EINVAL);
         }

@@ -28,19 +28,19 @@
 mod abi;
 mod access;
 mod address_vector;
-mod aside;
-mod asking;
 mod atomic;
-mod border;
+mod atomic_initiator;
+mod atomic_target;
 mod call;
 mod completion_queue;
+mod control_channel;
 mod counter;
 mod domain;
 mod endpoint;
 mod errors;
 mod event_queue;
-mod executing;
 mod fabric;
+mod ffi_guard;
 mod hints;
 mod info;
 mod log;
@@ -51,9 +51,9 @@ mod node;
 mod object;
 mod poll_set;
 mod progress;
-mod reach;
 mod receive;
 mod reduction;
+mod remote_comm;
 mod rma;
 mod send;
 mod stats;
@@ -92,5 +92,5 @@ pub extern "C" fn fi_prov_ini() -> *mut c_void {
 
 /// libfabric is unloaded, usually since the process ends: peers get to know that its endpoints are closed.
 unsafe extern "C" fn cleanup() {
-    border::cross((), endpoint::close_all);
+    ffi_guard::cross((), endpoint::close_all);
 }

@@ -11,11 +11,11 @@ use crate::abi::entries::fi_mr_attr;
 use crate::abi::errno::*;
 use crate::abi::objects::{fi_ops_mr, fid_mr};
 use crate::abi::*;
-use crate::border;
 use crate::domain::Domain;
 use crate::endpoint::Endpoint;
 use crate::errors::reported;
 use crate::fabric::no_ops_open;
+use crate::ffi_guard;
 use crate::object::{self, Head, Object};
 
 pub(crate) static OPS: fi_ops_mr = fi_ops_mr {
@@ -198,7 +198,7 @@ unsafe extern "C" fn reg(
     region: *mut *mut fid_mr,
     context: *mut c_void,
 ) -> c_int {
-    border::status(|| {
+    ffi_guard::status(|| {
         if offset != 0 {
             return Err(FI_EINVAL);
         }
@@ -270,7 +270,7 @@ unsafe extern "C" fn regattr(
 }
 
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    border::status(|| {
+    ffi_guard::status(|| {
         // SAFETY: C closes what it was given, once.
         let region: Arc<Region> = unsafe { object::share(fid) };
         let domain = Arc::clone(&region.domain);
@@ -288,7 +288,7 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
 
 /// Endpoints need not be bound: a region is reachable through all of its domain.
 unsafe extern "C" fn bind(_: *mut fid, other: *mut fid, _: u64) -> c_int {
-    border::status(|| {
+    ffi_guard::status(|| {
         // SAFETY: C passes an object of this provider.
         match unsafe { other.as_ref() }.map(|other| other.fclass) {
             Some(class::EP) => Ok(()),

@@ -5,9 +5,9 @@ use core::ffi::c_void;
 use crate::abi::endpoint::{fi_msg, fi_ops_msg, fid_ep};
 use crate::abi::errno::*;
 use crate::abi::fi_addr_t;
-use crate::call::{Bytes, Form, Sort, with};
-use crate::receive::{self, Asked};
-use crate::send::{self, Given};
+use crate::call::{Bytes, CallFlags, TagSpace, with};
+use crate::receive::{self, RecvArgs};
+use crate::send::{self, SendArgs};
 
 pub(crate) static OPS: fi_ops_msg = fi_ops_msg {
     size: size_of::<fi_ops_msg>(),
@@ -22,19 +22,19 @@ pub(crate) static OPS: fi_ops_msg = fi_ops_msg {
     injectdata,
 };
 
-fn asked(from: fi_addr_t, context: *mut c_void) -> Asked {
-    Asked {
+fn asked(from: fi_addr_t, context: *mut c_void) -> RecvArgs {
+    RecvArgs {
         from,
-        sort: Sort::Untagged,
+        sort: TagSpace::Untagged,
         ignore: 0,
         context,
     }
 }
 
-fn given(to: fi_addr_t, data: Option<u64>, context: *mut c_void) -> Given {
-    Given {
+fn given(to: fi_addr_t, data: Option<u64>, context: *mut c_void) -> SendArgs {
+    SendArgs {
         to,
-        sort: Sort::Untagged,
+        sort: TagSpace::Untagged,
         data,
         context,
     }
@@ -53,7 +53,7 @@ unsafe extern "C" fn recv(
     // of this file.
     unsafe {
         with(endpoint, |endpoint| {
-            receive::call(endpoint, Form::Plain, &asked(from, context), room)
+            receive::call(endpoint, CallFlags::Plain, &asked(from, context), room)
         })
     }
 }
@@ -70,7 +70,7 @@ unsafe extern "C" fn recvv(
     // SAFETY: as in `recv`.
     unsafe {
         with(endpoint, |endpoint| {
-            receive::call(endpoint, Form::Plain, &asked(from, context), room)
+            receive::call(endpoint, CallFlags::Plain, &asked(from, context), room)
         })
     }
 }
@@ -85,7 +85,7 @@ unsafe extern "C" fn recvmsg(endpoint: *mut fid_ep, message: *const fi_msg, flag
     // SAFETY: as in `recv`.
     unsafe {
         with(endpoint, |endpoint| {
-            receive::call(endpoint, Form::receiving(flags)?, &asked, room)
+            receive::call(endpoint, CallFlags::receiving(flags)?, &asked, room)
         })
     }
 }
@@ -102,7 +102,7 @@ unsafe extern "C" fn send(
     // SAFETY: as in `recv`.
     unsafe {
         with(endpoint, |endpoint| {
-            send::call(endpoint, Form::Plain, &given, bytes)
+            send::call(endpoint, CallFlags::Plain, &given, bytes)
         })
     }
 }
@@ -119,7 +119,7 @@ unsafe extern "C" fn sendv(
     // SAFETY: as in `recv`.
     unsafe {
         with(endpoint, |endpoint| {
-            send::call(endpoint, Form::Plain, &given, bytes)
+            send::call(endpoint, CallFlags::Plain, &given, bytes)
         })
     }
 }
@@ -129,7 +129,7 @@ unsafe extern "C" fn sendmsg(endpoint: *mut fid_ep, message: *const fi_msg, flag
     let Some(message) = (unsafe { message.as_ref() }) else {
         return -(FI_EINVAL as isize);
     };
-    let form = match Form::starting(flags) {
+    let form = match CallFlags::starting(flags) {
         Ok(form) => form,
         Err(errno) => return -(errno as isize),
     };
@@ -153,7 +153,7 @@ unsafe extern "C" fn inject(
     // SAFETY: as in `recv`; the buffer is lent for the time of the call.
     unsafe {
         with(endpoint, |endpoint| {
-            send::call(endpoint, Form::Inject, &given, Bytes::of(buffer, len))
+            send::call(endpoint, CallFlags::Inject, &given, Bytes::of(buffer, len))
         })
     }
 }
@@ -171,7 +171,7 @@ unsafe extern "C" fn senddata(
     // SAFETY: as in `recv`.
     unsafe {
         with(endpoint, |endpoint| {
-            send::call(endpoint, Form::Plain, &given, bytes)
+            send::call(endpoint, CallFlags::Plain, &given, bytes)
         })
     }
 }
@@ -187,7 +187,7 @@ unsafe extern "C" fn injectdata(
     // SAFETY: as in `inject`.
     unsafe {
         with(endpoint, |endpoint| {
-            send::call(endpoint, Form::Inject, &given, Bytes::of(buffer, len))
+            send::call(endpoint, CallFlags::Inject, &given, Bytes::of(buffer, len))
         })
     }
 }

@@ -8,11 +8,11 @@ use crate::abi::entries::fi_poll_attr;
 use crate::abi::errno::*;
 use crate::abi::objects::{fi_ops_poll, fid_domain, fid_poll};
 use crate::abi::{class, fi_ops, fid};
-use crate::border;
 use crate::completion_queue::Queue;
 use crate::counter::Counter;
 use crate::domain::Domain;
 use crate::fabric::{no_bind, no_control, no_ops_open};
+use crate::ffi_guard;
 use crate::object::{self, Head, Object};
 
 enum Member {
@@ -62,7 +62,7 @@ pub(crate) unsafe extern "C" fn open(
     attr: *mut fi_poll_attr,
     set: *mut *mut fid_poll,
 ) -> c_int {
-    border::status(|| {
+    ffi_guard::status(|| {
         // SAFETY: C passes attributes or null.
         let flags = unsafe { attr.as_ref() }.map_or(0, |attr| attr.flags);
         if set.is_null() || flags != 0 {
@@ -84,7 +84,7 @@ pub(crate) unsafe extern "C" fn open(
 }
 
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    border::status(|| {
+    ffi_guard::status(|| {
         // SAFETY: C closes what it was given, once.
         unsafe { object::take_back::<PollSet>(fid) }
             .map(drop)
@@ -94,7 +94,7 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
 
 /// Gives the contexts of those that have something to tell.
 unsafe extern "C" fn poll(set: *mut fid_poll, contexts: *mut *mut c_void, count: c_int) -> c_int {
-    border::cross(-FI_EOTHER, || {
+    ffi_guard::cross(-FI_EOTHER, || {
         // SAFETY: C passes what it was given.
         let set: &PollSet = unsafe { object::object(set) };
         let _turn = set.domain.enter();
@@ -125,7 +125,7 @@ unsafe extern "C" fn poll(set: *mut fid_poll, contexts: *mut *mut c_void, count:
 }
 
 unsafe extern "C" fn poll_add(set: *mut fid_poll, fid: *mut fid, _: u64) -> c_int {
-    border::status(|| {
+    ffi_guard::status(|| {
         // SAFETY: C passes what it was given; so below.
         let set: &PollSet = unsafe { object::object(set) };
         let _turn = set.domain.enter();
@@ -150,7 +150,7 @@ unsafe extern "C" fn poll_add(set: *mut fid_poll, fid: *mut fid, _: u64) -> c_in
 }
 
 unsafe extern "C" fn poll_del(set: *mut fid_poll, fid: *mut fid, _: u64) -> c_int {
-    border::status(|| {
+    ffi_guard::status(|| {
         // SAFETY: C passes what it was given.
         let set: &PollSet = unsafe { object::object(set) };
         let _turn = set.domain.enter();

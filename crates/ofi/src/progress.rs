@@ -4,7 +4,7 @@ use limic::{Error, Outcome, RawEndpoint, RequestId};
 
 use crate::abi::errno::FI_ECANCELED;
 use crate::abi::*;
-use crate::aside::Coming;
+use crate::control_channel::Coming;
 use crate::endpoint::{Endpoint, sort};
 use crate::errors::{errno_of, is_closed, reported};
 use crate::node::{Node, Spare, mark};
@@ -47,7 +47,7 @@ impl Endpoint {
     /// Puts what has ended into the completion queues.
     #[inline(always)]
     pub(crate) fn collect(&self) {
-        while let Some((name, outcome)) = self.limic.next_finished() {
+        while let Some((name, outcome)) = self.limic.next_completed() {
             self.ended(name, outcome);
         }
         self.hear_peers();
@@ -86,7 +86,7 @@ impl Endpoint {
             lists.ended.push((pointer_of(name), outcome));
         };
         met(name, outcome);
-        while let Some((name, outcome)) = self.limic.next_finished() {
+        while let Some((name, outcome)) = self.limic.next_completed() {
             if name & kind::BITS == kind::MULTI {
                 met(name, outcome);
             } else {
@@ -99,7 +99,7 @@ impl Endpoint {
     /// The endpoint is closed: what was under way is not reported. Gives back the memory that it kept; nodes go back to
     /// their pool in one sweep. Copies of which peers may still be reading are not over, and stay.
     pub(crate) fn forget_pending(&self) {
-        while let Some((name, outcome)) = self.limic.next_finished() {
+        while let Some((name, outcome)) = self.limic.next_completed() {
             // SAFETY: as in `ended_otherwise`.
             unsafe {
                 match name & kind::BITS {

@@ -7,7 +7,7 @@ use limic::{RawEndpoint, Selector, Tag};
 
 use crate::abi::errno::*;
 use crate::abi::*;
-use crate::call::{Bytes, Form, Sort};
+use crate::call::{Bytes, CallFlags, TagSpace};
 use crate::endpoint::{Endpoint, sort};
 use crate::node::{NO_PEER, Node, Spare, mark};
 use crate::progress::{application_tag, kind, name_of};
@@ -23,23 +23,23 @@ pub(crate) struct Wanted {
 }
 
 /// What a call says, beside its form and its room.
-pub(crate) struct Asked {
+pub(crate) struct RecvArgs {
     pub(crate) from: fi_addr_t,
-    pub(crate) sort: Sort,
+    pub(crate) sort: TagSpace,
     /// Bits of the tag that do not count.
     pub(crate) ignore: u64,
     pub(crate) context: *mut c_void,
 }
 
-impl Asked {
+impl RecvArgs {
     #[inline(always)]
     fn selector(&self, endpoint: &Endpoint) -> Result<Selector, i32> {
         Ok(Selector {
             source: endpoint.source(self.from)?,
             tag: Tag(self.sort.tag()?),
             mask: match self.sort {
-                Sort::Tagged(_) => !self.ignore | sort::NOT_TAGGED,
-                Sort::Untagged => sort::MASK,
+                TagSpace::Tagged(_) => !self.ignore | sort::NOT_TAGGED,
+                TagSpace::Untagged => sort::MASK,
             },
         })
     }
@@ -52,8 +52,8 @@ impl Asked {
 #[inline(always)]
 pub(crate) unsafe fn call(
     endpoint: &Endpoint,
-    form: Form,
-    asked: &Asked,
+    form: CallFlags,
+    asked: &RecvArgs,
     room: Bytes,
 ) -> Result<usize, i32> {
     let flags = form.own_flags();
@@ -80,16 +80,16 @@ pub(crate) unsafe fn call(
             return Err(FI_EBADFLAGS);
         }
         let flags = match asked.sort {
-            Sort::Untagged => all_flags,
+            TagSpace::Untagged => all_flags,
             // Default flags are for both sorts, but one buffer for many is for untagged messages alone.
-            Sort::Tagged(_) => flags,
+            TagSpace::Tagged(_) => flags,
         };
         let room = room.room()?;
         match (flags & FI_MULTI_RECV, asked.sort, room.as_slice()) {
             (0, _, pieces) => endpoint.receive(&wanted, pieces),
-            (_, Sort::Untagged, [whole]) => endpoint.receive_many(&wanted, *whole),
-            (_, Sort::Untagged, _) => Err(FI_EINVAL),
-            (_, Sort::Tagged(_), _) => Err(FI_EBADFLAGS),
+            (_, TagSpace::Untagged, [whole]) => endpoint.receive_many(&wanted, *whole),
+            (_, TagSpace::Untagged, _) => Err(FI_EINVAL),
+            (_, TagSpace::Tagged(_), _) => Err(FI_EBADFLAGS),
         }
     }
 }

@@ -5,8 +5,8 @@ use core::ffi::c_void;
 use crate::abi::endpoint::{fi_msg_rma, fi_ops_rma, fid_ep};
 use crate::abi::errno::*;
 use crate::abi::fi_addr_t;
-use crate::access::{self, Given, Remote};
-use crate::call::{Bytes, Form};
+use crate::access::{self, Remote, RmaArgs};
+use crate::call::{Bytes, CallFlags};
 
 pub(crate) static OPS: fi_ops_rma = fi_ops_rma {
     size: size_of::<fi_ops_rma>(),
@@ -21,8 +21,8 @@ pub(crate) static OPS: fi_ops_rma = fi_ops_rma {
     injectdata,
 };
 
-fn reading(peer: fi_addr_t, context: *mut c_void) -> Given {
-    Given {
+fn reading(peer: fi_addr_t, context: *mut c_void) -> RmaArgs {
+    RmaArgs {
         peer,
         write: false,
         data: None,
@@ -30,8 +30,8 @@ fn reading(peer: fi_addr_t, context: *mut c_void) -> Given {
     }
 }
 
-fn writing(peer: fi_addr_t, data: Option<u64>, context: *mut c_void) -> Given {
-    Given {
+fn writing(peer: fi_addr_t, data: Option<u64>, context: *mut c_void) -> RmaArgs {
+    RmaArgs {
         peer,
         write: true,
         data,
@@ -52,7 +52,15 @@ unsafe extern "C" fn read(
     let (given, local) = (reading(peer, context), Bytes::One(buffer, len));
     // SAFETY: C passes what it was given, and lends buffer and context until the operation is over; so in all calls
     // of this file.
-    unsafe { access::call(endpoint, Form::Plain, &given, local, Remote::At(addr, key)) }
+    unsafe {
+        access::call(
+            endpoint,
+            CallFlags::Plain,
+            &given,
+            local,
+            Remote::At(addr, key),
+        )
+    }
 }
 
 unsafe extern "C" fn readv(
@@ -67,7 +75,15 @@ unsafe extern "C" fn readv(
 ) -> isize {
     let (given, local) = (reading(peer, context), Bytes::Pieces(iov, count));
     // SAFETY: as in `read`.
-    unsafe { access::call(endpoint, Form::Plain, &given, local, Remote::At(addr, key)) }
+    unsafe {
+        access::call(
+            endpoint,
+            CallFlags::Plain,
+            &given,
+            local,
+            Remote::At(addr, key),
+        )
+    }
 }
 
 unsafe extern "C" fn readmsg(
@@ -91,7 +107,7 @@ unsafe fn with_message(
     let Some(message) = (unsafe { message.as_ref() }) else {
         return -(FI_EINVAL as isize);
     };
-    let form = match Form::starting(flags) {
+    let form = match CallFlags::starting(flags) {
         Ok(form) => form,
         Err(errno) => return -(errno as isize),
     };
@@ -118,7 +134,15 @@ unsafe extern "C" fn write(
 ) -> isize {
     let (given, local) = (writing(peer, None, context), Bytes::of(buffer, len));
     // SAFETY: as in `read`.
-    unsafe { access::call(endpoint, Form::Plain, &given, local, Remote::At(addr, key)) }
+    unsafe {
+        access::call(
+            endpoint,
+            CallFlags::Plain,
+            &given,
+            local,
+            Remote::At(addr, key),
+        )
+    }
 }
 
 unsafe extern "C" fn writev(
@@ -133,7 +157,15 @@ unsafe extern "C" fn writev(
 ) -> isize {
     let (given, local) = (writing(peer, None, context), Bytes::Pieces(iov, count));
     // SAFETY: as in `read`.
-    unsafe { access::call(endpoint, Form::Plain, &given, local, Remote::At(addr, key)) }
+    unsafe {
+        access::call(
+            endpoint,
+            CallFlags::Plain,
+            &given,
+            local,
+            Remote::At(addr, key),
+        )
+    }
 }
 
 unsafe extern "C" fn writemsg(
@@ -156,7 +188,15 @@ unsafe extern "C" fn inject(
     let given = writing(peer, None, core::ptr::null_mut());
     let local = Bytes::of(buffer, len);
     // SAFETY: as in `read`; the buffer is lent for the time of the call.
-    unsafe { access::call(endpoint, Form::Inject, &given, local, Remote::At(addr, key)) }
+    unsafe {
+        access::call(
+            endpoint,
+            CallFlags::Inject,
+            &given,
+            local,
+            Remote::At(addr, key),
+        )
+    }
 }
 
 unsafe extern "C" fn writedata(
@@ -172,7 +212,15 @@ unsafe extern "C" fn writedata(
 ) -> isize {
     let (given, local) = (writing(peer, Some(data), context), Bytes::of(buffer, len));
     // SAFETY: as in `read`.
-    unsafe { access::call(endpoint, Form::Plain, &given, local, Remote::At(addr, key)) }
+    unsafe {
+        access::call(
+            endpoint,
+            CallFlags::Plain,
+            &given,
+            local,
+            Remote::At(addr, key),
+        )
+    }
 }
 
 unsafe extern "C" fn injectdata(
@@ -187,5 +235,13 @@ unsafe extern "C" fn injectdata(
     let given = writing(peer, Some(data), core::ptr::null_mut());
     let local = Bytes::of(buffer, len);
     // SAFETY: as in `inject`.
-    unsafe { access::call(endpoint, Form::Inject, &given, local, Remote::At(addr, key)) }
+    unsafe {
+        access::call(
+            endpoint,
+            CallFlags::Inject,
+            &given,
+            local,
+            Remote::At(addr, key),
+        )
+    }
 }

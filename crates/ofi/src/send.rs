@@ -7,7 +7,7 @@ use limic::{Error, Outcome, Peer, RawEndpoint, RequestId, Tag};
 
 use crate::abi::errno::*;
 use crate::abi::*;
-use crate::call::{Bytes, Form, Sort, append};
+use crate::call::{Bytes, CallFlags, TagSpace, append};
 use crate::endpoint::Endpoint;
 use crate::errors::{is_closed, reported};
 use crate::log;
@@ -49,9 +49,9 @@ pub(crate) enum Of {
 }
 
 /// What a call says, beside its form and its bytes.
-pub(crate) struct Given {
+pub(crate) struct SendArgs {
     pub(crate) to: fi_addr_t,
-    pub(crate) sort: Sort,
+    pub(crate) sort: TagSpace,
     pub(crate) data: Option<u64>,
     pub(crate) context: *mut c_void,
 }
@@ -63,8 +63,8 @@ pub(crate) struct Given {
 #[inline(always)]
 pub(crate) unsafe fn call(
     endpoint: &Endpoint,
-    form: Form,
-    given: &Given,
+    form: CallFlags,
+    given: &SendArgs,
     bytes: Bytes,
 ) -> Result<usize, i32> {
     let flags = form.flags(&endpoint.sends);
@@ -82,7 +82,7 @@ pub(crate) unsafe fn call(
         let slices = bytes.slices()?;
         // One test for both.
         match (form, flags & (FI_INJECT | FI_DELIVERY_COMPLETE)) {
-            (Form::Inject, _) => endpoint.inject(&sent, slices.as_slice()),
+            (CallFlags::Inject, _) => endpoint.inject(&sent, slices.as_slice()),
             (_, 0) => endpoint.send(&sent, slices.as_slice()),
             (_, asked) => endpoint.send_as_asked(&sent, slices.as_slice(), asked),
         }
@@ -230,10 +230,7 @@ impl Endpoint {
     pub(crate) unsafe fn inject(&self, sent: &Sent, slices: &[RawSlice]) -> Result<usize, i32> {
         let peer = self.peer(sent.to)?;
         // SAFETY: the caller's promise.
-        let at_once = unsafe {
-            self.limic
-                .send_at_once(peer, Tag(sent.tag), sent.data, slices)
-        };
+        let at_once = unsafe { self.limic.try_send(peer, Tag(sent.tag), sent.data, slices) };
         match at_once {
             Ok(Some(_)) => {
                 self.sent(sent);

@@ -5,9 +5,9 @@ use core::ffi::c_void;
 use crate::abi::endpoint::{fi_msg_tagged, fi_ops_tagged, fid_ep};
 use crate::abi::errno::*;
 use crate::abi::fi_addr_t;
-use crate::call::{Bytes, Form, Sort, with};
-use crate::receive::{self, Asked};
-use crate::send::{self, Given};
+use crate::call::{Bytes, CallFlags, TagSpace, with};
+use crate::receive::{self, RecvArgs};
+use crate::send::{self, SendArgs};
 
 pub(crate) static OPS: fi_ops_tagged = fi_ops_tagged {
     size: size_of::<fi_ops_tagged>(),
@@ -23,21 +23,21 @@ pub(crate) static OPS: fi_ops_tagged = fi_ops_tagged {
 };
 
 #[inline(always)]
-fn asked(from: fi_addr_t, tag: u64, ignore: u64, context: *mut c_void) -> Asked {
-    Asked {
+fn asked(from: fi_addr_t, tag: u64, ignore: u64, context: *mut c_void) -> RecvArgs {
+    RecvArgs {
         from,
         // Bits that are ignored may be anything.
-        sort: Sort::Tagged(tag & !ignore),
+        sort: TagSpace::Tagged(tag & !ignore),
         ignore,
         context,
     }
 }
 
 #[inline(always)]
-fn given(to: fi_addr_t, tag: u64, data: Option<u64>, context: *mut c_void) -> Given {
-    Given {
+fn given(to: fi_addr_t, tag: u64, data: Option<u64>, context: *mut c_void) -> SendArgs {
+    SendArgs {
         to,
-        sort: Sort::Tagged(tag),
+        sort: TagSpace::Tagged(tag),
         data,
         context,
     }
@@ -58,7 +58,7 @@ unsafe extern "C" fn recv(
     // of this file.
     unsafe {
         with(endpoint, |endpoint| {
-            receive::call(endpoint, Form::Plain, &asked, room)
+            receive::call(endpoint, CallFlags::Plain, &asked, room)
         })
     }
 }
@@ -77,7 +77,7 @@ unsafe extern "C" fn recvv(
     // SAFETY: as in `recv`.
     unsafe {
         with(endpoint, |endpoint| {
-            receive::call(endpoint, Form::Plain, &asked, room)
+            receive::call(endpoint, CallFlags::Plain, &asked, room)
         })
     }
 }
@@ -96,7 +96,7 @@ unsafe extern "C" fn recvmsg(
     // SAFETY: as in `recv`.
     unsafe {
         with(endpoint, |endpoint| {
-            receive::call(endpoint, Form::receiving(flags)?, &asked, room)
+            receive::call(endpoint, CallFlags::receiving(flags)?, &asked, room)
         })
     }
 }
@@ -114,7 +114,7 @@ unsafe extern "C" fn send(
     // SAFETY: as in `recv`.
     unsafe {
         with(endpoint, |endpoint| {
-            send::call(endpoint, Form::Plain, &given, bytes)
+            send::call(endpoint, CallFlags::Plain, &given, bytes)
         })
     }
 }
@@ -132,7 +132,7 @@ unsafe extern "C" fn sendv(
     // SAFETY: as in `recv`.
     unsafe {
         with(endpoint, |endpoint| {
-            send::call(endpoint, Form::Plain, &given, bytes)
+            send::call(endpoint, CallFlags::Plain, &given, bytes)
         })
     }
 }
@@ -146,7 +146,7 @@ unsafe extern "C" fn sendmsg(
     let Some(message) = (unsafe { message.as_ref() }) else {
         return -(FI_EINVAL as isize);
     };
-    let form = match Form::starting(flags) {
+    let form = match CallFlags::starting(flags) {
         Ok(form) => form,
         Err(errno) => return -(errno as isize),
     };
@@ -172,7 +172,7 @@ unsafe extern "C" fn inject(
     // SAFETY: as in `recv`; the buffer is lent for the time of the call.
     unsafe {
         with(endpoint, |endpoint| {
-            send::call(endpoint, Form::Inject, &given, Bytes::of(buffer, len))
+            send::call(endpoint, CallFlags::Inject, &given, Bytes::of(buffer, len))
         })
     }
 }
@@ -191,7 +191,7 @@ unsafe extern "C" fn senddata(
     // SAFETY: as in `recv`.
     unsafe {
         with(endpoint, |endpoint| {
-            send::call(endpoint, Form::Plain, &given, bytes)
+            send::call(endpoint, CallFlags::Plain, &given, bytes)
         })
     }
 }
@@ -208,7 +208,7 @@ unsafe extern "C" fn injectdata(
     // SAFETY: as in `inject`.
     unsafe {
         with(endpoint, |endpoint| {
-            send::call(endpoint, Form::Inject, &given, Bytes::of(buffer, len))
+            send::call(endpoint, CallFlags::Inject, &given, Bytes::of(buffer, len))
         })
     }
 }

@@ -9,8 +9,8 @@ use rustix::event::{EventfdFlags, epoll, eventfd};
 use crate::abi::errno::*;
 use crate::abi::objects::fid_fabric;
 use crate::abi::{class, fid};
-use crate::border;
 use crate::completion_queue::Queue;
+use crate::ffi_guard;
 use crate::object;
 
 /// What an application polls: readable when one of the queue's endpoints is wanted, or somebody in this process called.
@@ -98,7 +98,7 @@ pub(crate) unsafe extern "C" fn trywait(
     fids: *mut *mut fid,
     count: c_int,
 ) -> c_int {
-    border::status(|| {
+    ffi_guard::status(|| {
         let count = usize::try_from(count).map_err(|_| FI_EINVAL)?;
         let each_queue = |asked: fn(&Queue) -> bool| {
             for number in 0..count {

@@ -20,3 +20,8 @@ pub mod sync;
 pub mod control;
 #[cfg(not(loom))]
 pub mod segment;
+
+/// The programs of the README are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use limic_shm::control::{
-    Bell, Channel, Event, EventSet, Listener, Received, Sent, Timer, Trigger,
+    Channel, Doorbell, Event, EventSet, Listener, Received, Sent, Timer, Trigger,
 };
 use rustix::io::write;
 
@@ -24,19 +24,19 @@ fn wait(events: &EventSet, timeout: Option<Duration>) -> Vec<Event> {
     found[..count].to_vec()
 }
 
-fn watched_bell() -> (Bell, EventSet) {
-    let (bell, events) = (Bell::new().unwrap(), EventSet::new().unwrap());
-    bell.watch(&events, 5).unwrap();
+fn watched_bell() -> (Doorbell, EventSet) {
+    let (doorbell, events) = (Doorbell::new().unwrap(), EventSet::new().unwrap());
+    doorbell.watch(&events, 5).unwrap();
     // The report at the start, that may come.
     wait(&events, NOW);
     assert_eq!(wait(&events, NOW), []);
-    (bell, events)
+    (doorbell, events)
 }
 
 #[test]
 fn each_ring_is_one_new_edge_without_a_read() {
-    let (bell, events) = watched_bell();
-    let far = Bell::from_fd(bell.as_fd().try_clone_to_owned().unwrap()).unwrap();
+    let (doorbell, events) = watched_bell();
+    let far = Doorbell::from_fd(doorbell.as_fd().try_clone_to_owned().unwrap()).unwrap();
     for _ in 0..1000 {
         far.ring();
         let found = wait(&events, WATCHDOG);
@@ -53,8 +53,8 @@ fn each_ring_is_one_new_edge_without_a_read() {
 
 #[test]
 fn a_ring_wakes_a_thread_that_sleeps() {
-    let (bell, events) = watched_bell();
-    let ringer = Bell::from_fd(bell.as_fd().try_clone_to_owned().unwrap()).unwrap();
+    let (doorbell, events) = watched_bell();
+    let ringer = Doorbell::from_fd(doorbell.as_fd().try_clone_to_owned().unwrap()).unwrap();
     let thread = std::thread::spawn(move || ringer.ring());
     assert_eq!(wait(&events, WATCHDOG).len(), 1);
     thread.join().unwrap();
@@ -62,26 +62,26 @@ fn a_ring_wakes_a_thread_that_sleeps() {
 
 #[test]
 fn a_full_counter_neither_blocks_nor_mutes() {
-    let (bell, events) = watched_bell();
-    let hostile = bell.as_fd().try_clone_to_owned().unwrap();
+    let (doorbell, events) = watched_bell();
+    let hostile = doorbell.as_fd().try_clone_to_owned().unwrap();
     // As full as a writer can make it (it is 1 already), and blocking for all who hold it.
     write(&hostile, &(u64::MAX - 2).to_ne_bytes()).unwrap();
     rustix::io::ioctl_fionbio(&hostile, false).unwrap();
     wait(&events, WATCHDOG);
     assert_eq!(wait(&events, NOW), []);
     for _ in 0..3 {
-        bell.ring();
+        doorbell.ring();
         assert_eq!(wait(&events, WATCHDOG).len(), 1);
     }
 }
 
 #[test]
 fn the_set_itself_can_be_polled() {
-    let (bell, inner) = watched_bell();
+    let (doorbell, inner) = watched_bell();
     let outer = EventSet::new().unwrap();
     outer.add(inner.as_fd(), 9, Trigger::Level).unwrap();
     assert_eq!(wait(&outer, NOW), []);
-    bell.ring();
+    doorbell.ring();
     assert_eq!(wait(&outer, WATCHDOG)[0].token, 9);
     assert_eq!(wait(&inner, NOW)[0].token, 5);
     assert_eq!(wait(&outer, NOW), []);

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use limic_shm::control::{
-    Bell, BellError, Channel, ControlError, Listener, MAX_FDS, MAX_MESSAGE, Received, Sent,
+    Channel, ControlError, Doorbell, DoorbellError, Listener, MAX_FDS, MAX_MESSAGE, Received, Sent,
     abstract_name,
 };
 use rustix::net::{
@@ -56,10 +56,10 @@ fn send_raw(channel: &Channel, bytes: &[u8], fds: &[BorrowedFd<'_>]) {
 fn up_to_four_descriptors_arrive() {
     let _alone = alone();
     let (near, far) = pair();
-    let bell = Bell::new().unwrap();
+    let doorbell = Doorbell::new().unwrap();
     let before = open_fds();
     for count in 0..=MAX_FDS {
-        let fds = vec![bell.as_fd(); count];
+        let fds = vec![doorbell.as_fd(); count];
         assert_eq!(near.send(b"hello", &fds).unwrap(), Sent::Done);
         let mut buffer = [0; 5];
         let Received::Message { len, fds } = far.receive(&mut buffer).unwrap() else {
@@ -85,10 +85,10 @@ fn up_to_four_descriptors_arrive() {
 fn too_many_descriptors_are_refused_and_closed() {
     let _alone = alone();
     let (near, far) = pair();
-    let bell = Bell::new().unwrap();
+    let doorbell = Doorbell::new().unwrap();
     let before = open_fds();
     for count in [5, 6, 7, 40] {
-        send_raw(&near, b"x", &vec![bell.as_fd(); count]);
+        send_raw(&near, b"x", &vec![doorbell.as_fd(); count]);
         let error = far.receive(&mut [0; 16]).unwrap_err();
         assert!(
             matches!(error, ControlError::TooManyFds { limit: 4 }),
@@ -108,9 +108,9 @@ fn too_many_descriptors_are_refused_and_closed() {
 fn long_messages_are_refused_and_their_descriptors_closed() {
     let _alone = alone();
     let (near, far) = pair();
-    let bell = Bell::new().unwrap();
+    let doorbell = Doorbell::new().unwrap();
     let before = open_fds();
-    send_raw(&near, &[7; 10_000], &[bell.as_fd(), bell.as_fd()]);
+    send_raw(&near, &[7; 10_000], &[doorbell.as_fd(), doorbell.as_fd()]);
     let error = far.receive(&mut [0; MAX_MESSAGE]).unwrap_err();
     assert!(
         matches!(
@@ -132,9 +132,9 @@ fn long_messages_are_refused_and_their_descriptors_closed() {
 fn an_empty_message_ends_the_channel_and_leaks_nothing() {
     let _alone = alone();
     let (near, far) = pair();
-    let bell = Bell::new().unwrap();
+    let doorbell = Doorbell::new().unwrap();
     let before = open_fds();
-    send_raw(&near, b"", &[bell.as_fd()]);
+    send_raw(&near, b"", &[doorbell.as_fd()]);
     assert!(matches!(
         far.receive(&mut [0; 16]).unwrap(),
         Received::Closed
@@ -146,14 +146,14 @@ fn an_empty_message_ends_the_channel_and_leaks_nothing() {
 fn messages_that_are_none_are_not_sent() {
     let _alone = alone();
     let (near, far) = pair();
-    let bell = Bell::new().unwrap();
+    let doorbell = Doorbell::new().unwrap();
     assert!(matches!(near.send(b"", &[]), Err(ControlError::Empty)));
     assert!(matches!(
         near.send(&[0; MAX_MESSAGE + 1], &[]),
         Err(ControlError::TooLong { .. })
     ));
     assert!(matches!(
-        near.send(b"x", &[bell.as_fd(); 5]),
+        near.send(b"x", &[doorbell.as_fd(); 5]),
         Err(ControlError::TooManyFds { .. })
     ));
     assert!(matches!(far.receive(&mut []), Err(ControlError::Empty)));
@@ -224,17 +224,24 @@ fn only_an_eventfd_is_a_bell() {
         writer.try_clone().unwrap().into(),
     ];
     for other in others {
-        let error = Bell::from_fd(other).unwrap_err();
-        assert!(matches!(error, BellError::NotEventfd { .. }), "{error}");
+        let error = Doorbell::from_fd(other).unwrap_err();
+        assert!(matches!(error, DoorbellError::NotEventfd { .. }), "{error}");
         println!("{error}");
     }
     let epoll = limic_shm::control::EventSet::new().unwrap();
     let other = rustix::io::fcntl_dupfd_cloexec(&epoll, 0).unwrap();
-    match Bell::from_fd(other) {
+    match Doorbell::from_fd(other) {
         Err(error) => assert!(error.to_string().contains("eventpoll"), "{error}"),
         Ok(_) => println!("SKIPPED: without /proc an epoll set is not told from a bell"),
     }
     drop(epoll);
     assert_eq!(open_fds(), before);
-    Bell::from_fd(Bell::new().unwrap().as_fd().try_clone_to_owned().unwrap()).unwrap();
+    Doorbell::from_fd(
+        Doorbell::new()
+            .unwrap()
+            .as_fd()
+            .try_clone_to_owned()
+            .unwrap(),
+    )
+    .unwrap();
 }

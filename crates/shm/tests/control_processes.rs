@@ -12,8 +12,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use limic_shm::control::{
-    Bell, Channel, ControlError, Event, EventSet, Listener, PidfdError, Received, Sent, Trigger,
-    abstract_name,
+    Channel, ControlError, Doorbell, Event, EventSet, Listener, PidfdError, Received, Sent,
+    Trigger, abstract_name,
 };
 use limic_shm::ring::Memory;
 use limic_shm::segment::{Geometry, OwnSegment, PeerSegment, Placement};
@@ -121,18 +121,22 @@ fn a_segment_and_a_bell_change_hands() {
 
     let (message, fds) = receive(&channel);
     let epoch = u64::from_le_bytes(message.try_into().unwrap());
-    let [segment, bell] = <[OwnedFd; 2]>::try_from(fds).unwrap();
+    let [segment, doorbell] = <[OwnedFd; 2]>::try_from(fds).unwrap();
     let segment = PeerSegment::attach(segment, Some(epoch)).unwrap();
-    let bell = Bell::from_fd(bell).unwrap();
-    let pool = segment.pool();
+    let doorbell = Doorbell::from_fd(doorbell).unwrap();
+    let staging = segment.staging();
     for round in 1..=3_u64 {
-        pool.word64(64).store(round * 11, Ordering::Release);
-        bell.ring();
+        staging.word64(64).store(round * 11, Ordering::Release);
+        doorbell.ring();
         // Echoed by the owner after it was woken.
         let (message, _) = receive(&channel);
         assert_eq!(message, (round * 11).to_le_bytes());
         assert_eq!(
-            segment.meet(3).unwrap().word64(0).load(Ordering::Acquire),
+            segment
+                .rendezvous_word(3)
+                .unwrap()
+                .word64(0)
+                .load(Ordering::Acquire),
             round * 11
         );
     }
@@ -142,11 +146,11 @@ fn a_segment_and_a_bell_change_hands() {
 /// The second process of `a_segment_and_a_bell_change_hands`.
 fn owner(id: u64) {
     let segment = OwnSegment::create(Geometry::DEFAULT, Placement::default()).unwrap();
-    let bell = Bell::new().unwrap();
+    let doorbell = Doorbell::new().unwrap();
     let events = EventSet::new().unwrap();
-    bell.watch(&events, BELL).unwrap();
+    doorbell.watch(&events, BELL).unwrap();
     let channel = Channel::connect(id).unwrap();
-    let bell_fd = bell.as_fd().try_clone_to_owned().unwrap();
+    let bell_fd = doorbell.as_fd().try_clone_to_owned().unwrap();
     let epoch = segment.epoch().to_le_bytes();
     assert_eq!(
         channel
@@ -154,14 +158,14 @@ fn owner(id: u64) {
             .unwrap(),
         Sent::Done
     );
-    let (pool, meet) = (segment.pool(), segment.meet(3).unwrap());
+    let (staging, rendezvous_word) = (segment.staging(), segment.rendezvous_word(3).unwrap());
     let mut seen = 0;
     while seen < 33 {
         await_event(&events, BELL);
-        let value = pool.word64(64).load(Ordering::Acquire);
+        let value = staging.word64(64).load(Ordering::Acquire);
         if value != seen {
             seen = value;
-            meet.word64(0).store(value, Ordering::Release);
+            rendezvous_word.word64(0).store(value, Ordering::Release);
             assert_eq!(channel.send(&value.to_le_bytes(), &[]).unwrap(), Sent::Done);
         }
     }

@@ -20,7 +20,7 @@ use rustix::io::{Errno, fcntl_dupfd_cloexec, pread, pwrite};
 fn small() -> Geometry {
     let shape = Shape {
         private_rings: 2,
-        chunks: 3,
+        staging_buffers: 3,
         ..Shape::DEFAULT
     };
     Geometry::new(shape).unwrap()
@@ -68,8 +68,8 @@ fn both_sides_see_the_same_areas() {
 
     let pairs: Vec<(Mapped, Mapped)> = [
         (own.shared_ring(), peer.shared_ring()),
-        (own.pool_flags(), peer.pool_flags()),
-        (own.pool(), peer.pool()),
+        (own.staging_flags(), peer.staging_flags()),
+        (own.staging(), peer.staging()),
         (own.regions(), peer.regions()),
         (own.access_slots(), peer.access_slots()),
         (own.sleep(), peer.sleep()),
@@ -77,7 +77,12 @@ fn both_sides_see_the_same_areas() {
     ]
     .into_iter()
     .chain((0..2).map(|i| (own.private_ring(i).unwrap(), peer.private_ring(i).unwrap())))
-    .chain((0..16).map(|i| (own.meet(i).unwrap(), peer.meet(i).unwrap())))
+    .chain((0..16).map(|i| {
+        (
+            own.rendezvous_word(i).unwrap(),
+            peer.rendezvous_word(i).unwrap(),
+        )
+    }))
     .collect();
     // All fresh, then each written by one side and read by the other: no two overlap.
     for (index, (mine, theirs)) in pairs.iter().enumerate() {
@@ -98,7 +103,7 @@ fn both_sides_see_the_same_areas() {
         );
     }
     assert!(own.private_ring(2).is_none());
-    assert!(peer.meet(16).is_none());
+    assert!(peer.rendezvous_word(16).is_none());
 }
 
 #[test]
@@ -145,11 +150,11 @@ fn every_header_field_is_checked() {
         "shared_slots",
         "private_rings",
         "ring_bytes",
-        "chunks",
-        "chunk_bytes",
+        "staging_buffers",
+        "staging_buffer_bytes",
         "regions",
         "access_slots",
-        "meet_words",
+        "rendezvous_words",
     ];
     for (index, name) in names.into_iter().enumerate() {
         let at = 32 + 4 * index;
@@ -243,7 +248,7 @@ fn a_header_that_changes_later_plays_no_part() {
     pwrite(own.fd(), &[0xff; 64], 0).unwrap();
     assert_eq!(*peer.geometry(), before);
     assert_eq!(*own.geometry(), before);
-    assert_eq!(peer.pool().len(), 3 * (32 << 10));
+    assert_eq!(peer.staging().len(), 3 * (32 << 10));
 }
 
 #[test]

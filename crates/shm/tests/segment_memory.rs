@@ -29,7 +29,7 @@ fn mappings(inode: u64) -> usize {
 #[test]
 fn the_mapping_ends_with_its_last_view() {
     let own = OwnSegment::create(Geometry::DEFAULT, Placement::default()).unwrap();
-    let first: Mapped = own.pool();
+    let first: Mapped = own.staging();
     let inode = rustix::fs::fstat(own.fd()).unwrap().st_ino;
     assert_eq!(mappings(inode), 1);
     let second = first.sub(64, 64);
@@ -107,7 +107,7 @@ fn wishes_that_are_not_granted_do_no_harm() {
     assert_ne!(granted.huge_pages, Grant::NotAsked);
     // The mapping is there, whole, and begins on a border of huge pages.
     assert_eq!((own.sleep().pointer(0).addr() - 128) % (2 << 20), 0);
-    let last = own.pool();
+    let last = own.staging();
     last.word64(last.len() - 8).store(1, Ordering::Relaxed);
     let huge = own.huge_bytes().unwrap();
     match &granted.huge_pages {

@@ -110,7 +110,7 @@ fn main() -> Result<ExitCode, limic::Error> {
     let world = World::init()?;
     let (rank, size) = (world.rank(), world.size());
     // The grid of ranks: as square as their number allows.
-    let fits = |n: &u32| size.is_multiple_of(*n);
+    let fits = |n: &u32| size % *n == 0;
     let down = (1..=size.isqrt()).rev().find(fits).unwrap_or(1);
     let across = size / down;
     if cells < across as usize {

@@ -20,11 +20,11 @@ const VERSION: u8 = 1;
 /// | 3      | flags, zero |
 /// | 4..12  | node: a hash of the kernel's boot id and the network namespace |
 /// | 12..20 | id: random, names the endpoint's listening socket |
-/// | 20..28 | secret: random; whoever shows it is let in, also under another uid |
+/// | 20..28 | secret: random; a process of the same user that shows it is let in |
 /// | 28..48 | fabric address for paths between nodes, zero without one |
 ///
-/// Whoever holds an address can exchange messages with the endpoint: hand it to the job's own
-/// processes only.
+/// A process of the same user that holds an address can exchange messages with the endpoint: hand it
+/// to the job's own processes only.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Address {
     pub(crate) node: u64,
@@ -45,7 +45,6 @@ impl Address {
     }
 
     /// A random key of a region: not 0.
-    #[cfg(feature = "kmod")]
     pub(crate) fn generate_key() -> Result<u64> {
         random().map(|key| key.max(1))
     }

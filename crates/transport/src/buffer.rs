@@ -1,16 +1,14 @@
 //! The one place where message bytes are touched: buffers of operations under way, and copies
 //! between them and shared memory.
 
+mod memory;
 mod operations;
-mod places;
 mod slices;
 
-use limic_shm::ring::CopyTo;
+use limic_shm::ring::StoreMode;
 
-pub(crate) use operations::{ReceiveBuffer, Room, SendBuffer};
-#[cfg(feature = "ibverbs")]
-pub(crate) use places::Place;
-pub(crate) use places::{Behind, Lying, Window};
+pub(crate) use memory::{ArenaBytes, PrivateBytes, Skip, Window};
+pub(crate) use operations::{ReceiveBuffer, SendBuffer, SingleSlice};
 pub(crate) use slices::{gather, gather_behind, gather_part, total};
 
 /// Where bytes of a message go.
@@ -37,7 +35,7 @@ pub(crate) trait Source {
     ///
     /// # Safety
     /// As [`get`](Self::get).
-    unsafe fn get_to(&self, _how: CopyTo, at: u64, to: *mut u8, len: usize) {
+    unsafe fn get_to(&self, _how: StoreMode, at: u64, to: *mut u8, len: usize) {
         // SAFETY: the caller's promise.
         unsafe { self.get(at, to, len) }
     }
@@ -63,7 +61,7 @@ pub(crate) fn words<const N: usize>(source: &(impl Source + ?Sized)) -> [u64; N]
 /// Reads word number `index` of a record; a missing one is 0.
 #[inline(always)]
 pub(crate) fn word_at(source: &(impl Source + ?Sized), index: u64) -> u64 {
-    let [word] = words(&Behind {
+    let [word] = words(&Skip {
         inner: source,
         skip: index * size_of::<u64>() as u64,
     });
@@ -72,9 +70,9 @@ pub(crate) fn word_at(source: &(impl Source + ?Sized), index: u64) -> u64 {
 
 /// Writes words to the start of a record.
 #[inline]
-pub(crate) fn put_words<const N: usize>(sink: &mut impl Sink, words: &[u64; N]) {
-    // SAFETY: the array is valid for its bytes, and callers reserve `N * 8` bytes.
-    unsafe { sink.put(0, words.as_ptr().cast::<u8>(), N * 8) }
+pub(crate) fn put_words(sink: &mut impl Sink, words: &[u64]) {
+    // SAFETY: the slice is valid for its bytes, and callers reserve as many.
+    unsafe { sink.put(0, words.as_ptr().cast::<u8>(), size_of_val(words)) }
 }
 
 /// The bytes of a source as a private vector, appended to `into`.
@@ -118,14 +116,14 @@ mod tests {
         let window = || Window::new(&memory, 8, 1000).expect("within");
         // SAFETY: the window has room for as many bytes as there are.
         unsafe { window().put(0, data.as_ptr(), data.len()) };
-        for past_caches in [false, true] {
+        for non_temporal in [false, true] {
             let mut out = vec![0_u8; 1000];
             let (a, b) = out.split_at_mut(333);
             let rooms = [RawSliceMut::from(a), RawSliceMut::from(b)];
             // SAFETY: `out` outlives the buffer and is not used meanwhile.
             let receive = unsafe { ReceiveBuffer::new(&rooms) };
-            if past_caches {
-                receive.copy_past_caches(0, 1000, &window());
+            if non_temporal {
+                receive.copy_non_temporal(0, 1000, &window());
             } else {
                 receive.copy_part(0, 1000, &window(), 1 << 20);
             }

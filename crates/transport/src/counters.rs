@@ -4,26 +4,26 @@
 //! outside at any time by [`of_process`], which `limic info --pid` uses. They cost a short message three additions,
 //! and others five, to words of this endpoint's own cache lines. docs/counters.md lists names, units and formats.
 
+mod event;
 #[expect(
     unsafe_code,
     reason = "registers a function that runs at the process's end"
 )]
-pub(crate) mod at_end;
-mod event;
+pub(crate) mod exit_report;
 mod layout;
-mod outside;
 mod page;
+mod reader;
 #[expect(unsafe_code, reason = "words of a page whose places are constants")]
-pub(crate) mod tally;
+pub(crate) mod recorder;
 mod text;
 
 use crate::Peer;
 use crate::policy::Path;
 
 pub use event::Event;
-pub use outside::{Found, OutsideError, of_process};
 pub use page::{Page, PageError, PeerCounts};
-pub(crate) use tally::{Row, Tally};
+pub use reader::{CountersError, Found, of_process};
+pub(crate) use recorder::{Recorder, Row};
 
 /// Number of histogram classes: 0 bytes, then one per power of two up to 2^63.
 pub const SIZE_CLASSES: usize = 65;
@@ -96,7 +96,7 @@ pub struct Counters {
     pub relocations: u64,
     /// Long messages that take another path than the policy's table says, or are written past the caches, because it was measured to be
     /// faster.
-    pub corrections: Vec<Correction>,
+    pub tuned: Vec<TunedPath>,
     /// Everything else that is counted, by name.
     pub events: Vec<(Event, u64)>,
     /// Why paths were refused or given up, and peers too: each once.
@@ -128,7 +128,7 @@ pub struct Reason {
 /// Long messages from a peer, from one length up to below the next power of two, that take another path than the
 /// policy's table says, or are written in another way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Correction {
+pub struct TunedPath {
     /// Their sender.
     pub peer: Peer,
     /// The shortest of them in bytes.
@@ -136,7 +136,7 @@ pub struct Correction {
     /// The path that they take.
     pub path: Path,
     /// Their receiver writes them past its caches: messages of 4 MiB and more, where that is faster.
-    pub past_caches: bool,
+    pub non_temporal: bool,
 }
 
 /// The histogram class of a length.

@@ -165,7 +165,8 @@ pub trait Endpoint: RawEndpoint {
         Ok(claimed.map(|(status, id)| Claimed::new(self, status, id)))
     }
 
-    /// Lends a buffer of `len` bytes in the shared segment, to be filled and sent without a copy (K9).
+    /// Lends a buffer of `len` bytes in shared memory that the receiver maps too, to be filled and
+    /// sent without a copy.
     ///
     /// # Errors
     /// [`Error::NoMemory`](crate::Error::NoMemory) names the limit; receivers that hold loans are part of it.

@@ -97,6 +97,6 @@ impl VerbsEndpoint {
 
 const SHARED_MEMORY: PathSet = PathSet::ALL
     .without(Path::Cma)
-    .without(Path::BothSides)
+    .without(Path::SplitCopy)
     .without(Path::Kmod)
     .without(Path::SameProcess);

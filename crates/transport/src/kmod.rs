@@ -1,353 +1,222 @@
 //! Single copy through the kernel module's `/dev/limic`, or the reason why there is none.
 //!
-//! One side exposes its memory to the other's session, who copies (`engine/exposed.rs`). The rest of the transport
-//! sees the same types whether the `kmod` feature is there or not.
+//! One side exposes its memory to the other's session, who copies (`engine/exposed.rs`).
 
-#[cfg(feature = "kmod")]
-mod engine {
-    use limic_copy::{
-        Access, CopyEngine, CopyError, Kmod, KmodPeer, Lasting, LocalSlice, LocalSliceMut, Opened,
-        RemoteRange,
-    };
+use limic_copy::{
+    Access, CopyEngine, CopyError, Kmod, KmodPeer, Lasting, LocalSlice, LocalSliceMut, Opened,
+    RemoteRange,
+};
 
-    use crate::buffer::{ReceiveBuffer, SendBuffer};
-    use crate::pieces::Pieces;
-    use crate::single_copy::Failed;
+use crate::buffer::{ReceiveBuffer, SendBuffer};
+use crate::pieces::Pieces;
+use crate::single_copy::Failed;
 
-    /// The most pieces of a buffer that is exposed.
-    pub(crate) const MOST_PIECES: usize = limic_copy::KmodPair::PIECES;
+/// The most pieces of a buffer that is exposed.
+pub(crate) const MOST_PIECES: usize = limic_copy::KmodPair::PIECES;
 
-    /// This endpoint's session with the module.
-    #[derive(Debug)]
-    pub(crate) struct Device {
-        session: Result<Kmod, String>,
-        /// The sends' buffers that stay exposed. Apart, since most endpoints never send through the module.
-        lasting: Option<Box<Lasting>>,
-    }
+/// This endpoint's session with the module.
+#[derive(Debug)]
+pub(crate) struct Device {
+    session: Result<Kmod, String>,
+    /// The sends' buffers that stay exposed. Apart, since most endpoints never send through the module.
+    lasting: Option<Box<Lasting>>,
+}
 
-    impl Device {
-        pub(crate) fn open(allowed: bool) -> Self {
-            let session = if allowed {
-                Kmod::open().map_err(|refused| refused.to_string())
-            } else {
-                Err("switched off by the settings".to_owned())
-            };
-            let lasting = session.as_ref().ok().and_then(Kmod::lasting);
-            Self {
-                session,
-                lasting: lasting.map(Box::new),
-            }
-        }
-
-        /// By this number peers name the session; 0 if there is none.
-        pub(crate) fn session(&self) -> u64 {
-            self.session.as_ref().map_or(0, Kmod::session)
-        }
-
-        /// What connects this session with that of a peer.
-        pub(crate) fn pair(&self, peer: u64) -> KmodPair {
-            let parts = match &self.session {
-                Ok(kmod) => kmod
-                    .pair(peer)
-                    .ok_or_else(|| "the peer has not opened /dev/limic".to_owned()),
-                Err(why) => Err(why.clone()),
-            };
-            KmodPair {
-                parts,
-                offers: Offers::Unwanted,
-            }
-        }
-
-        /// Takes exposed room back: when this returns, nobody writes there.
-        pub(crate) fn revoke(&self, handle: u64) {
-            if let Ok(kmod) = &self.session
-                && let Err(error) = kmod.revoke(handle)
-            {
-                // A forked child: what was exposed was its parent's.
-                tracing::warn!("a buffer could not be taken back from /dev/limic: {error}");
-            }
+impl Device {
+    pub(crate) fn open(allowed: bool) -> Self {
+        let session = if allowed {
+            Kmod::open().map_err(|refused| refused.to_string())
+        } else {
+            Err("switched off by the settings".to_owned())
+        };
+        let lasting = session.as_ref().ok().and_then(Kmod::lasting);
+        Self {
+            session,
+            lasting: lasting.map(Box::new),
         }
     }
 
-    /// Whether sends are exposed when they are offered.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    enum Offers {
-        /// The last long message to the peer went another way.
-        Unwanted,
-        /// The module moved it.
-        Wanted,
-        /// It was tried, and the module refused (locked memory, a kind of memory that is not pinned): not for so many
-        /// messages more.
-        Refused(u32),
+    /// By this number peers name the session; 0 if there is none.
+    pub(crate) fn session(&self) -> u64 {
+        self.session.as_ref().map_or(0, Kmod::session)
     }
 
-    /// Long messages to a peer after which a refusal is tried again: other memory may be sent by then, or less be locked.
-    const REFUSED: u32 = 64;
+    /// What connects this session with that of a peer.
+    pub(crate) fn pair(&self, peer: u64) -> KmodPair {
+        let parts = match &self.session {
+            Ok(kmod) => kmod
+                .pair(peer)
+                .ok_or_else(|| "the peer has not opened /dev/limic".to_owned()),
+            Err(why) => Err(why.clone()),
+        };
+        KmodPair {
+            parts,
+            offers: Offers::Unwanted,
+        }
+    }
+}
 
-    /// A send's bytes, which the peer may read until this is dropped.
-    #[derive(Debug)]
-    pub(crate) enum Exposed {
-        /// In a buffer that stays exposed, and is opened for this message.
-        Lasting(Opened),
-        /// For this message alone.
-        Once(Once),
+/// Whether sends are exposed when they are offered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Offers {
+    /// The last long message to the peer went another way.
+    Unwanted,
+    /// The module moved it.
+    Wanted,
+    /// It was tried, and the module refused (locked memory, a kind of memory that is not pinned): not for so many
+    /// messages more.
+    Refused(u32),
+}
+
+/// Long messages to a peer after which a refusal is tried again: other memory may be sent by then, or less be locked.
+const REFUSED: u32 = 64;
+
+/// A send's bytes, which the peer may read until this is dropped.
+#[derive(Debug)]
+pub(crate) enum Exposed {
+    /// In a buffer that stays exposed, and is opened for this message.
+    Lasting(Opened),
+    /// For this message alone.
+    Once(Once),
+}
+
+impl Exposed {
+    /// What names them to the peer.
+    pub(crate) fn handle(&self) -> u64 {
+        match self {
+            Self::Lasting(opened) => opened.handle(),
+            Self::Once(once) => once.range.key,
+        }
+    }
+}
+
+/// An exposure of one message.
+#[derive(Debug)]
+pub(crate) struct Once {
+    pair: limic_copy::KmodPair,
+    range: RemoteRange,
+}
+
+impl Drop for Once {
+    fn drop(&mut self) {
+        if let Err(error) = self.pair.revoke(&[self.range]) {
+            // A forked child: what was exposed was its parent's.
+            tracing::warn!("a buffer could not be taken back from /dev/limic: {error}");
+        }
+    }
+}
+
+/// The engine between two sessions.
+#[derive(Debug)]
+pub(crate) struct KmodPair {
+    parts: Result<(limic_copy::KmodPair, KmodPeer), String>,
+    offers: Offers,
+}
+
+impl KmodPair {
+    /// Why it cannot be used.
+    pub(crate) fn refusal(&self) -> Option<&str> {
+        self.parts.as_ref().err().map(String::as_str)
     }
 
-    impl Exposed {
-        /// What names them to the peer.
-        pub(crate) fn handle(&self) -> u64 {
-            match self {
-                Self::Lasting(opened) => opened.handle(),
-                Self::Once(once) => once.range.key,
+    /// Never use it again.
+    pub(crate) fn demote(&mut self, why: &str) {
+        self.parts = Err(why.to_owned());
+    }
+
+    /// Notes whether the module moved the last long message to the peer.
+    pub(crate) fn note(&mut self, moved: bool) {
+        self.offers = match self.offers {
+            Offers::Refused(left) if left > 1 => Offers::Refused(left - 1),
+            _ if moved => Offers::Wanted,
+            _ => Offers::Unwanted,
+        };
+    }
+
+    /// Lets the peer read a send, if it is likely to. Without a system call, if the buffer was sent to it before.
+    pub(crate) fn offer(&mut self, device: &mut Device, data: &SendBuffer) -> Option<Exposed> {
+        if self.offers != Offers::Wanted {
+            return None;
+        }
+        if data.slices().len() > MOST_PIECES {
+            return None;
+        }
+        let (pair, _) = self.parts.as_ref().ok()?;
+        let local = readable(data, data.len());
+        if let (&[slice], Some(lasting)) = (local.as_slice(), &mut device.lasting) {
+            // SAFETY: readable by the invariant of `SendBuffer`, until the send ends, with which the latch is shut.
+            if let Some(opened) = unsafe { lasting.open(pair, slice) } {
+                return Some(Exposed::Lasting(opened));
+            }
+        }
+        // SAFETY: readable by the invariant of `SendBuffer`, and for reading only. The exposure is part of the send, and
+        // goes with it before the buffer goes back to its owner.
+        match unsafe { pair.expose_once_more(local.as_slice(), Access::Read) } {
+            Ok(range) => Some(Exposed::Once(Once {
+                pair: pair.clone(),
+                range,
+            })),
+            Err(error) => {
+                tracing::debug!("a send is not exposed when it is offered: {error}");
+                self.offers = Offers::Refused(REFUSED);
+                None
             }
         }
     }
 
-    /// An exposure of one message.
-    #[derive(Debug)]
-    pub(crate) struct Once {
-        pair: limic_copy::KmodPair,
-        range: RemoteRange,
-    }
-
-    impl Drop for Once {
-        fn drop(&mut self) {
-            if let Err(error) = self.pair.revoke(&[self.range]) {
-                // A forked child: what was exposed was its parent's.
-                tracing::warn!("a buffer could not be taken back from /dev/limic: {error}");
-            }
-        }
-    }
-
-    /// The engine between two sessions.
-    #[derive(Debug)]
-    pub(crate) struct KmodPair {
-        parts: Result<(limic_copy::KmodPair, KmodPeer), String>,
-        offers: Offers,
-    }
-
-    impl KmodPair {
-        /// Why it cannot be used.
-        pub(crate) fn refusal(&self) -> Option<&str> {
-            self.parts.as_ref().err().map(String::as_str)
-        }
-
-        /// Never use it again.
-        pub(crate) fn demote(&mut self, why: &str) {
-            self.parts = Err(why.to_owned());
-        }
-
-        /// Notes whether the module moved the last long message to the peer.
-        pub(crate) fn note(&mut self, moved: bool) {
-            self.offers = match self.offers {
-                Offers::Refused(left) if left > 1 => Offers::Refused(left - 1),
-                _ if moved => Offers::Wanted,
-                _ => Offers::Unwanted,
-            };
-        }
-
-        /// Lets the peer read a send, if it is likely to. Without a system call, if the buffer was sent to it before.
-        pub(crate) fn offer(&mut self, device: &mut Device, data: &SendBuffer) -> Option<Exposed> {
-            if self.offers != Offers::Wanted {
-                return None;
-            }
-            if data.slices().len() > MOST_PIECES {
-                return None;
-            }
-            let (pair, _) = self.parts.as_ref().ok()?;
-            let local = readable(data, data.len());
-            if let (&[slice], Some(lasting)) = (local.as_slice(), &mut device.lasting) {
-                // SAFETY: readable by the invariant of `SendBuffer`, until the send ends, with which the latch is shut.
-                if let Some(opened) = unsafe { lasting.open(pair, slice) } {
-                    return Some(Exposed::Lasting(opened));
-                }
-            }
-            // SAFETY: readable by the invariant of `SendBuffer`, and for reading only. The exposure is part of the send, and
-            // goes with it before the buffer goes back to its owner.
-            match unsafe { pair.expose_once_more(local.as_slice(), Access::Read) } {
-                Ok(range) => Some(Exposed::Once(Once {
-                    pair: pair.clone(),
-                    range,
-                })),
-                Err(error) => {
-                    tracing::debug!("a send is not exposed when it is offered: {error}");
-                    self.offers = Offers::Refused(REFUSED);
-                    None
-                }
-            }
-        }
-
-        /// Reads up to `limit` of the first `len` bytes that the peer exposed, from `skip` on.
-        pub(crate) fn read(
-            &self,
-            handle: u64,
-            into: &ReceiveBuffer,
-            len: u64,
-            skip: u64,
-            limit: u64,
-        ) -> Result<u64, Failed> {
-            let (pair, peer) = self.parts()?;
-            let local = Pieces::cut(
-                into.slices(),
-                len,
-                |s| s.len,
-                |s, len| LocalSliceMut::new(s.start, len),
-            );
-            let remote = [exposed(handle, len)];
-            // SAFETY: the room is writable by the invariant of `ReceiveBuffer`, and the transport does nothing else
-            // with it during the call.
-            unsafe { pair.read_at(peer, &remote, local.as_slice(), skip, limit) }
-                .map_err(|error| failed(&error))
-        }
-
-        /// Lets the peer write the first `len` bytes of the room, until the handle is revoked.
-        pub(crate) fn expose(&self, into: &ReceiveBuffer, len: u64) -> Result<u64, Failed> {
-            let (pair, _) = self.parts()?;
-            let local = Pieces::cut(
-                into.slices(),
-                len,
-                |s| s.len,
-                |s, len| LocalSlice::new(s.start, len),
-            );
-            // SAFETY: the room is writable by the invariant of `ReceiveBuffer`, and nobody else touches it: the engine
-            // revokes the handle before it ends the receive, which is when the buffer goes back to its owner.
-            let range = unsafe { pair.expose_once_more(local.as_slice(), Access::Write) };
-            range.map(|range| range.key).map_err(|error| failed(&error))
-        }
-
-        /// Writes up to `limit` of the first `len` bytes, from `skip` on, into the peer's room.
-        pub(crate) fn write(
-            &self,
-            handle: u64,
-            from: &SendBuffer,
-            len: u64,
-            skip: u64,
-            limit: u64,
-        ) -> Result<u64, Failed> {
-            let (pair, peer) = self.parts()?;
-            let (local, remote) = (readable(from, len), [exposed(handle, len)]);
-            // SAFETY: readable by the invariant of `SendBuffer`; the peer exposed the room for this.
-            unsafe { pair.write_at(peer, &remote, local.as_slice(), skip, limit) }
-                .map_err(|error| failed(&error))
-        }
-
-        fn parts(&self) -> Result<&(limic_copy::KmodPair, KmodPeer), Failed> {
-            self.parts.as_ref().map_err(|why| Failed {
-                copied: 0,
-                why: why.clone(),
-            })
-        }
-    }
-
-    /// The first `len` bytes of a send, for the engine.
-    fn readable(from: &SendBuffer, len: u64) -> Pieces<LocalSlice> {
-        Pieces::cut(
-            from.slices(),
+    /// Reads up to `limit` of the first `len` bytes that the peer exposed, from `skip` on.
+    pub(crate) fn read(
+        &self,
+        handle: u64,
+        into: &ReceiveBuffer,
+        len: u64,
+        skip: u64,
+        limit: u64,
+    ) -> Result<u64, Failed> {
+        let (pair, peer) = self.parts()?;
+        let local = Pieces::cut(
+            into.slices(),
             len,
             |s| s.len,
-            |s, len| LocalSlice::new(s.start, len),
-        )
+            |s, len| LocalSliceMut::new(s.start, len),
+        );
+        let remote = [exposed(handle, len)];
+        // SAFETY: the room is writable by the invariant of `ReceiveBuffer`, and the transport does nothing else
+        // with it during the call.
+        unsafe { pair.read_at(peer, &remote, local.as_slice(), skip, limit) }
+            .map_err(|error| failed(&error))
     }
 
-    /// The first `len` bytes of what the peer exposed.
-    fn exposed(handle: u64, len: u64) -> RemoteRange {
-        RemoteRange {
-            key: handle,
-            address: 0,
-            len,
-        }
-    }
-
-    fn failed(error: &CopyError) -> Failed {
-        Failed {
-            copied: error.copied(),
-            why: error.to_string(),
-        }
-    }
-}
-
-#[cfg(not(feature = "kmod"))]
-mod engine {
-    use crate::buffer::{ReceiveBuffer, SendBuffer};
-    use crate::single_copy::Failed;
-
-    pub(crate) const MOST_PIECES: usize = 0;
-
-    const WHY: &str = "limic was built without the feature `kmod`";
-
-    #[derive(Debug)]
-    pub(crate) struct Device;
-
-    impl Device {
-        pub(crate) fn open(_allowed: bool) -> Self {
-            Self
-        }
-        pub(crate) fn session(&self) -> u64 {
-            0
-        }
-        pub(crate) fn pair(&self, _peer: u64) -> KmodPair {
-            KmodPair
-        }
-        pub(crate) fn revoke(&self, _handle: u64) {}
-    }
-
-    /// Nothing is ever exposed.
-    #[derive(Debug)]
-    pub(crate) enum Exposed {}
-
-    impl Exposed {
-        pub(crate) fn handle(&self) -> u64 {
-            match *self {}
-        }
-    }
-
-    #[derive(Debug)]
-    pub(crate) struct KmodPair;
-
-    impl KmodPair {
-        pub(crate) fn refusal(&self) -> Option<&str> {
-            Some(WHY)
-        }
-        pub(crate) fn demote(&mut self, _why: &str) {}
-        pub(crate) fn note(&mut self, _moved: bool) {}
-        pub(crate) fn offer(
-            &mut self,
-            _device: &mut Device,
-            _data: &SendBuffer,
-        ) -> Option<Exposed> {
-            None
-        }
-        pub(crate) fn read(
-            &self,
-            _handle: u64,
-            _into: &ReceiveBuffer,
-            _len: u64,
-            _skip: u64,
-            _limit: u64,
-        ) -> Result<u64, Failed> {
-            Err(none())
-        }
-        pub(crate) fn expose(&self, _into: &ReceiveBuffer, _len: u64) -> Result<u64, Failed> {
-            Err(none())
-        }
-        pub(crate) fn write(
-            &self,
-            _handle: u64,
-            _from: &SendBuffer,
-            _len: u64,
-            _skip: u64,
-            _limit: u64,
-        ) -> Result<u64, Failed> {
-            Err(none())
-        }
-    }
-
-    fn none() -> Failed {
-        Failed {
+    fn parts(&self) -> Result<&(limic_copy::KmodPair, KmodPeer), Failed> {
+        self.parts.as_ref().map_err(|why| Failed {
             copied: 0,
-            why: WHY.to_owned(),
-        }
+            why: why.clone(),
+        })
     }
 }
 
-pub(crate) use engine::{Device, Exposed, KmodPair, MOST_PIECES};
+/// The first `len` bytes of a send, for the engine.
+fn readable(from: &SendBuffer, len: u64) -> Pieces<LocalSlice> {
+    Pieces::cut(
+        from.slices(),
+        len,
+        |s| s.len,
+        |s, len| LocalSlice::new(s.start, len),
+    )
+}
+
+/// The first `len` bytes of what the peer exposed.
+fn exposed(handle: u64, len: u64) -> RemoteRange {
+    RemoteRange {
+        key: handle,
+        address: 0,
+        len,
+    }
+}
+
+fn failed(error: &CopyError) -> Failed {
+    Failed {
+        copied: error.copied(),
+        why: error.to_string(),
+    }
+}

@@ -34,6 +34,7 @@ mod barrier;
 pub mod bootstrap;
 #[expect(unsafe_code, reason = "the one place where message bytes are touched")]
 mod buffer;
+mod connect_at_start;
 pub mod counters;
 #[expect(
     unsafe_code,
@@ -49,24 +50,18 @@ mod endpoints;
 mod engine;
 mod error;
 mod handle;
-#[cfg(feature = "kmod")]
 #[expect(
     unsafe_code,
     reason = "hands buffers to the kernel module, and implements the raw interface"
 )]
 mod kernel;
-#[cfg_attr(
-    feature = "kmod",
-    expect(unsafe_code, reason = "hands buffers to the copy engine")
-)]
+#[expect(unsafe_code, reason = "hands buffers to the copy engine")]
 mod kmod;
 mod label;
 #[expect(unsafe_code, reason = "memory in the shared segment, lent out")]
 mod loan;
-mod meet;
 #[expect(unsafe_code, reason = "buffers owned by operations")]
 mod owned;
-#[cfg(any(feature = "cma", feature = "kmod"))]
 mod pieces;
 pub mod policy;
 #[expect(unsafe_code, reason = "receives into a borrowed buffer")]
@@ -78,29 +73,26 @@ mod same_process;
 #[expect(unsafe_code, reason = "buffers borrowed for a scope")]
 mod scope;
 pub mod settings;
-#[cfg_attr(
-    feature = "cma",
-    expect(unsafe_code, reason = "hands buffers to the copy engine")
-)]
+#[expect(unsafe_code, reason = "hands buffers to the copy engine")]
 mod single_copy;
 pub mod topology;
 pub mod verbs;
 mod wait;
+mod warning;
 mod world;
 
 pub use address::{ADDRESS_LEN, Address};
 pub use barrier::Barrier;
+pub use connect_at_start::connect_at_start;
 pub use counters::Counters;
 pub use endpoint::Endpoint;
 #[cfg(feature = "ibverbs")]
 pub use endpoints::VerbsEndpoint;
 pub use endpoints::{HybridEndpoint, ShmEndpoint};
 pub use error::{Errno, Error, Outcome, PeerFailure, Result};
-#[cfg(feature = "kmod")]
 pub use kernel::KernelEndpoint;
 pub use label::{Peer, Selector, Status, Tag};
 pub use loan::{Loan, Loaned};
-pub use meet::meet_at_start;
 pub use owned::{OwnedRecv, OwnedSend};
 pub use probe::Claimed;
 pub use raw::{Access, RawEndpoint, RegionId, RequestId};
@@ -109,3 +101,8 @@ pub use scope::{Scope, ScopedRecv, ScopedSend};
 pub use settings::Settings;
 pub use wait::{Request, wait_all, wait_any};
 pub use world::World;
+
+/// The programs of the README are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

@@ -113,7 +113,7 @@ pub unsafe trait RawEndpoint: Debug + Send {
     ///
     /// # Safety
     /// Every slice is readable during the call.
-    unsafe fn send_at_once(
+    unsafe fn try_send(
         &self,
         to: Peer,
         tag: Tag,
@@ -121,18 +121,18 @@ pub unsafe trait RawEndpoint: Debug + Send {
         data: &[RawSlice],
     ) -> Result<Option<Status>>;
 
-    /// Sends one slice if that needs neither the receiver's help nor a wait, as [`send_at_once`](Self::send_at_once) does, in less time.
+    /// Sends one slice if that needs neither the receiver's help nor a wait, as [`try_send`](Self::try_send) does, in less time.
     /// False: nothing was sent, be it that it would need more, or an error, which the next attempt will meet.
     ///
     /// # Safety
     /// The slice is readable during the call.
     #[inline]
-    unsafe fn send_one_at_once(&self, to: Peer, tag: Tag, data: RawSlice) -> bool {
+    unsafe fn try_send_slice(&self, to: Peer, tag: Tag, data: RawSlice) -> bool {
         let _ = (to, tag, data);
         false
     }
 
-    /// Starts a send that [`send_at_once`](Self::send_at_once) or [`send_one_at_once`](Self::send_one_at_once) has just refused:
+    /// Starts a send that [`try_send`](Self::try_send) or [`try_send_slice`](Self::try_send_slice) has just refused:
     /// [`post_send`](Self::post_send), which an endpoint may do without a second attempt.
     ///
     /// # Errors
@@ -140,7 +140,7 @@ pub unsafe trait RawEndpoint: Debug + Send {
     ///
     /// # Safety
     /// As [`post_send`](Self::post_send).
-    unsafe fn post_send_otherwise(&self, to: Peer, tag: Tag, data: &[RawSlice]) -> Result<Posted> {
+    unsafe fn post_send_slow(&self, to: Peer, tag: Tag, data: &[RawSlice]) -> Result<Posted> {
         // SAFETY: the caller's promise.
         unsafe { self.post_send(to, tag, data) }
     }
@@ -196,14 +196,14 @@ pub unsafe trait RawEndpoint: Debug + Send {
 
     /// Enters an operation that was done when it was posted, so that it can be waited for like others, and belongs to a scope (any
     /// number but 0).
-    fn keep_done(&self, outcome: Outcome, owner: u32) -> RequestId;
+    fn insert_done(&self, outcome: Outcome, owner: u32) -> RequestId;
 
     /// Starts a receive of a scope into one piece, if nothing is to be done but to wait for its message: what most receives
     /// do, in less time than by [`post_recv_owned`](Self::post_recv_owned). `None`: nothing was started.
     ///
     /// # Safety
     /// As [`post_recv`](Self::post_recv).
-    unsafe fn post_recv_to_wait(
+    unsafe fn post_recv_to_fifo(
         &self,
         selector: &Selector,
         into: RawSliceMut,
@@ -260,7 +260,7 @@ pub unsafe trait RawEndpoint: Debug + Send {
     /// [`KernelEndpoint`](crate::KernelEndpoint), where a message comes at once.
     fn sender_of(&self, request: RequestId) -> Option<Peer>;
 
-    /// Has the request listed as soon as it is done: [`next_finished`](Self::next_finished) then gives
+    /// Has the request listed as soon as it is done: [`next_completed`](Self::next_completed) then gives
     /// its outcome with `name`, and frees it. For callers with many requests that ask for whichever has
     /// ended: a completion queue. Such a request is not to be waited for in another way.
     ///
@@ -269,21 +269,21 @@ pub unsafe trait RawEndpoint: Debug + Send {
     fn watch(&self, request: RequestId, name: u64) -> Result<()>;
 
     /// The next of the watched requests that are done, in the order of their ends. No progress.
-    fn next_finished(&self) -> Option<(u64, Outcome)>;
+    fn next_completed(&self) -> Option<(u64, Outcome)>;
 
     /// The request that was watched under `name` and is not done. Looks through all of them: for cancellation.
     fn watched(&self, name: u64) -> Option<RequestId>;
 
     /// From now on, receives and probes from any source do not fail because a peer died: only those that name it do, as
     /// libfabric and UCX have it. Otherwise a death fails all receives from any source that are posted, or the next one if none is.
-    fn keep_receives_from_any(&self);
+    fn keep_any_source_receives(&self);
 
     /// Keeps messages whose tag agrees with `tag` in the bits of `mask` out of matching from now on, unless a
     /// receive is posted for them. For the messages of a runtime to itself.
-    fn set_aside(&self, tag: Tag, mask: u64);
+    fn reserve_tags(&self, tag: Tag, mask: u64);
 
-    /// The oldest message that [`set_aside`](Self::set_aside) kept, already claimed. No progress.
-    fn take_aside(&self) -> Option<(Status, ClaimId)>;
+    /// The oldest message that [`reserve_tags`](Self::reserve_tags) kept, already claimed. No progress.
+    fn take_reserved(&self) -> Option<(Status, ClaimId)>;
 
     /// Begins to attach the peer if nothing has yet, without waiting: true if it is attached, so that one-sided
     /// access will not wait for it.
@@ -296,7 +296,7 @@ pub unsafe trait RawEndpoint: Debug + Send {
     ///
     /// # Errors
     /// [`Error::UnknownPeer`](crate::Error::UnknownPeer).
-    fn meets_at_start(&self, peer: Peer) -> Result<bool>;
+    fn connects_at_start(&self, peer: Peer) -> Result<bool>;
 
     /// Makes progress until the request is done, and frees it. Spins, then yields, then sleeps.
     fn wait(&self, request: RequestId) -> Outcome;

@@ -45,7 +45,7 @@ impl<'scope, 'env, E: RawEndpoint> Scope<'scope, 'env, E> {
         let (tag, len) = (tag.into(), data.len() as u64);
         let data = RawSlice::from(data);
         // SAFETY: `data` is borrowed during the call.
-        let sent = unsafe { self.endpoint.send_one_at_once(to, tag, data) };
+        let sent = unsafe { self.endpoint.try_send_slice(to, tag, data) };
         let what = if sent {
             What::Sent { to, tag, len }
         } else {
@@ -61,7 +61,7 @@ impl<'scope, 'env, E: RawEndpoint> Scope<'scope, 'env, E> {
     #[inline(never)]
     fn isend_otherwise(&self, to: Peer, tag: Tag, data: RawSlice) -> Result<RequestId> {
         // SAFETY: the bytes are borrowed for 'scope, and `run` does not end 'scope before every operation of this owner is done.
-        let posted = unsafe { self.endpoint.post_send_otherwise(to, tag, &[data]) }?;
+        let posted = unsafe { self.endpoint.post_send_slow(to, tag, &[data]) }?;
         Ok(self.request(posted))
     }
 
@@ -102,7 +102,7 @@ impl<'scope, 'env, E: RawEndpoint> Scope<'scope, 'env, E> {
         let (from, room) = (from.into(), RawSliceMut::from(buffer));
         // SAFETY: the buffer is mutably borrowed for 'scope; the handle keeps it as a raw pointer only, and
         // `run` does not end 'scope before every operation of this owner is done.
-        let waits = unsafe { self.endpoint.post_recv_to_wait(&from, room, self.owner) };
+        let waits = unsafe { self.endpoint.post_recv_to_fifo(&from, room, self.owner) };
         let id = match waits {
             Some(id) => id,
             None => self.irecv_otherwise(&from, room)?,
@@ -122,7 +122,7 @@ impl<'scope, 'env, E: RawEndpoint> Scope<'scope, 'env, E> {
         let posted = unsafe { self.endpoint.post_recv_owned(from, &[room], self.owner) }?;
         Ok(match posted {
             Posted::Pending(id) => id,
-            Posted::Done(outcome) => self.endpoint.keep_done(outcome, self.owner),
+            Posted::Done(outcome) => self.endpoint.insert_done(outcome, self.owner),
         })
     }
 
@@ -155,7 +155,7 @@ impl<'scope, 'env, E: RawEndpoint> Scope<'scope, 'env, E> {
                 unsafe { self.endpoint.set_owner(id, self.owner) };
                 id
             }
-            Posted::Done(outcome) => self.endpoint.keep_done(outcome, self.owner),
+            Posted::Done(outcome) => self.endpoint.insert_done(outcome, self.owner),
         }
     }
 }

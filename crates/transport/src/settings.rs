@@ -5,12 +5,14 @@
 //! K, M and G (1024-based). [`Settings::variables`] lists every variable with its meaning and its
 //! present value.
 //!
-//! The profile is what `limic tune` measured on this host ([`default_profile`], or `LIMIC_PROFILE`, where `off` is none). One
-//! that cannot be used, because it is broken or of another machine, is left aside with a warning.
+//! The profile is what `limic tune` measured on this host ([`default_profile`], or
+//! `LIMIC_PROFILE`, where `off` is none). A profile that cannot be used, because it is broken or of
+//! another machine, is left aside with a warning.
 //!
-//! Profile and configuration are files of one format, but for the tables `[profile]` and `[machine]` of the former: the names of the variables without `LIMIC_`
-//! in lower case, and rows of the policy table, which hold up to the longest length that they name
-//! for their locality and situation; above it the table stays as it was.
+//! Profile and configuration are files of one format, except that a profile has the tables
+//! `[profile]` and `[machine]` too. Keys are the names of the variables without `LIMIC_`, in lower
+//! case. Rows are those of the policy table: each holds up to the longest length that it names for
+//! its locality and situation, and the table stays as it was for longer messages.
 //!
 //! ```toml
 //! eager_max = "16K"
@@ -22,7 +24,7 @@
 //! when = "usual"             # or skewed, loaned; usual if left out
 //! up_to = "256K"             # bytes, inclusive; or unlimited
 //! path = "pipeline"
-//! chunk = "32K"              # built-in if left out
+//! fragment = "32K"           # built-in if left out
 //! reason = "measured"        # printed with the table
 //! ```
 
@@ -33,6 +35,7 @@ mod builder;
 mod environment;
 mod error;
 mod file;
+mod group;
 mod keys;
 mod names;
 mod profile;
@@ -46,11 +49,13 @@ use std::path::{Path as FilePath, PathBuf};
 
 use limic_shm::segment::Shape;
 
-use crate::counters::at_end::Target;
-use crate::policy::{HandOver, Path, PathSet, RowSource, Table};
+use crate::counters::exit_report::Target;
+use crate::policy::{LineLatency, Path, PathSet, RowSource, Table};
 
 pub use builder::SettingsBuilder;
 pub use error::SettingsError;
+pub use group::Group;
+pub use names::{OTHER_VARIABLES, OtherVariable};
 pub use profile::{MachineKey, PROFILE_VERSION, default_profile};
 pub use spin::Spin;
 pub use variables::Variable;
@@ -62,24 +67,27 @@ use keys::Key;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SegmentSettings {
-    /// Private rings, each for one peer that talks a lot: 0 to 1024 (`LIMIC_PRIVATE_RINGS`).
+    /// Private rings, each for one peer that sends a lot: 0 to 1024 (`LIMIC_PRIVATE_RINGS`).
     pub private_rings: u32,
     /// Payload bytes of each private ring: a power of two, 4 KiB to 16 MiB (`LIMIC_RING_BYTES`).
     pub ring_bytes: u32,
     /// Slots of the ring that all peers share: a power of two, 8 to 65536 (`LIMIC_SHARED_SLOTS`).
     pub shared_slots: u32,
-    /// Chunks of the pool for pipelines and loans: 0 to 4096 (`LIMIC_CHUNKS`).
-    pub chunks: u32,
-    /// Bytes of each chunk: a power of two, 4 KiB to 16 MiB (`LIMIC_CHUNK_BYTES`). Unless it is set,
-    /// it is large enough for the longest pipeline chunk of the policy table.
-    pub chunk_bytes: u32,
+    /// Staging buffers, through which fragments of messages go: 1 to 4096
+    /// (`LIMIC_STAGING_BUFFERS`).
+    pub staging_buffers: u32,
+    /// Bytes of each staging buffer: a power of two, 4 KiB to 16 MiB
+    /// (`LIMIC_STAGING_BUFFER_BYTES`). Unless it is set, it is large enough for the longest
+    /// fragment of the policy table.
+    pub staging_buffer_bytes: u32,
 }
 
 impl SegmentSettings {
-    /// Longest message in bytes that can go eagerly between two endpoints, unless it answers another one: 64 KiB.
+    /// Longest message in bytes that can go eagerly between two endpoints, unless it answers
+    /// another one: 64 KiB.
     #[must_use]
     pub const fn longest_eager_bytes(&self) -> u64 {
-        crate::engine::in_pieces::LONGEST
+        crate::policy::select::LONGEST_EAGER
     }
 }
 
@@ -89,8 +97,8 @@ impl Default for SegmentSettings {
             private_rings: Shape::DEFAULT.private_rings,
             ring_bytes: Shape::DEFAULT.ring_bytes,
             shared_slots: Shape::DEFAULT.shared_slots,
-            chunks: Shape::DEFAULT.chunks,
-            chunk_bytes: Shape::DEFAULT.chunk_bytes,
+            staging_buffers: Shape::DEFAULT.staging_buffers,
+            staging_buffer_bytes: Shape::DEFAULT.staging_buffer_bytes,
         }
     }
 }
@@ -109,8 +117,8 @@ pub struct Settings {
     pipeline_window: u32,
     linger: Duration,
     skew: bool,
-    adapt: bool,
-    hand_over: HandOver,
+    autotune: bool,
+    line_latency: LineLatency,
     stats: Option<String>,
     kernel_group: Option<String>,
     verbs: VerbsSettings,
@@ -136,8 +144,8 @@ impl Default for Settings {
             pipeline_window: 32,
             linger: Duration::from_secs(1),
             skew: true,
-            adapt: true,
-            hand_over: HandOver::Measured,
+            autotune: true,
+            line_latency: LineLatency::Measured,
             stats: None,
             kernel_group: None,
             verbs: VerbsSettings::default(),
@@ -150,8 +158,9 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// What profile, TOML file and environment say. An unknown `LIMIC_` variable is logged once as
-    /// a warning, with the nearest known name.
+    /// What profile, TOML file and environment say. An unknown `LIMIC_` variable is a warning, with
+    /// the known name that is like it. Each warning is said once in a process: to the subscriber of
+    /// `tracing` that takes it, else on standard error, unless `LIMIC_LOG` is `off` or `error`.
     ///
     /// # Errors
     /// [`SettingsError`]: what is wrong, where, and what is accepted.
@@ -164,7 +173,7 @@ impl Settings {
         SettingsBuilder::default()
     }
 
-    /// The policy table (`LIMIC_INLINE_MAX`, `LIMIC_EAGER_MAX`, `LIMIC_PIPELINE_CHUNK`,
+    /// The policy table (`LIMIC_INLINE_MAX`, `LIMIC_EAGER_MAX`, `LIMIC_PIPELINE_FRAGMENT`,
     /// `LIMIC_LONG`, and the rows of profile and file).
     #[must_use]
     pub fn policy(&self) -> &Table {
@@ -217,9 +226,9 @@ impl Settings {
         self.loan_bytes
     }
 
-    /// Most pipeline chunks on their way to one peer (`LIMIC_PIPELINE_WINDOW`): enough for a sender to go on where its receiver is
-    /// held up for some microseconds. 2 MiB took 77 us through a window of 8, and 69 through one of 32, while other machines
-    /// disturbed both; undisturbed, as long.
+    /// Most fragments of pipelined messages on their way to one peer (`LIMIC_PIPELINE_WINDOW`).
+    /// The default is enough for a sender to go on while its receiver is held up for some
+    /// microseconds.
     #[must_use]
     pub fn pipeline_window(&self) -> u32 {
         self.pipeline_window
@@ -231,36 +240,37 @@ impl Settings {
         self.linger
     }
 
-    /// Whether messages go ahead of receivers that lag behind, and whether this endpoint tells its senders when it does
-    /// (`LIMIC_SKEW`); yes by default.
+    /// Whether messages are sent ahead to slow receivers, and whether this endpoint tells its
+    /// senders when it is slow itself (`LIMIC_SKEW`); yes by default.
     #[must_use]
     pub fn skew(&self) -> bool {
         self.skew
     }
 
-    /// Whether long messages that this endpoint receives are measured, and take another path than the policy's table
-    /// says where that is faster (`LIMIC_ADAPT`); yes by default. Paths that a file, the environment or the
-    /// application asks for stand in any case.
+    /// Whether long messages that this endpoint receives are measured, and take another path than
+    /// the policy table says where that is faster (`LIMIC_AUTOTUNE`); yes by default. Paths that a
+    /// file, the environment or the application asks for stand in any case.
     #[must_use]
-    pub fn adapt(&self) -> bool {
-        self.adapt
+    pub fn autotune(&self) -> bool {
+        self.autotune
     }
 
-    /// Where the locality of two processes comes from (`LIMIC_HANDOVER`): the hand-over of a cache line, measured while
-    /// messages flow, by default.
+    /// Where the locality of two processes comes from (`LIMIC_LINE_LATENCY`): by default the
+    /// latency of a cache line between them, measured while messages flow.
     #[must_use]
-    pub fn hand_over(&self) -> HandOver {
-        self.hand_over
+    pub fn line_latency(&self) -> LineLatency {
+        self.line_latency
     }
 
-    /// Where an endpoint's counters go when it closes, or when its process ends normally before that
-    /// (`LIMIC_STATS`): nowhere by default.
+    /// Where an endpoint's counters go when it closes, or when its process ends normally before
+    /// that (`LIMIC_STATS`): nowhere by default.
     pub(crate) fn stats(&self) -> Option<Target> {
         self.stats.as_deref().map(Target::of_setting)
     }
 
-    /// The group of the kernel module that a [`KernelEndpoint`](crate::KernelEndpoint) joins (`LIMIC_KERNEL_GROUP`):
-    /// `fd:N`, or a word that the job's ranks share. `None`, the default: the launcher's job.
+    /// The group of the kernel module that a [`KernelEndpoint`](crate::KernelEndpoint) joins
+    /// (`LIMIC_KERNEL_GROUP`): `fd:N`, or a word that the job's ranks share. `None`, the default:
+    /// the launcher's job.
     #[must_use]
     pub fn kernel_group(&self) -> Option<&str> {
         self.kernel_group.as_deref()
@@ -298,7 +308,8 @@ impl Settings {
         self.profile.as_deref()
     }
 
-    /// What is odd but does no harm, one line each. Already logged.
+    /// What is odd but does no harm, one line each.
+    /// [`from_environment`](Self::from_environment) says to whom they have been said already.
     #[must_use]
     pub fn warnings(&self) -> &[String] {
         &self.warnings

@@ -1,13 +1,15 @@
-//! Single copy between processes, or the reason why there is none.
-//!
-//! The rest of the transport sees one type whether the `cma` feature is there or not.
+//! Single copy by cross-memory attach, or the reason why there is none.
+
+use limic_copy::{
+    Cma, CmaPeer, CopyEngine, CopyError, LocalSlice, LocalSliceMut, ProbeWord, RemoteRange,
+};
 
 use crate::buffer::{ReceiveBuffer, SendBuffer};
+use crate::pieces::Pieces;
 use crate::raw::{RawSlice, RawSliceMut};
 
 /// Bytes in another process.
 #[derive(Clone, Copy, Debug)]
-#[cfg_attr(not(feature = "cma"), expect(dead_code, reason = "single copy only"))]
 pub(crate) struct RemoteBytes {
     pub(crate) address: u64,
     pub(crate) key: u64,
@@ -31,191 +33,116 @@ pub(crate) struct ProbeData {
     pub(crate) value: u64,
 }
 
-#[cfg(feature = "cma")]
-mod engine {
-    use limic_copy::{
-        Cma, CmaPeer, CopyEngine, CopyError, LocalSlice, LocalSliceMut, ProbeWord, RemoteRange,
-    };
+/// This process's side: the word that peers read to make sure whom they reach.
+#[derive(Debug)]
+pub(crate) struct Probe(ProbeWord);
 
-    use super::{Failed, ProbeData, RemoteBytes};
-    use super::{ReceiveBuffer, SendBuffer};
-    use crate::pieces::Pieces;
-
-    /// This process's side: the word that peers read to make sure whom they reach.
-    #[derive(Debug)]
-    pub(crate) struct Probe(ProbeWord);
-
-    impl Probe {
-        pub(crate) fn new(random: u64) -> Self {
-            // Yama's middle setting asks that a process name its tracers.
-            let _ = limic_copy::allow_peers();
-            Self(ProbeWord::new(random))
-        }
-
-        pub(crate) fn data(&self) -> ProbeData {
-            ProbeData {
-                pid: std::process::id().cast_signed(),
-                address: self.0.address(),
-                value: self.0.value(),
-            }
-        }
+impl Probe {
+    pub(crate) fn new(random: u64) -> Self {
+        // Yama's middle setting asks that a process name its tracers.
+        let _ = limic_copy::allow_peers();
+        Self(ProbeWord::new(random))
     }
 
-    /// A peer's process, if single copy reaches it.
-    #[derive(Debug)]
-    pub(crate) struct RemoteProcess(Result<CmaPeer, String>);
-
-    impl RemoteProcess {
-        /// Tries it, with one read of eight bytes.
-        pub(crate) fn probe(data: ProbeData) -> Self {
-            Self(
-                Cma::probe(data.pid, data.address, data.value)
-                    .map_err(|refused| refused.to_string()),
-            )
-        }
-
-        pub(crate) fn none(why: &str) -> Self {
-            Self(Err(why.to_owned()))
-        }
-
-        /// Why it cannot be used.
-        pub(crate) fn refusal(&self) -> Option<&str> {
-            self.0.as_ref().err().map(String::as_str)
-        }
-
-        /// Never use it again.
-        pub(crate) fn demote(&mut self, why: &str) {
-            self.0 = Err(why.to_owned());
-        }
-
-        /// Reads up to `limit` bytes from `skip` on.
-        pub(crate) fn read(
-            &self,
-            remote: RemoteBytes,
-            into: &ReceiveBuffer,
-            skip: u64,
-            limit: u64,
-        ) -> Result<u64, Failed> {
-            let peer = self.peer()?;
-            let local = Pieces::cut(
-                into.slices(),
-                remote.len,
-                |s| s.len,
-                |s, len| LocalSliceMut::new(s.start, len),
-            );
-            let remote = [range(remote)];
-            // SAFETY: the room is writable by the invariant of `ReceiveBuffer`, and the transport does nothing else
-            // with it during the call.
-            unsafe { Cma.read_at(peer, &remote, local.as_slice(), skip, limit) }
-                .map_err(|error| failed(&error))
-        }
-
-        /// Writes up to `limit` bytes from `skip` on.
-        pub(crate) fn write(
-            &self,
-            remote: RemoteBytes,
-            from: &SendBuffer,
-            skip: u64,
-            limit: u64,
-        ) -> Result<u64, Failed> {
-            let peer = self.peer()?;
-            let local = Pieces::cut(
-                from.slices(),
-                remote.len,
-                |s| s.len,
-                |s, len| LocalSlice::new(s.start, len),
-            );
-            let remote = [range(remote)];
-            // SAFETY: readable by the invariant of `SendBuffer`; the peer asked for the write in a message (both-sides),
-            // or exposed the region and waits for accesses before it takes the memory back (one-sided).
-            unsafe { Cma.write_at(peer, &remote, local.as_slice(), skip, limit) }
-                .map_err(|error| failed(&error))
-        }
-
-        fn peer(&self) -> Result<&CmaPeer, Failed> {
-            self.0.as_ref().map_err(|why| Failed {
-                copied: 0,
-                why: why.clone(),
-            })
-        }
-    }
-
-    fn range(bytes: RemoteBytes) -> RemoteRange {
-        RemoteRange {
-            key: bytes.key,
-            address: bytes.address,
-            len: bytes.len,
-        }
-    }
-
-    fn failed(error: &CopyError) -> Failed {
-        Failed {
-            copied: error.copied(),
-            why: error.to_string(),
+    pub(crate) fn data(&self) -> ProbeData {
+        ProbeData {
+            pid: std::process::id() as i32,
+            address: self.0.address(),
+            value: self.0.value(),
         }
     }
 }
 
-#[cfg(not(feature = "cma"))]
-mod engine {
-    use super::{Failed, ProbeData, ReceiveBuffer, RemoteBytes, SendBuffer};
+/// A peer's process, if single copy reaches it.
+#[derive(Debug)]
+pub(crate) struct RemoteProcess(Result<CmaPeer, String>);
 
-    const WHY: &str = "limic was built without the feature `cma`";
-
-    #[derive(Debug)]
-    pub(crate) struct Probe;
-
-    impl Probe {
-        pub(crate) fn new(_random: u64) -> Self {
-            Self
-        }
-        pub(crate) fn data(&self) -> ProbeData {
-            ProbeData::default()
-        }
+impl RemoteProcess {
+    /// Tries it, with one read of eight bytes.
+    pub(crate) fn probe(data: ProbeData) -> Self {
+        Self(Cma::probe(data.pid, data.address, data.value).map_err(|refused| refused.to_string()))
     }
 
-    #[derive(Debug)]
-    pub(crate) struct RemoteProcess;
+    pub(crate) fn none(why: &str) -> Self {
+        Self(Err(why.to_owned()))
+    }
 
-    impl RemoteProcess {
-        pub(crate) fn probe(_data: ProbeData) -> Self {
-            Self
-        }
-        pub(crate) fn none(_why: &str) -> Self {
-            Self
-        }
-        pub(crate) fn refusal(&self) -> Option<&str> {
-            Some(WHY)
-        }
-        pub(crate) fn demote(&mut self, _why: &str) {}
-        pub(crate) fn read(
-            &self,
-            _remote: RemoteBytes,
-            _into: &ReceiveBuffer,
-            _skip: u64,
-            _limit: u64,
-        ) -> Result<u64, Failed> {
-            Err(Failed {
-                copied: 0,
-                why: WHY.to_owned(),
-            })
-        }
-        pub(crate) fn write(
-            &self,
-            _remote: RemoteBytes,
-            _from: &SendBuffer,
-            _skip: u64,
-            _limit: u64,
-        ) -> Result<u64, Failed> {
-            Err(Failed {
-                copied: 0,
-                why: WHY.to_owned(),
-            })
-        }
+    /// Why it cannot be used.
+    pub(crate) fn refusal(&self) -> Option<&str> {
+        self.0.as_ref().err().map(String::as_str)
+    }
+
+    /// Never use it again.
+    pub(crate) fn demote(&mut self, why: &str) {
+        self.0 = Err(why.to_owned());
+    }
+
+    /// Reads up to `limit` bytes from `skip` on.
+    pub(crate) fn read(
+        &self,
+        remote: RemoteBytes,
+        into: &ReceiveBuffer,
+        skip: u64,
+        limit: u64,
+    ) -> Result<u64, Failed> {
+        let peer = self.peer()?;
+        let local = Pieces::cut(
+            into.slices(),
+            remote.len,
+            |s| s.len,
+            |s, len| LocalSliceMut::new(s.start, len),
+        );
+        let remote = [range(remote)];
+        // SAFETY: the room is writable by the invariant of `ReceiveBuffer`, and the transport does nothing else
+        // with it during the call.
+        unsafe { Cma.read_at(peer, &remote, local.as_slice(), skip, limit) }
+            .map_err(|error| failed(&error))
+    }
+
+    /// Writes up to `limit` bytes from `skip` on.
+    pub(crate) fn write(
+        &self,
+        remote: RemoteBytes,
+        from: &SendBuffer,
+        skip: u64,
+        limit: u64,
+    ) -> Result<u64, Failed> {
+        let peer = self.peer()?;
+        let local = Pieces::cut(
+            from.slices(),
+            remote.len,
+            |s| s.len,
+            |s, len| LocalSlice::new(s.start, len),
+        );
+        let remote = [range(remote)];
+        // SAFETY: readable by the invariant of `SendBuffer`; the peer asked for the write in a message (split-copy),
+        // or exposed the region and waits for accesses before it takes the memory back (one-sided).
+        unsafe { Cma.write_at(peer, &remote, local.as_slice(), skip, limit) }
+            .map_err(|error| failed(&error))
+    }
+
+    fn peer(&self) -> Result<&CmaPeer, Failed> {
+        self.0.as_ref().map_err(|why| Failed {
+            copied: 0,
+            why: why.clone(),
+        })
     }
 }
 
-pub(crate) use engine::{Probe, RemoteProcess};
+fn range(bytes: RemoteBytes) -> RemoteRange {
+    RemoteRange {
+        key: bytes.key,
+        address: bytes.address,
+        len: bytes.len,
+    }
+}
+
+fn failed(error: &CopyError) -> Failed {
+    Failed {
+        copied: error.copied(),
+        why: error.to_string(),
+    }
+}
 
 /// The address of a send's bytes, for an offer; `None` if they lie in several pieces.
 pub(crate) fn address_of(slices: &[RawSlice]) -> Option<u64> {

@@ -3,7 +3,7 @@
 use core::ops::Deref;
 
 use crate::bootstrap::{self, Bootstrap};
-use crate::meet::meet_at_start;
+use crate::connect_at_start::connect_at_start;
 use crate::topology::CpuSet;
 use crate::{ADDRESS_LEN, Barrier, Error, HybridEndpoint, Peer, RawEndpoint, Result, Tag};
 
@@ -76,7 +76,7 @@ impl<E: RawEndpoint> World<E> {
             heads,
         };
         let peers: Vec<Peer> = (0..size).map(Peer).collect();
-        meet_at_start(&world.endpoint, rank as usize, &peers)?;
+        connect_at_start(&world.endpoint, rank as usize, &peers)?;
         Ok(world)
     }
 

@@ -138,7 +138,7 @@ pub fn finished_requests_are_listed<E: RawEndpoint>(case: &Case<E>) {
         }
         while listed.contains(&0) {
             party.endpoint.progress();
-            while let Some((name, outcome)) = party.endpoint.next_finished() {
+            while let Some((name, outcome)) = party.endpoint.next_completed() {
                 assert_eq!(outcome.expect("done").len, LEN as u64);
                 listed[name as usize] += 1;
             }
@@ -150,7 +150,7 @@ pub fn finished_requests_are_listed<E: RawEndpoint>(case: &Case<E>) {
             }
         }
         party.meet();
-        assert!(party.endpoint.next_finished().is_none());
+        assert!(party.endpoint.next_completed().is_none());
     });
 }
 
@@ -174,11 +174,11 @@ pub fn set_aside_messages<E: RawEndpoint>(case: &Case<E>) {
             }
             return party.meet();
         }
-        party.endpoint.set_aside(Tag(SIGN), SIGN);
+        party.endpoint.reserve_tags(Tag(SIGN), SIGN);
         for (number, len) in (0..).zip(sizes) {
             let (status, claim): (Status, ClaimId) = loop {
                 party.endpoint.progress();
-                if let Some(taken) = party.endpoint.take_aside() {
+                if let Some(taken) = party.endpoint.take_reserved() {
                     break taken;
                 }
             };
@@ -201,7 +201,7 @@ pub fn set_aside_messages<E: RawEndpoint>(case: &Case<E>) {
             check(number, &buffer);
         }
         party.meet();
-        assert!(party.endpoint.take_aside().is_none());
+        assert!(party.endpoint.take_reserved().is_none());
     });
 }
 

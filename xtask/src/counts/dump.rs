@@ -1,11 +1,11 @@
-//! What callgrind wrote: one part for each call that was counted.
+//! The file that callgrind writes, with one part for each call that was counted.
 
 /// Name and instructions of each part that the program asked for, in order.
 pub(super) fn cases(dumps: &str) -> impl Iterator<Item = (String, u64)> {
     let mut case = None;
     dumps.lines().filter_map(move |line| {
         if let Some(trigger) = line.strip_prefix("desc: Trigger: ") {
-            // The last part is what came after the last request.
+            // The last part has no request: it is the rest of the program.
             case = trigger.strip_prefix("Client Request: ").map(str::to_owned);
             return None;
         }

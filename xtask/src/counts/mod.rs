@@ -9,13 +9,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use comfy_table::{CellAlignment, Table, presets};
-
-use crate::console;
-use crate::failure::Failure;
-use crate::job::{Job, root, target};
-use crate::tally::Tally;
+use limic_runner::folders::{root, target};
+use limic_runner::packages::runs;
+use limic_runner::{Failure, Job, Summary, console};
 
 use self::reference::{Conditions, Reference};
+use crate::optional;
 
 /// Instructions of one operation, by case.
 type Counts = BTreeMap<String, f64>;
@@ -24,21 +23,23 @@ type Counts = BTreeMap<String, f64>;
 /// leaves room for changes elsewhere that move a spill or a jump.
 const TOLERANCE: f64 = 0.03;
 
-/// Counts, shows the comparison, and fails if a hot path has become longer; or writes the counts
-/// down as the committed ones.
-pub(crate) fn run(update: bool, tally: &mut Tally) -> Result<(), Failure> {
-    if !Job::new("valgrind", 1).args(&["--version"]).succeeds() {
-        tally.skip_check("counts: there is no valgrind; install it: apt-get install valgrind");
+/// Counts, shows the comparison, and fails if a hot path has become longer. With `update` it writes
+/// the counts down as the committed ones instead.
+pub(crate) fn run(update: bool, summary: &mut Summary) -> Result<(), Failure> {
+    optional::valgrind();
+    optional::libfabric();
+    if !runs("valgrind") {
+        summary.skip_check("counts: there is no valgrind; install it: apt-get install valgrind");
         return Ok(());
     }
     if !cfg!(target_arch = "x86_64") {
-        tally.skip_check("counts: the committed counts are those of x86-64");
+        summary.skip_check("counts: the committed counts are those of x86-64");
         return Ok(());
     }
     let (conditions, mut counts) = measure()?;
     let without = provider::missing();
     if let Some(why) = without {
-        tally.skip_check(&format!("counts of the libfabric provider: {why}"));
+        summary.skip_check(&format!("counts of the libfabric provider: {why}"));
     } else {
         counts.extend(provider::measure()?);
     }
@@ -67,13 +68,14 @@ pub(crate) fn run(update: bool, tally: &mut Tally) -> Result<(), Failure> {
     }
     print!("{}", table(Some(&reference.instructions), &counts));
     if let Some(difference) = reference.conditions.difference(&conditions) {
-        tally.skip_check(&format!(
-            "counts: {difference}, so they cannot be compared; once they are right: cargo xtask counts --update"
+        summary.skip_check(&format!(
+            "counts: {difference}, so they cannot be compared; once they are right: \
+             cargo xtask counts --update"
         ));
         return Ok(());
     }
     judge(&reference.instructions, &counts)?;
-    tally.pass();
+    summary.pass();
     Ok(())
 }
 
@@ -93,7 +95,7 @@ fn measure() -> Result<(Conditions, Counts), Failure> {
     Ok((conditions, counted.cases))
 }
 
-/// What a program did under callgrind.
+/// The counts of a program under callgrind.
 struct Counted {
     command: String,
     printed: String,
@@ -101,20 +103,20 @@ struct Counted {
 }
 
 impl Counted {
-    /// Runs it there, with these variables and no others that libfabric or limic looks at.
+    /// Runs a program with these variables, and no others that libfabric or limic reads.
     fn run(program: &Path, variables: &[(&str, &str)]) -> Result<Self, Failure> {
         let out = out_file();
         let mut job = Job::new("env", 5);
         for (name, _) in std::env::vars() {
             if name.starts_with("FI_") || name.starts_with("LIMIC_") {
-                job = job.args(&["-u", &name]);
+                job = job.args(["-u", &name]);
             }
         }
         for (name, value) in variables {
-            job = job.args(&[&format!("{name}={value}")]);
+            job = job.arg(format!("{name}={value}"));
         }
         let job = job
-            .args(&[
+            .args([
                 "valgrind",
                 "--tool=callgrind",
                 "--quiet",
@@ -130,7 +132,7 @@ impl Counted {
         };
         let dumps = std::fs::read_to_string(&out)
             .map_err(|why| counted.unreadable(format!("{}: {why}", out.display())))?;
-        // A leftover disturbs nobody.
+        // A file that stays does no harm.
         let _ = std::fs::remove_file(&out);
         let operations: f64 = counted
             .word("operations")?
@@ -147,7 +149,7 @@ impl Counted {
         Ok(counted)
     }
 
-    /// What the program said of itself.
+    /// A line that the program prints about itself.
     fn word(&self, name: &str) -> Result<&str, Failure> {
         let mut lines = self.printed.lines();
         lines
@@ -163,7 +165,7 @@ impl Counted {
     }
 }
 
-/// In the target directory, and not shared with another run.
+/// A file in the target folder that no other run has.
 fn out_file() -> PathBuf {
     target().join(format!("callgrind.{}.out", std::process::id()))
 }
@@ -203,7 +205,8 @@ fn judge(old: &Counts, new: &Counts) -> Result<(), Failure> {
                 ));
             }
             Some(is) if *is < was * (1.0 - TOLERANCE) => console::detail(&format_args!(
-                "'{case}' takes {is:.1} instructions in place of {was:.1}: keep that with `cargo xtask counts --update`"
+                "'{case}' takes {is:.1} instructions in place of {was:.1}: keep that with \
+                 `cargo xtask counts --update`"
             )),
             Some(_) => {}
         }

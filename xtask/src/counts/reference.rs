@@ -1,30 +1,30 @@
-//! The committed counts, and what they hold for.
+//! The committed counts, and the conditions under which they hold.
 
 use std::path::Path;
 
+use limic_runner::{Failure, Job};
 use serde::{Deserialize, Serialize};
 
 use super::Counts;
-use crate::failure::Failure;
-use crate::job::Job;
 
-/// What decides which instructions run, beside the sources.
+/// Everything beside the sources that decides which instructions run.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Conditions {
     /// The compiler.
     rustc: String,
     /// Its `memcpy` is part of some paths.
     libc: String,
-    /// Extensions of the processor that callgrind imitates, and for which there are loops of their own.
+    /// Extensions of the processor that callgrind imitates, and for which there are loops of their
+    /// own.
     processor: String,
 }
 
 impl Conditions {
-    /// Those of this machine; the program told of its processor.
+    /// The conditions on this machine. The program says which processor it sees.
     pub(super) fn here(processor: &str) -> Result<Self, Failure> {
-        let rustc = Job::new("rustc", 1).args(&["--version"]).capture_quietly();
+        let rustc = Job::new("rustc", 1).arg("--version").capture_quietly();
         let libc = Job::new("getconf", 1)
-            .args(&["GNU_LIBC_VERSION"])
+            .arg("GNU_LIBC_VERSION")
             .capture_quietly();
         let rustc = rustc.ok_or_else(|| Failure::Missing("`rustc --version` failed".to_owned()))?;
         Ok(Self {
@@ -34,7 +34,7 @@ impl Conditions {
         })
     }
 
-    /// How these differ from others, in words.
+    /// The difference from others, in words.
     pub(super) fn difference(&self, other: &Self) -> Option<String> {
         let parts = [
             (&self.rustc, &other.rustc),
@@ -56,7 +56,7 @@ impl Conditions {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Reference {
     pub(super) conditions: Conditions,
-    /// Of one operation.
+    /// For one operation.
     pub(super) instructions: Counts,
 }
 

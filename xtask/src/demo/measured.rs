@@ -1,16 +1,14 @@
-//! What the `limic` command prints as JSON, as far as the demo needs it.
+//! The JSON of the `limic` command, as far as the demo needs it.
 
+use limic_runner::{Failure, Job};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use crate::failure::Failure;
-use crate::job::Job;
-
-/// Of `limic perf --json`.
+/// The output of `limic perf --json`.
 #[derive(Debug, Deserialize)]
 pub(super) struct Report {
     pub(super) rows: Vec<Row>,
-    /// What was not measured and why, and what makes the numbers doubtful.
+    /// Measurements that are missing and why, and reasons to doubt the numbers.
     pub(super) notes: Vec<String>,
 }
 
@@ -27,7 +25,7 @@ pub(super) struct Row {
     pub(super) mb_per_s: f64,
 }
 
-/// Of `limic info --json`.
+/// The output of `limic info --json`.
 #[derive(Debug, Deserialize)]
 pub(super) struct Info {
     paths: Vec<PathInfo>,

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use comfy_table::{CellAlignment, Table, presets};
+use limic_runner::Failure;
 
 use super::measured::{Report, Row};
-use crate::failure::Failure;
 
-/// What was measured for one size over one path.
+/// The results for one size over one path.
 #[derive(Default)]
 struct Line<'a> {
     latency: Option<&'a Row>,

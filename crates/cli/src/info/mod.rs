@@ -8,7 +8,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use comfy_table::{Table as TextTable, presets};
-use limic::policy::{ByteSize, HandOver, Locality, Query, Row, Skew};
+use limic::policy::{ByteSize, LineLatency, Locality, Query, ReceiverPace, Row};
 use limic::settings::{Settings, Variable};
 use limic::topology::Summary;
 use paths::PathState;
@@ -26,7 +26,7 @@ pub(crate) struct Args {
 
     /// For --why: the receiver lags behind and has said so (H4)
     #[arg(long, requires = "why")]
-    skewed: bool,
+    slow_receiver: bool,
 
     /// Show the counters of a process that runs: what each of its endpoints has sent and received, by path, peer and size
     #[arg(long, value_name = "PID", conflicts_with = "why", value_parser = clap::value_parser!(u32).range(1..))]
@@ -45,7 +45,7 @@ bytes, with an optional suffix K, M or G.
 CAP_SYS_PTRACE. docs/counters.md describes what is shown.
 
 Examples:
-  limic info --why shared-cache 64K --skewed
+  limic info --why shared-cache 64K --slow-receiver
   limic info --pid 4711
 
 Exit code: 0, 1 if the process has no endpoint or cannot be looked into, or 2 for a bad command line or \
@@ -98,12 +98,12 @@ fn text(args: &Args) -> Result<String, InfoError> {
         Some([locality, size]) => {
             let locality = locality.parse()?;
             let ByteSize(bytes) = size.parse()?;
-            let skew = if args.skewed {
-                Skew::Skewed
+            let pace = if args.slow_receiver {
+                ReceiverPace::Slow
             } else {
-                Skew::None
+                ReceiverPace::Steady
             };
-            Ok(why(&settings, locality, bytes, skew))
+            Ok(why(&settings, locality, bytes, pace))
         }
         _ => {
             let info = Info::of(&settings);
@@ -117,26 +117,26 @@ fn text(args: &Args) -> Result<String, InfoError> {
 }
 
 /// The policy's answer, for a pair that can do what this machine lets processes do.
-fn why(settings: &Settings, locality: Locality, bytes: u64, skew: Skew) -> String {
+fn why(settings: &Settings, locality: Locality, bytes: u64, pace: ReceiverPace) -> String {
     let mut query = Query::new(bytes, locality);
     query.capabilities = paths::capabilities(settings, locality);
-    query.skew = skew;
-    if skew == Skew::Skewed {
+    query.pace = pace;
+    if pace == ReceiverPace::Slow {
         // What goes ahead of a receiver lies in an arena, and no ring limits it.
         query.capabilities.max_eager = settings.unexpected_budget_bytes();
     }
     let explanation = settings.policy().explain(&query);
     let mut text = format!("{locality}: {explanation}");
-    if skew == Skew::Skewed && !settings.skew() {
+    if pace == ReceiverPace::Slow && !settings.skew() {
         text.push_str("  LIMIC_SKEW is off: the rows for usual hold also while a receiver lags\n");
     }
     if Locality::BETWEEN_PROCESSES.contains(&locality) {
-        text.push_str(match settings.hand_over() {
-            HandOver::Measured => {
-                "  a pair is at shared-cache, or is not, by the measured hand-over of a cache line, not by the topology alone (LIMIC_HANDOVER)\n"
+        text.push_str(match settings.line_latency() {
+            LineLatency::Measured => {
+                "  a pair is at shared-cache, or is not, by the measured hand-over of a cache line, not by the topology alone (LIMIC_LINE_LATENCY)\n"
             }
-            HandOver::Topology => "  where a pair is follows from the topology alone (LIMIC_HANDOVER)\n",
-            HandOver::Nanoseconds(_) => "  where a pair is follows from LIMIC_HANDOVER\n",
+            LineLatency::Topology => "  where a pair is follows from the topology alone (LIMIC_LINE_LATENCY)\n",
+            LineLatency::Nanoseconds(_) => "  where a pair is follows from LIMIC_LINE_LATENCY\n",
         });
     }
     let refused = explanation.refused.iter().map(|refused| refused.path);
@@ -170,7 +170,7 @@ struct Threshold {
     /// Longest message in bytes; `None` is no limit.
     up_to_bytes: Option<u64>,
     path: limic::policy::Path,
-    chunk_bytes: Option<u32>,
+    fragment_bytes: Option<u32>,
     source: String,
     reason: String,
 }
@@ -182,7 +182,7 @@ impl Threshold {
             when: row.when.name(),
             up_to_bytes: (row.up_to_bytes != u64::MAX).then_some(row.up_to_bytes),
             path: row.path,
-            chunk_bytes: (row.chunk_bytes != 0).then_some(row.chunk_bytes),
+            fragment_bytes: (row.fragment_bytes != 0).then_some(row.fragment_bytes),
             source: row.source.to_string(),
             reason: row.reason.to_string(),
         }

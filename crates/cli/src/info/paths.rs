@@ -42,7 +42,7 @@ const fn meaning(path: Path) -> &'static str {
         Path::Eager => "two copies through the ring, sent before the receive is known",
         Path::Pipeline => "two overlapped copies through a pool of chunks",
         Path::Cma => "one copy, by process_vm_readv",
-        Path::BothSides => "one copy, shared by the receiver's reads and the sender's writes",
+        Path::SplitCopy => "one copy, shared by the receiver's reads and the sender's writes",
         Path::Kmod => "one copy, by the kernel module /dev/limic",
         Path::Loan => "no copy: a buffer in shared memory changes hands",
         Path::RcEager => "verbs: packets of a reliable connection, coalesced while it is busy",
@@ -117,7 +117,7 @@ fn off(settings: &Settings, path: Path, refused: &Refusals) -> Option<(String, S
         ));
     }
     match path {
-        Path::Cma | Path::BothSides => refused.cma.as_ref().map(cause_and_remedy),
+        Path::Cma | Path::SplitCopy => refused.cma.as_ref().map(cause_and_remedy),
         Path::Kmod => refused.kmod.as_ref().map(cause_and_remedy),
         Path::RcEager | Path::RcRendezvous => verbs_off(settings),
         _ => None,
@@ -152,7 +152,7 @@ pub(super) fn capabilities(settings: &Settings, locality: Locality) -> Capabilit
     }
     let segment = settings.segment();
     capabilities.max_eager = segment.longest_eager_bytes();
-    capabilities.max_chunk = segment.chunk_bytes;
+    capabilities.max_fragment = segment.staging_buffer_bytes;
     capabilities
 }
 

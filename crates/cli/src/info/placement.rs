@@ -37,8 +37,8 @@ impl Placement {
             shared_slots: segment.shared_slots,
             private_rings: segment.private_rings,
             ring_bytes: segment.ring_bytes,
-            chunks: segment.chunks,
-            chunk_bytes: segment.chunk_bytes,
+            staging_buffers: segment.staging_buffers,
+            staging_buffer_bytes: segment.staging_buffer_bytes,
             ..Shape::DEFAULT
         };
         let made = Geometry::new(shape)

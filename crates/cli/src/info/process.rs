@@ -2,13 +2,13 @@
 
 use std::fmt::Write;
 
-use limic::counters::{Found, OutsideError, of_process};
+use limic::counters::{CountersError, Found, of_process};
 
 /// Why there is nothing to show.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ProcessError {
     #[error("--pid: {0}")]
-    Outside(#[from] OutsideError),
+    Outside(#[from] CountersError),
 
     #[error(
         "--pid: process {pid} has no endpoint of limic: it does not use limic, has not opened one yet, or has closed all{}",

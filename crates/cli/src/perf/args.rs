@@ -270,7 +270,7 @@ pub(super) enum Wanted {
     /// One copy by process_vm_readv
     Cma,
     /// One copy, shared by both sides
-    BothSides,
+    SplitCopy,
     /// One copy by the kernel module
     Kmod,
     /// One copy by the kernel module out of a buffer that stays exposed, told by a short message
@@ -301,7 +301,7 @@ impl Wanted {
             Self::Eager => Path::Eager,
             Self::Pipeline => Path::Pipeline,
             Self::Cma => Path::Cma,
-            Self::BothSides => Path::BothSides,
+            Self::SplitCopy => Path::SplitCopy,
             Self::Kmod => Path::Kmod,
             Self::Loan => Path::Loan,
             Self::Process => Path::SameProcess,

@@ -66,7 +66,7 @@ pub(super) fn builder(wanted: Wanted) -> SettingsBuilder {
     match path {
         Path::Inline => builder.inline_max(INLINE_CAPACITY),
         Path::Eager => builder.inline_max(0).eager_max(u64::MAX),
-        Path::Pipeline | Path::Cma | Path::BothSides | Path::Kmod => {
+        Path::Pipeline | Path::Cma | Path::SplitCopy | Path::Kmod => {
             builder.inline_max(0).eager_max(0).long_path(path)
         }
         Path::SameProcess => builder.inline_max(0).eager_max(0),

@@ -313,7 +313,7 @@ impl Run<'_> {
 pub(super) fn skipped_path(asked: Path, taken: Option<Path>) -> String {
     let taken = taken.map_or("nothing", Path::name);
     let why = match asked {
-        Path::Cma | Path::BothSides => match limic_copy::explain().available {
+        Path::Cma | Path::SplitCopy => match limic_copy::explain().available {
             Err(refused) => refused.to_string(),
             Ok(()) => "limic info says whether these processes may use it".to_owned(),
         },

@@ -3,8 +3,6 @@
 
 // `cfg(test)` always holds here; with it the lints know that these are tests.
 #[cfg(test)]
-mod both_sides;
-#[cfg(test)]
 mod copies;
 #[cfg(test)]
 mod forked;
@@ -12,6 +10,8 @@ mod forked;
 mod peer;
 #[cfg(test)]
 mod refusals;
+#[cfg(test)]
+mod split_copy;
 
 use std::io::Write;
 

@@ -119,15 +119,11 @@ impl Cache {
             self.kept
                 .retain(|_, kept| kept.watched.as_ref().is_none_or(Watched::holds));
         }
-        if self.kept.len() >= MOST
-            && !self.kept.contains_key(&key)
-            && let Some(oldest) = self
-                .kept
-                .iter()
-                .min_by_key(|(_, kept)| kept.used)
-                .map(|(key, _)| *key)
-        {
-            self.kept.remove(&oldest);
+        if self.kept.len() >= MOST && !self.kept.contains_key(&key) {
+            let oldest = self.kept.iter().min_by_key(|(_, kept)| kept.used);
+            if let Some(oldest) = oldest.map(|(key, _)| *key) {
+                self.kept.remove(&oldest);
+            }
         }
         let kept = Kept {
             spread,

@@ -119,10 +119,11 @@ impl Fabric {
     /// The number of the connection with a peer, made if there is none that lives.
     fn enter(&mut self, to: &FabricAddress, peer: u64, secret: u64) -> Result<u32, VerbsError> {
         let known = self.by_peer.get(&peer).copied();
-        if let Some(number) = known
-            && let Some(connection) = self.connections.get(number as usize)
-            && !matches!(connection.stage, Stage::Failed(_))
-        {
+        let lives = |number: &u32| {
+            let connection = self.connections.get(*number as usize);
+            connection.is_some_and(|it| !matches!(it.stage, Stage::Failed(_)))
+        };
+        if let Some(number) = known.filter(lives) {
             return Ok(number);
         }
         let number = known.unwrap_or(self.connections.len() as u32);
@@ -251,10 +252,11 @@ impl Fabric {
         if stranger || greeting.from == self.id || greeting.attempt == 0 {
             return;
         }
-        if let Some(number) = self.by_peer.get(&greeting.from).copied()
-            && let Some(connection) = self.connections.get(number as usize)
-            && connection.heard != 0
-        {
+        let known = self.by_peer.get(&greeting.from).and_then(|&number| {
+            let connection = self.connections.get(number as usize)?;
+            (connection.heard != 0).then_some((number, connection))
+        });
+        if let Some((number, connection)) = known {
             if connection.heard == greeting.attempt {
                 if matches!(connection.stage, Stage::Failed(_)) {
                     return;
@@ -304,9 +306,8 @@ impl Fabric {
                 )));
             }
             for (stream, remote) in connection.streams.iter_mut().zip(&greeting.streams) {
-                if let Some(stream) = stream
-                    && stream.pair.state() == QueuePairState::Initialised
-                {
+                let Some(stream) = stream else { continue };
+                if stream.pair.state() == QueuePairState::Initialised {
                     stream
                         .pair
                         .connect(remote)

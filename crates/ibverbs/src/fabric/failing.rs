@@ -81,12 +81,14 @@ impl Fabric {
 
     /// Posts packets that wait to go a second time.
     pub(super) fn post_again(&mut self, number: u32) {
-        while let Some(connection) = self.connections.get_mut(number as usize)
-            && connection
-                .control_stream()
-                .is_some_and(|(_, stream)| stream.free > 0)
-            && let Some((buffer, len)) = connection.again.pop_front()
-        {
+        while let Some(connection) = self.connections.get_mut(number as usize) {
+            let stream = connection.control_stream();
+            if stream.is_none_or(|(_, stream)| stream.free == 0) {
+                return;
+            }
+            let Some((buffer, len)) = connection.again.pop_front() else {
+                return;
+            };
             self.post_packet(number, buffer, len);
         }
     }

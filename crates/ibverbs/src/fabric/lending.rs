@@ -133,12 +133,11 @@ impl Fabric {
             return;
         };
         let wanted = after.saturating_mul(1 << ring.pauses.saturating_sub(1).min(DOUBLINGS));
-        if ring.beside >= wanted
-            && self
-                .send(ConnectionId(number), RESUME_RING, 0, 0, |_| {})
-                .is_ok()
-            && let Some(ring) = self.ring_of(number)
-        {
+        if ring.beside < wanted {
+            return;
+        }
+        let sent = self.send(ConnectionId(number), RESUME_RING, 0, 0, |_| {});
+        if let (Ok(_), Some(ring)) = (sent, self.ring_of(number)) {
             ring.pause = Pause::No;
         }
     }
@@ -161,21 +160,19 @@ impl Fabric {
             .connections
             .get(number as usize)
             .is_some_and(|connection| connection.owes_pause);
-        if owed
-            && self
-                .send(ConnectionId(number), RING_PAUSED, 0, 0, |_| {})
-                .is_ok()
-            && let Some(connection) = self.connections.get_mut(number as usize)
-        {
+        if !owed {
+            return;
+        }
+        let sent = self.send(ConnectionId(number), RING_PAUSED, 0, 0, |_| {});
+        if let (Ok(_), Some(connection)) = (sent, self.connections.get_mut(number as usize)) {
             connection.owes_pause = false;
         }
     }
 
     /// The reader is awake again.
     pub(super) fn asked_to_resume(&mut self, number: u32) {
-        if let Some(connection) = self.connections.get_mut(number as usize)
-            && let Some(ring) = &mut connection.ring_out
-        {
+        let connection = self.connections.get_mut(number as usize);
+        if let Some(ring) = connection.and_then(|it| it.ring_out.as_mut()) {
             ring.paused = false;
         }
     }

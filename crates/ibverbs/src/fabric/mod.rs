@@ -360,7 +360,7 @@ impl Fabric {
         }
         self.take_completions();
         self.polls = self.polls.wrapping_add(1);
-        if self.polls.is_multiple_of(256) {
+        if self.polls % 256 == 0 {
             self.look_at_the_clock();
         }
         if let Some(event) = self.events.pop_front() {

@@ -111,12 +111,13 @@ impl Fabric {
         };
         stream.pair.has_failed();
         // What the peer refused is refused on every stream: it is not tried again.
-        if status == WorkStatus::RemoteAccess
-            && let Some(at) = stream.posted.iter().position(|(n, _)| *n == serial)
-            && matches!(stream.posted[at].1, Posted::Part(_))
-            && let Some((_, Posted::Part(part))) = stream.posted.remove(at)
-        {
-            self.part_over(part, Err(TransferError::Refused));
+        if status == WorkStatus::RemoteAccess {
+            let refused =
+                |(n, posted): &(u32, Posted)| *n == serial && matches!(posted, Posted::Part(_));
+            let at = stream.posted.iter().position(refused);
+            if let Some((_, Posted::Part(part))) = at.and_then(|at| stream.posted.remove(at)) {
+                self.part_over(part, Err(TransferError::Refused));
+            }
         }
         let why = match status {
             WorkStatus::NoAnswer => "no answer to any repetition".to_owned(),
@@ -153,9 +154,7 @@ impl Fabric {
         }
         while let Some(arrived) = self.arrived.pop_front() {
             let owner = self.by_pair.get(&(arrived.rail, arrived.pair)).copied();
-            if let Some((number, _)) = owner
-                && self.becomes_ready(number)
-            {
+            if owner.is_some_and(|(number, _)| self.becomes_ready(number)) {
                 // The caller hears of the peer first.
                 self.arrived.push_front(arrived);
                 return false;
@@ -273,10 +272,8 @@ impl Fabric {
                 return false;
             }
         };
-        if freed > 0
-            && let Some(ring) = &mut connection.ring_out
-            && !ring.give_back(freed)
-        {
+        let ring = connection.ring_out.as_mut().filter(|_| freed > 0);
+        if ring.is_some_and(|ring| !ring.give_back(freed)) {
             self.corrupt(number, "it gives back more slots of a ring than there are");
             return false;
         }

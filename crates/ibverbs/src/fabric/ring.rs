@@ -139,7 +139,7 @@ impl RingIn {
         if len == 0 {
             return Slot::Empty;
         }
-        let sane = len + FRAME <= usize::from(self.slot_bytes) && len.is_multiple_of(4);
+        let sane = len + FRAME <= usize::from(self.slot_bytes) && len % 4 == 0;
         if !sane || self.freed >= self.slots {
             return Slot::Nonsense;
         }
@@ -173,10 +173,7 @@ impl RingIn {
 }
 
 fn word(memory: &Bytes, at: usize) -> &AtomicU32 {
-    assert!(
-        at.is_multiple_of(4) && at + 4 <= memory.len(),
-        "a word inside"
-    );
+    assert!(at % 4 == 0 && at + 4 <= memory.len(), "a word inside");
     // SAFETY: inside the mapping, aligned (mappings are page-aligned), and only ever touched as words or bytes copied out;
     // an adapter's writes are what atomics are for.
     unsafe { AtomicU32::from_ptr(memory.start().as_ptr().add(at).cast()) }

@@ -140,10 +140,9 @@ impl Fabric {
     /// The last of them has been sent.
     #[inline]
     pub fn uncork(&mut self, to: ConnectionId) {
-        if let Some(connection) = self.connections.get_mut(to.0 as usize)
-            && connection.corked
-        {
-            connection.corked = false;
+        let connection = self.connections.get_mut(to.0 as usize);
+        let corked = connection.map(|connection| &mut connection.corked);
+        if corked.is_some_and(std::mem::take) {
             self.flush(to.0);
         }
     }

@@ -14,7 +14,7 @@ use crate::errors::text_of;
 use crate::fabric::{no_bind, no_ops_open};
 use crate::object::{self, Head};
 use crate::wait::WaitObject;
-use crate::{border, log};
+use crate::{ffi_guard, log};
 
 static OPS: fi_ops = fi_ops {
     size: size_of::<fi_ops>(),
@@ -44,7 +44,7 @@ pub(crate) unsafe extern "C" fn open(
     queue: *mut *mut fid_cq,
     context: *mut c_void,
 ) -> c_int {
-    border::status(|| {
+    ffi_guard::status(|| {
         // SAFETY: C passes attributes or null.
         let attr = unsafe { attr.as_mut() }.ok_or(FI_EINVAL)?;
         if queue.is_null() {
@@ -101,7 +101,7 @@ pub(crate) unsafe extern "C" fn open(
 }
 
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    border::status(|| {
+    ffi_guard::status(|| {
         // SAFETY: C closes what it was given, once.
         unsafe { object::take_back::<Queue>(fid) }
             .map(drop)
@@ -110,7 +110,7 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
 }
 
 unsafe extern "C" fn control(fid: *mut fid, what: c_int, argument: *mut c_void) -> c_int {
-    border::status(|| {
+    ffi_guard::status(|| {
         // SAFETY: C passes what it was given.
         let queue: &Queue = unsafe { object::object(fid) };
         if argument.is_null() {
@@ -135,7 +135,7 @@ unsafe extern "C" fn control(fid: *mut fid, what: c_int, argument: *mut c_void) 
 }
 
 unsafe extern "C" fn read(queue: *mut fid_cq, buffer: *mut c_void, count: usize) -> isize {
-    border::size(|| {
+    ffi_guard::size(|| {
         // SAFETY: C passes what it was given, and room for `count` entries; so below.
         unsafe {
             let queue: &Queue = object::object(queue);
@@ -151,7 +151,7 @@ unsafe extern "C" fn readfrom(
     count: usize,
     sources: *mut fi_addr_t,
 ) -> isize {
-    border::size(|| {
+    ffi_guard::size(|| {
         // SAFETY: as above.
         unsafe {
             let queue: &Queue = object::object(queue);
@@ -189,7 +189,7 @@ unsafe extern "C" fn sreadfrom(
     condition: *const c_void,
     timeout: c_int,
 ) -> isize {
-    border::size(|| {
+    ffi_guard::size(|| {
         // SAFETY: as above.
         unsafe {
             let queue: &Queue = object::object(queue);
@@ -200,7 +200,7 @@ unsafe extern "C" fn sreadfrom(
 
 /// `fi_cq_readerr`: the oldest completion, which is one of a failed operation.
 unsafe extern "C" fn readerr(queue: *mut fid_cq, entry: *mut fi_cq_err_entry, _: u64) -> isize {
-    border::size(|| {
+    ffi_guard::size(|| {
         // SAFETY: C passes what it was given.
         let queue: &Queue = unsafe { object::object(queue) };
         let _turn = queue.domain.enter();
@@ -211,7 +211,7 @@ unsafe extern "C" fn readerr(queue: *mut fid_cq, entry: *mut fi_cq_err_entry, _:
 
 /// `fi_cq_signal`: whoever waits in `fi_cq_sread` returns, and the descriptor becomes readable.
 unsafe extern "C" fn signal(queue: *mut fid_cq) -> c_int {
-    border::status(|| {
+    ffi_guard::status(|| {
         // SAFETY: C passes what it was given.
         let queue: &Queue = unsafe { object::object(queue) };
         let _turn = queue.domain.enter();

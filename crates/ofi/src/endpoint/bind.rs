@@ -10,7 +10,7 @@ use crate::abi::*;
 use crate::address_vector::AddressVector;
 use crate::completion_queue::Queue;
 use crate::counter::Counter;
-use crate::{border, object};
+use crate::{ffi_guard, object};
 
 /// Counters by kind of operation.
 #[derive(Default)]
@@ -73,7 +73,7 @@ impl Binding {
 }
 
 pub(super) unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
-    border::status(|| {
+    ffi_guard::status(|| {
         // SAFETY: C passes what it was given.
         let endpoint: &Endpoint = unsafe { object::object(fid) };
         let _turn = endpoint.domain.enter();

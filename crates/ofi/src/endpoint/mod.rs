@@ -72,7 +72,7 @@ pub(crate) struct Endpoint {
     /// Tells the answers to atomic operations from each other.
     pub(crate) atomics: Cell<u32>,
     /// What peers have said and is not heard yet.
-    pub(crate) waiting: RefCell<crate::aside::Waiting>,
+    pub(crate) waiting: RefCell<crate::control_channel::Waiting>,
     /// Copies of injected messages that are not sent yet.
     pub(crate) injected: Cell<u32>,
     pub(crate) tally: Tally,

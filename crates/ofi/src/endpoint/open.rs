@@ -20,7 +20,7 @@ use crate::errors::reported;
 use crate::fabric::no_ops_open;
 use crate::object::{self, Head};
 use crate::stats::Tally;
-use crate::{atomic, border, info, message, rma, tagged};
+use crate::{atomic, ffi_guard, info, message, rma, tagged};
 
 static OPS: fi_ops = fi_ops {
     size: size_of::<fi_ops>(),
@@ -37,8 +37,8 @@ static EP_OPS: fi_ops_ep = fi_ops_ep {
     cancel,
     getopt,
     setopt,
-    tx_ctx: border::no_such_function,
-    rx_ctx: border::no_such_function,
+    tx_ctx: ffi_guard::no_such_function,
+    rx_ctx: ffi_guard::no_such_function,
     rx_size_left: size_left,
     tx_size_left: size_left,
 };
@@ -47,13 +47,13 @@ static CM_OPS: fi_ops_cm = fi_ops_cm {
     size: size_of::<fi_ops_cm>(),
     setname,
     getname,
-    getpeer: border::no_such_function,
-    connect: border::no_such_function,
-    listen: border::no_such_function,
-    accept: border::no_such_function,
-    reject: border::no_such_function,
-    shutdown: border::no_such_function,
-    join: border::no_such_function,
+    getpeer: ffi_guard::no_such_function,
+    connect: ffi_guard::no_such_function,
+    listen: ffi_guard::no_such_function,
+    accept: ffi_guard::no_such_function,
+    reject: ffi_guard::no_such_function,
+    shutdown: ffi_guard::no_such_function,
+    join: ffi_guard::no_such_function,
 };
 
 /// `fi_endpoint2`; no flag is known.
@@ -78,7 +78,7 @@ pub(crate) unsafe extern "C" fn open(
     endpoint: *mut *mut fid_ep,
     context: *mut c_void,
 ) -> c_int {
-    border::status(|| {
+    ffi_guard::status(|| {
         // SAFETY: C passes an info of this provider.
         let asked = unsafe { info.as_ref() }.ok_or(FI_EINVAL)?;
         if endpoint.is_null() {
@@ -146,9 +146,9 @@ pub(crate) unsafe extern "C" fn open(
             object.number = number;
         }
         // Also if there is nothing to reach here: whoever asks gets an answer.
-        object.limic.set_aside(Tag(sort::ASIDE), sort::MASK);
+        object.limic.reserve_tags(Tag(sort::ASIDE), sort::MASK);
         // A process that ends takes nothing from those that receive from anybody (fi_domain(3): an RDM endpoint has no connections).
-        object.limic.keep_receives_from_any();
+        object.limic.keep_any_source_receives();
         drop(turn);
         leftovers::add(place);
         // SAFETY: checked.
@@ -158,7 +158,7 @@ pub(crate) unsafe extern "C" fn open(
 }
 
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    border::status(|| {
+    ffi_guard::status(|| {
         // SAFETY: C closes what it was given, once.
         let endpoint: &Endpoint = unsafe { object::object(fid) };
         let place = core::ptr::from_ref(endpoint);

@@ -11,14 +11,14 @@ use crate::abi::*;
 use crate::address_vector::put_address;
 use crate::node::Spare;
 use crate::progress::{kind, name_of};
-use crate::{border, info, log, object};
+use crate::{ffi_guard, info, log, object};
 
 pub(super) unsafe extern "C" fn control(
     fid: *mut fid,
     what: c_int,
     argument: *mut c_void,
 ) -> c_int {
-    border::status(|| {
+    ffi_guard::status(|| {
         // SAFETY: C passes what it was given.
         let endpoint: &Endpoint = unsafe { object::object(fid) };
         let _turn = endpoint.domain.enter();
@@ -50,7 +50,7 @@ pub(super) unsafe extern "C" fn control(
 
 /// `fi_cancel`: the operation ends with `FI_ECANCELED`, or as usual if it was too late.
 pub(super) unsafe extern "C" fn cancel(fid: *mut fid, context: *mut c_void) -> isize {
-    border::size(|| {
+    ffi_guard::size(|| {
         // SAFETY: C passes what it was given.
         let endpoint: &Endpoint = unsafe { object::object(fid) };
         let _turn = endpoint.domain.enter();
@@ -81,7 +81,7 @@ pub(super) unsafe extern "C" fn getopt(
     value: *mut c_void,
     len: *mut usize,
 ) -> c_int {
-    border::status(|| {
+    ffi_guard::status(|| {
         // SAFETY: C passes what it was given.
         let endpoint: &Endpoint = unsafe { object::object(fid) };
         let _turn = endpoint.domain.enter();
@@ -107,7 +107,7 @@ pub(super) unsafe extern "C" fn setopt(
     value: *const c_void,
     len: usize,
 ) -> c_int {
-    border::status(|| {
+    ffi_guard::status(|| {
         // SAFETY: C passes what it was given.
         let endpoint: &Endpoint = unsafe { object::object(fid) };
         let _turn = endpoint.domain.enter();
@@ -139,7 +139,7 @@ pub(super) unsafe extern "C" fn getname(
     address: *mut c_void,
     len: *mut usize,
 ) -> c_int {
-    border::status(|| {
+    ffi_guard::status(|| {
         // SAFETY: C passes what it was given, a length, and as much room.
         unsafe {
             let endpoint: &Endpoint = object::object(fid);

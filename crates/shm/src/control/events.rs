@@ -14,7 +14,7 @@ pub enum Trigger {
     /// At every wait for as long as it is ready.
     Level,
     /// Once per change. A socket must then be read until it would block; a
-    /// [`Bell`](super::Bell) needs no read.
+    /// [`Doorbell`](super::Doorbell) needs no read.
     Edge,
 }
 

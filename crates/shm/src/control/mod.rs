@@ -8,7 +8,7 @@
 //! - [`Listener`]: where peers knock; an abstract name made of a 64-bit id.
 //! - [`Channel`]: one connection: whole messages, each with up to
 //!   [`MAX_FDS`] descriptors; credentials and pidfd of the peer.
-//! - [`Bell`]: an eventfd that wakes a sleeping endpoint.
+//! - [`Doorbell`]: an eventfd that wakes a sleeping endpoint.
 //! - [`Timer`]: a timerfd that ends a sleep in a poll loop.
 //! - [`EventSet`]: epoll over all of these; its own descriptor can be put into
 //!   a runtime's poll loop.
@@ -19,15 +19,15 @@
 //! namespace can connect to it, and can bind it first. The id should be random,
 //! and who is at the other end must be decided with [`Channel::credentials`].
 
-mod bell;
 mod channel;
+mod doorbell;
 mod error;
 mod events;
 mod listener;
 mod timer;
 
-pub use bell::{Bell, BellError};
 pub use channel::{Channel, Credentials, MAX_FDS, MAX_MESSAGE, Received, Sent};
+pub use doorbell::{Doorbell, DoorbellError};
 pub use error::{ControlError, PidfdError};
 pub use events::{Event, EventSet, Trigger};
 pub use listener::{BACKLOG, Listener, abstract_name};

@@ -14,14 +14,14 @@
 use super::prefetch;
 
 /// Whether there are stores that go past the caches here.
-pub const PAST_CACHES: bool = cfg!(all(target_arch = "x86_64", not(miri)));
+pub const NON_TEMPORAL: bool = cfg!(all(target_arch = "x86_64", not(miri)));
 
 /// 16 bytes, one vector register on every 64-bit machine.
-type Chunk = [u8; 16];
+type Vector = [u8; 16];
 
 /// How many bytes ahead a copy asks for the lines of its source, if another core wrote them. What is closer than that is on its
 /// way already by the copy's own loads, of which a core has a few dozen under way.
-const FAR_AHEAD: usize = 2048;
+const SOURCE_AHEAD: usize = 2048;
 /// How far ahead the target's lines are asked for where they are in no cache of this core, in bytes.
 const TARGET_AHEAD: usize = 1024;
 /// Where nothing is asked for ahead: the lines are most likely near, and the processor fetches others by itself.
@@ -40,11 +40,11 @@ pub unsafe fn copy_bytes(from: *const u8, to: *mut u8, len: usize) {
 
 /// How the memory that a peer's bytes are copied to is written, if not as [`copy_from_peer`] does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CopyTo {
+pub enum StoreMode {
     /// With ordinary stores to lines that are asked for ahead: it is in no cache of this core, most likely.
-    Far,
-    /// With stores past the caches, where there are such ([`PAST_CACHES`]).
-    PastCaches,
+    Prefetched,
+    /// With stores past the caches, where there are such ([`NON_TEMPORAL`]).
+    NonTemporal,
 }
 
 /// Copies `len` bytes that another core has written to memory that is written as `how` says.
@@ -53,12 +53,12 @@ pub enum CopyTo {
 ///
 /// As [`core::ptr::copy_nonoverlapping`] for `u8`.
 #[inline(always)]
-pub unsafe fn copy_from_peer_to(how: CopyTo, from: *const u8, to: *mut u8, len: usize) {
+pub unsafe fn copy_from_peer_to(how: StoreMode, from: *const u8, to: *mut u8, len: usize) {
     // SAFETY: the caller's promise.
     unsafe {
         match how {
-            CopyTo::Far => copy_from_peer_to_far(from, to, len),
-            CopyTo::PastCaches => copy_from_peer_past_caches(from, to, len),
+            StoreMode::Prefetched => copy_from_peer_prefetched(from, to, len),
+            StoreMode::NonTemporal => copy_from_peer_non_temporal(from, to, len),
         }
     }
 }
@@ -72,7 +72,7 @@ pub unsafe fn copy_from_peer_to(how: CopyTo, from: *const u8, to: *mut u8, len: 
 #[inline(always)]
 pub unsafe fn copy_from_peer(from: *const u8, to: *mut u8, len: usize) {
     // SAFETY: the caller's promise.
-    unsafe { copy::<FAR_AHEAD, NOT_AHEAD>(from, to, len) }
+    unsafe { copy::<SOURCE_AHEAD, NOT_AHEAD>(from, to, len) }
 }
 
 /// The same to memory that is in no cache of this core, most likely: its lines are asked for ahead too. Streams of 1 and 2
@@ -82,9 +82,9 @@ pub unsafe fn copy_from_peer(from: *const u8, to: *mut u8, len: usize) {
 ///
 /// As [`core::ptr::copy_nonoverlapping`] for `u8`.
 #[inline(always)]
-unsafe fn copy_from_peer_to_far(from: *const u8, to: *mut u8, len: usize) {
+unsafe fn copy_from_peer_prefetched(from: *const u8, to: *mut u8, len: usize) {
     // SAFETY: the caller's promise.
-    unsafe { copy::<FAR_AHEAD, TARGET_AHEAD>(from, to, len) }
+    unsafe { copy::<SOURCE_AHEAD, TARGET_AHEAD>(from, to, len) }
 }
 
 /// The same with stores that go past this core's caches, where the processor has such: what is in them stays there, and no line is
@@ -93,9 +93,9 @@ unsafe fn copy_from_peer_to_far(from: *const u8, to: *mut u8, len: usize) {
 /// # Safety
 ///
 /// As [`core::ptr::copy_nonoverlapping`] for `u8`.
-unsafe fn copy_from_peer_past_caches(from: *const u8, to: *mut u8, len: usize) {
+unsafe fn copy_from_peer_non_temporal(from: *const u8, to: *mut u8, len: usize) {
     // SAFETY: the caller's promise.
-    unsafe { past_caches::<FAR_AHEAD>(from, to, len) }
+    unsafe { non_temporal::<SOURCE_AHEAD>(from, to, len) }
 }
 
 /// # Safety
@@ -149,9 +149,9 @@ pub(super) unsafe fn copy_short(from: *const u8, to: *mut u8, len: usize) -> boo
                 to.add(len - 1).write(last);
             }
         } else if len <= 32 {
-            ends::<Chunk>(from, to, len);
+            ends::<Vector>(from, to, len);
         } else if len <= 64 {
-            ends::<[Chunk; 2]>(from, to, len);
+            ends::<[Vector; 2]>(from, to, len);
         } else {
             return false;
         }
@@ -166,9 +166,9 @@ pub(super) unsafe fn copy_short(from: *const u8, to: *mut u8, len: usize) -> boo
 /// # Safety
 ///
 /// As [`core::ptr::copy_nonoverlapping`] for `u8`.
-pub(super) unsafe fn copy_past_caches(from: *const u8, to: *mut u8, len: usize) {
+pub(super) unsafe fn copy_non_temporal(from: *const u8, to: *mut u8, len: usize) {
     // SAFETY: the caller's promise.
-    unsafe { past_caches::<NOT_AHEAD>(from, to, len) }
+    unsafe { non_temporal::<NOT_AHEAD>(from, to, len) }
 }
 
 /// The same, with the lines of the source asked for so many bytes ahead.
@@ -183,7 +183,7 @@ pub(super) unsafe fn copy_past_caches(from: *const u8, to: *mut u8, len: usize) 
         reason = "the load needs no alignment, and the stores begin at a line"
     )
 )]
-unsafe fn past_caches<const AHEAD: usize>(from: *const u8, to: *mut u8, len: usize) {
+unsafe fn non_temporal<const AHEAD: usize>(from: *const u8, to: *mut u8, len: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: the caller's promise. Whole lines of the target lie between `head` and `head + lines`, which are at most `len`; the rest
     // is copied as usual. SSE2 is part of the architecture.
@@ -198,7 +198,7 @@ unsafe fn past_caches<const AHEAD: usize>(from: *const u8, to: *mut u8, len: usi
                 // Of the line there, or of the last one: behind the end the peer may write meanwhile.
                 prefetch::read_to_second(from.add((line + AHEAD).min(len - 1)));
             }
-            for at in (line..line + LINE).step_by(size_of::<Chunk>()) {
+            for at in (line..line + LINE).step_by(size_of::<Vector>()) {
                 let chunk = _mm_loadu_si128(from.add(at).cast::<__m128i>());
                 _mm_stream_si128(to.add(at).cast::<__m128i>(), chunk);
             }
@@ -232,7 +232,7 @@ unsafe fn copy_long<const AHEAD: usize, const TO_AHEAD: usize>(
         return unsafe { copy_long_avx::<AHEAD, TO_AHEAD>(from, to, len) };
     }
     // SAFETY: the caller's promise.
-    unsafe { blocks::<[Chunk; 4], AHEAD, TO_AHEAD>(from, to, len) }
+    unsafe { blocks::<[Vector; 4], AHEAD, TO_AHEAD>(from, to, len) }
 }
 
 /// The same with registers of 32 bytes.
@@ -291,7 +291,7 @@ unsafe fn blocks<T: Copy, const AHEAD: usize, const TO_AHEAD: usize>(
                 .write_unaligned(from.add(at).cast::<T>().read_unaligned());
             at += size;
         }
-        // Not loaded before the others: what fetches lines ahead follows a course.
+        // Not loaded before the others: what fetches lines ahead follows a cursor.
         let tail = from.add(last).cast::<T>().read_unaligned();
         to.add(last).cast::<T>().write_unaligned(tail);
     }
@@ -311,18 +311,18 @@ unsafe fn copy_medium(from: *const u8, to: *mut u8, len: usize) {
     // of them together they are all of it.
     unsafe {
         if len <= 112 {
-            part::<[Chunk; 4]>(from, to, len - 64);
-            part::<[Chunk; 4]>(from, to, 0);
+            part::<[Vector; 4]>(from, to, len - 64);
+            part::<[Vector; 4]>(from, to, 0);
         } else if len <= 128 {
-            part::<[Chunk; 2]>(from, to, 48);
-            part::<[Chunk; 2]>(from, to, len - 32);
-            part::<[Chunk; 4]>(from, to, 0);
-            part::<Chunk>(from, to, 80);
+            part::<[Vector; 2]>(from, to, 48);
+            part::<[Vector; 2]>(from, to, len - 32);
+            part::<[Vector; 4]>(from, to, 0);
+            part::<Vector>(from, to, 80);
         } else {
-            part::<[Chunk; 4]>(from, to, len - 64);
-            part::<[Chunk; 4]>(from, to, len - 128);
-            part::<[Chunk; 4]>(from, to, 64);
-            part::<[Chunk; 4]>(from, to, 0);
+            part::<[Vector; 4]>(from, to, len - 64);
+            part::<[Vector; 4]>(from, to, len - 128);
+            part::<[Vector; 4]>(from, to, 64);
+            part::<[Vector; 4]>(from, to, 0);
         }
     }
 }
@@ -362,8 +362,8 @@ unsafe fn ends<T: Copy>(from: *const u8, to: *mut u8, len: usize) {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::{
-        copy_bytes, copy_from_peer, copy_from_peer_past_caches, copy_from_peer_to_far,
-        copy_past_caches,
+        copy_bytes, copy_from_peer, copy_from_peer_non_temporal, copy_from_peer_prefetched,
+        copy_non_temporal,
     };
 
     #[test]
@@ -385,9 +385,9 @@ mod tests {
                 for copy in [
                     copy_bytes,
                     copy_from_peer,
-                    copy_from_peer_to_far,
-                    copy_from_peer_past_caches,
-                    copy_past_caches,
+                    copy_from_peer_prefetched,
+                    copy_from_peer_non_temporal,
+                    copy_non_temporal,
                 ] {
                     let mut target = vec![0_u8; 5020];
                     // SAFETY: shift + len <= 5000 bytes of the source, 9 + len <= 5009

@@ -3,11 +3,11 @@
 //! # Memory
 //!
 //! ```text
-//! line 0      the consumer's: byte 0 `read` (u64, words consumed of the near lap), byte 16 `read` of the
-//!             far lap
+//! line 0      the consumer's: byte 0 `read` (u64, words consumed of the hot lap), byte 16 `read` of the
+//!             cold lap
 //! line 1      reserved
-//! line 2..    the near lap: 128 lines, of eight words each
-//! line 130..  the far lap: all other lines. A ring of at most 256 lines has the near lap only.
+//! line 2..    the hot lap: 128 lines, of eight words each
+//! line 130..  the cold lap: all other lines. A ring of at most 256 lines has the hot lap only.
 //! ```
 //!
 //! All zero is the empty ring. A record begins on a word:
@@ -35,9 +35,9 @@
 //! # Two laps
 //!
 //! A line that has left both cores' first-level caches takes about twice as long to move. So while the
-//! consumer keeps up, all records go round the near lap, which stays in these caches. If
-//! it has no room, or the record is too long for it, the producer jumps to the far lap; and back, once
-//! the consumer has read all of the near lap. A burst so has all of the ring, whatever came before.
+//! consumer keeps up, all records go round the hot lap, which stays in these caches. If
+//! it has no room, or the record is too long for it, the producer jumps to the cold lap; and back, once
+//! the consumer has read all of the hot lap. A burst so has all of the ring, whatever came before.
 //!
 //! # Protocol
 //!
@@ -57,7 +57,7 @@
 //! loads with acquire before it writes over them (pair *word credit*). It does so
 //! only once [`CREDIT_LINES`] lines have gathered, or a quarter of a small lap, and when it leaves a lap; the
 //! producer looks only when the words that it knows of are used up, or to see whether it can leave the
-//! far lap. A record takes less than half of a lap ([`LineProducer::max_record_payload`]): with so much
+//! cold lap. A record takes less than half of a lap ([`LineProducer::max_record_payload`]): with so much
 //! unreturned, it and the longest pad before it always fit, and an idle consumer owes the producer nothing.
 //!
 //! # Many small records in one line
@@ -75,7 +75,7 @@
 //! over empty, and the producer's store revokes it (no data moves). Behind the message's
 //! back the producer fetches the ownership of the line that is [`AHEAD_LINES`] further on, one move, hidden by a prefetch.
 //! A consumer asks for the line behind the next one whenever it comes to a line's end, but not over the end of the lap. The
-//! consumer's line moves twice per near lap or less while the consumer keeps up, and at most twice per [`CREDIT_LINES`] lines
+//! consumer's line moves twice per hot lap or less while the consumer keeps up, and at most twice per [`CREDIT_LINES`] lines
 //! when it does not. Poll of an empty ring: one load and one compare, no move.
 //!
 //! # And of longer ones
@@ -129,8 +129,8 @@ pub const MIN_LINES: u32 = 4;
 /// Most lines of a ring (1 GiB).
 pub const MAX_LINES: u32 = 1 << 24;
 
-/// Lines of the near lap: 8 KiB, a quarter of the smallest first-level data cache that is common.
-pub const NEAR_LINES: u64 = 128;
+/// Lines of the hot lap: 8 KiB, a quarter of the smallest first-level data cache that is common.
+pub const HOT_LINES: u64 = 128;
 
 /// Most lines that a consumer gathers before it returns them.
 pub const CREDIT_LINES: u64 = 32;
@@ -145,7 +145,7 @@ const WORD: usize = 8;
 const LINE_WORDS: u64 = (LINE / WORD) as u64;
 /// Bytes of header and tag.
 const RECORD_HEADER: usize = 16;
-/// Places of the words that count the words consumed of the near and the far lap.
+/// Places of the words that count the words consumed of the hot and the cold lap.
 const READ: [usize; 2] = [0, 16];
 /// Place of the first line of the ring proper.
 const FIRST: usize = 2 * LINE;
@@ -159,7 +159,7 @@ pub const fn area_len(lines: u32) -> usize {
 /// One of the laps: a ring of its own.
 #[derive(Debug, Clone, Copy)]
 struct Lap {
-    /// 0: near, 1: far.
+    /// 0: hot, 1: cold.
     number: usize,
     /// Offset of its first word.
     first: usize,
@@ -200,24 +200,20 @@ impl Lap {
 /// Invariant: each lap lies within the memory, and its number of words is a multiple of [`LINE_WORDS`], above 0.
 #[derive(Debug, Clone, Copy)]
 struct Shape {
-    near: Lap,
+    hot: Lap,
     /// Of no words if there is none.
-    far: Lap,
+    cold: Lap,
 }
 
 impl Shape {
     fn new<M: Memory>(mem: &M, lines: u32) -> Result<Self, GeometryError> {
         let all = u64::from(lines);
-        let near = if all > 2 * NEAR_LINES {
-            NEAR_LINES
-        } else {
-            all
-        };
-        Self::with_near(mem, lines, near)
+        let hot = if all > 2 * HOT_LINES { HOT_LINES } else { all };
+        Self::with_hot(mem, lines, hot)
     }
 
-    /// With a near lap of so many lines, at most all.
-    fn with_near<M: Memory>(mem: &M, lines: u32, near: u64) -> Result<Self, GeometryError> {
+    /// With a hot lap of so many lines, at most all.
+    fn with_hot<M: Memory>(mem: &M, lines: u32, hot: u64) -> Result<Self, GeometryError> {
         check_geometry(
             "number of lines",
             lines,
@@ -226,24 +222,24 @@ impl Shape {
             area_len(lines),
         )?;
         Ok(Self {
-            near: Lap {
+            hot: Lap {
                 number: 0,
                 first: FIRST,
-                words: near * LINE_WORDS,
+                words: hot * LINE_WORDS,
             },
-            far: Lap {
+            cold: Lap {
                 number: 1,
-                first: FIRST + near as usize * LINE,
-                words: (u64::from(lines) - near) * LINE_WORDS,
+                first: FIRST + hot as usize * LINE,
+                words: (u64::from(lines) - hot) * LINE_WORDS,
             },
         })
     }
 
     /// Greatest payload of one record in either lap, in bytes.
     fn max_payload(self) -> u32 {
-        match self.far.words {
-            0 => self.near.max_payload(),
-            _ => self.far.max_payload().max(self.near.max_payload()),
+        match self.cold.words {
+            0 => self.hot.max_payload(),
+            _ => self.cold.max_payload().max(self.hot.max_payload()),
         }
     }
 }

@@ -60,7 +60,7 @@ pub unsafe trait Memory: Clone {
     #[inline]
     fn word64(&self, offset: usize) -> &AtomicU64 {
         assert!(
-            offset.is_multiple_of(8) && self.len() >= 8 && offset <= self.len() - 8,
+            offset % 8 == 0 && self.len() >= 8 && offset <= self.len() - 8,
             "no 64-bit word at offset {offset} of {} bytes",
             self.len()
         );
@@ -76,7 +76,7 @@ pub unsafe trait Memory: Clone {
     #[inline]
     fn word32(&self, offset: usize) -> &AtomicU32 {
         assert!(
-            offset.is_multiple_of(4) && self.len() >= 4 && offset <= self.len() - 4,
+            offset % 4 == 0 && self.len() >= 4 && offset <= self.len() - 4,
             "no 32-bit word at offset {offset} of {} bytes",
             self.len()
         );
@@ -113,7 +113,7 @@ pub unsafe trait Memory: Clone {
     /// # Safety
     ///
     /// As [`write`](Self::write).
-    unsafe fn write_past_caches(&self, offset: usize, from: *const u8, len: usize) {
+    unsafe fn write_non_temporal(&self, offset: usize, from: *const u8, len: usize) {
         // SAFETY: the caller's promise.
         unsafe { self.write(offset, from, len) };
     }
@@ -163,8 +163,7 @@ pub unsafe trait Memory: Clone {
 /// Panics unless `offset..offset + len` is a legal sub-range of `whole` bytes.
 fn check_sub(whole: usize, offset: usize, len: usize) {
     assert!(
-        offset.is_multiple_of(super::LINE)
-            && offset.checked_add(len).is_some_and(|end| end <= whole),
+        offset % super::LINE == 0 && offset.checked_add(len).is_some_and(|end| end <= whole),
         "no sub-range of {len} bytes at offset {offset} of {whole} bytes"
     );
 }

@@ -3,8 +3,8 @@
 //!
 //! - [`mod@line`]: private ring of one sender and one receiver, cut into cache lines.
 //! - [`shared`]: one ring per receiver that every other sender may use.
-//! - [`release`]: how a borrower gives a chunk of the owner's pool back.
-//! - [`sleep`]: how a sender learns, for the price of one cached load, that its
+//! - [`release`]: how a borrower gives a buffer of the owner's staging pool back.
+//! - [`wakeup`]: how a sender learns, for the price of one cached load, that its
 //!   receiver sleeps.
 //! - [`memory`]: where the bytes of all these live: a mapping, the heap, or a
 //!   model for loom.
@@ -27,20 +27,20 @@ pub mod memory;
 mod prefetch;
 pub mod release;
 pub mod shared;
-pub mod sleep;
+pub mod wakeup;
 
 #[cfg(all(test, not(loom)))]
 mod watchdog;
 
 #[cfg(not(loom))]
-pub use copy::{CopyTo, PAST_CACHES, copy_bytes, copy_from_peer, copy_from_peer_to};
+pub use copy::{NON_TEMPORAL, StoreMode, copy_bytes, copy_from_peer, copy_from_peer_to};
 pub use line::{LineConsumer, LineProducer};
 pub use memory::Memory;
 #[cfg(not(loom))]
 pub use memory::{Mapped, heap};
 pub use release::{FlagsEvery, PackedFlags, ReleaseFlags};
 pub use shared::{SharedConsumer, SharedProducer};
-pub use sleep::{Barrier, Sleeper, Waker};
+pub use wakeup::{AsymmetricFence, Sleeper, Waker};
 
 /// Bytes of a cache line, the unit in which the rings are cut.
 pub const LINE: usize = 64;

@@ -33,7 +33,7 @@ impl<M: Memory, const STRIDE: usize> FlagsEvery<M, STRIDE> {
     /// Bytes of memory that `count` flags take.
     #[must_use]
     pub const fn area_len(count: u32) -> usize {
-        const { assert!(STRIDE.is_multiple_of(4) && STRIDE > 0) };
+        const { assert!(STRIDE % 4 == 0 && STRIDE > 0) };
         count as usize * STRIDE
     }
 

@@ -38,7 +38,7 @@
 //! hint that is behind is moved forward past taken slots, one that is too far ahead is
 //! moved back (which needs a free slot of an earlier lap at the head, and does
 //! not occur among honest senders), one that skips a few slots by
-//! [`SharedConsumer::mend_head`], and a corrupt slot is freed by
+//! [`SharedConsumer::repair_head`], and a corrupt slot is freed by
 //! [`SharedConsumer::skip_corrupt`].
 //!
 //! # Cache lines moved, per record of at most 40 bytes
@@ -125,7 +125,7 @@ const fn sender_of(state: u64) -> u32 {
 /// Laps wrap after 2^42 of them, hence the difference counts.
 #[inline(always)]
 const fn laps_ahead(state: u64, lap: u64) -> i64 {
-    (state.wrapping_sub(lap) << (64 - LAP_BITS)).cast_signed() >> (64 - LAP_BITS)
+    (state.wrapping_sub(lap) << (64 - LAP_BITS)) as i64 >> (64 - LAP_BITS)
 }
 
 /// Third word of a slot.

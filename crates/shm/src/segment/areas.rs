@@ -51,9 +51,9 @@ impl Areas {
     }
 
     /// The [release flags](crate::ring::ReleaseFlags) of the pool, one for each of its
-    /// [pages](super::Shape::pool_pages).
-    pub fn pool_flags(&self) -> Mapped {
-        self.view(self.geometry().pool_flags())
+    /// [pages](super::Shape::staging_pages).
+    pub fn staging_flags(&self) -> Mapped {
+        self.view(self.geometry().staging_flags())
     }
 
     /// The [release flags](crate::ring::PackedFlags) of all [`LOAN_FLAGS`](super::LOAN_FLAGS) loans.
@@ -62,16 +62,16 @@ impl Areas {
     }
 
     /// The pool of memory through which the owner sends long messages: all chunks, one behind the other.
-    pub fn pool(&self) -> Mapped {
-        self.view(self.geometry().pool())
+    pub fn staging(&self) -> Mapped {
+        self.view(self.geometry().staging())
     }
 
     /// The line of meet word `index`. `None` if there is no such word.
-    pub fn meet(&self, index: u32) -> Option<Mapped> {
-        Some(self.view(self.geometry().meet(index)?))
+    pub fn rendezvous_word(&self, index: u32) -> Option<Mapped> {
+        Some(self.view(self.geometry().rendezvous_word(index)?))
     }
 
-    /// The [sleep flag](crate::ring::sleep) of the owner, on a line of its own.
+    /// The [sleep flag](crate::ring::wakeup) of the owner, on a line of its own.
     pub fn sleep(&self) -> Mapped {
         self.view(Area {
             offset: SLEEP_OFFSET,

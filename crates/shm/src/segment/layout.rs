@@ -15,7 +15,7 @@
 //! such shift: whoever copies a piece of it walks through all of its sets anyway.
 
 use super::GeometryError;
-use crate::ring::{LINE, Mapped, PackedFlags, ReleaseFlags, line, shared, sleep};
+use crate::ring::{LINE, Mapped, PackedFlags, ReleaseFlags, line, shared, wakeup};
 
 /// Release flags for loans in arenas: how many loans can be with receivers at one time.
 pub const LOAN_FLAGS: u32 = 256;
@@ -24,7 +24,7 @@ pub const REGION_BYTES: usize = 64;
 /// Bytes of one access slot.
 pub const ACCESS_SLOT_BYTES: usize = 8;
 /// Bytes of a page of the pool, the unit in which pieces of it are lent: what the shortest chunk has.
-pub const POOL_PAGE: u32 = 4096;
+pub const STAGING_PAGE: u32 = 4096;
 /// A segment is smaller than this (1 GiB).
 pub const MAX_SEGMENT_BYTES: u64 = 1 << 30;
 
@@ -46,15 +46,15 @@ pub struct Shape {
     /// Payload bytes of each private ring: a power of two, 4 KiB to 16 MiB.
     pub ring_bytes: u32,
     /// Chunks of the pool: 0 to 4096.
-    pub chunks: u32,
+    pub staging_buffers: u32,
     /// Bytes of each chunk: a power of two, 4 KiB to 16 MiB.
-    pub chunk_bytes: u32,
+    pub staging_buffer_bytes: u32,
     /// Entries of the region table, each [`REGION_BYTES`] long: 0 to 65536.
     pub regions: u32,
     /// Access slots, each [`ACCESS_SLOT_BYTES`] long: 0 or a power of two up to 2^20.
     pub access_slots: u32,
-    /// Meet words, each on a line of its own: 0 to 4096.
-    pub meet_words: u32,
+    /// Rendezvous words, each on a line of its own: 0 to 4096.
+    pub rendezvous_words: u32,
 }
 
 impl Shape {
@@ -65,18 +65,19 @@ impl Shape {
         ring_bytes: 64 << 10,
         // Two MiB that go round: twice the second-level cache of many cores, which what comes round again has left by then. And two
         // thirds of that for what goes to and fro.
-        chunks: 108,
-        chunk_bytes: 32 << 10,
+        staging_buffers: 108,
+        staging_buffer_bytes: 32 << 10,
         regions: 64,
         access_slots: 1024,
-        meet_words: 16,
+        rendezvous_words: 16,
     };
 
-    /// Pages of the pool, each of [`POOL_PAGE`] bytes and with a release flag.
+    /// Pages of the pool, each of [`STAGING_PAGE`] bytes and with a release flag.
     #[must_use]
-    pub const fn pool_pages(&self) -> u32 {
+    pub const fn staging_pages(&self) -> u32 {
         // Of a checked shape: less than 1 GiB in all.
-        self.chunks.saturating_mul(self.chunk_bytes / POOL_PAGE)
+        self.staging_buffers
+            .saturating_mul(self.staging_buffer_bytes / STAGING_PAGE)
     }
 
     /// The fields in the order of the header.
@@ -85,11 +86,11 @@ impl Shape {
             self.shared_slots,
             self.private_rings,
             self.ring_bytes,
-            self.chunks,
-            self.chunk_bytes,
+            self.staging_buffers,
+            self.staging_buffer_bytes,
             self.regions,
             self.access_slots,
-            self.meet_words,
+            self.rendezvous_words,
         ]
     }
 
@@ -98,21 +99,21 @@ impl Shape {
             shared_slots,
             private_rings,
             ring_bytes,
-            chunks,
-            chunk_bytes,
+            staging_buffers,
+            staging_buffer_bytes,
             regions,
             access_slots,
-            meet_words,
+            rendezvous_words,
         ] = fields;
         Self {
             shared_slots,
             private_rings,
             ring_bytes,
-            chunks,
-            chunk_bytes,
+            staging_buffers,
+            staging_buffer_bytes,
             regions,
             access_slots,
-            meet_words,
+            rendezvous_words,
         }
     }
 }
@@ -135,14 +136,14 @@ pub(super) struct Area {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Geometry {
     shape: Shape,
-    meet: Area,
-    pool_flags: Area,
+    rendezvous_word: Area,
+    staging_flags: Area,
     loan_flags: Area,
     regions: Area,
     access_slots: Area,
     shared_ring: Area,
     private_rings: Area,
-    pool: Area,
+    staging: Area,
     bytes: usize,
 }
 
@@ -166,9 +167,9 @@ impl Geometry {
         // Each number is bounded now: no product reaches 2^40, and the sums are
         // far from overflow.
         let mut end = PAGE;
-        let meet = place(&mut end, PAIR, shape.meet_words as u64 * LINE as u64);
-        let flags = ReleaseFlags::<Mapped>::area_len(shape.pool_pages()) as u64;
-        let pool_flags = place(&mut end, PAIR, flags);
+        let rendezvous_word = place(&mut end, PAIR, shape.rendezvous_words as u64 * LINE as u64);
+        let flags = ReleaseFlags::<Mapped>::area_len(shape.staging_pages()) as u64;
+        let staging_flags = place(&mut end, PAIR, flags);
         let loans = PackedFlags::<Mapped>::area_len(LOAN_FLAGS) as u64;
         let loan_flags = place(&mut end, PAIR, loans);
         let regions = place(&mut end, PAIR, shape.regions as u64 * REGION_BYTES as u64);
@@ -178,10 +179,10 @@ impl Geometry {
         let shared_ring = place(&mut end, PAGE, shared);
         let stride = line::area_len(shape.ring_bytes / LINE as u32) as u64;
         let private_rings = place(&mut end, PAGE, shape.private_rings as u64 * stride);
-        let pool = place(
+        let staging = place(
             &mut end,
             PAGE,
-            shape.chunks as u64 * shape.chunk_bytes as u64,
+            shape.staging_buffers as u64 * shape.staging_buffer_bytes as u64,
         );
         let total = align_up(end, PAGE);
         if total >= MAX_SEGMENT_BYTES {
@@ -195,14 +196,14 @@ impl Geometry {
         let bytes = total as usize;
         Ok(Self {
             shape,
-            meet,
-            pool_flags,
+            rendezvous_word,
+            staging_flags,
             loan_flags,
             regions,
             access_slots,
             shared_ring,
             private_rings,
-            pool,
+            staging,
             bytes,
         })
     }
@@ -217,12 +218,17 @@ impl Geometry {
         self.bytes
     }
 
-    pub(super) const fn meet(&self, index: u32) -> Option<Area> {
-        part(self.meet, index, self.shape.meet_words, LINE)
+    pub(super) const fn rendezvous_word(&self, index: u32) -> Option<Area> {
+        part(
+            self.rendezvous_word,
+            index,
+            self.shape.rendezvous_words,
+            LINE,
+        )
     }
 
-    pub(super) const fn pool_flags(&self) -> Area {
-        self.pool_flags
+    pub(super) const fn staging_flags(&self) -> Area {
+        self.staging_flags
     }
 
     pub(super) const fn loan_flags(&self) -> Area {
@@ -246,8 +252,8 @@ impl Geometry {
         part(self.private_rings, index, self.shape.private_rings, stride)
     }
 
-    pub(super) const fn pool(&self) -> Area {
-        self.pool
+    pub(super) const fn staging(&self) -> Area {
+        self.staging
     }
 }
 
@@ -323,11 +329,16 @@ const fn out_of_bounds(shape: &Shape) -> Option<GeometryError> {
             power(s.ring_bytes, 4096, 1 << 24),
             BLOCK,
         ),
-        check("chunks", s.chunks, s.chunks <= 4096, "at most 4096"),
         check(
-            "chunk_bytes",
-            s.chunk_bytes,
-            power(s.chunk_bytes, 4096, 1 << 24),
+            "staging_buffers",
+            s.staging_buffers,
+            s.staging_buffers <= 4096,
+            "at most 4096",
+        ),
+        check(
+            "staging_buffer_bytes",
+            s.staging_buffer_bytes,
+            power(s.staging_buffer_bytes, 4096, 1 << 24),
             BLOCK,
         ),
         check("regions", s.regions, s.regions <= 65536, "at most 65536"),
@@ -338,9 +349,9 @@ const fn out_of_bounds(shape: &Shape) -> Option<GeometryError> {
             "0 or a power of two up to 1048576",
         ),
         check(
-            "meet_words",
-            s.meet_words,
-            s.meet_words <= 4096,
+            "rendezvous_words",
+            s.rendezvous_words,
+            s.rendezvous_words <= 4096,
             "at most 4096",
         ),
     ];
@@ -355,11 +366,11 @@ const fn out_of_bounds(shape: &Shape) -> Option<GeometryError> {
 }
 
 const _: () = {
-    assert!(shared::SLOT.is_multiple_of(LINE) && REGION_BYTES.is_multiple_of(LINE));
+    assert!(shared::SLOT % LINE == 0 && REGION_BYTES % LINE == 0);
     // The least and the most that `out_of_bounds` lets through suit the rings.
     assert!(8 >= shared::MIN_SLOTS && 1 << 16 <= shared::MAX_SLOTS);
     assert!(4096 / LINE as u32 >= line::MIN_LINES && (1 << 24) / LINE as u32 <= line::MAX_LINES);
-    assert!(sleep::AREA_LEN <= STATUS_OFFSET - SLEEP_OFFSET);
+    assert!(wakeup::AREA_LEN <= STATUS_OFFSET - SLEEP_OFFSET);
     assert!(super::header::HEADER_BYTES <= SLEEP_OFFSET);
     assert!(SLEEP_OFFSET + LINE <= STATUS_OFFSET && STATUS_OFFSET + LINE <= PAGE as usize);
     assert!(Geometry::DEFAULT.bytes() < 5 << 20);

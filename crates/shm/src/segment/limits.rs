@@ -28,9 +28,8 @@ impl Sources {
     /// The limit that `bytes` more of shared memory would certainly break, if
     /// any. What cannot be read is taken for no limit.
     pub(super) fn obstacle(&self, bytes: u64) -> Option<MemoryLimit> {
-        if let Some(limit) = getrlimit(Resource::Fsize).current
-            && bytes > limit
-        {
+        let file_size = getrlimit(Resource::Fsize).current;
+        if let Some(limit) = file_size.filter(|limit| bytes > *limit) {
             return Some(MemoryLimit::FileSize { limit });
         }
         let meminfo = read_to_string(&self.meminfo).unwrap_or_default();

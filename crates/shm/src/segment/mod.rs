@@ -28,6 +28,6 @@ pub use arena::{Arena, PeerArena};
 pub use error::{GeometryError, MemoryLimit, SegmentError};
 pub use header::{LAYOUT_VERSION, MAGIC};
 pub use layout::{
-    ACCESS_SLOT_BYTES, Geometry, LOAN_FLAGS, MAX_SEGMENT_BYTES, POOL_PAGE, REGION_BYTES, Shape,
+    ACCESS_SLOT_BYTES, Geometry, LOAN_FLAGS, MAX_SEGMENT_BYTES, REGION_BYTES, STAGING_PAGE, Shape,
 };
 pub use placement::{Grant, Granted, Placement};

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::{Bootstrap, BootstrapError, Pmi1, Single};
+use crate::warning;
 
 /// Bound on each wait for the launcher, unless `LIMIC_BOOTSTRAP_TIMEOUT` says otherwise.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);
@@ -88,17 +89,17 @@ fn choose(environment: Lookup<'_>) -> Result<Choice, BootstrapError> {
 }
 
 fn pmi1(environment: Lookup<'_>) -> Result<Choice, BootstrapError> {
-    if environment("PMI_FD").is_none()
-        && let Some(address) = environment("PMI_PORT")
-    {
-        let id = number(environment, "PMI_ID")?;
-        return Ok(Choice::Port { address, id });
+    match (environment("PMI_FD"), environment("PMI_PORT")) {
+        (None, Some(address)) => Ok(Choice::Port {
+            address,
+            id: number(environment, "PMI_ID")?,
+        }),
+        _ => Ok(Choice::Descriptor {
+            number: number(environment, "PMI_FD")?,
+            rank: number(environment, "PMI_RANK")?,
+            size: number(environment, "PMI_SIZE")?,
+        }),
     }
-    Ok(Choice::Descriptor {
-        number: number(environment, "PMI_FD")?,
-        rank: number(environment, "PMI_RANK")?,
-        size: number(environment, "PMI_SIZE")?,
-    })
 }
 
 fn number<N: std::str::FromStr>(
@@ -149,10 +150,10 @@ fn warn_of_lonely_ranks(environment: Lookup<'_>) {
     ] {
         let count = environment(variable).and_then(|value| value.parse::<u32>().ok());
         if let Some(count) = count.filter(|&count| count > 1) {
-            tracing::warn!(
-                "{variable}={count}, but no PMI-1 or PMIx launcher is reachable, so this process is a job of one; \
-                 {advice}, or set LIMIC_BOOTSTRAP=single if that is meant"
-            );
+            warning::say(&format!(
+                "{variable}={count}, but no PMI-1 or PMIx launcher is reachable, so this process \
+                 is a job of one; {advice}, or set LIMIC_BOOTSTRAP=single if that is meant"
+            ));
             return;
         }
     }

@@ -175,7 +175,7 @@ pub fn from_hex(digits: &[u8]) -> Option<Vec<u8>> {
             .to_digit(16)
             .and_then(|v| u8::try_from(v).ok())
     };
-    if !digits.len().is_multiple_of(2) {
+    if digits.len() % 2 != 0 {
         return None;
     }
     let pairs = digits.chunks_exact(2);

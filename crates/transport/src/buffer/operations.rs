@@ -1,15 +1,15 @@
 //! Buffers of operations under way.
 
-use limic_shm::ring::{self, CopyTo};
+use limic_shm::ring::{self, StoreMode};
 
-use super::places::To;
-use super::slices::{Pieces, gather_part, total, walk};
+use super::memory::StoreHint;
+use super::slices::{Slices, gather_part, total, walk};
 use super::{Sink, Source};
 use crate::raw::{RawSlice, RawSliceMut};
 
 /// Bytes of a message, the room for which is in no cache of its receiver, most likely, but in the one that all cores share. From longer ones'
 /// rooms lines come out of memory, and are better fetched when they are due: 4 MiB took 3 to 8 % less time.
-const FAR_ROOM: core::ops::Range<u64> = 1 << 20..3 << 20;
+const PREFETCH_TARGET: core::ops::Range<u64> = 1 << 20..3 << 20;
 
 /// The bytes of a send under way.
 ///
@@ -17,7 +17,7 @@ const FAR_ROOM: core::ops::Range<u64> = 1 << 20..3 << 20;
 /// The slices stay readable, and unwritten by others, until the operation is done: what
 /// [`RawEndpoint::post_send`](crate::RawEndpoint::post_send) demands of its caller.
 pub(crate) struct SendBuffer {
-    pieces: Pieces<RawSlice>,
+    slices: Slices<RawSlice>,
     len: u64,
 }
 
@@ -33,7 +33,7 @@ impl SendBuffer {
             len: 0,
         };
         Self {
-            pieces: Pieces::new(slices, empty),
+            slices: Slices::new(slices, empty),
             len: total(slices),
         }
     }
@@ -43,7 +43,7 @@ impl SendBuffer {
     }
 
     pub(crate) fn slices(&self) -> &[RawSlice] {
-        self.pieces.as_slice()
+        self.slices.as_slice()
     }
 
     /// Copies `limit` bytes from `skip` on, or as many as there are, to the start of the sink, which has room for them.
@@ -76,12 +76,12 @@ impl SendBuffer {
 /// # Invariants
 /// Those of [`ReceiveBuffer`].
 #[derive(Clone, Copy)]
-pub(crate) struct Room(RawSliceMut);
+pub(crate) struct SingleSlice(RawSliceMut);
 
 // SAFETY: by the type's invariant the room stays writable wherever the endpoint moves to.
-unsafe impl Send for Room {}
+unsafe impl Send for SingleSlice {}
 
-impl Room {
+impl SingleSlice {
     /// Room for no bytes.
     #[cfg(test)]
     pub(crate) const EMPTY: Self = Self(RawSliceMut {
@@ -109,10 +109,10 @@ impl Room {
     }
 }
 
-impl From<Room> for ReceiveBuffer {
-    fn from(room: Room) -> Self {
+impl From<SingleSlice> for ReceiveBuffer {
+    fn from(room: SingleSlice) -> Self {
         Self {
-            pieces: Pieces::One(room.0),
+            slices: Slices::One(room.0),
         }
     }
 }
@@ -123,7 +123,7 @@ impl From<Room> for ReceiveBuffer {
 /// The slices stay writable, and untouched by others, until the operation is done: what
 /// [`RawEndpoint::post_recv`](crate::RawEndpoint::post_recv) demands of its caller.
 pub(crate) struct ReceiveBuffer {
-    pieces: Pieces<RawSliceMut>,
+    slices: Slices<RawSliceMut>,
 }
 
 // SAFETY: by the type's invariant the room stays writable wherever the endpoint moves to.
@@ -139,28 +139,28 @@ impl ReceiveBuffer {
             len: 0,
         };
         Self {
-            pieces: Pieces::new(slices, empty),
+            slices: Slices::new(slices, empty),
         }
     }
 
     #[inline(always)]
     pub(crate) fn len(&self) -> u64 {
-        match &self.pieces {
-            Pieces::One(one) => one.len as u64,
-            Pieces::Many(many) => many.iter().map(|slice| slice.len as u64).sum(),
+        match &self.slices {
+            Slices::One(one) => one.len as u64,
+            Slices::Many(many) => many.iter().map(|slice| slice.len as u64).sum(),
         }
     }
 
     pub(crate) fn slices(&self) -> &[RawSliceMut] {
-        self.pieces.as_slice()
+        self.slices.as_slice()
     }
 
     /// The room, if it is in one piece.
     #[inline(always)]
-    pub(crate) fn room(&self) -> Option<Room> {
-        match &self.pieces {
-            Pieces::One(one) => Some(Room(*one)),
-            Pieces::Many(_) => None,
+    pub(crate) fn single_slice(&self) -> Option<SingleSlice> {
+        match &self.slices {
+            Slices::One(one) => Some(SingleSlice(*one)),
+            Slices::Many(_) => None,
         }
     }
 
@@ -168,14 +168,15 @@ impl ReceiveBuffer {
     #[inline(always)]
     pub(crate) fn copy_from(&self, skip: u64, limit: u64, source: &(impl Source + ?Sized)) {
         let limit = limit.min(source.len());
-        if let Pieces::One(one) = &self.pieces
-            && skip <= one.len as u64
-        {
-            let n = limit.min(one.len as u64 - skip) as usize;
-            // SAFETY: `skip + n` is within the slice, which is writable by the type's invariant, and `n` within
-            // the source.
-            unsafe { source.get(0, one.start.wrapping_add(skip as usize), n) }
-            return;
+        match &self.slices {
+            Slices::One(one) if skip <= one.len as u64 => {
+                let n = limit.min(one.len as u64 - skip) as usize;
+                // SAFETY: `skip + n` is within the slice, which is writable by the type's invariant,
+                // and `n` within the source.
+                unsafe { source.get(0, one.start.wrapping_add(skip as usize), n) }
+                return;
+            }
+            _ => {}
         }
         walk(
             self.slices(),
@@ -192,16 +193,16 @@ impl ReceiveBuffer {
     /// The same with a part of a message of `whole` bytes.
     #[inline(always)]
     pub(crate) fn copy_part(&self, skip: u64, limit: u64, source: &impl Source, whole: u64) {
-        if FAR_ROOM.contains(&whole) {
-            self.copy_from(skip, limit, &To(CopyTo::Far, source));
+        if PREFETCH_TARGET.contains(&whole) {
+            self.copy_from(skip, limit, &StoreHint(StoreMode::Prefetched, source));
         } else {
             self.copy_from(skip, limit, source);
         }
     }
 
     /// The same with stores past the caches.
-    pub(crate) fn copy_past_caches(&self, skip: u64, limit: u64, source: &impl Source) {
-        self.copy_from(skip, limit, &To(CopyTo::PastCaches, source));
+    pub(crate) fn copy_non_temporal(&self, skip: u64, limit: u64, source: &impl Source) {
+        self.copy_from(skip, limit, &StoreHint(StoreMode::NonTemporal, source));
     }
 
     /// Copies the first `limit` bytes of a send of the same process.

@@ -1,14 +1,14 @@
 //! The slices of an operation, walked piece by piece.
 
-use super::{Behind, Sink, put_words};
+use super::{Sink, Skip, put_words};
 use crate::raw::RawSlice;
 
-pub(super) enum Pieces<S> {
+pub(super) enum Slices<S> {
     One(S),
     Many(Box<[S]>),
 }
 
-impl<S: Copy> Pieces<S> {
+impl<S: Copy> Slices<S> {
     #[inline(always)]
     pub(super) fn new(slices: &[S], empty: S) -> Self {
         match slices {
@@ -78,7 +78,7 @@ pub(crate) unsafe fn gather_behind(immediate: u64, slices: &[RawSlice], sink: &m
     unsafe {
         gather(
             slices,
-            &mut Behind {
+            &mut Skip {
                 inner: sink,
                 skip: 8,
             },

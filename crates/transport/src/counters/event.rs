@@ -14,7 +14,7 @@ pub enum Event {
     /// Messages in the unexpected queue at most.
     UnexpectedDepthMost,
     /// Times that so much was unexpected that senders were asked to offer instead of sending.
-    Pressed,
+    OverBudget,
     /// Sends that could not go at once: no room in a ring, no link yet, or too long to go without asking.
     Waited,
     /// Times that this endpoint slept.
@@ -22,9 +22,9 @@ pub enum Event {
     /// Sleeps that ended because something happened, not because their time was over.
     WakeUps,
     /// Messages that went ahead of a receiver that lags behind (H4).
-    Ahead,
+    SendAhead,
     /// Their bytes.
-    AheadBytes,
+    SendAheadBytes,
     /// Times that a peer said that it lags behind, or that it keeps pace again.
     SkewChanges,
     /// Times that this endpoint was found on another CPU than before.
@@ -64,12 +64,12 @@ impl Event {
         Self::UnexpectedBytes,
         Self::UnexpectedBytesMost,
         Self::UnexpectedDepthMost,
-        Self::Pressed,
+        Self::OverBudget,
         Self::Waited,
         Self::Sleeps,
         Self::WakeUps,
-        Self::Ahead,
-        Self::AheadBytes,
+        Self::SendAhead,
+        Self::SendAheadBytes,
         Self::SkewChanges,
         Self::Migrations,
         Self::Relocations,
@@ -95,12 +95,12 @@ impl Event {
             Self::UnexpectedBytes => "unexpected_bytes",
             Self::UnexpectedBytesMost => "unexpected_bytes_most",
             Self::UnexpectedDepthMost => "unexpected_depth_most",
-            Self::Pressed => "pressed",
+            Self::OverBudget => "over_budget",
             Self::Waited => "waited",
             Self::Sleeps => "sleeps",
             Self::WakeUps => "wake_ups",
-            Self::Ahead => "ahead",
-            Self::AheadBytes => "ahead_bytes",
+            Self::SendAhead => "send_ahead",
+            Self::SendAheadBytes => "send_ahead_bytes",
             Self::SkewChanges => "skew_changes",
             Self::Migrations => "migrations",
             Self::Relocations => "relocations",

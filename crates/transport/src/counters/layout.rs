@@ -77,5 +77,5 @@ const _: () = {
     assert!(crate::policy::Path::ALL.len() <= MOST_PATHS);
     assert!(SIZES + super::SIZE_CLASSES <= REASONS);
     // Rows are sub-ranges of whole lines, and each path's two words lie in one.
-    assert!((ROWS * 8).is_multiple_of(64) && SENT.is_multiple_of(8) && RECEIVED.is_multiple_of(8));
+    assert!((ROWS * 8) % 64 == 0 && SENT % 8 == 0 && RECEIVED % 8 == 0);
 };

@@ -179,7 +179,7 @@ impl Page {
             unexpected: event(Event::Unexpected),
             unexpected_bytes: event(Event::UnexpectedBytes),
             sleeps: event(Event::Sleeps),
-            ahead: traffic_of(event(Event::Ahead), event(Event::AheadBytes)),
+            ahead: traffic_of(event(Event::SendAhead), event(Event::SendAheadBytes)),
             skew_changes: event(Event::SkewChanges),
             migrations: event(Event::Migrations),
             relocations: event(Event::Relocations),
@@ -189,7 +189,7 @@ impl Page {
                 .collect(),
             lagging: Vec::new(),
             behind: Vec::new(),
-            corrections: Vec::new(),
+            tuned: Vec::new(),
         };
         Self {
             process: word(at::AT_PID) as u32,

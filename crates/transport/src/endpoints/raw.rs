@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use super::VerbsEndpoint;
 use super::{HybridEndpoint, Opened, ShmEndpoint};
 use crate::counters::Counters;
-use crate::engine::short::{Short, may_be_short};
+use crate::engine::protocol::fast_send::{FastSend, is_inline_length};
 use crate::error::Outcome;
 use crate::raw::{
     Access, ClaimId, Posted, RawEndpoint, RawLoan, RawLoaned, RawSlice, RawSliceMut, RegionId,
@@ -30,29 +30,29 @@ unsafe fn send_and_wait<E: RawEndpoint>(
     data: &[RawSlice],
 ) -> Result<()> {
     // SAFETY: the caller's promise.
-    let posted = unsafe { endpoint.post_send_otherwise(to, tag, data) }?;
+    let posted = unsafe { endpoint.post_send_slow(to, tag, data) }?;
     let outcome = crate::endpoint::finish(endpoint, posted);
-    opened.engine.borrow_mut().let_go();
+    opened.engine.borrow_mut().flush_pending();
     outcome.map(|_| ())
 }
 
 impl Opened {
-    /// A message of one slice that is not [short](crate::engine::Core::send_short). True if it was sent.
+    /// A message of one slice that is not [short](crate::engine::Core::send_fast). True if it was sent.
     ///
     /// # Safety
-    /// As [`RawEndpoint::send_one_at_once`].
+    /// As [`RawEndpoint::try_send_slice`].
     #[inline(never)]
     unsafe fn send_one(&self, to: Peer, tag: Tag, data: RawSlice) -> bool {
-        let core = &mut self.engine.borrow_mut().core;
+        let mut engine = self.engine.borrow_mut();
         // SAFETY: the caller's promise.
-        let sent = unsafe { core.send_any_at_once(to.0, tag.0, None, &[data]) };
+        let sent = unsafe { engine.send_now(to.0, tag.0, None, &[data]) };
         matches!(sent, Ok(true))
     }
 
     /// Rings the receiver of what was sent just now.
     #[cold]
     fn ring(&self, to: Peer) {
-        self.engine.borrow_mut().core.ring(to.0);
+        self.engine.borrow_mut().ring(to.0);
     }
 }
 
@@ -62,7 +62,7 @@ macro_rules! endpoint {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 let mut out = f.debug_tuple(stringify!($name));
                 match self.0.engine.try_borrow() {
-                    Ok(engine) => out.field(&engine.core.address).finish(),
+                    Ok(engine) => out.field(&engine.cx.identity.address).finish(),
                     Err(_) => out.finish_non_exhaustive(),
                 }
             }
@@ -72,7 +72,7 @@ macro_rules! endpoint {
         // drops when it marks the operation done, and both stay within the slices they were made of.
         unsafe impl RawEndpoint for $name {
             fn address(&self) -> Address {
-                self.0.engine.borrow().core.address
+                self.0.engine.borrow().cx.identity.address
             }
             fn myself(&self) -> Peer {
                 self.0.engine.borrow_mut().myself()
@@ -93,10 +93,10 @@ macro_rules! endpoint {
             ) -> Result<Posted> {
                 let mut engine = self.0.engine.borrow_mut();
                 // SAFETY: the caller's promise.
-                unsafe { engine.core.post_send(to.0, tag.0, options, data) }
+                unsafe { engine.post_send(to.0, tag.0, options, data) }
             }
             #[inline]
-            unsafe fn send_at_once(
+            unsafe fn try_send(
                 &self,
                 to: Peer,
                 tag: Tag,
@@ -105,7 +105,7 @@ macro_rules! endpoint {
             ) -> Result<Option<Status>> {
                 let mut engine = self.0.engine.borrow_mut();
                 // SAFETY: the caller's promise.
-                let sent = unsafe { engine.core.send_at_once(to.0, tag.0, immediate, data) }?;
+                let sent = unsafe { engine.try_send(to.0, tag.0, immediate, data) }?;
                 let len = data.iter().map(|piece| piece.len as u64).sum();
                 Ok(sent.then_some(Status {
                     peer: to,
@@ -115,46 +115,46 @@ macro_rules! endpoint {
                 }))
             }
             #[inline]
-            unsafe fn send_one_at_once(&self, to: Peer, tag: Tag, data: RawSlice) -> bool {
-                if !may_be_short(data.len) {
+            unsafe fn try_send_slice(&self, to: Peer, tag: Tag, data: RawSlice) -> bool {
+                if !is_inline_length(data.len) {
                     // SAFETY: the caller's promise.
                     return unsafe { self.0.send_one(to, tag, data) };
                 }
                 // SAFETY: the caller's promise.
                 let sent = unsafe {
-                    let core = &mut self.0.engine.borrow_mut().core;
-                    core.send_short(to.0, tag.0, data)
+                    let mut engine = self.0.engine.borrow_mut();
+                    engine.send_fast(to.0, tag.0, data)
                 };
                 // The rest is called last, so that the short way has no registers to save.
                 match sent {
-                    Short::Sent => true,
-                    Short::SentToSleeper => {
+                    FastSend::Sent => true,
+                    FastSend::SentToSleeper => {
                         self.0.ring(to);
                         true
                     }
                     // SAFETY: the caller's promise.
-                    Short::No => unsafe { self.0.send_one(to, tag, data) },
+                    FastSend::No => unsafe { self.0.send_one(to, tag, data) },
                 }
             }
-            unsafe fn post_send_otherwise(
+            unsafe fn post_send_slow(
                 &self,
                 to: Peer,
                 tag: Tag,
                 data: &[RawSlice],
             ) -> Result<Posted> {
-                let core = &mut self.0.engine.borrow_mut().core;
+                let mut engine = self.0.engine.borrow_mut();
                 // SAFETY: the caller's promise.
-                unsafe { core.post_send_later(to.0, tag.0, SendOptions::default(), data) }
+                unsafe { engine.post_send_slow(to.0, tag.0, data) }
             }
             #[inline]
             unsafe fn send_blocking(&self, to: Peer, tag: Tag, data: &[RawSlice]) -> Result<()> {
                 // SAFETY: the caller's promise, twice.
                 let sent = unsafe {
                     match data {
-                        [one] if may_be_short(one.len) => self.send_one_at_once(to, tag, *one),
+                        [one] if is_inline_length(one.len) => self.try_send_slice(to, tag, *one),
                         _ => {
-                            let core = &mut self.0.engine.borrow_mut().core;
-                            core.send_any_at_once(to.0, tag.0, None, data)?
+                            let mut engine = self.0.engine.borrow_mut();
+                            engine.send_now(to.0, tag.0, None, data)?
                         }
                     }
                 };
@@ -171,7 +171,7 @@ macro_rules! endpoint {
                 into: &[RawSliceMut],
             ) -> Result<Posted> {
                 // SAFETY: the caller's promise.
-                unsafe { self.0.engine.borrow_mut().core.post_recv(selector, into, 0) }
+                unsafe { self.0.engine.borrow_mut().post_recv(selector, into, 0) }
             }
             #[inline]
             unsafe fn post_recv_owned(
@@ -182,13 +182,13 @@ macro_rules! endpoint {
             ) -> Result<Posted> {
                 let mut engine = self.0.engine.borrow_mut();
                 // SAFETY: the caller's promise.
-                unsafe { engine.core.post_recv(selector, into, owner) }
+                unsafe { engine.post_recv(selector, into, owner) }
             }
-            fn keep_done(&self, outcome: Outcome, owner: u32) -> RequestId {
-                self.0.engine.borrow_mut().keep_done(outcome, owner)
+            fn insert_done(&self, outcome: Outcome, owner: u32) -> RequestId {
+                self.0.engine.borrow_mut().insert_done(outcome, owner)
             }
             #[inline(always)]
-            unsafe fn post_recv_to_wait(
+            unsafe fn post_recv_to_fifo(
                 &self,
                 selector: &Selector,
                 into: RawSliceMut,
@@ -196,7 +196,7 @@ macro_rules! endpoint {
             ) -> Option<RequestId> {
                 let mut engine = self.0.engine.borrow_mut();
                 // SAFETY: the caller's promise.
-                unsafe { engine.core.post_in_line(selector, into, owner) }
+                unsafe { engine.post_to_fifo(selector, into, owner) }
             }
             #[inline]
             unsafe fn recv_blocking(&self, selector: &Selector, into: &[RawSliceMut]) -> Outcome {
@@ -205,17 +205,13 @@ macro_rules! endpoint {
             }
             unsafe fn post_claimed(&self, claim: ClaimId, into: &[RawSliceMut]) -> Result<Posted> {
                 // SAFETY: the caller's promise.
-                unsafe { self.0.engine.borrow_mut().core.post_claimed(claim, into) }
+                unsafe { self.0.engine.borrow_mut().post_claimed(claim, into) }
             }
             fn probe(&self, selector: &Selector) -> Result<Option<Status>> {
-                let mut engine = self.0.engine.borrow_mut();
-                engine.poll();
-                engine.core.probe(selector)
+                self.0.engine.borrow_mut().probe(selector)
             }
             fn claim(&self, selector: &Selector) -> Result<Option<(Status, ClaimId)>> {
-                let mut engine = self.0.engine.borrow_mut();
-                engine.poll();
-                engine.core.claim(selector)
+                self.0.engine.borrow_mut().claim(selector)
             }
             #[inline]
             fn test(&self, request: RequestId) -> Option<Outcome> {
@@ -231,24 +227,24 @@ macro_rules! endpoint {
                 self.0.engine.borrow_mut().watch(request, name)
             }
             #[inline]
-            fn next_finished(&self) -> Option<(u64, Outcome)> {
-                self.0.engine.borrow_mut().core.next_finished()
+            fn next_completed(&self) -> Option<(u64, Outcome)> {
+                self.0.engine.borrow_mut().next_completed()
             }
             fn watched(&self, name: u64) -> Option<RequestId> {
-                self.0.engine.borrow().core.watched(name)
+                self.0.engine.borrow().watched(name)
             }
-            fn keep_receives_from_any(&self) {
-                self.0.engine.borrow_mut().core.keep_receives_from_any();
+            fn keep_any_source_receives(&self) {
+                self.0.engine.borrow_mut().keep_any_source_receives();
             }
-            fn set_aside(&self, tag: Tag, mask: u64) {
-                self.0.engine.borrow_mut().core.set_aside(tag.0, mask);
+            fn reserve_tags(&self, tag: Tag, mask: u64) {
+                self.0.engine.borrow_mut().reserve_tags(tag.0, mask);
             }
             #[inline]
-            fn take_aside(&self) -> Option<(Status, ClaimId)> {
-                self.0.engine.borrow_mut().core.take_aside()
+            fn take_reserved(&self) -> Option<(Status, ClaimId)> {
+                self.0.engine.borrow_mut().take_reserved()
             }
-            fn meets_at_start(&self, peer: Peer) -> Result<bool> {
-                self.0.engine.borrow_mut().meets_at_start(peer.0)
+            fn connects_at_start(&self, peer: Peer) -> Result<bool> {
+                self.0.engine.borrow_mut().connects_at_start(peer.0)
             }
             fn attach(&self, peer: Peer) -> Result<bool> {
                 self.0.engine.borrow_mut().attach(peer.0)
@@ -261,7 +257,7 @@ macro_rules! endpoint {
                 self.0.engine.borrow_mut().wait_any(requests)
             }
             fn cancel(&self, request: RequestId) -> Result<()> {
-                self.0.engine.borrow_mut().core.cancel(request)
+                self.0.engine.borrow_mut().cancel(request)
             }
             #[inline]
             fn progress(&self) -> bool {
@@ -290,7 +286,7 @@ macro_rules! endpoint {
                 self.0.engine.borrow_mut().abandon(request, buffer);
             }
             fn expose(&self, memory: Vec<u8>) -> Result<(RegionId, u64)> {
-                self.0.engine.borrow_mut().core.expose(memory)
+                self.0.engine.borrow_mut().expose(memory)
             }
             unsafe fn expose_raw(
                 &self,
@@ -301,20 +297,15 @@ macro_rules! endpoint {
             ) -> Result<(RegionId, u64)> {
                 let mut engine = self.0.engine.borrow_mut();
                 // SAFETY: the caller's promise.
-                unsafe { engine.core.expose_raw(memory, key, access, origin) }
+                unsafe { engine.expose_raw(memory, key, access, origin) }
             }
             fn region_read(&self, region: RegionId, offset: u64, into: &mut [u8]) -> Result<()> {
-                self.0
-                    .engine
-                    .borrow_mut()
-                    .core
-                    .region_read(region, offset, into)
+                self.0.engine.borrow_mut().region_read(region, offset, into)
             }
             fn region_write(&self, region: RegionId, offset: u64, from: &[u8]) -> Result<()> {
                 self.0
                     .engine
                     .borrow_mut()
-                    .core
                     .region_write(region, offset, from)
             }
             fn revoke(&self, region: RegionId) -> Result<Vec<u8>> {
@@ -362,7 +353,7 @@ macro_rules! endpoint {
                 len: usize,
             ) -> Result<()> {
                 let mut engine = self.0.engine.borrow_mut();
-                if engine.core.send_loan_at_once(to.0, tag.0, loan.id, len) {
+                if engine.try_send_loan(to.0, tag.0, loan.id, len) {
                     return Ok(());
                 }
                 let posted = engine.post_loan(to.0, tag.0, loan, len)?;
@@ -379,14 +370,14 @@ macro_rules! endpoint {
             #[inline(always)]
             fn take_loan_blocking(&self, selector: &Selector) -> Result<RawLoaned> {
                 // The engine is not borrowed any more where it takes longer.
-                let soon = self.0.engine.borrow_mut().take_loan_soon(selector);
+                let soon = self.0.engine.borrow_mut().take_loan_spinning(selector);
                 match soon {
                     Some(taken) => Ok(taken),
                     None => crate::endpoint::poll_until(self, || self.take_loan(selector)),
                 }
             }
             fn counters(&self) -> Counters {
-                self.0.engine.borrow().core.counters()
+                self.0.engine.borrow().counters()
             }
             fn is_busy(&self) -> bool {
                 self.0.engine.try_borrow_mut().is_err()

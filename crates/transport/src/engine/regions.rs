@@ -1,23 +1,22 @@
-//! Regions of this endpoint: exposed, read and written by peers, and taken back.
+//! The regions that this endpoint exposes to one-sided access.
 //!
-//! `one_sided` is the other side, and says how the two keep a region from being taken back under a copy.
+//! # Invariants
+//! - Memory of a region that is taken back is freed only when no transfer uses it (`users`), and no
+//!   access slot of a process that lives holds its key.
+//! - Peers find a region with a place in the shared table there, and any other through its owner alone.
 
 use std::collections::HashMap;
 
 use limic_shm::ring::Memory;
-use limic_shm::segment::{ACCESS_SLOT_BYTES, REGION_BYTES};
+use limic_shm::segment::{OwnSegment, REGION_BYTES};
 use limic_shm::sync::{Ordering, fence};
 
-use super::Core;
-use super::requests::{Incoming, Operation, ReceiveStage, Receiving, SendStage, Sending, Slot};
-use super::wire::{self, Control};
-use crate::buffer::{ReceiveBuffer, SendBuffer, Source, words};
-use crate::policy::Path;
-use crate::raw::{Access, Posted, RawSlice, RawSliceMut, RegionId};
-use crate::{Error, Peer, Result};
+use super::frame::Done;
+use crate::raw::{Access, RawSliceMut, RegionId, RequestId};
+use crate::{Error, Result};
 
-/// A region of this endpoint.
-pub(crate) struct OwnRegion {
+/// One region.
+struct Region {
     /// Taken apart, so that nobody holds a reference to bytes that peers may write.
     start: *mut u8,
     len: usize,
@@ -29,14 +28,14 @@ pub(crate) struct OwnRegion {
     key: u64,
     /// Taken back: no further access begins.
     over: bool,
-    /// Transfers through chunks that use it now.
+    /// Transfers through this endpoint that use it now.
     users: u32,
 }
 
 // SAFETY: it stands for a `Vec<u8>`, or for memory that whoever exposed it promised to leave there.
-unsafe impl Send for OwnRegion {}
+unsafe impl Send for Region {}
 
-impl OwnRegion {
+impl Region {
     /// # Safety
     /// Nobody else uses the memory any more, and this is called once.
     unsafe fn rebuild(self) -> Vec<u8> {
@@ -47,34 +46,211 @@ impl OwnRegion {
         }
     }
 
-    fn check(&self, offset: u64, len: u64) -> Result<()> {
-        let region = self.len as u64;
-        if offset.checked_add(len).is_some_and(|end| end <= region) {
-            return Ok(());
-        }
-        Err(Error::OutOfRegion {
-            offset,
+    fn has(&self, offset: u64, len: u64) -> bool {
+        let end = offset.checked_add(len);
+        end.is_some_and(|end| end <= self.len as u64)
+    }
+
+    /// Bytes of the region.
+    fn part(&self, offset: u64, len: usize) -> RawSliceMut {
+        RawSliceMut {
+            start: self.start.wrapping_add(offset as usize),
             len,
-            region,
-        })
+        }
     }
 }
 
-/// The regions of this endpoint, by their place in the shared table.
+/// What is to be exposed, and how.
+#[derive(Clone, Copy)]
+pub(crate) struct Exposure {
+    pub(crate) memory: RawSliceMut,
+    /// Of the vector that the memory was, if it becomes the endpoint's.
+    pub(crate) capacity: Option<usize>,
+    /// The key that the caller picked, if it did.
+    pub(crate) key: Option<u64>,
+    pub(crate) access: Access,
+    /// The offset by which peers name the first byte.
+    pub(crate) origin: u64,
+}
+
+/// All regions, by their place in the shared table or beyond it.
 #[derive(Default)]
 pub(crate) struct Regions {
-    own: HashMap<u32, OwnRegion>,
+    own: HashMap<u32, Region>,
     /// The place of each key.
     by_key: HashMap<u64, u32>,
     /// One is taken back, as soon as nobody uses it any more.
     revoked: bool,
+    /// Reads by peers under way, with the region's place.
+    reads: Vec<(RequestId, u32)>,
 }
 
 impl Regions {
-    /// Gives up all regions without freeing them: a peer may be copying.
-    pub(crate) fn leak(&mut self) {
-        self.own.clear();
-        self.by_key.clear();
+    /// Exposes memory; gives its key too.
+    ///
+    /// # Errors
+    /// [`Error::KeyInUse`], or no key can be found for it.
+    pub(crate) fn expose(
+        &mut self,
+        segment: &OwnSegment,
+        exposure: Exposure,
+    ) -> Result<(RegionId, u64)> {
+        let key = self.new_key(segment, exposure.key)?;
+        let region = Region {
+            start: exposure.memory.start,
+            len: exposure.memory.len,
+            capacity: exposure.capacity,
+            access: exposure.access,
+            origin: exposure.origin,
+            key,
+            over: false,
+            users: 0,
+        };
+        let place = (0..=self.own.len() as u32).find(|place| !self.own.contains_key(place));
+        // One of `n + 1` places is free where `n` are taken.
+        let place = place.unwrap_or(u32::MAX);
+        publish(segment, place, &region);
+        self.by_key.insert(key, place);
+        self.own.insert(place, region);
+        Ok((RegionId(u64::from(place)), key))
+    }
+
+    /// The key that the caller picked, or else a random one, of which there are as many as the table has
+    /// places.
+    fn new_key(&self, segment: &OwnSegment, picked: Option<u64>) -> Result<u64> {
+        if let Some(key) = picked {
+            if key == 0 || self.by_key.contains_key(&key) {
+                return Err(Error::KeyInUse { key });
+            }
+            return Ok(key);
+        }
+        let count = segment.shape().regions;
+        if self.own.len() >= count as usize {
+            return Err(Error::NoMemory(format!(
+                "all {count} regions of this endpoint are in use: revoke one, or expose larger slices"
+            )));
+        }
+        let key = getrandom::u64().map_err(|_| Error::NoMemory("no random key".into()))?;
+        Ok(key.max(1))
+    }
+
+    fn get(&mut self, id: RegionId) -> Result<&mut Region> {
+        u32::try_from(id.0)
+            .ok()
+            .and_then(|place| self.own.get_mut(&place))
+            .ok_or(Error::UnknownRequest)
+    }
+
+    /// Bytes of a region, for its owner's plain copies.
+    pub(crate) fn bytes(&mut self, id: RegionId, offset: u64, len: usize) -> Result<RawSliceMut> {
+        let region = self.get(id)?;
+        if region.has(offset, len as u64) {
+            return Ok(region.part(offset, len));
+        }
+        Err(Error::OutOfRegion {
+            offset,
+            len: len as u64,
+            region: region.len as u64,
+        })
+    }
+
+    /// Bytes that a peer asks for by key, or this endpoint as a peer would; with the region's place.
+    ///
+    /// # Errors
+    /// What the peer is to be told.
+    pub(crate) fn find(
+        &self,
+        key: u64,
+        offset: u64,
+        len: u64,
+        access: Access,
+    ) -> core::result::Result<(u32, RawSliceMut), Done> {
+        let place = self.by_key.get(&key);
+        let found = place.and_then(|place| Some((*place, self.own.get(place)?)));
+        let fits = |(_, region): &(u32, &Region)| !region.over && region.access.contains(access);
+        let (place, region) = found.filter(fits).ok_or(Done::NoRegion)?;
+        let offset = offset.wrapping_sub(region.origin);
+        if !region.has(offset, len) {
+            return Err(Done::OutOfRegion(region.len as u64));
+        }
+        Ok((place, region.part(offset, len as usize)))
+    }
+
+    /// A transfer uses a region.
+    pub(crate) fn enter(&mut self, place: u32) {
+        if let Some(region) = self.own.get_mut(&place) {
+            region.users += 1;
+        }
+    }
+
+    /// A transfer uses a region no longer.
+    pub(crate) fn leave(&mut self, place: u32) {
+        if let Some(region) = self.own.get_mut(&place) {
+            region.users -= 1;
+        }
+    }
+
+    /// A peer reads a region by this send.
+    pub(crate) fn begin_read(&mut self, send: RequestId, place: u32) {
+        self.enter(place);
+        self.reads.push((send, place));
+    }
+
+    /// Whether a send is a read of a region by a peer.
+    pub(crate) fn is_read(&self, send: RequestId) -> bool {
+        self.reads.iter().any(|(read, _)| *read == send)
+    }
+
+    /// Whether any region is read by a peer.
+    #[inline(always)]
+    pub(crate) fn has_reads(&self) -> bool {
+        !self.reads.is_empty()
+    }
+
+    /// Gives up the hold of reads that are over.
+    pub(crate) fn end_reads(&mut self, goes_on: impl Fn(RequestId) -> bool) {
+        for (send, place) in core::mem::take(&mut self.reads) {
+            if goes_on(send) {
+                self.reads.push((send, place));
+            } else {
+                self.leave(place);
+            }
+        }
+    }
+
+    /// Removes a region from the table; [`take`](Self::take) gives its memory when that is free.
+    pub(crate) fn start_revoke(&mut self, segment: &OwnSegment, id: RegionId) -> Result<()> {
+        self.get(id)?.over = true;
+        self.revoked = true;
+        if id.0 < u64::from(segment.shape().regions) {
+            let table = segment.regions();
+            table
+                .word64(id.0 as usize * REGION_BYTES)
+                .store(0, Ordering::Relaxed);
+        }
+        // Pairs with the fence in `rma::access`: either this side sees the accessor's slot, or the
+        // accessor sees that the key is gone.
+        fence(Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// The key of a region that is taken back, once no transfer uses it.
+    pub(crate) fn key_if_unused(&mut self, id: RegionId) -> Result<Option<u64>> {
+        let region = self.get(id)?;
+        Ok((region.users == 0).then_some(region.key))
+    }
+
+    /// The memory of a region that was taken back.
+    ///
+    /// # Safety
+    /// No access slot of a process that lives holds its key, and no transfer uses it.
+    pub(crate) unsafe fn take(&mut self, id: RegionId) -> Result<Vec<u8>> {
+        let region = self.own.remove(&(id.0 as u32));
+        let region = region.ok_or(Error::UnknownRequest)?;
+        self.by_key.remove(&region.key);
+        self.revoked = false;
+        // SAFETY: the caller's promise: nobody can reach it any more.
+        Ok(unsafe { region.rebuild() })
     }
 
     /// Whether one is taken back that may be in use.
@@ -82,397 +258,25 @@ impl Regions {
         self.revoked
     }
 
-    fn leave(&mut self, place: u32) {
-        if let Some(region) = self.own.get_mut(&place) {
-            region.users -= 1;
-        }
+    /// Gives up all regions without freeing them: a peer may be copying.
+    pub(crate) fn leak(&mut self) {
+        self.own.clear();
+        self.by_key.clear();
     }
 }
 
-impl Core {
-    /// Exposes memory under a random key.
-    pub(crate) fn expose(&mut self, memory: Vec<u8>) -> Result<(RegionId, u64)> {
-        let mut memory = core::mem::ManuallyDrop::new(memory);
-        let room = RawSliceMut::from(memory.as_mut_slice());
-        let exposed = self.expose_keyed(room, Some(memory.capacity()), None, Access::BOTH, 0);
-        if exposed.is_err() {
-            core::mem::ManuallyDrop::into_inner(memory);
-        }
-        exposed
+/// Enters a region into the table that peers look into, if it has a place there.
+fn publish(segment: &OwnSegment, place: u32, region: &Region) {
+    if place >= segment.shape().regions {
+        return;
     }
-
-    /// Exposes memory that stays the caller's.
-    ///
-    /// # Safety
-    /// As [`RawEndpoint::expose_raw`](crate::RawEndpoint::expose_raw).
-    pub(crate) unsafe fn expose_raw(
-        &mut self,
-        memory: RawSliceMut,
-        key: Option<u64>,
-        access: Access,
-        origin: u64,
-    ) -> Result<(RegionId, u64)> {
-        self.expose_keyed(memory, None, key, access, origin)
-    }
-
-    fn expose_keyed(
-        &mut self,
-        RawSliceMut { start, len }: RawSliceMut,
-        capacity: Option<usize>,
-        key: Option<u64>,
-        access: Access,
-        origin: u64,
-    ) -> Result<(RegionId, u64)> {
-        let key = self.region_key(key)?;
-        let region = OwnRegion {
-            start,
-            len,
-            capacity,
-            access,
-            origin,
-            key,
-            over: false,
-            users: 0,
-        };
-        Ok((self.enter_region(region), key))
-    }
-
-    /// The key that the caller picked, or else a random one, of which there are as many as the table has places.
-    fn region_key(&self, picked: Option<u64>) -> Result<u64> {
-        let own = &self.regions.own;
-        if let Some(key) = picked {
-            if key == 0 || self.regions.by_key.contains_key(&key) {
-                return Err(Error::KeyInUse { key });
-            }
-            return Ok(key);
-        }
-        let count = self.segment.shape().regions;
-        if own.len() >= count as usize {
-            return Err(Error::NoMemory(format!(
-                "all {count} regions of this endpoint are in use: revoke one, or expose larger pieces"
-            )));
-        }
-        let key = getrandom::u64().map_err(|_| Error::NoMemory("no random key".into()))?;
-        Ok(key.max(1))
-    }
-
-    /// Enters a region into the table that peers look into. One that the table has no place for is found by its
-    /// owner alone, so every access to it goes through the owner.
-    fn enter_region(&mut self, region: OwnRegion) -> RegionId {
-        let own = &self.regions.own;
-        let place = (0..=own.len() as u32).find(|place| !own.contains_key(place));
-        // One of `n + 1` places is free where `n` are taken.
-        let place = place.unwrap_or(u32::MAX);
-        if place < self.segment.shape().regions {
-            let table = self.segment.regions();
-            let at = place as usize * REGION_BYTES;
-            let address = region.start.expose_provenance() as u64;
-            table.word64(at + 8).store(address, Ordering::Relaxed);
-            table
-                .word64(at + 16)
-                .store(region.len as u64, Ordering::Relaxed);
-            table
-                .word64(at + 24)
-                .store(region.access.bits(), Ordering::Relaxed);
-            table
-                .word64(at + 32)
-                .store(region.origin, Ordering::Relaxed);
-            // Pairs with the acquire in `find_region`: who sees the key sees the rest.
-            table.word64(at).store(region.key, Ordering::Release);
-        }
-        self.regions.by_key.insert(region.key, place);
-        self.regions.own.insert(place, region);
-        RegionId(u64::from(place))
-    }
-
-    fn own_region(&mut self, id: RegionId) -> Result<&mut OwnRegion> {
-        u32::try_from(id.0)
-            .ok()
-            .and_then(|place| self.regions.own.get_mut(&place))
-            .ok_or(Error::UnknownRequest)
-    }
-
-    /// Copies out of an own region.
-    pub(crate) fn region_read(&mut self, id: RegionId, offset: u64, into: &mut [u8]) -> Result<()> {
-        let region = self.own_region(id)?;
-        region.check(offset, into.len() as u64)?;
-        // SAFETY: checked against the length; the memory is this endpoint's until `revoke`. A peer that writes now
-        // changes which bytes are copied.
-        unsafe {
-            let from = region.start.add(offset as usize);
-            core::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len());
-        }
-        Ok(())
-    }
-
-    /// Copies into an own region.
-    pub(crate) fn region_write(&mut self, id: RegionId, offset: u64, from: &[u8]) -> Result<()> {
-        let region = self.own_region(id)?;
-        region.check(offset, from.len() as u64)?;
-        // SAFETY: as in `region_read`.
-        unsafe {
-            let to = region.start.add(offset as usize);
-            core::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len());
-        }
-        Ok(())
-    }
-
-    /// A one-sided read of a region of this endpoint by itself: one plain copy, done at once. Nothing of it goes through a
-    /// ring, so that messages to itself have one way only, and keep their order.
-    pub(crate) fn read_own(
-        &mut self,
-        me: u32,
-        key: u64,
-        offset: u64,
-        into: &ReceiveBuffer,
-    ) -> Result<Posted> {
-        let len = into.len();
-        let room = self.own_bytes(me, key, (offset, len, Access::READ))?;
-        let bytes = RawSlice {
-            start: room.start,
-            len: room.len,
-        };
-        // SAFETY: within the region (just checked), which is not freed during this call. A peer that writes there
-        // meanwhile changes which bytes are copied.
-        into.copy_from_send(&unsafe { SendBuffer::new(&[bytes]) }, len);
-        self.give_row(me);
-        self.note_received_by(me, Path::SelfCopy, len);
-        Ok(Posted::Done(super::send::sent(me, 0, len)))
-    }
-
-    /// A one-sided write, as [`read_own`](Self::read_own).
-    pub(crate) fn write_own(
-        &mut self,
-        me: u32,
-        key: u64,
-        offset: u64,
-        data: &SendBuffer,
-    ) -> Result<Posted> {
-        let len = data.len();
-        let room = self.own_bytes(me, key, (offset, len, Access::WRITE))?;
-        // SAFETY: as in `read_own`.
-        unsafe { ReceiveBuffer::new(&[room]) }.copy_from_send(data, len);
-        self.give_row(me);
-        self.note_sent(me, Path::SelfCopy, len);
-        Ok(Posted::Done(super::send::sent(me, 0, len)))
-    }
-
-    /// Bytes of an own region that the endpoint itself asks for as a peer would.
-    fn own_bytes(
-        &self,
-        me: u32,
-        key: u64,
-        (offset, len, access): (u64, u64, Access),
-    ) -> Result<RawSliceMut> {
-        let found = self.find_own(key, offset, len, access);
-        let (place, at) =
-            found.map_err(|refusal| super::one_sided::refused(me, offset, len, refusal))?;
-        let region = self.regions.own.get(&place);
-        let region = region.ok_or(Error::UnknownRegion { peer: Peer(me) })?;
-        Ok(RawSliceMut {
-            start: region.start.wrapping_add(at as usize),
-            len: len as usize,
-        })
-    }
-
-    /// Removes a region from the table; `revoked` tells when its memory is free.
-    pub(crate) fn start_revoke(&mut self, id: RegionId) -> Result<()> {
-        self.own_region(id)?.over = true;
-        self.regions.revoked = true;
-        if id.0 < u64::from(self.segment.shape().regions) {
-            self.segment
-                .regions()
-                .word64(id.0 as usize * REGION_BYTES)
-                .store(0, Ordering::Relaxed);
-        }
-        // Pairs with the fence in `access`: either this side sees the accessor's slot, or the accessor
-        // sees that the key is gone.
-        fence(Ordering::SeqCst);
-        Ok(())
-    }
-
-    /// The memory of a region that `start_revoke` removed, as soon as nobody uses it.
-    pub(crate) fn revoked(&mut self, id: RegionId) -> Result<Option<Vec<u8>>> {
-        let region = self.own_region(id)?;
-        let (key, users) = (region.key, region.users);
-        if users > 0 {
-            return Ok(None);
-        }
-        let slots = self.segment.access_slots();
-        let count = self.segment.shape().access_slots;
-        for (number, peer) in self.peers.iter().take(count as usize) {
-            let slot = slots.word64(number as usize * ACCESS_SLOT_BYTES);
-            // Acquire: pairs with the release that empties the slot; the copy came before. What a process that has ended
-            // left there means nothing.
-            if slot.load(Ordering::Acquire) == key
-                && (peer.link.is_some() || self.given_up.lives(number))
-            {
-                return Ok(None);
-            }
-        }
-        match self.regions.own.remove(&(id.0 as u32)) {
-            Some(region) => {
-                self.regions.by_key.remove(&key);
-                self.regions.revoked = false;
-                // SAFETY: out of the table, no slot of a process that lives holds its key, no transfer uses it: nobody can
-                // reach it.
-                Ok(Some(unsafe { region.rebuild() }))
-            }
-            None => Err(Error::UnknownRequest),
-        }
-    }
-
-    /// A peer asks for bytes of a region.
-    pub(crate) fn on_get(&mut self, from: u32, source: &impl Source) {
-        let [remote, key, offset, len] = words::<4>(source);
-        let (place, offset) = match self.find_own(key, offset, len, Access::READ) {
-            Ok(found) => found,
-            Err(refusal) => return self.answer_access(from, remote, refusal, 0),
-        };
-        if len == 0 {
-            return self.answer_access(from, remote, (wire::OK, 0), 0);
-        }
-        let Some(region) = self.regions.own.get_mut(&place) else {
-            return;
-        };
-        region.users += 1;
-        let bytes = RawSlice {
-            start: region.start.wrapping_add(offset as usize),
-            len: len as usize,
-        };
-        // SAFETY: within the region (just checked), which is not freed while it has users. A peer that writes there
-        // meanwhile changes which bytes are sent.
-        let data = unsafe { SendBuffer::new(&[bytes]) };
-        let stage = SendStage::Streaming {
-            remote,
-            at: 0,
-            end: len,
-            confirm: false,
-        };
-        let slot = self.requests.insert(Operation::Send(Sending {
-            to: from,
-            tag: 0,
-            immediate: None,
-            data,
-            stage,
-            exposed: None,
-            delivered: false,
-        }));
-        // Frees the slot by itself, and the region's user with it.
-        self.requests.abandon(slot, Box::new(()));
-        self.region_users.push((self.requests.id(slot), place));
-        self.work.streams.push_back(slot);
-    }
-
-    /// A peer wants to write to a region.
-    pub(crate) fn on_put(&mut self, from: u32, source: &impl Source) {
-        let [remote, key, offset, len] = words::<4>(source);
-        let (place, offset) = match self.find_own(key, offset, len, Access::WRITE) {
-            Ok(found) => found,
-            Err(refusal) => return self.answer_access(from, remote, refusal, 1),
-        };
-        let Some(region) = self.regions.own.get_mut(&place) else {
-            return;
-        };
-        region.users += 1;
-        let room = RawSliceMut {
-            start: region.start.wrapping_add(offset as usize),
-            len: len as usize,
-        };
-        // SAFETY: as in `on_get`.
-        let into = unsafe { ReceiveBuffer::new(&[room]) };
-        let incoming = Incoming {
-            from,
-            tag: 0,
-            immediate: None,
-            sent: len,
-            wanted: len,
-            got: 0,
-            remote,
-            address: 0,
-            key: 0,
-            region: Some(place),
-            spell: None,
-            confirm: false,
-            path: Path::Pipeline,
-            past_caches: false,
-        };
-        let stage = ReceiveStage::Assembling(incoming);
-        let slot = self
-            .requests
-            .insert(Operation::Receive(Receiving { into, stage }));
-        if len == 0 {
-            return self.finish_put(slot, &incoming);
-        }
-        self.ask_for_stream(slot, &incoming);
-    }
-
-    /// A write into a region is complete.
-    pub(crate) fn finish_put(&mut self, slot: Slot, incoming: &Incoming) {
-        self.control(
-            incoming.from,
-            Control::new(
-                wire::FINISHED,
-                [incoming.remote, incoming.path.index() as u64],
-            ),
-        );
-        self.abort_put(slot, incoming);
-    }
-
-    /// A write into a region ends, complete or not.
-    pub(crate) fn abort_put(&mut self, slot: Slot, incoming: &Incoming) {
-        self.requests.release(slot);
-        self.leave_region(incoming.region);
-    }
-
-    fn leave_region(&mut self, place: Option<u32>) {
-        if let Some(place) = place {
-            self.regions.leave(place);
-        }
-    }
-
-    /// Gives up the hold of reads that have been sent.
-    pub(crate) fn sweep_region_users(&mut self) {
-        let (requests, regions) = (&self.requests, &mut self.regions);
-        self.region_users.retain(|(id, place)| {
-            let goes_on = requests.find(*id).is_some();
-            if !goes_on {
-                regions.leave(*place);
-            }
-            goes_on
-        });
-    }
-
-    fn answer_access(&mut self, to: u32, id: u64, (outcome, region): (u64, u64), write: u64) {
-        self.control(
-            to,
-            Control::new(wire::ANSWERED, [id, outcome, region]).with_tag(write),
-        );
-    }
-
-    /// Place of an own region, and where in it the offset points.
-    fn find_own(
-        &self,
-        key: u64,
-        offset: u64,
-        len: u64,
-        access: Access,
-    ) -> Result<(u32, u64), (u64, u64)> {
-        let place = self.regions.by_key.get(&key);
-        let found = place.and_then(|place| Some((place, self.regions.own.get(place)?)));
-        let Some((place, region)) =
-            found.filter(|(_, region)| !region.over && region.access.contains(access))
-        else {
-            return Err((wire::NO_REGION, 0));
-        };
-        let offset = offset.wrapping_sub(region.origin);
-        match region.check(offset, len) {
-            Ok(()) => Ok((*place, offset)),
-            Err(_) => Err((wire::OUT_OF_REGION, region.len as u64)),
-        }
-    }
+    let table = segment.regions();
+    let word = |at| table.word64(place as usize * REGION_BYTES + at);
+    let address = region.start.expose_provenance() as u64;
+    word(8).store(address, Ordering::Relaxed);
+    word(16).store(region.len as u64, Ordering::Relaxed);
+    word(24).store(region.access.bits(), Ordering::Relaxed);
+    word(32).store(region.origin, Ordering::Relaxed);
+    // Release: pairs with the acquire in `rma::find_region`: a peer that sees the key sees the rest.
+    word(0).store(region.key, Ordering::Release);
 }
-
-#[cfg(test)]
-#[path = "regions_tests.rs"]
-mod tests;

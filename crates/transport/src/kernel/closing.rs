@@ -41,8 +41,8 @@ impl KernelEngine {
             },
             Operation::Over => Error::Cancelled,
         });
-        self.tally.close();
-        counters::at_end::report(self.address.id);
+        self.counters.close();
+        counters::exit_report::report(self.address.id);
     }
 
     /// A forked child finds that the session is its parent's: what it has of the requests is nobody's.
@@ -61,7 +61,7 @@ impl KernelEngine {
         self.backlog.clear();
         self.waiting.clear();
         self.claims.clear();
-        self.set_aside.clear();
+        self.reserve_tags.clear();
         for slot in self.requests.slots() {
             let operation = self.requests.get(slot);
             if !matches!(operation, Operation::Over) {

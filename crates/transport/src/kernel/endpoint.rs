@@ -93,7 +93,7 @@ unsafe impl RawEndpoint for KernelEndpoint {
         // SAFETY: the caller's promise.
         unsafe { engine.post_send(to.0, tag.0, options.immediate, data) }
     }
-    unsafe fn send_at_once(
+    unsafe fn try_send(
         &self,
         to: Peer,
         tag: Tag,
@@ -102,13 +102,13 @@ unsafe impl RawEndpoint for KernelEndpoint {
     ) -> Result<Option<Status>> {
         let mut engine = self.engine.borrow_mut();
         // SAFETY: the caller's promise.
-        unsafe { engine.send_at_once(to.0, tag.0, immediate, data) }
+        unsafe { engine.try_send(to.0, tag.0, immediate, data) }
     }
     unsafe fn post_recv(&self, selector: &Selector, into: &[RawSliceMut]) -> Result<Posted> {
         // SAFETY: the caller's promise.
         unsafe { self.engine.borrow_mut().post_recv(selector, into) }
     }
-    fn keep_done(&self, outcome: Outcome, owner: u32) -> RequestId {
+    fn insert_done(&self, outcome: Outcome, owner: u32) -> RequestId {
         let mut engine = self.engine.borrow_mut();
         engine.requests.insert_done(outcome, owner)
     }
@@ -136,24 +136,24 @@ unsafe impl RawEndpoint for KernelEndpoint {
     fn watch(&self, request: RequestId, name: u64) -> Result<()> {
         self.engine.borrow_mut().watch(request, name)
     }
-    fn next_finished(&self) -> Option<(u64, Outcome)> {
-        self.engine.borrow_mut().requests.next_finished()
+    fn next_completed(&self) -> Option<(u64, Outcome)> {
+        self.engine.borrow_mut().requests.next_completed()
     }
     fn watched(&self, name: u64) -> Option<RequestId> {
         self.engine.borrow().requests.watched(name)
     }
-    fn keep_receives_from_any(&self) {
+    fn keep_any_source_receives(&self) {
         let mut engine = self.engine.borrow_mut();
         engine.any_outlives = true;
         engine.unreported.clear();
     }
-    fn set_aside(&self, tag: Tag, mask: u64) {
-        self.engine.borrow_mut().set_aside(tag.0, mask);
+    fn reserve_tags(&self, tag: Tag, mask: u64) {
+        self.engine.borrow_mut().reserve_tags(tag.0, mask);
     }
-    fn take_aside(&self) -> Option<(Status, ClaimId)> {
-        self.engine.borrow_mut().take_aside()
+    fn take_reserved(&self) -> Option<(Status, ClaimId)> {
+        self.engine.borrow_mut().take_reserved()
     }
-    fn meets_at_start(&self, _: Peer) -> Result<bool> {
+    fn connects_at_start(&self, _: Peer) -> Result<bool> {
         // Nobody meets anybody: the kernel has all.
         Ok(false)
     }

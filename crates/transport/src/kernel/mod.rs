@@ -10,14 +10,14 @@
 //! `closing`. There is no shared segment and no socket: all that two endpoints have in common is the module.
 
 mod closing;
-mod ending;
+mod completion;
 mod endpoint;
 mod group;
-mod listed;
 mod loans;
 mod one_sided;
 mod peers;
 mod receive;
+mod region_directory;
 mod regions;
 mod send;
 mod waiting;
@@ -31,8 +31,8 @@ use limic_copy::{
 use rustix::event::epoll;
 
 use crate::buffer::{ReceiveBuffer, SendBuffer};
-use crate::counters::{self, Counters, Tally, Traffic};
-use crate::engine::requests::{Kind, Requests, Slot};
+use crate::counters::{self, Counters, Recorder, Traffic};
+use crate::engine::request::{OperationKind, Requests, Slot};
 use crate::error::PeerFailure;
 use crate::raw::ClaimId;
 use crate::settings::Settings;
@@ -56,7 +56,7 @@ enum Operation {
     Receive(Receiving),
 }
 
-impl Kind for Operation {
+impl OperationKind for Operation {
     const OVER: Self = Self::Over;
 
     /// Never asked for: the posted queue is the module's.
@@ -110,9 +110,9 @@ pub(crate) struct KernelEngine {
     look: bool,
     /// What the module had told when this side looked last.
     seen: News,
-    /// Messages with this tag under this mask are for `take_aside`.
+    /// Messages with this tag under this mask are for `take_reserved`.
     aside: Option<(u64, u64)>,
-    set_aside: VecDeque<(Status, ClaimId)>,
+    reserve_tags: VecDeque<(Status, ClaimId)>,
     /// Messages that were taken out of matching and not received yet, by the module's name for them.
     claims: HashMap<u64, Found>,
     /// Deaths that no receive from any source has reported yet.
@@ -121,7 +121,7 @@ pub(crate) struct KernelEngine {
     any_outlives: bool,
     regions: Regions,
     loans: Loans,
-    tally: Tally,
+    counters: Recorder,
     spins: u32,
     owner: u32,
     /// The process that opened the endpoint: the session is no forked child's.
@@ -179,14 +179,14 @@ impl KernelEngine {
         address.secret = 0;
         let fingerprint = messages.group();
         peers::describe(&mut address, messages.rank(), fingerprint);
-        let tally = Tally::new(address.id, settings.numa_node())
+        let counters = Recorder::new(address.id, settings.numa_node())
             .map_err(|error| Error::Segment(error.to_string()))?;
         if let Some(target) = settings.stats() {
             target.check().map_err(Error::Settings)?;
-            counters::at_end::watch(&tally, address.id, target);
+            counters::exit_report::watch(&counters, address.id, target);
         }
         let wake = wake_fd(&messages).map_err(|error| Error::system("epoll", error))?;
-        let peers = Peers::new(messages.rank(), tally.shared_row());
+        let peers = Peers::new(messages.rank(), counters.shared_row());
         Ok(Self {
             address,
             group: fingerprint,
@@ -197,13 +197,13 @@ impl KernelEngine {
             look: false,
             seen: messages.news(),
             aside: None,
-            set_aside: VecDeque::new(),
+            reserve_tags: VecDeque::new(),
             claims: HashMap::new(),
             unreported: Vec::new(),
             any_outlives: false,
             regions,
             loans: Loans::new(settings.loan_bytes()),
-            tally,
+            counters,
             spins: settings.spin_polls(1),
             owner: 0,
             process: std::process::id(),
@@ -259,7 +259,7 @@ impl KernelEngine {
         Counters {
             sent: peers(|(sent, _)| sent),
             received: peers(|(_, received)| received),
-            ..self.tally.page().counters
+            ..self.counters.page().counters
         }
     }
 }

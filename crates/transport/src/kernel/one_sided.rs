@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use limic_copy::{CopyEngine, CopyError, LocalSliceMut, RefusalReason, RemoteRange};
 
-use super::listed::{Listed, WORDS};
+use super::region_directory::{DirectoryEntry, WORDS};
 use super::regions::MOST;
 use super::{KernelEngine, local};
 use crate::raw::{Access, Posted, RawSlice, RawSliceMut};
@@ -12,7 +12,7 @@ use crate::{Error, Peer, Result, Status, Tag};
 
 impl KernelEngine {
     /// A region of a peer, as it lists it: as it was read before, or read anew.
-    fn listed(&mut self, peer: u32, key: u64) -> Result<Listed> {
+    fn listed(&mut self, peer: u32, key: u64) -> Result<DirectoryEntry> {
         let unknown = Error::UnknownRegion { peer: Peer(peer) };
         if self.is_me(peer) {
             let mut own = self.regions.own.values();
@@ -45,10 +45,9 @@ impl KernelEngine {
                 None => unknown,
             });
         }
-        let entries = words.as_chunks::<WORDS>().0;
-        let known: HashMap<u64, Listed> = entries
-            .iter()
-            .filter_map(Listed::of_words)
+        let known: HashMap<u64, DirectoryEntry> = words
+            .chunks_exact(WORDS)
+            .filter_map(|entry| DirectoryEntry::of_words(entry.first_chunk()?))
             .map(|listed| (listed.key, listed))
             .collect();
         let found = known.get(&key).copied();

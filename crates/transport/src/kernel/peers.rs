@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use limic_copy::{CallError, Member};
 
-use super::listed::Listed;
+use super::region_directory::DirectoryEntry;
 use super::{KernelEngine, Operation};
 use crate::counters::{Event, Row, Traffic};
 use crate::error::PeerFailure;
@@ -37,7 +37,7 @@ pub(super) struct Entry {
     /// Its sends in the backlog: later ones go behind them.
     pub(super) backlogged: u32,
     /// Regions of it that this side knows, by key.
-    pub(super) known: HashMap<u64, Listed>,
+    pub(super) known: HashMap<u64, DirectoryEntry>,
     pub(super) row: Row,
 }
 
@@ -107,9 +107,8 @@ impl KernelEngine {
             Err(_) => self.peers.elsewhere.get(&address),
         };
         if let Some(&number) = known {
-            if let Some(entry) = self.peers.get(number)
-                && address.id != 0
-            {
+            let entry = self.peers.get(number).filter(|_| address.id != 0);
+            if let Some(entry) = entry {
                 entry.address = address;
             }
             return Ok(Peer(number));
@@ -129,7 +128,7 @@ impl KernelEngine {
             failure: None,
             backlogged: 0,
             known: HashMap::new(),
-            row: self.tally.row(number, address.id),
+            row: self.counters.row(number, address.id),
         });
         self.spins = self.settings.spin_polls(self.peers.len());
         Peer(number)
@@ -241,9 +240,10 @@ impl KernelEngine {
         let mut moved = false;
         for peer in 0..self.peers.len() {
             let entry = self.peers.get(peer);
-            if entry.is_some_and(|entry| entry.failure.is_none() && entry.rank.is_ok())
-                && let Some(why) = self.what_became_of(peer)
-            {
+            if !entry.is_some_and(|entry| entry.failure.is_none() && entry.rank.is_ok()) {
+                continue;
+            }
+            if let Some(why) = self.what_became_of(peer) {
                 // What it had sent before is received first.
                 self.serve();
                 self.fail(peer, why);
@@ -268,8 +268,8 @@ impl KernelEngine {
             return;
         }
         tracing::warn!("peer {number}: {why}");
-        self.tally.event(Event::PeersFailed);
-        self.tally.reason(None, number, &why.to_string());
+        self.counters.event(Event::PeersFailed);
+        self.counters.reason(None, number, &why.to_string());
         if self.any_outlives {
             return;
         }

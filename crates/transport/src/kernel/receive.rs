@@ -9,7 +9,7 @@ use limic_copy::{CallError, Found, LocalSliceMut, Messages, Posted as InModule, 
 
 use super::{KernelEngine, Operation, Place, Receiving};
 use crate::buffer::ReceiveBuffer;
-use crate::engine::requests::Slot;
+use crate::engine::request::Slot;
 use crate::error::{Outcome, PeerFailure};
 use crate::raw::{ClaimId, Posted, RawSliceMut};
 use crate::{Error, Peer, Result, Selector, Status, Tag};
@@ -292,10 +292,8 @@ impl KernelEngine {
         probing: bool,
         at: usize,
     ) -> Result<Option<Served>> {
-        if let Some(peer) = selector.source
-            && !behind
-            && !probing
-        {
+        let source = selector.source.filter(|_| !behind && !probing);
+        if let Some(peer) = source {
             match self.offer_receive(peer, wanted, into)? {
                 Offered::Over(outcome) => return Ok(Some(Served::Over(outcome))),
                 Offered::Queued(number) => return Ok(Some(Served::InModule(number))),
@@ -424,7 +422,7 @@ impl KernelEngine {
     }
 
     /// Keeps messages with this tag out of matching.
-    pub(super) fn set_aside(&mut self, tag: u64, mask: u64) {
+    pub(super) fn reserve_tags(&mut self, tag: u64, mask: u64) {
         self.aside = Some((tag, mask));
         self.look = true;
     }
@@ -442,13 +440,13 @@ impl KernelEngine {
         while let Ok(Some(found)) = self.look_for(wanted, true) {
             let status = self.status(&found);
             let claim = self.claimed(&found);
-            self.set_aside.push_back((status, claim));
+            self.reserve_tags.push_back((status, claim));
         }
     }
 
     /// The oldest message that was kept out of matching.
-    pub(super) fn take_aside(&mut self) -> Option<(Status, ClaimId)> {
-        self.set_aside.pop_front()
+    pub(super) fn take_reserved(&mut self) -> Option<(Status, ClaimId)> {
+        self.reserve_tags.pop_front()
     }
 }
 

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use limic_copy::{Access as Reach, CopyEngine, LocalSlice, RemoteRange};
 
 use super::KernelEngine;
-use super::listed::{Listed, WORDS};
+use super::region_directory::{DirectoryEntry, WORDS};
 use crate::raw::{Access, RawSliceMut, RegionId};
 use crate::{Address, Error, Result};
 
@@ -18,7 +18,7 @@ use crate::{Address, Error, Result};
 pub(super) const MOST: usize = 512;
 /// A region of this endpoint.
 pub(super) struct Own {
-    pub(super) listed: Listed,
+    pub(super) listed: DirectoryEntry,
     /// Its entry of the list.
     entry: usize,
     /// Taken apart, so that nobody holds a reference to bytes that peers may write.
@@ -99,9 +99,9 @@ impl KernelEngine {
         access: Access,
         origin: u64,
     ) -> Result<(RegionId, u64)> {
-        if let Some(key) = key
-            && (key == 0 || self.regions.own.values().any(|own| own.listed.key == key))
-        {
+        let taken =
+            |key: &u64| *key == 0 || self.regions.own.values().any(|own| own.listed.key == *key);
+        if let Some(key) = key.filter(taken) {
             return Err(Error::KeyInUse { key });
         }
         self.expose_keyed(memory, None, key, access, origin)
@@ -156,7 +156,7 @@ impl KernelEngine {
             None if handle != 0 => handle,
             None => Address::generate_key()?,
         };
-        let listed = Listed {
+        let listed = DirectoryEntry {
             key,
             handle,
             len: len as u64,
@@ -231,9 +231,8 @@ impl KernelEngine {
     }
 
     fn take_back(&self, handle: u64) {
-        if let Some(module) = &self.module
-            && handle != 0
-        {
+        let module = self.module.as_ref().filter(|_| handle != 0);
+        if let Some(module) = module {
             let range = RemoteRange {
                 key: handle,
                 ..RemoteRange::default()

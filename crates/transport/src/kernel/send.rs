@@ -79,7 +79,7 @@ impl KernelEngine {
         match (place, &mut self.module) {
             (Place::Module(number), Some(module)) => module.posted.push((number, slot)),
             _ => {
-                self.tally.event(crate::counters::Event::Waited);
+                self.counters.event(crate::counters::Event::Waited);
                 self.backlog.push_back(slot);
                 if let Some(entry) = self.peers.get(to) {
                     entry.backlogged += 1;
@@ -90,7 +90,7 @@ impl KernelEngine {
     }
 
     /// Sends if that needs neither the receiver's help nor a wait.
-    pub(super) unsafe fn send_at_once(
+    pub(super) unsafe fn try_send(
         &mut self,
         to: u32,
         tag: u64,
@@ -218,7 +218,7 @@ impl KernelEngine {
 
     /// Counts a send, and gives its status.
     pub(super) fn note_sent(&mut self, to: u32, tag: u64, len: u64) -> Status {
-        self.tally.sent(self.peers.row(to), path_of(len), len);
+        self.counters.sent(self.peers.row(to), path_of(len), len);
         Status {
             peer: Peer(to),
             tag: Tag(tag),

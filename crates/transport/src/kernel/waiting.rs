@@ -115,14 +115,14 @@ impl KernelEngine {
         };
         let time = timeout.unwrap_or(longest).min(longest);
         let time = Timespec {
-            tv_sec: time.as_secs().cast_signed(),
+            tv_sec: time.as_secs() as i64,
             tv_nsec: time.subsec_nanos().into(),
         };
-        self.tally.event(Event::Sleeps);
+        self.counters.event(Event::Sleeps);
         let mut entries = [PollFd::from_borrowed_fd(self.wake.as_fd(), PollFlags::IN)];
         // An error is a signal, after which the caller looks again like after anything else.
         if poll(&mut entries, Some(&time)).is_ok_and(|ready| ready > 0) {
-            self.tally.event(Event::WakeUps);
+            self.counters.event(Event::WakeUps);
         }
     }
 

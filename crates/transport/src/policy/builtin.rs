@@ -15,19 +15,19 @@ use super::{Locality, Path, Row, RowSource, When};
 pub const INLINE_CAPACITY: u64 = 48;
 
 /// Longest pipeline chunk that a setting may ask for, in bytes.
-pub(crate) const MAX_CHUNK: u32 = 16 << 20;
+pub(crate) const MAX_FRAGMENT: u32 = 16 << 20;
 /// Shortest pipeline chunk that a setting may ask for, in bytes.
-pub(crate) const MIN_CHUNK: u32 = 1 << 10;
+pub(crate) const MIN_FRAGMENT: u32 = 1 << 10;
 
 /// Eager limit towards a receiver that lags, in bytes (H4). What does not fit the ring lies in an arena of the sender: several
 /// times the usual limit, and short enough that a budget of megabytes holds many.
-pub const SKEWED_EAGER: u64 = 256 << 10;
+pub const SLOW_RECEIVER_EAGER: u64 = 256 << 10;
 
 /// A row of long messages: up to how many bytes, by which path, and why.
 type LongRow = (u64, Path, &'static str);
 
 /// Built-in piece length of `path`; 0 if it does not chunk.
-pub(crate) const fn chunk_bytes(path: Path) -> u32 {
+pub(crate) const fn fragment_bytes(path: Path) -> u32 {
     match path {
         Path::Pipeline => 32 << 10,
         _ => 0,
@@ -43,7 +43,7 @@ pub(super) fn rows() -> Vec<Row> {
             when,
             up_to_bytes,
             path,
-            chunk_bytes: chunk_bytes(path),
+            fragment_bytes: fragment_bytes(path),
             source: RowSource::BuiltIn,
             reason: Cow::Borrowed(reason),
         });
@@ -61,14 +61,14 @@ pub(super) fn rows() -> Vec<Row> {
             "one plain copy, no ring",
         );
     }
-    for when in [When::Usual, When::Skewed] {
+    for when in [When::Usual, When::SlowReceiver] {
         let locality = Locality::SameProcess;
         row(locality, when, INLINE_CAPACITY, Path::Inline, INLINE);
         row(
             locality,
             when,
-            if matches!(when, When::Skewed) {
-                SKEWED_EAGER
+            if matches!(when, When::SlowReceiver) {
+                SLOW_RECEIVER_EAGER
             } else {
                 4 << 10
             },
@@ -90,7 +90,7 @@ pub(super) fn rows() -> Vec<Row> {
     )];
     const FAR: &[LongRow] = &[(
         ALL,
-        Path::BothSides,
+        Path::SplitCopy,
         "one copy, by two cores: each line crosses once (H3)",
     )];
     const FARTHER: &[LongRow] = &[
@@ -101,7 +101,7 @@ pub(super) fn rows() -> Vec<Row> {
         ),
         (
             ALL,
-            Path::BothSides,
+            Path::SplitCopy,
             "one copy, by two cores: each line crosses once (H3)",
         ),
     ];
@@ -132,20 +132,23 @@ pub(super) fn rows() -> Vec<Row> {
         }
         row(
             locality,
-            When::Skewed,
+            When::SlowReceiver,
             INLINE_CAPACITY,
             Path::Inline,
             INLINE,
         );
         row(
             locality,
-            When::Skewed,
-            SKEWED_EAGER,
+            When::SlowReceiver,
+            SLOW_RECEIVER_EAGER,
             Path::Eager,
             "the receiver lags: its sender copies the bytes aside and does not wait for it (H4)",
         );
-        for (up_to, path, reason) in long.iter().filter(|(up_to, ..)| *up_to > SKEWED_EAGER) {
-            row(locality, When::Skewed, *up_to, *path, reason);
+        for (up_to, path, reason) in long
+            .iter()
+            .filter(|(up_to, ..)| *up_to > SLOW_RECEIVER_EAGER)
+        {
+            row(locality, When::SlowReceiver, *up_to, *path, reason);
         }
     }
     for locality in Locality::ALL.into_iter().filter(|l| *l != Locality::Itself) {

@@ -16,7 +16,7 @@ pub struct Capabilities {
     /// Longest message in bytes that the ring between the two holds.
     pub max_eager: u64,
     /// Length in bytes of the receiver's pipeline chunks; a longer chunk is cut to this.
-    pub max_chunk: u32,
+    pub max_fragment: u32,
 }
 
 impl Capabilities {
@@ -25,7 +25,7 @@ impl Capabilities {
         paths: PathSet::ALL,
         max_inline: INLINE_CAPACITY,
         max_eager: u64::MAX,
-        max_chunk: u32::MAX,
+        max_fragment: u32::MAX,
     };
 
     /// Takes a path out, as when it failed at run time.
@@ -57,7 +57,7 @@ impl Capabilities {
             Path::Eager if bytes > self.max_eager => Some(Refusal::TooLong {
                 max: self.max_eager,
             }),
-            Path::BothSides if buffer == BufferKind::Vectored => Some(Refusal::InPieces),
+            Path::SplitCopy if buffer == BufferKind::Vectored => Some(Refusal::Vectored),
             Path::Loan if buffer != BufferKind::Loaned => Some(Refusal::NotLoaned),
             _ => None,
         }
@@ -81,7 +81,7 @@ pub enum Refusal {
     /// The path serves only endpoints within one process.
     OtherProcess,
     /// The buffer is not one piece.
-    InPieces,
+    Vectored,
     /// The buffer is not a loan.
     NotLoaned,
 }
@@ -93,7 +93,7 @@ impl fmt::Display for Refusal {
             Self::TooLong { max } => write!(f, "holds at most {}", ByteSize(*max)),
             Self::NotItself => f.write_str("serves only an endpoint and itself"),
             Self::OtherProcess => f.write_str("serves only endpoints of one process"),
-            Self::InPieces => {
+            Self::Vectored => {
                 f.write_str("needs a buffer in one piece, which both sides can split at any byte")
             }
             Self::NotLoaned => f.write_str("needs a buffer that was lent by the endpoint"),

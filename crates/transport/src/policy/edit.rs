@@ -61,7 +61,7 @@ impl Table {
                 all.push(old.clone());
             }
         }
-        Self::with_chunks(all, *self.chunks())
+        Self::with_fragments(all, *self.fallback_fragments())
     }
 
     /// This table with messages up to `bytes` going inline, in every run that has inline rows; 0
@@ -98,7 +98,9 @@ impl Table {
                     .max()
             };
             let inline = limit(Path::Inline);
-            if when == When::Skewed && limit(Path::Eager).is_some_and(|skewed| skewed >= bytes) {
+            if when == When::SlowReceiver
+                && limit(Path::Eager).is_some_and(|skewed| skewed >= bytes)
+            {
                 return;
             }
             run.retain(|row| {
@@ -110,7 +112,7 @@ impl Table {
                     when,
                     up_to_bytes: bytes,
                     path: Path::Eager,
-                    chunk_bytes: 0,
+                    fragment_bytes: 0,
                     source: source.clone(),
                     reason: Cow::Owned(format!("eager limit set to {}", ByteSize(bytes))),
                 });
@@ -121,15 +123,15 @@ impl Table {
     /// This table with pipeline chunks of `bytes` bytes everywhere, also where the
     /// pipeline is only fallen back to.
     #[must_use]
-    pub fn with_pipeline_chunk(&self, bytes: u32, source: &RowSource) -> Self {
+    pub fn with_pipeline_fragment(&self, bytes: u32, source: &RowSource) -> Self {
         let mut table = self.clone();
         table
-            .chunks_mut()
+            .fallback_fragments_mut()
             .iter_mut()
-            .for_each(|chunks| chunks[Path::Pipeline.index()] = bytes);
+            .for_each(|fallback_fragments| fallback_fragments[Path::Pipeline.index()] = bytes);
         table.edited(|_, _, run| {
             for row in run.iter_mut().filter(|row| row.path == Path::Pipeline) {
-                row.chunk_bytes = bytes;
+                row.fragment_bytes = bytes;
                 row.source = source.clone();
                 row.reason = Cow::Owned(format!(
                     "{}; chunk set to {}",
@@ -140,7 +142,7 @@ impl Table {
         })
     }
 
-    /// This table with `path` (pipeline, cma or both-sides) for every rendezvous between processes.
+    /// This table with `path` (pipeline, cma or split-copy) for every rendezvous between processes.
     #[must_use]
     pub fn with_long_path(&self, path: Path, source: &RowSource) -> Self {
         self.edited(|locality, _, run| {
@@ -150,7 +152,7 @@ impl Table {
             for row in run.iter_mut().filter(|row| row.path.is_rendezvous()) {
                 if row.path != path {
                     row.path = path;
-                    row.chunk_bytes = self.chunk_bytes(path, locality);
+                    row.fragment_bytes = self.fragment_bytes(path, locality);
                 }
                 row.source = source.clone();
                 row.reason = Cow::Owned(format!("{path} asked for, for long messages"));
@@ -176,7 +178,7 @@ impl Table {
         }
         // Each edit keeps the lengths of a run apart and the mending keeps it total, so that only a
         // mistake in this file can fail; the table is then better left as it was.
-        Self::with_chunks(rows, *self.chunks()).unwrap_or_else(|error| {
+        Self::with_fragments(rows, *self.fallback_fragments()).unwrap_or_else(|error| {
             debug_assert!(false, "an edit broke the table: {error}");
             self.clone()
         })

@@ -1,6 +1,8 @@
 //! What the edits leave.
 
-use super::super::{Locality, Path, Query, Row, RowSource, SKEWED_EAGER, Skew, Table, When};
+use super::super::{
+    Locality, Path, Query, ReceiverPace, Row, RowSource, SLOW_RECEIVER_EAGER, Table, When,
+};
 
 fn path(table: &Table, bytes: u64, locality: Locality) -> Path {
     table
@@ -27,8 +29,8 @@ fn eager_limits_move_both_ways() {
         assert_eq!(row.reason, "eager limit set to 16K");
         // While skewed the limit is only ever raised.
         assert_eq!(
-            down.run(locality, When::Skewed)[1].up_to_bytes,
-            SKEWED_EAGER
+            down.run(locality, When::SlowReceiver)[1].up_to_bytes,
+            SLOW_RECEIVER_EAGER
         );
     }
     let off = Table::built_in().with_eager_max(0, &source);
@@ -50,7 +52,7 @@ fn inline_limits_move_the_eager_rows_begin() {
     assert_eq!(path(&table, 8, Locality::SharedCache), Path::Inline);
     assert_eq!(path(&table, 9, Locality::SharedCache), Path::Eager);
     let query = Query {
-        skew: Skew::Skewed,
+        pace: ReceiverPace::Slow,
         ..Query::new(9, Locality::SharedCache)
     };
     assert_eq!(table.choose(&query).map(|c| c.path), Some(Path::Eager));
@@ -70,7 +72,7 @@ fn long_messages_take_the_path_asked_for() {
         Path::SameProcess
     );
     assert_eq!(
-        table.longest_pipeline_chunk(),
+        table.longest_pipeline_fragment(),
         32 << 10,
         "still fallen back to"
     );
@@ -78,8 +80,8 @@ fn long_messages_take_the_path_asked_for() {
 
 #[test]
 fn chunks_change_everywhere() {
-    let table = Table::built_in().with_pipeline_chunk(8 << 10, &RowSource::Application);
-    assert_eq!(table.longest_pipeline_chunk(), 8 << 10);
+    let table = Table::built_in().with_pipeline_fragment(8 << 10, &RowSource::Application);
+    assert_eq!(table.longest_pipeline_fragment(), 8 << 10);
     let row = &table.run(Locality::SharedCache, When::Usual)[2];
     assert!(row.reason.ends_with("; chunk set to 8K"), "{}", row.reason);
 }
@@ -88,11 +90,11 @@ fn chunks_change_everywhere() {
 fn a_chunk_length_is_kept_for_the_pipeline_that_is_fallen_back_to() {
     let source = RowSource::Application;
     let cma = Table::built_in().with_long_path(Path::Cma, &source);
-    let chunked = cma.with_pipeline_chunk(8 << 10, &source);
+    let chunked = cma.with_pipeline_fragment(8 << 10, &source);
     for table in [&chunked, &chunked.with_long_path(Path::Pipeline, &source)] {
         let mut query = Query::new(1 << 20, Locality::OtherPackage);
         query.capabilities.demote(Path::Cma);
-        let choice = table.choose(&query).map(|c| (c.path, c.chunk_bytes));
+        let choice = table.choose(&query).map(|c| (c.path, c.fragment_bytes));
         assert_eq!(choice, Some((Path::Pipeline, 8 << 10)));
     }
 }
@@ -104,7 +106,7 @@ fn overlaid_rows_hold_up_to_their_longest_length() {
         when: When::Usual,
         up_to_bytes,
         path,
-        chunk_bytes: 0,
+        fragment_bytes: 0,
         source: RowSource::Profile,
         reason: "measured".into(),
     };

@@ -73,11 +73,14 @@ impl fmt::Display for Explanation {
         match self.choice {
             Some(Choice {
                 path,
-                chunk_bytes: 0,
+                fragment_bytes: 0,
             }) => write!(f, "{bytes} go by {path}")?,
-            Some(Choice { path, chunk_bytes }) => {
-                let chunk = ByteSize(u64::from(chunk_bytes));
-                write!(f, "{bytes} go by {path} in chunks of {chunk}")?;
+            Some(Choice {
+                path,
+                fragment_bytes,
+            }) => {
+                let fragment = ByteSize(u64::from(fragment_bytes));
+                write!(f, "{bytes} go by {path} in fragments of {fragment}")?;
             }
             None => write!(f, "no path can carry {bytes}")?,
         }
@@ -112,7 +115,7 @@ mod tests {
             .to_string();
         assert_eq!(
             text,
-            "128K (131072 bytes) go by pipeline in chunks of 32K\n\
+            "128K (131072 bytes) go by pipeline in fragments of 32K\n\
              \x20 row: shared-cache, usual, up to unlimited: pipeline\n\
              \x20 from: built-in\n\
              \x20 why: two overlapped copies through the shared cache; cross-memory attach pays per page\n"
@@ -127,7 +130,7 @@ mod tests {
         query.capabilities.paths = PathSet::ALL.without(Path::Loan).without(Path::Pipeline);
         query.capabilities.max_eager = 2048;
         let explanation = table.explain(&query);
-        assert_eq!(explanation.choice.map(|c| c.path), Some(Path::BothSides));
+        assert_eq!(explanation.choice.map(|c| c.path), Some(Path::SplitCopy));
         let refused: Vec<String> = explanation
             .refused
             .iter()
@@ -149,7 +152,7 @@ mod tests {
                 .to_string()
                 .starts_with("no path can carry 4K (4096 bytes)\n")
         );
-        for path in ["eager", "pipeline", "both-sides", "cma", "inline", "loan"] {
+        for path in ["eager", "pipeline", "split-copy", "cma", "inline", "loan"] {
             assert_eq!(
                 explanation
                     .to_string()

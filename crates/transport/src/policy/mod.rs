@@ -11,27 +11,28 @@
 
 #![forbid(unsafe_code)]
 
-pub(crate) mod adapt;
+pub(crate) mod autotune;
 mod builtin;
 mod bytes;
 mod capabilities;
 mod edit;
 mod explain;
-pub(crate) mod lag;
-pub(crate) mod nearness;
+pub(crate) mod line_latency;
 mod path;
 mod query;
 mod row;
+pub(crate) mod select;
+pub(crate) mod slow_receiver;
 mod table;
 
-pub use builtin::{INLINE_CAPACITY, SKEWED_EAGER};
-pub(crate) use builtin::{MAX_CHUNK, MIN_CHUNK, chunk_bytes as built_in_chunk};
+pub use builtin::{INLINE_CAPACITY, SLOW_RECEIVER_EAGER};
+pub(crate) use builtin::{MAX_FRAGMENT, MIN_FRAGMENT, fragment_bytes as built_in_fragment};
 pub use bytes::{ByteSize, ParseByteSizeError};
 pub use capabilities::{Capabilities, Refusal};
 pub use edit::TableError;
 pub use explain::{Explanation, RefusedPath};
-pub use nearness::{HandOver, Nearness, ParseHandOverError};
+pub use line_latency::{Distance, LineLatency, ParseLineLatencyError};
 pub use path::{ParsePathError, Path, PathSet};
-pub use query::{BufferKind, Locality, ParseLocalityError, Query, Skew};
+pub use query::{BufferKind, Locality, ParseLocalityError, Query, ReceiverPace};
 pub use row::{ParseWhenError, Row, RowSource, When};
 pub use table::{Choice, Table, Thresholds};

@@ -23,7 +23,7 @@ pub enum Path {
     /// One copy by the receiver with `process_vm_readv`.
     Cma = 5,
     /// One copy, shared: the receiver reads from the front while the sender writes from the back.
-    BothSides = 6,
+    SplitCopy = 6,
     /// No copy: a buffer inside the shared segment is handed over.
     Loan = 7,
     /// One copy through the kernel module, by either side: out of what the sender exposed, or into what the receiver did.
@@ -43,7 +43,7 @@ impl Path {
         Self::Eager,
         Self::Pipeline,
         Self::Cma,
-        Self::BothSides,
+        Self::SplitCopy,
         Self::Loan,
         Self::Kmod,
         Self::RcEager,
@@ -51,7 +51,7 @@ impl Path {
     ];
 
     /// The name that is printed and read: `self`, `process`, `inline`, `eager`, `pipeline`, `cma`,
-    /// `both-sides`, `loan`, `kmod`, `rc-eager`, `rc-rendezvous`.
+    /// `split-copy`, `loan`, `kmod`, `rc-eager`, `rc-rendezvous`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -61,7 +61,7 @@ impl Path {
             Self::Eager => "eager",
             Self::Pipeline => "pipeline",
             Self::Cma => "cma",
-            Self::BothSides => "both-sides",
+            Self::SplitCopy => "split-copy",
             Self::Loan => "loan",
             Self::Kmod => "kmod",
             Self::RcEager => "rc-eager",
@@ -80,13 +80,13 @@ impl Path {
     pub const fn is_rendezvous(self) -> bool {
         matches!(
             self,
-            Self::Pipeline | Self::Cma | Self::BothSides | Self::Kmod
+            Self::Pipeline | Self::Cma | Self::SplitCopy | Self::Kmod
         )
     }
 
     /// Whether the path cuts a message into chunks of a length that can be set.
     #[must_use]
-    pub const fn is_chunked(self) -> bool {
+    pub const fn is_fragmented(self) -> bool {
         matches!(self, Self::Pipeline)
     }
 }
@@ -106,7 +106,7 @@ impl serde::Serialize for Path {
 /// The name is not that of a path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{0}' is not a path; accepted: self, process, inline, eager, pipeline, cma, both-sides, loan, kmod, rc-eager, rc-rendezvous"
+    "'{0}' is not a path; accepted: self, process, inline, eager, pipeline, cma, split-copy, loan, kmod, rc-eager, rc-rendezvous"
 )]
 pub struct ParsePathError(String);
 
@@ -217,7 +217,7 @@ mod tests {
             assert_eq!(path.index(), i);
             assert_eq!(path.to_string().parse::<Path>(), Ok(path));
         }
-        assert_eq!(" Both-Sides ".parse::<Path>(), Ok(Path::BothSides));
+        assert_eq!(" Split-Copy ".parse::<Path>(), Ok(Path::SplitCopy));
     }
 
     #[test]
@@ -240,7 +240,7 @@ mod tests {
         let error = "inline,egaer".parse::<PathSet>().expect_err("a bad name");
         assert_eq!(
             error.to_string(),
-            "'egaer' is not a path; accepted: self, process, inline, eager, pipeline, cma, both-sides, loan, kmod, rc-eager, rc-rendezvous"
+            "'egaer' is not a path; accepted: self, process, inline, eager, pipeline, cma, split-copy, loan, kmod, rc-eager, rc-rendezvous"
         );
         assert!("".parse::<PathSet>().is_err());
     }

@@ -89,12 +89,12 @@ impl FromStr for Locality {
 
 /// Whether the receiver lags behind, so that its unexpected queue stays long (H4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub enum Skew {
+pub enum ReceiverPace {
     /// Both sides keep pace.
     #[default]
-    None,
+    Steady,
     /// The receiver has asked this sender to send eagerly what it can.
-    Skewed,
+    Slow,
 }
 
 /// What the bytes to be sent lie in.
@@ -117,7 +117,7 @@ pub struct Query {
     /// How far away the receiver is.
     pub locality: Locality,
     /// Whether the receiver lags behind.
-    pub skew: Skew,
+    pub pace: ReceiverPace,
     /// What the bytes lie in.
     pub buffer: BufferKind,
     /// What the pair can do.
@@ -131,7 +131,7 @@ impl Query {
         Self {
             bytes,
             locality,
-            skew: Skew::None,
+            pace: ReceiverPace::Steady,
             buffer: BufferKind::Plain,
             capabilities: Capabilities::ALL,
         }

@@ -15,21 +15,21 @@ pub enum When {
     #[default]
     Usual = 0,
     /// While the receiver lags behind (H4).
-    Skewed = 1,
+    SlowReceiver = 1,
     /// When the buffer is a loan and the pair can hand it over.
     Loaned = 2,
 }
 
 impl When {
     /// Every one.
-    pub const ALL: [Self; 3] = [Self::Usual, Self::Skewed, Self::Loaned];
+    pub const ALL: [Self; 3] = [Self::Usual, Self::SlowReceiver, Self::Loaned];
 
-    /// The name that is printed and read: `usual`, `skewed`, `loaned`.
+    /// The name that is printed and read: `usual`, `slow-receiver`, `loaned`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Usual => "usual",
-            Self::Skewed => "skewed",
+            Self::SlowReceiver => "slow-receiver",
             Self::Loaned => "loaned",
         }
     }
@@ -41,9 +41,9 @@ impl fmt::Display for When {
     }
 }
 
-/// The name is none of `usual`, `skewed`, `loaned`.
+/// The name is none of `usual`, `slow-receiver`, `loaned`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is not a situation; accepted: usual, skewed, loaned")]
+#[error("'{0}' is not a situation; accepted: usual, slow-receiver, loaned")]
 pub struct ParseWhenError(String);
 
 impl FromStr for When {
@@ -107,7 +107,7 @@ pub struct Row {
     /// The path.
     pub path: Path,
     /// Length in bytes of the pieces that the path cuts the message into; 0 if it does not.
-    pub chunk_bytes: u32,
+    pub fragment_bytes: u32,
     /// Where the row comes from.
     pub source: RowSource,
     /// Why.

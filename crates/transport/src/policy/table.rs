@@ -4,7 +4,7 @@ use core::fmt;
 
 use super::builtin;
 use super::{
-    BufferKind, ByteSize, Capabilities, Locality, Path, Query, Row, Skew, TableError, When,
+    BufferKind, ByteSize, Capabilities, Locality, Path, Query, ReceiverPace, Row, TableError, When,
 };
 
 /// What [`Table::choose`] answers.
@@ -13,7 +13,7 @@ pub struct Choice {
     /// The path to take.
     pub path: Path,
     /// Length in bytes of the pieces to cut the message into; 0 if the path does not.
-    pub chunk_bytes: u32,
+    pub fragment_bytes: u32,
 }
 
 /// Where short messages end, for one pair: two compares in the send path.
@@ -37,10 +37,10 @@ pub struct Thresholds {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry {
     up_to_bytes: u64,
-    chunk_bytes: u32,
+    fragment_bytes: u32,
     path: Path,
     /// Whether what is measured at run time may overrule the row.
-    correctable: bool,
+    tunable: bool,
 }
 
 const RUNS: usize = Locality::ALL.len() * When::ALL.len();
@@ -53,14 +53,14 @@ pub struct Table {
     entries: Box<[Entry]>,
     /// First and one past the last entry of each (locality, when).
     runs: [(u16, u16); RUNS],
-    chunks: Chunks,
+    fallback_fragments: FallbackFragments,
 }
 
 /// Chunk length of each path where no row of the locality gives one: for fall-backs.
-pub(super) type Chunks = [[u32; Path::ALL.len()]; Locality::ALL.len()];
+pub(super) type FallbackFragments = [[u32; Path::ALL.len()]; Locality::ALL.len()];
 
-fn builtin_chunks() -> Chunks {
-    [Path::ALL.map(builtin::chunk_bytes); Locality::ALL.len()]
+fn builtin_fragments() -> FallbackFragments {
+    [Path::ALL.map(builtin::fragment_bytes); Locality::ALL.len()]
 }
 
 const fn run_index(locality: Locality, when: When) -> usize {
@@ -70,17 +70,17 @@ const fn run_index(locality: Locality, when: When) -> usize {
 /// What is tried, in this order, when a pair cannot take the path of its row. The single-copy
 /// paths stand in for each other last, since they fail for the same reasons.
 pub(super) const fn fallbacks(path: Path) -> &'static [Path] {
-    use Path::{BothSides, Cma, Eager, Inline, Kmod, Pipeline, SameProcess};
+    use Path::{Cma, Eager, Inline, Kmod, Pipeline, SameProcess, SplitCopy};
     match path {
-        Path::Cma => &[Pipeline, Kmod, BothSides, Eager, Inline],
-        Path::Kmod => &[Pipeline, Cma, BothSides, Eager, Inline],
-        Path::BothSides => &[Pipeline, Cma, Kmod, Eager, Inline],
-        Path::Pipeline => &[BothSides, Cma, Kmod, Eager, Inline],
+        Path::Cma => &[Pipeline, Kmod, SplitCopy, Eager, Inline],
+        Path::Kmod => &[Pipeline, Cma, SplitCopy, Eager, Inline],
+        Path::SplitCopy => &[Pipeline, Cma, Kmod, Eager, Inline],
+        Path::Pipeline => &[SplitCopy, Cma, Kmod, Eager, Inline],
         Path::Inline | Path::Eager | Path::SameProcess | Path::RcEager | Path::RcRendezvous => {
-            &[Pipeline, BothSides, Cma, Kmod, Eager, Inline]
+            &[Pipeline, SplitCopy, Cma, Kmod, Eager, Inline]
         }
         Path::SelfCopy | Path::Loan => {
-            &[SameProcess, Pipeline, BothSides, Cma, Kmod, Eager, Inline]
+            &[SameProcess, Pipeline, SplitCopy, Cma, Kmod, Eager, Inline]
         }
     }
 }
@@ -89,7 +89,7 @@ impl Table {
     /// The rows that limic is built with.
     #[must_use]
     pub fn built_in() -> Self {
-        Self::build(builtin::rows(), builtin_chunks())
+        Self::build(builtin::rows(), builtin_fragments())
     }
 
     /// A table of exactly these rows, in any order.
@@ -98,15 +98,18 @@ impl Table {
     /// [`TableError`] when a (locality, situation) has no row, has two rows that end at the same
     /// length, or has none that ends at `u64::MAX`.
     pub fn from_rows(rows: Vec<Row>) -> Result<Self, TableError> {
-        Self::with_chunks(rows, builtin_chunks())
+        Self::with_fragments(rows, builtin_fragments())
     }
 
     /// As [`Table::from_rows`], with the chunk lengths of an older table for fall-backs.
-    pub(super) fn with_chunks(rows: Vec<Row>, chunks: Chunks) -> Result<Self, TableError> {
+    pub(super) fn with_fragments(
+        rows: Vec<Row>,
+        fallback_fragments: FallbackFragments,
+    ) -> Result<Self, TableError> {
         if rows.len() > usize::from(u16::MAX) {
             return Err(TableError::TooMany { rows: rows.len() });
         }
-        let table = Self::build(rows, chunks);
+        let table = Self::build(rows, fallback_fragments);
         for locality in Locality::ALL {
             for when in When::ALL {
                 let run = table.run(locality, when);
@@ -129,7 +132,7 @@ impl Table {
     }
 
     /// Sorts and indexes. The caller makes sure of the rest.
-    fn build(mut rows: Vec<Row>, mut chunks: Chunks) -> Self {
+    fn build(mut rows: Vec<Row>, mut fallback_fragments: FallbackFragments) -> Self {
         rows.sort_by_key(|row| (row.locality, row.when, row.up_to_bytes));
         let mut runs = [(0, 0); RUNS];
         let mut at: u16 = 0;
@@ -141,8 +144,8 @@ impl Table {
                     .filter(|r| r.locality == locality && r.when == when)
                 {
                     at += 1;
-                    if when == When::Usual && row.path.is_chunked() {
-                        chunks[locality.index()][row.path.index()] = row.chunk_bytes;
+                    if when == When::Usual && row.path.is_fragmented() {
+                        fallback_fragments[locality.index()][row.path.index()] = row.fragment_bytes;
                     }
                 }
                 runs[run_index(locality, when)] = (start, at);
@@ -152,17 +155,17 @@ impl Table {
             .iter()
             .map(|row| Entry {
                 up_to_bytes: row.up_to_bytes,
-                chunk_bytes: row.chunk_bytes,
+                fragment_bytes: row.fragment_bytes,
                 path: row.path,
                 // What somebody asked for is not second-guessed.
-                correctable: !row.source.is_asked_for(),
+                tunable: !row.source.is_asked_for(),
             })
             .collect();
         Self {
             rows,
             entries,
             runs,
-            chunks,
+            fallback_fragments,
         }
     }
 
@@ -195,29 +198,29 @@ impl Table {
     /// The chunk length in bytes of `path` at `locality` where the table falls back to it, which is
     /// that of its longest usual row there; 0 if the path does not chunk.
     #[must_use]
-    pub const fn chunk_bytes(&self, path: Path, locality: Locality) -> u32 {
-        self.chunks[locality.index()][path.index()]
+    pub const fn fragment_bytes(&self, path: Path, locality: Locality) -> u32 {
+        self.fallback_fragments[locality.index()][path.index()]
     }
 
-    pub(super) const fn chunks(&self) -> &Chunks {
-        &self.chunks
+    pub(super) const fn fallback_fragments(&self) -> &FallbackFragments {
+        &self.fallback_fragments
     }
 
-    pub(super) const fn chunks_mut(&mut self) -> &mut Chunks {
-        &mut self.chunks
+    pub(super) const fn fallback_fragments_mut(&mut self) -> &mut FallbackFragments {
+        &mut self.fallback_fragments
     }
 
     /// The longest pipeline chunk of any row, in bytes: what a receiver's pool must hold.
     #[must_use]
-    pub fn longest_pipeline_chunk(&self) -> u32 {
+    pub fn longest_pipeline_fragment(&self) -> u32 {
         let in_rows = self
             .rows
             .iter()
             .filter(|r| r.path == Path::Pipeline)
-            .map(|r| r.chunk_bytes);
+            .map(|r| r.fragment_bytes);
         let fallen_back_to = Locality::BETWEEN_PROCESSES
             .iter()
-            .map(|locality| self.chunk_bytes(Path::Pipeline, *locality));
+            .map(|locality| self.fragment_bytes(Path::Pipeline, *locality));
         in_rows.chain(fallen_back_to).max().unwrap_or(0)
     }
 
@@ -225,7 +228,7 @@ impl Table {
     ///
     /// If the pair cannot take the path of the message's row, then a short row (inline, eager)
     /// gives way to the rows above it, as if it ended earlier; any other row gives way in a fixed
-    /// order (cma and both-sides to the pipeline first). No allocation, no I/O; a few compares over
+    /// order (cma and split-copy to the pipeline first). No allocation, no I/O; a few compares over
     /// two or three cache lines.
     #[inline]
     #[must_use]
@@ -237,9 +240,9 @@ impl Table {
     /// what is measured at run time may overrule it. What a file, the environment or the application asks for stands.
     #[inline]
     #[must_use]
-    pub(crate) fn choose_correctable(&self, query: &Query) -> Option<(Choice, bool)> {
+    pub(crate) fn choose_tunable(&self, query: &Query) -> Option<(Choice, bool)> {
         let (row, choice) = self.walk(query, |_, _| {})?;
-        Some((choice, self.entries[row].correctable))
+        Some((choice, self.entries[row].tunable))
     }
 
     /// The situation in which `query` is looked up. A loan that cannot be handed over is treated
@@ -248,10 +251,10 @@ impl Table {
     pub(super) fn when(query: &Query) -> When {
         let loan =
             query.buffer == BufferKind::Loaned && query.capabilities.paths.contains(Path::Loan);
-        match query.skew {
+        match query.pace {
             _ if loan => When::Loaned,
-            Skew::Skewed => When::Skewed,
-            Skew::None => When::Usual,
+            ReceiverPace::Slow => When::SlowReceiver,
+            ReceiverPace::Steady => When::Usual,
         }
     }
 
@@ -290,12 +293,12 @@ impl Table {
                 false
             }
         };
-        let choice = |path: Path, chunk_bytes: u32| Choice {
+        let choice = |path: Path, fragment_bytes: u32| Choice {
             path,
-            chunk_bytes: if path == Path::Pipeline {
-                chunk_bytes.min(capabilities.max_chunk)
+            fragment_bytes: if path == Path::Pipeline {
+                fragment_bytes.min(capabilities.max_fragment)
             } else {
-                chunk_bytes
+                fragment_bytes
             },
         };
         let end = usize::from(self.runs[run_index(locality, Self::when(query))].1);
@@ -303,18 +306,18 @@ impl Table {
         loop {
             let entry = self.entries.get(at)?;
             if check(entry.path) {
-                return Some((at, choice(entry.path, entry.chunk_bytes)));
+                return Some((at, choice(entry.path, entry.fragment_bytes)));
             }
             if !matches!(entry.path, Path::Inline | Path::Eager) || at + 1 == end {
                 break;
             }
             at += 1;
         }
-        let chunks = &self.chunks[locality.index()];
+        let fallback_fragments = &self.fallback_fragments[locality.index()];
         fallbacks(self.entries[at].path)
             .iter()
             .find(|path| check(**path))
-            .map(|path| (at, choice(*path, chunks[path.index()])))
+            .map(|path| (at, choice(*path, fallback_fragments[path.index()])))
     }
 
     /// Where short messages end for a pair at `locality` that can do `capabilities`.
@@ -324,23 +327,23 @@ impl Table {
     pub fn thresholds(
         &self,
         locality: Locality,
-        skew: Skew,
+        pace: ReceiverPace,
         capabilities: &Capabilities,
     ) -> Thresholds {
         let ask = |bytes| {
             let query = Query {
                 bytes,
                 locality,
-                skew,
+                pace,
                 buffer: BufferKind::Plain,
                 capabilities: *capabilities,
             };
-            self.choose_correctable(&query)
-                .map(|(choice, correctable)| (choice.path, correctable))
+            self.choose_tunable(&query)
+                .map(|(choice, tunable)| (choice.path, tunable))
         };
         let goes_by = |bytes, path| ask(bytes).is_some_and(|(chosen, _)| chosen == path);
-        let when = if skew == Skew::Skewed {
-            When::Skewed
+        let when = if pace == ReceiverPace::Slow {
+            When::SlowReceiver
         } else {
             When::Usual
         };
@@ -380,17 +383,17 @@ impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{:<13}  {:<6}  {:>9}  {:<10}  {:>5}  {:<9}  why",
-            "locality", "when", "up to", "path", "chunk", "from"
+            "{:<13}  {:<13}  {:>9}  {:<10}  {:>8}  {:<9}  why",
+            "locality", "when", "up to", "path", "fragment", "from"
         )?;
         for row in &self.rows {
-            let chunk = match row.chunk_bytes {
+            let fragment = match row.fragment_bytes {
                 0 => "-".to_owned(),
                 bytes => ByteSize(u64::from(bytes)).to_string(),
             };
             writeln!(
                 f,
-                "{:<13}  {:<6}  {:>9}  {:<10}  {chunk:>5}  {:<9}  {}",
+                "{:<13}  {:<13}  {:>9}  {:<10}  {fragment:>8}  {:<9}  {}",
                 row.locality,
                 row.when,
                 ByteSize(row.up_to_bytes),

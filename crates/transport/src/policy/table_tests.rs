@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use proptest::prelude::*;
 
 use super::super::{
-    BufferKind, Capabilities, Locality, Path, PathSet, Query, Row, RowSource, Skew, Table,
+    BufferKind, Capabilities, Locality, Path, PathSet, Query, ReceiverPace, Row, RowSource, Table,
     TableError, Thresholds, When,
 };
 
@@ -24,26 +24,28 @@ fn capabilities() -> impl Strategy<Value = Capabilities> {
         0..100_000_u64,
         1..100_000_u32,
     )
-        .prop_map(|(paths, max_inline, max_eager, max_chunk)| Capabilities {
-            paths: paths.into_iter().collect(),
-            max_inline,
-            max_eager,
-            max_chunk,
-        })
+        .prop_map(
+            |(paths, max_inline, max_eager, max_fragment)| Capabilities {
+                paths: paths.into_iter().collect(),
+                max_inline,
+                max_eager,
+                max_fragment,
+            },
+        )
 }
 
 fn queries() -> impl Strategy<Value = Query> {
-    let skew = prop_oneof![Just(Skew::None), Just(Skew::Skewed)];
+    let pace = prop_oneof![Just(ReceiverPace::Steady), Just(ReceiverPace::Slow)];
     let buffer = prop_oneof![
         Just(BufferKind::Plain),
         Just(BufferKind::Vectored),
         Just(BufferKind::Loaned)
     ];
-    (lengths(), localities(), skew, buffer, capabilities()).prop_map(
-        |(bytes, locality, skew, buffer, capabilities)| Query {
+    (lengths(), localities(), pace, buffer, capabilities()).prop_map(
+        |(bytes, locality, pace, buffer, capabilities)| Query {
             bytes,
             locality,
-            skew,
+            pace,
             buffer,
             capabilities,
         },
@@ -74,12 +76,12 @@ pub(in crate::policy) fn tables() -> impl Strategy<Value = Table> {
     (patch, edits).prop_map(|(patch, edits)| {
         let rows = patch
             .into_iter()
-            .map(|(locality, when, up_to_bytes, path, chunk)| Row {
+            .map(|(locality, when, up_to_bytes, path, fragment)| Row {
                 locality,
                 when,
                 up_to_bytes,
                 path,
-                chunk_bytes: if path.is_chunked() { chunk } else { 0 },
+                fragment_bytes: if path.is_fragmented() { fragment } else { 0 },
                 source: RowSource::Profile,
                 reason: Cow::Borrowed("drawn"),
             });
@@ -92,9 +94,9 @@ pub(in crate::policy) fn tables() -> impl Strategy<Value = Table> {
             table = match kind {
                 0 => table.with_inline_max(n, source),
                 1 => table.with_eager_max(n, source),
-                2 => table.with_pipeline_chunk(u32::try_from(n).expect("drawn to fit"), source),
+                2 => table.with_pipeline_fragment(u32::try_from(n).expect("drawn to fit"), source),
                 _ => {
-                    let path = [Path::Pipeline, Path::Cma, Path::BothSides]
+                    let path = [Path::Pipeline, Path::Cma, Path::SplitCopy]
                         [usize::try_from(n).expect("drawn to fit")];
                     table.with_long_path(path, source)
                 }
@@ -132,9 +134,9 @@ proptest! {
             let refusal =
                 query.capabilities.refusal(choice.path, query.bytes, query.locality, query.buffer);
             prop_assert_eq!(refusal, None);
-            prop_assert_eq!(choice.chunk_bytes != 0, choice.path.is_chunked());
+            prop_assert_eq!(choice.fragment_bytes != 0, choice.path.is_fragmented());
             if choice.path == Path::Pipeline {
-                prop_assert!(choice.chunk_bytes <= query.capabilities.max_chunk);
+                prop_assert!(choice.fragment_bytes <= query.capabilities.max_fragment);
             }
         }
         let explanation = table.explain(&query);
@@ -158,8 +160,8 @@ proptest! {
         lengths in proptest::collection::vec(lengths(), 20),
     ) {
         query.buffer = BufferKind::Plain;
-        let Query { locality, skew, capabilities, .. } = query;
-        let thresholds = table.thresholds(locality, skew, &capabilities);
+        let Query { locality, pace, capabilities, .. } = query;
+        let thresholds = table.thresholds(locality, pace, &capabilities);
         let Thresholds { inline_below, eager_below, pipeline_below } = thresholds;
         prop_assert!(inline_below <= eager_below && eager_below <= pipeline_below);
         let edges = [inline_below, eager_below, pipeline_below].map(|n| [n.saturating_sub(1), n]).concat();
@@ -201,14 +203,14 @@ proptest! {
 #[test]
 fn single_copy_gives_way_to_the_pipeline_first() {
     let application = &RowSource::Application;
-    for long in [Path::Cma, Path::BothSides] {
+    for long in [Path::Cma, Path::SplitCopy] {
         let table = Table::built_in().with_long_path(long, application);
         let mut query = Query::new(1 << 20, Locality::SharedCache);
         assert_eq!(table.choose(&query).map(|c| c.path), Some(long));
         query.capabilities.demote(long);
         let choice = table.choose(&query).expect("the pipeline is left");
         assert_eq!(
-            (choice.path, choice.chunk_bytes),
+            (choice.path, choice.fragment_bytes),
             (Path::Pipeline, 32 << 10)
         );
     }
@@ -217,7 +219,7 @@ fn single_copy_gives_way_to_the_pipeline_first() {
 #[test]
 fn allowed_paths_alone_are_found() {
     let table = Table::built_in();
-    for path in [Path::Pipeline, Path::Cma, Path::BothSides, Path::Eager] {
+    for path in [Path::Pipeline, Path::Cma, Path::SplitCopy, Path::Eager] {
         for bytes in [0, 8, 5000] {
             let mut query = Query::new(bytes, Locality::SamePackage);
             query.capabilities.paths = PathSet::EMPTY.with(path);
@@ -238,7 +240,11 @@ fn the_ring_caps_eager_messages() {
     assert_eq!(table.choose(&query).map(|c| c.path), Some(Path::Pipeline));
     query.bytes = 2999;
     assert_eq!(table.choose(&query).map(|c| c.path), Some(Path::Eager));
-    let thresholds = table.thresholds(Locality::SharedCache, Skew::None, &query.capabilities);
+    let thresholds = table.thresholds(
+        Locality::SharedCache,
+        ReceiverPace::Steady,
+        &query.capabilities,
+    );
     assert_eq!(
         thresholds,
         Thresholds {
@@ -254,11 +260,11 @@ fn skew_raises_the_eager_limit_to_what_fits() {
     let table = Table::built_in();
     let mut query = Query::new(32 << 10, Locality::OtherPackage);
     assert_eq!(table.choose(&query).map(|c| c.path), Some(Path::Cma));
-    query.skew = Skew::Skewed;
+    query.pace = ReceiverPace::Slow;
     assert_eq!(table.choose(&query).map(|c| c.path), Some(Path::Eager));
     query.capabilities.max_eager = 16 << 10;
-    assert_eq!(table.choose(&query).map(|c| c.path), Some(Path::BothSides));
-    query.capabilities.demote(Path::BothSides);
+    assert_eq!(table.choose(&query).map(|c| c.path), Some(Path::SplitCopy));
+    query.capabilities.demote(Path::SplitCopy);
     assert_eq!(table.choose(&query).map(|c| c.path), Some(Path::Pipeline));
 }
 

@@ -3,7 +3,7 @@
 use std::any::Any;
 
 use crate::Status;
-use crate::engine::loans::LoanHold;
+use crate::engine::protocol::arena_message::LoanHold;
 
 /// Room in the segment, lent by [`RawEndpoint::borrow_loan`](crate::raw::RawEndpoint::borrow_loan).
 #[derive(Debug)]

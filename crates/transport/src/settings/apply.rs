@@ -38,8 +38,8 @@ impl Settings {
             (Key::EagerMax, Value::Number(n)) => {
                 self.policy = self.policy.with_eager_max(n, source);
             }
-            (Key::PipelineChunk, Value::Number(n)) => {
-                self.policy = self.policy.with_pipeline_chunk(small(n), source);
+            (Key::PipelineFragment, Value::Number(n)) => {
+                self.policy = self.policy.with_pipeline_fragment(small(n), source);
             }
             (Key::Long, Value::Path(path)) => {
                 self.policy = self.policy.with_long_path(path, source);
@@ -48,8 +48,8 @@ impl Settings {
             (Key::PrivateRings, Value::Number(n)) => segment.private_rings = small(n),
             (Key::RingBytes, Value::Number(n)) => segment.ring_bytes = small(n),
             (Key::SharedSlots, Value::Number(n)) => segment.shared_slots = small(n),
-            (Key::Chunks, Value::Number(n)) => segment.chunks = small(n),
-            (Key::ChunkBytes, Value::Number(n)) => segment.chunk_bytes = small(n),
+            (Key::StagingBuffers, Value::Number(n)) => segment.staging_buffers = small(n),
+            (Key::StagingBufferBytes, Value::Number(n)) => segment.staging_buffer_bytes = small(n),
             (Key::Spin, Value::Spin(spin)) => self.spin = spin,
             (Key::HugePages, Value::Flag(wanted)) => self.huge_pages = wanted,
             (Key::NumaNode, Value::Node(node)) => self.numa_node = node,
@@ -58,9 +58,9 @@ impl Settings {
             (Key::Window, Value::Number(n)) => self.pipeline_window = n as u32,
             (Key::Linger, Value::Number(n)) => self.linger = Duration::from_millis(n),
             (Key::Skew, Value::Flag(wanted)) => self.skew = wanted,
-            (Key::Adapt, Value::Flag(wanted)) => self.adapt = wanted,
+            (Key::Autotune, Value::Flag(wanted)) => self.autotune = wanted,
             (Key::KernelGroup, Value::Text(text)) => self.kernel_group = text,
-            (Key::HandOver, Value::HandOver(wanted)) => self.hand_over = wanted,
+            (Key::LineLatency, Value::LineLatency(wanted)) => self.line_latency = wanted,
             (Key::Stats, Value::Text(text)) => self.stats = text,
             (Key::Verbs, Value::Verbs(used)) => self.verbs.used = used,
             (Key::VerbsStreams, Value::Number(n)) => self.verbs.streams = n as u8,
@@ -81,14 +81,15 @@ impl Settings {
 
     /// What follows from the values once all of them are known.
     pub(super) fn finish(&mut self) {
-        if self.sources[Key::ChunkBytes as usize] == RowSource::BuiltIn {
-            let longest = self.policy.longest_pipeline_chunk().next_power_of_two();
-            self.segment.chunk_bytes = self.segment.chunk_bytes.max(longest);
+        if self.sources[Key::StagingBufferBytes as usize] == RowSource::BuiltIn {
+            let longest = self.policy.longest_pipeline_fragment().next_power_of_two();
+            self.segment.staging_buffer_bytes = self.segment.staging_buffer_bytes.max(longest);
         }
-        let long = [Path::Pipeline, Path::Cma, Path::BothSides, Path::Kmod];
+        let long = [Path::Pipeline, Path::Cma, Path::SplitCopy, Path::Kmod];
         if !long.into_iter().any(|path| self.allowed.contains(path)) {
             self.warnings.push(format!(
-                "the allowed paths ({}) carry no long messages: those take the pipeline all the same; add pipeline, cma, both-sides or kmod to LIMIC_PATHS",
+                "the allowed paths ({}) carry no long messages: those take the pipeline all the \
+                 same; add pipeline, cma, split-copy or kmod to LIMIC_PATHS",
                 self.allowed
             ));
         }

@@ -1,13 +1,13 @@
 //! The application as a source of settings, and the order in which the sources are applied.
 
 use std::ffi::{OsStr, OsString};
-use std::sync::Once;
 
 use super::environment::{self, Environment};
 use super::keys::{self, Key};
 use super::values::{Layer, Value};
 use super::{Settings, SettingsError, Spin, VerbsCache, VerbsConnect, VerbsUse, file};
-use crate::policy::{ByteSize, HandOver, Path, PathSet, Row, RowSource};
+use crate::policy::{ByteSize, LineLatency, Path, PathSet, Row, RowSource};
+use crate::warning;
 
 /// Collects what the application wants to set. What it leaves out comes from the environment, the
 /// files and the built-in values.
@@ -17,17 +17,11 @@ use crate::policy::{ByteSize, HandOver, Path, PathSet, Row, RowSource};
 #[must_use = "nothing happens until `build` is called"]
 pub struct SettingsBuilder {
     layer: Layer,
-    variables: Variables,
+    /// Whether the environment of the process counts for nothing.
+    without_process: bool,
+    /// Variables beside those of the process, over which they win.
+    given: Vec<(OsString, OsString)>,
     refused: Option<SettingsError>,
-}
-
-#[derive(Clone, Debug, Default)]
-enum Variables {
-    /// Those of the process.
-    #[default]
-    Process,
-    /// These instead.
-    Given(Vec<(OsString, OsString)>),
 }
 
 impl SettingsBuilder {
@@ -41,12 +35,20 @@ impl SettingsBuilder {
         mut self,
         variables: impl IntoIterator<Item = (N, V)>,
     ) -> Self {
-        let variables = variables.into_iter();
-        self.variables = Variables::Given(
-            variables
-                .map(|(n, v)| (n.as_ref().to_owned(), v.as_ref().to_owned()))
-                .collect(),
-        );
+        self.without_process = true;
+        self.with_variables(variables)
+    }
+
+    /// Takes these variables for the environment beside the process's own, over which they win.
+    /// Warnings about them are in [`Settings::warnings`] alone.
+    pub fn with_variables<N: AsRef<OsStr>, V: AsRef<OsStr>>(
+        mut self,
+        variables: impl IntoIterator<Item = (N, V)>,
+    ) -> Self {
+        self.given = variables
+            .into_iter()
+            .map(|(name, value)| (name.as_ref().to_owned(), value.as_ref().to_owned()))
+            .collect();
         self
     }
 
@@ -55,17 +57,17 @@ impl SettingsBuilder {
         self.number("inline_max", Key::InlineMax, bytes)
     }
 
-    /// Longest message in bytes that goes eagerly; what the ring holds caps it.
+    /// Longest message in bytes that goes eagerly; more than 64 KiB counts as 64 KiB.
     pub fn eager_max(self, bytes: u64) -> Self {
         self.number("eager_max", Key::EagerMax, bytes)
     }
 
-    /// Bytes of a pipeline's chunk: 1 KiB to 16 MiB, a multiple of 64.
-    pub fn pipeline_chunk(self, bytes: u32) -> Self {
-        self.number("pipeline_chunk", Key::PipelineChunk, u64::from(bytes))
+    /// Bytes of a fragment of a pipelined message: 1 KiB to 16 MiB, a multiple of 64.
+    pub fn pipeline_fragment(self, bytes: u32) -> Self {
+        self.number("pipeline_fragment", Key::PipelineFragment, u64::from(bytes))
     }
 
-    /// Path of long messages between processes: pipeline, cma or both-sides.
+    /// Path of long messages between processes: pipeline, cma, split-copy or kmod.
     pub fn long_path(self, path: Path) -> Self {
         self.value("long_path", Key::Long, Value::Path(path), path.to_string())
     }
@@ -106,14 +108,22 @@ impl SettingsBuilder {
         self.number("shared_slots", Key::SharedSlots, u64::from(slots))
     }
 
-    /// Chunks of an endpoint's pool, through which pipelines and longer eager messages go: 1 to 4096.
-    pub fn chunks(self, chunks: u32) -> Self {
-        self.number("chunks", Key::Chunks, u64::from(chunks))
+    /// Staging buffers of an endpoint, through which fragments of messages go: 1 to 4096.
+    pub fn staging_buffers(self, staging_buffers: u32) -> Self {
+        self.number(
+            "staging_buffers",
+            Key::StagingBuffers,
+            u64::from(staging_buffers),
+        )
     }
 
-    /// Bytes of a chunk of the pool: a power of two, 4 KiB to 16 MiB.
-    pub fn chunk_bytes(self, bytes: u32) -> Self {
-        self.number("chunk_bytes", Key::ChunkBytes, u64::from(bytes))
+    /// Bytes of a buffer of the staging pool: a power of two, 4 KiB to 16 MiB.
+    pub fn staging_buffer_bytes(self, bytes: u32) -> Self {
+        self.number(
+            "staging_buffer_bytes",
+            Key::StagingBufferBytes,
+            u64::from(bytes),
+        )
     }
 
     /// How long a waiting endpoint polls before it yields and sleeps: at most a minute.
@@ -152,9 +162,9 @@ impl SettingsBuilder {
         self.number("loan_bytes", Key::Loan, bytes)
     }
 
-    /// Most pipeline chunks on their way to one peer: 2 to 4096.
-    pub fn pipeline_window(self, chunks: u32) -> Self {
-        self.number("pipeline_window", Key::Window, u64::from(chunks))
+    /// Most fragments of pipelined messages on their way to one peer: 2 to 4096.
+    pub fn pipeline_window(self, fragments: u32) -> Self {
+        self.number("pipeline_window", Key::Window, u64::from(fragments))
     }
 
     /// How long a closing endpoint waits for peers to take what was sent: at most an hour.
@@ -163,28 +173,34 @@ impl SettingsBuilder {
         self.number("linger", Key::Linger, millis)
     }
 
-    /// Whether messages go ahead of receivers that lag behind.
+    /// Whether messages are sent ahead to slow receivers.
     pub fn skew(self, wanted: bool) -> Self {
         self.value("skew", Key::Skew, Value::Flag(wanted), wanted.to_string())
     }
 
-    /// Whether long messages are measured, and take another path than the table's where it is faster.
-    pub fn adapt(self, wanted: bool) -> Self {
-        self.value("adapt", Key::Adapt, Value::Flag(wanted), wanted.to_string())
+    /// Whether long messages are measured, and take another path than the table's where it is
+    /// faster.
+    pub fn autotune(self, wanted: bool) -> Self {
+        self.value(
+            "autotune",
+            Key::Autotune,
+            Value::Flag(wanted),
+            wanted.to_string(),
+        )
     }
 
-    /// Where the locality of two processes comes from (`LIMIC_HANDOVER`).
-    pub fn hand_over(self, source: HandOver) -> Self {
+    /// Where the locality of two processes comes from (`LIMIC_LINE_LATENCY`).
+    pub fn line_latency(self, source: LineLatency) -> Self {
         self.value(
-            "hand_over",
-            Key::HandOver,
-            Value::HandOver(source),
+            "line_latency",
+            Key::LineLatency,
+            Value::LineLatency(source),
             source.to_string(),
         )
     }
 
-    /// Where an endpoint's counters go when it closes: `stderr`, or the end of a file, as JSON if its name ends so; `%p` in
-    /// it is the process, `%r` the rank. `none` is nowhere.
+    /// Where an endpoint's counters go when it closes: `stderr`, or the end of a file, as JSON if
+    /// its name ends in `.json`; `%p` in it is the process, `%r` the rank. `none` is nowhere.
     pub fn stats(self, target: &str) -> Self {
         match Key::Stats.parse(target) {
             Some(value) => self.value("stats", Key::Stats, value, target.to_owned()),
@@ -197,8 +213,8 @@ impl SettingsBuilder {
         }
     }
 
-    /// The group of the kernel module that a [`KernelEndpoint`](crate::KernelEndpoint) joins (`LIMIC_KERNEL_GROUP`):
-    /// `auto`, `fd:N`, or a word that the job's ranks share.
+    /// The group of the kernel module that a [`KernelEndpoint`](crate::KernelEndpoint) joins
+    /// (`LIMIC_KERNEL_GROUP`): `auto`, `fd:N`, or a word that the job's ranks share.
     pub fn kernel_group(self, group: &str) -> Self {
         let text = (!group.eq_ignore_ascii_case("auto")).then(|| group.to_owned());
         self.value(
@@ -225,7 +241,7 @@ impl SettingsBuilder {
         )
     }
 
-    /// Entries of each queue pair's send queue (`LIMIC_VERBS_ENTRIES`, C1).
+    /// Entries of each queue pair's send queue (`LIMIC_VERBS_ENTRIES`).
     pub fn verbs_entries(self, entries: u16) -> Self {
         let value = Value::Number(entries.into());
         self.value(
@@ -236,7 +252,7 @@ impl SettingsBuilder {
         )
     }
 
-    /// Whether messages over verbs share packets while no entry is free (`LIMIC_VERBS_COALESCE`, C2).
+    /// Whether messages over verbs share packets while no entry is free (`LIMIC_VERBS_COALESCE`).
     pub fn verbs_coalesce(self, wanted: bool) -> Self {
         let value = Value::Flag(wanted);
         self.value(
@@ -247,7 +263,8 @@ impl SettingsBuilder {
         )
     }
 
-    /// Devices for verbs, `NAME` or `NAME:PORT` with commas between, or `auto` (`LIMIC_VERBS_DEVICES`, U4).
+    /// Adapters for verbs, `NAME` or `NAME:PORT` with commas between, or `auto`
+    /// (`LIMIC_VERBS_DEVICES`).
     pub fn verbs_devices(self, list: &str) -> Self {
         let key = Key::VerbsDevices;
         // A list that makes no sense is an error of `build`.
@@ -257,19 +274,19 @@ impl SettingsBuilder {
         self.value("verbs_devices", key, value, list.to_owned())
     }
 
-    /// Most peers that get a ring to write into over verbs (`LIMIC_VERBS_RINGS`, U3); 0 for none.
+    /// Most peers that get a ring to write into over verbs (`LIMIC_VERBS_RINGS`); 0 for none.
     pub fn verbs_rings(self, rings: u16) -> Self {
         let value = Value::Number(rings.into());
         self.value("verbs_rings", Key::VerbsRings, value, rings.to_string())
     }
 
-    /// Which registrations of long messages' memory are kept (`LIMIC_VERBS_CACHE`, U6).
+    /// Which registrations of long messages' memory are kept (`LIMIC_VERBS_CACHE`).
     pub fn verbs_cache(self, kept: VerbsCache) -> Self {
         let value = Value::Cache(kept);
         self.value("verbs_cache", Key::VerbsCache, value, kept.to_string())
     }
 
-    /// When the ranks of a job meet over verbs (`LIMIC_VERBS_CONNECT`; U2, C4).
+    /// When the ranks of a job meet over verbs (`LIMIC_VERBS_CONNECT`).
     pub fn verbs_connect(self, when: VerbsConnect) -> Self {
         self.value(
             "verbs_connect",
@@ -279,7 +296,8 @@ impl SettingsBuilder {
         )
     }
 
-    /// How long adapters at least repeat what a peer does not acknowledge, before it counts as lost (`LIMIC_VERBS_RETRY_MS`).
+    /// Least time for which adapters repeat what a peer does not acknowledge, before the peer
+    /// counts as lost (`LIMIC_VERBS_RETRY_MS`).
     pub fn verbs_retry(self, time: core::time::Duration) -> Self {
         let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let value = Value::Number(millis);
@@ -294,23 +312,22 @@ impl SettingsBuilder {
     pub fn build(self) -> Result<Settings, SettingsError> {
         let Self {
             layer,
-            variables,
+            without_process,
+            given,
             refused,
         } = self;
         if let Some(error) = refused {
             return Err(error);
         }
-        let of_process = matches!(variables, Variables::Process);
+        let is_given = |name: &OsStr| given.iter().any(|(other, _)| other == name);
+        let process = std::env::vars_os().filter(|(name, _)| !without_process && !is_given(name));
         let Environment {
             layer: environment,
             config,
             profile,
             default_profile,
             warnings,
-        } = match variables {
-            Variables::Process => environment::read(std::env::vars_os())?,
-            Variables::Given(variables) => environment::read(variables)?,
-        };
+        } = environment::read(process.chain(given.iter().cloned()))?;
         let mut settings = Settings {
             warnings,
             ..Settings::default()
@@ -327,8 +344,8 @@ impl SettingsBuilder {
             match read.and_then(|layer| settings.apply(layer)) {
                 Ok(()) => settings.profile = Some(path),
                 Err(error) => settings.warnings.push(format!(
-                    "{error}; going on with built-in values. limic tune measures this machine, LIMIC_PROFILE=off ends this \
-                     warning"
+                    "{error}; going on with built-in values. limic tune measures this machine, \
+                     LIMIC_PROFILE=off ends this warning"
                 )),
             }
         }
@@ -343,14 +360,13 @@ impl SettingsBuilder {
             ..layer
         })?;
         settings.finish();
-        static WARN: Once = Once::new();
-        if of_process {
-            WARN.call_once(|| {
-                settings
-                    .warnings
-                    .iter()
-                    .for_each(|line| tracing::warn!("{line}"))
-            });
+        let about_given = |line: &&String| {
+            let mut names = given.iter().map(|(name, _)| name.to_string_lossy());
+            names.any(|name| line.contains(&*name))
+        };
+        if !without_process {
+            let lines = settings.warnings.iter().filter(|line| !about_given(line));
+            lines.for_each(|line| warning::say(line));
         }
         Ok(settings)
     }

@@ -68,13 +68,17 @@ pub(super) fn read(
 }
 
 fn unknown(name: &str) -> Option<String> {
-    if names::is_read_elsewhere(name) {
+    if names::is_known(name) {
         return None;
     }
     let known = Key::ALL.map(|key| key.info().variable);
     let files = [keys::CONFIG.variable, keys::PROFILE.variable];
-    let nearest = names::nearest(name, known.into_iter().chain(files));
-    Some(format!(
-        "unknown variable {name} ignored; did you mean {nearest}?"
-    ))
+    let others = names::OTHER_VARIABLES.map(|other| other.name);
+    let nearest = names::nearest(name, known.into_iter().chain(files).chain(others));
+    let advice = if names::is_like(name, nearest) {
+        format!("did you mean {nearest}?")
+    } else {
+        "limic info lists the variables".to_owned()
+    };
+    Some(format!("unknown variable {name} ignored; {advice}"))
 }

@@ -13,7 +13,7 @@ use super::names;
 use super::profile;
 use super::values::Layer;
 use crate::policy::{
-    ByteSize, Locality, MAX_CHUNK, MIN_CHUNK, Path, Row, RowSource, When, built_in_chunk,
+    ByteSize, Locality, MAX_FRAGMENT, MIN_FRAGMENT, Path, Row, RowSource, When, built_in_fragment,
 };
 
 /// A file that is being read.
@@ -42,7 +42,7 @@ pub(super) fn read(
     .parse()
 }
 
-const ROW_KEYS: [&str; 6] = ["locality", "when", "up_to", "path", "chunk", "reason"];
+const ROW_KEYS: [&str; 6] = ["locality", "when", "up_to", "path", "fragment", "reason"];
 
 impl File<'_> {
     fn parse(&self) -> Result<Layer, SettingsError> {
@@ -143,15 +143,15 @@ impl File<'_> {
         if let Some(accepted) = out_of_place {
             return Err(self.bad(name, value, accepted));
         }
-        let chunk_bytes = match get("chunk") {
-            None => built_in_chunk(path),
+        let fragment_bytes = match get("fragment") {
+            None => built_in_fragment(path),
             Some((name, value)) => {
                 let ByteSize(bytes) = self.read(name, value)?;
-                let range = MIN_CHUNK..=MAX_CHUNK;
+                let range = MIN_FRAGMENT..=MAX_FRAGMENT;
                 let accepted = "1K to 16M, a multiple of 64, for path = \"pipeline\" only";
                 u32::try_from(bytes)
                     .ok()
-                    .filter(|n| path.is_chunked() && range.contains(n) && n % 64 == 0)
+                    .filter(|n| path.is_fragmented() && range.contains(n) && n % 64 == 0)
                     .ok_or_else(|| self.bad(name, value, accepted))?
             }
         };
@@ -169,7 +169,7 @@ impl File<'_> {
             when,
             up_to_bytes,
             path,
-            chunk_bytes,
+            fragment_bytes,
             source,
             reason,
         })

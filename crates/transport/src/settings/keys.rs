@@ -1,18 +1,20 @@
 //! The settings by name, and what each means.
 
+use super::Group;
+
 /// A setting. The order is that in which the values of one layer are applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Key {
     Long,
-    PipelineChunk,
+    PipelineFragment,
     InlineMax,
     EagerMax,
     Paths,
     PrivateRings,
     RingBytes,
     SharedSlots,
-    Chunks,
-    ChunkBytes,
+    StagingBuffers,
+    StagingBufferBytes,
     Spin,
     HugePages,
     NumaNode,
@@ -21,8 +23,8 @@ pub(super) enum Key {
     Window,
     Linger,
     Skew,
-    Adapt,
-    HandOver,
+    Autotune,
+    LineLatency,
     Stats,
     Verbs,
     VerbsStreams,
@@ -41,6 +43,7 @@ pub(super) enum Key {
 pub(super) struct Info {
     pub(super) variable: &'static str,
     pub(super) toml: &'static str,
+    pub(super) group: Group,
     pub(super) meaning: &'static str,
     pub(super) accepted: &'static str,
 }
@@ -50,32 +53,39 @@ pub(super) struct Info {
 pub(super) struct FileVariable {
     pub(super) variable: &'static str,
     pub(super) meaning: &'static str,
+    pub(super) accepted: &'static str,
 }
 
 pub(super) const CONFIG: FileVariable = FileVariable {
     variable: "LIMIC_CONFIG",
-    meaning: "TOML file with settings; wins over the profile",
+    meaning: "TOML file with settings; it wins over the profile",
+    accepted: "the path of a file",
 };
 pub(super) const PROFILE: FileVariable = FileVariable {
     variable: "LIMIC_PROFILE",
-    meaning: "TOML file with this host's profile by limic tune, or off; else limic/HOST.toml in $XDG_CONFIG_HOME or ~/.config, if it exists",
+    meaning: "TOML file with what limic tune measured on this host; if this is not set, \
+              limic/HOST.toml in $XDG_CONFIG_HOME or ~/.config, if it exists",
+    accepted: "the path of a file, or off",
 };
 
 const NUMBER_OF_BYTES: &str = "a number of bytes (suffix K, M or G), or unlimited";
 const POWER_OF_TWO: &str = "a power of two of bytes from 4K to 16M";
+const LONG: &str = "pipeline, cma, split-copy or kmod";
+const PATHS: &str = "a list of self, process, inline, eager, pipeline, cma, split-copy, loan, \
+                     kmod, rc-eager, rc-rendezvous; or all";
 
 impl Key {
     pub(super) const ALL: [Self; 31] = [
         Self::Long,
-        Self::PipelineChunk,
+        Self::PipelineFragment,
         Self::InlineMax,
         Self::EagerMax,
         Self::Paths,
         Self::PrivateRings,
         Self::RingBytes,
         Self::SharedSlots,
-        Self::Chunks,
-        Self::ChunkBytes,
+        Self::StagingBuffers,
+        Self::StagingBufferBytes,
         Self::Spin,
         Self::HugePages,
         Self::NumaNode,
@@ -84,8 +94,8 @@ impl Key {
         Self::Window,
         Self::Linger,
         Self::Skew,
-        Self::Adapt,
-        Self::HandOver,
+        Self::Autotune,
+        Self::LineLatency,
         Self::Stats,
         Self::Verbs,
         Self::VerbsStreams,
@@ -100,197 +110,240 @@ impl Key {
     ];
 
     pub(super) const fn info(self) -> Info {
-        let (variable, toml, meaning, accepted) = match self {
+        let (variable, toml, group, meaning, accepted) = match self {
             Self::Long => (
                 "LIMIC_LONG",
                 "long",
+                Group::Paths,
                 "path of long messages between processes",
-                "pipeline, cma or both-sides",
+                LONG,
             ),
-            Self::PipelineChunk => (
-                "LIMIC_PIPELINE_CHUNK",
-                "pipeline_chunk",
-                "bytes of a pipeline's chunk",
-                "a number of bytes from 1K to 16M, a multiple of 64",
+            Self::PipelineFragment => (
+                "LIMIC_PIPELINE_FRAGMENT",
+                "pipeline_fragment",
+                Group::Paths,
+                "bytes of a fragment of a pipelined message",
+                "1K to 16M bytes, a multiple of 64",
             ),
             Self::InlineMax => (
                 "LIMIC_INLINE_MAX",
                 "inline_max",
-                "longest message in bytes that goes inline",
-                "0 to 48 bytes, what a slot's first cache line holds",
+                Group::Paths,
+                "bytes of the longest message that goes inline",
+                "0 to 48 bytes, which a slot's first cache line holds",
             ),
             Self::EagerMax => (
                 "LIMIC_EAGER_MAX",
                 "eager_max",
-                "longest message in bytes that goes eagerly; at most 64K, with which longer answers do too",
+                Group::Paths,
+                "bytes of the longest message that goes eagerly; more than 64K counts as 64K",
                 NUMBER_OF_BYTES,
             ),
             Self::Paths => (
                 "LIMIC_PATHS",
                 "paths",
+                Group::Paths,
                 "paths that may be used; self always may",
-                "a list of self, process, inline, eager, pipeline, cma, both-sides, loan; or all",
+                PATHS,
             ),
             Self::PrivateRings => (
                 "LIMIC_PRIVATE_RINGS",
                 "private_rings",
-                "rings of an endpoint for single peers that talk a lot",
+                Group::Memory,
+                "rings of an endpoint for single peers that send a lot",
                 "0 to 1024",
             ),
             Self::RingBytes => (
                 "LIMIC_RING_BYTES",
                 "ring_bytes",
+                Group::Memory,
                 "payload bytes of a private ring",
                 POWER_OF_TWO,
             ),
             Self::SharedSlots => (
                 "LIMIC_SHARED_SLOTS",
                 "shared_slots",
-                "slots of an endpoint's ring for all peers",
+                Group::Memory,
+                "slots of an endpoint's ring for all other peers",
                 "a power of two from 8 to 65536",
             ),
-            Self::Chunks => (
-                "LIMIC_CHUNKS",
-                "chunks",
-                "chunks of an endpoint's pool, through which pipelines and longer eager messages go",
+            Self::StagingBuffers => (
+                "LIMIC_STAGING_BUFFERS",
+                "staging_buffers",
+                Group::Memory,
+                "staging buffers of an endpoint, through which fragments of messages go",
                 "1 to 4096",
             ),
-            Self::ChunkBytes => (
-                "LIMIC_CHUNK_BYTES",
-                "chunk_bytes",
-                "bytes of a chunk of the pool",
+            Self::StagingBufferBytes => (
+                "LIMIC_STAGING_BUFFER_BYTES",
+                "staging_buffer_bytes",
+                Group::Memory,
+                "bytes of a staging buffer; at least the longest fragment of a pipeline if this \
+                is not set",
                 POWER_OF_TWO,
             ),
             Self::Spin => (
                 "LIMIC_SPIN_US",
                 "spin_us",
+                Group::Waiting,
                 "microseconds that a waiting endpoint polls before it yields and sleeps",
                 "auto, or 0 to 60000000 microseconds",
             ),
             Self::HugePages => (
                 "LIMIC_HUGE_PAGES",
                 "huge_pages",
-                "whether to ask for huge pages for the segment",
+                Group::Memory,
+                "whether to ask for huge pages for the segment; ordinary pages serve where \
+                there are none",
                 "yes or no",
             ),
             Self::NumaNode => (
                 "LIMIC_NUMA_NODE",
                 "numa_node",
-                "NUMA node of the segment's memory; auto is where the endpoint runs",
-                "auto, or a node's number from 0 to 65533",
+                Group::Memory,
+                "NUMA node of the segment; auto is the node on which the endpoint runs",
+                "auto, or the number of a node from 0 to 65533",
             ),
             Self::Unexpected => (
                 "LIMIC_UNEXPECTED_BYTES",
                 "unexpected_bytes",
+                Group::Memory,
                 "bytes of unexpected messages that an endpoint keeps before it holds senders back",
                 "64K or more bytes (suffix K, M or G), or unlimited",
             ),
             Self::Loan => (
                 "LIMIC_LOAN_BYTES",
                 "loan_bytes",
+                Group::Memory,
                 "most bytes of shared memory that an endpoint makes for loans",
                 "1M or more bytes (suffix K, M or G), or unlimited",
             ),
             Self::Window => (
                 "LIMIC_PIPELINE_WINDOW",
                 "pipeline_window",
-                "most pipeline chunks on their way to one peer",
+                Group::Paths,
+                "most fragments of pipelined messages on their way to one peer",
                 "2 to 4096",
             ),
             Self::Linger => (
                 "LIMIC_LINGER_MS",
                 "linger_ms",
+                Group::Waiting,
                 "milliseconds that a closing endpoint waits for peers to take what was sent",
                 "0 to 3600000 milliseconds",
             ),
             Self::Skew => (
                 "LIMIC_SKEW",
                 "skew",
-                "whether messages go ahead of receivers that lag behind, instead of waiting for them",
+                Group::Paths,
+                "whether messages are sent ahead to slow receivers, instead of waiting for them",
                 "on or off",
             ),
-            Self::Adapt => (
-                "LIMIC_ADAPT",
-                "adapt",
-                "whether long messages are measured and take another path where it is faster than the table's",
+            Self::Autotune => (
+                "LIMIC_AUTOTUNE",
+                "autotune",
+                Group::Paths,
+                "whether long messages are measured, and take another path than the table's \
+                where it is faster",
                 "on or off",
             ),
-            Self::HandOver => (
-                "LIMIC_HANDOVER",
-                "handover",
-                "how far apart two processes are: by the measured hand-over of a cache line, or as the topology says",
-                "measured, topology, or nanoseconds one way, which are then taken for measured",
+            Self::LineLatency => (
+                "LIMIC_LINE_LATENCY",
+                "line_latency",
+                Group::Paths,
+                "how far apart two processes are: by the measured latency of a cache line \
+                between them, or as the topology says",
+                "measured, topology, or nanoseconds one way in place of the measurement",
             ),
             Self::Stats => (
                 "LIMIC_STATS",
                 "stats",
-                "where an endpoint's counters go when it closes; JSON if the file's name ends so",
+                Group::Observation,
+                "where an endpoint's counters go when it closes; a file gets JSON if its name \
+                ends in .json",
                 "none, stderr, or the path of a file: %p in it is the process, %r the rank",
             ),
             Self::Verbs => (
                 "LIMIC_VERBS",
                 "verbs",
-                "whether peers are reached over verbs: those on other nodes where a device is there, none, or all",
+                Group::Verbs,
+                "peers that are reached over verbs: auto is those on other machines where there \
+                is an adapter",
                 "auto, off or only",
             ),
             Self::VerbsStreams => (
                 "LIMIC_VERBS_STREAMS",
                 "verbs_streams",
-                "queue pairs to each peer over verbs; the same in all ranks",
+                Group::Verbs,
+                "queue pairs to each peer; the same in all ranks",
                 "1 to 8",
             ),
             Self::VerbsEntries => (
                 "LIMIC_VERBS_ENTRIES",
                 "verbs_entries",
-                "entries of each queue pair's send queue, on which the memory of a connection depends",
+                Group::Verbs,
+                "entries of each send queue, on which the memory of a connection depends",
                 "2 to 4096",
             ),
             Self::VerbsCoalesce => (
                 "LIMIC_VERBS_COALESCE",
                 "verbs_coalesce",
-                "whether messages over verbs share packets while no entry is free",
+                Group::Verbs,
+                "whether messages share packets while no entry is free",
                 "on or off",
             ),
             Self::KernelGroup => (
                 "LIMIC_KERNEL_GROUP",
                 "kernel_group",
-                "group of the kernel module that endpoints of its messages join; auto is the launcher's job",
-                "auto, fd:N for the group of an open /dev/limic, or any word that the job's ranks share",
+                Group::KernelModule,
+                "group of the kernel module that endpoints join; auto is the launcher's job",
+                "auto, fd:N for the group of an open /dev/limic, or a word that the job's ranks \
+                share",
             ),
             Self::VerbsDevices => (
                 "LIMIC_VERBS_DEVICES",
                 "verbs_devices",
-                "devices for verbs, to which the streams to a peer are dealt out; auto is the first with a port that is up",
+                Group::Verbs,
+                "adapters, to which the queue pairs to a peer are dealt out; auto is the first \
+                with a port that is up",
                 "auto, or one or two names with commas between, each NAME or NAME:PORT",
             ),
             Self::VerbsRings => (
                 "LIMIC_VERBS_RINGS",
                 "verbs_rings",
-                "peers over verbs that talk a lot and may write into a ring which this endpoint polls",
+                Group::Verbs,
+                "most peers that send a lot and may write into a ring which this endpoint polls",
                 "0 to 1024",
-            ),
-            Self::VerbsRetry => (
-                "LIMIC_VERBS_RETRY_MS",
-                "verbs_retry_ms",
-                "milliseconds for which adapters at least repeat what a peer does not acknowledge, before it counts as lost",
-                "10 to 600000",
             ),
             Self::VerbsCache => (
                 "LIMIC_VERBS_CACHE",
                 "verbs_cache",
-                "whether registrations of long messages' memory are kept over verbs: on devices with on-demand paging, never, or on all, with a thread that watches for memory that is unmapped; peers can read that memory meanwhile",
+                Group::Verbs,
+                "registrations of long messages' memory that are kept, through which peers can \
+                read it meanwhile: auto is on adapters with on-demand paging, watch is on all, \
+                with a thread that notices when memory is unmapped",
                 "auto, off or watch",
             ),
             Self::VerbsConnect => (
                 "LIMIC_VERBS_CONNECT",
                 "verbs_connect",
-                "when ranks meet over verbs: each pair at its first message, or all at the start",
+                Group::Verbs,
+                "when ranks meet: each pair at its first message, or all pairs at the start",
                 "on-demand or static",
+            ),
+            Self::VerbsRetry => (
+                "LIMIC_VERBS_RETRY_MS",
+                "verbs_retry_ms",
+                Group::Verbs,
+                "least milliseconds for which adapters repeat what a peer does not acknowledge, \
+                before the peer counts as lost",
+                "10 to 600000 milliseconds",
             ),
         };
         Info {
             variable,
             toml,
+            group,
             meaning,
             accepted,
         }
@@ -300,6 +353,7 @@ impl Key {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::Path;
 
     #[test]
     fn the_order_of_the_list_is_that_of_the_keys() {
@@ -307,6 +361,16 @@ mod tests {
             assert_eq!(key as usize, i);
             let Info { variable, toml, .. } = key.info();
             assert_eq!(variable, format!("LIMIC_{}", toml.to_ascii_uppercase()));
+        }
+    }
+
+    #[test]
+    fn the_accepted_paths_are_all_named() {
+        for path in Path::ALL {
+            let name = path.name();
+            let named = |list: &str| list.split([' ', ',', ';']).any(|word| word == name);
+            assert!(named(PATHS), "{name}");
+            assert_eq!(named(LONG), Key::Long.parse(name).is_some(), "{name}");
         }
     }
 }

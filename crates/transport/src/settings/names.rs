@@ -1,21 +1,127 @@
-//! Names of variables: those that other parts of limic read, and the known one that was meant.
+//! Names of variables: those that are no settings, and the known one that was meant.
 
-/// Variables that other parts of limic read: start-up, the libfabric provider and tests. Not settings, so no warning.
-const ELSEWHERE: [&str; 4] = ["LIMIC_RANK", "LIMIC_SIZE", "LIMIC_LOG", "LIMIC_JOB"];
-/// Beginnings of further ones.
-const ELSEWHERE_PREFIXES: [&str; 8] = [
-    "LIMIC_BOOTSTRAP",
-    "LIMIC_COPY_",
-    "LIMIC_FI_",
-    "LIMIC_JOB_",
-    "LIMIC_LAB_",
-    "LIMIC_LOCAL_",
-    "LIMIC_PMIX_",
-    "LIMIC_TEST_",
+/// A variable that limic reads, or that a part of limic sets, and that is no setting of an
+/// endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OtherVariable {
+    /// Its name.
+    pub name: &'static str,
+    /// What reads it.
+    pub read_by: &'static str,
+    /// What it does, with its unit.
+    pub meaning: &'static str,
+    /// What it accepts.
+    pub accepted: &'static str,
+    /// What holds if it is not set.
+    pub default: &'static str,
+}
+
+/// The variables that are no settings of an endpoint.
+pub const OTHER_VARIABLES: [OtherVariable; 11] = [
+    OtherVariable {
+        name: "LIMIC_LOG",
+        read_by: "every program",
+        meaning: "what goes to standard error. A program says there what its user should know, \
+                  as of misspelt variables, unless this is off or error, or the program takes \
+                  warnings through the crate tracing. The command limic says as much as is \
+                  asked for",
+        accepted: "off, error, warn, info, debug, trace, or a filter as of tracing-subscriber",
+        default: "warn",
+    },
+    OtherVariable {
+        name: "LIMIC_BOOTSTRAP",
+        read_by: "World::init",
+        meaning: "how a job starts",
+        accepted: "pmi1, pmix or single",
+        default: "as the launcher's variables say",
+    },
+    OtherVariable {
+        name: "LIMIC_BOOTSTRAP_TIMEOUT",
+        read_by: "World::init",
+        meaning: "longest time in seconds that each wait for the launcher takes",
+        accepted: "whole seconds, 0 for no limit",
+        default: "300",
+    },
+    OtherVariable {
+        name: "LIMIC_PMIX_LIBRARY",
+        read_by: "World::init",
+        meaning: "the file of libpmix, under PMIx launchers",
+        accepted: "the path of a shared library",
+        default: "where the system's loader finds it",
+    },
+    OtherVariable {
+        name: "LIMIC_RANK",
+        read_by: "endpoints",
+        meaning: "this process's rank, as counters show it",
+        accepted: "a number",
+        default: "what PMI or PMIx say",
+    },
+    OtherVariable {
+        name: "LIMIC_LOCAL_RANK",
+        read_by: "programs that limic run starts",
+        meaning: "the rank among those of this machine",
+        accepted: "set by limic run",
+        default: "none",
+    },
+    OtherVariable {
+        name: "LIMIC_LOCAL_SIZE",
+        read_by: "endpoints",
+        meaning: "how many ranks this machine has, so that waiting ranks give way where there are \
+                  more than CPUs",
+        accepted: "set by limic run",
+        default: "what MPI launchers say",
+    },
+    OtherVariable {
+        name: "LIMIC_SYSFS",
+        read_by: "the topology",
+        meaning: "a folder that is read in place of /sys/devices/system: another machine's, for \
+                  tests and reports of faults",
+        accepted: "the path of a folder",
+        default: "/sys/devices/system",
+    },
+    OtherVariable {
+        name: "LIMIC_FI_STATS",
+        read_by: "the libfabric provider",
+        meaning: "whether each endpoint prints a line of counters when it closes",
+        accepted: "1 or 0",
+        default: "0",
+    },
+    OtherVariable {
+        name: "LIMIC2_PATH",
+        read_by: "liblimic2",
+        meaning: "how copies are made: by the kernel module, by cross-memory attach, or by what \
+                  is there",
+        accepted: "auto, kmod or cma",
+        default: "auto",
+    },
+    OtherVariable {
+        name: "LIMIC2_GROUP",
+        read_by: "liblimic2",
+        meaning: "group of the kernel module that processes share",
+        accepted: "any word",
+        default: "one for all processes of a user",
+    },
 ];
-/// Whether `name` belongs to another part of limic.
-pub(super) fn is_read_elsewhere(name: &str) -> bool {
-    ELSEWHERE.contains(&name) || ELSEWHERE_PREFIXES.iter().any(|p| name.starts_with(p))
+
+/// Names that others give to a folder where limic lies: environment modules and package managers.
+const PLACES: [&str; 6] = [
+    "LIMIC_ROOT",
+    "LIMIC_DIR",
+    "LIMIC_HOME",
+    "LIMIC_PREFIX",
+    "LIMIC_LIB",
+    "LIMIC_INC",
+];
+
+/// Beginnings of names that limic's own tests and checks read.
+const TESTS: [&str; 4] = ["LIMIC_TEST_", "LIMIC_LAB_", "LIMIC_CI_", "LIMIC_BENCH_"];
+
+/// Whether a variable is no setting and all the same no mistake.
+pub(super) fn is_known(name: &str) -> bool {
+    OTHER_VARIABLES.iter().any(|other| other.name == name)
+        || PLACES.contains(&name)
+        || TESTS.iter().any(|beginning| name.starts_with(beginning))
 }
 
 /// The name among `known` that takes the fewest edits to come from `name`.
@@ -24,6 +130,12 @@ pub(super) fn nearest(name: &str, known: impl IntoIterator<Item = &'static str>)
         .into_iter()
         .min_by_key(|other| distance(name, other))
         .unwrap_or("")
+}
+
+/// Whether a user who wrote `name` may have meant `known`: half of it is right, or it was cut.
+pub(super) fn is_like(name: &str, known: &str) -> bool {
+    let own = name.len().saturating_sub("LIMIC_".len());
+    known.starts_with(name) || 2 * distance(name, known) <= own
 }
 
 /// Levenshtein's distance between two names.

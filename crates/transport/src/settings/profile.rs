@@ -1,8 +1,9 @@
-//! The profile of a host: rows that `limic tune` measured on it, and the machine that they hold for.
+//! The profile of a host: rows that `limic tune` measured on it, and the machine that they hold
+//! for.
 //!
-//! A profile is a file of settings with two tables more: `[profile]` with the version of the format, and `[machine]`,
-//! which must describe the machine that reads it. Whatever is wrong with a profile, nobody's job fails because of it:
-//! it is left aside, with one warning that says why. `docs/profile.md` describes the format.
+//! A profile is a file of settings with two tables more: `[profile]` with the version of the format,
+//! and `[machine]`, which must describe the machine that reads it. A profile that is wrong ends no
+//! job: it is left aside, with one warning that says why. `docs/profile.md` describes the format.
 
 use std::path::{Path as FilePath, PathBuf};
 
@@ -57,8 +58,9 @@ impl MachineKey {
     }
 }
 
-/// Where `limic tune` writes the profile of this host, and where every run looks for it if `LIMIC_PROFILE` does not name
-/// another: `limic/HOST.toml` in `$XDG_CONFIG_HOME` or else `~/.config`. `None` if neither is known.
+/// Where `limic tune` writes the profile of this host, and where every run looks for it if
+/// `LIMIC_PROFILE` does not name another: `limic/HOST.toml` in `$XDG_CONFIG_HOME` or else
+/// `~/.config`. `None` if neither is known.
 #[must_use]
 pub fn default_profile() -> Option<PathBuf> {
     let variable = |name| std::env::var_os(name).map(PathBuf::from);

@@ -50,7 +50,8 @@ impl Settings {
     }
 }
 
-/// Ranks that the launcher started on this node, as far as it says: an endpoint may know only a few of them.
+/// Ranks that the launcher started on this machine, as far as it says: an endpoint may know only a
+/// few of them.
 fn ranks_of_this_node() -> u32 {
     static RANKS: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
     let told = |name: &&str| std::env::var(name).ok()?.parse::<u32>().ok();
@@ -66,7 +67,7 @@ fn ranks_of_this_node() -> u32 {
     })
 }
 
-/// CPUs of the machine, bound or not: a rank that is bound to one core still has the others' company.
+/// CPUs of the machine: a rank that is bound to one of them shares the machine with the others.
 fn all_cpus() -> u32 {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
     text.trim()

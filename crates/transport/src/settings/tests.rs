@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::*;
-use crate::policy::{HandOver, Locality, Query, Row, When};
+use crate::policy::{LineLatency, Locality, Query, Row, When};
 
 /// A file that goes away with the directory.
 fn file(dir: &tempfile::TempDir, name: &str, text: &str) -> String {
@@ -56,9 +56,13 @@ fn later_sources_win() {
     let xdg = Some(dir.path().to_owned());
     let place = profile::place(xdg, None).expect("an absolute path");
     let name = place.strip_prefix(dir.path()).expect("in the directory");
-    let text = profile("eager_max = 1024\nchunks = 7\nhuge_pages = false\n");
+    let text = profile("eager_max = 1024\nstaging_buffers = 7\nhuge_pages = false\n");
     let profile = file(&dir, name.to_str().expect("a plain name"), &text);
-    let config = file(&dir, "config.toml", "eager_max = \"2K\"\nchunks = 8\n");
+    let config = file(
+        &dir,
+        "config.toml",
+        "eager_max = \"2K\"\nstaging_buffers = 8\n",
+    );
     let xdg = (
         "XDG_CONFIG_HOME",
         dir.path().to_str().expect("a plain name"),
@@ -83,7 +87,7 @@ fn later_sources_win() {
     assert_eq!(eager_max(&settings), 4000);
 
     // Each value comes from the last source that names it.
-    assert_eq!(settings.segment().chunks, 8);
+    assert_eq!(settings.segment().staging_buffers, 8);
     assert!(!settings.huge_pages());
     assert_eq!(settings.unexpected_budget_bytes(), 64 << 20);
     let source = |name: &str| {
@@ -98,7 +102,7 @@ fn later_sources_win() {
         source("LIMIC_EAGER_MAX"),
         ("4000".into(), "application".into())
     );
-    assert_eq!(source("LIMIC_CHUNKS"), ("8".into(), config));
+    assert_eq!(source("LIMIC_STAGING_BUFFERS"), ("8".into(), config));
     assert_eq!(source("LIMIC_HUGE_PAGES"), ("no".into(), "profile".into()));
     assert_eq!(
         source("LIMIC_NUMA_NODE"),
@@ -112,14 +116,14 @@ fn every_variable_does_something() {
     let settings = with(&[
         ("LIMIC_INLINE_MAX", "16"),
         ("LIMIC_EAGER_MAX", "16K"),
-        ("LIMIC_PIPELINE_CHUNK", "64K"),
+        ("LIMIC_PIPELINE_FRAGMENT", "64K"),
         ("LIMIC_LONG", "cma"),
         ("LIMIC_PATHS", "inline,eager,cma"),
         ("LIMIC_PRIVATE_RINGS", "2"),
         ("LIMIC_RING_BYTES", "128K"),
         ("LIMIC_SHARED_SLOTS", "64"),
-        ("LIMIC_CHUNKS", "9"),
-        ("LIMIC_CHUNK_BYTES", "8K"),
+        ("LIMIC_STAGING_BUFFERS", "9"),
+        ("LIMIC_STAGING_BUFFER_BYTES", "8K"),
         ("LIMIC_SPIN_US", "50"),
         ("LIMIC_HUGE_PAGES", "no"),
         ("LIMIC_NUMA_NODE", "1"),
@@ -128,8 +132,8 @@ fn every_variable_does_something() {
         ("LIMIC_PIPELINE_WINDOW", "5"),
         ("LIMIC_LINGER_MS", "7"),
         ("LIMIC_SKEW", "off"),
-        ("LIMIC_ADAPT", "no"),
-        ("LIMIC_HANDOVER", "180"),
+        ("LIMIC_AUTOTUNE", "no"),
+        ("LIMIC_LINE_LATENCY", "180"),
         ("LIMIC_STATS", "counts.json"),
         ("LIMIC_VERBS", "off"),
         ("LIMIC_VERBS_STREAMS", "2"),
@@ -152,7 +156,11 @@ fn every_variable_does_something() {
     let segment = settings.segment();
     assert_eq!((segment.private_rings, segment.ring_bytes), (2, 128 << 10));
     assert_eq!(
-        (segment.shared_slots, segment.chunks, segment.chunk_bytes),
+        (
+            segment.shared_slots,
+            segment.staging_buffers,
+            segment.staging_buffer_bytes
+        ),
         (64, 9, 8 << 10)
     );
     assert_eq!(settings.spin(), Spin::For(Duration::from_micros(50)));
@@ -166,8 +174,8 @@ fn every_variable_does_something() {
         (2 << 20, 5)
     );
     assert_eq!(settings.linger(), Duration::from_millis(7));
-    assert_eq!((settings.skew(), settings.adapt()), (false, false));
-    assert_eq!(settings.hand_over(), HandOver::Nanoseconds(180));
+    assert_eq!((settings.skew(), settings.autotune()), (false, false));
+    assert_eq!(settings.line_latency(), LineLatency::Nanoseconds(180));
     let verbs = settings.verbs();
     assert_eq!(
         (verbs.used, verbs.streams, verbs.entries, verbs.coalesce),
@@ -194,14 +202,18 @@ fn every_variable_does_something() {
 
 #[test]
 fn the_pool_follows_the_pipeline_unless_told_otherwise() {
-    let chunk = |variables: &[(&str, &str)]| with(variables).map(|s| s.segment().chunk_bytes);
-    assert_eq!(chunk(&[]), Ok(32 << 10));
-    assert_eq!(chunk(&[("LIMIC_PIPELINE_CHUNK", "96K")]), Ok(128 << 10));
+    let fragment =
+        |variables: &[(&str, &str)]| with(variables).map(|s| s.segment().staging_buffer_bytes);
+    assert_eq!(fragment(&[]), Ok(32 << 10));
+    assert_eq!(
+        fragment(&[("LIMIC_PIPELINE_FRAGMENT", "96K")]),
+        Ok(128 << 10)
+    );
     let both = [
-        ("LIMIC_PIPELINE_CHUNK", "96K"),
-        ("LIMIC_CHUNK_BYTES", "16K"),
+        ("LIMIC_PIPELINE_FRAGMENT", "96K"),
+        ("LIMIC_STAGING_BUFFER_BYTES", "16K"),
     ];
-    assert_eq!(chunk(&both), Ok(16 << 10));
+    assert_eq!(fragment(&both), Ok(16 << 10));
 }
 
 #[test]
@@ -213,9 +225,9 @@ fn bad_variables_are_named_with_what_is_accepted() {
     );
     assert_eq!(
         text("LIMIC_LONG", "eager"),
-        "LIMIC_LONG=eager: accepted is pipeline, cma or both-sides"
+        "LIMIC_LONG=eager: accepted is pipeline, cma, split-copy or kmod"
     );
-    assert!(text("LIMIC_PATHS", "inline,,eager").contains("both-sides, loan; or all"));
+    assert!(text("LIMIC_PATHS", "inline,,eager").contains("rc-rendezvous; or all"));
     assert_eq!(
         text("LIMIC_CONFIG", "/nonexistent/x.toml"),
         "/nonexistent/x.toml (from LIMIC_CONFIG) cannot be read: No such file or directory (os error 2)"
@@ -251,12 +263,12 @@ fn bad_files_are_named_with_line_and_what_is_accepted() {
         ":3: eager_max = \"lots\": accepted is a number of bytes (suffix K, M or G), or unlimited"
     );
     assert_eq!(
-        text("chunks = -1"),
-        ":1: chunks = -1: accepted is 1 to 4096"
+        text("staging_buffers = -1"),
+        ":1: staging_buffers = -1: accepted is 1 to 4096"
     );
     assert_eq!(
-        text("chunks = 1.5"),
-        ":1: chunks = 1.5: accepted is 1 to 4096"
+        text("staging_buffers = 1.5"),
+        ":1: staging_buffers = 1.5: accepted is 1 to 4096"
     );
     assert_eq!(
         text("\neager_mx = 1"),
@@ -276,9 +288,9 @@ fn bad_files_are_named_with_line_and_what_is_accepted() {
     assert!(
         text(&format!("{row}path = \"tcp\"")).starts_with(":4: path = \"tcp\": accepted is self, ")
     );
-    for path in ["eager", "cma", "both-sides"] {
-        let text = text(&format!("{row}path = \"{path}\"\nchunk = \"4K\""));
-        assert!(text.starts_with(":5: chunk = "), "{text}");
+    for path in ["eager", "cma", "split-copy"] {
+        let text = text(&format!("{row}path = \"{path}\"\nfragment = \"4K\""));
+        assert!(text.starts_with(":5: fragment = "), "{text}");
         assert!(text.contains("\"pipeline\" only"), "{text}");
     }
     assert!(
@@ -351,12 +363,13 @@ fn a_profile_can_be_switched_off() {
     file(
         &dir,
         name.to_str().expect("a plain name"),
-        &profile("chunks = 9"),
+        &profile("staging_buffers = 9"),
     );
-    let chunks = |variables: &[(&str, &str)]| with(variables).map(|s| s.segment().chunks);
-    assert_eq!(chunks(&[("XDG_CONFIG_HOME", xdg)]), Ok(9));
+    let staging_buffers =
+        |variables: &[(&str, &str)]| with(variables).map(|s| s.segment().staging_buffers);
+    assert_eq!(staging_buffers(&[("XDG_CONFIG_HOME", xdg)]), Ok(9));
     assert_ne!(
-        chunks(&[("XDG_CONFIG_HOME", xdg), ("LIMIC_PROFILE", "off")]),
+        staging_buffers(&[("XDG_CONFIG_HOME", xdg), ("LIMIC_PROFILE", "off")]),
         Ok(9)
     );
 }
@@ -367,7 +380,7 @@ fn rows_of_a_file_are_laid_over_the_table() {
     let config = file(
         &dir,
         "rows.toml",
-        "long = 'both-sides'\n[[rows]]\nlocality = 'shared-cache'\nup_to = 100000\npath = 'cma'\nreason = 'a\\n test'\n",
+        "long = 'split-copy'\n[[rows]]\nlocality = 'shared-cache'\nup_to = 100000\npath = 'cma'\nreason = 'a\\n test'\n",
     );
     let settings = with(&[("LIMIC_CONFIG", &config)]).expect("a good file");
     let row: &Row = &settings.policy().run(Locality::SharedCache, When::Usual)[0];
@@ -375,23 +388,41 @@ fn rows_of_a_file_are_laid_over_the_table() {
         (row.up_to_bytes, &row.source),
         (100_000, &RowSource::File(config.into()))
     );
-    assert_eq!(path(&settings, 1 << 20), Path::BothSides);
+    assert_eq!(path(&settings, 1 << 20), Path::SplitCopy);
 }
 
 #[test]
 fn unknown_variables_warn_with_the_nearest_name() {
     let settings = with(&[
         ("LIMIC_EAGER_MAXX", "1K"),
-        ("LIMIC_RANK", "0"),
+        ("LIMIC_SPIN", "1"),
         ("LIMIC_JOB_ID", "x"),
+        // These are somebody's.
+        ("LIMIC_RANK", "0"),
+        ("LIMIC_LOG", "debug"),
+        ("LIMIC_ROOT", "/opt/limic"),
+        ("LIMIC_TEST_RANK", "1"),
+        ("LIMICS", "x"),
     ]);
     let settings = settings.expect("only a warning");
     assert_eq!(
         settings.warnings(),
-        ["unknown variable LIMIC_EAGER_MAXX ignored; did you mean LIMIC_EAGER_MAX?"]
+        [
+            "unknown variable LIMIC_EAGER_MAXX ignored; did you mean LIMIC_EAGER_MAX?",
+            "unknown variable LIMIC_SPIN ignored; did you mean LIMIC_SPIN_US?",
+            "unknown variable LIMIC_JOB_ID ignored; limic info lists the variables",
+        ]
     );
     let settings = with(&[("LIMIC_PATHS", "inline,eager")]).expect("only a warning");
     assert!(settings.warnings()[0].contains("(self,inline,eager) carry no long messages"));
+}
+
+#[test]
+fn given_variables_win_over_those_of_the_process() {
+    let given = [("LIMIC_STAGING_BUFFERS", "9")];
+    let settings = Settings::builder().with_variables(given).build();
+    let settings = settings.expect("a good variable");
+    assert_eq!(settings.segment().staging_buffers, 9);
 }
 
 #[test]

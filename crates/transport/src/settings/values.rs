@@ -6,7 +6,8 @@ use super::keys::Key;
 use super::verbs::devices;
 use super::{Spin, VerbsCache, VerbsConnect, VerbsUse};
 use crate::policy::{
-    ByteSize, HandOver, INLINE_CAPACITY, MAX_CHUNK, MIN_CHUNK, Path, PathSet, Row, RowSource,
+    ByteSize, INLINE_CAPACITY, LineLatency, MAX_FRAGMENT, MIN_FRAGMENT, Path, PathSet, Row,
+    RowSource,
 };
 
 /// The value of a key.
@@ -19,7 +20,7 @@ pub(super) enum Value {
     Flag(bool),
     Node(Option<u32>),
     Text(Option<String>),
-    HandOver(HandOver),
+    LineLatency(LineLatency),
     Verbs(VerbsUse),
     Connect(VerbsConnect),
     Cache(VerbsCache),
@@ -46,16 +47,16 @@ impl Key {
         let value = match self {
             Self::Long => text.parse().ok().map(Value::Path),
             Self::Paths => text.parse().ok().map(Value::Paths),
-            Self::PipelineChunk
+            Self::PipelineFragment
             | Self::InlineMax
             | Self::EagerMax
             | Self::RingBytes
-            | Self::ChunkBytes
+            | Self::StagingBufferBytes
             | Self::Unexpected
             | Self::Loan => bytes(),
             Self::PrivateRings
             | Self::SharedSlots
-            | Self::Chunks
+            | Self::StagingBuffers
             | Self::Window
             | Self::Linger
             | Self::VerbsStreams
@@ -63,7 +64,7 @@ impl Key {
             | Self::VerbsRetry
             | Self::VerbsEntries => text.parse().ok().map(Value::Number),
             Self::Verbs => text.parse().ok().map(Value::Verbs),
-            Self::HandOver => text.parse().ok().map(Value::HandOver),
+            Self::LineLatency => text.parse().ok().map(Value::LineLatency),
             Self::VerbsCache => text.parse().ok().map(Value::Cache),
             Self::VerbsConnect => text.parse().ok().map(Value::Connect),
             Self::Spin if text.eq_ignore_ascii_case("auto") => Some(Value::Spin(Spin::Auto)),
@@ -71,7 +72,7 @@ impl Key {
                 let time = text.parse().ok().map(Duration::from_micros);
                 time.map(|time| Value::Spin(Spin::For(time)))
             }
-            Self::HugePages | Self::Skew | Self::Adapt | Self::VerbsCoalesce => {
+            Self::HugePages | Self::Skew | Self::Autotune | Self::VerbsCoalesce => {
                 match text.to_ascii_lowercase().as_str() {
                     "yes" | "true" | "on" | "1" => Some(Value::Flag(true)),
                     "no" | "false" | "off" | "0" => Some(Value::Flag(false)),
@@ -95,21 +96,24 @@ impl Key {
         let area = |n: u64| n.is_power_of_two() && (4 << 10..=16 << 20).contains(&n);
         match (self, value) {
             (Self::Long, Value::Path(path)) => path.is_rendezvous(),
-            (Self::PipelineChunk, Value::Number(n)) => {
-                (u64::from(MIN_CHUNK)..=u64::from(MAX_CHUNK)).contains(n) && n % 64 == 0
+            (Self::PipelineFragment, Value::Number(n)) => {
+                (u64::from(MIN_FRAGMENT)..=u64::from(MAX_FRAGMENT)).contains(n) && n % 64 == 0
             }
             (Self::InlineMax, Value::Number(n)) => *n <= INLINE_CAPACITY,
             (Self::EagerMax, Value::Number(_)) => true,
             (Self::Paths, Value::Paths(paths)) => !paths.is_empty(),
             (Self::PrivateRings, Value::Number(n)) => *n <= 1024,
-            (Self::RingBytes | Self::ChunkBytes, Value::Number(n)) => area(*n),
+            (Self::RingBytes | Self::StagingBufferBytes, Value::Number(n)) => area(*n),
             (Self::SharedSlots, Value::Number(n)) => n.is_power_of_two() && (8..=65536).contains(n),
-            (Self::Chunks, Value::Number(n)) => (1..=4096).contains(n),
+            (Self::StagingBuffers, Value::Number(n)) => (1..=4096).contains(n),
             (Self::Spin, Value::Spin(Spin::For(time))) => *time <= Duration::from_secs(60),
             (Self::Spin, Value::Spin(Spin::Auto))
-            | (Self::HugePages | Self::Skew | Self::Adapt | Self::VerbsCoalesce, Value::Flag(_))
+            | (
+                Self::HugePages | Self::Skew | Self::Autotune | Self::VerbsCoalesce,
+                Value::Flag(_),
+            )
             | (Self::Verbs, Value::Verbs(_))
-            | (Self::HandOver, Value::HandOver(_)) => true,
+            | (Self::LineLatency, Value::LineLatency(_)) => true,
             (Self::VerbsCache, Value::Cache(_)) | (Self::VerbsConnect, Value::Connect(_)) => true,
             (Self::VerbsRings, Value::Number(n)) => *n <= 1024,
             (Self::VerbsRetry, Value::Number(n)) => (10..=600_000).contains(n),
@@ -140,16 +144,16 @@ mod tests {
     #[test]
     fn ranges_are_kept() {
         for (key, good, bad) in [
-            (Key::Long, "both-sides", "eager"),
-            (Key::PipelineChunk, "1K", "1000"),
+            (Key::Long, "split-copy", "eager"),
+            (Key::PipelineFragment, "1K", "1000"),
             (Key::InlineMax, "48", "49"),
             (Key::EagerMax, "unlimited", "-1"),
             (Key::Paths, "all", "alles"),
             (Key::PrivateRings, "0", "1025"),
             (Key::RingBytes, "64K", "65K"),
             (Key::SharedSlots, "8", "4"),
-            (Key::Chunks, "4096", "4097"),
-            (Key::ChunkBytes, "16M", "32M"),
+            (Key::StagingBuffers, "4096", "4097"),
+            (Key::StagingBufferBytes, "16M", "32M"),
             (Key::Spin, "0", "60000001"),
             (Key::HugePages, "No", "maybe"),
             (Key::NumaNode, "auto", "65534"),
@@ -158,9 +162,9 @@ mod tests {
             (Key::Window, "2", "1"),
             (Key::Linger, "0", "-1"),
             (Key::Skew, "off", "of"),
-            (Key::Adapt, "on", "an"),
-            (Key::HandOver, "180", "far"),
-            (Key::HandOver, "Topology", "-1"),
+            (Key::Autotune, "on", "an"),
+            (Key::LineLatency, "180", "far"),
+            (Key::LineLatency, "Topology", "-1"),
             (Key::Verbs, "only", "maybe"),
             (Key::VerbsStreams, "8", "9"),
             (Key::VerbsEntries, "2", "1"),

@@ -1,7 +1,7 @@
 //! Every variable with its present value, for `limic info`.
 
-use super::Settings;
 use super::keys::{self, Key};
+use super::{Group, Settings};
 use crate::policy::{ByteSize, Locality, Path, Row, RowSource, When};
 
 /// One variable, for `limic info`.
@@ -11,6 +11,8 @@ pub struct Variable {
     pub name: &'static str,
     /// Its name in a TOML file; empty for those that name the files.
     pub key: &'static str,
+    /// What it has to do with.
+    pub group: Group,
     /// What it does, with its unit.
     pub meaning: &'static str,
     /// What it accepts.
@@ -32,8 +34,9 @@ impl Settings {
         let files = files.into_iter().map(|(file, path)| Variable {
             name: file.variable,
             key: "",
+            group: Group::Files,
             meaning: file.meaning,
-            accepted: "the path of a TOML file",
+            accepted: file.accepted,
             value: path
                 .as_ref()
                 .map_or_else(|| "none".to_owned(), |p| p.display().to_string()),
@@ -47,6 +50,7 @@ impl Settings {
             Variable {
                 name: info.variable,
                 key: info.toml,
+                group: info.group,
                 meaning: info.meaning,
                 accepted: info.accepted,
                 value: self.value(key),
@@ -61,17 +65,17 @@ impl Settings {
         match key {
             Key::InlineMax => self.limit(|r| (r.path == Path::Inline).then_some(r.up_to_bytes)),
             Key::EagerMax => self.limit(|r| (r.path == Path::Eager).then_some(r.up_to_bytes)),
-            Key::PipelineChunk => self.each_locality(|run| {
+            Key::PipelineFragment => self.each_locality(|run| {
                 let locality = run.first()?.locality;
-                Some(bytes(self.policy.chunk_bytes(Path::Pipeline, locality)))
+                Some(bytes(self.policy.fragment_bytes(Path::Pipeline, locality)))
             }),
             Key::Long => self.each_locality(|run| run.last().map(|row| row.path.to_string())),
             Key::Paths => self.allowed.to_string(),
             Key::PrivateRings => self.segment.private_rings.to_string(),
             Key::RingBytes => bytes(self.segment.ring_bytes),
             Key::SharedSlots => self.segment.shared_slots.to_string(),
-            Key::Chunks => self.segment.chunks.to_string(),
-            Key::ChunkBytes => bytes(self.segment.chunk_bytes),
+            Key::StagingBuffers => self.segment.staging_buffers.to_string(),
+            Key::StagingBufferBytes => bytes(self.segment.staging_buffer_bytes),
             Key::Spin => self.spin.to_string(),
             Key::HugePages => if self.huge_pages { "yes" } else { "no" }.to_owned(),
             Key::NumaNode => self
@@ -82,12 +86,12 @@ impl Settings {
             Key::Window => self.pipeline_window.to_string(),
             Key::Linger => self.linger.as_millis().to_string(),
             Key::Skew => on_off(self.skew),
-            Key::Adapt => on_off(self.adapt),
+            Key::Autotune => on_off(self.autotune),
             Key::KernelGroup => {
                 let group = self.kernel_group.clone();
                 group.unwrap_or_else(|| "auto".to_owned())
             }
-            Key::HandOver => self.hand_over.to_string(),
+            Key::LineLatency => self.line_latency.to_string(),
             Key::Stats => self.stats.clone().unwrap_or_else(|| "none".to_owned()),
             Key::Verbs => self.verbs.used.to_string(),
             Key::VerbsStreams => self.verbs.streams.to_string(),

@@ -42,10 +42,10 @@ impl FromStr for VerbsUse {
 /// When the ranks of a job meet over verbs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum VerbsConnect {
-    /// Each pair at its first message (C4).
+    /// Each pair at its first message.
     #[default]
     OnDemand,
-    /// All pairs when the job starts, in `n - 1` steps (U2).
+    /// All pairs when the job starts, in `n - 1` steps.
     Static,
 }
 
@@ -70,8 +70,8 @@ impl FromStr for VerbsConnect {
     }
 }
 
-/// Which registrations of long messages' memory are kept for the next message (U6). Peers can read memory that was sent from for as
-/// long as its registration is kept.
+/// Which registrations of long messages' memory are kept for the next message. As long as a
+/// registration is kept, peers can read memory that was sent from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum VerbsCache {
     /// Those that cannot become wrong: on devices with on-demand paging.
@@ -79,7 +79,8 @@ pub enum VerbsCache {
     Auto,
     /// None.
     Off,
-    /// On other devices too. The process gets a thread that reads what the kernel tells of memory that is unmapped (userfaultfd).
+    /// On other devices too. The process gets a thread that the kernel tells of memory that is
+    /// unmapped (userfaultfd).
     Watch,
 }
 
@@ -128,23 +129,24 @@ pub(super) fn devices(text: &str) -> Option<Vec<String>> {
 pub struct VerbsSettings {
     /// Which peers are reached over them (`LIMIC_VERBS`).
     pub used: VerbsUse,
-    /// Queue pairs to each peer, 1 to 8 (`LIMIC_VERBS_STREAMS`, U4). The same in all ranks.
+    /// Queue pairs to each peer, 1 to 8 (`LIMIC_VERBS_STREAMS`). The same in all ranks.
     pub streams: u8,
-    /// Entries of each queue pair's send queue, 2 to 4096 (`LIMIC_VERBS_ENTRIES`, C1).
+    /// Entries of each queue pair's send queue, 2 to 4096 (`LIMIC_VERBS_ENTRIES`).
     pub entries: u16,
-    /// Whether messages share packets while no entry is free (`LIMIC_VERBS_COALESCE`, C2).
+    /// Whether messages share packets while no entry is free (`LIMIC_VERBS_COALESCE`).
     pub coalesce: bool,
-    /// Devices, `NAME` or `NAME:PORT`, at most two; the streams are dealt out to them (`LIMIC_VERBS_DEVICES`, U4). Empty: the first one with
-    /// a port that is up.
+    /// Devices, `NAME` or `NAME:PORT`, at most two, to which the queue pairs are dealt out
+    /// (`LIMIC_VERBS_DEVICES`). Empty: the first one with a port that is up.
     pub devices: Vec<String>,
-    /// Most peers that get a ring here to write into, 0 to 1024 (`LIMIC_VERBS_RINGS`, U3).
+    /// Most peers that get a ring here to write into, 0 to 1024 (`LIMIC_VERBS_RINGS`).
     pub rings: u16,
-    /// Which registrations of long messages' memory are kept (`LIMIC_VERBS_CACHE`, U6).
+    /// Which registrations of long messages' memory are kept (`LIMIC_VERBS_CACHE`).
     pub cache: VerbsCache,
     /// When ranks meet (`LIMIC_VERBS_CONNECT`).
     pub connect: VerbsConnect,
-    /// How long adapters at least repeat what a peer does not acknowledge, before it counts as lost: 10 ms to 10 minutes
-    /// (`LIMIC_VERBS_RETRY_MS`). Adapters know few steps, each twice the one before.
+    /// Least time for which adapters repeat what a peer does not acknowledge, before the peer counts
+    /// as lost: 10 ms to 10 minutes (`LIMIC_VERBS_RETRY_MS`). Adapters know few steps, each twice the
+    /// one before.
     pub retry: Duration,
 }
 

@@ -1,31 +1,35 @@
-//! Where processes run and what they share there: packages, caches, NUMA nodes (H3).
+//! Where processes run and what they share there: packages, caches, NUMA nodes.
 //!
-//! [`Topology::detect`] reads the machine once, through hwloc or else through sysfs.
+//! [`Topology::detect`] reads the machine once, from `/sys/devices/system`; with the cargo feature
+//! `hwloc` through hwloc, which also knows caches that the kernel does not show.
 //! [`Place::current`] says where the calling thread may run, in 8 bytes that travel in the
-//! hand-shake; [`Place::locality`] compares two of them.
+//! hand-shake; [`Place::locality`] compares two of them. Processes that read the machine in
+//! different ways name its parts alike.
 //!
-//! Without the cargo feature `topology` nothing is read, and every two processes count as being on
-//! one package.
+//! `LIMIC_SYSFS` names a folder that is read in place of `/sys/devices/system`: a recording of
+//! another machine, as a test or a report of a fault has it.
 
 #![forbid(unsafe_code)]
 
 mod cpus;
-#[cfg(feature = "topology")]
+#[cfg(feature = "hwloc")]
 mod hwloc;
+#[cfg(test)]
+mod machines;
+mod own_place;
 mod place;
 mod summary;
-#[cfg(feature = "topology")]
 mod sysfs;
-mod whereabouts;
 
+use std::path::PathBuf;
 use std::sync::OnceLock;
 
 pub use crate::policy::Locality;
 
 pub use cpus::{CpuSet, ParseCpuSetError};
+pub(crate) use own_place::{Movement, OwnPlace};
 pub use place::Place;
 pub use summary::{CacheSummary, NumaSummary, Summary};
-pub(crate) use whereabouts::{Look, Whereabouts};
 
 /// Where the knowledge about the machine comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,10 +37,10 @@ pub(crate) use whereabouts::{Look, Whereabouts};
 pub enum Origin {
     /// hwloc.
     Hwloc,
-    /// `/sys/devices/system`, because hwloc failed.
+    /// The kernel's own files.
     Sysfs {
-        /// Why hwloc was not used.
-        hwloc: String,
+        /// `/sys/devices/system`, or what `LIMIC_SYSFS` names in its place.
+        root: PathBuf,
     },
     /// Nothing is known: every two processes count as being on one package.
     Unknown {
@@ -49,21 +53,36 @@ impl core::fmt::Display for Origin {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             Self::Hwloc => f.write_str("hwloc"),
-            Self::Sysfs { hwloc } => write!(f, "sysfs (hwloc: {hwloc})"),
+            Self::Sysfs { root } if root.as_os_str() == sysfs::ROOT => f.write_str("sysfs"),
+            Self::Sysfs { root } => write!(f, "sysfs in {}", root.display()),
             Self::Unknown { reason } => write!(f, "unknown ({reason})"),
         }
     }
 }
 
 /// CPUs that have something in common.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Domain {
     /// The CPUs.
     pub(crate) cpus: CpuSet,
     /// Cache size or memory in bytes; 0 where it means nothing or is not known.
     pub(crate) bytes: u64,
-    /// The operating system's number, for NUMA nodes.
+    /// The operating system's number of a NUMA node; 0 for everything else.
     pub(crate) os_index: u32,
+}
+
+impl From<CpuSet> for Domain {
+    fn from(cpus: CpuSet) -> Self {
+        Self {
+            cpus,
+            ..Self::default()
+        }
+    }
+}
+
+/// The first of `domains` that a CPU is in.
+fn domain_of(domains: &[Domain], cpu: u32) -> Option<&Domain> {
+    domains.iter().find(|domain| domain.cpus.contains(cpu))
 }
 
 /// What is known about this machine.
@@ -91,29 +110,17 @@ impl Topology {
         TOPOLOGY.get_or_init(Self::read)
     }
 
-    #[cfg(feature = "topology")]
     fn read() -> Self {
-        // hwloc is C, and its binding checks what it returns with assertions: one that does not
-        // hold must not take the application down.
-        let outcome = std::panic::catch_unwind(hwloc::read)
-            .unwrap_or_else(|_| Err("its binding gave up on an assertion".to_owned()));
-        let why = match outcome {
-            Ok(topology) => return topology,
-            Err(why) => why,
-        };
-        tracing::debug!("hwloc: {why}; reading /sys/devices/system");
-        match sysfs::read(std::path::Path::new("/sys/devices/system")) {
-            Ok(topology) => Self {
-                origin: Origin::Sysfs { hwloc: why },
-                ..topology
-            },
-            Err(sysfs) => Self::unknown(format!("hwloc: {why}; sysfs: {sysfs}")),
+        let recorded = std::env::var_os("LIMIC_SYSFS").filter(|folder| !folder.is_empty());
+        #[cfg(feature = "hwloc")]
+        if recorded.is_none() {
+            match hwloc::read() {
+                Ok(topology) => return topology,
+                Err(why) => tracing::warn!("hwloc: {why}; reading {}", sysfs::ROOT),
+            }
         }
-    }
-
-    #[cfg(not(feature = "topology"))]
-    fn read() -> Self {
-        Self::unknown("built without the feature 'topology'".to_owned())
+        let root = recorded.map_or_else(|| PathBuf::from(sysfs::ROOT), PathBuf::from);
+        sysfs::read(&root).unwrap_or_else(Self::unknown)
     }
 
     /// A machine about which nothing is known.
@@ -133,6 +140,11 @@ impl Topology {
     #[must_use]
     pub fn origin(&self) -> &Origin {
         &self.origin
+    }
+
+    /// The last-level cache of a CPU: L3, or L2 where the CPU has no L3.
+    fn last_level_cache(&self, cpu: u32) -> Option<&Domain> {
+        domain_of(&self.l3, cpu).or_else(|| domain_of(&self.l2, cpu))
     }
 
     /// Whether two CPUs are hardware threads of one core.

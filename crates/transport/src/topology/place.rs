@@ -2,7 +2,7 @@
 
 use crate::policy::Locality;
 
-use super::{CpuSet, Domain, Topology};
+use super::{CpuSet, Domain, Topology, domain_of};
 
 /// Where a process may run, compact enough for a hand-shake.
 ///
@@ -13,7 +13,7 @@ use super::{CpuSet, Domain, Topology};
 pub struct Place {
     /// Lowest CPU of the package.
     pub package: u16,
-    /// Lowest CPU of those that share the last-level (L3, else L2) cache.
+    /// Lowest CPU of those that share the last-level cache: L3, or L2 of a CPU without L3.
     pub cache: u16,
     /// The NUMA node's number.
     pub numa: u16,
@@ -48,20 +48,19 @@ impl Place {
     #[must_use]
     pub fn of(topology: &Topology, cpus: &CpuSet) -> Self {
         let lowest = |domain: &Domain| domain.cpus.first().unwrap_or(u32::MAX);
-        let caches = if topology.l3.is_empty() {
-            &topology.l2
-        } else {
-            &topology.l3
-        };
         let cpu = match cpus.len() {
             0 => Self::UNKNOWN,
             1 => Self::field(cpus.first().unwrap_or(u32::MAX)),
             _ => Self::MIXED,
         };
         Self {
-            package: Self::common(&topology.packages, cpus, lowest),
-            cache: Self::common(caches, cpus, lowest),
-            numa: Self::common(&topology.numa_nodes, cpus, |node| node.os_index),
+            package: Self::common(cpus, |cpu| domain_of(&topology.packages, cpu), lowest),
+            cache: Self::common(cpus, |cpu| topology.last_level_cache(cpu), lowest),
+            numa: Self::common(
+                cpus,
+                |cpu| domain_of(&topology.numa_nodes, cpu),
+                |node| node.os_index,
+            ),
             cpu,
         }
     }
@@ -127,16 +126,20 @@ impl Place {
             .unwrap_or(Self::UNKNOWN)
     }
 
-    /// The name of the one domain that holds all of `cpus`. Mixed, if several hold some. Unknown, if
-    /// one of the CPUs is in none.
-    fn common(domains: &[Domain], cpus: &CpuSet, name: impl Fn(&Domain) -> u32) -> u16 {
+    /// The name of the one domain that holds all of `cpus`. Mixed, if several hold some. Unknown,
+    /// if one of the CPUs is in none.
+    fn common<'t>(
+        cpus: &CpuSet,
+        domain_of: impl Fn(u32) -> Option<&'t Domain>,
+        name: impl Fn(&Domain) -> u32,
+    ) -> u16 {
         let mut found: Option<&Domain> = None;
         let mut mixed = false;
         for cpu in cpus.iter() {
             if found.is_some_and(|domain| domain.cpus.contains(cpu)) {
                 continue;
             }
-            let Some(domain) = domains.iter().find(|domain| domain.cpus.contains(cpu)) else {
+            let Some(domain) = domain_of(cpu) else {
                 return Self::UNKNOWN;
             };
             mixed |= found.is_some();

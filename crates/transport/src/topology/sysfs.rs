@@ -1,138 +1,135 @@
-//! The topology through `/sys/devices/system`, for when hwloc fails.
+//! The topology as the kernel shows it below `/sys/devices/system`.
 
 use std::fs;
 use std::path::Path;
+use std::str::FromStr;
 
 use super::{CpuSet, Domain, Origin, Topology};
 use crate::policy::ByteSize;
 
-/// Reads the machine below `root`, which is `/sys/devices/system` outside of tests. What is
-/// missing there stays out; an error only if not even one CPU's package can be read.
+/// Where the kernel shows this machine.
+pub(super) const ROOT: &str = "/sys/devices/system";
+
+/// Cache indices of a CPU; the kernel knows fewer.
+const CACHES: u32 = 16;
+
+/// Reads the machine below `root`. A domain that the kernel does not show stays out.
+///
+/// # Errors
+/// No CPU's package can be read; the text names the file.
 pub(super) fn read(root: &Path) -> Result<Topology, String> {
-    let cpu_root = root.join("cpu");
-    let online = cpu_root.join("online");
+    let folder = root.join("cpu");
+    let online = folder.join("online");
     let cpus: CpuSet = text(&online)
         .ok_or_else(|| format!("{} cannot be read", online.display()))?
         .parse()
         .map_err(|error| format!("{}: {error}", online.display()))?;
     let mut topology = Topology {
-        cpus,
+        origin: Origin::Sysfs {
+            root: root.to_owned(),
+        },
         ..Topology::unknown(String::new())
     };
-    for cpu in topology.cpus.iter() {
-        let dir = cpu_root.join(format!("cpu{cpu}"));
-        // The lists were renamed in Linux 5.3, the old names still exist.
-        let list = |names: [&str; 2]| {
-            names
-                .iter()
-                .find_map(|name| text(&dir.join("topology").join(name))?.parse().ok())
-        };
-        if let Some(cpus) = list(["package_cpus_list", "core_siblings_list"]) {
-            let package = text(&dir.join("topology/physical_package_id"));
-            let os_index = package.and_then(|id| id.parse().ok()).unwrap_or(u32::MAX);
-            add(
-                &mut topology.packages,
-                Domain {
-                    cpus,
-                    bytes: 0,
-                    os_index,
-                },
-            );
-        }
-        if let Some(cpus) = list(["core_cpus_list", "thread_siblings_list"]) {
-            add(
-                &mut topology.cores,
-                Domain {
-                    cpus,
-                    bytes: 0,
-                    os_index: cpu,
-                },
-            );
-        }
-        // index0 and index1 are the L1 caches, but the order is not promised.
-        for index in (0..16).map(|n| dir.join(format!("cache/index{n}"))) {
-            let Some(level) = text(&index.join("level")) else {
-                break;
-            };
-            let domains = match level.as_str() {
-                "2" => &mut topology.l2,
-                "3" => &mut topology.l3,
-                _ => continue,
-            };
-            if text(&index.join("type")).is_some_and(|kind| kind == "Instruction") {
-                continue;
-            }
-            let shared = text(&index.join("shared_cpu_list")).and_then(|list| list.parse().ok());
-            let Some(cpus) = shared else { continue };
-            let size = text(&index.join("size")).and_then(|size| size.parse().ok());
-            let bytes = size.map_or(0, |ByteSize(bytes)| bytes);
-            add(
-                domains,
-                Domain {
-                    cpus,
-                    bytes,
-                    os_index: cpu,
-                },
-            );
-        }
+    for cpu in cpus.iter() {
+        read_cpu(&folder.join(format!("cpu{cpu}")), cpu, &mut topology);
     }
     if topology.packages.is_empty() {
         return Err(format!(
             "no CPU below {} names its package",
-            cpu_root.display()
+            folder.display()
         ));
     }
     topology.numa_nodes = numa_nodes(&root.join("node"));
-    topology.origin = Origin::Sysfs {
-        hwloc: "not asked".to_owned(),
-    };
+    if topology.numa_nodes.is_empty() {
+        // A kernel without NUMA; all of the memory is one node.
+        topology.numa_nodes.push(Domain {
+            cpus: cpus.clone(),
+            ..Domain::default()
+        });
+    }
+    topology.cpus = cpus;
     Ok(topology)
 }
 
-fn numa_nodes(root: &Path) -> Vec<Domain> {
+/// Adds the domains of `cpu` that no CPU before it was in.
+fn read_cpu(folder: &Path, cpu: u32, topology: &mut Topology) {
+    // The names of the lists changed in Linux 5.3; later kernels have both.
+    let list = |names: [&str; 2]| {
+        let mut lists = names.iter().map(|name| folder.join("topology").join(name));
+        lists
+            .find_map(|list| value::<CpuSet>(&list))
+            .map(Domain::from)
+    };
+    let package = || list(["package_cpus_list", "core_siblings_list"]);
+    add(&mut topology.packages, cpu, package);
+    let core = || list(["core_cpus_list", "thread_siblings_list"]);
+    add(&mut topology.cores, cpu, core);
+    for index in 0..CACHES {
+        let cache = folder.join(format!("cache/index{index}"));
+        let domains = match value::<u32>(&cache.join("level")) {
+            None => break,
+            Some(2) => &mut topology.l2,
+            Some(3) => &mut topology.l3,
+            Some(_) => continue,
+        };
+        add(domains, cpu, || {
+            let instructions = text(&cache.join("type"))? == "Instruction";
+            let shared: Option<CpuSet> = value(&cache.join("shared_cpu_list"));
+            let cpus = shared.filter(|_| !instructions)?;
+            let ByteSize(bytes) = value(&cache.join("size")).unwrap_or(ByteSize(0));
+            Some(Domain {
+                bytes,
+                ..Domain::from(cpus)
+            })
+        });
+    }
+}
+
+/// Adds the domain that `read` finds, unless that of `cpu` is known. The kernel shows a domain at
+/// each of its CPUs.
+fn add(domains: &mut Vec<Domain>, cpu: u32, read: impl FnOnce() -> Option<Domain>) {
+    if domains.iter().all(|known| !known.cpus.contains(cpu)) {
+        domains.extend(read().filter(|domain| domain.cpus.contains(cpu)));
+    }
+}
+
+fn numa_nodes(folder: &Path) -> Vec<Domain> {
     // The list of nodes has the same form as one of CPUs.
-    let nodes: Option<CpuSet> = text(&root.join("online")).and_then(|list| list.parse().ok());
-    let nodes = nodes.unwrap_or_default();
+    let nodes: CpuSet = value(&folder.join("online")).unwrap_or_default();
     nodes
         .iter()
         .filter_map(|node| {
-            let dir = root.join(format!("node{node}"));
-            let cpus = text(&dir.join("cpulist"))?.parse().ok()?;
-            // "Node 0 MemTotal:  4012345 kB"
-            let kib = text(&dir.join("meminfo")).and_then(|info| {
-                let line = info
-                    .lines()
-                    .find(|line| line.contains("MemTotal:"))?
-                    .to_owned();
-                line.split_whitespace().rev().nth(1)?.parse::<u64>().ok()
-            });
-            let bytes = kib.unwrap_or(0).saturating_mul(1024);
+            let folder = folder.join(format!("node{node}"));
             Some(Domain {
-                cpus,
-                bytes,
+                // Empty for memory without CPUs.
+                cpus: value(&folder.join("cpulist"))?,
+                bytes: total_memory(&folder.join("meminfo")).unwrap_or(0),
                 os_index: node,
             })
         })
         .collect()
 }
 
-/// Each domain shows up once for every CPU in it.
-fn add(domains: &mut Vec<Domain>, domain: Domain) {
-    if !domain.cpus.is_empty() && domains.iter().all(|known| known.cpus != domain.cpus) {
-        domains.push(domain);
-    }
+/// The bytes in the line `Node 0 MemTotal:  4012345 kB`.
+fn total_memory(meminfo: &Path) -> Option<u64> {
+    let text = text(meminfo)?;
+    let line = text.lines().find(|line| line.contains("MemTotal:"))?;
+    let kib: u64 = line.split_whitespace().rev().nth(1)?.parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+fn value<T: FromStr>(path: &Path) -> Option<T> {
+    text(path)?.parse().ok()
 }
 
 fn text(path: &Path) -> Option<String> {
-    fs::read_to_string(path)
-        .ok()
-        .map(|text| text.trim().to_owned())
+    let text = fs::read_to_string(path).ok()?;
+    Some(text.trim().to_owned())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::Locality;
 
     /// A directory with these files; it goes away with the value.
     fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {
@@ -146,53 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_machine_is_read() {
-        let mut files: Vec<(String, String)> = vec![
-            ("cpu/online".into(), "0-3\n".into()),
-            ("node/online".into(), "0\n".into()),
-            ("node/node0/cpulist".into(), "0-3\n".into()),
-            (
-                "node/node0/meminfo".into(),
-                "Node 0 MemTotal:  2048 kB\nNode 0 MemFree: 1 kB\n".into(),
-            ),
-        ];
-        for cpu in 0..4 {
-            let package = if cpu < 2 { "0-1" } else { "2-3" };
-            for (path, content) in [
-                ("topology/core_siblings_list", package),
-                (
-                    "topology/physical_package_id",
-                    if cpu < 2 { "0" } else { "1" },
-                ),
-                ("topology/core_cpus_list", &cpu.to_string()),
-                ("cache/index0/level", "1"),
-                ("cache/index1/level", "3"),
-                ("cache/index1/type", "Unified"),
-                ("cache/index1/size", "512K"),
-                ("cache/index1/shared_cpu_list", package),
-            ] {
-                files.push((format!("cpu/cpu{cpu}/{path}"), content.to_owned()));
-            }
-        }
-        let files: Vec<_> = files
-            .iter()
-            .map(|(a, b)| (a.as_str(), b.as_str()))
-            .collect();
-        let root = tree(&files);
-        let topology = read(root.path()).expect("all is there");
-        assert_eq!((topology.packages.len(), topology.cores.len()), (2, 4));
-        assert_eq!((topology.l2.len(), topology.l3.len()), (0, 2));
-        assert_eq!(topology.l3[0].bytes, 512 << 10);
-        assert_eq!(topology.numa_nodes[0].bytes, 2 << 20);
-        let locality = |a: u32, b: u32| {
-            topology.locality(&[a].into_iter().collect(), &[b].into_iter().collect())
-        };
-        assert_eq!(locality(0, 1), Locality::SharedCache);
-        assert_eq!(locality(1, 2), Locality::OtherPackage);
-    }
-
-    #[test]
-    fn a_missing_or_odd_tree_is_an_error_with_its_file() {
+    fn a_tree_that_cannot_be_read_is_an_error_that_names_the_file() {
         let missing = read(Path::new("/nonexistent")).expect_err("nothing is there");
         assert_eq!(missing, "/nonexistent/cpu/online cannot be read");
         let odd = tree(&[("cpu/online", "zero")]);
@@ -203,5 +154,34 @@ mod tests {
                 .expect_err("no package")
                 .contains("names its package")
         );
+    }
+
+    #[test]
+    fn lists_that_make_no_sense_stay_out() {
+        let root = tree(&[
+            ("cpu/online", "0-1"),
+            ("cpu/cpu0/topology/package_cpus_list", "0-1"),
+            // A core without the CPU that shows it, and a cache that is no list.
+            ("cpu/cpu0/topology/core_cpus_list", "7"),
+            ("cpu/cpu0/cache/index0/level", "3"),
+            ("cpu/cpu0/cache/index0/type", "Unified"),
+            ("cpu/cpu0/cache/index0/shared_cpu_list", "all"),
+        ]);
+        let topology = read(root.path()).expect("there is a package");
+        assert_eq!(topology.packages.len(), 1);
+        assert!(topology.cores.is_empty() && topology.l3.is_empty());
+    }
+
+    #[test]
+    fn without_numa_all_memory_is_node_0() {
+        let root = tree(&[
+            ("cpu/online", "0-1"),
+            ("cpu/cpu0/topology/core_siblings_list", "0-1"),
+        ]);
+        let topology = read(root.path()).expect("there is a package");
+        let [node] = &*topology.numa_nodes else {
+            panic!("{topology:?}")
+        };
+        assert_eq!((node.cpus.to_string(), node.os_index), ("0-1".into(), 0));
     }
 }

@@ -73,19 +73,19 @@ impl Kind {
 /// A ring: chunks of so many bytes, so many of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shape {
-    pub(super) chunk: usize,
+    pub(super) fragment: usize,
     pub(super) depth: usize,
 }
 
 impl Shape {
-    pub(super) const fn new(chunk: usize, depth: usize) -> Self {
-        Self { chunk, depth }
+    pub(super) const fn new(fragment: usize, depth: usize) -> Self {
+        Self { fragment, depth }
     }
 }
 
 impl fmt::Display for Shape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}K x {}", self.chunk >> 10, self.depth)
+        write!(f, "{}K x {}", self.fragment >> 10, self.depth)
     }
 }
 
@@ -105,7 +105,7 @@ impl Order {
         let numbers = [
             self.kind as u64,
             self.bytes as u64,
-            self.shape.chunk as u64,
+            self.shape.fragment as u64,
             self.shape.depth as u64,
             self.iterations,
         ];
@@ -245,11 +245,11 @@ pub(super) fn follow(order: &Order, memory: &mut Memory) -> Result<(), Failure> 
 /// The pieces of message number `turn`: number in the ring's life, place in the message, length.
 fn pieces(order: &Order, turn: u64) -> impl Iterator<Item = (u64, usize, usize)> + use<> {
     let Order { bytes, shape, .. } = *order;
-    let count = bytes.div_ceil(shape.chunk);
+    let count = bytes.div_ceil(shape.fragment);
     (0..count).map(move |index| {
-        let at = index * shape.chunk;
+        let at = index * shape.fragment;
         let number = turn * count as u64 + index as u64;
-        (number, at, shape.chunk.min(bytes - at))
+        (number, at, shape.fragment.min(bytes - at))
     })
 }
 
@@ -260,8 +260,8 @@ fn put(order: &Order, memory: &Memory, direction: usize, turn: u64) -> Result<()
     for (number, at, len) in pieces(order, turn) {
         // Room once the chunk `depth` before this one was emptied.
         flags.emptied[direction].wait_for((number + 1).saturating_sub(depth))?;
-        let offset = (number % depth) as usize * order.shape.chunk;
-        let to = memory.chunk(direction, offset, len);
+        let offset = (number % depth) as usize * order.shape.fragment;
+        let to = memory.fragment(direction, offset, len);
         // SAFETY: a chunk of `len` bytes, and it was emptied: the other process waits for `filled`.
         unsafe { memory.copy_in(at, len, to) };
         flags.filled[direction].set(number + 1);
@@ -274,8 +274,8 @@ fn take(order: &Order, memory: &mut Memory, direction: usize, turn: u64) -> Resu
     let depth = order.shape.depth as u64;
     for (number, at, len) in pieces(order, turn) {
         memory.flags().filled[direction].wait_for(number + 1)?;
-        let offset = (number % depth) as usize * order.shape.chunk;
-        let from = memory.chunk(direction, offset, len);
+        let offset = (number % depth) as usize * order.shape.fragment;
+        let from = memory.fragment(direction, offset, len);
         // SAFETY: a chunk of `len` bytes, and it was filled: the other process waits for `emptied`.
         unsafe { memory.copy_out(from, at, len) };
         memory.flags().emptied[direction].set(number + 1);

@@ -164,7 +164,7 @@ impl Memory {
     }
 
     /// A chunk of the ring of one direction.
-    pub(super) fn chunk(&self, direction: usize, offset: usize, len: usize) -> *mut u8 {
+    pub(super) fn fragment(&self, direction: usize, offset: usize, len: usize) -> *mut u8 {
         assert!(direction < 2 && offset + len <= RING_BYTES, "in the ring");
         let start = size_of::<Flags>() + direction * RING_BYTES + offset;
         // SAFETY: checked just above: within the mapping.

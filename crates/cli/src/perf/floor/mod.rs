@@ -12,7 +12,7 @@
 //!
 //! [`memory`] is what the processes share, [`partner`] the other process, [`loops`] what both run.
 
-mod hand_over;
+mod line_latency;
 mod loops;
 mod memory;
 mod partner;
@@ -24,7 +24,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::report::{Report, Row, Spread};
 use super::{Args, PerfError, job};
-pub(super) use hand_over::hand_over;
+pub(super) use line_latency::line_latency;
 use loops::{Failure, Kind, Order, Shape};
 use memory::Memory;
 use partner::Partner;
@@ -128,7 +128,8 @@ impl Floor<'_> {
             &SHAPES[..1]
         };
         // A shape with larger chunks than the message is the same as the one before.
-        let fits = |shape: &&Shape| shape.chunk < 2 * bytes || shape.chunk == SHAPES[0].chunk;
+        let fits =
+            |shape: &&Shape| shape.fragment < 2 * bytes || shape.fragment == SHAPES[0].fragment;
         let mut candidates = Vec::new();
         let shapes: Vec<&Shape> = shapes.iter().filter(fits).collect();
         let round = self.args.seconds_per_point / f64::from(self.args.rounds) / shapes.len() as f64;

@@ -78,7 +78,7 @@ pub(super) fn as_rank(args: &Args) -> Result<Option<Report>, PerfError> {
     for (name, wanted) in [
         ("pipeline", Wanted::Pipeline),
         ("cma", Wanted::Cma),
-        ("both-sides", Wanted::BothSides),
+        ("split-copy", Wanted::SplitCopy),
     ] {
         let settings = super::lane::settings(wanted)?;
         let lane = Lane::connect(wanted, settings, &control, &cpus).map_err(failed)?;
@@ -119,10 +119,10 @@ fn roomy(args: &Args) -> Result<SettingsBuilder, PerfError> {
             ByteSize(bytes as u64)
         )));
     };
-    let chunk = bytes.next_power_of_two().clamp(32 << 10, MOST_RING);
+    let fragment = bytes.next_power_of_two().clamp(32 << 10, MOST_RING);
     // Messages of more than a record lie in the pool, of which one peer holds three quarters at most.
-    let chunks = (2 * args.skew.window * bytes.next_power_of_two() * 4)
-        .div_ceil(3 * chunk)
+    let fragments = (2 * args.skew.window * bytes.next_power_of_two() * 4)
+        .div_ceil(3 * fragment)
         .next_power_of_two()
         .clamp(64, 4096) as u32;
     Ok(Settings::builder()
@@ -135,8 +135,8 @@ fn roomy(args: &Args) -> Result<SettingsBuilder, PerfError> {
         .eager_max(u64::MAX)
         .private_rings(2)
         .ring_bytes(ring.max(64 << 10) as u32)
-        .chunk_bytes(chunk as u32)
-        .chunks(chunks)
-        .pipeline_window(chunks)
+        .staging_buffer_bytes(fragment as u32)
+        .staging_buffers(fragments)
+        .pipeline_window(fragments)
         .skew(false))
 }

@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 
 use limic::policy::{
-    BufferKind, ByteSize, Capabilities, INLINE_CAPACITY, Locality, Path, Query, Row, RowSource,
-    SKEWED_EAGER, Skew, Table, When,
+    BufferKind, ByteSize, Capabilities, INLINE_CAPACITY, Locality, Path, Query, ReceiverPace, Row,
+    RowSource, SLOW_RECEIVER_EAGER, Table, When,
 };
 
 /// What a path must be better by.
@@ -21,7 +21,7 @@ const TOLERATED: f64 = 1.25;
 pub(super) struct Way {
     pub(super) path: Path,
     /// 0: as the built-in rows do.
-    pub(super) chunk_bytes: u32,
+    pub(super) fragment_bytes: u32,
 }
 
 /// Seconds of a message.
@@ -55,7 +55,7 @@ fn built_in(locality: Locality, bytes: u64) -> Path {
     let query = Query {
         bytes,
         locality,
-        skew: Skew::None,
+        pace: ReceiverPace::Steady,
         buffer: BufferKind::Plain,
         capabilities: Capabilities::ALL,
     };
@@ -64,13 +64,13 @@ fn built_in(locality: Locality, bytes: u64) -> Path {
 }
 
 /// The pipeline's chunk for a locality: the built-in one, unless another is clearly better over all long messages.
-pub(super) fn chunk(locality: Locality, measured: &Measured) -> u32 {
-    let built_in = Table::built_in().chunk_bytes(Path::Pipeline, locality);
+pub(super) fn fragment(locality: Locality, measured: &Measured) -> u32 {
+    let built_in = Table::built_in().fragment_bytes(Path::Pipeline, locality);
     // The mean over the sizes where the chunk makes a difference.
-    let mean = |chunk_bytes: u32| {
+    let mean = |fragment_bytes: u32| {
         let way = Way {
             path: Path::Pipeline,
-            chunk_bytes,
+            fragment_bytes,
         };
         let sizes = measured.iter().filter(|(bytes, _)| **bytes >= 64 << 10);
         let logs: Vec<f64> = sizes
@@ -84,30 +84,34 @@ pub(super) fn chunk(locality: Locality, measured: &Measured) -> u32 {
     let ways = measured.values().flat_map(|ways| ways.keys());
     let others = ways.filter(|way| way.path == Path::Pipeline);
     let best = others
-        .filter_map(|way| Some((way.chunk_bytes, mean(way.chunk_bytes)?)))
+        .filter_map(|way| Some((way.fragment_bytes, mean(way.fragment_bytes)?)))
         .min_by(|one, other| one.1.total_cmp(&other.1));
     match best {
-        Some((chunk_bytes, time)) if time < incumbent * MARGIN => chunk_bytes,
+        Some((fragment_bytes, time)) if time < incumbent * MARGIN => fragment_bytes,
         _ => built_in,
     }
 }
 
 /// The rows of a locality. At the sizes of `kept` the built-in path stays, whatever was measured.
 pub(super) fn rows(locality: Locality, measured: &Measured, kept: &[u64]) -> Vec<Row> {
-    let chunk_bytes = chunk(locality, measured);
+    let fragment_bytes = fragment(locality, measured);
     let best = |bytes: u64, ways: &BTreeMap<Way, Times>, incumbent: Path| {
         let times = |path: Path| {
-            let chunk_bytes = if path == Path::Pipeline {
-                chunk_bytes
+            let fragment_bytes = if path == Path::Pipeline {
+                fragment_bytes
             } else {
                 0
             };
-            ways.get(&Way { path, chunk_bytes }).copied()
+            ways.get(&Way {
+                path,
+                fragment_bytes,
+            })
+            .copied()
         };
         let Some(own) = times(incumbent).filter(|_| !kept.contains(&bytes)) else {
             return incumbent;
         };
-        [Path::Eager, Path::Pipeline, Path::Cma, Path::BothSides]
+        [Path::Eager, Path::Pipeline, Path::Cma, Path::SplitCopy]
             .into_iter()
             .filter_map(|path| Some((path, times(path)?)))
             .filter(|(path, times)| *path != incumbent && times.beats(&own))
@@ -131,7 +135,7 @@ pub(super) fn rows(locality: Locality, measured: &Measured, kept: &[u64]) -> Vec
             .map_or(Path::Pipeline, |(way, _)| way.path)
     };
     settle(&mut taken, best_long);
-    make_rows(locality, &taken, chunk_bytes)
+    make_rows(locality, &taken, fragment_bytes)
 }
 
 /// Takes back what stands alone, and what would mix eager messages with longer ones that are not: `best_long` says what these go
@@ -160,19 +164,19 @@ fn settle(taken: &mut [(u64, Path, Path)], best_long: impl Fn(u64) -> Path) {
     }
 }
 
-fn make_rows(locality: Locality, taken: &[(u64, Path, Path)], chunk_bytes: u32) -> Vec<Row> {
+fn make_rows(locality: Locality, taken: &[(u64, Path, Path)], fragment_bytes: u32) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     let mut row = |when, up_to_bytes, path: Path, reason: String| {
-        let chunk_bytes = match path {
-            Path::Pipeline => chunk_bytes,
-            _ => Table::built_in().chunk_bytes(path, locality),
+        let fragment_bytes = match path {
+            Path::Pipeline => fragment_bytes,
+            _ => Table::built_in().fragment_bytes(path, locality),
         };
         rows.push(Row {
             locality,
             when,
             up_to_bytes,
             path,
-            chunk_bytes,
+            fragment_bytes,
             source: RowSource::Profile,
             reason: reason.into(),
         });
@@ -186,7 +190,7 @@ fn make_rows(locality: Locality, taken: &[(u64, Path, Path)], chunk_bytes: u32) 
         inline.to_owned(),
     );
     row(
-        When::Skewed,
+        When::SlowReceiver,
         INLINE_CAPACITY,
         Path::Inline,
         inline.to_owned(),
@@ -206,10 +210,10 @@ fn make_rows(locality: Locality, taken: &[(u64, Path, Path)], chunk_bytes: u32) 
             long.push((up_to_bytes, *path));
         }
     }
-    let ahead = eager.max(SKEWED_EAGER);
+    let ahead = eager.max(SLOW_RECEIVER_EAGER);
     let reason =
         "the receiver lags: its sender copies the bytes aside and does not wait for it (H4)";
-    row(When::Skewed, ahead, Path::Eager, reason.to_owned());
+    row(When::SlowReceiver, ahead, Path::Eager, reason.to_owned());
     for (up_to_bytes, path) in long {
         let reason = match up_to_bytes {
             u64::MAX => "measured best for the longest".to_owned(),
@@ -217,7 +221,7 @@ fn make_rows(locality: Locality, taken: &[(u64, Path, Path)], chunk_bytes: u32) 
         };
         row(When::Usual, up_to_bytes, path, reason.clone());
         if up_to_bytes > ahead {
-            row(When::Skewed, up_to_bytes, path, reason);
+            row(When::SlowReceiver, up_to_bytes, path, reason);
         }
     }
     rows

@@ -15,18 +15,21 @@ fn times(seconds: f64) -> Times {
 
 /// Sizes from 64 to 4M, each way with its time in seconds.
 fn measured(time: impl Fn(Path, u64) -> Option<f64>) -> Measured {
-    let chunk_bytes = Table::built_in().chunk_bytes(Path::Pipeline, HERE);
+    let fragment_bytes = Table::built_in().fragment_bytes(Path::Pipeline, HERE);
     let ways = [
         (Path::Eager, 0),
-        (Path::Pipeline, chunk_bytes),
+        (Path::Pipeline, fragment_bytes),
         (Path::Cma, 0),
-        (Path::BothSides, 0),
+        (Path::SplitCopy, 0),
     ];
     (6..=22)
         .map(|log| {
             let bytes = 1_u64 << log;
-            let of = |(path, chunk_bytes): (Path, u32)| {
-                let way = Way { path, chunk_bytes };
+            let of = |(path, fragment_bytes): (Path, u32)| {
+                let way = Way {
+                    path,
+                    fragment_bytes,
+                };
                 Some((way, times(time(path, bytes)?)))
             };
             (bytes, ways.into_iter().filter_map(of).collect())
@@ -40,11 +43,11 @@ fn table(rows: Vec<Row>) -> Table {
     settings.expect("rows that fit together").policy().clone()
 }
 
-fn path(table: &Table, bytes: u64, skew: Skew) -> Path {
+fn path(table: &Table, bytes: u64, pace: ReceiverPace) -> Path {
     let query = Query {
         bytes,
         locality: HERE,
-        skew,
+        pace,
         buffer: BufferKind::Plain,
         capabilities: Capabilities::ALL,
     };
@@ -57,7 +60,7 @@ fn as_built_in(path: Path, bytes: u64) -> Option<f64> {
     match path {
         Path::Eager => (bytes <= 64 << 10).then_some(1e-7 + n * 0.9e-10),
         Path::Pipeline => Some(1e-6 + n * 1e-10),
-        Path::BothSides => Some(4.5e-6 + n * 1.2e-10),
+        Path::SplitCopy => Some(4.5e-6 + n * 1.2e-10),
         _ => Some(2e-6 + n * 3e-10),
     }
 }
@@ -68,14 +71,14 @@ fn nothing_changes_where_nothing_wins() {
     for log in 0..=26 {
         let bytes = 1 << log;
         assert_eq!(
-            path(&table, bytes, Skew::None),
+            path(&table, bytes, ReceiverPace::Steady),
             built_in(HERE, bytes),
             "{bytes}"
         );
     }
-    assert_eq!(path(&table, 32 << 10, Skew::Skewed), Path::Eager);
-    assert_eq!(path(&table, 256 << 10, Skew::Skewed), Path::Eager);
-    assert_eq!(path(&table, 512 << 10, Skew::Skewed), Path::Pipeline);
+    assert_eq!(path(&table, 32 << 10, ReceiverPace::Slow), Path::Eager);
+    assert_eq!(path(&table, 256 << 10, ReceiverPace::Slow), Path::Eager);
+    assert_eq!(path(&table, 512 << 10, ReceiverPace::Slow), Path::Pipeline);
 }
 
 #[test]
@@ -90,10 +93,10 @@ fn single_copy_is_taken_where_it_wins() {
     );
     assert!(rows.iter().all(|row| row.source == RowSource::Profile));
     let table = table(rows);
-    assert_eq!(path(&table, 8 << 10, Skew::None), Path::Eager);
-    assert_eq!(path(&table, 1 << 20, Skew::None), Path::Cma);
-    assert_eq!(path(&table, 1 << 30, Skew::None), Path::Cma);
-    assert_eq!(path(&table, 1 << 20, Skew::Skewed), Path::Cma);
+    assert_eq!(path(&table, 8 << 10, ReceiverPace::Steady), Path::Eager);
+    assert_eq!(path(&table, 1 << 20, ReceiverPace::Steady), Path::Cma);
+    assert_eq!(path(&table, 1 << 30, ReceiverPace::Steady), Path::Cma);
+    assert_eq!(path(&table, 1 << 20, ReceiverPace::Slow), Path::Cma);
 }
 
 #[test]
@@ -108,11 +111,11 @@ fn the_eager_limit_follows_the_figures() {
         table(rows(HERE, &measured(time), &[]))
     };
     let table = eager_wins_up_to(16 << 10);
-    assert_eq!(path(&table, 16 << 10, Skew::None), Path::Eager);
-    assert_eq!(path(&table, 17 << 10, Skew::None), Path::Pipeline);
+    assert_eq!(path(&table, 16 << 10, ReceiverPace::Steady), Path::Eager);
+    assert_eq!(path(&table, 17 << 10, ReceiverPace::Steady), Path::Pipeline);
     let table = eager_wins_up_to(1 << 10);
-    assert_eq!(path(&table, 1 << 10, Skew::None), Path::Eager);
-    assert_eq!(path(&table, 2 << 10, Skew::None), Path::Pipeline);
+    assert_eq!(path(&table, 1 << 10, ReceiverPace::Steady), Path::Eager);
+    assert_eq!(path(&table, 2 << 10, ReceiverPace::Steady), Path::Pipeline);
 }
 
 #[test]
@@ -126,9 +129,13 @@ fn what_may_not_go_eagerly_behind_longer_ones_goes_by_the_best_of_the_rest() {
         _ => Some(1e-5),
     };
     let table = table(rows(HERE, &measured(time), &[]));
-    assert_eq!(path(&table, 1 << 10, Skew::None), Path::Eager);
+    assert_eq!(path(&table, 1 << 10, ReceiverPace::Steady), Path::Eager);
     for kib in [2, 8, 16, 32] {
-        assert_eq!(path(&table, kib << 10, Skew::None), Path::Cma, "{kib} KiB");
+        assert_eq!(
+            path(&table, kib << 10, ReceiverPace::Steady),
+            Path::Cma,
+            "{kib} KiB"
+        );
     }
 }
 
@@ -139,31 +146,34 @@ fn one_size_alone_is_an_accident() {
         _ => as_built_in(path, bytes),
     };
     let table = table(rows(HERE, &measured(outlier), &[]));
-    assert_eq!(path(&table, 256 << 10, Skew::None), Path::Pipeline);
+    assert_eq!(
+        path(&table, 256 << 10, ReceiverPace::Steady),
+        Path::Pipeline
+    );
 }
 
 #[test]
 fn a_win_in_one_pattern_does_not_pay_for_a_loss_in_the_other() {
     let mut measured = measured(as_built_in);
     for ways in measured.values_mut() {
-        let both_sides = ways[&Way {
-            path: Path::BothSides,
-            chunk_bytes: 0,
+        let split_copy = ways[&Way {
+            path: Path::SplitCopy,
+            fragment_bytes: 0,
         }];
         let cma = Way {
             path: Path::Cma,
-            chunk_bytes: 0,
+            fragment_bytes: 0,
         };
         ways.insert(
             cma,
             Times {
-                ping_pong: both_sides.ping_pong * 1.5,
-                stream: both_sides.stream * 0.3,
+                ping_pong: split_copy.ping_pong * 1.5,
+                stream: split_copy.stream * 0.3,
             },
         );
     }
     let table = table(rows(HERE, &measured, &[]));
-    assert_eq!(path(&table, 1 << 20, Skew::None), Path::Pipeline);
+    assert_eq!(path(&table, 1 << 20, ReceiverPace::Steady), Path::Pipeline);
 }
 
 #[test]
@@ -174,8 +184,8 @@ fn kept_sizes_stay_built_in() {
     };
     let kept: Vec<u64> = (14..=18).map(|log| 1 << log).collect();
     let table = table(rows(HERE, &measured(cma_wins), &kept));
-    assert_eq!(path(&table, 64 << 10, Skew::None), Path::Pipeline);
-    assert_eq!(path(&table, 1 << 20, Skew::None), Path::Cma);
+    assert_eq!(path(&table, 64 << 10, ReceiverPace::Steady), Path::Pipeline);
+    assert_eq!(path(&table, 1 << 20, ReceiverPace::Steady), Path::Cma);
 }
 
 #[test]
@@ -185,20 +195,20 @@ fn a_chunk_must_win_over_all_long_messages() {
         for (bytes, ways) in measured {
             let way = Way {
                 path: Path::Pipeline,
-                chunk_bytes: 64 << 10,
+                fragment_bytes: 64 << 10,
             };
             let time = as_built_in(Path::Pipeline, *bytes).expect("always measured");
             ways.insert(way, times(time * factor));
         }
     };
     with(&mut measured, 0.97);
-    let built_in = Table::built_in().chunk_bytes(Path::Pipeline, HERE);
-    assert_eq!(chunk(HERE, &measured), built_in);
+    let built_in = Table::built_in().fragment_bytes(Path::Pipeline, HERE);
+    assert_eq!(fragment(HERE, &measured), built_in);
     with(&mut measured, 0.8);
-    assert_eq!(chunk(HERE, &measured), 64 << 10);
+    assert_eq!(fragment(HERE, &measured), 64 << 10);
     let rows = rows(HERE, &measured, &[]);
     let long = rows.iter().find(|row| row.path == Path::Pipeline);
-    assert_eq!(long.map(|row| row.chunk_bytes), Some(64 << 10));
+    assert_eq!(long.map(|row| row.fragment_bytes), Some(64 << 10));
 }
 
 #[test]

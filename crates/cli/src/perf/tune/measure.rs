@@ -4,7 +4,7 @@ use std::path::Path as FilePath;
 use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use limic::policy::{ByteSize, HandOver, INLINE_CAPACITY, Locality, Path, Row, Table, When};
+use limic::policy::{ByteSize, INLINE_CAPACITY, LineLatency, Locality, Path, Row, Table, When};
 use limic::settings::{Settings, SettingsBuilder};
 use limic::topology::Place;
 
@@ -23,7 +23,7 @@ const SIZES: std::ops::RangeInclusive<u32> = 6..=22;
 /// Shorter messages never leave the eager path: a rendezvous is several round trips.
 const SHORTEST_LONG: u64 = 512;
 /// Chunks of the pipeline that are tried beside the built-in one.
-const CHUNKS: [u32; 3] = [16 << 10, 32 << 10, 64 << 10];
+const FRAGMENTS: [u32; 3] = [16 << 10, 32 << 10, 64 << 10];
 /// Rounds; the median counts.
 const ROUNDS: usize = 3;
 /// Bytes that a stream moves at least in a round.
@@ -52,7 +52,7 @@ pub(super) struct Findings {
 pub(super) struct Point {
     pub(super) path: String,
     /// Of the pipeline, in bytes; 0 for the others.
-    pub(super) chunk_bytes: u32,
+    pub(super) fragment_bytes: u32,
     pub(super) bytes: u64,
     /// Seconds of a message.
     pub(super) times: Times,
@@ -64,7 +64,7 @@ pub(super) struct FoundRow {
     pub(super) when: String,
     pub(super) up_to_bytes: u64,
     pub(super) path: String,
-    pub(super) chunk_bytes: u32,
+    pub(super) fragment_bytes: u32,
     pub(super) reason: String,
 }
 
@@ -89,7 +89,7 @@ struct Bench {
     control: Control,
     cpus: Vec<Option<usize>>,
     /// What decides on the rows that hold between the two.
-    hand_over: HandOver,
+    line_latency: LineLatency,
     progress: ProgressBar,
     /// Seconds for one pattern of one point in one round.
     slot: f64,
@@ -97,7 +97,11 @@ struct Bench {
 }
 
 /// Measures as one of the two ranks; rank 0 prints what was found, as JSON.
-pub(super) fn as_rank(cpus: &[u32], hand_over: HandOver, seconds: f64) -> Result<(), PerfError> {
+pub(super) fn as_rank(
+    cpus: &[u32],
+    line_latency: LineLatency,
+    seconds: f64,
+) -> Result<(), PerfError> {
     let control = Control::join().map_err(PerfError::Start)?;
     let rank = control.rank();
     let cpu = cpus.get(rank as usize).filter(|_| control.size() == 2);
@@ -109,11 +113,11 @@ pub(super) fn as_rank(cpus: &[u32], hand_over: HandOver, seconds: f64) -> Result
     let place = u64::from_le_bytes(Place::current().to_bytes());
     let places = control.gather(&place.to_le_bytes()).map_err(failed)?;
     let by_topology = Place::from_bytes(places[0]).locality(&Place::from_bytes(places[1]));
-    let locality = hand_over.locality(by_topology, None);
+    let locality = line_latency.locality(by_topology, None);
     let mut bench = Bench {
         control,
         cpus: cpus.iter().map(|cpu| Some(*cpu as usize)).collect(),
-        hand_over,
+        line_latency,
         progress: ProgressBar::hidden(),
         slot: 0.0,
         notes: Vec::new(),
@@ -136,9 +140,9 @@ impl Bench {
     fn plain(&self) -> SettingsBuilder {
         Settings::builder()
             .without_environment()
-            .adapt(false)
+            .autotune(false)
             .skew(false)
-            .hand_over(self.hand_over)
+            .line_latency(self.line_latency)
     }
 
     fn all(
@@ -210,7 +214,7 @@ impl Bench {
         let points = measured.iter().flat_map(|(bytes, ways)| {
             ways.iter().map(|(way, times)| Point {
                 path: way.path.name().to_owned(),
-                chunk_bytes: way.chunk_bytes,
+                fragment_bytes: way.fragment_bytes,
                 bytes: *bytes,
                 times: *times,
             })
@@ -228,25 +232,35 @@ impl Bench {
 
     /// Endpoints for every way, each forced.
     fn open(&mut self, locality: Locality) -> Result<Vec<Ways>, PerfError> {
-        let own_chunk = Table::built_in().chunk_bytes(Path::Pipeline, locality);
-        let mut chunks = CHUNKS.to_vec();
-        if !chunks.contains(&own_chunk) {
-            chunks.push(own_chunk);
+        let own_fragment = Table::built_in().fragment_bytes(Path::Pipeline, locality);
+        let mut fragments = FRAGMENTS.to_vec();
+        if !fragments.contains(&own_fragment) {
+            fragments.push(own_fragment);
         }
-        let mut ways = vec![(Path::Eager, 0), (Path::Cma, 0), (Path::BothSides, 0)];
-        ways.extend(chunks.into_iter().map(|chunk| (Path::Pipeline, chunk)));
+        let mut ways = vec![(Path::Eager, 0), (Path::Cma, 0), (Path::SplitCopy, 0)];
+        ways.extend(
+            fragments
+                .into_iter()
+                .map(|fragment| (Path::Pipeline, fragment)),
+        );
         ways.into_iter()
-            .map(|(path, chunk_bytes)| {
+            .map(|(path, fragment_bytes)| {
                 let builder = self.plain();
                 let builder = match path {
                     Path::Eager => builder.inline_max(0).eager_max(u64::MAX),
                     _ => builder.inline_max(0).eager_max(0).long_path(path),
                 };
-                let builder = match chunk_bytes {
+                let builder = match fragment_bytes {
                     0 => builder,
-                    bytes => builder.pipeline_chunk(bytes),
+                    bytes => builder.pipeline_fragment(bytes),
                 };
-                self.lane(Way { path, chunk_bytes }, builder)
+                self.lane(
+                    Way {
+                        path,
+                        fragment_bytes,
+                    },
+                    builder,
+                )
             })
             .collect()
     }
@@ -325,7 +339,7 @@ impl Bench {
     fn compare(&mut self, locality: Locality, rows: &[Row]) -> Result<Vec<Compared>, PerfError> {
         let way = Way {
             path: Path::Eager,
-            chunk_bytes: 0,
+            fragment_bytes: 0,
         };
         let mut built_in = self.lane(way, self.plain())?;
         let mut tuned = self.lane(way, self.plain().rows(rows.iter().cloned()))?;
@@ -366,8 +380,8 @@ fn is_measured(way: Way, bytes: u64) -> bool {
         // As far as any built-in row lets messages go eagerly.
         Path::Eager => bytes > INLINE_CAPACITY && bytes <= LONGEST_EAGER,
         // Both sides are asked; shorter ones are copied by whoever comes first.
-        Path::BothSides => bytes >= 4 << 10,
-        Path::Pipeline => bytes >= SHORTEST_LONG.max(u64::from(way.chunk_bytes) / 32),
+        Path::SplitCopy => bytes >= 4 << 10,
+        Path::Pipeline => bytes >= SHORTEST_LONG.max(u64::from(way.fragment_bytes) / 32),
         _ => bytes >= SHORTEST_LONG,
     }
 }
@@ -385,15 +399,15 @@ fn work(pattern: Pattern, bytes: u64, iterations: u64, check: bool) -> Work {
 
 fn found_row(row: &Row) -> FoundRow {
     FoundRow {
-        when: if row.when == When::Skewed {
-            "skewed"
+        when: if row.when == When::SlowReceiver {
+            "slow-receiver"
         } else {
             "usual"
         }
         .to_owned(),
         up_to_bytes: row.up_to_bytes,
         path: row.path.name().to_owned(),
-        chunk_bytes: row.chunk_bytes,
+        fragment_bytes: row.fragment_bytes,
         reason: row.reason.to_string(),
     }
 }

@@ -15,7 +15,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path as FilePath, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-use limic::policy::HandOver;
+use limic::policy::LineLatency;
 use limic::settings::{Settings, default_profile};
 use rustix::process::{Signal, getpid};
 
@@ -58,7 +58,7 @@ pub(crate) struct Args {
 
     /// What decides on the rows that hold between these CPUs
     #[arg(long, hide = true, value_name = "NS", default_value_t)]
-    hand_over: HandOver,
+    line_latency: LineLatency,
 }
 
 const AFTER_HELP: &str = "\
@@ -81,7 +81,7 @@ pub(crate) fn execute(args: &Args) -> ExitCode {
 
 fn perform(args: &Args) -> Result<(), PerfError> {
     if let Some(cpus) = &args.on_cpus {
-        return measure::as_rank(cpus, args.hand_over, f64::from(args.seconds));
+        return measure::as_rank(cpus, args.line_latency, f64::from(args.seconds));
     }
     if let Some(launcher) = job::launcher() {
         return Err(PerfError::Usage(format!(
@@ -93,8 +93,8 @@ fn perform(args: &Args) -> Result<(), PerfError> {
     let pairs = places::find()?;
     let mut all: Vec<Findings> = Vec::new();
     for (index, pair) in pairs.iter().enumerate() {
-        let hand_over = pair.hand_over()?;
-        let locality = hand_over.locality(pair.locality, None);
+        let line_latency = pair.line_latency()?;
+        let locality = line_latency.locality(pair.locality, None);
         notice(format_args!(
             "{} of {}: {locality}{}, CPUs {} and {}{}",
             index + 1,
@@ -103,7 +103,7 @@ fn perform(args: &Args) -> Result<(), PerfError> {
                 String::new()
             } else {
                 format!(
-                    " by the hand-over of a cache line ({hand_over} ns), though {} by the topology",
+                    " by the hand-over of a cache line ({line_latency} ns), though {} by the topology",
                     pair.locality
                 )
             },
@@ -119,7 +119,7 @@ fn perform(args: &Args) -> Result<(), PerfError> {
             notice(format_args!("left out: {locality} is measured already"));
             continue;
         }
-        all.push(start(args, pair, hand_over)?);
+        all.push(start(args, pair, line_latency)?);
     }
     let kept = match &target {
         Some(path) => profile::Kept::of(path, &all),
@@ -158,7 +158,7 @@ fn target(args: &Args) -> Result<Option<PathBuf>, PerfError> {
 }
 
 /// Starts the two ranks of one measurement, and reads what they found.
-fn start(args: &Args, pair: &Pair, hand_over: HandOver) -> Result<Findings, PerfError> {
+fn start(args: &Args, pair: &Pair, line_latency: LineLatency) -> Result<Findings, PerfError> {
     let failed = |step| move |source| PerfError::System { step, source };
     let program = std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into());
     let seconds = args.seconds.to_string();
@@ -168,7 +168,7 @@ fn start(args: &Args, pair: &Pair, hand_over: HandOver) -> Result<Findings, Perf
         .arg(&program)
         .args(["tune", "--seconds", &seconds, "--on-cpus"])
         .arg(format!("{},{}", pair.cpus[0], pair.cpus[1]))
-        .args(["--hand-over", &hand_over.to_string()])
+        .args(["--line-latency", &line_latency.to_string()])
         .stdin(Stdio::null())
         .stderr(Stdio::inherit());
     let me = getpid();

@@ -1,6 +1,6 @@
 //! A pair of CPUs for each locality of this host.
 
-use limic::policy::{HandOver, Locality};
+use limic::policy::{LineLatency, Locality};
 use limic::settings::Settings;
 use limic::topology::{CpuSet, Topology};
 
@@ -19,18 +19,18 @@ impl Pair {
         self.cpus[0] == self.cpus[1]
     }
 
-    /// How long a cache line takes between them, which says more than the topology: see [`HandOver`]. What the settings say
-    /// (`LIMIC_HANDOVER`) stands in for the measurement, as in every run.
-    pub(super) fn hand_over(&self) -> Result<HandOver, PerfError> {
-        let asked = Settings::from_environment()?.hand_over();
-        if asked != HandOver::Measured {
+    /// How long a cache line takes between them, which says more than the topology: see [`LineLatency`]. What the settings say
+    /// (`LIMIC_LINE_LATENCY`) stands in for the measurement, as in every run.
+    pub(super) fn line_latency(&self) -> Result<LineLatency, PerfError> {
+        let asked = Settings::from_environment()?.line_latency();
+        if asked != LineLatency::Measured {
             return Ok(asked);
         }
         if self.shares_a_cpu() {
-            return Ok(HandOver::Topology);
+            return Ok(LineLatency::Topology);
         }
-        let time = floor::hand_over(self.cpus)?;
-        Ok(HandOver::Nanoseconds(
+        let time = floor::line_latency(self.cpus)?;
+        Ok(LineLatency::Nanoseconds(
             u32::try_from(time.as_nanos()).unwrap_or(u32::MAX),
         ))
     }

@@ -95,9 +95,9 @@ pub(super) fn text(all: &[Findings], kept: &Kept) -> String {
             for (name, value) in fields {
                 text.push_str(&format!("{name} = {}\n", quoted(&value)));
             }
-            if row.chunk_bytes != 0 {
-                let chunk = ByteSize(u64::from(row.chunk_bytes));
-                text.push_str(&format!("chunk = {}\n", quoted(&chunk.to_string())));
+            if row.fragment_bytes != 0 {
+                let fragment = ByteSize(u64::from(row.fragment_bytes));
+                text.push_str(&format!("fragment = {}\n", quoted(&fragment.to_string())));
             }
             text.push_str(&format!("reason = {}\n", quoted(&row.reason)));
         }
@@ -176,7 +176,7 @@ mod tests {
             when: "usual".to_owned(),
             up_to_bytes: 16 << 10,
             path: path.to_owned(),
-            chunk_bytes: 0,
+            fragment_bytes: 0,
             reason: format!("of {path}"),
         };
         Findings {

@@ -6,7 +6,7 @@
 use std::time::Instant;
 
 use limic::settings::VerbsConnect;
-use limic::{Endpoint, HybridEndpoint, Peer, RawEndpoint, Settings, meet_at_start};
+use limic::{Endpoint, HybridEndpoint, Peer, RawEndpoint, Settings, connect_at_start};
 
 use super::super::PerfError;
 use super::super::args::Args;
@@ -106,7 +106,7 @@ fn measure(on_demand: Settings, at_start: Settings, control: &Control) -> limic:
     let peers = introduce(&endpoint, control)?;
     control.barrier()?;
     let begin = Instant::now();
-    meet_at_start(&endpoint, rank as usize, &peers)?;
+    connect_at_start(&endpoint, rank as usize, &peers)?;
     let met = begin.elapsed().as_secs_f64();
     control.barrier()?;
     drop(endpoint);

@@ -12,7 +12,7 @@ const PADS: u32 = 2;
 
 /// The receiver's view of one lap.
 #[derive(Debug, Clone, Copy)]
-struct Course {
+struct Cursor {
     lap: Lap,
     /// Position of the next record.
     position: u64,
@@ -24,7 +24,7 @@ struct Course {
     credit_batch: u64,
 }
 
-impl Course {
+impl Cursor {
     fn new(lap: Lap) -> Self {
         Self {
             lap,
@@ -69,8 +69,8 @@ pub struct LineConsumer<M> {
     mem: M,
     shape: Shape,
     /// The lap of the next record.
-    course: Course,
-    other: Course,
+    cursor: Cursor,
+    other: Cursor,
     /// Words of the record that `peek` showed last, and of the rest of its line if it ends that; 0 for none.
     peeked: u64,
     max_payload: u32,
@@ -95,8 +95,8 @@ impl<M: Memory> LineConsumer<M> {
         Self {
             mem,
             shape,
-            course: Course::new(shape.near),
-            other: Course::new(shape.far),
+            cursor: Cursor::new(shape.hot),
+            other: Cursor::new(shape.cold),
             peeked: 0,
             max_payload: shape.max_payload(),
             credited: false,
@@ -145,7 +145,7 @@ impl<M: Memory> LineConsumer<M> {
         };
         let words = words + self.rest_behind(word, words);
         // Before `take` writes to memory of which the compiler does not know that it is none of this.
-        let behind = self.course.behind(words);
+        let behind = self.cursor.behind(words);
         let taken = take(&self.record(word));
         if taken {
             self.go_on(behind);
@@ -157,9 +157,9 @@ impl<M: Memory> LineConsumer<M> {
     /// are on their way then as soon as they are written, and not one after the other. At the last line of a lap: nothing.
     #[inline(always)]
     pub fn ask_for_second_line(&self) {
-        let index = (self.course.index | (LINE_WORDS - 1)) + 1;
-        if index < self.course.lap.words {
-            let line = self.course.lap.first + index as usize * WORD;
+        let index = (self.cursor.index | (LINE_WORDS - 1)) + 1;
+        if index < self.cursor.lap.words {
+            let line = self.cursor.lap.first + index as usize * WORD;
             self.mem.prefetch_read(line);
         }
     }
@@ -167,7 +167,7 @@ impl<M: Memory> LineConsumer<M> {
     /// The record with this header, which was checked, at the position.
     #[inline(always)]
     fn record(&mut self, word: u64) -> Record<'_, M> {
-        let offset = self.course.offset();
+        let offset = self.cursor.offset();
         let payload = if word & SAME_TAG != 0 {
             offset + WORD
         } else {
@@ -195,23 +195,23 @@ impl<M: Memory> LineConsumer<M> {
         if word & ENDS_LINE == 0 {
             return 0;
         }
-        rest_of_line(self.course.position + words)
+        rest_of_line(self.cursor.position + words)
     }
 
     /// The header word at the position.
     #[inline(always)]
     fn head(&self) -> &AtomicU64 {
         // SAFETY: the index is that of a word of a lap, which `Shape::new` checked against the area.
-        unsafe { self.mem.word64_unchecked(self.course.offset()) }
+        unsafe { self.mem.word64_unchecked(self.cursor.offset()) }
     }
 
     /// Words of the record whose header `word`, read once, is, if that lies within the ring from the position on.
     #[inline(always)]
     fn record_words(&self, word: u64) -> Option<u64> {
         let (len, kind, words) = (length(word), (word >> 32) as u8, words_of(word));
-        let fits = len <= self.max_payload && words <= self.course.left_in_lap();
+        let fits = len <= self.max_payload && words <= self.cursor.left_in_lap();
         let is_record =
-            fits && word >> 48 == self.course.position & 0xffff && kind != 0 && kind != PAD;
+            fits && word >> 48 == self.cursor.position & 0xffff && kind != 0 && kind != PAD;
         is_record.then_some(words)
     }
 
@@ -221,19 +221,19 @@ impl<M: Memory> LineConsumer<M> {
     #[inline(never)]
     fn follow_pad(&mut self, mut word: u64) -> Result<u64, Corrupt> {
         for _ in 0..PADS {
-            let to_end = self.course.left_in_lap();
-            let checked = (word >> 32) as u8 == PAD && word >> 48 == self.course.position & 0xffff;
+            let to_end = self.cursor.left_in_lap();
+            let checked = (word >> 32) as u8 == PAD && word >> 48 == self.cursor.position & 0xffff;
             match u64::from(word as u32) {
                 0 if checked && self.other.lap.words > 0 => {
-                    let left = self.course.position + 1;
-                    self.course.advance(1 + rest_of_line(left));
+                    let left = self.cursor.position + 1;
+                    self.cursor.advance(1 + rest_of_line(left));
                     // The producer comes back here once all of this lap was read.
                     self.return_credit();
-                    core::mem::swap(&mut self.course, &mut self.other);
+                    core::mem::swap(&mut self.cursor, &mut self.other);
                 }
                 // A pad at the start of a lap would lead back to itself.
-                words if checked && words == to_end && words != self.course.lap.words => {
-                    self.course.advance(to_end);
+                words if checked && words == to_end && words != self.cursor.lap.words => {
+                    self.cursor.advance(to_end);
                 }
                 _ => return Err(self.corrupt(word)),
             }
@@ -252,7 +252,7 @@ impl<M: Memory> LineConsumer<M> {
     #[inline(never)]
     fn corrupt(&self, word: u64) -> Corrupt {
         let kind = (word >> 32) as u8;
-        let what = if word >> 48 != self.course.position & 0xffff {
+        let what = if word >> 48 != self.cursor.position & 0xffff {
             "the check field is not that of this word"
         } else if kind == 0 {
             "a record of kind 0"
@@ -262,7 +262,7 @@ impl<M: Memory> LineConsumer<M> {
             "the record is longer than the lap allows here"
         };
         Corrupt {
-            position: self.course.position,
+            position: self.cursor.position,
             word,
             what,
         }
@@ -276,7 +276,7 @@ impl<M: Memory> LineConsumer<M> {
     #[inline(always)]
     pub fn pop(&mut self) -> bool {
         let words = core::mem::take(&mut self.peeked);
-        self.go_on(self.course.behind(words));
+        self.go_on(self.cursor.behind(words));
         self.was_credited()
     }
 
@@ -289,11 +289,11 @@ impl<M: Memory> LineConsumer<M> {
     /// Goes to that position and index.
     #[inline(always)]
     fn go_on(&mut self, behind: (u64, u64)) {
-        (self.course.position, self.course.index) = behind;
-        if self.course.index.is_multiple_of(LINE_WORDS) {
+        (self.cursor.position, self.cursor.index) = behind;
+        if self.cursor.index % LINE_WORDS == 0 {
             // The line behind the next one, while the caller is busy with what it has just taken.
             self.ask_for_second_line();
-            if self.course.position - self.course.returned >= self.course.credit_batch {
+            if self.cursor.position - self.cursor.returned >= self.cursor.credit_batch {
                 self.return_credit();
             }
         }
@@ -301,16 +301,16 @@ impl<M: Memory> LineConsumer<M> {
 
     /// Returns all read words to the producer now. [`pop`](Self::pop) does it often enough for progress.
     pub fn return_credit(&mut self) {
-        let course = &mut self.course;
-        if course.returned != course.position {
-            course.returned = course.position;
+        let cursor = &mut self.cursor;
+        if cursor.returned != cursor.position {
+            cursor.returned = cursor.position;
             self.credited = true;
             // SAFETY: in line 0 of an area that `Shape::new` checked.
-            let read = unsafe { self.mem.word64_unchecked(READ[course.lap.number & 1]) };
+            let read = unsafe { self.mem.word64_unchecked(READ[cursor.lap.number & 1]) };
             // Release: pairs with the acquire load in
             // `LineProducer::look_for_credit` (pair *word credit*): our reads of
             // these words come before the producer's next writes.
-            read.store(course.position, Ordering::Release);
+            read.store(cursor.position, Ordering::Release);
         }
     }
 
@@ -318,17 +318,17 @@ impl<M: Memory> LineConsumer<M> {
     /// called once the producer is known to be dead: a living one would write on
     /// in the old count, which this end would report as [`Corrupt`].
     pub fn reset(&mut self) {
-        self.course = Course::new(self.shape.near);
-        self.other = Course::new(self.shape.far);
+        self.cursor = Cursor::new(self.shape.hot);
+        self.other = Cursor::new(self.shape.cold);
         self.peeked = 0;
         self.tag = 0;
-        // SAFETY: the first word of the near lap, and words of line 0, of an area that `Shape::new` checked.
+        // SAFETY: the first word of the hot lap, and words of line 0, of an area that `Shape::new` checked.
         unsafe {
             // The header that the consumer polls first, then the credit; the next
-            // producer comes to know of the ring by a message, which orders all. The far lap is entered by way
+            // producer comes to know of the ring by a message, which orders all. The cold lap is entered by way
             // of a record that is complete.
             self.mem
-                .word64_unchecked(self.shape.near.first)
+                .word64_unchecked(self.shape.hot.first)
                 .store(0, Ordering::Relaxed);
             for read in READ {
                 self.mem.word64_unchecked(read).store(0, Ordering::Release);
@@ -429,11 +429,11 @@ impl<M: Memory> LineConsumer<M> {
 
     /// Position of the next record in its lap, and that lap's number.
     pub(super) fn position(&self) -> (u64, usize) {
-        (self.course.position, self.course.lap.number)
+        (self.cursor.position, self.cursor.lap.number)
     }
 
     /// Offset of the next header.
     pub(super) fn next_offset(&self) -> usize {
-        self.course.offset()
+        self.cursor.offset()
     }
 }

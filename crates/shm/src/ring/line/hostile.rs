@@ -22,7 +22,7 @@ fn consumer() -> (Mapped, LineConsumer<Mapped>) {
 /// Both ends of a ring with two laps.
 fn two_laps() -> (Mapped, LineProducer<Mapped>, LineConsumer<Mapped>) {
     let mem = heap(area_len(LINES));
-    let shape = Shape::with_near(&mem, LINES, 4).expect("geometry");
+    let shape = Shape::with_hot(&mem, LINES, 4).expect("geometry");
     let producer = LineProducer::of(mem.clone(), shape);
     (mem.clone(), producer, LineConsumer::of(mem, shape))
 }

@@ -22,15 +22,15 @@ fn pattern(seed: u64, len: u32) -> Vec<u8> {
 }
 
 /// Sends records of these lengths, and receives them in another thread.
-fn transfer(lines: u32, near: u64, lengths: &'static [u32]) {
-    transfer_tagged(lines, near, lengths, |seed| seed);
+fn transfer(lines: u32, hot: u64, lengths: &'static [u32]) {
+    transfer_tagged(lines, hot, lengths, |seed| seed);
 }
 
 /// The same with these tags.
-fn transfer_tagged(lines: u32, near: u64, lengths: &'static [u32], tag: fn(u64) -> u64) {
+fn transfer_tagged(lines: u32, hot: u64, lengths: &'static [u32], tag: fn(u64) -> u64) {
     loom::model(move || {
         let mem = Modelled::new(area_len(lines));
-        let shape = Shape::with_near(&mem, lines, near).expect("geometry");
+        let shape = Shape::with_hot(&mem, lines, hot).expect("geometry");
         let mut producer = LineProducer::of(mem.clone(), shape);
         let mut consumer = LineConsumer::of(mem, shape);
         let sender = thread::spawn(move || {
@@ -121,6 +121,6 @@ fn line_ring_wraps_with_records_that_share_lines() {
 
 #[test]
 fn line_ring_jumps_to_the_far_lap_and_back() {
-    // Three lines of the near lap if the consumer does not read meanwhile, the far lap, and the near one again.
+    // Three lines of the hot lap if the consumer does not read meanwhile, the cold lap, and the hot one again.
     transfer(2 * LINES, LINES.into(), &[8, 8, 8, 8, 8, 112, 8]);
 }

@@ -1,14 +1,14 @@
 //! The sender's end of a line ring.
 
-mod course;
+mod cursor;
 mod reservation;
 
 use super::{
-    AHEAD_LINES, ENDS_LINE, GeometryError, LINE, LINE_WORDS, MOST_SAME_TAG, Memory, NEAR_LINES,
-    PAD, READ, RECORD_HEADER, SAME_TAG, Shape, WORD, header, rest_of_line, words_for,
+    AHEAD_LINES, ENDS_LINE, GeometryError, HOT_LINES, LINE_WORDS, MOST_SAME_TAG, Memory, PAD, READ,
+    SAME_TAG, Shape, WORD, header, rest_of_line, words_for,
 };
 use crate::sync::Ordering;
-use course::{Course, Spot, Way};
+use cursor::{Cursor, Slot, Step};
 pub use reservation::Reservation;
 
 /// The sender's end. Private state; the ring sees only what it publishes.
@@ -16,12 +16,12 @@ pub use reservation::Reservation;
 pub struct LineProducer<M> {
     mem: M,
     /// The lap in use.
-    course: Course,
-    other: Course,
+    cursor: Cursor,
+    other: Cursor,
     /// A record that ends before this position, in the lap in use, needs no further look. Invariant: at most `limit`,
     /// and at most the end of the lap.
     bound: u64,
-    /// In the far lap: where to look whether the near one is read.
+    /// In the cold lap: where to look whether the hot one is read.
     look_back: u64,
     max_payload: u32,
     /// Tag of the last record.
@@ -41,12 +41,12 @@ impl<M: Memory> LineProducer<M> {
     }
 
     pub(super) fn of(mem: M, shape: Shape) -> Self {
-        let course = Course::new(shape.near);
+        let cursor = Cursor::new(shape.hot);
         Self {
             mem,
-            course,
-            other: Course::new(shape.far),
-            bound: course.limit,
+            cursor,
+            other: Cursor::new(shape.cold),
+            bound: cursor.limit,
             look_back: 0,
             max_payload: shape.max_payload(),
             tag: 0,
@@ -94,15 +94,15 @@ impl<M: Memory> LineProducer<M> {
         from: *const u8,
         len: usize,
     ) -> bool {
-        let Some(spot) = self.spot_of_same_tag(tag, len) else {
+        let Some(slot) = self.spot_of_same_tag(tag, len) else {
             return false;
         };
         // SAFETY: the spot has room for `len` bytes there, and nothing is published in between; the rest is the caller's promise.
         unsafe {
             // It copies up to 64 bytes, and these are at most 56.
-            let copied = self.mem.write_short(spot.offset + WORD, from, len);
+            let copied = self.mem.write_short(slot.offset + WORD, from, len);
             debug_assert!(copied, "a short payload");
-            self.publish_same_tag(&spot, kind, len);
+            self.publish_same_tag(&slot, kind, len);
         }
         true
     }
@@ -116,32 +116,32 @@ impl<M: Memory> LineProducer<M> {
         tag: u64,
         words: [u64; N],
     ) -> bool {
-        let Some(spot) = self.spot_of_same_tag(tag, N * WORD) else {
+        let Some(slot) = self.spot_of_same_tag(tag, N * WORD) else {
             return false;
         };
         for (at, word) in words.into_iter().enumerate() {
             // SAFETY: the spot has room for all of them there, at a multiple of 8.
-            let place = unsafe { self.mem.word64_unchecked(spot.offset + WORD + at * WORD) };
+            let place = unsafe { self.mem.word64_unchecked(slot.offset + WORD + at * WORD) };
             // The header, stored behind it, orders it.
             place.store(word, Ordering::Relaxed);
         }
         // SAFETY: the spot is for that length, and nothing was published since.
-        unsafe { self.publish_same_tag(&spot, kind, N * WORD) };
+        unsafe { self.publish_same_tag(&slot, kind, N * WORD) };
         true
     }
 
     /// Where a record of so many words goes, if its place is at hand: it and the word behind it lie in the lap, and are free.
     #[inline(always)]
-    fn spot_at_hand(&self, words: u64) -> Option<Spot> {
-        let course = &self.course;
-        let start = course.write;
-        let (end, ends_line) = course.end(start, words);
-        let offset = course.lap.first + course.index as usize * WORD;
+    fn spot_at_hand(&self, words: u64) -> Option<Slot> {
+        let cursor = &self.cursor;
+        let start = cursor.write;
+        let (end, ends_line) = cursor.end(start, words);
+        let offset = cursor.lap.first + cursor.index as usize * WORD;
         // `bound` is at most the end of the lap, so that the record, of one word at least, and the word behind it lie in the lap. It
         // is at most `limit` too, so these words are free (pair *word credit*), and the consumer looks at none of them before the header,
         // except at the header word.
-        (end < self.bound).then_some(Spot {
-            way: Way::On,
+        (end < self.bound).then_some(Slot {
+            step: Step::On,
             start,
             end,
             offset,
@@ -152,7 +152,7 @@ impl<M: Memory> LineProducer<M> {
 
     /// The same for a record without a tag of its own, if it may be one. Its payload is behind one word.
     #[inline(always)]
-    fn spot_of_same_tag(&self, tag: u64, len: usize) -> Option<Spot> {
+    fn spot_of_same_tag(&self, tag: u64, len: usize) -> Option<Slot> {
         if tag != self.tag || len > MOST_SAME_TAG as usize {
             return None;
         }
@@ -166,103 +166,58 @@ impl<M: Memory> LineProducer<M> {
     ///
     /// [`spot_of_same_tag`](Self::spot_of_same_tag) gave the spot for this length, and nothing was published since.
     #[inline(always)]
-    unsafe fn publish_same_tag(&mut self, spot: &Spot, kind: u8, len: usize) {
+    unsafe fn publish_same_tag(&mut self, slot: &Slot, kind: u8, len: usize) {
         debug_assert!(kind != 0 && kind != PAD, "the ring's own kinds");
         // SAFETY: both lie in the lap, by `spot_at_hand`.
         let (behind, head) = unsafe {
             (
-                self.mem.word64_unchecked(spot.behind),
-                self.mem.word64_unchecked(spot.offset),
+                self.mem.word64_unchecked(slot.behind),
+                self.mem.word64_unchecked(slot.offset),
             )
         };
         // The terminator, before the header: see the module's docs.
         behind.store(0, Ordering::Relaxed);
-        let mut word = header(len as u32, kind, 0, spot.start) | SAME_TAG;
-        if spot.ends_line {
+        let mut word = header(len as u32, kind, 0, slot.start) | SAME_TAG;
+        if slot.ends_line {
             word |= ENDS_LINE;
         }
         // Release: as in `Reservation::publish` (pair *record header*).
         head.store(word, Ordering::Release);
-        self.published(spot.start, spot.end, spot.ends_line);
+        self.published(slot.start, slot.end, slot.ends_line);
     }
 
     /// Goes on behind a record that ends before `bound`.
     #[inline(always)]
     fn published(&mut self, start: u64, end: u64, ends_line: bool) {
-        self.course.index += end - start;
-        self.course.write = end;
+        self.cursor.index += end - start;
+        self.cursor.write = end;
         // Off the way of this message: ownership of a line of the next ones, unless the consumer still
         // has to read it.
-        if ends_line && end + AHEAD_LINES * LINE_WORDS < self.course.limit {
-            self.mem.prefetch_write(self.course.ahead());
+        if ends_line && end + AHEAD_LINES * LINE_WORDS < self.cursor.limit {
+            self.mem.prefetch_write(self.cursor.ahead());
         }
     }
 
     #[inline(always)]
     fn reserve_words(&mut self, len: u32, words: u64, same: bool) -> Option<Reservation<'_, M>> {
         let at_hand = self.spot_at_hand(words);
-        let spot = match at_hand.filter(|_| len <= self.max_payload) {
-            Some(spot) => spot,
+        let slot = match at_hand.filter(|_| len <= self.max_payload) {
+            Some(slot) => slot,
             None => self.seek(len, words)?,
         };
         Some(Reservation {
-            spot,
+            slot,
             len,
             same,
             ring: self,
         })
     }
 
-    /// Greatest payload of [`reserve_near`](Self::reserve_near), in bytes.
-    #[must_use]
-    pub fn max_near_payload(&self) -> u32 {
-        if self.course.lap.number == 0 {
-            self.course.max_payload
-        } else {
-            self.other.max_payload
-        }
-    }
-
-    /// Room in the near lap for a record with `most` bytes of payload, or fewer, but not under half of it, if it
-    /// then ends with the lap. For messages in many records, which gain by staying in the first-level caches. A payload of up
-    /// to a line is never cut: it gains nothing, and callers put words of their own first, for which half of it may be too
-    /// little.
-    ///
-    /// `None` if there is no room now, or `most` exceeds [`max_near_payload`](Self::max_near_payload).
-    pub fn reserve_near(&mut self, most: u32) -> Option<Reservation<'_, M>> {
-        if most > self.max_near_payload() {
-            return None;
-        }
-        let (spot, len) = if self.course.lap.number == 0 {
-            let left = (self.course.lap_end() - self.course.write) * WORD as u64;
-            let left = left.saturating_sub(RECORD_HEADER as u64);
-            let len = if most > LINE as u32 && left >= u64::from(most / 2) {
-                left.min(most.into()) as u32
-            } else {
-                most
-            };
-            let (spot, needed) = self.course.spot(words_for(len));
-            if needed > self.course.limit && !self.look_for_credit(needed) {
-                return None;
-            }
-            self.set_bound();
-            (spot, len)
-        } else {
-            (self.across(most, words_for(most))?, most)
-        };
-        Some(Reservation {
-            spot,
-            len,
-            same: false,
-            ring: self,
-        })
-    }
-
     /// Looks at the consumer's line now if less than half of the lap is known to be free: for producers of long records, which
     /// would otherwise meet that line on the way of one of the next. Moves that line at most.
-    pub fn look_ahead(&mut self) {
-        let known = self.course.limit - self.course.write;
-        if known < self.course.lap.words / 2 && self.look_for_credit(self.course.limit + 1) {
+    pub fn refresh_credit(&mut self) {
+        let known = self.cursor.limit - self.cursor.write;
+        if known < self.cursor.lap.words / 2 && self.look_for_credit(self.cursor.limit + 1) {
             self.set_bound();
         }
     }
@@ -270,105 +225,105 @@ impl<M: Memory> LineProducer<M> {
     /// Room behind the known free words, over the end of the lap, or in the other one.
     #[cold]
     #[inline(never)]
-    fn seek(&mut self, len: u32, words: u64) -> Option<Spot> {
+    fn seek(&mut self, len: u32, words: u64) -> Option<Slot> {
         if len > self.max_payload {
             return None;
         }
-        let far = self.course.lap.number == 1;
-        if far && self.course.write >= self.look_back {
-            if let Some(spot) = self.across(len, words) {
-                return Some(spot);
+        let cold = self.cursor.lap.number == 1;
+        if cold && self.cursor.write >= self.look_back {
+            if let Some(slot) = self.across(len, words) {
+                return Some(slot);
             }
-            self.look_back = self.course.write + NEAR_LINES * LINE_WORDS;
+            self.look_back = self.cursor.write + HOT_LINES * LINE_WORDS;
         }
-        if len <= self.course.max_payload {
-            let (spot, needed) = self.course.spot(words);
-            if needed <= self.course.limit || self.look_for_credit(needed) {
+        if len <= self.cursor.max_payload {
+            let (slot, needed) = self.cursor.slot(words);
+            if needed <= self.cursor.limit || self.look_for_credit(needed) {
                 self.set_bound();
-                return Some(spot);
+                return Some(slot);
             }
         }
         self.across(len, words)
     }
 
-    /// Room in the other lap; in the near one only if all of it was read.
-    fn across(&mut self, len: u32, words: u64) -> Option<Spot> {
-        let to_near = self.course.lap.number == 1;
+    /// Room in the other lap; in the hot one only if all of it was read.
+    fn across(&mut self, len: u32, words: u64) -> Option<Slot> {
+        let to_hot = self.cursor.lap.number == 1;
         if len > self.other.max_payload || self.other.lap.words == 0 {
             return None;
         }
-        let (spot, needed) = self.other.spot(words);
-        core::mem::swap(&mut self.course, &mut self.other);
-        let fits = if to_near {
-            let whole = self.course.write + self.course.lap.words;
-            self.course.limit == whole || self.look_for_credit(whole)
+        let (slot, needed) = self.other.slot(words);
+        core::mem::swap(&mut self.cursor, &mut self.other);
+        let fits = if to_hot {
+            let whole = self.cursor.write + self.cursor.lap.words;
+            self.cursor.limit == whole || self.look_for_credit(whole)
         } else {
-            needed <= self.course.limit || self.look_for_credit(needed)
+            needed <= self.cursor.limit || self.look_for_credit(needed)
         };
-        core::mem::swap(&mut self.course, &mut self.other);
-        let way = if spot.way == Way::On {
-            Way::Across
+        core::mem::swap(&mut self.cursor, &mut self.other);
+        let step = if slot.step == Step::On {
+            Step::Switch
         } else {
-            Way::AcrossAndRound
+            Step::SwitchAndWrap
         };
-        fits.then_some(Spot { way, ..spot })
+        fits.then_some(Slot { step, ..slot })
     }
 
     /// After any change of the lap in use, its limit, or `look_back`.
     fn set_bound(&mut self) {
-        self.bound = self.course.limit.min(self.course.lap_end());
-        if self.course.lap.number == 1 {
+        self.bound = self.cursor.limit.min(self.cursor.lap_end());
+        if self.cursor.lap.number == 1 {
             self.bound = self.bound.min(self.look_back);
         }
     }
 
     /// Looks at the consumer's line; says whether the words of the lap in use before `needed` are free.
     fn look_for_credit(&mut self, needed: u64) -> bool {
-        let course = &mut self.course;
+        let cursor = &mut self.cursor;
         // SAFETY: in line 0 of an area that `Shape::new` checked.
-        let read = unsafe { self.mem.word64_unchecked(READ[course.lap.number & 1]) };
+        let read = unsafe { self.mem.word64_unchecked(READ[cursor.lap.number & 1]) };
         // Acquire: pairs with the release store in `LineConsumer::return_credit`
         // (pair *word credit*): what the consumer read, it has read before we
         // write over it.
         let read = read.load(Ordering::Acquire);
         // An honest consumer is between its last word and our position. Any other
         // value is ignored: the ring stays full, which harms its owner only.
-        let last = course.limit - course.lap.words;
-        if last < read && read <= course.write {
-            course.limit = read + course.lap.words;
+        let last = cursor.limit - cursor.lap.words;
+        if last < read && read <= cursor.write {
+            cursor.limit = read + cursor.lap.words;
         }
-        needed <= course.limit
+        needed <= cursor.limit
     }
 
     /// Stores the header that the consumer is led by; everything that it leads to is in place.
-    fn publish_pad(&self, course: &Course, len: u64) {
+    fn publish_pad(&self, cursor: &Cursor, len: u64) {
         // SAFETY: the word of the next record of a lap within the area that `Shape::new` checked.
-        let head = unsafe { self.mem.word64_unchecked(course.offset(course.index)) };
+        let head = unsafe { self.mem.word64_unchecked(cursor.offset(cursor.index)) };
         // Release: pairs with the acquire load in `LineConsumer::peek` (pair *record
         // header*), for the pad and for all of the record behind it.
-        head.store(header(len as u32, PAD, 0, course.write), Ordering::Release);
+        head.store(header(len as u32, PAD, 0, cursor.write), Ordering::Release);
     }
 
     /// Publishes a record whose own header is stored already, but where the consumer does not look yet, by
     /// what leads there.
     #[cold]
     #[inline(never)]
-    fn publish_way(&mut self, spot: &Spot) {
-        match spot.way {
-            Way::On => {}
-            Way::Round => self.publish_pad(&self.course, self.course.lap_end() - self.course.write),
-            Way::Across | Way::AcrossAndRound => {
-                if spot.way == Way::AcrossAndRound {
+    fn publish_way(&mut self, slot: &Slot) {
+        match slot.step {
+            Step::On => {}
+            Step::Wrap => self.publish_pad(&self.cursor, self.cursor.lap_end() - self.cursor.write),
+            Step::Switch | Step::SwitchAndWrap => {
+                if slot.step == Step::SwitchAndWrap {
                     self.publish_pad(&self.other, self.other.lap_end() - self.other.write);
                 }
-                self.publish_pad(&self.course, 0);
-                let left = self.course.write + 1;
-                self.course.go_to(left + rest_of_line(left));
-                core::mem::swap(&mut self.course, &mut self.other);
-                self.look_back = self.course.write + NEAR_LINES * LINE_WORDS;
+                self.publish_pad(&self.cursor, 0);
+                let left = self.cursor.write + 1;
+                self.cursor.go_to(left + rest_of_line(left));
+                core::mem::swap(&mut self.cursor, &mut self.other);
+                self.look_back = self.cursor.write + HOT_LINES * LINE_WORDS;
             }
         }
-        self.course.go_to(spot.end);
+        self.cursor.go_to(slot.end);
         self.set_bound();
     }
 }

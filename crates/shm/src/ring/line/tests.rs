@@ -15,10 +15,10 @@ fn ring(lines: u32) -> (LineProducer<Mapped>, LineConsumer<Mapped>) {
     )
 }
 
-/// A ring with a near lap of so many lines.
-fn ring_with_near(lines: u32, near: u64) -> (LineProducer<Mapped>, LineConsumer<Mapped>) {
+/// A ring with a hot lap of so many lines.
+fn ring_with_hot(lines: u32, hot: u64) -> (LineProducer<Mapped>, LineConsumer<Mapped>) {
     let mem = heap(area_len(lines));
-    let shape = Shape::with_near(&mem, lines, near).expect("geometry");
+    let shape = Shape::with_hot(&mem, lines, hot).expect("geometry");
     (
         LineProducer::of(mem.clone(), shape),
         LineConsumer::of(mem, shape),
@@ -175,8 +175,8 @@ fn ring_line_has_room_for_every_legal_record_once_idle() {
             (64, 16),
         ]
     };
-    for &(lines, near) in sizes {
-        let (mut producer, mut consumer) = ring_with_near(lines, near);
+    for &(lines, hot) in sizes {
+        let (mut producer, mut consumer) = ring_with_hot(lines, hot);
         let max = producer.max_record_payload();
         assert!(producer.reserve(max + 1).is_none());
         assert!(producer.reserve(u32::MAX).is_none());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{Memory, check_sub};
 use crate::ring::copy::{
-    CopyTo, copy_bytes, copy_from_peer, copy_from_peer_to, copy_past_caches, copy_short,
+    StoreMode, copy_bytes, copy_from_peer, copy_from_peer_to, copy_non_temporal, copy_short,
 };
 use crate::ring::prefetch;
 use crate::sync::{AtomicU32, AtomicU64};
@@ -43,7 +43,7 @@ impl Mapped {
         len: usize,
         keep_alive: Arc<dyn Any + Send + Sync>,
     ) -> Self {
-        debug_assert!(base.cast::<[u8; 64]>().addr().get().is_multiple_of(64));
+        debug_assert!(base.cast::<[u8; 64]>().addr().get() % 64 == 0);
         Self {
             base: base.cast::<u64>(),
             len,
@@ -70,7 +70,7 @@ impl Mapped {
     ///
     /// As [`read`](Memory::read).
     #[inline]
-    pub unsafe fn read_to(&self, how: CopyTo, offset: usize, to: *mut u8, len: usize) {
+    pub unsafe fn read_to(&self, how: StoreMode, offset: usize, to: *mut u8, len: usize) {
         debug_assert!(offset <= self.len && len <= self.len - offset);
         // SAFETY: in range, valid and apart by the caller's promise.
         unsafe { copy_from_peer_to(how, self.at(offset).cast::<u8>().as_ptr(), to, len) }
@@ -87,7 +87,7 @@ unsafe impl Memory for Mapped {
 
     #[inline(always)]
     unsafe fn word64_unchecked(&self, offset: usize) -> &AtomicU64 {
-        debug_assert!(offset.is_multiple_of(8) && offset + 8 <= self.len);
+        debug_assert!(offset % 8 == 0 && offset + 8 <= self.len);
         // SAFETY: in range and aligned by the caller's promise; the bytes live as
         // long as `self`; nobody holds plain references to them.
         unsafe { self.at(offset).cast::<AtomicU64>().as_ref() }
@@ -95,7 +95,7 @@ unsafe impl Memory for Mapped {
 
     #[inline(always)]
     unsafe fn word32_unchecked(&self, offset: usize) -> &AtomicU32 {
-        debug_assert!(offset.is_multiple_of(4) && offset + 4 <= self.len);
+        debug_assert!(offset % 4 == 0 && offset + 4 <= self.len);
         // SAFETY: as for `word64_unchecked`.
         unsafe { self.at(offset).cast::<AtomicU32>().as_ref() }
     }
@@ -115,10 +115,10 @@ unsafe impl Memory for Mapped {
     }
 
     #[inline]
-    unsafe fn write_past_caches(&self, offset: usize, from: *const u8, len: usize) {
+    unsafe fn write_non_temporal(&self, offset: usize, from: *const u8, len: usize) {
         debug_assert!(offset <= self.len && len <= self.len - offset);
         // SAFETY: in range, valid and apart by the caller's promise.
-        unsafe { copy_past_caches(from, self.at(offset).cast::<u8>().as_ptr(), len) }
+        unsafe { copy_non_temporal(from, self.at(offset).cast::<u8>().as_ptr(), len) }
     }
 
     #[inline(always)]

@@ -270,7 +270,7 @@ impl<M: Memory> SharedConsumer<M> {
     /// slots, so that others would leave a gap that holds this end up, or behind.
     /// Says whether it did; never true among honest senders. For idle moments, such
     /// as before a sleep: it may move the head's line.
-    pub fn mend_head(&mut self) -> bool {
+    pub fn repair_head(&mut self) -> bool {
         // Acquire: pairs with `SharedProducer::advance` (pair *head hint*): if an
         // honest hint is beyond our slot, the slot shows as claimed below. It is
         // never behind: senders move it before they publish, and skips help.

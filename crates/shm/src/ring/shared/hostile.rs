@@ -107,7 +107,7 @@ fn ring_shared_heals_from_any_head_hint() {
             for tag in 0..20 {
                 // The order of what was sent under a wrong hint is not promised.
                 let sent = send(&mut producer, tag);
-                consumer.mend_head();
+                consumer.repair_head();
                 got.extend(drain(&mut consumer));
                 assert!(
                     sent || tag < 2,
@@ -163,12 +163,12 @@ proptest! {
         // Once it ends, the ring recovers within a few laps.
         for _ in 0..4 * SLOTS {
             send(&mut producer, 1);
-            consumer.mend_head();
+            consumer.repair_head();
             drain(&mut consumer);
         }
         for tag in 100..110 {
             prop_assert!(send(&mut producer, tag));
-            consumer.mend_head();
+            consumer.repair_head();
             prop_assert_eq!(drain(&mut consumer), vec![tag]);
         }
     }

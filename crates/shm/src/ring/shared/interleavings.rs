@@ -66,7 +66,7 @@ fn two_senders(before: u64, counts: [u64; 2]) {
         };
         for _ in 0..2 {
             if !take(&mut consumer) {
-                assert!(!consumer.mend_head(), "all are honest");
+                assert!(!consumer.repair_head(), "all are honest");
             }
         }
         let sent = senders.map(|sender| sender.join().expect("sender"));
@@ -74,7 +74,7 @@ fn two_senders(before: u64, counts: [u64; 2]) {
         assert_eq!(next, sent);
         assert!(sent.iter().sum::<u64>() >= 2, "there was room for two");
         assert!(matches!(consumer.peek(), Ok(Peek::Empty)));
-        assert!(!consumer.mend_head(), "all are honest");
+        assert!(!consumer.repair_head(), "all are honest");
     });
 }
 

@@ -228,7 +228,7 @@ proptest! {
                     None => prop_assert!(matches!(consumer.peek(), Ok(Peek::Empty))),
                 },
             }
-            prop_assert!(!consumer.mend_head(), "all are honest");
+            prop_assert!(!consumer.repair_head(), "all are honest");
         }
     }
 }
@@ -277,7 +277,7 @@ fn ring_shared_keeps_each_senders_order_between_threads() {
                     assert!(consumer.skip_stalled());
                     died += 1;
                 }
-                assert!(!consumer.mend_head(), "all are honest");
+                assert!(!consumer.repair_head(), "all are honest");
                 watchdog.turn();
             }
         }

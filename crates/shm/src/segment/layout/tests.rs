@@ -21,15 +21,15 @@ fn areas(geometry: &Geometry) -> Vec<Area> {
             len: LINE,
         },
     ];
-    all.extend((0..shape.meet_words).filter_map(|i| geometry.meet(i)));
+    all.extend((0..shape.rendezvous_words).filter_map(|i| geometry.rendezvous_word(i)));
     all.extend([
-        geometry.pool_flags(),
+        geometry.staging_flags(),
         geometry.regions(),
         geometry.access_slots(),
     ]);
     all.push(geometry.shared_ring());
     all.extend((0..shape.private_rings).filter_map(|i| geometry.private_ring(i)));
-    all.push(geometry.pool());
+    all.push(geometry.staging());
     all
 }
 
@@ -42,15 +42,15 @@ prop_compose! {
         shared_slots in power(3..=16),
         private_rings in 0_u32..=1024,
         ring_bytes in power(12..=24),
-        chunks in 0_u32..=4096,
-        chunk_bytes in power(12..=24),
+        staging_buffers in 0_u32..=4096,
+        staging_buffer_bytes in power(12..=24),
         regions in 0_u32..=65536,
         access_slots in prop_oneof![Just(0), power(0..=20)],
-        meet_words in 0_u32..=4096,
+        rendezvous_words in 0_u32..=4096,
     ) -> Shape {
         Shape {
-            shared_slots, private_rings, ring_bytes, chunks,
-            chunk_bytes, regions, access_slots, meet_words,
+            shared_slots, private_rings, ring_bytes, staging_buffers,
+            staging_buffer_bytes, regions, access_slots, rendezvous_words,
         }
     }
 }
@@ -63,18 +63,18 @@ proptest! {
             Ok(geometry) => {
                 let mut end = 0;
                 for area in areas(&geometry) {
-                    prop_assert!(area.offset.is_multiple_of(LINE));
-                    prop_assert!(area.len.is_multiple_of(LINE));
+                    prop_assert!(area.offset % LINE == 0);
+                    prop_assert!(area.len % LINE == 0);
                     prop_assert!(area.offset >= end);
                     end = area.offset + area.len;
                 }
                 prop_assert!(end <= geometry.bytes());
                 prop_assert!((geometry.bytes() as u64) < MAX_SEGMENT_BYTES);
                 prop_assert_eq!(geometry.private_ring(shape.private_rings), None);
-                let pool = u64::from(shape.chunks) * u64::from(shape.chunk_bytes);
-                prop_assert_eq!(geometry.pool().len as u64, pool);
-                prop_assert_eq!(u64::from(shape.pool_pages()) * u64::from(POOL_PAGE), pool);
-                prop_assert_eq!(geometry.meet(u32::MAX), None);
+                let staging = u64::from(shape.staging_buffers) * u64::from(shape.staging_buffer_bytes);
+                prop_assert_eq!(geometry.staging().len as u64, staging);
+                prop_assert_eq!(u64::from(shape.staging_pages()) * u64::from(STAGING_PAGE), staging);
+                prop_assert_eq!(geometry.rendezvous_word(u32::MAX), None);
             }
         }
     }

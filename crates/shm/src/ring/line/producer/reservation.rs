@@ -1,7 +1,7 @@
 //! Room for one record, filled in and published.
 
 use super::LineProducer;
-use super::course::{Spot, Way};
+use super::cursor::{Slot, Step};
 use crate::ring::Memory;
 use crate::ring::line::{ENDS_LINE, LINE, PAD, RECORD_HEADER, SAME_TAG, WORD, header};
 use crate::sync::Ordering;
@@ -17,7 +17,7 @@ const BY_LINES: usize = 256;
 #[must_use = "a reservation that is not published sends nothing"]
 pub struct Reservation<'a, M> {
     pub(super) ring: &'a mut LineProducer<M>,
-    pub(super) spot: Spot,
+    pub(super) slot: Slot,
     pub(super) len: u32,
     /// Without a tag of its own.
     pub(super) same: bool,
@@ -41,7 +41,7 @@ impl<M: Memory> Reservation<'_, M> {
     /// Offset of the payload; `len` bytes follow in one piece.
     #[inline(always)]
     fn payload(&self) -> usize {
-        self.spot.offset + if self.same { WORD } else { RECORD_HEADER }
+        self.slot.offset + if self.same { WORD } else { RECORD_HEADER }
     }
 
     /// Copies `len` bytes to byte `at` of the payload.
@@ -61,7 +61,7 @@ impl<M: Memory> Reservation<'_, M> {
             let offset = self.payload() + at as usize;
             if !self.ring.mem.write_short(offset, from, len as usize) {
                 // No reference to the reservation, so that it stays in registers.
-                write_lines(&self.ring.mem, offset, self.spot.behind, from, len as usize);
+                write_lines(&self.ring.mem, offset, self.slot.behind, from, len as usize);
             }
         }
     }
@@ -119,41 +119,41 @@ impl<M: Memory> Reservation<'_, M> {
         );
         let Self {
             ring,
-            spot,
+            slot,
             len,
             same,
         } = self;
         let mem = &ring.mem;
-        // SAFETY: `reserve` and `Course::spot` put all of the record, of one word at least, before the end of a
+        // SAFETY: `reserve` and `Cursor::spot` put all of the record, of one word at least, before the end of a
         // lap of the area, and the word behind it into the same lap.
         let (behind, head) = unsafe {
             (
-                mem.word64_unchecked(spot.behind),
-                mem.word64_unchecked(spot.offset),
+                mem.word64_unchecked(slot.behind),
+                mem.word64_unchecked(slot.offset),
             )
         };
         // The terminator, before the header: see the module's docs.
         behind.store(0, Ordering::Relaxed);
-        let mut word = header(len, kind, flags, spot.start);
+        let mut word = header(len, kind, flags, slot.start);
         if same {
             assert!(tag == ring.tag, "the room was reserved for another tag");
             word |= SAME_TAG;
         } else {
             // SAFETY: as above; a record with a tag has two words at least.
-            let tag_word = unsafe { mem.word64_unchecked(spot.offset + WORD) };
+            let tag_word = unsafe { mem.word64_unchecked(slot.offset + WORD) };
             tag_word.store(tag, Ordering::Relaxed);
             ring.tag = tag;
         }
-        if spot.ends_line {
+        if slot.ends_line {
             word |= ENDS_LINE;
         }
         // Release: pairs with the acquire load in `LineConsumer::peek` (pair
         // *record header*): payload, tag and terminator are there before it.
         head.store(word, Ordering::Release);
-        if spot.way == Way::On && spot.end < ring.bound {
-            ring.published(spot.start, spot.end, spot.ends_line);
+        if slot.step == Step::On && slot.end < ring.bound {
+            ring.published(slot.start, slot.end, slot.ends_line);
         } else {
-            ring.publish_way(&spot);
+            ring.publish_way(&slot);
         }
     }
 }

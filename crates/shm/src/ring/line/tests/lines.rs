@@ -1,7 +1,7 @@
-//! Which lines records take: short ones share them, and a consumer that keeps up sees but the near lap.
+//! Which lines records take: short ones share them, and a consumer that keeps up sees but the hot lap.
 
-use super::{consumer_memory, pattern, receive, ring, ring_with_near, send};
-use crate::ring::line::{INLINE_PAYLOAD, LineConsumer, NEAR_LINES, area_len};
+use super::{consumer_memory, receive, ring, send};
+use crate::ring::line::{HOT_LINES, INLINE_PAYLOAD, LineConsumer, area_len};
 use crate::ring::{Mapped, Memory};
 use crate::sync::Ordering::Relaxed;
 
@@ -43,7 +43,7 @@ fn ring_line_stays_near_its_start_while_the_consumer_keeps_up() {
     let (mut producer, mut consumer) = ring(1024);
     let far_is_untouched = |consumer: &LineConsumer<Mapped>| {
         let memory = consumer_memory(consumer);
-        let first = area_len(NEAR_LINES as u32) / 8;
+        let first = area_len(HOT_LINES as u32) / 8;
         (first..memory.len() / 8).all(|word| memory.word64(word * 8).load(Relaxed) == 0)
     };
     let keep_up = |producer: &mut _, consumer: &mut _, records| {
@@ -71,59 +71,6 @@ fn ring_line_stays_near_its_start_while_the_consumer_keeps_up() {
             assert_eq!(receive(&mut consumer), Some((seed, INLINE_PAYLOAD)));
         }
         keep_up(&mut producer, &mut consumer, records);
-        assert_eq!(consumer.position().1, 0, "back in the near lap");
-    }
-}
-
-#[test]
-fn ring_line_streams_stay_in_the_near_lap() {
-    let (mut producer, mut consumer) = ring_with_near(64, 16);
-    let most = producer.max_near_payload();
-    assert!(producer.reserve_near(most + 1).is_none());
-    let mut seed = 0;
-    for round in 0..if cfg!(miri) { 20 } else { 400 } {
-        // Now and then a burst that needs the far lap; then the stream waits until the near one is read.
-        let burst = if round % 10 == 9 { 40 } else { round % 3 };
-        let mut sent = Vec::new();
-        for _ in 0..burst {
-            seed += 1;
-            assert!(send(&mut producer, seed, 40));
-            sent.push((seed, 40));
-        }
-        while let Some(mut room) = producer.reserve_near(200) {
-            seed += 1;
-            let len = room.len();
-            assert!((100..=200).contains(&len));
-            room.write_bytes(0, &pattern(seed, len));
-            room.publish((seed % 254) as u8 + 1, seed as u8, seed);
-            sent.push((seed, len));
-        }
-        assert!(
-            sent.len() > burst || burst == 40,
-            "an empty near lap has room"
-        );
-        for expected in sent {
-            assert_eq!(receive(&mut consumer), Some(expected));
-        }
-        assert_eq!(receive(&mut consumer), None);
-    }
-}
-
-#[test]
-fn ring_line_short_records_of_a_stream_are_whole() {
-    for most in 1..=64 {
-        // From every position of the near lap, also those just before its end.
-        for before in 0..if cfg!(miri) { 20 } else { 150 } {
-            let (mut producer, mut consumer) = ring_with_near(64, 16);
-            for seed in 0..before {
-                assert!(send(&mut producer, seed, 0));
-                assert_eq!(receive(&mut consumer), Some((seed, 0)));
-            }
-            let mut room = producer.reserve_near(most).expect("all is read");
-            assert_eq!(room.len(), most, "after {before} words");
-            room.write_bytes(0, &pattern(1, most));
-            room.publish(2, 1, 1);
-            assert_eq!(receive(&mut consumer), Some((1, most)));
-        }
+        assert_eq!(consumer.position().1, 0, "back in the hot lap");
     }
 }

@@ -5,7 +5,7 @@ use std::thread;
 
 use proptest::prelude::*;
 
-use super::{receive, receive_expected, ring_with_near, send, send_tagged};
+use super::{receive, receive_expected, ring_with_hot, send, send_tagged};
 use crate::ring::line::MIN_LINES;
 use crate::ring::watchdog::Watchdog;
 
@@ -36,13 +36,13 @@ proptest! {
     #[test]
     fn ring_line_behaves_as_a_queue(
         log_lines in 2..7_u32,
-        near in 0..3_u32,
+        hot in 0..3_u32,
         steps in prop::collection::vec(step(), 1..if cfg!(miri) { 30 } else { 600 }),
     ) {
         let lines = 1 << log_lines;
         // All of it, or a quarter or an eighth of a ring that is large enough for two laps.
-        let near = if near == 0 || lines >> (near + 1) < MIN_LINES { lines } else { lines >> (near + 1) };
-        let (mut producer, mut consumer) = ring_with_near(lines, near.into());
+        let hot = if hot == 0 || lines >> (hot + 1) < MIN_LINES { lines } else { lines >> (hot + 1) };
+        let (mut producer, mut consumer) = ring_with_hot(lines, hot.into());
         let mut model = VecDeque::new();
         let mut seed = 0;
         for step in steps {
@@ -81,7 +81,7 @@ proptest! {
 
 #[test]
 fn ring_line_keeps_order_and_bytes_between_threads() {
-    let (mut producer, mut consumer) = ring_with_near(64, 8);
+    let (mut producer, mut consumer) = ring_with_hot(64, 8);
     let records: u64 = if cfg!(miri) { 60 } else { 200_000 };
     let length = |seed: u64| {
         let len = match seed % 5 {

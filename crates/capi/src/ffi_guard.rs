@@ -1,0 +1,70 @@
+//! What every entry from C does: no panic gets out, and errors become codes.
+
+use core::ffi::c_int;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::endpoint_state::EndpointState;
+use crate::errors::Failure;
+use crate::errors::limic_error::{LIMIC_ERR_BUSY, LIMIC_ERR_INTERNAL, LIMIC_OK};
+use crate::handles::limic_endpoint;
+use crate::table;
+
+/// Runs a function that C called and that is not about an open endpoint.
+#[inline(always)]
+pub(crate) fn guarded(call: impl FnOnce() -> Result<(), Failure>) -> c_int {
+    // AssertUnwindSafe: nothing that a panic may leave half-done is used again.
+    match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(Ok(())) => LIMIC_OK as c_int,
+        Ok(Err(failure)) => failure.report(),
+        Err(panic) => panicked(panic.as_ref()).report(),
+    }
+}
+
+#[cold]
+fn panicked(panic: &(dyn core::any::Any + Send)) -> Failure {
+    let said = panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no message");
+    Failure::new(
+        LIMIC_ERR_INTERNAL,
+        format!("a fault in limic, please report it: {said}"),
+    )
+}
+
+/// Runs a call on an endpoint, after all checks of the handle.
+#[inline(always)]
+pub(crate) fn inside(
+    endpoint: limic_endpoint,
+    call: impl FnOnce(&mut EndpointState) -> Result<(), Failure>,
+) -> c_int {
+    let mut inside = match table::enter(endpoint) {
+        Ok(inside) => inside,
+        // In a signal handler: the code alone, since keeping the detail takes memory.
+        Err(failure) if failure.code == LIMIC_ERR_BUSY => return LIMIC_ERR_BUSY as c_int,
+        Err(failure) => return failure.report(),
+    };
+    let held = match inside.held() {
+        Ok(held) if held.broken => return broken().report(),
+        Ok(held) => held,
+        Err(failure) => return failure.report(),
+    };
+    // AssertUnwindSafe: a panic marks the endpoint as broken, and nothing but its end is asked of it then.
+    match catch_unwind(AssertUnwindSafe(|| call(&mut *held))) {
+        Ok(Ok(())) => LIMIC_OK as c_int,
+        Ok(Err(failure)) => failure.report(),
+        Err(panic) => {
+            held.broken = true;
+            panicked(panic.as_ref()).report()
+        }
+    }
+}
+
+#[cold]
+pub(crate) fn broken() -> Failure {
+    Failure::new(
+        LIMIC_ERR_INTERNAL,
+        "an earlier call of this endpoint met a fault in limic; close the endpoint",
+    )
+}

@@ -1,0 +1,48 @@
+//! The hand-over of a cache line between two CPUs, by itself: it says how far apart they really are (H3).
+
+use std::time::Duration;
+
+use rustix::thread::{sched_getaffinity, sched_setaffinity};
+
+use super::loops::{Kind, Order};
+use super::memory::Memory;
+use super::partner::Partner;
+use super::{SHAPES, into_error, job, timed};
+use crate::perf::PerfError;
+
+/// Of the shortest round; long enough for the two processes to meet.
+const ROUNDS: usize = 5;
+const ITERATIONS: u64 = 20_000;
+
+/// One way of a cache line, in the best of several rounds of some milliseconds. The process must have one thread; where
+/// that may run is afterwards as before.
+pub(in crate::perf) fn line_latency(cpus: [u32; 2]) -> Result<Duration, PerfError> {
+    let affinity = |step| {
+        move |errno: rustix::io::Errno| PerfError::System {
+            step,
+            source: errno.into(),
+        }
+    };
+    let before = sched_getaffinity(None).map_err(affinity("reading the CPU affinity"))?;
+    let [first, second] = cpus.map(|cpu| cpu as usize);
+    let found = job::pin(first).and_then(|()| measure(first, second));
+    sched_setaffinity(None, &before).map_err(affinity("restoring the CPU affinity"))?;
+    found
+}
+
+fn measure(first: usize, second: usize) -> Result<Duration, PerfError> {
+    let order = Order {
+        kind: Kind::CacheLine,
+        bytes: 8,
+        shape: SHAPES[0],
+        iterations: ITERATIONS,
+    };
+    let mut memory = Memory::map(order.bytes)?;
+    let mut partner = Partner::start(&mut memory, Some((first, second)))?;
+    let mut best = Duration::MAX;
+    for _ in 0..ROUNDS {
+        best = best.min(timed(&order, &mut memory, &mut partner).map_err(into_error)?);
+    }
+    partner.stop()?;
+    Ok(best.div_f64(ITERATIONS as f64 * f64::from(Kind::CacheLine.steps())))
+}

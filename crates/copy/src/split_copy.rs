@@ -1,0 +1,141 @@
+//! The blocks of a message that both sides copy at once.
+
+use std::ops::Range;
+
+/// How a message is cut into blocks for [`RendezvousWord`](crate::RendezvousWord). Both sides compute it from the same
+/// two numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SplitCopy {
+    total_len: u64,
+    block_bytes: u64,
+    blocks: u32,
+}
+
+/// Why a message cannot be cut so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SplitCopyError {
+    /// The block size is 0.
+    #[error("the block size of a split-copy copy is 0 bytes")]
+    EmptyBlock,
+    /// More blocks than half a [`RendezvousWord`](crate::RendezvousWord) word counts.
+    #[error(
+        "a message of {total_len} bytes in blocks of {block_bytes} has more than 2^32 - 1 blocks: \
+         use larger blocks"
+    )]
+    TooManyBlocks {
+        /// Length of the message in bytes.
+        total_len: u64,
+        /// Block size in bytes.
+        block_bytes: u64,
+    },
+}
+
+impl SplitCopy {
+    /// Cuts `total_len` bytes into blocks of `block_bytes`, the last one shorter if it must be.
+    ///
+    /// # Errors
+    /// [`SplitCopyError`]: a block size of 0, or more than 2^32 - 1 blocks.
+    pub fn new(total_len: u64, block_bytes: u64) -> Result<Self, SplitCopyError> {
+        if block_bytes == 0 {
+            return Err(SplitCopyError::EmptyBlock);
+        }
+        let blocks = u32::try_from(total_len.div_ceil(block_bytes)).map_err(|_| {
+            SplitCopyError::TooManyBlocks {
+                total_len,
+                block_bytes,
+            }
+        })?;
+        Ok(Self {
+            total_len,
+            block_bytes,
+            blocks,
+        })
+    }
+
+    /// Length of the message in bytes.
+    #[must_use]
+    pub fn total_len(self) -> u64 {
+        self.total_len
+    }
+
+    /// Length of every block but the last, in bytes.
+    #[must_use]
+    pub fn block_bytes(self) -> u64 {
+        self.block_bytes
+    }
+
+    /// Number of blocks; 0 for an empty message.
+    #[must_use]
+    pub fn blocks(self) -> u32 {
+        self.blocks
+    }
+
+    /// The bytes of block `index`, or `None` if there is no such block. Start and length are what
+    /// [`CopyEngine::read_at`](crate::CopyEngine::read_at) takes as `skip` and `limit`.
+    #[must_use]
+    pub fn range(self, index: u32) -> Option<Range<u64>> {
+        if index >= self.blocks {
+            return None;
+        }
+        // index < blocks, so index * block_bytes < total_len: no overflow.
+        let start = u64::from(index) * self.block_bytes;
+        let end = start.saturating_add(self.block_bytes).min(self.total_len);
+        Some(start..end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn lengths_over_4_gib_and_odd_ends() {
+        let cut = SplitCopy::new((5 << 30) + 1, 1 << 20).unwrap();
+        assert_eq!(cut.blocks(), 5 * 1024 + 1);
+        assert_eq!(cut.range(5 * 1024), Some(5 << 30..(5 << 30) + 1));
+        assert_eq!(cut.range(5 * 1024 + 1), None);
+        assert_eq!(SplitCopy::new(0, 64).unwrap().blocks(), 0);
+        assert_eq!(
+            SplitCopy::new(u64::MAX, u64::MAX).unwrap().range(0),
+            Some(0..u64::MAX)
+        );
+    }
+
+    #[test]
+    fn bad_sizes_are_refused() {
+        assert_eq!(SplitCopy::new(1, 0), Err(SplitCopyError::EmptyBlock));
+        assert_eq!(
+            SplitCopy::new(u64::from(u32::MAX), 1).unwrap().blocks(),
+            u32::MAX
+        );
+        assert_eq!(
+            SplitCopy::new(1 << 32, 1),
+            Err(SplitCopyError::TooManyBlocks {
+                total_len: 1 << 32,
+                block_bytes: 1
+            })
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn blocks_tile_the_message(total_len in any::<u64>(), block_bytes in 1..=u64::MAX) {
+            let Ok(cut) = SplitCopy::new(total_len, block_bytes) else { return Ok(()) };
+            let mut blocks = vec![0, cut.blocks() / 2, cut.blocks().saturating_sub(1)];
+            blocks.retain(|&block| block < cut.blocks());
+            for block in blocks {
+                let range = cut.range(block).unwrap();
+                prop_assert!(range.start < range.end && range.end <= total_len);
+                let next = if block + 1 == cut.blocks() {
+                    total_len
+                } else {
+                    cut.range(block + 1).unwrap().start
+                };
+                prop_assert_eq!(range.end, next);
+            }
+        }
+    }
+}

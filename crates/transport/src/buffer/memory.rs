@@ -1,0 +1,216 @@
+//! Where message bytes lie or go to: records of rings, windows of shared memory, private memory.
+
+use limic_shm::ring::{self, Mapped, Memory, StoreMode};
+use limic_shm::segment::PeerArena;
+
+use super::{Sink, Source};
+
+impl Sink for ring::line::Reservation<'_, Mapped> {
+    #[inline(always)]
+    unsafe fn put(&mut self, at: u64, from: *const u8, len: usize) {
+        // SAFETY: the caller's promise; records are shorter than 4 GiB.
+        unsafe { self.write(at as u32, from, len as u32) }
+    }
+}
+
+impl Sink for ring::shared::Reservation<'_, Mapped> {
+    #[inline(always)]
+    unsafe fn put(&mut self, at: u64, from: *const u8, len: usize) {
+        // SAFETY: the caller's promise; records are shorter than 4 GiB.
+        unsafe { self.write(at as u32, from, len as u32) }
+    }
+}
+
+impl Source for ring::line::Record<'_, Mapped> {
+    #[inline(always)]
+    fn len(&self) -> u64 {
+        u64::from(self.len)
+    }
+    #[inline(always)]
+    unsafe fn get(&self, at: u64, to: *mut u8, len: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { self.read(at as u32, to, len as u32) }
+    }
+}
+
+impl Source for ring::shared::Record<'_, Mapped> {
+    #[inline(always)]
+    fn len(&self) -> u64 {
+        u64::from(self.len)
+    }
+    #[inline(always)]
+    unsafe fn get(&self, at: u64, to: *mut u8, len: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { self.read(at as u32, to, len as u32) }
+    }
+}
+
+/// A range of mapped memory: a pool chunk or a loan.
+pub(crate) struct Window<'a> {
+    memory: &'a Mapped,
+    start: usize,
+    len: usize,
+    non_temporal: bool,
+}
+
+impl<'a> Window<'a> {
+    /// `None` unless the range lies within the memory; the numbers may come from a peer.
+    pub(crate) fn new(memory: &'a Mapped, start: u64, len: u64) -> Option<Self> {
+        let (start, len) = (usize::try_from(start).ok()?, usize::try_from(len).ok()?);
+        (start.checked_add(len)? <= memory.len()).then_some(Self {
+            memory,
+            start,
+            len,
+            non_temporal: false,
+        })
+    }
+
+    /// The same, for stores past this core's caches if `wanted`: for who reads the bytes from far away.
+    #[inline(always)]
+    pub(crate) fn non_temporal(self, wanted: bool) -> Self {
+        Self {
+            non_temporal: wanted,
+            ..self
+        }
+    }
+}
+
+impl Sink for Window<'_> {
+    #[inline(always)]
+    unsafe fn put(&mut self, at: u64, from: *const u8, len: usize) {
+        debug_assert!(at as usize + len <= self.len);
+        let at = self.start + at as usize;
+        // SAFETY: the caller keeps within the window, which `new` checked against the memory.
+        unsafe {
+            if self.non_temporal {
+                self.memory.write_non_temporal(at, from, len);
+            } else {
+                self.memory.write(at, from, len);
+            }
+        }
+    }
+}
+
+impl Source for Window<'_> {
+    fn len(&self) -> u64 {
+        self.len as u64
+    }
+    #[inline]
+    unsafe fn get(&self, at: u64, to: *mut u8, len: usize) {
+        debug_assert!(at as usize + len <= self.len);
+        // SAFETY: the caller keeps within the window, which `new` checked against the memory.
+        unsafe { self.memory.read(self.start + at as usize, to, len) }
+    }
+    #[inline]
+    unsafe fn get_to(&self, how: StoreMode, at: u64, to: *mut u8, len: usize) {
+        debug_assert!(at as usize + len <= self.len);
+        // SAFETY: as in `get`.
+        unsafe { self.memory.read_to(how, self.start + at as usize, to, len) }
+    }
+}
+
+/// A part of a message, the room for which is written as this says.
+pub(super) struct StoreHint<'a, S>(pub(super) StoreMode, pub(super) &'a S);
+
+impl<S: Source> Source for StoreHint<'_, S> {
+    fn len(&self) -> u64 {
+        self.1.len()
+    }
+    #[inline]
+    unsafe fn get(&self, at: u64, to: *mut u8, len: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { self.1.get_to(self.0, at, to, len) }
+    }
+}
+
+/// Bytes of a peer's arena.
+pub(crate) struct ArenaBytes {
+    start: *const u8,
+    len: u64,
+}
+
+impl ArenaBytes {
+    /// `None` unless the range lies within the arena; the numbers come from a peer.
+    pub(crate) fn new(arena: &PeerArena, offset: u64, len: u64) -> Option<Self> {
+        Some(Self {
+            start: arena.pointer(offset, len)?,
+            len,
+        })
+    }
+
+    pub(crate) fn start(&self) -> *const u8 {
+        self.start
+    }
+}
+
+impl Source for ArenaBytes {
+    fn len(&self) -> u64 {
+        self.len
+    }
+    unsafe fn get(&self, at: u64, to: *mut u8, len: usize) {
+        // SAFETY: within the range that `new` checked; callers hold the arena while they copy. A sender that writes
+        // now changes which bytes are copied, nothing else.
+        unsafe { ring::copy_from_peer(self.start.wrapping_add(at as usize), to, len) }
+    }
+    unsafe fn get_to(&self, how: StoreMode, at: u64, to: *mut u8, len: usize) {
+        // SAFETY: as in `get`.
+        unsafe { ring::copy_from_peer_to(how, self.start.wrapping_add(at as usize), to, len) }
+    }
+}
+
+impl Source for [u8] {
+    fn len(&self) -> u64 {
+        <[u8]>::len(self) as u64
+    }
+    #[inline]
+    unsafe fn get(&self, at: u64, to: *mut u8, len: usize) {
+        debug_assert!(at as usize + len <= <[u8]>::len(self));
+        // SAFETY: the caller's promise; `to` is memory of an operation, never this slice.
+        unsafe { ring::copy_bytes(self.as_ptr().add(at as usize), to, len) }
+    }
+}
+
+/// Private memory of this process as a place to write to.
+pub(crate) struct PrivateBytes<'a>(&'a mut [u8]);
+
+impl<'a> PrivateBytes<'a> {
+    #[cfg_attr(not(feature = "ibverbs"), expect(dead_code, reason = "packets only"))]
+    pub(crate) fn new(room: &'a mut [u8]) -> Self {
+        Self(room)
+    }
+}
+
+impl Sink for PrivateBytes<'_> {
+    #[inline]
+    unsafe fn put(&mut self, at: u64, from: *const u8, len: usize) {
+        debug_assert!(at as usize + len <= self.0.len());
+        // SAFETY: the caller's promise; `from` is memory of an operation, never this slice.
+        unsafe { ring::copy_bytes(from, self.0.as_mut_ptr().add(at as usize), len) }
+    }
+}
+
+/// The bytes of a source or sink behind its first `skip` ones.
+pub(crate) struct Skip<S> {
+    pub(crate) inner: S,
+    pub(crate) skip: u64,
+}
+
+impl<S: Source + ?Sized> Source for Skip<&S> {
+    #[inline(always)]
+    fn len(&self) -> u64 {
+        self.inner.len().saturating_sub(self.skip)
+    }
+    #[inline(always)]
+    unsafe fn get(&self, at: u64, to: *mut u8, len: usize) {
+        // SAFETY: the caller's promise; `skip + at + len` is within the inner source.
+        unsafe { self.inner.get(self.skip + at, to, len) }
+    }
+}
+
+impl<S: Sink> Sink for Skip<&mut S> {
+    #[inline(always)]
+    unsafe fn put(&mut self, at: u64, from: *const u8, len: usize) {
+        // SAFETY: the caller's promise, `skip` bytes further on.
+        unsafe { self.inner.put(self.skip + at, from, len) }
+    }
+}

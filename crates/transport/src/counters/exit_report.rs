@@ -1,0 +1,166 @@
+//! `LIMIC_STATS`: an endpoint's counters are written down when it closes, or else when its process ends normally.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::{Mutex, Once, PoisonError};
+
+use limic_shm::ring::Mapped;
+
+use super::Page;
+use super::recorder::{Recorder, rank, read_words};
+
+/// Where counters go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// Standard error, as text.
+    Stderr,
+    /// The end of a file; as JSON if its name says so.
+    File(PathBuf),
+}
+
+impl Target {
+    /// What the setting says, for this process: `%p` is its number, `%r` its rank, `%%` a percent sign.
+    pub(crate) fn of_setting(text: &str) -> Self {
+        if text == "stderr" {
+            return Self::Stderr;
+        }
+        let mut name = String::new();
+        let mut rest = text.chars();
+        while let Some(c) = rest.next() {
+            match (c, rest.clone().next()) {
+                ('%', Some('p')) => name.push_str(&std::process::id().to_string()),
+                ('%', Some('r')) => name.push_str(&rank().unwrap_or(0).to_string()),
+                ('%', Some('%')) => name.push('%'),
+                _ => {
+                    name.push(c);
+                    continue;
+                }
+            }
+            rest.next();
+        }
+        Self::File(name.into())
+    }
+
+    /// Whether it can be written: better said when the endpoint opens than when it closes.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        match self {
+            Self::Stderr => Ok(()),
+            Self::File(path) => open(path)
+                .map(drop)
+                .map_err(|why| format!("LIMIC_STATS: {}: {why}", path.display())),
+        }
+    }
+
+    fn write(&self, page: &Page) {
+        let written = match self {
+            Self::Stderr => {
+                let text = format!("limic counters: {page}");
+                std::io::stderr().lock().write_all(text.as_bytes())
+            }
+            Self::File(path) => {
+                let json = path.extension().is_some_and(|end| end == "json");
+                let text = if json {
+                    page.to_json() + "\n"
+                } else {
+                    format!("limic counters: {page}")
+                };
+                // In one piece, at the end: ranks and endpoints may share a file.
+                open(path).and_then(|mut file| file.write_all(text.as_bytes()))
+            }
+        };
+        if let Err(why) = written {
+            tracing::warn!("the counters cannot be written to {self:?}: {why}");
+        }
+    }
+}
+
+fn open(path: &std::path::Path) -> std::io::Result<File> {
+    File::options().append(true).create(true).open(path)
+}
+
+/// Endpoints that are to be reported and are not closed.
+struct Open {
+    endpoint: u64,
+    process: u32,
+    page: Mapped,
+    target: Target,
+}
+
+static OPEN: Mutex<Vec<Open>> = Mutex::new(Vec::new());
+
+fn opened() -> std::sync::MutexGuard<'static, Vec<Open>> {
+    OPEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// An endpoint opens whose counters are to be reported.
+pub(crate) fn watch(recorder: &Recorder, endpoint: u64, target: Target) {
+    static REGISTER: Once = Once::new();
+    REGISTER.call_once(|| {
+        // SAFETY: `at_exit` is a function of the right type, for the whole life of the process. (Whoever unloads a library
+        // that holds this code unloads what was registered with it: glibc runs a library's own first.)
+        let refused = unsafe { libc::atexit(at_exit) } != 0;
+        if refused {
+            tracing::warn!(
+                "no room for an exit function: endpoints that are not closed are not reported"
+            );
+        }
+    });
+    opened().push(Open {
+        endpoint,
+        process: std::process::id(),
+        page: recorder.memory(),
+        target,
+    });
+}
+
+/// An endpoint has closed. Without one that is watched, nothing happens.
+pub(crate) fn report(endpoint: u64) {
+    let mut open = opened();
+    if let Some(place) = open.iter().position(|open| open.endpoint == endpoint) {
+        let closed = open.swap_remove(place);
+        drop(open);
+        closed.write();
+    }
+}
+
+impl Open {
+    fn write(&self) {
+        // A forked child has the parent's endpoints, and they are not its own to report.
+        if self.process == std::process::id() {
+            self.target.write(&Page::of_words(&read_words(&self.page)));
+        }
+    }
+}
+
+/// The process ends by `exit` or by returning from `main`: endpoints that nobody closed are reported as they are.
+extern "C" fn at_exit() {
+    // A thread that ends the process while another one is here must not wait for it.
+    let Ok(mut open) = OPEN.try_lock() else {
+        return;
+    };
+    for open in open.drain(..) {
+        // A panic must not leave a function that C calls.
+        let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| open.write()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_filled_in() {
+        assert_eq!(Target::of_setting("stderr"), Target::Stderr);
+        let pid = std::process::id();
+        let wanted = Target::File(format!("a%b%{pid}%").into());
+        assert_eq!(Target::of_setting("a%b%%%p%"), wanted);
+    }
+
+    #[test]
+    fn a_place_that_cannot_be_written_is_said_at_once() {
+        let target = Target::of_setting("/dev/null/none");
+        let why = target.check().expect_err("no directory");
+        assert!(why.starts_with("LIMIC_STATS: /dev/null/none: "), "{why}");
+    }
+}

@@ -1,0 +1,338 @@
+//! The counts while they grow: in a page of their own, which others may read at any time.
+//!
+//! A memfd named `limic-counters`, sealed so that nobody else can write it; whoever may open this process's descriptors
+//! can read it. One thread of one process writes, so a count goes up by a plain load, add and store.
+
+use limic_shm::ring::{Mapped, Memory};
+use limic_shm::segment::{Arena, Placement, SegmentError};
+use limic_shm::sync::Ordering;
+
+use super::layout::{self as at, ROW_WORDS};
+use super::page::Page;
+use super::{Event, Traffic, size_class};
+use crate::policy::Path;
+
+/// The name of the memfd.
+pub(crate) const NAME: &str = "limic-counters";
+
+/// An endpoint's counts.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    /// # Invariants
+    /// `at::BYTES` long.
+    page: Mapped,
+    /// What the unexpected queue holds: decided upon, so kept here too.
+    unexpected_bytes: u64,
+    /// Keeps the descriptor by which the page is found.
+    _arena: Arena,
+}
+
+impl Recorder {
+    /// Makes the page.
+    pub(crate) fn new(endpoint: u64, numa_node: Option<u32>) -> Result<Self, SegmentError> {
+        let placement = Placement {
+            numa_node,
+            huge_pages: false,
+        };
+        let arena = Arena::create_named(NAME, at::BYTES, placement)?;
+        let recorder = Self {
+            page: arena.view().sub(0, at::BYTES),
+            unexpected_bytes: 0,
+            _arena: arena,
+        };
+        recorder.store(at::AT_VERSION, at::VERSION);
+        recorder.store(at::AT_PID, u64::from(std::process::id()));
+        recorder.store(at::AT_ENDPOINT, endpoint);
+        recorder.store(at::AT_RANK, rank().map_or(0, |rank| u64::from(rank) + 1));
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        recorder.store(at::AT_OPENED, now.map_or(0, |now| now.as_millis() as u64));
+        // Last: with it, the rest makes sense. Pairs with nothing; readers make a system call.
+        recorder.store(at::AT_MAGIC, at::MAGIC);
+        Ok(recorder)
+    }
+
+    /// A message was sent to the peer of that row. Five words: its row's two and its path's two, in a line each, and its size's. The
+    /// inline path, by which most go, has no words of its own: who reads the page works it out from the rows.
+    #[inline(always)]
+    pub(crate) fn sent(&self, row: &Row, path: Path, len: u64) {
+        // First, so that who reads the page meanwhile does not find less in the rows than by the paths.
+        add(&row.line, at::ROW_SENT, 1);
+        add(&row.line, at::ROW_SENT + 1, len);
+        if path != Path::Inline {
+            let place = at::SENT + 2 * path.index();
+            add(&self.page, place, 1);
+            add(&self.page, place + 1, len);
+        }
+        add(&self.page, at::SIZES + size_class(len), 1);
+    }
+
+    /// A message was received by a path that the receiver takes part in. Those that came whole through a ring are what
+    /// the peers' rows have beyond these.
+    pub(crate) fn received(&self, path: Path, len: u64) {
+        let place = at::RECEIVED + 2 * path.index();
+        add(&self.page, place, 1);
+        add(&self.page, place + 1, len);
+    }
+
+    /// Something happened once more.
+    pub(crate) fn event(&self, event: Event) {
+        self.events(event, 1);
+    }
+
+    /// It happened so many times more.
+    pub(crate) fn events(&self, event: Event, times: u64) {
+        add(&self.page, at::EVENTS + event as usize, times);
+    }
+
+    /// There was at least so much of something at a time.
+    pub(crate) fn at_least(&self, event: Event, most: u64) {
+        let place = at::EVENTS + event as usize;
+        if most > self.load(place) {
+            self.store(place, most);
+        }
+    }
+
+    /// Bytes of unexpected messages held now.
+    pub(crate) fn unexpected_bytes(&self) -> u64 {
+        self.unexpected_bytes
+    }
+
+    /// They are so many now.
+    pub(crate) fn set_unexpected_bytes(&mut self, bytes: u64) {
+        self.unexpected_bytes = bytes;
+        self.store(at::EVENTS + Event::UnexpectedBytes as usize, bytes);
+        self.at_least(Event::UnexpectedBytesMost, bytes);
+    }
+
+    /// The row for a peer that has not been met before.
+    pub(crate) fn row(&self, peer: u32, endpoint: u64) -> Row {
+        let used = self.load(at::AT_ROWS) as usize;
+        if used >= at::SHARED_ROW {
+            return self.shared_row();
+        }
+        let row = self.row_at(used);
+        row.store(at::ROW_ENDPOINT, endpoint);
+        row.store(at::ROW_PEER, u64::from(peer) + 1);
+        self.store(at::AT_ROWS, used as u64 + 1);
+        row
+    }
+
+    /// The row for peers that have none of their own.
+    pub(crate) fn shared_row(&self) -> Row {
+        Row {
+            own: false,
+            ..self.row_at(at::SHARED_ROW)
+        }
+    }
+
+    fn row_at(&self, row: usize) -> Row {
+        let start = (at::ROWS + row * ROW_WORDS) * 8;
+        Row {
+            line: self.page.sub(start, ROW_WORDS * 8),
+            own: true,
+        }
+    }
+
+    /// Says why something is not as one may expect: once for each path and text, with the first peer and how often.
+    #[cold]
+    pub(crate) fn reason(&self, path: Option<Path>, peer: u32, text: &str) {
+        let text = cut(text, at::REASON_BYTES);
+        let path = path.map_or(0, |path| path.index() as u64 + 1);
+        for place in (0..at::MOST_REASONS).map(|n| at::REASONS + n * at::REASON_WORDS) {
+            let words = text.as_bytes().chunks(8).map(|bytes| {
+                let mut word = [0; 8];
+                word[..bytes.len()].copy_from_slice(bytes);
+                u64::from_ne_bytes(word)
+            });
+            let mut numbered = (place + at::REASON_TEXT..).zip(words);
+            if self.load(place + at::REASON_LEN) == 0 {
+                numbered.for_each(|(place, word)| self.store(place, word));
+                self.store(place + at::REASON_PATH, path);
+                self.store(place + at::REASON_PEER, u64::from(peer));
+                self.store(place + at::REASON_TIMES, 1);
+                // Last: the reason is complete then. A reader that looks meanwhile sees none.
+                self.word(place + at::REASON_LEN)
+                    .store(text.len() as u64, Ordering::Release);
+                return;
+            }
+            if self.load(place + at::REASON_LEN) == text.len() as u64
+                && self.load(place + at::REASON_PATH) == path
+                && numbered.all(|(place, word)| self.load(place) == word)
+            {
+                return add(&self.page, place + at::REASON_TIMES, 1);
+            }
+        }
+        self.event(Event::ReasonsLeftOut);
+    }
+
+    /// The endpoint is closed: nothing will change any more.
+    pub(crate) fn close(&self) {
+        self.store(at::AT_CLOSED, 1);
+    }
+
+    /// What is there now.
+    pub(crate) fn page(&self) -> Page {
+        Page::of_words(&self.words())
+    }
+
+    fn words(&self) -> Vec<u64> {
+        read_words(&self.page)
+    }
+
+    /// The page itself, for who reports at the process's end.
+    pub(crate) fn memory(&self) -> Mapped {
+        self.page.clone()
+    }
+
+    fn word(&self, place: usize) -> &limic_shm::sync::AtomicU64 {
+        self.page.word64(place * 8)
+    }
+
+    fn load(&self, place: usize) -> u64 {
+        self.word(place).load(Ordering::Relaxed)
+    }
+
+    fn store(&self, place: usize, value: u64) {
+        self.word(place).store(value, Ordering::Relaxed);
+    }
+}
+
+/// All words of a page.
+pub(crate) fn read_words(page: &Mapped) -> Vec<u64> {
+    (0..page.len() / 8)
+        .map(|place| page.word64(place * 8).load(Ordering::Relaxed))
+        .collect()
+}
+
+/// What went to and came from one peer: a line of the page.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    /// # Invariants
+    /// `ROW_WORDS` words long.
+    line: Mapped,
+    own: bool,
+}
+
+impl Row {
+    #[inline(always)]
+    pub(crate) fn received(&self, messages: u64, bytes: u64) {
+        add(&self.line, at::ROW_RECEIVED, messages);
+        add(&self.line, at::ROW_RECEIVED + 1, bytes);
+    }
+
+    /// Bytes that have come from it.
+    pub(crate) fn received_bytes(&self) -> u64 {
+        self.line
+            .word64((at::ROW_RECEIVED + 1) * 8)
+            .load(Ordering::Relaxed)
+    }
+
+    /// The peer slept and was woken.
+    pub(crate) fn rang(&self) {
+        add(&self.line, at::ROW_RANG, 1);
+    }
+
+    /// Whether it counts for this peer alone.
+    pub(crate) fn is_own(&self) -> bool {
+        self.own
+    }
+
+    /// Sent and received; nothing for a peer without a row of its own.
+    pub(crate) fn traffic(&self) -> (Traffic, Traffic) {
+        if !self.own {
+            return Default::default();
+        }
+        let load = |place: usize| self.line.word64(place * 8).load(Ordering::Relaxed);
+        let traffic = |place| Traffic {
+            messages: load(place),
+            bytes: load(place + 1),
+        };
+        (traffic(at::ROW_SENT), traffic(at::ROW_RECEIVED))
+    }
+
+    fn store(&self, place: usize, value: u64) {
+        self.line.word64(place * 8).store(value, Ordering::Relaxed);
+    }
+}
+
+/// Adds to a word that this thread alone writes: one instruction on x86-64, without a lock prefix.
+#[inline(always)]
+fn add(memory: &Mapped, place: usize, more: u64) {
+    debug_assert!((place + 1) * 8 <= memory.len());
+    // SAFETY: callers pass places of `layout`, whose assertions and the invariants of `page` and `line` keep them inside:
+    // events, paths and size classes are numbered below what there is room for.
+    let word = unsafe { memory.word64_unchecked(place * 8) };
+    word.store(
+        word.load(Ordering::Relaxed).wrapping_add(more),
+        Ordering::Relaxed,
+    );
+}
+
+/// The beginning of a text, at most so many bytes.
+fn cut(text: &str, most: usize) -> &str {
+    let end = (0..=most.min(text.len()))
+        .rev()
+        .find(|end| text.is_char_boundary(*end));
+    text.get(..end.unwrap_or(0)).unwrap_or_default()
+}
+
+/// This process's rank, if a launcher told.
+pub(crate) fn rank() -> Option<u32> {
+    [
+        "LIMIC_RANK",
+        "PMI_RANK",
+        "PMI_ID",
+        "PMIX_RANK",
+        "OMPI_COMM_WORLD_RANK",
+    ]
+    .iter()
+    .find_map(|name| std::env::var(name).ok()?.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_are_counted_once_and_the_rest_is_left_out() {
+        let recorder = Recorder::new(1, None).expect("a page");
+        let long = "ä".repeat(at::REASON_BYTES);
+        for peer in [3, 4] {
+            recorder.reason(Some(Path::Cma), peer, "no");
+            recorder.reason(None, peer, &long);
+        }
+        let reasons = recorder.page().counters.reasons;
+        assert_eq!(reasons.len(), 2);
+        assert_eq!((reasons[0].times, reasons[0].peer.0), (2, 3));
+        assert_eq!(reasons[0].text, "no");
+        assert_eq!(reasons[1].text.len(), at::REASON_BYTES);
+        for n in 0..40 {
+            recorder.reason(None, 0, &format!("number {n}"));
+        }
+        let counters = recorder.page().counters;
+        assert_eq!(counters.reasons.len(), at::MOST_REASONS);
+        assert_eq!(counters.event(Event::ReasonsLeftOut), 10);
+    }
+
+    #[test]
+    fn peers_beyond_the_rows_share_one() {
+        let recorder = Recorder::new(1, None).expect("a page");
+        for peer in 0..300 {
+            let row = recorder.row(peer, u64::from(peer) + 1000);
+            recorder.sent(&row, Path::Inline, 10);
+            row.received(1, 1);
+            assert_eq!(row.is_own(), peer < 255);
+        }
+        let page = recorder.page();
+        assert_eq!(page.peers.len(), 255);
+        assert_eq!(page.peers[7].endpoint, 1007);
+        assert_eq!(page.others.sent.messages, 45);
+        let received: u64 = page
+            .counters
+            .received_paths
+            .iter()
+            .map(|(_, traffic)| traffic.messages)
+            .sum();
+        assert_eq!(received, 300);
+    }
+}

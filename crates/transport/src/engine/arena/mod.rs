@@ -1,0 +1,399 @@
+//! Arenas for loans (K9): memory beside the segment, made when the first loan is asked for.
+//!
+//! The owner alone hands out room. A receiver gives a loan back by a release flag in the owner's
+//! segment; peers map arenas for reading only.
+
+pub(crate) mod peer_arenas;
+mod send_ahead;
+mod slots;
+pub(crate) mod thread_rc;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use limic_shm::ring::{Mapped, Memory, PackedFlags};
+use limic_shm::segment::{Arena, Placement};
+
+use self::slots::Slots;
+use crate::engine::frame::{ArenaMessage, MOST_ARENAS};
+use crate::engine::process::has_ended;
+use crate::raw::{RawLoan, RequestId};
+use crate::{Error, Result};
+
+/// Loans start at multiples of this, so that neighbours share no cache line, nor its prefetched twin.
+const ALIGN: usize = 128;
+/// Smallest arena.
+const ARENA_BYTES: usize = 4 << 20;
+/// Loans with receivers before the owner looks which of them came back: so many that a line of flags moves seldom, and so few
+/// that the next loan lies in memory which is still in the cache.
+const RECLAIM_AT: usize = 8;
+/// Rooms that are kept as they came back, for the next loans of the same length: their lines are still in the cache.
+const RECENT: usize = 32;
+
+struct OwnArena {
+    arena: Arena,
+    view: Mapped,
+    /// Free room: offset and length.
+    free: BTreeMap<usize, usize>,
+    /// Made for messages that go ahead of their receivers, and of no use when these lag no longer.
+    send_ahead: bool,
+}
+
+impl OwnArena {
+    fn is_free(&self) -> bool {
+        self.free.get(&0).is_some_and(|len| *len == self.view.len())
+    }
+}
+
+/// Room that is in use.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct ArenaRange {
+    pub(crate) arena: u32,
+    offset: usize,
+    len: usize,
+}
+
+/// The arenas of this endpoint.
+pub(crate) struct Arenas {
+    /// By number. Numbers are not used again, since peers may have mapped what had them.
+    arenas: Vec<Option<OwnArena>>,
+    placement: Placement,
+    slots: Slots,
+    /// Peers that are forgotten but hold something, and their processes, which live.
+    living_holders: Vec<(u32, OwnedFd)>,
+    bytes: usize,
+    most: usize,
+    /// Slots of the messages that went ahead of their receivers, oldest first.
+    send_ahead: VecDeque<u32>,
+    send_ahead_bytes: u64,
+    /// Loans that went as ordinary messages, by request.
+    pub(crate) loans_as_messages: Vec<(RequestId, u64)>,
+    /// Since when no message was sent ahead; 0 if that is not known.
+    pub(crate) send_ahead_idle_since_ns: u64,
+}
+
+impl Arenas {
+    pub(crate) fn new(flags: PackedFlags<Mapped>, placement: Placement, most: usize) -> Self {
+        Self {
+            arenas: Vec::new(),
+            placement,
+            slots: Slots::new(flags),
+            living_holders: Vec::new(),
+            bytes: 0,
+            most,
+            send_ahead: VecDeque::new(),
+            send_ahead_bytes: 0,
+            loans_as_messages: Vec::new(),
+            send_ahead_idle_since_ns: 0,
+        }
+    }
+
+    /// Lends room to the application that is known to be back and has this length, so that its lines are still in the cache.
+    #[inline(always)]
+    pub(crate) fn borrow_again(&mut self, len: usize) -> Option<RawLoan> {
+        let need = len.max(1).checked_next_multiple_of(ALIGN)?;
+        let slot = self.slots.take_first_back(need)?;
+        if !self.is_for_loans(self.slots.range(slot)) {
+            self.keep(slot);
+            return None;
+        }
+        self.hold(slot, len)
+    }
+
+    /// Lends room to the application.
+    pub(crate) fn borrow(&mut self, len: usize) -> Result<RawLoan> {
+        let need = len.max(1).checked_next_multiple_of(ALIGN);
+        let need = need.ok_or_else(|| self.no_room(len))?;
+        let slot = self.find_slot(need, len)?;
+        self.hold(slot, len).ok_or_else(|| self.no_room(len))
+    }
+
+    #[inline(always)]
+    fn hold(&mut self, slot: u32, len: usize) -> Option<RawLoan> {
+        let range = self.slots.range(slot);
+        let arena = self.arenas.get(range.arena as usize)?.as_ref()?;
+        let start = arena.view.pointer(range.offset);
+        let id = self.slots.hold(slot);
+        Some(RawLoan { start, len, id })
+    }
+
+    /// A slot with such room.
+    fn find_slot(&mut self, need: usize, asked: usize) -> Result<u32> {
+        if self.slots.lent() >= RECLAIM_AT {
+            self.slots.reclaim();
+            if let Some(slot) = self.slots.take_first_back(need) {
+                return Ok(slot);
+            }
+        }
+        // What has another length is kept, so that what came back behind it can be used.
+        while let Some(slot) = self.slots.take_back() {
+            self.keep(slot);
+        }
+        if let Some(slot) = self.slots.take_kept(need) {
+            return Ok(slot);
+        }
+        if let Some(range) = self.find(need) {
+            return Ok(self.slots.add(range));
+        }
+        self.make_room(need, asked)
+    }
+
+    /// The same where there is no such room, by all means.
+    #[cold]
+    fn make_room(&mut self, need: usize, asked: usize) -> Result<u32> {
+        // Where few so long ones exist, the oldest is soon back.
+        self.slots.reclaim();
+        if let Some(slot) = self.slots.take_first_back(need) {
+            return Ok(slot);
+        }
+        self.reclaim();
+        self.take_from_ended();
+        while let Some(range) = self.slots.forget_kept() {
+            self.free(range);
+        }
+        let range = match self.find(need) {
+            Some(range) => Some(range),
+            None => {
+                self.grow(need, asked, false)?;
+                self.find(need)
+            }
+        };
+        let range = range.ok_or_else(|| self.no_room(asked))?;
+        Ok(self.slots.add(range))
+    }
+
+    fn find(&mut self, need: usize) -> Option<ArenaRange> {
+        for (number, arena) in self.arenas.iter_mut().enumerate() {
+            let Some(arena) = arena else { continue };
+            let fits = arena.free.iter().find(|(_, len)| **len >= need);
+            if let Some((offset, len)) = fits.map(|(offset, len)| (*offset, *len)) {
+                arena.free.remove(&offset);
+                if len > need {
+                    arena.free.insert(offset + need, len - need);
+                }
+                return Some(ArenaRange {
+                    arena: number as u32,
+                    offset,
+                    len: need,
+                });
+            }
+        }
+        None
+    }
+
+    fn grow(&mut self, need: usize, asked: usize, send_ahead: bool) -> Result<()> {
+        let bytes = need
+            .checked_next_multiple_of(ARENA_BYTES)
+            .ok_or_else(|| self.no_room(asked))?;
+        if self.bytes.saturating_add(bytes) > self.most || self.arenas.len() >= MOST_ARENAS {
+            return Err(self.no_room(asked));
+        }
+        let arena =
+            Arena::create(bytes, self.placement).map_err(|e| Error::NoMemory(e.to_string()))?;
+        let view = arena.view();
+        self.bytes += view.len();
+        self.arenas.push(Some(OwnArena {
+            free: BTreeMap::from([(0, view.len())]),
+            view,
+            arena,
+            send_ahead,
+        }));
+        Ok(())
+    }
+
+    fn no_room(&self, len: usize) -> Error {
+        let out = self.slots.lent_bytes();
+        Error::NoMemory(format!(
+            "a loan of {len} bytes: {} of at most {} bytes exist, {out} of them are with receivers; \
+             wait until they drop what they received, or raise LIMIC_LOAN_BYTES",
+            self.bytes, self.most
+        ))
+    }
+
+    fn free(&mut self, range: ArenaRange) {
+        let Some(Some(arena)) = self.arenas.get_mut(range.arena as usize) else {
+            return;
+        };
+        let (mut offset, mut len) = (range.offset, range.len);
+        if let Some(after) = arena.free.remove(&(offset + len)) {
+            len += after;
+        }
+        if let Some((before, before_len)) = arena
+            .free
+            .range(..offset)
+            .next_back()
+            .map(|(o, l)| (*o, *l))
+        {
+            if before + before_len == offset {
+                arena.free.remove(&before);
+                offset = before;
+                len += before_len;
+            }
+        }
+        arena.free.insert(offset, len);
+    }
+
+    /// Whether it may be kept for long: memory for messages that go ahead is given back when none of them lies there.
+    #[inline(always)]
+    fn is_for_loans(&self, range: ArenaRange) -> bool {
+        let arena = self.arenas.get(range.arena as usize);
+        let arena = arena.and_then(Option::as_ref);
+        arena.is_some_and(|arena| !arena.send_ahead)
+    }
+
+    /// A loan is over: its room is for the next one.
+    fn keep(&mut self, slot: u32) {
+        if !self.is_for_loans(self.slots.range(slot)) {
+            let range = self.slots.end(slot);
+            return self.free(range);
+        }
+        if self.slots.kept() >= RECENT {
+            if let Some(range) = self.slots.forget_kept() {
+                self.free(range);
+            }
+        }
+        self.slots.keep(slot);
+    }
+
+    /// The application gives a loan back unsent.
+    pub(crate) fn give_back(&mut self, id: u64) {
+        if let Some(slot) = self.slots.held(id) {
+            self.keep(slot);
+        }
+    }
+
+    /// The slot of a loan that the application has.
+    #[inline(always)]
+    pub(crate) fn held(&self, id: u64) -> Option<u32> {
+        self.slots.held(id)
+    }
+
+    /// The arena in which a slot's room is.
+    #[inline(always)]
+    pub(crate) fn arena_of(&self, slot: u32) -> u32 {
+        self.slots.range(slot).arena
+    }
+
+    /// The name of the loan in a slot.
+    pub(crate) fn id(&self, slot: u32) -> u64 {
+        self.slots.name(slot)
+    }
+
+    /// Another slot, with a flag, for a loan that the application has in one without. The loan has another id then. `None` if all flags
+    /// are in use.
+    #[cold]
+    pub(crate) fn find_flag(&mut self, slot: u32) -> Option<u32> {
+        if !self.slots.has_free_flag() {
+            self.reclaim();
+            self.free_a_flag();
+        }
+        self.slots.move_to_flag(slot)
+    }
+
+    /// A flag whose slot only keeps room is for what is sent.
+    fn free_a_flag(&mut self) {
+        while !self.slots.has_free_flag() {
+            let Some(range) = self.slots.forget_kept() else {
+                return;
+            };
+            self.free(range);
+        }
+    }
+
+    /// A peer is told of a loan that the application has, in a slot with a flag: what it must be told.
+    #[inline(always)]
+    pub(crate) fn lend(&mut self, slot: u32, peer: u32, len: u64) -> ArenaMessage {
+        self.slots.lend(slot, peer);
+        self.message(slot, len, None)
+    }
+
+    #[inline(always)]
+    fn message(&self, slot: u32, len: u64, send_ahead: Option<u32>) -> ArenaMessage {
+        let range = self.slots.range(slot);
+        ArenaMessage {
+            arena: range.arena,
+            offset: range.offset as u64,
+            len,
+            flag: slot,
+            generation: self.slots.generation(slot),
+            send_ahead,
+        }
+    }
+
+    /// A message has come, which mostly is answered: asks for what the next loan has to look at.
+    #[inline(always)]
+    pub(crate) fn expect_return(&self) {
+        self.slots.expect_return();
+    }
+
+    /// Undoes the last [`lend`](Self::lend) for a record that found no room in the ring: the application has it again.
+    pub(crate) fn unlend(&mut self) {
+        self.slots.unlend();
+    }
+
+    /// The memory of some room, and where it begins there.
+    pub(crate) fn memory_of(&self, range: ArenaRange) -> Option<(&Mapped, u64)> {
+        let arena = self.arenas.get(range.arena as usize)?.as_ref()?;
+        Some((&arena.view, range.offset as u64))
+    }
+
+    /// Gives room back that was not sent after all.
+    pub(crate) fn free_range(&mut self, range: ArenaRange) {
+        self.free(range);
+    }
+
+    /// Takes back what receivers have released.
+    fn reclaim(&mut self) {
+        self.take_back(Slots::is_back);
+    }
+
+    /// Takes back the loans of whose slots this is said.
+    fn take_back(&mut self, is_over: impl Fn(&Slots, u32) -> bool) {
+        for slot in self.slots.take_lent_if(is_over) {
+            self.keep(slot);
+        }
+    }
+
+    /// A peer is about to be forgotten, and its process (a pidfd) may live on.
+    pub(crate) fn keep_for_living(&mut self, peer: u32, process: &OwnedFd) {
+        let mut sent = self.slots.sent();
+        let holds_some =
+            sent.any(|slot| self.slots.peer(slot) == peer && !self.slots.is_back(slot));
+        let known = self.living_holders.iter().any(|(known, _)| *known == peer);
+        if holds_some && !known && !has_ended(process) {
+            self.living_holders
+                .extend(process.try_clone().map(|process| (peer, process)));
+        }
+    }
+
+    /// Takes back what a failed peer held, except for what its process may still read: a received loan outlives the endpoint that
+    /// received it. That comes back when it is dropped, or with the end of the process.
+    pub(crate) fn forget_peer(&mut self, peer: u32) {
+        if self.living_holders.iter().all(|(other, _)| *other != peer) {
+            self.take_from(peer);
+        }
+    }
+
+    /// Takes back what processes held that have ended, and had left before.
+    fn take_from_ended(&mut self) {
+        for (peer, process) in core::mem::take(&mut self.living_holders) {
+            if has_ended(&process) {
+                self.take_from(peer);
+            } else {
+                self.living_holders.push((peer, process));
+            }
+        }
+    }
+
+    fn take_from(&mut self, peer: u32) {
+        let holds = |slots: &Slots, slot| slots.peer(slot) == peer;
+        self.take_back(holds);
+        self.end_send_ahead_if(holds);
+    }
+
+    /// The descriptor of an arena, and its size.
+    pub(crate) fn descriptor(&self, number: u32) -> Option<(BorrowedFd<'_>, usize)> {
+        let arena = self.arenas.get(number as usize)?.as_ref()?;
+        Some((arena.arena.fd(), arena.arena.bytes()))
+    }
+}

@@ -1,0 +1,92 @@
+//! Arenas of a peer, mapped here, and which of this endpoint's the peer has.
+
+use std::os::fd::OwnedFd;
+
+use limic_shm::ring::{Mapped, PackedFlags};
+use limic_shm::segment::PeerArena;
+
+use crate::engine::arena::thread_rc::ThreadRc;
+
+/// An arena of a peer, and the flags by which its loans go back. All loans that are held share it.
+#[derive(Debug)]
+pub(crate) struct MappedArena {
+    pub(crate) arena: PeerArena,
+    pub(crate) flags: PackedFlags<Mapped>,
+}
+
+/// The arenas of one peer, as far as it has handed them over, and which of this endpoint's it has.
+///
+/// # Invariants
+/// - A number is mapped once.
+/// - The peer has the descriptor of each arena in `sent`, and of no other.
+pub(crate) struct PeerArenas {
+    /// By number. There are few.
+    mapped: Vec<(u32, ThreadRc<MappedArena>)>,
+    sent: Vec<u32>,
+    /// The flags by which room in the peer's arenas goes back.
+    released: PackedFlags<Mapped>,
+}
+
+impl PeerArenas {
+    /// None yet, of a peer with these release flags.
+    pub(crate) fn new(released: PackedFlags<Mapped>) -> Self {
+        Self {
+            mapped: Vec::new(),
+            sent: Vec::new(),
+            released,
+        }
+    }
+
+    /// Gives room back to the peer.
+    pub(crate) fn release(&self, flag: u32, generation: u32) {
+        self.released.release(flag, generation);
+    }
+
+    /// Whether an arena of the peer is mapped.
+    pub(crate) fn is_mapped(&self, number: u32) -> bool {
+        self.mapped.iter().any(|(known, _)| *known == number)
+    }
+
+    /// Maps an arena that came over the channel. One that cannot be mapped is an error at the message that
+    /// lies in it.
+    pub(crate) fn map(&mut self, number: u32, bytes: u64, fd: OwnedFd) {
+        let most = usize::try_from(bytes).unwrap_or(usize::MAX);
+        match PeerArena::attach(fd, most) {
+            Ok(arena) => {
+                self.unmap(number);
+                let flags = self.released.clone();
+                let arena = ThreadRc::new(MappedArena { arena, flags });
+                self.mapped.push((number, arena));
+            }
+            Err(error) => tracing::warn!("an arena for loans cannot be mapped: {error}"),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&mut self, number: u32) -> Option<&mut ThreadRc<MappedArena>> {
+        let mut mapped = self.mapped.iter_mut();
+        let (_, arena) = mapped.find(|(known, _)| *known == number)?;
+        Some(arena)
+    }
+
+    /// The peer uses an arena no longer. Loans that are held there keep it mapped.
+    pub(crate) fn unmap(&mut self, number: u32) {
+        self.mapped.retain(|(known, _)| *known != number);
+    }
+
+    /// An arena is no more. Says whether the peer has it.
+    pub(crate) fn forget_sent(&mut self, number: u32) -> bool {
+        let before = self.sent.len();
+        self.sent.retain(|sent| *sent != number);
+        self.sent.len() != before
+    }
+
+    #[inline(always)]
+    pub(crate) fn was_sent(&self, number: u32) -> bool {
+        self.sent.contains(&number)
+    }
+
+    pub(crate) fn mark_sent(&mut self, number: u32) {
+        self.sent.push(number);
+    }
+}

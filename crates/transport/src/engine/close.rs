@@ -1,0 +1,35 @@
+//! The end of an endpoint.
+
+use std::time::Instant;
+
+use super::contact::{accept, connections, failure};
+use super::cx::Cx;
+use super::protocol::cancel;
+use crate::counters;
+use crate::error::PeerFailure;
+
+/// Says goodbye to all peers, and fails what needs them.
+pub(crate) fn leave(cx: &mut Cx, deadline: Instant) {
+    cx.identity.close();
+    cx.matching.close();
+    connections::say_goodbye(cx);
+    accept::stop_listening(cx);
+    cx.fabric.close(deadline);
+    for peer in 0..cx.peers.len() {
+        failure::fail_peer(cx, peer, PeerFailure::Closed);
+    }
+}
+
+/// Ends what needs no peer: receives from any source, and messages to itself that nobody received.
+pub(crate) fn end(cx: &mut Cx) {
+    for slot in cx.requests.slots() {
+        let id = cx.requests.id(slot);
+        // It can only say that there is no such request.
+        let _ = cancel::cancel(cx, id);
+    }
+    // A peer may still be copying from or into what is left: never free that.
+    cx.requests.leak_abandoned();
+    cx.regions.leak();
+    cx.counters.close();
+    counters::exit_report::report(cx.identity.address.id);
+}

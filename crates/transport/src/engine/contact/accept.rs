@@ -1,0 +1,46 @@
+//! New connections are accepted while this process has room for their descriptors.
+
+use super::{connections, handshake};
+use crate::engine::cx::Cx;
+
+/// Most connections over which no greeting has come yet.
+const MAX_UNGREETED: usize = 32;
+
+/// Accepts all connections that wait.
+pub(crate) fn accept_connections(cx: &mut Cx) {
+    while let Some(channel) = cx.sockets.accept() {
+        let foreign_user = cx.sockets.foreign_user(&channel);
+        let Some(index) = cx.sockets.add(channel, None) else {
+            continue;
+        };
+        match foreign_user {
+            Some(why) => handshake::refuse(cx, index, &why),
+            // A peer greets before it waits for anything, so mostly the greeting is there.
+            None => {
+                connections::read(cx, index);
+                drop_ungreeted(cx, index);
+            }
+        }
+    }
+}
+
+/// Any process of the network namespace can connect, and say nothing: that must not use up the
+/// descriptors.
+fn drop_ungreeted(cx: &mut Cx, newest: u32) {
+    let ungreeted = cx.sockets.ungreeted();
+    if ungreeted.len() <= MAX_UNGREETED {
+        return;
+    }
+    if let Some(other) = ungreeted.into_iter().find(|index| *index != newest) {
+        tracing::debug!("a connection that nobody greets over is dropped");
+        connections::drop_connection(cx, other);
+    }
+}
+
+/// No endpoint can connect any more, and those that wait to be accepted are told why: nobody would
+/// answer.
+pub(crate) fn stop_listening(cx: &mut Cx) {
+    cx.sockets.stop_listening();
+    accept_connections(cx);
+    cx.sockets.forget_listener();
+}

@@ -1,0 +1,263 @@
+//! Connections to peers: begun, read, and ended. A connection stays: its end tells that the peer is
+//! gone.
+
+use core::time::Duration;
+
+use limic_shm::control::{Channel, ControlError, MAX_MESSAGE, Received};
+
+use super::{accept, fabric, failure, handshake, stop_writer};
+use crate::engine::cx::Cx;
+use crate::engine::peer::greeting;
+use crate::engine::peer::sockets::Happened;
+use crate::engine::peer::table::PeerState;
+use crate::error::PeerFailure;
+
+/// Makes the first contact with the peers that messages wait for.
+#[cold]
+pub(crate) fn contact_peers(cx: &mut Cx) {
+    for to in core::mem::take(&mut cx.peers.to_contact) {
+        if !answer_pending(cx, to) {
+            start(cx, to);
+        }
+    }
+}
+
+/// Makes the first contact with a peer, or fails it.
+pub(crate) fn start(cx: &mut Cx, to: u32) {
+    let Some(peer) = cx.peers.get(to) else {
+        return;
+    };
+    let PeerState::Unmet { connecting } = &mut peer.state else {
+        return;
+    };
+    if core::mem::replace(connecting, true) {
+        return;
+    }
+    let address = peer.address;
+    if cx.fabric.takes(&address) {
+        return fabric::connect(cx, to);
+    }
+    if !address.is_local() {
+        return failure::fail_peer(cx, to, PeerFailure::OtherNode);
+    }
+    match Channel::connect(address.id) {
+        Ok(channel) => match cx.sockets.foreign_user(&channel) {
+            Some(why) => failure::fail_peer(cx, to, PeerFailure::Refused(why)),
+            None => say_hello(cx, to, channel),
+        },
+        Err(error) if error.is_temporary() => retry_later(cx, to, &error),
+        Err(ControlError::NobodyListens { .. }) => {
+            failure::fail_peer(cx, to, PeerFailure::Unreachable);
+        }
+        Err(error) => failure::fail_peer(cx, to, PeerFailure::Refused(error.to_string())),
+    }
+}
+
+fn say_hello(cx: &mut Cx, to: u32, channel: Channel) {
+    let Some(connection) = cx.sockets.add(channel, Some(to)) else {
+        return cx.peers.ended(to, PeerFailure::Unreachable);
+    };
+    let hello = handshake::greeting(cx, greeting::HELLO, to);
+    match handshake::greet(cx, connection, &hello) {
+        Ok(()) => {
+            cx.sockets.note_contact(true);
+        }
+        Err(error) if error.is_temporary() => {
+            drop_connection(cx, connection);
+            retry_later(cx, to, &error);
+        }
+        // It closed in between: fails, after its last records were read.
+        Err(_) => closed(cx, connection),
+    }
+}
+
+/// The first contact with a peer that lives has to wait: the peer accepts nobody at the moment, or a
+/// limit of this process is reached.
+pub(crate) fn retry_later(cx: &mut Cx, to: u32, why: &ControlError) {
+    let Some(peer) = cx.peers.get(to) else {
+        return;
+    };
+    if let PeerState::Unmet { connecting } = &mut peer.state {
+        *connecting = false;
+    }
+    if !cx.peers.to_contact.contains(&to) {
+        cx.peers.to_contact.push(to);
+    }
+    let full = matches!(why, ControlError::BacklogFull { .. });
+    if !full && cx.sockets.note_contact(false) {
+        tracing::warn!("peer {to} cannot be met: {why}; tried again until it can");
+        cx.counters.reason(None, to, &why.to_string());
+    }
+}
+
+/// Answers the hellos of a peer that could not be answered when they came. False if there are none.
+fn answer_pending(cx: &mut Cx, peer: u32) -> bool {
+    let mut answered = false;
+    for index in cx.sockets.of_peer(peer) {
+        let pending = cx.sockets.get_mut(index);
+        if let Some(hello) = pending.and_then(|connection| connection.pending_hello.take()) {
+            let (hello, fds) = *hello;
+            handshake::answer(cx, index, peer, hello, fds);
+            answered = true;
+        }
+    }
+    answered
+}
+
+/// Ends a connection.
+pub(crate) fn drop_connection(cx: &mut Cx, index: u32) {
+    let Some(connection) = cx.sockets.remove(index) else {
+        return;
+    };
+    let (Some(pidfd), Some(peer)) = (connection.pidfd, connection.peer) else {
+        return;
+    };
+    if cx.identity.is_closed() {
+        return;
+    }
+    cx.arenas.keep_for_living(peer, &pidfd);
+    // A peer that has said goodbye is in the middle of nothing.
+    if !connection.said_goodbye {
+        cx.quarantine.enter(peer, pidfd);
+    }
+}
+
+/// Looks at the sockets once. True if anything happened.
+pub(crate) fn poll(cx: &mut Cx, timeout: Option<Duration>) -> bool {
+    cx.sockets.resume();
+    let (events, count) = cx.sockets.wait(timeout);
+    // New connections last: they may get the index of one that ends in this round, for which there
+    // may be two events.
+    let mut accept = false;
+    for event in &events[..count] {
+        match Happened::from(*event) {
+            Happened::Wake => {}
+            Happened::Accept => accept = true,
+            Happened::Readable(index) => read(cx, index),
+            // Its socket may live on in a child.
+            Happened::ProcessEnded(index) => {
+                read(cx, index);
+                closed(cx, index);
+            }
+        }
+    }
+    cx.sockets.give_back(events);
+    if count > 0 {
+        // What it would wake up for is taken out of the set.
+        cx.wakeup.poller.notify();
+    }
+    if accept {
+        accept::accept_connections(cx);
+    }
+    if !cx.peers.to_contact.is_empty() {
+        contact_peers(cx);
+    }
+    failure::release_ended(cx);
+    count > 0
+}
+
+/// Reads the messages of a connection until there are none.
+pub(crate) fn read(cx: &mut Cx, index: u32) {
+    let mut buffer = [0; MAX_MESSAGE];
+    loop {
+        let Some(connection) = cx.sockets.get(index) else {
+            return;
+        };
+        let peer = connection.peer;
+        match connection.channel.receive(&mut buffer) {
+            Ok(Received::Message { len, fds }) => {
+                handshake::on_message(cx, index, &buffer[..len], fds);
+                cx.sockets.refill_reserve();
+            }
+            Ok(Received::WouldBlock) => return,
+            Ok(Received::Closed) | Err(ControlError::Closed) => return closed(cx, index),
+            Err(error @ ControlError::NoDescriptor) => {
+                if !cx.sockets.give_up_reserve() {
+                    cx.sockets.refill_reserve();
+                    return cx.sockets.pause(index, &error);
+                }
+            }
+            Err(error) => {
+                tracing::warn!("a connection is given up: {error}");
+                // The peer lives, and learns it only now.
+                if let Some(peer) = peer {
+                    stop_writer::stop_writer(cx, peer, true);
+                }
+                return closed(cx, index);
+            }
+        }
+    }
+}
+
+/// Reads what a peer has sent over its connections by now: a greeting, or an arena that a message names.
+pub(crate) fn read_all_of(cx: &mut Cx, peer: u32) {
+    for index in cx.sockets.of_peer(peer) {
+        read(cx, index);
+    }
+}
+
+/// A connection ended.
+pub(crate) fn closed(cx: &mut Cx, index: u32) {
+    let Some(connection) = cx.sockets.get(index) else {
+        return;
+    };
+    let (peer, mut goodbye) = (connection.peer, connection.said_goodbye);
+    drop_connection(cx, index);
+    let Some(peer) = peer else { return };
+    // Where both sides made the first contact at once, it may have closed before it accepted this
+    // connection, and has said goodbye over the other one.
+    let others = if goodbye {
+        Vec::new()
+    } else {
+        cx.sockets.of_peer(peer)
+    };
+    for other in others {
+        read(cx, other);
+        let other = cx.sockets.get(other);
+        goodbye |= other.is_some_and(|other| other.peer == Some(peer) && other.said_goodbye);
+    }
+    let why = if goodbye {
+        PeerFailure::Closed
+    } else {
+        PeerFailure::Died
+    };
+    cx.peers.ended(peer, why);
+}
+
+/// Takes in an arena's descriptor that a message names. It was sent before the message, so it is there:
+/// perhaps in a connection that this side has not accepted yet, if both sides made the first contact at
+/// once.
+#[cold]
+pub(crate) fn fetch_arena(cx: &mut Cx, from: u32, arena: u32) {
+    read_all_of(cx, from);
+    for _ in 0..1024 {
+        let pair = cx.peers.pair(from);
+        if pair.is_none_or(|pair| pair.arenas.is_mapped(arena)) {
+            return;
+        }
+        let happened = poll(cx, Some(Duration::ZERO));
+        if cx.sockets.has_unread(from) {
+            // Another thread has the spare descriptors at the moment.
+            rustix::thread::sched_yield();
+            read_all_of(cx, from);
+        } else if !happened {
+            return;
+        }
+    }
+}
+
+/// Tells all peers that this endpoint closes in good order. Nothing is written into their memory from
+/// now on: they may give it to others.
+pub(crate) fn say_goodbye(cx: &mut Cx) {
+    for peer in 0..cx.peers.len() {
+        if let Some(peer) = cx.peers.get(peer) {
+            peer.backlog.clear();
+        }
+    }
+    for connection in cx.sockets.iter() {
+        // A peer that cannot be told learns it from the end of the connection.
+        let _ = connection
+            .channel
+            .send(&greeting::GOODBYE.to_le_bytes(), &[]);
+    }
+}

@@ -1,0 +1,82 @@
+//! Peers meet over the fabric.
+
+use super::failure;
+use crate::Address;
+use crate::counters::Event;
+use crate::engine::control::{counting, spins};
+use crate::engine::cx::Cx;
+use crate::engine::frame::Update;
+use crate::engine::outbox;
+use crate::engine::peer::table::{Channel, PeerState};
+use crate::engine::protocol::send;
+use crate::error::PeerFailure;
+
+/// Makes the first contact with a peer over the fabric.
+pub(crate) fn connect(cx: &mut Cx, to: u32) {
+    let Some(peer) = cx.peers.get(to) else {
+        return;
+    };
+    let address = peer.address;
+    match cx.fabric.connect(&address, to) {
+        Ok(connection) => reached(cx, connection, to),
+        Err(why) => failure::fail_peer(cx, to, why),
+    }
+}
+
+/// A peer that failed is to be tried again, unless it sent what makes no sense. What failed with it
+/// stays failed.
+pub(crate) fn try_anew(cx: &mut Cx, number: u32) {
+    let Some(peer) = cx.peers.get(number) else {
+        return;
+    };
+    match peer.failure() {
+        None | Some(PeerFailure::Corrupt(_)) => return,
+        Some(_) if !cx.fabric.takes(&peer.address) => return,
+        Some(_) => {}
+    }
+    peer.state = PeerState::Unmet { connecting: false };
+    cx.matching.forget_failure(number);
+}
+
+fn reached(cx: &mut Cx, connection: u32, number: u32) {
+    cx.fabric.accepted(connection, number);
+    spins::update_spins(cx);
+    counting::assign_row(cx, number);
+    cx.peers.up(number, Channel::Fabric(connection));
+}
+
+/// A connection is ready. `id` is the endpoint at its other end, by its greeting; the hello says the
+/// rest, and must say the same.
+pub(crate) fn on_connected(
+    cx: &mut Cx,
+    connection: u32,
+    known: Option<u32>,
+    id: u64,
+    hello: &[u8],
+) {
+    let number = match known {
+        Some(number) => Some(number),
+        None => Address::from_bytes(hello)
+            .ok()
+            .filter(|address| address.id == id && address.id != cx.identity.address.id)
+            .and_then(|address| cx.peers.enter(&address, &cx.identity.address))
+            // Messages go to this peer already: no other connection takes their way.
+            .filter(|number| cx.peers.channel(*number).is_none()),
+    };
+    let living = number.filter(|number| {
+        // It failed, and has connected anew since: it lives.
+        try_anew(cx, *number);
+        cx.peers
+            .get(*number)
+            .is_some_and(|peer| peer.failure().is_none())
+    });
+    let Some(number) = living else {
+        return cx.fabric.disconnect(connection);
+    };
+    reached(cx, connection, number);
+    cx.counters.event(Event::Attached);
+    if cx.fabric.is_over_budget() {
+        outbox::control(cx, number, Update::OverBudget(true).encode());
+    }
+    send::flush(cx, number);
+}

@@ -1,0 +1,163 @@
+//! A peer is gone: everything that needed it ends with an error, and nothing else does.
+
+use limic_matching::Source as From;
+
+use super::connections;
+use super::stop_writer::stop_writer;
+use crate::counters::Event;
+use crate::engine::control::{budget, spins};
+use crate::engine::cx::Cx;
+use crate::engine::matching::Liveness;
+use crate::engine::matching::unexpected_store::UnexpectedBody;
+use crate::engine::peer::table::{Channel, PeerState};
+use crate::engine::protocol::{arena_message, regions, unexpected};
+use crate::engine::request::{Operation, ReceiveStage, SendStage};
+use crate::error::PeerFailure;
+use crate::{Error, Peer};
+
+/// Ends everything that has to do with a peer. What it had published before is delivered first:
+/// the caller has drained the rings.
+pub(crate) fn fail_peer(cx: &mut Cx, number: u32, why: PeerFailure) {
+    if !cx.peers.is_alive(number) {
+        return;
+    }
+    stop_writer(cx, number, !matches!(why, PeerFailure::Corrupt(_)));
+    copy_out_loans(cx, number);
+    let Some((before, ring)) = cx.peers.fail(number, why.clone()) else {
+        // What came meanwhile was the reason of its failure.
+        return;
+    };
+    let died = why != PeerFailure::Closed;
+    if died {
+        tracing::warn!("peer {number}: {why}");
+        cx.counters.event(Event::PeersFailed);
+        cx.counters.reason(None, number, &why.to_string());
+    }
+    // Also one that was not answered yet: a late welcome would attach the peer again.
+    for index in cx.sockets.of_peer(number) {
+        connections::drop_connection(cx, index);
+    }
+    if !died {
+        // It may have said goodbye over another connection than that which ended first. Nothing is kept
+        // for it yet.
+        cx.quarantine.leave(number);
+    }
+    match before {
+        PeerState::Up(Channel::Shm(pair)) => {
+            if let Some(word) = pair.latency.word() {
+                if !cx.quarantine.keep_word(number, word) {
+                    cx.memory.return_word(word);
+                }
+            }
+            spins::update_spins(cx);
+            cx.peers.retired.push((number, ring));
+        }
+        PeerState::Up(Channel::Fabric(connection)) => cx.fabric.give_up(connection, number),
+        PeerState::Up(Channel::Loopback) | PeerState::Unmet { .. } | PeerState::Failed(_) => {}
+    }
+    if !cx.quarantine.lives(number) {
+        cx.staging.forget_peer(number);
+    }
+    cx.arenas.forget_peer(number);
+    fail_operations(cx, number, &why, died);
+}
+
+/// Ends the operations that need a peer.
+fn fail_operations(cx: &mut Cx, number: u32, why: &PeerFailure, died: bool) {
+    let error = Error::PeerFailed {
+        peer: Peer(number),
+        why: why.clone(),
+    };
+    let mut slots = cx.matching.unpost_all(&mut cx.requests, From::Is(number));
+    if died && !cx.matching.any_source_survives() {
+        // A receive from any source may have waited for this peer.
+        let of_any = cx.matching.unpost_all(&mut cx.requests, From::Any);
+        if of_any.is_empty() {
+            cx.matching.report_later(number, why.clone());
+        }
+        slots.extend(of_any);
+    }
+    for slot in slots {
+        cx.requests.complete(slot, Err(error.clone()));
+    }
+    forget_offers(cx, number);
+    for slot in cx.requests.slots() {
+        let concerned = match cx.requests.get(slot) {
+            Operation::Send(sending) => {
+                sending.to == number && sending.stage != SendStage::Loopback
+            }
+            Operation::Receive(receiving) => receiving.stage.peer() == Some(number),
+            Operation::Over => false,
+        };
+        if concerned {
+            fail_operation(cx, slot, &error);
+        }
+    }
+}
+
+fn fail_operation(cx: &mut Cx, slot: u32, error: &Error) {
+    if let Operation::Receive(receiving) = cx.requests.get(slot) {
+        match receiving.stage {
+            ReceiveStage::SplitRead(incoming, split) => {
+                if !split.abandoned || split.peer_blocks.is_some() {
+                    cx.memory.return_word(split.word);
+                } else if !cx.quarantine.keep_word(incoming.from(), split.word) {
+                    tracing::debug!(
+                        "a rendezvous word that peer {} may look at is not used again",
+                        incoming.from()
+                    );
+                }
+            }
+            ReceiveStage::Assembling(incoming) if incoming.region.is_some() => {
+                return regions::abort_put(cx, slot, &incoming);
+            }
+            _ => {}
+        }
+    }
+    let id = cx.requests.id(slot);
+    cx.fabric.send_is_over(id);
+    if matches!(cx.requests.get(slot), Operation::Send(_)) {
+        // The pair is gone already, so it cannot be asked whether it was in this process.
+        crate::same_process::leave(cx.identity.address.id, id.0);
+    }
+    cx.requests.complete(slot, Err(error.clone()));
+}
+
+/// Messages in arenas that a peer had sent before it went are whole: they are copied while the arenas
+/// are still mapped.
+fn copy_out_loans(cx: &mut Cx, number: u32) {
+    for (token, message) in cx.matching.store().in_arenas_of(number) {
+        if let Some(bytes) = arena_message::bytes_of(cx, token) {
+            budget::count_bytes(cx, bytes.len() as i64);
+            let body = UnexpectedBody::Bytes(bytes);
+            cx.matching.store().replace(token, body);
+        }
+        // The peer may only have closed this endpoint, or this one closes: nobody reads there any more.
+        arena_message::release(cx, number, &message);
+    }
+}
+
+/// Offers of a peer that is gone can never be fulfilled, and a message that has come in part never ends:
+/// they must not match any receive.
+fn forget_offers(cx: &mut Cx, number: u32) {
+    let offers = cx
+        .matching
+        .store()
+        .find(|message| message.envelope.from == number && !message.is_here());
+    for token in offers {
+        unexpected::withdraw(cx, token);
+    }
+}
+
+/// Takes back what peers kept that were given up, and whose processes have ended since.
+pub(crate) fn release_ended(cx: &mut Cx) {
+    while let Some(ended) = cx.quarantine.take_ended() {
+        cx.memory.return_words(ended.rendezvous_words);
+        let rings = ended.rings.iter().map(|ring| (ended.peer, Some(*ring)));
+        cx.peers.retired.extend(rings);
+        // One that has not failed yet will, and is read first.
+        if !cx.peers.is_alive(ended.peer) {
+            cx.staging.forget_peer(ended.peer);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Long messages are measured by their receiver, and take the path that is faster: `policy::autotune`
+//! decides.
+//!
+//! A sample window of messages costs two looks at a clock; shorter messages are measured in one window
+//! of eight only. Paths that a file, the environment or the application asks for are neither measured
+//! nor changed.
+
+use crate::Peer;
+use crate::counters::TunedPath;
+use crate::engine::clock::now_ns;
+use crate::engine::control::pace;
+use crate::engine::cx::Cx;
+use crate::engine::request::Incoming;
+use crate::policy::autotune::{Autotuner, Candidate, LEAST_BYTES, Switch};
+use crate::policy::{ByteSize, Path, PathSet};
+
+/// The candidate for a message for which the table says `table`, and the sample window that measures it.
+pub(crate) fn autotuned(
+    cx: &mut Cx,
+    from: u32,
+    len: u64,
+    table: Path,
+    available: PathSet,
+) -> (Candidate, Option<u32>) {
+    if len < LEAST_BYTES || !cx.settings.autotune() {
+        return (Candidate::by(table), None);
+    }
+    let Some(pair) = cx.peers.pair(from) else {
+        return (Candidate::by(table), None);
+    };
+    let autotuner = pair
+        .autotuner
+        .get_or_insert_with(|| Box::new(Autotuner::new()));
+    let (candidate, sample, switch) = autotuner.start(len, table, available, now_ns);
+    note(from, switch);
+    (candidate, Some(sample))
+}
+
+/// A peer takes part in a long message to it, or has it.
+#[inline]
+pub(crate) fn note_long_send(cx: &mut Cx, from: u32) {
+    if let Some(pair) = cx.peers.pair(from) {
+        if let Some(autotuner) = &mut pair.autotuner {
+            autotuner.answered(now_ns);
+        }
+    }
+}
+
+/// A long message has arrived.
+#[inline]
+pub(crate) fn note_long_received(cx: &mut Cx, incoming: &Incoming) {
+    pace::mark_active(cx, incoming.from());
+    if let Some(sample) = incoming.sample {
+        if let Some(pair) = cx.peers.pair(incoming.from()) {
+            if let Some(autotuner) = &mut pair.autotuner {
+                note(
+                    incoming.from(),
+                    autotuner.finish(sample, incoming.wanted, now_ns),
+                );
+            }
+        }
+    }
+}
+
+/// What is autotuned now, for the counters.
+pub(crate) fn tuned(cx: &Cx) -> Vec<TunedPath> {
+    let tuners = cx
+        .peers
+        .iter()
+        .filter_map(|(number, peer)| Some((number, peer.pair()?.autotuner.as_ref()?)));
+    tuners
+        .flat_map(|(number, autotuner)| {
+            autotuner
+                .tuned()
+                .map(move |(from_bytes, candidate)| TunedPath {
+                    peer: Peer(number),
+                    from_bytes,
+                    path: candidate.path,
+                    non_temporal: candidate.non_temporal,
+                })
+        })
+        .collect()
+}
+
+fn note(from: u32, switch: Option<Switch>) {
+    if let Some(Switch {
+        from_bytes,
+        before,
+        now,
+    }) = switch
+    {
+        tracing::info!(
+            "messages of {} and more from {}: {now} is faster than {before} here, and is taken; limic tune measures all",
+            ByteSize(from_bytes),
+            Peer(from)
+        );
+    }
+}

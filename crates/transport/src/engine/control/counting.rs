@@ -1,0 +1,46 @@
+//! Messages are counted by peer and path.
+
+use crate::counters::Row;
+use crate::engine::cx::Cx;
+use crate::policy::Path;
+
+/// From now on, what has to do with a peer is counted for it alone.
+pub(crate) fn assign_row(cx: &mut Cx, number: u32) -> Row {
+    let Some(peer) = cx.peers.get(number) else {
+        return cx.counters.shared_row();
+    };
+    if !peer.counts.is_own() {
+        peer.counts = cx.counters.row(number, peer.address.id);
+    }
+    peer.counts.clone()
+}
+
+/// A message was sent otherwise than at once through a ring.
+pub(crate) fn count_sent(cx: &mut Cx, to: u32, path: Path, len: u64) {
+    if let Some(peer) = cx.peers.get(to) {
+        cx.counters.sent(&peer.counts, path, len);
+    }
+}
+
+/// Messages came whole through a ring.
+#[inline(always)]
+pub(crate) fn count_received(cx: &mut Cx, from: u32, messages: u64, bytes: u64) {
+    if let Some(peer) = cx.peers.get(from) {
+        peer.counts.received(messages, bytes);
+    }
+}
+
+/// A message was received that was kept here until then.
+pub(crate) fn count_kept(cx: &mut Cx, from: u32, len: u64) {
+    if cx.peers.me() == Some(from) {
+        count_received_by(cx, from, Path::SelfCopy, len);
+    } else {
+        count_received(cx, from, 1, len);
+    }
+}
+
+/// A message was received by a path that its receiver takes part in.
+pub(crate) fn count_received_by(cx: &mut Cx, from: u32, path: Path, len: u64) {
+    count_received(cx, from, 1, len);
+    cx.counters.received(path, len);
+}

@@ -1,0 +1,220 @@
+//! How long a cache line takes from one core to the other is measured between two endpoints:
+//! `policy::line_latency` says what follows from it.
+//!
+//! The receiver of a long message, whose sender waits for its answer and so looks at its ring, asks for
+//! it by a record that names a rendezvous word, and the two pass that word's line to and fro a few times.
+//! Both count, and both learn. The endpoint that asks waits for the other to come, for so long as
+//! `policy::line_latency` says, since the other may be at fragments of other messages; from then on
+//! neither waits for longer than [`ARRIVAL_NS`] for the other to do its part. If the peer does not run,
+//! or is busy, then nothing comes of it, and it is tried again later. The word is used again only after
+//! the peer has said that it has done with it.
+
+use limic_shm::ring::Memory;
+use limic_shm::sync::{AtomicU64, Ordering};
+
+use crate::Peer;
+use crate::engine::clock::now_ns;
+use crate::engine::control::locality;
+use crate::engine::cx::Cx;
+use crate::engine::frame::{self, ControlRecord, Violation};
+use crate::engine::outbox;
+use crate::policy::{Distance, LineLatency};
+
+/// Round trips of one measurement: the better half of two batches counts.
+const BATCH: u64 = 8;
+const BATCHES: u64 = 2;
+const ROUNDS: u64 = BATCH * BATCHES;
+/// The endpoint that asked has given up.
+const OVER: u64 = u64::MAX;
+/// How long each waits for the other's next step, once both are there.
+const ARRIVAL_NS: u64 = 3_000;
+/// Looks at the word between two looks at the clock.
+const LOOKS: u32 = 64;
+
+/// Before the path of a long message is chosen: measures, if it is time. Costs one branch otherwise.
+#[inline]
+pub(crate) fn probe_latency_if_due(cx: &mut Cx, from: u32) {
+    let Some(pair) = cx.peers.pair(from) else {
+        return;
+    };
+    if pair.latency.count_message() {
+        let wait_ns = pair.latency.estimator.wait_ns();
+        probe_latency(cx, from, wait_ns);
+    }
+}
+
+/// Now and then, for peers whose messages are all short: measures one of those from which only such have
+/// come since it was looked at last. Less hangs on it, and such a peer need not wait for anything: it is
+/// there at once, or not at all.
+#[cold]
+pub(crate) fn probe_next_peer(cx: &mut Cx) {
+    let peers = cx.peers.len();
+    if peers == 0 || cx.settings.line_latency() != LineLatency::Measured {
+        return;
+    }
+    let number = cx.peers.next_probed % peers;
+    cx.peers.next_probed = number + 1;
+    let Some(peer) = cx.peers.get(number) else {
+        return;
+    };
+    let received = peer.counts.traffic().1.messages;
+    let pair = peer.pair_mut();
+    if pair.is_some_and(|pair| pair.latency.came_short(received)) {
+        probe_latency(cx, number, ARRIVAL_NS);
+    }
+}
+
+#[cold]
+fn probe_latency(cx: &mut Cx, from: u32, wait_ns: u64) {
+    // With more endpoints than processors the peer does not run beside this one.
+    let possible =
+        cx.settings.line_latency() == LineLatency::Measured && !cx.wakeup.is_oversubscribed();
+    let Some(peer) = cx.peers.get(from) else {
+        return;
+    };
+    let waits = !peer.backlog.is_empty();
+    let Some(pair) = peer.pair_mut() else { return };
+    if !possible
+        || waits
+        || pair.nearness.place.is_none()
+        || pair.latency.word().is_some()
+        || !pair.latency.estimator.is_due(now_ns())
+    {
+        return;
+    }
+    let Some(number) = cx.memory.take_word() else {
+        return;
+    };
+    let memory = cx.memory.segment.rendezvous_word(number);
+    let Some(line) = memory.as_ref() else { return };
+    let word = line.word64(0);
+    word.store(0, Ordering::Relaxed);
+    let probe = ControlRecord::new(frame::LATENCY_PROBE, 0, [number.into()]);
+    if !pair.out.push_control(&probe) {
+        return cx.memory.return_word(number);
+    }
+    pair.latency.begin(number);
+    // Odd numbers are the peer's, even ones this endpoint's.
+    let ns = wait_for(word, 1, wait_ns).and_then(|()| ping_pong(word, 1));
+    if ns.is_none() {
+        word.store(OVER, Ordering::Relaxed);
+    }
+    latency_measured(cx, from, ns);
+}
+
+/// A peer measures.
+///
+/// # Errors
+/// It has no such word.
+pub(crate) fn on_probe(cx: &mut Cx, from: u32, number: u32) -> Result<(), Violation> {
+    let Some(pair) = cx.peers.pair(from) else {
+        return Ok(());
+    };
+    let memory = pair.segment.rendezvous_word(number);
+    let line = memory.ok_or("a rendezvous word that it does not have")?;
+    let word = line.word64(0);
+    // Else it has given up already.
+    if word.load(Ordering::Relaxed) == 0 {
+        word.store(1, Ordering::Relaxed);
+        let ns = ping_pong(word, 2);
+        if cx.settings.line_latency() == LineLatency::Measured {
+            latency_measured(cx, from, ns);
+            if let Some(pair) = cx.peers.pair(from) {
+                pair.latency.estimator.was_asked();
+            }
+        }
+    }
+    let done = ControlRecord::new(frame::LATENCY_PROBE, 1, [number.into()]);
+    outbox::control(cx, from, done);
+    Ok(())
+}
+
+/// The peer has done with the word.
+///
+/// # Errors
+/// It was not asked to measure with this word.
+pub(crate) fn on_probe_done(cx: &mut Cx, from: u32, number: u32) -> Result<(), Violation> {
+    let Some(pair) = cx.peers.pair(from) else {
+        return Ok(());
+    };
+    if pair.latency.word() != Some(number) {
+        return Err("the end of a measurement that was not begun");
+    }
+    pair.latency.end();
+    cx.memory.return_word(number);
+    Ok(())
+}
+
+fn latency_measured(cx: &mut Cx, peer: u32, ns: Option<u32>) {
+    let Some(pair) = cx.peers.pair(peer) else {
+        return;
+    };
+    if !pair.latency.measured(ns, now_ns()) {
+        return;
+    }
+    let (ns, distance) = (pair.latency.ns(), pair.latency.distance());
+    let before = pair.nearness.locality;
+    locality::update_routes(cx, peer);
+    let now = cx
+        .peers
+        .pair(peer)
+        .map_or(before, |pair| pair.nearness.locality);
+    tracing::debug!("{}: a cache line takes {ns} ns", Peer(peer));
+    if now != before {
+        let like = match distance {
+            Some(Distance::Far) => "as slow as between two caches",
+            _ => "as fast as within one cache",
+        };
+        let why = format!(
+            "a cache line is {like}: the rows of {now} hold instead of those of {before} \
+             (LIMIC_LINE_LATENCY)"
+        );
+        cx.counters.reason(None, peer, &why);
+    }
+}
+
+/// Passes the line of `word` to and fro, where this side waits for `first` and every second number behind
+/// it, and answers each by the next one. Gives the time of one way in nanoseconds; `None` if the other
+/// side was not there all the time.
+///
+/// Moves one cache line twice a round. Nothing hangs on the order of anything else, so all accesses are relaxed.
+fn ping_pong(word: &AtomicU64, first: u64) -> Option<u32> {
+    let mut best = u64::MAX;
+    let mut since = 0;
+    for round in 0..=ROUNDS {
+        let wanted = first + 2 * round;
+        wait_for(word, wanted, ARRIVAL_NS)?;
+        if round % BATCH == 0 {
+            let now = now_ns();
+            if round > 0 {
+                best = best.min(now - since);
+            }
+            since = now;
+        }
+        // The last word is that of the endpoint that asked.
+        if round < ROUNDS || first == 1 {
+            word.store(wanted + 1, Ordering::Relaxed);
+        }
+    }
+    u32::try_from(best / (2 * BATCH)).ok()
+}
+
+/// Waits until the word has a value, for so many nanoseconds at most.
+fn wait_for(word: &AtomicU64, wanted: u64, most_ns: u64) -> Option<()> {
+    let mut until = 0;
+    loop {
+        for _ in 0..LOOKS {
+            match word.load(Ordering::Relaxed) {
+                OVER => return None,
+                value if value == wanted => return Some(()),
+                _ => {}
+            }
+        }
+        let now = now_ns();
+        if until == 0 {
+            until = now + most_ns;
+        } else if now > until {
+            return None;
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! How long waits spin.
+
+use crate::engine::cx::Cx;
+use crate::settings::Spin;
+
+/// Polls of a wait that needs the processor for the kernel's work.
+const BESIDE_THE_KERNEL: u32 = 4;
+
+/// Spins less with more endpoints than processors: a wait would keep the very peer from running that
+/// it waits for.
+pub(crate) fn update_spins(cx: &mut Cx) {
+    let mut spins = cx.settings.spin_polls(cx.peers.neighbours());
+    if cx.fabric.is_open() {
+        // A poll of an adapter's queue takes some ten times as long as one of a ring.
+        spins /= 8;
+    }
+    // Where an adapter's work is done by threads of the kernel, those need processors too.
+    let few = cx.settings.spin() == Spin::Auto && cx.fabric.needs_processors();
+    let limit = if few {
+        spins.min(BESIDE_THE_KERNEL)
+    } else {
+        spins
+    };
+    cx.wakeup.set_spins(spins, limit);
+}

@@ -1,0 +1,553 @@
+//! What travels between two endpoints: the kinds of records, what their words say, and how they are
+//! read.
+//!
+//! A record has a kind, a tag and a payload of words or bytes. The first five kinds bring a message of
+//! the application, under the message's tag. If their kind has the bit [`IMMEDIATE`], the payload
+//! begins with the message's immediate word.
+//!
+//! | kind | tag | payload |
+//! |---|---|---|
+//! | [`EAGER`] | message's | the message |
+//! | [`EAGER_STAGED`] | message's | where it lies in a staging pool: place, extent |
+//! | [`EAGER_FRAGMENTED`] | message's | length and flags; its fragments follow |
+//! | [`READY_TO_SEND`] | message's | send id, length and flags, address, key |
+//! | [`ARENA`] | message's | name, offset, length and how many are ahead |
+//! | [`CLEAR_TO_SEND`] | 1: expose | send id, receive id, first byte, end |
+//! | [`SPLIT_COPY`] | | send id, receive id, bytes, rendezvous word, address |
+//! | [`FRAGMENT_STAGED`] | | (receive id, first byte,) place, extent |
+//! | [`FRAGMENT_INLINE`] | receive id or 0 | (first byte,) the fragment |
+//! | [`DONE`] | what is done | id, value |
+//! | [`RETRACT`] | | send id |
+//! | [`GET`], [`PUT`] | | id, key, offset, length |
+//! | [`RING_GRANT`], [`RING_SWITCH`] | | ring |
+//! | [`UPDATE`] | which | value |
+//! | [`LATENCY_PROBE`] | 1: it is over | rendezvous word |
+//! | [`ARENA_RETIRED`] | | arena |
+//!
+//! Ids are those of requests at either end: a send id is its sender's, a receive id its receiver's.
+
+pub(crate) mod descriptor;
+
+use limic_shm::segment::LOAN_FLAGS;
+
+use self::descriptor::BufferDescriptor;
+use super::envelope::Envelope;
+use crate::buffer::{Skip, Source, words};
+use crate::policy::{Path, ReceiverPace};
+use crate::topology::Place;
+
+pub(crate) const EAGER: u8 = 1;
+pub(crate) const EAGER_STAGED: u8 = 2;
+pub(crate) const EAGER_FRAGMENTED: u8 = 3;
+pub(crate) const READY_TO_SEND: u8 = 4;
+pub(crate) const ARENA: u8 = 5;
+pub(crate) const CLEAR_TO_SEND: u8 = 6;
+pub(crate) const SPLIT_COPY: u8 = 7;
+pub(crate) const FRAGMENT_STAGED: u8 = 8;
+pub(crate) const FRAGMENT_INLINE: u8 = 9;
+pub(crate) const DONE: u8 = 10;
+pub(crate) const RETRACT: u8 = 11;
+pub(crate) const GET: u8 = 12;
+pub(crate) const PUT: u8 = 13;
+pub(crate) const RING_GRANT: u8 = 14;
+pub(crate) const RING_SWITCH: u8 = 15;
+pub(crate) const UPDATE: u8 = 16;
+pub(crate) const LATENCY_PROBE: u8 = 17;
+pub(crate) const ARENA_RETIRED: u8 = 18;
+
+/// Bit of a message's kind: the payload begins with the message's immediate word.
+pub(crate) const IMMEDIATE: u8 = 0x80;
+
+/// Bytes of an immediate word ahead of a payload.
+pub(crate) const IMMEDIATE_BYTES: u64 = 8;
+
+/// Bytes of the offset ahead of a fragment in a record.
+pub(crate) const OFFSET_BYTES: u64 = 8;
+
+/// Most words of a control record.
+pub(crate) const WORDS: usize = 6;
+
+/// What is wrong with what a peer sent.
+pub(crate) type Violation = &'static str;
+
+const SHORT: Violation = "a record that is too short for its kind";
+
+/// The kind of a record that brings a message, which may have an immediate word.
+#[inline(always)]
+pub(crate) fn message_kind(kind: u8, immediate: Option<u64>) -> u8 {
+    kind | immediate.map_or(0, |_| IMMEDIATE)
+}
+
+/// Whether a record of this kind brings a message of the application.
+pub(crate) const fn is_message(kind: u8) -> bool {
+    kind & !IMMEDIATE <= ARENA
+}
+
+/// Two halves of a word, the low one first.
+#[inline(always)]
+pub(crate) fn halves(low: u32, high: u32) -> u64 {
+    u64::from(high) << 32 | u64::from(low)
+}
+
+/// Flags and a length in one word.
+#[inline(always)]
+fn flagged(flags: u64, len: u64) -> u64 {
+    debug_assert!(flags < 1 << 8 && len < 1 << 56, "flags and a length");
+    flags << 56 | len
+}
+
+/// Flags and length of such a word.
+#[inline(always)]
+const fn unflagged(word: u64) -> (u64, u64) {
+    (word >> 56, word & (u64::MAX >> 8))
+}
+
+/// A long message that its receiver has to ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Offer {
+    pub(crate) len: u64,
+    /// The sender's request.
+    pub(crate) send: u64,
+    /// Where the bytes lie in the sender's memory, if they lie in one place.
+    pub(crate) address: u64,
+    /// The key under which they are exposed, or 0.
+    pub(crate) key: u64,
+    /// The bytes lie in several slices, which single copy cannot name.
+    pub(crate) vectored: bool,
+    /// The sender waits for [`Done::Received`], also if the bytes come in packets.
+    pub(crate) confirm: bool,
+}
+
+const VECTORED: u64 = 1;
+const CONFIRM: u64 = 2;
+
+impl Offer {
+    pub(crate) fn encode(&self) -> [u64; 4] {
+        let flag = |set: bool, bit: u64| if set { bit } else { 0 };
+        let flags = flag(self.vectored, VECTORED) | flag(self.confirm, CONFIRM);
+        [self.send, flagged(flags, self.len), self.address, self.key]
+    }
+
+    fn decode([send, len, address, key]: [u64; 4]) -> Self {
+        let (flags, len) = unflagged(len);
+        Self {
+            len,
+            send,
+            address,
+            key,
+            vectored: flags & VECTORED != 0,
+            confirm: flags & CONFIRM != 0,
+        }
+    }
+}
+
+/// Where a message lies in an arena of its sender: a loan, or a message that was sent ahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ArenaMessage {
+    pub(crate) arena: u32,
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
+    /// The release flag by which the room goes back, and its generation.
+    pub(crate) flag: u32,
+    pub(crate) generation: u32,
+    /// For a message that was sent ahead of a slow receiver: how many before it were not taken yet, by
+    /// its sender's count.
+    pub(crate) send_ahead: Option<u32>,
+}
+
+/// Bits of a flag's number, in the word that names the room.
+const FLAG_BITS: u32 = LOAN_FLAGS.ilog2();
+const _: () = assert!(LOAN_FLAGS.is_power_of_two());
+
+/// Numbers of arenas that such a word can have.
+pub(crate) const MOST_ARENAS: usize = 1 << (u32::BITS - FLAG_BITS);
+
+impl ArenaMessage {
+    #[inline(always)]
+    pub(crate) fn encode(&self) -> [u64; 3] {
+        let ahead = self.send_ahead.map_or(0, |before| 1 + u64::from(before));
+        [
+            halves(self.arena << FLAG_BITS | self.flag, self.generation),
+            self.offset,
+            flagged(ahead, self.len),
+        ]
+    }
+
+    #[inline(always)]
+    pub(crate) fn decode([name, offset, len]: [u64; 3]) -> Self {
+        let (ahead, len) = unflagged(len);
+        Self {
+            arena: name as u32 >> FLAG_BITS,
+            offset,
+            len,
+            flag: name as u32 & (LOAN_FLAGS - 1),
+            generation: (name >> 32) as u32,
+            send_ahead: (ahead as u32).checked_sub(1),
+        }
+    }
+
+    /// The path that its sender counted it for.
+    pub(crate) fn path(&self) -> Path {
+        if self.send_ahead.is_some() {
+            Path::Eager
+        } else {
+            Path::Loan
+        }
+    }
+}
+
+/// The receiver of an offer wants its bytes from `start` to `end` in fragments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ClearToSend {
+    pub(crate) send: u64,
+    pub(crate) receive: u64,
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    /// It could have read them through the kernel module: the next message is to be exposed to it.
+    pub(crate) expose: bool,
+}
+
+impl ClearToSend {
+    pub(crate) fn encode(&self) -> ControlRecord {
+        let words = [self.send, self.receive, self.start, self.end];
+        ControlRecord::new(CLEAR_TO_SEND, self.expose.into(), words)
+    }
+}
+
+/// The receiver reads from the front, and asks the sender to write from the back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SplitRequest {
+    pub(crate) send: u64,
+    pub(crate) receive: u64,
+    pub(crate) bytes: u64,
+    /// The rendezvous word, in the receiver's segment.
+    pub(crate) word: u32,
+    /// The receive buffer.
+    pub(crate) address: u64,
+}
+
+impl SplitRequest {
+    pub(crate) fn encode(&self) -> ControlRecord {
+        let word = u64::from(self.word);
+        let words = [self.send, self.receive, self.bytes, word, self.address];
+        ControlRecord::new(SPLIT_COPY, 0, words)
+    }
+}
+
+/// Of which message a fragment is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Transfer {
+    /// The eager message that is coming from the peer: its next bytes.
+    Eager,
+    /// A message, or bytes of a region, that a receive of the peer asked for.
+    Asked {
+        receive: u64,
+        /// The first byte of the fragment.
+        at: u64,
+    },
+}
+
+/// A one-sided access that goes through the owner of the region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RegionAccess {
+    /// The request of who asks.
+    pub(crate) id: u64,
+    pub(crate) key: u64,
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
+}
+
+impl RegionAccess {
+    pub(crate) fn encode(&self, kind: u8) -> ControlRecord {
+        ControlRecord::new(kind, 0, [self.id, self.key, self.offset, self.len])
+    }
+
+    fn decode([id, key, offset, len]: [u64; 4]) -> Self {
+        Self {
+            id,
+            key,
+            offset,
+            len,
+        }
+    }
+}
+
+/// What became of a request that the peer waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Done {
+    /// The receiver has all bytes, which came by this path.
+    Received(Path),
+    /// The offer is taken back; nobody had matched it.
+    Retracted,
+    /// The sender has written so many blocks of a split copy.
+    Written(u32),
+    /// The one-sided access asks for no bytes.
+    Nothing,
+    /// No region has this key.
+    NoRegion,
+    /// The access reaches outside of the region, which has so many bytes.
+    OutOfRegion(u64),
+}
+
+impl Done {
+    pub(crate) fn encode(self, id: u64) -> ControlRecord {
+        let (what, value) = match self {
+            Self::Received(path) => (0, path.index() as u64),
+            Self::Retracted => (1, 0),
+            Self::Written(blocks) => (2, blocks.into()),
+            Self::Nothing => (3, 0),
+            Self::NoRegion => (4, 0),
+            Self::OutOfRegion(len) => (5, len),
+        };
+        ControlRecord::new(DONE, what, [id, value])
+    }
+
+    fn decode(what: u64, value: u64) -> Result<Self, Violation> {
+        Ok(match what {
+            0 => {
+                let path = usize::try_from(value).ok();
+                let path = path.and_then(|path| Path::ALL.get(path).copied());
+                Self::Received(path.ok_or("a message by a path that does not exist")?)
+            }
+            1 => Self::Retracted,
+            2 => Self::Written(number(value)?),
+            3 => Self::Nothing,
+            4 => Self::NoRegion,
+            5 => Self::OutOfRegion(value),
+            _ => return Err("the end of a request in no known way"),
+        })
+    }
+}
+
+/// Something about a peer has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Update {
+    /// How it keeps up with this endpoint's messages.
+    Pace(ReceiverPace),
+    /// Where it runs.
+    Place(Place),
+    /// Whether it holds too many unexpected bytes, so that it wants to be asked first (over verbs).
+    OverBudget(bool),
+}
+
+impl Update {
+    pub(crate) fn encode(self) -> ControlRecord {
+        let (which, value) = match self {
+            Self::Pace(pace) => (0, u64::from(pace == ReceiverPace::Slow)),
+            Self::Place(place) => (1, u64::from_le_bytes(place.to_bytes())),
+            Self::OverBudget(over) => (2, over.into()),
+        };
+        ControlRecord::new(UPDATE, which, [value])
+    }
+
+    fn decode(which: u64, value: u64) -> Result<Self, Violation> {
+        Ok(match which {
+            0 if value == 0 => Self::Pace(ReceiverPace::Steady),
+            0 => Self::Pace(ReceiverPace::Slow),
+            1 => Self::Place(Place::from_bytes(value.to_le_bytes())),
+            2 => Self::OverBudget(value != 0),
+            _ => return Err("an update of no known kind"),
+        })
+    }
+}
+
+/// A record of a peer, whose words were read once. What they say of this endpoint's requests, rings
+/// and memory is still to be checked by whom it concerns.
+pub(crate) enum Frame<'a, S> {
+    Eager(Envelope, Skip<&'a S>),
+    EagerStaged(Envelope, BufferDescriptor),
+    /// A message of so many bytes; the flag says that its sender had to wait with the one before.
+    EagerFragmented(Envelope, u64, bool),
+    ReadyToSend(Envelope, Offer),
+    Arena(Envelope, ArenaMessage),
+    ClearToSend(ClearToSend),
+    SplitCopy(SplitRequest),
+    FragmentStaged(Transfer, BufferDescriptor),
+    FragmentInline(Transfer, Skip<&'a S>),
+    Done(u64, Done),
+    Retract(u64),
+    Get(RegionAccess),
+    Put(RegionAccess),
+    RingGrant(u32),
+    RingSwitch(u32),
+    Update(Update),
+    LatencyProbe(u32),
+    LatencyProbeDone(u32),
+    ArenaRetired(u32),
+}
+
+impl<'a, S: Source> Frame<'a, S> {
+    /// Reads a record that came from a peer.
+    ///
+    /// # Errors
+    /// What makes no sense, whatever this endpoint's state.
+    #[inline(always)]
+    pub(crate) fn decode(from: u32, kind: u8, tag: u64, record: &'a S) -> Result<Self, Violation> {
+        if is_message(kind) {
+            return Self::decode_message(from, kind, tag, record);
+        }
+        let ahead = |skip| Skip {
+            inner: record,
+            skip,
+        };
+        Ok(match kind {
+            FRAGMENT_STAGED if record.len() == 16 => {
+                Self::FragmentStaged(Transfer::Eager, words::<2>(record).into())
+            }
+            FRAGMENT_STAGED => {
+                let [receive, at, place, extent] = read(record)?;
+                Self::FragmentStaged(Transfer::Asked { receive, at }, [place, extent].into())
+            }
+            FRAGMENT_INLINE if tag == 0 => Self::FragmentInline(Transfer::Eager, ahead(0)),
+            FRAGMENT_INLINE => {
+                let [at] = read(record)?;
+                let transfer = Transfer::Asked { receive: tag, at };
+                Self::FragmentInline(transfer, ahead(OFFSET_BYTES))
+            }
+            _ => return Self::decode_control(kind, tag, record),
+        })
+    }
+
+    #[inline(always)]
+    fn decode_message(from: u32, kind: u8, tag: u64, record: &'a S) -> Result<Self, Violation> {
+        let mut envelope = Envelope::new(from, tag);
+        let mut body = Skip {
+            inner: record,
+            skip: 0,
+        };
+        if kind & IMMEDIATE != 0 {
+            let [word] = read(record)?;
+            envelope.immediate = Some(word);
+            body.skip = IMMEDIATE_BYTES;
+        }
+        Ok(match kind & !IMMEDIATE {
+            EAGER => Self::Eager(envelope, body),
+            EAGER_STAGED => Self::EagerStaged(envelope, read::<2>(&body)?.into()),
+            EAGER_FRAGMENTED => {
+                let [word] = read(&body)?;
+                let (stalled, len) = unflagged(word);
+                Self::EagerFragmented(envelope, len, stalled != 0)
+            }
+            READY_TO_SEND => Self::ReadyToSend(envelope, Offer::decode(read(&body)?)),
+            ARENA => Self::Arena(envelope, ArenaMessage::decode(read(&body)?)),
+            _ => return Err("a record of a kind that does not exist"),
+        })
+    }
+
+    #[inline(never)]
+    fn decode_control(kind: u8, tag: u64, record: &'a S) -> Result<Self, Violation> {
+        let one = || read(record).map(|[word]: [u64; 1]| word);
+        Ok(match kind {
+            CLEAR_TO_SEND => {
+                let [send, receive, start, end] = read(record)?;
+                Self::ClearToSend(ClearToSend {
+                    send,
+                    receive,
+                    start,
+                    end,
+                    expose: tag != 0,
+                })
+            }
+            SPLIT_COPY => {
+                let [send, receive, bytes, word, address] = read(record)?;
+                Self::SplitCopy(SplitRequest {
+                    send,
+                    receive,
+                    bytes,
+                    word: number(word)?,
+                    address,
+                })
+            }
+            DONE => {
+                let [id, value] = read(record)?;
+                Self::Done(id, Done::decode(tag, value)?)
+            }
+            RETRACT => Self::Retract(one()?),
+            GET => Self::Get(RegionAccess::decode(read(record)?)),
+            PUT => Self::Put(RegionAccess::decode(read(record)?)),
+            RING_GRANT => Self::RingGrant(number(one()?)?),
+            RING_SWITCH => Self::RingSwitch(number(one()?)?),
+            UPDATE => Self::Update(Update::decode(tag, one()?)?),
+            LATENCY_PROBE if tag == 0 => Self::LatencyProbe(number(one()?)?),
+            LATENCY_PROBE => Self::LatencyProbeDone(number(one()?)?),
+            ARENA_RETIRED => Self::ArenaRetired(number(one()?)?),
+            _ => return Err("a record of a kind that does not exist"),
+        })
+    }
+}
+
+/// The length word of [`EAGER_FRAGMENTED`]. `stalled`: the sender had to wait with the message before.
+#[inline(always)]
+pub(crate) fn fragmented(len: u64, stalled: bool) -> u64 {
+    flagged(stalled.into(), len)
+}
+
+/// What such a word says: the length, and whether the sender had to wait.
+#[inline(always)]
+pub(crate) fn fragmented_from(word: u64) -> (u64, bool) {
+    let (stalled, len) = unflagged(word);
+    (len, stalled != 0)
+}
+
+/// The first words of a record, all of which it must have.
+#[inline(always)]
+fn read<const N: usize>(record: &impl Source) -> Result<[u64; N], Violation> {
+    if record.len() < N as u64 * 8 {
+        return Err(SHORT);
+    }
+    Ok(words(record))
+}
+
+/// A number of something that there are fewer than 2^32 of.
+fn number(word: u64) -> Result<u32, Violation> {
+    u32::try_from(word).map_err(|_| "a number of something that does not exist")
+}
+
+/// A record of words before it has room in a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ControlRecord {
+    pub(crate) kind: u8,
+    pub(crate) tag: u64,
+    words: [u64; WORDS],
+    count: usize,
+}
+
+impl ControlRecord {
+    pub(crate) fn new<const N: usize>(kind: u8, tag: u64, given: [u64; N]) -> Self {
+        const { assert!(N <= WORDS, "too many words for a record") };
+        let mut words = [0; WORDS];
+        words[..N].copy_from_slice(&given);
+        Self {
+            kind,
+            tag,
+            words,
+            count: N,
+        }
+    }
+
+    /// A record that brings a message.
+    pub(crate) fn message<const N: usize>(
+        kind: u8,
+        tag: u64,
+        immediate: Option<u64>,
+        given: [u64; N],
+    ) -> Self {
+        const { assert!(N < WORDS, "too many words for a record") };
+        let mut record = Self::new(kind, tag, given);
+        if let Some(word) = immediate {
+            record.kind |= IMMEDIATE;
+            record.words.rotate_right(1);
+            record.words[0] = word;
+            record.count += 1;
+        }
+        record
+    }
+
+    pub(crate) fn words(&self) -> &[u64] {
+        &self.words[..self.count]
+    }
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

@@ -1,0 +1,127 @@
+use proptest::prelude::*;
+
+use super::descriptor::Lease;
+use super::*;
+
+fn bytes(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+}
+
+/// What a record is read as by its receiver, in the words of its debug output.
+fn read_back(record: &ControlRecord) -> Result<String, Violation> {
+    let payload = bytes(record.words());
+    Frame::decode(3, record.kind, record.tag, &PrivateRecord(payload)).map(|frame| match frame {
+        Frame::EagerStaged(envelope, staged) => format!("{envelope:?} {staged:?}"),
+        Frame::EagerFragmented(envelope, len, stalled) => format!("{envelope:?} {len} {stalled}"),
+        Frame::ReadyToSend(envelope, offer) => format!("{envelope:?} {offer:?}"),
+        Frame::Arena(envelope, message) => format!("{envelope:?} {message:?}"),
+        Frame::ClearToSend(clear) => format!("{clear:?}"),
+        Frame::SplitCopy(split) => format!("{split:?}"),
+        Frame::FragmentStaged(transfer, staged) => format!("{transfer:?} {staged:?}"),
+        Frame::Done(id, done) => format!("{id} {done:?}"),
+        Frame::Update(state) => format!("{state:?}"),
+        Frame::Get(access) => format!("get {access:?}"),
+        Frame::Put(access) => format!("put {access:?}"),
+        Frame::Retract(id) => format!("retract {id}"),
+        Frame::RingGrant(number) => format!("grant {number}"),
+        Frame::RingSwitch(number) => format!("switch {number}"),
+        Frame::LatencyProbe(word) => format!("probe {word}"),
+        Frame::LatencyProbeDone(word) => format!("probed {word}"),
+        Frame::ArenaRetired(arena) => format!("retired {arena}"),
+        Frame::Eager(envelope, body) => format!("{envelope:?} {:?}", words::<4>(&body)),
+        Frame::FragmentInline(transfer, body) => format!("{transfer:?} {:?}", words::<4>(&body)),
+    })
+}
+
+/// A record in private memory.
+struct PrivateRecord(Vec<u8>);
+
+impl Source for PrivateRecord {
+    fn len(&self) -> u64 {
+        self.0.len() as u64
+    }
+    unsafe fn get(&self, at: u64, to: *mut u8, len: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { Source::get(&self.0[..], at, to, len) }
+    }
+}
+
+proptest! {
+    #[test]
+    fn an_offer_comes_back(
+        tag: u64, immediate: Option<u64>, len in 0_u64..1 << 56, send: u64, address: u64, key: u64,
+        vectored: bool, confirm: bool,
+    ) {
+        let envelope = Envelope { from: 3, tag, immediate };
+        let offer = Offer { len, send, address, key, vectored, confirm };
+        let record = ControlRecord::message(READY_TO_SEND, tag, immediate, offer.encode());
+        prop_assert_eq!(read_back(&record), Ok(format!("{envelope:?} {offer:?}")));
+    }
+
+    #[test]
+    fn a_message_in_an_arena_comes_back(
+        tag: u64, immediate: Option<u64>, arena in 0..MOST_ARENAS as u32, offset: u64,
+        len in 0_u64..1 << 56, flag in 0..LOAN_FLAGS, generation: u32,
+        send_ahead in proptest::option::of(0_u32..255),
+    ) {
+        let envelope = Envelope { from: 3, tag, immediate };
+        let message = ArenaMessage { arena, offset, len, flag, generation, send_ahead };
+        let record = ControlRecord::message(ARENA, tag, immediate, message.encode());
+        prop_assert_eq!(read_back(&record), Ok(format!("{envelope:?} {message:?}")));
+    }
+
+    #[test]
+    fn a_staged_message_comes_back(tag: u64, immediate: Option<u64>, page: u32, len: u32) {
+        let staged = BufferDescriptor::new(page, 7, 9, len.into(), Lease::Transferred);
+        let envelope = Envelope { from: 3, tag, immediate };
+        let record = ControlRecord::message(EAGER_STAGED, tag, immediate, staged.words());
+        prop_assert_eq!(read_back(&record), Ok(format!("{envelope:?} {staged:?}")));
+    }
+
+    /// A peer may write anything into a ring.
+    #[test]
+    fn any_record_is_read_or_refused(kind: u8, tag: u64, len in 0_usize..64, byte: u8) {
+        let record = PrivateRecord(vec![byte; len]);
+        let _ = Frame::decode(0, kind, tag, &record).map(|_| ());
+    }
+}
+
+#[test]
+fn all_answers_come_back() {
+    let answers = [
+        Done::Received(Path::Pipeline),
+        Done::Retracted,
+        Done::Written(u32::MAX),
+        Done::Nothing,
+        Done::NoRegion,
+        Done::OutOfRegion(u64::MAX),
+    ];
+    for done in answers {
+        assert_eq!(read_back(&done.encode(5)), Ok(format!("5 {done:?}")));
+    }
+}
+
+#[test]
+fn all_states_come_back() {
+    let states = [
+        Update::Pace(ReceiverPace::Slow),
+        Update::Pace(ReceiverPace::Steady),
+        Update::Place(Place::from_bytes([1, 2, 3, 4, 5, 6, 7, 8])),
+        Update::OverBudget(true),
+    ];
+    for state in states {
+        assert_eq!(read_back(&state.encode()), Ok(format!("{state:?}")));
+    }
+}
+
+#[test]
+fn a_record_that_is_too_short_is_refused() {
+    for kind in [EAGER_STAGED, READY_TO_SEND, ARENA, CLEAR_TO_SEND, DONE, GET] {
+        let record = ControlRecord::new(kind, 0, [1]);
+        assert_eq!(read_back(&record), Err(SHORT), "kind {kind}");
+    }
+    assert_eq!(
+        read_back(&ControlRecord::new(EAGER | IMMEDIATE, 0, [])),
+        Err(SHORT)
+    );
+}

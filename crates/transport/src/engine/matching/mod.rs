@@ -1,0 +1,147 @@
+//! Which message goes to which receive.
+//!
+//! - `posted`: receives that wait for a message;
+//! - `unexpected`: messages that wait for a receive, in the order of their arrival;
+//! - `unexpected_store`: what is there of such a message.
+//!
+//! # Invariants
+//! - While a receive is in the posted fifo (`request::posted_fifo`), the posted queue is empty.
+//! - Each token in the unexpected queue names a message in the store. A message that was claimed, or
+//!   whose tag is reserved, is in the store alone.
+
+pub(crate) mod posted;
+pub(crate) mod unexpected;
+pub(crate) mod unexpected_store;
+
+use std::collections::VecDeque;
+
+use limic_matching::HeapMatcher;
+
+use self::unexpected_store::UnexpectedStore;
+use crate::error::PeerFailure;
+use crate::raw::ClaimId;
+use crate::{Error, Peer, Result, Selector};
+
+/// Which peers live.
+pub(crate) trait Liveness {
+    fn is_alive(&self, peer: u32) -> bool;
+
+    /// Why a peer failed, if it did.
+    ///
+    /// # Errors
+    /// [`Error::UnknownPeer`].
+    fn failure(&self, peer: u32) -> Result<Option<PeerFailure>>;
+
+    /// This endpoint itself.
+    fn me(&self) -> Peer;
+}
+
+/// Receives and messages that wait for each other.
+pub(crate) struct Matching {
+    matcher: HeapMatcher,
+    unexpected: UnexpectedStore,
+    /// Messages with this tag under this mask are for `take_reserved`, not for receives.
+    reserved: Option<(u64, u64)>,
+    /// Those that have come, in order.
+    reserved_messages: VecDeque<ClaimId>,
+    /// Bytes of unexpected messages beyond which senders are asked to offer.
+    budget: u64,
+    over_budget: bool,
+    /// Failures of peers that no receive from any source has reported yet.
+    unreported: Vec<(u32, PeerFailure)>,
+    /// Receives from any source report no failure.
+    any_source_survives: bool,
+    closed: bool,
+}
+
+impl Matching {
+    /// Empty queues. `seed` is unknown to peers, who could else choose tags that all fall into one bin.
+    pub(crate) fn new(seed: u64, budget: u64) -> Result<Self> {
+        let mut matcher = HeapMatcher::with_seed(Default::default(), seed);
+        matcher
+            .reserve(1024, 1024)
+            .map_err(|full| Error::NoMemory(format!("the matching queues: {full}")))?;
+        Ok(Self {
+            matcher,
+            unexpected: UnexpectedStore::new(),
+            reserved: None,
+            reserved_messages: VecDeque::new(),
+            budget,
+            over_budget: false,
+            unreported: Vec::new(),
+            any_source_survives: false,
+            closed: false,
+        })
+    }
+
+    /// The contents of messages that wait for a receive.
+    #[inline(always)]
+    pub(crate) fn store(&mut self) -> &mut UnexpectedStore {
+        &mut self.unexpected
+    }
+
+    /// Nothing can arrive any more.
+    pub(crate) fn close(&mut self) {
+        self.closed = true;
+    }
+
+    /// A peer has failed, and no receive from any source was there to report that.
+    pub(crate) fn report_later(&mut self, peer: u32, why: PeerFailure) {
+        self.unreported.push((peer, why));
+    }
+
+    /// A peer that had failed is tried anew.
+    pub(crate) fn forget_failure(&mut self, peer: u32) {
+        self.unreported.retain(|(other, _)| *other != peer);
+    }
+
+    /// Receives from any source do not fail with a peer from now on.
+    pub(crate) fn keep_any_source_receives(&mut self) {
+        self.any_source_survives = true;
+        self.unreported.clear();
+    }
+
+    /// Whether receives from any source go on when a peer fails.
+    pub(crate) fn any_source_survives(&self) -> bool {
+        self.any_source_survives
+    }
+
+    /// Whether something may arrive that the selector accepts.
+    #[inline(always)]
+    pub(crate) fn can_arrive(&self, peers: &impl Liveness, selector: &Selector) -> bool {
+        let alive = match selector.source {
+            Some(peer) => peers.is_alive(peer.0),
+            None => self.unreported.is_empty(),
+        };
+        alive & !self.closed
+    }
+
+    /// Refuses a selector that nothing can ever match.
+    ///
+    /// # Errors
+    /// [`Error::PeerFailed`], [`Error::UnknownPeer`].
+    #[inline(always)]
+    pub(crate) fn check(&mut self, peers: &impl Liveness, selector: &Selector) -> Result<()> {
+        if self.can_arrive(peers, selector) {
+            return Ok(());
+        }
+        self.refuse(peers, selector)
+    }
+
+    #[cold]
+    fn refuse(&mut self, peers: &impl Liveness, selector: &Selector) -> Result<()> {
+        let (peer, why) = match selector.source {
+            Some(peer) => {
+                let failure = peers.failure(peer.0)?;
+                (peer, failure.unwrap_or(PeerFailure::Closed))
+            }
+            // Nobody can send to a closed endpoint: it names itself as the one that is gone.
+            None if self.closed => (peers.me(), PeerFailure::Closed),
+            None => match self.unreported.pop() {
+                None => return Ok(()),
+                Some((peer, why)) => (Peer(peer), why),
+            },
+        };
+        Err(Error::PeerFailed { peer, why })
+    }
+}

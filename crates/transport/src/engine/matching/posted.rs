@@ -1,0 +1,160 @@
+//! Receives that are posted, and the messages that find them.
+//!
+//! A receive waits in the fifo, in the entry of its operation, as long as messages come in the order
+//! of the receives. The first message that finds its receive behind others ends that: all receives
+//! move to the posted queue of the matching crate, which finds any of them at once. So do receives
+//! that are posted until that queue is empty again, so that no receive moves twice.
+
+use limic_matching::{Full, Selector as Query, Source as From};
+
+use super::{Liveness, Matching};
+use crate::buffer::{ReceiveBuffer, SingleSlice};
+use crate::engine::request::{Requests, Slot};
+use crate::raw::RequestId;
+use crate::{Error, Result, Selector};
+
+/// Receives at the head of the fifo that a message is compared with. To look at a few cache lines
+/// costs less than to move all receives to a queue.
+const FIFO_SCAN: usize = 4;
+
+/// The selector in the words of the matching crate.
+#[inline]
+pub(crate) fn query(selector: &Selector) -> Query {
+    let source = match selector.source {
+        Some(peer) => From::Is(peer.0),
+        None => From::Any,
+    };
+    Query {
+        source,
+        tag: selector.tag.0,
+        mask: selector.mask,
+    }
+}
+
+impl Matching {
+    /// Posts a receive into one slice, if it can wait in the fifo and no message waits.
+    #[inline(always)]
+    pub(crate) fn post_to_fifo(
+        &self,
+        requests: &mut Requests,
+        peers: &impl Liveness,
+        selector: &Selector,
+        room: SingleSlice,
+        owner: u32,
+    ) -> Option<RequestId> {
+        if !self.matcher.is_empty() || !self.can_arrive(peers, selector) {
+            return None;
+        }
+        Some(requests.enqueue_posted(&query(selector), room, owner))
+    }
+
+    /// Posts a receive for which no message waits, of a scope if `owner` is not 0.
+    pub(crate) fn post(
+        &mut self,
+        requests: &mut Requests,
+        query: &Query,
+        into: ReceiveBuffer,
+        owner: u32,
+    ) -> Result<RequestId> {
+        if let Some(room) = into.single_slice() {
+            if self.matcher.posted_len() == 0 {
+                return Ok(requests.enqueue_posted(query, room, owner));
+            }
+        }
+        self.move_fifo_to_matcher(requests)
+            .map_err(|full| no_memory(&full))?;
+        let slot = requests.take_slot();
+        let posted = self.matcher.post(query, slot).or_else(|_| {
+            let more = self.matcher.posted_len().max(256);
+            self.matcher.reserve(more, 0)?;
+            self.matcher.post(query, slot)
+        });
+        match posted {
+            Ok(id) => Ok(requests.post(slot, id, into, owner)),
+            Err(full) => {
+                requests.release(slot);
+                Err(no_memory(&full))
+            }
+        }
+    }
+
+    /// Moves all receives of the fifo to the posted queue. On an error nothing has changed.
+    #[cold]
+    fn move_fifo_to_matcher(&mut self, requests: &mut Requests) -> Result<(), Full> {
+        if !requests.has_fifo() {
+            return Ok(());
+        }
+        self.matcher.reserve(requests.fifo_len(), 0)?;
+        while let Some((slot, selector)) = requests.pop_fifo() {
+            match self.matcher.post(&selector, slot) {
+                Ok(id) => requests.moved_to_matcher(slot, id),
+                // There is room: it was just reserved.
+                Err(full) => requests.complete(slot, Err(no_memory(&full))),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the oldest posted receive that the message matches.
+    #[inline(always)]
+    pub(crate) fn take_posted(
+        &mut self,
+        requests: &mut Requests,
+        from: u32,
+        tag: u64,
+    ) -> Option<Slot> {
+        if self.nothing_posted(requests) {
+            return None;
+        }
+        self.find_posted(requests, from, tag)
+    }
+
+    #[inline(never)]
+    fn find_posted(&mut self, requests: &mut Requests, from: u32, tag: u64) -> Option<Slot> {
+        if requests.has_fifo() {
+            if let Some(slot) = requests.take_from_fifo(from, tag, FIFO_SCAN) {
+                return Some(slot);
+            }
+            if self.move_fifo_to_matcher(requests).is_err() {
+                // Without memory for the queue, one by one.
+                return requests.take_from_fifo(from, tag, usize::MAX);
+            }
+        }
+        let envelope = limic_matching::Envelope { source: from, tag };
+        self.matcher.take_posted(&envelope)
+    }
+
+    /// Takes a posted receive back: true if no message had it yet.
+    pub(crate) fn unpost(&mut self, requests: &mut Requests, slot: Slot) -> bool {
+        if self.move_fifo_to_matcher(requests).is_err() {
+            let taken = requests.drain_fifo(|waits, _| waits == slot);
+            return !taken.is_empty();
+        }
+        let posted = requests.posted_as(slot);
+        posted.is_some_and(|id| self.matcher.cancel_posted(id).is_some())
+    }
+
+    /// Takes back all posted receives from exactly this source, in the order of posting.
+    pub(crate) fn unpost_all(&mut self, requests: &mut Requests, source: From) -> Vec<Slot> {
+        let mut slots = requests.drain_fifo(|_, selector: &Query| selector.source == source);
+        self.matcher
+            .drain_posted(source, |_, slot| slots.push(slot));
+        slots
+    }
+
+    /// Whether no receive is posted.
+    #[inline(always)]
+    pub(crate) fn nothing_posted(&self, requests: &Requests) -> bool {
+        !requests.has_fifo() && self.matcher.posted_len() == 0
+    }
+
+    /// Whether no receive is posted, and no message waits for one.
+    #[inline(always)]
+    pub(crate) fn is_idle(&self, requests: &Requests) -> bool {
+        !requests.has_fifo() & self.matcher.is_empty()
+    }
+}
+
+fn no_memory(full: &Full) -> Error {
+    Error::NoMemory(format!("the queue of posted receives cannot grow: {full}"))
+}

@@ -1,0 +1,210 @@
+//! What is there of messages that came before their receive: the contents behind the unexpected queue.
+
+use limic_matching::UnexpectedId;
+
+use crate::Status;
+use crate::engine::envelope::Envelope;
+use crate::engine::frame::{ArenaMessage, Offer};
+use crate::engine::request::Slot;
+use crate::raw::{ClaimId, RequestId};
+
+/// What is there of a message.
+pub(crate) enum UnexpectedBody {
+    /// All bytes.
+    Bytes(Vec<u8>),
+    /// The fragments that have come: all of them, or the others are on their way.
+    Partial(Vec<u8>),
+    /// An offer only; the bytes are with the sender.
+    Offered(Offer),
+    /// All bytes, in the sender's arena.
+    InArena(ArenaMessage),
+    /// A send of this endpoint to itself.
+    Loopback(RequestId),
+}
+
+impl UnexpectedBody {
+    /// Whether the message can be taken where it lies.
+    pub(crate) fn is_in_place(&self) -> bool {
+        matches!(self, Self::Bytes(_) | Self::InArena(_))
+    }
+
+    /// Whether the message blocks its sender, or would if it had not been sent ahead: how many of the
+    /// sender's messages waited before it, by the sender's count.
+    #[inline]
+    pub(crate) fn blocks_sender(&self) -> Option<u32> {
+        match self {
+            Self::Offered(_) | Self::Partial(_) => Some(0),
+            Self::InArena(message) => message.send_ahead,
+            Self::Bytes(_) | Self::Loopback(_) => None,
+        }
+    }
+}
+
+/// One message.
+pub(crate) struct UnexpectedMessage {
+    pub(crate) envelope: Envelope,
+    pub(crate) len: u64,
+    pub(crate) body: UnexpectedBody,
+}
+
+impl UnexpectedMessage {
+    /// What its receiver will be told of it.
+    pub(crate) fn status(&self) -> Status {
+        self.envelope.status(self.len)
+    }
+
+    /// Whether the message can be received whatever becomes of its sender.
+    pub(crate) fn is_here(&self) -> bool {
+        match &self.body {
+            UnexpectedBody::Bytes(_) | UnexpectedBody::Loopback(_) => true,
+            UnexpectedBody::Partial(bytes) => bytes.len() as u64 == self.len,
+            UnexpectedBody::Offered(_) | UnexpectedBody::InArena(_) => false,
+        }
+    }
+}
+
+struct Entry {
+    generation: u32,
+    /// Its position in the unexpected queue.
+    queued: Option<UnexpectedId>,
+    claimed: bool,
+    message: Option<UnexpectedMessage>,
+}
+
+/// Buffers longer than this are freed at once.
+const SPARE_BYTES: usize = 64 * 1024;
+/// Most buffers that are kept.
+const SPARE_COUNT: usize = 64;
+
+/// The messages, by token.
+pub(crate) struct UnexpectedStore {
+    entries: Vec<Entry>,
+    free: Vec<Slot>,
+    /// Buffers of delivered messages, to be used again; so a steady state does not allocate.
+    spare: Vec<Vec<u8>>,
+}
+
+impl UnexpectedStore {
+    pub(crate) fn new() -> Self {
+        Self {
+            entries: Vec::new(),
+            free: Vec::new(),
+            spare: Vec::new(),
+        }
+    }
+
+    /// An empty buffer.
+    pub(crate) fn buffer(&mut self) -> Vec<u8> {
+        self.spare.pop().unwrap_or_default()
+    }
+
+    /// Takes a buffer back.
+    pub(crate) fn recycle(&mut self, mut buffer: Vec<u8>) {
+        if buffer.capacity() <= SPARE_BYTES && self.spare.len() < SPARE_COUNT {
+            buffer.clear();
+            self.spare.push(buffer);
+        }
+    }
+
+    pub(crate) fn insert(&mut self, message: UnexpectedMessage) -> u32 {
+        if let Some(slot) = self.free.pop() {
+            self.entries[slot as usize].message = Some(message);
+            return slot;
+        }
+        self.entries.push(Entry {
+            generation: 1,
+            queued: None,
+            claimed: false,
+            message: Some(message),
+        });
+        (self.entries.len() - 1) as u32
+    }
+
+    pub(crate) fn get(&self, token: u32) -> Option<&UnexpectedMessage> {
+        self.entries.get(token as usize)?.message.as_ref()
+    }
+
+    pub(crate) fn take(&mut self, token: u32) -> Option<UnexpectedMessage> {
+        let entry = self.entries.get_mut(token as usize)?;
+        let message = entry.message.take()?;
+        entry.generation = entry.generation.wrapping_add(1);
+        entry.claimed = false;
+        self.free.push(token);
+        Some(message)
+    }
+
+    /// The id of a message that a matched probe took out of the queue.
+    pub(crate) fn claim(&mut self, token: u32) -> Option<ClaimId> {
+        let entry = self.entries.get_mut(token as usize)?;
+        entry.claimed = true;
+        Some(ClaimId(
+            u64::from(entry.generation) << 32 | u64::from(token),
+        ))
+    }
+
+    /// The token of a claimed message.
+    pub(crate) fn claimed(&self, id: ClaimId) -> Option<u32> {
+        let token = id.0 as u32;
+        let entry = self.entries.get(token as usize)?;
+        (entry.claimed && entry.message.is_some() && entry.generation == (id.0 >> 32) as u32)
+            .then_some(token)
+    }
+
+    /// Remembers the position of a message in the unexpected queue.
+    pub(crate) fn set_queued(&mut self, token: u32, id: UnexpectedId) {
+        if let Some(entry) = self.entries.get_mut(token as usize) {
+            entry.queued = Some(id);
+        }
+    }
+
+    /// The position of a message in the unexpected queue.
+    pub(crate) fn queued(&self, token: u32) -> Option<UnexpectedId> {
+        self.entries.get(token as usize)?.queued
+    }
+
+    /// Messages in arenas of a peer, claimed or not.
+    pub(crate) fn in_arenas_of(&self, peer: u32) -> Vec<(u32, ArenaMessage)> {
+        let in_arena = |(token, entry): (usize, &Entry)| {
+            let message = entry.message.as_ref()?;
+            match message.body {
+                UnexpectedBody::InArena(place) if message.envelope.from == peer => {
+                    Some((token as u32, place))
+                }
+                _ => None,
+            }
+        };
+        self.entries
+            .iter()
+            .enumerate()
+            .filter_map(in_arena)
+            .collect()
+    }
+
+    /// Replaces what is there of a message.
+    pub(crate) fn replace(&mut self, token: u32, body: UnexpectedBody) {
+        let entry = self.entries.get_mut(token as usize);
+        if let Some(message) = entry.and_then(|entry| entry.message.as_mut()) {
+            message.body = body;
+        }
+    }
+
+    /// The bytes of a message that comes in fragments.
+    pub(crate) fn partial(&mut self, token: u32) -> Option<&mut Vec<u8>> {
+        let message = self.entries.get_mut(token as usize)?.message.as_mut()?;
+        match &mut message.body {
+            UnexpectedBody::Partial(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// Messages that nobody has claimed and that fit a condition. Linear: failures and cancellation only.
+    pub(crate) fn find(&self, fits: impl Fn(&UnexpectedMessage) -> bool) -> Vec<u32> {
+        let fits = |entry: &Entry| !entry.claimed && entry.message.as_ref().is_some_and(&fits);
+        self.entries
+            .iter()
+            .enumerate()
+            .filter(|(_, entry)| fits(entry))
+            .map(|(token, _)| token as u32)
+            .collect()
+    }
+}

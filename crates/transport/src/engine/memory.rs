@@ -1,0 +1,92 @@
+//! This endpoint's own segment, and what of it peers have: private rings and rendezvous words.
+//!
+//! # Invariants
+//! A ring or a word is in one place: free here, with a peer, with an operation, or in quarantine.
+
+use limic_shm::ring::line::LineConsumer;
+use limic_shm::ring::{LINE, Mapped};
+use limic_shm::segment::OwnSegment;
+
+/// The segment that peers write to.
+pub(crate) struct OwnMemory {
+    pub(crate) segment: OwnSegment,
+    free_rings: Vec<u32>,
+    /// Private rings that their peers have switched to, and that are not read yet.
+    switched: Vec<(u32, u32)>,
+    free_words: Vec<u32>,
+    /// A sender stands between claim and publication in the shared ring.
+    stalled: bool,
+}
+
+impl OwnMemory {
+    pub(crate) fn new(segment: OwnSegment) -> Self {
+        let shape = segment.shape();
+        Self {
+            free_rings: (0..shape.private_rings).rev().collect(),
+            switched: Vec::new(),
+            free_words: (0..shape.rendezvous_words).rev().collect(),
+            stalled: false,
+            segment,
+        }
+    }
+
+    /// A private ring for a peer, if one is free.
+    pub(crate) fn take_ring(&mut self) -> Option<u32> {
+        self.free_rings.pop()
+    }
+
+    pub(crate) fn return_ring(&mut self, ring: u32) {
+        self.free_rings.push(ring);
+    }
+
+    /// The receiver's end of a private ring.
+    pub(crate) fn consumer(&self, ring: u32) -> Option<LineConsumer<Mapped>> {
+        let lines = self.segment.shape().ring_bytes / LINE as u32;
+        // The shape of the own segment was checked when the segment was made.
+        LineConsumer::new(self.segment.private_ring(ring)?, lines).ok()
+    }
+
+    /// The peer's further records come through its private ring.
+    pub(crate) fn ring_switched(&mut self, ring: u32, peer: u32) {
+        self.switched.push((ring, peer));
+    }
+
+    pub(crate) fn has_switched(&self) -> bool {
+        !self.switched.is_empty()
+    }
+
+    pub(crate) fn take_switched(&mut self) -> Vec<(u32, u32)> {
+        core::mem::take(&mut self.switched)
+    }
+
+    /// A rendezvous word that nobody uses.
+    pub(crate) fn take_word(&mut self) -> Option<u32> {
+        self.free_words.pop()
+    }
+
+    pub(crate) fn return_word(&mut self, word: u32) {
+        self.free_words.push(word);
+    }
+
+    pub(crate) fn return_words(&mut self, words: impl IntoIterator<Item = u32>) {
+        self.free_words.extend(words);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_free_word(&self, word: u32) -> bool {
+        self.free_words.contains(&word)
+    }
+
+    /// The shared ring waits for a sender that has begun a record.
+    pub(crate) fn stall(&mut self) {
+        self.stalled = true;
+    }
+
+    pub(crate) fn is_stalled(&self) -> bool {
+        self.stalled
+    }
+
+    pub(crate) fn take_stalled(&mut self) -> bool {
+        core::mem::take(&mut self.stalled)
+    }
+}

@@ -1,0 +1,317 @@
+//! The rings through which this endpoint reaches a peer, and the peer's doorbell.
+//!
+//! # Invariants
+//! - Records leave through one ring at a time, so they arrive in order: at first the ring that all peers
+//!   share, and a private one from the record on that announces it.
+//! - The peer is rung after each record if it sleeps.
+
+use limic_shm::control::Doorbell;
+use limic_shm::ring::Mapped;
+use limic_shm::ring::line::LineProducer;
+use limic_shm::ring::shared::{self, SharedProducer};
+use limic_shm::ring::wakeup::Waker;
+
+use crate::buffer::{Skip, gather, gather_behind, gather_part, put_words};
+use crate::counters::Row;
+use crate::engine::frame::{self, ControlRecord, EAGER, IMMEDIATE_BYTES, RING_SWITCH, WORDS};
+use crate::raw::RawSlice;
+
+/// Payload that fits a slot of the shared ring.
+const SHARED_PAYLOAD: u64 = shared::MAX_PAYLOAD as u64;
+
+enum Ring {
+    Shared(SharedProducer<Mapped>),
+    Private(LineProducer<Mapped>),
+}
+
+/// The way of records to one peer.
+pub(crate) struct Outbound {
+    ring: Ring,
+    /// A private ring that was granted; its announcement waits for room in the shared one.
+    pending_switch: Option<(u32, LineProducer<Mapped>)>,
+    waker: Waker<Mapped>,
+    doorbell: Doorbell,
+    /// Where the wake-ups are counted.
+    counts: Row,
+    /// Most bytes in a record.
+    longest_record: u64,
+}
+
+/// Bytes of a message that a record may carry as a fragment.
+pub(crate) struct InlineFragment<'a> {
+    pub(crate) data: &'a [RawSlice],
+    /// The first byte, and the first behind what is left.
+    pub(crate) at: u64,
+    pub(crate) end: u64,
+    /// The receive that asked for it, if one did.
+    pub(crate) receive: Option<u64>,
+}
+
+impl Outbound {
+    pub(crate) fn new(
+        shared: SharedProducer<Mapped>,
+        waker: Waker<Mapped>,
+        doorbell: Doorbell,
+        counts: Row,
+        longest_record: u64,
+    ) -> Self {
+        Self {
+            ring: Ring::Shared(shared),
+            pending_switch: None,
+            waker,
+            doorbell,
+            counts,
+            longest_record,
+        }
+    }
+
+    /// Most bytes in a record.
+    pub(crate) fn longest_record(&self) -> u64 {
+        self.longest_record
+    }
+
+    /// Pushes a short message under the tag of the record before, through a private ring: whether the
+    /// peer is to be rung. `None`: nothing was done.
+    ///
+    /// # Safety
+    /// The slice is readable during the call.
+    #[inline(always)]
+    pub(crate) unsafe fn push_short(&mut self, tag: u64, data: RawSlice) -> Option<bool> {
+        if self.pending_switch.is_some() {
+            return None;
+        }
+        let Ring::Private(ring) = &mut self.ring else {
+            return None;
+        };
+        // SAFETY: the caller's promise, and no slice of an application lies in a ring.
+        let pushed = unsafe { ring.push_same_tag(EAGER, tag, data.start, data.len) };
+        pushed.then(|| self.waker.must_ring())
+    }
+
+    /// Pushes a message as its own payload. False: no room now.
+    ///
+    /// # Safety
+    /// The slices are readable during the call, and `len` is their length together.
+    #[inline(always)]
+    pub(crate) unsafe fn push_eager(
+        &mut self,
+        tag: u64,
+        immediate: Option<u64>,
+        data: &[RawSlice],
+        len: u64,
+    ) -> bool {
+        /// The payload and its kind, written into a reservation of either ring.
+        macro_rules! publish {
+            ($room:expr) => {{
+                let Some(mut room) = $room else {
+                    return false;
+                };
+                match immediate {
+                    // SAFETY: the caller's promise; room for `len` is reserved.
+                    None => unsafe { gather(data, &mut room) },
+                    // SAFETY: as above, with room for the word.
+                    Some(word) => unsafe { gather_behind(word, data, &mut room) },
+                }
+                room.publish(frame::message_kind(EAGER, immediate), 0, tag);
+            }};
+        }
+        let bytes = (len + immediate.map_or(0, |_| IMMEDIATE_BYTES)) as u32;
+        match &mut self.ring {
+            Ring::Private(ring) => publish!(ring.reserve_tagged(bytes, tag)),
+            Ring::Shared(ring) => publish!(ring.reserve(bytes)),
+        }
+        self.wake();
+        true
+    }
+
+    /// Whether a message of `len` bytes may be its own payload: slots of the shared ring are small.
+    #[inline(always)]
+    pub(crate) fn fits(&self, len: u64, immediate: Option<u64>) -> bool {
+        match &self.ring {
+            Ring::Private(_) => true,
+            Ring::Shared(_) => len + immediate.map_or(0, |_| IMMEDIATE_BYTES) <= SHARED_PAYLOAD,
+        }
+    }
+
+    /// Pushes a fragment as the payload of its record; gives its length. `None`: no room now.
+    ///
+    /// # Safety
+    /// The slices are readable during the call, and have `end` bytes, more than `at`.
+    pub(crate) unsafe fn push_fragment(&mut self, fragment: &InlineFragment<'_>) -> Option<u64> {
+        let (at, left) = (fragment.at, fragment.end - fragment.at);
+        let (ahead, tag) = match fragment.receive {
+            None => (0, 0),
+            Some(receive) => (frame::OFFSET_BYTES, receive),
+        };
+        /// The fragment, written into a reservation of either ring.
+        macro_rules! publish {
+            ($ring:expr, $most:expr) => {{
+                let len = left.min($most - ahead);
+                let mut room = $ring.reserve((ahead + len) as u32)?;
+                if ahead > 0 {
+                    put_words(&mut room, &[at]);
+                }
+                let mut rest = Skip {
+                    inner: &mut room,
+                    skip: ahead,
+                };
+                // SAFETY: the caller's promise; `len` bytes are left, and reserved.
+                unsafe { gather_part(fragment.data, at, len, &mut rest) }
+                room.publish(frame::FRAGMENT_INLINE, 0, tag);
+                len
+            }};
+        }
+        if !self.announce_switch_if_pending() {
+            return None;
+        }
+        let len = match &mut self.ring {
+            Ring::Private(ring) => publish!(ring, self.longest_record),
+            Ring::Shared(ring) => publish!(ring, SHARED_PAYLOAD),
+        };
+        self.wake();
+        Some(len)
+    }
+
+    /// Pushes a control record. False: no room now.
+    pub(crate) fn push_control(&mut self, control: &ControlRecord) -> bool {
+        let (kind, tag, words) = (control.kind, control.tag, control.words());
+        if !self.announce_switch_if_pending() {
+            return false;
+        }
+        /// The words, written into a reservation of either ring.
+        macro_rules! publish {
+            ($room:expr) => {{
+                let Some(mut room) = $room else {
+                    return false;
+                };
+                put_words(&mut room, words);
+                room.publish(kind, 0, tag);
+            }};
+        }
+        let bytes = size_of_val(words) as u32;
+        match &mut self.ring {
+            Ring::Private(ring) => publish!(ring.reserve_tagged(bytes, tag)),
+            Ring::Shared(ring) => publish!(ring.reserve(bytes)),
+        }
+        self.wake();
+        true
+    }
+
+    /// Pushes a record of words that brings a message. False: no room now.
+    #[inline(always)]
+    pub(crate) fn push_message<const N: usize>(
+        &mut self,
+        kind: u8,
+        tag: u64,
+        immediate: Option<u64>,
+        words: [u64; N],
+    ) -> bool {
+        match immediate {
+            None => self.push_words(kind, tag, words),
+            Some(_) => self.push_control(&ControlRecord::message(kind, tag, immediate, words)),
+        }
+    }
+
+    /// Pushes a record of words. False: no room now.
+    #[inline(always)]
+    pub(crate) fn push_words<const N: usize>(
+        &mut self,
+        kind: u8,
+        tag: u64,
+        words: [u64; N],
+    ) -> bool {
+        const { assert!(N <= WORDS, "all rings hold as many") };
+        let bytes = (N * 8) as u32;
+        if !self.announce_switch_if_pending() {
+            return false;
+        }
+        match &mut self.ring {
+            Ring::Private(ring) => {
+                if !ring.push_words_same_tag(kind, tag, words) {
+                    let Some(mut room) = ring.reserve_tagged(bytes, tag) else {
+                        return false;
+                    };
+                    room.write_words(words);
+                    room.publish(kind, 0, tag);
+                }
+            }
+            Ring::Shared(ring) => {
+                let Some(mut room) = ring.reserve(bytes) else {
+                    return false;
+                };
+                put_words(&mut room, &words);
+                room.publish(kind, 0, tag);
+            }
+        }
+        self.wake();
+        true
+    }
+
+    /// Whether any record of words has room now.
+    pub(crate) fn has_room(&mut self) -> bool {
+        const BYTES: u32 = (WORDS * 8) as u32;
+        self.announce_switch_if_pending()
+            && match &mut self.ring {
+                Ring::Private(ring) => ring.reserve(BYTES).is_some(),
+                Ring::Shared(ring) => ring.has_room(),
+            }
+    }
+
+    /// A message of several records is out: its credit is looked for off the way of the next one.
+    pub(crate) fn refresh_credit(&mut self) {
+        if let Ring::Private(ring) = &mut self.ring {
+            ring.refresh_credit();
+        }
+    }
+
+    /// The peer grants a private ring under this number.
+    pub(crate) fn granted(&mut self, number: u32, ring: LineProducer<Mapped>) {
+        if let Ring::Shared(_) = self.ring {
+            self.pending_switch = Some((number, ring));
+            // If there is no room now, the next record announces it first.
+            self.announce_switch_if_pending();
+        }
+    }
+
+    /// Announces a granted ring, behind everything that was pushed before. False: no room yet.
+    ///
+    /// The receiver looks into the private ring only after it has met this record, so the pair's
+    /// order holds across the switch.
+    #[inline(always)]
+    pub(crate) fn announce_switch_if_pending(&mut self) -> bool {
+        self.pending_switch.is_none() || self.announce_switch()
+    }
+
+    #[cold]
+    fn announce_switch(&mut self) -> bool {
+        let Some((number, ring)) = self.pending_switch.take() else {
+            return true;
+        };
+        if let Ring::Shared(shared) = &mut self.ring {
+            let Some(mut room) = shared.reserve(8) else {
+                self.pending_switch = Some((number, ring));
+                return false;
+            };
+            put_words(&mut room, &[u64::from(number)]);
+            room.publish(RING_SWITCH, 0, 0);
+            self.ring = Ring::Private(ring);
+            self.wake();
+        }
+        true
+    }
+
+    /// Rings the peer if it sleeps. While it is awake this is one load of a line that stays in
+    /// this core's cache.
+    #[inline(always)]
+    pub(crate) fn wake(&mut self) {
+        if self.waker.must_ring() {
+            self.ring_doorbell();
+        }
+    }
+
+    #[cold]
+    pub(crate) fn ring_doorbell(&mut self) {
+        self.doorbell.ring();
+        self.counts.rang();
+    }
+}

@@ -1,0 +1,49 @@
+//! What goes to a peer behind everything that waits for it.
+
+use super::cx::Cx;
+use super::frame::ControlRecord;
+use super::peer::table::{BacklogEntry, Channel, PeerState};
+
+/// Sends a control record, behind the backlog if there is one.
+pub(crate) fn control(cx: &mut Cx, to: u32, record: ControlRecord) {
+    let Some(peer) = cx.peers.get(to) else {
+        return;
+    };
+    if peer.backlog.is_empty() && push_control(cx, to, &record) {
+        return;
+    }
+    enqueue(cx, to, BacklogEntry::Control(record));
+}
+
+/// Pushes a control record. False: no room now, or no way to the peer yet.
+pub(crate) fn push_control(cx: &mut Cx, to: u32, record: &ControlRecord) -> bool {
+    let Some(peer) = cx.peers.get(to) else {
+        return true;
+    };
+    match &mut peer.state {
+        PeerState::Up(Channel::Shm(pair)) => pair.out.push_control(record),
+        PeerState::Up(Channel::Fabric(connection)) => cx.fabric.push_control(*connection, record),
+        PeerState::Unmet { .. } => false,
+        PeerState::Up(Channel::Loopback) | PeerState::Failed(_) => true,
+    }
+}
+
+/// Puts something behind what waits for a peer already. Progress pushes it, and contacts a peer that
+/// has not been met.
+pub(crate) fn enqueue(cx: &mut Cx, to: u32, entry: BacklogEntry) {
+    let Some(peer) = cx.peers.get(to) else {
+        return;
+    };
+    let uncontacted = match peer.state {
+        PeerState::Failed(_) | PeerState::Up(Channel::Loopback) => return,
+        PeerState::Unmet { connecting } => !connecting,
+        PeerState::Up(_) => false,
+    };
+    peer.backlog.push_back(entry);
+    if !core::mem::replace(&mut peer.listed, true) {
+        cx.peers.backlogged.push(to);
+    }
+    if uncontacted && !cx.peers.to_contact.contains(&to) {
+        cx.peers.to_contact.push(to);
+    }
+}

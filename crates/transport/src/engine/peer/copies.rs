@@ -1,0 +1,80 @@
+//! Single copy between this endpoint and one peer: what can be read or written without the other side.
+
+use crate::buffer::{ReceiveBuffer, SendBuffer};
+use crate::kmod::{Device, Exposed, KmodPair};
+use crate::policy::Path;
+use crate::single_copy::{Failed, RemoteBytes, RemoteProcess};
+
+/// The backends of a pair.
+pub(crate) struct SingleCopy {
+    /// Cross-memory attach.
+    cma: RemoteProcess,
+    /// The kernel module.
+    kmod: KmodPair,
+    /// The peer is in this process.
+    same_process: bool,
+}
+
+impl SingleCopy {
+    pub(crate) fn new(cma: RemoteProcess, kmod: KmodPair, same_process: bool) -> Self {
+        Self {
+            cma,
+            kmod,
+            same_process,
+        }
+    }
+
+    /// Whether the peer is in this process, and its sends are entered in the table of the process.
+    pub(crate) fn is_same_process(&self) -> bool {
+        self.same_process
+    }
+
+    /// Reads up to `most` bytes from byte `at` on, by the backend of `path`.
+    pub(crate) fn read(
+        &self,
+        path: Path,
+        remote: RemoteBytes,
+        into: &ReceiveBuffer,
+        at: u64,
+        most: u64,
+    ) -> Result<u64, Failed> {
+        if path == Path::Kmod {
+            self.kmod.read(remote.key, into, remote.len, at, most)
+        } else {
+            self.cma
+                .read(RemoteBytes { key: 0, ..remote }, into, at, most)
+        }
+    }
+
+    /// Writes up to `most` bytes from byte `at` on.
+    pub(crate) fn write(
+        &self,
+        remote: RemoteBytes,
+        from: &SendBuffer,
+        at: u64,
+        most: u64,
+    ) -> Result<u64, Failed> {
+        self.cma.write(remote, from, at, most)
+    }
+
+    /// Lets the peer read a send through the kernel module, if it is likely to.
+    pub(crate) fn expose(&mut self, device: &mut Device, data: &SendBuffer) -> Option<Exposed> {
+        self.kmod.offer(device, data)
+    }
+
+    /// Notes whether the kernel module moved the last long message to the peer.
+    pub(crate) fn note_kmod(&mut self, moved: bool) {
+        self.kmod.note(moved);
+    }
+
+    /// Never uses the backend of `path` again. Gives the paths that need it.
+    pub(crate) fn demote(&mut self, path: Path, why: &str) -> &'static [Path] {
+        if path == Path::Kmod {
+            self.kmod.demote(why);
+            &[Path::Kmod]
+        } else {
+            self.cma.demote(why);
+            &[Path::Cma, Path::SplitCopy]
+        }
+    }
+}

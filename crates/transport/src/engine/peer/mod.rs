@@ -1,0 +1,15 @@
+//! The peers of this endpoint.
+//!
+//! - `table`: all peers, and how each is reached;
+//! - `pair`: a peer that shares memory with this endpoint; `copies`: single copy between the two;
+//!   `latency`: how long a cache line takes from one to the other;
+//! - `sockets`: connections to peers; `greeting`: what two endpoints say when they meet;
+//! - `quarantine`: what peers left behind that failed while their processes live.
+
+pub(crate) mod copies;
+pub(crate) mod greeting;
+pub(crate) mod latency;
+pub(crate) mod pair;
+pub(crate) mod quarantine;
+pub(crate) mod sockets;
+pub(crate) mod table;

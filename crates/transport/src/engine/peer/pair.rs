@@ -1,0 +1,187 @@
+//! A peer that shares memory with this endpoint: its segment, mapped here, and what this pair can do.
+
+use core::cell::Cell;
+
+use limic_shm::ring::{Mapped, Memory};
+use limic_shm::segment::PeerSegment;
+use limic_shm::sync::Ordering;
+
+use super::copies::SingleCopy;
+use super::latency::LatencyProbe;
+use crate::engine::arena::peer_arenas::PeerArenas;
+use crate::engine::outbound::Outbound;
+use crate::engine::request::EagerAssembly;
+use crate::engine::staging::pair::StagingPair;
+use crate::engine::staging::pool::{StagingPool, bytes_of_pages};
+use crate::policy::autotune::Autotuner;
+use crate::policy::select::{Routes, SendState};
+use crate::policy::slow_receiver::SlowReceiver;
+use crate::policy::{Capabilities, ReceiverPace};
+use crate::topology::{Locality, Place};
+
+/// Regions of one peer that are found again at once.
+pub(crate) const REGION_CACHE: usize = 8;
+
+/// A pair of endpoints that share memory.
+pub(crate) struct ShmPair {
+    pub(crate) out: Outbound,
+    pub(crate) staging: StagingPair,
+    pub(crate) arenas: PeerArenas,
+    pub(crate) copies: SingleCopy,
+    pub(crate) segment: PeerSegment,
+    /// The line on which the peer says whether it holds too many unexpected bytes.
+    status: Mapped,
+    pub(crate) regions: PeerRegions,
+    pub(crate) routes: Routes,
+    pub(crate) nearness: Nearness,
+    pub(crate) pace: Pace,
+    /// The eager message from the peer that is coming in fragments.
+    pub(crate) assembly: Option<EagerAssembly>,
+    /// The last message to the peer in fragments had to wait for room.
+    pub(crate) stalled: bool,
+    /// What was measured of long messages from the peer; made at the first one.
+    pub(crate) autotuner: Option<Box<Autotuner>>,
+    pub(crate) latency: LatencyProbe,
+}
+
+/// Where the two ends run, and what they can do: routes follow from it.
+pub(crate) struct Nearness {
+    /// Where the peer runs; `None` in this process.
+    pub(crate) place: Option<Place>,
+    pub(crate) locality: Locality,
+    pub(crate) capabilities: Capabilities,
+}
+
+/// How the two ends keep up with each other.
+pub(crate) struct Pace {
+    /// How the peer keeps up with this endpoint, by its own word.
+    pub(crate) peer: ReceiverPace,
+    /// How this endpoint keeps up with the peer.
+    pub(crate) own: SlowReceiver,
+}
+
+/// The regions that a peer has exposed.
+pub(crate) struct PeerRegions {
+    /// The peer's table.
+    pub(crate) table: Mapped,
+    /// Where accesses are announced.
+    pub(crate) access_slots: Mapped,
+    /// This endpoint's number at the peer, and so its access slot.
+    pub(crate) my_number: u32,
+    /// Places in the table where regions were found last, by the low bits of their keys.
+    pub(crate) cache: [Cell<u32>; REGION_CACHE],
+}
+
+impl PeerRegions {
+    /// Those of a peer to which this endpoint has the number `my_number`.
+    pub(crate) fn new(segment: &PeerSegment, my_number: u32) -> Self {
+        Self {
+            table: segment.regions(),
+            access_slots: segment.access_slots(),
+            my_number,
+            cache: Default::default(),
+        }
+    }
+}
+
+/// What a pair is made of that its two ends agreed on when they met.
+pub(crate) struct Met {
+    pub(crate) out: Outbound,
+    pub(crate) staging: StagingPair,
+    pub(crate) arenas: PeerArenas,
+    pub(crate) copies: SingleCopy,
+    pub(crate) segment: PeerSegment,
+    pub(crate) my_number: u32,
+    pub(crate) place: Option<Place>,
+    pub(crate) capabilities: Capabilities,
+}
+
+impl ShmPair {
+    /// A pair that has just met; its routes are to be found out.
+    pub(crate) fn new(met: Met) -> Self {
+        let Met { segment, .. } = met;
+        Self {
+            out: met.out,
+            staging: met.staging,
+            arenas: met.arenas,
+            copies: met.copies,
+            status: segment.status(),
+            regions: PeerRegions::new(&segment, met.my_number),
+            segment,
+            routes: Routes::default(),
+            nearness: Nearness {
+                place: met.place,
+                locality: Locality::SameProcess,
+                capabilities: met.capabilities,
+            },
+            pace: Pace {
+                peer: ReceiverPace::Steady,
+                own: SlowReceiver::default(),
+            },
+            assembly: None,
+            stalled: false,
+            autotuner: None,
+            latency: LatencyProbe::default(),
+        }
+    }
+
+    /// Whether the peer holds too many unexpected bytes. The line stays in this core's cache while
+    /// nothing changes.
+    #[inline(always)]
+    fn is_over_budget(&self) -> bool {
+        self.status.word32(0).load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether the peer reads what this endpoint writes from far away.
+    #[inline(always)]
+    pub(crate) fn is_far(&self) -> bool {
+        self.nearness.locality >= Locality::SamePackage
+    }
+}
+
+/// What the choice of a protocol for a message to the peer depends on.
+pub(crate) struct PairState<'a> {
+    pub(crate) pair: &'a ShmPair,
+    pub(crate) pool: &'a StagingPool,
+    pub(crate) to: u32,
+    /// The ring had no room for the message.
+    pub(crate) full: bool,
+}
+
+impl SendState for PairState<'_> {
+    #[inline(always)]
+    fn is_over_budget(&self) -> bool {
+        self.pair.is_over_budget()
+    }
+
+    #[inline(always)]
+    fn is_slow(&self) -> bool {
+        self.pair.pace.peer == ReceiverPace::Slow
+    }
+
+    #[inline(always)]
+    fn is_full(&self) -> bool {
+        self.full
+    }
+
+    #[inline(always)]
+    fn may_recycle(&self, len: u64) -> bool {
+        self.pair.staging.may_recycle(len)
+    }
+
+    #[inline(always)]
+    fn has_recycled(&self) -> bool {
+        self.pair.staging.has_recycled()
+    }
+
+    #[inline]
+    fn reply_bytes(&self) -> u64 {
+        self.pair.staging.long_bytes()
+    }
+
+    fn reply_credit(&self) -> u64 {
+        // There must be room for what the peer would keep.
+        let room = self.pool.recycled.room_for(self.to);
+        self.pair.staging.credit().min(bytes_of_pages(room))
+    }
+}

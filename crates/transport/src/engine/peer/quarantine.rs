@@ -1,0 +1,81 @@
+//! Peers that were given up while their processes live: they sent what makes no sense, or a connection
+//! with them broke.
+//!
+//! Such a process may still read and write what it was given here: its private ring, staging buffers,
+//! rendezvous words, an access slot (for loans, which outlive even a goodbye, see `arena`). The next peer
+//! that gets them would read its bytes, or lose its own. So all of it is kept until the process has
+//! ended, which its pidfd tells. A peer that has said goodbye is in the middle of nothing, and is not
+//! among these.
+
+use std::os::fd::OwnedFd;
+
+use crate::engine::process::has_ended;
+
+/// A peer whose process lives, as far as is known, with what is kept because of that.
+pub(crate) struct Quarantined {
+    pub(crate) peer: u32,
+    /// A pidfd.
+    process: OwnedFd,
+    pub(crate) rings: Vec<u32>,
+    pub(crate) rendezvous_words: Vec<u32>,
+}
+
+impl Quarantined {
+    fn has_ended(&self) -> bool {
+        has_ended(&self.process)
+    }
+}
+
+/// All of them. Mostly there are none.
+#[derive(Default)]
+pub(crate) struct Quarantine(Vec<Quarantined>);
+
+impl Quarantine {
+    /// A peer is given up, or will be, and its process (a pidfd) may live on.
+    pub(crate) fn enter(&mut self, peer: u32, process: OwnedFd) {
+        match self.find(peer) {
+            Some(known) => known.process = process,
+            None => self.0.push(Quarantined {
+                peer,
+                process,
+                rings: Vec::new(),
+                rendezvous_words: Vec::new(),
+            }),
+        }
+    }
+
+    /// A peer has closed in good order after all, or is met again over another connection.
+    pub(crate) fn leave(&mut self, peer: u32) {
+        self.0.retain(|known| known.peer != peer);
+    }
+
+    fn find(&mut self, peer: u32) -> Option<&mut Quarantined> {
+        self.0.iter_mut().find(|known| known.peer == peer)
+    }
+
+    /// Takes out a peer whose process has ended.
+    pub(crate) fn take_ended(&mut self) -> Option<Quarantined> {
+        let at = self.0.iter().position(Quarantined::has_ended)?;
+        Some(self.0.swap_remove(at))
+    }
+
+    /// Whether a peer that was given up lives, as far as is known.
+    pub(crate) fn lives(&self, peer: u32) -> bool {
+        let known = self.0.iter().find(|known| known.peer == peer);
+        known.is_some_and(|known| !known.has_ended())
+    }
+
+    /// Keeps a private ring until the process has ended. False if nobody will tell.
+    pub(crate) fn keep_ring(&mut self, peer: u32, ring: u32) -> bool {
+        let known = self.find(peer);
+        known.map(|known| known.rings.push(ring)).is_some()
+    }
+
+    /// Keeps a rendezvous word until the process has ended. False if nobody will tell.
+    pub(crate) fn keep_word(&mut self, peer: u32, word: u32) -> bool {
+        let known = self.find(peer);
+        known
+            .map(|known| known.rendezvous_words.push(word))
+            .is_some()
+    }
+}

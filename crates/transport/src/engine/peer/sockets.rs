@@ -1,0 +1,383 @@
+//! The sockets of an endpoint: where it is found, and its connections to peers.
+//!
+//! # Invariants
+//! - The event set watches the doorbell, the listener unless it is paused, each connection that is not
+//!   `unread`, and the peer's process of each.
+//! - An index is another connection's only after the connection was removed.
+
+use core::time::Duration;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Instant;
+
+use limic_shm::control::{Channel, ControlError, Doorbell, Event, EventSet, Listener, Trigger};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::geteuid;
+
+use super::greeting::Greeting;
+use crate::{Error, Result};
+
+/// Descriptors that are kept for those that come: as many as a greeting brings. An arena brings one, but
+/// may stand behind a greeting over a second connection.
+const RESERVE_FDS: usize = 2;
+/// How long no connection is accepted after that has failed.
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
+
+/// Tokens of the event set: the listener, the doorbell, then two for each connection.
+const LISTENER: u64 = 0;
+const DOORBELL: u64 = 1;
+const FIRST: u64 = 2;
+const ADAPTER: u64 = u64::MAX;
+pub(crate) const TIMER: u64 = u64::MAX - 1;
+
+/// What the event set reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Happened {
+    /// Something to wake up for, and no more.
+    Wake,
+    /// A connection wants to be accepted.
+    Accept,
+    /// A connection has something to read, or has ended.
+    Readable(u32),
+    /// The process of a connection's peer has ended.
+    ProcessEnded(u32),
+}
+
+impl From<Event> for Happened {
+    fn from(event: Event) -> Self {
+        match event.token {
+            LISTENER => Self::Accept,
+            DOORBELL | ADAPTER | TIMER => Self::Wake,
+            token => {
+                let index = ((token - FIRST) / 2) as u32;
+                if (token - FIRST) % 2 == 0 {
+                    Self::Readable(index)
+                } else {
+                    Self::ProcessEnded(index)
+                }
+            }
+        }
+    }
+}
+
+/// A connection.
+pub(crate) struct Connection {
+    pub(crate) channel: Channel,
+    /// The peer at the other end, as soon as that is known.
+    pub(crate) peer: Option<u32>,
+    /// The peer's process, if the kernel lets us watch it.
+    pub(crate) pidfd: Option<OwnedFd>,
+    /// The other side said that it closes in good order.
+    pub(crate) said_goodbye: bool,
+    /// It is not watched for a while: no descriptor is free for those that its next message carries.
+    unread: bool,
+    /// Its hello, with what came with it, while that cannot be answered.
+    pub(crate) pending_hello: Option<Box<(Greeting, Vec<OwnedFd>)>>,
+}
+
+/// The sockets of an endpoint.
+pub(crate) struct Sockets {
+    connections: Vec<Option<Connection>>,
+    events: EventSet,
+    event_buffer: Vec<Event>,
+    listener: Listener,
+    doorbell: Doorbell,
+    /// The adapters' completion channels, which are in the event set.
+    _adapters: Vec<OwnedFd>,
+    /// Given up when no other descriptors are free for those that a peer sends.
+    reserve_fds: Vec<OwnedFd>,
+    /// The effective user when the endpoint was opened.
+    user: u32,
+    /// Since when no connection is accepted, or some messages are not read, if so.
+    paused_since: Option<Instant>,
+    /// The last connection was accepted, and read; if not, that was said.
+    accept_ok: bool,
+    /// The last first contact met no limit of this process; if it did, that was said.
+    connect_ok: bool,
+}
+
+impl Sockets {
+    /// A listener under this id, and an event set that watches it, a doorbell and the adapters.
+    pub(crate) fn new(id: u64, adapters: Vec<OwnedFd>) -> Result<Self> {
+        let epoll = |error| Error::system("epoll", error);
+        let listener = Listener::bind(id).map_err(|e| Error::system("listening socket", e))?;
+        let events = EventSet::new().map_err(epoll)?;
+        let doorbell = Doorbell::new().map_err(|e| Error::system("eventfd", e))?;
+        doorbell.watch(&events, DOORBELL).map_err(epoll)?;
+        events
+            .add(listener.as_fd(), LISTENER, Trigger::Level)
+            .map_err(epoll)?;
+        for adapter in &adapters {
+            events
+                .add(adapter.as_fd(), ADAPTER, Trigger::Level)
+                .map_err(epoll)?;
+        }
+        let mut sockets = Self {
+            connections: Vec::new(),
+            events,
+            event_buffer: vec![Event::default(); 64],
+            listener,
+            doorbell,
+            _adapters: adapters,
+            reserve_fds: Vec::new(),
+            user: geteuid().as_raw(),
+            paused_since: None,
+            accept_ok: true,
+            connect_ok: true,
+        };
+        sockets.refill_reserve();
+        Ok(sockets)
+    }
+
+    /// The event set, to sleep on.
+    pub(crate) fn events(&self) -> &EventSet {
+        &self.events
+    }
+
+    /// This endpoint's doorbell, for its peers.
+    pub(crate) fn doorbell(&self) -> &Doorbell {
+        &self.doorbell
+    }
+
+    /// Waits for something to happen; gives what did, and the buffer in which it lies, to be given back.
+    pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> (Vec<Event>, usize) {
+        let mut events = core::mem::take(&mut self.event_buffer);
+        let count = self.events.wait(timeout, &mut events).unwrap_or(0);
+        (events, count)
+    }
+
+    /// Takes the buffer back that [`wait`](Self::wait) gave.
+    pub(crate) fn give_back(&mut self, events: Vec<Event>) {
+        self.event_buffer = events;
+    }
+
+    /// Adds a connection; gives its index. `None`: it cannot be watched.
+    pub(crate) fn add(&mut self, channel: Channel, peer: Option<u32>) -> Option<u32> {
+        let index = match self.connections.iter().position(Option::is_none) {
+            Some(index) => index,
+            None => {
+                self.connections.push(None);
+                self.connections.len() - 1
+            }
+        };
+        let token = FIRST + 2 * index as u64;
+        if let Err(error) = self.events.add(channel.as_fd(), token, Trigger::Level) {
+            tracing::warn!("a connection cannot be watched: {error}");
+            return None;
+        }
+        let pidfd = channel.pidfd().ok();
+        if let Some(pidfd) = &pidfd {
+            // Only a second way to learn of a death (a forked child may keep the socket open).
+            let _ = self.events.add(pidfd.as_fd(), token + 1, Trigger::Level);
+        }
+        self.connections[index] = Some(Connection {
+            channel,
+            peer,
+            pidfd,
+            said_goodbye: false,
+            unread: false,
+            pending_hello: None,
+        });
+        Some(index as u32)
+    }
+
+    /// Takes a connection out.
+    pub(crate) fn remove(&mut self, index: u32) -> Option<Connection> {
+        let connection = self.connections.get_mut(index as usize)?.take()?;
+        // Both fail only for descriptors that are not in the set.
+        let _ = self.events.remove(connection.channel.as_fd());
+        if let Some(pidfd) = &connection.pidfd {
+            let _ = self.events.remove(pidfd.as_fd());
+        }
+        Some(connection)
+    }
+
+    pub(crate) fn get(&self, index: u32) -> Option<&Connection> {
+        self.connections.get(index as usize)?.as_ref()
+    }
+
+    pub(crate) fn get_mut(&mut self, index: u32) -> Option<&mut Connection> {
+        self.connections.get_mut(index as usize)?.as_mut()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Connection> {
+        self.connections.iter().flatten()
+    }
+
+    /// Where a peer's connections are, oldest place first.
+    pub(crate) fn of_peer(&self, peer: u32) -> Vec<u32> {
+        self.indices_where(|connection| connection.peer == Some(peer))
+    }
+
+    /// Connections over which no greeting has come yet.
+    pub(crate) fn ungreeted(&self) -> Vec<u32> {
+        self.indices_where(|connection| connection.peer.is_none())
+    }
+
+    fn indices_where(&self, fits: impl Fn(&Connection) -> bool) -> Vec<u32> {
+        let fits = |entry: &Option<Connection>| entry.as_ref().is_some_and(&fits);
+        (0..self.connections.len() as u32)
+            .filter(|index| fits(&self.connections[*index as usize]))
+            .collect()
+    }
+
+    /// Why the process at the other end of a channel may not have this endpoint's memory, nor hand it
+    /// any. Names of abstract sockets belong to no user: a process that knows the name of an endpoint
+    /// that is gone can listen in its place.
+    pub(crate) fn foreign_user(&self, channel: &Channel) -> Option<String> {
+        let theirs = match channel.credentials() {
+            Ok(credentials) => credentials.uid,
+            Err(error) => return Some(error.to_string()),
+        };
+        // A process that has changed its user since it opened the endpoint meets others that have not
+        // yet.
+        let ours = geteuid().as_raw();
+        (theirs != ours && theirs != self.user).then(|| {
+            format!(
+                "a process of user {theirs} and one of user {ours} have met: all processes of a job \
+                 have to be of one user"
+            )
+        })
+    }
+
+    /// Makes descriptors that can be given up for others.
+    pub(crate) fn refill_reserve(&mut self) {
+        while self.reserve_fds.len() < RESERVE_FDS {
+            match self.doorbell.as_fd().try_clone_to_owned() {
+                Ok(another) => self.reserve_fds.push(another),
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Gives the kept descriptors up, for as long as it takes to map what comes with a message. False if
+    /// there are none.
+    pub(crate) fn give_up_reserve(&mut self) -> bool {
+        let any = !self.reserve_fds.is_empty();
+        self.reserve_fds.clear();
+        any
+    }
+
+    /// The next connection that wants to be accepted. After a failure nobody is accepted for a while.
+    pub(crate) fn accept(&mut self) -> Option<Channel> {
+        match self.listener.accept() {
+            Ok(accepted) => {
+                self.accept_ok |= accepted.is_some();
+                accepted
+            }
+            Err(error) => {
+                // Mostly no descriptor is free. The connection stays in the queue, and would wake this
+                // endpoint all the time.
+                if core::mem::replace(&mut self.accept_ok, false) {
+                    tracing::warn!(
+                        "connections cannot be accepted: {error}; tried again every {} ms (ulimit -n?)",
+                        ACCEPT_BACKOFF.as_millis()
+                    );
+                }
+                if self.events.remove(self.listener.as_fd()).is_ok() {
+                    self.paused_since = Some(Instant::now());
+                }
+                None
+            }
+        }
+    }
+
+    /// Accepts no further connection.
+    pub(crate) fn stop_listening(&mut self) {
+        self.listener.stop();
+    }
+
+    /// After the last connection was accepted.
+    pub(crate) fn forget_listener(&mut self) {
+        // It fails only if the listener is not watched at the moment.
+        let _ = self.events.remove(self.listener.as_fd());
+        self.paused_since = None;
+    }
+
+    /// The next message of a connection waits, and would wake this endpoint all the time.
+    pub(crate) fn pause(&mut self, index: u32, why: &ControlError) {
+        let Some(Some(connection)) = self.connections.get_mut(index as usize) else {
+            return;
+        };
+        if self.events.remove(connection.channel.as_fd()).is_ok() {
+            connection.unread = true;
+            self.paused_since.get_or_insert_with(Instant::now);
+        }
+        if core::mem::replace(&mut self.accept_ok, false) {
+            tracing::warn!(
+                "what a peer hands over waits: {why}; tried again every {} ms",
+                ACCEPT_BACKOFF.as_millis()
+            );
+        }
+    }
+
+    /// How long what is paused still waits, if anything is.
+    pub(crate) fn paused_for(&self) -> Option<Duration> {
+        self.paused_since
+            .map(|since| ACCEPT_BACKOFF.saturating_sub(since.elapsed()))
+    }
+
+    /// Watches again what was paused, if its time is over.
+    pub(crate) fn resume(&mut self) {
+        if self.paused_for() != Some(Duration::ZERO) {
+            return;
+        }
+        self.paused_since = None;
+        for (index, connection) in self.connections.iter_mut().enumerate() {
+            let Some(connection) = connection else {
+                continue;
+            };
+            if core::mem::take(&mut connection.unread) {
+                let token = FIRST + 2 * index as u64;
+                // It was in the set before.
+                let _ = self
+                    .events
+                    .add(connection.channel.as_fd(), token, Trigger::Level);
+            }
+        }
+        // If it cannot be watched, first contacts have to be made from this side.
+        let _ = self
+            .events
+            .add(self.listener.as_fd(), LISTENER, Trigger::Level);
+    }
+
+    /// Whether something that a peer has handed over waits for a free descriptor.
+    pub(crate) fn has_unread(&self, peer: u32) -> bool {
+        let mut connections = self.iter();
+        connections.any(|connection| connection.unread && connection.peer == Some(peer))
+    }
+
+    /// A first contact met no limit of this process, or did; true if that is to be said.
+    pub(crate) fn note_contact(&mut self, ok: bool) -> bool {
+        core::mem::replace(&mut self.connect_ok, ok) && !ok
+    }
+
+    /// Whether a peer lives and has not closed, as far as its connections tell now.
+    pub(crate) fn is_connected(&self, peer: u32) -> bool {
+        let mut known = false;
+        for connection in self.iter() {
+            if connection.peer != Some(peer) {
+                continue;
+            }
+            if connection.said_goodbye || has_hung_up(connection) {
+                return false;
+            }
+            known = true;
+        }
+        known
+    }
+}
+
+/// Whether the other end of a connection is gone.
+fn has_hung_up(connection: &Connection) -> bool {
+    let gone = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+    let pidfd = connection.pidfd.as_ref();
+    let mut fds: Vec<_> = pidfd
+        .map(|fd| PollFd::new(fd, PollFlags::IN))
+        .into_iter()
+        .collect();
+    fds.push(PollFd::new(&connection.channel, PollFlags::RDHUP));
+    poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+        && fds
+            .iter()
+            .any(|fd| fd.revents().intersects(gone | PollFlags::IN))
+}

@@ -1,0 +1,339 @@
+//! The table of peers: who they are, how they are reached, and what waits for them.
+//!
+//! # Invariants
+//! - A number means the same endpoint for as long as this one lives.
+//! - Each peer with a backlog is in `backlogged`.
+//! - A peer that has failed has no backlog, and is reached by no channel.
+
+use std::collections::{HashMap, VecDeque};
+
+use super::pair::ShmPair;
+use crate::counters::Row;
+use crate::engine::frame::ControlRecord;
+use crate::engine::matching::Liveness;
+use crate::error::PeerFailure;
+use crate::policy::Path;
+use crate::raw::RequestId;
+use crate::{Address, Error, Peer, Result};
+
+/// Something that waits for its turn to go to a peer.
+#[derive(Clone, Copy)]
+pub(crate) enum BacklogEntry {
+    /// A send whose turn has not come.
+    Message(RequestId),
+    Control(ControlRecord),
+}
+
+/// How a peer is reached.
+pub(crate) enum Channel {
+    /// Through shared memory.
+    Shm(Box<ShmPair>),
+    /// Over the fabric, by this connection.
+    Fabric(u32),
+    /// It is this endpoint itself.
+    Loopback,
+}
+
+impl Channel {
+    /// Whether what was sent arrives though this process ends: memory is shared, packets are not.
+    pub(crate) fn outlives_sender(&self) -> bool {
+        !matches!(self, Self::Fabric(_))
+    }
+
+    /// The path of a long message in fragments.
+    pub(crate) fn fragments_path(&self) -> Path {
+        match self {
+            Self::Fabric(_) => Path::RcEager,
+            Self::Shm(_) | Self::Loopback => Path::Pipeline,
+        }
+    }
+}
+
+/// How this endpoint stands with a peer.
+pub(crate) enum PeerState {
+    /// They have not met. What is sent waits.
+    Unmet {
+        /// A first contact was made, and not answered.
+        connecting: bool,
+    },
+    Up(Channel),
+    Failed(PeerFailure),
+}
+
+/// One peer.
+pub(crate) struct PeerEntry {
+    pub(crate) address: Address,
+    pub(crate) state: PeerState,
+    /// What could not be pushed yet, in order. While it is not empty, everything queues behind it.
+    pub(crate) backlog: VecDeque<BacklogEntry>,
+    /// The peer stands in the list of peers with a backlog.
+    pub(crate) listed: bool,
+    /// Records that came through the shared ring; decides who gets a private one.
+    pub(crate) shared_records: u32,
+    /// The private ring, in this endpoint's segment, that the peer was given.
+    pub(crate) ring: Option<u32>,
+    /// What was sent to it and received from it.
+    pub(crate) counts: Row,
+}
+
+impl PeerEntry {
+    #[inline(always)]
+    pub(crate) fn pair(&self) -> Option<&ShmPair> {
+        match &self.state {
+            PeerState::Up(Channel::Shm(pair)) => Some(pair),
+            _ => None,
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn pair_mut(&mut self) -> Option<&mut ShmPair> {
+        match &mut self.state {
+            PeerState::Up(Channel::Shm(pair)) => Some(pair),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn channel(&self) -> Option<&Channel> {
+        match &self.state {
+            PeerState::Up(channel) => Some(channel),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn failure(&self) -> Option<&PeerFailure> {
+        match &self.state {
+            PeerState::Failed(why) => Some(why),
+            _ => None,
+        }
+    }
+}
+
+/// All peers, by number and by address.
+pub(crate) struct Peers {
+    entries: Vec<PeerEntry>,
+    by_id: HashMap<u64, u32>,
+    /// This endpoint's own number, if it has been named.
+    me: Option<u32>,
+    /// Where is counted what has to do with peers that have not been met.
+    shared_row: Row,
+    /// Peers that share memory with this endpoint.
+    attached: u32,
+    /// Endpoints of this node that are known by address, this one included if it is.
+    local: u32,
+    /// Peers with a backlog.
+    pub(crate) backlogged: Vec<u32>,
+    /// Peers that a message waits for, and that have not been contacted, or are to be contacted again.
+    pub(crate) to_contact: Vec<u32>,
+    /// Peers whose connections ended; they fail after their last records were read.
+    ended: Vec<(u32, PeerFailure)>,
+    /// Peers that are gone, with the private ring that they had.
+    pub(crate) retired: Vec<(u32, Option<u32>)>,
+    /// The peer to which the line latency is measured next.
+    pub(crate) next_probed: u32,
+}
+
+impl Peers {
+    pub(crate) fn new(shared_row: Row) -> Self {
+        Self {
+            shared_row,
+            entries: Vec::new(),
+            by_id: HashMap::new(),
+            me: None,
+            attached: 0,
+            local: 0,
+            backlogged: Vec::new(),
+            to_contact: Vec::new(),
+            ended: Vec::new(),
+            retired: Vec::new(),
+            next_probed: 0,
+        }
+    }
+
+    pub(crate) fn len(&self) -> u32 {
+        self.entries.len() as u32
+    }
+
+    /// The number of the endpoint with this address; a new one if it was not known. `None` if the
+    /// address has the id of a known endpoint and differs otherwise: it was tampered with.
+    pub(crate) fn enter(&mut self, address: &Address, myself: &Address) -> Option<u32> {
+        if let Some(number) = self.by_id.get(&address.id) {
+            let known = self.entries.get(*number as usize)?;
+            return (known.address == *address).then_some(*number);
+        }
+        let number = self.len();
+        self.by_id.insert(address.id, number);
+        self.local += u32::from(address.is_local());
+        let mut state = PeerState::Unmet { connecting: false };
+        if address.id == myself.id {
+            self.me = Some(number);
+            state = PeerState::Up(Channel::Loopback);
+        }
+        self.entries.push(PeerEntry {
+            address: *address,
+            state,
+            backlog: VecDeque::new(),
+            listed: false,
+            shared_records: 0,
+            ring: None,
+            counts: self.shared_row.clone(),
+        });
+        Some(number)
+    }
+
+    #[inline]
+    pub(crate) fn get(&mut self, number: u32) -> Option<&mut PeerEntry> {
+        self.entries.get_mut(number as usize)
+    }
+
+    /// Like [`get`](Self::get), with the error that a caller of the interface sees.
+    #[inline]
+    pub(crate) fn known(&mut self, number: u32) -> Result<&mut PeerEntry> {
+        let known = self.len();
+        match self.entries.get_mut(number as usize) {
+            Some(entry) => Ok(entry),
+            // Not by `ok_or`: that makes the error, and drops it, each time.
+            None => Err(Error::UnknownPeer {
+                peer: Peer(number),
+                known,
+            }),
+        }
+    }
+
+    /// A peer to which something can be sent.
+    ///
+    /// # Errors
+    /// [`Error::UnknownPeer`], [`Error::PeerFailed`].
+    #[inline]
+    pub(crate) fn alive(&mut self, number: u32) -> Result<&mut PeerEntry> {
+        let peer = self.known(number)?;
+        match peer.failure() {
+            None => Ok(peer),
+            Some(why) => Err(Error::PeerFailed {
+                peer: Peer(number),
+                why: why.clone(),
+            }),
+        }
+    }
+
+    /// This endpoint's own number, if it has been named.
+    pub(crate) fn me(&self) -> Option<u32> {
+        self.me
+    }
+
+    /// The peer that shares memory with this endpoint.
+    #[inline(always)]
+    pub(crate) fn pair(&mut self, number: u32) -> Option<&mut ShmPair> {
+        self.get(number)?.pair_mut()
+    }
+
+    /// How a peer is reached.
+    #[inline(always)]
+    pub(crate) fn channel(&self, number: u32) -> Option<&Channel> {
+        self.entries.get(number as usize)?.channel()
+    }
+
+    /// A peer is reached by a channel from now on.
+    pub(crate) fn up(&mut self, number: u32, channel: Channel) {
+        let shared = matches!(channel, Channel::Shm(_));
+        if let Some(peer) = self.get(number) {
+            peer.state = PeerState::Up(channel);
+            self.attached += u32::from(shared);
+        }
+    }
+
+    /// A peer is gone. Gives how it stood before, and its private ring; nothing if it was gone already.
+    pub(crate) fn fail(
+        &mut self,
+        number: u32,
+        why: PeerFailure,
+    ) -> Option<(PeerState, Option<u32>)> {
+        let peer = self.get(number)?;
+        if peer.failure().is_some() {
+            return None;
+        }
+        peer.backlog.clear();
+        let before = core::mem::replace(&mut peer.state, PeerState::Failed(why));
+        let ring = peer.ring.take();
+        self.attached -= u32::from(matches!(before, PeerState::Up(Channel::Shm(_))));
+        Some((before, ring))
+    }
+
+    /// Endpoints that share this machine's processors with this one, as far as is known, itself included.
+    pub(crate) fn neighbours(&self) -> u32 {
+        self.local.max(self.attached + 1)
+    }
+
+    /// Gives up a peer whose bytes make no sense.
+    #[cold]
+    pub(crate) fn violated(&mut self, peer: u32, what: impl Into<String>) {
+        let what = what.into();
+        tracing::error!("peer {peer} sent {what}; the connection is given up");
+        self.ended.push((peer, PeerFailure::Corrupt(what)));
+    }
+
+    /// Enters that a peer is gone, if nothing has said so before.
+    pub(crate) fn ended(&mut self, peer: u32, why: PeerFailure) {
+        if self.ended.iter().all(|(ended, _)| *ended != peer) {
+            self.ended.push((peer, why));
+        }
+    }
+
+    /// Whether peers are gone that have not failed yet, or have left something.
+    #[inline(always)]
+    pub(crate) fn has_ended(&self) -> bool {
+        !self.ended.is_empty() || !self.retired.is_empty()
+    }
+
+    /// The peers that are gone, to be failed.
+    pub(crate) fn take_ended(&mut self) -> Vec<(u32, PeerFailure)> {
+        core::mem::take(&mut self.ended)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &PeerEntry)> {
+        self.entries
+            .iter()
+            .enumerate()
+            .map(|(number, entry)| (number as u32, entry))
+    }
+
+    /// The peers that share memory with this endpoint and fit a condition, for the counters.
+    pub(crate) fn pairs_where(&self, fits: impl Fn(&ShmPair) -> bool) -> Vec<Peer> {
+        self.iter()
+            .filter(|(_, peer)| peer.pair().is_some_and(&fits))
+            .map(|(number, _)| Peer(number))
+            .collect()
+    }
+}
+
+impl Liveness for Peers {
+    #[inline(always)]
+    fn is_alive(&self, peer: u32) -> bool {
+        let entry = self.entries.get(peer as usize);
+        entry.is_some_and(|entry| entry.failure().is_none())
+    }
+
+    fn failure(&self, peer: u32) -> Result<Option<PeerFailure>> {
+        match self.entries.get(peer as usize) {
+            Some(entry) => Ok(entry.failure().cloned()),
+            None => Err(Error::UnknownPeer {
+                peer: Peer(peer),
+                known: self.len(),
+            }),
+        }
+    }
+
+    fn me(&self) -> Peer {
+        Peer(self.me.unwrap_or(u32::MAX))
+    }
+}
+
+impl core::fmt::Debug for Peers {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(
+            f,
+            "{} peers, {} attached",
+            self.entries.len(),
+            self.attached
+        )
+    }
+}

@@ -1,0 +1,83 @@
+//! A record that has come goes to the protocol that it concerns.
+
+use crate::buffer::Source;
+use crate::engine::contact::connections;
+use crate::engine::control::{line_latency, locality, pace};
+use crate::engine::cx::Cx;
+use crate::engine::frame::{Frame, Update, Violation};
+use crate::engine::protocol::{
+    arena_message, assembly, private_ring, receive, regions, rendezvous, split_copy,
+};
+
+/// Handles a record. A peer whose record makes no sense fails.
+#[inline(never)]
+pub(crate) fn on_record(cx: &mut Cx, from: u32, kind: u8, tag: u64, record: &impl Source) {
+    let handled =
+        Frame::decode(from, kind, tag, record).and_then(|frame| on_frame(cx, from, frame));
+    if let Err(wrong) = handled {
+        cx.peers.violated(from, wrong);
+    }
+}
+
+#[inline(always)]
+fn on_frame<S: Source>(cx: &mut Cx, from: u32, frame: Frame<'_, S>) -> Result<(), Violation> {
+    match frame {
+        Frame::Eager(envelope, bytes) => receive::on_eager(cx, envelope, &bytes),
+        Frame::EagerStaged(envelope, place) => receive::on_eager_staged(cx, envelope, place),
+        Frame::EagerFragmented(envelope, len, stalled) => {
+            assembly::on_eager_fragmented(cx, envelope, len, stalled)
+        }
+        Frame::FragmentStaged(transfer, place) => {
+            assembly::on_fragment_staged(cx, from, transfer, place)
+        }
+        Frame::FragmentInline(transfer, bytes) => {
+            assembly::on_fragment_inline(cx, from, transfer, &bytes)
+        }
+        Frame::ReadyToSend(envelope, offer) => receive::on_ready_to_send(cx, envelope, offer),
+        Frame::Arena(envelope, message) => {
+            let pair = cx.peers.pair(from);
+            if pair.is_some_and(|pair| !pair.arenas.is_mapped(message.arena)) {
+                connections::fetch_arena(cx, from, message.arena);
+            }
+            arena_message::on_arena(cx, envelope, message)
+        }
+        Frame::ClearToSend(clear) => rendezvous::on_clear_to_send(cx, from, clear),
+        Frame::SplitCopy(split) => split_copy::on_split_copy(cx, from, split),
+        Frame::Done(id, done) => rendezvous::on_done(cx, from, id, done),
+        Frame::Retract(send) => {
+            rendezvous::on_retract(cx, from, send);
+            Ok(())
+        }
+        Frame::Get(access) => {
+            regions::on_get(cx, from, access);
+            Ok(())
+        }
+        Frame::Put(access) => {
+            regions::on_put(cx, from, access);
+            Ok(())
+        }
+        Frame::RingGrant(ring) => private_ring::on_grant(cx, from, ring),
+        Frame::RingSwitch(ring) => private_ring::on_switch(cx, from, ring),
+        Frame::Update(update) => {
+            on_update(cx, from, update);
+            Ok(())
+        }
+        Frame::LatencyProbe(word) => line_latency::on_probe(cx, from, word),
+        Frame::LatencyProbeDone(word) => line_latency::on_probe_done(cx, from, word),
+        Frame::ArenaRetired(arena) => {
+            if let Some(pair) = cx.peers.pair(from) {
+                // One that is not mapped here needs nothing: messages that name it are errors.
+                pair.arenas.unmap(arena);
+            }
+            Ok(())
+        }
+    }
+}
+
+fn on_update(cx: &mut Cx, from: u32, update: Update) {
+    match update {
+        Update::Pace(pace) => pace::on_receiver_pace(cx, from, pace),
+        Update::Place(place) => locality::on_relocated(cx, from, place),
+        Update::OverBudget(over) => cx.fabric.ask_first(from, over),
+    }
+}

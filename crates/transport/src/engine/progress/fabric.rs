@@ -1,0 +1,59 @@
+//! What comes over the fabric.
+
+use super::dispatch;
+use crate::buffer::Source;
+use crate::engine::contact::{fabric as contact, failure};
+use crate::engine::cx::Cx;
+use crate::engine::fabric::{Happened, Inbox};
+use crate::engine::protocol::packets;
+use crate::error::PeerFailure;
+
+/// Events handled before the rings get their turn.
+const BATCH: usize = 32;
+
+/// A payload that came in a packet: a private copy.
+struct Packet<'a>(&'a [u8]);
+
+impl Source for Packet<'_> {
+    fn len(&self) -> u64 {
+        Source::len(self.0)
+    }
+    unsafe fn get(&self, at: u64, to: *mut u8, len: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { Source::get(self.0, at, to, len) }
+    }
+}
+
+/// Takes what came over the fabric. True if anything did.
+pub(crate) fn poll(cx: &mut Cx, inbox: &mut Inbox) -> bool {
+    let mut moved = false;
+    for _ in 0..BATCH {
+        let Some(happened) = cx.fabric.poll(inbox) else {
+            break;
+        };
+        moved = true;
+        match happened {
+            Happened::Records(from) => {
+                for (form, payload) in inbox.messages() {
+                    dispatch::on_record(cx, from, form.kind, form.tag, &Packet(payload));
+                }
+            }
+            Happened::Connected {
+                connection,
+                known,
+                id,
+                hello,
+            } => contact::on_connected(cx, connection, known, id, &hello),
+            Happened::Read(id, failed) => packets::on_read(cx, id, failed),
+            Happened::Failed(peer, why) => {
+                if why != PeerFailure::Closed {
+                    tracing::warn!("the connection with peer {peer} is over: {why}");
+                }
+                failure::fail_peer(cx, peer, why);
+            }
+            Happened::Nothing => {}
+        }
+    }
+    cx.fabric.publish(&cx.counters);
+    moved
+}

@@ -1,0 +1,306 @@
+//! The rings that this endpoint reads.
+
+use limic_shm::ring::Mapped;
+use limic_shm::ring::line::LineConsumer;
+use limic_shm::ring::shared::{Peek, SharedConsumer};
+
+use crate::buffer::Source;
+use crate::engine::contact::connections;
+use crate::engine::control::counting;
+use crate::engine::cx::Cx;
+use crate::engine::envelope::Envelope;
+use crate::engine::frame;
+use crate::engine::progress::dispatch;
+use crate::engine::protocol::{private_ring, receive};
+use crate::engine::request::Requests;
+use crate::error::PeerFailure;
+
+/// Records taken from one ring before the others get their turn.
+const BATCH: usize = 32;
+
+/// A private ring with a sender.
+struct PrivateRing {
+    ring: LineConsumer<Mapped>,
+    number: u32,
+    peer: u32,
+    /// The last look at it found nothing: whoever waits, waits for the next record.
+    idle: bool,
+}
+
+impl PrivateRing {
+    /// Takes messages that come in the order of the receives in the posted fifo, as long as they do:
+    /// how many, and their bytes.
+    ///
+    /// Lines of this process for each, beside the ring's: its entry in the table of requests, and its
+    /// buffer.
+    #[inline(never)]
+    fn deliver_in_order(&mut self, requests: &mut Requests) -> (usize, u64) {
+        let (mut taken, mut bytes) = (0, 0);
+        let peer = self.peer;
+        // As in `ReceiveRings::drain`.
+        let most = if self.idle { 1 } else { BATCH };
+        while taken < most {
+            let mut len = 0;
+            let delivered = self.ring.take_if(|record| {
+                len = record.len;
+                record.kind == frame::EAGER
+                    && requests.deliver_to_head(Envelope::new(peer, record.tag), record)
+            });
+            if !delivered {
+                break;
+            }
+            taken += 1;
+            bytes += u64::from(len);
+        }
+        (taken, bytes)
+    }
+}
+
+/// All rings of this endpoint's segment.
+pub(crate) struct ReceiveRings {
+    shared: SharedConsumer<Mapped>,
+    private: Vec<PrivateRing>,
+    turn: u32,
+}
+
+impl ReceiveRings {
+    pub(crate) fn new(shared: SharedConsumer<Mapped>) -> Self {
+        Self {
+            shared,
+            private: Vec::new(),
+            turn: 0,
+        }
+    }
+
+    /// Takes what has come. An idle poll reads one line per private ring and one of the shared ring, all of
+    /// which stay in this core's cache until a sender writes them.
+    ///
+    /// The private ring of peer `but` is left alone: somebody looks at it who waits for just that.
+    #[inline]
+    pub(crate) fn drain(&mut self, cx: &mut Cx, but: Option<u32>) -> bool {
+        let mut moved = false;
+        for input in &mut self.private {
+            if but == Some(input.peer) {
+                // Who waits for it takes one at a time.
+                input.idle = true;
+                continue;
+            }
+            let mut taken = 0;
+            let mut credited = false;
+            let (mut messages, mut bytes) = (0, 0);
+            let completed = cx.requests.completed();
+            if cx.requests.has_fifo() {
+                (taken, bytes) = input.deliver_in_order(&mut cx.requests);
+                messages = taken as u64;
+                credited = input.ring.was_credited();
+            }
+            let mut over = taken > 0 && (input.idle || cx.matching.nothing_posted(&cx.requests));
+            while !over && taken < BATCH {
+                match input.ring.peek() {
+                    Ok(Some(record)) if record.kind == frame::EAGER => {
+                        let envelope = Envelope::new(input.peer, record.tag);
+                        if receive::deliver_eager(cx, envelope, &record) {
+                            messages += 1;
+                            bytes += u64::from(record.len);
+                        }
+                    }
+                    Ok(Some(record)) => {
+                        dispatch::on_record(cx, input.peer, record.kind, record.tag, &record);
+                    }
+                    Ok(None) => {
+                        input.idle |= taken == 0;
+                        break;
+                    }
+                    Err(corrupt) => {
+                        cx.peers.violated(input.peer, corrupt.to_string());
+                        break;
+                    }
+                }
+                credited |= input.ring.pop();
+                taken += 1;
+                // A completion ends it where somebody may wait for just that one: the next line is with its sender,
+                // so looking at it takes as long as a message. If records come faster than they are waited for, and
+                // more are waited for, it goes on.
+                over = cx.requests.completed() != completed
+                    && (input.idle || cx.matching.nothing_posted(&cx.requests));
+            }
+            if taken > 0 {
+                moved = true;
+                input.idle = false;
+                counting::count_received(cx, input.peer, messages, bytes);
+                credit_returned(cx, input.peer, credited);
+            }
+        }
+        // While private rings deliver, the shared one gets every eighth turn.
+        self.turn = self.turn.wrapping_add(1);
+        if !moved || self.turn % 8 == 0 {
+            moved |= self.drain_shared(cx);
+        }
+        moved
+    }
+
+    #[inline]
+    fn drain_shared(&mut self, cx: &mut Cx) -> bool {
+        let mut taken = 0;
+        while taken < BATCH {
+            match self.shared.peek() {
+                Ok(Peek::Empty) => break,
+                Ok(Peek::Ready(record)) => {
+                    let from = record.sender;
+                    if !on_shared_record(cx, from, record.kind, record.tag, &record) {
+                        cx.memory.stall();
+                        break;
+                    }
+                }
+                Ok(Peek::Stalled { sender }) => {
+                    // It is between claim and publication; or it died there.
+                    if publisher_is_gone(cx, sender) && self.shared.skip_stalled() {
+                        taken += 1;
+                        continue;
+                    }
+                    cx.memory.stall();
+                    break;
+                }
+                Err(corrupt) => {
+                    tracing::error!("the shared ring: {corrupt}; the slot is skipped");
+                    if !self.shared.skip_corrupt() {
+                        break;
+                    }
+                    taken += 1;
+                    continue;
+                }
+            }
+            self.shared.pop();
+            taken += 1;
+        }
+        taken > 0
+    }
+
+    /// Takes everything that a peer had published before its connection ended, also what lies in the shared ring behind a
+    /// record that another sender is at work on, or is stopped in: nobody has to wait for that one.
+    #[cold]
+    pub(crate) fn drain_failed_peer(&mut self, cx: &mut Cx, peer: u32) {
+        let shape = cx.memory.segment.shape();
+        // The shared ring first: the switch to the private one lies there. What a ring holds is bounded, and so are these
+        // loops, though other senders go on.
+        for _ in 0..=shape.shared_slots as usize / BATCH {
+            if !self.drain_shared(cx) {
+                break;
+            }
+        }
+        self.shared.take_from(peer, |record| {
+            // If its greeting could not be had by now, nothing can be.
+            let _ = on_shared_record(cx, peer, record.kind, record.tag, record);
+        });
+        for (ring, peer) in cx.memory.take_switched() {
+            self.open_ring(cx, ring, peer);
+        }
+        if let Some(input) = self.private.iter_mut().find(|input| input.peer == peer) {
+            // No record is shorter than a word.
+            for _ in 0..shape.ring_bytes / 8 {
+                match input.ring.peek() {
+                    Ok(Some(record)) => {
+                        dispatch::on_record(cx, peer, record.kind, record.tag, &record)
+                    }
+                    Ok(None) => break,
+                    Err(corrupt) => {
+                        cx.peers.violated(peer, corrupt.to_string());
+                        break;
+                    }
+                }
+                input.ring.pop();
+            }
+        }
+    }
+
+    /// The private ring that a sender has switched to.
+    #[inline]
+    pub(crate) fn private_ring_of(&mut self, peer: u32) -> Option<&mut LineConsumer<Mapped>> {
+        let input = self.private.iter_mut().find(|input| input.peer == peer);
+        input.map(|input| &mut input.ring)
+    }
+
+    /// Before sleeping: a hostile sender may have moved the head hint of the shared ring so that others leave a gap.
+    pub(crate) fn repair_head(&mut self) {
+        self.shared.repair_head();
+    }
+
+    /// Reads a ring from now on, since its sender has switched to it.
+    pub(crate) fn open_ring(&mut self, cx: &mut Cx, number: u32, peer: u32) {
+        // It may have failed since.
+        if cx.peers.get(peer).and_then(|peer| peer.ring) != Some(number) {
+            return;
+        }
+        let Some(ring) = cx.memory.consumer(number) else {
+            return;
+        };
+        if self.private.iter().any(|input| input.number == number) {
+            return cx
+                .peers
+                .violated(peer, "a second switch to its private ring");
+        }
+        self.private.push(PrivateRing {
+            ring,
+            number,
+            peer,
+            idle: true,
+        });
+    }
+
+    /// Stops reading the ring of a peer that is gone.
+    pub(crate) fn close_ring(&mut self, number: u32) {
+        self.private.retain(|input| input.number != number);
+    }
+
+    /// Makes the ring of a peer that is gone ready for another. Also one that was never read: the peer may have written there
+    /// before its switch was met.
+    pub(crate) fn recycle_ring(&mut self, cx: &mut Cx, number: u32) {
+        if let Some(mut ring) = cx.memory.consumer(number) {
+            ring.reset();
+            cx.memory.return_ring(number);
+        }
+    }
+}
+
+/// A record of a peer was taken off its ring: its sender may sleep because that was full.
+#[inline(always)]
+pub(crate) fn credit_returned(cx: &mut Cx, peer: u32, credited: bool) {
+    if !credited {
+        return;
+    }
+    if let Some(pair) = cx.peers.pair(peer) {
+        pair.out.wake();
+    }
+}
+
+/// False if the record has to wait in the ring: its sender's greeting is there, but no descriptor is
+/// free for those that come with it.
+fn on_shared_record(cx: &mut Cx, from: u32, kind: u8, tag: u64, record: &impl Source) -> bool {
+    if cx.peers.pair(from).is_none() {
+        // Its greeting is there: it was sent before the record was published.
+        connections::read_all_of(cx, from);
+    }
+    let Some(peer) = cx.peers.get(from) else {
+        return true;
+    };
+    if peer.pair().is_none() {
+        return !cx.sockets.has_unread(from);
+    }
+    let busy = private_ring::is_earned(peer);
+    dispatch::on_record(cx, from, kind, tag, record);
+    if busy {
+        private_ring::grant(cx, from);
+    }
+    true
+}
+
+/// Whether nobody needs to wait for what a sender has begun in the shared ring. One that lives
+/// publishes it as soon as it runs, and would do so in a slot that is another's; but one whose bytes
+/// make no sense may never.
+fn publisher_is_gone(cx: &mut Cx, sender: u32) -> bool {
+    match cx.peers.get(sender).map(|peer| peer.failure()) {
+        Some(None) => false,
+        None | Some(Some(PeerFailure::Corrupt(_))) => true,
+        Some(Some(_)) => !cx.quarantine.lives(sender),
+    }
+}

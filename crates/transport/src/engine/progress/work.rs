@@ -1,0 +1,102 @@
+//! Work that no record brings: backlogs, long messages, loans and regions that come back.
+
+use core::time::Duration;
+
+use crate::Peer;
+use crate::counters::{Counters, Traffic};
+use crate::engine::control::autotune;
+use crate::engine::cx::Cx;
+use crate::engine::protocol::{fragments, loans, regions, send, single_copy};
+use crate::engine::request::SendStage;
+use crate::policy::ReceiverPace;
+
+/// The longest sleep while something waits for which nobody rings: room in the shared ring, whose
+/// receiver cannot know whom to ring; or the end of an access to a region, of which its owner is not
+/// told.
+pub(crate) const BLOCKED: Duration = Duration::from_millis(1);
+
+/// Whether something waits for others' credit.
+#[inline(always)]
+pub(crate) fn has_work(cx: &Cx) -> bool {
+    !(cx.peers.backlogged.is_empty() && cx.transfers.is_empty() && cx.peers.to_contact.is_empty())
+}
+
+/// Whether progress has more to do than to look at the rings.
+#[inline(always)]
+pub(crate) fn has_slow_work(cx: &Cx) -> bool {
+    has_work(cx)
+        | cx.memory.has_switched()
+        | cx.peers.has_ended()
+        | !cx.arenas.loans_as_messages.is_empty()
+        | cx.regions.has_reads()
+        | cx.fabric.is_open()
+        | cx.memory.is_stalled()
+}
+
+/// Pushes backlogs and long messages as far as there is room. True if anything moved.
+pub(crate) fn push(cx: &mut Cx) -> bool {
+    let mut moved = false;
+    let mut at = 0;
+    while let Some(peer) = cx.peers.backlogged.get(at).copied() {
+        moved |= send::flush(cx, peer);
+        match cx.peers.get(peer) {
+            Some(entry) if !entry.backlog.is_empty() => at += 1,
+            entry => {
+                if let Some(entry) = entry {
+                    entry.listed = false;
+                }
+                cx.peers.backlogged.swap_remove(at);
+            }
+        }
+    }
+    moved |= fragments::push_asked(cx);
+    moved |= single_copy::push_copies(cx);
+    loans::return_sent_loans(cx);
+    regions::end_reads(cx);
+    moved
+}
+
+/// Whether peers have not taken all that was sent. What the endpoint sent to itself nobody takes while
+/// this is asked.
+pub(crate) fn has_unsent(cx: &mut Cx) -> bool {
+    let sends = cx.requests.slots().into_iter().any(|slot| {
+        let sending = cx.requests.sending(slot);
+        sending.is_some_and(|sending| sending.stage != SendStage::Loopback)
+    });
+    // Also the record by which a sender learns that its message was received.
+    sends
+        || cx
+            .peers
+            .iter()
+            .any(|(_, peer)| peer.channel().is_some() && !peer.backlog.is_empty())
+}
+
+/// How long the endpoint may sleep at most, if something waits for which nobody rings.
+pub(crate) fn longest_sleep(cx: &Cx) -> Option<Duration> {
+    let blocked = (has_work(cx) || cx.regions.has_revoked()).then_some(BLOCKED);
+    let waits = [blocked, cx.sockets.paused_for(), cx.fabric.patience()];
+    waits.into_iter().flatten().min()
+}
+
+/// What was moved so far.
+pub(crate) fn counters(cx: &Cx) -> Counters {
+    cx.fabric.publish(&cx.counters);
+    let peers = |pick: fn((Traffic, Traffic)) -> Traffic| {
+        cx.peers
+            .iter()
+            .map(|(number, peer)| (Peer(number), pick(peer.counts.traffic())))
+            .collect()
+    };
+    Counters {
+        sent: peers(|(sent, _)| sent),
+        received: peers(|(_, received)| received),
+        lagging: cx
+            .peers
+            .pairs_where(|pair| pair.pace.peer == ReceiverPace::Slow),
+        behind: cx
+            .peers
+            .pairs_where(|pair| pair.pace.own.pace() == ReceiverPace::Slow),
+        tuned: autotune::tuned(cx),
+        ..cx.counters.page().counters
+    }
+}

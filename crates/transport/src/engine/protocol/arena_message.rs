@@ -1,0 +1,208 @@
+//! Messages that lie in an arena of their sender, loans and messages that were sent ahead, as their
+//! receiver sees them: held where they lie, or copied out.
+
+use limic_shm::control::Sent;
+
+use crate::buffer::{ArenaBytes, ReceiveBuffer, append};
+use crate::engine::arena::peer_arenas::MappedArena;
+use crate::engine::arena::thread_rc::{ThreadRc, ThreadRef};
+use crate::engine::control::{counting, pace};
+use crate::engine::cx::Cx;
+use crate::engine::envelope::Envelope;
+use crate::engine::frame::{ArenaMessage, Violation};
+use crate::engine::matching::unexpected_store::{UnexpectedBody, UnexpectedMessage};
+use crate::engine::peer::greeting;
+use crate::engine::protocol::unexpected;
+use crate::engine::request::Operation;
+use crate::policy::slow_receiver::LONG;
+use crate::{Error, Peer, Result};
+
+/// Keeps a received loan mapped, and tells its owner when it is dropped.
+#[derive(Debug)]
+pub(crate) struct LoanHold {
+    arena: ThreadRef<MappedArena>,
+    flag: u32,
+    generation: u32,
+}
+
+impl Drop for LoanHold {
+    fn drop(&mut self) {
+        self.arena.flags.release(self.flag, self.generation);
+    }
+}
+
+/// A message lies in an arena of the sender.
+///
+/// # Errors
+/// There is no memory to keep it.
+pub(crate) fn on_arena(
+    cx: &mut Cx,
+    envelope: Envelope,
+    message: ArenaMessage,
+) -> Result<(), Violation> {
+    let Envelope { from, tag, .. } = envelope;
+    let Some(slot) = cx.matching.take_posted(&mut cx.requests, from, tag) else {
+        let message = UnexpectedMessage {
+            envelope,
+            len: message.len,
+            body: UnexpectedBody::InArena(message),
+        };
+        return unexpected::keep(cx, message).map(|_| ());
+    };
+    let taken = core::mem::replace(cx.requests.get(slot), Operation::Over);
+    let Operation::Receive(receiving) = taken else {
+        return Ok(());
+    };
+    match message.send_ahead {
+        // It may have lain in the ring for long when its receive was posted.
+        Some(before) if before >= LONG => {
+            pace::sender_blocked(cx, from);
+            pace::sender_unblocked(cx, from, before);
+        }
+        Some(_) => pace::count_posted(cx, from),
+        None => {}
+    }
+    let copied = copy_out(cx, from, message, &receiving.into);
+    let outcome = envelope.outcome(message.len, receiving.into.len());
+    cx.requests.complete(slot, copied.and(outcome));
+    Ok(())
+}
+
+/// The memory that a message lies in. Its descriptor came before the message, unless this process had
+/// no room for it.
+fn mapped_arena(cx: &mut Cx, from: u32, arena: u32) -> Option<&mut ThreadRc<MappedArena>> {
+    cx.peers.pair(from)?.arenas.get(arena)
+}
+
+/// A private copy of an unexpected message in an arena, if its bytes can be had.
+pub(crate) fn bytes_of(cx: &mut Cx, token: u32) -> Option<Vec<u8>> {
+    let unexpected = cx.matching.store().get(token)?;
+    let UnexpectedBody::InArena(message) = unexpected.body else {
+        return None;
+    };
+    let from = unexpected.envelope.from;
+    let arena = mapped_arena(cx, from, message.arena)?;
+    let bytes = ArenaBytes::new(&arena.arena, message.offset, message.len)?;
+    let mut copy = Vec::new();
+    copy.try_reserve_exact(usize::try_from(message.len).ok()?)
+        .ok()?;
+    append(&bytes, &mut copy);
+    Some(copy)
+}
+
+/// Copies a message into an ordinary receive, and gives its room back.
+pub(crate) fn copy_out(
+    cx: &mut Cx,
+    from: u32,
+    message: ArenaMessage,
+    into: &ReceiveBuffer,
+) -> Result<()> {
+    let bytes = mapped_arena(cx, from, message.arena)
+        .and_then(|arena| ArenaBytes::new(&arena.arena, message.offset, message.len));
+    let Some(bytes) = bytes else {
+        return Err(arena_error(cx, from, &message));
+    };
+    // The arena stays mapped meanwhile: only a record takes it away, and none is looked at in this call.
+    into.copy_part(0, message.len, &bytes, message.len);
+    counting::count_received_by(cx, from, message.path(), message.len);
+    release(cx, from, &message);
+    if message.send_ahead.is_some() {
+        pace::mark_active(cx, from);
+    }
+    Ok(())
+}
+
+/// Gives the room of a message back to its sender.
+pub(crate) fn release(cx: &mut Cx, from: u32, message: &ArenaMessage) {
+    if let Some(pair) = cx.peers.pair(from) {
+        pair.arenas.release(message.flag, message.generation);
+    }
+}
+
+/// Takes a message where it lies, in an arena that is mapped here.
+#[inline(always)]
+pub(crate) fn hold(
+    cx: &mut Cx,
+    from: u32,
+    message: &ArenaMessage,
+) -> Option<(*const u8, LoanHold)> {
+    let peer = cx.peers.get(from)?;
+    let arena = peer.pair_mut()?.arenas.get(message.arena)?;
+    let held = arena.hold(message)?;
+    peer.counts.received(1, message.len);
+    cx.counters.received(message.path(), message.len);
+    Some(held)
+}
+
+/// As [`hold`].
+///
+/// # Errors
+/// No descriptor was free here for the arena, or the sender's numbers are wrong.
+pub(crate) fn hold_or_fail(
+    cx: &mut Cx,
+    from: u32,
+    message: &ArenaMessage,
+) -> Result<(*const u8, LoanHold)> {
+    match hold(cx, from, message) {
+        Some(held) => Ok(held),
+        None => Err(arena_error(cx, from, message)),
+    }
+}
+
+/// Hands an arena to a peer. False if the connection is full now.
+#[inline(always)]
+pub(crate) fn send_arena(cx: &mut Cx, to: u32, number: u32) -> bool {
+    let pair = cx.peers.pair(to);
+    pair.is_some_and(|pair| pair.arenas.was_sent(number)) || send_new_arena(cx, to, number)
+}
+
+#[cold]
+fn send_new_arena(cx: &mut Cx, to: u32, number: u32) -> bool {
+    let Some(index) = cx.sockets.of_peer(to).first().copied() else {
+        return false;
+    };
+    let Some(connection) = cx.sockets.get(index) else {
+        return false;
+    };
+    let Some((fd, bytes)) = cx.arenas.descriptor(number) else {
+        return false;
+    };
+    let message = greeting::arena(number, bytes as u64);
+    let done = matches!(connection.channel.send(&message, &[fd]), Ok(Sent::Done));
+    if let (true, Some(pair)) = (done, cx.peers.pair(to)) {
+        pair.arenas.mark_sent(number);
+    }
+    done
+}
+
+#[cold]
+fn arena_error(cx: &mut Cx, from: u32, message: &ArenaMessage) -> Error {
+    const OUTSIDE: &str = "a message outside of its arena";
+    if cx.sockets.has_unread(from) {
+        // The sender has done nothing wrong, and gets its room back.
+        release(cx, from, message);
+        return Error::NoMemory(
+            "no descriptor is free for the memory in which a message lies: raise ulimit -n".into(),
+        );
+    }
+    cx.peers.violated(from, OUTSIDE);
+    Error::PeerFailed {
+        peer: Peer(from),
+        why: crate::PeerFailure::Corrupt(OUTSIDE.into()),
+    }
+}
+
+impl ThreadRc<MappedArena> {
+    /// Takes a message in place. `None`: it does not lie in this arena.
+    #[inline(always)]
+    fn hold(&mut self, message: &ArenaMessage) -> Option<(*const u8, LoanHold)> {
+        let bytes = ArenaBytes::new(&self.arena, message.offset, message.len)?;
+        self.flags.expect_release(message.flag);
+        let hold = LoanHold {
+            arena: self.share(),
+            flag: message.flag,
+            generation: message.generation,
+        };
+        Some((bytes.start(), hold))
+    }
+}

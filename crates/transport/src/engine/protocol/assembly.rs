@@ -1,0 +1,315 @@
+//! The receiver's side of messages that go in fragments: see `fragments`.
+
+use crate::buffer::{ReceiveBuffer, Source, append};
+use crate::engine::control::{budget, counting, line_latency, pace};
+use crate::engine::cx::Cx;
+use crate::engine::envelope::Envelope;
+use crate::engine::frame::descriptor::BufferDescriptor;
+use crate::engine::frame::{Transfer, Violation};
+use crate::engine::matching::unexpected_store::{
+    UnexpectedBody, UnexpectedMessage, UnexpectedStore,
+};
+use crate::engine::protocol::{receive, rendezvous, unexpected};
+use crate::engine::request::{
+    Destination, EagerAssembly, Incoming, Operation, ReceiveStage, Receiving, Requests, Slot, sent,
+};
+use crate::engine::staging::recycled_buffers::LONGEST;
+use crate::policy::Path;
+use crate::policy::select::LONGEST_EAGER;
+use crate::policy::slow_receiver::LONG;
+use crate::raw::{Posted, RequestId};
+
+/// An eager message begins. `stalled`: its sender had to wait with the message before.
+///
+/// # Errors
+/// It begins within another one, or is too long.
+pub(crate) fn on_eager_fragmented(
+    cx: &mut Cx,
+    envelope: Envelope,
+    len: u64,
+    stalled: bool,
+) -> Result<(), Violation> {
+    let Envelope { from, tag, .. } = envelope;
+    let Some(pair) = cx.peers.pair(from) else {
+        return Ok(());
+    };
+    if pair.assembly.is_some() || len == 0 || len > LONGEST {
+        return Err("an eager message that begins within another one, or is too long");
+    }
+    let to = match cx.matching.take_posted(&mut cx.requests, from, tag) {
+        Some(slot) => {
+            if stalled {
+                // There may be others before the next one, in the ring, where this endpoint does not see
+                // them.
+                pace::sender_blocked(cx, from);
+                pace::sender_unblocked(cx, from, LONG);
+            } else {
+                pace::count_posted(cx, from);
+            }
+            let id = cx.requests.id(slot);
+            if let Some(receiving) = cx.requests.receiving(slot) {
+                let incoming = Incoming::new(envelope, len, receiving.into.len());
+                receiving.stage = ReceiveStage::Assembling(incoming);
+                if incoming.wanted == 0 {
+                    rendezvous::complete_receive(cx, slot, &incoming);
+                }
+            }
+            Destination::Receive(id)
+        }
+        None => {
+            if len > LONGEST_EAGER {
+                if let Some(pair) = cx.peers.pair(from) {
+                    let (pool, out) = (&mut cx.staging, &mut pair.out);
+                    pair.staging.unsolicited_reply(pool, out, len);
+                }
+            }
+            let body = UnexpectedBody::Partial(cx.matching.store().buffer());
+            let message = UnexpectedMessage {
+                envelope,
+                len,
+                body,
+            };
+            Destination::Unexpected(unexpected::keep(cx, message)?)
+        }
+    };
+    if let Some(pair) = cx.peers.pair(from) {
+        pair.assembly = Some(EagerAssembly { to, at: 0, len });
+    }
+    Ok(())
+}
+
+/// A fragment came in a staging buffer.
+///
+/// # Errors
+/// What is wrong with what the peer said.
+#[inline]
+pub(crate) fn on_fragment_staged(
+    cx: &mut Cx,
+    from: u32,
+    transfer: Transfer,
+    descriptor: BufferDescriptor,
+) -> Result<(), Violation> {
+    let Some(pair) = cx.peers.pair(from) else {
+        return Ok(());
+    };
+    let (requests, store) = (&mut cx.requests, cx.matching.store());
+    let (pool, out, assembly) = (&mut cx.staging, &mut pair.out, &mut pair.assembly);
+    let stored = pair
+        .staging
+        .read_in_place(pool, out, from, &descriptor, |window| {
+            store_fragment(requests, store, assembly, from, transfer, window)
+        })?;
+    after_store(cx, stored);
+    Ok(())
+}
+
+/// A fragment came in its record.
+///
+/// # Errors
+/// What is wrong with what the peer said.
+#[inline]
+pub(crate) fn on_fragment_inline(
+    cx: &mut Cx,
+    from: u32,
+    transfer: Transfer,
+    bytes: &impl Source,
+) -> Result<(), Violation> {
+    let (requests, store) = (&mut cx.requests, cx.matching.store());
+    // Over verbs no eager message comes in fragments.
+    let mut none = None;
+    let assembly = match cx.peers.pair(from) {
+        Some(pair) => &mut pair.assembly,
+        None => &mut none,
+    };
+    let stored = store_fragment(requests, store, assembly, from, transfer, bytes)?;
+    after_store(cx, stored);
+    Ok(())
+}
+
+/// What a fragment brought.
+enum Stored {
+    /// Bytes, and more are to come; or nobody wants them any more.
+    Part,
+    /// The last bytes of a receive.
+    All(Slot),
+    /// So many bytes of an unexpected message.
+    Unexpected(u64),
+}
+
+#[inline]
+fn after_store(cx: &mut Cx, stored: Stored) {
+    match stored {
+        Stored::Part => {}
+        Stored::All(slot) => assembled(cx, slot),
+        Stored::Unexpected(len) => budget::count_bytes(cx, len as i64),
+    }
+}
+
+/// Copies a fragment to where it belongs.
+#[inline]
+fn store_fragment(
+    requests: &mut Requests,
+    store: &mut UnexpectedStore,
+    coming: &mut Option<EagerAssembly>,
+    from: u32,
+    transfer: Transfer,
+    bytes: &impl Source,
+) -> Result<Stored, Violation> {
+    let len = bytes.len();
+    match transfer {
+        Transfer::Asked { receive, at } => {
+            store_in_receive(requests, from, RequestId(receive), at, bytes, false)
+        }
+        Transfer::Eager => {
+            let fits = |assembly: &EagerAssembly| len > 0 && len <= assembly.len - assembly.at;
+            let assembly = coming
+                .filter(fits)
+                .ok_or("a fragment of no message, or beyond its end")?;
+            let at = assembly.at + len;
+            *coming = (at < assembly.len).then_some(EagerAssembly { at, ..assembly });
+            match assembly.to {
+                Destination::Receive(id) => {
+                    store_in_receive(requests, from, id, assembly.at, bytes, true)
+                }
+                Destination::Unexpected(token) => Ok(match store.partial(token) {
+                    Some(kept) => {
+                        append(bytes, kept);
+                        Stored::Unexpected(len)
+                    }
+                    None => Stored::Part,
+                }),
+            }
+        }
+    }
+}
+
+/// Copies a fragment to byte `at` of a receive. A receive that is gone, since its scope failed, wants
+/// none. `cut`: the message may be longer than the room.
+#[inline]
+fn store_in_receive(
+    requests: &mut Requests,
+    from: u32,
+    id: RequestId,
+    at: u64,
+    bytes: &impl Source,
+    cut: bool,
+) -> Result<Stored, Violation> {
+    const UNWANTED: Violation = "bytes that were not asked for";
+    let slot = requests.find(id);
+    let Some((slot, receiving)) = slot.and_then(|slot| Some((slot, requests.receiving(slot)?)))
+    else {
+        return Ok(Stored::Part);
+    };
+    let (sender, got, wanted, non_temporal) = match &mut receiving.stage {
+        ReceiveStage::Assembling(incoming) => (
+            incoming.envelope.from,
+            &mut incoming.got,
+            incoming.wanted,
+            incoming.non_temporal,
+        ),
+        ReceiveStage::Get { from, got, .. } => (*from, got, receiving.into.len(), false),
+        _ => return Err(UNWANTED),
+    };
+    let mut len = bytes.len();
+    if cut {
+        len = len.min(wanted.saturating_sub(at));
+    } else if len == 0 || at.checked_add(len).is_none_or(|end| end > wanted) {
+        return Err(UNWANTED);
+    }
+    if sender != from {
+        return Err(UNWANTED);
+    }
+    *got += len;
+    let all = *got >= wanted;
+    if non_temporal {
+        receiving.into.copy_non_temporal(at, len, bytes);
+    } else {
+        receiving.into.copy_part(at, len, bytes, wanted);
+    }
+    Ok(if all { Stored::All(slot) } else { Stored::Part })
+}
+
+/// All bytes of a receive have come in fragments.
+fn assembled(cx: &mut Cx, slot: Slot) {
+    let Some(receiving) = cx.requests.receiving(slot) else {
+        return;
+    };
+    match receiving.stage {
+        ReceiveStage::Assembling(incoming) if incoming.confirm => {
+            rendezvous::finish_receive(cx, slot, &incoming);
+        }
+        ReceiveStage::Assembling(incoming) => rendezvous::complete_receive(cx, slot, &incoming),
+        ReceiveStage::Get { from, got, .. } => {
+            counting::count_received_by(cx, from, Path::Pipeline, got);
+            cx.requests.complete(slot, sent(from, 0, got));
+        }
+        _ => {}
+    }
+}
+
+/// An eager message begins, for a receive that takes its fragments itself. False if another one is
+/// still coming.
+pub(crate) fn begin_bypass(cx: &mut Cx, from: u32) -> bool {
+    let free = cx
+        .peers
+        .pair(from)
+        .is_some_and(|pair| pair.assembly.is_none());
+    if free {
+        pace::count_posted(cx, from);
+    }
+    free
+}
+
+/// All fragments of an eager message were received where they belong.
+pub(crate) fn received_bypass(cx: &mut Cx, from: u32, len: u64) {
+    pace::mark_active(cx, from);
+    counting::count_received(cx, from, 1, len);
+    line_latency::probe_latency_if_due(cx, from);
+}
+
+/// The first `at` bytes of a message are where they belong; the others come in the ordinary way.
+pub(crate) fn receive_remaining(
+    cx: &mut Cx,
+    mut incoming: Incoming,
+    at: u64,
+    into: ReceiveBuffer,
+) -> Slot {
+    incoming.got = at.min(incoming.wanted);
+    let (from, len) = (incoming.from(), incoming.sent);
+    let stage = ReceiveStage::Assembling(incoming);
+    let slot = cx
+        .requests
+        .insert(Operation::Receive(Receiving { into, stage }));
+    let to = Destination::Receive(cx.requests.id(slot));
+    if let Some(pair) = cx.peers.pair(from) {
+        // The only message of this peer that is still coming.
+        pair.assembly = Some(EagerAssembly { to, at, len });
+    }
+    slot
+}
+
+/// Receives a message of which the first `bytes` have come, for a scope if `owner` is not 0.
+pub(crate) fn receive_partial(
+    cx: &mut Cx,
+    mut incoming: Incoming,
+    bytes: Vec<u8>,
+    into: ReceiveBuffer,
+    owner: u32,
+) -> Posted {
+    budget::count_bytes(cx, -(bytes.len() as i64));
+    let at = bytes.len() as u64;
+    let got = at.min(incoming.wanted);
+    into.copy_from(0, got, &bytes[..]);
+    cx.matching.store().recycle(bytes);
+    if at == incoming.sent {
+        pace::mark_active(cx, incoming.from());
+        counting::count_received(cx, incoming.from(), 1, incoming.sent);
+        return Posted::Done(incoming.outcome());
+    }
+    incoming.got = got;
+    let slot = receive_remaining(cx, incoming, at, into);
+    if got >= incoming.wanted {
+        rendezvous::complete_receive(cx, slot, &incoming);
+    }
+    receive::posted(cx, slot, owner)
+}

@@ -1,0 +1,129 @@
+//! Eager messages that go whole: in a record, or in one staging buffer.
+
+use crate::buffer::gather;
+use crate::engine::frame;
+use crate::engine::peer::pair::ShmPair;
+use crate::engine::staging::pair::Target;
+use crate::engine::staging::pool::StagingPool;
+use crate::policy::Path;
+use crate::policy::select::SendPlan;
+use crate::raw::RawSlice;
+
+/// A message to a peer.
+#[derive(Clone, Copy)]
+pub(crate) struct Message<'a> {
+    pub(crate) to: u32,
+    pub(crate) tag: u64,
+    pub(crate) immediate: Option<u64>,
+    pub(crate) data: &'a [RawSlice],
+    /// Of all of the data.
+    pub(crate) len: u64,
+}
+
+/// Pushes a message whole: by which path, or `None` if there is no room now.
+///
+/// Cache lines that move to the receiver for `n` bytes through a private ring: `ceil((16 + n) / 64)`,
+/// so one up to 48 bytes; and one back per quarter of the ring. In a recycled buffer: `ceil(n / 64)`,
+/// and one for two or three messages.
+///
+/// # Safety
+/// The slices are readable during the call, and `len` is their length together.
+#[inline(always)]
+pub(crate) unsafe fn push_eager(
+    pair: &mut ShmPair,
+    pool: &mut StagingPool,
+    plan: SendPlan,
+    message: &Message<'_>,
+) -> Option<Path> {
+    let Message {
+        to,
+        tag,
+        immediate,
+        data,
+        len,
+    } = *message;
+    if !pair.out.announce_switch_if_pending() {
+        return None;
+    }
+    if plan == SendPlan::Buffer {
+        // Before the bytes are copied.
+        if !pair.out.has_room() {
+            return None;
+        }
+        let target = pair.staging.recycled_target(pool, &mut pair.out, to, len);
+        if let Some(target) = target {
+            // SAFETY: the caller's promise.
+            return unsafe { push_in_buffer(pair, pool, target, message) };
+        }
+        // Without a recycled buffer a longer message goes in fragments.
+        if len >= pair.routes.record_below {
+            return None;
+        }
+    }
+    if pair.out.fits(len, immediate) {
+        // SAFETY: the caller's promise.
+        let pushed = unsafe { pair.out.push_eager(tag, immediate, data, len) };
+        let short = len < pair.routes.inline_below;
+        return pushed.then_some(if short { Path::Inline } else { Path::Eager });
+    }
+    // SAFETY: the caller's promise.
+    unsafe { push_staged(pair, pool, message) }
+}
+
+/// The shared ring has small slots: a longer message lies in a staging buffer.
+///
+/// # Safety
+/// As [`push_eager`].
+#[cold]
+unsafe fn push_staged(
+    pair: &mut ShmPair,
+    pool: &mut StagingPool,
+    message: &Message<'_>,
+) -> Option<Path> {
+    let Message { to, len, .. } = *message;
+    let lengths = (len, len, u64::MAX);
+    let (target, room) = pair.staging.target_for(pool, &mut pair.out, to, lengths)?;
+    if room < len {
+        pair.staging.put_back(pool, target);
+        return None;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { push_in_buffer(pair, pool, target, message) }
+}
+
+/// Copies a message into a buffer, and names that to the peer.
+///
+/// # Safety
+/// As [`push_eager`], and the buffer has room for `len` bytes.
+#[inline(always)]
+unsafe fn push_in_buffer(
+    pair: &mut ShmPair,
+    pool: &mut StagingPool,
+    target: Target,
+    message: &Message<'_>,
+) -> Option<Path> {
+    let Message {
+        tag,
+        immediate,
+        data,
+        len,
+        ..
+    } = *message;
+    let far = pair.is_far();
+    let window = pair.staging.window_of(pool, &target, len, far);
+    debug_assert!(window.is_some(), "an own buffer, or one that was checked");
+    let filled = window.map(|mut window| {
+        // SAFETY: the caller's promise; the window has `len` bytes.
+        unsafe { gather(data, &mut window) }
+    });
+    let words = target.descriptor(len).words();
+    let pushed = filled.is_some()
+        && pair
+            .out
+            .push_message(frame::EAGER_STAGED, tag, immediate, words);
+    if pushed {
+        return Some(Path::Eager);
+    }
+    pair.staging.put_back(pool, target);
+    None
+}

@@ -1,0 +1,368 @@
+//! The sender's side of messages that go in fragments.
+//!
+//! Each fragment is copied into a staging buffer, or into its record if other peers hold the whole
+//! pool, and published as soon as it is filled: so the receiver copies one fragment while the sender
+//! copies the next. Two kinds of messages go so:
+//!
+//! - An eager message that is longer than a record. A record says how long it is, and its fragments
+//!   follow at once. Nothing of the pair's other messages comes between them, since these stand first
+//!   in the backlog until all are out; so a fragment needs no name.
+//! - What a receiver asked for ([`ClearToSend`](frame::ClearToSend), or a read of a region): each
+//!   fragment names the receive and its place, and several such messages may go at once.
+
+use limic_shm::segment::STAGING_PAGE;
+
+use crate::buffer::gather_part;
+use crate::engine::cx::Cx;
+use crate::engine::frame;
+use crate::engine::outbound::InlineFragment;
+use crate::engine::peer::pair::ShmPair;
+use crate::engine::peer::table::{Channel, PeerState};
+use crate::engine::protocol::{packets, send};
+use crate::engine::request::{Fragments, Operation, SendStage, Slot, sent};
+use crate::engine::staging::pool::{BUFFERS_IN_FRAGMENT, StagingPool};
+use crate::policy::Path;
+use crate::raw::RawSlice;
+
+/// Longest eager message in one record, in bytes: longer ones would leave the ring's hot lap.
+pub(crate) const LONGEST_RECORD: u64 = 2816;
+
+/// Shortest fragment through a staging buffer, unless the message or the buffer ends.
+const LEAST_STAGED: u64 = 16 << 10;
+
+/// Bytes of the first and the last fragment: a quarter of the message, within these bounds, and at most
+/// half of it. The receiver can only begin when the first is there, and ends when it has copied the
+/// last.
+const FIRST_FRAGMENT: core::ops::RangeInclusive<u64> = 8 << 10..=16 << 10;
+
+/// A message of more staging buffers goes in fragments of two: they are half as many to tell of, and
+/// still few bytes of it.
+const MANY_BUFFERS: u64 = 32;
+
+/// The most that goes in one record, in bytes, to a peer with rings of so many bytes, from a pool with
+/// staging buffers of so many.
+pub(crate) fn longest_record(ring_bytes: u32, buffer_bytes: u32) -> u64 {
+    // A record may take a quarter of a private ring; the pool must hold what does not fit the shared one.
+    LONGEST_RECORD
+        .min(u64::from(ring_bytes / 4))
+        .min(u64::from(buffer_bytes))
+}
+
+/// Bytes of the fragment at byte `at` of a message of `len` bytes whose fragments have `longest` bytes:
+/// short ones first and last, and longer ones, of which each costs as much to tell as a short one, in
+/// between.
+pub(crate) fn fragment_bytes(len: u64, at: u64, longest: u64) -> u64 {
+    let most = if len <= MANY_BUFFERS * longest {
+        longest
+    } else {
+        BUFFERS_IN_FRAGMENT * longest
+    };
+    let pages = |bytes: u64| bytes.next_multiple_of(STAGING_PAGE.into());
+    let first = pages(len / 4).clamp(*FIRST_FRAGMENT.start(), *FIRST_FRAGMENT.end());
+    let first = first.min(pages(len.div_ceil(2)));
+    let left = len - at;
+    at.min(pages(left / 2)).max(first).min(most).min(left)
+}
+
+/// A message that goes in fragments, or the rest of one.
+pub(crate) struct Fragmented<'a> {
+    pub(crate) tag: u64,
+    pub(crate) data: &'a [RawSlice],
+    /// The first byte of the data that does not go.
+    pub(crate) end: u64,
+    /// The receive that asked for it; `None` for an eager message.
+    pub(crate) receive: Option<u64>,
+    /// There are more endpoints than processors, and each turn has to move much.
+    pub(crate) oversubscribed: bool,
+}
+
+/// Pushes the fragments of a message from byte `at` on, as far as there is room; gives how far that
+/// came.
+///
+/// # Safety
+/// The slices are readable during the call, and have `end` bytes.
+#[inline]
+unsafe fn push_fragments(
+    pair: &mut ShmPair,
+    pool: &mut StagingPool,
+    to: u32,
+    message: &Fragmented<'_>,
+    mut at: u64,
+) -> u64 {
+    while at < message.end {
+        // SAFETY: the caller's promise, and there are bytes left, twice.
+        let pushed = unsafe {
+            push_staged(pair, pool, to, message, at)
+                .or_else(|| push_inline(pair, pool, to, message, at))
+        };
+        match pushed {
+            Some(pushed) => at += pushed,
+            None => break,
+        }
+    }
+    at
+}
+
+/// Pushes a fragment through a staging buffer; gives its length. `None`: there is no room.
+///
+/// # Safety
+/// As [`push_fragments`], and `at < message.end`.
+#[inline]
+unsafe fn push_staged(
+    pair: &mut ShmPair,
+    pool: &mut StagingPool,
+    to: u32,
+    message: &Fragmented<'_>,
+    at: u64,
+) -> Option<u64> {
+    if !pair.out.has_room() {
+        return None;
+    }
+    let routes = &pair.routes;
+    let longest = routes
+        .fragment_bytes
+        .max(LEAST_STAGED)
+        .min(pool.buffer_bytes);
+    let len = if message.oversubscribed {
+        longest.min(message.end - at)
+    } else {
+        fragment_bytes(message.end, at, longest)
+    };
+    let lengths = (len, message.end, routes.window);
+    let (target, len) = pair.staging.target_for(pool, &mut pair.out, to, lengths)?;
+    let far = pair.is_far();
+    let window = pair.staging.window_of(pool, &target, len, far);
+    debug_assert!(window.is_some(), "an own buffer, or one that was checked");
+    if let Some(mut window) = window {
+        // SAFETY: the caller's promise; `at + len` is at most `end`, and the window has `len` bytes.
+        unsafe { gather_part(message.data, at, len, &mut window) }
+    }
+    let [place, extent] = target.descriptor(len).words();
+    let pushed = match message.receive {
+        // It needs no tag, and is shorter with that of the record before.
+        None => pair
+            .out
+            .push_words(frame::FRAGMENT_STAGED, message.tag, [place, extent]),
+        Some(receive) => {
+            let words = [receive, at, place, extent];
+            pair.out.push_words(frame::FRAGMENT_STAGED, 0, words)
+        }
+    };
+    if pushed {
+        return Some(len);
+    }
+    pair.staging.put_back(pool, target);
+    None
+}
+
+/// Pushes a fragment in its record, if other peers hold the whole pool and need not ever return it:
+/// that must not hold up a message to this peer. Gives its length.
+///
+/// # Safety
+/// As [`push_staged`].
+#[cold]
+unsafe fn push_inline(
+    pair: &mut ShmPair,
+    pool: &StagingPool,
+    to: u32,
+    message: &Fragmented<'_>,
+    at: u64,
+) -> Option<u64> {
+    if !pool.holds_nothing(to) {
+        return None;
+    }
+    let fragment = InlineFragment {
+        data: message.data,
+        at,
+        end: message.end,
+        receive: message.receive,
+    };
+    // SAFETY: the caller's promise.
+    unsafe { pair.out.push_fragment(&fragment) }
+}
+
+/// Begins an eager message in fragments, and pushes them as far as there is room; gives how far that
+/// came. `None`: there is no room for its beginning. Nothing waits before it.
+///
+/// # Safety
+/// The slices are readable during the call, and `message.end` is their length together.
+pub(crate) unsafe fn begin_eager(
+    cx: &mut Cx,
+    to: u32,
+    immediate: Option<u64>,
+    message: &Fragmented<'_>,
+) -> Option<u64> {
+    let pair = cx.peers.pair(to)?;
+    let begin = [frame::fragmented(message.end, pair.stalled)];
+    let (kind, tag) = (frame::EAGER_FRAGMENTED, message.tag);
+    pair.stalled = !pair.out.push_message(kind, tag, immediate, begin);
+    if pair.stalled {
+        return None;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { continue_eager(cx, to, message, 0) }
+}
+
+/// Goes on with an eager message of which all bytes before `at` are out.
+///
+/// # Safety
+/// As [`begin_eager`].
+#[inline]
+unsafe fn continue_eager(cx: &mut Cx, to: u32, message: &Fragmented<'_>, at: u64) -> Option<u64> {
+    let peer = cx.peers.get(to)?;
+    let pair = peer.pair_mut()?;
+    // SAFETY: the caller's promise.
+    let at = unsafe { push_fragments(pair, &mut cx.staging, to, message, at) };
+    if at < message.end {
+        pair.stalled = true;
+        return Some(at);
+    }
+    pair.out.refresh_credit();
+    cx.counters.sent(&peer.counts, Path::Eager, message.end);
+    Some(at)
+}
+
+/// The turn of a queued eager message has come. True if all of it is out.
+pub(crate) fn push_queued_eager(cx: &mut Cx, to: u32, slot: Slot) -> bool {
+    // Taken out, so that the context is free meanwhile.
+    let Operation::Send(mut sending) = core::mem::replace(cx.requests.get(slot), Operation::Over)
+    else {
+        return true;
+    };
+    let (tag, immediate, len) = (sending.tag, sending.immediate, sending.data.len());
+    let message = Fragmented {
+        tag,
+        data: sending.data.slices(),
+        end: len,
+        receive: None,
+        oversubscribed: false,
+    };
+    // SAFETY: readable by the invariant of `SendBuffer`, and of that length.
+    let came = unsafe {
+        match sending.stage {
+            SendStage::Fragments(Fragments { at, .. }) => continue_eager(cx, to, &message, at),
+            _ => begin_eager(cx, to, immediate, &message),
+        }
+    };
+    if let Some(at) = came {
+        sending.stage = SendStage::Fragments(Fragments::of_eager(at, len));
+    }
+    *cx.requests.get(slot) = Operation::Send(sending);
+    let all = came == Some(len);
+    if all {
+        cx.requests.complete(slot, sent(to, tag, len));
+    }
+    all
+}
+
+/// Pushes fragments of what receivers asked for, oldest first. True if bytes moved.
+pub(crate) fn push_asked(cx: &mut Cx) -> bool {
+    let mut moved = false;
+    for _ in 0..cx.transfers.fragmented.len() {
+        let Some(slot) = cx.transfers.fragmented.pop_front() else {
+            break;
+        };
+        let (went, over) = push_asked_of(cx, slot);
+        moved |= went;
+        if !over {
+            cx.transfers.fragmented.push_back(slot);
+        }
+    }
+    moved
+}
+
+/// Pushes fragments of one send until there is no room: (bytes moved, it is over).
+fn push_asked_of(cx: &mut Cx, slot: Slot) -> (bool, bool) {
+    let Some(sending) = cx.requests.sending(slot) else {
+        return (false, true);
+    };
+    let SendStage::Fragments(fragments) = sending.stage else {
+        return (false, true);
+    };
+    let to = sending.to;
+    let pair = match cx.peers.get(to).map(|peer| &mut peer.state) {
+        Some(PeerState::Up(Channel::Shm(pair))) => pair,
+        Some(PeerState::Up(Channel::Fabric(connection))) => {
+            let connection = *connection;
+            return packets::push_fragments(cx, slot, connection);
+        }
+        _ => return (false, true),
+    };
+    let oversubscribed = cx.transfers.is_oversubscribed() || cx.wakeup.is_oversubscribed();
+    let message = Fragmented {
+        tag: 0,
+        data: sending.data.slices(),
+        end: fragments.end,
+        receive: fragments.receive,
+        oversubscribed,
+    };
+    // SAFETY: readable by the invariant of `SendBuffer`; the end was checked when they were asked for.
+    let at = unsafe { push_fragments(pair, &mut cx.staging, to, &message, fragments.at) };
+    let moved = at > fragments.at;
+    cx.transfers.sent(at - fragments.at);
+    sending.stage = SendStage::Fragments(Fragments { at, ..fragments });
+    let over = at == fragments.end;
+    if over {
+        all_sent(cx, slot, fragments.confirm);
+    }
+    (moved, over)
+}
+
+/// All bytes of a send lie in staging buffers or packets: its buffer is free. A one-sided write is done
+/// only when the owner of the region says so, and a message that has to be delivered when its receiver
+/// does.
+pub(crate) fn all_sent(cx: &mut Cx, slot: Slot, confirm: bool) {
+    let Some(sending) = cx.requests.sending(slot) else {
+        return;
+    };
+    if confirm {
+        sending.stage = SendStage::Confirming;
+        return;
+    }
+    let (to, tag, len) = (sending.to, sending.tag, sending.data.len());
+    // What a peer reads of a region counts with the peer.
+    let id = cx.requests.id(slot);
+    if cx.regions.is_read(id) {
+        return send::end_send(cx, slot, sent(to, tag, len));
+    }
+    let path = packets::fragments_path(cx, to);
+    send::finish_send(cx, slot, path);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fragments(len: u64) -> Vec<u64> {
+        let mut at = 0;
+        let mut all = Vec::new();
+        while at < len {
+            let fragment = fragment_bytes(len, at, 32 << 10);
+            at += fragment;
+            all.push(fragment);
+        }
+        assert_eq!(at, len);
+        all
+    }
+
+    #[test]
+    fn fragments_are_short_at_both_ends_and_longest_in_long_messages() {
+        let kib = |sizes: &[u64]| sizes.iter().map(|size| size << 10).collect::<Vec<_>>();
+        assert_eq!(fragments(16 << 10), kib(&[8, 8]));
+        assert_eq!(fragments(64 << 10), kib(&[16, 16, 16, 16]));
+        assert_eq!(fragments(128 << 10), kib(&[16, 16, 32, 32, 16, 16]));
+        for (len, longest) in [(1 << 20, 32 << 10), ((1 << 20) + 1, 64 << 10)] {
+            assert_eq!(fragments(len).into_iter().max(), Some(longest));
+        }
+    }
+
+    /// Recycled buffers are used in the opposite order.
+    #[test]
+    fn a_reply_as_long_has_the_same_fragments_from_behind() {
+        for len in [16 << 10, 96 << 10, 512 << 10, 1 << 20] {
+            let mut back = fragments(len);
+            back.reverse();
+            assert_eq!(back, fragments(len));
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Messages to this endpoint itself.
+
+use crate::engine::control::{budget, counting};
+use crate::engine::cx::Cx;
+use crate::engine::envelope::Envelope;
+use crate::engine::matching::unexpected_store::{UnexpectedBody, UnexpectedMessage};
+use crate::engine::protocol::unexpected;
+use crate::engine::request::sent;
+use crate::engine::request::{Operation, SendStage, Sending, Slot};
+use crate::policy::Path;
+use crate::raw::Posted;
+use crate::{Error, Result};
+
+/// A message to this endpoint itself: one copy if its receive is posted, two if it is short.
+pub(crate) fn send_loopback(cx: &mut Cx, sending: Sending) -> Result<Posted> {
+    let (me, tag, len) = (sending.to, sending.tag, sending.data.len());
+    let envelope = Envelope {
+        from: me,
+        tag,
+        immediate: sending.immediate,
+    };
+    let done = Posted::Done(sent(me, tag, len));
+    counting::assign_row(cx, me);
+    // Nobody rings for it, and another thread may poll for it.
+    cx.wakeup.poller.notify();
+    counting::count_sent(cx, me, Path::SelfCopy, len);
+    if let Some(slot) = cx.matching.take_posted(&mut cx.requests, me, tag) {
+        deliver(cx, slot, envelope, &sending);
+        return Ok(done);
+    }
+    let short = len <= cx.staging.buffer_bytes;
+    let (body, posted) = if short {
+        budget::count_bytes(cx, len as i64);
+        (UnexpectedBody::Bytes(sending.data.to_vec()), done)
+    } else {
+        let sending = Sending {
+            stage: SendStage::Loopback,
+            ..sending
+        };
+        let slot = cx.requests.insert(Operation::Send(sending));
+        let id = cx.requests.id(slot);
+        (UnexpectedBody::Loopback(id), Posted::Pending(id))
+    };
+    let message = UnexpectedMessage {
+        envelope,
+        len,
+        body,
+    };
+    match unexpected::keep(cx, message) {
+        Ok(_) => Ok(posted),
+        Err(why) => Err(Error::NoMemory(why.into())),
+    }
+}
+
+/// Copies a message into its posted receive.
+fn deliver(cx: &mut Cx, slot: Slot, envelope: Envelope, sending: &Sending) {
+    let Some(receiving) = cx.requests.receiving(slot) else {
+        return;
+    };
+    let (len, room) = (sending.data.len(), receiving.into.len());
+    receiving.into.copy_from_send(&sending.data, room);
+    counting::count_received_by(cx, envelope.from, Path::SelfCopy, len);
+    cx.requests.complete(slot, envelope.outcome(len, room));
+}

@@ -1,0 +1,320 @@
+//! A message arrives, and meets its receive or waits for it; a receive meets its message.
+
+use crate::buffer::{ReceiveBuffer, SingleSlice, Source};
+use crate::engine::control::{budget, counting, pace};
+use crate::engine::cx::Cx;
+use crate::engine::envelope::Envelope;
+use crate::engine::frame::descriptor::BufferDescriptor;
+use crate::engine::frame::{Offer, Violation};
+use crate::engine::matching::posted::query;
+use crate::engine::matching::unexpected_store::{UnexpectedBody, UnexpectedMessage};
+use crate::engine::protocol::{arena_message, assembly, rendezvous, staged, unexpected};
+use crate::engine::request::{Incoming, Operation, ReceiveStage, Receiving, Slot, sent};
+use crate::policy::Path;
+use crate::raw::{ClaimId, Posted, RawSliceMut, RequestId};
+use crate::{Error, Peer, Result, Selector, Status};
+
+/// [`receive_unexpected`] of a message that was looked at before.
+#[inline(never)]
+pub(crate) fn receive_probed(cx: &mut Cx, token: u32, into: ReceiveBuffer) -> Posted {
+    receive_unexpected(cx, token, into, 0)
+}
+
+/// Receives an unexpected message, for a scope if `owner` is not 0.
+#[inline(always)]
+pub(crate) fn receive_unexpected(
+    cx: &mut Cx,
+    token: u32,
+    into: ReceiveBuffer,
+    owner: u32,
+) -> Posted {
+    match cx.matching.store().take(token) {
+        None => Posted::Done(Err(Error::UnknownRequest)),
+        Some(UnexpectedMessage {
+            envelope,
+            body: UnexpectedBody::Bytes(bytes),
+            ..
+        }) => receive_kept(cx, envelope, bytes, &into),
+        Some(other) => receive_unkept(cx, other, into, owner),
+    }
+}
+
+/// Receives a message of which all bytes were kept.
+#[inline(always)]
+fn receive_kept(cx: &mut Cx, envelope: Envelope, bytes: Vec<u8>, into: &ReceiveBuffer) -> Posted {
+    let len = bytes.len() as u64;
+    into.copy_from(0, len, &bytes[..]);
+    budget::count_bytes(cx, -(len as i64));
+    cx.matching.store().recycle(bytes);
+    counting::count_kept(cx, envelope.from, len);
+    Posted::Done(envelope.outcome(len, into.len()))
+}
+
+/// Receives a message of which less than all bytes were kept.
+#[inline(never)]
+fn receive_unkept(
+    cx: &mut Cx,
+    message: UnexpectedMessage,
+    into: ReceiveBuffer,
+    owner: u32,
+) -> Posted {
+    let here = message.is_here();
+    let UnexpectedMessage {
+        envelope,
+        len,
+        body,
+    } = message;
+    let from = envelope.from;
+    if let Some(behind) = body.blocks_sender() {
+        pace::sender_unblocked(cx, from, behind);
+    }
+    if !here {
+        if let Some(why) = cx.peers.get(from).and_then(|peer| peer.failure().cloned()) {
+            // Claimed before its sender went, and the bytes went with it.
+            if let UnexpectedBody::Partial(bytes) = body {
+                budget::count_bytes(cx, -(bytes.len() as i64));
+            }
+            let peer = Peer(from);
+            return Posted::Done(Err(Error::PeerFailed { peer, why }));
+        }
+    }
+    match body {
+        UnexpectedBody::Bytes(bytes) => receive_kept(cx, envelope, bytes, &into),
+        UnexpectedBody::Partial(bytes) => {
+            let incoming = Incoming::new(envelope, len, into.len());
+            assembly::receive_partial(cx, incoming, bytes, into, owner)
+        }
+        UnexpectedBody::InArena(place) => {
+            let copied = arena_message::copy_out(cx, from, place, &into);
+            Posted::Done(copied.and(envelope.outcome(len, into.len())))
+        }
+        UnexpectedBody::Offered(offer) => {
+            let stage = ReceiveStage::Assembling(Incoming::of_offer(envelope, &offer, into.len()));
+            let slot = cx
+                .requests
+                .insert(Operation::Receive(Receiving { into, stage }));
+            rendezvous::accept(cx, slot, envelope, &offer);
+            posted(cx, slot, owner)
+        }
+        UnexpectedBody::Loopback(id) => {
+            receive_loopback(cx, envelope, id, &into);
+            Posted::Done(envelope.outcome(len, into.len()))
+        }
+    }
+}
+
+/// Copies a message of this endpoint to itself, and ends its send.
+fn receive_loopback(cx: &mut Cx, envelope: Envelope, send: RequestId, into: &ReceiveBuffer) {
+    let Some(slot) = cx.requests.find(send) else {
+        return;
+    };
+    let Some(sending) = cx.requests.sending(slot) else {
+        return;
+    };
+    let (me, len) = (envelope.from, sending.data.len());
+    into.copy_from_send(&sending.data, into.len());
+    cx.requests.complete(slot, sent(me, envelope.tag, len));
+    // Nobody rings for it, and another thread may poll for its send.
+    cx.wakeup.poller.notify();
+    counting::count_received_by(cx, me, Path::SelfCopy, len);
+}
+
+/// What became of a receive that was begun, for a scope if `owner` is not 0.
+pub(crate) fn posted(cx: &mut Cx, slot: Slot, owner: u32) -> Posted {
+    match cx.requests.take_done(slot) {
+        Some(outcome) => Posted::Done(outcome),
+        None => {
+            cx.requests.set_owner(slot, owner);
+            Posted::Pending(cx.requests.id(slot))
+        }
+    }
+}
+
+/// Receives a claimed message.
+///
+/// # Safety
+/// As [`RawEndpoint::post_recv`](crate::RawEndpoint::post_recv).
+pub(crate) unsafe fn post_claimed(
+    cx: &mut Cx,
+    claim: ClaimId,
+    into: &[RawSliceMut],
+) -> Result<Posted> {
+    let token = cx
+        .matching
+        .store()
+        .claimed(claim)
+        .ok_or(Error::UnknownRequest)?;
+    // SAFETY: the caller's promise is the buffer's invariant.
+    Ok(receive_probed(cx, token, unsafe {
+        ReceiveBuffer::new(into)
+    }))
+}
+
+/// The oldest message that matches, left where it is.
+pub(crate) fn probe(cx: &mut Cx, selector: &Selector) -> Result<Option<Status>> {
+    match cx.matching.probe(&query(selector)) {
+        Some(token) => Ok(cx
+            .matching
+            .store()
+            .get(token)
+            .map(UnexpectedMessage::status)),
+        None => cx.matching.check(&cx.peers, selector).map(|()| None),
+    }
+}
+
+/// The oldest message that matches, taken out of the queue.
+pub(crate) fn claim(cx: &mut Cx, selector: &Selector) -> Result<Option<(Status, ClaimId)>> {
+    match cx.matching.take_unexpected(&query(selector)) {
+        Some(token) => {
+            let store = cx.matching.store();
+            let status = store.get(token).map(UnexpectedMessage::status);
+            Ok(status.zip(store.claim(token)))
+        }
+        None => cx.matching.check(&cx.peers, selector).map(|()| None),
+    }
+}
+
+/// Starts a receive, of a scope if `owner` is not 0.
+///
+/// # Safety
+/// As [`RawEndpoint::post_recv`](crate::RawEndpoint::post_recv).
+#[inline]
+pub(crate) unsafe fn post_recv(
+    cx: &mut Cx,
+    selector: &Selector,
+    into: &[RawSliceMut],
+    owner: u32,
+) -> Result<Posted> {
+    if let [one] = into {
+        // SAFETY: the caller's promise.
+        if let Some(id) = unsafe { post_to_fifo(cx, selector, *one, owner) } {
+            return Ok(Posted::Pending(id));
+        }
+    }
+    // SAFETY: the caller's promise is the buffer's invariant.
+    let into = unsafe { ReceiveBuffer::new(into) };
+    post_slow(cx, selector, into, owner)
+}
+
+/// Starts a receive into one slice, if nothing is to be done but to wait for a message in the fifo.
+///
+/// # Safety
+/// As [`post_recv`].
+#[inline(always)]
+pub(crate) unsafe fn post_to_fifo(
+    cx: &mut Cx,
+    selector: &Selector,
+    into: RawSliceMut,
+    owner: u32,
+) -> Option<RequestId> {
+    // SAFETY: the caller's promise is the room's invariant.
+    let room = unsafe { SingleSlice::new(into) };
+    cx.matching
+        .post_to_fifo(&mut cx.requests, &cx.peers, selector, room, owner)
+}
+
+/// Starts a receive where a message may wait, or where nothing can ever arrive.
+#[inline(never)]
+fn post_slow(cx: &mut Cx, selector: &Selector, into: ReceiveBuffer, owner: u32) -> Result<Posted> {
+    let query = query(selector);
+    if let Some(token) = cx.matching.take_unexpected(&query) {
+        return Ok(receive_unexpected(cx, token, into, owner));
+    }
+    cx.matching.check(&cx.peers, selector)?;
+    let id = cx.matching.post(&mut cx.requests, &query, into, owner)?;
+    Ok(Posted::Pending(id))
+}
+
+/// A whole message came in a record.
+///
+/// # Errors
+/// There is no memory to keep it.
+#[inline(always)]
+pub(crate) fn on_eager(
+    cx: &mut Cx,
+    envelope: Envelope,
+    source: &impl Source,
+) -> Result<(), Violation> {
+    if cx.requests.deliver_to_head(envelope, source) || deliver_eager(cx, envelope, source) {
+        counting::count_received(cx, envelope.from, 1, source.len());
+    }
+    Ok(())
+}
+
+/// As [`on_eager`], for a message that is not for the head of the posted fifo. True if it was delivered
+/// and the caller has to count it.
+#[inline(always)]
+pub(crate) fn deliver_eager(cx: &mut Cx, envelope: Envelope, source: &impl Source) -> bool {
+    let Envelope { from, tag, .. } = envelope;
+    let Some(slot) = cx.matching.take_posted(&mut cx.requests, from, tag) else {
+        keep_or_fail(cx, envelope, source);
+        return false;
+    };
+    let status = envelope.status(source.len());
+    if !cx.requests.deliver_posted(slot, status, source) {
+        deliver_slow(cx, slot, envelope, source);
+    }
+    true
+}
+
+#[cold]
+fn keep_or_fail(cx: &mut Cx, envelope: Envelope, source: &impl Source) {
+    if let Err(wrong) = unexpected::keep_bytes(cx, envelope, source) {
+        cx.peers.violated(envelope.from, wrong);
+    }
+}
+
+/// Delivers to a posted receive that has too little room, or room in several slices, or that somebody
+/// had a look at meanwhile.
+#[cold]
+fn deliver_slow(cx: &mut Cx, slot: Slot, envelope: Envelope, source: &impl Source) {
+    let len = source.len();
+    if let Some(receiving) = cx.requests.receiving(slot) {
+        receiving.into.copy_from(0, len, source);
+        let outcome = envelope.outcome(len, receiving.into.len());
+        cx.requests.complete(slot, outcome);
+    }
+}
+
+/// A whole message came in a staging buffer.
+///
+/// # Errors
+/// What is wrong with what the peer said.
+#[inline]
+pub(crate) fn on_eager_staged(
+    cx: &mut Cx,
+    envelope: Envelope,
+    descriptor: BufferDescriptor,
+) -> Result<(), Violation> {
+    let handled = staged::read_buffer(cx, envelope.from, descriptor, |cx, window| {
+        on_eager(cx, envelope, window)
+    })?;
+    handled.unwrap_or(Ok(()))
+}
+
+/// A long message is offered.
+///
+/// # Errors
+/// There is no memory to keep the offer.
+pub(crate) fn on_ready_to_send(
+    cx: &mut Cx,
+    envelope: Envelope,
+    offer: Offer,
+) -> Result<(), Violation> {
+    let Envelope { from, tag, .. } = envelope;
+    match cx.matching.take_posted(&mut cx.requests, from, tag) {
+        Some(slot) => {
+            pace::count_posted(cx, from);
+            rendezvous::accept(cx, slot, envelope, &offer);
+        }
+        None => {
+            let message = UnexpectedMessage {
+                envelope,
+                len: offer.len,
+                body: UnexpectedBody::Offered(offer),
+            };
+            unexpected::keep(cx, message)?;
+        }
+    }
+    Ok(())
+}

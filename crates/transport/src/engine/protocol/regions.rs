@@ -1,0 +1,234 @@
+//! One-sided access to regions of this endpoint: by itself, and by peers that need its help.
+//!
+//! `rma` is the other side, and says how the two keep a region from being taken back under a copy.
+
+use limic_shm::ring::Memory;
+use limic_shm::segment::ACCESS_SLOT_BYTES;
+use limic_shm::sync::Ordering;
+
+use super::{rendezvous, rma};
+use crate::Result;
+use crate::buffer::{ReceiveBuffer, SendBuffer};
+use crate::engine::control::counting;
+use crate::engine::cx::Cx;
+use crate::engine::envelope::Envelope;
+use crate::engine::frame::{Done, RegionAccess};
+use crate::engine::outbox;
+use crate::engine::regions::Exposure;
+use crate::engine::request::{
+    Fragments, Incoming, Operation, ReceiveStage, Receiving, SendStage, Sending, Slot, sent,
+};
+use crate::policy::Path;
+use crate::raw::{Access, Posted, RawSlice, RawSliceMut, RegionId};
+
+/// Exposes memory under a random key.
+pub(crate) fn expose(cx: &mut Cx, memory: Vec<u8>) -> Result<(RegionId, u64)> {
+    let mut memory = core::mem::ManuallyDrop::new(memory);
+    let exposure = Exposure {
+        memory: RawSliceMut::from(memory.as_mut_slice()),
+        capacity: Some(memory.capacity()),
+        key: None,
+        access: Access::BOTH,
+        origin: 0,
+    };
+    let exposed = cx.regions.expose(&cx.memory.segment, exposure);
+    if exposed.is_err() {
+        core::mem::ManuallyDrop::into_inner(memory);
+    }
+    exposed
+}
+
+/// Exposes memory that stays the caller's.
+///
+/// # Safety
+/// As [`RawEndpoint::expose_raw`](crate::RawEndpoint::expose_raw).
+pub(crate) unsafe fn expose_raw(
+    cx: &mut Cx,
+    memory: RawSliceMut,
+    key: Option<u64>,
+    access: Access,
+    origin: u64,
+) -> Result<(RegionId, u64)> {
+    let exposure = Exposure {
+        memory,
+        capacity: None,
+        key,
+        access,
+        origin,
+    };
+    cx.regions.expose(&cx.memory.segment, exposure)
+}
+
+/// Copies out of an own region.
+pub(crate) fn region_read(cx: &mut Cx, id: RegionId, offset: u64, into: &mut [u8]) -> Result<()> {
+    let from = cx.regions.bytes(id, offset, into.len())?;
+    // SAFETY: within the region, whose memory is this endpoint's until `revoke`. A peer that writes now
+    // changes which bytes are copied.
+    unsafe { core::ptr::copy_nonoverlapping(from.start, into.as_mut_ptr(), into.len()) };
+    Ok(())
+}
+
+/// Copies into an own region.
+pub(crate) fn region_write(cx: &mut Cx, id: RegionId, offset: u64, from: &[u8]) -> Result<()> {
+    let into = cx.regions.bytes(id, offset, from.len())?;
+    // SAFETY: as in `region_read`.
+    unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), into.start, from.len()) };
+    Ok(())
+}
+
+/// Bytes of a region, to be sent.
+///
+/// # Safety
+/// They stay as long as the buffer does.
+unsafe fn send_buffer(bytes: RawSliceMut) -> SendBuffer {
+    let RawSliceMut { start, len } = bytes;
+    // SAFETY: the caller's promise.
+    unsafe { SendBuffer::new(&[RawSlice { start, len }]) }
+}
+
+/// A one-sided read of a region of this endpoint by itself: one plain copy, done at once. Nothing of it
+/// goes through a ring, so messages to itself go one way only, and keep their order.
+pub(crate) fn read_own(
+    cx: &mut Cx,
+    me: u32,
+    (key, offset): (u64, u64),
+    into: &ReceiveBuffer,
+) -> Result<Posted> {
+    let len = into.len();
+    let found = cx.regions.find(key, offset, len, Access::READ);
+    let (_, bytes) = found.map_err(|refusal| rma::refused(me, offset, len, refusal))?;
+    // SAFETY: within the region, which is not freed during this call. A peer that writes there meanwhile
+    // changes which bytes are copied.
+    into.copy_from_send(&unsafe { send_buffer(bytes) }, len);
+    counting::assign_row(cx, me);
+    counting::count_received_by(cx, me, Path::SelfCopy, len);
+    Ok(Posted::Done(sent(me, 0, len)))
+}
+
+/// A one-sided write, as [`read_own`].
+pub(crate) fn write_own(
+    cx: &mut Cx,
+    me: u32,
+    (key, offset): (u64, u64),
+    data: &SendBuffer,
+) -> Result<Posted> {
+    let len = data.len();
+    let found = cx.regions.find(key, offset, len, Access::WRITE);
+    let (_, bytes) = found.map_err(|refusal| rma::refused(me, offset, len, refusal))?;
+    // SAFETY: as in `read_own`.
+    unsafe { ReceiveBuffer::new(&[bytes]) }.copy_from_send(data, len);
+    counting::assign_row(cx, me);
+    counting::count_sent(cx, me, Path::SelfCopy, len);
+    Ok(Posted::Done(sent(me, 0, len)))
+}
+
+/// The memory of a region that is being taken back, as soon as nobody uses it.
+pub(crate) fn revoked(cx: &mut Cx, id: RegionId) -> Result<Option<Vec<u8>>> {
+    let Some(key) = cx.regions.key_if_unused(id)? else {
+        return Ok(None);
+    };
+    let slots = cx.memory.segment.access_slots();
+    let count = cx.memory.segment.shape().access_slots;
+    for (number, peer) in cx.peers.iter().take(count as usize) {
+        let slot = slots.word64(number as usize * ACCESS_SLOT_BYTES);
+        // Acquire: pairs with the release in `rma::access` that empties the slot; the copy came before.
+        // What a process that has ended left there means nothing.
+        if slot.load(Ordering::Acquire) == key
+            && (peer.pair().is_some() || cx.quarantine.lives(number))
+        {
+            return Ok(None);
+        }
+    }
+    // SAFETY: out of the table, no slot of a process that lives holds its key, no transfer uses it.
+    unsafe { cx.regions.take(id) }.map(Some)
+}
+
+/// A peer asks for bytes of a region.
+pub(crate) fn on_get(cx: &mut Cx, from: u32, asked: RegionAccess) {
+    let RegionAccess {
+        id,
+        key,
+        offset,
+        len,
+    } = asked;
+    let (place, bytes) = match cx.regions.find(key, offset, len, Access::READ) {
+        Ok(found) => found,
+        Err(refusal) => return outbox::control(cx, from, refusal.encode(id)),
+    };
+    if len == 0 {
+        return outbox::control(cx, from, Done::Nothing.encode(id));
+    }
+    // SAFETY: within the region, which is not freed while it has users. A peer that writes there
+    // meanwhile changes which bytes are sent.
+    let data = unsafe { send_buffer(bytes) };
+    let slot = cx.requests.insert(Operation::Send(Sending {
+        to: from,
+        tag: 0,
+        immediate: None,
+        data,
+        stage: SendStage::Fragments(Fragments {
+            receive: Some(id),
+            at: 0,
+            end: len,
+            confirm: false,
+        }),
+        exposed: None,
+        delivered: false,
+    }));
+    cx.regions.begin_read(cx.requests.id(slot), place);
+    // Frees the slot by itself, and the region's user with it.
+    cx.requests.abandon(slot, Box::new(()));
+    cx.transfers.fragmented.push_back(slot);
+}
+
+/// A peer wants to write to a region.
+pub(crate) fn on_put(cx: &mut Cx, from: u32, asked: RegionAccess) {
+    let RegionAccess {
+        id,
+        key,
+        offset,
+        len,
+    } = asked;
+    let (place, bytes) = match cx.regions.find(key, offset, len, Access::WRITE) {
+        Ok(found) => found,
+        Err(refusal) => return outbox::control(cx, from, refusal.encode(id)),
+    };
+    cx.regions.enter(place);
+    // SAFETY: as in `on_get`.
+    let into = unsafe { ReceiveBuffer::new(&[bytes]) };
+    let incoming = Incoming {
+        remote: id,
+        region: Some(place),
+        path: Path::Pipeline,
+        ..Incoming::new(Envelope::new(from, 0), len, len)
+    };
+    let stage = ReceiveStage::Assembling(incoming);
+    let slot = cx
+        .requests
+        .insert(Operation::Receive(Receiving { into, stage }));
+    if len == 0 {
+        return finish_put(cx, slot, &incoming);
+    }
+    rendezvous::request_fragments(cx, slot, &incoming, false);
+}
+
+/// A write into a region is complete.
+pub(crate) fn finish_put(cx: &mut Cx, slot: Slot, incoming: &Incoming) {
+    let done = Done::Received(incoming.path).encode(incoming.remote);
+    outbox::control(cx, incoming.from(), done);
+    abort_put(cx, slot, incoming);
+}
+
+/// A write into a region ends, complete or not.
+pub(crate) fn abort_put(cx: &mut Cx, slot: Slot, incoming: &Incoming) {
+    cx.requests.release(slot);
+    if let Some(place) = incoming.region {
+        cx.regions.leave(place);
+    }
+}
+
+/// Gives up the hold of reads that are over.
+pub(crate) fn end_reads(cx: &mut Cx) {
+    let requests = &cx.requests;
+    cx.regions.end_reads(|send| requests.find(send).is_some());
+}

@@ -1,0 +1,291 @@
+//! Long messages: an offer is accepted, a path is picked, and the bytes move.
+//!
+//! The receiver picks the path, since only it knows both buffers. Whatever it picks, the message
+//! was matched already, so several long messages of a pair may move at the same time and in any order.
+
+use crate::counters::Event;
+use crate::engine::control::{autotune, counting, line_latency};
+use crate::engine::cx::Cx;
+use crate::engine::envelope::Envelope;
+use crate::engine::frame::{ClearToSend, Done, Offer, Violation};
+use crate::engine::matching::unexpected_store::UnexpectedBody;
+use crate::engine::outbox;
+use crate::engine::peer::table::Channel;
+use crate::engine::protocol::{fragments, packets, regions, rma, send, split_copy, unexpected};
+use crate::engine::request::{Fragments, Incoming, ReceiveStage, SendStage, Slot};
+use crate::policy::autotune::Candidate;
+use crate::policy::{BufferKind, Path, Query};
+use crate::raw::RequestId;
+use crate::single_copy::address_of_room;
+
+/// Matches an offer with a receive and starts the transfer.
+pub(crate) fn accept(cx: &mut Cx, slot: Slot, envelope: Envelope, offer: &Offer) {
+    let Some(receiving) = cx.requests.receiving(slot) else {
+        return;
+    };
+    let room = receiving.into.len();
+    let whole = address_of_room(receiving.into.slices()).is_some();
+    let incoming = Incoming::of_offer(envelope, offer, room);
+    let from = envelope.from;
+    receiving.stage = ReceiveStage::Assembling(incoming);
+    if incoming.wanted == 0 {
+        return finish_receive(cx, slot, &incoming);
+    }
+    match cx.peers.channel(from) {
+        Some(Channel::Shm(_)) => accept_shm(cx, slot, offer, incoming, whole),
+        Some(Channel::Fabric(connection)) => {
+            let connection = *connection;
+            packets::accept(cx, slot, offer, incoming, connection);
+        }
+        // Its sender is gone, and so is the offer.
+        Some(Channel::Loopback) | None => {}
+    }
+}
+
+/// Starts the transfer of a message whose sender shares memory with this endpoint. `whole`: the receive
+/// buffer has one address.
+fn accept_shm(cx: &mut Cx, slot: Slot, offer: &Offer, mut incoming: Incoming, whole: bool) {
+    let from = incoming.from();
+    let pair = cx.peers.pair(from);
+    if pair.is_some_and(|pair| pair.copies.is_same_process()) {
+        let peer_id = cx.peers.get(from).map_or(0, |peer| peer.address.id);
+        if let Some(receiving) = cx.requests.receiving(slot) {
+            if crate::same_process::copy(peer_id, offer.send, &receiving.into, incoming.wanted) {
+                incoming.path = Path::SameProcess;
+                return finish_receive(cx, slot, &incoming);
+            }
+        }
+    }
+    line_latency::probe_latency_if_due(cx, from);
+    let (candidate, sample) = choose(cx, from, offer, incoming.wanted, whole);
+    incoming.sample = sample;
+    incoming.path = candidate.path;
+    incoming.non_temporal = candidate.non_temporal;
+    match candidate.path {
+        // The sender exposes its bytes only where they are likely to be read: from the next message on.
+        Path::Kmod if offer.key == 0 => request_fragments(cx, slot, &incoming, true),
+        Path::Cma | Path::Kmod => {
+            if let Some(receiving) = cx.requests.receiving(slot) {
+                receiving.stage = ReceiveStage::Reading(incoming);
+            }
+            cx.transfers.copies.push_back(slot);
+        }
+        Path::SplitCopy => split_copy::start_split_copy(cx, slot, incoming),
+        _ => request_fragments(cx, slot, &incoming, false),
+    }
+}
+
+/// How the bytes of a matched long message come, and the sample window that measures it, if one does.
+/// `whole`: the receive buffer has one address.
+fn choose(
+    cx: &mut Cx,
+    from: u32,
+    offer: &Offer,
+    len: u64,
+    whole: bool,
+) -> (Candidate, Option<u32>) {
+    let Some(pair) = cx.peers.pair(from) else {
+        return (Candidate::by(Path::Pipeline), None);
+    };
+    // The message was offered, so the paths without asking are not open to it any more.
+    let mut capabilities = pair.nearness.capabilities;
+    capabilities.demote(Path::Inline);
+    capabilities.demote(Path::Eager);
+    if offer.vectored {
+        // A single copy needs one address on the sender's side.
+        capabilities.demote(Path::Cma);
+    }
+    if !whole {
+        // Both sides need one on each.
+        capabilities.demote(Path::SplitCopy);
+    }
+    let query = Query {
+        bytes: len,
+        locality: pair.nearness.locality,
+        pace: pair.pace.own.pace(),
+        buffer: if offer.vectored {
+            BufferKind::Vectored
+        } else {
+            BufferKind::Plain
+        },
+        capabilities,
+    };
+    match cx.settings.policy().choose_tunable(&query) {
+        // Messages in several slices have other paths, which those in one must not learn from.
+        Some((choice, true)) if choice.path.is_rendezvous() && !offer.vectored => {
+            autotune::autotuned(cx, from, len, choice.path, capabilities.paths)
+        }
+        Some((choice, _)) if choice.path.is_rendezvous() => (Candidate::by(choice.path), None),
+        _ => (Candidate::by(Path::Pipeline), None),
+    }
+}
+
+/// Asks the sender for the rest of a message in fragments; `expose`: the next message is to be
+/// exposed to the kernel module.
+pub(crate) fn request_fragments(cx: &mut Cx, slot: Slot, incoming: &Incoming, expose: bool) {
+    if let Some(receiving) = cx.requests.receiving(slot) {
+        receiving.stage = ReceiveStage::Assembling(Incoming {
+            path: Path::Pipeline,
+            ..*incoming
+        });
+    }
+    let clear = ClearToSend {
+        send: incoming.remote,
+        receive: cx.requests.id(slot).0,
+        start: incoming.got,
+        end: incoming.wanted,
+        expose,
+    };
+    outbox::control(cx, incoming.from(), clear.encode());
+}
+
+/// The sender's buffer is free, and so is the receiver's.
+pub(crate) fn finish_receive(cx: &mut Cx, slot: Slot, incoming: &Incoming) {
+    let done = Done::Received(incoming.path).encode(incoming.remote);
+    outbox::control(cx, incoming.from(), done);
+    complete_receive(cx, slot, incoming);
+}
+
+/// All wanted bytes are in the receive buffer.
+pub(crate) fn complete_receive(cx: &mut Cx, slot: Slot, incoming: &Incoming) {
+    let from = incoming.from();
+    autotune::note_long_received(cx, incoming);
+    if incoming.region.is_some() {
+        // It counts with the peer that writes.
+        return regions::finish_put(cx, slot, incoming);
+    }
+    cx.requests.complete(slot, incoming.outcome());
+    counting::count_received_by(cx, from, incoming.path, incoming.sent);
+    if incoming.path == Path::Eager {
+        // Its sender is likely to look at its ring now: for an answer, or for room.
+        line_latency::probe_latency_if_due(cx, from);
+    }
+}
+
+/// The receiver wants the bytes in fragments.
+///
+/// # Errors
+/// It asks for bytes that the message does not have.
+pub(crate) fn on_clear_to_send(
+    cx: &mut Cx,
+    from: u32,
+    clear: ClearToSend,
+) -> Result<(), Violation> {
+    let Some(slot) = send_to(cx, from, clear.send) else {
+        return Ok(());
+    };
+    let outlives = cx.peers.channel(from).is_some_and(Channel::outlives_sender);
+    let Some(sending) = cx.requests.sending(slot) else {
+        return Ok(());
+    };
+    if clear.start > clear.end || clear.end > sending.data.len() {
+        return Err("a request for bytes outside of the message");
+    }
+    // What the receiver does not read is not open to it any longer.
+    sending.exposed = None;
+    if let Some(pair) = cx.peers.pair(from) {
+        pair.copies.note_kmod(clear.expose);
+    }
+    let confirm = match sending.stage {
+        SendStage::Offered { .. } | SendStage::SplitWrite(_) => sending.delivered && !outlives,
+        SendStage::Put { .. } => true,
+        _ => return Ok(()),
+    };
+    sending.stage = SendStage::Fragments(Fragments {
+        receive: Some(clear.receive),
+        at: clear.start,
+        end: clear.end,
+        confirm,
+    });
+    autotune::note_long_send(cx, from);
+    cx.transfers.fragmented.push_back(slot);
+    fragments::push_asked(cx);
+    Ok(())
+}
+
+/// A send that this peer may speak about.
+pub(crate) fn send_to(cx: &mut Cx, from: u32, id: u64) -> Option<Slot> {
+    let slot = cx.requests.find(RequestId(id))?;
+    (cx.requests.sending(slot)?.to == from).then_some(slot)
+}
+
+/// A request that this endpoint and the peer both take part in is done at the peer.
+///
+/// # Errors
+/// The peer says so while its part still runs.
+pub(crate) fn on_done(cx: &mut Cx, from: u32, id: u64, done: Done) -> Result<(), Violation> {
+    match done {
+        Done::Received(path) => return on_received(cx, from, id, path),
+        Done::Retracted => on_retracted(cx, from, id),
+        Done::Written(blocks) => split_copy::on_written(cx, from, id, blocks),
+        Done::Nothing | Done::NoRegion | Done::OutOfRegion(_) => {
+            rma::on_answer(cx, from, id, done);
+        }
+    }
+    Ok(())
+}
+
+/// The receiver has all it wants.
+fn on_received(cx: &mut Cx, from: u32, id: u64, path: Path) -> Result<(), Violation> {
+    let Some(slot) = send_to(cx, from, id) else {
+        return Ok(());
+    };
+    let Some(sending) = cx.requests.sending(slot) else {
+        return Ok(());
+    };
+    if let SendStage::SplitWrite(split) = sending.stage {
+        if !split.finished {
+            return Err("the end of a copy that still runs");
+        }
+    }
+    if let Some(pair) = cx.peers.pair(from) {
+        pair.copies.note_kmod(path == Path::Kmod);
+    }
+    autotune::note_long_send(cx, from);
+    send::finish_send(cx, slot, path);
+    Ok(())
+}
+
+/// The sender takes an offer back: agreed if nobody has matched it.
+pub(crate) fn on_retract(cx: &mut Cx, from: u32, id: u64) {
+    let offered = cx.matching.store().find(|message| {
+        let offer = match message.body {
+            UnexpectedBody::Offered(offer) => offer.send,
+            _ => return false,
+        };
+        message.envelope.from == from && offer == id
+    });
+    // A claimed message is matched, and not found.
+    let Some(token) = offered.first().copied() else {
+        return;
+    };
+    unexpected::withdraw(cx, token);
+    outbox::control(cx, from, Done::Retracted.encode(id));
+}
+
+/// The receiver agreed that the offer is taken back.
+fn on_retracted(cx: &mut Cx, from: u32, id: u64) {
+    let Some(slot) = send_to(cx, from, id) else {
+        return;
+    };
+    let retracting = SendStage::Offered { retracting: true };
+    if cx
+        .requests
+        .sending(slot)
+        .is_some_and(|sending| sending.stage == retracting)
+    {
+        send::end_send(cx, slot, Err(crate::Error::Cancelled));
+    }
+}
+
+/// Single copy failed for a pair: never again, and the message goes on in fragments.
+pub(crate) fn demote(cx: &mut Cx, peer: u32, path: Path, why: &str) {
+    if let Some(pair) = cx.peers.pair(peer) {
+        for needs_it in pair.copies.demote(path, why) {
+            pair.nearness.capabilities.demote(*needs_it);
+        }
+    }
+    tracing::warn!("{path} to peer {peer}: {why}; using pipeline");
+    cx.counters.event(Event::Demotions);
+    cx.counters.reason(Some(path), peer, why);
+}

@@ -1,0 +1,242 @@
+//! One-sided access to regions that a peer exposed: by single copy without the owner's help, else
+//! through chunks with it.
+//!
+//! A region may not be taken back while somebody copies, and a cross-memory attach cannot be stopped
+//! by its target. So whoever copies first puts the region's key into its access slot in the owner's
+//! segment, and then looks again whether the region is still there; the owner first removes the region and then
+//! waits until no slot holds its key (hazard pointers, Michael 2004).
+
+use crate::engine::protocol::receive;
+use crate::engine::protocol::regions;
+use crate::engine::protocol::rendezvous;
+use crate::engine::protocol::send;
+use limic_shm::ring::Memory;
+use limic_shm::segment::{ACCESS_SLOT_BYTES, REGION_BYTES};
+use limic_shm::sync::{Ordering, fence};
+
+use crate::buffer::{ReceiveBuffer, SendBuffer};
+use crate::engine::control::counting;
+use crate::engine::cx::Cx;
+use crate::engine::frame::{self, Done, RegionAccess};
+use crate::engine::peer::pair::{REGION_CACHE, ShmPair};
+use crate::engine::peer::table::BacklogEntry;
+use crate::engine::request::{Operation, ReceiveStage, Receiving, SendStage, Sending, sent};
+use crate::policy::Path;
+use crate::raw::{Access, Posted, RawSlice, RawSliceMut};
+use crate::single_copy::{Failed, RemoteBytes};
+use crate::{Error, Peer, Result};
+
+/// Starts a one-sided read.
+///
+/// # Safety
+/// As [`RawEndpoint::post_read`](crate::RawEndpoint::post_read).
+pub(crate) unsafe fn post_read(
+    cx: &mut Cx,
+    from: u32,
+    key: u64,
+    offset: u64,
+    into: &[RawSliceMut],
+) -> Result<Posted> {
+    // SAFETY: the caller's promise is the buffer's invariant.
+    let into = unsafe { ReceiveBuffer::new(into) };
+    let len = into.len();
+    cx.peers.alive(from)?;
+    if cx.peers.me() == Some(from) {
+        return regions::read_own(cx, from, (key, offset), &into);
+    }
+    let asked = (offset, len, Access::READ);
+    let done = access(cx, from, key, asked, |pair, remote| {
+        pair.copies.read(Path::Cma, remote, &into, 0, u64::MAX)
+    })?;
+    if done {
+        counting::count_received_by(cx, from, Path::Cma, len);
+        return Ok(Posted::Done(sent(from, 0, len)));
+    }
+    let stage = ReceiveStage::Get {
+        from,
+        offset,
+        got: 0,
+    };
+    let slot = cx
+        .requests
+        .insert(Operation::Receive(Receiving { into, stage }));
+    let id = cx.requests.id(slot).0;
+    let asked = RegionAccess {
+        id,
+        key,
+        offset,
+        len,
+    };
+    send::queue(cx, from, BacklogEntry::Control(asked.encode(frame::GET)));
+    Ok(receive::posted(cx, slot, 0))
+}
+
+/// Starts a one-sided write.
+///
+/// # Safety
+/// As [`RawEndpoint::post_write`](crate::RawEndpoint::post_write).
+pub(crate) unsafe fn post_write(
+    cx: &mut Cx,
+    to: u32,
+    key: u64,
+    offset: u64,
+    from: &[RawSlice],
+) -> Result<Posted> {
+    // SAFETY: the caller's promise is the buffer's invariant.
+    let data = unsafe { SendBuffer::new(from) };
+    let len = data.len();
+    cx.peers.alive(to)?;
+    if cx.peers.me() == Some(to) {
+        return regions::write_own(cx, to, (key, offset), &data);
+    }
+    let asked = (offset, len, Access::WRITE);
+    let done = access(cx, to, key, asked, |pair, remote| {
+        pair.copies.write(remote, &data, 0, u64::MAX)
+    })?;
+    if done {
+        counting::count_sent(cx, to, Path::Cma, len);
+        return Ok(Posted::Done(sent(to, 0, len)));
+    }
+    let stage = SendStage::Put { key, offset };
+    let slot = cx.requests.insert(Operation::Send(Sending {
+        to,
+        tag: 0,
+        immediate: None,
+        data,
+        stage,
+        exposed: None,
+        delivered: false,
+    }));
+    let id = cx.requests.id(slot);
+    send::queue(cx, to, BacklogEntry::Message(id));
+    Ok(receive::posted(cx, slot, 0))
+}
+
+/// Tries single copy on a peer's region. `Ok(false)`: this pair cannot, or the region is not in the
+/// table; the owner must help.
+fn access(
+    cx: &mut Cx,
+    number: u32,
+    key: u64,
+    (offset, len, access): (u64, u64, Access),
+    copy: impl FnOnce(&ShmPair, RemoteBytes) -> Result<u64, Failed>,
+) -> Result<bool> {
+    let Some(pair) = cx.peers.pair(number) else {
+        return Ok(false);
+    };
+    let (shape, my_number) = (pair.segment.shape(), pair.regions.my_number);
+    let paths = pair.nearness.capabilities.paths;
+    if !paths.contains(Path::Cma) || my_number >= shape.access_slots {
+        return Ok(false);
+    }
+    let slot = pair
+        .regions
+        .access_slots
+        .word64(my_number as usize * ACCESS_SLOT_BYTES);
+    slot.store(key, Ordering::Relaxed);
+    // Pairs with the fence in `Regions::start_revoke`.
+    fence(Ordering::SeqCst);
+    let found = find_region(pair, key, access);
+    let result = match found {
+        None => {
+            slot.store(0, Ordering::Release);
+            return Ok(false);
+        }
+        Some((_, region, origin))
+            if offset
+                .wrapping_sub(origin)
+                .checked_add(len)
+                .is_none_or(|end| end > region) =>
+        {
+            Err(Error::OutOfRegion {
+                offset,
+                len,
+                region,
+            })
+        }
+        Some((address, _, origin)) => {
+            let remote = RemoteBytes {
+                address: address.wrapping_add(offset).wrapping_sub(origin),
+                key: 0,
+                len,
+            };
+            Ok(if len == 0 { Ok(0) } else { copy(pair, remote) })
+        }
+    };
+    // Release: pairs with the acquire in `regions::revoked`: the copy is over.
+    slot.store(0, Ordering::Release);
+    match result? {
+        Ok(_) => Ok(true),
+        Err(failed) => {
+            rendezvous::demote(cx, number, Path::Cma, &failed.why);
+            Ok(false)
+        }
+    }
+}
+
+/// The owner refused an access, or had nothing to send.
+pub(crate) fn on_answer(cx: &mut Cx, from: u32, id: u64, answer: Done) {
+    let Some(slot) = cx.requests.find(crate::RequestId(id)) else {
+        return;
+    };
+    let (peer, offset, len) = match cx.requests.get(slot) {
+        Operation::Send(Sending {
+            to,
+            data,
+            stage: SendStage::Put { offset, .. },
+            ..
+        }) => (*to, *offset, data.len()),
+        Operation::Receive(Receiving {
+            into,
+            stage: ReceiveStage::Get { from, offset, .. },
+        }) => (*from, *offset, into.len()),
+        _ => return,
+    };
+    if peer != from {
+        return;
+    }
+    let outcome = match answer {
+        Done::Nothing => sent(from, 0, 0),
+        answer => Err(refused(from, offset, len, answer)),
+    };
+    cx.requests.complete(slot, outcome);
+}
+
+/// What the owner's refusal of an access means to who asked.
+pub(crate) fn refused(owner: u32, offset: u64, len: u64, answer: Done) -> Error {
+    match answer {
+        Done::OutOfRegion(region) => Error::OutOfRegion {
+            offset,
+            len,
+            region,
+        },
+        _ => Error::UnknownRegion { peer: Peer(owner) },
+    }
+}
+
+/// Address, length and origin of a peer's region, if it allows the access. One line of the peer's memory is read for a region
+/// that was found before, and one per region in the way at the first time.
+fn find_region(pair: &ShmPair, key: u64, access: Access) -> Option<(u64, u64, u64)> {
+    if key == 0 {
+        return None;
+    }
+    let count = pair.segment.shape().regions;
+    let look = |place: u32| {
+        if place >= count {
+            return None;
+        }
+        let word = |at| {
+            pair.regions
+                .table
+                .word64(place as usize * REGION_BYTES + at)
+        };
+        // Acquire: pairs with the release in `regions::publish`.
+        let live = word(0).load(Ordering::Acquire) == key
+            && Access::from_bits(word(24).load(Ordering::Relaxed)).contains(access);
+        let read = |at| word(at).load(Ordering::Relaxed);
+        live.then(|| (read(8), read(16), read(32)))
+    };
+    let known = &pair.regions.cache[key as usize % REGION_CACHE];
+    look(known.get())
+        .or_else(|| (0..count).find_map(|place| look(place).inspect(|_| known.set(place))))
+}

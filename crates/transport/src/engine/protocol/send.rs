@@ -1,0 +1,350 @@
+//! A message sets out: at once, or by way of the backlog.
+
+use crate::buffer::{SendBuffer, total};
+use crate::counters::Event;
+use crate::engine::control::counting;
+use crate::engine::cx::Cx;
+use crate::engine::frame::{PUT, RegionAccess};
+use crate::engine::outbox;
+use crate::engine::peer::pair::{PairState, ShmPair};
+use crate::engine::peer::table::{BacklogEntry, Channel, PeerState};
+use crate::engine::protocol::eager::{Message, push_eager};
+use crate::engine::protocol::fast_send::{FastSend, is_inline_length, ring, send_fast};
+use crate::engine::protocol::fragments::{self, Fragmented};
+use crate::engine::protocol::receive::posted;
+use crate::engine::protocol::{loopback, offer, packets, send_ahead};
+use crate::engine::request::{Fragments, Operation, SendStage, Sending, Slot, sent};
+use crate::engine::staging::pool::StagingPool;
+use crate::error::Outcome;
+use crate::policy::Path;
+use crate::policy::select::SendPlan;
+use crate::raw::{Posted, RawSlice, RequestId, SendOptions};
+use crate::{Error, Peer, Result};
+
+/// Starts a send.
+///
+/// # Safety
+/// As [`RawEndpoint::post_send`](crate::RawEndpoint::post_send).
+#[inline]
+pub(crate) unsafe fn post_send(
+    cx: &mut Cx,
+    to: u32,
+    tag: u64,
+    options: SendOptions,
+    data: &[RawSlice],
+) -> Result<Posted> {
+    // SAFETY: handed on. What is in a ring is delivered, since that is shared memory.
+    if unsafe { try_send(cx, to, tag, options.immediate, data) }? {
+        return Ok(Posted::Done(sent(to, tag, total(data))));
+    }
+    // SAFETY: handed on.
+    unsafe { post_send_slow(cx, to, tag, options, data) }
+}
+
+/// Sends whole if there is room and nothing waits ahead. True if it did.
+///
+/// # Safety
+/// The slices are readable during the call.
+#[inline(always)]
+pub(crate) unsafe fn try_send(
+    cx: &mut Cx,
+    to: u32,
+    tag: u64,
+    immediate: Option<u64>,
+    data: &[RawSlice],
+) -> Result<bool> {
+    if let (None, [one]) = (immediate, data) {
+        if is_inline_length(one.len) {
+            // SAFETY: the caller's promise.
+            match unsafe { send_fast(cx, to, tag, *one) } {
+                FastSend::Sent => return Ok(true),
+                FastSend::SentToSleeper => {
+                    ring(cx, to);
+                    return Ok(true);
+                }
+                FastSend::No => {}
+            }
+        }
+    }
+    // SAFETY: the caller's promise.
+    unsafe { send_now(cx, to, tag, immediate, data) }
+}
+
+/// The same for all messages that [`send_fast`] does not send.
+///
+/// # Safety
+/// As [`try_send`].
+#[inline(always)]
+pub(crate) unsafe fn send_now(
+    cx: &mut Cx,
+    to: u32,
+    tag: u64,
+    immediate: Option<u64>,
+    data: &[RawSlice],
+) -> Result<bool> {
+    let len = total(data);
+    let pool = &mut cx.staging;
+    let peer = cx.peers.known(to)?;
+    let waits = !peer.backlog.is_empty();
+    let PeerState::Up(Channel::Shm(pair)) = &mut peer.state else {
+        return Ok(false);
+    };
+    if waits {
+        return Ok(false);
+    }
+    let plan = plan(pair, pool, to, len, false);
+    if !matches!(plan, SendPlan::Record | SendPlan::Buffer) {
+        return Ok(false);
+    }
+    let message = Message {
+        to,
+        tag,
+        immediate,
+        data,
+        len,
+    };
+    // SAFETY: the caller's promise.
+    let pushed = unsafe { push_eager(pair, pool, plan, &message) };
+    if let Some(path) = pushed {
+        cx.counters.sent(&peer.counts, path, len);
+    }
+    Ok(pushed.is_some())
+}
+
+/// How a message leaves by shared memory. `full`: the ring had no room for it.
+#[inline(always)]
+fn plan(pair: &ShmPair, pool: &StagingPool, to: u32, len: u64, full: bool) -> SendPlan {
+    pair.routes.select(
+        len,
+        &PairState {
+            pair,
+            pool,
+            to,
+            full,
+        },
+    )
+}
+
+/// Starts a send that cannot go whole now.
+///
+/// # Safety
+/// As [`post_send`].
+#[inline(never)]
+pub(crate) unsafe fn post_send_slow(
+    cx: &mut Cx,
+    to: u32,
+    tag: u64,
+    options: SendOptions,
+    data: &[RawSlice],
+) -> Result<Posted> {
+    if cx.identity.is_closed() {
+        cx.peers.known(to)?;
+        return Err(Error::PeerFailed {
+            peer: Peer(to),
+            why: crate::PeerFailure::Closed,
+        });
+    }
+    let message = Message {
+        to,
+        tag,
+        immediate: options.immediate,
+        data,
+        len: total(data),
+    };
+    let peer = cx.peers.alive(to)?;
+    let mut stage = SendStage::Queued;
+    if let (true, Some(pair)) = (peer.backlog.is_empty(), peer.pair()) {
+        let begun = match plan(pair, &cx.staging, to, message.len, true) {
+            // SAFETY: the slices are readable during the call.
+            SendPlan::Ahead if unsafe { send_ahead::push_send_ahead(cx, &message) } => {
+                return Ok(Posted::Done(sent(to, tag, message.len)));
+            }
+            // SAFETY: as above.
+            SendPlan::Buffer | SendPlan::Fragments => unsafe { begin_eager(cx, &message) },
+            SendPlan::Record | SendPlan::Ahead | SendPlan::Offer => None,
+        };
+        match begun {
+            Some(at) if at == message.len => {
+                return Ok(Posted::Done(sent(to, tag, message.len)));
+            }
+            Some(at) => stage = SendStage::Fragments(Fragments::of_eager(at, message.len)),
+            None => {}
+        }
+    }
+    // SAFETY: the caller's promise is the buffer's invariant.
+    let data = unsafe { SendBuffer::new(data) };
+    let sending = Sending {
+        to,
+        tag,
+        immediate: options.immediate,
+        data,
+        stage,
+        exposed: None,
+        delivered: options.delivered,
+    };
+    if cx.peers.me() == Some(to) {
+        return loopback::send_loopback(cx, sending);
+    }
+    cx.counters.event(Event::Waited);
+    let slot = cx.requests.insert(Operation::Send(sending));
+    let id = cx.requests.id(slot);
+    queue(cx, to, BacklogEntry::Message(id));
+    // It may be done by now: queued behind nothing.
+    Ok(posted(cx, slot, 0))
+}
+
+/// Begins an eager message in fragments, and pushes them as far as there is room; gives how far that
+/// came.
+///
+/// # Safety
+/// As [`push_eager`].
+unsafe fn begin_eager(cx: &mut Cx, message: &Message<'_>) -> Option<u64> {
+    if message.len < cx.peers.pair(message.to)?.routes.record_below {
+        // It goes whole, when there is room.
+        return None;
+    }
+    let fragmented = Fragmented {
+        tag: message.tag,
+        data: message.data,
+        end: message.len,
+        receive: None,
+        oversubscribed: false,
+    };
+    // SAFETY: the caller's promise.
+    unsafe { fragments::begin_eager(cx, message.to, message.immediate, &fragmented) }
+}
+
+/// Puts something behind what waits for a peer already, and pushes what can be pushed.
+pub(crate) fn queue(cx: &mut Cx, to: u32, entry: BacklogEntry) {
+    outbox::enqueue(cx, to, entry);
+    flush(cx, to);
+}
+
+/// Pushes a peer's backlog as far as there is room. True if anything went.
+pub(crate) fn flush(cx: &mut Cx, to: u32) -> bool {
+    let mut moved = false;
+    let connection = match cx.peers.channel(to) {
+        Some(Channel::Fabric(connection)) => Some(*connection),
+        Some(Channel::Shm(_)) => None,
+        Some(Channel::Loopback) | None => return false,
+    };
+    let several = cx.peers.get(to).is_some_and(|peer| peer.backlog.len() > 1);
+    if let (true, Some(connection)) = (several, connection) {
+        cx.fabric.cork(connection);
+    }
+    while let Some(peer) = cx.peers.get(to) {
+        let gone = match peer.backlog.front().copied() {
+            None => break,
+            Some(BacklogEntry::Control(record)) => outbox::push_control(cx, to, &record),
+            Some(BacklogEntry::Message(id)) => push_queued(cx, to, id),
+        };
+        if !gone {
+            break;
+        }
+        moved = true;
+        if let Some(peer) = cx.peers.get(to) {
+            peer.backlog.pop_front();
+        }
+    }
+    if let Some(connection) = connection {
+        cx.fabric.uncork(connection);
+    }
+    moved
+}
+
+/// The turn of a queued send has come. True if it left the backlog.
+fn push_queued(cx: &mut Cx, to: u32, id: RequestId) -> bool {
+    // Cancelled meanwhile: nothing to push.
+    let Some(slot) = cx.requests.find(id) else {
+        return true;
+    };
+    let Some(sending) = cx.requests.sending(slot) else {
+        return true;
+    };
+    match sending.stage {
+        SendStage::Put { key, offset } => {
+            let access = RegionAccess {
+                id: id.0,
+                key,
+                offset,
+                len: sending.data.len(),
+            };
+            outbox::push_control(cx, to, &access.encode(PUT))
+        }
+        SendStage::Fragments(Fragments { receive: None, .. }) => {
+            fragments::push_queued_eager(cx, to, slot)
+        }
+        SendStage::Queued => match cx.peers.channel(to) {
+            Some(Channel::Shm(_)) => push_queued_shm(cx, to, slot),
+            Some(Channel::Fabric(connection)) => {
+                let connection = *connection;
+                packets::push_queued(cx, to, connection, slot)
+            }
+            Some(Channel::Loopback) | None => false,
+        },
+        _ => true,
+    }
+}
+
+/// The turn of a send through shared memory has come. True if it left the backlog.
+fn push_queued_shm(cx: &mut Cx, to: u32, slot: Slot) -> bool {
+    let pool = &mut cx.staging;
+    let Some(peer) = cx.peers.get(to) else {
+        return true;
+    };
+    let PeerState::Up(Channel::Shm(pair)) = &mut peer.state else {
+        return false;
+    };
+    let Some(sending) = cx.requests.sending(slot) else {
+        return true;
+    };
+    let message = Message {
+        to,
+        tag: sending.tag,
+        immediate: sending.immediate,
+        data: sending.data.slices(),
+        len: sending.data.len(),
+    };
+    let plan = plan(pair, pool, to, message.len, false);
+    let short = message.len < pair.routes.record_below;
+    match plan {
+        SendPlan::Record | SendPlan::Buffer if short => {
+            // SAFETY: readable by the invariant of `SendBuffer`, and `len` is its length.
+            let Some(path) = (unsafe { push_eager(pair, pool, plan, &message) }) else {
+                return false;
+            };
+            let (tag, len) = (message.tag, message.len);
+            cx.counters.sent(&peer.counts, path, len);
+            cx.requests.complete(slot, sent(to, tag, len));
+            true
+        }
+        SendPlan::Record | SendPlan::Buffer | SendPlan::Fragments => {
+            fragments::push_queued_eager(cx, to, slot)
+        }
+        // Ahead of it stood something, so it is too late to go ahead of the receiver.
+        SendPlan::Ahead | SendPlan::Offer => offer::push_offer(cx, to, slot),
+    }
+}
+
+/// Ends a send that the peer may have seen.
+pub(crate) fn end_send(cx: &mut Cx, slot: Slot, outcome: Outcome) {
+    let id = cx.requests.id(slot);
+    cx.fabric.send_is_over(id);
+    if let Some(sending) = cx.requests.sending(slot) {
+        let pair = cx.peers.pair(sending.to);
+        if pair.is_some_and(|pair| pair.copies.is_same_process()) {
+            crate::same_process::leave(cx.identity.address.id, id.0);
+        }
+    }
+    cx.requests.complete(slot, outcome);
+}
+
+/// A send is done, by this path, as far as this side takes part in it.
+pub(crate) fn finish_send(cx: &mut Cx, slot: Slot, path: Path) {
+    let Some(sending) = cx.requests.sending(slot) else {
+        return;
+    };
+    let (to, tag, len) = (sending.to, sending.tag, sending.data.len());
+    counting::count_sent(cx, to, path, len);
+    end_send(cx, slot, sent(to, tag, len));
+}

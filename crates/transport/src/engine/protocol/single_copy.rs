@@ -1,0 +1,80 @@
+//! Single copies under way: read by the receiver alone, or by both sides at once.
+//!
+//! Each visit copies a bounded piece, so that an endpoint that moves gigabytes still answers others.
+
+use crate::engine::cx::Cx;
+use crate::engine::protocol::rendezvous;
+use crate::engine::protocol::split_copy;
+use crate::engine::request::{Operation, ReceiveStage, SendStage, Slot};
+use crate::single_copy::RemoteBytes;
+
+/// Bytes per visit.
+pub(crate) const COPY_STEP: u64 = 2 << 20;
+
+/// Moves every single copy on by one piece. True if bytes moved.
+pub(crate) fn push_copies(cx: &mut Cx) -> bool {
+    let mut moved = false;
+    for _ in 0..cx.transfers.copies.len() {
+        let Some(slot) = cx.transfers.copies.pop_front() else {
+            break;
+        };
+        let over = match cx.requests.get(slot) {
+            Operation::Receive(receiving) => match receiving.stage {
+                ReceiveStage::Reading(_) => read_step(cx, slot),
+                ReceiveStage::SplitRead(..) => split_copy::split_read(cx, slot),
+                _ => true,
+            },
+            Operation::Send(sending) => match sending.stage {
+                SendStage::SplitWrite(_) => split_copy::split_write(cx, slot),
+                _ => true,
+            },
+            _ => true,
+        };
+        moved = true;
+        if !over {
+            cx.transfers.copies.push_back(slot);
+        }
+    }
+    moved
+}
+
+/// Reads the next piece out of the sender's memory. True if the receive needs no more visits.
+fn read_step(cx: &mut Cx, slot: Slot) -> bool {
+    let Some(receiving) = cx.requests.receiving(slot) else {
+        return true;
+    };
+    let ReceiveStage::Reading(mut incoming) = receiving.stage else {
+        return true;
+    };
+    let Some(pair) = cx.peers.pair(incoming.from()) else {
+        return true;
+    };
+    let (into, got) = (&receiving.into, incoming.got);
+    let remote = RemoteBytes {
+        address: incoming.address,
+        key: incoming.key,
+        len: incoming.wanted,
+    };
+    let read = pair
+        .copies
+        .read(incoming.path, remote, into, got, COPY_STEP);
+    let (copied, failed) = match read {
+        Ok(0) if incoming.got < incoming.wanted => {
+            (0, Some("it gave no bytes, and no reason".to_owned()))
+        }
+        Ok(copied) => (copied, None),
+        Err(failed) => (failed.copied, Some(failed.why)),
+    };
+    incoming.got += copied;
+    if let Some(why) = failed {
+        rendezvous::demote(cx, incoming.from(), incoming.path, &why);
+        rendezvous::request_fragments(cx, slot, &incoming, false);
+        return true;
+    }
+    receiving.stage = ReceiveStage::Reading(incoming);
+    let all = incoming.got >= incoming.wanted;
+    if all {
+        rendezvous::finish_receive(cx, slot, &incoming);
+    }
+    all
+}

@@ -1,0 +1,519 @@
+//! The table of operations under way.
+//!
+//! An operation has an entry of one cache line, which is all that a short message touches of it: the
+//! posted receive, which may wait for its message right there ([`posted_fifo`]), and later its status.
+//! What other operations need lies in a second table.
+//!
+//! # Invariants
+//! - An entry is in at most one list: the free entries, the posted fifo, or the completion list. All
+//!   three go through `Entry::next`.
+//! - Nobody knows the id of an operation in the completion list, and no scope owns it: only
+//!   [`next_completed`](Requests::next_completed) takes it from there.
+//! - An id is a slot and its generation. A slot that is freed gets another generation.
+
+pub(crate) mod completions;
+pub(crate) mod operation;
+pub(crate) mod posted_fifo;
+
+use std::any::Any;
+
+use limic_matching::PostedId;
+
+use self::posted_fifo::{FifoReceive, PostedFifo};
+use crate::buffer::{ReceiveBuffer, SingleSlice, Source};
+use crate::error::Outcome;
+use crate::raw::RequestId;
+use crate::{Error, Status};
+pub(crate) use operation::{
+    Destination, EagerAssembly, Fragments, Incoming, Operation, ReceiveStage, Receiving, SendStage,
+    Sending, sent,
+};
+
+/// Position in the table; also the token in the posted queue.
+pub(crate) type Slot = u32;
+
+const NONE: u32 = u32::MAX;
+
+/// What an entry is now.
+#[derive(Clone, Copy)]
+enum State {
+    Free,
+    /// A receive in the posted fifo.
+    InFifo(FifoReceive),
+    /// A receive into one slice in the posted queue; or one that left the fifo and is not queued yet.
+    Posted {
+        /// Its position in the queue.
+        id: PostedId,
+        room: SingleSlice,
+    },
+    /// Any other operation: see [`ColdEntry::operation`].
+    Other,
+    /// Completed well; the owner has not asked for the status yet.
+    Done(Status),
+    /// Completed with [`ColdEntry::error`].
+    Failed,
+}
+
+/// What happens when an operation completes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum OnCompletion {
+    /// It waits for its owner to ask.
+    Keep,
+    /// Nobody asks: the slot is freed, and then [`ColdEntry::buffer`].
+    Free,
+    /// It goes to the end of the completion list, under [`ColdEntry::name`].
+    List,
+}
+
+/// What each operation has.
+#[repr(align(64))]
+struct Entry {
+    generation: u32,
+    /// The next entry of the list that this one is in.
+    next: u32,
+    /// The scope that the operation belongs to; 0 for none.
+    owner: u32,
+    on_completion: OnCompletion,
+    state: State,
+}
+
+const _: () = assert!(size_of::<Entry>() == 64, "one cache line");
+
+impl Entry {
+    /// Makes the entry a free one under another id. Its state is free already.
+    #[inline(always)]
+    fn release(&mut self, next: u32) {
+        self.forget_id();
+        self.owner = 0;
+        self.next = next;
+        self.on_completion = OnCompletion::Keep;
+    }
+
+    /// From now on, nobody knows the id of what is in the entry.
+    #[inline(always)]
+    fn forget_id(&mut self) {
+        self.generation = self.generation.wrapping_add(1).max(1);
+    }
+
+    #[inline(always)]
+    fn is_free(&self) -> bool {
+        matches!(self.state, State::Free)
+    }
+}
+
+/// Copies a status field by field. It may have been stored in such parts a moment ago, and one wide
+/// load of two of them would wait until all stores before them are done.
+#[inline(always)]
+fn copy_by_words(status: &Status) -> Status {
+    /// Volatile, so that the compiler does not merge two loads.
+    #[inline(always)]
+    fn load<T: Copy>(word: &T) -> T {
+        // SAFETY: a reference is valid, aligned and initialised.
+        unsafe { core::ptr::from_ref(word).read_volatile() }
+    }
+    Status {
+        peer: load(&status.peer),
+        tag: load(&status.tag),
+        len: load(&status.len),
+        immediate: status.immediate.as_ref().map(load),
+    }
+}
+
+/// What kinds of operations an engine has.
+pub(crate) trait OperationKind: Sized {
+    /// No operation, or a completed one.
+    const OVER: Self;
+
+    /// A receive at this position of the posted queue, as an operation of its own.
+    fn posted(id: PostedId, into: ReceiveBuffer) -> Self;
+}
+
+impl OperationKind for Operation {
+    const OVER: Self = Self::Over;
+
+    fn posted(id: PostedId, into: ReceiveBuffer) -> Self {
+        let stage = ReceiveStage::Posted { id };
+        Self::Receive(Receiving { into, stage })
+    }
+}
+
+/// What only some operations have.
+struct ColdEntry<O> {
+    operation: O,
+    error: Option<Error>,
+    name: u64,
+    buffer: Option<Box<dyn Any + Send>>,
+}
+
+impl<O: OperationKind> ColdEntry<O> {
+    const NOTHING: Self = Self {
+        operation: O::OVER,
+        error: None,
+        name: 0,
+        buffer: None,
+    };
+}
+
+/// The table. Slots are reused last in, first out, so that a steady state stays in the cache.
+pub(crate) struct Requests<O = Operation> {
+    entries: Vec<Entry>,
+    /// As long as `entries`.
+    cold: Vec<ColdEntry<O>>,
+    free: u32,
+    /// Operations that belong to a scope.
+    owned: usize,
+    /// The scope of which an operation was asked for last, and where that operation was.
+    found: (u32, usize),
+    /// The scope that was made last.
+    last_owner: u32,
+    fifo: PostedFifo,
+    /// First and last entry of the completion list.
+    completions: (u32, u32),
+    /// Operations that have completed so far.
+    completed: u64,
+}
+
+impl<O: OperationKind> Requests<O> {
+    pub(crate) fn new() -> Self {
+        Self {
+            entries: Vec::with_capacity(256),
+            cold: Vec::with_capacity(256),
+            free: NONE,
+            owned: 0,
+            found: (0, 0),
+            last_owner: 0,
+            fifo: PostedFifo::EMPTY,
+            completions: (NONE, NONE),
+            completed: 0,
+        }
+    }
+
+    /// Operations that have completed so far: a change says that somebody has something to look at.
+    #[inline(always)]
+    pub(crate) fn completed(&self) -> u64 {
+        self.completed
+    }
+
+    /// Takes a slot, still free to be filled. Allocates only when more operations are pending than
+    /// ever before.
+    #[inline(always)]
+    pub(crate) fn take_slot(&mut self) -> Slot {
+        let slot = self.free;
+        match self.entries.get(slot as usize) {
+            Some(entry) => {
+                self.free = entry.next;
+                slot
+            }
+            None => self.add_slot(),
+        }
+    }
+
+    #[cold]
+    fn add_slot(&mut self) -> Slot {
+        self.entries.push(Entry {
+            generation: 1,
+            next: NONE,
+            owner: 0,
+            on_completion: OnCompletion::Keep,
+            state: State::Free,
+        });
+        self.cold.push(ColdEntry::NOTHING);
+        (self.entries.len() - 1) as u32
+    }
+
+    /// Enters an operation.
+    pub(crate) fn insert(&mut self, operation: O) -> Slot {
+        let slot = self.take_slot();
+        self.entries[slot as usize].state = State::Other;
+        self.cold[slot as usize].operation = operation;
+        slot
+    }
+
+    /// Enters an operation that is complete, of a scope if `owner` is not 0.
+    pub(crate) fn insert_done(&mut self, outcome: Outcome, owner: u32) -> RequestId {
+        let slot = self.insert(O::OVER);
+        self.complete(slot, outcome);
+        self.set_owner(slot, owner);
+        self.id(slot)
+    }
+
+    /// Enters a receive of the posted queue in a slot that was taken for it.
+    pub(crate) fn post(
+        &mut self,
+        slot: Slot,
+        id: PostedId,
+        into: ReceiveBuffer,
+        owner: u32,
+    ) -> RequestId {
+        self.owned += usize::from(owner != 0);
+        let entry = &mut self.entries[slot as usize];
+        entry.owner = owner;
+        entry.state = match into.single_slice() {
+            Some(room) => State::Posted { id, room },
+            None => {
+                self.cold[slot as usize].operation = O::posted(id, into);
+                State::Other
+            }
+        };
+        request_id(entry.generation, slot)
+    }
+
+    /// Delivers a whole message to the posted receive that it matched. False if the message does not
+    /// fit, or if the receive is not in one slice any more: the receive goes on then.
+    #[inline]
+    pub(crate) fn deliver_posted(
+        &mut self,
+        slot: Slot,
+        status: Status,
+        source: &impl Source,
+    ) -> bool {
+        let Some(entry) = self.entries.get_mut(slot as usize) else {
+            return false;
+        };
+        let State::Posted { room, .. } = entry.state else {
+            return false;
+        };
+        if !room.fill(source) {
+            return false;
+        }
+        self.deliver(slot, status);
+        true
+    }
+
+    /// The id of a slot's current operation.
+    #[inline]
+    pub(crate) fn id(&self, slot: Slot) -> RequestId {
+        request_id(self.entries[slot as usize].generation, slot)
+    }
+
+    /// The slot that an id means, if its operation still exists. Ids may come from peers.
+    #[inline(always)]
+    pub(crate) fn find(&self, id: RequestId) -> Option<Slot> {
+        let slot = id.0 as u32;
+        let entry = self.entries.get(slot as usize)?;
+        (entry.generation == (id.0 >> 32) as u32 && !entry.is_free()).then_some(slot)
+    }
+
+    /// The operation of a slot, whatever it is; nothing for a receive in the posted fifo.
+    pub(crate) fn get(&mut self, slot: Slot) -> &mut O {
+        let entry = &mut self.entries[slot as usize];
+        let cold = &mut self.cold[slot as usize];
+        if let State::Posted { id, room } = entry.state {
+            entry.state = State::Other;
+            cold.operation = O::posted(id, room.into());
+        }
+        &mut cold.operation
+    }
+
+    /// The operation of a slot, unless it is complete or only waits for its message.
+    pub(crate) fn under_way(&self, slot: Slot) -> Option<&O> {
+        let other = matches!(self.entries[slot as usize].state, State::Other);
+        other.then(|| &self.cold[slot as usize].operation)
+    }
+
+    #[inline]
+    pub(crate) fn is_done(&self, slot: Slot) -> bool {
+        matches!(
+            self.entries[slot as usize].state,
+            State::Done(_) | State::Failed
+        )
+    }
+
+    /// Completes a receive well. Its buffer is the owner's from here on.
+    #[inline(always)]
+    fn deliver(&mut self, slot: Slot, status: Status) {
+        self.completed += 1;
+        let entry = &mut self.entries[slot as usize];
+        entry.state = State::Done(status);
+        if entry.on_completion != OnCompletion::Keep {
+            self.after_completion(slot);
+        }
+    }
+
+    /// Completes an operation. Its buffer is the owner's from here on; an abandoned buffer is freed.
+    pub(crate) fn complete(&mut self, slot: Slot, outcome: Outcome) {
+        let entry = &mut self.entries[slot as usize];
+        let cold = &mut self.cold[slot as usize];
+        cold.operation = O::OVER;
+        match outcome {
+            Ok(status) => return self.deliver(slot, status),
+            Err(error) => cold.error = Some(error),
+        }
+        self.completed += 1;
+        entry.state = State::Failed;
+        if entry.on_completion != OnCompletion::Keep {
+            self.after_completion(slot);
+        }
+    }
+
+    /// Takes the outcome of a completed operation and frees the slot.
+    #[inline(always)]
+    pub(crate) fn take_done(&mut self, slot: Slot) -> Option<Outcome> {
+        let entry = &mut self.entries[slot as usize];
+        match &entry.state {
+            State::Done(status) => {
+                let status = copy_by_words(status);
+                self.free_entry(slot);
+                Some(Ok(status))
+            }
+            State::Failed => self.take_failed(slot),
+            _ => None,
+        }
+    }
+
+    /// The status of an operation that has completed well; frees the slot. `None` in all other cases.
+    #[inline(always)]
+    pub(crate) fn take_status(&mut self, id: RequestId) -> Option<Status> {
+        let slot = id.0 as u32;
+        let entry = self.entries.get_mut(slot as usize)?;
+        if entry.generation != (id.0 >> 32) as u32 {
+            return None;
+        }
+        let State::Done(status) = &entry.state else {
+            return None;
+        };
+        let status = copy_by_words(status);
+        entry.state = State::Free;
+        self.owned -= usize::from(entry.owner != 0);
+        entry.release(self.free);
+        self.free = slot;
+        Some(status)
+    }
+
+    #[cold]
+    fn take_failed(&mut self, slot: Slot) -> Option<Outcome> {
+        let error = self.cold[slot as usize].error.take();
+        self.free_entry(slot);
+        error.map(Err)
+    }
+
+    /// Puts a slot into the list of free ones.
+    #[inline(always)]
+    fn free_entry(&mut self, slot: Slot) {
+        let entry = &mut self.entries[slot as usize];
+        entry.state = State::Free;
+        self.owned -= usize::from(entry.owner != 0);
+        entry.release(self.free);
+        self.free = slot;
+    }
+
+    /// Frees a slot whatever is in it, unless it is in the completion list.
+    pub(crate) fn release(&mut self, slot: Slot) {
+        self.free_entry(slot);
+        let cold = core::mem::replace(&mut self.cold[slot as usize], ColdEntry::NOTHING);
+        // The buffer of an abandoned operation must outlive the operation.
+        drop(cold.operation);
+        drop(cold.buffer);
+    }
+
+    /// A number for a new scope, which no operation has.
+    pub(crate) fn new_owner(&mut self) -> u32 {
+        loop {
+            self.last_owner = self.last_owner.wrapping_add(1).max(1);
+            if self.owned_by(self.last_owner).is_none() {
+                return self.last_owner;
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn set_owner(&mut self, slot: Slot, owner: u32) {
+        let entry = &mut self.entries[slot as usize];
+        self.owned += usize::from(owner != 0);
+        self.owned -= usize::from(entry.owner != 0);
+        entry.owner = owner;
+    }
+
+    /// Some operation of a scope. Linear in the table, also for all of a scope together if it starts
+    /// none meanwhile; constant if no scope has any.
+    pub(crate) fn owned_by(&mut self, owner: u32) -> Option<RequestId> {
+        if self.owned == 0 {
+            return None;
+        }
+        let (last, from) = self.found;
+        let from = if last == owner { from } else { 0 };
+        let is_owned = |entry: &Entry| entry.owner == owner;
+        let slot = match self.entries.iter().skip(from).position(is_owned) {
+            Some(at) => from + at,
+            None => self.entries.iter().position(is_owned)?,
+        };
+        self.found = (owner, slot);
+        Some(self.id(slot as u32))
+    }
+
+    /// Leaves an operation to itself; `buffer` is dropped when the operation completes. So is a buffer
+    /// of an earlier call, which the operation may still use.
+    pub(crate) fn abandon(&mut self, slot: Slot, buffer: Box<dyn Any + Send>) {
+        self.entries[slot as usize].on_completion = OnCompletion::Free;
+        let kept = &mut self.cold[slot as usize].buffer;
+        *kept = Some(match kept.take() {
+            Some(earlier) => Box::new((earlier, buffer)),
+            None => buffer,
+        });
+        if self.is_done(slot) {
+            self.release(slot);
+        }
+    }
+
+    /// Slots of operations that exist, for a walk over all of them. Linear: failures only.
+    pub(crate) fn slots(&self) -> Vec<Slot> {
+        (0..self.entries.len() as u32)
+            .filter(|slot| !self.entries[*slot as usize].is_free())
+            .collect()
+    }
+
+    /// Forgets the buffers of abandoned operations instead of freeing them: the last resort when an
+    /// endpoint closes while a peer may still be copying.
+    pub(crate) fn leak_abandoned(&mut self) {
+        for cold in &mut self.cold {
+            core::mem::forget(cold.buffer.take());
+        }
+    }
+}
+
+impl Requests {
+    pub(crate) fn sending(&mut self, slot: Slot) -> Option<&mut Sending> {
+        match &mut self.cold[slot as usize].operation {
+            Operation::Send(sending) => Some(sending),
+            _ => None,
+        }
+    }
+
+    /// The position of a receive in the posted queue.
+    pub(crate) fn posted_as(&mut self, slot: Slot) -> Option<PostedId> {
+        match self.receiving(slot)?.stage {
+            ReceiveStage::Posted { id } => Some(id),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn receiving(&mut self, slot: Slot) -> Option<&mut Receiving> {
+        match self.get(slot) {
+            Operation::Receive(receiving) => Some(receiving),
+            _ => None,
+        }
+    }
+}
+
+#[inline(always)]
+fn request_id(generation: u32, slot: Slot) -> RequestId {
+    RequestId(u64::from(generation) << 32 | u64::from(slot))
+}
+
+impl<O> Requests<O> {
+    /// Operations in the table, completed ones included.
+    fn live(&self) -> usize {
+        self.entries.iter().filter(|entry| !entry.is_free()).count()
+    }
+}
+
+impl<O> core::fmt::Debug for Requests<O> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Requests")
+            .field("live", &self.live())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

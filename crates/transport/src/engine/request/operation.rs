@@ -1,0 +1,274 @@
+//! What can be under way, and where it stands.
+
+use limic_matching::PostedId;
+
+use crate::buffer::{ReceiveBuffer, SendBuffer};
+use crate::engine::envelope::Envelope;
+use crate::engine::frame::Offer;
+use crate::error::Outcome;
+use crate::kmod::Exposed;
+use crate::policy::Path;
+use crate::raw::RequestId;
+use crate::{Peer, Status, Tag};
+
+/// One operation.
+pub(crate) enum Operation {
+    /// None, or a completed one.
+    Over,
+    /// A send, or a one-sided write.
+    Send(Sending),
+    /// A receive, or a one-sided read.
+    Receive(Receiving),
+}
+
+/// A send under way.
+pub(crate) struct Sending {
+    pub(crate) to: u32,
+    pub(crate) tag: u64,
+    pub(crate) immediate: Option<u64>,
+    pub(crate) data: SendBuffer,
+    pub(crate) stage: SendStage,
+    /// While the peer may read the bytes through the kernel module.
+    pub(crate) exposed: Option<Exposed>,
+    /// The send completes only when the message reaches its receiver whatever becomes of this process.
+    pub(crate) delivered: bool,
+}
+
+/// Where a send stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SendStage {
+    /// Waits for the peer to be attached, or for room in its ring.
+    Queued,
+    /// Offered; the receiver has not answered.
+    Offered {
+        /// Cancellation was asked for.
+        retracting: bool,
+    },
+    /// Goes in fragments.
+    Fragments(Fragments),
+    /// All bytes are on their way, and the receiver has to confirm them.
+    Confirming,
+    /// Writes from the back while the receiver reads from the front.
+    SplitWrite(SplitState),
+    /// Waits in this endpoint's own unexpected queue.
+    Loopback,
+    /// A one-sided write that waits for the owner of the region.
+    Put {
+        /// The key of the region.
+        key: u64,
+        /// Where in the region.
+        offset: u64,
+    },
+}
+
+/// Where a send in fragments stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fragments {
+    /// The request of the receiver that asked; `None` for an eager message.
+    pub(crate) receive: Option<u64>,
+    /// Next byte.
+    pub(crate) at: u64,
+    /// First byte that is not wanted.
+    pub(crate) end: u64,
+    /// The send completes only when the receiver says so.
+    pub(crate) confirm: bool,
+}
+
+impl Fragments {
+    /// An eager message of `end` bytes, of which `at` are out.
+    pub(crate) const fn of_eager(at: u64, end: u64) -> Self {
+        Self {
+            receive: None,
+            at,
+            end,
+            confirm: false,
+        }
+    }
+}
+
+/// A receive under way.
+pub(crate) struct Receiving {
+    pub(crate) into: ReceiveBuffer,
+    pub(crate) stage: ReceiveStage,
+}
+
+/// Where a receive stands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ReceiveStage {
+    /// In the posted queue.
+    Posted {
+        /// Its position there.
+        id: PostedId,
+    },
+    /// Comes in fragments.
+    Assembling(Incoming),
+    /// Is being read out of the sender's memory.
+    Reading(Incoming),
+    /// Is read from the front while the sender writes from the back.
+    SplitRead(Incoming, SplitState),
+    /// A one-sided read that waits for the owner of the region.
+    Get {
+        /// The region's owner.
+        from: u32,
+        /// Where in the region.
+        offset: u64,
+        /// Bytes that have come.
+        got: u64,
+    },
+}
+
+impl ReceiveStage {
+    /// The sender of a message that is on its way in.
+    pub(crate) fn sender(&self) -> Option<u32> {
+        match self {
+            Self::Assembling(incoming) | Self::Reading(incoming) | Self::SplitRead(incoming, _) => {
+                Some(incoming.from())
+            }
+            Self::Posted { .. } | Self::Get { .. } => None,
+        }
+    }
+
+    /// The peer that the operation needs, if it waits for one alone.
+    pub(crate) fn peer(&self) -> Option<u32> {
+        match self {
+            Self::Get { from, .. } => Some(*from),
+            stage => stage.sender(),
+        }
+    }
+}
+
+/// A message on its way in whose bytes come after its match.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Incoming {
+    pub(crate) envelope: Envelope,
+    /// Length of the message in bytes.
+    pub(crate) sent: u64,
+    /// Bytes of it that are wanted.
+    pub(crate) wanted: u64,
+    /// Bytes that have come.
+    pub(crate) got: u64,
+    /// The sender's request.
+    pub(crate) remote: u64,
+    /// Where the bytes lie in the sender (single copy).
+    pub(crate) address: u64,
+    /// Under which key (single copy with keys).
+    pub(crate) key: u64,
+    /// How the bytes come.
+    pub(crate) path: Path,
+    /// The receive buffer is written with non-temporal stores.
+    pub(crate) non_temporal: bool,
+    /// The sender waits until all bytes have come.
+    pub(crate) confirm: bool,
+    /// For a write into a region of this endpoint: the region's position.
+    pub(crate) region: Option<u32>,
+    /// The sample window that measures it, if one does; see `policy::autotune`.
+    pub(crate) sample: Option<u32>,
+}
+
+impl Incoming {
+    /// An eager message of `len` bytes for a receive with room for `room`, of which nothing has come.
+    pub(crate) fn new(envelope: Envelope, len: u64, room: u64) -> Self {
+        Self {
+            envelope,
+            sent: len,
+            wanted: len.min(room),
+            got: 0,
+            remote: 0,
+            address: 0,
+            key: 0,
+            path: Path::Eager,
+            non_temporal: false,
+            confirm: false,
+            region: None,
+            sample: None,
+        }
+    }
+
+    /// A message that was offered.
+    pub(crate) fn of_offer(envelope: Envelope, offer: &Offer, room: u64) -> Self {
+        Self {
+            remote: offer.send,
+            address: offer.address,
+            key: offer.key,
+            confirm: offer.confirm,
+            path: Path::Pipeline,
+            ..Self::new(envelope, offer.len, room)
+        }
+    }
+
+    /// The peer that it comes from.
+    pub(crate) fn from(&self) -> u32 {
+        self.envelope.from
+    }
+
+    /// What the receive reports when all wanted bytes are there.
+    pub(crate) fn outcome(&self) -> Outcome {
+        self.envelope.outcome(self.sent, self.wanted)
+    }
+}
+
+/// An eager message that is coming in fragments.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EagerAssembly {
+    pub(crate) to: Destination,
+    /// Bytes that have come, and the length of the message.
+    pub(crate) at: u64,
+    pub(crate) len: u64,
+}
+
+/// Where the fragments of an eager message go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Destination {
+    /// The buffer of a receive.
+    Receive(RequestId),
+    /// An unexpected message, by its token.
+    Unexpected(u32),
+}
+
+/// One side's view of a copy that both sides make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SplitState {
+    /// The rendezvous word, in the receiver's segment.
+    pub(crate) word: u32,
+    /// Bytes to copy in all.
+    pub(crate) total: u64,
+    /// Blocks that this side has copied.
+    pub(crate) own_blocks: u32,
+    /// Blocks that the sender says it has copied (the receiver's view).
+    pub(crate) peer_blocks: Option<u32>,
+    /// This side found no block left, or failed.
+    pub(crate) finished: bool,
+    /// The receiver gave up, and the sender may still look at the word: no other copy can have it.
+    pub(crate) abandoned: bool,
+    /// The receiver's request (the sender's view).
+    pub(crate) remote: u64,
+    /// The receiver's buffer (the sender's view).
+    pub(crate) address: u64,
+}
+
+impl SplitState {
+    /// A copy that nobody has begun, by the receiver's view.
+    pub(crate) const fn new(word: u32, total: u64) -> Self {
+        Self {
+            word,
+            total,
+            own_blocks: 0,
+            peer_blocks: None,
+            finished: false,
+            abandoned: false,
+            remote: 0,
+            address: 0,
+        }
+    }
+}
+
+/// The outcome of a send that went well.
+#[inline(always)]
+pub(crate) fn sent(to: u32, tag: u64, len: u64) -> Outcome {
+    Ok(Status {
+        peer: Peer(to),
+        tag: Tag(tag),
+        len,
+        immediate: None,
+    })
+}

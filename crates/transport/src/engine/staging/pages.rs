@@ -1,0 +1,52 @@
+//! Pages of one part of the pool, by number from its first on: which of them are taken, and how often each began a piece.
+
+pub(crate) struct Pages {
+    taken: Vec<bool>,
+    generations: Vec<u32>,
+    free: u32,
+}
+
+impl Pages {
+    pub(crate) fn new(count: u32) -> Self {
+        Self {
+            taken: vec![false; count as usize],
+            generations: vec![0; count as usize],
+            free: count,
+        }
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        self.taken.len() as u32
+    }
+
+    pub(crate) fn free(&self) -> u32 {
+        self.free
+    }
+
+    /// The last one that is taken of `pages` pages from `start` on.
+    pub(crate) fn last_taken(&self, start: u32, pages: u32) -> Option<u32> {
+        let those = &self.taken[start as usize..(start + pages) as usize];
+        let last = those.iter().rposition(|taken| *taken)?;
+        Some(start + last as u32)
+    }
+
+    /// Takes free pages for a piece: its generation.
+    pub(crate) fn take(&mut self, start: u32, pages: u32) -> u32 {
+        self.taken[start as usize..(start + pages) as usize].fill(true);
+        self.free -= pages;
+        self.next_generation(start)
+    }
+
+    pub(crate) fn give_back(&mut self, start: u32, pages: u32) {
+        self.taken[start as usize..(start + pages) as usize].fill(false);
+        self.free += pages;
+    }
+
+    /// The next generation of pieces that begin with this page: never 0.
+    #[inline]
+    pub(crate) fn next_generation(&mut self, page: u32) -> u32 {
+        let generation = &mut self.generations[page as usize];
+        *generation = generation.wrapping_add(1).max(1);
+        *generation
+    }
+}

@@ -1,0 +1,441 @@
+//! The staging buffers that pass between this endpoint and one peer.
+//!
+//! Two peers that answer each other pass the same few pages to and fro: a message that came in a buffer
+//! is answered in that buffer, if its owner lets the reader keep it; and the owner, when it has read the
+//! answer there, writes its next message into it. That needs no release flag and no look at one: the
+//! record that names a buffer hands it over.
+//!
+//! # Why
+//!
+//! How long a store to shared memory takes depends on the core that used its line last. The core that
+//! *read* the line from the other one gets it for writing several times faster than the core that wrote
+//! it, which has to take it back from the reader (docs/decisions/0002).
+//!
+//! # Which buffers a peer may keep
+//!
+//! The owner says for each buffer whether its reader may keep it, for as many bytes as that peer has
+//! sent to it: so a stream in one direction keeps to pages that are used in turn (`pool`). What peers
+//! may keep is bounded, for each and for all (`recycled_pool`), so that peers that never answer take no
+//! more than that part of the pool. A recycled buffer that is not used for a while goes back to its
+//! owner by its release flag.
+//!
+//! # Invariants
+//! - A buffer of this endpoint's pool that the peer may keep is either with the peer or in `recycled`.
+//! - A buffer of the peer's pool is in `recycled` until it is named to the peer again, or released.
+
+use limic_shm::ring::{Mapped, ReleaseFlags};
+
+use crate::buffer::Window;
+use crate::counters::Row;
+use crate::engine::frame::Violation;
+use crate::engine::frame::descriptor::{BufferDescriptor, Lease};
+use crate::engine::outbound::Outbound;
+use crate::engine::staging::pool::{
+    StagingBuffer, StagingPool, buffer_window, bytes_of_pages, pages_for,
+};
+use crate::engine::staging::recycled_buffers::{
+    LONGEST, PageRun, PoolOwner, RecycledBuffer, RecycledBuffers,
+};
+
+/// Messages that have to come before another long reply may come unasked for, if one did at the wrong
+/// time.
+const REPLY_PENALTY: u64 = 32;
+/// Recycled buffers that go back when none of them is long enough, and there is no room for a longer
+/// one.
+const TRIM: u32 = 4;
+/// Looks after which recycled buffers count as not used any more: some ten milliseconds of polling.
+pub(crate) const IDLE_LOOKS: u32 = 256;
+
+const OUTSIDE: Violation = "a buffer outside of the staging pool";
+
+/// Where bytes for a peer go. Words, as in [`RecycledBuffer`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Target {
+    run: PageRun,
+    /// Has 32 bits, in a word for the same reason.
+    generation: u64,
+    lease: Lease,
+}
+
+impl Target {
+    #[inline(always)]
+    fn new(page: u32, pages: u32, generation: u32, lease: Lease) -> Self {
+        Self {
+            run: PageRun::new(page, pages),
+            generation: generation.into(),
+            lease,
+        }
+    }
+
+    /// A recycled buffer, which goes to the peer.
+    #[inline(always)]
+    fn of(pool: &mut StagingPool, buffer: RecycledBuffer) -> Self {
+        let (generation, lease) = if buffer.is_local() {
+            (pool.recycled.transfer(buffer.page()), Lease::Transferred)
+        } else {
+            (buffer.generation(), Lease::Returned)
+        };
+        Self {
+            run: buffer.run,
+            generation: generation.into(),
+            lease,
+        }
+    }
+
+    /// What a record says of its first `len` bytes.
+    #[inline(always)]
+    pub(crate) fn descriptor(&self, len: u64) -> BufferDescriptor {
+        let (page, pages) = (self.run.page(), self.run.pages());
+        BufferDescriptor::new(page, self.generation as u32, pages, len, self.lease)
+    }
+}
+
+/// What becomes of a buffer when it is read.
+#[derive(Clone, Copy)]
+pub(crate) enum AfterRead {
+    /// Its release flag is set.
+    Return,
+    /// It is recycled.
+    Recycle(RecycledBuffer),
+}
+
+/// The staging memory of a pair.
+pub(crate) struct StagingPair {
+    /// The peer's pool.
+    memory: Mapped,
+    released: ReleaseFlags<Mapped>,
+    recycled: RecycledBuffers,
+    /// What came from the peer.
+    counts: Row,
+}
+
+impl StagingPair {
+    pub(crate) fn new(memory: Mapped, released: ReleaseFlags<Mapped>, counts: Row) -> Self {
+        Self {
+            memory,
+            released,
+            recycled: RecycledBuffers::default(),
+            counts,
+        }
+    }
+
+    /// Whether any buffer waits to be written.
+    #[inline(always)]
+    pub(crate) fn has_recycled(&self) -> bool {
+        !self.recycled.buffers.is_empty()
+    }
+
+    /// Bytes of the recycled buffers that are long enough for fragments.
+    #[inline(always)]
+    pub(crate) fn long_bytes(&self) -> u64 {
+        bytes_of_pages(self.recycled.long_pages)
+    }
+
+    /// Bytes that the peer may keep now, for what it has sent. None if nobody knows what that was.
+    pub(crate) fn credit(&self) -> u64 {
+        if self.counts.is_own() {
+            self.recycled.credit_with(self.counts.received_bytes())
+        } else {
+            0
+        }
+    }
+
+    /// Whether there is any use in asking for a recycled buffer. In a stream in one direction there is
+    /// none: two loads say so.
+    #[inline(always)]
+    pub(crate) fn may_recycle(&self, len: u64) -> bool {
+        self.has_recycled()
+            || self.recycled.credit >= len
+            || self.counts.received_bytes() != self.recycled.received
+    }
+
+    /// A recycled buffer for `len` bytes, or one that the peer may keep.
+    #[inline(always)]
+    pub(crate) fn recycled_target(
+        &mut self,
+        pool: &mut StagingPool,
+        out: &mut Outbound,
+        to: u32,
+        len: u64,
+    ) -> Option<Target> {
+        match self.recycled.take(pages_for(len)) {
+            Some(buffer) => Some(Target::of(pool, buffer)),
+            None => self.recycled_target_slow(pool, out, to, len),
+        }
+    }
+
+    /// The same, if no recycled buffer has just so many pages: a buffer that goes to and fro from now
+    /// on, or a longer one.
+    #[cold]
+    fn recycled_target_slow(
+        &mut self,
+        pool: &mut StagingPool,
+        out: &mut Outbound,
+        to: u32,
+        len: u64,
+    ) -> Option<Target> {
+        let pages = pages_for(len);
+        let earned = self.has_earned(len);
+        if earned {
+            if let Some(buffer) = pool.recycled.take(to, len) {
+                self.recycled.credit -= len;
+                let (page, generation) = (buffer.page, buffer.generation);
+                return Some(Target::new(page, pages, generation, Lease::Transferred));
+            }
+        }
+        if let Some(longer) = self.recycled.take_longer(pages) {
+            // With longer buffers in the place of its own a message keeps more memory on its way than
+            // the caches next to its core hold. So the one of this pool that was not used for longest
+            // makes room for one of this length, if not for this message, then for one of the next.
+            if earned {
+                if let Some(unused) = self.recycled.take_oldest_local(pages) {
+                    self.give_back(pool, out, unused);
+                }
+            }
+            return Some(Target::of(pool, longer));
+        }
+        if earned {
+            // There are as many as may be; the next ones have to be earned anew.
+            self.recycled.credit = 0;
+            // Perhaps recycled buffers are too short for what goes now.
+            for _ in 0..TRIM {
+                let Some(buffer) = self.recycled.pop() else {
+                    break;
+                };
+                self.give_back(pool, out, buffer);
+            }
+        }
+        None
+    }
+
+    /// Whether the peer may keep so many bytes more.
+    fn has_earned(&mut self, len: u64) -> bool {
+        // Otherwise nobody knows how much came from this peer.
+        if !self.counts.is_own() {
+            return false;
+        }
+        self.recycled.credit_for(self.counts.received_bytes());
+        self.recycled.credit >= len
+    }
+
+    /// A buffer for the first of `len` bytes, and for how many, of a message of `whole` bytes; the peer
+    /// holds at most `most` bytes that it has not returned.
+    // What a function returns in memory is copied in its caller, two words at a time: see
+    // `RecycledBuffer`.
+    #[inline(always)]
+    pub(crate) fn target_for(
+        &mut self,
+        pool: &mut StagingPool,
+        out: &mut Outbound,
+        to: u32,
+        (len, whole, most): (u64, u64, u64),
+    ) -> Option<(Target, u64)> {
+        if whole <= LONGEST {
+            if let Some(target) = self.recycled_target(pool, out, to, len) {
+                return Some((target, len));
+            }
+        }
+        let (buffer, len) = pool.take_some(to, len, most)?;
+        let target = Target::new(
+            buffer.page,
+            pages_for(len),
+            buffer.generation,
+            Lease::Borrowed,
+        );
+        Some((target, len))
+    }
+
+    /// The first `len` bytes of a target. `far`: the peer reads them from far away.
+    #[inline(always)]
+    pub(crate) fn window_of<'a>(
+        &'a self,
+        pool: &'a StagingPool,
+        target: &Target,
+        len: u64,
+        far: bool,
+    ) -> Option<Window<'a>> {
+        let memory = match target.lease {
+            Lease::Returned => &self.memory,
+            Lease::Borrowed | Lease::Transferred => pool.memory(),
+        };
+        let window = buffer_window(memory, target.run.page(), len)?;
+        // Between cores without a common cache, a buffer that is used in turn is read several times
+        // faster out of memory than out of the cache of the core that wrote it; a recycled one is not.
+        Some(window.non_temporal(far && target.lease == Lease::Borrowed))
+    }
+
+    /// Takes back a target that was not named to the peer after all.
+    #[cold]
+    pub(crate) fn put_back(&mut self, pool: &mut StagingPool, target: Target) {
+        let (page, generation) = (target.run.page(), target.generation as u32);
+        let owner = match target.lease {
+            Lease::Borrowed => return pool.put_back(StagingBuffer { page, generation }),
+            Lease::Transferred => {
+                pool.recycled.keep_here(page);
+                PoolOwner::Local
+            }
+            Lease::Returned => PoolOwner::Peer,
+        };
+        let pages = target.run.pages();
+        self.recycled
+            .push(RecycledBuffer::new(owner, page, pages, generation));
+    }
+
+    /// The pool that the peer speaks of: this endpoint's, if the buffer comes back.
+    #[inline(always)]
+    pub(crate) fn memory_of<'a>(
+        &'a self,
+        pool: &'a StagingPool,
+        descriptor: &BufferDescriptor,
+    ) -> &'a Mapped {
+        if descriptor.lease() == Some(Lease::Returned) {
+            pool.memory()
+        } else {
+            &self.memory
+        }
+    }
+
+    /// Checks what the peer said of a buffer, and says what becomes of it.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    #[inline(always)]
+    pub(crate) fn begin_read(
+        &self,
+        pool: &mut StagingPool,
+        from: u32,
+        descriptor: &BufferDescriptor,
+    ) -> Result<AfterRead, Violation> {
+        let (page, generation) = (descriptor.page(), descriptor.generation());
+        let recycled = |owner, pages| RecycledBuffer::new(owner, page, pages, generation);
+        let (then, room) = match descriptor.lease() {
+            Some(Lease::Borrowed) => {
+                // The copy takes as long as that line, and its stores would wait behind the one that
+                // gives the buffer back.
+                self.released.expect_release(page);
+                (AfterRead::Return, descriptor.len())
+            }
+            Some(Lease::Transferred) => {
+                let pages = descriptor.pages();
+                if pages == 0 {
+                    return Err("a staging buffer of no pages");
+                }
+                let buffer = recycled(PoolOwner::Peer, pages);
+                (AfterRead::Recycle(buffer), bytes_of_pages(pages))
+            }
+            Some(Lease::Returned) => {
+                let pages = pool.recycled.returned(from, page, generation);
+                let pages = pages.ok_or("a staging buffer that it does not have")?;
+                let buffer = recycled(PoolOwner::Local, pages);
+                (AfterRead::Recycle(buffer), bytes_of_pages(pages))
+            }
+            None => return Err("a staging buffer handed over in no known way"),
+        };
+        let memory = self.memory_of(pool, descriptor);
+        if descriptor.len() > room || buffer_window(memory, page, room).is_none() {
+            return Err(OUTSIDE);
+        }
+        Ok(then)
+    }
+
+    /// The buffer was read.
+    #[inline(always)]
+    pub(crate) fn end_read(
+        &mut self,
+        pool: &mut StagingPool,
+        out: &mut Outbound,
+        descriptor: &BufferDescriptor,
+        then: AfterRead,
+    ) {
+        match then {
+            AfterRead::Recycle(buffer) => self.recycle(pool, out, buffer),
+            AfterRead::Return => self.release(out, descriptor.page(), descriptor.generation()),
+        }
+    }
+
+    /// Shows the bytes that the peer named to `read`, and hands the buffer on.
+    ///
+    /// # Errors
+    /// What is wrong with what the peer said, or what `read` says.
+    #[inline]
+    pub(crate) fn read_in_place<T>(
+        &mut self,
+        pool: &mut StagingPool,
+        out: &mut Outbound,
+        from: u32,
+        descriptor: &BufferDescriptor,
+        read: impl FnOnce(&Window<'_>) -> Result<T, Violation>,
+    ) -> Result<T, Violation> {
+        let then = self.begin_read(pool, from, descriptor)?;
+        let memory = self.memory_of(pool, descriptor);
+        let window = buffer_window(memory, descriptor.page(), descriptor.len()).ok_or(OUTSIDE)?;
+        let value = read(&window);
+        self.end_read(pool, out, descriptor, then);
+        value
+    }
+
+    /// A buffer was read, and is this endpoint's to write.
+    #[inline(always)]
+    fn recycle(&mut self, pool: &mut StagingPool, out: &mut Outbound, buffer: RecycledBuffer) {
+        let gone = if self.recycled.penalty > 0 {
+            Some(buffer)
+        } else {
+            self.recycled.put(buffer)
+        };
+        if let Some(gone) = gone {
+            self.give_back(pool, out, gone);
+        }
+    }
+
+    /// Gives all recycled buffers back to their owners, if none was used for [`IDLE_LOOKS`] looks.
+    pub(crate) fn give_back_idle(&mut self, pool: &mut StagingPool, out: &mut Outbound, look: u32) {
+        if core::mem::take(&mut self.recycled.used) {
+            self.recycled.used_at = look;
+        } else if look.wrapping_sub(self.recycled.used_at) > IDLE_LOOKS {
+            self.give_back_all(pool, out);
+        }
+    }
+
+    /// The peer has sent a message of `len` bytes without asking, as a reply, and nobody waited for it:
+    /// it has to be copied aside. Without recycled buffers the peer asks before it sends such ones,
+    /// until as many bytes as [`REPLY_PENALTY`] of them have come.
+    #[cold]
+    pub(crate) fn unsolicited_reply(
+        &mut self,
+        pool: &mut StagingPool,
+        out: &mut Outbound,
+        len: u64,
+    ) {
+        self.give_back_all(pool, out);
+        self.recycled.credit = 0;
+        if self.counts.is_own() {
+            self.recycled.penalty = len.saturating_mul(REPLY_PENALTY);
+        }
+    }
+
+    fn give_back_all(&mut self, pool: &mut StagingPool, out: &mut Outbound) {
+        while let Some(buffer) = self.recycled.pop() {
+            self.give_back(pool, out, buffer);
+        }
+    }
+
+    fn give_back(&mut self, pool: &mut StagingPool, out: &mut Outbound, buffer: RecycledBuffer) {
+        if buffer.is_local() {
+            pool.recycled.end(buffer.page());
+        } else {
+            self.release(out, buffer.page(), buffer.generation());
+        }
+    }
+
+    /// Gives a buffer back to its owner, who may sleep because its pool was used up.
+    fn release(&mut self, out: &mut Outbound, page: u32, generation: u32) {
+        self.released.release(page, generation);
+        out.wake();
+    }
+
+    /// The recycled buffers.
+    #[cfg(test)]
+    pub(crate) fn recycled(&self) -> &RecycledBuffers {
+        &self.recycled
+    }
+}

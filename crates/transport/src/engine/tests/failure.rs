@@ -1,0 +1,296 @@
+//! What a peer that goes leaves behind, between endpoints of one thread.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::{Command, Stdio};
+
+use limic_shm::ring::shared::SharedProducer;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use super::{accessed_region, attach_both, known, open, send, tags, turn};
+use crate::buffer::ReceiveBuffer;
+use crate::engine::Engine;
+use crate::engine::contact::connections;
+use crate::engine::contact::failure::fail_peer;
+use crate::engine::envelope::Envelope;
+use crate::engine::frame;
+use crate::engine::matching::Liveness;
+use crate::engine::protocol::{receive, regions};
+use crate::engine::request::operation::{Receiving, SplitState};
+use crate::engine::request::{Incoming, Operation, ReceiveStage};
+use crate::error::PeerFailure;
+use crate::raw::Posted;
+use crate::{Error, Peer, Selector, Tag};
+
+/// A claim in the shared ring of `owner`, in the name of a peer: as of one that is preempted before it publishes.
+fn claimer(owner: &Engine, peer: u32) -> SharedProducer<limic_shm::ring::Mapped> {
+    let slots = owner.cx.memory.segment.shape().shared_slots;
+    SharedProducer::new(owner.cx.memory.segment.shared_ring(), slots, peer).expect("a sender")
+}
+
+#[test]
+fn last_words_behind_a_claim_of_another_peer_are_delivered() {
+    let (mut receiver, mut leaving, mut slow) = (open(0), open(0), open(0));
+    let (of_leaving, at_leaving) = attach_both(&mut receiver, &mut leaving);
+    let (of_slow, _) = attach_both(&mut receiver, &mut slow);
+    let mut claims = claimer(&receiver, of_slow);
+    let held = claims.reserve(0).expect("room");
+    send(&mut leaving, at_leaving, 5);
+    leaving.close();
+    // The other one may be stopped: who waits for the one that has left does not wait for it.
+    for _ in 0..10 {
+        turn(&mut [&mut receiver]);
+    }
+    assert!(!receiver.cx.peers.is_alive(of_leaving), "it has closed");
+    assert_eq!(tags(&mut receiver, of_leaving), [5]);
+    held.publish(frame::EAGER, 0, 6);
+    turn(&mut [&mut receiver]);
+    assert_eq!(tags(&mut receiver, of_leaving), [0; 0], "once is enough");
+    assert_eq!(tags(&mut receiver, of_slow), [6]);
+}
+
+#[test]
+fn a_peer_that_dies_with_a_claim_holds_nobody_up() {
+    let (mut receiver, mut dying) = (open(0), open(0));
+    let (of_dying, at_dying) = attach_both(&mut receiver, &mut dying);
+    send(&mut dying, at_dying, 5);
+    let mut claims = claimer(&receiver, of_dying);
+    let held = claims.reserve(0).expect("room");
+    core::mem::forget(held);
+    dying.close();
+    for _ in 0..10 {
+        turn(&mut [&mut receiver]);
+    }
+    assert!(!receiver.cx.peers.is_alive(of_dying), "it has closed");
+    assert_eq!(tags(&mut receiver, of_dying), [5]);
+    let mut next = open(0);
+    let (of_next, at_next) = attach_both(&mut receiver, &mut next);
+    send(&mut next, at_next, 9);
+    turn(&mut [&mut receiver]);
+    assert_eq!(tags(&mut receiver, of_next), [9]);
+}
+
+#[test]
+fn a_goodbye_over_either_of_two_connections_counts() {
+    let (mut leaving, mut left) = (open(0), open(0));
+    let (of_left, of_leaving) = (known(&mut leaving, &left), known(&mut left, &leaving));
+    // Both make the first contact, and only one of them accepts the other's.
+    assert_eq!(left.attach(of_leaving), Ok(false));
+    assert_eq!(leaving.attach(of_left), Ok(false));
+    turn(&mut [&mut left]);
+    connections::read_all_of(&mut leaving.cx, of_left);
+    assert_eq!(leaving.attach(of_left), Ok(true));
+    leaving.close();
+    drop(leaving);
+    while left.cx.peers.is_alive(of_leaving) {
+        turn(&mut [&mut left]);
+    }
+    assert_eq!(left.attach(of_leaving), closed(of_leaving));
+    assert!(!left.cx.quarantine.lives(of_leaving), "it is no stranger");
+}
+
+#[test]
+fn a_goodbye_counts_though_a_child_of_the_peer_holds_the_connection() {
+    let (mut left, mut leaving) = (open(0), open(0));
+    let (of_leaving, at_leaving) = attach_both(&mut left, &mut leaving);
+    send(&mut leaving, at_leaving, 5);
+    let connections = leaving.cx.sockets.iter();
+    // As a child that was forked, and has not begun another program.
+    let held: Vec<OwnedFd> = connections
+        .map(|connection| connection.channel.as_fd().try_clone_to_owned())
+        .collect::<Result<_, _>>()
+        .expect("descriptors");
+    leaving.close();
+    while left.cx.peers.is_alive(of_leaving) {
+        turn(&mut [&mut left]);
+    }
+    assert_eq!(left.attach(of_leaving), closed(of_leaving));
+    assert_eq!(tags(&mut left, of_leaving), [5]);
+    drop(held);
+}
+
+#[test]
+fn who_greets_an_endpoint_that_closes_learns_that_it_has() {
+    let (mut greeting, mut leaving) = (open(0), open(0));
+    let of_leaving = known(&mut greeting, &leaving);
+    assert_eq!(greeting.attach(of_leaving), Ok(false));
+    // The endpoint is closed, but is still there, and nobody looks at its sockets any more.
+    leaving.close();
+    while greeting.cx.peers.is_alive(of_leaving) {
+        turn(&mut [&mut greeting]);
+    }
+    assert_eq!(greeting.attach(of_leaving), closed(of_leaving));
+    let mut late = open(0);
+    let of_leaving = known(&mut late, &leaving);
+    assert_eq!(late.attach(of_leaving), Ok(false));
+    assert!(!late.cx.peers.is_alive(of_leaving), "nobody listens");
+}
+
+/// What is said of a peer that has closed.
+fn closed(peer: u32) -> crate::Result<bool> {
+    Err(Error::PeerFailed {
+        peer: Peer(peer),
+        why: PeerFailure::Closed,
+    })
+}
+
+#[test]
+fn a_private_ring_is_given_on_empty() {
+    let (mut receiver, mut first, mut next) = (open(1), open(1), open(1));
+    let (of_first, at_first) = attach_both(&mut receiver, &mut first);
+    let (of_next, at_next) = attach_both(&mut receiver, &mut next);
+    let mut claims = claimer(&receiver, of_next);
+    for tag in 0..4 {
+        send(&mut first, at_first, tag);
+    }
+    turn(&mut [&mut receiver]);
+    // Its switch stands behind a claim; what it sends next lies in the ring that it was granted.
+    let held = claims.reserve(0).expect("room");
+    turn(&mut [&mut first]);
+    send(&mut first, at_first, 4);
+    let why = PeerFailure::Corrupt("for this test".to_owned());
+    fail_peer(&mut receiver.cx, of_first, why);
+    receiver.retire_failed_peers();
+    held.publish(frame::EAGER, 0, 100);
+    let ring_of_next = |receiver: &mut Engine| receiver.cx.peers.get(of_next)?.ring;
+    for tag in 101..110 {
+        send(&mut next, at_next, tag);
+        turn(&mut [&mut receiver, &mut next]);
+    }
+    assert_eq!(
+        ring_of_next(&mut receiver),
+        None,
+        "the first one may write there"
+    );
+    receiver.cx.quarantine.enter(of_first, ended_process());
+    turn(&mut [&mut receiver]);
+    for tag in 110..120 {
+        send(&mut next, at_next, tag);
+        turn(&mut [&mut receiver, &mut next]);
+    }
+    turn(&mut [&mut receiver]);
+    assert!(ring_of_next(&mut receiver).is_some());
+    assert_eq!(
+        tags(&mut receiver, of_next),
+        (100..120).collect::<Vec<u64>>()
+    );
+}
+
+/// A process (a pidfd) that has ended.
+fn ended_process() -> OwnedFd {
+    let mut child = Command::new("true").spawn().expect("a process");
+    let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty());
+    child.wait().expect("wait");
+    process.expect("a pidfd")
+}
+
+/// Pieces of the pool, and the word where the two copiers of a message meet.
+#[test]
+fn what_a_peer_was_given_is_kept_while_its_process_lives() {
+    let (mut owner, mut peer) = (open(0), open(0));
+    let (of_peer, _) = attach_both(&mut owner, &mut peer);
+    assert!(owner.cx.staging.take(of_peer, 1, u64::MAX).is_some());
+    let word = owner.cx.memory.take_word().expect("a word");
+    let split = SplitState::new(word, 1 << 20);
+    let incoming = Incoming::new(Envelope::new(of_peer, 0), 1 << 20, 1 << 20);
+    let stage = ReceiveStage::SplitRead(incoming, split);
+    // SAFETY: no room.
+    let into = unsafe { ReceiveBuffer::new(&[]) };
+    let receive = Operation::Receive(Receiving { into, stage });
+    let slot = owner.cx.requests.insert(receive);
+    let why = PeerFailure::Corrupt("for this test".to_owned());
+    fail_peer(&mut owner.cx, of_peer, why);
+    assert!(matches!(owner.cx.requests.take_done(slot), Some(Err(_))));
+    turn(&mut [&mut owner]);
+    assert_eq!(owner.cx.staging.held_by(of_peer), 1);
+    assert!(!owner.cx.memory.is_free_word(word));
+    owner.cx.quarantine.enter(of_peer, ended_process());
+    turn(&mut [&mut owner]);
+    assert_eq!(owner.cx.staging.held_by(of_peer), 0);
+    assert!(owner.cx.memory.is_free_word(word));
+}
+
+#[test]
+fn a_late_welcome_does_not_attach_a_peer_that_failed() {
+    let (mut engine, mut late) = (open(1), open(1));
+    let of_late = known(&mut engine, &late);
+    assert_eq!(engine.attach(of_late), Ok(false), "it has not answered");
+    fail_peer(&mut engine.cx, of_late, PeerFailure::Died);
+    for _ in 0..10 {
+        turn(&mut [&mut late, &mut engine]);
+    }
+    assert!(engine.cx.peers.pair(of_late).is_none());
+    let failed = Error::PeerFailed {
+        peer: Peer(of_late),
+        why: PeerFailure::Died,
+    };
+    assert_eq!(engine.attach(of_late), Err(failed));
+}
+
+#[test]
+fn a_region_is_not_given_back_while_a_peer_that_was_given_up_may_copy() {
+    let (mut owner, mut peer) = (open(1), open(1));
+    let (of_peer, _) = attach_both(&mut owner, &mut peer);
+    let (region, end_access) = accessed_region(&mut owner, of_peer);
+    let why = PeerFailure::Corrupt("for this test".to_owned());
+    fail_peer(&mut owner.cx, of_peer, why);
+    start_revoke(&mut owner, region).expect("a region");
+    assert_eq!(
+        regions::revoked(&mut owner.cx, region),
+        Ok(None),
+        "its process lives"
+    );
+    end_access();
+    assert_eq!(
+        regions::revoked(&mut owner.cx, region),
+        Ok(Some(vec![1; 100]))
+    );
+}
+
+#[test]
+fn a_region_is_given_back_when_the_process_of_a_peer_has_ended() {
+    let (mut owner, mut peer) = (open(1), open(1));
+    let (of_peer, _) = attach_both(&mut owner, &mut peer);
+    let (region, _) = accessed_region(&mut owner, of_peer);
+    let why = PeerFailure::Corrupt("for this test".to_owned());
+    fail_peer(&mut owner.cx, of_peer, why);
+    // Some other process in place of the peer's, which is this one.
+    let mut command = Command::new("cat");
+    let mut child = command.stdin(Stdio::piped()).spawn().expect("a process");
+    let pid = Pid::from_child(&child);
+    let process = pidfd_open(pid, PidfdFlags::empty()).expect("a pidfd");
+    owner.cx.quarantine.enter(of_peer, process);
+    start_revoke(&mut owner, region).expect("a region");
+    assert_eq!(
+        regions::revoked(&mut owner.cx, region),
+        Ok(None),
+        "the process lives"
+    );
+    child.kill().expect("kill");
+    child.wait().expect("wait");
+    assert_eq!(
+        regions::revoked(&mut owner.cx, region),
+        Ok(Some(vec![1; 100]))
+    );
+}
+
+#[test]
+fn bytes_to_itself_that_wait_are_counted_until_they_are_received() {
+    let mut engine = open(1);
+    let me = engine.myself().0;
+    send(&mut engine, me, 1);
+    send(&mut engine, me, 2);
+    assert_eq!(engine.cx.counters.unexpected_bytes(), 16);
+    let selector = Selector::from((Peer(me), Tag(1)));
+    // SAFETY: no room, and done at once.
+    let posted = unsafe { receive::post_recv(&mut engine.cx, &selector, &[], 0) };
+    assert!(matches!(
+        posted,
+        Ok(Posted::Done(Err(Error::Truncated { .. })))
+    ));
+    assert_eq!(engine.cx.counters.unexpected_bytes(), 8);
+}
+
+fn start_revoke(owner: &mut Engine, region: crate::raw::RegionId) -> crate::Result<()> {
+    let segment = &owner.cx.memory.segment;
+    owner.cx.regions.start_revoke(segment, region)
+}

@@ -1,0 +1,108 @@
+//! Endpoints of one thread, for tests of single steps: nothing moves but by the turn that a test gives
+//! them.
+
+mod closing;
+mod failure;
+mod fragments;
+mod one_sided;
+mod receive_bypass;
+mod sleeping;
+mod staging;
+
+use limic_shm::ring::Memory;
+use limic_shm::segment::ACCESS_SLOT_BYTES;
+use limic_shm::sync::Ordering;
+
+use super::Engine;
+use super::protocol::{receive, regions, send};
+use crate::policy::select::LONGEST_EAGER;
+use crate::policy::{Path, PathSet};
+use crate::raw::{Posted, RawSlice, RegionId, SendOptions};
+use crate::settings::SettingsBuilder;
+use crate::{Peer, Selector, Settings};
+
+/// An endpoint with so many private rings.
+fn open(private_rings: u32) -> Engine {
+    open_with(|settings| settings.private_rings(private_rings))
+}
+
+fn open_with(with: impl FnOnce(SettingsBuilder) -> SettingsBuilder) -> Engine {
+    let settings = with(Settings::builder().without_environment()).build();
+    Engine::open(settings.expect("settings")).expect("an endpoint")
+}
+
+/// One whose messages of up to 64 KiB go eagerly, through a pool of so many chunks of 16 KiB.
+fn open_fragmenting(staging_buffers: u32) -> Engine {
+    let paths = PathSet::EMPTY.with(Path::Inline).with(Path::Eager);
+    open_with(|settings| {
+        settings
+            .allowed(paths.with(Path::Pipeline))
+            .eager_max(LONGEST_EAGER)
+            .staging_buffer_bytes(16 << 10)
+            .staging_buffers(staging_buffers)
+            .linger(core::time::Duration::ZERO)
+    })
+}
+
+/// One turn of everybody: messages, and first contacts.
+fn turn(engines: &mut [&mut Engine]) {
+    for engine in engines {
+        engine.progress();
+        engine.poll_sockets();
+    }
+}
+
+/// The number of an endpoint at another one, which has not met it yet.
+fn known(engine: &mut Engine, other: &Engine) -> u32 {
+    let peer = engine.connect(&other.cx.identity.address.to_bytes());
+    peer.expect("an address").0
+}
+
+/// Posts a send.
+///
+/// # Safety
+/// The data stays until the send is done, or the endpoint is gone.
+unsafe fn post(from: &mut Engine, to: u32, tag: u64, data: &[u8]) -> Posted {
+    let slices = [RawSlice::from(data)];
+    // SAFETY: the caller's promise.
+    let posted = unsafe { send::post_send(&mut from.cx, to, tag, SendOptions::default(), &slices) };
+    posted.expect("alive")
+}
+
+/// Sends eight bytes at once.
+fn send(from: &mut Engine, to: u32, tag: u64) {
+    // SAFETY: it is done when the call returns, or the test fails.
+    let posted = unsafe { post(from, to, tag, &[7_u8; 8]) };
+    assert!(matches!(posted, Posted::Done(Ok(_))), "{posted:?}");
+}
+
+/// Attaches two endpoints to each other; gives the number of each at the other.
+fn attach_both(a: &mut Engine, b: &mut Engine) -> (u32, u32) {
+    let (of_b, of_a) = (known(a, b), known(b, a));
+    while !a.attach(of_b).expect("alive") || !b.attach(of_a).expect("alive") {
+        turn(&mut [a, b]);
+    }
+    (of_b, of_a)
+}
+
+/// A region of 100 bytes of 1, which a peer is in the middle of accessing, and what ends that.
+fn accessed_region(owner: &mut Engine, peer: u32) -> (RegionId, impl Fn() + use<>) {
+    let (region, key) = regions::expose(&mut owner.cx, vec![1; 100]).expect("a region");
+    let slots = owner.cx.memory.segment.access_slots();
+    let announce = move |word| {
+        let slot = slots.word64(peer as usize * ACCESS_SLOT_BYTES);
+        slot.store(word, Ordering::Release);
+    };
+    announce(key);
+    (region, move || announce(0))
+}
+
+/// Tags of the messages of a peer that wait, oldest first.
+fn tags(engine: &mut Engine, peer: u32) -> Vec<u64> {
+    let selector = Selector::any_tag(Peer(peer));
+    let mut found = Vec::new();
+    while let Ok(Some((status, _))) = receive::claim(&mut engine.cx, &selector) {
+        found.push(status.tag.0);
+    }
+    found
+}

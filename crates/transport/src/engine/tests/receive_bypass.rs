@@ -1,0 +1,146 @@
+//! Blocking receives that go past the queues.
+
+use super::{attach_both, open, open_fragmenting, post, tags, turn};
+use crate::buffer::ReceiveBuffer;
+use crate::counters::Event;
+use crate::engine::Engine;
+use crate::engine::bypass::receive::Bypass;
+use crate::engine::protocol::send;
+use crate::policy::select::LONGEST_EAGER;
+use crate::raw::{Posted, RawSlice, RawSliceMut, RequestId};
+use crate::{Peer, Selector, Tag};
+
+#[test]
+fn a_message_with_a_word_that_a_receive_waits_for_is_not_unexpected() {
+    let (mut receiver, mut sender) = (open(1), open(1));
+    let (of_sender, at_sender) = attach_both(&mut receiver, &mut sender);
+    for _ in 0..10 {
+        super::send(&mut sender, at_sender, 1);
+        turn(&mut [&mut receiver, &mut sender]);
+    }
+    assert_eq!(tags(&mut receiver, of_sender).len(), 10);
+    assert!(receiver.rings.private_ring_of(of_sender).is_some());
+    let before = receiver
+        .cx
+        .counters
+        .page()
+        .counters
+        .event(Event::Unexpected);
+    let (data, mut room) = ([5_u8; 8], [0_u8; 8]);
+    // SAFETY: both outlive the calls, after which they are done.
+    let received = unsafe {
+        let data = [RawSlice::from(&data[..])];
+        let sent = send::try_send(&mut sender.cx, at_sender, 2, Some(77), &data);
+        assert_eq!(sent, Ok(true));
+        let room = [RawSliceMut::from(&mut room[..])];
+        receiver.recv_blocking(&Selector::from((Peer(of_sender), Tag(2))), &room)
+    };
+    assert_eq!(received.expect("it was sent").immediate, Some(77));
+    assert_eq!(room, data);
+    let unexpected = receiver
+        .cx
+        .counters
+        .page()
+        .counters
+        .event(Event::Unexpected);
+    assert_eq!(unexpected, before);
+}
+
+/// A receiver and a sender with a private ring to it, and a pool of so many chunks of 16 KiB; and the number of each at the other.
+fn long_pair(staging_buffers: u32) -> (Engine, Engine, u32, u32) {
+    let [mut receiver, mut sender] = [(); 2].map(|()| open_fragmenting(staging_buffers));
+    let (of_sender, at_sender) = attach_both(&mut receiver, &mut sender);
+    for _ in 0..10 {
+        super::send(&mut sender, at_sender, 1);
+        turn(&mut [&mut receiver, &mut sender]);
+    }
+    assert_eq!(tags(&mut receiver, of_sender).len(), 10);
+    (receiver, sender, of_sender, at_sender)
+}
+
+/// A sender has too small a pool for its message of 64 KiB, of which a receive takes the first pieces itself.
+fn begun(data: &[u8], room: &mut [u8]) -> (Engine, Engine, RequestId) {
+    let (mut receiver, mut sender, of_sender, at_sender) = long_pair(2);
+    // SAFETY: callers let both outlive the endpoints.
+    let (sent, into) = unsafe {
+        let sent = post(&mut sender, at_sender, 2, data);
+        (sent, ReceiveBuffer::new(&[RawSliceMut::from(room)]))
+    };
+    assert!(matches!(sent, Posted::Pending(_)), "the pool is too small");
+    let selector = Selector::from((Peer(of_sender), Tag(2)));
+    let Bypass::Started(tag, len, at) = receiver.receive_bypass(of_sender, &selector, &into) else {
+        panic!("a part of it has come");
+    };
+    let id = receiver.post_remaining(of_sender, tag, len, at, into);
+    (receiver, sender, id)
+}
+
+#[test]
+fn a_message_in_pieces_goes_straight_into_its_room() {
+    let (mut receiver, mut sender, of_sender, at_sender) = long_pair(64);
+    let data: Vec<u8> = (0..LONGEST_EAGER).map(|at| (at % 251) as u8).collect();
+    let before = receiver.cx.requests.completed();
+    for len in [3 << 10, 9000, 20 << 10, data.len()] {
+        // SAFETY: it is done when the call returns, or the test fails.
+        let sent = unsafe { post(&mut sender, at_sender, 2, &data[..len]) };
+        assert!(matches!(sent, Posted::Done(Ok(_))), "{sent:?}");
+        let mut room = vec![0; len + 100];
+        // SAFETY: the room outlives the call.
+        let received = unsafe {
+            let room = [RawSliceMut::from(&mut room[..])];
+            receiver.recv_blocking(&Selector::from((Peer(of_sender), Tag(2))), &room)
+        };
+        assert_eq!(received.expect("it was sent").len, len as u64);
+        assert_eq!(room[..len], data[..len]);
+        assert!(room[len..].iter().all(|&byte| byte == 0));
+    }
+    assert_eq!(receiver.cx.requests.completed(), before, "none was posted");
+}
+
+#[test]
+fn what_comes_late_of_a_message_in_pieces_comes_in_the_ordinary_way() {
+    let data = vec![9; LONGEST_EAGER as usize];
+    let mut room = vec![0; data.len()];
+    let (mut receiver, mut sender, id) = begun(&data, &mut room);
+    for _ in 0..10_000 {
+        turn(&mut [&mut receiver, &mut sender]);
+    }
+    assert_eq!(
+        receiver.wait(id).expect("it was sent").len,
+        data.len() as u64
+    );
+    assert_eq!(room, data);
+}
+
+#[test]
+fn a_sender_that_goes_in_the_middle_of_a_message_fails_its_receive() {
+    let data = vec![9; LONGEST_EAGER as usize];
+    let mut room = vec![0; data.len()];
+    let (mut receiver, sender, id) = begun(&data, &mut room);
+    drop(sender);
+    let outcome = receiver.wait(id);
+    assert!(
+        matches!(outcome, Err(crate::Error::PeerFailed { .. })),
+        "{outcome:?}"
+    );
+}
+
+#[test]
+fn a_message_in_pieces_that_is_longer_than_its_room_is_cut() {
+    let (mut receiver, mut sender, of_sender, at_sender) = long_pair(64);
+    let data = vec![9; 20 << 10];
+    // SAFETY: it is done when the call returns, or the test fails.
+    let sent = unsafe { post(&mut sender, at_sender, 2, &data) };
+    assert!(matches!(sent, Posted::Done(Ok(_))), "{sent:?}");
+    let mut room = vec![0; 10 << 10];
+    // SAFETY: the room outlives the call.
+    let received = unsafe {
+        let room = [RawSliceMut::from(&mut room[..])];
+        receiver.recv_blocking(&Selector::from((Peer(of_sender), Tag(2))), &room)
+    };
+    assert!(
+        matches!(received, Err(crate::Error::Truncated { .. })),
+        "{received:?}"
+    );
+    assert_eq!(room, data[..room.len()]);
+}

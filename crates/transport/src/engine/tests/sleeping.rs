@@ -1,0 +1,59 @@
+//! An endpoint sleeps, and is woken up.
+
+use core::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::{accessed_region, attach_both, open, send};
+use crate::engine::Engine;
+use crate::engine::peer::sockets::TIMER;
+use crate::engine::progress::work;
+use crate::engine::protocol::regions;
+
+/// Whether the descriptor of a poll loop becomes readable within so many seconds.
+fn becomes_readable(engine: &Engine, seconds: i64) -> bool {
+    let mut fds = [PollFd::new(engine.cx.sockets.events(), PollFlags::IN)];
+    let time = Timespec {
+        tv_sec: seconds,
+        tv_nsec: 0,
+    };
+    poll(&mut fds, Some(&time)).expect("poll") > 0
+}
+
+#[test]
+fn who_polls_the_descriptor_is_rung() {
+    let (mut a, mut b) = (open(1), open(1));
+    let (of_b, _) = attach_both(&mut a, &mut b);
+    while !b.arm_for_poll() {}
+    // Its own look around would make it readable too.
+    let (wakeup, events) = (&mut b.cx.wakeup, b.cx.sockets.events());
+    let hour = Duration::from_secs(3600);
+    wakeup.set_timer(events, TIMER, hour).expect("a timer");
+    assert!(!becomes_readable(&b, 0), "nothing has happened");
+    send(&mut a, of_b, 1);
+    assert!(becomes_readable(&b, 0), "nobody has rung");
+}
+
+#[test]
+fn who_polls_the_descriptor_looks_around_though_nobody_rings() {
+    let mut engine = open(1);
+    while !engine.arm_for_poll() {}
+    assert!(becomes_readable(&engine, 60), "it sleeps for ever");
+}
+
+#[test]
+fn who_takes_a_region_back_looks_soon_whether_an_access_is_over() {
+    let (mut owner, mut peer) = (open(1), open(1));
+    let (of_peer, _) = attach_both(&mut owner, &mut peer);
+    let (region, end_access) = accessed_region(&mut owner, of_peer);
+    assert_eq!(work::longest_sleep(&owner.cx), None);
+    let segment = &owner.cx.memory.segment;
+    let revoked = owner.cx.regions.start_revoke(segment, region);
+    revoked.expect("a region");
+    assert_eq!(regions::revoked(&mut owner.cx, region), Ok(None));
+    assert_eq!(work::longest_sleep(&owner.cx), Some(work::BLOCKED));
+    end_access();
+    let memory = regions::revoked(&mut owner.cx, region).expect("a region");
+    assert!(memory.is_some());
+    assert_eq!(work::longest_sleep(&owner.cx), None);
+}

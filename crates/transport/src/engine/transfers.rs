@@ -1,0 +1,53 @@
+//! Long messages under way that progress has to push.
+
+use std::collections::VecDeque;
+
+use crate::engine::request::Slot;
+use crate::kmod::Device;
+
+/// Bytes that a sender moves in long fragments, once it has waited so long that it yielded.
+const OVERSUBSCRIBED_BYTES: u64 = 1 << 20;
+
+/// Long messages under way, by slot.
+pub(crate) struct Transfers {
+    /// Sends whose receivers asked for fragments.
+    pub(crate) fragmented: VecDeque<Slot>,
+    /// Single copies.
+    pub(crate) copies: VecDeque<Slot>,
+    /// Bytes that still go as if the receiver did not run beside the sender.
+    oversubscribed: u64,
+    /// The kernel module, if this process may use it.
+    pub(crate) kmod: Device,
+}
+
+impl Transfers {
+    pub(crate) fn new(kmod: Device) -> Self {
+        Self {
+            fragmented: VecDeque::new(),
+            copies: VecDeque::new(),
+            oversubscribed: 0,
+            kmod,
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.fragmented.is_empty() && self.copies.is_empty()
+    }
+
+    /// The endpoint waits in vain: the receivers of its fragments do not run beside it.
+    pub(crate) fn yielded(&mut self) {
+        if !self.fragmented.is_empty() {
+            self.oversubscribed = OVERSUBSCRIBED_BYTES;
+        }
+    }
+
+    pub(crate) fn is_oversubscribed(&self) -> bool {
+        self.oversubscribed > 0
+    }
+
+    /// Fragments of so many bytes went.
+    pub(crate) fn sent(&mut self, bytes: u64) {
+        self.oversubscribed = self.oversubscribed.saturating_sub(bytes);
+    }
+}

@@ -1,0 +1,70 @@
+//! What a program polls that has a loop of its own: readable while the endpoint is wanted.
+//!
+//! Several threads may use an endpoint in turn, and one of them polls. A call of another thread may see to the very events
+//! that the poller waits for, or sleep itself and take the announcement down afterwards: then the descriptor would never
+//! become readable, although peers count on a poller who is awake. So whoever disturbs an armed endpoint calls the poller,
+//! by an event that nobody else consumes.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use limic_shm::control::{Doorbell, Event, EventSet, Trigger};
+
+#[derive(Debug)]
+pub(crate) struct Poller {
+    /// The engine's events, and the call.
+    set: EventSet,
+    call: Doorbell,
+    /// Somebody polls, or is about to, and was not called since.
+    armed: bool,
+    /// The descriptor is readable because of a call.
+    called: bool,
+}
+
+/// Both tell only that there is something.
+const ANY: u64 = 0;
+
+impl Poller {
+    pub(crate) fn new(events: &EventSet) -> io::Result<Self> {
+        let set = EventSet::new()?;
+        let call = Doorbell::new()?;
+        set.add(events.as_fd(), ANY, Trigger::Level)?;
+        call.watch(&set, ANY)?;
+        Ok(Self {
+            set,
+            call,
+            armed: false,
+            // A bell is watched as if it had been rung.
+            called: true,
+        })
+    }
+
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.set.as_fd()
+    }
+
+    /// Peers ring from now on; who polls is to be called if they have no reason to any more.
+    pub(crate) fn arm(&mut self) {
+        self.armed = true;
+    }
+
+    /// Somebody is about to arm the endpoint, again perhaps: the descriptor is not readable because of what was before. True
+    /// if it is armed already.
+    pub(crate) fn disarm(&mut self) -> bool {
+        if core::mem::take(&mut self.called) {
+            // The engine's events stay: they are told at their level. If the kernel fails, there is one wake-up too many.
+            let _ = self
+                .set
+                .wait(Some(core::time::Duration::ZERO), &mut [Event::default(); 2]);
+        }
+        core::mem::take(&mut self.armed)
+    }
+
+    /// What the poller waits for was seen to, or peers do not ring any more: who polls looks for himself.
+    pub(crate) fn notify(&mut self) {
+        if core::mem::take(&mut self.armed) {
+            self.called = true;
+            self.call.ring();
+        }
+    }
+}

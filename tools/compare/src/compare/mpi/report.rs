@@ -1,0 +1,146 @@
+//! Everything that was measured of the MPIs, as it is written to JSON. docs/compare/README.md
+//! describes it.
+
+use std::path::Path;
+
+use limic_runner::Failure;
+use serde::Serialize;
+
+use super::super::machine_state::Distances;
+use super::super::pattern::{Pattern, Plan};
+use super::super::ratio::{Judged, Point, Ratio, Score};
+use super::super::report::Shown;
+use super::super::run::Run;
+use super::super::samples::Samples;
+use super::super::table::bytes;
+use super::super::targets::Against;
+use super::super::{plot, write};
+use super::{Duel, goals, markdown, table};
+
+/// The patterns in the plot.
+const DRAWN: [Pattern; 5] = [
+    Pattern::Latency,
+    Pattern::Bandwidth,
+    Pattern::Alltoall,
+    Pattern::Allgather,
+    Pattern::Allreduce,
+];
+
+#[derive(Debug, Serialize)]
+pub(in super::super) struct Report {
+    #[serde(flatten)]
+    pub(super) run: Run,
+    pub(super) rows: Vec<Row>,
+}
+
+/// One MPI in one pattern at one size.
+#[derive(Debug, Serialize)]
+pub(super) struct Row {
+    pub(super) mpi: &'static str,
+    pub(super) pattern: Pattern,
+    pub(super) ranks: u32,
+    pub(super) bytes: u64,
+    pub(super) unit: &'static str,
+    /// The result by its own path.
+    pub(super) own: Option<Shown>,
+    pub(super) over_limic: Option<Shown>,
+    /// The ratio of the second result to the first one.
+    pub(super) ratio: Option<Ratio>,
+    pub(super) targets: Vec<Judged>,
+}
+
+impl Report {
+    pub(in super::super) fn new(run: Run, plan: &Plan, duels: &[Duel], samples: &Samples) -> Self {
+        let distances = Distances::of(&run.passes);
+        let samples = &samples.steady(&distances);
+        let mut rows = Vec::new();
+        for (pattern, bytes) in samples.points() {
+            for duel in duels {
+                let shown = |name| Shown::of(samples, pattern, bytes, name);
+                let (own, over_limic) = (shown(duel.own), shown(duel.over));
+                if own.is_none() && over_limic.is_none() {
+                    continue;
+                }
+                let point = Point {
+                    samples,
+                    distances: &distances,
+                    pattern,
+                    bytes,
+                    mine: duel.over,
+                    peers: &[duel.own],
+                };
+                rows.push(Row {
+                    mpi: duel.own,
+                    pattern,
+                    ranks: plan.ranks(pattern),
+                    bytes,
+                    unit: pattern.unit(),
+                    own,
+                    over_limic,
+                    ratio: point.ratio(Against::Best),
+                    targets: point.judge(goals::of(duel.kind, pattern, bytes)),
+                });
+            }
+        }
+        Self { run, rows }
+    }
+
+    pub(super) fn score(&self) -> Score {
+        Score::of(self.rows.iter().flat_map(|row| {
+            let what = format!("{} {} over limic", row.pattern.name(), bytes(row.bytes));
+            row.targets.iter().map(move |one| (what.clone(), one))
+        }))
+    }
+
+    /// Shows the report, and writes it into a folder.
+    pub(in super::super) fn finish(&self, folder: &Path) -> Result<(), Failure> {
+        print!("{}", table::render(self));
+        write(folder, "mpi", self, markdown::render(self), self.plot()?)
+    }
+
+    /// Names in the order in which they come first.
+    pub(super) fn names(&self) -> Vec<&'static str> {
+        let mut names = Vec::new();
+        for row in &self.rows {
+            if !names.contains(&row.mpi) {
+                names.push(row.mpi);
+            }
+        }
+        names
+    }
+
+    fn plot(&self) -> Result<String, Failure> {
+        let names = self.names();
+        let panel = |pattern: Pattern| {
+            let mut lines = Vec::new();
+            for (color, name) in names.iter().enumerate() {
+                let rows = || {
+                    let rows = self.rows.iter();
+                    rows.filter(move |row| row.pattern == pattern && row.mpi == *name)
+                };
+                lines.push(plot::Line {
+                    name: (*name).to_owned(),
+                    color,
+                    bold: false,
+                    points: rows()
+                        .filter_map(|row| Some((row.bytes, row.own?.median)))
+                        .collect(),
+                });
+                lines.push(plot::Line {
+                    name: format!("{name} over limic"),
+                    color,
+                    bold: true,
+                    points: rows()
+                        .filter_map(|row| Some((row.bytes, row.over_limic?.median)))
+                        .collect(),
+                });
+            }
+            plot::Panel {
+                title: format!("{}: {}", pattern.name(), self.run.of_machine("cpu")),
+                unit: pattern.unit(),
+                lines,
+            }
+        };
+        plot::render(&DRAWN.map(panel))
+    }
+}

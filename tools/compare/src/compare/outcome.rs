@@ -1,0 +1,46 @@
+//! The results of one run of one subject.
+
+use limic_runner::timeout::Ended;
+
+use super::pattern::Pattern;
+
+/// Results are seconds of one message, or of one operation, with its bytes.
+#[derive(Debug, Default)]
+pub(super) struct Outcome {
+    /// Results of the pattern itself.
+    pub(super) times: Vec<(u64, f64)>,
+    /// Results of patterns that were measured with it.
+    pub(super) also: Vec<(Pattern, u64, f64)>,
+    /// Results that limic is compared with where no peer has the like.
+    pub(super) references: Vec<(Pattern, u64, f64)>,
+    /// Why results are missing.
+    pub(super) failure: Option<String>,
+    /// Whether it had to be killed. It is not tried again then.
+    pub(super) hung: bool,
+    /// limic's description of the machine.
+    pub(super) machine: Option<serde_json::Value>,
+}
+
+impl Outcome {
+    pub(super) fn of(ended: &Ended) -> Self {
+        Self {
+            failure: ended.explain(),
+            hung: ended.hung,
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn refer(&mut self, pattern: Pattern, bytes: u64, seconds: f64) {
+        self.references.push((pattern, bytes, seconds));
+    }
+
+    /// Adds the results of a further run.
+    pub(super) fn add(&mut self, more: Self) {
+        self.times.extend(more.times);
+        self.also.extend(more.also);
+        self.references.extend(more.references);
+        self.failure = self.failure.take().or(more.failure);
+        self.hung |= more.hung;
+        self.machine = self.machine.take().or(more.machine);
+    }
+}

@@ -1,0 +1,343 @@
+//! One subject against others at one size.
+
+use serde::Serialize;
+
+use super::machine_state::{Distance, Distances};
+use super::pattern::Pattern;
+use super::samples::{Samples, Spread};
+use super::table::times;
+use super::targets::{Against, Target};
+
+/// The result of one subject over that of another one. Of times less is better, of rates more.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Ratio {
+    /// The name of the other one, the best of the peers in question.
+    pub(super) peer: &'static str,
+    /// Rounds in which both finished. Where there are steady rounds, only these count.
+    pub(super) rounds: usize,
+    /// Median of the ratios within each round.
+    pub(super) median: f64,
+    /// The ratio of the best round of each side, which leaves disturbances out.
+    pub(super) best_rounds: f64,
+    /// Smallest and largest ratio within one round.
+    pub(super) least: f64,
+    pub(super) most: f64,
+    /// Medians of the rounds in which the CPUs were near and far, if they were both.
+    pub(super) near: Option<f64>,
+    pub(super) far: Option<f64>,
+}
+
+/// The targets that are reached, and those that are missed.
+#[derive(Debug)]
+pub(super) struct Score {
+    pub(super) reached: usize,
+    pub(super) judged: usize,
+    /// Missed targets in words, the farthest first.
+    pub(super) missed: Vec<String>,
+}
+
+/// A target, and whether it is reached.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Judged {
+    pub(super) target: Target,
+    /// `None` if there is no peer to compare with, or limic failed.
+    pub(super) ratio: Option<Ratio>,
+    /// `None` if there is no peer to compare with. A target is missed where limic failed and a peer
+    /// did not.
+    pub(super) reached: Option<bool>,
+}
+
+impl Ratio {
+    /// A warning where the ratio comes from little.
+    pub(super) fn basis(&self) -> &'static str {
+        if self.rounds == 1 {
+            " in one round"
+        } else {
+            ""
+        }
+    }
+}
+
+impl Judged {
+    /// The ratio, with as many digits as tell it from the target.
+    pub(super) fn figure(&self, ratio: &Ratio) -> String {
+        let text = times(ratio.median);
+        if text == times(self.target.ratio) {
+            format!("{:.4}", ratio.median)
+        } else {
+            text
+        }
+    }
+
+    /// The factor by which the target is missed; 1 or less if it is reached.
+    pub(super) fn shortfall(&self) -> Option<f64> {
+        let ratio = self.ratio.as_ref()?.median;
+        Some(if self.target.at_most {
+            ratio / self.target.ratio
+        } else {
+            self.target.ratio / ratio
+        })
+    }
+}
+
+impl Score {
+    /// Counts targets, each of which comes with its pattern and size in words.
+    pub(super) fn of<'a>(all: impl Iterator<Item = (String, &'a Judged)>) -> Self {
+        let all: Vec<(String, &Judged)> = all.filter(|(_, one)| one.reached.is_some()).collect();
+        let reached = all.iter().filter(|(_, one)| one.reached == Some(true));
+        Self {
+            reached: reached.count(),
+            judged: all.len(),
+            missed: missed(all.into_iter()),
+        }
+    }
+}
+
+fn missed<'a>(all: impl Iterator<Item = (String, &'a Judged)>) -> Vec<String> {
+    let mut missed: Vec<(f64, String)> = all
+        .filter(|(_, judged)| judged.reached == Some(false))
+        .filter_map(|(what, judged)| {
+            let Some(ratio) = judged.ratio.as_ref() else {
+                return Some((
+                    f64::INFINITY,
+                    format!("{what}: it failed, wanted {}", judged.target.words()),
+                ));
+            };
+            let words = format!(
+                "{what}: {} of {}{}, wanted {}",
+                judged.figure(ratio),
+                ratio.peer,
+                ratio.basis(),
+                judged.target.words()
+            );
+            Some((judged.shortfall()?, words))
+        })
+        .collect();
+    missed.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+    let line = |(factor, words): (f64, String)| {
+        if factor.is_finite() {
+            format!("{words}; missed {factor:.2} times")
+        } else {
+            words
+        }
+    };
+    missed.into_iter().map(line).collect()
+}
+
+/// The subjects that are compared at one size.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Point<'a> {
+    pub(super) samples: &'a Samples,
+    pub(super) distances: &'a Distances,
+    pub(super) pattern: Pattern,
+    pub(super) bytes: u64,
+    /// The subject whose ratios are wanted.
+    pub(super) mine: &'static str,
+    pub(super) peers: &'a [&'static str],
+}
+
+impl Point<'_> {
+    /// The ratio to the best peer of `against`.
+    pub(super) fn ratio(&self, against: Against) -> Option<Ratio> {
+        let (samples, pattern, bytes) = (self.samples, self.pattern, self.bytes);
+        let mine = samples.spread(pattern, bytes, self.mine)?;
+        let (peer, theirs) = self.best(against)?;
+        // Rates are the inverse of times.
+        let over = |mine: f64, theirs: f64| {
+            if pattern.is_time() {
+                mine / theirs
+            } else {
+                theirs / mine
+            }
+        };
+        let rounds = samples.of(pattern, bytes, self.mine).iter();
+        let rounds = rounds.zip(samples.of(pattern, bytes, peer)).enumerate();
+        let of_rounds: Vec<(usize, f64)> = rounds
+            .filter_map(|(round, (a, b))| Some((round, over((*a)?, (*b)?))))
+            .collect();
+        // A comparison is fair only within rounds that both finished.
+        let within = Spread::of(of_rounds.iter().map(|(_, ratio)| *ratio))?;
+        let at = |distance| {
+            let here = |round| self.distances.at(pattern, round) == Some(distance);
+            let of = of_rounds.iter().filter(|(round, _)| here(*round));
+            Some(Spread::of(of.map(|(_, ratio)| *ratio))?.median)
+        };
+        Some(Ratio {
+            peer,
+            rounds: of_rounds.len(),
+            median: within.median,
+            best_rounds: over(mine.least, theirs.least),
+            least: within.least,
+            most: within.most,
+            near: at(Distance::Near),
+            far: at(Distance::Far),
+        })
+    }
+
+    /// The best peer of `against`.
+    fn best(&self, against: Against) -> Option<(&'static str, Spread)> {
+        let considered = self.peers.iter().filter(|name| against.includes(name));
+        considered
+            .filter_map(|name| Some((*name, self.samples.spread(self.pattern, self.bytes, name)?)))
+            .min_by(|(_, a), (_, b)| a.median.total_cmp(&b.median))
+    }
+
+    /// Whether the subject has any result here.
+    fn did(&self) -> bool {
+        let mine = self.samples.of(self.pattern, self.bytes, self.mine);
+        mine.iter().any(Option::is_some)
+    }
+
+    pub(super) fn judge(&self, targets: Vec<Target>) -> Vec<Judged> {
+        let judged = targets.into_iter().map(|target| {
+            let ratio = self.ratio(target.against);
+            let reached = match &ratio {
+                Some(ratio) => Some(target.reached(ratio.median)),
+                None => (!self.did() && self.best(target.against).is_some()).then_some(false),
+            };
+            Judged {
+                target,
+                ratio,
+                reached,
+            }
+        });
+        judged.collect()
+    }
+
+    /// The subject's place among all by the medians, 1 for the best.
+    pub(super) fn rank(&self) -> Option<usize> {
+        let median = |name: &str| Some(self.samples.spread(self.pattern, self.bytes, name)?.median);
+        let mine = median(self.mine)?;
+        let better = self
+            .peers
+            .iter()
+            .filter_map(|name| median(name))
+            .filter(|m| *m < mine);
+        Some(1 + better.count())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::machine_state::Pass;
+    use crate::compare::outcome::Outcome;
+    use crate::compare::subject::LIMIC;
+    use crate::compare::targets;
+
+    const PEERS: [&str; 3] = ["MPICH", "Intel MPI", "UCX"];
+
+    fn samples(pattern: Pattern, times: &[(&'static str, &[f64])]) -> Samples {
+        let mut samples = Samples::new(3);
+        for (name, rounds) in times {
+            for (round, seconds) in rounds.iter().enumerate() {
+                let outcome = Outcome {
+                    times: vec![(1 << 20, *seconds)],
+                    ..Outcome::default()
+                };
+                samples.take(round, pattern, name, outcome);
+            }
+        }
+        samples
+    }
+
+    fn point<'a>(samples: &'a Samples, distances: &'a Distances, pattern: Pattern) -> Point<'a> {
+        Point {
+            samples,
+            distances,
+            pattern,
+            bytes: 1 << 20,
+            mine: LIMIC,
+            peers: &PEERS,
+        }
+    }
+
+    #[test]
+    fn the_best_peer_is_the_one_with_the_best_median() {
+        let times: [(&'static str, &[f64]); 3] = [
+            ("limic", &[2.0, 2.0, 4.0]),
+            ("MPICH", &[4.0, 4.0, 1.0]),
+            ("UCX", &[3.0, 2.5, 2.5]),
+        ];
+        let of = |pattern| {
+            let (samples, distances) = (samples(pattern, &times), Distances::default());
+            let point = point(&samples, &distances, pattern);
+            assert_eq!(point.rank(), Some(1));
+            point.ratio(Against::Best).expect("a ratio")
+        };
+        let time = of(Pattern::Latency);
+        assert_eq!(
+            (time.peer, time.median, time.best_rounds),
+            ("UCX", 0.8, 0.8)
+        );
+        assert_eq!((time.least, time.most), (2.0 / 3.0, 1.6));
+        assert_eq!((time.near, time.far), (None, None));
+        let rate = of(Pattern::Bandwidth);
+        assert_eq!((rate.median, rate.least, rate.most), (1.25, 0.625, 1.5));
+    }
+
+    #[test]
+    fn each_distance_has_a_ratio() {
+        let pass = |round, us| Pass::new(round, Pattern::Latency, Some(us));
+        let mut passes = [pass(1, 0.03), pass(2, 0.18), pass(3, 0.17)];
+        let times: [(&'static str, &[f64]); 2] =
+            [("limic", &[1.0, 3.0, 4.0]), ("UCX", &[2.0, 2.0, 2.0])];
+        let samples = samples(Pattern::Latency, &times);
+        let distances = Distances::of(&passes);
+        let all = point(&samples, &distances, Pattern::Latency);
+        let ratio = all.ratio(Against::Best).expect("a ratio");
+        assert_eq!((ratio.near, ratio.far), (Some(0.5), Some(1.75)));
+        assert_eq!(all.rank(), Some(2));
+        // A round in which the machine changed counts only where there is no other.
+        passes[2].read(Some(0.03));
+        let distances = Distances::of(&passes);
+        let samples = samples.steady(&distances);
+        let steady = point(&samples, &distances, Pattern::Latency);
+        let ratio = steady.ratio(Against::Best).expect("a ratio");
+        assert_eq!((ratio.median, ratio.far), (1.0, Some(1.5)));
+        assert_eq!(ratio.rounds, 2);
+        // The times beside the ratio come from the same rounds.
+        let shown = samples.spread(Pattern::Latency, 1 << 20, LIMIC);
+        assert_eq!(shown.expect("times").most, 3.0);
+    }
+
+    #[test]
+    fn targets_are_judged_against_their_own_peers_and_misses_are_ranked() {
+        let times: [(&'static str, &[f64]); 3] =
+            [("limic", &[2.0]), ("Intel MPI", &[1.9]), ("MPICH", &[5.0])];
+        let pattern = Pattern::Latency;
+        let (samples, distances) = (samples(pattern, &times), Distances::default());
+        let judged = point(&samples, &distances, pattern).judge(targets::of(pattern, 1 << 20));
+        let reached: Vec<_> = judged.iter().map(|one| one.reached).collect();
+        assert_eq!(reached, [Some(false), Some(false)]);
+        assert_eq!(judged[1].ratio.as_ref().map(|r| r.peer), Some("MPICH"));
+        let score = Score::of(judged.iter().map(|one| ("latency 1M".to_owned(), one)));
+        let missed = score.missed;
+        assert!(
+            missed[0].starts_with("latency 1M: 0.40 of MPICH"),
+            "{missed:?}"
+        );
+        assert!(missed[1].ends_with("missed 1.05 times"), "{missed:?}");
+    }
+
+    #[test]
+    fn without_a_peer_there_is_no_verdict_and_a_failure_is_a_miss() {
+        let pattern = Pattern::Latency;
+        let distances = Distances::default();
+        let alone = samples(pattern, &[("limic", &[1.0])]);
+        assert_eq!(
+            point(&alone, &distances, pattern).ratio(Against::Best),
+            None
+        );
+        let absent = samples(pattern, &[("UCX", &[1.0])]);
+        let point = point(&absent, &distances, pattern);
+        let judged = point.judge(targets::of(pattern, 1 << 20));
+        // UCX is one of the others; there is no Intel MPI.
+        let reached: Vec<_> = judged.iter().map(|one| one.reached).collect();
+        assert_eq!(reached, [None, Some(false)]);
+        let score = Score::of(judged.iter().map(|one| ("latency 1M".to_owned(), one)));
+        let missed = score.missed;
+        assert_eq!(missed.len(), 1);
+        assert!(missed[0].starts_with("latency 1M: it failed"), "{missed:?}");
+    }
+}

@@ -1,0 +1,151 @@
+//! Everything that was measured of limic and its peers, as it is written to JSON.
+//! docs/compare/README.md describes it.
+
+use std::path::Path;
+
+use limic_runner::Failure;
+use serde::Serialize;
+
+use super::machine_state::Distances;
+use super::pattern::{Pattern, Plan};
+use super::ratio::{Judged, Point, Ratio, Score};
+use super::run::Run;
+use super::samples::Samples;
+use super::subject::{LIMIC, Subject};
+use super::table::bytes;
+use super::targets::{self, Against};
+use super::{markdown, plot, table, write};
+
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    #[serde(flatten)]
+    pub(super) run: Run,
+    /// The columns, limic first.
+    pub(super) names: Vec<&'static str>,
+    pub(super) rows: Vec<Row>,
+}
+
+/// One pattern at one size.
+#[derive(Debug, Serialize)]
+pub(super) struct Row {
+    pub(super) pattern: Pattern,
+    pub(super) ranks: u32,
+    pub(super) bytes: u64,
+    pub(super) unit: &'static str,
+    /// Results in the order of the names.
+    pub(super) results: Vec<Option<Shown>>,
+    /// limic's place among them, counted from 1.
+    pub(super) rank: Option<usize>,
+    /// The ratio to the best peer.
+    pub(super) ratio: Option<Ratio>,
+    /// The result of the best peer, or limic's own reference.
+    pub(super) best: Option<Shown>,
+    pub(super) targets: Vec<Judged>,
+}
+
+/// A result in the pattern's unit.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Shown {
+    pub(super) median: f64,
+    /// The results of the best and the worst round.
+    pub(super) best: f64,
+    pub(super) worst: f64,
+}
+
+impl Shown {
+    pub(super) fn of(samples: &Samples, pattern: Pattern, bytes: u64, name: &str) -> Option<Self> {
+        let spread = samples.spread(pattern, bytes, name)?;
+        Some(Self {
+            median: pattern.shown(bytes, spread.median),
+            best: pattern.shown(bytes, spread.least),
+            worst: pattern.shown(bytes, spread.most),
+        })
+    }
+}
+
+impl Report {
+    pub(super) fn new(run: Run, plan: &Plan, subjects: &[Subject], samples: &Samples) -> Self {
+        let names: Vec<&'static str> = subjects.iter().map(Subject::name).collect();
+        let distances = Distances::of(&run.passes);
+        let samples = &samples.steady(&distances);
+        let row = |(pattern, bytes)| row(plan, samples, &distances, pattern, bytes, &names);
+        Self {
+            rows: samples.points().map(row).collect(),
+            run,
+            names,
+        }
+    }
+
+    pub(super) fn score(&self) -> Score {
+        Score::of(self.rows.iter().flat_map(|row| {
+            let what = format!("{} {}", row.pattern.name(), bytes(row.bytes));
+            row.targets.iter().map(move |one| (what.clone(), one))
+        }))
+    }
+
+    /// Shows the report, and writes it into a folder.
+    pub(super) fn finish(&self, folder: &Path) -> Result<(), Failure> {
+        print!("{}", table::render(self));
+        let plot = self.plot()?;
+        write(folder, "results", self, markdown::render(self), plot)
+    }
+
+    fn plot(&self) -> Result<String, Failure> {
+        let panel = |pattern: Pattern| {
+            let rows = || self.rows.iter().filter(|row| row.pattern == pattern);
+            let line = |(at, name): (usize, &&'static str)| plot::Line {
+                name: (*name).to_owned(),
+                color: at,
+                bold: *name == LIMIC,
+                points: rows()
+                    .filter_map(|row| Some((row.bytes, row.results[at]?.median)))
+                    .collect(),
+            };
+            plot::Panel {
+                title: format!("{}: {}", pattern.name(), self.run.of_machine("cpu")),
+                unit: pattern.unit(),
+                lines: self.names.iter().enumerate().map(line).collect(),
+            }
+        };
+        let patterns = [Pattern::Latency, Pattern::Bandwidth, Pattern::Bibandwidth];
+        plot::render(&patterns.map(panel))
+    }
+}
+
+fn row(
+    plan: &Plan,
+    samples: &Samples,
+    distances: &Distances,
+    pattern: Pattern,
+    bytes: u64,
+    names: &[&'static str],
+) -> Row {
+    let own = pattern.reference();
+    let others = names.iter().copied().filter(|name| *name != LIMIC);
+    let peers: Vec<&'static str> = match own {
+        Some(reference) => vec![reference],
+        None => others.collect(),
+    };
+    let point = Point {
+        samples,
+        distances,
+        pattern,
+        bytes,
+        mine: LIMIC,
+        peers: &peers,
+    };
+    let shown = |name: &str| Shown::of(samples, pattern, bytes, name);
+    let ratio = point.ratio(Against::Best);
+    Row {
+        pattern,
+        ranks: plan.ranks(pattern),
+        bytes,
+        unit: pattern.unit(),
+        results: names.iter().map(|name| shown(name)).collect(),
+        // Against limic's own reference there is no place.
+        rank: point.rank().filter(|_| own.is_none()),
+        best: ratio.as_ref().and_then(|ratio| shown(ratio.peer)),
+        ratio,
+        targets: point.judge(targets::of(pattern, bytes)),
+    }
+}

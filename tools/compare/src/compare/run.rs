@@ -1,0 +1,213 @@
+//! The facts about a run that every report shows.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::load::Load;
+use super::machine_state::{self, Pass};
+use super::pattern::{Comparison, Plan};
+use super::ratio::Score;
+use super::state::State;
+use super::subject::{self, Subject};
+use super::table::bytes;
+
+#[derive(Debug, Serialize)]
+pub(super) struct Run {
+    /// The titles of all subjects.
+    pub(super) versions: Vec<String>,
+    /// As `limic perf` describes it.
+    pub(super) machine: Value,
+    pub(super) cpus: [usize; 2],
+    #[serde(skip)]
+    comparison: Comparison,
+    pub(super) quick: bool,
+    /// The rounds of the pattern that was measured most often.
+    pub(super) rounds: u32,
+    pub(super) seconds_per_point: f64,
+    pub(super) load: Load,
+    /// Passes in the order in which they were made.
+    pub(super) passes: Vec<Pass>,
+    /// Layers that cannot be had, and why.
+    pub(super) missing: Vec<String>,
+    /// Runs that failed, and why.
+    pub(super) failures: Vec<String>,
+    /// Reasons to doubt the figures.
+    pub(super) warnings: Vec<String>,
+    /// Variables that steer limic.
+    pub(super) settings: Vec<String>,
+}
+
+impl Run {
+    pub(super) fn new(
+        plan: &Plan,
+        subjects: &[Subject],
+        cpus: &[usize; 2],
+        state: &State,
+        load: Load,
+        left: usize,
+    ) -> Self {
+        let settings = std::env::vars()
+            .filter(|(name, _)| name.starts_with("LIMIC_"))
+            .map(|(name, value)| format!("{name}={value}"));
+        let mut warnings = load.warnings();
+        warnings.extend(machine_state::warnings(&state.passes));
+        if left > 0 {
+            warnings.push(format!(
+                "the time was over before {left} passes of a pattern through all peers"
+            ));
+        }
+        let machine = state.samples.machine().cloned();
+        let machine = machine.or_else(|| machine_state::machine(&subject::program(), cpus));
+        Self {
+            versions: subjects.iter().map(|one| one.title().to_owned()).collect(),
+            machine: machine.unwrap_or(Value::Null),
+            cpus: *cpus,
+            comparison: plan.comparison,
+            quick: plan.quick,
+            rounds: state
+                .passes
+                .iter()
+                .map(|pass| pass.round)
+                .max()
+                .unwrap_or(0),
+            seconds_per_point: plan.seconds,
+            warnings,
+            load,
+            missing: Vec::new(),
+            passes: state.passes.clone(),
+            failures: state.samples.failures(),
+            settings: settings.collect(),
+        }
+    }
+
+    /// The command, as a user types it.
+    pub(super) fn command(&self) -> String {
+        let mut command = "cargo xtask compare".to_owned();
+        if self.comparison == Comparison::Mpi {
+            command.push_str(" --mpi");
+        }
+        if self.quick {
+            command.push_str(" --quick");
+        }
+        command
+    }
+
+    /// A text out of the machine's description.
+    pub(super) fn of_machine(&self, key: &str) -> String {
+        match &self.machine[key] {
+            Value::String(text) => text.clone(),
+            Value::Null => "unknown".to_owned(),
+            other => other.to_string(),
+        }
+    }
+
+    /// The load in one sentence.
+    fn load(&self) -> String {
+        let load = &self.load;
+        let line_latency = machine_state::spread(&self.passes).map_or_else(String::new, |us| {
+            format!(
+                " The line latency was {:.3} us ({:.3} to {:.3}).",
+                us.median, us.least, us.most
+            )
+        });
+        format!(
+            "Load {:.2} before and {:.2} after, {} CPUs; meanwhile other programs took {:.1} % of \
+             them, other guests {:.1} %.{line_latency}",
+            load.before.load,
+            load.after.load,
+            load.before.cpus,
+            100.0 * load.others,
+            100.0 * load.stolen
+        )
+    }
+
+    /// The lines below a table in the terminal.
+    pub(super) fn closing(&self, score: &Score) -> String {
+        let mut text = String::new();
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "{} of {} targets reached, measured in {:.0} s. {}",
+            score.reached,
+            score.judged,
+            self.load.seconds,
+            self.load()
+        );
+        for (kind, lines) in [
+            ("missed", &score.missed),
+            ("warning", &self.warnings),
+            ("failed", &self.failures),
+            ("could not be had", &self.missing),
+            ("setting", &self.settings),
+        ] {
+            for line in lines {
+                let _ = writeln!(text, "{kind}: {line}");
+            }
+        }
+        text
+    }
+
+    /// Machine, load and doubts for a page.
+    pub(super) fn page_head(&self, score: &Score) -> String {
+        let mut text = String::new();
+        self.describe(&mut text);
+        for (kind, lines) in [
+            ("Doubtful", &self.warnings),
+            ("Failed", &self.failures),
+            ("Could not be had", &self.missing),
+        ] {
+            for line in lines {
+                let _ = writeln!(text, "- {kind}: {line}");
+            }
+        }
+        if !score.missed.is_empty() {
+            text.push_str("\nTargets that are missed, the farthest first:\n\n");
+            for line in &score.missed {
+                let _ = writeln!(text, "1. {line}");
+            }
+        }
+        text
+    }
+
+    fn describe(&self, text: &mut String) {
+        let caches = self.machine["caches"].as_array();
+        let cache = |cache: &Value| {
+            let size = bytes(cache["bytes"].as_u64().unwrap_or(0));
+            let cpus = cache["cpus"].as_str().unwrap_or("?");
+            let kind = cache["kind"].as_str().unwrap_or("");
+            format!("L{} {kind} {size} (CPUs {cpus})", cache["level"])
+        };
+        let caches: Vec<String> = caches.into_iter().flatten().map(cache).collect();
+        let topology = &self.machine["topology"];
+        let mut line = |name: &str, value: String| {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "- {name}: {value}");
+        };
+        line("Date", self.of_machine("date"));
+        let (cores, cpus) = (&topology["cores"], &topology["cpus"]);
+        line(
+            "CPU",
+            format!("{}, {cores} cores, {cpus} CPUs", self.of_machine("cpu")),
+        );
+        line("Caches", caches.join(", "));
+        let hypervisor = self.of_machine("hypervisor");
+        line(
+            "Kernel",
+            format!("{}, hypervisor: {hypervisor}", self.of_machine("kernel")),
+        );
+        line(
+            "Measured on",
+            format!("CPUs {} and {}", self.cpus[0], self.cpus[1]),
+        );
+        line("Versions", self.versions.join(", "));
+        line("Load", self.load());
+        if let Value::String(profile) = &self.machine["profile"] {
+            line("Profile", profile.clone());
+        }
+        if !self.settings.is_empty() {
+            line("Settings", self.settings.join(" "));
+        }
+    }
+}

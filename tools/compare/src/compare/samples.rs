@@ -1,0 +1,306 @@
+//! The results of all rounds.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::machine_state::Distances;
+use super::outcome::Outcome;
+use super::pattern::Pattern;
+use super::subject::LIMIC;
+
+/// Times by pattern, size and subject, each with a place for every round.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Samples {
+    rounds: usize,
+    times: BTreeMap<(Pattern, u64), OfAll>,
+    /// The last failure of each subject in each pattern.
+    failures: BTreeMap<(Pattern, &'static str), String>,
+    given_up: Vec<(Pattern, &'static str)>,
+    machine: Option<serde_json::Value>,
+}
+
+/// Seconds in each round, by subject.
+type OfAll = BTreeMap<&'static str, Vec<Option<f64>>>;
+
+/// The median and the range of some numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct Spread {
+    pub(crate) median: f64,
+    pub(crate) least: f64,
+    pub(crate) most: f64,
+}
+
+impl Spread {
+    /// None without a number.
+    pub(crate) fn of(numbers: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let mut sorted: Vec<f64> = numbers.into_iter().collect();
+        sorted.sort_by(f64::total_cmp);
+        let (least, most) = (*sorted.first()?, *sorted.last()?);
+        let middle = (sorted[(sorted.len() - 1) / 2] + sorted[sorted.len() / 2]) / 2.0;
+        Some(Self {
+            median: middle,
+            least,
+            most,
+        })
+    }
+}
+
+impl Samples {
+    pub(super) fn new(rounds: usize) -> Self {
+        Self {
+            rounds,
+            times: BTreeMap::new(),
+            failures: BTreeMap::new(),
+            given_up: Vec::new(),
+            machine: None,
+        }
+    }
+
+    /// Takes in the results of a run.
+    pub(super) fn take(
+        &mut self,
+        round: usize,
+        pattern: Pattern,
+        name: &'static str,
+        outcome: Outcome,
+    ) {
+        for (bytes, seconds) in outcome.times {
+            self.enter((pattern, bytes), name, round, seconds);
+        }
+        for (pattern, bytes, seconds) in outcome.also {
+            self.enter((pattern, bytes), name, round, seconds);
+        }
+        for (pattern, bytes, seconds) in outcome.references {
+            let name = pattern.reference().unwrap_or(LIMIC);
+            self.enter((pattern, bytes), name, round, seconds);
+        }
+        if let Some(why) = outcome.failure {
+            self.failures.insert((pattern, name), why);
+        }
+        if outcome.hung {
+            self.given_up.push((pattern, name));
+        }
+        self.machine = self.machine.take().or(outcome.machine);
+    }
+
+    /// Forgets a round of a pattern, and of the patterns that are measured with it.
+    pub(super) fn forget(&mut self, round: usize, pattern: Pattern) {
+        for ((of, _), all) in &mut self.times {
+            if *of == pattern || of.measured_with() == Some(pattern) {
+                for rounds in all.values_mut() {
+                    if let Some(time) = rounds.get_mut(round) {
+                        *time = None;
+                    }
+                }
+            }
+        }
+    }
+
+    fn enter(&mut self, point: (Pattern, u64), name: &'static str, round: usize, seconds: f64) {
+        let all = self.times.entry(point).or_default();
+        let rounds = all.entry(name).or_insert_with(|| vec![None; self.rounds]);
+        if let Some(place) = rounds.get_mut(round) {
+            *place = Some(seconds);
+        }
+    }
+
+    /// Leaves the rounds out in which the machine changed, at each point where every subject has
+    /// another round.
+    pub(super) fn steady(&self, distances: &Distances) -> Self {
+        let mut kept = self.clone();
+        for ((pattern, _), all) in &mut kept.times {
+            let steady = |round: usize| !distances.changed(*pattern, round);
+            let has_steady = |rounds: &Vec<Option<f64>>| {
+                let mut done = rounds.iter().enumerate();
+                done.any(|(round, time)| time.is_some() && steady(round))
+            };
+            if !all.values().all(has_steady) {
+                continue;
+            }
+            for (round, time) in all
+                .values_mut()
+                .flat_map(|times| times.iter_mut().enumerate())
+            {
+                if !steady(round) {
+                    *time = None;
+                }
+            }
+        }
+        kept
+    }
+
+    /// Whether a subject hung in this pattern. It is not waited for again.
+    pub(super) fn given_up(&self, pattern: Pattern, name: &str) -> bool {
+        self.given_up
+            .iter()
+            .any(|(p, n)| *p == pattern && *n == name)
+    }
+
+    /// Patterns and sizes with a result of any subject, in order.
+    pub(super) fn points(&self) -> impl Iterator<Item = (Pattern, u64)> {
+        self.times.keys().copied()
+    }
+
+    /// The seconds in each round.
+    pub(super) fn of(&self, pattern: Pattern, bytes: u64, name: &str) -> &[Option<f64>] {
+        let found = self
+            .times
+            .get(&(pattern, bytes))
+            .and_then(|of| of.get(name));
+        found.map_or(&[], Vec::as_slice)
+    }
+
+    pub(super) fn spread(&self, pattern: Pattern, bytes: u64, name: &str) -> Option<Spread> {
+        Spread::of(self.of(pattern, bytes, name).iter().copied().flatten())
+    }
+
+    /// The failures, in words.
+    pub(super) fn failures(&self) -> Vec<String> {
+        let failures = self.failures.iter();
+        failures
+            .map(|((pattern, name), why)| format!("{name}, {}: {why}", pattern.name()))
+            .collect()
+    }
+
+    /// limic's description of the machine.
+    pub(super) fn machine(&self) -> Option<&serde_json::Value> {
+        self.machine.as_ref()
+    }
+}
+
+/// [`Samples`] for a file.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Stored {
+    rounds: usize,
+    times: Vec<(Pattern, u64, String, Vec<Option<f64>>)>,
+    failures: Vec<(Pattern, String, String)>,
+    given_up: Vec<(Pattern, String)>,
+    machine: Option<serde_json::Value>,
+}
+
+impl Samples {
+    pub(super) fn store(&self) -> Stored {
+        let times = self.times.iter().flat_map(|((pattern, bytes), all)| {
+            let of = |(name, rounds): (&&'static str, &Vec<Option<f64>>)| {
+                (*pattern, *bytes, (*name).to_owned(), rounds.clone())
+            };
+            all.iter().map(of)
+        });
+        let failures = self.failures.iter();
+        let failures = failures.map(|((p, name), why)| (*p, (*name).to_owned(), why.clone()));
+        let given_up = self.given_up.iter();
+        Stored {
+            rounds: self.rounds,
+            times: times.collect(),
+            failures: failures.collect(),
+            given_up: given_up.map(|(p, name)| (*p, (*name).to_owned())).collect(),
+            machine: self.machine.clone(),
+        }
+    }
+
+    /// Takes up what was stored. Only results of these `names` and of the references count.
+    pub(super) fn restore(stored: Stored, names: &[&'static str]) -> Self {
+        let known = |pattern: Pattern, name: &str| {
+            let all = names.iter().copied().chain(pattern.reference());
+            all.into_iter().find(|known| *known == name)
+        };
+        let mut samples = Self::new(stored.rounds);
+        for (pattern, bytes, name, rounds) in stored.times {
+            for (round, seconds) in rounds.into_iter().enumerate() {
+                if let (Some(name), Some(seconds)) = (known(pattern, &name), seconds) {
+                    samples.enter((pattern, bytes), name, round, seconds);
+                }
+            }
+        }
+        for (pattern, name, why) in stored.failures {
+            if let Some(name) = known(pattern, &name) {
+                samples.failures.insert((pattern, name), why);
+            }
+        }
+        for (pattern, name) in stored.given_up {
+            samples
+                .given_up
+                .extend(known(pattern, &name).map(|name| (pattern, name)));
+        }
+        samples.machine = stored.machine;
+        samples
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_and_extremes() {
+        let spread = Spread::of([3.0, 1.0, 2.0]).expect("numbers");
+        assert_eq!((spread.median, spread.least, spread.most), (2.0, 1.0, 3.0));
+        assert_eq!(Spread::of([4.0, 1.0]).expect("numbers").median, 2.5);
+        assert_eq!(Spread::of([]), None);
+    }
+
+    #[test]
+    fn rounds_keep_their_places_and_a_subject_that_hung_is_given_up() {
+        let mut samples = Samples::new(3);
+        let outcome = |seconds, hung: bool| Outcome {
+            times: vec![(8, seconds)],
+            failure: hung.then(|| "hung".to_owned()),
+            hung,
+            ..Outcome::default()
+        };
+        samples.take(0, Pattern::Rate, "a", outcome(1.0, false));
+        samples.take(2, Pattern::Rate, "a", outcome(3.0, true));
+        assert_eq!(
+            samples.of(Pattern::Rate, 8, "a"),
+            [Some(1.0), None, Some(3.0)]
+        );
+        assert_eq!(samples.of(Pattern::Rate, 8, "b"), []);
+        assert!(samples.given_up(Pattern::Rate, "a"));
+        assert!(!samples.given_up(Pattern::Latency, "a"));
+        assert_eq!(samples.failures(), ["a, rate: hung"]);
+    }
+
+    #[test]
+    fn a_round_that_is_repeated_is_forgotten_in_both_patterns() {
+        let mut samples = Samples::new(2);
+        let outcome = || Outcome {
+            times: vec![(8, 1.0)],
+            also: vec![(Pattern::AfterSkew, 8, 2.0)],
+            ..Outcome::default()
+        };
+        for round in 0..2 {
+            samples.take(round, Pattern::Skew, LIMIC, outcome());
+        }
+        samples.forget(1, Pattern::Skew);
+        assert_eq!(samples.of(Pattern::Skew, 8, LIMIC), [Some(1.0), None]);
+        assert_eq!(samples.of(Pattern::AfterSkew, 8, LIMIC), [Some(2.0), None]);
+    }
+
+    #[test]
+    fn what_is_stored_comes_back() {
+        let mut samples = Samples::new(2);
+        let outcome = Outcome {
+            times: vec![(8, 1.5)],
+            also: vec![(Pattern::AfterSkew, 8, 0.5)],
+            references: vec![(Pattern::Skew, 8, 2.5)],
+            failure: Some("partly".to_owned()),
+            hung: true,
+            machine: Some("x".into()),
+        };
+        samples.take(1, Pattern::Skew, LIMIC, outcome);
+        let text = serde_json::to_string(&samples.store()).expect("JSON");
+        let stored = serde_json::from_str(&text).expect("the same");
+        let again = Samples::restore(stored, &[LIMIC]);
+        assert_eq!(again, samples);
+        assert_eq!(
+            again.of(Pattern::Skew, 8, "own eager path"),
+            [None, Some(2.5)]
+        );
+        let stored = serde_json::from_str(&text).expect("the same");
+        assert_eq!(
+            Samples::restore(stored, &[]).of(Pattern::Skew, 8, LIMIC),
+            []
+        );
+    }
+}

@@ -1,0 +1,169 @@
+//! The results so far in a file, from which a run that was cut short goes on.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
+
+use limic_runner::Failure;
+use limic_runner::folders::{self, target};
+use serde::{Deserialize, Serialize};
+
+use super::load::Load;
+use super::machine_state::Pass;
+use super::pattern::{Comparison, Pattern, Plan};
+use super::samples::{Samples, Stored};
+
+/// The conditions of a run. Results may be put together only if they are equal.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Stamp {
+    comparison: Comparison,
+    quick: bool,
+    rounds: u32,
+    seconds: f64,
+    cpus: [usize; 2],
+    /// Titles, in the order of the subjects.
+    subjects: Vec<String>,
+    /// The program that was built: path, length and time.
+    built: (PathBuf, u64, Duration),
+}
+
+impl Stamp {
+    pub(super) fn new(plan: &Plan, cpus: &[usize; 2], subjects: Vec<String>, built: &Path) -> Self {
+        let file = std::fs::metadata(built).ok();
+        let length = file.as_ref().map_or(0, std::fs::Metadata::len);
+        let time = file.and_then(|file| file.modified().ok()?.duration_since(UNIX_EPOCH).ok());
+        Self {
+            comparison: plan.comparison,
+            quick: plan.quick,
+            rounds: plan.rounds,
+            seconds: plan.seconds,
+            cpus: *cpus,
+            subjects,
+            built: (built.to_owned(), length, time.unwrap_or_default()),
+        }
+    }
+
+    fn file(&self) -> PathBuf {
+        let extent = if self.quick { "quick" } else { "full" };
+        let name = format!("unfinished-{}-{extent}.json", self.comparison.name());
+        target().join("compare").join(name)
+    }
+}
+
+/// Everything that was measured.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) samples: Samples,
+    pub(super) passes: Vec<Pass>,
+    /// The load of the runs before this one.
+    pub(super) load: Option<Load>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct File {
+    stamp: Stamp,
+    samples: Stored,
+    passes: Vec<Pass>,
+    load: Option<Load>,
+}
+
+impl State {
+    pub(super) fn new(plan: &Plan) -> Self {
+        Self {
+            samples: Samples::new(plan.rounds as usize),
+            passes: Vec::new(),
+            load: None,
+        }
+    }
+
+    /// Takes up a run that was cut short.
+    pub(super) fn resume(stamp: &Stamp, names: &[&'static str]) -> Result<Self, Failure> {
+        let path = stamp.file();
+        let missing = |why: String| Failure::Missing(format!("{}: {why}", path.display()));
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(why) => {
+                return Err(missing(format!(
+                    "{why}: there is no unfinished run of this kind; run without --resume"
+                )));
+            }
+        };
+        let file: File = serde_json::from_str(&text).map_err(|why| missing(why.to_string()))?;
+        if file.stamp != *stamp {
+            return Err(missing(
+                "that run had other rounds, CPUs or peers, or limic was built anew since; run \
+                 without --resume to begin again"
+                    .to_owned(),
+            ));
+        }
+        Ok(Self {
+            samples: Samples::restore(file.samples, names),
+            passes: file.passes,
+            load: file.load,
+        })
+    }
+
+    /// Writes the file for [`Self::resume`]. `load` is that of all runs.
+    pub(super) fn keep(&self, stamp: &Stamp, load: Load) -> Result<(), Failure> {
+        let file = File {
+            stamp: stamp.clone(),
+            samples: self.samples.store(),
+            passes: self.passes.clone(),
+            load: Some(load),
+        };
+        let text = serde_json::to_string(&file)
+            .map_err(|why| Failure::Wrong(format!("results as JSON: {why}")))?;
+        let path = stamp.file();
+        folders::make(path.parent().unwrap_or(Path::new(".")))?;
+        // A run that is killed meanwhile leaves the old file.
+        let new = path.with_extension("new");
+        std::fs::write(&new, text)
+            .and_then(|()| std::fs::rename(&new, &path))
+            .map_err(|why| Failure::file("write", &path, why))
+    }
+
+    /// Removes the file after the last pass.
+    pub(super) fn forget(stamp: &Stamp) {
+        // It is not there if all passes had been made before.
+        let _ = std::fs::remove_file(stamp.file());
+    }
+
+    pub(super) fn has(&self, (round, pattern): (u32, Pattern)) -> bool {
+        let mut passes = self.passes.iter();
+        passes.any(|pass| pass.round == round && pass.pattern == pattern)
+    }
+
+    /// The longest time that a pass of a pattern has taken.
+    pub(super) fn expected(&self, pattern: Pattern) -> Option<Duration> {
+        let of = self.passes.iter().filter(|pass| pass.pattern == pattern);
+        let longest = of.map(|pass| pass.seconds).max_by(f64::total_cmp)?;
+        Some(Duration::from_secs_f64(longest))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passes_are_known_by_round_and_pattern() {
+        let mut state = State::new(&Plan::new(Comparison::Peers, true, None, None));
+        let mut pass = Pass::new(1, Pattern::Rate, None);
+        pass.seconds = 2.0;
+        state.passes.push(pass);
+        assert!(state.has((1, Pattern::Rate)));
+        assert!(!state.has((2, Pattern::Rate)) && !state.has((1, Pattern::Latency)));
+        assert_eq!(state.expected(Pattern::Rate), Some(Duration::from_secs(2)));
+        assert_eq!(state.expected(Pattern::Latency), None);
+    }
+
+    #[test]
+    fn a_program_that_was_built_anew_has_another_stamp() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let plan = Plan::new(Comparison::Mpi, true, None, None);
+        let stamp = || Stamp::new(&plan, &[0, 1], vec!["a".to_owned()], file.path());
+        let before = stamp();
+        assert_eq!(before, stamp());
+        std::fs::write(file.path(), "more").expect("writable");
+        assert_ne!(before, stamp());
+    }
+}

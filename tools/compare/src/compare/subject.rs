@@ -1,0 +1,198 @@
+//! The subjects of a comparison, and how each runs a pattern.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use limic_peers::{FoundTool, Kind, Mpi, Placement, Tool};
+use limic_runner::folders::target;
+use limic_runner::{Failure, timeout};
+
+use super::outcome::Outcome;
+use super::pattern::{Pattern, Plan};
+use super::{pairs, reading};
+use crate::mpi::{OverLimic, proof};
+
+/// limic's own name among them.
+pub(super) const LIMIC: &str = "limic";
+
+/// A message layer that is compared.
+#[derive(Debug)]
+pub(super) struct Subject {
+    name: &'static str,
+    title: String,
+    runner: Runner,
+}
+
+#[derive(Debug)]
+enum Runner {
+    Limic,
+    /// An MPI as it comes.
+    Mpi {
+        mpi: Mpi,
+        program: PathBuf,
+    },
+    /// An MPI with its messages over limic.
+    Over {
+        over: OverLimic,
+        program: PathBuf,
+    },
+    Tool(Tool),
+}
+
+/// The command `limic`, which is built before the comparison.
+pub(crate) fn program() -> PathBuf {
+    target().join("release/limic")
+}
+
+impl Subject {
+    pub(super) fn limic() -> Result<Self, Failure> {
+        let program = program();
+        if !program.is_file() {
+            let what = format!("{} was built, but is not there", program.display());
+            return Err(Failure::Missing(what));
+        }
+        Ok(Self {
+            name: LIMIC,
+            title: format!("limic {}", env!("CARGO_PKG_VERSION")),
+            runner: Runner::Limic,
+        })
+    }
+
+    /// `program` is benches/mpi/patterns.c, compiled for the MPI.
+    pub(super) fn mpi(name: &'static str, mpi: Mpi, program: PathBuf) -> Self {
+        Self {
+            name,
+            title: mpi.title(),
+            runner: Runner::Mpi { mpi, program },
+        }
+    }
+
+    pub(super) fn over(name: &'static str, over: OverLimic, program: PathBuf) -> Self {
+        Self {
+            name,
+            title: format!("{} over limic", over.mpi.title()),
+            runner: Runner::Over { over, program },
+        }
+    }
+
+    pub(super) fn tool(found: FoundTool) -> Self {
+        Self {
+            name: found.tool.title(),
+            title: found.title(),
+            runner: Runner::Tool(found.tool),
+        }
+    }
+
+    /// `MPICH`
+    pub(super) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// `MPICH 5.0.2`
+    pub(super) fn title(&self) -> &str {
+        &self.title
+    }
+
+    /// Whether it has this pattern.
+    pub(super) fn can(&self, pattern: Pattern) -> bool {
+        match &self.runner {
+            Runner::Limic => true,
+            // limic alone has the patterns that it measures against a reference of its own.
+            Runner::Mpi { .. } | Runner::Over { .. } => pattern.reference().is_none(),
+            Runner::Tool(Tool::Ucx) => {
+                matches!(
+                    pattern,
+                    Pattern::Latency | Pattern::Bandwidth | Pattern::Rate
+                )
+            }
+            Runner::Tool(Tool::Libfabric) => pattern == Pattern::Latency,
+        }
+    }
+
+    /// Runs a pattern over all its sizes.
+    pub(super) fn measure(&self, pattern: Pattern, plan: &Plan, cpus: &[usize; 2]) -> Outcome {
+        let ranks = plan.ranks(pattern);
+        let placement = match ranks {
+            2 => Placement::OneEach(cpus),
+            _ => Placement::Free,
+        };
+        let (command, program) = match &self.runner {
+            Runner::Limic => return limic(pattern, plan, cpus),
+            Runner::Tool(tool) => return pairs::measure(*tool, pattern, plan, cpus),
+            Runner::Mpi { mpi, program } => (mpi.mpiexec(ranks, placement), program),
+            Runner::Over { over, program } => (over.mpiexec(ranks, placement), program),
+        };
+        self.under_mpi(command, program, pattern, plan, cpus)
+    }
+
+    fn under_mpi(
+        &self,
+        mut command: Command,
+        program: &Path,
+        pattern: Pattern,
+        plan: &Plan,
+        cpus: &[usize; 2],
+    ) -> Outcome {
+        let ranks = plan.ranks(pattern);
+        command.arg(program).arg(pattern.name());
+        command.arg(plan.seconds.to_string());
+        command.args(plan.sizes(pattern).iter().map(u64::to_string));
+        let ended = timeout::run(command, cpus, plan.patience(pattern));
+        let placed = (ranks == 2).then_some(cpus);
+        let mut outcome = reading::patterns(&ended, plan.sizes(pattern).len(), placed);
+        if let Runner::Over { .. } = self.runner
+            && outcome.failure.is_none()
+            && let Err(why) = proof(&ended.out, &ended.err, ranks)
+        {
+            outcome.times.clear();
+            outcome.failure = Some(why);
+        }
+        outcome
+    }
+
+    /// Whether this is Intel MPI, for which there are targets of its own.
+    pub(super) fn is_intel(name: &str) -> bool {
+        name == Kind::Intelmpi.title()
+    }
+}
+
+fn limic(pattern: Pattern, plan: &Plan, cpus: &[usize; 2]) -> Outcome {
+    let sizes: Vec<String> = plan.sizes(pattern).iter().map(u64::to_string).collect();
+    // The words for each run.
+    let runs: Vec<Vec<String>> = match pattern {
+        Pattern::Barrier => vec![words("barrier")],
+        Pattern::Loan => vec![
+            [
+                words("latency --paths hybrid,loan --sizes"),
+                vec![sizes.join(",")],
+            ]
+            .concat(),
+        ],
+        Pattern::Skew => sizes
+            .iter()
+            .map(|size| [words("skew --c1 1 --c2 50 --bytes"), vec![size.clone()]].concat())
+            .collect(),
+        _ => vec![vec![
+            pattern.name().to_owned(),
+            "--sizes".to_owned(),
+            sizes.join(","),
+        ]],
+    };
+    let ranks = plan.ranks(pattern);
+    let mut outcome = Outcome::default();
+    for run in runs {
+        let mut command = Command::new(program());
+        command.arg("perf").args(run);
+        command.args(["--ranks", &ranks.to_string()]);
+        command.arg(if ranks == 2 { "--bind" } else { "--no-bind" });
+        command.args(words("--rounds 1 --json - --seconds-per-point"));
+        command.arg(plan.seconds.to_string());
+        let ended = timeout::run(command, cpus, plan.patience(pattern));
+        outcome.add(reading::limic(&ended, pattern));
+    }
+    outcome
+}
+
+fn words(text: &str) -> Vec<String> {
+    text.split(' ').map(str::to_owned).collect()
+}

@@ -1,0 +1,134 @@
+//! The targets of limic, relative to its peers in the same run.
+
+use serde::Serialize;
+
+use super::pattern::Pattern;
+use super::subject::Subject;
+
+/// The peers that a target is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Against {
+    /// The best of all.
+    Best,
+    IntelMpi,
+    /// The best of all but Intel MPI.
+    Others,
+}
+
+/// A ratio to reach.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(super) struct Target {
+    pub(super) against: Against,
+    /// The time, or rate, of limic over that of the peer.
+    pub(super) ratio: f64,
+    /// A ratio of times may be at most this. Else it is a ratio of rates, and has to be at least
+    /// this.
+    pub(super) at_most: bool,
+}
+
+impl Against {
+    pub(super) fn includes(self, name: &str) -> bool {
+        match self {
+            Self::Best => true,
+            Self::IntelMpi => Subject::is_intel(name),
+            Self::Others => !Subject::is_intel(name),
+        }
+    }
+
+    pub(super) fn words(self) -> &'static str {
+        match self {
+            Self::Best => "",
+            Self::IntelMpi => " (Intel MPI)",
+            Self::Others => " (others)",
+        }
+    }
+}
+
+impl Target {
+    pub(super) fn at_most(against: Against, ratio: f64) -> Self {
+        Self {
+            against,
+            ratio,
+            at_most: true,
+        }
+    }
+
+    pub(super) fn at_least(ratio: f64) -> Self {
+        Self {
+            against: Against::Best,
+            ratio,
+            at_most: false,
+        }
+    }
+
+    pub(super) fn reached(&self, ratio: f64) -> bool {
+        if self.at_most {
+            ratio <= self.ratio
+        } else {
+            ratio >= self.ratio
+        }
+    }
+
+    /// `<= 0.80`
+    pub(super) fn words(&self) -> String {
+        let sign = if self.at_most { "<=" } else { ">=" };
+        format!("{sign} {:.2}{}", self.ratio, self.against.words())
+    }
+}
+
+/// The targets for a pattern and size. Some have none.
+pub(super) fn of(pattern: Pattern, bytes: u64) -> Vec<Target> {
+    const KIB: u64 = 1 << 10;
+    let at_most = Target::at_most;
+    match pattern {
+        Pattern::Latency if bytes <= 256 => vec![at_most(Against::Best, 0.8)],
+        Pattern::Latency if bytes < 64 * KIB => vec![at_most(Against::Best, 0.85)],
+        // At least the bandwidth of Intel MPI, and three times that of the others.
+        Pattern::Latency => vec![
+            at_most(Against::IntelMpi, 1.0),
+            at_most(Against::Others, 1.0 / 3.0),
+        ],
+        Pattern::Bandwidth if bytes >= 64 * KIB => vec![Target::at_least(1.2)],
+        Pattern::Rate => vec![Target::at_least(3.0)],
+        Pattern::Barrier | Pattern::Alltoall => vec![at_most(Against::Best, 1.0)],
+        // At any length.
+        Pattern::Loan => vec![at_most(Against::Best, 2.0)],
+        Pattern::Skew => vec![at_most(Against::Best, 1.2)],
+        Pattern::AfterSkew => vec![Target::at_least(1.0 / 1.1)],
+        Pattern::Bandwidth | Pattern::Bibandwidth | Pattern::Allgather | Pattern::Allreduce => {
+            Vec::new()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_size_has_its_target() {
+        let first = |pattern, bytes| of(pattern, bytes).first().map(Target::words);
+        assert_eq!(first(Pattern::Latency, 256).as_deref(), Some("<= 0.80"));
+        assert_eq!(first(Pattern::Latency, 512).as_deref(), Some("<= 0.85"));
+        assert_eq!(
+            first(Pattern::Latency, 32 << 10).as_deref(),
+            Some("<= 0.85")
+        );
+        assert_eq!(of(Pattern::Latency, 64 << 10).len(), 2);
+        assert_eq!(first(Pattern::Bandwidth, 32 << 10), None);
+        assert_eq!(
+            first(Pattern::Bandwidth, 4 << 20).as_deref(),
+            Some(">= 1.20")
+        );
+        assert_eq!(first(Pattern::Rate, 8).as_deref(), Some(">= 3.00"));
+    }
+
+    #[test]
+    fn times_may_not_exceed_and_rates_may_not_fall_short() {
+        let time = of(Pattern::Latency, 8)[0];
+        assert!(time.reached(0.8) && !time.reached(0.81));
+        let rate = of(Pattern::Rate, 8)[0];
+        assert!(rate.reached(3.0) && !rate.reached(2.99));
+    }
+}

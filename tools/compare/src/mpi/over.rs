@@ -1,0 +1,81 @@
+//! An MPI whose messages go over limic, and the variables that make it so.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use limic_peers::{Kind, Mpi, Placement};
+
+/// An MPI over limic's libfabric provider.
+#[derive(Debug)]
+pub(crate) struct OverLimic {
+    pub(crate) mpi: Mpi,
+    /// The folder of a `libfabric.so.1`, for an MPI that brings none.
+    libfabric: Option<PathBuf>,
+    /// The folder of the provider.
+    provider: PathBuf,
+}
+
+impl OverLimic {
+    /// Prepares an installed MPI. Intel MPI takes the libfabric that MPICH brings.
+    pub(crate) fn new(mpi: Mpi, provider: &Path) -> Result<Self, String> {
+        let libfabric = match mpi.kind() {
+            Kind::Intelmpi => {
+                let mpich = Mpi::install(Kind::Mpich)
+                    .map_err(|why| format!("its libfabric comes with MPICH: {why}"))?;
+                Some(mpich.root().join("lib/mpich"))
+            }
+            Kind::Mpich | Kind::Openmpi | Kind::Openmpi4 => None,
+        };
+        Ok(Self {
+            mpi,
+            libfabric,
+            provider: provider.to_owned(),
+        })
+    }
+
+    /// The variables that put all messages of the MPI on limic.
+    fn variables(&self) -> Vec<(&'static str, String)> {
+        let text = |path: &Path| path.display().to_string();
+        let mut all = vec![("FI_PROVIDER_PATH", text(&self.provider))];
+        let mut set = |name, value: &str| all.push((name, value.to_owned()));
+        let own = text(&self.mpi.root().join("lib"));
+        match self.mpi.kind() {
+            Kind::Mpich => {
+                set("FI_PROVIDER", "limic");
+                set("MPIR_CVAR_CH4_NETMOD", "ofi");
+                // Else MPICH itself moves what stays on the node.
+                set("MPIR_CVAR_NOLOCAL", "1");
+                // For programs that were linked elsewhere, as IMB is.
+                set("LD_LIBRARY_PATH", &own);
+            }
+            Kind::Intelmpi => {
+                set("FI_PROVIDER", "limic");
+                set("I_MPI_FABRICS", "ofi");
+                if let Some(libfabric) = &self.libfabric {
+                    let library = libfabric.join("libfabric.so.1");
+                    set("I_MPI_OFI_LIBRARY", &text(&library));
+                    set("LD_LIBRARY_PATH", &format!("{own}:{}", text(libfabric)));
+                }
+            }
+            Kind::Openmpi | Kind::Openmpi4 => {
+                set("OMPI_MCA_pml", "cm");
+                set("OMPI_MCA_mtl", "ofi");
+                set("OMPI_MCA_mtl_ofi_provider_include", "limic");
+            }
+        }
+        all
+    }
+
+    /// The variables as lines for a shell.
+    pub(super) fn recipe(&self) -> Vec<String> {
+        let line = |(name, value): (&str, String)| format!("export {name}={value}");
+        self.variables().into_iter().map(line).collect()
+    }
+
+    /// The launcher with all variables set, and counters on. The program is to be added.
+    pub(crate) fn mpiexec(&self, ranks: u32, placement: Placement<'_>) -> Command {
+        let mut command = self.mpi.mpiexec(ranks, placement);
+        command.envs(self.variables()).env("LIMIC_FI_STATS", "1");
+        command
+    }
+}

@@ -1,0 +1,63 @@
+//! The library crates as others get them: built by the oldest Rust that they promise, and as
+//! packages.
+
+use limic_runner::{Failure, Job, Summary};
+
+use crate::optional;
+
+/// Crates that others depend on, with whether the oldest Rust builds them already.
+const LIBRARIES: [(&str, Oldest); 5] = [
+    ("limic-matching", Oldest::Builds),
+    ("limic-shm", Oldest::Builds),
+    ("limic-copy", Oldest::Builds),
+    ("limic-ibverbs", Oldest::Builds),
+    (
+        "limic",
+        Oldest::NotYet("its engine and its policy use let chains"),
+    ),
+];
+
+/// The `rust-version` of the library crates: that of Debian's stable release.
+const OLDEST: &str = "1.85.0";
+
+/// What the oldest Rust does with a crate.
+enum Oldest {
+    Builds,
+    /// It stops, for this reason.
+    NotYet(&'static str),
+}
+
+/// Builds the library crates with the oldest Rust. Their tests need a newer one.
+pub(crate) fn oldest_rust(summary: &mut Summary) -> Result<(), Failure> {
+    if let Err(why) = optional::toolchain(OLDEST) {
+        summary.skip_check(&format!("Rust {OLDEST}: {why}"));
+        return Ok(());
+    }
+    let mut words = vec!["run", OLDEST, "cargo", "check", "--all-features"];
+    for (package, oldest) in &LIBRARIES {
+        match oldest {
+            Oldest::Builds => words.extend(["-p", package]),
+            Oldest::NotYet(why) => {
+                summary.skip_check(&format!("{package} with Rust {OLDEST}: {why}"));
+            }
+        }
+    }
+    Job::new("rustup", 10)
+        .args(&words)
+        // What the usual compiler has built stays valid.
+        .env("CARGO_TARGET_DIR", "target/oldest-rust")
+        .run()?;
+    summary.pass();
+    Ok(())
+}
+
+/// Packs the library crates as they would be published, and builds what is in the packages.
+pub(crate) fn package(summary: &mut Summary) -> Result<(), Failure> {
+    let mut words = vec!["package", "--quiet", "--allow-dirty"];
+    for (package, _) in &LIBRARIES {
+        words.extend(["-p", package]);
+    }
+    Job::cargo(&words, 10).run()?;
+    summary.pass();
+    Ok(())
+}
