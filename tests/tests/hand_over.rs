@@ -73,7 +73,7 @@ fn answers_between_far_cores_go_at_once_unless_somebody_asked_for_another_path()
             let far = || builder(LineLatency::Nanoseconds(180));
             let own = ping_pong(rank, far(), ANSWER, 3);
             if rank.rank == 1 {
-                assert!(messages(&own, Path::Eager) > 0, "{:?}", own.paths);
+                assert!(messages(&own, Path::EagerFragments) > 0, "{:?}", own.paths);
             }
             let asked_for = ping_pong(rank, far().long_path(Path::Pipeline), ANSWER, 3);
             assert_eq!(messages(&asked_for, Path::Pipeline), 3);

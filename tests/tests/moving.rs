@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use limic::policy::{LineLatency, Locality, Path, Row, RowSource, When};
+use limic::policy::{LineLatency, Locality, Path, ReceiverPace, Row, RowSource};
 use limic::settings::Settings;
 use limic::topology::CpuSet;
 use limic::{Endpoint, HybridEndpoint, RawEndpoint};
@@ -15,7 +15,7 @@ const BYTES: usize = 4 << 10;
 fn row(locality: Locality, up_to_bytes: u64, path: Path) -> Row {
     Row {
         locality,
-        when: When::Usual,
+        when: ReceiverPace::Steady,
         up_to_bytes,
         path,
         fragment_bytes: 0,
@@ -81,10 +81,10 @@ fn thresholds_follow_a_rank_to_another_package() {
         if rank.rank == 0 {
             // On two packages: too long to go eagerly.
             endpoint.send(other, DATA, &buffer).expect("send");
-            assert_eq!(messages(&endpoint, Path::Eager), 0);
+            assert_eq!(messages(&endpoint, Path::EagerFragments), 0);
             rank.link.meet(&endpoint);
             // The other rank has moved to this one's package, and says so.
-            while messages(&endpoint, Path::Eager) == 0 {
+            while messages(&endpoint, Path::EagerFragments) == 0 {
                 endpoint.send(other, DATA, &buffer).expect("send");
             }
             endpoint.send(other, DATA + 1, &[]).expect("send");

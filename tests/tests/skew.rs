@@ -133,7 +133,10 @@ fn a_skewed_job_switches_and_switches_back() {
             });
             let counters = endpoint.counters();
             assert!(counters.skew_changes >= 1);
-            assert_eq!(messages(&counters, Path::Eager), counters.ahead.messages);
+            assert_eq!(
+                messages(&counters, Path::SendAhead),
+                counters.ahead.messages
+            );
             rank.link.meet(&endpoint);
             // The same messages, to a receiver that is there: back to the rendezvous.
             produce(rank, &endpoint, other, |counters| {

@@ -190,7 +190,7 @@ fn why_knows_receivers_that_lag_behind() {
     let words = ["--why", "shared-cache", "32K", "--slow-receiver"];
     let text = out(&info(&words, &profile));
     assert!(
-        text.contains("go by eager") && text.contains("(H4)"),
+        text.contains("go by send-ahead") && text.contains("slow-receiver, up to 256K"),
         "{text}"
     );
     let off = [("LIMIC_PROFILE", "off"), ("LIMIC_SKEW", "off")];

@@ -122,7 +122,7 @@ fn skew_shows_both_the_effect_and_the_way_back() {
             "{row}"
         );
     }
-    assert_eq!(row("skewed", "eager")["path"], "eager");
+    assert_eq!(row("skewed", "eager")["path"], "eager-fragments");
     assert_eq!(row("skewed", "eager")["skew"]["ratio"], 1.0);
     // The thresholds followed, messages went ahead, and afterwards they did no longer.
     assert!(

@@ -50,7 +50,10 @@ use std::path::{Path as FilePath, PathBuf};
 use limic_shm::segment::Shape;
 
 use crate::counters::exit_report::Target;
-use crate::policy::{LineLatency, Path, PathSet, RowSource, Table};
+use crate::policy::{
+    self, Explanation, History, LineLatency, Path, PathSet, Query, ReceiverPace, RowSource, Table,
+    select,
+};
 
 pub use builder::SettingsBuilder;
 pub use error::SettingsError;
@@ -300,6 +303,43 @@ impl Settings {
     pub fn restricted_to(mut self, paths: PathSet) -> Self {
         self.allowed = self.allowed.and(paths).with(Path::SelfCopy);
         self
+    }
+
+    /// How a message goes between two endpoints with these settings, and why: what the engine does
+    /// for a pair that nobody disturbs, whose receiver takes the message into one slice. `query`
+    /// says what the pair can do.
+    ///
+    /// ```
+    /// use limic::Settings;
+    /// use limic::policy::{History, Locality, Path, Query};
+    ///
+    /// let settings = Settings::builder().without_environment().build()?;
+    /// let query = Query::new(8, Locality::SharedCache);
+    /// assert_eq!(settings.explain(&query, History::OneWay).path, Path::Inline);
+    /// # Ok::<(), limic::settings::SettingsError>(())
+    /// ```
+    #[must_use]
+    pub fn explain(&self, query: &Query, history: History) -> Explanation {
+        let segment = self.segment;
+        let mut query = *query;
+        if !self.skew {
+            query.pace = ReceiverPace::Steady;
+        }
+        let pair = select::Pair {
+            table: &self.policy,
+            locality: query.locality,
+            capabilities: query.capabilities,
+            longest_record: select::longest_record(
+                segment.ring_bytes,
+                segment.staging_buffer_bytes,
+            ),
+            buffer_bytes: segment.staging_buffer_bytes.into(),
+            window: self.pipeline_window,
+            unexpected_budget: self.unexpected_budget_bytes,
+        };
+        let mut explanation = policy::explain(&pair, &query, history);
+        explanation.is_measured &= self.autotune;
+        explanation
     }
 
     /// The profile that was read, if there was one.

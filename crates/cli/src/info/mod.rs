@@ -8,7 +8,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use comfy_table::{Table as TextTable, presets};
-use limic::policy::{ByteSize, LineLatency, Locality, Query, ReceiverPace, Row};
+use limic::policy::{ByteSize, History, LineLatency, Locality, Query, ReceiverPace, Row};
 use limic::settings::{Settings, Variable};
 use limic::topology::Summary;
 use paths::PathState;
@@ -116,26 +116,29 @@ fn text(args: &Args) -> Result<String, InfoError> {
     }
 }
 
-/// The policy's answer, for a pair that can do what this machine lets processes do.
+/// The engine's answer, for a pair that can do what this machine lets processes do.
 fn why(settings: &Settings, locality: Locality, bytes: u64, pace: ReceiverPace) -> String {
     let mut query = Query::new(bytes, locality);
     query.capabilities = paths::capabilities(settings, locality);
     query.pace = pace;
-    if pace == ReceiverPace::Slow {
-        // What goes ahead of a receiver lies in an arena, and no ring limits it.
-        query.capabilities.max_eager = settings.unexpected_budget_bytes();
-    }
-    let explanation = settings.policy().explain(&query);
+    let explanation = settings.explain(&query, History::OneWay);
     let mut text = format!("{locality}: {explanation}");
+    let reply = settings.explain(&query, History::Reply);
+    if reply.path != explanation.path {
+        text.push_str(&format!("{locality}: {reply}"));
+    }
     if pace == ReceiverPace::Slow && !settings.skew() {
         text.push_str("  LIMIC_SKEW is off: the rows for usual hold also while a receiver lags\n");
     }
     if Locality::BETWEEN_PROCESSES.contains(&locality) {
         text.push_str(match settings.line_latency() {
             LineLatency::Measured => {
-                "  a pair is at shared-cache, or is not, by the measured hand-over of a cache line, not by the topology alone (LIMIC_LINE_LATENCY)\n"
+                "  whether a pair is at shared-cache follows from the measured latency of a cache line\n\
+                 \x20 too, not from the topology alone (LIMIC_LINE_LATENCY)\n"
             }
-            LineLatency::Topology => "  where a pair is follows from the topology alone (LIMIC_LINE_LATENCY)\n",
+            LineLatency::Topology => {
+                "  where a pair is follows from the topology alone (LIMIC_LINE_LATENCY)\n"
+            }
             LineLatency::Nanoseconds(_) => "  where a pair is follows from LIMIC_LINE_LATENCY\n",
         });
     }

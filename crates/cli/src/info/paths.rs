@@ -54,8 +54,7 @@ const fn meaning(path: Path) -> &'static str {
 /// Every path.
 pub(super) fn states(settings: &Settings) -> Vec<PathState> {
     let refused = Refusals::find_out();
-    Path::ALL
-        .into_iter()
+    Path::settable()
         .map(|path| {
             let (reason, remedy) = off(settings, path, &refused).unzip();
             let state = if reason.is_some() {
@@ -146,7 +145,7 @@ pub(super) fn capabilities(settings: &Settings, locality: Locality) -> Capabilit
     let refused = Refusals::find_out();
     let on = |path: &Path| off(settings, *path, &refused).is_none();
     let mut capabilities = Capabilities::ALL;
-    capabilities.paths = Path::ALL.into_iter().filter(on).collect::<PathSet>();
+    capabilities.paths = Path::settable().filter(on).collect::<PathSet>();
     if locality != Locality::SameProcess {
         capabilities.demote(Path::SameProcess);
     }
@@ -177,7 +176,7 @@ mod tests {
 
     #[test]
     fn every_path_has_a_meaning() {
-        for path in Path::ALL {
+        for path in Path::settable() {
             assert!(!meaning(path).is_empty(), "{path}");
         }
     }

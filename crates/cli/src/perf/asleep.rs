@@ -177,7 +177,10 @@ fn measure(
         return Ok(());
     }
     let size = ByteSize(bytes as u64);
-    if let Some(asked) = wanted.path().filter(|asked| moved.path() != Some(*asked)) {
+    if let Some(asked) = wanted
+        .path()
+        .filter(|asked| moved.path().map(Path::setting) != Some(*asked))
+    {
         let why = skipped_path(asked, moved.path());
         report
             .notes

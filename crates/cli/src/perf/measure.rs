@@ -205,7 +205,8 @@ impl Run<'_> {
         };
         let checked = self.run(lane, &work)?;
         let asked = self.lanes[lane].wanted.path();
-        if let Some(asked) = asked.filter(|asked| checked.path() != Some(*asked)) {
+        if let Some(asked) = asked.filter(|asked| checked.path().map(Path::setting) != Some(*asked))
+        {
             let why = skipped_path(asked, checked.path());
             self.skipped(lane, bytes, &why);
             return Ok(None);

@@ -9,7 +9,7 @@
 
 use std::borrow::Cow;
 
-use super::{Locality, Path, Row, RowSource, When};
+use super::{Locality, Path, ReceiverPace, Row, RowSource};
 
 /// Bytes of payload that fit a ring slot's first cache line beside the header.
 pub const INLINE_CAPACITY: u64 = 48;
@@ -50,9 +50,8 @@ pub(super) fn rows() -> Vec<Row> {
     };
     const ALL: u64 = u64::MAX;
     const INLINE: &str = "fits the slot's first cache line: one line moves";
-    const LOANED: &str = "the bytes are in shared memory already: only the handle moves";
 
-    for when in When::ALL {
+    for when in ReceiverPace::ALL {
         row(
             Locality::Itself,
             when,
@@ -61,13 +60,13 @@ pub(super) fn rows() -> Vec<Row> {
             "one plain copy, no ring",
         );
     }
-    for when in [When::Usual, When::SlowReceiver] {
+    for when in [ReceiverPace::Steady, ReceiverPace::Slow] {
         let locality = Locality::SameProcess;
         row(locality, when, INLINE_CAPACITY, Path::Inline, INLINE);
         row(
             locality,
             when,
-            if matches!(when, When::SlowReceiver) {
+            if when == ReceiverPace::Slow {
                 SLOW_RECEIVER_EAGER
             } else {
                 4 << 10
@@ -91,18 +90,18 @@ pub(super) fn rows() -> Vec<Row> {
     const FAR: &[LongRow] = &[(
         ALL,
         Path::SplitCopy,
-        "one copy, by two cores: each line crosses once (H3)",
+        "one copy, by two cores: each line crosses once",
     )];
     const FARTHER: &[LongRow] = &[
         (
             64 << 10,
             Path::Cma,
-            "one copy: each line crosses once, and the processor fetches ahead (H3)",
+            "one copy: each line crosses once, and the processor fetches ahead",
         ),
         (
             ALL,
             Path::SplitCopy,
-            "one copy, by two cores: each line crosses once (H3)",
+            "one copy, by two cores: each line crosses once",
         ),
     ];
     for (locality, eager, eager_reason, long) in [
@@ -115,44 +114,53 @@ pub(super) fn rows() -> Vec<Row> {
         (
             Locality::SamePackage,
             64 << 10,
-            "the two copies overlap in pieces, and an answer to an offer would cost several hand-overs (H3)",
+            "the two copies overlap in pieces, and an answer to an offer would cost several hand-overs",
             FAR,
         ),
         (
             Locality::OtherPackage,
             2 << 10,
-            "each line crosses the interconnect twice, so the limit is lower (H3)",
+            "each line crosses the interconnect twice, so the limit is lower",
             FARTHER,
         ),
     ] {
-        row(locality, When::Usual, INLINE_CAPACITY, Path::Inline, INLINE);
-        row(locality, When::Usual, eager, Path::Eager, eager_reason);
-        for (up_to, path, reason) in long {
-            row(locality, When::Usual, *up_to, *path, reason);
-        }
         row(
             locality,
-            When::SlowReceiver,
+            ReceiverPace::Steady,
             INLINE_CAPACITY,
             Path::Inline,
             INLINE,
         );
         row(
             locality,
-            When::SlowReceiver,
+            ReceiverPace::Steady,
+            eager,
+            Path::Eager,
+            eager_reason,
+        );
+        for (up_to, path, reason) in long {
+            row(locality, ReceiverPace::Steady, *up_to, *path, reason);
+        }
+        row(
+            locality,
+            ReceiverPace::Slow,
+            INLINE_CAPACITY,
+            Path::Inline,
+            INLINE,
+        );
+        row(
+            locality,
+            ReceiverPace::Slow,
             SLOW_RECEIVER_EAGER,
             Path::Eager,
-            "the receiver lags: its sender copies the bytes aside and does not wait for it (H4)",
+            "the receiver lags: its sender copies the bytes aside and does not wait for it",
         );
         for (up_to, path, reason) in long
             .iter()
             .filter(|(up_to, ..)| *up_to > SLOW_RECEIVER_EAGER)
         {
-            row(locality, When::SlowReceiver, *up_to, *path, reason);
+            row(locality, ReceiverPace::Slow, *up_to, *path, reason);
         }
-    }
-    for locality in Locality::ALL.into_iter().filter(|l| *l != Locality::Itself) {
-        row(locality, When::Loaned, ALL, Path::Loan, LOANED);
     }
     rows
 }

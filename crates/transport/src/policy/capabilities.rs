@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::{BufferKind, ByteSize, INLINE_CAPACITY, Locality, Path, PathSet};
+use super::{ByteSize, INLINE_CAPACITY, Locality, Path, PathSet};
 
 /// The paths that a pair can use at this moment, with the limits of its rings.
 ///
@@ -11,11 +11,11 @@ use super::{BufferKind, ByteSize, INLINE_CAPACITY, Locality, Path, PathSet};
 pub struct Capabilities {
     /// Paths that both ends support, that are allowed, and that have not failed.
     pub paths: PathSet,
-    /// Longest message in bytes that a slot's first cache line holds.
+    /// Longest message in bytes that goes in one cache line of the ring.
     pub max_inline: u64,
     /// Longest message in bytes that the ring between the two holds.
     pub max_eager: u64,
-    /// Length in bytes of the receiver's pipeline chunks; a longer chunk is cut to this.
+    /// Length in bytes of a staging buffer; longer fragments are cut to this.
     pub max_fragment: u32,
 }
 
@@ -43,7 +43,7 @@ impl Capabilities {
         path: Path,
         bytes: u64,
         locality: Locality,
-        buffer: BufferKind,
+        vectored: bool,
     ) -> Option<Refusal> {
         if !self.paths.contains(path) {
             return Some(Refusal::Unavailable);
@@ -57,8 +57,8 @@ impl Capabilities {
             Path::Eager if bytes > self.max_eager => Some(Refusal::TooLong {
                 max: self.max_eager,
             }),
-            Path::SplitCopy if buffer == BufferKind::Vectored => Some(Refusal::Vectored),
-            Path::Loan if buffer != BufferKind::Loaned => Some(Refusal::NotLoaned),
+            Path::Cma | Path::SplitCopy if vectored => Some(Refusal::Vectored),
+            Path::Loan => Some(Refusal::NotLoaned),
             _ => None,
         }
     }
@@ -80,7 +80,7 @@ pub enum Refusal {
     NotItself,
     /// The path serves only endpoints within one process.
     OtherProcess,
-    /// The buffer is not one piece.
+    /// The sender's bytes lie in several slices.
     Vectored,
     /// The buffer is not a loan.
     NotLoaned,
@@ -93,9 +93,7 @@ impl fmt::Display for Refusal {
             Self::TooLong { max } => write!(f, "holds at most {}", ByteSize(*max)),
             Self::NotItself => f.write_str("serves only an endpoint and itself"),
             Self::OtherProcess => f.write_str("serves only endpoints of one process"),
-            Self::Vectored => {
-                f.write_str("needs a buffer in one piece, which both sides can split at any byte")
-            }
+            Self::Vectored => f.write_str("needs the sender's bytes in one slice"),
             Self::NotLoaned => f.write_str("needs a buffer that was lent by the endpoint"),
         }
     }

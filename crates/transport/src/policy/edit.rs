@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::builtin;
-use super::{ByteSize, Locality, Path, Row, RowSource, Table, When};
+use super::{ByteSize, Locality, Path, ReceiverPace, Row, RowSource, Table};
 
 /// The rows do not make a table.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -17,7 +17,7 @@ pub enum TableError {
         /// The locality that lacks a row.
         locality: Locality,
         /// The situation that lacks a row.
-        when: When,
+        when: ReceiverPace,
     },
     /// Two rows end at the same length.
     #[error(
@@ -28,7 +28,7 @@ pub enum TableError {
         /// Their locality.
         locality: Locality,
         /// Their situation.
-        when: When,
+        when: ReceiverPace,
         /// Where both end, in bytes.
         up_to_bytes: u64,
     },
@@ -88,7 +88,7 @@ impl Table {
     #[must_use]
     pub fn with_eager_max(&self, bytes: u64, source: &RowSource) -> Self {
         self.edited(|locality, when, run| {
-            if locality == Locality::Itself || when == When::Loaned {
+            if locality == Locality::Itself {
                 return;
             }
             let limit = |path| {
@@ -98,7 +98,7 @@ impl Table {
                     .max()
             };
             let inline = limit(Path::Inline);
-            if when == When::SlowReceiver
+            if when == ReceiverPace::Slow
                 && limit(Path::Eager).is_some_and(|skewed| skewed >= bytes)
             {
                 return;
@@ -120,7 +120,7 @@ impl Table {
         })
     }
 
-    /// This table with pipeline chunks of `bytes` bytes everywhere, also where the
+    /// This table with pipeline fragments of `bytes` bytes everywhere, also where the
     /// pipeline is only fallen back to.
     #[must_use]
     pub fn with_pipeline_fragment(&self, bytes: u32, source: &RowSource) -> Self {
@@ -162,10 +162,10 @@ impl Table {
 
     /// Lets `edit` change each run, then mends what it left open: a run that no longer reaches
     /// `u64::MAX` gets the built-in long row of its locality.
-    fn edited(&self, edit: impl Fn(Locality, When, &mut Vec<Row>)) -> Self {
+    fn edited(&self, edit: impl Fn(Locality, ReceiverPace, &mut Vec<Row>)) -> Self {
         let mut rows = Vec::with_capacity(self.rows().len() + 8);
         for locality in Locality::ALL {
-            for when in When::ALL {
+            for when in ReceiverPace::ALL {
                 let mut run = self.run(locality, when).to_vec();
                 edit(locality, when, &mut run);
                 if run.iter().all(|row| row.up_to_bytes != u64::MAX) {

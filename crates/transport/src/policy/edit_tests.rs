@@ -1,7 +1,7 @@
 //! What the edits leave.
 
 use super::super::{
-    Locality, Path, Query, ReceiverPace, Row, RowSource, SLOW_RECEIVER_EAGER, Table, When,
+    Locality, Path, Query, ReceiverPace, Row, RowSource, SLOW_RECEIVER_EAGER, Table,
 };
 
 fn path(table: &Table, bytes: u64, locality: Locality) -> Path {
@@ -24,12 +24,12 @@ fn eager_limits_move_both_ways() {
         assert_eq!(path(&down, 1000, locality), Path::Eager);
         assert_eq!(path(&down, 1001, locality), long);
         assert_eq!(path(&down, 48, locality), Path::Inline);
-        let row = &up.run(locality, When::Usual)[1];
+        let row = &up.run(locality, ReceiverPace::Steady)[1];
         assert_eq!(row.source, source);
         assert_eq!(row.reason, "eager limit set to 16K");
         // While skewed the limit is only ever raised.
         assert_eq!(
-            down.run(locality, When::SlowReceiver)[1].up_to_bytes,
+            down.run(locality, ReceiverPace::Slow)[1].up_to_bytes,
             SLOW_RECEIVER_EAGER
         );
     }
@@ -39,7 +39,7 @@ fn eager_limits_move_both_ways() {
     assert_eq!(path(&all, u64::MAX, Locality::SharedCache), Path::Eager);
     assert_eq!(
         all.with_eager_max(10_000, &source)
-            .run(Locality::SharedCache, When::Usual)
+            .run(Locality::SharedCache, ReceiverPace::Steady)
             .len(),
         3
     );
@@ -82,7 +82,7 @@ fn long_messages_take_the_path_asked_for() {
 fn chunks_change_everywhere() {
     let table = Table::built_in().with_pipeline_fragment(8 << 10, &RowSource::Application);
     assert_eq!(table.longest_pipeline_fragment(), 8 << 10);
-    let row = &table.run(Locality::SharedCache, When::Usual)[2];
+    let row = &table.run(Locality::SharedCache, ReceiverPace::Steady)[2];
     assert!(row.reason.ends_with("; chunk set to 8K"), "{}", row.reason);
 }
 
@@ -103,7 +103,7 @@ fn a_chunk_length_is_kept_for_the_pipeline_that_is_fallen_back_to() {
 fn overlaid_rows_hold_up_to_their_longest_length() {
     let row = |up_to_bytes, path| Row {
         locality: Locality::SharedCache,
-        when: When::Usual,
+        when: ReceiverPace::Steady,
         up_to_bytes,
         path,
         fragment_bytes: 0,

@@ -1,8 +1,9 @@
-//! The look-up's answer in words.
+//! Why a message goes as it goes, in words: what `limic info --why` prints.
 
 use core::fmt;
 
-use super::{ByteSize, Choice, Path, Query, Refusal, Row, Table};
+use super::select::{self, Offered, Pair, Routes, SendState};
+use super::{ByteSize, Locality, Path, Query, ReceiverPace, Refusal, Row};
 
 /// A path that was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,47 +14,132 @@ pub struct RefusedPath {
     pub why: Refusal,
 }
 
-/// Why a message takes the path that it takes. Its `Display` is what `limic info --why` prints.
+/// What has gone between two endpoints before a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum History {
+    /// Nothing came back: the first message, or a stream one way.
+    OneWay,
+    /// Messages as long went to and fro, as in a ping-pong: this one is a reply to the last.
+    Reply,
+}
+
+/// How a message goes and why. Its `Display` is what `limic info --why` prints.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
     /// What was asked.
     pub query: Query,
-    /// What [`Table::choose`] answers to it.
-    pub choice: Option<Choice>,
-    /// The row that decided; for a fall-back, the row whose path could not be taken.
+    /// What has gone between the two before.
+    pub history: History,
+    /// How the message goes, as the counters count it.
+    pub path: Path,
+    /// The longest fragment in bytes; 0 if there are none.
+    pub fragment_bytes: u64,
+    /// The row of the table for messages of this length.
     pub row: Row,
-    /// The paths that come before the chosen one, each with why it was not taken.
+    /// Paths that come before the one of the row's choice, each with why it was not taken.
     pub refused: Vec<RefusedPath>,
+    /// Why the path is not the one of the row.
+    pub note: Option<&'static str>,
+    /// A path that is measured to be faster takes over at run time.
+    pub is_measured: bool,
 }
 
-impl Table {
-    /// The choice for `query`, the row with its source and reason, and which paths were refused.
-    #[must_use]
-    pub fn explain(&self, query: &Query) -> Explanation {
-        let mut refused: Vec<RefusedPath> = Vec::new();
-        if query.buffer == super::BufferKind::Loaned
-            && !query.capabilities.paths.contains(Path::Loan)
-        {
-            refused.push(RefusedPath {
-                path: Path::Loan,
-                why: Refusal::Unavailable,
-            });
+/// The state of a pair that nobody disturbs, with that history.
+struct Assumed {
+    history: History,
+    pace: ReceiverPace,
+}
+
+impl SendState for Assumed {
+    fn is_over_budget(&self) -> bool {
+        false
+    }
+    fn is_slow(&self) -> bool {
+        self.pace == ReceiverPace::Slow
+    }
+    fn is_full(&self) -> bool {
+        self.is_slow()
+    }
+    fn may_recycle(&self, _: u64) -> bool {
+        self.history == History::Reply
+    }
+    fn has_recycled(&self) -> bool {
+        self.history == History::Reply
+    }
+    fn reply_bytes(&self) -> u64 {
+        match self.history {
+            History::OneWay => 0,
+            History::Reply => u64::MAX,
         }
-        let walked = self.walk(query, |path, why| {
-            if refused.iter().all(|known| known.path != path) {
-                refused.push(RefusedPath { path, why });
+    }
+    fn reply_credit(&self) -> u64 {
+        self.reply_bytes()
+    }
+}
+
+/// How a message goes between the two ends of `pair`, and why.
+pub(crate) fn explain(pair: &Pair<'_>, query: &Query, history: History) -> Explanation {
+    let routes = Routes::new(pair);
+    let state = Assumed {
+        history,
+        pace: query.pace,
+    };
+    let sent = if pair.locality == Locality::Itself {
+        Some(Path::SelfCopy)
+    } else {
+        let plan = routes.select(query.bytes, &state);
+        plan.path(&routes, query.bytes)
+    };
+    let (path, tunable) = match sent {
+        Some(path) => (path, false),
+        None => {
+            let offered = Offered {
+                len: query.bytes,
+                vectored: query.vectored,
+                whole: true,
+                pace: query.pace,
+            };
+            let asked = offered.query(query.locality, query.capabilities);
+            select::answer(pair.table, &asked)
+        }
+    };
+    let mut refused: Vec<RefusedPath> = Vec::new();
+    let decided = pair.table.walk(query, |path, why| {
+        if refused.iter().all(|known| known.path != path) {
+            refused.push(RefusedPath { path, why });
+        }
+    });
+    let row = decided.map_or_else(|| pair.table.row_index(query), |(row, _)| row);
+    let row = pair.table.rows()[row].clone();
+    Explanation {
+        query: *query,
+        history,
+        path,
+        fragment_bytes: if path.parts().fragments {
+            routes.fragment_bytes
+        } else {
+            0
+        },
+        note: note(path, &row, history),
+        row,
+        refused,
+        is_measured: tunable && query.bytes >= super::autotune::LEAST_BYTES,
+    }
+}
+
+fn note(path: Path, row: &Row, history: History) -> Option<&'static str> {
+    match path {
+        _ if path == row.path => None,
+        Path::EagerFragments if row.path.is_rendezvous() => Some(match history {
+            History::Reply => {
+                "a reply goes without asking: staging buffers that went to and fro hold it"
             }
-        });
-        let (row, choice) = match walked {
-            Some((row, choice)) => (row, Some(choice)),
-            None => (self.row_index(query), None),
-        };
-        Explanation {
-            query: *query,
-            choice,
-            row: self.rows()[row].clone(),
-            refused,
-        }
+            History::OneWay => "the receiver need not be asked",
+        }),
+        Path::EagerFragments => Some("longer than a record: eager, in fragments"),
+        Path::SendAhead => Some("the bytes lie in an arena until the receiver comes to them"),
+        Path::Pipeline => Some("no allowed path can carry it, and every pair can do this one"),
+        _ => None,
     }
 }
 
@@ -70,97 +156,39 @@ impl fmt::Display for Explanation {
             text if text == query.bytes.to_string() => format!("{text} bytes"),
             text => format!("{text} ({} bytes)", query.bytes),
         };
-        match self.choice {
-            Some(Choice {
-                path,
-                fragment_bytes: 0,
-            }) => write!(f, "{bytes} go by {path}")?,
-            Some(Choice {
-                path,
-                fragment_bytes,
-            }) => {
-                let fragment = ByteSize(u64::from(fragment_bytes));
-                write!(f, "{bytes} go by {path} in fragments of {fragment}")?;
-            }
-            None => write!(f, "no path can carry {bytes}")?,
+        let history = match self.history {
+            History::OneWay => "",
+            History::Reply => " as a reply",
+        };
+        write!(f, "{bytes}{history} go by {}", self.path)?;
+        if self.fragment_bytes > 0 {
+            write!(f, " in fragments of {}", ByteSize(self.fragment_bytes))?;
         }
-        writeln!(f)?;
+        writeln!(f, "\n  that is: {}", self.path.parts())?;
+        let up_to = ByteSize(row.up_to_bytes);
         writeln!(
             f,
-            "  row: {}, {}, up to {}: {}",
-            row.locality,
-            row.when,
-            ByteSize(row.up_to_bytes),
-            row.path
+            "  row: {}, {}, up to {up_to}: {}",
+            row.locality, row.when, row.path
         )?;
         writeln!(f, "  from: {}", row.source)?;
         writeln!(f, "  why: {}", row.reason)?;
+        if let Some(note) = self.note {
+            writeln!(f, "  but: {note}")?;
+        }
         for refused in &self.refused {
             writeln!(f, "  not {refused}")?;
+        }
+        if self.is_measured {
+            writeln!(
+                f,
+                "  measured at run time: a path that is faster here takes over"
+            )?;
         }
         Ok(())
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::{BufferKind, Locality, PathSet};
-    use super::*;
-
-    #[test]
-    fn the_row_is_named() {
-        let table = Table::built_in();
-        let text = table
-            .explain(&Query::new(131072, Locality::SharedCache))
-            .to_string();
-        assert_eq!(
-            text,
-            "128K (131072 bytes) go by pipeline in fragments of 32K\n\
-             \x20 row: shared-cache, usual, up to unlimited: pipeline\n\
-             \x20 from: built-in\n\
-             \x20 why: two overlapped copies through the shared cache; cross-memory attach pays per page\n"
-        );
-    }
-
-    #[test]
-    fn refused_paths_are_named_once_with_their_reason() {
-        let table = Table::built_in();
-        let mut query = Query::new(4096, Locality::SharedCache);
-        query.buffer = BufferKind::Loaned;
-        query.capabilities.paths = PathSet::ALL.without(Path::Loan).without(Path::Pipeline);
-        query.capabilities.max_eager = 2048;
-        let explanation = table.explain(&query);
-        assert_eq!(explanation.choice.map(|c| c.path), Some(Path::SplitCopy));
-        let refused: Vec<String> = explanation
-            .refused
-            .iter()
-            .map(ToString::to_string)
-            .collect();
-        assert_eq!(
-            refused,
-            [
-                "loan: not available between these two",
-                "eager: holds at most 2K",
-                "pipeline: not available between these two"
-            ]
-        );
-        query.capabilities.paths = PathSet::EMPTY;
-        let explanation = table.explain(&query);
-        assert_eq!(explanation.choice, None);
-        assert!(
-            explanation
-                .to_string()
-                .starts_with("no path can carry 4K (4096 bytes)\n")
-        );
-        for path in ["eager", "pipeline", "split-copy", "cma", "inline", "loan"] {
-            assert_eq!(
-                explanation
-                    .to_string()
-                    .matches(&format!("{path}: "))
-                    .count(),
-                1,
-                "{path}"
-            );
-        }
-    }
-}
+#[path = "explain_tests.rs"]
+mod tests;

@@ -1,13 +1,12 @@
-//! Which path a message takes: a pure table from (size, locality, skew, buffer kind, what the pair
-//! can do) to (path, chunk bytes).
+//! How a message goes: a table of paths by length, locality, pace of the receiver and what the pair
+//! can do, and the selector that an endpoint asks.
 //!
-//! The table is a list of [`Row`]s that `limic info` prints, each with where it comes from and
-//! why. Nothing here does I/O or, once a [`Table`] is built, allocates. A sender asks
-//! [`Table::thresholds`] once per pair, so that a short message costs two compares, and
-//! [`Table::choose`] for the lengths above. [`Table::explain`] answers the same question in words.
+//! The table is a list of [`Row`]s that `limic info` prints, each with where it comes from and why.
+//! Nothing here does I/O or, once a [`Table`] is built, allocates. `select` makes limits of it once
+//! per pair, so that a short message costs two compares. [`Settings::explain`] runs the same code
+//! and says why.
 //!
-//! The shape is the hybrid of K6 (shared memory for short messages, single copy above a threshold
-//! that can be set), with the topology-aware rows of H3 and the skew-aware rows of H4.
+//! [`Settings::explain`]: crate::Settings::explain
 
 #![forbid(unsafe_code)]
 
@@ -30,9 +29,10 @@ pub(crate) use builtin::{MAX_FRAGMENT, MIN_FRAGMENT, fragment_bytes as built_in_
 pub use bytes::{ByteSize, ParseByteSizeError};
 pub use capabilities::{Capabilities, Refusal};
 pub use edit::TableError;
-pub use explain::{Explanation, RefusedPath};
+pub(crate) use explain::explain;
+pub use explain::{Explanation, History, RefusedPath};
 pub use line_latency::{Distance, LineLatency, ParseLineLatencyError};
-pub use path::{ParsePathError, Path, PathSet};
-pub use query::{BufferKind, Locality, ParseLocalityError, Query, ReceiverPace};
-pub use row::{ParseWhenError, Row, RowSource, When};
+pub use path::{Backend, Copies, ParsePathError, Parts, Path, PathSet, Protocol};
+pub use query::{Locality, ParseLocalityError, ParsePaceError, Query, ReceiverPace};
+pub use row::{Row, RowSource};
 pub use table::{Choice, Table, Thresholds};

@@ -3,40 +3,138 @@
 use core::fmt;
 use core::str::FromStr;
 
-/// One way to move a message's bytes from one endpoint to another.
+/// How a message gets from one endpoint to another: what settings name, counters count, and
+/// `limic info --why` prints.
 ///
-/// Nothing but printing relies on the order.
+/// [`Path::parts`] says what each is made of. Nothing but printing relies on the order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 #[repr(u8)]
 pub enum Path {
-    /// An endpoint to itself: one plain copy.
+    /// An endpoint to itself.
     SelfCopy = 0,
-    /// Two endpoints in one process: one plain copy out of the sender's buffer.
+    /// Two endpoints in one process: out of the sender's buffer.
     SameProcess = 1,
-    /// In the first cache line of the ring slot, together with the header.
+    /// In one cache line of the ring, together with the header.
     Inline = 2,
-    /// Two copies through the ring, sent before the receive is known (H1).
+    /// Whole, in a record of the ring or in one staging buffer, before the receive is known.
     Eager = 3,
-    /// Rendezvous of two copies through a fixed pool of chunks, both cores at work (H1).
+    /// In fragments through staging buffers, once the receive is known.
     Pipeline = 4,
     /// One copy by the receiver with `process_vm_readv`.
     Cma = 5,
     /// One copy, shared: the receiver reads from the front while the sender writes from the back.
     SplitCopy = 6,
-    /// No copy: a buffer inside the shared segment is handed over.
+    /// A buffer in an arena of the sender is handed over.
     Loan = 7,
-    /// One copy through the kernel module, by either side: out of what the sender exposed, or into what the receiver did.
+    /// One copy by the receiver through the kernel module.
     Kmod = 8,
-    /// In packets over a reliable connection of verbs (U3), coalesced while it is busy (C2).
+    /// In packets over a connection of verbs, coalesced while it is busy.
     RcEager = 9,
-    /// Rendezvous over verbs: the receiver reads by RDMA (U6).
+    /// The receiver reads by RDMA.
     RcRendezvous = 10,
+    /// An eager message that is longer than a record: in fragments that nobody asked for.
+    EagerFragments = 11,
+    /// An eager message that a slow receiver finds in an arena of the sender.
+    SendAhead = 12,
+}
+
+/// When the bytes of a message move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Protocol {
+    /// Sender and receiver are one endpoint.
+    Loopback,
+    /// At once, before the receive is known.
+    Eager,
+    /// The sender writes into an arena of its own, and the receiver finds the bytes there.
+    Arena,
+    /// Once the receive is known: the sender asks, and the receiver answers.
+    Rendezvous,
+}
+
+impl Protocol {
+    /// The name that is printed: `loopback`, `eager`, `arena`, `rendezvous`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Loopback => "loopback",
+            Self::Eager => "eager",
+            Self::Arena => "arena",
+            Self::Rendezvous => "rendezvous",
+        }
+    }
+}
+
+/// How often the bytes of a message are copied, and by whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Copies {
+    /// Never: the memory itself changes hands.
+    None,
+    /// Once.
+    Single(Backend),
+    /// Once, by both ends: each copies a part.
+    Split(Backend),
+    /// Twice: the sender into memory that both share, and the receiver out of it.
+    Two,
+    /// Into packets of the network and out of them.
+    Packets,
+}
+
+/// What carries out a single copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Backend {
+    /// A plain copy in one address space.
+    Memory,
+    /// Cross-memory attach: `process_vm_readv` and `process_vm_writev`.
+    Cma,
+    /// limic's kernel module.
+    Kmod,
+    /// A read by the network adapter.
+    Fabric,
+}
+
+impl Backend {
+    /// The name that is printed: `memory`, `cma`, `kmod`, `fabric`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Cma => "cma",
+            Self::Kmod => "kmod",
+            Self::Fabric => "fabric",
+        }
+    }
+}
+
+/// What a [`Path`] is made of. Prints as `rendezvous, two copies, in fragments`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Parts {
+    /// When the bytes move.
+    pub protocol: Protocol,
+    /// How often they are copied, and by whom.
+    pub copies: Copies,
+    /// Whether the message is cut, so that one end copies a fragment while the other copies the
+    /// next.
+    pub fragments: bool,
+}
+
+impl fmt::Display for Parts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.protocol.name())?;
+        match self.copies {
+            Copies::None => f.write_str(", no copy")?,
+            Copies::Single(backend) => write!(f, ", one copy by {}", backend.name())?,
+            Copies::Split(backend) => write!(f, ", one copy by both ends over {}", backend.name())?,
+            Copies::Two => f.write_str(", two copies")?,
+            Copies::Packets => f.write_str(", packets")?,
+        }
+        f.write_str(if self.fragments { ", in fragments" } else { "" })
+    }
 }
 
 impl Path {
     /// Every path.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::SelfCopy,
         Self::SameProcess,
         Self::Inline,
@@ -48,10 +146,30 @@ impl Path {
         Self::Kmod,
         Self::RcEager,
         Self::RcRendezvous,
+        Self::EagerFragments,
+        Self::SendAhead,
     ];
 
+    /// How many of them, from the first one on, settings can name. Whether an eager message goes by
+    /// one of the others follows from its length and its receiver.
+    const SETTABLE: usize = 11;
+
+    /// The paths that settings can name.
+    pub fn settable() -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().take(Self::SETTABLE)
+    }
+
+    /// The path that settings name for it.
+    #[must_use]
+    pub const fn setting(self) -> Self {
+        match self {
+            Self::EagerFragments | Self::SendAhead => Self::Eager,
+            path => path,
+        }
+    }
+
     /// The name that is printed and read: `self`, `process`, `inline`, `eager`, `pipeline`, `cma`,
-    /// `split-copy`, `loan`, `kmod`, `rc-eager`, `rc-rendezvous`.
+    /// `split-copy`, `loan`, `kmod`, `rc-eager`, `rc-rendezvous`, `eager-fragments`, `send-ahead`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -66,6 +184,34 @@ impl Path {
             Self::Kmod => "kmod",
             Self::RcEager => "rc-eager",
             Self::RcRendezvous => "rc-rendezvous",
+            Self::EagerFragments => "eager-fragments",
+            Self::SendAhead => "send-ahead",
+        }
+    }
+
+    /// What the path is made of.
+    #[must_use]
+    pub const fn parts(self) -> Parts {
+        use Copies::{None, Packets, Single, Split, Two};
+        use Protocol::{Arena, Eager, Loopback, Rendezvous};
+        let (protocol, copies, fragments) = match self {
+            Self::SelfCopy => (Loopback, Single(Backend::Memory), false),
+            Self::SameProcess => (Rendezvous, Single(Backend::Memory), false),
+            Self::Inline | Self::Eager => (Eager, Two, false),
+            Self::EagerFragments => (Eager, Two, true),
+            Self::SendAhead => (Arena, Two, false),
+            Self::Loan => (Arena, None, false),
+            Self::Pipeline => (Rendezvous, Two, true),
+            Self::Cma => (Rendezvous, Single(Backend::Cma), false),
+            Self::SplitCopy => (Rendezvous, Split(Backend::Cma), false),
+            Self::Kmod => (Rendezvous, Single(Backend::Kmod), false),
+            Self::RcEager => (Eager, Packets, true),
+            Self::RcRendezvous => (Rendezvous, Single(Backend::Fabric), false),
+        };
+        Parts {
+            protocol,
+            copies,
+            fragments,
         }
     }
 
@@ -75,7 +221,7 @@ impl Path {
         self as usize
     }
 
-    /// Whether the bytes move only once the receive is known.
+    /// Whether the bytes move between two processes of one node once the receive is known.
     #[must_use]
     pub const fn is_rendezvous(self) -> bool {
         matches!(
@@ -84,7 +230,7 @@ impl Path {
         )
     }
 
-    /// Whether the path cuts a message into chunks of a length that can be set.
+    /// Whether a setting says how long the fragments of the path are.
     #[must_use]
     pub const fn is_fragmented(self) -> bool {
         matches!(self, Self::Pipeline)
@@ -103,10 +249,11 @@ impl serde::Serialize for Path {
     }
 }
 
-/// The name is not that of a path.
+/// The name is not that of a path, or not of one that settings can name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{0}' is not a path; accepted: self, process, inline, eager, pipeline, cma, split-copy, loan, kmod, rc-eager, rc-rendezvous"
+    "'{0}' is not a path; accepted: self, process, inline, eager, pipeline, cma, split-copy, \
+     loan, kmod, rc-eager, rc-rendezvous"
 )]
 pub struct ParsePathError(String);
 
@@ -115,14 +262,13 @@ impl FromStr for Path {
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
         let name = name.trim();
-        Self::ALL
-            .into_iter()
+        Self::settable()
             .find(|path| path.name().eq_ignore_ascii_case(name))
             .ok_or_else(|| ParsePathError(name.to_owned()))
     }
 }
 
-/// A set of paths.
+/// A set of paths that settings can name.
 ///
 /// Read from and printed as names with commas (`inline,eager,pipeline`); `all` reads as every path.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -131,8 +277,8 @@ pub struct PathSet(u16);
 impl PathSet {
     /// No path.
     pub const EMPTY: Self = Self(0);
-    /// Every path.
-    pub const ALL: Self = Self((1 << Path::ALL.len()) - 1);
+    /// Every path that settings can name.
+    pub const ALL: Self = Self((1 << Path::SETTABLE) - 1);
 
     /// This set and `path`.
     #[must_use]
@@ -215,8 +361,11 @@ mod tests {
     fn names_come_back() {
         for (i, path) in Path::ALL.into_iter().enumerate() {
             assert_eq!(path.index(), i);
+        }
+        for path in Path::settable() {
             assert_eq!(path.to_string().parse::<Path>(), Ok(path));
         }
+        assert!("send-ahead".parse::<Path>().is_err());
         assert_eq!(" Split-Copy ".parse::<Path>(), Ok(Path::SplitCopy));
     }
 
@@ -240,7 +389,8 @@ mod tests {
         let error = "inline,egaer".parse::<PathSet>().expect_err("a bad name");
         assert_eq!(
             error.to_string(),
-            "'egaer' is not a path; accepted: self, process, inline, eager, pipeline, cma, split-copy, loan, kmod, rc-eager, rc-rendezvous"
+            "'egaer' is not a path; accepted: self, process, inline, eager, pipeline, cma, \
+             split-copy, loan, kmod, rc-eager, rc-rendezvous"
         );
         assert!("".parse::<PathSet>().is_err());
     }

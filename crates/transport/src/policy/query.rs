@@ -5,7 +5,7 @@ use core::str::FromStr;
 
 use super::Capabilities;
 
-/// How far apart two endpoints are (H3), nearest first.
+/// How far apart two endpoints are, nearest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 #[repr(u8)]
@@ -87,26 +87,52 @@ impl FromStr for Locality {
     }
 }
 
-/// Whether the receiver lags behind, so that its unexpected queue stays long (H4).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+/// How the receiver keeps up with the sender: each row of the table holds for one of these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[repr(u8)]
 pub enum ReceiverPace {
     /// Both sides keep pace.
     #[default]
-    Steady,
-    /// The receiver has asked this sender to send eagerly what it can.
-    Slow,
+    Steady = 0,
+    /// The receiver lags behind, and has asked this sender to send ahead what it can.
+    Slow = 1,
 }
 
-/// What the bytes to be sent lie in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub enum BufferKind {
-    /// One piece of ordinary memory.
-    #[default]
-    Plain,
-    /// Several pieces of ordinary memory.
-    Vectored,
-    /// A loan: a buffer inside the sender's shared segment.
-    Loaned,
+impl ReceiverPace {
+    /// Every one.
+    pub const ALL: [Self; 2] = [Self::Steady, Self::Slow];
+
+    /// The name that is printed and read: `usual`, `slow-receiver`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Steady => "usual",
+            Self::Slow => "slow-receiver",
+        }
+    }
+}
+
+impl fmt::Display for ReceiverPace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// The name is neither `usual` nor `slow-receiver`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is not a situation; accepted: usual, slow-receiver")]
+pub struct ParsePaceError(String);
+
+impl FromStr for ReceiverPace {
+    type Err = ParsePaceError;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        let name = name.trim();
+        Self::ALL
+            .into_iter()
+            .find(|pace| pace.name().eq_ignore_ascii_case(name))
+            .ok_or_else(|| ParsePaceError(name.to_owned()))
+    }
 }
 
 /// What [`Table::choose`](super::Table::choose) is asked.
@@ -116,23 +142,24 @@ pub struct Query {
     pub bytes: u64,
     /// How far away the receiver is.
     pub locality: Locality,
-    /// Whether the receiver lags behind.
+    /// How the receiver keeps up.
     pub pace: ReceiverPace,
-    /// What the bytes lie in.
-    pub buffer: BufferKind,
+    /// Whether the bytes lie in several slices.
+    pub vectored: bool,
     /// What the pair can do.
     pub capabilities: Capabilities,
 }
 
 impl Query {
-    /// A question about a plain buffer, without skew, for a pair that can do everything.
+    /// A question about bytes in one slice, to a receiver that keeps up, for a pair that can do
+    /// everything.
     #[must_use]
     pub const fn new(bytes: u64, locality: Locality) -> Self {
         Self {
             bytes,
             locality,
             pace: ReceiverPace::Steady,
-            buffer: BufferKind::Plain,
+            vectored: false,
             capabilities: Capabilities::ALL,
         }
     }

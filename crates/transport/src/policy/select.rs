@@ -1,13 +1,16 @@
-//! How a message leaves its sender: the only place that decides it.
+//! How a message goes: the only place that decides it.
 //!
-//! [`Routes`] are what follows, for one pair, from the table of paths, the settings, and where its two
-//! ends run; an endpoint keeps them per peer. [`Routes::select`] is asked for each message. It is pure:
-//! whatever else it depends on, it asks a [`SendState`] for, so that `limic info --why` gets the answer
-//! of the engine.
+//! [`Routes`] are what follows, for one pair, from the table of paths, the settings, and where its
+//! two ends run; an endpoint keeps them per peer. A sender asks [`Routes::select`] for each message,
+//! and a receiver asks [`answer`] for each message that was offered to it. Both are pure: whatever
+//! else the choice depends on, they ask a [`SendState`] for. `limic info --why` asks the same two,
+//! so it gives the answer of the engine.
 
-/// Shorter messages go in a record of the ring rather than in a recycled staging buffer: those of up to
-/// four cache lines with the record's header. A receiver that waits for them has two lines on their way
-/// at once, while it knows nothing of a buffer before it has read the record.
+use super::{Capabilities, Locality, Path, Query, ReceiverPace, Table, Thresholds};
+
+/// Shorter messages go in a record of the ring rather than in a recycled staging buffer: those of up
+/// to four cache lines with the record's header. A receiver that waits for them has two lines on
+/// their way at once, while it knows nothing of a buffer before it has read the record.
 pub(crate) const SHORTEST_BUFFER: u64 = 3 * 64 + 48 + 1;
 
 /// Shorter messages never go ahead of a slow receiver: its ring holds hundreds of them.
@@ -16,6 +19,40 @@ const SHORTEST_AHEAD: u64 = 1024;
 /// Longest eager message that is no reply, in bytes: what the receiver may have to keep of one that
 /// nobody expects.
 pub(crate) const LONGEST_EAGER: u64 = 64 << 10;
+
+/// Longest message in recycled staging buffers, in bytes: all that one peer may keep of them. Of a
+/// longer one they would take a part, and then what goes to and fro would go in less.
+pub(crate) const LONGEST_RECYCLED: u64 = 1 << 20;
+
+/// Longest eager message in one record, in bytes: longer ones would leave the part of the ring that
+/// stays in the caches.
+pub(crate) const LONGEST_RECORD: u64 = 2816;
+
+/// The most that goes in one record, in bytes, to a peer with private rings of so many bytes, from a
+/// pool with staging buffers of so many.
+pub(crate) fn longest_record(ring_bytes: u32, buffer_bytes: u32) -> u64 {
+    // A record may take a quarter of a private ring; the pool must hold what does not fit the
+    // shared one.
+    LONGEST_RECORD
+        .min(u64::from(ring_bytes / 4))
+        .min(u64::from(buffer_bytes))
+}
+
+/// What the routes of a pair follow from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pair<'a> {
+    pub(crate) table: &'a Table,
+    pub(crate) locality: Locality,
+    pub(crate) capabilities: Capabilities,
+    /// The most that goes in one record, in bytes.
+    pub(crate) longest_record: u64,
+    /// Bytes of a staging buffer.
+    pub(crate) buffer_bytes: u64,
+    /// Staging buffers that may be on their way to one peer.
+    pub(crate) window: u32,
+    /// Bytes of unexpected messages that an endpoint keeps.
+    pub(crate) unexpected_budget: u64,
+}
 
 /// Limits for the messages to one peer, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,6 +92,20 @@ pub(crate) enum SendPlan {
     Offer,
 }
 
+impl SendPlan {
+    /// The path of a message of `len` bytes that leaves so; `None` if its receiver picks one.
+    #[inline(always)]
+    pub(crate) fn path(self, routes: &Routes, len: u64) -> Option<Path> {
+        match self {
+            Self::Record if len < routes.inline_below => Some(Path::Inline),
+            Self::Record | Self::Buffer => Some(Path::Eager),
+            Self::Fragments => Some(Path::EagerFragments),
+            Self::Ahead => Some(Path::SendAhead),
+            Self::Offer => None,
+        }
+    }
+}
+
 /// What the choice depends on beside the routes. Each is looked up only where it matters.
 pub(crate) trait SendState {
     /// The receiver holds too many unexpected bytes, and wants to be asked.
@@ -67,13 +118,40 @@ pub(crate) trait SendState {
     fn may_recycle(&self, len: u64) -> bool;
     /// A recycled buffer waits to be written.
     fn has_recycled(&self) -> bool;
-    /// Bytes of the recycled buffers that are long enough for fragments.
+    /// The longest message that the recycled buffers hold in fragments, in bytes.
     fn reply_bytes(&self) -> u64;
     /// Bytes that the peer has sent, and may keep in buffers for its replies.
     fn reply_credit(&self) -> u64;
 }
 
 impl Routes {
+    /// The routes of a pair.
+    pub(crate) fn new(pair: &Pair<'_>) -> Self {
+        let Pair {
+            table,
+            locality,
+            capabilities,
+            ..
+        } = *pair;
+        let thresholds = table.thresholds(locality, ReceiverPace::Steady, &capabilities);
+        // A message that goes ahead lies in an arena, and no ring limits it.
+        let mut ahead = capabilities;
+        ahead.max_eager = pair.unexpected_budget;
+        let ahead = table.thresholds(locality, ReceiverPace::Slow, &ahead);
+        let fragment = u64::from(table.fragment_bytes(Path::Pipeline, locality));
+        Self {
+            inline_below: thresholds.inline_below,
+            record_below: thresholds.eager_below.min(pair.longest_record + 1),
+            eager_below: thresholds.eager_below,
+            pipeline_below: thresholds.pipeline_below,
+            reply_below: reply_below(pair, thresholds),
+            longest_single_buffer: longest_single_buffer(locality),
+            send_ahead_below: ahead.eager_below,
+            fragment_bytes: fragment.clamp(64, pair.buffer_bytes),
+            window: u64::from(pair.window) * pair.buffer_bytes,
+        }
+    }
+
     /// How a message of `len` bytes leaves.
     #[inline(always)]
     pub(crate) fn select(&self, len: u64, state: &impl SendState) -> SendPlan {
@@ -118,5 +196,76 @@ impl Routes {
     #[inline]
     fn goes_ahead(&self, len: u64, state: &impl SendState) -> bool {
         len >= SHORTEST_AHEAD && len < self.send_ahead_below && state.is_slow()
+    }
+}
+
+/// The longest message that goes whole in a recycled buffer: longer ones gain more by the overlap of
+/// two copies than the records of fragments cost, of which the receiver waits for each. Between
+/// cores without a common cache these cost more.
+const fn longest_single_buffer(locality: Locality) -> u64 {
+    match locality {
+        Locality::SamePackage | Locality::OtherPackage => 32 << 10,
+        _ => 12 << 10,
+    }
+}
+
+/// Below how many bytes a reply goes without asking: 0 if shorter messages are to be asked for
+/// already.
+fn reply_below(pair: &Pair<'_>, thresholds: Thresholds) -> u64 {
+    if thresholds.eager_below <= LONGEST_EAGER {
+        return 0;
+    }
+    let below = if pair.locality == Locality::SamePackage {
+        // Recycled buffers beat the single copy there too.
+        pair.table.asked_for_from(pair.locality, LONGEST_EAGER)
+    } else {
+        thresholds.pipeline_below
+    };
+    below
+        .min(LONGEST_RECYCLED + 1)
+        .min(pair.unexpected_budget.saturating_add(1))
+}
+
+/// A message that was offered to its receiver, which knows both buffers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Offered {
+    pub(crate) len: u64,
+    /// The sender's bytes lie in several slices.
+    pub(crate) vectored: bool,
+    /// The receive buffer has one address.
+    pub(crate) whole: bool,
+    pub(crate) pace: ReceiverPace,
+}
+
+impl Offered {
+    /// What the table is asked for this message.
+    pub(crate) fn query(&self, locality: Locality, mut capabilities: Capabilities) -> Query {
+        // The message was offered, so the paths without asking are not open to it any more.
+        capabilities.demote(Path::Inline);
+        capabilities.demote(Path::Eager);
+        if !self.whole {
+            // Each end writes into the memory of the other, or reads it, at one address.
+            capabilities.demote(Path::SplitCopy);
+        }
+        Query {
+            bytes: self.len,
+            locality,
+            pace: self.pace,
+            vectored: self.vectored,
+            capabilities,
+        }
+    }
+}
+
+/// How the bytes of an offered message come, and whether what is measured at run time may overrule
+/// that. Where no allowed path can carry them, they come in fragments: every pair can do that.
+pub(crate) fn answer(table: &Table, query: &Query) -> (Path, bool) {
+    match table.choose_tunable(query) {
+        Some((choice, tunable)) if choice.path.is_rendezvous() => {
+            // Messages in several slices have other paths, which those in one must not learn from.
+            (choice.path, tunable && !query.vectored)
+        }
+        Some((choice, _)) if choice.path == Path::SameProcess => (Path::SameProcess, false),
+        _ => (Path::Pipeline, false),
     }
 }

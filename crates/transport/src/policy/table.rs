@@ -3,9 +3,7 @@
 use core::fmt;
 
 use super::builtin;
-use super::{
-    BufferKind, ByteSize, Capabilities, Locality, Path, Query, ReceiverPace, Row, TableError, When,
-};
+use super::{ByteSize, Capabilities, Locality, Path, Query, ReceiverPace, Row, TableError};
 
 /// What [`Table::choose`] answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,17 +17,18 @@ pub struct Choice {
 /// Where short messages end, for one pair: two compares in the send path.
 ///
 /// The limits are exclusive, so that 0 says 'never', not even for an empty message. They say the
-/// same as [`Table::choose`] for a plain or vectored buffer: below `inline_below` the path is
-/// inline, from there to below `eager_below` it is eager, from there to below `pipeline_below` it is the
-/// pipeline, which nobody asked for, and from there on the table must be asked. To be computed again when the pair's skew or capabilities change.
+/// same as [`Table::choose`]: below `inline_below` the path is inline, from there to below
+/// `eager_below` it is eager, from there to below `pipeline_below` it is the pipeline, which nobody
+/// asked for, and from there on the table must be asked. They hold until the pair's capabilities or
+/// locality change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Thresholds {
     /// Messages shorter than this many bytes go inline.
     pub inline_below: u64,
     /// Messages shorter than this many bytes, but not inline, go eagerly. At least `inline_below`.
     pub eager_below: u64,
-    /// Messages shorter than this many bytes, but not eager ones, go by the pipeline, by rows of limic itself or of the
-    /// host's profile. At least `eager_below`.
+    /// Messages shorter than this many bytes, but not eager ones, go by the pipeline, by rows of
+    /// limic itself or of the host's profile. At least `eager_below`.
     pub pipeline_below: u64,
 }
 
@@ -43,7 +42,7 @@ struct Entry {
     tunable: bool,
 }
 
-const RUNS: usize = Locality::ALL.len() * When::ALL.len();
+const RUNS: usize = Locality::ALL.len() * ReceiverPace::ALL.len();
 
 /// The rows, sorted by locality, situation and length: every length of every (locality, situation)
 /// has exactly one row.
@@ -56,15 +55,15 @@ pub struct Table {
     fallback_fragments: FallbackFragments,
 }
 
-/// Chunk length of each path where no row of the locality gives one: for fall-backs.
+/// Fragment length of each path where no row of the locality gives one: for fall-backs.
 pub(super) type FallbackFragments = [[u32; Path::ALL.len()]; Locality::ALL.len()];
 
 fn builtin_fragments() -> FallbackFragments {
     [Path::ALL.map(builtin::fragment_bytes); Locality::ALL.len()]
 }
 
-const fn run_index(locality: Locality, when: When) -> usize {
-    locality.index() * When::ALL.len() + when as usize
+const fn run_index(locality: Locality, when: ReceiverPace) -> usize {
+    locality.index() * ReceiverPace::ALL.len() + when as usize
 }
 
 /// What is tried, in this order, when a pair cannot take the path of its row. The single-copy
@@ -76,12 +75,8 @@ pub(super) const fn fallbacks(path: Path) -> &'static [Path] {
         Path::Kmod => &[Pipeline, Cma, SplitCopy, Eager, Inline],
         Path::SplitCopy => &[Pipeline, Cma, Kmod, Eager, Inline],
         Path::Pipeline => &[SplitCopy, Cma, Kmod, Eager, Inline],
-        Path::Inline | Path::Eager | Path::SameProcess | Path::RcEager | Path::RcRendezvous => {
-            &[Pipeline, SplitCopy, Cma, Kmod, Eager, Inline]
-        }
-        Path::SelfCopy | Path::Loan => {
-            &[SameProcess, Pipeline, SplitCopy, Cma, Kmod, Eager, Inline]
-        }
+        Path::SelfCopy => &[SameProcess, Pipeline, SplitCopy, Cma, Kmod, Eager, Inline],
+        _ => &[Pipeline, SplitCopy, Cma, Kmod, Eager, Inline],
     }
 }
 
@@ -111,7 +106,7 @@ impl Table {
         }
         let table = Self::build(rows, fallback_fragments);
         for locality in Locality::ALL {
-            for when in When::ALL {
+            for when in ReceiverPace::ALL {
                 let run = table.run(locality, when);
                 if run.last().is_none_or(|row| row.up_to_bytes != u64::MAX) {
                     return Err(TableError::NotTotal { locality, when });
@@ -137,14 +132,14 @@ impl Table {
         let mut runs = [(0, 0); RUNS];
         let mut at: u16 = 0;
         for locality in Locality::ALL {
-            for when in When::ALL {
+            for when in ReceiverPace::ALL {
                 let start = at;
                 for row in rows
                     .iter()
                     .filter(|r| r.locality == locality && r.when == when)
                 {
                     at += 1;
-                    if when == When::Usual && row.path.is_fragmented() {
+                    if when == ReceiverPace::Steady && row.path.is_fragmented() {
                         fallback_fragments[locality.index()][row.path.index()] = row.fragment_bytes;
                     }
                 }
@@ -169,11 +164,12 @@ impl Table {
         }
     }
 
-    /// From how many bytes on messages between endpoints at `locality` go by a row that somebody asked for: all shorter ones of more than
-    /// `longer_than` bytes go by rows of limic itself or of the host's profile. `u64::MAX` if nobody asked.
+    /// From how many bytes on messages between endpoints at `locality` go by a row that somebody
+    /// asked for: all shorter ones of more than `longer_than` bytes go by rows of limic itself or of
+    /// the host's profile. `u64::MAX` if nobody asked.
     pub(crate) fn asked_for_from(&self, locality: Locality, longer_than: u64) -> u64 {
         let mut from = 0;
-        for row in self.run(locality, When::Usual) {
+        for row in self.run(locality, ReceiverPace::Steady) {
             if row.up_to_bytes > longer_than && row.source.is_asked_for() {
                 return from.max(longer_than.saturating_add(1));
             }
@@ -190,13 +186,13 @@ impl Table {
 
     /// The rows of one locality and situation, shortest messages first.
     #[must_use]
-    pub fn run(&self, locality: Locality, when: When) -> &[Row] {
+    pub fn run(&self, locality: Locality, when: ReceiverPace) -> &[Row] {
         let (start, end) = self.runs[run_index(locality, when)];
         &self.rows[usize::from(start)..usize::from(end)]
     }
 
-    /// The chunk length in bytes of `path` at `locality` where the table falls back to it, which is
-    /// that of its longest usual row there; 0 if the path does not chunk.
+    /// The fragment length in bytes of `path` at `locality` where the table falls back to it, which is
+    /// that of its longest usual row there; 0 if the path has none.
     #[must_use]
     pub const fn fragment_bytes(&self, path: Path, locality: Locality) -> u32 {
         self.fallback_fragments[locality.index()][path.index()]
@@ -210,7 +206,7 @@ impl Table {
         &mut self.fallback_fragments
     }
 
-    /// The longest pipeline chunk of any row, in bytes: what a receiver's pool must hold.
+    /// The longest pipeline fragment of any row, in bytes: what a staging buffer must hold.
     #[must_use]
     pub fn longest_pipeline_fragment(&self) -> u32 {
         let in_rows = self
@@ -236,8 +232,9 @@ impl Table {
         self.walk(query, |_, _| {}).map(|(_, choice)| choice)
     }
 
-    /// As [`Table::choose`], and whether the row that decided comes from limic itself or the host's profile, so that
-    /// what is measured at run time may overrule it. What a file, the environment or the application asks for stands.
+    /// As [`Table::choose`], and whether the row that decided comes from limic itself or the host's
+    /// profile, so that what is measured at run time may overrule it. What a file, the environment
+    /// or the application asks for stands.
     #[inline]
     #[must_use]
     pub(crate) fn choose_tunable(&self, query: &Query) -> Option<(Choice, bool)> {
@@ -245,23 +242,10 @@ impl Table {
         Some((choice, self.entries[row].tunable))
     }
 
-    /// The situation in which `query` is looked up. A loan that cannot be handed over is treated
-    /// as a plain buffer.
-    #[inline]
-    pub(super) fn when(query: &Query) -> When {
-        let loan =
-            query.buffer == BufferKind::Loaned && query.capabilities.paths.contains(Path::Loan);
-        match query.pace {
-            _ if loan => When::Loaned,
-            ReceiverPace::Slow => When::SlowReceiver,
-            ReceiverPace::Steady => When::Usual,
-        }
-    }
-
     /// Index of the row that `query` falls into.
     #[inline]
     pub(super) fn row_index(&self, query: &Query) -> usize {
-        let (start, end) = self.runs[run_index(query.locality, Self::when(query))];
+        let (start, end) = self.runs[run_index(query.locality, query.pace)];
         let run = &self.entries[usize::from(start)..usize::from(end)];
         // A linear search: a run has two to six rows, all in one or two cache lines.
         let offset = run
@@ -282,11 +266,11 @@ impl Table {
         let Query {
             bytes,
             locality,
-            buffer,
+            vectored,
             capabilities,
             ..
         } = *query;
-        let mut check = |path| match capabilities.refusal(path, bytes, locality, buffer) {
+        let mut check = |path| match capabilities.refusal(path, bytes, locality, vectored) {
             None => true,
             Some(why) => {
                 refused(path, why);
@@ -301,7 +285,7 @@ impl Table {
                 fragment_bytes
             },
         };
-        let end = usize::from(self.runs[run_index(locality, Self::when(query))].1);
+        let end = usize::from(self.runs[run_index(locality, query.pace)].1);
         let mut at = self.row_index(query);
         loop {
             let entry = self.entries.get(at)?;
@@ -335,21 +319,16 @@ impl Table {
                 bytes,
                 locality,
                 pace,
-                buffer: BufferKind::Plain,
+                vectored: false,
                 capabilities: *capabilities,
             };
             self.choose_tunable(&query)
                 .map(|(choice, tunable)| (choice.path, tunable))
         };
         let goes_by = |bytes, path| ask(bytes).is_some_and(|(chosen, _)| chosen == path);
-        let when = if pace == ReceiverPace::Slow {
-            When::SlowReceiver
-        } else {
-            When::Usual
-        };
         // The choice can change only behind these lengths.
         let mut ends: Vec<u64> = self
-            .run(locality, when)
+            .run(locality, pace)
             .iter()
             .map(|r| r.up_to_bytes)
             .collect();

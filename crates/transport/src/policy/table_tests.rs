@@ -5,12 +5,16 @@ use std::borrow::Cow;
 use proptest::prelude::*;
 
 use super::super::{
-    BufferKind, Capabilities, Locality, Path, PathSet, Query, ReceiverPace, Row, RowSource, Table,
-    TableError, Thresholds, When,
+    Capabilities, Locality, Path, PathSet, Query, ReceiverPace, Row, RowSource, Table, TableError,
+    Thresholds,
 };
 
 fn localities() -> impl Strategy<Value = Locality> {
     proptest::sample::select(&Locality::ALL[..])
+}
+
+fn settable() -> impl Strategy<Value = Path> {
+    proptest::sample::select(Path::settable().collect::<Vec<_>>())
 }
 
 fn lengths() -> impl Strategy<Value = u64> {
@@ -19,7 +23,7 @@ fn lengths() -> impl Strategy<Value = u64> {
 
 fn capabilities() -> impl Strategy<Value = Capabilities> {
     (
-        proptest::collection::vec(proptest::sample::select(&Path::ALL[..]), 0..10),
+        proptest::collection::vec(settable(), 0..10),
         0..=64_u64,
         0..100_000_u64,
         1..100_000_u32,
@@ -36,17 +40,12 @@ fn capabilities() -> impl Strategy<Value = Capabilities> {
 
 fn queries() -> impl Strategy<Value = Query> {
     let pace = prop_oneof![Just(ReceiverPace::Steady), Just(ReceiverPace::Slow)];
-    let buffer = prop_oneof![
-        Just(BufferKind::Plain),
-        Just(BufferKind::Vectored),
-        Just(BufferKind::Loaned)
-    ];
-    (lengths(), localities(), pace, buffer, capabilities()).prop_map(
-        |(bytes, locality, pace, buffer, capabilities)| Query {
+    (lengths(), localities(), pace, any::<bool>(), capabilities()).prop_map(
+        |(bytes, locality, pace, vectored, capabilities)| Query {
             bytes,
             locality,
             pace,
-            buffer,
+            vectored,
             capabilities,
         },
     )
@@ -57,9 +56,9 @@ pub(in crate::policy) fn tables() -> impl Strategy<Value = Table> {
     let patch = proptest::collection::vec(
         (
             localities(),
-            proptest::sample::select(&When::ALL[..]),
+            proptest::sample::select(&ReceiverPace::ALL[..]),
             lengths(),
-            proptest::sample::select(&Path::ALL[..]),
+            settable(),
             1024..65536_u32,
         ),
         0..8,
@@ -109,7 +108,7 @@ pub(in crate::policy) fn tables() -> impl Strategy<Value = Table> {
 proptest! {
     #[test]
     fn every_length_has_exactly_one_row(table in tables(), locality in localities(), bytes in lengths()) {
-        for when in When::ALL {
+        for when in ReceiverPace::ALL {
             let run = table.run(locality, when);
             let mut from = 0_u128;
             let mut hits = 0;
@@ -132,18 +131,12 @@ proptest! {
         if let Some(choice) = choice {
             prop_assert!(query.capabilities.paths.contains(choice.path));
             let refusal =
-                query.capabilities.refusal(choice.path, query.bytes, query.locality, query.buffer);
+                query.capabilities.refusal(choice.path, query.bytes, query.locality, query.vectored);
             prop_assert_eq!(refusal, None);
             prop_assert_eq!(choice.fragment_bytes != 0, choice.path.is_fragmented());
             if choice.path == Path::Pipeline {
                 prop_assert!(choice.fragment_bytes <= query.capabilities.max_fragment);
             }
-        }
-        let explanation = table.explain(&query);
-        prop_assert_eq!(explanation.choice, choice);
-        if choice.is_none() {
-            // Nothing that was tried in vain could have been taken, and the long paths were tried.
-            prop_assert!(!explanation.refused.is_empty());
         }
     }
 
@@ -159,7 +152,7 @@ proptest! {
         mut query in queries(),
         lengths in proptest::collection::vec(lengths(), 20),
     ) {
-        query.buffer = BufferKind::Plain;
+        query.vectored = false;
         let Query { locality, pace, capabilities, .. } = query;
         let thresholds = table.thresholds(locality, pace, &capabilities);
         let Thresholds { inline_below, eager_below, pipeline_below } = thresholds;
@@ -269,16 +262,6 @@ fn skew_raises_the_eager_limit_to_what_fits() {
 }
 
 #[test]
-fn loans_are_handed_over_where_that_is_possible() {
-    let table = Table::built_in();
-    let mut query = Query::new(1 << 20, Locality::SharedCache);
-    query.buffer = BufferKind::Loaned;
-    assert_eq!(table.choose(&query).map(|c| c.path), Some(Path::Loan));
-    query.capabilities.demote(Path::Loan);
-    assert_eq!(table.choose(&query).map(|c| c.path), Some(Path::Pipeline));
-}
-
-#[test]
 fn rows_that_make_no_table_are_refused() {
     let rows = Table::built_in().rows().to_vec();
     let mut open = rows.clone();
@@ -287,7 +270,7 @@ fn rows_that_make_no_table_are_refused() {
         Table::from_rows(open),
         Err(TableError::NotTotal {
             locality: Locality::SharedCache,
-            when: When::Usual
+            when: ReceiverPace::Steady
         })
     );
     let mut twice = rows;

@@ -13,7 +13,8 @@ use super::names;
 use super::profile;
 use super::values::Layer;
 use crate::policy::{
-    ByteSize, Locality, MAX_FRAGMENT, MIN_FRAGMENT, Path, Row, RowSource, When, built_in_fragment,
+    ByteSize, Locality, MAX_FRAGMENT, MIN_FRAGMENT, Path, ReceiverPace, Row, RowSource,
+    built_in_fragment,
 };
 
 /// A file that is being read.
@@ -125,7 +126,9 @@ impl File<'_> {
 
         let (name, value) = field("locality")?;
         let locality: Locality = self.read(name, value)?;
-        let when = get("when").map_or(Ok(When::Usual), |(name, value)| self.read(name, value))?;
+        let when = get("when").map_or(Ok(ReceiverPace::Steady), |(name, value)| {
+            self.read(name, value)
+        })?;
         let (name, value) = field("up_to")?;
         let ByteSize(up_to_bytes) = self.read(name, value)?;
         let (name, value) = field("path")?;
@@ -137,7 +140,7 @@ impl File<'_> {
             Path::SameProcess if locality > Locality::SameProcess => {
                 Some("process only for the localities self and same-process")
             }
-            Path::Loan if when != When::Loaned => Some("loan only when = \"loaned\""),
+            Path::Loan => Some("any path but loan: loans are handed over wherever that is allowed"),
             _ => None,
         };
         if let Some(accepted) = out_of_place {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::*;
-use crate::policy::{LineLatency, Locality, Query, Row, When};
+use crate::policy::{LineLatency, Locality, Query, ReceiverPace, Row};
 
 /// A file that goes away with the directory.
 fn file(dir: &tempfile::TempDir, name: &str, text: &str) -> String {
@@ -42,7 +42,9 @@ fn path(settings: &Settings, bytes: u64) -> Path {
 }
 
 fn eager_max(settings: &Settings) -> u64 {
-    let run = settings.policy().run(Locality::SharedCache, When::Usual);
+    let run = settings
+        .policy()
+        .run(Locality::SharedCache, ReceiverPace::Steady);
     run.iter()
         .filter(|row| row.path == Path::Eager)
         .map(|r| r.up_to_bytes)
@@ -283,7 +285,7 @@ fn bad_files_are_named_with_line_and_what_is_accepted() {
     );
     assert_eq!(
         text(&format!("{row}path = \"loan\"")),
-        ":4: path = \"loan\": accepted is loan only when = \"loaned\""
+        ":4: path = \"loan\": accepted is any path but loan: loans are handed over wherever that is allowed"
     );
     assert!(
         text(&format!("{row}path = \"tcp\"")).starts_with(":4: path = \"tcp\": accepted is self, ")
@@ -350,7 +352,9 @@ fn a_profile_that_cannot_be_used_is_left_aside_with_a_warning() {
     let path = file(&dir, "profile.toml", &profile(good));
     let settings = with(&[("LIMIC_PROFILE", &path)]).expect("a good profile");
     assert!(settings.warnings().is_empty(), "{:?}", settings.warnings());
-    let row = &settings.policy().run(Locality::SharedCache, When::Usual)[0];
+    let row = &settings
+        .policy()
+        .run(Locality::SharedCache, ReceiverPace::Steady)[0];
     assert_eq!((row.up_to_bytes, &row.source), (1024, &RowSource::Profile));
 }
 
@@ -383,7 +387,9 @@ fn rows_of_a_file_are_laid_over_the_table() {
         "long = 'split-copy'\n[[rows]]\nlocality = 'shared-cache'\nup_to = 100000\npath = 'cma'\nreason = 'a\\n test'\n",
     );
     let settings = with(&[("LIMIC_CONFIG", &config)]).expect("a good file");
-    let row: &Row = &settings.policy().run(Locality::SharedCache, When::Usual)[0];
+    let row: &Row = &settings
+        .policy()
+        .run(Locality::SharedCache, ReceiverPace::Steady)[0];
     assert_eq!(
         (row.up_to_bytes, &row.source),
         (100_000, &RowSource::File(config.into()))

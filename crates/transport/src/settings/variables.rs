@@ -2,7 +2,7 @@
 
 use super::keys::{self, Key};
 use super::{Group, Settings};
-use crate::policy::{ByteSize, Locality, Path, Row, RowSource, When};
+use crate::policy::{ByteSize, Locality, Path, ReceiverPace, Row, RowSource};
 
 /// One variable, for `limic info`.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -119,7 +119,7 @@ impl Settings {
     /// One text if it is the same between all processes, else one for each locality.
     fn each_locality(&self, of: impl Fn(&[Row]) -> Option<String>) -> String {
         let texts = Locality::BETWEEN_PROCESSES.map(|locality| {
-            of(self.policy.run(locality, When::Usual)).unwrap_or_else(|| "none".to_owned())
+            of(self.policy.run(locality, ReceiverPace::Steady)).unwrap_or_else(|| "none".to_owned())
         });
         if texts.iter().all(|text| *text == texts[0]) {
             return texts[0].clone();

@@ -115,13 +115,13 @@ impl Bench<'_> {
                 ahead_messages: ahead[index],
                 ratio: spread.median / (reference * 1e6).max(1e-6),
             };
-            if variant.name == "eager" && all.path() != Some(Path::Eager) {
+            if variant.name == "eager" && all.path().map(Path::setting) != Some(Path::Eager) {
                 self.report.notes.push(format!(
                     "the reference did not go eagerly but by {}: ratios to it mean little",
                     all.path().map_or("nothing", Path::name)
                 ));
             }
-            if variant.name == "off" && all.path() == Some(Path::Eager) {
+            if variant.name == "off" && all.path().map(Path::setting) == Some(Path::Eager) {
                 self.report.notes.push(format!(
                     "messages of {} go eagerly in any case, as long as the ring holds them: choose longer ones to see \
                      thresholds follow the skew",
@@ -161,7 +161,7 @@ impl Bench<'_> {
             let checked = self.stream(variant, &work(3, true))?;
             let asked = variant.lane.wanted.path();
             match asked {
-                Some(path) if checked.path() != Some(path) => {
+                Some(path) if checked.path().map(Path::setting) != Some(path) => {
                     let why = skipped_path(path, checked.path());
                     let note = format!(
                         "{}, {}: not measured: {why}",

@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 
 use limic::policy::{
-    BufferKind, ByteSize, Capabilities, INLINE_CAPACITY, Locality, Path, Query, ReceiverPace, Row,
-    RowSource, SLOW_RECEIVER_EAGER, Table, When,
+    ByteSize, Capabilities, INLINE_CAPACITY, Locality, Path, Query, ReceiverPace, Row, RowSource,
+    SLOW_RECEIVER_EAGER, Table,
 };
 
 /// What a path must be better by.
@@ -56,7 +56,7 @@ fn built_in(locality: Locality, bytes: u64) -> Path {
         bytes,
         locality,
         pace: ReceiverPace::Steady,
-        buffer: BufferKind::Plain,
+        vectored: false,
         capabilities: Capabilities::ALL,
     };
     let choice = Table::built_in().choose(&query);
@@ -184,13 +184,13 @@ fn make_rows(locality: Locality, taken: &[(u64, Path, Path)], fragment_bytes: u3
     let mut eager = 0;
     let inline = "fits the slot's first cache line";
     row(
-        When::Usual,
+        ReceiverPace::Steady,
         INLINE_CAPACITY,
         Path::Inline,
         inline.to_owned(),
     );
     row(
-        When::SlowReceiver,
+        ReceiverPace::Slow,
         INLINE_CAPACITY,
         Path::Inline,
         inline.to_owned(),
@@ -204,7 +204,7 @@ fn make_rows(locality: Locality, taken: &[(u64, Path, Path)], fragment_bytes: u3
         if *path == Path::Eager {
             eager = *bytes;
             let reason = format!("measured best up to {}", ByteSize(eager));
-            row(When::Usual, eager, Path::Eager, reason);
+            row(ReceiverPace::Steady, eager, Path::Eager, reason);
         } else {
             let up_to_bytes = if next.is_some() { *bytes } else { u64::MAX };
             long.push((up_to_bytes, *path));
@@ -213,15 +213,15 @@ fn make_rows(locality: Locality, taken: &[(u64, Path, Path)], fragment_bytes: u3
     let ahead = eager.max(SLOW_RECEIVER_EAGER);
     let reason =
         "the receiver lags: its sender copies the bytes aside and does not wait for it (H4)";
-    row(When::SlowReceiver, ahead, Path::Eager, reason.to_owned());
+    row(ReceiverPace::Slow, ahead, Path::Eager, reason.to_owned());
     for (up_to_bytes, path) in long {
         let reason = match up_to_bytes {
             u64::MAX => "measured best for the longest".to_owned(),
             bytes => format!("measured best up to {}", ByteSize(bytes)),
         };
-        row(When::Usual, up_to_bytes, path, reason.clone());
+        row(ReceiverPace::Steady, up_to_bytes, path, reason.clone());
         if up_to_bytes > ahead {
-            row(When::SlowReceiver, up_to_bytes, path, reason);
+            row(ReceiverPace::Slow, up_to_bytes, path, reason);
         }
     }
     rows

@@ -48,7 +48,7 @@ fn path(table: &Table, bytes: u64, pace: ReceiverPace) -> Path {
         bytes,
         locality: HERE,
         pace,
-        buffer: BufferKind::Plain,
+        vectored: false,
         capabilities: Capabilities::ALL,
     };
     table.choose(&query).expect("everything can be done").path
@@ -223,7 +223,7 @@ fn whatever_was_measured_the_rows_make_a_table() {
             (!missing).then_some(1e-7 + (mixed >> 40) as f64 * 1e-12)
         };
         let table = table(rows(HERE, &measured(random), &[]));
-        let run = table.run(HERE, When::Usual);
+        let run = table.run(HERE, ReceiverPace::Steady);
         let eager = run.iter().filter(|row| row.path == Path::Eager).count();
         assert!(eager <= 1, "{table}");
     }

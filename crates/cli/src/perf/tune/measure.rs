@@ -4,7 +4,9 @@ use std::path::Path as FilePath;
 use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use limic::policy::{ByteSize, INLINE_CAPACITY, LineLatency, Locality, Path, Row, Table, When};
+use limic::policy::{
+    ByteSize, INLINE_CAPACITY, LineLatency, Locality, Path, ReceiverPace, Row, Table,
+};
 use limic::settings::{Settings, SettingsBuilder};
 use limic::topology::Place;
 
@@ -399,7 +401,7 @@ fn work(pattern: Pattern, bytes: u64, iterations: u64, check: bool) -> Work {
 
 fn found_row(row: &Row) -> FoundRow {
     FoundRow {
-        when: if row.when == When::SlowReceiver {
+        when: if row.when == ReceiverPace::Slow {
             "slow-receiver"
         } else {
             "usual"

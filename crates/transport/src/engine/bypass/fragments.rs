@@ -11,7 +11,7 @@ use crate::engine::frame;
 use crate::engine::frame::descriptor::BufferDescriptor;
 use crate::engine::progress::rings;
 use crate::engine::protocol::staged;
-use crate::engine::staging::recycled_buffers::LONGEST;
+use crate::policy::select::LONGEST_RECYCLED;
 
 /// Looks for the next fragment before the receive is posted: some microseconds, in which a sender
 /// fills a staging buffer wherever it runs.
@@ -21,7 +21,7 @@ const PEEKS: u32 = 256;
 /// buffer.
 pub(crate) fn eager_length(record: &impl Source, into: &ReceiveBuffer) -> Option<u64> {
     let (len, stalled) = frame::fragmented_from(word_at(record, 0));
-    let fits = (1..=LONGEST.min(into.len())).contains(&len);
+    let fits = (1..=LONGEST_RECYCLED.min(into.len())).contains(&len);
     (fits && !stalled).then_some(len)
 }
 

@@ -19,10 +19,10 @@ use crate::engine::peer::copies::SingleCopy;
 use crate::engine::peer::greeting::{self, BadGreeting, Greeting, u32_at, u64_at};
 use crate::engine::peer::pair::{Met, ShmPair};
 use crate::engine::peer::table::{Channel, PeerState};
-use crate::engine::protocol::{fragments, send};
+use crate::engine::protocol::send;
 use crate::engine::staging::pair::StagingPair;
 use crate::error::PeerFailure;
-use crate::policy::select::LONGEST_EAGER;
+use crate::policy::select::{self, LONGEST_EAGER};
 use crate::policy::{Capabilities, INLINE_CAPACITY, Path};
 use crate::single_copy::RemoteProcess;
 use crate::{Error, Peer, Result};
@@ -246,7 +246,7 @@ pub(crate) fn attach(
     let counts = counting::assign_row(cx, peer);
     cx.counters.event(Event::Attached);
     let same_process = greeting.process == crate::same_process::identity();
-    let longest_record = fragments::longest_record(shape.ring_bytes, capabilities.max_fragment);
+    let longest_record = select::longest_record(shape.ring_bytes, capabilities.max_fragment);
     let pair = ShmPair::new(Met {
         out: Outbound::new(producer, waker, doorbell, counts.clone(), longest_record),
         staging: StagingPair::new(segment.staging(), released, counts),

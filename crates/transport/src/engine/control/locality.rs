@@ -9,11 +9,7 @@ use crate::counters::Event;
 use crate::engine::cx::Cx;
 use crate::engine::frame::Update;
 use crate::engine::outbox;
-use crate::engine::peer::pair::Nearness;
-use crate::engine::staging::recycled_buffers;
-use crate::policy::select::{LONGEST_EAGER, Routes};
-use crate::policy::{Path, ReceiverPace, Thresholds};
-use crate::settings::Settings;
+use crate::policy::select::{self, Routes};
 use crate::topology::{Locality, Movement, Place};
 
 /// Looks on which CPU this endpoint runs.
@@ -64,7 +60,7 @@ pub(crate) fn on_relocated(cx: &mut Cx, from: u32, place: Place) {
 /// Takes the routes for the place where a pair is now, or for as far as its ends are by measurement.
 pub(crate) fn update_routes(cx: &mut Cx, peer: u32) {
     let here = cx.identity.place.place();
-    let (settings, longest_fragment) = (&cx.settings, cx.staging.buffer_bytes);
+    let (settings, buffer_bytes) = (&cx.settings, cx.staging.buffer_bytes);
     let Some(pair) = cx.peers.pair(peer) else {
         return;
     };
@@ -79,70 +75,20 @@ pub(crate) fn update_routes(cx: &mut Cx, peer: u32) {
         }
     };
     pair.nearness.locality = now;
-    let longest_record = pair.out.longest_record();
-    pair.routes = routes(settings, &pair.nearness, longest_record, longest_fragment);
-    if now != before && pair.routes != Routes::default() {
+    let routes = Routes::new(&select::Pair {
+        table: settings.policy(),
+        locality: now,
+        capabilities: pair.nearness.capabilities,
+        longest_record: pair.out.longest_record(),
+        buffer_bytes,
+        window: settings.pipeline_window(),
+        unexpected_budget: settings.unexpected_budget_bytes(),
+    });
+    let met_before = core::mem::replace(&mut pair.routes, routes) != Routes::default();
+    if now != before && met_before {
         tracing::info!(
             "{} was at {before} and is at {now} now: thresholds follow",
             Peer(peer)
         );
     }
-}
-
-/// The routes of a pair.
-fn routes(
-    settings: &Settings,
-    nearness: &Nearness,
-    longest_record: u64,
-    longest_fragment: u64,
-) -> Routes {
-    let Nearness {
-        locality,
-        capabilities,
-        ..
-    } = nearness;
-    let policy = settings.policy();
-    let thresholds = policy.thresholds(*locality, ReceiverPace::Steady, capabilities);
-    // A message that goes ahead lies in an arena, and no ring limits it.
-    let mut ahead = *capabilities;
-    ahead.max_eager = settings.unexpected_budget_bytes();
-    let ahead = policy.thresholds(*locality, ReceiverPace::Slow, &ahead);
-    let fragment = u64::from(policy.fragment_bytes(Path::Pipeline, *locality));
-    Routes {
-        inline_below: thresholds.inline_below,
-        record_below: thresholds.eager_below.min(longest_record + 1),
-        eager_below: thresholds.eager_below,
-        pipeline_below: thresholds.pipeline_below,
-        reply_below: reply_below(settings, *locality, thresholds),
-        longest_single_buffer: longest_single_buffer(*locality),
-        send_ahead_below: ahead.eager_below,
-        fragment_bytes: fragment.clamp(64, longest_fragment),
-        window: u64::from(settings.pipeline_window()) * longest_fragment,
-    }
-}
-
-/// The longest message that goes whole in a recycled buffer: longer ones gain more by the overlap of two
-/// copies than the records of fragments cost, of which the receiver waits for each. Between cores
-/// without a common cache these cost more.
-const fn longest_single_buffer(locality: Locality) -> u64 {
-    match locality {
-        Locality::SamePackage | Locality::OtherPackage => 32 << 10,
-        _ => 12 << 10,
-    }
-}
-
-/// Below how many bytes a reply goes without asking: 0 if shorter messages are to be asked for already.
-fn reply_below(settings: &Settings, locality: Locality, thresholds: Thresholds) -> u64 {
-    if thresholds.eager_below <= LONGEST_EAGER {
-        return 0;
-    }
-    let below = if locality == Locality::SamePackage {
-        // Recycled buffers beat the single copy there too.
-        settings.policy().asked_for_from(locality, LONGEST_EAGER)
-    } else {
-        thresholds.pipeline_below
-    };
-    below
-        .min(recycled_buffers::LONGEST + 1)
-        .min(settings.unexpected_budget_bytes().saturating_add(1))
 }

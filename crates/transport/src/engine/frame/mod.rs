@@ -189,7 +189,7 @@ impl ArenaMessage {
     /// The path that its sender counted it for.
     pub(crate) fn path(&self) -> Path {
         if self.send_ahead.is_some() {
-            Path::Eager
+            Path::SendAhead
         } else {
             Path::Loan
         }

@@ -176,7 +176,7 @@ impl SendState for PairState<'_> {
 
     #[inline]
     fn reply_bytes(&self) -> u64 {
-        self.pair.staging.long_bytes()
+        self.pair.staging.reply_bytes()
     }
 
     fn reply_credit(&self) -> u64 {

@@ -13,9 +13,9 @@ use crate::engine::protocol::{receive, rendezvous, unexpected};
 use crate::engine::request::{
     Destination, EagerAssembly, Incoming, Operation, ReceiveStage, Receiving, Requests, Slot, sent,
 };
-use crate::engine::staging::recycled_buffers::LONGEST;
 use crate::policy::Path;
 use crate::policy::select::LONGEST_EAGER;
+use crate::policy::select::LONGEST_RECYCLED;
 use crate::policy::slow_receiver::LONG;
 use crate::raw::{Posted, RequestId};
 
@@ -33,7 +33,7 @@ pub(crate) fn on_eager_fragmented(
     let Some(pair) = cx.peers.pair(from) else {
         return Ok(());
     };
-    if pair.assembly.is_some() || len == 0 || len > LONGEST {
+    if pair.assembly.is_some() || len == 0 || len > LONGEST_RECYCLED {
         return Err("an eager message that begins within another one, or is too long");
     }
     let to = match cx.matching.take_posted(&mut cx.requests, from, tag) {
@@ -263,7 +263,7 @@ pub(crate) fn begin_bypass(cx: &mut Cx, from: u32) -> bool {
 /// All fragments of an eager message were received where they belong.
 pub(crate) fn received_bypass(cx: &mut Cx, from: u32, len: u64) {
     pace::mark_active(cx, from);
-    counting::count_received(cx, from, 1, len);
+    counting::count_received_by(cx, from, Path::EagerFragments, len);
     line_latency::probe_latency_if_due(cx, from);
 }
 
@@ -303,7 +303,7 @@ pub(crate) fn receive_partial(
     cx.matching.store().recycle(bytes);
     if at == incoming.sent {
         pace::mark_active(cx, incoming.from());
-        counting::count_received(cx, incoming.from(), 1, incoming.sent);
+        counting::count_received_by(cx, incoming.from(), incoming.path, incoming.sent);
         return Posted::Done(incoming.outcome());
     }
     incoming.got = got;

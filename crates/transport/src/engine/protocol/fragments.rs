@@ -24,9 +24,6 @@ use crate::engine::staging::pool::{BUFFERS_IN_FRAGMENT, StagingPool};
 use crate::policy::Path;
 use crate::raw::RawSlice;
 
-/// Longest eager message in one record, in bytes: longer ones would leave the ring's hot lap.
-pub(crate) const LONGEST_RECORD: u64 = 2816;
-
 /// Shortest fragment through a staging buffer, unless the message or the buffer ends.
 const LEAST_STAGED: u64 = 16 << 10;
 
@@ -38,15 +35,6 @@ const FIRST_FRAGMENT: core::ops::RangeInclusive<u64> = 8 << 10..=16 << 10;
 /// A message of more staging buffers goes in fragments of two: they are half as many to tell of, and
 /// still few bytes of it.
 const MANY_BUFFERS: u64 = 32;
-
-/// The most that goes in one record, in bytes, to a peer with rings of so many bytes, from a pool with
-/// staging buffers of so many.
-pub(crate) fn longest_record(ring_bytes: u32, buffer_bytes: u32) -> u64 {
-    // A record may take a quarter of a private ring; the pool must hold what does not fit the shared one.
-    LONGEST_RECORD
-        .min(u64::from(ring_bytes / 4))
-        .min(u64::from(buffer_bytes))
-}
 
 /// Bytes of the fragment at byte `at` of a message of `len` bytes whose fragments have `longest` bytes:
 /// short ones first and last, and longer ones, of which each costs as much to tell as a short one, in
@@ -218,7 +206,8 @@ unsafe fn continue_eager(cx: &mut Cx, to: u32, message: &Fragmented<'_>, at: u64
         return Some(at);
     }
     pair.out.refresh_credit();
-    cx.counters.sent(&peer.counts, Path::Eager, message.end);
+    cx.counters
+        .sent(&peer.counts, Path::EagerFragments, message.end);
     Some(at)
 }
 

@@ -13,8 +13,9 @@ use crate::engine::outbox;
 use crate::engine::peer::table::Channel;
 use crate::engine::protocol::{fragments, packets, regions, rma, send, split_copy, unexpected};
 use crate::engine::request::{Fragments, Incoming, ReceiveStage, SendStage, Slot};
+use crate::policy::Path;
 use crate::policy::autotune::Candidate;
-use crate::policy::{BufferKind, Path, Query};
+use crate::policy::select::{self, Offered};
 use crate::raw::RequestId;
 use crate::single_copy::address_of_room;
 
@@ -46,16 +47,6 @@ pub(crate) fn accept(cx: &mut Cx, slot: Slot, envelope: Envelope, offer: &Offer)
 /// buffer has one address.
 fn accept_shm(cx: &mut Cx, slot: Slot, offer: &Offer, mut incoming: Incoming, whole: bool) {
     let from = incoming.from();
-    let pair = cx.peers.pair(from);
-    if pair.is_some_and(|pair| pair.copies.is_same_process()) {
-        let peer_id = cx.peers.get(from).map_or(0, |peer| peer.address.id);
-        if let Some(receiving) = cx.requests.receiving(slot) {
-            if crate::same_process::copy(peer_id, offer.send, &receiving.into, incoming.wanted) {
-                incoming.path = Path::SameProcess;
-                return finish_receive(cx, slot, &incoming);
-            }
-        }
-    }
     line_latency::probe_latency_if_due(cx, from);
     let (candidate, sample) = choose(cx, from, offer, incoming.wanted, whole);
     incoming.sample = sample;
@@ -71,8 +62,20 @@ fn accept_shm(cx: &mut Cx, slot: Slot, offer: &Offer, mut incoming: Incoming, wh
             cx.transfers.copies.push_back(slot);
         }
         Path::SplitCopy => split_copy::start_split_copy(cx, slot, incoming),
+        Path::SameProcess if copy_in_process(cx, slot, offer, &incoming) => {
+            finish_receive(cx, slot, &incoming);
+        }
         _ => request_fragments(cx, slot, &incoming, false),
     }
+}
+
+/// Copies the bytes out of the sender's buffer in this process. False if that send is over.
+fn copy_in_process(cx: &mut Cx, slot: Slot, offer: &Offer, incoming: &Incoming) -> bool {
+    let peer = cx.peers.get(incoming.from());
+    let peer_id = peer.map_or(0, |peer| peer.address.id);
+    cx.requests.receiving(slot).is_some_and(|receiving| {
+        crate::same_process::copy(peer_id, offer.send, &receiving.into, incoming.wanted)
+    })
 }
 
 /// How the bytes of a matched long message come, and the sample window that measures it, if one does.
@@ -87,36 +90,18 @@ fn choose(
     let Some(pair) = cx.peers.pair(from) else {
         return (Candidate::by(Path::Pipeline), None);
     };
-    // The message was offered, so the paths without asking are not open to it any more.
-    let mut capabilities = pair.nearness.capabilities;
-    capabilities.demote(Path::Inline);
-    capabilities.demote(Path::Eager);
-    if offer.vectored {
-        // A single copy needs one address on the sender's side.
-        capabilities.demote(Path::Cma);
-    }
-    if !whole {
-        // Both sides need one on each.
-        capabilities.demote(Path::SplitCopy);
-    }
-    let query = Query {
-        bytes: len,
-        locality: pair.nearness.locality,
+    let offered = Offered {
+        len,
+        vectored: offer.vectored,
+        whole,
         pace: pair.pace.own.pace(),
-        buffer: if offer.vectored {
-            BufferKind::Vectored
-        } else {
-            BufferKind::Plain
-        },
-        capabilities,
     };
-    match cx.settings.policy().choose_tunable(&query) {
-        // Messages in several slices have other paths, which those in one must not learn from.
-        Some((choice, true)) if choice.path.is_rendezvous() && !offer.vectored => {
-            autotune::autotuned(cx, from, len, choice.path, capabilities.paths)
-        }
-        Some((choice, _)) if choice.path.is_rendezvous() => (Candidate::by(choice.path), None),
-        _ => (Candidate::by(Path::Pipeline), None),
+    let query = offered.query(pair.nearness.locality, pair.nearness.capabilities);
+    let (path, tunable) = select::answer(cx.settings.policy(), &query);
+    if tunable {
+        autotune::autotuned(cx, from, len, path, query.capabilities.paths)
+    } else {
+        (Candidate::by(path), None)
     }
 }
 
@@ -156,7 +141,7 @@ pub(crate) fn complete_receive(cx: &mut Cx, slot: Slot, incoming: &Incoming) {
     }
     cx.requests.complete(slot, incoming.outcome());
     counting::count_received_by(cx, from, incoming.path, incoming.sent);
-    if incoming.path == Path::Eager {
+    if incoming.path == Path::EagerFragments {
         // Its sender is likely to look at its ring now: for an answer, or for room.
         line_latency::probe_latency_if_due(cx, from);
     }

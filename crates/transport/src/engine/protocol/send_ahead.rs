@@ -54,7 +54,7 @@ pub(crate) unsafe fn push_send_ahead(cx: &mut Cx, message: &Message<'_>) -> bool
         return false;
     }
     cx.arenas.send_ahead_idle_since_ns = 0;
-    counting::count_sent(cx, to, Path::Eager, len);
+    counting::count_sent(cx, to, Path::SendAhead, len);
     cx.counters.event(Event::SendAhead);
     cx.counters.events(Event::SendAheadBytes, len);
     true

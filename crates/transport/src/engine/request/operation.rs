@@ -176,7 +176,7 @@ impl Incoming {
             remote: 0,
             address: 0,
             key: 0,
-            path: Path::Eager,
+            path: Path::EagerFragments,
             non_temporal: false,
             confirm: false,
             region: None,

@@ -34,8 +34,9 @@ use crate::engine::staging::pool::{
     StagingBuffer, StagingPool, buffer_window, bytes_of_pages, pages_for,
 };
 use crate::engine::staging::recycled_buffers::{
-    LONGEST, PageRun, PoolOwner, RecycledBuffer, RecycledBuffers,
+    LONG_BUFFER, PageRun, PoolOwner, RecycledBuffer, RecycledBuffers,
 };
+use crate::policy::select::LONGEST_RECYCLED;
 
 /// Messages that have to come before another long reply may come unasked for, if one did at the wrong
 /// time.
@@ -125,10 +126,14 @@ impl StagingPair {
         !self.recycled.buffers.is_empty()
     }
 
-    /// Bytes of the recycled buffers that are long enough for fragments.
+    /// The longest message that the recycled buffers hold in fragments, in bytes. Its last fragment
+    /// may be too short to count: that one may lie in any buffer.
     #[inline(always)]
-    pub(crate) fn long_bytes(&self) -> u64 {
-        bytes_of_pages(self.recycled.long_pages)
+    pub(crate) fn reply_bytes(&self) -> u64 {
+        match self.recycled.long_pages {
+            0 => 0,
+            pages => bytes_of_pages(pages + LONG_BUFFER - 1),
+        }
     }
 
     /// Bytes that the peer may keep now, for what it has sent. None if nobody knows what that was.
@@ -230,7 +235,7 @@ impl StagingPair {
         to: u32,
         (len, whole, most): (u64, u64, u64),
     ) -> Option<(Target, u64)> {
-        if whole <= LONGEST {
+        if whole <= LONGEST_RECYCLED {
             if let Some(target) = self.recycled_target(pool, out, to, len) {
                 return Some((target, len));
             }

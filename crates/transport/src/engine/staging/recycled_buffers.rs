@@ -1,15 +1,15 @@
-//! A piece in hand, and those of one peer (see [`hand`](crate::engine::hand)).
+//! The recycled staging buffers of one peer.
 
 use crate::engine::staging::pool::bytes_of_pages;
 use crate::engine::staging::recycled_pool::MOST_BY_PEER;
+use crate::policy::select::LONGEST_RECYCLED;
 
-/// The longest that go in pieces in hand, in bytes: all that a peer may keep. Of a longer one they would take a part, and then
-/// what goes round would go round in less. Also the most that a peer may keep for what it has sent before.
-pub(crate) const LONGEST: u64 = bytes_of_pages(MOST_BY_PEER);
-/// Pieces in hand of one peer: as many as a peer may keep.
+const _: () = assert!(LONGEST_RECYCLED == bytes_of_pages(MOST_BY_PEER));
+
+/// Recycled buffers of one peer: as many as a peer may keep.
 const MOST: usize = MOST_BY_PEER as usize;
-/// Pages of the shortest pieces of long messages.
-const LONG_BUFFER: u32 = 4;
+/// Pages of the shortest buffers of long messages.
+pub(crate) const LONG_BUFFER: u32 = 4;
 
 /// PoolOwner pool a piece in hand is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,6 +185,6 @@ impl RecycledBuffers {
         let rest = self.penalty.saturating_sub(more);
         let more = more - (self.penalty - rest);
         self.penalty = rest;
-        self.credit = self.credit.saturating_add(more).min(LONGEST);
+        self.credit = self.credit.saturating_add(more).min(LONGEST_RECYCLED);
     }
 }

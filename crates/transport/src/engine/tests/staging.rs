@@ -7,9 +7,9 @@ use crate::engine::frame::{self, ControlRecord};
 use crate::engine::matching::Liveness;
 use crate::engine::protocol::receive;
 use crate::engine::staging::pair::IDLE_LOOKS;
-use crate::engine::staging::recycled_buffers::LONGEST;
 use crate::engine::staging::recycled_pool::MOST_BY_PEER;
 use crate::policy::Path;
+use crate::policy::select::LONGEST_RECYCLED;
 use crate::raw::{Posted, RawSliceMut};
 use crate::{Peer, Selector, Tag};
 
@@ -80,13 +80,13 @@ fn eager(engine: &Engine) -> u64 {
     let of_path = counters
         .sent_paths
         .iter()
-        .find(|(path, _)| *path == Path::Eager);
+        .find(|(path, _)| *path == Path::EagerFragments);
     of_path.map_or(0, |(_, traffic)| traffic.messages)
 }
 
 #[test]
 fn answers_do_not_ask_even_if_they_are_long() {
-    let len = LONGEST as usize;
+    let len = LONGEST_RECYCLED as usize;
     let (mut a, mut b, of_b, of_a) = pair();
     for round in 0..10 {
         pass(&mut a, of_b, &mut b, of_a, len, round);
@@ -110,7 +110,7 @@ fn answers_do_not_ask_even_if_they_are_long() {
 
 #[test]
 fn a_long_answer_for_which_nobody_waits_is_not_repeated_at_once() {
-    let len = LONGEST as usize / 2;
+    let len = LONGEST_RECYCLED as usize / 2;
     let (mut a, mut b, of_b, of_a) = pair();
     let exchange = |a: &mut Engine, b: &mut Engine, rounds| {
         for round in 0..rounds {
@@ -230,7 +230,7 @@ fn long_pieces_make_room_for_those_of_another_length() {
         [of_length(3), of_length(8)].map(|[of_a, of_b]| of_a + of_b)
     };
     // As much as each may keep, in pieces of four and of eight pages.
-    let [short, long] = exchange(20, LONGEST as usize);
+    let [short, long] = exchange(20, LONGEST_RECYCLED as usize);
     assert_eq!(short, 0);
     for _ in 0..5 {
         let [short, left] = exchange(20, 3 * 4096);
@@ -239,7 +239,7 @@ fn long_pieces_make_room_for_those_of_another_length() {
             left + 4 > long,
             "{left} of {long} are left, more went than were needed"
         );
-        exchange(20, LONGEST as usize);
+        exchange(20, LONGEST_RECYCLED as usize);
     }
 }
 
