@@ -73,7 +73,7 @@ pub unsafe trait Memory: Clone {
     /// # Panics
     ///
     /// Unless `offset` is a multiple of 4 and the word is within the range.
-    #[inline]
+    #[inline(always)]
     fn word32(&self, offset: usize) -> &AtomicU32 {
         assert!(
             offset % 4 == 0 && self.len() >= 4 && offset <= self.len() - 4,

@@ -221,6 +221,7 @@ impl Row {
     }
 
     /// Bytes that have come from it.
+    #[inline]
     pub(crate) fn received_bytes(&self) -> u64 {
         self.line
             .word64((at::ROW_RECEIVED + 1) * 8)

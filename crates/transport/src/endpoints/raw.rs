@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 #[cfg(feature = "ibverbs")]
 use super::VerbsEndpoint;
 use super::{HybridEndpoint, Opened, ShmEndpoint};
+use crate::buffer::total;
 use crate::counters::Counters;
 use crate::engine::protocol::fast_send::{FastSend, is_inline_length};
 use crate::error::Outcome;
@@ -106,11 +107,10 @@ macro_rules! endpoint {
                 let mut engine = self.0.engine.borrow_mut();
                 // SAFETY: the caller's promise.
                 let sent = unsafe { engine.try_send(to.0, tag.0, immediate, data) }?;
-                let len = data.iter().map(|piece| piece.len as u64).sum();
-                Ok(sent.then_some(Status {
+                Ok(sent.then(|| Status {
                     peer: to,
                     tag,
-                    len,
+                    len: total(data),
                     immediate: None,
                 }))
             }
@@ -144,7 +144,7 @@ macro_rules! endpoint {
             ) -> Result<Posted> {
                 let mut engine = self.0.engine.borrow_mut();
                 // SAFETY: the caller's promise.
-                unsafe { engine.post_send_slow(to.0, tag.0, data) }
+                unsafe { engine.post_send_slow(to.0, tag.0, SendOptions::default(), data) }
             }
             #[inline]
             unsafe fn send_blocking(&self, to: Peer, tag: Tag, data: &[RawSlice]) -> Result<()> {

@@ -13,8 +13,8 @@ use super::peer::table::{Channel, PeerState};
 use super::progress::work;
 use super::protocol::fast_send::FastSend;
 use super::protocol::{assembly, cancel, fast_send, loans, receive, regions, rma, send};
-use super::request::{Incoming, Operation};
-use crate::buffer::ReceiveBuffer;
+use super::request::{Incoming, Operation, sent};
+use crate::buffer::{ReceiveBuffer, total};
 use crate::counters::Counters;
 use crate::error::Outcome;
 use crate::raw::{
@@ -138,8 +138,10 @@ impl Engine {
         unsafe { send::try_send(&mut self.cx, to, tag, immediate, data) }
     }
 
+    /// Starts a send.
+    ///
     /// # Safety
-    /// As [`send::post_send`].
+    /// As [`RawEndpoint::post_send`](crate::RawEndpoint::post_send).
     #[inline(always)]
     pub(crate) unsafe fn post_send(
         &mut self,
@@ -148,10 +150,12 @@ impl Engine {
         options: SendOptions,
         data: &[RawSlice],
     ) -> Result<Posted> {
-        // SAFETY: the caller's promise.
-        let posted = unsafe { send::post_send(&mut self.cx, to, tag, options, data) };
-        self.contact_if_needed();
-        posted
+        // SAFETY: handed on. What is in a ring is delivered, since that is shared memory.
+        if unsafe { self.try_send(to, tag, options.immediate, data) }? {
+            return Ok(Posted::Done(sent(to, tag, total(data))));
+        }
+        // SAFETY: handed on.
+        unsafe { self.post_send_slow(to, tag, options, data) }
     }
 
     /// Makes the first contact with a peer that the message just posted waits for.
@@ -168,11 +172,11 @@ impl Engine {
         &mut self,
         to: u32,
         tag: u64,
+        options: SendOptions,
         data: &[RawSlice],
     ) -> Result<Posted> {
         // SAFETY: the caller's promise.
-        let posted =
-            unsafe { send::post_send_slow(&mut self.cx, to, tag, SendOptions::default(), data) };
+        let posted = unsafe { send::post_send_slow(&mut self.cx, to, tag, options, data) };
         self.contact_if_needed();
         posted
     }

@@ -50,6 +50,7 @@ use self::control::{line_latency, locality};
 use self::cx::Cx;
 use self::fabric::Inbox;
 use self::peer::sockets::TIMER;
+use self::peer::table::Gone;
 use self::progress::rings::ReceiveRings;
 use self::progress::{fabric as fabric_progress, work};
 use self::protocol::send_ahead;
@@ -162,19 +163,25 @@ impl Engine {
         if !self.cx.peers.has_ended() {
             return false;
         }
-        for (peer, why) in self.cx.peers.take_ended() {
-            self.rings.drain_failed_peer(&mut self.cx, peer);
-            failure::fail_peer(&mut self.cx, peer, why);
-        }
-        for (peer, ring) in core::mem::take(&mut self.cx.peers.retired) {
-            let Some(ring) = ring else { continue };
-            self.rings.close_ring(ring);
-            let kept = self.cx.quarantine.lives(peer) && self.cx.quarantine.keep_ring(peer, ring);
-            if !kept {
-                self.rings.recycle_ring(&mut self.cx, ring);
+        while let Some((peer, gone)) = self.cx.peers.next_gone() {
+            match gone {
+                Gone::Ended(why) => {
+                    self.rings.drain_failed_peer(&mut self.cx, peer);
+                    failure::fail_peer(&mut self.cx, peer, why);
+                }
+                Gone::LeftRing(ring) => self.close_ring(peer, ring),
             }
         }
         true
+    }
+
+    /// Closes the private ring of a peer that is gone.
+    fn close_ring(&mut self, peer: u32, ring: u32) {
+        self.rings.close_ring(ring);
+        let kept = self.cx.quarantine.lives(peer) && self.cx.quarantine.keep_ring(peer, ring);
+        if !kept {
+            self.rings.recycle_ring(&mut self.cx, ring);
+        }
     }
 
     /// Looks for new connections and dead peers. True if anything happened.

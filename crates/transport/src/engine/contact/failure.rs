@@ -50,7 +50,9 @@ pub(crate) fn fail_peer(cx: &mut Cx, number: u32, why: PeerFailure) {
                 }
             }
             spins::update_spins(cx);
-            cx.peers.retired.push((number, ring));
+            if let Some(ring) = ring {
+                cx.peers.left_ring(number, ring);
+            }
         }
         PeerState::Up(Channel::Fabric(connection)) => cx.fabric.give_up(connection, number),
         PeerState::Up(Channel::Loopback) | PeerState::Unmet { .. } | PeerState::Failed(_) => {}
@@ -153,8 +155,9 @@ fn forget_offers(cx: &mut Cx, number: u32) {
 pub(crate) fn release_ended(cx: &mut Cx) {
     while let Some(ended) = cx.quarantine.take_ended() {
         cx.memory.return_words(ended.rendezvous_words);
-        let rings = ended.rings.iter().map(|ring| (ended.peer, Some(*ring)));
-        cx.peers.retired.extend(rings);
+        for ring in ended.rings {
+            cx.peers.left_ring(ended.peer, ring);
+        }
         // One that has not failed yet will, and is read first.
         if !cx.peers.is_alive(ended.peer) {
             cx.staging.forget_peer(ended.peer);

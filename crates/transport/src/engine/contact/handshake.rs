@@ -219,7 +219,7 @@ pub(crate) fn attach(
         Some(PeerState::Failed(why)) => {
             return Err(Error::PeerFailed {
                 peer: Peer(peer),
-                why: why.clone(),
+                why: PeerFailure::clone(why),
             });
         }
         // Both sides connected at the same time: the second connection only watches.

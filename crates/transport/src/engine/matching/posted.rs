@@ -145,7 +145,7 @@ impl Matching {
     /// Whether no receive is posted.
     #[inline(always)]
     pub(crate) fn nothing_posted(&self, requests: &Requests) -> bool {
-        !requests.has_fifo() && self.matcher.posted_len() == 0
+        !requests.has_fifo() & (self.matcher.posted_len() == 0)
     }
 
     /// Whether no receive is posted, and no message waits for one.

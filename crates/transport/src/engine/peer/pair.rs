@@ -132,6 +132,12 @@ impl ShmPair {
         self.status.word32(0).load(Ordering::Relaxed) != 0
     }
 
+    /// Whether an eager message of this length waits until there is room for all of it.
+    #[inline(always)]
+    pub(crate) fn goes_whole(&self, len: u64) -> bool {
+        len < self.routes.record_below
+    }
+
     /// Whether the peer reads what this endpoint writes from far away.
     #[inline(always)]
     pub(crate) fn is_far(&self) -> bool {

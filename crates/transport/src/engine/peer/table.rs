@@ -57,7 +57,16 @@ pub(crate) enum PeerState {
         connecting: bool,
     },
     Up(Channel),
-    Failed(PeerFailure),
+    /// Boxed, so that one compare tells a channel of shared memory from all else.
+    Failed(Box<PeerFailure>),
+}
+
+/// What is to be done about a peer that is gone.
+pub(crate) enum Gone {
+    /// Its connection ended: it fails after its last records were read.
+    Ended(PeerFailure),
+    /// This was its private ring.
+    LeftRing(u32),
 }
 
 /// One peer.
@@ -124,10 +133,8 @@ pub(crate) struct Peers {
     pub(crate) backlogged: Vec<u32>,
     /// Peers that a message waits for, and that have not been contacted, or are to be contacted again.
     pub(crate) to_contact: Vec<u32>,
-    /// Peers whose connections ended; they fail after their last records were read.
-    ended: Vec<(u32, PeerFailure)>,
-    /// Peers that are gone, with the private ring that they had.
-    pub(crate) retired: Vec<(u32, Option<u32>)>,
+    /// Peers that are gone, oldest first.
+    gone: Vec<(u32, Gone)>,
     /// The peer to which the line latency is measured next.
     pub(crate) next_probed: u32,
 }
@@ -143,8 +150,7 @@ impl Peers {
             local: 0,
             backlogged: Vec::new(),
             to_contact: Vec::new(),
-            ended: Vec::new(),
-            retired: Vec::new(),
+            gone: Vec::new(),
             next_probed: 0,
         }
     }
@@ -252,7 +258,7 @@ impl Peers {
             return None;
         }
         peer.backlog.clear();
-        let before = core::mem::replace(&mut peer.state, PeerState::Failed(why));
+        let before = core::mem::replace(&mut peer.state, PeerState::Failed(Box::new(why)));
         let ring = peer.ring.take();
         self.attached -= u32::from(matches!(before, PeerState::Up(Channel::Shm(_))));
         Some((before, ring))
@@ -268,25 +274,32 @@ impl Peers {
     pub(crate) fn violated(&mut self, peer: u32, what: impl Into<String>) {
         let what = what.into();
         tracing::error!("peer {peer} sent {what}; the connection is given up");
-        self.ended.push((peer, PeerFailure::Corrupt(what)));
+        self.gone
+            .push((peer, Gone::Ended(PeerFailure::Corrupt(what))));
     }
 
     /// Enters that a peer is gone, if nothing has said so before.
     pub(crate) fn ended(&mut self, peer: u32, why: PeerFailure) {
-        if self.ended.iter().all(|(ended, _)| *ended != peer) {
-            self.ended.push((peer, why));
+        let ended = |gone: &(u32, Gone)| gone.0 == peer && matches!(gone.1, Gone::Ended(_));
+        if !self.gone.iter().any(ended) {
+            self.gone.push((peer, Gone::Ended(why)));
         }
+    }
+
+    /// A peer has failed, or is forgotten: its private ring is to be closed.
+    pub(crate) fn left_ring(&mut self, peer: u32, ring: u32) {
+        self.gone.push((peer, Gone::LeftRing(ring)));
     }
 
     /// Whether peers are gone that have not failed yet, or have left something.
     #[inline(always)]
     pub(crate) fn has_ended(&self) -> bool {
-        !self.ended.is_empty() || !self.retired.is_empty()
+        !self.gone.is_empty()
     }
 
-    /// The peers that are gone, to be failed.
-    pub(crate) fn take_ended(&mut self) -> Vec<(u32, PeerFailure)> {
-        core::mem::take(&mut self.ended)
+    /// The next thing to do about a peer that is gone.
+    pub(crate) fn next_gone(&mut self) -> Option<(u32, Gone)> {
+        (!self.gone.is_empty()).then(|| self.gone.remove(0))
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &PeerEntry)> {

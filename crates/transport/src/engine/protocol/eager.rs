@@ -56,7 +56,7 @@ pub(crate) unsafe fn push_eager(
             return unsafe { push_in_buffer(pair, pool, target, message) };
         }
         // Without a recycled buffer a longer message goes in fragments.
-        if len >= pair.routes.record_below {
+        if !pair.goes_whole(len) {
             return None;
         }
     }

@@ -12,12 +12,13 @@
 
 use limic_shm::segment::STAGING_PAGE;
 
-use crate::buffer::gather_part;
+use crate::buffer::{gather_part, total};
+use crate::counters::Recorder;
 use crate::engine::cx::Cx;
 use crate::engine::frame;
 use crate::engine::outbound::InlineFragment;
 use crate::engine::peer::pair::ShmPair;
-use crate::engine::peer::table::{Channel, PeerState};
+use crate::engine::peer::table::{Channel, PeerEntry, PeerState};
 use crate::engine::protocol::{packets, send};
 use crate::engine::request::{Fragments, Operation, SendStage, Slot, sent};
 use crate::engine::staging::pool::{BUFFERS_IN_FRAGMENT, StagingPool};
@@ -62,6 +63,20 @@ pub(crate) struct Fragmented<'a> {
     pub(crate) receive: Option<u64>,
     /// There are more endpoints than processors, and each turn has to move much.
     pub(crate) oversubscribed: bool,
+}
+
+impl<'a> Fragmented<'a> {
+    /// An eager message.
+    #[inline(always)]
+    pub(crate) fn eager(tag: u64, data: &'a [RawSlice]) -> Self {
+        Self {
+            tag,
+            data,
+            end: total(data),
+            receive: None,
+            oversubscribed: false,
+        }
+    }
 }
 
 /// Pushes the fragments of a message from byte `at` on, as far as there is room; gives how far that
@@ -174,13 +189,15 @@ unsafe fn push_inline(
 ///
 /// # Safety
 /// The slices are readable during the call, and `message.end` is their length together.
+#[inline]
 pub(crate) unsafe fn begin_eager(
     cx: &mut Cx,
     to: u32,
     immediate: Option<u64>,
     message: &Fragmented<'_>,
 ) -> Option<u64> {
-    let pair = cx.peers.pair(to)?;
+    let peer = cx.peers.get(to)?;
+    let pair = peer.pair_mut()?;
     let begin = [frame::fragmented(message.end, pair.stalled)];
     let (kind, tag) = (frame::EAGER_FRAGMENTED, message.tag);
     pair.stalled = !pair.out.push_message(kind, tag, immediate, begin);
@@ -188,26 +205,31 @@ pub(crate) unsafe fn begin_eager(
         return None;
     }
     // SAFETY: the caller's promise.
-    unsafe { continue_eager(cx, to, message, 0) }
+    unsafe { continue_eager(peer, &mut cx.staging, &cx.counters, to, message, 0) }
 }
 
 /// Goes on with an eager message of which all bytes before `at` are out.
 ///
 /// # Safety
 /// As [`begin_eager`].
-#[inline]
-unsafe fn continue_eager(cx: &mut Cx, to: u32, message: &Fragmented<'_>, at: u64) -> Option<u64> {
-    let peer = cx.peers.get(to)?;
+#[inline(always)]
+unsafe fn continue_eager(
+    peer: &mut PeerEntry,
+    pool: &mut StagingPool,
+    counters: &Recorder,
+    to: u32,
+    message: &Fragmented<'_>,
+    at: u64,
+) -> Option<u64> {
     let pair = peer.pair_mut()?;
     // SAFETY: the caller's promise.
-    let at = unsafe { push_fragments(pair, &mut cx.staging, to, message, at) };
+    let at = unsafe { push_fragments(pair, pool, to, message, at) };
     if at < message.end {
         pair.stalled = true;
         return Some(at);
     }
     pair.out.refresh_credit();
-    cx.counters
-        .sent(&peer.counts, Path::EagerFragments, message.end);
+    counters.sent(&peer.counts, Path::EagerFragments, message.end);
     Some(at)
 }
 
@@ -219,17 +241,13 @@ pub(crate) fn push_queued_eager(cx: &mut Cx, to: u32, slot: Slot) -> bool {
         return true;
     };
     let (tag, immediate, len) = (sending.tag, sending.immediate, sending.data.len());
-    let message = Fragmented {
-        tag,
-        data: sending.data.slices(),
-        end: len,
-        receive: None,
-        oversubscribed: false,
-    };
+    let message = Fragmented::eager(tag, sending.data.slices());
     // SAFETY: readable by the invariant of `SendBuffer`, and of that length.
     let came = unsafe {
         match sending.stage {
-            SendStage::Fragments(Fragments { at, .. }) => continue_eager(cx, to, &message, at),
+            SendStage::Fragments(Fragments { at, .. }) => cx.peers.get(to).and_then(|peer| {
+                continue_eager(peer, &mut cx.staging, &cx.counters, to, &message, at)
+            }),
             _ => begin_eager(cx, to, immediate, &message),
         }
     };

@@ -46,7 +46,7 @@ fn post_bytes_of_loan(cx: &mut Cx, to: u32, tag: u64, loan: RawLoan, len: usize)
         len,
     };
     // SAFETY: the loan's bytes stay where they are until `give_back`, which happens after completion.
-    let posted = unsafe { send::post_send(cx, to, tag, SendOptions::default(), &[bytes]) };
+    let posted = unsafe { send::post_send_slow(cx, to, tag, SendOptions::default(), &[bytes]) };
     match &posted {
         Ok(Posted::Pending(id)) => cx.arenas.loans_as_messages.push((*id, loan.id)),
         _ => cx.arenas.give_back(loan.id),

@@ -21,26 +21,6 @@ use crate::policy::select::SendPlan;
 use crate::raw::{Posted, RawSlice, RequestId, SendOptions};
 use crate::{Error, Peer, Result};
 
-/// Starts a send.
-///
-/// # Safety
-/// As [`RawEndpoint::post_send`](crate::RawEndpoint::post_send).
-#[inline]
-pub(crate) unsafe fn post_send(
-    cx: &mut Cx,
-    to: u32,
-    tag: u64,
-    options: SendOptions,
-    data: &[RawSlice],
-) -> Result<Posted> {
-    // SAFETY: handed on. What is in a ring is delivered, since that is shared memory.
-    if unsafe { try_send(cx, to, tag, options.immediate, data) }? {
-        return Ok(Posted::Done(sent(to, tag, total(data))));
-    }
-    // SAFETY: handed on.
-    unsafe { post_send_slow(cx, to, tag, options, data) }
-}
-
 /// Sends whole if there is room and nothing waits ahead. True if it did.
 ///
 /// # Safety
@@ -128,7 +108,7 @@ fn plan(pair: &ShmPair, pool: &StagingPool, to: u32, len: u64, full: bool) -> Se
 /// Starts a send that cannot go whole now.
 ///
 /// # Safety
-/// As [`post_send`].
+/// As [`RawEndpoint::post_send`](crate::RawEndpoint::post_send).
 #[inline(never)]
 pub(crate) unsafe fn post_send_slow(
     cx: &mut Cx,
@@ -144,39 +124,51 @@ pub(crate) unsafe fn post_send_slow(
             why: crate::PeerFailure::Closed,
         });
     }
-    let message = Message {
-        to,
-        tag,
-        immediate: options.immediate,
-        data,
-        len: total(data),
-    };
+    let (immediate, len) = (options.immediate, total(data));
     let peer = cx.peers.alive(to)?;
-    let mut stage = SendStage::Queued;
-    if let (true, Some(pair)) = (peer.backlog.is_empty(), peer.pair()) {
-        let begun = match plan(pair, &cx.staging, to, message.len, true) {
-            // SAFETY: the slices are readable during the call.
-            SendPlan::Ahead if unsafe { send_ahead::push_send_ahead(cx, &message) } => {
-                return Ok(Posted::Done(sent(to, tag, message.len)));
+    let plan = match peer.pair() {
+        Some(pair) if peer.backlog.is_empty() => {
+            match plan(pair, &cx.staging, to, len, true) {
+                // It waits for room.
+                SendPlan::Buffer if pair.goes_whole(len) => SendPlan::Record,
+                plan => plan,
             }
-            // SAFETY: as above.
-            SendPlan::Buffer | SendPlan::Fragments => unsafe { begin_eager(cx, &message) },
-            SendPlan::Record | SendPlan::Ahead | SendPlan::Offer => None,
-        };
-        match begun {
-            Some(at) if at == message.len => {
-                return Ok(Posted::Done(sent(to, tag, message.len)));
-            }
-            Some(at) => stage = SendStage::Fragments(Fragments::of_eager(at, message.len)),
-            None => {}
         }
+        // It waits for its turn, and the receiver may have to be asked then.
+        _ => SendPlan::Offer,
+    };
+    let mut stage = SendStage::Queued;
+    match plan {
+        SendPlan::Ahead => {
+            let message = Message {
+                to,
+                tag,
+                immediate,
+                data,
+                len,
+            };
+            // SAFETY: the slices are readable during the call.
+            if unsafe { send_ahead::push_send_ahead(cx, &message) } {
+                return Ok(Posted::Done(sent(to, tag, len)));
+            }
+        }
+        SendPlan::Buffer | SendPlan::Fragments => {
+            let fragmented = Fragmented::eager(tag, data);
+            // SAFETY: as above.
+            match unsafe { fragments::begin_eager(cx, to, immediate, &fragmented) } {
+                Some(at) if at == len => return Ok(Posted::Done(sent(to, tag, len))),
+                Some(at) => stage = SendStage::Fragments(Fragments::of_eager(at, len)),
+                None => {}
+            }
+        }
+        SendPlan::Record | SendPlan::Offer => {}
     }
     // SAFETY: the caller's promise is the buffer's invariant.
     let data = unsafe { SendBuffer::new(data) };
     let sending = Sending {
         to,
         tag,
-        immediate: options.immediate,
+        immediate,
         data,
         stage,
         exposed: None,
@@ -191,27 +183,6 @@ pub(crate) unsafe fn post_send_slow(
     queue(cx, to, BacklogEntry::Message(id));
     // It may be done by now: queued behind nothing.
     Ok(posted(cx, slot, 0))
-}
-
-/// Begins an eager message in fragments, and pushes them as far as there is room; gives how far that
-/// came.
-///
-/// # Safety
-/// As [`push_eager`].
-unsafe fn begin_eager(cx: &mut Cx, message: &Message<'_>) -> Option<u64> {
-    if message.len < cx.peers.pair(message.to)?.routes.record_below {
-        // It goes whole, when there is room.
-        return None;
-    }
-    let fragmented = Fragmented {
-        tag: message.tag,
-        data: message.data,
-        end: message.len,
-        receive: None,
-        oversubscribed: false,
-    };
-    // SAFETY: the caller's promise.
-    unsafe { fragments::begin_eager(cx, message.to, message.immediate, &fragmented) }
 }
 
 /// Puts something behind what waits for a peer already, and pushes what can be pushed.
@@ -306,7 +277,7 @@ fn push_queued_shm(cx: &mut Cx, to: u32, slot: Slot) -> bool {
         len: sending.data.len(),
     };
     let plan = plan(pair, pool, to, message.len, false);
-    let short = message.len < pair.routes.record_below;
+    let short = pair.goes_whole(message.len);
     match plan {
         SendPlan::Record | SendPlan::Buffer if short => {
             // SAFETY: readable by the invariant of `SendBuffer`, and `len` is its length.

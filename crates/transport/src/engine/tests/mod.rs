@@ -65,7 +65,7 @@ fn known(engine: &mut Engine, other: &Engine) -> u32 {
 unsafe fn post(from: &mut Engine, to: u32, tag: u64, data: &[u8]) -> Posted {
     let slices = [RawSlice::from(data)];
     // SAFETY: the caller's promise.
-    let posted = unsafe { send::post_send(&mut from.cx, to, tag, SendOptions::default(), &slices) };
+    let posted = unsafe { from.post_send(to, tag, SendOptions::default(), &slices) };
     posted.expect("alive")
 }
 
