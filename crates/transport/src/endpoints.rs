@@ -2,10 +2,10 @@
 
 mod raw;
 
-use core::cell::RefCell;
 use std::os::fd::OwnedFd;
 
 use crate::engine::Engine;
+use crate::engine_cell::EngineCell;
 use crate::policy::{Path, PathSet};
 use crate::settings::Settings;
 use crate::{Error, Result};
@@ -23,7 +23,7 @@ pub struct ShmEndpoint(Opened);
 pub struct VerbsEndpoint(Opened);
 
 struct Opened {
-    engine: RefCell<Engine>,
+    engine: EngineCell<Engine>,
     /// A descriptor of its own, so that it can be lent while the engine works.
     wake: OwnedFd,
 }
@@ -33,7 +33,7 @@ impl Opened {
         let engine = Engine::open(settings)?;
         let wake = engine.wake_fd()?;
         Ok(Self {
-            engine: RefCell::new(engine),
+            engine: EngineCell::new(engine),
             wake,
         })
     }

@@ -48,6 +48,7 @@ mod endpoints;
     reason = "keeps the raw interface's promises as the invariants of buffers"
 )]
 mod engine;
+mod engine_cell;
 mod error;
 mod handle;
 #[expect(
@@ -92,7 +93,7 @@ pub use endpoints::{HybridEndpoint, ShmEndpoint};
 pub use error::{Errno, Error, Outcome, PeerFailure, Result};
 pub use kernel::KernelEndpoint;
 pub use label::{Peer, Selector, Status, Tag};
-pub use loan::{Loan, Loaned};
+pub use loan::{Loan, Loaned, LoanedByte};
 pub use owned::{OwnedRecv, OwnedSend};
 pub use probe::Claimed;
 pub use raw::{Access, RawEndpoint, RegionId, RequestId};

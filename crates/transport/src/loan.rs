@@ -1,8 +1,8 @@
-//! Loans (K9): messages that are built in shared memory and never copied.
+//! Loans: messages that are built in shared memory and never copied.
 
 use core::fmt;
 use core::ops::{Deref, DerefMut};
-use core::sync::atomic::AtomicU8;
+use core::sync::atomic::{AtomicU8, Ordering};
 
 use crate::error::Outcome;
 use crate::raw::{RawEndpoint, RawLoan, RawLoaned};
@@ -103,10 +103,47 @@ impl<E: RawEndpoint> Drop for Loan<'_, E> {
     }
 }
 
+/// A byte of a [`Loaned`] message: it can be read, and not written.
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct LoanedByte(AtomicU8);
+
+impl LoanedByte {
+    /// The byte as it is now.
+    #[inline]
+    #[must_use]
+    pub fn load(&self) -> u8 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// A received message where it lies. Dropping it tells the sender that the room is free.
 ///
-/// The sender's process can still reach the bytes, so they are given as atomics or as copies,
-/// never as a plain slice.
+/// The sender's process can still write the bytes, so they are given as [`LoanedByte`]s or as
+/// copies, never as a plain slice: the compiler may assume that a `u8` behind a reference does not
+/// change.
+///
+/// ```
+/// use limic::{Endpoint, HybridEndpoint, RawEndpoint, Selector, Tag};
+///
+/// let endpoint = HybridEndpoint::open()?;
+/// let myself = endpoint.myself();
+/// let mut loan = endpoint.loan(5)?;
+/// loan.copy_from_slice(b"hello");
+/// loan.send(myself, Tag(1))?;
+/// let loaned = endpoint.recv_loaned(Selector::any())?;
+/// assert_eq!(loaned.bytes()[0].load(), b'h');
+/// assert_eq!(loaned.to_vec(), b"hello");
+/// # Ok::<(), limic::Error>(())
+/// ```
+///
+/// They cannot be written: the memory is the sender's, and mapped for reading.
+///
+/// ```compile_fail
+/// fn write(loaned: &limic::Loaned) {
+///     loaned.bytes()[0].store(0);
+/// }
+/// ```
 pub struct Loaned {
     raw: RawLoaned,
 }
@@ -148,10 +185,11 @@ impl Loaned {
 
     /// The bytes in place.
     #[must_use]
-    pub fn bytes(&self) -> &[AtomicU8] {
-        // SAFETY: `start` is valid for `len` bytes while `hold` lives; atomics allow that the sender's process
-        // writes at the same time. Relaxed loads of one byte never write, so a read-only mapping is fine.
-        unsafe { core::slice::from_raw_parts(self.raw.start.cast::<AtomicU8>(), self.len()) }
+    pub fn bytes(&self) -> &[LoanedByte] {
+        // SAFETY: `start` is valid for `len` bytes while `hold` lives, and a `LoanedByte` is an
+        // atomic byte, so the sender's process may write at the same time. Nothing of its interface
+        // writes, so a read-only mapping is fine.
+        unsafe { core::slice::from_raw_parts(self.raw.start.cast::<LoanedByte>(), self.len()) }
     }
 
     /// Copies bytes out.

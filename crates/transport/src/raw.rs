@@ -339,8 +339,10 @@ pub unsafe trait RawEndpoint: Debug + Send {
     /// Some request, done or not, that belongs to the scope.
     fn owned_by(&self, owner: u32) -> Option<RequestId>;
 
-    /// Keeps `buffer` alive until the request is done and then drops both: what an owned request
-    /// does when it is dropped early. Another call for the same request adds its buffer; who waits for the request gets
+    /// Keeps `buffer` alive until the request is done: what an owned request does when it is dropped
+    /// early. It is dropped in a later call of [`progress`](Self::progress),
+    /// [`sleep`](Self::sleep), `cancel` or `abandon`, or with the endpoint; a panic of its `Drop` ends there. Another call for the same request adds its
+    /// buffer. A wait for the request fails with
     /// [`Error::UnknownRequest`](crate::Error::UnknownRequest) when it is done.
     fn abandon(&self, request: RequestId, buffer: Box<dyn Any + Send>);
 

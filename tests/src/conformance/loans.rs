@@ -1,7 +1,5 @@
 //! Buffers in shared memory that are handed over (K9).
 
-use core::sync::atomic::Ordering;
-
 use limic::{Endpoint, Error, RawEndpoint, Selector};
 
 use crate::party::TAG;
@@ -39,10 +37,7 @@ pub fn received_in_place<E: RawEndpoint>(case: &Case<E>) {
                 );
                 assert_eq!((loaned.len(), loaned.is_empty()), (len, false));
                 check(number * 3 + again, &loaned.to_vec());
-                let bytes = loaned
-                    .bytes()
-                    .iter()
-                    .map(|byte| byte.load(Ordering::Relaxed));
+                let bytes = loaned.bytes().iter().map(limic::LoanedByte::load);
                 check(number * 3 + again, &bytes.collect::<Vec<u8>>());
                 let mut last = [0; 1];
                 loaned.copy_to(len - 1, &mut last).expect("within");

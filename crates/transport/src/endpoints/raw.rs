@@ -10,7 +10,9 @@ use super::VerbsEndpoint;
 use super::{HybridEndpoint, Opened, ShmEndpoint};
 use crate::buffer::total;
 use crate::counters::Counters;
+use crate::engine::Engine;
 use crate::engine::protocol::fast_send::{FastSend, is_inline_length};
+use crate::engine::request::sent;
 use crate::error::Outcome;
 use crate::raw::{
     Access, ClaimId, Posted, RawEndpoint, RawLoan, RawLoaned, RawSlice, RawSliceMut, RegionId,
@@ -31,9 +33,9 @@ unsafe fn send_and_wait<E: RawEndpoint>(
     data: &[RawSlice],
 ) -> Result<()> {
     // SAFETY: the caller's promise.
-    let posted = unsafe { endpoint.post_send_slow(to, tag, data) }?;
+    let posted = unsafe { opened.post_send_slow(to, tag, SendOptions::default(), data) }?;
     let outcome = crate::endpoint::finish(endpoint, posted);
-    opened.engine.borrow_mut().flush_pending();
+    opened.engine.enter(Engine::flush_pending);
     outcome.map(|_| ())
 }
 
@@ -44,16 +46,35 @@ impl Opened {
     /// As [`RawEndpoint::try_send_slice`].
     #[inline(never)]
     unsafe fn send_one(&self, to: Peer, tag: Tag, data: RawSlice) -> bool {
-        let mut engine = self.engine.borrow_mut();
-        // SAFETY: the caller's promise.
-        let sent = unsafe { engine.send_now(to.0, tag.0, None, &[data]) };
-        matches!(sent, Ok(true))
+        let send = move |engine: &mut Engine| {
+            // SAFETY: the caller's promise.
+            unsafe { engine.send_now(to.0, tag.0, None, &[data]) }
+        };
+        matches!(self.engine.enter(send), Ok(true))
+    }
+
+    /// A message that does not go at once.
+    ///
+    /// # Safety
+    /// As [`RawEndpoint::post_send`].
+    #[inline(always)]
+    unsafe fn post_send_slow(
+        &self,
+        to: Peer,
+        tag: Tag,
+        options: SendOptions,
+        data: &[RawSlice],
+    ) -> Result<Posted> {
+        self.engine.enter(move |engine| {
+            // SAFETY: the caller's promise.
+            unsafe { engine.post_send_slow(to.0, tag.0, options, data) }
+        })
     }
 
     /// Rings the receiver of what was sent just now.
     #[cold]
     fn ring(&self, to: Peer) {
-        self.engine.borrow_mut().ring(to.0);
+        self.engine.enter(move |engine| engine.ring(to.0));
     }
 }
 
@@ -62,7 +83,7 @@ macro_rules! endpoint {
         impl fmt::Debug for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 let mut out = f.debug_tuple(stringify!($name));
-                match self.0.engine.try_borrow() {
+                match self.0.engine.try_read() {
                     Ok(engine) => out.field(&engine.cx.identity.address).finish(),
                     Err(_) => out.finish_non_exhaustive(),
                 }
@@ -73,16 +94,16 @@ macro_rules! endpoint {
         // drops when it marks the operation done, and both stay within the slices they were made of.
         unsafe impl RawEndpoint for $name {
             fn address(&self) -> Address {
-                self.0.engine.borrow().cx.identity.address
+                self.0.engine.read(|engine| engine.cx.identity.address)
             }
             fn myself(&self) -> Peer {
-                self.0.engine.borrow_mut().myself()
+                self.0.engine.enter(move |engine| engine.myself())
             }
             fn connect(&self, address: &[u8]) -> Result<Peer> {
-                self.0.engine.borrow_mut().connect(address)
+                self.0.engine.enter(move |engine| engine.connect(address))
             }
             fn peer_address(&self, peer: Peer) -> Result<Address> {
-                self.0.engine.borrow_mut().peer_address(peer)
+                self.0.engine.enter(move |engine| engine.peer_address(peer))
             }
             #[inline]
             unsafe fn post_send_with(
@@ -92,9 +113,16 @@ macro_rules! endpoint {
                 options: SendOptions,
                 data: &[RawSlice],
             ) -> Result<Posted> {
-                let mut engine = self.0.engine.borrow_mut();
+                let send = move |engine: &mut Engine| {
+                    // What is in a ring is delivered, since that is shared memory.
+                    // SAFETY: the caller's promise.
+                    unsafe { engine.try_send(to.0, tag.0, options.immediate, data) }
+                };
+                if self.0.engine.enter(send)? {
+                    return Ok(Posted::Done(sent(to.0, tag.0, total(data))));
+                }
                 // SAFETY: the caller's promise.
-                unsafe { engine.post_send(to.0, tag.0, options, data) }
+                unsafe { self.0.post_send_slow(to, tag, options, data) }
             }
             #[inline]
             unsafe fn try_send(
@@ -104,9 +132,11 @@ macro_rules! endpoint {
                 immediate: Option<u64>,
                 data: &[RawSlice],
             ) -> Result<Option<Status>> {
-                let mut engine = self.0.engine.borrow_mut();
-                // SAFETY: the caller's promise.
-                let sent = unsafe { engine.try_send(to.0, tag.0, immediate, data) }?;
+                let send = |engine: &mut Engine| {
+                    // SAFETY: the caller's promise.
+                    unsafe { engine.try_send(to.0, tag.0, immediate, data) }
+                };
+                let sent = self.0.engine.enter(send)?;
                 Ok(sent.then(|| Status {
                     peer: to,
                     tag,
@@ -120,11 +150,11 @@ macro_rules! endpoint {
                     // SAFETY: the caller's promise.
                     return unsafe { self.0.send_one(to, tag, data) };
                 }
-                // SAFETY: the caller's promise.
-                let sent = unsafe {
-                    let mut engine = self.0.engine.borrow_mut();
-                    engine.send_fast(to.0, tag.0, data)
+                let send = move |engine: &mut Engine| {
+                    // SAFETY: the caller's promise.
+                    unsafe { engine.send_fast(to.0, tag.0, data) }
                 };
+                let sent = self.0.engine.enter(send);
                 // The rest is called last, so that the short way has no registers to save.
                 match sent {
                     FastSend::Sent => true,
@@ -142,9 +172,8 @@ macro_rules! endpoint {
                 tag: Tag,
                 data: &[RawSlice],
             ) -> Result<Posted> {
-                let mut engine = self.0.engine.borrow_mut();
                 // SAFETY: the caller's promise.
-                unsafe { engine.post_send_slow(to.0, tag.0, SendOptions::default(), data) }
+                unsafe { self.0.post_send_slow(to, tag, SendOptions::default(), data) }
             }
             #[inline]
             unsafe fn send_blocking(&self, to: Peer, tag: Tag, data: &[RawSlice]) -> Result<()> {
@@ -152,10 +181,10 @@ macro_rules! endpoint {
                 let sent = unsafe {
                     match data {
                         [one] if is_inline_length(one.len) => self.try_send_slice(to, tag, *one),
-                        _ => {
-                            let mut engine = self.0.engine.borrow_mut();
-                            engine.send_now(to.0, tag.0, None, data)?
-                        }
+                        _ => self
+                            .0
+                            .engine
+                            .enter(|engine| engine.send_now(to.0, tag.0, None, data))?,
                     }
                 };
                 if sent {
@@ -170,8 +199,10 @@ macro_rules! endpoint {
                 selector: &Selector,
                 into: &[RawSliceMut],
             ) -> Result<Posted> {
-                // SAFETY: the caller's promise.
-                unsafe { self.0.engine.borrow_mut().post_recv(selector, into, 0) }
+                self.0.engine.enter(move |engine| {
+                    // SAFETY: the caller's promise.
+                    unsafe { engine.post_recv(selector, into, 0) }
+                })
             }
             #[inline]
             unsafe fn post_recv_owned(
@@ -180,12 +211,15 @@ macro_rules! endpoint {
                 into: &[RawSliceMut],
                 owner: u32,
             ) -> Result<Posted> {
-                let mut engine = self.0.engine.borrow_mut();
-                // SAFETY: the caller's promise.
-                unsafe { engine.post_recv(selector, into, owner) }
+                self.0.engine.enter(move |engine| {
+                    // SAFETY: the caller's promise.
+                    unsafe { engine.post_recv(selector, into, owner) }
+                })
             }
             fn insert_done(&self, outcome: Outcome, owner: u32) -> RequestId {
-                self.0.engine.borrow_mut().insert_done(outcome, owner)
+                self.0
+                    .engine
+                    .enter(move |engine| engine.insert_done(outcome, owner))
             }
             #[inline(always)]
             unsafe fn post_recv_to_fifo(
@@ -194,99 +228,122 @@ macro_rules! endpoint {
                 into: RawSliceMut,
                 owner: u32,
             ) -> Option<RequestId> {
-                let mut engine = self.0.engine.borrow_mut();
-                // SAFETY: the caller's promise.
-                unsafe { engine.post_to_fifo(selector, into, owner) }
+                self.0.engine.enter(move |engine| {
+                    // SAFETY: the caller's promise.
+                    unsafe { engine.post_to_fifo(selector, into, owner) }
+                })
             }
             #[inline]
             unsafe fn recv_blocking(&self, selector: &Selector, into: &[RawSliceMut]) -> Outcome {
-                // SAFETY: the caller's promise.
-                unsafe { self.0.engine.borrow_mut().recv_blocking(selector, into) }
+                self.0.engine.enter(move |engine| {
+                    // SAFETY: the caller's promise.
+                    unsafe { engine.recv_blocking(selector, into) }
+                })
             }
             unsafe fn post_claimed(&self, claim: ClaimId, into: &[RawSliceMut]) -> Result<Posted> {
-                // SAFETY: the caller's promise.
-                unsafe { self.0.engine.borrow_mut().post_claimed(claim, into) }
+                self.0.engine.enter(move |engine| {
+                    // SAFETY: the caller's promise.
+                    unsafe { engine.post_claimed(claim, into) }
+                })
             }
             fn probe(&self, selector: &Selector) -> Result<Option<Status>> {
-                self.0.engine.borrow_mut().probe(selector)
+                self.0.engine.enter(move |engine| engine.probe(selector))
             }
             fn claim(&self, selector: &Selector) -> Result<Option<(Status, ClaimId)>> {
-                self.0.engine.borrow_mut().claim(selector)
+                self.0.engine.enter(move |engine| engine.claim(selector))
             }
             #[inline]
             fn test(&self, request: RequestId) -> Option<Outcome> {
-                self.0.engine.borrow_mut().test(request)
+                self.0.engine.enter(move |engine| engine.test(request))
             }
             fn is_done(&self, request: RequestId) -> bool {
-                self.0.engine.borrow().is_done(request)
+                self.0.engine.read(|engine| engine.is_done(request))
             }
             fn sender_of(&self, request: RequestId) -> Option<Peer> {
-                self.0.engine.borrow().sender_of(request)
+                self.0.engine.read(|engine| engine.sender_of(request))
             }
             fn watch(&self, request: RequestId, name: u64) -> Result<()> {
-                self.0.engine.borrow_mut().watch(request, name)
+                self.0
+                    .engine
+                    .enter(move |engine| engine.watch(request, name))
             }
             #[inline]
             fn next_completed(&self) -> Option<(u64, Outcome)> {
-                self.0.engine.borrow_mut().next_completed()
+                self.0.engine.enter(move |engine| engine.next_completed())
             }
             fn watched(&self, name: u64) -> Option<RequestId> {
-                self.0.engine.borrow().watched(name)
+                self.0.engine.read(|engine| engine.watched(name))
             }
             fn keep_any_source_receives(&self) {
-                self.0.engine.borrow_mut().keep_any_source_receives();
+                self.0
+                    .engine
+                    .enter(move |engine| engine.keep_any_source_receives());
             }
             fn reserve_tags(&self, tag: Tag, mask: u64) {
-                self.0.engine.borrow_mut().reserve_tags(tag.0, mask);
+                self.0
+                    .engine
+                    .enter(move |engine| engine.reserve_tags(tag.0, mask));
             }
             #[inline]
             fn take_reserved(&self) -> Option<(Status, ClaimId)> {
-                self.0.engine.borrow_mut().take_reserved()
+                self.0.engine.enter(move |engine| engine.take_reserved())
             }
             fn connects_at_start(&self, peer: Peer) -> Result<bool> {
-                self.0.engine.borrow_mut().connects_at_start(peer.0)
+                self.0
+                    .engine
+                    .enter(move |engine| engine.connects_at_start(peer.0))
             }
             fn attach(&self, peer: Peer) -> Result<bool> {
-                self.0.engine.borrow_mut().attach(peer.0)
+                self.0.engine.enter(move |engine| engine.attach(peer.0))
             }
             #[inline(always)]
             fn wait(&self, request: RequestId) -> Outcome {
-                self.0.engine.borrow_mut().wait(request)
+                self.0.engine.enter(move |engine| engine.wait(request))
             }
             fn wait_any(&self, requests: &[RequestId]) -> Option<(usize, Outcome)> {
-                self.0.engine.borrow_mut().wait_any(requests)
+                self.0.engine.enter(move |engine| engine.wait_any(requests))
             }
             fn cancel(&self, request: RequestId) -> Result<()> {
-                self.0.engine.borrow_mut().cancel(request)
+                self.0
+                    .engine
+                    .enter_and_free(move |engine| engine.cancel(request))
             }
             #[inline]
             fn progress(&self) -> bool {
-                self.0.engine.borrow_mut().poll()
+                self.0.engine.progress(Engine::poll)
             }
             fn sleep(&self, timeout: Option<Duration>) {
-                self.0.engine.borrow_mut().sleep(timeout);
+                self.0
+                    .engine
+                    .enter_and_free(move |engine| engine.sleep(timeout));
             }
             fn wake_fd(&self) -> BorrowedFd<'_> {
                 self.0.wake.as_fd()
             }
             fn arm(&self) -> bool {
-                self.0.engine.borrow_mut().arm_for_poll()
+                self.0
+                    .engine
+                    .enter_and_free(move |engine| engine.arm_for_poll())
             }
             #[inline]
             unsafe fn set_owner(&self, request: RequestId, owner: u32) {
-                self.0.engine.borrow_mut().set_owner(request, owner);
+                self.0
+                    .engine
+                    .enter(move |engine| engine.set_owner(request, owner));
             }
             fn new_owner(&self) -> u32 {
-                self.0.engine.borrow_mut().new_owner()
+                self.0.engine.enter(move |engine| engine.new_owner())
             }
             fn owned_by(&self, owner: u32) -> Option<RequestId> {
-                self.0.engine.borrow_mut().owned_by(owner)
+                self.0.engine.enter(move |engine| engine.owned_by(owner))
             }
             fn abandon(&self, request: RequestId, buffer: Box<dyn Any + Send>) {
-                self.0.engine.borrow_mut().abandon(request, buffer);
+                self.0
+                    .engine
+                    .enter_and_free(move |engine| engine.abandon(request, buffer));
             }
             fn expose(&self, memory: Vec<u8>) -> Result<(RegionId, u64)> {
-                self.0.engine.borrow_mut().expose(memory)
+                self.0.engine.enter(move |engine| engine.expose(memory))
             }
             unsafe fn expose_raw(
                 &self,
@@ -295,21 +352,23 @@ macro_rules! endpoint {
                 access: Access,
                 origin: u64,
             ) -> Result<(RegionId, u64)> {
-                let mut engine = self.0.engine.borrow_mut();
-                // SAFETY: the caller's promise.
-                unsafe { engine.expose_raw(memory, key, access, origin) }
+                self.0.engine.enter(move |engine| {
+                    // SAFETY: the caller's promise.
+                    unsafe { engine.expose_raw(memory, key, access, origin) }
+                })
             }
             fn region_read(&self, region: RegionId, offset: u64, into: &mut [u8]) -> Result<()> {
-                self.0.engine.borrow_mut().region_read(region, offset, into)
+                self.0
+                    .engine
+                    .enter(move |engine| engine.region_read(region, offset, into))
             }
             fn region_write(&self, region: RegionId, offset: u64, from: &[u8]) -> Result<()> {
                 self.0
                     .engine
-                    .borrow_mut()
-                    .region_write(region, offset, from)
+                    .enter(move |engine| engine.region_write(region, offset, from))
             }
             fn revoke(&self, region: RegionId) -> Result<Vec<u8>> {
-                self.0.engine.borrow_mut().revoke(region)
+                self.0.engine.enter(move |engine| engine.revoke(region))
             }
             unsafe fn post_read(
                 &self,
@@ -318,8 +377,10 @@ macro_rules! endpoint {
                 offset: u64,
                 into: &[RawSliceMut],
             ) -> Result<Posted> {
-                // SAFETY: the caller's promise.
-                unsafe { self.0.engine.borrow_mut().read(peer.0, key, offset, into) }
+                self.0.engine.enter(move |engine| {
+                    // SAFETY: the caller's promise.
+                    unsafe { engine.read(peer.0, key, offset, into) }
+                })
             }
             unsafe fn post_write(
                 &self,
@@ -328,12 +389,14 @@ macro_rules! endpoint {
                 offset: u64,
                 from: &[RawSlice],
             ) -> Result<Posted> {
-                // SAFETY: the caller's promise.
-                unsafe { self.0.engine.borrow_mut().write(peer.0, key, offset, from) }
+                self.0.engine.enter(move |engine| {
+                    // SAFETY: the caller's promise.
+                    unsafe { engine.write(peer.0, key, offset, from) }
+                })
             }
             #[inline(always)]
             fn borrow_loan(&self, len: usize) -> Result<RawLoan> {
-                self.0.engine.borrow_mut().borrow_loan(len)
+                self.0.engine.enter(move |engine| engine.borrow_loan(len))
             }
             unsafe fn post_loan(
                 &self,
@@ -342,7 +405,9 @@ macro_rules! endpoint {
                 loan: RawLoan,
                 len: usize,
             ) -> Result<Posted> {
-                self.0.engine.borrow_mut().post_loan(to.0, tag.0, loan, len)
+                self.0
+                    .engine
+                    .enter(move |engine| engine.post_loan(to.0, tag.0, loan, len))
             }
             #[inline(always)]
             unsafe fn send_loan(
@@ -352,38 +417,46 @@ macro_rules! endpoint {
                 loan: RawLoan,
                 len: usize,
             ) -> Result<()> {
-                let mut engine = self.0.engine.borrow_mut();
-                if engine.try_send_loan(to.0, tag.0, loan.id, len) {
-                    return Ok(());
+                let posted = self.0.engine.enter(move |engine| {
+                    if engine.try_send_loan(to.0, tag.0, loan.id, len) {
+                        return Ok(None);
+                    }
+                    engine.post_loan(to.0, tag.0, loan, len).map(Some)
+                })?;
+                // The engine is not borrowed while that is waited for.
+                match posted {
+                    None => Ok(()),
+                    Some(posted) => crate::endpoint::finish(self, posted).map(drop),
                 }
-                let posted = engine.post_loan(to.0, tag.0, loan, len)?;
-                // It is not borrowed while that is waited for.
-                drop(engine);
-                crate::endpoint::finish(self, posted).map(|_| ())
             }
             unsafe fn return_loan(&self, loan: RawLoan) {
-                self.0.engine.borrow_mut().return_loan(loan);
+                self.0.engine.enter(move |engine| engine.return_loan(loan));
             }
             fn take_loan(&self, selector: &Selector) -> Result<Option<RawLoaned>> {
-                self.0.engine.borrow_mut().take_loan(selector)
+                self.0
+                    .engine
+                    .enter(move |engine| engine.take_loan(selector))
             }
             #[inline(always)]
             fn take_loan_blocking(&self, selector: &Selector) -> Result<RawLoaned> {
                 // The engine is not borrowed any more where it takes longer.
-                let soon = self.0.engine.borrow_mut().take_loan_spinning(selector);
+                let soon = self
+                    .0
+                    .engine
+                    .enter(move |engine| engine.take_loan_spinning(selector));
                 match soon {
                     Some(taken) => Ok(taken),
                     None => crate::endpoint::poll_until(self, || self.take_loan(selector)),
                 }
             }
             fn counters(&self) -> Counters {
-                self.0.engine.borrow().counters()
+                self.0.engine.read(|engine| engine.counters())
             }
             fn is_busy(&self) -> bool {
-                self.0.engine.try_borrow_mut().is_err()
+                self.0.engine.is_busy()
             }
             fn close(&self) {
-                self.0.engine.borrow_mut().close();
+                self.0.engine.enter_and_free(move |engine| engine.close());
             }
         }
     };

@@ -13,9 +13,10 @@ use super::peer::table::{Channel, PeerState};
 use super::progress::work;
 use super::protocol::fast_send::FastSend;
 use super::protocol::{assembly, cancel, fast_send, loans, receive, regions, rma, send};
-use super::request::{Incoming, Operation, sent};
-use crate::buffer::{ReceiveBuffer, total};
+use super::request::{Incoming, Operation};
+use crate::buffer::ReceiveBuffer;
 use crate::counters::Counters;
+use crate::engine_cell::{Freed, Frees};
 use crate::error::Outcome;
 use crate::raw::{
     Access, ClaimId, Posted, RawLoan, RawLoaned, RawSlice, RawSliceMut, RegionId, RequestId,
@@ -138,26 +139,6 @@ impl Engine {
         unsafe { send::try_send(&mut self.cx, to, tag, immediate, data) }
     }
 
-    /// Starts a send.
-    ///
-    /// # Safety
-    /// As [`RawEndpoint::post_send`](crate::RawEndpoint::post_send).
-    #[inline(always)]
-    pub(crate) unsafe fn post_send(
-        &mut self,
-        to: u32,
-        tag: u64,
-        options: SendOptions,
-        data: &[RawSlice],
-    ) -> Result<Posted> {
-        // SAFETY: handed on. What is in a ring is delivered, since that is shared memory.
-        if unsafe { self.try_send(to, tag, options.immediate, data) }? {
-            return Ok(Posted::Done(sent(to, tag, total(data))));
-        }
-        // SAFETY: handed on.
-        unsafe { self.post_send_slow(to, tag, options, data) }
-    }
-
     /// Makes the first contact with a peer that the message just posted waits for.
     #[inline(always)]
     fn contact_if_needed(&mut self) {
@@ -179,6 +160,16 @@ impl Engine {
         let posted = unsafe { send::post_send_slow(&mut self.cx, to, tag, options, data) };
         self.contact_if_needed();
         posted
+    }
+}
+
+impl Frees for Engine {
+    #[inline(always)]
+    fn has_freed(&self) -> bool {
+        self.cx.requests.has_freed()
+    }
+    fn take_freed(&mut self) -> Freed {
+        self.cx.requests.take_freed()
     }
 }
 

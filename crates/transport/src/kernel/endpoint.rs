@@ -1,6 +1,5 @@
 //! The endpoint that users open.
 
-use core::cell::RefCell;
 use core::fmt;
 use core::time::Duration;
 use std::any::Any;
@@ -8,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::KernelEngine;
 use crate::counters::Counters;
+use crate::engine_cell::{EngineCell, Freed, Frees};
 use crate::error::Outcome;
 use crate::raw::{
     Access, ClaimId, Posted, RawEndpoint, RawLoan, RawLoaned, RawSlice, RawSliceMut, RegionId,
@@ -26,7 +26,7 @@ use crate::{Address, Error, Peer, Result, Selector, Status, Tag};
 /// Loans are memory of the process, and copied like other messages. Regions stay pinned as long as they are
 /// exposed, so that all of their memory has to be there, and RLIMIT_MEMLOCK bounds them.
 pub struct KernelEndpoint {
-    engine: RefCell<KernelEngine>,
+    engine: EngineCell<KernelEngine>,
     /// A descriptor of its own, so that it can be lent while the engine works.
     wake: OwnedFd,
 }
@@ -50,16 +50,25 @@ impl KernelEndpoint {
         let wake = engine.wake.try_clone();
         let wake = wake.map_err(|error| Error::system("duplicating a descriptor", error))?;
         Ok(Self {
-            engine: RefCell::new(engine),
+            engine: EngineCell::new(engine),
             wake,
         })
+    }
+}
+
+impl Frees for KernelEngine {
+    fn has_freed(&self) -> bool {
+        self.requests.has_freed()
+    }
+    fn take_freed(&mut self) -> Freed {
+        self.requests.take_freed()
     }
 }
 
 impl fmt::Debug for KernelEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut out = f.debug_tuple("KernelEndpoint");
-        match self.engine.try_borrow() {
+        match self.engine.try_read() {
             Ok(engine) => out.field(&engine.address).finish(),
             Err(_) => out.finish_non_exhaustive(),
         }
@@ -70,16 +79,16 @@ impl fmt::Debug for KernelEndpoint {
 // operation is marked done when the module has said that it is over, and it keeps within the slices that it was given.
 unsafe impl RawEndpoint for KernelEndpoint {
     fn address(&self) -> Address {
-        self.engine.borrow().address
+        self.engine.read(|engine| engine.address)
     }
     fn myself(&self) -> Peer {
-        self.engine.borrow_mut().myself()
+        self.engine.enter(move |engine| engine.myself())
     }
     fn connect(&self, address: &[u8]) -> Result<Peer> {
-        self.engine.borrow_mut().connect(address)
+        self.engine.enter(move |engine| engine.connect(address))
     }
     fn peer_address(&self, peer: Peer) -> Result<Address> {
-        self.engine.borrow_mut().peer_address(peer)
+        self.engine.enter(move |engine| engine.peer_address(peer))
     }
     unsafe fn post_send_with(
         &self,
@@ -89,9 +98,10 @@ unsafe impl RawEndpoint for KernelEndpoint {
         data: &[RawSlice],
     ) -> Result<Posted> {
         // A message that the module has taken reaches its receiver whatever becomes of this process.
-        let mut engine = self.engine.borrow_mut();
-        // SAFETY: the caller's promise.
-        unsafe { engine.post_send(to.0, tag.0, options.immediate, data) }
+        self.engine.enter(move |engine| {
+            // SAFETY: the caller's promise.
+            unsafe { engine.post_send(to.0, tag.0, options.immediate, data) }
+        })
     }
     unsafe fn try_send(
         &self,
@@ -100,58 +110,67 @@ unsafe impl RawEndpoint for KernelEndpoint {
         immediate: Option<u64>,
         data: &[RawSlice],
     ) -> Result<Option<Status>> {
-        let mut engine = self.engine.borrow_mut();
-        // SAFETY: the caller's promise.
-        unsafe { engine.try_send(to.0, tag.0, immediate, data) }
+        self.engine.enter(move |engine| {
+            // SAFETY: the caller's promise.
+            unsafe { engine.try_send(to.0, tag.0, immediate, data) }
+        })
     }
     unsafe fn post_recv(&self, selector: &Selector, into: &[RawSliceMut]) -> Result<Posted> {
-        // SAFETY: the caller's promise.
-        unsafe { self.engine.borrow_mut().post_recv(selector, into) }
+        self.engine.enter(move |engine| {
+            // SAFETY: the caller's promise.
+            unsafe { engine.post_recv(selector, into) }
+        })
     }
     fn insert_done(&self, outcome: Outcome, owner: u32) -> RequestId {
-        let mut engine = self.engine.borrow_mut();
-        engine.requests.insert_done(outcome, owner)
+        self.engine
+            .enter(move |engine| engine.requests.insert_done(outcome, owner))
     }
     unsafe fn post_claimed(&self, claim: ClaimId, into: &[RawSliceMut]) -> Result<Posted> {
-        // SAFETY: the caller's promise.
-        unsafe { self.engine.borrow_mut().post_claimed(claim, into) }
+        self.engine.enter(move |engine| {
+            // SAFETY: the caller's promise.
+            unsafe { engine.post_claimed(claim, into) }
+        })
     }
     fn probe(&self, selector: &Selector) -> Result<Option<Status>> {
-        self.engine.borrow_mut().probe(selector)
+        self.engine.enter(move |engine| engine.probe(selector))
     }
     fn claim(&self, selector: &Selector) -> Result<Option<(Status, ClaimId)>> {
-        self.engine.borrow_mut().claim(selector)
+        self.engine.enter(move |engine| engine.claim(selector))
     }
     fn test(&self, request: RequestId) -> Option<Outcome> {
-        self.engine.borrow_mut().test(request)
+        self.engine.enter(move |engine| engine.test(request))
     }
     fn is_done(&self, request: RequestId) -> bool {
-        let engine = self.engine.borrow();
-        let slot = engine.requests.find(request);
-        slot.is_none_or(|slot| engine.requests.is_done(slot))
+        self.engine.read(|engine| {
+            let slot = engine.requests.find(request);
+            slot.is_none_or(|slot| engine.requests.is_done(slot))
+        })
     }
     fn sender_of(&self, _: RequestId) -> Option<Peer> {
         None
     }
     fn watch(&self, request: RequestId, name: u64) -> Result<()> {
-        self.engine.borrow_mut().watch(request, name)
+        self.engine.enter(move |engine| engine.watch(request, name))
     }
     fn next_completed(&self) -> Option<(u64, Outcome)> {
-        self.engine.borrow_mut().requests.next_completed()
+        self.engine
+            .enter(move |engine| engine.requests.next_completed())
     }
     fn watched(&self, name: u64) -> Option<RequestId> {
-        self.engine.borrow().requests.watched(name)
+        self.engine.read(|engine| engine.requests.watched(name))
     }
     fn keep_any_source_receives(&self) {
-        let mut engine = self.engine.borrow_mut();
-        engine.any_outlives = true;
-        engine.unreported.clear();
+        self.engine.enter(move |engine| {
+            engine.any_outlives = true;
+            engine.unreported.clear();
+        });
     }
     fn reserve_tags(&self, tag: Tag, mask: u64) {
-        self.engine.borrow_mut().reserve_tags(tag.0, mask);
+        self.engine
+            .enter(move |engine| engine.reserve_tags(tag.0, mask));
     }
     fn take_reserved(&self) -> Option<(Status, ClaimId)> {
-        self.engine.borrow_mut().take_reserved()
+        self.engine.enter(move |engine| engine.take_reserved())
     }
     fn connects_at_start(&self, _: Peer) -> Result<bool> {
         // Nobody meets anybody: the kernel has all.
@@ -159,46 +178,51 @@ unsafe impl RawEndpoint for KernelEndpoint {
     }
 
     fn attach(&self, peer: Peer) -> Result<bool> {
-        self.engine.borrow_mut().attach(peer.0)
+        self.engine.enter(move |engine| engine.attach(peer.0))
     }
     fn wait(&self, request: RequestId) -> Outcome {
-        self.engine.borrow_mut().wait(request)
+        self.engine.enter(move |engine| engine.wait(request))
     }
     fn wait_any(&self, requests: &[RequestId]) -> Option<(usize, Outcome)> {
-        self.engine.borrow_mut().wait_any(requests)
+        self.engine.enter(move |engine| engine.wait_any(requests))
     }
     fn cancel(&self, request: RequestId) -> Result<()> {
-        self.engine.borrow_mut().cancel(request)
+        self.engine
+            .enter_and_free(move |engine| engine.cancel(request))
     }
     fn progress(&self) -> bool {
-        self.engine.borrow_mut().progress()
+        self.engine.progress(KernelEngine::progress)
     }
     fn sleep(&self, timeout: Option<Duration>) {
-        self.engine.borrow_mut().sleep(timeout);
+        self.engine
+            .enter_and_free(move |engine| engine.sleep(timeout));
     }
     fn wake_fd(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
     }
     fn arm(&self) -> bool {
-        self.engine.borrow_mut().arm()
+        self.engine.enter(move |engine| engine.arm())
     }
     unsafe fn set_owner(&self, request: RequestId, owner: u32) {
-        let mut engine = self.engine.borrow_mut();
-        if let Some(slot) = engine.requests.find(request) {
-            engine.requests.set_owner(slot, owner);
-        }
+        self.engine.enter(move |engine| {
+            if let Some(slot) = engine.requests.find(request) {
+                engine.requests.set_owner(slot, owner);
+            }
+        });
     }
     fn new_owner(&self) -> u32 {
-        self.engine.borrow_mut().new_owner()
+        self.engine.enter(move |engine| engine.new_owner())
     }
     fn owned_by(&self, owner: u32) -> Option<RequestId> {
-        self.engine.borrow_mut().requests.owned_by(owner)
+        self.engine
+            .enter(move |engine| engine.requests.owned_by(owner))
     }
     fn abandon(&self, request: RequestId, buffer: Box<dyn Any + Send>) {
-        self.engine.borrow_mut().abandon(request, buffer);
+        self.engine
+            .enter_and_free(move |engine| engine.abandon(request, buffer));
     }
     fn expose(&self, memory: Vec<u8>) -> Result<(RegionId, u64)> {
-        self.engine.borrow_mut().expose(memory)
+        self.engine.enter(move |engine| engine.expose(memory))
     }
     unsafe fn expose_raw(
         &self,
@@ -207,18 +231,21 @@ unsafe impl RawEndpoint for KernelEndpoint {
         access: Access,
         origin: u64,
     ) -> Result<(RegionId, u64)> {
-        let mut engine = self.engine.borrow_mut();
-        // SAFETY: the caller's promise.
-        unsafe { engine.expose_raw(memory, key, access, origin) }
+        self.engine.enter(move |engine| {
+            // SAFETY: the caller's promise.
+            unsafe { engine.expose_raw(memory, key, access, origin) }
+        })
     }
     fn region_read(&self, region: RegionId, offset: u64, into: &mut [u8]) -> Result<()> {
-        self.engine.borrow_mut().region_read(region, offset, into)
+        self.engine
+            .enter(move |engine| engine.region_read(region, offset, into))
     }
     fn region_write(&self, region: RegionId, offset: u64, from: &[u8]) -> Result<()> {
-        self.engine.borrow_mut().region_write(region, offset, from)
+        self.engine
+            .enter(move |engine| engine.region_write(region, offset, from))
     }
     fn revoke(&self, region: RegionId) -> Result<Vec<u8>> {
-        self.engine.borrow_mut().revoke(region)
+        self.engine.enter(move |engine| engine.revoke(region))
     }
     unsafe fn post_read(
         &self,
@@ -227,8 +254,10 @@ unsafe impl RawEndpoint for KernelEndpoint {
         offset: u64,
         into: &[RawSliceMut],
     ) -> Result<Posted> {
-        // SAFETY: the caller's promise.
-        unsafe { self.engine.borrow_mut().read(peer.0, key, offset, into) }
+        self.engine.enter(move |engine| {
+            // SAFETY: the caller's promise.
+            unsafe { engine.read(peer.0, key, offset, into) }
+        })
     }
     unsafe fn post_write(
         &self,
@@ -237,28 +266,31 @@ unsafe impl RawEndpoint for KernelEndpoint {
         offset: u64,
         from: &[RawSlice],
     ) -> Result<Posted> {
-        // SAFETY: the caller's promise.
-        unsafe { self.engine.borrow_mut().write(peer.0, key, offset, from) }
+        self.engine.enter(move |engine| {
+            // SAFETY: the caller's promise.
+            unsafe { engine.write(peer.0, key, offset, from) }
+        })
     }
     fn borrow_loan(&self, len: usize) -> Result<RawLoan> {
-        self.engine.borrow_mut().borrow_loan(len)
+        self.engine.enter(move |engine| engine.borrow_loan(len))
     }
     unsafe fn post_loan(&self, to: Peer, tag: Tag, loan: RawLoan, len: usize) -> Result<Posted> {
-        self.engine.borrow_mut().post_loan(to, tag, loan, len)
+        self.engine
+            .enter(move |engine| engine.post_loan(to, tag, loan, len))
     }
     unsafe fn return_loan(&self, loan: RawLoan) {
-        self.engine.borrow_mut().return_loan(&loan);
+        self.engine.enter(move |engine| engine.return_loan(&loan));
     }
     fn take_loan(&self, selector: &Selector) -> Result<Option<RawLoaned>> {
-        self.engine.borrow_mut().take_loan(selector)
+        self.engine.enter(move |engine| engine.take_loan(selector))
     }
     fn counters(&self) -> Counters {
-        self.engine.borrow().counters()
+        self.engine.read(|engine| engine.counters())
     }
     fn is_busy(&self) -> bool {
-        self.engine.try_borrow_mut().is_err()
+        self.engine.is_busy()
     }
     fn close(&self) {
-        self.engine.borrow_mut().close();
+        self.engine.enter_and_free(move |engine| engine.close());
     }
 }

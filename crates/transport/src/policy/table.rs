@@ -220,7 +220,7 @@ impl Table {
         in_rows.chain(fallen_back_to).max().unwrap_or(0)
     }
 
-    /// The path for a message; `None` if the pair has none for it ([`Table::explain`] says why).
+    /// The path for a message; `None` if the pair has none for it ([`Settings::explain`](crate::Settings::explain) says why).
     ///
     /// If the pair cannot take the path of the message's row, then a short row (inline, eager)
     /// gives way to the rows above it, as if it ended earlier; any other row gives way in a fixed

@@ -21,6 +21,7 @@ use limic_matching::PostedId;
 
 use self::posted_fifo::{FifoReceive, PostedFifo};
 use crate::buffer::{ReceiveBuffer, SingleSlice, Source};
+use crate::engine_cell::Freed;
 use crate::error::Outcome;
 use crate::raw::RequestId;
 use crate::{Error, Status};
@@ -171,6 +172,8 @@ pub(crate) struct Requests<O = Operation> {
     completions: (u32, u32),
     /// Operations that have completed so far.
     completed: u64,
+    /// Buffers of abandoned operations that are over. Their `Drop` is the user's, and runs outside.
+    freed: Freed,
 }
 
 impl<O: OperationKind> Requests<O> {
@@ -185,6 +188,7 @@ impl<O: OperationKind> Requests<O> {
             fifo: PostedFifo::EMPTY,
             completions: (NONE, NONE),
             completed: 0,
+            freed: Freed::default(),
         }
     }
 
@@ -330,7 +334,7 @@ impl<O: OperationKind> Requests<O> {
         }
     }
 
-    /// Completes an operation. Its buffer is the owner's from here on; an abandoned buffer is freed.
+    /// Completes an operation. Its buffer is the owner's from here on; an abandoned one is to be dropped.
     pub(crate) fn complete(&mut self, slot: Slot, outcome: Outcome) {
         let entry = &mut self.entries[slot as usize];
         let cold = &mut self.cold[slot as usize];
@@ -403,7 +407,18 @@ impl<O: OperationKind> Requests<O> {
         let cold = core::mem::replace(&mut self.cold[slot as usize], ColdEntry::NOTHING);
         // The buffer of an abandoned operation must outlive the operation.
         drop(cold.operation);
-        drop(cold.buffer);
+        self.freed.add(cold.buffer);
+    }
+
+    /// Whether buffers of abandoned operations are to be dropped.
+    #[inline(always)]
+    pub(crate) fn has_freed(&self) -> bool {
+        !self.freed.is_empty()
+    }
+
+    /// The buffers of abandoned operations that are over.
+    pub(crate) fn take_freed(&mut self) -> Freed {
+        core::mem::take(&mut self.freed)
     }
 
     /// A number for a new scope, which no operation has.

@@ -19,7 +19,7 @@ fn a_send_that_was_received_ends_well_though_its_receiver_closes() {
     // SAFETY: the data outlives the endpoint.
     let sent = unsafe {
         let data = [RawSlice::from(&data[..])];
-        sender.post_send(at_sender, 1, SendOptions::default(), &data)
+        sender.post_send_slow(at_sender, 1, SendOptions::default(), &data)
     };
     let Ok(Posted::Pending(send)) = sent else {
         panic!("a long message is offered: {sent:?}");

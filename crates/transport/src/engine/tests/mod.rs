@@ -14,7 +14,8 @@ use limic_shm::segment::ACCESS_SLOT_BYTES;
 use limic_shm::sync::Ordering;
 
 use super::Engine;
-use super::protocol::{receive, regions, send};
+use super::protocol::{receive, regions};
+use super::request::sent;
 use crate::policy::select::LONGEST_EAGER;
 use crate::policy::{Path, PathSet};
 use crate::raw::{Posted, RawSlice, RegionId, SendOptions};
@@ -65,7 +66,13 @@ fn known(engine: &mut Engine, other: &Engine) -> u32 {
 unsafe fn post(from: &mut Engine, to: u32, tag: u64, data: &[u8]) -> Posted {
     let slices = [RawSlice::from(data)];
     // SAFETY: the caller's promise.
-    let posted = unsafe { from.post_send(to, tag, SendOptions::default(), &slices) };
+    let posted = unsafe {
+        match from.try_send(to, tag, None, &slices) {
+            Ok(true) => Ok(Posted::Done(sent(to, tag, data.len() as u64))),
+            Ok(false) => from.post_send_slow(to, tag, SendOptions::default(), &slices),
+            Err(error) => Err(error),
+        }
+    };
     posted.expect("alive")
 }
 
