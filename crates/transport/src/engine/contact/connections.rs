@@ -230,10 +230,16 @@ pub(crate) fn closed(cx: &mut Cx, index: u32) {
 #[cold]
 pub(crate) fn fetch_arena(cx: &mut Cx, from: u32, arena: u32) {
     read_all_of(cx, from);
-    for _ in 0..1024 {
+    for turn in 0..1024 {
         let pair = cx.peers.pair(from);
         if pair.is_none_or(|pair| pair.arenas.is_mapped(arena)) {
             return;
+        }
+        if turn == 0 {
+            // That connection is accepted even where no descriptor is free but those in reserve.
+            cx.sockets.give_up_reserve();
+            accept::accept_connections(cx);
+            cx.sockets.refill_reserve();
         }
         let happened = poll(cx, Some(Duration::ZERO));
         if cx.sockets.has_unread(from) {

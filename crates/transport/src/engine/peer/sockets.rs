@@ -16,9 +16,9 @@ use rustix::process::geteuid;
 use super::greeting::Greeting;
 use crate::{Error, Result};
 
-/// Descriptors that are kept for those that come: as many as a greeting brings. An arena brings one, but
-/// may stand behind a greeting over a second connection.
-const RESERVE_FDS: usize = 2;
+/// Descriptors that are kept for those that come: a connection, its process, and as many as a
+/// greeting brings. An arena brings one, but may stand behind a greeting over a second connection.
+const RESERVE_FDS: usize = 4;
 /// How long no connection is accepted after that has failed.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 
