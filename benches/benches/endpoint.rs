@@ -2,8 +2,9 @@
 //! moves; and how long it takes to wake one that sleeps.
 //!
 //! `one_thread/send+receive`: a message sent, and received by a blocking call, past the queues.
-//! `posted`: into a receive that waits. `unexpected`: by way of the unexpected queue. `wake_up`: one way of
-//! a ping-pong of two threads that sleep at once, beside `thread::park`, the kernel's own time.
+//! `posted`: into a receive that waits. `unexpected`: by way of the unexpected queue. `wake_up`:
+//! one way of a ping-pong of two threads that sleep at once, beside `thread::park`, the kernel's
+//! own time.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,9 +1,9 @@
 //! Cost of matching by depth of the queue and kind of receive.
 //!
-//! One iteration is a post and the arrival that matches it (`post+arrive`), or an arrival and the receive that
-//! takes it (`arrive+receive`), on a queue that holds `depth` other entries of the same kind. In `newest` the
-//! entry just queued is the one that matches; in `oldest` it is the one that waited longest, so at depth 100 000
-//! its cache lines have long left the inner caches.
+//! One iteration is a post and the arrival that matches it (`post+arrive`), or an arrival and the
+//! receive that takes it (`arrive+receive`), on a queue that holds `depth` other entries of the
+//! same kind. In `newest` the entry just queued is the one that matches; in `oldest` it is the one
+//! that waited longest, so at depth 100 000 its cache lines have long left the inner caches.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -54,7 +54,8 @@ const KINDS: [Kind; 5] = [
 ];
 
 impl Kind {
-    /// The n-th message, distinct from the others in what this kind of receive looks at (if it looks at any).
+    /// The n-th message, distinct from the others in what this kind of receive looks at (if it
+    /// looks at any).
     fn message(self, n: u32) -> (Envelope, Selector) {
         let any_tag = self.mask & TAG_BITS == 0;
         let envelope = Envelope {

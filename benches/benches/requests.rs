@@ -1,9 +1,10 @@
-//! Each step of a non-blocking message for itself, and loans: both ends in one thread, all in cache, so instructions and no
-//! moves.
+//! Each step of a non-blocking message for itself, and loans: both ends in one thread, all in
+//! cache, so instructions and no moves.
 //!
-//! `post_send`, `post_receive`: the call that starts it. `wait`: its end, with the messages in the ring already. `test`: a look
-//! at one that is not done. `window`: all of it, 64 at a time. `loan`: room borrowed and given back; sent, taken and given back.
-//! `counters`: all counts of an endpoint read at once.
+//! `post_send`, `post_receive`: the call that starts it. `wait`: its end, with the messages in the
+//! ring already. `test`: a look at one that is not done. `window`: all of it, 64 at a time. `loan`:
+//! room borrowed and given back; sent, taken and given back. `counters`: all counts of an endpoint
+//! read at once.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -17,7 +18,8 @@ const WINDOW: usize = 64;
 /// Bytes of a message, as of a request's usual answer.
 const LEN: usize = 8;
 
-/// Repeats windows until `count` messages have passed; each gives the time of the part of it that is measured.
+/// Repeats windows until `count` messages have passed; each gives the time of the part of it that
+/// is measured.
 fn windows(count: u64, mut window: impl FnMut() -> limic::Result<Duration>) -> Duration {
     let windows = count.div_ceil(WINDOW as u64);
     let time: Duration = (0..windows).map(|_| window().expect("a window")).sum();

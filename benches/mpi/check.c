@@ -1,6 +1,6 @@
 /*
- * An MPI program that checks itself: point-to-point, collectives, communicators, derived datatypes and threads. Prints
- * one line per part, and exits with 1 if anything is wrong.
+ * An MPI program that checks itself: point-to-point, collectives, communicators, derived datatypes
+ * and threads. Prints one line per part, and exits with 1 if anything is wrong.
  *
  *   check [LONGEST]
  *

@@ -19,7 +19,8 @@ static int rank, size, failures;
         }                                                                      \
     } while (0)
 
-/* Starts MPI. Each rank says which process it is, and how many bytes it will send to others at least. */
+/* Starts MPI. Each rank says which process it is, and how many bytes it will send to others at
+ * least. */
 static inline int begin(int *argc, char ***argv, size_t bytes)
 {
     int provided;

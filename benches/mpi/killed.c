@@ -1,14 +1,15 @@
 /*
- * An MPI program of which a rank is killed. With the name of a file the other ranks ask for errors as values, and
- * what they or their MPI have to say of it is added to the file: launchers that leave survivors alone may not listen to
- * them any more.
+ * An MPI program of which a rank is killed. With the name of a file the other ranks ask for errors
+ * as values, and what they or their MPI have to say of it is added to the file: launchers that
+ * leave survivors alone may not listen to them any more.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <signal.h>
 
 #include "check.h"
 
-/* Everybody talks to the last rank, which kills itself. The others get an error, or the MPI ends the job. */
+/* Everybody talks to the last rank, which kills itself. The others get an error, or the MPI ends
+ * the job. */
 static void killed(const char *file)
 {
     enum { LEN = 300000 };

@@ -3,18 +3,19 @@
  *
  *   patterns PATTERN SECONDS [BYTES ...]
  *
- * PATTERN is latency, bandwidth, bibandwidth or rate (two ranks), barrier, alltoall, allgather or allreduce (any number of
- * ranks), or start, which only starts. BYTES is the length of a message, or of the block that a rank gives to an alltoall,
- * allgather or allreduce (a sum of ints, so a multiple of 4). SECONDS is how long to measure each size. Rank 0 prints, one
- * item a line:
+ * PATTERN is latency, bandwidth, bibandwidth or rate (two ranks), barrier, alltoall, allgather or
+ * allreduce (any number of ranks), or start, which only starts. BYTES is the length of a message,
+ * or of the block that a rank gives to an alltoall, allgather or allreduce (a sum of ints, so a
+ * multiple of 4). SECONDS is how long to measure each size. Rank 0 prints, one item a line:
  *
  *   rank R cpus C,C,...         where each rank may run
  *   row BYTES SECONDS STEPS     time of STEPS messages one way, or of STEPS collective operations
  *
- * Buffers as in `limic perf`: they start on a page, are touched before the clock starts, and are used again for each
- * message. Ping-pong sends from one and receives into another. A window of 64 messages is sent from one buffer; its
- * receives are posted side by side in as many buffers as 256 KiB hold, at least 2 and at most 64. The warm-up is a tenth
- * of the measured iterations. Every size's bytes are checked once before its clock starts.
+ * Buffers as in `limic perf`: they start on a page, are touched before the clock starts, and are
+ * used again for each message. Ping-pong sends from one and receives into another. A window of 64
+ * messages is sent from one buffer; its receives are posted side by side in as many buffers as 256
+ * KiB hold, at least 2 and at most 64. The warm-up is a tenth of the measured iterations. Every
+ * size's bytes are checked once before its clock starts.
  */
 #define _GNU_SOURCE
 #include <mpi.h>

@@ -1,4 +1,5 @@
-/* An MPI program that checks one-sided access: reads, writes and atomic operations on memory of other ranks. */
+/* An MPI program that checks one-sided access: reads, writes and atomic operations on memory of
+ * other ranks. */
 #include "check.h"
 
 static void one_sided(void)
@@ -92,8 +93,8 @@ static void one_sided(void)
 }
 
 /*
- * A window over memory of the program's own, with the hints under which MPICH and its relatives leave accumulation to
- * the provider; Open MPI does so in any case.
+ * A window over memory of the program's own, with the hints under which MPICH and its relatives
+ * leave accumulation to the provider; Open MPI does so in any case.
  */
 static void atomics(void)
 {

@@ -1,7 +1,7 @@
 /*
- * Calls of libfabric over the provider, for `cargo xtask counts`: callgrind counts the instructions of some in a row, which are
- * written down under the case's name. Prints the number of operations in a row. Two endpoints lie in one thread, so whatever is
- * received was sent before.
+ * Calls of libfabric over the provider, for `cargo xtask counts`: callgrind counts the instructions
+ * of some in a row, which are written down under the case's name. Prints the number of operations
+ * in a row. Two endpoints lie in one thread, so whatever is received was sent before.
  */
 #include <rdma/fabric.h>
 #include <rdma/fi_cm.h>
@@ -14,7 +14,8 @@
 #include <string.h>
 #include <valgrind/callgrind.h>
 
-/* Operations in a row, and how often they are counted; the least counts, since now and then one has more to do. */
+/* Operations in a row, and how often they are counted; the least counts, since now and then one has
+ * more to do. */
 #define OPERATIONS 16
 #define TIMES 8
 /* Messages before anything is counted: enough for private rings to be granted. */

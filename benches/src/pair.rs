@@ -81,7 +81,8 @@ impl Pair {
         (0..count).try_for_each(|_| self.receiver.recv((self.from, TAG), room).map(drop))
     }
 
-    /// The receiver sends `count` messages, and the sender receives them: so it may answer in the memory in which they came.
+    /// The receiver sends `count` messages, and the sender receives them: so it may answer in the
+    /// memory in which they came.
     ///
     /// # Errors
     /// As [`Endpoint::send`] and [`Endpoint::recv`].

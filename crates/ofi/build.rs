@@ -1,4 +1,5 @@
-//! libfabric unloads its providers when a process ends, beside threads that may still be inside of this one.
+//! libfabric unloads its providers when a process ends, beside threads that may still be inside of
+//! this one.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

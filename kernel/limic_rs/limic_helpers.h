@@ -16,7 +16,8 @@ struct limic_mm_watch;
 struct limic_mm_events {
 	/* The address space is torn down, or the watch is stopped: called once, whichever is first. */
 	void (*end)(void *owner);
-	/* Pages between the two addresses are about to be changed, protected or unmapped; must not sleep. True: sweep. */
+	/* Pages between the two addresses are about to be changed, protected or unmapped; must not sleep.
+	 * True: sweep. */
 	bool (*change_begins)(void *owner, unsigned long start, unsigned long end);
 	/* As often as change_begins(), when it is done; must not sleep. */
 	void (*change_ends)(void *owner);
@@ -38,14 +39,16 @@ unsigned int limic_cpu(void);
 int limic_charge(struct mm_struct *mm, unsigned long pages);
 void limic_uncharge(struct mm_struct *mm, unsigned long pages);
 
-/* Whether the page extends a run that ends with the page last: its bytes follow in the kernel's own mapping. */
+/* Whether the page extends a run that ends with the page last: its bytes follow in the kernel's own
+ * mapping. */
 bool limic_page_follows(struct page *last, struct page *page);
 struct page *limic_page_nth(struct page *page, unsigned long n);
 
 /* The address without the bits that the caller's processor ignores (arm64's tags, x86's LAM). */
 unsigned long limic_untagged(unsigned long addr);
 bool limic_user_range(unsigned long addr, unsigned long len);
-/* Copy between bytes from off on in a run of pages and user memory, without taking a fault. Bytes not copied. */
+/* Copy between bytes from off on in a run of pages and user memory, without taking a fault. Bytes
+ * not copied. */
 unsigned long limic_copy_out(unsigned long to, struct page *run, unsigned long off, unsigned long len);
 unsigned long limic_copy_in(struct page *run, unsigned long off, unsigned long from, unsigned long len);
 /* Bring user pages in. Bytes that could not be. */
@@ -55,7 +58,8 @@ unsigned long limic_fault_in(unsigned long addr, unsigned long len, bool write);
 void limic_wait_until(atomic_t *users, int value);
 void limic_wake(atomic_t *users);
 
-/* Zeroed memory, charged to the caller's memory cgroup, that can be mapped into user space, whole or its beginning. */
+/* Zeroed memory, charged to the caller's memory cgroup, that can be mapped into user space, whole
+ * or its beginning. */
 void *limic_area_alloc(unsigned long bytes);
 void limic_area_free(void *area);
 int limic_area_map(struct vm_area_struct *vma, void *area);

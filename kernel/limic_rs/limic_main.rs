@@ -4,17 +4,20 @@
 //!
 //! `uapi/limic.h` says what it does for user space. Inside, from the system call down:
 //!
-//! - `device.rs` takes calls; `session.rs` is an open file, `realm.rs` its user, `ffi.rs` the C below;
-//! - `messages.rs` sends and receives: `group.rs`, `mailbox.rs` (with the queues of `matching`, the same files as in user
-//!   space, over `tables.rs`), `request.rs`, and `events.rs` and `waiting.rs` for those who wait, over memory that
-//!   they map (`area.rs`);
-//! - `exposure.rs` has buffers with handles, and `latch.rs` what their owner opens and shuts without a call;
-//! - both pin with `pinned.rs` (`pieces.rs`, `pool.rs`; `kept.rs` for buffers that come again) and copy with `copy.rs`, through a `gate.rs`;
+//! - `device.rs` takes calls; `session.rs` is an open file, `realm.rs` its user, `ffi.rs` the C
+//!   below;
+//! - `messages.rs` sends and receives: `group.rs`, `mailbox.rs` (with the queues of `matching`, the
+//!   same files as in user space, over `tables.rs`), `request.rs`, and `events.rs` and `waiting.rs`
+//!   for those who wait, over memory that they map (`area.rs`);
+//! - `exposure.rs` has buffers with handles, and `latch.rs` what their owner opens and shuts
+//!   without a call;
+//! - both pin with `pinned.rs` (`pieces.rs`, `pool.rs`; `kept.rs` for buffers that come again) and
+//!   copy with `copy.rs`, through a `gate.rs`;
 //! - `costs.rs`, `counters.rs` and `debug.rs` say what it costs.
 //!
-//! Two rules hold everywhere. No lock is held while user memory is touched, since a fault may last as long as some
-//! process likes. And nothing is allocated under a lock that the end of a process takes, since memory may be short just
-//! then.
+//! Two rules hold everywhere. No lock is held while user memory is touched, since a fault may last
+//! as long as some process likes. And nothing is allocated under a lock that the end of a process
+//! takes, since memory may be short just then.
 
 use kernel::prelude::*;
 

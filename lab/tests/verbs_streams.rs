@@ -1,5 +1,5 @@
 //! Endpoints with two devices: long messages go through both, and one that fails leaves everything
-//! to the other (U4, U5).
+//! to the other.
 
 use std::process::Command;
 

@@ -1,5 +1,5 @@
-//! Tests with real processes: the test binary starts itself once per rank. In two machines of the lab each starts half of the ranks
-//! (`nodes`).
+//! Tests with real processes: the test binary starts itself once per rank. In two machines of the
+//! lab each starts half of the ranks (`nodes`).
 
 use std::fs::File;
 use std::os::fd::AsFd;

@@ -25,7 +25,8 @@ impl Random {
         self.next_u64() % end
     }
 
-    /// A message length of up to `2^max_log` bytes: every order of magnitude is as likely as any other.
+    /// A message length of up to `2^max_log` bytes: every order of magnitude is as likely as any
+    /// other.
     pub fn length(&mut self, max_log: u32) -> usize {
         let bits = self.below(u64::from(max_log) + 1);
         self.below((1 << bits) + 1) as usize
@@ -40,7 +41,8 @@ impl Random {
     }
 }
 
-/// Contents repeat after so many bytes: a prime, so that no chunk, line or page begins like another.
+/// Contents repeat after so many bytes: a prime, so that no chunk, line or page begins like
+/// another.
 const PERIOD: usize = 4093;
 
 /// The bytes of message number `seed`: no two numbers, and no two chunks of one, look the same.

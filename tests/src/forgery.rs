@@ -1,4 +1,5 @@
-//! Records that lie in the rings of peers, changed behind the library's back, and what their receiver may make of it.
+//! Records that lie in the rings of peers, changed behind the library's back, and what their
+//! receiver may make of it.
 
 use limic::settings::Settings;
 use limic::{Endpoint, Error, HybridEndpoint, Peer, PeerFailure, RawEndpoint, Status};
@@ -11,8 +12,8 @@ pub const MARGIN: usize = 64 << 10;
 /// What they hold.
 pub const UNTOUCHED: u8 = 0xA5;
 
-/// Header, tag, and the first words of the payload. Of a record that repeats the tag of the one before,
-/// the tag is of no effect.
+/// Header, tag, and the first words of the payload. Of a record that repeats the tag of the one
+/// before, the tag is of no effect.
 pub type Words<'a> = [&'a mut u64; 6];
 
 /// Kinds of records, as the library's `frame` has them.
@@ -39,11 +40,12 @@ pub const fn length(header: u64) -> u64 {
     header & 0xFFFF
 }
 
-/// Changes every record that looks like one of those that are meant, in every ring which this process may write, and counts
-/// them. The change learns how many came before.
+/// Changes every record that looks like one of those that are meant, in every ring which this
+/// process may write, and counts them. The change learns how many came before.
 ///
 /// # Safety
-/// Nobody accesses the rings meanwhile: the peers wait. That this process may end badly is accepted.
+/// Nobody accesses the rings meanwhile: the peers wait. That this process may end badly is
+/// accepted.
 pub unsafe fn forge(
     is_meant: impl Fn(&Words<'_>) -> bool,
     change: impl Fn(&mut Words<'_>, u64),
@@ -64,8 +66,9 @@ pub unsafe fn forge(
         while at + 48 <= number(end) {
             let word = std::ptr::with_exposed_provenance_mut::<u64>(at);
             let mut no_tag = 0;
-            // SAFETY: within a shared mapping that this process may write, and whose other process waits meanwhile (the
-            // caller's promise), so that nobody accesses the words in these references' time.
+            // SAFETY: within a shared mapping that this process may write, and whose other process
+            // waits meanwhile (the caller's promise), so that nobody accesses the words in these
+            // references' time.
             let mut words: Words<'_> = unsafe {
                 let same = *word & SAME_TAG != 0;
                 let payload = word.add(if same { 1 } else { 2 });
@@ -91,7 +94,8 @@ pub unsafe fn forge(
     seen
 }
 
-/// Opens an endpoint and meets the other of two ranks, often enough for a private ring, in which pieces travel.
+/// Opens an endpoint and meets the other of two ranks, often enough for a private ring, in which
+/// pieces travel.
 ///
 /// # Panics
 /// If that fails.
@@ -108,8 +112,8 @@ pub fn meet(rank: &Rank, settings: Settings) -> (HybridEndpoint, Peer) {
     (endpoint, other)
 }
 
-/// A receive of `len` bytes ended well, or with the sender's failure. `found`: the receiver finds the forgery out, and blames
-/// the sender.
+/// A receive of `len` bytes ended well, or with the sender's failure. `found`: the receiver finds
+/// the forgery out, and blames the sender.
 ///
 /// # Panics
 /// If it ended otherwise.
@@ -131,7 +135,8 @@ pub fn check_received(
     }
 }
 
-/// Nobody wrote into the margins of a receive's room, nor into the room of another receive; and the endpoint still works.
+/// Nobody wrote into the margins of a receive's room, nor into the room of another receive; and the
+/// endpoint still works.
 ///
 /// # Panics
 /// If that is not so.

@@ -1,9 +1,10 @@
 //! Tests of limic as a whole.
 //!
-//! - [`conformance`](mod@conformance): what every [`RawEndpoint`](limic::RawEndpoint) has to do, run over each
-//!   implementation by naming it once: [`conformance!`](macro@conformance).
+//! - [`conformance`](mod@conformance): what every [`RawEndpoint`](limic::RawEndpoint) has to do,
+//!   run over each implementation by naming it once: [`conformance!`](macro@conformance).
 //! - [`Cast`]: tests with real processes. The test binary starts itself again, once per rank, with
-//!   a watchdog over all of them; a [`Link`] lets the ranks exchange addresses and meet beside limic.
+//!   a watchdog over all of them; a [`Link`] lets the ranks exchange addresses and meet beside
+//!   limic.
 //! - [`soundness`]: programs that must not compile.
 //!
 //! Whole-system tests lie in `tests/`, one file per subject.

@@ -1,7 +1,8 @@
 //! Ranks on two machines: each machine starts its own, and all their links meet in one hub, by TCP.
 //!
-//! The lab's guests are such machines (`cargo xtask lab test`, programs whose name ends with `two_guests`): both run the same tests
-//! in the same order, and the lab's variables tell each which one it is.
+//! The lab's guests are such machines (`cargo xtask lab test`, programs whose name ends with
+//! `two_guests`): both run the same tests in the same order, and the lab's variables tell each
+//! which one it is.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -41,7 +42,8 @@ impl Nodes {
         self.number == 0
     }
 
-    /// On the first machine: waits for the other one's ranks of this test, and tells them the seed. Gives their links, by rank.
+    /// On the first machine: waits for the other one's ranks of this test, and tells them the seed.
+    /// Gives their links, by rank.
     ///
     /// # Panics
     /// If they do not come in time.
@@ -124,7 +126,8 @@ fn greet(mut stream: &TcpStream, name: &str, seed: u64) -> io::Result<u32> {
     Ok(rank)
 }
 
-/// A local socket whose other end is the connection. It ends when the other machine is gone, which sends no word of that.
+/// A local socket whose other end is the connection. It ends when the other machine is gone, which
+/// sends no word of that.
 fn relayed(far: TcpStream) -> UnixStream {
     use rustix::net::sockopt;
     let watched = sockopt::set_socket_keepalive(&far, true)

@@ -1,4 +1,5 @@
-//! Programs that must not compile: each stands beside the one that differs from it only in being right.
+//! Programs that must not compile: each stands beside the one that differs from it only in being
+//! right.
 //!
 //! The buffer of a scoped receive cannot be looked at while the receive is pending:
 //!

@@ -156,7 +156,8 @@ fn too_little_memory_is_a_clear_error() {
         });
 }
 
-/// No more descriptors, at whichever step of opening: an error, and an endpoint that is there goes on.
+/// No more descriptors, at whichever step of opening: an error, and an endpoint that is there goes
+/// on.
 #[test]
 fn too_few_descriptors_are_a_clear_error() {
     Cast::new("too_few_descriptors_are_a_clear_error")

@@ -1,4 +1,5 @@
-//! A barrier of real processes: nobody leaves it before all have come, and if one is gone, all others learn which.
+//! A barrier of real processes: nobody leaves it before all have come, and if one is gone, all
+//! others learn which.
 
 use limic::settings::{Settings, SettingsBuilder};
 use limic::{Barrier, Endpoint, Error, HybridEndpoint, Peer, PeerFailure, RawEndpoint};
@@ -8,7 +9,8 @@ use std::time::Duration;
 
 const RANKS: u32 = 5;
 const TAG: u64 = 1;
-/// The head of each rank: all for themselves, all by way of one, and two nodes that ranks take turns on.
+/// The head of each rank: all for themselves, all by way of one, and two nodes that ranks take
+/// turns on.
 const ALIKE: [u32; RANKS as usize] = [0, 1, 2, 3, 4];
 const BY_ONE: [u32; RANKS as usize] = [0; RANKS as usize];
 const NODES: [u32; RANKS as usize] = [0, 1, 0, 1, 0];
@@ -50,7 +52,8 @@ fn nobody_leaves_before_all_have_come() {
     });
 }
 
-/// After a few barriers `victim` goes; the next ones, of which it is missing, end for everybody with its name.
+/// After a few barriers `victim` goes; the next ones, of which it is missing, end for everybody
+/// with its name.
 fn one_goes(name: &str, heads: &[u32], victim: u32, settings: SettingsBuilder, dies: bool) {
     let cast = Cast::new(name).ranks(heads.len() as u32);
     let cast = if dies { cast.dies(victim) } else { cast };
@@ -95,7 +98,8 @@ fn all_learn_who_left() {
     one_goes("all_learn_who_left", &ALIKE, 4, usual(), false);
 }
 
-/// Four and six ranks tell each other in pairs; with these settings each waits until the other has asked for what it says.
+/// Four and six ranks tell each other in pairs; with these settings each waits until the other has
+/// asked for what it says.
 #[test]
 fn names_that_have_to_be_asked_for_hold_up_nobody() {
     let asked_for = usual().inline_max(0).eager_max(0);

@@ -1,4 +1,5 @@
-//! The online correction of the path of long messages, between processes for which the table is wrong.
+//! The online correction of the path of long messages, between processes for which the table is
+//! wrong.
 
 use std::time::Duration;
 
@@ -12,7 +13,8 @@ const DATA: u64 = 1;
 const GO_ON: u64 = 2;
 const BYTES: usize = 256 << 10;
 
-/// Sends messages with little progress of its own, so that the pipeline, which needs it, is slow; a single copy is not.
+/// Sends messages with little progress of its own, so that the pipeline, which needs it, is slow; a
+/// single copy is not.
 fn send_idly(
     rank: &Rank,
     settings: SettingsBuilder,
@@ -91,8 +93,9 @@ fn a_wrong_table_is_corrected_and_a_wish_is_respected() {
     });
 }
 
-/// A message in several pieces has no address from which it could be read, so it takes no part in tries of single copies, nor
-/// of both sides: those would fail, and the pair would be without them for ever.
+/// A message in several pieces has no address from which it could be read, so it takes no part in
+/// tries of single copies, nor of both sides: those would fail, and the pair would be without them
+/// for ever.
 #[test]
 fn messages_in_pieces_cost_nobody_the_single_copy() {
     if let Err(refused) = limic_copy::explain().available {
@@ -135,8 +138,8 @@ fn messages_in_pieces_cost_nobody_the_single_copy() {
     });
 }
 
-/// The first few dozen messages of a length go every way there is, if only for a try: with ordinary stores and past the caches, and by
-/// each path of this machine.
+/// The first few dozen messages of a length go every way there is, if only for a try: with ordinary
+/// stores and past the caches, and by each path of this machine.
 #[test]
 fn long_messages_are_whole_whichever_way_they_go() {
     const LEN: usize = (4 << 20) + 5;

@@ -1,4 +1,5 @@
-//! Counters that others read: at the end of an endpoint or a process, and from outside while it runs.
+//! Counters that others read: at the end of an endpoint or a process, and from outside while it
+//! runs.
 
 use std::path::Path as FilePath;
 

@@ -1,4 +1,5 @@
-//! Both ranks begin with a loan, before either has received anything: it waits for the other to answer, not for its receive.
+//! Both ranks begin with a loan, before either has received anything: it waits for the other to
+//! answer, not for its receive.
 
 use limic::{Endpoint, HybridEndpoint, Settings};
 use limic_tests::{Cast, check, content};

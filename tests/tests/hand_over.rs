@@ -1,4 +1,4 @@
-//! Locality by the hand-over of a cache line (H3): as told, and as measured between two processes.
+//! Locality by the hand-over of a cache line: as told, and as measured between two processes.
 
 use std::time::Duration;
 
@@ -9,7 +9,8 @@ use limic_tests::{Cast, Rank, check, content, skip};
 
 /// A short message for the measurement.
 const BYTES: usize = 6 << 10;
-/// By the pipeline within a cache, by both sides beyond it; too long to go unasked for as an answer.
+/// By the pipeline within a cache, by both sides beyond it; too long to go unasked for as an
+/// answer.
 const LONG: usize = 2 << 20;
 /// Longer than what goes eagerly in any case.
 const ANSWER: usize = 256 << 10;
@@ -62,7 +63,8 @@ fn what_is_told_decides_between_the_rows() {
     });
 }
 
-/// Single copy names no pieces that a peer may keep, so the first answer has to take some; what somebody asked for stands.
+/// Single copy names no pieces that a peer may keep, so the first answer has to take some; what
+/// somebody asked for stands.
 #[test]
 fn answers_between_far_cores_go_at_once_unless_somebody_asked_for_another_path() {
     if limic::topology::CpuSet::allowed().is_ok_and(|cpus| cpus.len() < 2) {
@@ -81,11 +83,12 @@ fn answers_between_far_cores_go_at_once_unless_somebody_asked_for_another_path()
     );
 }
 
-/// Whatever the measurements say, and however often the peer is not there for them, messages arrive, and no meet word is
-/// lost: split-copy copies go on.
+/// Whatever the measurements say, and however often the peer is not there for them, messages
+/// arrive, and no meet word is lost: split-copy copies go on.
 #[test]
 fn measuring_disturbs_nobody() {
-    // Two processes that hand the processor to each other thousands of times: long on a machine with much else to do.
+    // Two processes that hand the processor to each other thousands of times: long on a machine
+    // with much else to do.
     let cast = Cast::new("measuring_disturbs_nobody").limit(Duration::from_secs(240));
     cast.run(|rank| {
         for bytes in [8, BYTES, 100 << 10] {

@@ -1,6 +1,6 @@
-//! A sender of an eager message in fragments that changes its records behind the library's back, or dies
-//! between two of them: a record says how long the message is, others where in the sender's staging pool
-//! its bytes lie.
+//! A sender of an eager message in fragments that changes its records behind the library's back, or
+//! dies between two of them: a record says how long the message is, others where in the sender's
+//! staging pool its bytes lie.
 
 use limic::policy::LineLatency;
 use limic::settings::{Settings, SettingsBuilder};
@@ -58,7 +58,8 @@ const FORGERIES: [Forgery; 15] = [
     Forgery {
         name: "a fragment of no message",
         of: EAGER_FRAGMENTED,
-        // Of the first page, and of no bytes: it is there, and there is nothing that it is a fragment of.
+        // Of the first page, and of no bytes: it is there, and there is nothing that it is a
+        // fragment of.
         change: |words, _| (*words[0], *words[2]) = (with_kind(*words[0], FRAGMENT_STAGED), 0),
         found: true,
     },

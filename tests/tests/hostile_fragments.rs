@@ -1,5 +1,5 @@
-//! A sender of a long message that changes its records behind the library's back: fragments carry an
-//! offset and name a receive, and a receiver trusts neither.
+//! A sender of a long message that changes its records behind the library's back: fragments carry
+//! an offset and name a receive, and a receiver trusts neither.
 
 use limic::policy::{LineLatency, Path};
 use limic::settings::Settings;

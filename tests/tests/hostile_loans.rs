@@ -1,6 +1,6 @@
-//! A sender of a loan that changes the record behind the library's back: it says in which arena the bytes
-//! lie, by which flag they go back, at which offset, and how many there are, and a receiver trusts none
-//! of it.
+//! A sender of a loan that changes the record behind the library's back: it says in which arena the
+//! bytes lie, by which flag they go back, at which offset, and how many there are, and a receiver
+//! trusts none of it.
 
 use limic::settings::Settings;
 use limic::{Endpoint, Error, HybridEndpoint, Peer, Status};
@@ -15,7 +15,8 @@ const LOAN_BYTES: u64 = 24;
 const BYTES: usize = 54_321;
 const FILLED: u8 = 0x5A;
 
-/// What a sender does to the record: the word that names arena, flag and generation, the offset, and the length.
+/// What a sender does to the record: the word that names arena, flag and generation, the offset,
+/// and the length.
 struct Forgery {
     name: &'static str,
     change: fn(&mut Words<'_>),

@@ -62,8 +62,8 @@ fn garbage_on_the_socket_harms_nobody() {
         });
 }
 
-/// Rank 1 opens connections over which it says nothing. They cost rank 0 a bounded number of descriptors, and rank 2 gets
-/// through.
+/// Rank 1 opens connections over which it says nothing. They cost rank 0 a bounded number of
+/// descriptors, and rank 2 gets through.
 #[test]
 fn silent_connections_are_dropped() {
     Cast::new("silent_connections_are_dropped")
@@ -92,7 +92,8 @@ fn silent_connections_are_dropped() {
         });
 }
 
-/// Without a free descriptor nobody can be accepted. Who knocks then does not keep the endpoint awake, and gets in later.
+/// Without a free descriptor nobody can be accepted. Who knocks then does not keep the endpoint
+/// awake, and gets in later.
 #[test]
 fn without_descriptors_an_endpoint_still_sleeps() {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -199,8 +200,9 @@ fn scribble(random: &mut Random, words: u64, mapping: impl Fn(usize) -> bool) {
             2 => random.below(64),
             _ => random.next_u64(),
         };
-        // SAFETY: within a mapping that this process may write. It belongs to another endpoint of this process,
-        // whose trust in it is what is tested; that this process may end badly is expected.
+        // SAFETY: within a mapping that this process may write. It belongs to another endpoint of
+        // this process, whose trust in it is what is tested; that this process may end badly is
+        // expected.
         unsafe { std::ptr::with_exposed_provenance_mut::<u64>(at).write_volatile(value) };
     }
 }

@@ -243,7 +243,8 @@ fn in_the_middle_of_a_long_message() {
     });
 }
 
-/// A child that the dead rank had forked still holds its sockets open. That must not hide the death.
+/// A child that the dead rank had forked still holds its sockets open. That must not hide the
+/// death.
 #[test]
 fn a_forked_child_does_not_hide_the_death() {
     let cast = Cast::new("a_forked_child_does_not_hide_the_death")
@@ -256,10 +257,12 @@ fn a_forked_child_does_not_hide_the_death() {
         endpoint.send(other, 1_u64, &[1]).expect("send");
         endpoint.recv((other, 1), &mut [0]).expect("recv");
         if rank.rank == 1 {
-            // SAFETY: the child only sleeps, which is allowed after a fork of a process with threads.
+            // SAFETY: the child only sleeps, which is allowed after a fork of a process with
+            // threads.
             let child = unsafe { libc::fork() };
             if child == 0 {
-                // SAFETY: plain system calls; the standard streams are closed so that the test does not wait.
+                // SAFETY: plain system calls; the standard streams are closed so that the test does
+                // not wait.
                 unsafe {
                     for descriptor in 0..3 {
                         libc::close(descriptor);

@@ -51,7 +51,8 @@ fn a_graceful_close_disturbs_nobody_else() {
         });
 }
 
-/// All that fits a long ring is delivered, though its sender is known to have left before any of it was read.
+/// All that fits a long ring is delivered, though its sender is known to have left before any of it
+/// was read.
 #[test]
 fn a_full_ring_outlives_its_sender() {
     const MESSAGES: u64 = 40_000;
@@ -131,8 +132,8 @@ fn a_peer_that_is_gone_fails_at_the_first_send() {
     });
 }
 
-/// A receive that its endpoint's end broke off gives its buffer back. The sender, which lives and copies from the back
-/// meanwhile, writes there no more.
+/// A receive that its endpoint's end broke off gives its buffer back. The sender, which lives and
+/// copies from the back meanwhile, writes there no more.
 #[test]
 fn nobody_writes_into_a_buffer_that_a_close_gave_back() {
     const LEN: usize = 64 << 20;
@@ -177,7 +178,8 @@ fn nobody_writes_into_a_buffer_that_a_close_gave_back() {
     });
 }
 
-/// Nobody can receive a message to itself any more: it ends, and with it the scope. The close does not linger for it.
+/// Nobody can receive a message to itself any more: it ends, and with it the scope. The close does
+/// not linger for it.
 #[test]
 fn a_close_ends_messages_to_itself() {
     let cast = Cast::new("a_close_ends_messages_to_itself").ranks(1);

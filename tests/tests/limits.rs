@@ -74,7 +74,8 @@ fn use_up_descriptors(free: usize) -> Vec<OwnedFd> {
     held
 }
 
-/// A loan lies in memory that its receiver maps when it comes, which takes a descriptor for that time.
+/// A loan lies in memory that its receiver maps when it comes, which takes a descriptor for that
+/// time.
 #[test]
 fn a_loan_arrives_though_no_descriptor_is_free() {
     Cast::new("a_loan_arrives_though_no_descriptor_is_free").run(|rank| {
@@ -142,7 +143,8 @@ fn a_greeting_waits_for_free_descriptors() {
     });
 }
 
-/// The answer to a greeting brings descriptors too, and what its sender says next is in the ring already.
+/// The answer to a greeting brings descriptors too, and what its sender says next is in the ring
+/// already.
 #[test]
 fn what_follows_a_welcome_waits_for_free_descriptors() {
     Cast::new("what_follows_a_welcome_waits_for_free_descriptors").run(|rank| {
@@ -184,7 +186,8 @@ fn what_follows_a_welcome_waits_for_free_descriptors() {
     });
 }
 
-/// A message that there is no memory for stays where it is, and is received as soon as there is some.
+/// A message that there is no memory for stays where it is, and is received as soon as there is
+/// some.
 #[test]
 fn a_message_without_memory_waits() {
     const LEN: usize = 64 << 20;
@@ -218,7 +221,8 @@ fn a_message_without_memory_waits() {
     });
 }
 
-/// Descriptors that are on their way between processes of this user, until what is returned is dropped.
+/// Descriptors that are on their way between processes of this user, until what is returned is
+/// dropped.
 fn descriptors_in_flight(count: usize) -> (OwnedFd, OwnedFd) {
     let flags = SockFlag::SOCK_CLOEXEC;
     let kind = SockType::Stream;

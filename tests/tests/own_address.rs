@@ -1,4 +1,5 @@
-//! Somebody greets an endpoint with its own address: nobody else than the endpoint itself may be the peer of that address.
+//! Somebody greets an endpoint with its own address: nobody else than the endpoint itself may be
+//! the peer of that address.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -21,7 +22,8 @@ fn seqpacket() -> OwnedFd {
     socket(AddressFamily::Unix, SockType::SeqPacket, flags, None).expect("socket")
 }
 
-/// A whole greeting with its descriptors, as an endpoint of this process sends it to somebody whose address it was given.
+/// A whole greeting with its descriptors, as an endpoint of this process sends it to somebody whose
+/// address it was given.
 fn greeting(to: &Address) -> (Vec<u8>, Vec<OwnedFd>) {
     let listener = seqpacket();
     bind(listener.as_raw_fd(), &name(to)).expect("bind");

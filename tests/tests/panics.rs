@@ -1,4 +1,5 @@
-//! A panic of the application's code never leaves an endpoint with a pointer to a buffer that is gone.
+//! A panic of the application's code never leaves an endpoint with a pointer to a buffer that is
+//! gone.
 
 use limic::raw::{Posted, RawSlice};
 use limic::{Endpoint, HybridEndpoint, RawEndpoint, Tag};

@@ -1,5 +1,5 @@
-//! Peers that may not read each other's memory: shared memory carries the messages all the same. Those of another user
-//! are no peers.
+//! Peers that may not read each other's memory: shared memory carries the messages all the same.
+//! Those of another user are no peers.
 
 use limic::policy::Path;
 use limic::{Endpoint, Error, HybridEndpoint, Peer, PeerFailure, RawEndpoint, Settings};

@@ -3,7 +3,8 @@
 use limic::{Endpoint, RegionKey, Settings, ShmEndpoint};
 use limic_tests::{Cast, check, content};
 
-/// The bytes that are read come between short messages, so that their records begin at every place of the ring.
+/// The bytes that are read come between short messages, so that their records begin at every place
+/// of the ring.
 #[test]
 fn short_reads_between_short_messages() {
     const ROUNDS: usize = 5000;

@@ -1,4 +1,4 @@
-//! A receiver that lags behind (H4): its sender is told, goes ahead, and comes back.
+//! A receiver that lags behind: its sender is told, goes ahead, and comes back.
 
 use std::time::{Duration, Instant};
 
@@ -66,8 +66,8 @@ fn goes_on(endpoint: &HybridEndpoint, from: Peer) -> bool {
     word[0] == 1
 }
 
-/// Receives windows one message after the other, and computes after each. Says whether it knew at any time that it lagged behind:
-/// it may have caught up since, if the producer did not run.
+/// Receives windows one message after the other, and computes after each. Says whether it knew at
+/// any time that it lagged behind: it may have caught up since, if the producer did not run.
 fn consume_slowly(rank: &Rank, endpoint: &HybridEndpoint, from: Peer) -> bool {
     let mut buffer = vec![0; BYTES];
     let (mut lagged, mut window) = (false, 0);

@@ -65,7 +65,8 @@ fn round(rank: &Rank, endpoint: &HybridEndpoint, peers: &[limic::Peer], number: 
         if message.send_as == 0
             && let Ok(mut loan) = endpoint.loan(message.len)
         {
-            // A loan may go as an ordinary message, and then waits for its receiver: only short ones here.
+            // A loan may go as an ordinary message, and then waits for its receiver: only short
+            // ones here.
             if message.len < 1000 {
                 loan.copy_from_slice(&data);
                 loan.send(to, message.tag).expect("send a loan");

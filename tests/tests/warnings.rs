@@ -1,5 +1,5 @@
-//! What a misspelt variable says, and to whom. Each case is a process of its own: this program, once
-//! more.
+//! What a misspelt variable says, and to whom. Each case is a process of its own: this program,
+//! once more.
 
 use std::process::Command;
 

@@ -5,15 +5,16 @@ use std::time::{Duration, Instant};
 
 use limic_runner::{Failure, Job, Summary, console, setup};
 
-use crate::{checks, counts, examples, packaging, suite};
+use crate::{checks, counts, examples, lines, packaging, suite};
 
 /// A check, and its name.
 type Check = (&'static str, fn(&mut Summary) -> Result<(), Failure>);
 
 /// The quick checks first, then in an order in which later ones reuse what was built.
-const CHECKS: [Check; 17] = [
+const CHECKS: [Check; 18] = [
     ("setup", |_| setup::run()),
     ("fmt", |_| checks::fmt()),
+    ("lines", |_| lines::run()),
     ("clippy", |_| checks::clippy()),
     ("docs", |_| checks::docs()),
     ("features", suite::features),

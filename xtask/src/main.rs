@@ -6,6 +6,7 @@ mod counts;
 mod demo;
 mod examples;
 mod install;
+mod lines;
 mod optional;
 mod packaging;
 mod suite;
@@ -46,6 +47,8 @@ enum Task {
     Test,
     /// rustfmt, without changing a file.
     Fmt,
+    /// Refuse comments and pages with lines over 100 columns.
+    Lines,
     /// clippy over all targets and features; every warning is an error.
     Clippy,
     /// The documentation; every warning is an error.
@@ -136,6 +139,7 @@ fn run(task: &Task) -> Result<(), Failure> {
             suite::doctests(summary)
         }),
         Task::Fmt => checks::fmt(),
+        Task::Lines => lines::run(),
         Task::Clippy => setup::run().and_then(|()| checks::clippy()),
         Task::Docs => setup::run().and_then(|()| checks::docs()),
         Task::Features => Summary::of(|summary| {

@@ -1,4 +1,5 @@
-/* Every rank greets the next one: cc hello.c $(pkg-config --cflags --libs limic) -o hello; limic run -n 4 ./hello */
+/* Every rank greets the next one:
+ *   cc hello.c $(pkg-config --cflags --libs limic) -o hello; limic run -n 4 ./hello */
 #include <limic.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,10 +1,12 @@
 /*
- * Ping-pong between two ranks: cc -O2 latency.c $(pkg-config --cflags --libs limic) -o latency; limic run -n 2 ./latency
+ * Ping-pong between two ranks: cc -O2 latency.c $(pkg-config --cflags --libs limic) -o latency;
+ * limic run -n 2 ./latency
  *
  *   latency [SECONDS [BYTES ...]]
  *
- * Prints a line per length: bytes, and microseconds of one message one way, which is half of a round trip. As `limic perf
- * latency` measures it: sent from one buffer, received into another one, both on a page of their own.
+ * Prints a line per length: bytes, and microseconds of one message one way, which is half of a
+ * round trip. As `limic perf latency` measures it: sent from one buffer, received into another one,
+ * both on a page of their own.
  */
 #define _POSIX_C_SOURCE 200112L
 #include <limic.h>

@@ -26,7 +26,8 @@ pub(crate) unsafe fn output<'a, T>(
     to: *mut T,
     what: &str,
 ) -> Result<&'a mut MaybeUninit<T>, Failure> {
-    // SAFETY: valid if not NULL, by the caller's promise; `MaybeUninit` asks for no initialised memory.
+    // SAFETY: valid if not NULL, by the caller's promise; `MaybeUninit` asks for no initialised
+    // memory.
     unsafe { to.cast::<MaybeUninit<T>>().as_mut() }.ok_or_else(|| Failure::null(what))
 }
 

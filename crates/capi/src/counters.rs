@@ -95,7 +95,8 @@ pub unsafe extern "C" fn limic_counters_read(
             sleeps: read.sleeps,
             sizes,
         };
-        // SAFETY: `size` bytes are writable by the caller's promise, and `size` is at least the least.
+        // SAFETY: `size` bytes are writable by the caller's promise, and `size` is at least the
+        // least.
         unsafe { struct_version::give(found, counters.cast(), size, LEAST) };
         Ok(())
     })
@@ -174,7 +175,8 @@ pub extern "C" fn limic_path_count() -> u32 {
     Path::ALL.len() as u32
 }
 
-/// The name of a path, as in the settings: "inline", "eager", "cma" and so on. NULL for a number that is no path. The memory is the library's and stays valid.
+/// The name of a path, as in the settings: "inline", "eager", "cma" and so on. NULL for a number
+/// that is no path. The memory is the library's and stays valid.
 #[unsafe(no_mangle)]
 pub extern "C" fn limic_path_name(path: u32) -> *const c_char {
     static NAMES: std::sync::OnceLock<Vec<std::ffi::CString>> = std::sync::OnceLock::new();

@@ -17,7 +17,8 @@ pub const LIMIC_ADDRESS_LENGTH: usize = 48;
 
 const _: () = assert!(LIMIC_ADDRESS_LENGTH == limic::ADDRESS_LEN);
 
-/// Opens an endpoint: memory for its messages, and a place where peers find it. Nobody is contacted.
+/// Opens an endpoint: memory for its messages, and a place where peers find it. Nobody is
+/// contacted.
 ///
 /// - `options`: how; NULL for the defaults.
 /// - `endpoint`: set to the endpoint. Close it with `limic_endpoint_close`.
@@ -46,13 +47,14 @@ pub unsafe extern "C" fn limic_endpoint_open(
     })
 }
 
-/// Closes an endpoint of either kind. What was sent goes out as far as peers take it within the linger time (`LIMIC_LINGER_MS`); the peers
-/// are told; loans and regions end. Operations under way are over when it returns: their buffers are the caller's, their requests void.
+/// Closes an endpoint of either kind. What was sent goes out as far as peers take it within the
+/// linger time (`LIMIC_LINGER_MS`); the peers are told; loans and regions end. Operations under way
+/// are over when it returns: their buffers are the caller's, their requests void.
 ///
 /// For a world this leaves the job without waiting for the others; `limic_world_finalize` waits.
 ///
-/// A buffer that a peer may still be copying from is the one exception: if the linger time is over and a receiver is in the middle of a single
-/// copy, it gets what lies there then.
+/// A buffer that a peer may still be copying from is the one exception: if the linger time is over
+/// and a receiver is in the middle of a single copy, it gets what lies there then.
 #[unsafe(no_mangle)]
 pub extern "C" fn limic_endpoint_close(endpoint: limic_endpoint) -> c_int {
     guarded(|| {
@@ -61,12 +63,13 @@ pub extern "C" fn limic_endpoint_close(endpoint: limic_endpoint) -> c_int {
     })
 }
 
-/// The address of an endpoint: `LIMIC_ADDRESS_LENGTH` bytes that travel to the other processes in any way, and that
-/// `limic_connect` takes there.
+/// The address of an endpoint: `LIMIC_ADDRESS_LENGTH` bytes that travel to the other processes in
+/// any way, and that `limic_connect` takes there.
 ///
 /// - `address`: where to put it. `length`: bytes of room there.
 ///
-/// Whoever holds an address can exchange messages with the endpoint: hand it to the job's own processes only.
+/// Whoever holds an address can exchange messages with the endpoint: hand it to the job's own
+/// processes only.
 ///
 /// # Safety
 /// `address` is NULL or writable for `length` bytes.
@@ -97,8 +100,8 @@ unsafe fn put(bytes: &[u8], to: *mut c_void, length: usize) -> Result<(), Failur
     Ok(())
 }
 
-/// Decodes an address and names its owner. Nobody is contacted: a peer that is gone shows at the first message. The same address gives the
-/// same peer.
+/// Decodes an address and names its owner. Nobody is contacted: a peer that is gone shows at the
+/// first message. The same address gives the same peer.
 ///
 /// - `address`, `length`: what `limic_address` gave there.
 /// - `peer`: set to the peer, a small number that means something at this endpoint only.
@@ -120,17 +123,20 @@ pub unsafe extern "C" fn limic_connect(
         if address.is_null() {
             return Err(Failure::null("address"));
         }
-        // More than an address is refused below whatever it holds, so no more than one byte too many is looked at.
+        // More than an address is refused below whatever it holds, so no more than one byte too
+        // many is looked at.
         let length = length.min(LIMIC_ADDRESS_LENGTH + 1);
         let mut bytes = [0_u8; LIMIC_ADDRESS_LENGTH + 1];
-        // SAFETY: readable for `length` bytes by the caller's promise; the array is as long or longer.
+        // SAFETY: readable for `length` bytes by the caller's promise; the array is as long or
+        // longer.
         unsafe { core::ptr::copy_nonoverlapping(address.cast(), bytes.as_mut_ptr(), length) };
         peer.write(held.raw().connect(&bytes[..length])?.index());
         Ok(())
     })
 }
 
-/// The address of a peer, also of one that made the first contact itself. Arguments as for `limic_address`.
+/// The address of a peer, also of one that made the first contact itself. Arguments as for
+/// `limic_address`.
 ///
 /// Errors: `LIMIC_ERR_UNKNOWN_PEER`; misuse.
 ///
@@ -164,8 +170,9 @@ pub unsafe extern "C" fn limic_myself(endpoint: limic_endpoint, peer: *mut u32) 
     })
 }
 
-/// Gives the endpoint up: the next thread that calls `limic_endpoint_adopt` owns it. Requests, loans and regions go with it. With
-/// `LIMIC_THREADS_SERIALIZED` there is nothing to do, and nothing is done.
+/// Gives the endpoint up: the next thread that calls `limic_endpoint_adopt` owns it. Requests,
+/// loans and regions go with it. With `LIMIC_THREADS_SERIALIZED` there is nothing to do, and
+/// nothing is done.
 #[unsafe(no_mangle)]
 pub extern "C" fn limic_endpoint_release(endpoint: limic_endpoint) -> c_int {
     guarded(|| table::release(endpoint))

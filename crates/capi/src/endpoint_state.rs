@@ -24,11 +24,13 @@ pub(crate) enum Kind {
 pub(crate) enum Lent {
     /// To be filled and sent.
     Room(RawLoan),
-    /// A received message; dropping it gives it back. Its bytes are the caller's to read until then.
+    /// A received message; dropping it gives it back. Its bytes are the caller's to read until
+    /// then.
     Message { _keeps: RawLoaned },
 }
 
-// SAFETY: addresses of memory that the endpoint, which is Send, keeps mapped; what a `RawLoaned` holds is Send.
+// SAFETY: addresses of memory that the endpoint, which is Send, keeps mapped; what a `RawLoaned`
+// holds is Send.
 unsafe impl Send for Lent {}
 
 /// An exposed region.
@@ -57,7 +59,8 @@ pub(crate) struct EndpointState {
     pub(crate) broken: bool,
 }
 
-// SAFETY: the addresses in `pieces` and `rooms` are used within one call only; the rest is Send by itself.
+// SAFETY: the addresses in `pieces` and `rooms` are used within one call only; the rest is Send by
+// itself.
 unsafe impl Send for EndpointState {}
 
 impl EndpointState {
@@ -101,19 +104,21 @@ impl EndpointState {
         let raw = self.kind.raw();
         for lent in self.loans.drain() {
             if let Lent::Room(loan) = lent {
-                // SAFETY: this endpoint lent it, and with the endpoint C gives up its loans (limic.h).
+                // SAFETY: this endpoint lent it, and with the endpoint C gives up its loans
+                // (limic.h).
                 unsafe { raw.return_loan(loan) };
             }
         }
-        // Peers may not reach C's memory any more when this returns. The only error is an unknown region, and there
-        // is then nothing to revoke.
+        // Peers may not reach C's memory any more when this returns. The only error is an unknown
+        // region, and there is then nothing to revoke.
         for region in self.regions.drain() {
             let _ = raw.revoke(region.id);
         }
         end(self.kind)
     }
 
-    /// The endpoint alone, for a process that ends now: taking back what C holds could wait for a peer.
+    /// The endpoint alone, for a process that ends now: taking back what C holds could wait for a
+    /// peer.
     pub(crate) fn into_kind_at_once(self: Box<Self>) -> Kind {
         let Self {
             kind,

@@ -7,8 +7,8 @@ use std::ffi::{CStr, CString};
 
 use limic::Error;
 
-/// What the functions return: `LIMIC_OK` or a negative code. `limic_strerror` gives its text, `limic_last_error` what
-/// happened in particular.
+/// What the functions return: `LIMIC_OK` or a negative code. `limic_strerror` gives its text,
+/// `limic_last_error` what happened in particular.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum limic_error {
@@ -16,13 +16,14 @@ pub enum limic_error {
     LIMIC_OK = 0,
     /// A pointer is NULL that must not be.
     LIMIC_ERR_NULL = -1,
-    /// The field `size` of a structure is 0 or too small, or a structure has set fields that this library does not know,
-    /// or a buffer is too small for what it is to hold.
+    /// The field `size` of a structure is 0 or too small, or a structure has set fields that this
+    /// library does not know, or a buffer is too small for what it is to hold.
     LIMIC_ERR_SIZE = -2,
-    /// An argument is out of range: an unknown enumeration value, a reserved tag or context, a length above
-    /// `PTRDIFF_MAX`, a negative count.
+    /// An argument is out of range: an unknown enumeration value, a reserved tag or context, a
+    /// length above `PTRDIFF_MAX`, a negative count.
     LIMIC_ERR_INVALID = -3,
-    /// There is no such endpoint: never opened, or closed; or the handles of one call belong to different endpoints.
+    /// There is no such endpoint: never opened, or closed; or the handles of one call belong to
+    /// different endpoints.
     LIMIC_ERR_ENDPOINT = -4,
     /// The endpoint is in the hands of another thread.
     LIMIC_ERR_THREAD = -5,
@@ -30,15 +31,18 @@ pub enum limic_error {
     LIMIC_ERR_BUSY = -6,
     /// The endpoint belongs to the process that this one was forked from.
     LIMIC_ERR_FORKED = -7,
-    /// The request, message, loan or region is not known (any more): completed, used or given back already.
+    /// The request, message, loan or region is not known (any more): completed, used or given back
+    /// already.
     LIMIC_ERR_REQUEST = -8,
     /// Not within the time given. Nothing was consumed: the request is still pending.
     LIMIC_ERR_TIMEOUT = -9,
-    /// The message was longer than the room for it. What fits was delivered; `limic_status.length` is the full length.
+    /// The message was longer than the room for it. What fits was delivered; `limic_status.length`
+    /// is the full length.
     LIMIC_ERR_TRUNCATED = -10,
     /// The operation was cancelled before it matched.
     LIMIC_ERR_CANCELLED = -11,
-    /// The other side is gone: its process ended, or it closed its endpoint. `limic_status.source` names it.
+    /// The other side is gone: its process ended, or it closed its endpoint. `limic_status.source`
+    /// names it.
     LIMIC_ERR_PEER_FAILED = -12,
     /// The endpoint never handed out this peer, or the job does not have this rank.
     LIMIC_ERR_UNKNOWN_PEER = -13,
@@ -193,7 +197,8 @@ thread_local! {
     static LAST: RefCell<CString> = RefCell::new(CString::default());
 }
 
-/// The text of an error code: one line, never NULL, also for a number that is no code. The memory is the library's and stays valid.
+/// The text of an error code: one line, never NULL, also for a number that is no code. The memory
+/// is the library's and stays valid.
 #[unsafe(no_mangle)]
 pub extern "C" fn limic_strerror(code: c_int) -> *const c_char {
     limic_error::ALL
@@ -203,10 +208,12 @@ pub extern "C" fn limic_strerror(code: c_int) -> *const c_char {
         .as_ptr()
 }
 
-/// What went wrong in the last call of this thread that failed: with the peer, the lengths, the system's error and what to do, as far as they are
-/// known. Never NULL; empty if no call failed yet.
+/// What went wrong in the last call of this thread that failed: with the peer, the lengths, the
+/// system's error and what to do, as far as they are known. Never NULL; empty if no call failed
+/// yet.
 ///
-/// The memory is the library's. It stays valid until the next call of this thread that fails, or the thread ends.
+/// The memory is the library's. It stays valid until the next call of this thread that fails, or
+/// the thread ends.
 #[unsafe(no_mangle)]
 pub extern "C" fn limic_last_error() -> *const c_char {
     let last = LAST.try_with(|last| last.try_borrow().map(|text| text.as_ptr()));
@@ -216,8 +223,9 @@ pub extern "C" fn limic_last_error() -> *const c_char {
     }
 }
 
-/// The version of the interface that the library has: major version * 65536 + minor version. A program that was built with
-/// an older minor version of the same major version runs with it: compare with `LIMIC_VERSION`.
+/// The version of the interface that the library has: major version * 65536 + minor version. A
+/// program that was built with an older minor version of the same major version runs with it:
+/// compare with `LIMIC_VERSION`.
 #[unsafe(no_mangle)]
 pub extern "C" fn limic_version() -> u32 {
     LIMIC_VERSION

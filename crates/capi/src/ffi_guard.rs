@@ -50,7 +50,8 @@ pub(crate) fn inside(
         Ok(held) => held,
         Err(failure) => return failure.report(),
     };
-    // AssertUnwindSafe: a panic marks the endpoint as broken, and nothing but its end is asked of it then.
+    // AssertUnwindSafe: a panic marks the endpoint as broken, and nothing but its end is asked of
+    // it then.
     match catch_unwind(AssertUnwindSafe(|| call(&mut *held))) {
         Ok(Ok(())) => LIMIC_OK as c_int,
         Ok(Err(failure)) => failure.report(),

@@ -1,8 +1,9 @@
 //! Whether this process is the one that opened an endpoint.
 //!
-//! `fork` copies endpoints into the child, which must not use them: two processes would write one ring as its only
-//! writer. The kernel zeroes one page in every child (MADV_WIPEONFORK, Linux 4.14), so that the question costs a load and not a
-//! system call, and `fork` by a raw system call is seen too.
+//! `fork` copies endpoints into the child, which must not use them: two processes would write one
+//! ring as its only writer. The kernel zeroes one page in every child (MADV_WIPEONFORK, Linux
+//! 4.14), so that the question costs a load and not a system call, and `fork` by a raw system call
+//! is seen too.
 
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};

@@ -1,7 +1,8 @@
-//! Handles: numbers in structures, so that a C compiler tells them apart. Zero in all fields is no handle.
+//! Handles: numbers in structures, so that a C compiler tells them apart. Zero in all fields is no
+//! handle.
 
-/// An endpoint. Made by `limic_endpoint_open` and `limic_world_open`, ended by `limic_endpoint_close` and
-/// `limic_world_finalize`. Copies of the value are the same endpoint.
+/// An endpoint. Made by `limic_endpoint_open` and `limic_world_open`, ended by
+/// `limic_endpoint_close` and `limic_world_finalize`. Copies of the value are the same endpoint.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct limic_endpoint {
@@ -9,8 +10,9 @@ pub struct limic_endpoint {
     pub id: u64,
 }
 
-/// An operation under way. Set by the functions that start one, and set back to `LIMIC_REQUEST_NULL` by the functions
-/// that wait when it is done. Copies name the same operation, which can be waited for once.
+/// An operation under way. Set by the functions that start one, and set back to
+/// `LIMIC_REQUEST_NULL` by the functions that wait when it is done. Copies name the same operation,
+/// which can be waited for once.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct limic_request {
@@ -20,8 +22,8 @@ pub struct limic_request {
     pub number: u64,
 }
 
-/// A message that a matched probe took out of matching. Receive it with `limic_mrecv` or `limic_imrecv`, or throw it away with
-/// `limic_message_drop`.
+/// A message that a matched probe took out of matching. Receive it with `limic_mrecv` or
+/// `limic_imrecv`, or throw it away with `limic_message_drop`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct limic_message {
@@ -31,8 +33,8 @@ pub struct limic_message {
     pub number: u64,
 }
 
-/// A buffer in shared memory: lent by `limic_loan_get`, or a message received by `limic_loan_recv`. Ends when it is sent or
-/// given back.
+/// A buffer in shared memory: lent by `limic_loan_get`, or a message received by `limic_loan_recv`.
+/// Ends when it is sent or given back.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct limic_loan {
@@ -42,7 +44,8 @@ pub struct limic_loan {
     pub number: u64,
 }
 
-/// Memory that peers may read and write. Made by `limic_region_allocate` or `limic_region_expose`, ended by `limic_region_revoke`.
+/// Memory that peers may read and write. Made by `limic_region_allocate` or `limic_region_expose`,
+/// ended by `limic_region_revoke`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct limic_region {

@@ -1,4 +1,4 @@
-//! Loans (K9): messages that are built, and read, in shared memory.
+//! Loans: messages that are built, and read, in shared memory.
 
 use core::ffi::{c_int, c_void};
 
@@ -24,12 +24,13 @@ fn unknown() -> Failure {
 
 /// Lends `length` bytes of shared memory, to be filled and sent without a copy.
 ///
-/// - `loan`: set to the loan. `data`: set to its first byte; aligned to 64 bytes at least; what lies there is undefined.
+/// - `loan`: set to the loan. `data`: set to its first byte; aligned to 64 bytes at least; what
+///   lies there is undefined.
 ///
 /// The memory is the caller's until `limic_loan_isend` or `limic_loan_return`.
 ///
-/// Errors: `LIMIC_ERR_NO_MEMORY` names the limit that was hit (`LIMIC_LOAN_BYTES`); loans that receivers have not given back are part of
-/// it.
+/// Errors: `LIMIC_ERR_NO_MEMORY` names the limit that was hit (`LIMIC_LOAN_BYTES`); loans that
+/// receivers have not given back are part of it.
 ///
 /// # Safety
 /// `loan` and `data` are NULL or writable.
@@ -56,14 +57,17 @@ pub unsafe extern "C" fn limic_loan_get(
     })
 }
 
-/// Starts to send the first `length` bytes of a loan. The time does not depend on the length; only the first loan to a peer waits until
-/// that one answers. `loan` becomes `LIMIC_LOAN_NULL`: its memory is not the caller's any more, also after an error of the transport.
+/// Starts to send the first `length` bytes of a loan. The time does not depend on the length; only
+/// the first loan to a peer waits until that one answers. `loan` becomes `LIMIC_LOAN_NULL`: its
+/// memory is not the caller's any more, also after an error of the transport.
 ///
-/// Arguments as for `limic_isend`. Errors: as `limic_isend`; and, with the loan still the caller's, `LIMIC_ERR_RANGE` if the loan is
-/// shorter, `LIMIC_ERR_REQUEST` if it is not (any more) one that was lent for sending, misuse.
+/// Arguments as for `limic_isend`. Errors: as `limic_isend`; and, with the loan still the caller's,
+/// `LIMIC_ERR_RANGE` if the loan is shorter, `LIMIC_ERR_REQUEST` if it is not (any more) one that
+/// was lent for sending, misuse.
 ///
 /// # Safety
-/// `loan` is NULL or readable and writable, `request` is NULL or writable; nobody touches the loan's memory any more.
+/// `loan` is NULL or readable and writable, `request` is NULL or writable; nobody touches the
+/// loan's memory any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn limic_loan_isend(
     loan: *mut limic_loan,
@@ -103,19 +107,23 @@ pub unsafe extern "C" fn limic_loan_isend(
         let endpoint = loan.owner();
         *loan = limic_loan::default();
         let to = Peer::from_index(destination);
-        // SAFETY: this endpoint lent it, it is long enough by the check above, and C does not touch it any more (limic.h).
+        // SAFETY: this endpoint lent it, it is long enough by the check above, and C does not touch
+        // it any more (limic.h).
         let posted = unsafe { held.raw().post_loan(to, tag, raw, length) }?;
         start(endpoint, held, posted, request);
         Ok(())
     })
 }
 
-/// Waits for a message, at most `timeout_ns` nanoseconds, and takes it where it lies: without a copy if it was sent as a loan.
+/// Waits for a message, at most `timeout_ns` nanoseconds, and takes it where it lies: without a
+/// copy if it was sent as a loan.
 ///
-/// - `loan`: set to the loan; give it back with `limic_loan_return`. `data`: set to the first byte; the length is in `status`.
+/// - `loan`: set to the loan; give it back with `limic_loan_return`. `data`: set to the first byte;
+///   the length is in `status`.
 ///
-/// Other arguments as for `limic_recv`. The memory may be read only, until it is given back. It is the sender's process that could still
-/// write there: copy first what must not change under your eyes.
+/// Other arguments as for `limic_recv`. The memory may be read only, until it is given back. It is
+/// the sender's process that could still write there: copy first what must not change under your
+/// eyes.
 ///
 /// Errors: `LIMIC_ERR_TIMEOUT`, `LIMIC_ERR_PEER_FAILED`, `LIMIC_ERR_NO_MEMORY`; misuse.
 ///

@@ -42,14 +42,15 @@ pub(crate) fn finish(held: &EndpointState, posted: Posted) -> Outcome {
     }
 }
 
-/// Sends `length` bytes at `data` to the peer `destination` under `tag` and `context`, and returns when `data` may be
-/// used again. That does not mean that the message was received.
+/// Sends `length` bytes at `data` to the peer `destination` under `tag` and `context`, and returns
+/// when `data` may be used again. That does not mean that the message was received.
 ///
 /// - `data`: may be NULL if `length` is 0.
 /// - `destination`: a peer of this endpoint; in a world, the rank.
 /// - `tag`: anything but `LIMIC_ANY_TAG`. `context`: at most `LIMIC_CONTEXT_MAX`.
 ///
-/// Errors: `LIMIC_ERR_PEER_FAILED`, `LIMIC_ERR_UNKNOWN_PEER`, `LIMIC_ERR_NO_PATH`, `LIMIC_ERR_NO_MEMORY`; misuse.
+/// Errors: `LIMIC_ERR_PEER_FAILED`, `LIMIC_ERR_UNKNOWN_PEER`, `LIMIC_ERR_NO_PATH`,
+/// `LIMIC_ERR_NO_MEMORY`; misuse.
 ///
 /// # Safety
 /// `data` is readable for `length` bytes.
@@ -65,7 +66,8 @@ pub unsafe extern "C" fn limic_send(
     inside(endpoint, |held| {
         let (data, tag) = (bytes(data, length)?, label(tag, context)?);
         let to = Peer::from_index(destination);
-        // SAFETY: readable by the caller's promise, which holds until this call returns; it waits for the end.
+        // SAFETY: readable by the caller's promise, which holds until this call returns; it waits
+        // for the end.
         unsafe { held.raw().send_blocking(to, tag, &[data]) }?;
         Ok(())
     })
@@ -73,16 +75,19 @@ pub unsafe extern "C" fn limic_send(
 
 /// Receives one message into `length` bytes at `data`, and waits for it.
 ///
-/// - `source`: a peer, or `LIMIC_ANY_SOURCE`. `tag`: a tag, or `LIMIC_ANY_TAG`. `context`: always counts.
+/// - `source`: a peer, or `LIMIC_ANY_SOURCE`. `tag`: a tag, or `LIMIC_ANY_TAG`. `context`: always
+///   counts.
 /// - `status`: who sent it, its tag and its length; NULL if that is not wanted.
 ///
 /// Messages of one peer in one context match in the order in which they were sent.
 ///
-/// Errors: `LIMIC_ERR_TRUNCATED` (the first `length` bytes were delivered), `LIMIC_ERR_PEER_FAILED` (the peer named; for any source,
-/// the death of any peer, which ends all such receives that are posted, or else the next one), `LIMIC_ERR_UNKNOWN_PEER`; misuse.
+/// Errors: `LIMIC_ERR_TRUNCATED` (the first `length` bytes were delivered), `LIMIC_ERR_PEER_FAILED`
+/// (the peer named; for any source, the death of any peer, which ends all such receives that are
+/// posted, or else the next one), `LIMIC_ERR_UNKNOWN_PEER`; misuse.
 ///
 /// # Safety
-/// `data` is writable for `length` bytes and nobody else touches them meanwhile; `status` is NULL or a structure with its size set.
+/// `data` is writable for `length` bytes and nobody else touches them meanwhile; `status` is NULL
+/// or a structure with its size set.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn limic_recv(
     endpoint: limic_endpoint,
@@ -109,10 +114,12 @@ pub unsafe extern "C" fn limic_recv(
 ///
 /// - `request`: set to the operation; wait for it with `limic_wait` or its relatives.
 ///
-/// Errors: as `limic_send`, now or from the request. After an error `*request` is unchanged and `data` is the caller's.
+/// Errors: as `limic_send`, now or from the request. After an error `*request` is unchanged and
+/// `data` is the caller's.
 ///
 /// # Safety
-/// `data` is readable for `length` bytes, and nobody writes there, until the request is done; `request` is NULL or writable.
+/// `data` is readable for `length` bytes, and nobody writes there, until the request is done;
+/// `request` is NULL or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn limic_isend(
     endpoint: limic_endpoint,
@@ -137,12 +144,15 @@ pub unsafe extern "C" fn limic_isend(
 
 /// Starts a receive and does not wait. `data` belongs to the library until the request is done.
 ///
-/// Arguments as for `limic_recv`; the status comes from the request. Receives match in the order in which they were posted.
+/// Arguments as for `limic_recv`; the status comes from the request. Receives match in the order in
+/// which they were posted.
 ///
-/// Errors: as `limic_recv`, now or from the request. After an error `*request` is unchanged and `data` is the caller's.
+/// Errors: as `limic_recv`, now or from the request. After an error `*request` is unchanged and
+/// `data` is the caller's.
 ///
 /// # Safety
-/// `data` is writable for `length` bytes, and nobody else touches them, until the request is done; `request` is NULL or writable.
+/// `data` is writable for `length` bytes, and nobody else touches them, until the request is done;
+/// `request` is NULL or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn limic_irecv(
     endpoint: limic_endpoint,
@@ -164,12 +174,14 @@ pub unsafe extern "C" fn limic_irecv(
     })
 }
 
-/// Sends one message and receives another one at the same time: the way to exchange without a deadlock.
+/// Sends one message and receives another one at the same time: the way to exchange without a
+/// deadlock.
 ///
-/// Arguments as for `limic_send` and `limic_recv`, with one context. Both operations are over when it returns, also after an error.
+/// Arguments as for `limic_send` and `limic_recv`, with one context. Both operations are over when
+/// it returns, also after an error.
 ///
-/// Errors: those of the receive, else those of the send. If the receive cannot be started, nothing is sent; if the send cannot be
-/// started, the receive is cancelled.
+/// Errors: those of the receive, else those of the send. If the receive cannot be started, nothing
+/// is sent; if the send cannot be started, the receive is cancelled.
 ///
 /// # Safety
 /// As `limic_send` and `limic_recv`; the two buffers do not overlap.

@@ -15,18 +15,20 @@ use crate::table::Threads;
 pub const LIMIC_KIND_HYBRID: u32 = 0;
 /// Shared memory only: no process reads another's memory.
 pub const LIMIC_KIND_SHM: u32 = 1;
-/// Messages that the kernel module matches and copies: needs `/dev/limic`. All endpoints that talk to each other have to be of this kind and
-/// in one group (`LIMIC_KERNEL_GROUP`; by itself it is the launcher's job).
+/// Messages that the kernel module matches and copies: needs `/dev/limic`. All endpoints that talk
+/// to each other have to be of this kind and in one group (`LIMIC_KERNEL_GROUP`; by itself it is
+/// the launcher's job).
 pub const LIMIC_KIND_KERNEL: u32 = 2;
 
-/// One thread owns the endpoint: the one that opened it, until it is handed on (`limic_endpoint_release`, `limic_endpoint_adopt`). The
-/// default, and the quickest.
+/// One thread owns the endpoint: the one that opened it, until it is handed on
+/// (`limic_endpoint_release`, `limic_endpoint_adopt`). The default, and the quickest.
 pub const LIMIC_THREADS_OWNER: u32 = 0;
-/// Any thread may call, one at a time: the program sees to that with its own lock. A call while another thread is inside
-/// fails with `LIMIC_ERR_THREAD`.
+/// Any thread may call, one at a time: the program sees to that with its own lock. A call while
+/// another thread is inside fails with `LIMIC_ERR_THREAD`.
 pub const LIMIC_THREADS_SERIALIZED: u32 = 1;
 
-/// How an endpoint is opened. `limic_options options = LIMIC_OPTIONS_INIT;` and NULL mean the defaults.
+/// How an endpoint is opened. `limic_options options = LIMIC_OPTIONS_INIT;` and NULL mean the
+/// defaults.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct limic_options {
@@ -38,8 +40,9 @@ pub struct limic_options {
     pub threads: u32,
     /// 0.
     pub reserved: u32,
-    /// Settings of the form `LIMIC_NAME=value`, with a NULL behind the last; or NULL. They win over the environment. `limic info`
-    /// lists the names. The strings are the caller's; the library copies what it keeps.
+    /// Settings of the form `LIMIC_NAME=value`, with a NULL behind the last; or NULL. They win over
+    /// the environment. `limic info` lists the names. The strings are the caller's; the library
+    /// copies what it keeps.
     pub settings: *const *const c_char,
 }
 
@@ -73,8 +76,8 @@ pub(crate) enum Opened {
 
 impl Options {
     /// # Safety
-    /// `options` is NULL, or readable for as many bytes as its first field says; `settings` is NULL or a list of
-    /// strings with a NULL behind the last.
+    /// `options` is NULL, or readable for as many bytes as its first field says; `settings` is NULL
+    /// or a list of strings with a NULL behind the last.
     pub(crate) unsafe fn read(options: *const limic_options) -> Result<Self, Failure> {
         let mut read = Self {
             kind: LIMIC_KIND_HYBRID,
@@ -87,8 +90,8 @@ impl Options {
         // SAFETY: the caller's promise.
         let size = unsafe { (&raw const (*options).size).read() } as usize;
         struct_version::check(size, LEAST, 4096, "limic_options")?;
-        // SAFETY: readable for `size` bytes by the caller's promise, of which sizes of any version end behind a field; its
-        // fields are numbers, and a list that the caller vouches for.
+        // SAFETY: readable for `size` bytes by the caller's promise, of which sizes of any version
+        // end behind a field; its fields are numbers, and a list that the caller vouches for.
         let options = unsafe { struct_version::take(options.cast(), size, DEFAULT) };
         let Some(options) = options else {
             return Err(Failure::new(
@@ -128,7 +131,8 @@ impl Options {
             .with_variables(self.given.iter().map(|(name, value)| (name, value)))
             .build()
             .map_err(|error| refused(error.to_string()))?;
-        // In the environment an unknown name is a warning, since it may be another program's. Here it is a mistake.
+        // In the environment an unknown name is a warning, since it may be another program's. Here
+        // it is a mistake.
         let names = || self.given.iter().map(|(name, _)| name.to_string_lossy());
         let warnings = settings.warnings().iter();
         if let Some(warning) = { warnings }.find(|text| names().any(|name| text.contains(&*name))) {

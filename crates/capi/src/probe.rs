@@ -14,10 +14,11 @@ use crate::messages::{finish, start};
 use crate::status::{StatusOut, limic_status};
 use crate::waiting::{Patience, until};
 
-/// Waits until a message that fits has arrived, at most `timeout_ns` nanoseconds (0 looks once, `LIMIC_FOREVER` waits without end), and
-/// describes it without taking it.
+/// Waits until a message that fits has arrived, at most `timeout_ns` nanoseconds (0 looks once,
+/// `LIMIC_FOREVER` waits without end), and describes it without taking it.
 ///
-/// Arguments as for `limic_recv`. Errors: `LIMIC_ERR_TIMEOUT` if there is none, `LIMIC_ERR_PEER_FAILED`, `LIMIC_ERR_UNKNOWN_PEER`; misuse.
+/// Arguments as for `limic_recv`. Errors: `LIMIC_ERR_TIMEOUT` if there is none,
+/// `LIMIC_ERR_PEER_FAILED`, `LIMIC_ERR_UNKNOWN_PEER`; misuse.
 ///
 /// # Safety
 /// `status` is NULL or a structure with its size set.
@@ -41,8 +42,8 @@ pub unsafe extern "C" fn limic_probe(
     })
 }
 
-/// Like `limic_probe`, but takes the message out of matching: only `limic_mrecv` and `limic_imrecv` can receive it. Between probe and receive
-/// nobody else can come.
+/// Like `limic_probe`, but takes the message out of matching: only `limic_mrecv` and `limic_imrecv`
+/// can receive it. Between probe and receive nobody else can come.
 ///
 /// - `message`: set to the message. Receive it or drop it: its sender may be waiting.
 ///
@@ -85,7 +86,8 @@ pub(crate) fn take(held: &mut EndpointState, message: &limic_message) -> Result<
     })
 }
 
-/// Receives a message that `limic_mprobe` took, and waits for it. `message` becomes `LIMIC_MESSAGE_NULL`.
+/// Receives a message that `limic_mprobe` took, and waits for it. `message` becomes
+/// `LIMIC_MESSAGE_NULL`.
 ///
 /// Errors: as `limic_recv`; `LIMIC_ERR_REQUEST` if it was received or dropped already.
 ///
@@ -117,8 +119,8 @@ pub unsafe extern "C" fn limic_mrecv(
     })
 }
 
-/// Starts to receive a message that `limic_mprobe` took. `message` becomes `LIMIC_MESSAGE_NULL`; `data` belongs to the library until the
-/// request is done.
+/// Starts to receive a message that `limic_mprobe` took. `message` becomes `LIMIC_MESSAGE_NULL`;
+/// `data` belongs to the library until the request is done.
 ///
 /// # Safety
 /// As `limic_irecv`; `message` is NULL or readable and writable.
@@ -146,7 +148,8 @@ pub unsafe extern "C" fn limic_imrecv(
     })
 }
 
-/// Throws away a message that `limic_mprobe` took, so that its sender completes. `message` becomes `LIMIC_MESSAGE_NULL`.
+/// Throws away a message that `limic_mprobe` took, so that its sender completes. `message` becomes
+/// `LIMIC_MESSAGE_NULL`.
 ///
 /// # Safety
 /// `message` is NULL or readable and writable.

@@ -8,7 +8,8 @@ use crate::ffi_guard::inside;
 use crate::handles::limic_endpoint;
 use crate::waiting::Patience;
 
-/// Moves messages along once, without waiting. There are no hidden threads: messages move only while some call of the endpoint runs.
+/// Moves messages along once, without waiting. There are no hidden threads: messages move only
+/// while some call of the endpoint runs.
 ///
 /// - `moved`: set to 1 if anything moved, else 0; may be NULL.
 ///
@@ -26,8 +27,8 @@ pub unsafe extern "C" fn limic_progress(endpoint: limic_endpoint, moved: *mut c_
     })
 }
 
-/// Sleeps until something may have happened, at most `timeout_ns` nanoseconds, and at most a quarter of a second: call it in a loop. Returns
-/// at once if there is work already.
+/// Sleeps until something may have happened, at most `timeout_ns` nanoseconds, and at most a
+/// quarter of a second: call it in a loop. Returns at once if there is work already.
 #[unsafe(no_mangle)]
 pub extern "C" fn limic_sleep(endpoint: limic_endpoint, timeout_ns: i64) -> c_int {
     inside(endpoint, |held| {
@@ -43,12 +44,14 @@ pub extern "C" fn limic_sleep(endpoint: limic_endpoint, timeout_ns: i64) -> c_in
     })
 }
 
-/// A file descriptor that becomes readable when the endpoint is wanted, for `poll`, `select` or `epoll`.
+/// A file descriptor that becomes readable when the endpoint is wanted, for `poll`, `select` or
+/// `epoll`.
 ///
-/// - `fd`: set to the descriptor. It is the library's, the same for the life of the endpoint: do not read from it or close it.
+/// - `fd`: set to the descriptor. It is the library's, the same for the life of the endpoint: do
+///   not read from it or close it.
 ///
-/// The loop: `limic_arm`; if that says that there is work, `limic_progress` and tests until nothing moves, and again; else poll, then
-/// `limic_progress`.
+/// The loop: `limic_arm`; if that says that there is work, `limic_progress` and tests until nothing
+/// moves, and again; else poll, then `limic_progress`.
 ///
 /// # Safety
 /// `fd` is NULL or writable.
@@ -66,8 +69,9 @@ pub unsafe extern "C" fn limic_wake_fd(endpoint: limic_endpoint, fd: *mut c_int)
 ///
 /// - `armed`: set to 1: poll now. Set to 0: there is work already, do not poll.
 ///
-/// With `LIMIC_THREADS_SERIALIZED` one thread at a time polls. Calls of other threads make the descriptor readable if they see to what senders
-/// rang for, or end the ringing; arm and look again then.
+/// With `LIMIC_THREADS_SERIALIZED` one thread at a time polls. Calls of other threads make the
+/// descriptor readable if they see to what senders rang for, or end the ringing; arm and look again
+/// then.
 ///
 /// # Safety
 /// `armed` is NULL or writable.

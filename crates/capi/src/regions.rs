@@ -13,18 +13,20 @@ use crate::ffi_guard::inside;
 use crate::handles::{limic_endpoint, limic_region, limic_request};
 use crate::messages::start;
 
-/// Exposes `length` bytes of the caller's memory at `data`: peers that are given the key can read and write them, until
-/// `limic_region_revoke`.
+/// Exposes `length` bytes of the caller's memory at `data`: peers that are given the key can read
+/// and write them, until `limic_region_revoke`.
 ///
-/// - `region`: set to the region. `key`: set to what peers need to name it; a random number, to be sent to them in a message.
+/// - `region`: set to the region. `key`: set to what peers need to name it; a random number, to be
+///   sent to them in a message.
 ///
-/// Writes of peers show up at any time. What a write means for this side has to be agreed upon by messages: a write is in place when
-/// the writer's request is done.
+/// Writes of peers show up at any time. What a write means for this side has to be agreed upon by
+/// messages: a write is in place when the writer's request is done.
 ///
 /// Errors: `LIMIC_ERR_NO_MEMORY` if the table of regions is full; misuse.
 ///
 /// # Safety
-/// `data` is readable and writable for `length` bytes until the region is revoked or the endpoint closed; `region` and `key` are NULL or writable.
+/// `data` is readable and writable for `length` bytes until the region is revoked or the endpoint
+/// closed; `region` and `key` are NULL or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn limic_region_expose(
     endpoint: limic_endpoint,
@@ -37,7 +39,8 @@ pub unsafe extern "C" fn limic_region_expose(
         let memory = room(data, length)?;
         // SAFETY: the caller's promise.
         let (region, key) = unsafe { (output(region, "region")?, output(key, "key")?) };
-        // SAFETY: readable and writable until it is revoked, by the caller's promise; closing revokes it too.
+        // SAFETY: readable and writable until it is revoked, by the caller's promise; closing
+        // revokes it too.
         let (id, number) = unsafe { held.raw().expose_raw(memory, None, Access::BOTH, 0) }?;
         key.write(number);
         region.write(enter(endpoint, held, id, false));
@@ -45,12 +48,14 @@ pub unsafe extern "C" fn limic_region_expose(
     })
 }
 
-/// Like `limic_region_expose`, with `length` bytes of zeroed memory that the library makes, and frees when the region is revoked.
+/// Like `limic_region_expose`, with `length` bytes of zeroed memory that the library makes, and
+/// frees when the region is revoked.
 ///
 /// - `data`: set to the first byte.
 ///
 /// # Safety
-/// `data`, `region` and `key` are NULL or writable; nobody touches the memory after the region was revoked.
+/// `data`, `region` and `key` are NULL or writable; nobody touches the memory after the region was
+/// revoked.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn limic_region_allocate(
     endpoint: limic_endpoint,
@@ -93,8 +98,9 @@ fn enter(
     }
 }
 
-/// Ends an exposure, after the accesses under way have finished. Memory of `limic_region_expose` is the caller's again, memory of
-/// `limic_region_allocate` is freed. `region` becomes `LIMIC_REGION_NULL`.
+/// Ends an exposure, after the accesses under way have finished. Memory of `limic_region_expose` is
+/// the caller's again, memory of `limic_region_allocate` is freed. `region` becomes
+/// `LIMIC_REGION_NULL`.
 ///
 /// Errors: `LIMIC_ERR_REQUEST` if it was revoked already.
 ///
@@ -121,11 +127,12 @@ pub unsafe extern "C" fn limic_region_revoke(region: *mut limic_region) -> c_int
     })
 }
 
-/// Starts to read `length` bytes at byte `offset` of the region that `peer` exposes under `key`, into `data`. `data` belongs to the
-/// library until the request is done. The first contact with a peer waits for that peer to answer.
+/// Starts to read `length` bytes at byte `offset` of the region that `peer` exposes under `key`,
+/// into `data`. `data` belongs to the library until the request is done. The first contact with a
+/// peer waits for that peer to answer.
 ///
-/// Errors: `LIMIC_ERR_REGION` if there is no such region (any more), `LIMIC_ERR_RANGE` outside of it, `LIMIC_ERR_PEER_FAILED`,
-/// `LIMIC_ERR_UNKNOWN_PEER`, now or from the request; misuse.
+/// Errors: `LIMIC_ERR_REGION` if there is no such region (any more), `LIMIC_ERR_RANGE` outside of
+/// it, `LIMIC_ERR_PEER_FAILED`, `LIMIC_ERR_UNKNOWN_PEER`, now or from the request; misuse.
 ///
 /// # Safety
 /// As `limic_irecv`.
@@ -151,8 +158,8 @@ pub unsafe extern "C" fn limic_iread(
     })
 }
 
-/// Starts to write `length` bytes at `data` to byte `offset` of the region that `peer` exposes under `key`. When the request is done, the
-/// bytes are in place. Errors as for `limic_iread`.
+/// Starts to write `length` bytes at `data` to byte `offset` of the region that `peer` exposes
+/// under `key`. When the request is done, the bytes are in place. Errors as for `limic_iread`.
 ///
 /// # Safety
 /// As `limic_isend`.

@@ -103,7 +103,8 @@ impl<'a> List<'a> {
     }
 }
 
-/// Runs a call on a list of requests and room for their statuses; nothing is done if no request is pending.
+/// Runs a call on a list of requests and room for their statuses; nothing is done if no request is
+/// pending.
 ///
 /// # Safety
 /// As [`List::new`], and `statuses` as for [`StatusOut::new`].
@@ -128,14 +129,16 @@ unsafe fn on_list(
 
 /// Waits until one of `count` operations is done.
 ///
-/// - `requests`: of one endpoint; `LIMIC_REQUEST_NULL` entries are passed over. The one that is done becomes `LIMIC_REQUEST_NULL`.
+/// - `requests`: of one endpoint; `LIMIC_REQUEST_NULL` entries are passed over. The one that is
+///   done becomes `LIMIC_REQUEST_NULL`.
 /// - `index`: set to its position; to -1 if no entry is a request.
 /// - `timeout_ns`, `status`: as for `limic_wait`.
 ///
 /// Returns what became of that operation, or `LIMIC_ERR_TIMEOUT` (with -1 in `index`).
 ///
 /// # Safety
-/// `requests` is valid for `count` entries, `index` is NULL or writable, `status` as for `limic_test`.
+/// `requests` is valid for `count` entries, `index` is NULL or writable, `status` as for
+/// `limic_test`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn limic_wait_any(
     count: c_int,
@@ -172,10 +175,12 @@ pub unsafe extern "C" fn limic_wait_any(
 /// - `indices`: room for `count` positions; the first `done` are set.
 /// - `statuses`: room for `count`, in the order of `indices`; or NULL.
 ///
-/// Returns `LIMIC_OK`, the first error of an operation that is done (the statuses tell whose), or `LIMIC_ERR_TIMEOUT`.
+/// Returns `LIMIC_OK`, the first error of an operation that is done (the statuses tell whose), or
+/// `LIMIC_ERR_TIMEOUT`.
 ///
 /// # Safety
-/// As `limic_wait_any`; `indices` is writable for `count` entries, and `statuses` is NULL or valid for `count` structures, the first of which has its size set.
+/// As `limic_wait_any`; `indices` is writable for `count` entries, and `statuses` is NULL or valid
+/// for `count` structures, the first of which has its size set.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn limic_wait_some(
     count: c_int,
@@ -197,7 +202,8 @@ pub unsafe extern "C" fn limic_wait_some(
         let mut result = Ok(());
         let mut take = |at: usize, requests: &mut [limic_request], outcome: Outcome| {
             let nth = *done as usize;
-            // SAFETY: fewer than `count` were taken before, and the caller promised room for that many.
+            // SAFETY: fewer than `count` were taken before, and the caller promised room for that
+            // many.
             unsafe { indices.add(nth).write(at as c_int) };
             *done += 1;
             let concluded = conclude(&mut requests[at], statuses.at(nth), outcome);
@@ -227,11 +233,13 @@ pub unsafe extern "C" fn limic_wait_some(
 
 /// Waits until all of `count` operations are done.
 ///
-/// - `requests`: as for `limic_wait_any`; those that are done become `LIMIC_REQUEST_NULL`, also if it returns an error.
-/// - `statuses`: room for `count`, in the order of `requests`; or NULL. Those of entries that were `LIMIC_REQUEST_NULL` or are still pending are left as they are.
+/// - `requests`: as for `limic_wait_any`; those that are done become `LIMIC_REQUEST_NULL`, also if
+///   it returns an error.
+/// - `statuses`: room for `count`, in the order of `requests`; or NULL. Those of entries that were
+///   `LIMIC_REQUEST_NULL` or are still pending are left as they are.
 ///
-/// Returns `LIMIC_OK`, or the first error: that of an operation (the statuses tell whose; the others are waited for all the same), or
-/// `LIMIC_ERR_TIMEOUT` if some are still pending.
+/// Returns `LIMIC_OK`, or the first error: that of an operation (the statuses tell whose; the
+/// others are waited for all the same), or `LIMIC_ERR_TIMEOUT` if some are still pending.
 ///
 /// # Safety
 /// As `limic_wait_some`.

@@ -14,8 +14,9 @@ use crate::handles::limic_request;
 use crate::status::{StatusOut, limic_status};
 use crate::waiting::{Patience, until};
 
-/// Marks the number of an operation that was done when it was started: its outcome lies in `Held::done`. The transport's
-/// numbers and those of the slab leave the bit alone: it is the top one of a place in a table.
+/// Marks the number of an operation that was done when it was started: its outcome lies in
+/// `Held::done`. The transport's numbers and those of the slab leave the bit alone: it is the top
+/// one of a place in a table.
 pub(crate) const DONE: u64 = 1 << 31;
 
 /// Where an outcome is to be had.
@@ -92,11 +93,13 @@ pub(crate) fn conclude(
 
 /// Looks whether an operation is done, after moving messages along once.
 ///
-/// - `request`: set to `LIMIC_REQUEST_NULL` if it is done. `LIMIC_REQUEST_NULL` is done at once, with an empty status.
+/// - `request`: set to `LIMIC_REQUEST_NULL` if it is done. `LIMIC_REQUEST_NULL` is done at once,
+///   with an empty status.
 /// - `done`: set to 1 if it is done, else 0.
 /// - `status`: set if it is done; may be NULL.
 ///
-/// Returns what became of the operation if it is done, `LIMIC_OK` if not. Errors: `LIMIC_ERR_REQUEST`, and those of the operation.
+/// Returns what became of the operation if it is done, `LIMIC_OK` if not. Errors:
+/// `LIMIC_ERR_REQUEST`, and those of the operation.
 ///
 /// # Safety
 /// `request` and `done` are NULL or valid; `status` is NULL or a structure with its size set.
@@ -149,10 +152,11 @@ pub(crate) unsafe fn nothing(status: *mut limic_status) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Waits until an operation is done, at most `timeout_ns` nanoseconds; `LIMIC_FOREVER` waits without end, 0 looks once.
+/// Waits until an operation is done, at most `timeout_ns` nanoseconds; `LIMIC_FOREVER` waits
+/// without end, 0 looks once.
 ///
-/// `request` and `status` as for `limic_test`. Returns what became of the operation, or `LIMIC_ERR_TIMEOUT`: the request is
-/// then still pending. Waiting polls, then yields, then sleeps.
+/// `request` and `status` as for `limic_test`. Returns what became of the operation, or
+/// `LIMIC_ERR_TIMEOUT`: the request is then still pending. Waiting polls, then yields, then sleeps.
 ///
 /// # Safety
 /// As `limic_test`.
@@ -178,8 +182,8 @@ pub unsafe extern "C" fn limic_wait(
     })
 }
 
-/// Asks that an operation be cancelled. The request stays pending and is waited for as usual: it ends with `LIMIC_ERR_CANCELLED`,
-/// or as if nothing had been asked if it had matched already.
+/// Asks that an operation be cancelled. The request stays pending and is waited for as usual: it
+/// ends with `LIMIC_ERR_CANCELLED`, or as if nothing had been asked if it had matched already.
 ///
 /// Errors: `LIMIC_ERR_REQUEST` if it is not pending any more.
 ///
@@ -200,7 +204,8 @@ pub unsafe extern "C" fn limic_cancel(request: *const limic_request) -> c_int {
     })
 }
 
-/// Whether an operation is done, without moving messages along, freeing the request or telling what became of it.
+/// Whether an operation is done, without moving messages along, freeing the request or telling what
+/// became of it.
 ///
 /// - `done`: set to 1 or 0; 1 also for a request that is not known any more.
 ///

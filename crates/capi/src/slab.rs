@@ -1,7 +1,7 @@
 //! A table whose places carry generations, so that an old number never names a new thing.
 
-/// What a number of this table looks like: generation in the upper half, place in the lower one. Bit 31 of the
-/// place is never set.
+/// What a number of this table looks like: generation in the upper half, place in the lower one.
+/// Bit 31 of the place is never set.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     places: Vec<Place<T>>,

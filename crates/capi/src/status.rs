@@ -9,17 +9,18 @@ use crate::errors::Failure;
 use crate::errors::limic_error::{self, LIMIC_OK};
 use crate::struct_version;
 
-/// What a finished operation or a probe tells. The caller sets `size`; everything else is set by the library, fields that it does
-/// not know yet to 0. `limic_status status = LIMIC_STATUS_INIT;`
+/// What a finished operation or a probe tells. The caller sets `size`; everything else is set by
+/// the library, fields that it does not know yet to 0. `limic_status status = LIMIC_STATUS_INIT;`
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct limic_status {
-    /// Size of this structure in bytes, set by the caller. In an array, that of the first one counts for all.
+    /// Size of this structure in bytes, set by the caller. In an array, that of the first one
+    /// counts for all.
     pub size: u32,
     /// `LIMIC_OK`, or what went wrong with this operation.
     pub error: c_int,
-    /// The other side: the sender of a received message, the receiver of a sent one. If a peer failed: which.
-    /// `LIMIC_ANY_SOURCE` where there is none.
+    /// The other side: the sender of a received message, the receiver of a sent one. If a peer
+    /// failed: which. `LIMIC_ANY_SOURCE` where there is none.
     pub source: u32,
     /// The message's tag.
     pub tag: u32,
@@ -27,7 +28,8 @@ pub struct limic_status {
     pub context: u32,
     /// 0.
     pub reserved: u32,
-    /// The length of the message in bytes, as it was sent: more than the buffer's for `LIMIC_ERR_TRUNCATED`.
+    /// The length of the message in bytes, as it was sent: more than the buffer's for
+    /// `LIMIC_ERR_TRUNCATED`.
     pub length: u64,
 }
 
@@ -46,8 +48,9 @@ const MOST: usize = 4096;
 
 impl StatusOut {
     /// # Safety
-    /// `status` is NULL, or its field `size` is readable and as many bytes as that says are writable (for all elements of an array,
-    /// which are of equal size), until the call from C returns.
+    /// `status` is NULL, or its field `size` is readable and as many bytes as that says are
+    /// writable (for all elements of an array, which are of equal size), until the call from C
+    /// returns.
     #[inline(always)]
     pub(crate) unsafe fn new(status: *mut limic_status) -> Result<Self, Failure> {
         if status.is_null() {
@@ -98,7 +101,8 @@ impl StatusOut {
     #[inline(always)]
     fn write(self, mut status: limic_status) {
         status.size = self.size as u32;
-        // SAFETY: `new` was promised that `size` bytes are writable, and found that `size` is at least the least.
+        // SAFETY: `new` was promised that `size` bytes are writable, and found that `size` is at
+        // least the least.
         unsafe { struct_version::give(status, self.to, self.size, LEAST) };
     }
 }

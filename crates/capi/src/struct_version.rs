@@ -1,9 +1,11 @@
-//! Structures that grow: a program that was built with another version's header knows fewer fields of them, or more.
+//! Structures that grow: a program that was built with another version's header knows fewer fields
+//! of them, or more.
 
 use crate::errors::Failure;
 use crate::errors::limic_error::LIMIC_ERR_SIZE;
 
-/// Whether the size that a caller has set can be one: not less than version 1.0 had, nor more than `most`, which no version has.
+/// Whether the size that a caller has set can be one: not less than version 1.0 had, nor more than
+/// `most`, which no version has.
 #[inline(always)]
 pub(crate) fn check(size: usize, least: usize, most: usize, name: &str) -> Result<(), Failure> {
     if (least..=most).contains(&size) {
@@ -22,7 +24,8 @@ pub(crate) fn wrong(size: usize, least: usize, name: &str) -> Failure {
     )
 }
 
-/// Gives a structure to a caller that knows `size` bytes of it: no more than these, and zeros for what only the caller knows.
+/// Gives a structure to a caller that knows `size` bytes of it: no more than these, and zeros for
+/// what only the caller knows.
 ///
 /// # Safety
 /// `size` bytes are writable at `to`, and they are at least `least`.
@@ -41,8 +44,8 @@ pub(crate) unsafe fn give<T: Copy>(value: T, to: *mut u8, size: usize, least: us
     }
 }
 
-/// Takes a structure of a caller that knows `size` bytes of it; what it does not know is as in `otherwise`. `None`: it has set a field
-/// that this version does not know.
+/// Takes a structure of a caller that knows `size` bytes of it; what it does not know is as in
+/// `otherwise`. `None`: it has set a field that this version does not know.
 ///
 /// # Safety
 /// `size` bytes are readable at `from`, and whole fields of `T` that may have any value.

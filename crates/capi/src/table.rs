@@ -1,10 +1,10 @@
 //! The endpoints of this process by their numbers, and the checks before each use of one.
 //!
-//! Places are never freed, so a stale number finds memory that says that it is stale. What a place holds is touched
-//! only by the thread that owns it:
+//! Places are never freed, so a stale number finds memory that says that it is stale. What a place
+//! holds is touched only by the thread that owns it:
 //!
-//! - in the owner mode, `owner` is the thread that opened the endpoint until that thread gives it up or ends, and another
-//!   takes it (`limic_endpoint_release`, `limic_endpoint_adopt`);
+//! - in the owner mode, `owner` is the thread that opened the endpoint until that thread gives it
+//!   up or ends, and another takes it (`limic_endpoint_release`, `limic_endpoint_adopt`);
 //! - in the serialized mode each call takes it and gives it up.
 
 use core::cell::UnsafeCell;
@@ -20,14 +20,16 @@ use crate::handles::limic_endpoint;
 /// Endpoints that can be open at a time.
 const PLACES: usize = 4096;
 
-/// A place for an endpoint: one cache line, so that endpoints of different threads do not disturb each other.
+/// A place for an endpoint: one cache line, so that endpoints of different threads do not disturb
+/// each other.
 #[repr(align(64))]
 struct Place {
     /// Of the handle that means it now; 0: nothing is open here.
     generation: AtomicU32,
     /// The mark of the process that opened it.
     process: AtomicU32,
-    /// The thread that may use it; 0: none. With the bit [`ENDED`], it is about to end, and others may take it too.
+    /// The thread that may use it; 0: none. With the bit [`ENDED`], it is about to end, and others
+    /// may take it too.
     owner: AtomicUsize,
     serialized: AtomicBool,
     /// A call is inside. Written by the owner only.
@@ -36,7 +38,8 @@ struct Place {
     held: UnsafeCell<Option<Box<EndpointState>>>,
 }
 
-// SAFETY: `held` is touched only by the thread that `owner` names (see `Inside`), and `Held` is Send.
+// SAFETY: `held` is touched only by the thread that `owner` names (see `Inside`), and `Held` is
+// Send.
 unsafe impl Sync for Place {}
 
 impl Place {
@@ -76,15 +79,16 @@ pub(crate) enum Threads {
     Serialized,
 }
 
-/// A number of the calling thread: not 0, and no other living thread has it. A thread that is made later
-/// may get the number of one that ended, with all that one owned; the two never run at once.
+/// A number of the calling thread: not 0, and no other living thread has it. A thread that is made
+/// later may get the number of one that ended, with all that one owned; the two never run at once.
 #[inline(always)]
 fn this_thread() -> usize {
     // SAFETY: pthread_self has no preconditions.
     (unsafe { libc::pthread_self() }) as usize
 }
 
-/// Mark of an owner that ends. Numbers of threads are addresses of memory of theirs, so this bit is free.
+/// Mark of an owner that ends. Numbers of threads are addresses of memory of theirs, so this bit is
+/// free.
 const ENDED: usize = 1;
 
 /// Marks what a thread owns when that ends.
@@ -93,12 +97,12 @@ struct AtEnd;
 impl Drop for AtEnd {
     fn drop(&mut self) {
         let me = this_thread();
-        // No lock: this may be the child of a process in which another thread had it. Relaxed: what this thread has was entered by
-        // itself.
+        // No lock: this may be the child of a process in which another thread had it. Relaxed: what
+        // this thread has was entered by itself.
         let used = USED.load(Ordering::Relaxed);
         for place in TABLE.iter().take(used) {
-            // Relaxed to look: only this thread has stored its number. A call that is inside goes on to the end of the process
-            // in a signal handler, and keeps the endpoint.
+            // Relaxed to look: only this thread has stored its number. A call that is inside goes
+            // on to the end of the process in a signal handler, and keeps the endpoint.
             if place.owner.load(Ordering::Relaxed) == me && !place.busy.load(Ordering::Relaxed) {
                 // Pairs with the acquire in `adopt`.
                 place.owner.store(me | ENDED, Ordering::Release);
@@ -136,7 +140,8 @@ pub(crate) fn insert(held: EndpointState, threads: Threads) -> Result<limic_endp
         }
     };
     let place = &TABLE[at];
-    // SAFETY: the place is free: its generation is 0, so no call enters it, and `free` gave it to this call alone.
+    // SAFETY: the place is free: its generation is 0, so no call enters it, and `free` gave it to
+    // this call alone.
     unsafe { *place.held.get() = Some(Box::new(held)) };
     place.process.store(mark, Ordering::Relaxed);
     let serialized = threads == Threads::Serialized;
@@ -236,7 +241,8 @@ fn busy() -> Failure {
 #[inline]
 fn take_turn(place: &Place, endpoint: limic_endpoint, me: usize) -> Result<(), Failure> {
     let serialized = place.serialized.load(Ordering::Relaxed);
-    // An owner that ends, but is not gone: what runs last in a thread may close what the thread has opened.
+    // An owner that ends, but is not gone: what runs last in a thread may close what the thread has
+    // opened.
     let given_up = if serialized { 0 } else { me | ENDED };
     // Acquire: pairs with the release in `drop`, `release` and `remove`.
     if place
@@ -254,7 +260,8 @@ fn take_turn(place: &Place, endpoint: limic_endpoint, me: usize) -> Result<(), F
     Ok(())
 }
 
-/// Undoes the taking of a place that is another endpoint's by now, unless that has an owner of its own already.
+/// Undoes the taking of a place that is another endpoint's by now, unless that has an owner of its
+/// own already.
 #[cold]
 fn give_up(place: &Place, me: usize) {
     let _taken_by_another =
@@ -266,7 +273,8 @@ fn give_up(place: &Place, me: usize) {
 impl Inside {
     #[inline(always)]
     pub(crate) fn held(&mut self) -> Result<&mut EndpointState, Failure> {
-        // SAFETY: this thread owns the place and `busy` keeps its other calls out, so this is the only reference.
+        // SAFETY: this thread owns the place and `busy` keeps its other calls out, so this is the
+        // only reference.
         let held = unsafe { &mut *self.place.held.get() };
         held.as_deref_mut().ok_or_else(|| {
             Failure::new(LIMIC_ERR_ENDPOINT, "the endpoint is being opened or closed")

@@ -71,8 +71,8 @@ pub(crate) unsafe fn to_fill(
     unsafe { list(pieces, count, into, room) }
 }
 
-/// Like `limic_isend`, for a message in `count` pieces, sent one behind the other. The list itself may be reused when it returns; the
-/// pieces belong to the library until the request is done.
+/// Like `limic_isend`, for a message in `count` pieces, sent one behind the other. The list itself
+/// may be reused when it returns; the pieces belong to the library until the request is done.
 ///
 /// # Safety
 /// `pieces` is readable for `count` entries, and each piece as `limic_isend` says.
@@ -103,7 +103,8 @@ pub unsafe extern "C" fn limic_isendv(
 /// Like `limic_irecv`, into `count` pieces that are filled one after the other.
 ///
 /// # Safety
-/// `pieces` is readable for `count` entries, and each piece as `limic_irecv` says; the pieces do not overlap.
+/// `pieces` is readable for `count` entries, and each piece as `limic_irecv` says; the pieces do
+/// not overlap.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn limic_irecvv(
     endpoint: limic_endpoint,

@@ -14,10 +14,12 @@ use crate::handles::limic_endpoint;
 use crate::options::{Opened, Options, limic_options};
 use crate::table;
 
-/// Joins the job that this process was started in, by `limic run`, Hydra's `mpiexec` (PMI-1), `prterun` or `srun --mpi=pmix` (PMIx); a process
-/// that nobody started is a job of one rank. All ranks of the job call it. The peers 0 to size - 1 are the ranks.
+/// Joins the job that this process was started in, by `limic run`, Hydra's `mpiexec` (PMI-1),
+/// `prterun` or `srun --mpi=pmix` (PMIx); a process that nobody started is a job of one rank. All
+/// ranks of the job call it. The peers 0 to size - 1 are the ranks.
 ///
-/// Arguments as for `limic_endpoint_open`. Errors: as there, and `LIMIC_ERR_STARTUP` (which launcher, which step, what to do).
+/// Arguments as for `limic_endpoint_open`. Errors: as there, and `LIMIC_ERR_STARTUP` (which
+/// launcher, which step, what to do).
 ///
 /// # Safety
 /// As `limic_endpoint_open`.
@@ -107,7 +109,8 @@ pub unsafe extern "C" fn limic_world_size(endpoint: limic_endpoint, size: *mut u
     })
 }
 
-/// How the job was started: "pmi1", "pmix" or "single". The memory is the library's and stays valid.
+/// How the job was started: "pmi1", "pmix" or "single". The memory is the library's and stays
+/// valid.
 ///
 /// # Safety
 /// `launcher` is NULL or writable.
@@ -135,16 +138,18 @@ pub unsafe extern "C" fn limic_world_launcher(
 
 /// Returns when all ranks have called it.
 ///
-/// Errors: `LIMIC_ERR_PEER_FAILED` if a rank is gone, at every other one, with its name in `limic_last_error`; misuse.
+/// Errors: `LIMIC_ERR_PEER_FAILED` if a rank is gone, at every other one, with its name in
+/// `limic_last_error`; misuse.
 #[unsafe(no_mangle)]
 pub extern "C" fn limic_world_barrier(endpoint: limic_endpoint) -> c_int {
     inside(endpoint, |held| Ok(job(held)?.barrier()?))
 }
 
-/// Leaves the job in good order and closes the endpoint: waits until all ranks do, so that nobody misses a message. The handle is void
-/// afterwards, also after an error of the transport.
+/// Leaves the job in good order and closes the endpoint: waits until all ranks do, so that nobody
+/// misses a message. The handle is void afterwards, also after an error of the transport.
 ///
-/// Errors: `LIMIC_ERR_PEER_FAILED` if a rank died, `LIMIC_ERR_STARTUP`, `LIMIC_ERR_INTERNAL` for an endpoint that failed; and, with the handle still valid, misuse.
+/// Errors: `LIMIC_ERR_PEER_FAILED` if a rank died, `LIMIC_ERR_STARTUP`, `LIMIC_ERR_INTERNAL` for an
+/// endpoint that failed; and, with the handle still valid, misuse.
 #[unsafe(no_mangle)]
 pub extern "C" fn limic_world_finalize(endpoint: limic_endpoint) -> c_int {
     let looked = guarded(|| job(table::enter(endpoint)?.held()?).map(|_| ()));
@@ -169,8 +174,9 @@ pub extern "C" fn limic_world_finalize(endpoint: limic_endpoint) -> c_int {
     })
 }
 
-/// Ends the whole job: every rank is killed, and the launcher returns `code`. Does not return, unless the handle is no world, or
-/// another thread owns it (`LIMIC_ERR_THREAD`). Waits for no peer; an endpoint that failed (`LIMIC_ERR_INTERNAL`) does it too.
+/// Ends the whole job: every rank is killed, and the launcher returns `code`. Does not return,
+/// unless the handle is no world, or another thread owns it (`LIMIC_ERR_THREAD`). Waits for no
+/// peer; an endpoint that failed (`LIMIC_ERR_INTERNAL`) does it too.
 ///
 /// - `message`: what the launcher is to print; may be NULL.
 ///

@@ -1,5 +1,5 @@
-//! `include/limic.h` is what cbindgen makes of `src`. `cargo xtask header` writes it; without `LIMIC_WRITE_HEADER`
-//! this test says whether it is up to date.
+//! `include/limic.h` is what cbindgen makes of `src`. `cargo xtask header` writes it; without
+//! `LIMIC_WRITE_HEADER` this test says whether it is up to date.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};

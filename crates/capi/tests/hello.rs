@@ -1,4 +1,5 @@
-//! The program of docs/c-api.md: the page shows it letter by letter, and it runs as the page says, under both launchers.
+//! The program of docs/c-api.md: the page shows it letter by letter, and it runs as the page says,
+//! under both launchers.
 
 mod stage;
 

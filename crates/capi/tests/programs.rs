@@ -1,4 +1,5 @@
-//! One C program per group of functions, as C11 under the sanitizers and as C++17, with real processes.
+//! One C program per group of functions, as C11 under the sanitizers and as C++17, with real
+//! processes.
 
 mod stage;
 

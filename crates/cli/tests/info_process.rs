@@ -117,7 +117,8 @@ fn garbage_is_named_and_the_rest_is_shown() {
     drop(files);
 }
 
-/// A job of known size, from its beginning to its end: 3 round trips that are checked, and 2 rounds of 1 + 4.
+/// A job of known size, from its beginning to its end: 3 round trips that are checked, and 2 rounds
+/// of 1 + 4.
 #[test]
 fn a_job_leaves_its_counters_by_rank() {
     const MESSAGES: u64 = 3 + 2 * (1 + 4);

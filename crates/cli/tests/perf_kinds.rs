@@ -1,5 +1,5 @@
-//! The measurements of `limic perf` that are no pattern between ranks, or have rows of their own: breakdown, floor, skew,
-//! cliffs, and the processor's counters.
+//! The measurements of `limic perf` that are no pattern between ranks, or have rows of their own:
+//! breakdown, floor, skew, cliffs, and the processor's counters.
 
 #![allow(
     clippy::unwrap_used,
@@ -66,7 +66,8 @@ fn the_floor_is_measured_without_ranks() {
 
 #[test]
 fn a_sleeping_receiver_is_measured_beside_the_kernel() {
-    // Enough messages that some find the receiver asleep on a machine that does other things too, at one of the sizes.
+    // Enough messages that some find the receiver asleep on a machine that does other things too,
+    // at one of the sizes.
     let mut command = limic(&[
         "perf", "latency", "--sleep", "--sizes", "8,4K", "--json", "-",
     ]);
@@ -95,8 +96,9 @@ fn skew_shows_both_the_effect_and_the_way_back() {
     let words = [
         "skew", "--c1", "1", "--c2", "200", "--window", "64", "--bytes", "64K",
     ];
-    // A window of these does not fit the pool, so they wait for their receiver as long as nobody knows that it lags. The receiver
-    // computes long enough for that even where its sender has half a CPU.
+    // A window of these does not fit the pool, so they wait for their receiver as long as nobody
+    // knows that it lags. The receiver computes long enough for that even where its sender has half
+    // a CPU.
     let mut command = limic(&["perf"]);
     command.args(words).args(SHORT).args(["--json", "-"]);
     let output = in_turn(command);

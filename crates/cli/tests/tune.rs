@@ -136,7 +136,8 @@ fn each_distance_between_the_cpus_has_rows_of_its_own() {
         localities.dedup();
         localities
     };
-    // Too short for figures that mean anything. What stands in for the measured hand-over makes the CPUs near, then far.
+    // Too short for figures that mean anything. What stands in for the measured hand-over makes the
+    // CPUs near, then far.
     let tune = |nanoseconds| {
         let output = home.limic_with(
             &["tune", "--seconds", "1"],

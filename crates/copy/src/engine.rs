@@ -6,8 +6,8 @@ use crate::CopyError;
 
 /// A piece of another process's memory, as its owner named it.
 ///
-/// The owner makes it with [`CopyEngine::expose`] and sends its three numbers in a message. What they mean is the engine's
-/// business:
+/// The owner makes it with [`CopyEngine::expose`] and sends its three numbers in a message. What
+/// they mean is the engine's business:
 ///
 /// - cross-memory attach: `key` is 0 and `address` is an address in the owner;
 /// - an engine with handles: `key` is an unguessable handle and `address` an offset under it.
@@ -151,8 +151,9 @@ pub trait CopyEngine: Debug + Send {
     /// handles may name several pieces by one range). The lengths add up to that of `local`.
     ///
     /// # Safety
-    /// Until [`revoke`](Self::revoke), every piece stays valid for what `access` names; and unless that is
-    /// [`Access::Read`], this process holds no reference to the bytes while a peer may write them.
+    /// Until [`revoke`](Self::revoke), every piece stays valid for what `access` names; and unless
+    /// that is [`Access::Read`], this process holds no reference to the bytes while a peer may
+    /// write them.
     ///
     /// # Errors
     /// [`CopyError::ListTooShort`] if `out` has fewer entries than `local`; else the engine's own.

@@ -9,12 +9,12 @@
 //! - [`Cma`] is the engine over `process_vm_readv(2)` and `process_vm_writev(2)` ("cross-memory
 //!   attach"). [`Cma::probe`] tries it on a peer and, when that is refused, says exactly why and
 //!   what to do ([`Refused`]). [`explain`] says the same of this machine without a peer.
-//! - `Kmod` (feature `kmod`) is the engine over the kernel module's `/dev/limic`: the owner exposes a
-//!   buffer to one peer, by a handle, and no permission to trace is needed.
-//! - A failed copy is not the end of a message: [`CopyError`] says how much got through, and another
-//!   path moves the rest.
-//! - [`RendezvousWord`] and [`SplitCopy`] let sender and receiver copy one message together: the receiver
-//!   reads blocks from the front while the sender writes blocks from the back.
+//! - `Kmod` (feature `kmod`) is the engine over the kernel module's `/dev/limic`: the owner exposes
+//!   a buffer to one peer, by a handle, and no permission to trace is needed.
+//! - A failed copy is not the end of a message: [`CopyError`] says how much got through, and
+//!   another path moves the rest.
+//! - [`RendezvousWord`] and [`SplitCopy`] let sender and receiver copy one message together: the
+//!   receiver reads blocks from the front while the sender writes blocks from the back.
 //!
 //! Linux only.
 

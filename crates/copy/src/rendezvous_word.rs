@@ -18,8 +18,9 @@ const MOST_TRIES: u32 = 1 << 16;
 /// [`reset`](Self::reset)s it does so before it sends the message that starts the copy.
 ///
 /// The other side can write the word at any time. No value of it gives an index outside the
-/// message, and a claim finds a word whose own half somebody else has changed: only this side moves that, and it
-/// knows how often it did. That also bounds the number of claims by the number of blocks.
+/// message, and a claim finds a word whose own half somebody else has changed: only this side moves
+/// that, and it knows how often it did. That also bounds the number of claims by the number of
+/// blocks.
 #[derive(Debug, Clone, Copy)]
 pub struct RendezvousWord<'a>(pub &'a AtomicU64);
 
@@ -66,7 +67,8 @@ impl RendezvousWord<'_> {
         unpack(self.0.load(Relaxed))
     }
 
-    /// Ends the copy: no block is claimed any more. Gives how many of `total` were claimed from the back until then.
+    /// Ends the copy: no block is claimed any more. Gives how many of `total` were claimed from the
+    /// back until then.
     pub fn end(self, total: u32) -> u32 {
         unpack(self.0.swap(pack(total, 0), Relaxed)).1
     }

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-/// How a message is cut into blocks for [`RendezvousWord`](crate::RendezvousWord). Both sides compute it from the same
-/// two numbers.
+/// How a message is cut into blocks for [`RendezvousWord`](crate::RendezvousWord). Both sides
+/// compute it from the same two numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SplitCopy {
     total_len: u64,

@@ -171,7 +171,8 @@ unsafe fn run<const N: usize, V: VmSyscall, L: Span>(
             )
         };
         match moved {
-            // The kernel gives a count only if it is above 0; an endless loop must not hang on that.
+            // The kernel gives a count only if it is above 0; an endless loop must not hang on
+            // that.
             Ok(0) => {
                 return Err(Stopped::Errno {
                     errno: libc::EIO,

@@ -1,14 +1,19 @@
-//! Notice of memory that the process gives back to the kernel, for registrations that are kept (U6).
+//! Notice of memory that the process gives back to the kernel, for registrations that are kept
+//!.
 //!
-//! A registration that pins pages is wrong as soon as they are unmapped: the adapter goes on with the old ones. userfaultfd tells of
-//! `munmap`, `mremap`, `madvise` and `brk`, whoever calls them and however; the thread that calls waits until the news was read. So
-//! somebody else has to read it: this is the one thread that limic ever starts, and only if the settings ask for it.
+//! A registration that pins pages is wrong as soon as they are unmapped: the adapter goes on with
+//! the old ones. userfaultfd tells of `munmap`, `mremap`, `madvise` and `brk`, whoever calls them
+//! and however; the thread that calls waits until the news was read. So somebody else has to read
+//! it: this is the one thread that limic ever starts, and only if the settings ask for it.
 //!
-//! How a kept registration is known to be right: the reader takes the lock, reads the news, and marks the ranges, then lets go. Who wants to use a
-//! registration takes the same lock, asks the kernel whether a change is under way whose news was not read, and looks at the
-//! mark. A change that has begun before is either under way (so it is not used), or was read and marked, both under the lock.
+//! How a kept registration is known to be right: the reader takes the lock, reads the news, and
+//! marks the ranges, then lets go. Who wants to use a registration takes the same lock, asks the
+//! kernel whether a change is under way whose news was not read, and looks at the mark. A change
+//! that has begun before is either under way (so it is not used), or was read and marked, both
+//! under the lock.
 //!
-//! The thread neither allocates nor frees, since its own `munmap` would wait for itself; under the lock nobody else does.
+//! The thread neither allocates nor frees, since its own `munmap` would wait for itself; under the
+//! lock nobody else does.
 
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -125,8 +130,8 @@ impl Watch {
         Ok(watch)
     }
 
-    /// Watches a range. `None` if it cannot be: not private memory of the process alone (files and shared memory change in
-    /// ways of which no news comes), or too many others.
+    /// Watches a range. `None` if it cannot be: not private memory of the process alone (files and
+    /// shared memory change in ways of which no news comes), or too many others.
     pub(crate) fn add(&'static self, start: u64, len: usize) -> Option<Watched> {
         let page = rustix::param::page_size() as u64;
         let end = start.checked_add(len as u64)?;
@@ -211,7 +216,8 @@ impl Watched {
     pub(crate) fn holds(&self) -> bool {
         let _lock = self.watch.lock();
         let mut nothing = [0_u64; 3];
-        // SAFETY: an empty range, which the kernel refuses, after it has looked for changes under way.
+        // SAFETY: an empty range, which the kernel refuses, after it has looked for changes under
+        // way.
         let answer = unsafe {
             libc::ioctl(
                 self.watch.news.as_raw_fd(),
@@ -219,8 +225,8 @@ impl Watched {
                 nothing.as_mut_ptr(),
             )
         };
-        // EAGAIN: a change is under way, of whatever memory. (In the kernel: `mmap_changing`, which counts up before a mapping
-        // changes, and down when its news was read.)
+        // EAGAIN: a change is under way, of whatever memory. (In the kernel: `mmap_changing`, which
+        // counts up before a mapping changes, and down when its news was read.)
         let calm = answer != 0
             && Errno::from_io_error(&std::io::Error::last_os_error()) == Some(Errno::INVAL);
         calm && !self.watch.ranges[self.place].is(CHANGED)
@@ -273,8 +279,9 @@ mod tests {
     use crate::objects::Bytes;
     use crate::objects::StableBytes;
 
-    /// One test at a time: the news of memory that one has unmapped may be read when the same addresses are another's already. Then
-    /// that is said to have changed, which does no harm but to a test that denies it.
+    /// One test at a time: the news of memory that one has unmapped may be read when the same
+    /// addresses are another's already. Then that is said to have changed, which does no harm but
+    /// to a test that denies it.
     fn watch() -> Option<(MutexGuard<'static, ()>, &'static Watch)> {
         static ALONE: Mutex<()> = Mutex::new(());
         let alone = ALONE.lock().unwrap_or_else(|broken| broken.into_inner());
@@ -320,7 +327,8 @@ mod tests {
             let block = vec![1_u8; 1 << 20];
             let watched = watch.add(block.as_ptr() as u64, block.len()).unwrap();
             drop(block);
-            // glibc unmaps a block of this size, or keeps it: if it comes back changed, that was noticed.
+            // glibc unmaps a block of this size, or keeps it: if it comes back changed, that was
+            // noticed.
             let again = vec![0_u8; 1 << 20];
             if watched.holds() {
                 assert!(again.iter().all(|byte| *byte == 0));

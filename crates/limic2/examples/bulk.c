@@ -1,4 +1,5 @@
-/* A parent hands a child 8 MiB by one copy: cc bulk.c $(pkg-config --cflags --libs limic2) -o bulk; ./bulk */
+/* A parent hands a child 8 MiB by one copy:
+ *   cc bulk.c $(pkg-config --cflags --libs limic2) -o bulk; ./bulk */
 #include <limic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +35,8 @@ int main(void)
         return 1;
     if (write(channel[1], &descriptor, sizeof descriptor) != sizeof descriptor)
         return 1;
-    /* Prepared means prepared: leave the buffer alone, and LiMIC2 open, until the child has read it. */
+    /* Prepared means prepared: leave the buffer alone, and LiMIC2 open, until the child has read
+     * it. */
     waitpid(child, &status, 0);
     limic_close(fd);
     free(data);

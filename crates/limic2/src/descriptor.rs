@@ -1,12 +1,13 @@
-//! What is in a `limic_user`: the part of the buffer that is meant, and the two words that LiMIC2 filled with kernel
-//! addresses.
+//! What is in a `limic_user`: the part of the buffer that is meant, and the two words that LiMIC2
+//! filled with kernel addresses.
 //!
 //! | field | here |
 //! |-------|------|
 //! | `mm`  | the key: 64 random bits, never 0, a new one for each buffer |
 //! | `tsk` | where the key is registered: pid (22 bits), descriptor of the table in that process (27), place in it (14) |
 //!
-//! Everything may have been changed on the way. `tsk` says where to look, and the table found there has to prove itself.
+//! Everything may have been changed on the way. `tsk` says where to look, and the table found there
+//! has to prove itself.
 
 use core::ffi::{c_int, c_void};
 
@@ -31,7 +32,8 @@ pub(crate) struct Registered {
 }
 
 impl Registered {
-    /// `None` if a number does not fit, which Linux's own limits leave to descriptors beyond 134 million.
+    /// `None` if a number does not fit, which Linux's own limits leave to descriptors beyond 134
+    /// million.
     pub(crate) fn new(key: u64, pid: i32, fd: i32, at: u32) -> Option<Self> {
         let fits = (1..1 << PID_BITS).contains(&pid) && (0..1 << FD_BITS).contains(&fd);
         (fits && at < MOST_PLACES && key != 0).then_some(Self { key, pid, fd, at })

@@ -1,15 +1,18 @@
-//! LiMIC2's interface (`limic_open`, `limic_tx_init`, `limic_rx_comp`, `limic_tx_comp`, `limic_close`; H2), so that a C
-//! MPI that was written for LiMIC2 0.5.6 builds and runs unchanged. `include/limic2/limic.h` is its manual.
+//! LiMIC2's interface (`limic_open`, `limic_tx_init`, `limic_rx_comp`, `limic_tx_comp`,
+//! `limic_close`), so that a C MPI that was written for LiMIC2 0.5.6 builds and runs unchanged.
+//! `include/limic2/limic.h` is its manual.
 //!
-//! LiMIC2 handed raw kernel addresses to user space and believed them when they came back. Here the two fields hold a
-//! random handle and where it is registered. A copy takes its bounds from the registration and never from the
-//! descriptor, which has travelled through memory that others can write ([`descriptor`] for what is in it).
+//! LiMIC2 handed raw kernel addresses to user space and believed them when they came back. Here the
+//! two fields hold a random handle and where it is registered. A copy takes its bounds from the
+//! registration and never from the descriptor, which has travelled through memory that others can
+//! write ([`descriptor`] for what is in it).
 //!
-//! Where the kernel module is there ([`module`]), the handle is one of its exposures: the kernel checks handle and bounds, and the
-//! preparing process agrees to each buffer. Over cross-memory attach the registration is a table of the preparing process ([`table`]),
-//! which the copying process maps for reading ([`registry`]). There the copying library checks: who may attach to a process can read and write all of it with
-//! a system call of its own, so this protects against mistakes and against forged descriptors, and not against
-//! the copying process itself.
+//! Where the kernel module is there ([`module`]), the handle is one of its exposures: the kernel
+//! checks handle and bounds, and the preparing process agrees to each buffer. Over cross-memory
+//! attach the registration is a table of the preparing process ([`table`]), which the copying
+//! process maps for reading ([`registry`]). There the copying library checks: who may attach to a
+//! process can read and write all of it with a system call of its own, so this protects against
+//! mistakes and against forged descriptors, and not against the copying process itself.
 
 #![allow(non_camel_case_types, reason = "the name of the structure is LiMIC2's")]
 
@@ -50,7 +53,8 @@ pub struct limic_user {
 
 /// Runs a function that C called: a refusal becomes errno and the value that says so.
 fn guarded<T>(failed: T, call: impl FnOnce() -> Result<T, Refusal>) -> T {
-    // AssertUnwindSafe: locks that a panic poisons are taken all the same, and hold nothing half-done.
+    // AssertUnwindSafe: locks that a panic poisons are taken all the same, and hold nothing
+    // half-done.
     let refusal = match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(value)) => return value,
         Ok(Err(refusal)) => refusal,
@@ -75,7 +79,8 @@ pub extern "C" fn limic_close(fd: c_int) {
 /// Prepares a buffer: see `limic.h`.
 ///
 /// # Safety
-/// `lu` is NULL or writable. The buffer stays valid for reads and writes by others until nobody copies any more.
+/// `lu` is NULL or writable. The buffer stays valid for reads and writes by others until nobody
+/// copies any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn limic_tx_init(
     fd: c_int,
@@ -98,7 +103,8 @@ pub unsafe extern "C" fn limic_tx_init(
             mm: core::ptr::without_provenance_mut(registered.key as usize),
             tsk: core::ptr::without_provenance_mut(registered.place() as usize),
         };
-        // SAFETY: not null, and writable by the caller's promise. It may lie in shared memory at any address.
+        // SAFETY: not null, and writable by the caller's promise. It may lie in shared memory at
+        // any address.
         unsafe { lu.write_unaligned(filled) };
         Ok(len)
     })
@@ -107,7 +113,8 @@ pub unsafe extern "C" fn limic_tx_init(
 /// Copies out of a prepared buffer: see `limic.h`.
 ///
 /// # Safety
-/// `buf` is writable for `len` bytes and nobody else uses them meanwhile; `lu` is NULL or readable and writable.
+/// `buf` is writable for `len` bytes and nobody else uses them meanwhile; `lu` is NULL or readable
+/// and writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn limic_rx_comp(
     fd: c_int,
@@ -123,7 +130,8 @@ pub unsafe extern "C" fn limic_rx_comp(
 /// Copies into a prepared buffer: see `limic.h`.
 ///
 /// # Safety
-/// `buf` is readable for `len` bytes and nobody writes them meanwhile; `lu` is NULL or readable and writable.
+/// `buf` is readable for `len` bytes and nobody writes them meanwhile; `lu` is NULL or readable and
+/// writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn limic_tx_comp(
     fd: c_int,
@@ -148,14 +156,15 @@ unsafe fn copy(
     if lu.is_null() || buf.is_null() {
         return Err(Refusal::invalid("a null pointer"));
     }
-    // SAFETY: readable by the caller's promise. It may lie in memory that others write: it is read once, and only this copy is
-    // checked and used.
+    // SAFETY: readable by the caller's promise. It may lie in memory that others write: it is read
+    // once, and only this copy is checked and used.
     let read = unsafe { lu.read_unaligned() };
     let (registered, part) = descriptor::decode(&read, len)?;
     let local = local(part.len);
     // SAFETY: the caller's promise.
     unsafe { sessions::find(fd)?.copy(registered, part, local) }?;
-    // SAFETY: writable by the caller's promise; `addr_of` makes no reference to memory that others may write.
+    // SAFETY: writable by the caller's promise; `addr_of` makes no reference to memory that others
+    // may write.
     unsafe { (&raw mut (*lu).length).write_unaligned(part.len) };
     Ok(part.len)
 }

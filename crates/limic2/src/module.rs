@@ -1,15 +1,16 @@
 //! LiMIC2 over the kernel module: a prepared buffer is an exposure, and its handle travels.
 //!
-//! LiMIC2's descriptors go to anybody, so a buffer is exposed to a group: all processes of this user (the module keeps
-//! users and user namespaces apart) with the same `LIMIC2_GROUP`. Of these only who knows the handle, 64 random bits,
-//! reaches the buffer, and only that.
+//! LiMIC2's descriptors go to anybody, so a buffer is exposed to a group: all processes of this
+//! user (the module keeps users and user namespaces apart) with the same `LIMIC2_GROUP`. Of these
+//! only who knows the handle, 64 random bits, reaches the buffer, and only that.
 //!
-//! The bytes of an exposure are a [`Header`] and then the buffer. From the header the copying process learns at which
-//! address the buffer begins, so that it can tell which part a descriptor means; whatever it believes, the kernel copies nothing
-//! beyond the buffer.
+//! The bytes of an exposure are a [`Header`] and then the buffer. From the header the copying
+//! process learns at which address the buffer begins, so that it can tell which part a descriptor
+//! means; whatever it believes, the kernel copies nothing beyond the buffer.
 //!
-//! LiMIC2 has no call that ends a preparation. So the last exposures are kept, up to [`KEPT`] and [`KEPT_BYTES`], and fewer if
-//! RLIMIT_MEMLOCK allows no more. A buffer is exposed anew each time it is prepared, as other pages may be there by then.
+//! LiMIC2 has no call that ends a preparation. So the last exposures are kept, up to [`KEPT`] and
+//! [`KEPT_BYTES`], and fewer if RLIMIT_MEMLOCK allows no more. A buffer is exposed anew each time
+//! it is prepared, as other pages may be there by then.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,7 +35,8 @@ const GROUP: &str = "LIMIC2_GROUP";
 /// Ranks of the group: as many as the module gives.
 const RANKS: u32 = 65536;
 
-/// What lies before the buffer in its exposure. Peers may write it where they may write the buffer; nobody in this process reads it.
+/// What lies before the buffer in its exposure. Peers may write it where they may write the buffer;
+/// nobody in this process reads it.
 #[derive(Debug, Default)]
 #[repr(C)]
 struct Header {
@@ -69,7 +71,8 @@ pub(crate) struct Module {
     engine: KmodPair,
     group: KmodPeer,
     kept: Mutex<VecDeque<Kept>>,
-    /// The last header that was read. A handle is never given twice and its header never changes, so it stays right.
+    /// The last header that was read. A handle is never given twice and its header never changes,
+    /// so it stays right.
     last: Mutex<Option<Exposed>>,
 }
 
@@ -142,7 +145,8 @@ impl Module {
         // Buffers that cannot be written are prepared too, for reading.
         let mut access = Access::ReadWrite;
         loop {
-            // SAFETY: the header is made of atomics and lives until it is revoked; for the buffer the caller of limic_tx_init vouches.
+            // SAFETY: the header is made of atomics and lives until it is revoked; for the buffer
+            // the caller of limic_tx_init vouches.
             match unsafe { self.engine.expose(&pieces, access, &mut range) } {
                 Ok(_) => return Ok(range[0].key),
                 Err(CopyError::BadAddress { .. }) if access == Access::ReadWrite => {
@@ -195,7 +199,8 @@ impl Module {
         }
     }
 
-    /// Copies `part` of a buffer that some process exposed. False if it is not exposed, or not any more.
+    /// Copies `part` of a buffer that some process exposed. False if it is not exposed, or not any
+    /// more.
     ///
     /// # Safety
     /// `local` has as many bytes as `part` and is valid for the copy, during the call.
@@ -220,7 +225,8 @@ impl Module {
         let copied = match local {
             // SAFETY: valid for writes by the caller's promise.
             Local::Into(into) => unsafe { self.engine.read(&self.group, &remote, &[into]) },
-            // SAFETY: valid for reads by the caller's promise. The owner agreed to writes when it exposed the buffer for them.
+            // SAFETY: valid for reads by the caller's promise. The owner agreed to writes when it
+            // exposed the buffer for them.
             Local::From(from) => unsafe { self.engine.write(&self.group, &remote, &[from]) },
         };
         match copied {

@@ -19,8 +19,9 @@ fn all_shown() -> bool {
     std::env::var_os("LIMIC_LOG").is_some_and(|level| level != "off")
 }
 
-/// One line on standard error. Where nobody reads it (a closed pipe, a full disk) the line is lost: the call's result says the
-/// rest, and a panic, which `eprintln!` would make of it, must not leave a C function.
+/// One line on standard error. Where nobody reads it (a closed pipe, a full disk) the line is lost:
+/// the call's result says the rest, and a panic, which `eprintln!` would make of it, must not leave
+/// a C function.
 fn say(line: fmt::Arguments<'_>) {
     let _unread = writeln!(io::stderr(), "limic2: {line}");
 }

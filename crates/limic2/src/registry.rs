@@ -1,8 +1,8 @@
 //! Another process's table of prepared buffers, found and checked.
 //!
-//! A descriptor only says where to look, so what is found there has to prove three things: that it is a table
-//! (name, seals, size and magic of the memfd), that it is that process's own (the kernel names the holder of its lock), and
-//! that the key is in it.
+//! A descriptor only says where to look, so what is found there has to prove three things: that it
+//! is a table (name, seals, size and magic of the memfd), that it is that process's own (the kernel
+//! names the holder of its lock), and that the key is in it.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
@@ -38,7 +38,8 @@ impl Found {
     pub(crate) fn open(registered: Registered) -> Result<Self, Refusal> {
         let pid = registered.pid;
         let path = format!("/proc/{pid}/fd/{}", registered.fd);
-        // Only named and not opened yet: it may be anything that the process has open, and opening a terminal or a pipe has effects.
+        // Only named and not opened yet: it may be anything that the process has open, and opening
+        // a terminal or a pipe has effects.
         let named = open(&*path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(|errno| {
             match errno {
                 rustix::io::Errno::ACCESS | rustix::io::Errno::PERM => Refusal::new(
@@ -105,7 +106,8 @@ impl Found {
         // Pairs with the release that publishes a key in `Tables::prepare`.
         let before = key.load(Ordering::Acquire);
         let (start, len) = (start.load(Ordering::Relaxed), len.load(Ordering::Relaxed));
-        // Pairs with the release fence there: who reads numbers of the next buffer sees that the key is gone.
+        // Pairs with the release fence there: who reads numbers of the next buffer sees that the
+        // key is gone.
         fence(Ordering::Acquire);
         let after = key.load(Ordering::Relaxed);
         if before != registered.key || after != registered.key || registered.at >= RECORDS {
@@ -127,13 +129,15 @@ impl Found {
 /// A word of the table. The process that owns it may write it at any time.
 fn word(arena: &PeerArena, at: usize) -> Option<&AtomicU64> {
     let start = arena.pointer(at as u64, RECORD_BYTES as u64 / 4)?;
-    // SAFETY: within the mapping, which `arena` keeps, for the eight bytes of the word; offsets are multiples of eight and
-    // mappings begin at pages, so it is aligned. Loads of an atomic of this size do not write, so a read-only mapping is
-    // enough; writes of the owner at the same time are what atomics are for.
+    // SAFETY: within the mapping, which `arena` keeps, for the eight bytes of the word; offsets are
+    // multiples of eight and mappings begin at pages, so it is aligned. Loads of an atomic of this
+    // size do not write, so a read-only mapping is enough; writes of the owner at the same time are
+    // what atomics are for.
     Some(unsafe { AtomicU64::from_ptr(start.cast_mut().cast()) })
 }
 
-/// Asks the kernel whether this very process holds the lock of its table: it has not ended, and nobody passed the file to it.
+/// Asks the kernel whether this very process holds the lock of its table: it has not ended, and
+/// nobody passed the file to it.
 fn held_by(file: &OwnedFd, pid: i32) -> Result<(), Refusal> {
     let mut asked = whole_file(libc::F_RDLCK);
     // SAFETY: F_GETLK reads and writes a `flock`, which `asked` is.
@@ -181,7 +185,8 @@ mod tests {
             .unwrap();
         // SAFETY: the table is open as long as `tables` lives.
         let table = unsafe { BorrowedFd::borrow_raw(tables.fd()) };
-        // All is right with it: name, seals, size, magic, and the key is in it. But it is this process's.
+        // All is right with it: name, seals, size, magic, and the key is in it. But it is this
+        // process's.
         let why = refusal_at(&mut holder(table), registered.key);
         assert!(why.contains("never owned this table"), "{why}");
     }

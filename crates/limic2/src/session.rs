@@ -1,8 +1,9 @@
-//! What one `limic_open` gave: prepare registers a buffer, and a copy is one call of the kernel module's or, where that does
-//! not reach, one `process_vm_readv` or `process_vm_writev`.
+//! What one `limic_open` gave: prepare registers a buffer, and a copy is one call of the kernel
+//! module's or, where that does not reach, one `process_vm_readv` or `process_vm_writev`.
 //!
-//! Each buffer is in the table, also one that the module has: under the module's handle. So a copy falls back to cross-memory
-//! attach when the module has let the buffer go, or the copying process cannot use it.
+//! Each buffer is in the table, also one that the module has: under the module's handle. So a copy
+//! falls back to cross-memory attach when the module has let the buffer go, or the copying process
+//! cannot use it.
 
 use std::collections::HashMap;
 use std::os::fd::RawFd;
@@ -44,7 +45,8 @@ impl Session {
     pub(crate) fn open() -> Result<Self, Refusal> {
         let path = Path::from_environment()?;
         if path != Path::Kmod {
-            // Yama's middle setting asks that a process name its tracers. What came of it shows at the first copy.
+            // Yama's middle setting asks that a process name its tracers. What came of it shows at
+            // the first copy.
             let _ = limic_copy::allow_peers();
         }
         let tables = Tables::new()?;
@@ -90,7 +92,8 @@ impl Session {
         if let Some(found) = locked(&self.found).get(&name) {
             return Ok(Arc::clone(found));
         }
-        // Opened without the lock: it takes a few system calls. Two threads may do it at once; the last one stays.
+        // Opened without the lock: it takes a few system calls. Two threads may do it at once; the
+        // last one stays.
         let found = Arc::new(Found::open(registered)?);
         locked(&self.found).insert(name, Arc::clone(&found));
         Ok(found)
@@ -101,7 +104,8 @@ impl Session {
         match found.look_up(registered) {
             Ok(part) => Ok((part, found.peer.clone())),
             Err(_) => {
-                // The process may have ended and its number gone to another one, or it has closed LiMIC2 and opened it anew.
+                // The process may have ended and its number gone to another one, or it has closed
+                // LiMIC2 and opened it anew.
                 locked(&self.found).remove(&(registered.pid, registered.fd));
                 let found = self.find(registered)?;
                 Ok((found.look_up(registered)?, found.peer.clone()))
@@ -148,8 +152,8 @@ impl Session {
         let copied = match local {
             // SAFETY: valid for writes by the caller's promise.
             Local::Into(into) => unsafe { Cma.read(&peer, &remote, &[into]) },
-            // SAFETY: valid for reads by the caller's promise. The owner prepared the buffer for writes too: LiMIC2 knows no
-            // other way.
+            // SAFETY: valid for reads by the caller's promise. The owner prepared the buffer for
+            // writes too: LiMIC2 knows no other way.
             Local::From(from) => unsafe { Cma.write(&peer, &remote, &[from]) },
         };
         copied.map(|_| ()).map_err(|error| refused(&error))

@@ -10,7 +10,8 @@ use crate::session::Session;
 
 struct Open {
     session: Arc<Session>,
-    /// The process that opened it: a forked child inherits the descriptor, but neither the lock of the table nor its address space.
+    /// The process that opened it: a forked child inherits the descriptor, but neither the lock of
+    /// the table nor its address space.
     process: u32,
 }
 
@@ -45,7 +46,8 @@ pub(crate) fn close(fd: RawFd) -> Result<(), Refusal> {
     }
 }
 
-/// Leaves a parent's session alone: the numbers of its descriptors may mean other files here by now.
+/// Leaves a parent's session alone: the numbers of its descriptors may mean other files here by
+/// now.
 fn forget(open: Open) {
     core::mem::forget(open.session);
 }

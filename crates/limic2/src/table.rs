@@ -1,12 +1,14 @@
 //! The buffers that this process has prepared, where other processes can look them up.
 //!
-//! A table is an arena: a memfd that only this process can write, since it is sealed against writing through later
-//! mappings. It has a header and then records of 32 bytes. That it is this process's own table, and no memory
-//! that somebody passed to it, is proved by a POSIX record lock: the kernel tells everybody which process holds it,
-//! and nobody can take one in another's name. The lock ends with the process, with `limic_close`, and with exec.
+//! A table is an arena: a memfd that only this process can write, since it is sealed against
+//! writing through later mappings. It has a header and then records of 32 bytes. That it is this
+//! process's own table, and no memory that somebody passed to it, is proved by a POSIX record lock:
+//! the kernel tells everybody which process holds it, and nobody can take one in another's name.
+//! The lock ends with the process, with `limic_close`, and with exec.
 //!
-//! LiMIC2 has no call that ends a preparation. So a record stays until its place is needed: tables grow up to
-//! [`MOST`] buffers, then the one that was not prepared for the longest time goes (the clock algorithm). A buffer that is prepared again keeps its record.
+//! LiMIC2 has no call that ends a preparation. So a record stays until its place is needed: tables
+//! grow up to [`MOST`] buffers, then the one that was not prepared for the longest time goes (the
+//! clock algorithm). A buffer that is prepared again keeps its record.
 
 use std::collections::HashMap;
 use std::os::fd::{AsRawFd, RawFd};
@@ -112,7 +114,8 @@ impl Tables {
         self.name(index)
     }
 
-    /// Registers a buffer under a key that is used for nothing else, be it registered already or not.
+    /// Registers a buffer under a key that is used for nothing else, be it registered already or
+    /// not.
     pub(crate) fn prepare_as(&mut self, part: Part, key: u64) -> Result<Registered, Refusal> {
         let index = self.enter(part, key)?;
         self.name(index)

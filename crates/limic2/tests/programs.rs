@@ -1,4 +1,5 @@
-//! A stand-in for what MVAPICH2 does with LiMIC2, and the program of docs/limic2.md, against the installed library.
+//! A stand-in for what MVAPICH2 does with LiMIC2, and the program of docs/limic2.md, against the
+//! installed library.
 
 #[path = "../../capi/tests/stage/mod.rs"]
 mod stage;

@@ -1,8 +1,9 @@
 //! Hash bins with intrusive links: no bin has memory of its own.
 //!
-//! A bin is the list of all entries with one key, oldest first. Its first entry stands for the bin: it is
-//! chained with the other bins of the bucket, and its `prev` is the last entry. So a bin costs no cache line
-//! beside those of its entries, appears with its first entry and is gone with its last.
+//! A bin is the list of all entries with one key, oldest first. Its first entry stands for the bin:
+//! it is chained with the other bins of the bucket, and its `prev` is the last entry. So a bin
+//! costs no cache line beside those of its entries, appears with its first entry and is gone with
+//! its last.
 
 use super::key::{Key, Place};
 
@@ -13,8 +14,9 @@ const INNER: u32 = u32::MAX - 1;
 
 /// A hash bucket: the first bin of a chain, and a filter of the bins in it. 8 bytes.
 ///
-/// The filter has one bit of 32 per bin (bits of bins that are gone stay until the bucket is empty). A look-up
-/// of a key that is not there so ends at the bucket, and does not touch the line of another key's entry.
+/// The filter has one bit of 32 per bin (bits of bins that are gone stay until the bucket is
+/// empty). A look-up of a key that is not there so ends at the bucket, and does not touch the line
+/// of another key's entry.
 #[derive(Clone, Copy, Debug)]
 pub struct Bucket {
     first: u32,
@@ -54,15 +56,16 @@ impl Link {
 
 /// Where the links of a table are. Ids are those of links (an unexpected message has several).
 ///
-/// `None` from any of these, and so from the functions below, means an id out of range: a bug, never what a
-/// peer or a user did.
+/// `None` from any of these, and so from the functions below, means an id out of range: a bug,
+/// never what a peer or a user did.
 pub(super) trait Links {
     fn link(&self, id: u32) -> Option<&Link>;
     fn link_mut(&mut self, id: u32) -> Option<&mut Link>;
     fn has_key(&self, id: u32, key: &Key) -> bool;
 }
 
-/// The first entry of the bin with this key. Touches the bucket, and one line per bin of the chain if the filter lets it pass.
+/// The first entry of the bin with this key. Touches the bucket, and one line per bin of the chain
+/// if the filter lets it pass.
 #[inline]
 pub(super) fn find(
     links: &(impl Links + ?Sized),
@@ -114,7 +117,8 @@ pub(super) fn append(
     Some(())
 }
 
-/// Takes an entry out of its bin; the bucket is asked for only if the bin's first or last entry changes.
+/// Takes an entry out of its bin; the bucket is asked for only if the bin's first or last entry
+/// changes.
 #[inline]
 pub(super) fn remove(
     links: &mut (impl Links + ?Sized),

@@ -10,7 +10,8 @@ use super::posted_node::PostedNode;
 use super::storage::{EXTRA_LINKS, PostedMemory, Storage, UnexpectedMemory};
 use super::unexpected_node::UnexpectedNode;
 
-/// Tables on the heap. They start empty, grow in [`Matcher::reserve`] only, at least twofold, and never shrink.
+/// Tables on the heap. They start empty, grow in [`Matcher::reserve`] only, at least twofold, and
+/// never shrink.
 #[derive(Debug, Default)]
 pub struct HeapStorage {
     posted: Vec<PostedNode>,

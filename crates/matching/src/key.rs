@@ -44,9 +44,9 @@ impl Hasher {
 
     /// The key's bucket and its bit there.
     ///
-    /// Folded multiplication, as in wyhash: 64 x 64 -> 128 bits, both halves combined. The second factor is odd
-    /// and not small, so tags that differ in any bit spread; the top bits are used since each bit of the factors
-    /// reaches them.
+    /// Folded multiplication, as in wyhash: 64 x 64 -> 128 bits, both halves combined. The second
+    /// factor is odd and not small, so tags that differ in any bit spread; the top bits are used
+    /// since each bit of the factors reaches them.
     #[inline]
     pub(super) const fn place(&self, key: &Key) -> Place {
         const ODD: u64 = 0x9e37_79b9_7f4a_7c15;

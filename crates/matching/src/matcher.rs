@@ -34,10 +34,10 @@ pub struct UnexpectedId {
 /// The posted and the unexpected queue of one endpoint.
 ///
 /// Both sides are in two steps, since the caller has its own work between: a receive is
-/// [`take_unexpected`](Self::take_unexpected), then [`post`](Self::post) if there was none; an arrival is
-/// [`take_posted`](Self::take_posted), then [`push_unexpected`](Self::push_unexpected) if there was none. A matched
-/// probe (`MPI_Mprobe`) is `take_unexpected`: the caller keeps the message. The crate's documentation has labels,
-/// order and costs.
+/// [`take_unexpected`](Self::take_unexpected), then [`post`](Self::post) if there was none; an
+/// arrival is [`take_posted`](Self::take_posted), then [`push_unexpected`](Self::push_unexpected)
+/// if there was none. A matched probe (`MPI_Mprobe`) is `take_unexpected`: the caller keeps the
+/// message. The crate's documentation has labels, order and costs.
 #[derive(Debug)]
 pub struct Matcher<S> {
     posted: Posted,
@@ -47,7 +47,8 @@ pub struct Matcher<S> {
 }
 
 impl<S: Storage + Default> Matcher<S> {
-    /// A matcher over storage as it starts (nothing, for tables on the heap: [`reserve`](Self::reserve) first).
+    /// A matcher over storage as it starts (nothing, for tables on the heap:
+    /// [`reserve`](Self::reserve) first).
     #[must_use]
     pub fn new() -> Self {
         Self::with_storage(S::default())
@@ -69,7 +70,8 @@ impl<S: Storage> Matcher<S> {
 
     /// A matcher whose hash depends on `seed`.
     ///
-    /// With a random one, a peer cannot choose tags that fall into one bucket and make matching slow.
+    /// With a random one, a peer cannot choose tags that fall into one bucket and make matching
+    /// slow.
     #[must_use]
     pub fn with_seed(mut storage: S, seed: u64) -> Self {
         storage.posted().nodes.fill(PostedNode::EMPTY);
@@ -107,7 +109,8 @@ impl<S: Storage> Matcher<S> {
         self.unexpected.remove(&mut memory, id)
     }
 
-    /// Receive, second step: queues it. The caller has seen [`take_unexpected`](Self::take_unexpected) find nothing.
+    /// Receive, second step: queues it. The caller has seen
+    /// [`take_unexpected`](Self::take_unexpected) find nothing.
     ///
     /// # Errors
     /// [`Full::Posted`]; nothing has changed, [`reserve`](Self::reserve) makes room.
@@ -133,7 +136,8 @@ impl<S: Storage> Matcher<S> {
         self.posted.take(&mut self.storage.posted(), envelope)
     }
 
-    /// Arrival, second step: queues the message. The caller has seen [`take_posted`](Self::take_posted) find nothing.
+    /// Arrival, second step: queues the message. The caller has seen
+    /// [`take_posted`](Self::take_posted) find nothing.
     ///
     /// # Errors
     /// [`Full::Unexpected`]; nothing has changed, [`reserve`](Self::reserve) makes room.
@@ -193,13 +197,15 @@ impl<S: Storage> Matcher<S> {
 
     /// Removes every posted receive with exactly this source, in the order of posting.
     ///
-    /// For a peer that failed: `Source::Is(peer)` are the receives that cannot be fulfilled any more;
-    /// `Source::Any` are those (of any source, not of all sources) that may not be. Linear in the queue.
+    /// For a peer that failed: `Source::Is(peer)` are the receives that cannot be fulfilled any
+    /// more; `Source::Any` are those (of any source, not of all sources) that may not be. Linear in
+    /// the queue.
     pub fn drain_posted(&mut self, source: Source, each: impl FnMut(Selector, Token)) {
         self.drain_posted_if(|selector| selector.source == source, each);
     }
 
-    /// Removes every posted receive that `which` picks, in the order of posting. Linear in the queue.
+    /// Removes every posted receive that `which` picks, in the order of posting. Linear in the
+    /// queue.
     ///
     /// The tag that it sees is the one of the receive under its mask.
     pub fn drain_posted_if(
@@ -210,12 +216,15 @@ impl<S: Storage> Matcher<S> {
         self.posted.drain(&mut self.storage.posted(), which, each);
     }
 
-    /// Makes room for at least this many receives and messages more than are queued now. Ids stay valid.
+    /// Makes room for at least this many receives and messages more than are queued now. Ids stay
+    /// valid.
     ///
-    /// The slow path: it may allocate, and puts everything into its bins again. Does nothing if there is room.
+    /// The slow path: it may allocate, and puts everything into its bins again. Does nothing if
+    /// there is room.
     ///
     /// # Errors
-    /// [`Full`] with the table that cannot grow: no memory, or storage of fixed size. All that was queued still is.
+    /// [`Full`] with the table that cannot grow: no memory, or storage of fixed size. All that was
+    /// queued still is.
     pub fn reserve(&mut self, posted: usize, unexpected: usize) -> Result<(), Full> {
         let wanted = (
             self.posted_len().saturating_add(posted),

@@ -21,9 +21,10 @@ struct Class {
 
 /// The posted queue without its memory.
 ///
-/// All receives are in `queue` in order of age. The oldest of them are in bins, the newest `lag` are not: an arrival
-/// that finds its receive among the first [`SCAN`] of those leaves them so, and the first one that has to pass
-/// over them puts all into their bins. So receives that are matched in the order of their posting are never hashed.
+/// All receives are in `queue` in order of age. The oldest of them are in bins, the newest `lag`
+/// are not: an arrival that finds its receive among the first [`SCAN`] of those leaves them so, and
+/// the first one that has to pass over them puts all into their bins. So receives that are matched
+/// in the order of their posting are never hashed.
 #[derive(Debug)]
 pub(super) struct Posted {
     pub(super) queue: Queue,
@@ -148,8 +149,9 @@ impl Posted {
 
     /// Removes the oldest receive that the message fits.
     ///
-    /// One line for the oldest receive of all. Else, per class with receives in bins, one bucket, and one line for a
-    /// hit; then at most [`SCAN`] lines; then, once for each receive that is passed over, its line and its bucket.
+    /// One line for the oldest receive of all. Else, per class with receives in bins, one bucket,
+    /// and one line for a hit; then at most [`SCAN`] lines; then, once for each receive that is
+    /// passed over, its line and its bucket.
     #[inline(always)]
     pub(super) fn take(
         &mut self,

@@ -5,8 +5,9 @@ use super::label::Token;
 
 /// Entries outside of the bins that a look-up scans before it hashes anything.
 ///
-/// Comparing two lines that are in the first-level cache costs less than a hash look-up, so short queues, and long ones
-/// that are used in order, need no hash work at all. It bounds what a look-up adds on deep queues.
+/// Comparing two lines that are in the first-level cache costs less than a hash look-up, so short
+/// queues, and long ones that are used in order, need no hash work at all. It bounds what a look-up
+/// adds on deep queues.
 pub(super) const SCAN: u32 = 2;
 
 /// What each slot has, whatever it holds. 16 bytes.
@@ -15,7 +16,8 @@ pub(super) struct Entry {
     /// The next younger entry; in a free slot, the next free one.
     pub(super) next: u32,
     pub(super) prev: u32,
-    /// Odd while the slot is in use. An id is stale if this has moved on (it wraps after 2^31 uses of one slot).
+    /// Odd while the slot is in use. An id is stale if this has moved on (it wraps after 2^31 uses
+    /// of one slot).
     pub(super) generation: u32,
     pub(super) token: Token,
 }
@@ -114,7 +116,8 @@ impl Queue {
         Some(token)
     }
 
-    /// Takes an entry in use out of the list and frees its slot. Its neighbours' lines are written, not waited for.
+    /// Takes an entry in use out of the list and frees its slot. Its neighbours' lines are written,
+    /// not waited for.
     #[inline]
     pub(super) fn unlink<N: Slot>(&mut self, nodes: &mut [N], id: u32) -> Option<Token> {
         let entry = nodes.get_mut(id as usize)?.entry_mut();

@@ -13,8 +13,8 @@ pub const EXTRA_LINKS: usize = 14;
 pub struct PostedMemory<'a> {
     /// One per receive.
     pub nodes: &'a mut [PostedNode],
-    /// The largest power of two of them is used; once or twice the number of nodes is a good number. Without buckets
-    /// the capacity is 0.
+    /// The largest power of two of them is used; once or twice the number of nodes is a good
+    /// number. Without buckets the capacity is 0.
     pub buckets: &'a mut [Bucket],
 }
 
@@ -25,14 +25,15 @@ pub struct UnexpectedMemory<'a> {
     pub nodes: &'a mut [UnexpectedNode],
     /// As for the posted table.
     pub buckets: &'a mut [Bucket],
-    /// `n` links per node give `2 + n` classes that are indexed, up to [`EXTRA_LINKS`]; may be empty.
+    /// `n` links per node give `2 + n` classes that are indexed, up to [`EXTRA_LINKS`]; may be
+    /// empty.
     pub links: &'a mut [Link],
 }
 
 /// Memory for the two tables.
 ///
-/// The slices keep their length and their content except in [`Storage::grow`]. A storage that breaks this causes
-/// wrong matches or [`Full`], but no panic.
+/// The slices keep their length and their content except in [`Storage::grow`]. A storage that
+/// breaks this causes wrong matches or [`Full`], but no panic.
 pub trait Storage {
     /// Memory of the posted table.
     fn posted(&mut self) -> PostedMemory<'_>;
@@ -40,8 +41,8 @@ pub trait Storage {
     /// Memory of the unexpected table.
     fn unexpected(&mut self) -> UnexpectedMemory<'_>;
 
-    /// Makes room for this many entries in all. The nodes that were there keep their place and content, new ones
-    /// are `EMPTY`; the content of buckets and links may be lost.
+    /// Makes room for this many entries in all. The nodes that were there keep their place and
+    /// content, new ones are `EMPTY`; the content of buckets and links may be lost.
     ///
     /// # Errors
     /// [`Full`] with the table that cannot be as large. The other one may have grown.

@@ -8,11 +8,13 @@ use super::storage::{EXTRA_LINKS, UnexpectedMemory};
 use super::unexpected_node::{CLASSES, NEAR, Table, link_id, node_of};
 
 const CAPACITY: usize = 1 << 27;
-/// Look-ups for which a class must not have been used before another one may take its place (or the length of
-/// the queue if that is more, so that making classes is paid for by the look-ups between).
+/// Look-ups for which a class must not have been used before another one may take its place (or the
+/// length of the queue if that is more, so that making classes is paid for by the look-ups
+/// between).
 const IDLE: u64 = 1024;
 
-/// A mask, with any source or not, and the messages that are in its bins: the oldest `len` of the queue.
+/// A mask, with any source or not, and the messages that are in its bins: the oldest `len` of the
+/// queue.
 #[derive(Clone, Copy, Debug)]
 struct Class {
     mask: u64,
@@ -211,8 +213,8 @@ impl Unexpected {
 
     /// The oldest message that fits.
     ///
-    /// One bucket and, for a hit, one line; without a hit the messages that came since the last look-up of this
-    /// class, which go into its bins except for the newest [`SCAN`].
+    /// One bucket and, for a hit, one line; without a hit the messages that came since the last
+    /// look-up of this class, which go into its bins except for the newest [`SCAN`].
     // In two places, each a function of its own.
     #[inline(always)]
     pub(super) fn find(

@@ -34,7 +34,8 @@ fn matcher() -> HeapMatcher {
     HeapMatcher::with_capacity(room, room).expect("memory")
 }
 
-/// Entries that fit nothing, so that what comes before and after them is in the indexes and not only scanned.
+/// Entries that fit nothing, so that what comes before and after them is in the indexes and not
+/// only scanned.
 fn ballast(matcher: &mut HeapMatcher, count: u32) {
     for n in 0..count {
         let tag = HIGH | u64::from(n) << 8 | 0xff;
@@ -214,7 +215,8 @@ fn masks_that_come_and_go_for_ever_stay_correct() {
     let (rounds, idle) = if cfg!(miri) { (3, 3) } else { (60, 1500) };
     for round in 0..rounds {
         let mask = 0xffff | round << 32;
-        // Long enough for the classes of earlier rounds to count as idle, so that their places are taken.
+        // Long enough for the classes of earlier rounds to count as idle, so that their places are
+        // taken.
         for _ in 0..idle {
             assert_eq!(matcher.probe(&is(1, 5, mask)), None);
         }
@@ -228,7 +230,8 @@ fn masks_that_come_and_go_for_ever_stay_correct() {
             matcher.take_unexpected(&is(1, 5, mask)),
             Some((message(1, 5), 2))
         );
-        // Those that stayed in the queue while classes changed are all found, and come back at its end.
+        // Those that stayed in the queue while classes changed are all found, and come back at its
+        // end.
         for n in 0..20 {
             let nth = u64::from((n * 7 + round as u32) % 20);
             let waiting = message(8, HIGH | nth << 8 | 0xff);

@@ -1,4 +1,5 @@
-//! The matcher against a naive model: two lists in order of age, searched from the front (MPI's rule).
+//! The matcher against a naive model: two lists in order of age, searched from the front (MPI's
+//! rule).
 #![cfg(feature = "alloc")]
 
 use limic_matching::{
@@ -8,7 +9,8 @@ use proptest::prelude::*;
 use proptest::test_runner::Config;
 use proptest_state_machine::{ReferenceStateMachine, StateMachineTest, prop_state_machine};
 
-/// What happens to a matcher. `nth` picks among the entries that were ever queued, also those long gone.
+/// What happens to a matcher. `nth` picks among the entries that were ever queued, also those long
+/// gone.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// A receive: take an unexpected message or be queued.
@@ -165,7 +167,8 @@ impl<const MASKS: u32> ReferenceStateMachine for Reference<MASKS> {
     }
 }
 
-/// The matcher, a model of its own to compare each answer with, and every id ever given out by token.
+/// The matcher, a model of its own to compare each answer with, and every id ever given out by
+/// token.
 struct Checked {
     matcher: HeapMatcher,
     model: Model,

@@ -35,8 +35,9 @@ pub(crate) enum Remote {
 /// A call that reads or writes.
 ///
 /// # Safety
-/// `endpoint` is one of this provider, and arrays are valid for their lengths. The bytes, and a context that is lent,
-/// are the operation's until it is over; injected bytes until the call returns. Nothing is written to those of a write.
+/// `endpoint` is one of this provider, and arrays are valid for their lengths. The bytes, and a
+/// context that is lent, are the operation's until it is over; injected bytes until the call
+/// returns. Nothing is written to those of a write.
 pub(crate) unsafe fn call(
     endpoint: *mut fid_ep,
     form: CallFlags,
@@ -289,8 +290,8 @@ impl Endpoint {
         }
     }
 
-    /// A peer whose memory can be asked for. It is not waited for: that might be an endpoint which this very thread
-    /// has to move along.
+    /// A peer whose memory can be asked for. It is not waited for: that might be an endpoint which
+    /// this very thread has to move along.
     pub(crate) fn reachable(&self, address: fi_addr_t) -> Result<Peer, i32> {
         let peer = self.peer(address)?;
         match self.limic.attach(peer) {

@@ -1,5 +1,6 @@
-//! Atomic operations on peers' memory (`fi_atomic`, `fi_fetch_atomic`, `fi_compare_atomic`): the table, and what there
-//! is. What the calls do is in `asking`, and at the other side in `executing`.
+//! Atomic operations on peers' memory (`fi_atomic`, `fi_fetch_atomic`, `fi_compare_atomic`): the
+//! table, and what there is. What the calls do is in `asking`, and at the other side in
+//! `executing`.
 
 use core::ffi::{c_int, c_void};
 
@@ -120,8 +121,8 @@ unsafe extern "C" fn write(
         compare: Elements::NONE,
         result: Elements::NONE,
     };
-    // SAFETY: C passes what it was given, operands that are valid during the call, and room for results and a context until
-    // the operation is over; so in all calls of this file.
+    // SAFETY: C passes what it was given, operands that are valid during the call, and room for
+    // results and a context until the operation is over; so in all calls of this file.
     unsafe { call(endpoint, CallFlags::Plain, &given, &arrays) }
 }
 

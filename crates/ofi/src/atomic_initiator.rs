@@ -1,7 +1,9 @@
-//! Atomic operations on peers' memory: messages that the owner executes when it makes progress, and answers.
+//! Atomic operations on peers' memory: messages that the owner executes when it makes progress, and
+//! answers.
 //!
-//! Operations of one endpoint on another are executed in the order in which they were made, since the messages keep
-//! theirs. The answer comes into a receive that names its sender, so an operation ends when the owner dies.
+//! Operations of one endpoint on another are executed in the order in which they were made, since
+//! the messages keep theirs. The answer comes into a receive that names its sender, so an operation
+//! ends when the owner dies.
 
 use core::ffi::c_void;
 
@@ -134,8 +136,8 @@ impl Room {
 /// A call of an atomic operation.
 ///
 /// # Safety
-/// `endpoint` is one of this provider. Arrays and operands are valid during the call; the room for results, and a
-/// context that is lent, are the operation's until it is over.
+/// `endpoint` is one of this provider. Arrays and operands are valid during the call; the room for
+/// results, and a context that is lent, are the operation's until it is over.
 pub(crate) unsafe fn call(
     endpoint: *mut fid_ep,
     form: CallFlags,

@@ -1,4 +1,5 @@
-//! Atomic operations that peers ask for: executed where the memory is, when its owner makes progress.
+//! Atomic operations that peers ask for: executed where the memory is, when its owner makes
+//! progress.
 
 use limic::{Access, Peer};
 
@@ -73,8 +74,8 @@ impl Endpoint {
             operand,
             compare,
         };
-        // SAFETY: within the region, which the application registered for such accesses; its own threads that look at
-        // it meanwhile accept what libfabric says of that.
+        // SAFETY: within the region, which the application registered for such accesses; its own
+        // threads that look at it meanwhile accept what libfabric says of that.
         Ok(unsafe { reduction.run(target, count) })
     }
 }

@@ -1,10 +1,11 @@
 //! What the calls of all tables have in common: an endpoint, a sort of message, a form, and bytes.
 //!
-//! libfabric has each operation in several forms: of one buffer, of several pieces, with data, injected, and as a
-//! message with flags. The functions of the tables only say which one was called; what all forms do is in `send`,
-//! `receive`, `access` and `asking`. The first two are inlined with the form known, so a plain send does not ask
-//! which form it is: each function of their tables enters the domain with a closure of its own ([`with`]), which the
-//! compiler shares with no other.
+//! libfabric has each operation in several forms: of one buffer, of several pieces, with data,
+//! injected, and as a message with flags. The functions of the tables only say which one was
+//! called; what all forms do is in `send`, `receive`, `access` and `asking`. The first two are
+//! inlined with the form known, so a plain send does not ask which form it is: each function of
+//! their tables enters the domain with a closure of its own ([`with`]), which the compiler shares
+//! with no other.
 
 use core::ffi::c_void;
 
@@ -39,7 +40,8 @@ pub(crate) unsafe fn with(
     })
 }
 
-/// Flags that a call may have which sends, reads, writes or operates. `FI_MORE` changes nothing: what is posted goes at once.
+/// Flags that a call may have which sends, reads, writes or operates. `FI_MORE` changes nothing:
+/// what is posted goes at once.
 const STARTING: u64 = FI_REMOTE_CQ_DATA
     | FI_MORE
     | FI_COMPLETION
@@ -57,13 +59,14 @@ pub(crate) enum CallFlags {
     Plain,
     /// With flags of its own.
     Message(u64),
-    /// The bytes are the caller's again when the call returns, and nothing is reported if all goes well.
+    /// The bytes are the caller's again when the call returns, and nothing is reported if all goes
+    /// well.
     Inject,
 }
 
 impl CallFlags {
-    /// A call that starts something at a peer. What is asked beyond what there is, such as `FI_FENCE` or
-    /// `FI_MATCH_COMPLETE`, is refused, since the caller would rely on it.
+    /// A call that starts something at a peer. What is asked beyond what there is, such as
+    /// `FI_FENCE` or `FI_MATCH_COMPLETE`, is refused, since the caller would rely on it.
     #[inline(always)]
     pub(crate) fn starting(flags: u64) -> Result<Self, i32> {
         Self::checked(flags, STARTING)
@@ -84,8 +87,8 @@ impl CallFlags {
         }
     }
 
-    /// The flags that hold: the call's own, or those of the endpoint if it has none. `FI_COMPLETION` says whether the end
-    /// of the operation is reported.
+    /// The flags that hold: the call's own, or those of the endpoint if it has none.
+    /// `FI_COMPLETION` says whether the end of the operation is reported.
     #[inline(always)]
     pub(crate) fn flags(self, binding: &Binding) -> u64 {
         match self {
@@ -128,7 +131,8 @@ impl TagSpace {
         }
     }
 
-    /// The tag of limic's message. The highest bit is not the application's (`mem_tag_format` says so).
+    /// The tag of limic's message. The highest bit is not the application's (`mem_tag_format` says
+    /// so).
     #[inline(always)]
     pub(crate) fn tag(self) -> Result<u64, i32> {
         match self {

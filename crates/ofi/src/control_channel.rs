@@ -1,7 +1,8 @@
-//! What endpoints say to each other beside the application's messages: that a write with data is done, and atomic
-//! operations with their answers.
+//! What endpoints say to each other beside the application's messages: that a write with data is
+//! done, and atomic operations with their answers.
 //!
-//! Such messages travel like all others, so they keep their order; a tag of their own keeps them out of matching.
+//! Such messages travel like all others, so they keep their order; a tag of their own keeps them
+//! out of matching.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -52,7 +53,8 @@ pub(crate) struct Coming {
     pub(crate) outcome: Option<Outcome>,
 }
 
-/// Messages that wait, by peer: for their own bytes, or for those of an earlier one. Peers without any are not there.
+/// Messages that wait, by peer: for their own bytes, or for those of an earlier one. Peers without
+/// any are not there.
 pub(crate) type Waiting = HashMap<Peer, VecDeque<*mut Coming>>;
 
 impl Endpoint {
@@ -89,8 +91,8 @@ impl Endpoint {
         if pending.is_none() && !self.waiting.borrow().contains_key(&status.peer) {
             return self.heard(&coming);
         }
-        // A short message may be there before a long one of the same peer that was sent earlier, and waits for it: operations
-        // are executed in the order in which they were asked for.
+        // A short message may be there before a long one of the same peer that was sent earlier,
+        // and waits for it: operations are executed in the order in which they were asked for.
         let coming = Box::into_raw(coming);
         if let Some(id) = pending {
             self.watch(id, name_of(coming, kind::ASIDE));
@@ -131,8 +133,8 @@ impl Endpoint {
         Some(next)
     }
 
-    /// The endpoint is closed, and what has come is not executed any more. A message that is not over stays: its peer may be
-    /// writing into it.
+    /// The endpoint is closed, and what has come is not executed any more. A message that is not
+    /// over stays: its peer may be writing into it.
     pub(crate) fn forget_asides(&self) {
         for coming in self.waiting.take().into_values().flatten() {
             // SAFETY: what was in a queue is alive, and is in none any more.

@@ -202,7 +202,8 @@ unsafe extern "C" fn seterr(counter: *mut fid_cntr, value: u64) -> c_int {
     }
 }
 
-/// Waits until the counter has reached `threshold`, an operation has failed, or the time (ms, -1 without end) is over.
+/// Waits until the counter has reached `threshold`, an operation has failed, or the time (ms, -1
+/// without end) is over.
 unsafe extern "C" fn wait_for(counter: *mut fid_cntr, threshold: u64, timeout: c_int) -> c_int {
     ffi_guard::status(|| {
         // SAFETY: C passes what it was given.

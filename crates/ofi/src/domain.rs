@@ -20,8 +20,8 @@ use crate::{address_vector, atomic, completion_queue, counter, endpoint, ffi_gua
 #[repr(C)]
 pub(crate) struct Domain {
     head: Head<fid_domain>,
-    /// Held during every call about something in the domain, unless the application has promised that
-    /// no two threads are in one at once (`FI_THREAD_DOMAIN`).
+    /// Held during every call about something in the domain, unless the application has promised
+    /// that no two threads are in one at once (`FI_THREAD_DOMAIN`).
     lock: Option<Mutex<()>>,
     pub(crate) fabric: Arc<Fabric>,
     pub(crate) pool: Pool,
@@ -34,7 +34,8 @@ pub(crate) struct Domain {
     pub(crate) next_key: Cell<u64>,
     /// Endpoints of this node in the address vectors, itself included.
     neighbours: Cell<u32>,
-    /// The thread that looked last for something that was not there; at first, the one that opened the domain.
+    /// The thread that looked last for something that was not there; at first, the one that opened
+    /// the domain.
     looked: Cell<libc::pthread_t>,
     /// Empty looks at a queue after which a thread gives way to others.
     patience: Cell<u32>,
@@ -45,8 +46,8 @@ unsafe impl Object for Domain {
     const CLASS: usize = class::DOMAIN;
 }
 
-// SAFETY: everything that changes is touched only between `enter` and the end of the guard, under the lock or under
-// the application's promise to serialise its calls.
+// SAFETY: everything that changes is touched only between `enter` and the end of the guard, under
+// the lock or under the application's promise to serialise its calls.
 unsafe impl Send for Domain {}
 // SAFETY: as above.
 unsafe impl Sync for Domain {}

@@ -1,4 +1,5 @@
-//! Event queues. Endpoints without connections report nothing there; what the application writes can be read.
+//! Event queues. Endpoints without connections report nothing there; what the application writes
+//! can be read.
 
 use core::ffi::{c_char, c_int, c_void};
 use core::time::Duration;

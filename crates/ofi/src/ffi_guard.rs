@@ -5,7 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use crate::abi::errno::FI_EOTHER;
 use crate::log;
 
-/// Runs the body of a function that C calls. A panic, which is a bug of this library, becomes `otherwise`.
+/// Runs the body of a function that C calls. A panic, which is a bug of this library, becomes
+/// `otherwise`.
 #[inline(always)]
 pub(crate) fn cross<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
     // What a panic leaves half done is at worst an operation that is never reported.
@@ -41,8 +42,8 @@ pub(crate) fn size(body: impl FnOnce() -> Result<usize, i32>) -> isize {
     })
 }
 
-/// A function that this provider does not have. Callers pass arguments, which it does not look at: under the C
-/// calling conventions of Linux the caller removes them.
+/// A function that this provider does not have. Callers pass arguments, which it does not look at:
+/// under the C calling conventions of Linux the caller removes them.
 pub(crate) unsafe extern "C" fn no_such_function() -> i32 {
     -crate::abi::errno::FI_ENOSYS
 }

@@ -197,7 +197,8 @@ impl Hints {
         caps
     }
 
-    /// The mode of the answer: with `FI_CONTEXT2` the provider allocates nothing, but it works without.
+    /// The mode of the answer: with `FI_CONTEXT2` the provider allocates nothing, but it works
+    /// without.
     pub(crate) fn mode_given(&self) -> u64 {
         if self.given {
             self.mode & FI_CONTEXT2
@@ -242,8 +243,8 @@ impl Hints {
         }
     }
 
-    /// Keys and offsets are the application's to choose, unless it knows nothing but keys and addresses of the
-    /// provider's choice, as applications before version 1.5 may.
+    /// Keys and offsets are the application's to choose, unless it knows nothing but keys and
+    /// addresses of the provider's choice, as applications before version 1.5 may.
     pub(crate) fn mr_mode(&self) -> i32 {
         match self.mr_mode {
             Some(FI_MR_BASIC) => FI_MR_BASIC,

@@ -1,8 +1,9 @@
-//! libfabric provider over limic, named `limic`: programs over libfabric, above all MPIs, run over limic as
-//! they are.
+//! libfabric provider over limic, named `limic`: programs over libfabric, above all MPIs, run over
+//! limic as they are.
 //!
-//! libfabric loads the shared library that this crate builds from the folders of `FI_PROVIDER_PATH`, calls
-//! [`fi_prov_ini`], and goes through tables of functions from then on. Nothing of libfabric is linked.
+//! libfabric loads the shared library that this crate builds from the folders of
+//! `FI_PROVIDER_PATH`, calls [`fi_prov_ini`], and goes through tables of functions from then on.
+//! Nothing of libfabric is linked.
 //!
 //! # A thin translation
 //!
@@ -19,11 +20,12 @@
 //!
 //! # Where to find what
 //!
-//! `abi` is libfabric's binary interface. `info` answers `fi_getinfo`; `fabric`, `domain`, `address_vector`,
-//! `completion_queue`, `counter`, `event_queue`, `poll_set` and `memory_region` are the objects of these names.
-//! `endpoint` holds what the calls share, which are in `message` (untagged), `tagged`, `rma` and `atomic`;
-//! `progress` is what happens when operations end, `multi_receive` how one buffer takes many messages, `aside` what
-//! endpoints say to each other beside messages.
+//! `abi` is libfabric's binary interface. `info` answers `fi_getinfo`; `fabric`, `domain`,
+//! `address_vector`, `completion_queue`, `counter`, `event_queue`, `poll_set` and `memory_region`
+//! are the objects of these names. `endpoint` holds what the calls share, which are in `message`
+//! (untagged), `tagged`, `rma` and `atomic`; `progress` is what happens when operations end,
+//! `multi_receive` how one buffer takes many messages, `aside` what endpoints say to each other
+//! beside messages.
 
 mod abi;
 mod access;
@@ -73,8 +75,9 @@ unsafe impl Sync for Provider {}
 
 static PROVIDER: Provider = Provider(UnsafeCell::new(fi_provider {
     version: fi_version(1, 0),
-    // The interface that this provider speaks is the one of 1.17, whose structures later versions only grow
-    // at their ends. A core skips providers that name an older version than the application asks for.
+    // The interface that this provider speaks is the one of 1.17, whose structures later versions
+    // only grow at their ends. A core skips providers that name an older version than the
+    // application asks for.
     fi_version: fi_version(2, 99),
     context: [core::ptr::null_mut(); 4],
     name: c"limic".as_ptr(),
@@ -90,7 +93,8 @@ pub extern "C" fn fi_prov_ini() -> *mut c_void {
     PROVIDER.0.get().cast()
 }
 
-/// libfabric is unloaded, usually since the process ends: peers get to know that its endpoints are closed.
+/// libfabric is unloaded, usually since the process ends: peers get to know that its endpoints are
+/// closed.
 unsafe extern "C" fn cleanup() {
     ffi_guard::cross((), endpoint::close_all);
 }

@@ -29,8 +29,8 @@ type Log = unsafe extern "C" fn(
     ...
 );
 
-/// The two functions of the libfabric that loaded this library. Looked up by name, since linking would bind
-/// to one version of it.
+/// The two functions of the libfabric that loaded this library. Looked up by name, since linking
+/// would bind to one version of it.
 struct Functions {
     enabled: Enabled,
     log: Log,
@@ -40,8 +40,8 @@ fn functions() -> Option<&'static Functions> {
     static FUNCTIONS: OnceLock<Option<Functions>> = OnceLock::new();
     FUNCTIONS
         .get_or_init(|| {
-            // SAFETY: plain calls of the dynamic linker. Without NOLOAD nothing is loaded that is not there; the handle
-            // stays open, so the functions stay.
+            // SAFETY: plain calls of the dynamic linker. Without NOLOAD nothing is loaded that is
+            // not there; the handle stays open, so the functions stay.
             let (enabled, log) = unsafe {
                 let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
                 let loaded = libc::dlopen(c"libfabric.so.1".as_ptr(), flags);

@@ -55,7 +55,8 @@ unsafe impl Object for Region {
     const CLASS: usize = class::MR;
 }
 
-// SAFETY: touched only in calls that have entered its domain; the memory is touched as the application allowed.
+// SAFETY: touched only in calls that have entered its domain; the memory is touched as the
+// application allowed.
 unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}

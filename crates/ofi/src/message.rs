@@ -1,4 +1,5 @@
-//! Untagged messages (`fi_send`, `fi_recv`): the table. What the calls do is in `send` and `receive`.
+//! Untagged messages (`fi_send`, `fi_recv`): the table. What the calls do is in `send` and
+//! `receive`.
 
 use core::ffi::c_void;
 
@@ -49,8 +50,8 @@ unsafe extern "C" fn recv(
     context: *mut c_void,
 ) -> isize {
     let room = Bytes::One(buffer, len);
-    // SAFETY: C passes what it was given, and lends buffer and context until the operation is over; so in all calls
-    // of this file.
+    // SAFETY: C passes what it was given, and lends buffer and context until the operation is over;
+    // so in all calls of this file.
     unsafe {
         with(endpoint, |endpoint| {
             receive::call(endpoint, CallFlags::Plain, &asked(from, context), room)

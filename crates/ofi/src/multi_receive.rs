@@ -1,9 +1,11 @@
-//! Buffers for many messages (`FI_MULTI_RECV`): each is a receive that is posted again with the room that is left.
+//! Buffers for many messages (`FI_MULTI_RECV`): each is a receive that is posted again with the
+//! room that is left.
 //!
-//! Messages of one sender are reported in the order sent, though completions have no order. MPICH needs it: of some
-//! messages that overtake others it keeps a part only (docs/libfabric.md). So all that has ended is reported before any
-//! buffer is posted again, which may meet a message that waits; and what has overtaken a longer message of its
-//! sender is reported after that. Messages meet buffers in the order in which these were posted, so that order tells.
+//! Messages of one sender are reported in the order sent, though completions have no order. MPICH
+//! needs it: of some messages that overtake others it keeps a part only (docs/libfabric.md). So all
+//! that has ended is reported before any buffer is posted again, which may meet a message that
+//! waits; and what has overtaken a longer message of its sender is reported after that. Messages
+//! meet buffers in the order in which these were posted, so that order tells.
 
 use core::ffi::c_void;
 
@@ -59,7 +61,8 @@ impl Endpoint {
         self.settle_multis();
     }
 
-    /// Ends one, if it has this name: a message that is on its way into it is its last. Gives its request.
+    /// Ends one, if it has this name: a message that is on its way into it is its last. Gives its
+    /// request.
     pub(crate) fn end_multi(&self, context: *mut c_void) -> Option<RequestId> {
         let lists = self.multi.borrow();
         // SAFETY: listed ones are alive.
@@ -129,7 +132,8 @@ impl Endpoint {
     /// # Safety
     /// `multi` is one of this endpoint that is not posted.
     unsafe fn report_multi(&self, multi: *mut Spare, outcome: Outcome) -> bool {
-        // SAFETY: the caller's promise; the application leaves the room alone until it gets it back.
+        // SAFETY: the caller's promise; the application leaves the room alone until it gets it
+        // back.
         unsafe {
             let (start, len) = (*multi).room;
             let used = match &outcome {

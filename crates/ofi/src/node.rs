@@ -1,8 +1,9 @@
 //! One operation: a node in memory that the caller lends, or in a spare one.
 //!
-//! An application in the mode `FI_CONTEXT2` lends 64 bytes with each operation that it wants a completion of. The node
-//! lies there: posting and completing allocate nothing. Operations without such memory (applications that do not
-//! know the mode, silent operations, parts of larger ones) take a spare node from the domain's pool.
+//! An application in the mode `FI_CONTEXT2` lends 64 bytes with each operation that it wants a
+//! completion of. The node lies there: posting and completing allocate nothing. Operations without
+//! such memory (applications that do not know the mode, silent operations, parts of larger ones)
+//! take a spare node from the domain's pool.
 
 use core::cell::Cell;
 use core::ffi::c_void;
@@ -35,7 +36,8 @@ pub(crate) mod mark {
 
 /// What is known of an operation. As long as the `fi_context2` in which it lies.
 ///
-/// The middle five words are those of a completion of the format `FI_CQ_FORMAT_TAGGED`, in that order.
+/// The middle five words are those of a completion of the format `FI_CQ_FORMAT_TAGGED`, in that
+/// order.
 #[repr(C)]
 pub(crate) struct Node {
     /// The next in the completion queue, or in the list of spare nodes.
@@ -50,8 +52,8 @@ pub(crate) struct Node {
     pub(crate) peer: u32,
     /// Error number, if it failed.
     pub(crate) error: i32,
-    /// While it is pending: its parts that are not over, if it has several; of a multi-receive, the transport's request. Then: the
-    /// bytes that did not fit.
+    /// While it is pending: its parts that are not over, if it has several; of a multi-receive, the
+    /// transport's request. Then: the bytes that did not fit.
     pub(crate) rest: u64,
 }
 
@@ -178,7 +180,8 @@ impl Pool {
     pub(crate) fn take_all_back(&self, endpoint: u16) {
         let all = self.all.take();
         for spare in &all {
-            // SAFETY: nodes of the pool live as long as it, and nobody uses those of an endpoint that is gone.
+            // SAFETY: nodes of the pool live as long as it, and nobody uses those of an endpoint
+            // that is gone.
             unsafe {
                 if (**spare).node.endpoint() == endpoint {
                     self.give_back(spare.cast());
@@ -188,8 +191,8 @@ impl Pool {
         self.all.set(all);
     }
 
-    /// What `pick` gives for the first of the operations that the application calls `context` for which it gives anything.
-    /// Linear: for cancellation only.
+    /// What `pick` gives for the first of the operations that the application calls `context` for
+    /// which it gives anything. Linear: for cancellation only.
     pub(crate) fn find<T>(
         &self,
         context: *mut c_void,

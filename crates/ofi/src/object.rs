@@ -75,8 +75,8 @@ pub(crate) unsafe fn share_if<O: Object>(head: *mut fid) -> Option<Arc<O>> {
     }
 }
 
-/// Takes an object back that nobody else uses. `None`: something that was opened from it, or bound to it, is still
-/// open.
+/// Takes an object back that nobody else uses. `None`: something that was opened from it, or bound
+/// to it, is still open.
 ///
 /// # Safety
 /// As [`object`]; if it gives the object, C does not use the head any more.

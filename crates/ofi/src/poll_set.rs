@@ -115,7 +115,8 @@ unsafe extern "C" fn poll(set: *mut fid_poll, contexts: *mut *mut c_void, count:
                 }
             };
             if ready && found < count {
-                // SAFETY: C passes room for `count` contexts; members are alive while they are here.
+                // SAFETY: C passes room for `count` contexts; members are alive while they are
+                // here.
                 unsafe { *contexts.add(found as usize) = (**fid).context };
                 found += 1;
             }

@@ -10,7 +10,8 @@ use crate::errors::{errno_of, is_closed, reported};
 use crate::node::{Node, Spare, mark};
 use crate::send::Copied;
 
-/// What a watched request's name points to; names are aligned addresses with this in their lowest bits.
+/// What a watched request's name points to; names are aligned addresses with this in their lowest
+/// bits.
 pub(crate) mod kind {
     /// The node of an operation.
     pub(crate) const NODE: u64 = 0;
@@ -36,7 +37,8 @@ fn pointer_of<T>(name: u64) -> *mut T {
 }
 
 impl Endpoint {
-    /// Moves messages along, and puts what has ended into the completion queues. True if anything moved.
+    /// Moves messages along, and puts what has ended into the completion queues. True if anything
+    /// moved.
     #[inline(always)]
     pub(crate) fn progress(&self) -> bool {
         let moved = self.limic.progress();
@@ -56,7 +58,8 @@ impl Endpoint {
     #[inline(always)]
     fn ended(&self, name: u64, outcome: Outcome) {
         if name & kind::BITS == kind::NODE {
-            // SAFETY: watched under the name of its node, which lives until the operation is reported.
+            // SAFETY: watched under the name of its node, which lives until the operation is
+            // reported.
             unsafe { self.finish(pointer_of(name), outcome) };
         } else {
             self.ended_otherwise(name, outcome);
@@ -76,7 +79,8 @@ impl Endpoint {
         }
     }
 
-    /// A message has come into a buffer for many. Everything that has ended is taken note of before anything is posted again.
+    /// A message has come into a buffer for many. Everything that has ended is taken note of before
+    /// anything is posted again.
     ///
     /// # Safety
     /// As in [`ended_otherwise`](Self::ended_otherwise).
@@ -96,8 +100,9 @@ impl Endpoint {
         self.settle_multis();
     }
 
-    /// The endpoint is closed: what was under way is not reported. Gives back the memory that it kept; nodes go back to
-    /// their pool in one sweep. Copies of which peers may still be reading are not over, and stay.
+    /// The endpoint is closed: what was under way is not reported. Gives back the memory that it
+    /// kept; nodes go back to their pool in one sweep. Copies of which peers may still be reading
+    /// are not over, and stay.
     pub(crate) fn forget_pending(&self) {
         while let Some((name, outcome)) = self.limic.next_completed() {
             // SAFETY: as in `ended_otherwise`.
@@ -146,7 +151,8 @@ impl Endpoint {
         unsafe {
             (*node).rest = 0;
             if is_closed(&error) && (*node).flags & (FI_SEND | mark::DELIVERED) == FI_SEND {
-                // As if the message had been the last that it did not ask for. It was not asked to be delivered.
+                // As if the message had been the last that it did not ask for. It was not asked to
+                // be delivered.
                 return;
             }
             (*node).flags |= mark::FAILED;
@@ -174,7 +180,8 @@ impl Endpoint {
         }
     }
 
-    /// Counts an operation that is over, and puts it into its completion queue if somebody wants to know.
+    /// Counts an operation that is over, and puts it into its completion queue if somebody wants to
+    /// know.
     ///
     /// # Safety
     /// As [`finish`](Self::finish); the node is filled in.

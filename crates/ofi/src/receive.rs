@@ -81,7 +81,8 @@ pub(crate) unsafe fn call(
         }
         let flags = match asked.sort {
             TagSpace::Untagged => all_flags,
-            // Default flags are for both sorts, but one buffer for many is for untagged messages alone.
+            // Default flags are for both sorts, but one buffer for many is for untagged messages
+            // alone.
             TagSpace::Tagged(_) => flags,
         };
         let room = room.room()?;
@@ -107,7 +108,8 @@ impl Endpoint {
     /// Posts a receive.
     ///
     /// # Safety
-    /// The room is the operation's until it is over; a context that is lent is valid until it is reported.
+    /// The room is the operation's until it is over; a context that is lent is valid until it is
+    /// reported.
     #[inline(always)]
     pub(crate) unsafe fn receive(
         &self,

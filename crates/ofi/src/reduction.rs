@@ -30,8 +30,8 @@ pub(crate) mod op {
     }
 }
 
-/// Bytes of an element of a type, numbered as libfabric does. `None`: unknown, or one that Rust does not have
-/// (`long double`).
+/// Bytes of an element of a type, numbered as libfabric does. `None`: unknown, or one that Rust
+/// does not have (`long double`).
 pub(crate) fn size_of_type(datatype: u32) -> Option<usize> {
     Some(match datatype {
         0 | 1 => 1,
@@ -179,8 +179,8 @@ impl Reduction<'_> {
     /// Changes `count` elements, and returns what they were before.
     ///
     /// # Safety
-    /// `target` is valid for `count` elements of the type; others change it only through this function, or accept to
-    /// be torn.
+    /// `target` is valid for `count` elements of the type; others change it only through this
+    /// function, or accept to be torn.
     pub(crate) unsafe fn run(&self, target: *mut u8, count: usize) -> Vec<u8> {
         // The lock guards no invariant across a panic.
         let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -219,7 +219,8 @@ impl Reduction<'_> {
         for number in 0..count {
             let at = number * size;
             let place = target.wrapping_add(at);
-            // SAFETY: the caller's promise. Volatile, since other processes may read there meanwhile.
+            // SAFETY: the caller's promise. Volatile, since other processes may read there
+            // meanwhile.
             unsafe {
                 let old = load::<T>(place);
                 core::ptr::copy_nonoverlapping(

@@ -21,7 +21,8 @@ pub(crate) fn no_other_node() -> Option<&'static str> {
 
 /// Whether the launcher says that all of the job is on this node.
 ///
-/// Open MPI asks for `FI_REMOTE_COMM` whatever the job's shape, and there is nobody on another node then.
+/// Open MPI asks for `FI_REMOTE_COMM` whatever the job's shape, and there is nobody on another node
+/// then.
 pub(crate) fn job_is_here() -> bool {
     is_here(|name| std::env::var(name).ok())
 }

@@ -1,4 +1,5 @@
-//! Reads and writes of peers' memory (`fi_read`, `fi_write`): the table. What the calls do is in `access`.
+//! Reads and writes of peers' memory (`fi_read`, `fi_write`): the table. What the calls do is in
+//! `access`.
 
 use core::ffi::c_void;
 
@@ -50,8 +51,8 @@ unsafe extern "C" fn read(
     context: *mut c_void,
 ) -> isize {
     let (given, local) = (reading(peer, context), Bytes::One(buffer, len));
-    // SAFETY: C passes what it was given, and lends buffer and context until the operation is over; so in all calls
-    // of this file.
+    // SAFETY: C passes what it was given, and lends buffer and context until the operation is over;
+    // so in all calls of this file.
     unsafe {
         access::call(
             endpoint,

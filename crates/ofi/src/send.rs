@@ -59,7 +59,8 @@ pub(crate) struct SendArgs {
 /// A call that sends.
 ///
 /// # Safety
-/// The bytes, and a context that is lent, are the operation's until it is over; injected bytes until the call returns.
+/// The bytes, and a context that is lent, are the operation's until it is over; injected bytes
+/// until the call returns.
 #[inline(always)]
 pub(crate) unsafe fn call(
     endpoint: &Endpoint,
@@ -100,7 +101,8 @@ impl Endpoint {
     /// Sends.
     ///
     /// # Safety
-    /// The slices are readable until the operation is over; a context that is lent is valid until it is reported.
+    /// The slices are readable until the operation is over; a context that is lent is valid until
+    /// it is reported.
     #[inline(always)]
     pub(crate) unsafe fn send(&self, sent: &Sent, slices: &[RawSlice]) -> Result<usize, i32> {
         let peer = self.peer(sent.to)?;
@@ -182,8 +184,8 @@ impl Endpoint {
         }
     }
 
-    /// Counts a send that has no node. What the provider itself says to peers is no send of the application's: it has no
-    /// flags.
+    /// Counts a send that has no node. What the provider itself says to peers is no send of the
+    /// application's: it has no flags.
     #[cold]
     fn count_unreported(&self, flags: u64) {
         if flags & FI_SEND != 0 {

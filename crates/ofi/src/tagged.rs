@@ -1,4 +1,5 @@
-//! Tagged messages (`fi_tsend`, `fi_trecv`): the table. What the calls do is in `send` and `receive`.
+//! Tagged messages (`fi_tsend`, `fi_trecv`): the table. What the calls do is in `send` and
+//! `receive`.
 
 use core::ffi::c_void;
 
@@ -54,8 +55,8 @@ unsafe extern "C" fn recv(
     context: *mut c_void,
 ) -> isize {
     let (asked, room) = (asked(from, tag, ignore, context), Bytes::One(buffer, len));
-    // SAFETY: C passes what it was given, and lends buffer and context until the operation is over; so in all calls
-    // of this file.
+    // SAFETY: C passes what it was given, and lends buffer and context until the operation is over;
+    // so in all calls of this file.
     unsafe {
         with(endpoint, |endpoint| {
             receive::call(endpoint, CallFlags::Plain, &asked, room)

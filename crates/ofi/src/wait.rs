@@ -13,7 +13,8 @@ use crate::completion_queue::Queue;
 use crate::ffi_guard;
 use crate::object;
 
-/// What an application polls: readable when one of the queue's endpoints is wanted, or somebody in this process called.
+/// What an application polls: readable when one of the queue's endpoints is wanted, or somebody in
+/// this process called.
 pub(crate) struct WaitObject {
     set: OwnedFd,
     call: OwnedFd,
@@ -91,8 +92,8 @@ impl Patience {
     }
 }
 
-/// `fi_trywait`: whether the descriptors of these objects may be polled now. If there is something to do it is
-/// `FI_EAGAIN`; else senders ring from now on.
+/// `fi_trywait`: whether the descriptors of these objects may be polled now. If there is something
+/// to do it is `FI_EAGAIN`; else senders ring from now on.
 pub(crate) unsafe extern "C" fn trywait(
     _: *mut fid_fabric,
     fids: *mut *mut fid,

@@ -95,7 +95,8 @@ fn fi_info_lists_it() {
     }
 }
 
-/// libfabric unloads its providers at its end; a thread that is inside of this one then must not lose its code.
+/// libfabric unloads its providers at its end; a thread that is inside of this one then must not
+/// lose its code.
 #[test]
 fn it_stays_in_memory_when_it_is_unloaded() {
     let provider = provider();

@@ -23,8 +23,8 @@ const VERSION: u8 = 1;
 /// | 20..28 | secret: random; a process of the same user that shows it is let in |
 /// | 28..48 | fabric address for paths between nodes, zero without one |
 ///
-/// A process of the same user that holds an address can exchange messages with the endpoint: hand it
-/// to the job's own processes only.
+/// A process of the same user that holds an address can exchange messages with the endpoint: hand
+/// it to the job's own processes only.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Address {
     pub(crate) node: u64,
@@ -55,7 +55,8 @@ impl Address {
         self.node == this_node()
     }
 
-    /// The node and network namespace where the endpoint lives: the same number for all that live there.
+    /// The node and network namespace where the endpoint lives: the same number for all that live
+    /// there.
     #[must_use]
     pub fn node(&self) -> u64 {
         self.node

@@ -12,13 +12,16 @@ const NAME: usize = 4;
 
 /// How one rank meets the others: returns from [`wait`](Self::wait) only after all have called it.
 ///
-/// Ranks that have a CPU each meet by dissemination, `log2(ranks)` rounds in which each tells one other rank and hears from one
-/// (Hensgen, Finkel, Manber 1988). Where a node has more ranks than CPUs they take turns on them, and a turn takes longer than all
-/// messages. If there is such a node, the ranks of each node tell its first rank, the *head*, the heads meet by dissemination, and each
-/// tells its own. That is two turns of each rank, where dissemination needs one for each of its rounds.
+/// Ranks that have a CPU each meet by dissemination, `log2(ranks)` rounds in which each tells one
+/// other rank and hears from one (Hensgen, Finkel, Manber 1988). Where a node has more ranks than
+/// CPUs they take turns on them, and a turn takes longer than all messages. If there is such a
+/// node, the ranks of each node tell its first rank, the *head*, the heads meet by dissemination,
+/// and each tells its own. That is two turns of each rank, where dissemination needs one for each
+/// of its rounds.
 ///
-/// [`World::barrier`](crate::World::barrier) is this; by itself it is for runtimes with a bootstrap of their own, and for endpoints
-/// beside a world's ([`World::barrier_of`](crate::World::barrier_of)).
+/// [`World::barrier`](crate::World::barrier) is this; by itself it is for runtimes with a bootstrap
+/// of their own, and for endpoints beside a world's
+/// ([`World::barrier_of`](crate::World::barrier_of)).
 ///
 /// ```
 /// use limic::{Barrier, Endpoint, HybridEndpoint, RawEndpoint, Tag, topology::CpuSet};
@@ -45,9 +48,10 @@ pub struct Barrier {
 }
 
 impl Barrier {
-    /// The head of each rank, by the node ([`Address::node`](crate::Address::node)) and the CPUs of each. Without more ranks
-    /// than CPUs on some node every rank is a head of its own. Where the CPUs of nobody on a node are known (empty sets), its
-    /// ranks, if there are several, are taken to share one.
+    /// The head of each rank, by the node ([`Address::node`](crate::Address::node)) and the CPUs of
+    /// each. Without more ranks than CPUs on some node every rank is a head of its own. Where the
+    /// CPUs of nobody on a node are known (empty sets), its ranks, if there are several, are taken
+    /// to share one.
     ///
     /// All ranks have to call it with the same.
     #[must_use]
@@ -72,11 +76,12 @@ impl Barrier {
             .collect()
     }
 
-    /// The barrier as `rank` takes part in it. All ranks have the same `heads`, of which each is its own head
-    /// ([`heads`](Self::heads) makes such).
+    /// The barrier as `rank` takes part in it. All ranks have the same `heads`, of which each is
+    /// its own head ([`heads`](Self::heads) makes such).
     ///
     /// # Errors
-    /// [`Error::RankOutOfRange`] for a rank, or a head, that there is not; [`Error::Bootstrap`] names a rank whose head has another one.
+    /// [`Error::RankOutOfRange`] for a rank, or a head, that there is not; [`Error::Bootstrap`]
+    /// names a rank whose head has another one.
     pub fn new(rank: u32, heads: &[u32]) -> Result<Self> {
         let size = heads.len() as u32;
         let head_of = |rank: u32| {
@@ -114,16 +119,19 @@ impl Barrier {
         2 * (u64::from(self.ranks) - heads) + heads * rounds
     }
 
-    /// Returns when all ranks have called it. `endpoint` is connected to all of them in the order of their ranks, so that each
-    /// peer has its rank as its [index](Peer::index); nothing else between them uses `tag`.
+    /// Returns when all ranks have called it. `endpoint` is connected to all of them in the order
+    /// of their ranks, so that each peer has its rank as its [index](Peer::index); nothing else
+    /// between them uses `tag`.
     ///
-    /// If a rank is gone before it has called it, or some rank cannot reach it, every other one learns its name: who misses it passes
-    /// that on in place of the empty messages, and so nobody waits for a rank that has given up. One that goes in the middle may be
-    /// missed by some in the next barrier only.
+    /// If a rank is gone before it has called it, or some rank cannot reach it, every other one
+    /// learns its name: who misses it passes that on in place of the empty messages, and so nobody
+    /// waits for a rank that has given up. One that goes in the middle may be missed by some in the
+    /// next barrier only.
     ///
     /// # Errors
-    /// [`Error::PeerFailed`] names a rank that is gone, with [`PeerFailure::Reported`] where another rank told so. Whatever else
-    /// a send or receive gives, if the endpoint is of no use any more; then the others go on to wait until it closes.
+    /// [`Error::PeerFailed`] names a rank that is gone, with [`PeerFailure::Reported`] where
+    /// another rank told so. Whatever else a send or receive gives, if the endpoint is of no use
+    /// any more; then the others go on to wait until it closes.
     pub fn wait<E: RawEndpoint>(&self, endpoint: &E, tag: impl Into<Tag>) -> Result<()> {
         let mut meeting = Meeting {
             endpoint,
@@ -131,8 +139,9 @@ impl Barrier {
             ranks: self.ranks,
             gone: None,
         };
-        // The messages of one sender do not overtake each other, and nobody sends to the same rank twice in a barrier, so one tag
-        // will do for all rounds and for barriers that follow one another.
+        // The messages of one sender do not overtake each other, and nobody sends to the same rank
+        // twice in a barrier, so one tag will do for all rounds and for barriers that follow one
+        // another.
         if let Some(head) = self.head {
             meeting.tell(head)?;
             meeting.hear(head)?;

@@ -47,7 +47,8 @@ pub(crate) fn words<const N: usize>(source: &(impl Source + ?Sized)) -> [u64; N]
     let mut words = [0_u64; N];
     let start = words.as_mut_ptr().cast::<u8>();
     let whole = N * 8;
-    // SAFETY: the lengths are within both; every bit pattern is a `u64`. One that is known beforehand is a few loads.
+    // SAFETY: the lengths are within both; every bit pattern is a `u64`. One that is known
+    // beforehand is a few loads.
     unsafe {
         if source.len() >= whole as u64 {
             source.get(0, start, whole);

@@ -1,20 +1,23 @@
-//! The ranks of a job meet before their first message (U2, C4).
+//! The ranks of a job meet before their first message.
 
 use crate::{Peer, RawEndpoint, Result};
 
-/// Looks for news of a connection that follow one another at once, and those after which a processor is given away each time, before it
-/// sleeps. Few: while ranks share a processor, the news is another rank's to make.
+/// Looks for news of a connection that follow one another at once, and those after which a
+/// processor is given away each time, before it sleeps. Few: while ranks share a processor, the
+/// news is another rank's to make.
 const POLLS: u32 = 16;
 const YIELDS: u32 = 64;
 
-/// Meets those ranks that the settings want met at the start (`LIMIC_VERBS_CONNECT=static`), in `n - 1` steps: in each, every rank meets
-/// one other and is met by one, so that nobody has a crowd at the door. All ranks call it. `peers` are all ranks in their order, and `rank`
-/// is this one's place.
+/// Meets those ranks that the settings want met at the start (`LIMIC_VERBS_CONNECT=static`), in
+/// `n - 1` steps: in each, every rank meets one other and is met by one, so that nobody has a crowd
+/// at the door. All ranks call it. `peers` are all ranks in their order, and `rank` is this one's
+/// place.
 ///
 /// [`World`](crate::World) does it by itself; this is for runtimes with a bootstrap of their own.
 ///
 /// # Errors
-/// [`Error::UnknownPeer`](crate::Error::UnknownPeer), [`Error::PeerFailed`](crate::Error::PeerFailed).
+/// [`Error::UnknownPeer`](crate::Error::UnknownPeer),
+/// [`Error::PeerFailed`](crate::Error::PeerFailed).
 pub fn connect_at_start<E: RawEndpoint>(endpoint: &E, rank: usize, peers: &[Peer]) -> Result<()> {
     let size = peers.len();
     for step in 1..size {

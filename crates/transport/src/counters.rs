@@ -1,8 +1,9 @@
-//! What was moved: counts by path and peer, a histogram of sizes, and reasons (K8).
+//! What was moved: counts by path and peer, a histogram of sizes, and reasons.
 //!
-//! Read from inside by [`RawEndpoint::counters`](crate::RawEndpoint::counters), at the end through `LIMIC_STATS`, and from
-//! outside at any time by [`of_process`], which `limic info --pid` uses. They cost a short message three additions,
-//! and others five, to words of this endpoint's own cache lines. docs/counters.md lists names, units and formats.
+//! Read from inside by [`RawEndpoint::counters`](crate::RawEndpoint::counters), at the end through
+//! `LIMIC_STATS`, and from outside at any time by [`of_process`], which `limic info --pid` uses.
+//! They cost a short message three additions, and others five, to words of this endpoint's own
+//! cache lines. docs/counters.md lists names, units and formats.
 
 mod event;
 #[expect(
@@ -61,19 +62,21 @@ impl Traffic {
 /// What one endpoint has moved since it was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Messages by the path that carried them, each counted once in a pair: where the path is chosen. That is the sender,
-    /// and for long messages the receiver.
+    /// Messages by the path that carried them, each counted once in a pair: where the path is
+    /// chosen. That is the sender, and for long messages the receiver.
     pub paths: Vec<(Path, Traffic)>,
     /// Sends that are done, by path; one-sided writes too.
     pub sent_paths: Vec<(Path, Traffic)>,
-    /// Messages received, by path; one-sided reads too. What came whole through a ring counts as eager: the receiver does
-    /// not tell it from inline.
+    /// Messages received, by path; one-sided reads too. What came whole through a ring counts as
+    /// eager: the receiver does not tell it from inline.
     pub received_paths: Vec<(Path, Traffic)>,
-    /// What was sent to each peer. Beyond the first 255 peers that it talks to, an endpoint counts for all together.
+    /// What was sent to each peer. Beyond the first 255 peers that it talks to, an endpoint counts
+    /// for all together.
     pub sent: Vec<(Peer, Traffic)>,
     /// What was received from each peer.
     pub received: Vec<(Peer, Traffic)>,
-    /// Sends that are done, by size: class 0 is the empty message, class `k` holds `2^(k-1)` to `2^k - 1` bytes.
+    /// Sends that are done, by size: class 0 is the empty message, class `k` holds `2^(k-1)` to
+    /// `2^k - 1` bytes.
     pub sizes: Vec<u64>,
     /// Messages that arrived before their receive was posted.
     pub unexpected: u64,
@@ -81,8 +84,8 @@ pub struct Counters {
     pub unexpected_bytes: u64,
     /// Times that this endpoint slept.
     pub sleeps: u64,
-    /// Messages that went ahead of a receiver that lags behind: they lie in shared memory until it takes them, and
-    /// their senders did not wait (H4). Part of the eager path's traffic.
+    /// Messages that went ahead of a receiver that lags behind: they lie in shared memory until it
+    /// takes them, and their senders did not wait. Part of the eager path's traffic.
     pub ahead: Traffic,
     /// Peers that lag behind this endpoint's messages now, as they said.
     pub lagging: Vec<Peer>,
@@ -92,10 +95,11 @@ pub struct Counters {
     pub skew_changes: u64,
     /// Times that this endpoint was found on another CPU than before.
     pub migrations: u64,
-    /// Times that it was found to have moved to another cache or package, so that other thresholds hold (H3).
+    /// Times that it was found to have moved to another cache or package, so that other thresholds
+    /// hold.
     pub relocations: u64,
-    /// Long messages that take another path than the policy's table says, or are written past the caches, because it was measured to be
-    /// faster.
+    /// Long messages that take another path than the policy's table says, or are written past the
+    /// caches, because it was measured to be faster.
     pub tuned: Vec<TunedPath>,
     /// Everything else that is counted, by name.
     pub events: Vec<(Event, u64)>,
@@ -125,8 +129,8 @@ pub struct Reason {
     pub text: String,
 }
 
-/// Long messages from a peer, from one length up to below the next power of two, that take another path than the
-/// policy's table says, or are written in another way.
+/// Long messages from a peer, from one length up to below the next power of two, that take another
+/// path than the policy's table says, or are written in another way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TunedPath {
     /// Their sender.
@@ -135,7 +139,8 @@ pub struct TunedPath {
     pub from_bytes: u64,
     /// The path that they take.
     pub path: Path,
-    /// Their receiver writes them past its caches: messages of 4 MiB and more, where that is faster.
+    /// Their receiver writes them past its caches: messages of 4 MiB and more, where that is
+    /// faster.
     pub non_temporal: bool,
 }
 

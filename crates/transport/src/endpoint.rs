@@ -16,9 +16,11 @@ use crate::{Peer, Result, Selector, Status, Tag};
 /// Three kinds of buffers, one for each way in which Rust code holds memory:
 ///
 /// - **blocking** calls ([`send`](Self::send), [`recv`](Self::recv)) borrow for their own duration;
-/// - **scoped** requests ([`scope`](Self::scope)) borrow for the scope, as `std::thread::scope` does;
-/// - **owned** requests ([`isend`](Self::isend), [`irecv`](Self::irecv)) take the buffer and give it
-///   back at completion; **loans** ([`loan`](Self::loan)) are owned buffers that lie in shared memory.
+/// - **scoped** requests ([`scope`](Self::scope)) borrow for the scope, as `std::thread::scope`
+///   does;
+/// - **owned** requests ([`isend`](Self::isend), [`irecv`](Self::irecv)) take the buffer and give
+///   it back at completion; **loans** ([`loan`](Self::loan)) are owned buffers that lie in shared
+///   memory.
 ///
 /// Order: messages from one peer match in the order sent, whatever paths they took. An endpoint is
 /// `Send` but not `Sync`: one thread uses it at a time; give each thread an endpoint of its own.
@@ -29,8 +31,8 @@ pub trait Endpoint: RawEndpoint {
     /// receiver has posted a receive, for messages up to the eager limit.
     ///
     /// # Errors
-    /// [`Error::PeerFailed`](crate::Error::PeerFailed), [`Error::UnknownPeer`](crate::Error::UnknownPeer),
-    /// [`Error::NoPath`](crate::Error::NoPath).
+    /// [`Error::PeerFailed`](crate::Error::PeerFailed),
+    /// [`Error::UnknownPeer`](crate::Error::UnknownPeer), [`Error::NoPath`](crate::Error::NoPath).
     #[inline]
     fn send(&self, to: Peer, tag: impl Into<Tag>, data: &[u8]) -> Result<()> {
         // SAFETY: `data` is borrowed until this call returns, which is after completion.
@@ -51,8 +53,9 @@ pub trait Endpoint: RawEndpoint {
     /// Receives one message and waits for it.
     ///
     /// # Errors
-    /// [`Error::Truncated`](crate::Error::Truncated) with both lengths if the message is longer than the buffer,
-    /// [`Error::PeerFailed`](crate::Error::PeerFailed) if the peer named (or, for any source, some peer) died.
+    /// [`Error::Truncated`](crate::Error::Truncated) with both lengths if the message is longer
+    /// than the buffer, [`Error::PeerFailed`](crate::Error::PeerFailed) if the peer named (or, for
+    /// any source, some peer) died.
     #[inline]
     fn recv(&self, from: impl Into<Selector>, buffer: &mut [u8]) -> Outcome {
         // SAFETY: `buffer` is borrowed until this call returns, which is after completion.
@@ -129,7 +132,8 @@ pub trait Endpoint: RawEndpoint {
         OwnedSend::start(self, to, tag.into(), data.into())
     }
 
-    /// Starts a receive of up to `buffer.len()` bytes into a buffer that it takes, and gives back at completion.
+    /// Starts a receive of up to `buffer.len()` bytes into a buffer that it takes, and gives back
+    /// at completion.
     ///
     /// # Errors
     /// As [`recv`](Self::recv).
@@ -169,7 +173,8 @@ pub trait Endpoint: RawEndpoint {
     /// sent without a copy.
     ///
     /// # Errors
-    /// [`Error::NoMemory`](crate::Error::NoMemory) names the limit; receivers that hold loans are part of it.
+    /// [`Error::NoMemory`](crate::Error::NoMemory) names the limit; receivers that hold loans are
+    /// part of it.
     #[inline(always)]
     fn loan(&self, len: usize) -> Result<Loan<'_, Self>>
     where
@@ -202,7 +207,9 @@ pub trait Endpoint: RawEndpoint {
     /// Reads from a region of a peer.
     ///
     /// # Errors
-    /// [`Error::UnknownRegion`](crate::Error::UnknownRegion), [`Error::OutOfRegion`](crate::Error::OutOfRegion), [`Error::PeerFailed`](crate::Error::PeerFailed).
+    /// [`Error::UnknownRegion`](crate::Error::UnknownRegion),
+    /// [`Error::OutOfRegion`](crate::Error::OutOfRegion),
+    /// [`Error::PeerFailed`](crate::Error::PeerFailed).
     fn read(&self, peer: Peer, key: RegionKey, offset: u64, into: &mut [u8]) -> Result<()> {
         // SAFETY: as in `recv`.
         let posted = unsafe { self.post_read(peer, key.0, offset, &[RawSliceMut::from(into)]) }?;

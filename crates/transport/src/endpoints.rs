@@ -17,8 +17,8 @@ pub struct HybridEndpoint(Opened);
 /// each other's memory.
 pub struct ShmEndpoint(Opened);
 
-/// Verbs only: every peer, also on this node, is reached through the adapter. For measurements, and for nodes whose
-/// processes share no memory.
+/// Verbs only: every peer, also on this node, is reached through the adapter. For measurements, and
+/// for nodes whose processes share no memory.
 #[cfg(feature = "ibverbs")]
 pub struct VerbsEndpoint(Opened);
 

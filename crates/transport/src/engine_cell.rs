@@ -3,8 +3,8 @@
 //!
 //! While a call waits, the engine holds pointers to buffers that its caller has only lent. A panic
 //! that unwound out of the engine would free such a buffer and leave the pointer, so it ends the
-//! process instead. Buffers that were left to the engine ([`RawEndpoint::abandon`]) have a `Drop` of
-//! the user's; they are dropped here, after the engine was given back.
+//! process instead. Buffers that were left to the engine ([`RawEndpoint::abandon`]) have a `Drop`
+//! of the user's; they are dropped here, after the engine was given back.
 //!
 //! [`RawEndpoint::abandon`]: crate::RawEndpoint::abandon
 

@@ -18,7 +18,8 @@ pub(crate) const MOST_PIECES: usize = limic_copy::KmodPair::PIECES;
 #[derive(Debug)]
 pub(crate) struct Device {
     session: Result<Kmod, String>,
-    /// The sends' buffers that stay exposed. Apart, since most endpoints never send through the module.
+    /// The sends' buffers that stay exposed. Apart, since most endpoints never send through the
+    /// module.
     lasting: Option<Box<Lasting>>,
 }
 
@@ -63,12 +64,13 @@ enum Offers {
     Unwanted,
     /// The module moved it.
     Wanted,
-    /// It was tried, and the module refused (locked memory, a kind of memory that is not pinned): not for so many
-    /// messages more.
+    /// It was tried, and the module refused (locked memory, a kind of memory that is not pinned):
+    /// not for so many messages more.
     Refused(u32),
 }
 
-/// Long messages to a peer after which a refusal is tried again: other memory may be sent by then, or less be locked.
+/// Long messages to a peer after which a refusal is tried again: other memory may be sent by then,
+/// or less be locked.
 const REFUSED: u32 = 64;
 
 /// A send's bytes, which the peer may read until this is dropped.
@@ -133,7 +135,8 @@ impl KmodPair {
         };
     }
 
-    /// Lets the peer read a send, if it is likely to. Without a system call, if the buffer was sent to it before.
+    /// Lets the peer read a send, if it is likely to. Without a system call, if the buffer was sent
+    /// to it before.
     pub(crate) fn offer(&mut self, device: &mut Device, data: &SendBuffer) -> Option<Exposed> {
         if self.offers != Offers::Wanted {
             return None;
@@ -144,13 +147,14 @@ impl KmodPair {
         let (pair, _) = self.parts.as_ref().ok()?;
         let local = readable(data, data.len());
         if let (&[slice], Some(lasting)) = (local.as_slice(), &mut device.lasting) {
-            // SAFETY: readable by the invariant of `SendBuffer`, until the send ends, with which the latch is shut.
+            // SAFETY: readable by the invariant of `SendBuffer`, until the send ends, with which
+            // the latch is shut.
             if let Some(opened) = unsafe { lasting.open(pair, slice) } {
                 return Some(Exposed::Lasting(opened));
             }
         }
-        // SAFETY: readable by the invariant of `SendBuffer`, and for reading only. The exposure is part of the send, and
-        // goes with it before the buffer goes back to its owner.
+        // SAFETY: readable by the invariant of `SendBuffer`, and for reading only. The exposure is
+        // part of the send, and goes with it before the buffer goes back to its owner.
         match unsafe { pair.expose_once_more(local.as_slice(), Access::Read) } {
             Ok(range) => Some(Exposed::Once(Once {
                 pair: pair.clone(),
@@ -181,8 +185,8 @@ impl KmodPair {
             |s, len| LocalSliceMut::new(s.start, len),
         );
         let remote = [exposed(handle, len)];
-        // SAFETY: the room is writable by the invariant of `ReceiveBuffer`, and the transport does nothing else
-        // with it during the call.
+        // SAFETY: the room is writable by the invariant of `ReceiveBuffer`, and the transport does
+        // nothing else with it during the call.
         unsafe { pair.read_at(peer, &remote, local.as_slice(), skip, limit) }
             .map_err(|error| failed(&error))
     }

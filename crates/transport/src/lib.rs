@@ -15,17 +15,19 @@
 //!
 //! # Where to find what
 //!
-//! - [`Endpoint`]: the calls. [`HybridEndpoint`] picks a path per message, [`ShmEndpoint`] uses shared memory
-//!   only, [`KernelEndpoint`] leaves matching and copying to the kernel module. [`RawEndpoint`] is what all provide
-//!   underneath, in terms of raw memory.
-//! - [`World`]: a job's ranks, under `limic run`, Hydra's `mpiexec` (PMI-1), `prterun` or `srun` (PMIx).
-//!   A runtime with a bootstrap of its own hands out [`Address`]es instead.
-//! - [`policy`]: which path carries which message, and why. [`settings`]: everything that can be set.
+//! - [`Endpoint`]: the calls. [`HybridEndpoint`] picks a path per message, [`ShmEndpoint`] uses
+//!   shared memory only, [`KernelEndpoint`] leaves matching and copying to the kernel module.
+//!   [`RawEndpoint`] is what all provide underneath, in terms of raw memory.
+//! - [`World`]: a job's ranks, under `limic run`, Hydra's `mpiexec` (PMI-1), `prterun` or `srun`
+//!   (PMIx). A runtime with a bootstrap of its own hands out [`Address`]es instead.
+//! - [`policy`]: which path carries which message, and why. [`settings`]: everything that can be
+//!   set.
 //! - [`topology`]: which ranks share a cache.
 //!
 //! # Inside
 //!
-//! `engine/mod.rs` names the steps of a message's life; each file beside it is one step or one thing.
+//! `engine/mod.rs` names the steps of a message's life; each file beside it is one step or one
+//! thing.
 
 #![deny(unsafe_code)]
 

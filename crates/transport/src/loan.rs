@@ -26,8 +26,9 @@ impl<E: RawEndpoint> fmt::Debug for Loan<'_, E> {
 }
 
 impl<'e, E: RawEndpoint> Loan<'e, E> {
-    // Everything that hands a loan on is inlined into its caller. What a function returns in memory is stored word by word there, and copied
-    // two words at a time, for which the copy waits until all stores before it are done: 15 ns of a loan on either side.
+    // Everything that hands a loan on is inlined into its caller. What a function returns in memory
+    // is stored word by word there, and copied two words at a time, for which the copy waits until
+    // all stores before it are done: 15 ns of a loan on either side.
     #[inline(always)]
     pub(crate) fn new(endpoint: &'e E, len: usize) -> Result<Self> {
         Ok(Self {
@@ -36,9 +37,11 @@ impl<'e, E: RawEndpoint> Loan<'e, E> {
         })
     }
 
-    /// Sends the whole buffer. The time does not depend on its length. The first loan between two endpoints waits until the
-    /// other one answers; later ones do not wait, unless more is on its way than fits the peer's ring, or than there are flags
-    /// (256, with those of loans that this application holds): then as an ordinary [`send`](crate::Endpoint::send) does, and to a peer of another node.
+    /// Sends the whole buffer. The time does not depend on its length. The first loan between two
+    /// endpoints waits until the other one answers; later ones do not wait, unless more is on its
+    /// way than fits the peer's ring, or than there are flags (256, with those of loans that this
+    /// application holds): then as an ordinary [`send`](crate::Endpoint::send) does, and to a peer
+    /// of another node.
     ///
     /// # Errors
     /// As [`Endpoint::send`](crate::Endpoint::send).
@@ -55,7 +58,8 @@ impl<'e, E: RawEndpoint> Loan<'e, E> {
     /// Sends the first `len` bytes.
     ///
     /// # Errors
-    /// As [`Endpoint::send`](crate::Endpoint::send), and [`Error::OutOfRegion`] if the loan is shorter.
+    /// As [`Endpoint::send`](crate::Endpoint::send), and [`Error::OutOfRegion`] if the loan is
+    /// shorter.
     pub fn send_first(mut self, len: usize, to: Peer, tag: impl Into<Tag>) -> Outcome {
         if len > self.len() {
             return Err(Error::OutOfRegion {
@@ -67,7 +71,8 @@ impl<'e, E: RawEndpoint> Loan<'e, E> {
         let Some(raw) = self.raw.take() else {
             return Err(Error::UnknownRequest);
         };
-        // SAFETY: the endpoint lent it to this value, which ends here, and it is long enough by the check above.
+        // SAFETY: the endpoint lent it to this value, which ends here, and it is long enough by the
+        // check above.
         let posted = unsafe { self.endpoint.post_loan(to, tag.into(), raw, len) }?;
         crate::endpoint::finish(self.endpoint, posted)
     }
@@ -77,7 +82,8 @@ impl<E: RawEndpoint> Deref for Loan<'_, E> {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
         match &self.raw {
-            // SAFETY: the endpoint lends these bytes to this value alone; peers' mappings are read-only by seal.
+            // SAFETY: the endpoint lends these bytes to this value alone; peers' mappings are
+            // read-only by seal.
             Some(raw) => unsafe { core::slice::from_raw_parts(raw.start, raw.len) },
             None => &[],
         }
@@ -204,8 +210,8 @@ impl Loaned {
                 region: self.len() as u64,
             });
         }
-        // SAFETY: checked against the length just above; `start` is valid for it while `hold` lives. A sender that
-        // writes now changes which bytes are copied, nothing else.
+        // SAFETY: checked against the length just above; `start` is valid for it while `hold`
+        // lives. A sender that writes now changes which bytes are copied, nothing else.
         unsafe {
             core::ptr::copy_nonoverlapping(
                 self.raw.start.add(offset),

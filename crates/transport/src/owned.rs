@@ -34,7 +34,8 @@ impl Parts {
     /// # Safety
     /// The operation is done, and this is called once.
     unsafe fn rebuild(&self) -> Vec<u8> {
-        // SAFETY: the three came from one `Vec<u8>`; the caller promises that nobody else uses them.
+        // SAFETY: the three came from one `Vec<u8>`; the caller promises that nobody else uses
+        // them.
         unsafe { Vec::from_raw_parts(self.start, self.len, self.capacity) }
     }
 }
@@ -63,13 +64,15 @@ impl<'e, E: RawEndpoint> Owned<'e, E> {
     fn finish(self) -> (Outcome, Vec<u8>) {
         let mut this = ManuallyDrop::new(self);
         let outcome = this.handle.wait();
-        // SAFETY: the operation is done, and `ManuallyDrop` keeps the destructor from doing it again.
+        // SAFETY: the operation is done, and `ManuallyDrop` keeps the destructor from doing it
+        // again.
         (outcome, unsafe { this.parts.rebuild() })
     }
 }
 
 impl<E: RawEndpoint> Drop for Owned<'_, E> {
-    /// Lets the operation go on by itself: a send is still delivered. The buffer is freed when it is done.
+    /// Lets the operation go on by itself: a send is still delivered. The buffer is freed when it
+    /// is done.
     fn drop(&mut self) {
         let parts = mem::replace(&mut self.parts, Parts::new(Vec::new()));
         let orphan = Orphan(parts);
@@ -113,8 +116,8 @@ impl<'e, E: RawEndpoint> OwnedSend<'e, E> {
             start: parts.start,
             len: parts.len,
         };
-        // SAFETY: the bytes live on the heap until `rebuild`, which runs only after completion; if the request
-        // is leaked they are never freed.
+        // SAFETY: the bytes live on the heap until `rebuild`, which runs only after completion; if
+        // the request is leaked they are never freed.
         match unsafe { endpoint.post_send(to, tag, &[slice]) } {
             Ok(posted) => Ok(Self(Owned::new(endpoint, posted, parts))),
             Err(error) => {
@@ -127,7 +130,8 @@ impl<'e, E: RawEndpoint> OwnedSend<'e, E> {
     /// Waits until the message is on its way; gives the buffer back.
     ///
     /// # Errors
-    /// What became of the send; the buffer is dropped then (see [`wait_buffer`](Self::wait_buffer)).
+    /// What became of the send; the buffer is dropped then (see
+    /// [`wait_buffer`](Self::wait_buffer)).
     pub fn wait(self) -> Result<Vec<u8>> {
         let (outcome, buffer) = self.0.finish();
         outcome.map(|_| buffer)
@@ -173,7 +177,8 @@ impl<'e, E: RawEndpoint> OwnedRecv<'e, E> {
     /// `status.len` bytes were written.
     ///
     /// # Errors
-    /// What became of the receive; the buffer is dropped then (see [`wait_buffer`](Self::wait_buffer)).
+    /// What became of the receive; the buffer is dropped then (see
+    /// [`wait_buffer`](Self::wait_buffer)).
     pub fn wait(self) -> Result<(Status, Vec<u8>)> {
         let (outcome, buffer) = self.0.finish();
         outcome.map(|status| (status, buffer))

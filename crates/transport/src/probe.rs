@@ -8,7 +8,8 @@ use crate::{Result, Status};
 
 /// A message that only the holder of this value can receive (MPI's `Mprobe`).
 ///
-/// Dropped without being received, the message is received into nothing, so that its sender completes.
+/// Dropped without being received, the message is received into nothing, so that its sender
+/// completes.
 #[must_use = "the message is thrown away if it is not received"]
 pub struct Claimed<'e, E: RawEndpoint> {
     endpoint: &'e E,
@@ -50,7 +51,8 @@ impl<'e, E: RawEndpoint> Claimed<'e, E> {
     /// Receives it into a new buffer of its length.
     ///
     /// # Errors
-    /// As [`Endpoint::recv`](crate::Endpoint::recv); [`Error::NoMemory`](crate::Error::NoMemory) if the buffer cannot be had.
+    /// As [`Endpoint::recv`](crate::Endpoint::recv); [`Error::NoMemory`](crate::Error::NoMemory) if
+    /// the buffer cannot be had.
     pub fn recv_vec(mut self) -> Result<Vec<u8>> {
         let no_memory = || {
             crate::Error::NoMemory(format!(

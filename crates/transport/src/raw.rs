@@ -42,11 +42,12 @@ pub enum Posted {
 /// What a send carries beside its bytes, and when it is over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SendOptions {
-    /// A word that the receiver finds in [`Status::immediate`]: InfiniBand's immediate data, libfabric's remote completion
-    /// data.
+    /// A word that the receiver finds in [`Status::immediate`]: InfiniBand's immediate data,
+    /// libfabric's remote completion data.
     pub immediate: Option<u64>,
-    /// The send is over only when the message reaches its receiver whatever becomes of this process. On one node that is
-    /// so for all messages; what goes to other nodes waits until it is received, also if it is short.
+    /// The send is over only when the message reaches its receiver whatever becomes of this
+    /// process. On one node that is so for all messages; what goes to other nodes waits until it is
+    /// received, also if it is short.
     pub delivered: bool,
 }
 
@@ -55,7 +56,8 @@ pub struct SendOptions {
 /// # Safety
 /// An implementation touches the memory of a posted operation only between the post and the moment
 /// in which it reports the operation done (`Posted::Done`, or `Some` from `test`, or the return of
-/// `wait`), and writes only within the slices that it was given. It drops no buffer of an abandoned operation earlier.
+/// `wait`), and writes only within the slices that it was given. It drops no buffer of an abandoned
+/// operation earlier.
 pub unsafe trait RawEndpoint: Debug + Send {
     /// This endpoint's address.
     fn address(&self) -> Address;
@@ -79,7 +81,8 @@ pub unsafe trait RawEndpoint: Debug + Send {
     /// Starts a send of the concatenation of `data`.
     ///
     /// # Errors
-    /// [`Error::UnknownPeer`](crate::Error::UnknownPeer), [`Error::PeerFailed`](crate::Error::PeerFailed),
+    /// [`Error::UnknownPeer`](crate::Error::UnknownPeer),
+    /// [`Error::PeerFailed`](crate::Error::PeerFailed),
     /// [`Error::NoMemory`](crate::Error::NoMemory); the buffer is then the caller's again.
     ///
     /// # Safety
@@ -105,8 +108,8 @@ pub unsafe trait RawEndpoint: Debug + Send {
         data: &[RawSlice],
     ) -> Result<Posted>;
 
-    /// Sends if that needs neither the receiver's help nor a wait: the buffer is the caller's again at
-    /// once. `None`: it would, and nothing was sent.
+    /// Sends if that needs neither the receiver's help nor a wait: the buffer is the caller's again
+    /// at once. `None`: it would, and nothing was sent.
     ///
     /// # Errors
     /// As [`post_send`](Self::post_send).
@@ -121,8 +124,9 @@ pub unsafe trait RawEndpoint: Debug + Send {
         data: &[RawSlice],
     ) -> Result<Option<Status>>;
 
-    /// Sends one slice if that needs neither the receiver's help nor a wait, as [`try_send`](Self::try_send) does, in less time.
-    /// False: nothing was sent, be it that it would need more, or an error, which the next attempt will meet.
+    /// Sends one slice if that needs neither the receiver's help nor a wait, as
+    /// [`try_send`](Self::try_send) does, in less time. False: nothing was sent, be it that it
+    /// would need more, or an error, which the next attempt will meet.
     ///
     /// # Safety
     /// The slice is readable during the call.
@@ -132,8 +136,9 @@ pub unsafe trait RawEndpoint: Debug + Send {
         false
     }
 
-    /// Starts a send that [`try_send`](Self::try_send) or [`try_send_slice`](Self::try_send_slice) has just refused:
-    /// [`post_send`](Self::post_send), which an endpoint may do without a second attempt.
+    /// Starts a send that [`try_send`](Self::try_send) or [`try_send_slice`](Self::try_send_slice)
+    /// has just refused: [`post_send`](Self::post_send), which an endpoint may do without a second
+    /// attempt.
     ///
     /// # Errors
     /// As [`post_send`](Self::post_send).
@@ -145,8 +150,8 @@ pub unsafe trait RawEndpoint: Debug + Send {
         unsafe { self.post_send(to, tag, data) }
     }
 
-    /// Sends and waits: [`post_send`](Self::post_send) and [`wait`](Self::wait) in one, which an endpoint may do in
-    /// less time.
+    /// Sends and waits: [`post_send`](Self::post_send) and [`wait`](Self::wait) in one, which an
+    /// endpoint may do in less time.
     ///
     /// # Errors
     /// What became of the send.
@@ -171,8 +176,8 @@ pub unsafe trait RawEndpoint: Debug + Send {
     /// Every slice is writable, and nobody else touches it, until the operation is done.
     unsafe fn post_recv(&self, selector: &Selector, into: &[RawSliceMut]) -> Result<Posted>;
 
-    /// Starts a receive of a scope: [`post_recv`](Self::post_recv) and [`set_owner`](Self::set_owner) in one, which an
-    /// endpoint may do in less time.
+    /// Starts a receive of a scope: [`post_recv`](Self::post_recv) and
+    /// [`set_owner`](Self::set_owner) in one, which an endpoint may do in less time.
     ///
     /// # Errors
     /// As [`post_recv`](Self::post_recv).
@@ -194,12 +199,13 @@ pub unsafe trait RawEndpoint: Debug + Send {
         Ok(posted)
     }
 
-    /// Enters an operation that was done when it was posted, so that it can be waited for like others, and belongs to a scope (any
-    /// number but 0).
+    /// Enters an operation that was done when it was posted, so that it can be waited for like
+    /// others, and belongs to a scope (any number but 0).
     fn insert_done(&self, outcome: Outcome, owner: u32) -> RequestId;
 
-    /// Starts a receive of a scope into one piece, if nothing is to be done but to wait for its message: what most receives
-    /// do, in less time than by [`post_recv_owned`](Self::post_recv_owned). `None`: nothing was started.
+    /// Starts a receive of a scope into one piece, if nothing is to be done but to wait for its
+    /// message: what most receives do, in less time than by
+    /// [`post_recv_owned`](Self::post_recv_owned). `None`: nothing was started.
     ///
     /// # Safety
     /// As [`post_recv`](Self::post_recv).
@@ -213,8 +219,8 @@ pub unsafe trait RawEndpoint: Debug + Send {
         None
     }
 
-    /// Receives and waits: [`post_recv`](Self::post_recv) and [`wait`](Self::wait) in one, which an endpoint may
-    /// do in less time.
+    /// Receives and waits: [`post_recv`](Self::post_recv) and [`wait`](Self::wait) in one, which an
+    /// endpoint may do in less time.
     ///
     /// # Errors
     /// What became of the receive.
@@ -256,13 +262,14 @@ pub unsafe trait RawEndpoint: Debug + Send {
     /// Whether the request is done, without progress and without freeing it.
     fn is_done(&self, request: RequestId) -> bool;
 
-    /// The sender of the message that is on its way into a receive. `None` for other requests, and over
-    /// [`KernelEndpoint`](crate::KernelEndpoint), where a message comes at once.
+    /// The sender of the message that is on its way into a receive. `None` for other requests, and
+    /// over [`KernelEndpoint`](crate::KernelEndpoint), where a message comes at once.
     fn sender_of(&self, request: RequestId) -> Option<Peer>;
 
-    /// Has the request listed as soon as it is done: [`next_completed`](Self::next_completed) then gives
-    /// its outcome with `name`, and frees it. For callers with many requests that ask for whichever has
-    /// ended: a completion queue. Such a request is not to be waited for in another way.
+    /// Has the request listed as soon as it is done: [`next_completed`](Self::next_completed) then
+    /// gives its outcome with `name`, and frees it. For callers with many requests that ask for
+    /// whichever has ended: a completion queue. Such a request is not to be waited for in another
+    /// way.
     ///
     /// # Errors
     /// [`Error::UnknownRequest`](crate::Error::UnknownRequest).
@@ -271,28 +278,33 @@ pub unsafe trait RawEndpoint: Debug + Send {
     /// The next of the watched requests that are done, in the order of their ends. No progress.
     fn next_completed(&self) -> Option<(u64, Outcome)>;
 
-    /// The request that was watched under `name` and is not done. Looks through all of them: for cancellation.
+    /// The request that was watched under `name` and is not done. Looks through all of them: for
+    /// cancellation.
     fn watched(&self, name: u64) -> Option<RequestId>;
 
-    /// From now on, receives and probes from any source do not fail because a peer died: only those that name it do, as
-    /// libfabric and UCX have it. Otherwise a death fails all receives from any source that are posted, or the next one if none is.
+    /// From now on, receives and probes from any source do not fail because a peer died: only those
+    /// that name it do, as libfabric and UCX have it. Otherwise a death fails all receives from any
+    /// source that are posted, or the next one if none is.
     fn keep_any_source_receives(&self);
 
-    /// Keeps messages whose tag agrees with `tag` in the bits of `mask` out of matching from now on, unless a
-    /// receive is posted for them. For the messages of a runtime to itself.
+    /// Keeps messages whose tag agrees with `tag` in the bits of `mask` out of matching from now
+    /// on, unless a receive is posted for them. For the messages of a runtime to itself.
     fn reserve_tags(&self, tag: Tag, mask: u64);
 
-    /// The oldest message that [`reserve_tags`](Self::reserve_tags) kept, already claimed. No progress.
+    /// The oldest message that [`reserve_tags`](Self::reserve_tags) kept, already claimed. No
+    /// progress.
     fn take_reserved(&self) -> Option<(Status, ClaimId)>;
 
-    /// Begins to attach the peer if nothing has yet, without waiting: true if it is attached, so that one-sided
-    /// access will not wait for it.
+    /// Begins to attach the peer if nothing has yet, without waiting: true if it is attached, so
+    /// that one-sided access will not wait for it.
     ///
     /// # Errors
-    /// [`Error::UnknownPeer`](crate::Error::UnknownPeer), [`Error::PeerFailed`](crate::Error::PeerFailed).
+    /// [`Error::UnknownPeer`](crate::Error::UnknownPeer),
+    /// [`Error::PeerFailed`](crate::Error::PeerFailed).
     fn attach(&self, peer: Peer) -> Result<bool>;
 
-    /// Whether the settings ask that this peer is met when the job starts, not at the first message (`LIMIC_VERBS_CONNECT`).
+    /// Whether the settings ask that this peer is met when the job starts, not at the first message
+    /// (`LIMIC_VERBS_CONNECT`).
     ///
     /// # Errors
     /// [`Error::UnknownPeer`](crate::Error::UnknownPeer).
@@ -330,7 +342,8 @@ pub unsafe trait RawEndpoint: Debug + Send {
     /// Marks a pending request as belonging to a scope (any number but 0).
     ///
     /// # Safety
-    /// No other scope owns the request: a scope ends when none is left that it owns, and frees their buffers.
+    /// No other scope owns the request: a scope ends when none is left that it owns, and frees
+    /// their buffers.
     unsafe fn set_owner(&self, request: RequestId, owner: u32);
 
     /// A number for a new scope.
@@ -339,11 +352,11 @@ pub unsafe trait RawEndpoint: Debug + Send {
     /// Some request, done or not, that belongs to the scope.
     fn owned_by(&self, owner: u32) -> Option<RequestId>;
 
-    /// Keeps `buffer` alive until the request is done: what an owned request does when it is dropped
-    /// early. It is dropped in a later call of [`progress`](Self::progress),
-    /// [`sleep`](Self::sleep), `cancel` or `abandon`, or with the endpoint; a panic of its `Drop` ends there. Another call for the same request adds its
-    /// buffer. A wait for the request fails with
-    /// [`Error::UnknownRequest`](crate::Error::UnknownRequest) when it is done.
+    /// Keeps `buffer` alive until the request is done: what an owned request does when it is
+    /// dropped early. It is dropped in a later call of [`progress`](Self::progress),
+    /// [`sleep`](Self::sleep), `cancel` or `abandon`, or with the endpoint; a panic of its `Drop`
+    /// ends there. Another call for the same request adds its buffer. A wait for the request fails
+    /// with [`Error::UnknownRequest`](crate::Error::UnknownRequest) when it is done.
     fn abandon(&self, request: RequestId, buffer: Box<dyn Any + Send>);
 
     /// Exposes memory for reading and writing by peers, under the returned key. The endpoint owns
@@ -353,18 +366,18 @@ pub unsafe trait RawEndpoint: Debug + Send {
     /// [`Error::NoMemory`](crate::Error::NoMemory) if the table of regions is full.
     fn expose(&self, memory: Vec<u8>) -> Result<(RegionId, u64)>;
 
-    /// Exposes memory that stays the caller's; [`revoke`](Self::revoke) gives an empty vector for it. Without a `key`, peers name
-    /// it by a random one; a key that the caller picks is not 0, and none of another region. Peers name its first byte by
-    /// the offset `origin`: 0, or its address.
-    /// Its length may reach beyond what is mapped (a whole address space): an access to memory that is not there then fails,
-    /// or faults as the owner's own would.
+    /// Exposes memory that stays the caller's; [`revoke`](Self::revoke) gives an empty vector for
+    /// it. Without a `key`, peers name it by a random one; a key that the caller picks is not 0,
+    /// and none of another region. Peers name its first byte by the offset `origin`: 0, or its
+    /// address. Its length may reach beyond what is mapped (a whole address space): an access to
+    /// memory that is not there then fails, or faults as the owner's own would.
     ///
     /// # Errors
     /// [`Error::KeyInUse`](crate::Error::KeyInUse), and as [`expose`](Self::expose).
     ///
     /// # Safety
-    /// What is mapped of the memory may be read and written by others, as `access` says, and nobody holds a reference to
-    /// it, until [`revoke`](Self::revoke) has returned.
+    /// What is mapped of the memory may be read and written by others, as `access` says, and nobody
+    /// holds a reference to it, until [`revoke`](Self::revoke) has returned.
     unsafe fn expose_raw(
         &self,
         memory: RawSliceMut,
@@ -376,7 +389,8 @@ pub unsafe trait RawEndpoint: Debug + Send {
     /// Copies out of an own region.
     ///
     /// # Errors
-    /// [`Error::OutOfRegion`](crate::Error::OutOfRegion), [`Error::UnknownRequest`](crate::Error::UnknownRequest).
+    /// [`Error::OutOfRegion`](crate::Error::OutOfRegion),
+    /// [`Error::UnknownRequest`](crate::Error::UnknownRequest).
     fn region_read(&self, region: RegionId, offset: u64, into: &mut [u8]) -> Result<()>;
 
     /// Copies into an own region.
@@ -394,8 +408,8 @@ pub unsafe trait RawEndpoint: Debug + Send {
     /// Starts a read of a peer's region (one-sided).
     ///
     /// # Errors
-    /// [`Error::UnknownRegion`](crate::Error::UnknownRegion), [`Error::OutOfRegion`](crate::Error::OutOfRegion), and as
-    /// [`post_send`](Self::post_send).
+    /// [`Error::UnknownRegion`](crate::Error::UnknownRegion),
+    /// [`Error::OutOfRegion`](crate::Error::OutOfRegion), and as [`post_send`](Self::post_send).
     ///
     /// # Safety
     /// As [`post_recv`](Self::post_recv).
@@ -422,7 +436,7 @@ pub unsafe trait RawEndpoint: Debug + Send {
         from: &[RawSlice],
     ) -> Result<Posted>;
 
-    /// Lends room in the segment (K9).
+    /// Lends room in the segment.
     ///
     /// # Errors
     /// [`Error::NoMemory`](crate::Error::NoMemory) with the limit that was hit.
@@ -434,12 +448,12 @@ pub unsafe trait RawEndpoint: Debug + Send {
     /// As [`post_send`](Self::post_send).
     ///
     /// # Safety
-    /// The loan is one of this endpoint's ([`borrow_loan`](Self::borrow_loan)), as it gave it, and at least `len` bytes long; nobody
-    /// touches its bytes any more.
+    /// The loan is one of this endpoint's ([`borrow_loan`](Self::borrow_loan)), as it gave it, and
+    /// at least `len` bytes long; nobody touches its bytes any more.
     unsafe fn post_loan(&self, to: Peer, tag: Tag, loan: RawLoan, len: usize) -> Result<Posted>;
 
-    /// Sends a loan and waits: [`post_loan`](Self::post_loan) and [`wait`](Self::wait) in one, which an endpoint may do in less
-    /// time.
+    /// Sends a loan and waits: [`post_loan`](Self::post_loan) and [`wait`](Self::wait) in one,
+    /// which an endpoint may do in less time.
     ///
     /// # Errors
     /// What became of the send.
@@ -458,15 +472,16 @@ pub unsafe trait RawEndpoint: Debug + Send {
     /// As [`post_loan`](Self::post_loan).
     unsafe fn return_loan(&self, loan: RawLoan);
 
-    /// Takes an arrived message that fits in place if it was sent as a loan; else `Ok(None)` if there is
-    /// none yet. A message sent in another way is first copied into memory of the endpoint.
+    /// Takes an arrived message that fits in place if it was sent as a loan; else `Ok(None)` if
+    /// there is none yet. A message sent in another way is first copied into memory of the
+    /// endpoint.
     ///
     /// # Errors
     /// As [`probe`](Self::probe).
     fn take_loan(&self, selector: &Selector) -> Result<Option<RawLoaned>>;
 
-    /// Waits for such a message: [`take_loan`](Self::take_loan) again and again, with sleep between, which an endpoint may
-    /// do in less time.
+    /// Waits for such a message: [`take_loan`](Self::take_loan) again and again, with sleep
+    /// between, which an endpoint may do in less time.
     ///
     /// # Errors
     /// As [`probe`](Self::probe).
@@ -477,11 +492,13 @@ pub unsafe trait RawEndpoint: Debug + Send {
     /// What was moved so far, by path and by peer.
     fn counters(&self) -> Counters;
 
-    /// Whether a call of this endpoint is under way. Only a signal handler, or what runs in one when the process
-    /// ends, can find it so; it must make no other call of the endpoint then, which would panic.
+    /// Whether a call of this endpoint is under way. Only a signal handler, or what runs in one
+    /// when the process ends, can find it so; it must make no other call of the endpoint then,
+    /// which would panic.
     fn is_busy(&self) -> bool;
 
     /// Completes what can be completed, tells the peers, and fails the rest. Afterwards every
-    /// operation gives [`Error::PeerFailed`](crate::Error::PeerFailed). Dropping the endpoint does the same.
+    /// operation gives [`Error::PeerFailed`](crate::Error::PeerFailed). Dropping the endpoint does
+    /// the same.
     fn close(&self);
 }

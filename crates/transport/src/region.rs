@@ -16,7 +16,8 @@ impl fmt::Debug for RegionKey {
     }
 }
 
-/// Exposed memory. Peers may change its bytes at any time, so it is read and written by copies only.
+/// Exposed memory. Peers may change its bytes at any time, so it is read and written by copies
+/// only.
 ///
 /// Dropping it revokes the exposure.
 pub struct Region<'e, E: RawEndpoint> {

@@ -10,10 +10,12 @@ use crate::wait::place_of;
 use crate::wait::sealed::Waited;
 use crate::{Error, Peer, Result, Selector, Status, Tag};
 
-/// Posts operations on buffers that outlive the scope. Made by [`Endpoint::scope`](crate::Endpoint::scope).
+/// Posts operations on buffers that outlive the scope. Made by
+/// [`Endpoint::scope`](crate::Endpoint::scope).
 ///
 /// # Invariants
-/// Every request made through it, pending or done, carries `owner`, so that [`run`] finds it even if its handle was dropped.
+/// Every request made through it, pending or done, carries `owner`, so that [`run`] finds it even
+/// if its handle was dropped.
 pub struct Scope<'scope, 'env: 'scope, E: RawEndpoint> {
     endpoint: &'env E,
     owner: u32,
@@ -60,7 +62,8 @@ impl<'scope, 'env, E: RawEndpoint> Scope<'scope, 'env, E> {
     /// A send that may not be done when it is posted. The bytes are borrowed for 'scope.
     #[inline(never)]
     fn isend_otherwise(&self, to: Peer, tag: Tag, data: RawSlice) -> Result<RequestId> {
-        // SAFETY: the bytes are borrowed for 'scope, and `run` does not end 'scope before every operation of this owner is done.
+        // SAFETY: the bytes are borrowed for 'scope, and `run` does not end 'scope before every
+        // operation of this owner is done.
         let posted = unsafe { self.endpoint.post_send_slow(to, tag, &[data]) }?;
         Ok(self.request(posted))
     }
@@ -100,8 +103,8 @@ impl<'scope, 'env, E: RawEndpoint> Scope<'scope, 'env, E> {
         buffer: &'scope mut [u8],
     ) -> Result<ScopedRecv<'scope, E>> {
         let (from, room) = (from.into(), RawSliceMut::from(buffer));
-        // SAFETY: the buffer is mutably borrowed for 'scope; the handle keeps it as a raw pointer only, and
-        // `run` does not end 'scope before every operation of this owner is done.
+        // SAFETY: the buffer is mutably borrowed for 'scope; the handle keeps it as a raw pointer
+        // only, and `run` does not end 'scope before every operation of this owner is done.
         let waits = unsafe { self.endpoint.post_recv_to_fifo(&from, room, self.owner) };
         let id = match waits {
             Some(id) => id,
@@ -126,7 +129,8 @@ impl<'scope, 'env, E: RawEndpoint> Scope<'scope, 'env, E> {
         })
     }
 
-    /// Starts a receive into several pieces, filled in order. The pieces come back at the end of the scope.
+    /// Starts a receive into several pieces, filled in order. The pieces come back at the end of
+    /// the scope.
     ///
     /// # Errors
     /// As [`RawEndpoint::post_recv`].
@@ -160,7 +164,8 @@ impl<'scope, 'env, E: RawEndpoint> Scope<'scope, 'env, E> {
     }
 }
 
-/// A send (or a vectored receive) within a scope. Dropping it leaves the operation to the scope's end.
+/// A send (or a vectored receive) within a scope. Dropping it leaves the operation to the scope's
+/// end.
 ///
 /// Three words.
 pub struct ScopedSend<'scope, E: RawEndpoint> {
@@ -281,8 +286,8 @@ impl<'scope, E: RawEndpoint> ScopedRecv<'scope, E> {
     #[inline]
     fn result(self, outcome: Outcome) -> Result<(Status, &'scope mut [u8])> {
         let (room, status) = (self.room, outcome?);
-        // SAFETY: made from a `&'scope mut [u8]` that nobody else has, and the operation is done, so the
-        // endpoint touches it no more.
+        // SAFETY: made from a `&'scope mut [u8]` that nobody else has, and the operation is done,
+        // so the endpoint touches it no more.
         let buffer = unsafe { core::slice::from_raw_parts_mut(room.start, room.len) };
         Ok((status, buffer))
     }

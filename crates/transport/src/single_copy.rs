@@ -93,8 +93,8 @@ impl RemoteProcess {
             |s, len| LocalSliceMut::new(s.start, len),
         );
         let remote = [range(remote)];
-        // SAFETY: the room is writable by the invariant of `ReceiveBuffer`, and the transport does nothing else
-        // with it during the call.
+        // SAFETY: the room is writable by the invariant of `ReceiveBuffer`, and the transport does
+        // nothing else with it during the call.
         unsafe { Cma.read_at(peer, &remote, local.as_slice(), skip, limit) }
             .map_err(|error| failed(&error))
     }
@@ -115,8 +115,9 @@ impl RemoteProcess {
             |s, len| LocalSlice::new(s.start, len),
         );
         let remote = [range(remote)];
-        // SAFETY: readable by the invariant of `SendBuffer`; the peer asked for the write in a message (split-copy),
-        // or exposed the region and waits for accesses before it takes the memory back (one-sided).
+        // SAFETY: readable by the invariant of `SendBuffer`; the peer asked for the write in a
+        // message (split-copy), or exposed the region and waits for accesses before it takes the
+        // memory back (one-sided).
         unsafe { Cma.write_at(peer, &remote, local.as_slice(), skip, limit) }
             .map_err(|error| failed(&error))
     }

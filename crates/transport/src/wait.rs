@@ -2,7 +2,8 @@
 
 use crate::raw::{RawEndpoint, RequestId};
 
-/// A handle of an operation under way, scoped or owned; there are no others. `Output` is what waiting for it gives.
+/// A handle of an operation under way, scoped or owned; there are no others. `Output` is what
+/// waiting for it gives.
 pub trait Request: sealed::Waited {
     /// The endpoint's name for it, or `None` if it is done.
     fn pending(&self) -> Option<RequestId>;
@@ -18,7 +19,8 @@ pub(crate) mod sealed {
     use crate::error::Outcome;
     use crate::raw::RequestId;
 
-    /// What only this crate may do with a handle: who takes a result that is not that of the operation has its buffer too early.
+    /// What only this crate may do with a handle: who takes a result that is not that of the
+    /// operation has its buffer too early.
     pub trait Waited: Sized {
         /// What waiting for it gives.
         type Output;
@@ -29,7 +31,8 @@ pub(crate) mod sealed {
         /// Whether it is of the endpoint at this address.
         fn is_of(&self, endpoint: *const ()) -> bool;
 
-        /// Takes the result: the outcome, if its endpoint has told it already, or else that for which it waits.
+        /// Takes the result: the outcome, if its endpoint has told it already, or else that for
+        /// which it waits.
         fn complete(self, outcome: Option<Outcome>) -> Self::Output;
     }
 }
@@ -40,7 +43,8 @@ pub(crate) fn place_of<E>(endpoint: &E) -> *const () {
 }
 
 /// Waits until one of the requests is done, takes it out of the list (the last one moves into its
-/// place), and gives its former position and its result. `None` for an empty list. One of another endpoint is waited for alone.
+/// place), and gives its former position and its result. `None` for an empty list. One of another
+/// endpoint is waited for alone.
 pub fn wait_any<E: RawEndpoint, R: Request>(
     endpoint: &E,
     requests: &mut Vec<R>,

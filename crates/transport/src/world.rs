@@ -7,7 +7,8 @@ use crate::connect_at_start::connect_at_start;
 use crate::topology::CpuSet;
 use crate::{ADDRESS_LEN, Barrier, Error, HybridEndpoint, Peer, RawEndpoint, Result, Tag};
 
-/// Tag of this crate's own barrier: one of the highest, which [`Tag::mpi`] gives only to context `u32::MAX`.
+/// Tag of this crate's own barrier: one of the highest, which [`Tag::mpi`] gives only to context
+/// `u32::MAX`.
 const BARRIER: Tag = Tag(0xffff_ffff_ffff_0000);
 
 /// All ranks of a job, with an endpoint that is connected to each.
@@ -28,11 +29,12 @@ pub struct World<E: RawEndpoint = HybridEndpoint> {
 impl World<HybridEndpoint> {
     /// Joins the job that this process was started in, with the settings of the environment.
     ///
-    /// Started by `limic run` or Hydra's `mpiexec`: PMI-1. By `prterun`, Open MPI's `mpirun` or `srun
-    /// --mpi=pmix`: PMIx. By none of them: a job of one rank.
+    /// Started by `limic run` or Hydra's `mpiexec`: PMI-1. By `prterun`, Open MPI's `mpirun` or
+    /// `srun --mpi=pmix`: PMIx. By none of them: a job of one rank.
     ///
     /// # Errors
-    /// [`Error::Bootstrap`] says which launcher, which step, and what to do; and as [`HybridEndpoint::open`].
+    /// [`Error::Bootstrap`] says which launcher, which step, and what to do; and as
+    /// [`HybridEndpoint::open`].
     pub fn init() -> Result<Self> {
         Self::with(HybridEndpoint::open()?)
     }
@@ -48,7 +50,8 @@ impl<E: RawEndpoint> World<E> {
         let mut bootstrap = bootstrap::detect().map_err(fail)?;
         let (rank, size) = (bootstrap.rank(), bootstrap.size());
         let mut mine = endpoint.address().to_bytes().to_vec();
-        // Where the kernel does not say which CPUs are allowed, the list is empty: barriers then take the ranks to share them.
+        // Where the kernel does not say which CPUs are allowed, the list is empty: barriers then
+        // take the ranks to share them.
         let cpus = CpuSet::allowed().unwrap_or_default();
         mine.extend_from_slice(cpus.to_string().as_bytes());
         let all = bootstrap.all_gather(&mine).map_err(fail)?;
@@ -119,7 +122,8 @@ impl<E: RawEndpoint> World<E> {
         &self.endpoint
     }
 
-    /// Returns when all ranks have called it. [`Barrier`] says how; the CPUs that ranks may use are those from when they joined.
+    /// Returns when all ranks have called it. [`Barrier`] says how; the CPUs that ranks may use are
+    /// those from when they joined.
     ///
     /// # Errors
     /// As [`Barrier::wait`]: [`Error::PeerFailed`] names a rank that is gone.
@@ -127,7 +131,8 @@ impl<E: RawEndpoint> World<E> {
         self.barrier.wait(&self.endpoint, BARRIER)
     }
 
-    /// The same barrier as `rank` takes part in it, for other endpoints that are connected to the same ranks in the same order.
+    /// The same barrier as `rank` takes part in it, for other endpoints that are connected to the
+    /// same ranks in the same order.
     ///
     /// # Errors
     /// [`Error::RankOutOfRange`].
@@ -165,7 +170,8 @@ fn cpus_of(list: &[u8], rank: usize) -> Result<CpuSet> {
 }
 
 impl<E: RawEndpoint> Drop for World<E> {
-    /// Leaves the job without waiting for the others. A rank that panics does not: its launcher should know.
+    /// Leaves the job without waiting for the others. A rank that panics does not: its launcher
+    /// should know.
     fn drop(&mut self) {
         if !std::thread::panicking() {
             self.endpoint.close();

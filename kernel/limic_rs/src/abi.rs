@@ -7,8 +7,8 @@ use kernel::prelude::*;
 use kernel::transmute::{AsBytes, FromBytes};
 
 pub(crate) const VERSION: u32 = 1;
-/// `LIMIC_FEATURE_JOIN_FD`, `LIMIC_FEATURE_IMMEDIATE`, `LIMIC_FEATURE_CLOSED`, `LIMIC_FEATURE_KEEP`,
-/// `LIMIC_FEATURE_LATCH`
+/// `LIMIC_FEATURE_JOIN_FD`, `LIMIC_FEATURE_IMMEDIATE`, `LIMIC_FEATURE_CLOSED`,
+/// `LIMIC_FEATURE_KEEP`, `LIMIC_FEATURE_LATCH`
 pub(crate) const FEATURES: u64 = 31;
 const MAGIC: u32 = 0xC7;
 

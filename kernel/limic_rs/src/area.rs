@@ -41,14 +41,16 @@ impl Area {
         self.bytes
     }
 
-    /// Maps it from its beginning. A forked child does not inherit the mapping, and nothing in it is ever run.
+    /// Maps it from its beginning. A forked child does not inherit the mapping, and nothing in it
+    /// is ever run.
     pub(crate) fn map(&self, vma: &VmaNew) -> Result {
         if vma.end() - vma.start() > self.bytes {
             return Err(EINVAL);
         }
         vma.try_clear_mayexec()?;
         vma.set_dontcopy();
-        // SAFETY: the mapping is being set up, and not longer than the area, whose pages hold nothing else.
+        // SAFETY: the mapping is being set up, and not longer than the area, whose pages hold
+        // nothing else.
         kernel::error::to_result(unsafe { ffi::limic_area_map(vma.as_ptr(), self.base.as_ptr()) })
     }
 }

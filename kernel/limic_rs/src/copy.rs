@@ -9,7 +9,8 @@ use crate::held::Held;
 use crate::pinned::Position;
 use kernel::prelude::*;
 
-/// Bytes that are copied inside the gate at once: what its owner waits for at most when it shuts it.
+/// Bytes that are copied inside the gate at once: what its owner waits for at most when it shuts
+/// it.
 const BURST: usize = 128 << 10;
 /// Faults in a row after which a page that is brought in but cannot be copied is given up.
 const STALLS: u32 = 16;
@@ -34,11 +35,11 @@ pub(crate) enum Stopped {
     Killed,
 }
 
-/// Copies `len` bytes between `held` from `offset` on and the caller's pieces; returns the bytes that certainly got
-/// through, and why they are not `len`.
+/// Copies `len` bytes between `held` from `offset` on and the caller's pieces; returns the bytes
+/// that certainly got through, and why they are not `len`.
 ///
-/// The caller holds no lock: its own memory may take faults here, which user space may serve whenever it likes. The
-/// gate is not held meanwhile.
+/// The caller holds no lock: its own memory may take faults here, which user space may serve
+/// whenever it likes. The gate is not held meanwhile.
 pub(crate) fn copy(
     held: &Held,
     offset: u64,
@@ -85,7 +86,8 @@ pub(crate) fn copy(
                 break;
             }
         } else if place.left == before {
-            // Both sides were measured before, so this is not reached; it would end the copy and not the kernel.
+            // Both sides were measured before, so this is not reached; it would end the copy and
+            // not the kernel.
             stopped = Some(Stopped::Fault);
             break;
         } else {

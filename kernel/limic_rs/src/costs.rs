@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What each step of a call costs (K7): off by default, and then one load and branch per step.
+//! What each step of a call costs: off by default, and then one load and branch per step.
 //!
-//! The trap is not among the steps, since the kernel does not see its beginning: user space times `LIMIC_IOC_PING`.
+//! The trap is not among the steps, since the kernel does not see its beginning: user space times
+//! `LIMIC_IOC_PING`.
 
 use kernel::fmt;
 use kernel::sync::atomic::{Atomic, Relaxed};
@@ -32,7 +33,8 @@ pub(crate) enum Step {
     Queue,
     /// Pinning pages.
     Pin,
-    /// Finding the kernel's address of the pages. 64-bit kernels map all memory, so nothing has to be mapped.
+    /// Finding the kernel's address of the pages. 64-bit kernels map all memory, so nothing has to
+    /// be mapped.
     Map,
     /// Moving the bytes, with faults of the caller's own memory.
     Copy,
@@ -61,13 +63,15 @@ static OWNER: Atomic<u64> = Atomic::new(0);
 static COSTS: [[[Cell; CLASSES]; STEPS.len()]; CALLS.len()] =
     [const { [const { [EMPTY; CLASSES] }; STEPS.len()] }; CALLS.len()];
 
-/// Whether measuring is on. The line of memory is never written while it stays so or not, so it is in every cache.
+/// Whether measuring is on. The line of memory is never written while it stays so or not, so it is
+/// in every cache.
 #[inline]
 pub(crate) fn measuring() -> bool {
     MEASURING.load(Relaxed)
 }
 
-/// Measures from now on, with all figures from 0: until the session of this id ends, or, with 0, until it is turned off.
+/// Measures from now on, with all figures from 0: until the session of this id ends, or, with 0,
+/// until it is turned off.
 pub(crate) fn start(owner: u64) {
     stop();
     OWNER.store(owner, Relaxed);
@@ -142,7 +146,8 @@ impl Trip {
     }
 }
 
-/// The table that debugfs shows: one line per kind of call and size, nanoseconds per call in each step.
+/// The table that debugfs shows: one line per kind of call and size, nanoseconds per call in each
+/// step.
 pub(crate) struct Breakdown;
 
 impl fmt::Display for Breakdown {

@@ -8,7 +8,8 @@ use kernel::sync::atomic::{Atomic, Relaxed};
 
 /// All counters of the module.
 pub(crate) struct Counters {
-    // What there is now. Changed where something is made, pinned or freed, which costs far more than the count.
+    // What there is now. Changed where something is made, pinned or freed, which costs far more
+    // than the count.
     pub(crate) sessions: Atomic<i64>,
     pub(crate) groups: Atomic<i64>,
     pub(crate) exposures: Atomic<i64>,

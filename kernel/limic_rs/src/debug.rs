@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `/sys/kernel/debug/limic`: counters and costs (K7).
+//! `/sys/kernel/debug/limic`: counters and costs.
 //!
-//! - `measure`: write `1` to set all figures to 0 and measure from now on, `0` to stop. `1 ID` measures until the session of
-//!   this id ends, at the latest: who is killed does not leave it on. It starts as 0.
+//! - `measure`: write `1` to set all figures to 0 and measure from now on, `0` to stop. `1 ID`
+//!   measures until the session of this id ends, at the latest: who is killed does not leave it on.
+//!   It starts as 0.
 //! - `counters`: what there is now, and what happened while measuring.
 //! - `breakdown`: nanoseconds of each step, by kind of call and size.
 

@@ -29,8 +29,8 @@ struct Operations(bindings::file_operations);
 // SAFETY: it is never written, and the functions in it may be called from any task.
 unsafe impl Sync for Operations {}
 
-/// The table of the kernel's Rust abstraction, with two additions: the owner, so that the module stays as long as a file is
-/// open (the abstraction sets none), and poll.
+/// The table of the kernel's Rust abstraction, with two additions: the owner, so that the module
+/// stays as long as a file is open (the abstraction sets none), and poll.
 static OPERATIONS: Operations = {
     let raw = OPTIONS.into_raw::<Session>();
     // SAFETY: `into_raw` stores a pointer to a table that lives for ever.
@@ -43,7 +43,8 @@ static OPERATIONS: Operations = {
 /// The registered device.
 ///
 /// # Invariants
-/// `misc` is registered as long as this lives, and comes first, so that its address is that of the whole.
+/// `misc` is registered as long as this lives, and comes first, so that its address is that of the
+/// whole.
 #[repr(C)]
 #[pin_data(PinnedDrop)]
 pub(crate) struct Device {
@@ -68,7 +69,8 @@ impl Device {
                 misc.mode = 0o660;
                 // SAFETY: the slot may be written.
                 unsafe { slot.write(misc) };
-                // SAFETY: it was just filled in, and is pinned until `drop` takes the registration back.
+                // SAFETY: it was just filled in, and is pinned until `drop` takes the registration
+                // back.
                 to_result(unsafe { bindings::misc_register(slot) })
             }),
         })
@@ -89,8 +91,8 @@ impl MiscDevice for Session {
 
     fn open(file: &File, misc: &MiscDeviceRegistration<Self>) -> Result<Self::Ptr> {
         let device = core::ptr::from_ref(misc).cast::<Device>();
-        // SAFETY: the only registration with this table is the one in a `Device`, where by the invariant it comes first.
-        // It stays while `misc_open` runs.
+        // SAFETY: the only registration with this table is the one in a `Device`, where by the
+        // invariant it comes first. It stays while `misc_open` runs.
         let device = unsafe { &*device };
         Session::open(file, device.shared.clone())
     }
@@ -108,7 +110,8 @@ impl MiscDevice for Session {
         session.check_owner()?;
         let session = session.get_ref();
         let arg = UserPtr::from_addr(arg);
-        // Each of them has a frame of its own (they are not inlined), so that the stack holds the largest and not the sum.
+        // Each of them has a frame of its own (they are not inlined), so that the stack holds the
+        // largest and not the sum.
         match command {
             abi::IOC_PING => Ok(()),
             abi::IOC_COPY => update_always(arg, |it| session.copy(it)),
@@ -125,7 +128,8 @@ impl MiscDevice for Session {
                     Ok(())
                 });
                 if result.is_err() && handle != 0 {
-                    // The structure went during the call. Nobody knows the handle, so nobody could revoke it.
+                    // The structure went during the call. Nobody knows the handle, so nobody could
+                    // revoke it.
                     session.unexpose(handle);
                 }
                 result
@@ -167,8 +171,8 @@ fn write<T: AsBytes>(arg: UserPtr, value: &T) -> Result {
     UserSlice::new(arg, size_of::<T>()).writer().write(value)
 }
 
-/// Reads the structure of a call that gives it back: written once before the call does anything, since what it did could not be
-/// told where that fails.
+/// Reads the structure of a call that gives it back: written once before the call does anything,
+/// since what it did could not be told where that fails.
 fn read_writable<T: FromBytes + AsBytes>(arg: UserPtr) -> Result<T> {
     let value = read(arg)?;
     write(arg, &value)?;
@@ -193,8 +197,8 @@ fn update_always<T: FromBytes + AsBytes>(
     result
 }
 
-/// Lets `ask` look at the session behind a descriptor of the calling process, whoever's session it is. EBADF if it is no
-/// descriptor of this device.
+/// Lets `ask` look at the session behind a descriptor of the calling process, whoever's session it
+/// is. EBADF if it is no descriptor of this device.
 pub(crate) fn with_session<R>(fd: i32, ask: impl FnOnce(&Session) -> R) -> Result<R> {
     let file = LocalFile::fget(u32::try_from(fd).map_err(|_| EBADF)?)?;
     // SAFETY: the reference keeps the file, and its operations are set once, when it is opened.
@@ -202,7 +206,8 @@ pub(crate) fn with_session<R>(fd: i32, ask: impl FnOnce(&Session) -> R) -> Resul
     if !core::ptr::eq(operations, &OPERATIONS.0) {
         return Err(EBADF);
     }
-    // SAFETY: an open file of this device, where a session is stored from open to release, which the reference holds off.
+    // SAFETY: an open file of this device, where a session is stored from open to release, which
+    // the reference holds off.
     let session = unsafe {
         let stored = (*file.as_ptr()).private_data;
         <Pin<KBox<Session>> as ForeignOwnable>::borrow(stored)

@@ -54,8 +54,8 @@ pub(crate) struct Outcome {
 /// The memory that user space maps, read-only.
 ///
 /// # Invariants
-/// `area` has room for a header and `slots` statuses. User space cannot write to it: the mapping is shared and has no
-/// permission to become writable.
+/// `area` has room for a header and `slots` statuses. User space cannot write to it: the mapping is
+/// shared and has no permission to become writable.
 struct Shown {
     area: Area,
     slots: u32,
@@ -78,7 +78,8 @@ impl Shown {
             return None;
         }
         let first = self.area.base().cast::<Status>();
-        // SAFETY: by the invariant there is room for it; zeroed memory is a valid status, and atomics may be shared.
+        // SAFETY: by the invariant there is room for it; zeroed memory is a valid status, and
+        // atomics may be shared.
         Some(unsafe { first.add(1 + slot as usize).as_ref() })
     }
 }
@@ -190,7 +191,8 @@ impl Events {
     }
 
     fn tell(&self, counter: &Atomic<u32>) {
-        // Full: pairs with the one in `watch` and `poll`. Either the sleeper sees this count, or we see the sleeper.
+        // Full: pairs with the one in `watch` and `poll`. Either the sleeper sees this count, or we
+        // see the sleeper.
         counter.fetch_add(1, Full);
         self.news.store(true, Relaxed);
         kernel::sync::barrier::smp_mb();

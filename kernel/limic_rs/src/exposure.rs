@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Exposed buffers and their handles (H2).
+//! Exposed buffers and their handles.
 
 use crate::abi;
 use crate::copy::{self, Direction, Stopped};
@@ -21,7 +21,8 @@ use kernel::{new_mutex, sync::Mutex};
 const BUCKETS: usize = 256;
 /// Exposures of one session at a time.
 const MOST: usize = 65536;
-/// Nodes without content that a session holds for its next exposures, which then need no memory for them.
+/// Nodes without content that a session holds for its next exposures, which then need no memory for
+/// them.
 const SPARE: usize = 16;
 
 /// Who may use an exposure, besides being of the owner's realm.
@@ -176,7 +177,8 @@ impl Own {
         Some((node, exposure))
     }
 
-    /// Keeps what held an exposure for the next one. The caller holds no lock, since the exposure may go here, and unpin.
+    /// Keeps what held an exposure for the next one. The caller holds no lock, since the exposure
+    /// may go here, and unpin.
     fn recycle(&self, nodes: [Option<Node>; 2]) {
         let [first, second] = nodes.map(|node| node.map(Node::into_reservation));
         let mut list = self.list.lock();
@@ -283,8 +285,8 @@ impl Session {
         }
     }
 
-    /// Ends an exposure that was taken out of the session's list. When it returns, nobody is inside, and nothing is pinned for
-    /// it.
+    /// Ends an exposure that was taken out of the session's list. When it returns, nobody is
+    /// inside, and nothing is pinned for it.
     fn close(&self, own: Node, exposure: &Exposure) {
         let all = self.exposures().remove(exposure.handle);
         exposure.held.shut();
@@ -310,7 +312,8 @@ impl Session {
         }
     }
 
-    /// `LIMIC_IOC_COPY`; `arg.copied` is valid unless the result is of a call that was refused at once.
+    /// `LIMIC_IOC_COPY`; `arg.copied` is valid unless the result is of a call that was refused at
+    /// once.
     #[inline(never)]
     pub(crate) fn copy(&self, arg: &mut abi::Copy) -> Result {
         let mut trip = Trip::begin();

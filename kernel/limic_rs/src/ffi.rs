@@ -2,8 +2,8 @@
 
 //! The C side: what limic calls in the kernel that has no Rust abstraction.
 //!
-//! The helpers are described in `limic_helpers.h`. Nothing outside of this file, `device.rs` and `pinned.rs` uses raw
-//! bindings.
+//! The helpers are described in `limic_helpers.h`. Nothing outside of this file, `device.rs` and
+//! `pinned.rs` uses raw bindings.
 
 use kernel::bindings;
 use kernel::error::from_err_ptr;
@@ -145,7 +145,8 @@ pub(crate) fn random_nonzero() -> u64 {
 /// Starts the watch over the caller's address space.
 ///
 /// # Safety
-/// `owner` stays valid, and the functions of `events` may be called with it from any task, until [`limic_mm_watch_stop`].
+/// `owner` stays valid, and the functions of `events` may be called with it from any task, until
+/// [`limic_mm_watch_stop`].
 pub(crate) unsafe fn watch_current_mm(
     owner: *mut c_void,
     events: &'static MmEvents,
@@ -154,7 +155,8 @@ pub(crate) unsafe fn watch_current_mm(
     if mm.is_null() {
         return Err(EINVAL);
     }
-    // SAFETY: the current task uses its `mm`, so it stays alive during the call. The caller keeps `owner` valid.
+    // SAFETY: the current task uses its `mm`, so it stays alive during the call. The caller keeps
+    // `owner` valid.
     from_err_ptr(unsafe { limic_mm_watch_start(mm, owner, events) })
 }
 

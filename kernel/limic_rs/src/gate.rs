@@ -12,19 +12,20 @@ const SHUT: i32 = i32::MIN;
 
 /// Counts who is inside, where `T` is, and can be shut for good.
 ///
-/// Nobody waits, sleeps or takes a page fault inside, so whoever shuts the gate waits for a bounded time.
+/// Nobody waits, sleeps or takes a page fault inside, so whoever shuts the gate waits for a bounded
+/// time.
 ///
 /// # Invariants
-/// - The lower 31 bits of `users` are the number of [`Inside`]s, and for a moment of those that found it shut; once the top
-///   bit is set it stays so, and no further [`Inside`] begins.
+/// - The lower 31 bits of `users` are the number of [`Inside`]s, and for a moment of those that
+///   found it shut; once the top bit is set it stays so, and no further [`Inside`] begins.
 /// - `guarded` is `Some` until the one that set the top bit takes it, when no [`Inside`] is left.
 pub(crate) struct Gate<T> {
     users: Atomic<i32>,
     guarded: UnsafeCell<Option<T>>,
 }
 
-// SAFETY: by the invariants, `guarded` is read through shared references by those inside (`T: Sync`), and taken out by
-// one task alone when there are none and will be none (`T: Send`).
+// SAFETY: by the invariants, `guarded` is read through shared references by those inside
+// (`T: Sync`), and taken out by one task alone when there are none and will be none (`T: Send`).
 unsafe impl<T: Send + Sync> Sync for Gate<T> {}
 
 impl<T> Gate<T> {
@@ -49,8 +50,8 @@ impl<T> Gate<T> {
             self.leave();
             return None;
         }
-        // SAFETY: the gate was open when this was counted, so by the invariants nothing is taken out until it is counted
-        // out again; all other references to it are shared ones.
+        // SAFETY: the gate was open when this was counted, so by the invariants nothing is taken
+        // out until it is counted out again; all other references to it are shared ones.
         let guarded = unsafe { (*self.guarded.get()).as_ref() };
         // INVARIANT: counted just now.
         let inside = guarded.map(|guarded| Inside {
@@ -72,7 +73,8 @@ impl<T> Gate<T> {
         }
     }
 
-    /// Shuts the gate and waits until all have left. Gives what was behind it to the first that calls this.
+    /// Shuts the gate and waits until all have left. Gives what was behind it to the first that
+    /// calls this.
     pub(crate) fn shut(&self) -> Option<T> {
         let mut seen = self.users.load(Relaxed);
         let mut first = false;
@@ -90,8 +92,8 @@ impl<T> Gate<T> {
         if !first {
             return None;
         }
-        // SAFETY: the gate is shut and was empty after that, so by the invariants no `Inside` is left and none begins. Only
-        // one call sets the bit, and it comes here once.
+        // SAFETY: the gate is shut and was empty after that, so by the invariants no `Inside` is
+        // left and none begins. Only one call sets the bit, and it comes here once.
         unsafe { (*self.guarded.get()).take() }
     }
 }

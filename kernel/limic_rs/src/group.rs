@@ -49,8 +49,8 @@ pub(crate) struct Membership {
 }
 
 impl Membership {
-    /// The token of the group, for who may know it: a session of the same realm. `None` for others, and once the member
-    /// has left.
+    /// The token of the group, for who may know it: a session of the same realm. `None` for others,
+    /// and once the member has left.
     pub(crate) fn token_for(&self, realm: &Realm) -> Option<[u64; 2]> {
         let here = !self.mailbox.has_left() && self.group.key.realm == realm.key();
         here.then_some(self.group.key.token)
@@ -80,7 +80,8 @@ impl Groups {
             }
             key.token = [ffi::random_nonzero(), ffi::random_nonzero()];
         }
-        // Made before the lock, under which nothing is allocated, and dropped after it if it is not needed.
+        // Made before the lock, under which nothing is allocated, and dropped after it if it is not
+        // needed.
         let mut fresh = None;
         if create {
             let group = Group::new(key, arg.size)?;
@@ -121,8 +122,8 @@ impl Groups {
         })
     }
 
-    /// A member leaves, with all its requests. Its session takes no calls any more. `how` is what others are told:
-    /// `abi::MEMBER_LEFT` or `abi::MEMBER_CLOSED`.
+    /// A member leaves, with all its requests. Its session takes no calls any more. `how` is what
+    /// others are told: `abi::MEMBER_LEFT` or `abi::MEMBER_CLOSED`.
     pub(crate) fn leave(&self, member: &Membership, requests: Option<&Requests>, how: u32) {
         let Membership {
             group,
@@ -152,8 +153,8 @@ impl Groups {
             ffi::resched();
         }
         for other in group.mailboxes.iter().filter_map(SetOnce::as_ref) {
-            // Those that have left, this one among them, end their receives themselves. In a group that lives long they
-            // are most, so their locks are left alone.
+            // Those that have left, this one among them, end their receives themselves. In a group
+            // that lives long they are most, so their locks are left alone.
             if !other.has_left() {
                 end_receives(other, *rank);
                 if let Some(events) = other.events() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What an exposure or a request holds: pinned memory, of its own or kept for longer, behind a gate and perhaps a latch.
+//! What an exposure or a request holds: pinned memory, of its own or kept for longer, behind a gate
+//! and perhaps a latch.
 
 use crate::gate::Gate;
 use crate::latch::Latch;
@@ -35,8 +36,8 @@ struct Memory {
 
 /// Pinned memory and its gate: what peers copy from and to.
 ///
-/// A peer that copies has a reference to it for as long as its own page faults take, but to the pins only inside of the
-/// gate. So they go when the owner shuts it, and not when the peer likes.
+/// A peer that copies has a reference to it for as long as its own page faults take, but to the
+/// pins only inside of the gate. So they go when the owner shuts it, and not when the peer likes.
 ///
 /// # Invariants
 /// `skip` and `len` name bytes that the pins have.
@@ -73,15 +74,16 @@ impl Held {
         self
     }
 
-    /// Names the exposure that its latch is in front of. False if it has none, or that was struck already, or the gate is
-    /// shut.
+    /// Names the exposure that its latch is in front of. False if it has none, or that was struck
+    /// already, or the gate is shut.
     pub(crate) fn name(&self, handle: u64) -> bool {
         let inside = self.gate.enter();
         let latch = inside.as_ref().and_then(|memory| memory.latch.as_ref());
         latch.is_some_and(|latch| latch.name(handle))
     }
 
-    /// Goes in for one burst, at the bytes from `offset` on. `None` if the gate or the latch is shut.
+    /// Goes in for one burst, at the bytes from `offset` on. `None` if the gate or the latch is
+    /// shut.
     ///
     /// `burst` must not sleep: the owner waits for it.
     pub(crate) fn enter<R>(&self, offset: u64, burst: impl FnOnce(Position<'_>) -> R) -> Option<R> {
@@ -93,7 +95,8 @@ impl Held {
         Some(burst(memory.pins.seek(self.skip + offset)))
     }
 
-    /// Ends all access for good. When it returns, nobody touches the bytes any more, and pins and latch are free. May sleep.
+    /// Ends all access for good. When it returns, nobody touches the bytes any more, and pins and
+    /// latch are free. May sleep.
     pub(crate) fn shut(&self) {
         drop(self.gate.shut());
     }

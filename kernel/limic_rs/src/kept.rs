@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Pins that stay when an exposure or a request is over, so that a buffer that comes again is not pinned again.
+//! Pins that stay when an exposure or a request is over, so that a buffer that comes again is not
+//! pinned again.
 //!
-//! How a kept pin is known to be that of the memory that is there now: the kernel tells (mmu notifier) before it changes or
-//! protects any page of an address space, and after it has. What overlaps such a change is struck out at its beginning,
-//! under the lock, so no later call finds it. A pin is kept only if no change was under way when the pinning began,
-//! and none has begun since: else its pages may be those from before.
+//! How a kept pin is known to be that of the memory that is there now: the kernel tells (mmu
+//! notifier) before it changes or protects any page of an address space, and after it has. What
+//! overlaps such a change is struck out at its beginning, under the lock, so no later call finds
+//! it. A pin is kept only if no change was under way when the pinning began, and none has begun
+//! since: else its pages may be those from before.
 //!
-//! What is struck out is unpinned a little later by the kernel's worker, since the one who changes memory holds locks
-//! under which pages cannot be let go.
+//! What is struck out is unpinned a little later by the kernel's worker, since the one who changes
+//! memory holds locks under which pages cannot be let go.
 
 use crate::counters::{COUNTERS, Event, count};
 use crate::ffi;
@@ -131,7 +133,8 @@ impl Kept {
     /// Pins memory of the calling process, or finds it pinned; with `keep`, it may be found again.
     pub(crate) fn hold(&self, mm: &Mm, pieces: &Pieces, write: bool, keep: bool) -> Result<Held> {
         let piece = match pieces.single() {
-            // Lists of several pieces are pinned as they are: a buffer that is used again is hardly ever one.
+            // Lists of several pieces are pinned as they are: a buffer that is used again is hardly
+            // ever one.
             Some(piece) if keep && piece.len > 0 => piece,
             _ => return Ok(Held::new(Pins::Own(self.pin(mm, pieces, write)?))),
         };
@@ -201,8 +204,8 @@ impl Kept {
         }
     }
 
-    /// Memory between these addresses is about to change. True if something was struck out, for which
-    /// [`sweep`](Self::sweep) is to be called. Does not sleep.
+    /// Memory between these addresses is about to change. True if something was struck out, for
+    /// which [`sweep`](Self::sweep) is to be called. Does not sleep.
     pub(crate) fn change_begins(&self, start: u64, end: u64) -> bool {
         let mut inner = self.inner.lock();
         inner.under_way += 1;
@@ -249,7 +252,8 @@ impl Kept {
         Ok(latches)
     }
 
-    /// A latch for one buffer, which the caller pins next: from here on, a change of this memory strikes it.
+    /// A latch for one buffer, which the caller pins next: from here on, a change of this memory
+    /// strikes it.
     pub(crate) fn latch(&self, index: u32, pieces: &Pieces) -> Result<Latch> {
         let piece = pieces.single().ok_or(EINVAL)?;
         let pages = pages_of(piece.base, piece.len);

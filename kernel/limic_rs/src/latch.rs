@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Latches: exposures that stay for many messages, and that peers reach only while their owner says so, which costs it no
-//! call.
+//! Latches: exposures that stay for many messages, and that peers reach only while their owner says
+//! so, which costs it no call.
 //!
-//! A latch is two words of memory that the owner's process maps. In one it counts for how many messages the exposure is
-//! open; in the other the module counts who is inside. Either side changes its own word and then looks at the other's, so a
-//! copier that the owner does not see inside finds the latch shut.
+//! A latch is two words of memory that the owner's process maps. In one it counts for how many
+//! messages the exposure is open; in the other the module counts who is inside. Either side changes
+//! its own word and then looks at the other's, so a copier that the owner does not see inside finds
+//! the latch shut.
 //!
-//! The owner may write whatever it likes into both. It can only harm itself: what keeps the pages in place, and the gate,
-//! do not depend on them, and nobody here waits for them.
+//! The owner may write whatever it likes into both. It can only harm itself: what keeps the pages
+//! in place, and the gate, do not depend on them, and nobody here waits for them.
 //!
-//! When memory behind an exposure is about to change, its latch is struck: it can be shut, but not opened again, since
-//! its pages are not those of the process any more. What is struck and shut is ended by the kernel's worker.
+//! When memory behind an exposure is about to change, its latch is struck: it can be shut, but not
+//! opened again, since its pages are not those of the process any more. What is struck and shut is
+//! ended by the kernel's worker.
 
 use crate::abi;
 use crate::area::Area;
@@ -110,8 +112,8 @@ impl Latches {
         Ok(latch)
     }
 
-    /// Strikes those in front of memory between these addresses, which is about to change. True if there was one. Does not
-    /// sleep.
+    /// Strikes those in front of memory between these addresses, which is about to change. True if
+    /// there was one. Does not sleep.
     pub(crate) fn strike(&self, start: u64, end: u64) -> bool {
         let mut some = false;
         for (index, place) in self.inner.lock().places.iter_mut().enumerate() {
@@ -121,7 +123,8 @@ impl Latches {
             if !place.struck && super::kept::overlap(place.base, place.len, start, end) {
                 place.struck = true;
                 some = true;
-                // Once for each place, so this sets the bit, if the owner left it alone. Full: before the memory changes.
+                // Once for each place, so this sets the bit, if the owner left it alone. Full:
+                // before the memory changes.
                 self.words(index).open.fetch_add(STRUCK, Full);
             }
         }
@@ -143,7 +146,8 @@ impl Latches {
         None
     }
 
-    /// The words of a latch, of which there are [`abi::LATCHES`]; of the first one for other numbers.
+    /// The words of a latch, of which there are [`abi::LATCHES`]; of the first one for other
+    /// numbers.
     fn words(&self, index: usize) -> &Words {
         let index = if index < abi::LATCHES { index } else { 0 };
         // SAFETY: by the invariant they are there; any bytes are atomics, and these may be shared.
@@ -165,8 +169,8 @@ impl Latch {
         self.latches.words(self.index as usize)
     }
 
-    /// Names the exposure that the latch is in front of, so that it is ended when it was struck. False if it was struck
-    /// already.
+    /// Names the exposure that the latch is in front of, so that it is ended when it was struck.
+    /// False if it was struck already.
     pub(crate) fn name(&self, handle: u64) -> bool {
         let mut inner = self.latches.inner.lock();
         match inner.places.get_mut(self.index as usize) {
@@ -181,8 +185,8 @@ impl Latch {
     /// Goes in. `None` if the latch is shut.
     pub(crate) fn enter(&self) -> Option<Inside<'_>> {
         let words = self.words();
-        // Full: pairs with the owner, who counts itself out of `open` and then looks at `inside`. Either it sees this
-        // count, or `open` is 0 here.
+        // Full: pairs with the owner, who counts itself out of `open` and then looks at `inside`.
+        // Either it sees this count, or `open` is 0 here.
         words.inside.fetch_add(1, Full);
         let inside = Inside(words);
         // Acquire: pairs with the owner's opening, before which it wrote the message.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The two queues of one member of a group, over the same matching code that user space runs (K3).
+//! The two queues of one member of a group, over the same matching code that user space runs.
 
 use crate::abi;
 use crate::events::Events;
@@ -77,8 +77,8 @@ pub(crate) struct Inner {
 /// The queues of one member.
 #[pin_data]
 pub(crate) struct Mailbox {
-    /// `abi::MEMBER_PRESENT`, or how it went. Set before the last messages and receives are taken out; nothing goes in
-    /// afterwards.
+    /// `abi::MEMBER_PRESENT`, or how it went. Set before the last messages and receives are taken
+    /// out; nothing goes in afterwards.
     state: Atomic<u32>,
     /// `None` once the member has left: then it takes next to no memory, though the group keeps it.
     #[pin]
@@ -155,8 +155,8 @@ impl Mailbox {
         self.state.load(Acquire)
     }
 
-    /// A message arrives: the receive that it meets. Without one, `queue` gives the message, if its sender has prepared
-    /// it, and it is queued.
+    /// A message arrives: the receive that it meets. Without one, `queue` gives the message, if its
+    /// sender has prepared it, and it is queued.
     pub(crate) fn arrive(
         self: &Arc<Self>,
         envelope: &Envelope,
@@ -200,9 +200,11 @@ impl Mailbox {
         Ok(Arrival::Queued(inner.requests.events.clone()))
     }
 
-    /// A receive looks for its message. Without one, `held` is its memory, if it has been prepared, and it is posted.
+    /// A receive looks for its message. Without one, `held` is its memory, if it has been prepared,
+    /// and it is posted.
     ///
-    /// `left` says whether the member that it wants to hear from has left; it is asked under the lock.
+    /// `left` says whether the member that it wants to hear from has left; it is asked under the
+    /// lock.
     pub(crate) fn receive(
         &self,
         selector: &Selector,
@@ -216,8 +218,9 @@ impl Mailbox {
         if let Some((_, index)) = inner.matcher.take_unexpected(selector) {
             return inner.take(index).map(Receipt::Found).ok_or(EPIPE);
         }
-        // Whoever leaves says so before it comes for our lock to end the receives that name it: it comes either before us,
-        // and is seen here, also if it was not there yet when the call began, or behind us, and finds this receive.
+        // Whoever leaves says so before it comes for our lock to end the receives that name it: it
+        // comes either before us, and is seen here, also if it was not there yet when the call
+        // began, or behind us, and finds this receive.
         if left() {
             return Err(EPIPE);
         }
@@ -298,8 +301,8 @@ impl Mailbox {
         request.map(|request| request.set_matched()).is_some()
     }
 
-    /// Takes back a message that waits here. `None` if it has been matched; with `leaving` also one that a probe took
-    /// loses its bytes.
+    /// Takes back a message that waits here. `None` if it has been matched; with `leaving` also one
+    /// that a probe took loses its bytes.
     pub(crate) fn withdraw_message(&self, name: MessageName, leaving: bool) -> Option<Message> {
         let mut guard = self.inner.lock();
         let inner = (*guard).as_mut()?;
@@ -357,10 +360,11 @@ impl Mailbox {
         stored
     }
 
-    /// The member leaves: nothing goes in any more. `how` is `abi::MEMBER_LEFT` or `abi::MEMBER_CLOSED`. Returns what was
-    /// in the queues.
+    /// The member leaves: nothing goes in any more. `how` is `abi::MEMBER_LEFT` or
+    /// `abi::MEMBER_CLOSED`. Returns what was in the queues.
     pub(crate) fn leave(&self, how: u32) -> Option<KBox<Inner>> {
-        // Full: a receive elsewhere that does not see this is in its queue when `end_receives` comes there.
+        // Full: a receive elsewhere that does not see this is in its queue when `end_receives`
+        // comes there.
         self.state.xchg(how, Full);
         self.inner.lock().take()
     }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Sends, receives, probes, cancels (K2-K4): whoever comes first is pinned and queued, whoever comes second copies.
+//! Sends, receives, probes, cancels: whoever comes first is pinned and queued, whoever
+//! comes second copies.
 //!
-//! The life of a message: `send` looks in the receiver's mailbox. If a receive waits there, it copies into the memory
-//! that the receiver pinned, and completes both. If not, it pins its own memory (no lock is held meanwhile), looks again,
-//! and queues the message; the receive that finds it copies and completes both.
+//! The life of a message: `send` looks in the receiver's mailbox. If a receive waits there, it
+//! copies into the memory that the receiver pinned, and completes both. If not, it pins its own
+//! memory (no lock is held meanwhile), looks again, and queues the message; the receive that finds
+//! it copies and completes both.
 
 use crate::abi;
 use crate::copy::{self, Direction, Stopped};

@@ -13,8 +13,8 @@ const INLINE: usize = 8;
 /// Pieces of the caller's memory.
 ///
 /// # Invariants
-/// Each non-empty piece lies in the user's half of the address space; `len` is the sum of their lengths, and at most
-/// [`abi::MAX_LEN`].
+/// Each non-empty piece lies in the user's half of the address space; `len` is the sum of their
+/// lengths, and at most [`abi::MAX_LEN`].
 pub(crate) struct Pieces {
     inline: [Iov; INLINE],
     heap: KVec<Iov>,
@@ -66,8 +66,9 @@ impl Pieces {
         }
     }
 
-    /// The first piece, if there is no other, by an address without a tag: where that is kept, it is compared with what the
-    /// kernel says of changes, which knows none. Copies take the address as it was given, since memory may be checked by it.
+    /// The first piece, if there is no other, by an address without a tag: where that is kept, it
+    /// is compared with what the kernel says of changes, which knows none. Copies take the address
+    /// as it was given, since memory may be checked by it.
     pub(crate) fn single(&self) -> Option<Iov> {
         match self.as_slice() {
             &[piece] => Some(Iov {

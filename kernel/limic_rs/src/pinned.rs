@@ -30,7 +30,8 @@ pub(crate) struct Run {
     len: u32,
 }
 
-// SAFETY: the pointer names a page that is pinned as long as the run is in use; pages belong to no thread.
+// SAFETY: the pointer names a page that is pinned as long as the run is in use; pages belong to no
+// thread.
 unsafe impl Send for Run {}
 // SAFETY: as for Send; nothing is reached through a shared run but by the copying helpers.
 unsafe impl Sync for Run {}
@@ -55,7 +56,8 @@ impl Run {
 /// A buffer whose pages stay where they are.
 ///
 /// # Invariants
-/// - The first `count` runs in `descriptors` are pinned by this object, and cover bytes 0 to `len` without gap.
+/// - The first `count` runs in `descriptors` are pinned by this object, and cover bytes 0 to `len`
+///   without gap.
 /// - `charged` pages are charged to `mm`.
 pub(crate) struct Pinned {
     first: Option<Descriptor>,
@@ -116,8 +118,8 @@ impl Pinned {
             let mut batch = [core::ptr::null_mut(); BATCH];
             let start = base + done;
             let wanted = pages_of(start as u64, (len - done) as u64).min(BATCH);
-            // SAFETY: `batch` has room for `wanted` pointers; no lock is held. The range was checked to lie in the
-            // user's half, and the kernel checks the rest.
+            // SAFETY: `batch` has room for `wanted` pointers; no lock is held. The range was
+            // checked to lie in the user's half, and the kernel checks the rest.
             let got = unsafe {
                 bindings::pin_user_pages_fast(
                     start & !(PAGE_SIZE - 1),
@@ -148,7 +150,8 @@ impl Pinned {
         Ok(())
     }
 
-    /// Appends `bytes` of a page that is pinned, which is its last user then; on error the page stays the caller's.
+    /// Appends `bytes` of a page that is pinned, which is its last user then; on error the page
+    /// stays the caller's.
     fn push(&mut self, page: *mut bindings::page, offset: u32, bytes: u32) -> Result {
         if offset == 0 {
             if let Some(last) = self.count.checked_sub(1).and_then(|at| self.run_mut(at)) {
@@ -239,7 +242,8 @@ fn refusal(got: c_int) -> Error {
         errno if errno == EINTR.to_errno() || errno == ENOMEM.to_errno() => {
             Error::from_errno(errno)
         }
-        // Not mapped, not permitted, or not to be pinned for long: the caller's memory does not serve.
+        // Not mapped, not permitted, or not to be pinned for long: the caller's memory does not
+        // serve.
         _ => EFAULT,
     }
 }
@@ -249,7 +253,8 @@ impl Drop for Pinned {
         let dirty = self.written.load(Relaxed);
         for at in 0..self.count {
             if let Some(run) = self.run(at) {
-                // SAFETY: by the invariant these pages follow each other and are pinned by this object, once.
+                // SAFETY: by the invariant these pages follow each other and are pinned by this
+                // object, once.
                 unsafe { bindings::unpin_user_page_range_dirty_lock(run.page, run.pages(), dirty) };
             }
             if at % RUNS == RUNS - 1 {
@@ -309,11 +314,13 @@ impl Position<'_> {
 }
 
 impl Stretch {
-    /// Copies from here to a user address without taking a fault; returns the bytes that got through.
+    /// Copies from here to a user address without taking a fault; returns the bytes that got
+    /// through.
     pub(crate) fn copy_out(&self, to: usize, len: usize) -> usize {
         let len = len.min(self.len);
-        // SAFETY: `len` bytes from `skip` on are in pages that are pinned while the `Pinned` is borrowed, and follow
-        // each other. User memory is reached by the kernel's own copy, which survives any address.
+        // SAFETY: `len` bytes from `skip` on are in pages that are pinned while the `Pinned` is
+        // borrowed, and follow each other. User memory is reached by the kernel's own copy, which
+        // survives any address.
         let left = unsafe { ffi::limic_copy_out(to, self.page.as_ptr(), self.skip, len) };
         len - left.min(len)
     }
@@ -321,8 +328,8 @@ impl Stretch {
     /// The same in the other direction.
     pub(crate) fn copy_in(&self, from: usize, len: usize) -> usize {
         let len = len.min(self.len);
-        // SAFETY: as in `copy_out`; these pages were pinned for writing. Others may write to them at the same time, but
-        // nothing in the kernel holds a reference to their bytes.
+        // SAFETY: as in `copy_out`; these pages were pinned for writing. Others may write to them
+        // at the same time, but nothing in the kernel holds a reference to their bytes.
         let left = unsafe { ffi::limic_copy_in(self.page.as_ptr(), self.skip, from, len) };
         len - left.min(len)
     }

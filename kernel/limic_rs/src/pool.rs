@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Pin descriptors from a pool that is filled when the module is loaded (K5).
+//! Pin descriptors from a pool that is filled when the module is loaded.
 //!
-//! One shard per few CPUs, so that a message takes and returns a descriptor without meeting the other CPUs. An empty
-//! shard is no error: the descriptor is then allocated.
+//! One shard per few CPUs, so that a message takes and returns a descriptor without meeting the
+//! other CPUs. An empty shard is no error: the descriptor is then allocated.
 
 use crate::counters::COUNTERS;
 use crate::ffi;
@@ -29,14 +29,15 @@ type Shards = KVec<Pin<KBox<Shard>>>;
 /// The shards, once [`fill`] has made them.
 ///
 /// # Invariants
-/// Null, or from `KBox::into_raw`. It is set before the device can be opened, and [`drain`] runs when no file is open
-/// any more, and so no descriptor is in use; nobody else changes it.
+/// Null, or from `KBox::into_raw`. It is set before the device can be opened, and [`drain`] runs
+/// when no file is open any more, and so no descriptor is in use; nobody else changes it.
 static POOL: Atomic<*mut Shards> = Atomic::new(core::ptr::null_mut());
 
 fn shard() -> Option<&'static Shard> {
     // Acquire: pairs with the full order of the store in `fill`.
     let shards = POOL.load(Acquire);
-    // SAFETY: by the invariant it is null or points to shards that live as long as descriptors are in use.
+    // SAFETY: by the invariant it is null or points to shards that live as long as descriptors are
+    // in use.
     let shards = unsafe { shards.as_ref() }?;
     shards.get(ffi::cpu() % SHARDS).map(|shard| &**shard)
 }

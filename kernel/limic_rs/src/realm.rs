@@ -19,8 +19,8 @@ pub(crate) struct RealmKey {
 
 /// The user and user namespace of whoever opened a session.
 ///
-/// It is the opener's and not the caller's, so a descriptor that is passed on carries no rights of its new holder (nor
-/// does it work there, see `session.rs`).
+/// It is the opener's and not the caller's, so a descriptor that is passed on carries no rights of
+/// its new holder (nor does it work there, see `session.rs`).
 pub(crate) struct Realm {
     key: RealmKey,
     /// Keeps the namespace alive, so that no other one gets its address.

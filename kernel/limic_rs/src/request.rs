@@ -40,7 +40,8 @@ struct Inner {
     /// How often it was claimed.
     claims: u64,
     cookie: u64,
-    /// The memory, while it is pinned. Whoever completes it takes it out, so there is none when it is claimed.
+    /// The memory, while it is pinned. Whoever completes it takes it out, so there is none when it
+    /// is claimed.
     held: Option<Arc<Held>>,
     place: Option<Place>,
 }
@@ -91,15 +92,17 @@ impl Request {
         drop((held, place));
     }
 
-    /// Takes it out of a queue, for the other side. The queue's mailbox is locked, and its entry there is gone.
+    /// Takes it out of a queue, for the other side. The queue's mailbox is locked, and its entry
+    /// there is gone.
     pub(crate) fn set_matched(&self) -> Option<Arc<Held>> {
         let mut inner = self.inner.lock();
         inner.phase = Phase::Matched;
         inner.held.clone()
     }
 
-    /// Ends it, by a call of somebody else or of its owner's. The caller holds no lock and has let its own reference to
-    /// the memory go, so that the pages are free before user space sees the end.
+    /// Ends it, by a call of somebody else or of its owner's. The caller holds no lock and has let
+    /// its own reference to the memory go, so that the pages are free before user space sees the
+    /// end.
     pub(crate) fn complete(&self, outcome: &Outcome, by_other: bool) {
         let mut inner = self.inner.lock();
         let (held, place) = (inner.held.take(), inner.place.take());
@@ -133,7 +136,8 @@ impl Request {
         )
     }
 
-    /// Its session goes: it leaves its queue, nobody touches its memory any more, and it is forgotten.
+    /// Its session goes: it leaves its queue, nobody touches its memory any more, and it is
+    /// forgotten.
     ///
     /// Calls of the other side may still be on their way to complete it, and do no harm.
     pub(crate) fn abandon(&self) {

@@ -54,10 +54,10 @@ struct Greeted {
 /// A session.
 ///
 /// # Invariants
-/// - `watch`, unless null, is a running watch over `mm` with this session as its owner. It is set before the file can be
-///   used, and stopped before the session is freed.
-/// - Calls are taken from tasks that use `mm` only. So none of them is under way while [`end`](Self::end) runs: it runs
-///   when nobody uses `mm` any more, or when nobody has the file.
+/// - `watch`, unless null, is a running watch over `mm` with this session as its owner. It is set
+///   before the file can be used, and stopped before the session is freed.
+/// - Calls are taken from tasks that use `mm` only. So none of them is under way while
+///   [`end`](Self::end) runs: it runs when nobody uses `mm` any more, or when nobody has the file.
 #[pin_data(PinnedDrop)]
 pub(crate) struct Session {
     shared: Arc<Shared>,
@@ -153,7 +153,8 @@ impl Session {
         Ok(session)
     }
 
-    /// Undoes all that the session holds. Only the first call does something; `how` is what its group is told.
+    /// Undoes all that the session holds. Only the first call does something; `how` is what its
+    /// group is told.
     fn end(&self, how: u32) {
         if self.ended.xchg(true, Full) {
             return;
@@ -180,7 +181,8 @@ impl Session {
         Ok(())
     }
 
-    /// Pins memory of the caller, for writing if `write`; with `keep`, the pins may stay for the next call that names this memory.
+    /// Pins memory of the caller, for writing if `write`; with `keep`, the pins may stay for the
+    /// next call that names this memory.
     pub(crate) fn hold(&self, pieces: &Pieces, write: bool, keep: bool) -> Result<Held> {
         self.kept.hold(&self.mm, pieces, write, keep)
     }
@@ -327,7 +329,8 @@ impl PinnedDrop for Session {
         self.end(abi::MEMBER_CLOSED);
         let watch = self.watch.load(Relaxed);
         if !watch.is_null() {
-            // SAFETY: by the invariant it runs, and this is its only end. If it calls `end`, that has been done.
+            // SAFETY: by the invariant it runs, and this is its only end. If it calls `end`, that
+            // has been done.
             unsafe { ffi::limic_mm_watch_stop(watch) };
         }
         COUNTERS.sessions.add(-1, Relaxed);

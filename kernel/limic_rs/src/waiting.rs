@@ -10,7 +10,8 @@ use kernel::prelude::*;
 use kernel::time::Jiffies;
 use kernel::uaccess::{UserPtr, UserSlice};
 
-/// Nanoseconds as clock ticks, rounded up; a time that is too long to be told from for ever is taken as half of it.
+/// Nanoseconds as clock ticks, rounded up; a time that is too long to be told from for ever is
+/// taken as half of it.
 fn ticks(nanoseconds: i64) -> Option<Jiffies> {
     let milliseconds = u64::try_from(nanoseconds).ok()?.div_ceil(1_000_000);
     let milliseconds = u32::try_from(milliseconds).unwrap_or(u32::MAX / 2);

@@ -1,4 +1,5 @@
-//! The interface to the module, as in `kernel/limic_rs/uapi/limic.h`, which has the meaning of every field.
+//! The interface to the module, as in `kernel/limic_rs/uapi/limic.h`, which has the meaning of
+//! every field.
 
 #![allow(
     missing_docs,
@@ -55,7 +56,8 @@ macro_rules! structures {
         #[derive(Clone, Copy, Debug, Default)]
         pub struct $name { $(pub $field: $type),* }
         const _: () = assert!(size_of::<$name>() == $size);
-        // SAFETY: integers only, without padding since the sizes add up: any bytes are one of it, and it is bytes.
+        // SAFETY: integers only, without padding since the sizes add up: any bytes are one of it,
+        // and it is bytes.
         unsafe impl Plain for $name {}
         const _: () = assert!(0 $(+ size_of::<$type>())* == $size);
     )* };

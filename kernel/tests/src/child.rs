@@ -52,7 +52,8 @@ impl Child {
             end.set_read_timeout(Some(Duration::from_secs(60)))
                 .expect("a socket takes a limit");
         }
-        // SAFETY: the child goes on in this thread alone and leaves by `_exit`. glibc keeps its allocator usable there.
+        // SAFETY: the child goes on in this thread alone and leaves by `_exit`. glibc keeps its
+        // allocator usable there.
         let pid = unsafe { libc::fork() };
         assert!(pid >= 0, "fork: {}", io::Error::last_os_error());
         if pid == 0 {

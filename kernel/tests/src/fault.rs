@@ -18,7 +18,8 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// Holds back all pages of `memory` from the one at `at` on. They must not have been touched yet.
+    /// Holds back all pages of `memory` from the one at `at` on. They must not have been touched
+    /// yet.
     #[must_use]
     pub fn hold(memory: &Memory, at: usize) -> Self {
         // SAFETY: makes a descriptor.

@@ -49,7 +49,8 @@ impl Latches {
             .is_ok()
     }
 
-    /// Shuts it for one message. True if the buffer is nobody else's any more, so that nothing needs to be revoked.
+    /// Shuts it for one message. True if the buffer is nobody else's any more, so that nothing
+    /// needs to be revoked.
     #[must_use]
     pub fn shut(&self, index: u32) -> bool {
         let (open, inside) = self.words(index);
@@ -74,7 +75,8 @@ impl Latches {
 
 impl Drop for Latches {
     fn drop(&mut self) {
-        // SAFETY: its own mapping. In a forked child it is not there, and unmapping nothing is no error.
+        // SAFETY: its own mapping. In a forked child it is not there, and unmapping nothing is no
+        // error.
         unsafe { libc::munmap(self.base.as_ptr().cast(), abi::LATCH_BYTES) };
     }
 }

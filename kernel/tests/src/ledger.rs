@@ -27,8 +27,8 @@ impl Ledger {
         }
     }
 
-    /// Asserts that all of it is as it was. What a killed process held goes a moment after it was waited for, so this
-    /// looks for a while.
+    /// Asserts that all of it is as it was. What a killed process held goes a moment after it was
+    /// waited for, so this looks for a while.
     pub fn close(&self) {
         let what = format!("what was there before the test: {self:?}");
         wait_for(&what, || {

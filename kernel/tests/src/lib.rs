@@ -1,9 +1,11 @@
-//! What the tests of the kernel module are written with. They run in the lab's guest (`cargo xtask lab test`), as root, each in a
-//! process of its own; elsewhere they skip themselves.
+//! What the tests of the kernel module are written with. They run in the lab's guest
+//! (`cargo xtask lab test`), as root, each in a process of its own; elsewhere they skip themselves.
 //!
-//! - [`abi`] is the interface as `kernel/limic_rs/uapi/limic.h` has it, [`Session`] an open `/dev/limic`: every call is there in
-//!   a raw form too, since half of the tests say what must be refused.
-//! - [`Memory`] is mapped memory of any kind, [`changes`] are ways to change it, [`Latches`] those of a session, [`Fault`] holds a page back, [`Child`] is a forked process to talk to.
+//! - [`abi`] is the interface as `kernel/limic_rs/uapi/limic.h` has it, [`Session`] an open
+//!   `/dev/limic`: every call is there in a raw form too, since half of the tests say what must be
+//!   refused.
+//! - [`Memory`] is mapped memory of any kind, [`changes`] are ways to change it, [`Latches`] those
+//!   of a session, [`Fault`] holds a page back, [`Child`] is a forked process to talk to.
 //! - [`Ledger`] compares the kernel's pin counters and the module's own before and after a test.
 
 pub mod abi;
@@ -42,7 +44,8 @@ pub fn in_guest() -> bool {
     here
 }
 
-/// Ends the test if it hangs, a little before the lab would (or after `LIMIC_TEST_SECONDS`). The kernel's own stack traces come first.
+/// Ends the test if it hangs, a little before the lab would (or after `LIMIC_TEST_SECONDS`). The
+/// kernel's own stack traces come first.
 fn watchdog() {
     let debug = std::path::Path::new("/sys/kernel/debug/kmemleak").exists();
     let limit = std::env::var("LIMIC_TEST_SECONDS").ok();

@@ -116,8 +116,8 @@ impl Memory {
         self.len = len;
     }
 
-    /// Unmaps a part, which must not be touched any more. The addresses stay reserved, so that no other memory comes
-    /// there.
+    /// Unmaps a part, which must not be touched any more. The addresses stay reserved, so that no
+    /// other memory comes there.
     pub fn punch(&self, at: usize, len: usize) {
         assert!(at + len <= self.len);
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
@@ -174,8 +174,8 @@ impl std::ops::Deref for Memory {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: mapped and initialised by the kernel. Another process may write to it only where a test waits for
-        // that to be over.
+        // SAFETY: mapped and initialised by the kernel. Another process may write to it only where
+        // a test waits for that to be over.
         unsafe { std::slice::from_raw_parts(self.pointer(), self.len) }
     }
 }

@@ -159,7 +159,8 @@ impl Session {
     /// # Errors
     /// Of the call; the structure holds what the module wrote back.
     pub fn call<T: Plain>(&self, number: c_ulong, arg: &mut T) -> Result<(), Errno> {
-        // SAFETY: the structure is plain bytes of the size that the number says, and lives during the call.
+        // SAFETY: the structure is plain bytes of the size that the number says, and lives during
+        // the call.
         unsafe { self.raw(number, ptr::from_mut(arg) as usize) }
     }
 
@@ -169,7 +170,8 @@ impl Session {
     /// Of the call.
     ///
     /// # Safety
-    /// What the argument names, if the module takes the call, is memory that nobody holds references to.
+    /// What the argument names, if the module takes the call, is memory that nobody holds
+    /// references to.
     pub unsafe fn raw(&self, number: c_ulong, arg: usize) -> Result<(), Errno> {
         // SAFETY: by the caller.
         let done = unsafe { libc::ioctl(self.descriptor(), number, arg) };
@@ -468,7 +470,8 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         if !self.status.is_null() {
-            // SAFETY: its own mapping. In a forked child it is not there, and unmapping nothing is no error.
+            // SAFETY: its own mapping. In a forked child it is not there, and unmapping nothing is
+            // no error.
             unsafe { libc::munmap(self.status.cast_mut().cast(), self.status_len) };
         }
     }

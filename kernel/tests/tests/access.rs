@@ -1,4 +1,5 @@
-//! Who reaches whom: other groups, users and user namespaces get nothing, not even whether a handle exists.
+//! Who reaches whom: other groups, users and user namespaces get nothing, not even whether a handle
+//! exists.
 
 use limic_module_tests::abi::{self, ANY_RANK, COPY_READ, EXPOSE_READ, JOIN, Join, PENDING};
 use limic_module_tests::{Child, Errno, Memory, PAGE, Random, Session, To, guest_test, token};

@@ -87,7 +87,8 @@ fn reserved_huge_pages() {
 #[test]
 fn scattered_pages_and_many_descriptors() {
     guest_test(|| {
-        // Every second page of a mapping that was touched in a bad order: hardly two follow each other.
+        // Every second page of a mapping that was touched in a bad order: hardly two follow each
+        // other.
         let pages = 3000;
         let mut memory = Memory::new(2 * pages * PAGE);
         for page in 0..2 * pages {

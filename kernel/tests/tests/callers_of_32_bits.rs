@@ -142,8 +142,8 @@ fn compat_ioctl<T: abi::Plain>(
     const IOCTL_32: i64 = 54;
     put(at, value);
     let result: i64;
-    // SAFETY: the 32-bit system call reads and writes the structure at `at` only. It does not keep r8 to r11. `rbx` is
-    // the compiler's, so it is swapped in and out.
+    // SAFETY: the 32-bit system call reads and writes the structure at `at` only. It does not keep
+    // r8 to r11. `rbx` is the compiler's, so it is swapped in and out.
     unsafe {
         std::arch::asm!(
             "xchg rbx, {fd}",

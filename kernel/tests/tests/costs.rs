@@ -1,4 +1,4 @@
-//! What the module says of its own costs (K7), and what a copy takes beside cross-memory attach.
+//! What the module says of its own costs, and what a copy takes beside cross-memory attach.
 
 use std::fs;
 use std::time::Instant;
@@ -12,7 +12,8 @@ fn measure(word: &str) -> std::io::Result<()> {
     fs::write(format!("{FOLDER}/measure"), word)
 }
 
-/// Nanoseconds of each step for one kind of call and size, by the name of the step; and the number of calls.
+/// Nanoseconds of each step for one kind of call and size, by the name of the step; and the number
+/// of calls.
 fn breakdown(call: &str, max_bytes: &str) -> Option<(u64, Vec<(String, u64)>)> {
     let text = fs::read_to_string(format!("{FOLDER}/breakdown")).expect("the table");
     let mut lines = text.lines();
@@ -158,7 +159,8 @@ fn copies_beside_cross_memory_attach() {
                     iov_base: address as *mut _,
                     iov_len: len,
                 };
-                // SAFETY: the local piece is memory of this test; the remote one is the kernel's to check.
+                // SAFETY: the local piece is memory of this test; the remote one is the kernel's to
+                // check.
                 let copied =
                     unsafe { libc::process_vm_readv(child.pid(), &local, 1, &remote, 1, 0) };
                 assert_eq!(copied, len as isize);

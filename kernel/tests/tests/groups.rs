@@ -177,7 +177,8 @@ fn a_group_takes_as_many_sessions_as_it_has_ranks() {
         let (second, rank) = join().expect("join");
         assert_eq!(rank, 1);
         drop(second);
-        // Rank 1 is free, and yet nobody gets it, since somebody may still send to the one who had it.
+        // Rank 1 is free, and yet nobody gets it, since somebody may still send to the one who had
+        // it.
         assert_eq!(join().err(), Some(Errno(libc::ENOSPC)));
         drop(first);
         let (_session, rank) = join().expect("join");

@@ -1,4 +1,5 @@
-//! Memory that is unmapped or protected, and signals that come, while a call or request is under way.
+//! Memory that is unmapped or protected, and signals that come, while a call or request is under
+//! way.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -132,7 +133,8 @@ fn signals_end_a_wait_once_or_let_it_go_on() {
                     line.say(0);
                     ended = session.wait(&[0], 1, limit);
                 }
-                // The second signal ends it in any case but a restarted one, where the handler cancels.
+                // The second signal ends it in any case but a restarted one, where the handler
+                // cancels.
                 let _ = ended;
                 assert!(SIGNALS.load(Ordering::Relaxed) >= 1);
             });

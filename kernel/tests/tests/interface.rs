@@ -1,4 +1,5 @@
-//! The rules of the interface itself: hand-shake, reserved fields, flags, unknown calls, 32-bit callers, the mapping.
+//! The rules of the interface itself: hand-shake, reserved fields, flags, unknown calls, 32-bit
+//! callers, the mapping.
 
 use limic_module_tests::abi::{self, CALLS};
 use limic_module_tests::{Errno, Memory, PAGE, Session, To, guest_test, token};
@@ -73,7 +74,8 @@ fn unknown_calls_and_sizes_are_refused() {
             abi::HELLO + (1 << 16),
             abi::COPY + (8 << 16),
         ] {
-            // SAFETY: the argument is memory of this test, large enough for any size in the numbers.
+            // SAFETY: the argument is memory of this test, large enough for any size in the
+            // numbers.
             let refused = unsafe { session.raw(number, room.as_mut_ptr() as usize) };
             assert_eq!(refused, Err(Errno(libc::ENOTTY)), "{number:#x}");
         }
@@ -408,7 +410,8 @@ fn a_call_whose_structure_cannot_be_written_back_changes_nothing() {
         };
         refuse(&session, abi::RECV, &recv);
         assert_eq!(session.status(0).state, abi::IDLE);
-        // The receive is not there, so the message waits; and it waits still when it could not be taken.
+        // The receive is not there, so the message waits; and it waits still when it could not be
+        // taken.
         assert_eq!(session.send(&from, 0, 3, 0), Ok(abi::PENDING));
         let probe = abi::Probe {
             tag: 3,

@@ -1,5 +1,5 @@
-//! Pins that stay for a buffer that comes again: they are found, they give way, and they are never those of memory
-//! that is not there any more.
+//! Pins that stay for a buffer that comes again: they are found, they give way, and they are never
+//! those of memory that is not there any more.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -20,7 +20,8 @@ fn measure() {
     std::fs::write("/sys/kernel/debug/limic/measure", "1").expect("measure");
 }
 
-/// Exposes it once for reading and once for writing, as one message after the other would, and checks the bytes both ways.
+/// Exposes it once for reading and once for writing, as one message after the other would, and
+/// checks the bytes both ways.
 fn pass(session: &Session, memory: &mut Memory, seed: u64) {
     let to = To::Session(session.id);
     let len = memory.len();

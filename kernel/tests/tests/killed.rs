@@ -184,7 +184,8 @@ fn who_is_killed_leaves_nothing_pinned_though_its_peer_sleeps_in_a_page_fault() 
                 line.hear();
             });
             let handle = owner.line.hear();
-            // The pages before are there, so that the copy comes as far as the one that is held back.
+            // The pages before are there, so that the copy comes as far as the one that is held
+            // back.
             fill(&mut target[..4 * PAGE], 0);
             let mut fault = Fault::hold(&target, 4 * PAGE);
             std::thread::scope(|scope| {

@@ -355,7 +355,8 @@ fn what_a_latch_refuses() {
             session.expose_behind(&[lost.piece()], READ, to, 0)
         };
         assert_eq!(refused, Err(Errno(libc::EFAULT)));
-        // Written to: pinning pages that were only read changes them, which would strike the latch at once.
+        // Written to: pinning pages that were only read changes them, which would strike the latch
+        // at once.
         let mut large = Memory::new(48 << 20);
         large.fill(1);
         let first = session.expose_behind(&[large.piece()], READ, to, 0);

@@ -1,4 +1,5 @@
-//! Whatever happens to a process or its memory, the module undoes what it held, and answers the others.
+//! Whatever happens to a process or its memory, the module undoes what it held, and answers the
+//! others.
 
 use std::fs::File;
 use std::io;
@@ -15,7 +16,8 @@ const LEN: usize = 40 * PAGE;
 
 /// Unloads the module, without waiting.
 fn unload() -> io::Result<()> {
-    // SAFETY: a name that ends with zero; the module is not in use by this process but through files.
+    // SAFETY: a name that ends with zero; the module is not in use by this process but through
+    // files.
     let done =
         unsafe { libc::syscall(libc::SYS_delete_module, c"limic".as_ptr(), libc::O_NONBLOCK) };
     if done == 0 {

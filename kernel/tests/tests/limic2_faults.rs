@@ -20,7 +20,8 @@ fn kernel_log() -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// 1. Addresses of the kernel's mm and task went to user space and were believed when they came back.
+/// 1. Addresses of the kernel's mm and task went to user space and were believed when they came
+///    back.
 #[test]
 fn fault_1_nothing_from_user_space_is_taken_for_a_kernel_address() {
     guest_test(|| {
@@ -29,7 +30,8 @@ fn fault_1_nothing_from_user_space_is_taken_for_a_kernel_address() {
         let handle = session
             .expose(&[memory.piece()], EXPOSE_READ, To::Session(session.id))
             .expect("expose");
-        // What a descriptor gives away has no address in it: it is random, and does not lie where kernel memory is.
+        // What a descriptor gives away has no address in it: it is random, and does not lie where
+        // kernel memory is.
         for number in [handle, session.id] {
             assert_ne!(
                 number >> 47,
@@ -76,7 +78,8 @@ fn fault_2_another_user_and_whoever_was_not_named_get_nothing() {
         // Consent is for one direction.
         let written = named.copy(handle, 0, &[target.piece()], COPY_WRITE);
         assert_eq!(written, (0, Err(Errno(libc::EACCES))));
-        // To another user nothing exists, though it has a session of its own, and though the owner names that.
+        // To another user nothing exists, though it has a session of its own, and though the owner
+        // names that.
         let device = std::ffi::CString::new(abi::DEVICE).expect("no zero in it");
         // SAFETY: a path that ends with zero; the mode is put back below.
         unsafe { assert_eq!(libc::chmod(device.as_ptr(), 0o666), 0) };
@@ -150,7 +153,8 @@ fn fault_3_a_sender_that_dies_leaves_nothing_behind_to_be_used() {
     });
 }
 
-/// 4. The source was pinned for writing, so read-only memory could not be sent, and copies on write were broken up.
+/// 4. The source was pinned for writing, so read-only memory could not be sent, and copies on write
+///    were broken up.
 #[test]
 fn fault_4_sources_are_pinned_for_reading() {
     guest_test(|| {
@@ -177,7 +181,8 @@ fn fault_4_sources_are_pinned_for_reading() {
         assert_eq!(session.send(&piece, 0, 2, 0), Ok(PENDING));
         assert_eq!(session.recv(&[target.piece()], 0, 2, 1), Ok(DONE));
         assert_eq!(target[..TEXT.len()], TEXT);
-        // Memory that is shared with a child until one of them writes: the child still sees what was there.
+        // Memory that is shared with a child until one of them writes: the child still sees what
+        // was there.
         let shared = Memory::filled(LEN, 3);
         let mut child = Child::fork(|line| {
             line.hear();
@@ -194,7 +199,8 @@ fn fault_4_sources_are_pinned_for_reading() {
     });
 }
 
-/// 5. When only part of the pages could be pinned, the loop went one further, and pointers never set were released.
+/// 5. When only part of the pages could be pinned, the loop went one further, and pointers never
+///    set were released.
 #[test]
 fn fault_5_what_can_be_pinned_only_in_part_is_taken_back() {
     guest_test(|| {
@@ -217,7 +223,8 @@ fn fault_5_what_can_be_pinned_only_in_part_is_taken_back() {
     });
 }
 
-/// 6. Copies did not look for signals nor let others run, and a fault in the middle leaked a mapping.
+/// 6. Copies did not look for signals nor let others run, and a fault in the middle leaked a
+///    mapping.
 #[test]
 fn fault_6_copies_can_be_killed_and_let_others_run() {
     guest_test(|| {
@@ -278,7 +285,8 @@ fn fault_6_copies_can_be_killed_and_let_others_run() {
     });
 }
 
-/// 7. No 32-bit entry, lines in the kernel's log at a user's will, and a device that everybody could open.
+/// 7. No 32-bit entry, lines in the kernel's log at a user's will, and a device that everybody
+///    could open.
 #[test]
 fn fault_7_the_log_stays_silent_and_the_device_closed() {
     guest_test(|| {

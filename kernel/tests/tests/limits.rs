@@ -123,7 +123,8 @@ fn the_limit_of_locked_memory_holds() {
                 if pages > 0 {
                     let handle = expose(pages).expect("just so many");
                     assert_eq!(expose(1), Err(refused));
-                    // What does not have to be pinned goes on: copies, buffered sends, receives that come second.
+                    // What does not have to be pinned goes on: copies, buffered sends, receives
+                    // that come second.
                     let copy = session.copy(handle, 0, &[memory.part(0, PAGE)], COPY_READ);
                     assert_eq!(copy, (PAGE as u64, Ok(())));
                     assert_eq!(session.revoke(handle), Ok(()));

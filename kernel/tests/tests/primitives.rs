@@ -273,7 +273,8 @@ fn revoke_does_not_wait_for_a_peer_that_sleeps_in_a_page_fault() {
             line.say(session.id);
             let handle = line.hear();
             let mut target = Memory::new(LEN);
-            // The pages before are there, so that the copy comes as far as the one that is held back.
+            // The pages before are there, so that the copy comes as far as the one that is held
+            // back.
             fill(&mut target[..8 * PAGE], 0);
             let fault = Fault::hold(&target, 8 * PAGE);
             line.say(0);

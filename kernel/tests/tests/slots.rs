@@ -34,10 +34,11 @@ fn a_slot_that_is_taken_again_at_once_belongs_to_who_took_it() {
                 let held_back = Memory::new(PAGE);
                 let mut fault = Fault::hold(&held_back, 0);
                 assert_eq!(session.recv(&[target.piece()], 0, 2, 1), Ok(PENDING));
-                // The first one queues a message from slot 0, and wakes the sleepers before its call is over.
+                // The first one queues a message from slot 0, and wakes the sleepers before its
+                // call is over.
                 let first = scope.spawn(|| session.send(&[memory.piece()], 0, 1, 0));
-                // Meanwhile the second one receives that message, so that the slot is free, and takes it for a message of
-                // its own, in whose middle it sleeps.
+                // Meanwhile the second one receives that message, so that the slot is free, and
+                // takes it for a message of its own, in whose middle it sleeps.
                 let second = scope.spawn(move || {
                     let message = loop {
                         match session.probe(0, 1, PROBE_TAKE) {

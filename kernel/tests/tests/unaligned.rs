@@ -40,7 +40,8 @@ impl Case {
         }
     }
 
-    /// Moves `len` bytes from one offset to another in each way that there is, and checks every byte of both buffers.
+    /// Moves `len` bytes from one offset to another in each way that there is, and checks every
+    /// byte of both buffers.
     fn run(&mut self, from: usize, to: usize, len: usize, seed: u64) {
         fill(&mut self.source, seed);
         type Way = fn(&Case, usize, usize, usize);
@@ -102,7 +103,8 @@ fn both_sides_begin_and_end_anywhere() {
         let mut seed = 0;
         for len in LENGTHS {
             for from in OFFSETS {
-                // Each offset of one side meets several of the other, and over all lengths every one.
+                // Each offset of one side meets several of the other, and over all lengths every
+                // one.
                 for to in OFFSETS.iter().skip(seed as usize % 3).step_by(3) {
                     seed += 1;
                     case.run(from, *to, len, seed);

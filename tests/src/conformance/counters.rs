@@ -1,4 +1,4 @@
-//! Cheap counts (K8).
+//! Cheap counts.
 
 use limic::counters::{Traffic, size_class};
 use limic::{Endpoint, RawEndpoint};

@@ -1,4 +1,4 @@
-//! Buffers in shared memory that are handed over (K9).
+//! Buffers in shared memory that are handed over.
 
 use limic::{Endpoint, Error, RawEndpoint, Selector};
 
@@ -271,7 +271,8 @@ pub fn outlive_their_endpoint<E: RawEndpoint>(case: &Case<E>) {
     });
 }
 
-/// A received loan keeps its bytes when its receiver's endpoint is gone, whatever the sender lends next; and its room comes back.
+/// A received loan keeps its bytes when its receiver's endpoint is gone, whatever the sender lends
+/// next; and its room comes back.
 pub fn outlive_their_receiver<E: RawEndpoint>(case: &Case<E>) {
     let open = case.opener();
     case.run(2, move |party| {

@@ -35,8 +35,8 @@ pub mod waking;
 use limic::settings::SettingsBuilder;
 use limic::{Error, Settings};
 
-/// Settings in which the suite runs over any endpoint: so little for loans that cases can use it up, and no long wait for sends
-/// that nobody receives.
+/// Settings in which the suite runs over any endpoint: so little for loans that cases can use it
+/// up, and no long wait for sends that nobody receives.
 ///
 /// # Errors
 /// What `with` adds makes no sense.
@@ -52,8 +52,9 @@ pub fn settings(with: fn(SettingsBuilder) -> SettingsBuilder) -> limic::Result<S
 
 /// Makes a module of this name with all conformance cases as tests.
 ///
-/// `$open` names a `fn() -> limic::Result<impl RawEndpoint>` beside the module. With `threads` the ranks are threads of
-/// one process, else processes. With `only $here` the cases do nothing where `$here` says no (and says so aloud).
+/// `$open` names a `fn() -> limic::Result<impl RawEndpoint>` beside the module. With `threads` the
+/// ranks are threads of one process, else processes. With `only $here` the cases do nothing where
+/// `$here` says no (and says so aloud).
 #[macro_export]
 macro_rules! conformance {
     ($name:ident, $open:ident) => {

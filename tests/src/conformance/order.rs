@@ -1,4 +1,4 @@
-//! Messages match in the order sent, whatever paths they take (U5).
+//! Messages match in the order sent, whatever paths they take.
 
 use limic::{Endpoint, Peer, RawEndpoint, Selector, Tag};
 
@@ -166,7 +166,8 @@ pub fn wildcard_and_exact_receives_posted_first_do_not_overtake<E: RawEndpoint>(
     });
 }
 
-/// MPI's rule for receives that find unexpected messages: the first message in the order of arrival.
+/// MPI's rule for receives that find unexpected messages: the first message in the order of
+/// arrival.
 pub fn wildcard_and_exact_receives_posted_late_do_not_overtake<E: RawEndpoint>(case: &Case<E>) {
     case.run(2, |party| {
         const END: u64 = 1 << 40;

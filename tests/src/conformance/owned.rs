@@ -59,7 +59,8 @@ pub fn dropped_early_still_delivered<E: RawEndpoint>(case: &Case<E>) {
     });
 }
 
-/// What was to be kept is kept until the receive is done, and who waits for it is told that it is nobody's any more.
+/// What was to be kept is kept until the receive is done, and who waits for it is told that it is
+/// nobody's any more.
 pub fn an_abandoned_receive_keeps_its_buffers<E: RawEndpoint>(case: &Case<E>) {
     case.run(2, |party| {
         if party.rank == 0 {
@@ -129,7 +130,8 @@ pub fn leaked_requests_are_harmless<E: RawEndpoint>(case: &Case<E>) {
     });
 }
 
-/// All sends are under way before any receive is posted, and the receives come from the last to the first.
+/// All sends are under way before any receive is posted, and the receives come from the last to the
+/// first.
 pub fn many_long_sends_received_in_reverse<E: RawEndpoint>(case: &Case<E>) {
     case.run(2, |party| {
         const SENDS: u64 = 64;

@@ -1,5 +1,5 @@
-//! What runtimes above the raw interface use: immediate words, lists of finished requests, messages kept
-//! out of matching, regions in memory of their own.
+//! What runtimes above the raw interface use: immediate words, lists of finished requests, messages
+//! kept out of matching, regions in memory of their own.
 
 use limic::counters::Event;
 use limic::raw::{ClaimId, Posted, RawSlice, RawSliceMut, SendOptions};
@@ -32,7 +32,8 @@ fn receive<E: RawEndpoint>(party: &Party<E>, number: u64, len: usize, word: Opti
     check(number, &buffer);
 }
 
-/// The word arrives with messages of every length, however they travel, and only with those that have one.
+/// The word arrives with messages of every length, however they travel, and only with those that
+/// have one.
 pub fn immediate_words<E: RawEndpoint>(case: &Case<E>) {
     case.run(2, |party| {
         for (number, len) in (0_u64..).zip(lengths()) {
@@ -67,7 +68,8 @@ pub fn immediate_words<E: RawEndpoint>(case: &Case<E>) {
     });
 }
 
-/// A send that has to be delivered is like any other to its receiver. To another node it is not over before it is received.
+/// A send that has to be delivered is like any other to its receiver. To another node it is not
+/// over before it is received.
 pub fn delivered_sends<E: RawEndpoint>(case: &Case<E>) {
     case.run(2, |party| {
         for (number, len) in (0_u64..).zip(lengths()) {
@@ -205,7 +207,8 @@ pub fn set_aside_messages<E: RawEndpoint>(case: &Case<E>) {
     });
 }
 
-/// Memory of the caller under keys of its choice, more pieces of it than the shared table has places.
+/// Memory of the caller under keys of its choice, more pieces of it than the shared table has
+/// places.
 pub fn regions_in_place<E: RawEndpoint>(case: &Case<E>) {
     const COUNT: u64 = 80;
     const LEN: usize = 3000;

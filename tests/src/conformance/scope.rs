@@ -176,7 +176,8 @@ pub fn leaked_handles_are_waited_for<E: RawEndpoint>(case: &Case<E>) {
             party
                 .endpoint
                 .scope(|scope| {
-                    // Handles hold nothing that their end would give up: to drop one is to forget it.
+                    // Handles hold nothing that their end would give up: to drop one is to forget
+                    // it.
                     const { assert!(!std::mem::needs_drop::<ScopedRecv<'_, HybridEndpoint>>()) };
                     let _ = scope.irecv((party.other(), TAG), &mut buffer)?;
                     party.meet();

@@ -95,7 +95,8 @@ pub fn truncated<E: RawEndpoint>(case: &Case<E>) {
     });
 }
 
-/// Short and long messages keep their order, also after the endpoint has read and written a region of its own.
+/// Short and long messages keep their order, also after the endpoint has read and written a region
+/// of its own.
 pub fn in_order_after_access_to_itself<E: RawEndpoint>(case: &Case<E>) {
     case.run(1, |party| {
         let (endpoint, me) = (&party.endpoint, party.endpoint.myself());

@@ -44,8 +44,8 @@ pub fn a_sleeping_receiver_is_woken<E: RawEndpoint>(case: &Case<E>) {
                         .expect("recv");
                     check(number, &buffer);
                 }
-                // On a machine that is busy enough, the message comes before it has run out of patience. One that only
-                // looks around now and then is woken by nobody.
+                // On a machine that is busy enough, the message comes before it has run out of
+                // patience. One that only looks around now and then is woken by nobody.
                 if party.words(woken(party) - before)[1] > 0 {
                     break;
                 }
@@ -124,7 +124,8 @@ pub fn poll_on_the_descriptor<E: RawEndpoint>(case: &Case<E>) {
     });
 }
 
-/// The same for a sender whose receiver's rings are full, and for the receiver, who waits in its own way.
+/// The same for a sender whose receiver's rings are full, and for the receiver, who waits in its
+/// own way.
 pub fn poll_while_rings_are_full<E: RawEndpoint>(case: &Case<E>) {
     const MESSAGES: u64 = 2000;
     case.run(3, |party| {

@@ -34,9 +34,9 @@ fn request([code, argument]: [u64; 2]) {
     #[cfg(target_arch = "x86_64")]
     {
         let words = [code, argument, 0, 0, 0, 0];
-        // SAFETY: on a processor the four rotations add up to whole turns of rdi, and the exchange of rbx
-        // with itself does nothing; in valgrind the request reads `words` and the text that it points
-        // to, which live during the call, and writes rdx.
+        // SAFETY: on a processor the four rotations add up to whole turns of rdi, and the exchange
+        // of rbx with itself does nothing; in valgrind the request reads `words` and the text that
+        // it points to, which live during the call, and writes rdx.
         unsafe {
             std::arch::asm!(
                 "rol rdi, 3",

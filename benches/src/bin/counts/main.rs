@@ -1,5 +1,6 @@
 //! The hot paths, each in a function of its own, for `cargo xtask counts`: callgrind counts the
-//! instructions of each call of a function of `counted`, and writes them down under the case's name.
+//! instructions of each call of a function of `counted`, and writes them down under the case's
+//! name.
 //!
 //! Prints what the counts depend on, and the number of operations of one call. Without callgrind it
 //! prints the same and measures nothing.
@@ -136,7 +137,8 @@ fn answers(pair: &Pair, name: &str, message: &[u8]) -> Result<()> {
     )
 }
 
-/// Loans, there and taken in place: from a first buffer on, which hands over the memory that they lie in.
+/// Loans, there and taken in place: from a first buffer on, which hands over the memory that they
+/// lie in.
 fn loans(pair: &Pair) -> Result<()> {
     const LEN: usize = 1 << 20;
     let take = || counted::take_loans(pair, OPERATIONS);

@@ -1,4 +1,5 @@
-/* Structures of another version: larger ones of later headers, too small ones, and arrays of them. */
+/* Structures of another version: larger ones of later headers, too small ones, and arrays of them.
+ */
 #include "check.h"
 
 /* What a later header may have. */

@@ -1,4 +1,5 @@
-/* Everything wrong that C can do and the library can see: an error code each, and nothing else happens. */
+/* Everything wrong that C can do and the library can see: an error code each, and nothing else
+ * happens. */
 #include "check.h"
 
 static void nulls(limic_endpoint endpoint)

@@ -1,4 +1,5 @@
-/* Whose endpoint it is: other threads, handing on, a lock around calls, a signal handler, a forked child. */
+/* Whose endpoint it is: other threads, handing on, a lock around calls, a signal handler, a forked
+ * child. */
 #include "check.h"
 #include <poll.h>
 #include <pthread.h>

@@ -24,11 +24,12 @@ pub(crate) struct Args {
     #[arg(long, num_args = 2, value_names = ["LOCALITY", "SIZE"])]
     why: Option<Vec<String>>,
 
-    /// For --why: the receiver lags behind and has said so (H4)
+    /// For --why: the receiver lags behind and has said so
     #[arg(long, requires = "why")]
     slow_receiver: bool,
 
-    /// Show the counters of a process that runs: what each of its endpoints has sent and received, by path, peer and size
+    /// Show the counters of a process that runs: what each of its endpoints has sent and received,
+    /// by path, peer and size
     #[arg(long, value_name = "PID", conflicts_with = "why", value_parser = clap::value_parser!(u32).range(1..))]
     pid: Option<u32>,
 

@@ -115,7 +115,8 @@ fn parent(stat: &str) -> Option<u32> {
     behind_name.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// The name of the process's program, as far as the kernel tells. The process chose it, so no control sequences.
+/// The name of the process's program, as far as the kernel tells. The process chose it, so no
+/// control sequences.
 fn program(pid: u32) -> String {
     let name = std::fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
     let name = String::from_utf8_lossy(&name);

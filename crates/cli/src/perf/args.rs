@@ -15,8 +15,8 @@ hostdev, ports, chain: 4K,64K,1M]";
 /// Measure messages between ranks, or the hardware below them
 ///
 /// Alone, it starts its own ranks on this node. Under `limic run`, mpiexec, prterun or srun it is
-/// the ranks. Half of the ranks pair up with the other half: rank i with rank i + n/2. In barrier and
-/// alltoall all ranks take part together.
+/// the ranks. Half of the ranks pair up with the other half: rank i with rank i + n/2. In barrier
+/// and alltoall all ranks take part together.
 ///
 /// Before a size is measured over a path, received bytes are checked once. All combinations are
 /// measured in turn, round after round, so that a busy minute of the machine hits all alike.
@@ -34,7 +34,8 @@ pub(crate) struct Args {
     #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
     pub(super) paths: Option<Vec<Wanted>>,
 
-    /// Number of ranks, even but for barrier, alltoall, connect, hotspot and chain [default: 2, or what the launcher started]
+    /// Number of ranks, even but for barrier, alltoall, connect, hotspot and chain [default: 2, or
+    /// what the launcher started]
     #[arg(short = 'n', long, visible_alias = "np", value_name = "N")]
     pub(super) ranks: Option<u32>,
 
@@ -77,16 +78,18 @@ pub(crate) struct Args {
     #[command(flatten)]
     pub(super) skew: SkewArgs,
 
-    /// Count per message (H5): cycles, instructions and cache misses where the machine grants it, page faults, context
-    /// switches, and what limic counts
+    /// Count per message: cycles, instructions and cache misses where the machine grants it,
+    /// page faults, context switches, and what limic counts
     #[arg(long)]
     pub(super) counters: bool,
 
-    /// For `latency`: the receiver sleeps before each message; its wake-up beside the kernel's own, in the same run
+    /// For `latency`: the receiver sleeps before each message; its wake-up beside the kernel's own,
+    /// in the same run
     #[arg(long)]
     pub(super) sleep: bool,
 
-    /// Write one JSON object with the machine and the rows; `-` is standard output, instead of the table
+    /// Write one JSON object with the machine and the rows; `-` is standard output, instead of the
+    /// table
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
 
@@ -102,7 +105,8 @@ pub(super) struct SkewArgs {
     #[arg(long, value_name = "US", default_value = "1", value_parser = parse_micros)]
     pub(super) c1: f64,
 
-    /// For `skew`: microseconds that the consumer computes on each message; several are measured one after the other
+    /// For `skew`: microseconds that the consumer computes on each message; several are measured
+    /// one after the other
     #[arg(long, value_name = "US,...", value_delimiter = ',', default_value = "10,50,200", value_parser = parse_micros)]
     pub(super) c2: Vec<f64>,
 
@@ -173,7 +177,8 @@ The JSON is described in docs/perf-json.md.";
 pub(super) enum Pattern {
     /// Ping-pong; one way is half of the round trip
     Latency,
-    /// Ping-pong around all powers of two: where the time grows more than 2.5 times when the size doubles
+    /// Ping-pong around all powers of two: where the time grows more than 2.5 times when the size
+    /// doubles
     Cliffs,
     /// Windows of 64 non-blocking sends from one buffer, then an answer
     Bandwidth,
@@ -181,30 +186,33 @@ pub(super) enum Pattern {
     Bibandwidth,
     /// Messages per second: as bandwidth, with messages of 8 bytes
     Rate,
-    /// All pairs at once, windows of 64, each message with a buffer of its own (H5)
+    /// All pairs at once, windows of 64, each message with a buffer of its own
     Pairs,
-    /// All ranks meet: dissemination, or by way of one where ranks outnumber CPUs; empty messages, any number of ranks
+    /// All ranks meet: dissemination, or by way of one where ranks outnumber CPUs; empty messages,
+    /// any number of ranks
     Barrier,
     /// Every rank sends a block to every rank; any number of ranks
     Alltoall,
     /// A producer, and a consumer that computes longer on each message: the producer's time for a
-    /// window, with thresholds that follow the skew and without, and what is moved after it (H4)
+    /// window, with thresholds that follow the skew and without, and what is moved after it
     Skew,
-    /// Where the time of a message through the kernel module goes, step by step, by the module's own
-    /// clock (K7)
+    /// Where the time of a message through the kernel module goes, step by step, by the module's
+    /// own clock
     Breakdown,
     /// What the machine allows without limic: cache-line hand-over, memcpy, two copies through a
     /// ring, one copy out of shared memory, process_vm_readv, the kernel's wake-up
     Floor,
-    /// Over verbs: how long a job takes until its ranks are connected; any number of ranks (C4)
+    /// Over verbs: how long a job takes until its ranks are connected; any number of ranks
     Connect,
     /// Over verbs: bytes between host and adapter memory in all combinations (N2)
     Hostdev,
-    /// Over verbs: bandwidth one way and both ways, striped over two devices where there are two (N2)
+    /// Over verbs: bandwidth one way and both ways, striped over two devices where there are two
+    /// (N2)
     Ports,
     /// Over verbs: one rank writes to all others; any number of ranks (N2)
     Hotspot,
-    /// Over verbs: messages of 8 pieces, packed or gathered, with 0 to 100 % of their buffers registered already (N3)
+    /// Over verbs: messages of 8 pieces, packed or gathered, with 0 to 100 % of their buffers
+    /// registered already (N3)
     Noncontig,
     /// Over verbs: ranks pass a message on, one to the next; any number of ranks (N4)
     Chain,

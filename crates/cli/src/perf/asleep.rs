@@ -1,5 +1,6 @@
-//! `limic perf latency --sleep`: messages to a receiver that sleeps in its endpoint's wait, beside the kernel's own wake-up in
-//! the same run. A message carries the time at which it was sent; the receiver reads the same clock when it has it.
+//! `limic perf latency --sleep`: messages to a receiver that sleeps in its endpoint's wait, beside
+//! the kernel's own wake-up in the same run. A message carries the time at which it was sent; the
+//! receiver reads the same clock when it has it.
 
 use limic::counters::Event;
 use limic::policy::{ByteSize, Path};
@@ -17,7 +18,8 @@ use super::{Args, PerfError};
 
 /// Bytes of the time in a message.
 const STAMP: usize = 8;
-/// How long the ranks wait for the kernel's turn: then the receiver sleeps, and leaves its CPU alone.
+/// How long the ranks wait for the kernel's turn: then the receiver sleeps, and leaves its CPU
+/// alone.
 const SETTLED: std::time::Duration = std::time::Duration::from_millis(5);
 
 /// Before each message.
@@ -32,7 +34,8 @@ pub(super) struct WakeRow {
     pub(super) kernel_us: f64,
     /// The message's time divided by that.
     pub(super) ratio: f64,
-    /// Share of the messages whose receiver slept, by its endpoint's counters; the others are not in the times.
+    /// Share of the messages whose receiver slept, by its endpoint's counters; the others are not
+    /// in the times.
     pub(super) asleep: f64,
 }
 
@@ -140,7 +143,8 @@ fn measure(
     let before = team.endpoint.counters();
     let (mut limic_us, mut kernel_us) = (Vec::new(), Vec::new());
     let mut asleep = 0.0;
-    // A receiver that is slow to fall asleep, on a busy machine, is left more time in the next round.
+    // A receiver that is slow to fall asleep, on a busy machine, is left more time in the next
+    // round.
     let mut pauses = 1;
     for _ in 0..args.rounds {
         let mut kernels = None;
@@ -210,13 +214,15 @@ fn measure(
     Ok(())
 }
 
-/// Messages to a receiver that sleeps. The receiver gets the nanoseconds of those that found it asleep.
+/// Messages to a receiver that sleeps. The receiver gets the nanoseconds of those that found it
+/// asleep.
 fn round(team: &Team, message: &mut [u8], count: u64, pauses: u32) -> limic::Result<Vec<f64>> {
     let mut took = Vec::new();
     let partner = team.partner;
     for _ in 0..count {
         if team.first {
-            // The last one at work: what the message finds in the caches is as in a program that computes.
+            // The last one at work: what the message finds in the caches is as in a program that
+            // computes.
             std::thread::sleep((pauses - 1) * PAUSE);
             pause();
             message[..STAMP].copy_from_slice(&now_ns().to_le_bytes());

@@ -1,8 +1,8 @@
 //! Cliffs: by how much the time of a message grows when its size doubles.
 //!
-//! The sizes are all powers of two, one byte less and one byte more, since paths change at round sizes. Each is
-//! compared with the longest one that is at most half as long, both in the same round: what disturbs the machine for longer than
-//! the moment between the two then slows both.
+//! The sizes are all powers of two, one byte less and one byte more, since paths change at round
+//! sizes. Each is compared with the longest one that is at most half as long, both in the same
+//! round: what disturbs the machine for longer than the moment between the two then slows both.
 
 use limic::policy::ByteSize;
 
@@ -67,8 +67,8 @@ fn growth(row: &Row, half: &Row) -> f64 {
     Spread::of(&each).median
 }
 
-/// Both times with their paths, and whether it is one in the best rounds too: what is not comes and goes with the
-/// machine, or with a path that was changed meanwhile.
+/// Both times with their paths, and whether it is one in the best rounds too: what is not comes and
+/// goes with the machine, or with a path that was changed meanwhile.
 fn explain(row: &Row, half: &Row, growth: f64) -> String {
     let side = |row: &Row| {
         format!(

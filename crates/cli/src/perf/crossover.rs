@@ -1,4 +1,5 @@
-//! From which size on a path is faster than the eager one: what a threshold between the two would be.
+//! From which size on a path is faster than the eager one: what a threshold between the two would
+//! be.
 
 use limic::policy::ByteSize;
 

@@ -1,9 +1,9 @@
-//! What processor and kernel count while messages move (H5): cycles, instructions, cache misses, page faults, context
-//! switches.
+//! What processor and kernel count while messages move: cycles, instructions, cache misses,
+//! page faults, context switches.
 //!
-//! Each rank counts its own thread, from the moment in which the clock starts until the pattern has returned; the processor
-//! in user mode alone. What the machine does not grant is left out, with the reason. [`super::control`] adds what limic itself
-//! counts.
+//! Each rank counts its own thread, from the moment in which the clock starts until the pattern has
+//! returned; the processor in user mode alone. What the machine does not grant is left out, with
+//! the reason. [`super::control`] adds what limic itself counts.
 
 use perf_event::events::{Cache, CacheId, CacheOp, CacheResult, Event, Hardware};
 use perf_event::{Builder, Counter, ReadFormat};
@@ -132,7 +132,8 @@ impl Kernel {
         Self::parse(&read("stat")?, &read("status")?)
     }
 
-    /// `tid (name) state ...`, where minor and major faults are the fields 10 and 12; and lines `name: number`.
+    /// `tid (name) state ...`, where minor and major faults are the fields 10 and 12; and lines
+    /// `name: number`.
     fn parse(stat: &str, status: &str) -> Option<Self> {
         let (_, behind_name) = stat.rsplit_once(')')?;
         let fields: Vec<&str> = behind_name.split_whitespace().collect();

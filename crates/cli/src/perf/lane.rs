@@ -41,7 +41,8 @@ pub(super) struct Lane {
     /// How it goes over verbs, if it was asked for there.
     pub(super) verbs: Option<VerbsLane>,
     pub(super) teams: Vec<Team>,
-    /// In the place of these for messages that the kernel matches: this process's rank, or why there is none.
+    /// In the place of these for messages that the kernel matches: this process's rank, or why
+    /// there is none.
     pub(super) kernel: Option<Result<Team<KernelEndpoint>, String>>,
 }
 
@@ -183,7 +184,8 @@ const REGION: usize = 4 << 20;
 /// Regions begin on a page, as applications' large arrays do.
 const PAGE: usize = 4096;
 
-/// What this rank sends and its partner reads: regions that stay exposed, and so pinned, all the time (H2).
+/// What this rank sends and its partner reads: regions that stay exposed, and so pinned, all the
+/// time.
 #[derive(Debug)]
 pub(super) struct Exposed {
     endpoint: KernelEndpoint,
@@ -225,7 +227,8 @@ impl Exposed {
     }
 }
 
-/// Collective: this rank's endpoint over messages that the kernel matches. All ranks have one, or none.
+/// Collective: this rank's endpoint over messages that the kernel matches. All ranks have one, or
+/// none.
 fn in_kernel(
     settings: Settings,
     control: &Control,

@@ -27,7 +27,8 @@ pub(super) struct Machine {
     pub(super) date: String,
     /// `release` or `debug`.
     pub(super) build: &'static str,
-    /// The profile of `limic tune` that the endpoints go by, and when it was written; without one, built-in rows.
+    /// The profile of `limic tune` that the endpoints go by, and when it was written; without one,
+    /// built-in rows.
     pub(super) profile: Option<String>,
 }
 

@@ -35,7 +35,8 @@ struct Point {
     moved: Measured,
 }
 
-/// Joins the job as one of its ranks: the control endpoint, and the CPU of each rank that is bound to one.
+/// Joins the job as one of its ranks: the control endpoint, and the CPU of each rank that is bound
+/// to one.
 pub(super) fn join(args: &Args) -> Result<(Control, Vec<Option<usize>>), PerfError> {
     let control = Control::join().map_err(PerfError::Start)?;
     let (rank, size) = (control.rank(), control.size());
@@ -183,8 +184,9 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Checks received bytes, sees whether the path that was asked for is the one that is taken, and
-    /// finds out how many iterations fit into a round. `None`, with a note, if it cannot be measured.
+    /// Checks received bytes, sees whether the path that was asked for is the one that is taken,
+    /// and finds out how many iterations fit into a round. `None`, with a note, if it cannot be
+    /// measured.
     fn prepare(
         &mut self,
         lane: usize,
@@ -255,7 +257,8 @@ impl Run<'_> {
                 .map_err(|stopped| explain(stopped, rank))?,
             ([team], _) => one(team, &mut buffers[0], work, counters, &wait_for_all)
                 .map_err(|stopped| explain(stopped, rank))?,
-            // All ranks of this lane are threads of rank 0; the other processes wait for the result.
+            // All ranks of this lane are threads of rank 0; the other processes wait for the
+            // result.
             (teams, _) => in_threads(teams, buffers, work, counters),
         };
         control

@@ -2,11 +2,12 @@
 //!
 //! The life of a measurement: [`args`] says what to do, [`job`] starts ranks or finds that this
 //! process is one, [`lane`] opens an endpoint for each path and connects it, [`measure`] goes
-//! through rounds, sizes and lanes, each time running a pattern ([`latency`], [`window`], [`collective`]) on
-//! [`buffers`] whose [`content`] can be checked, and [`report`], [`json`] and [`plot`] show the
-//! rows. [`cliffs`] judges those of a ping-pong, [`asleep`] has receivers that sleep. [`hardware`] counts what the processor does meanwhile.
-//! [`verbs`] says which lanes go over an adapter. [`skew`] has an order of its own, and [`tune`] makes a profile out of
-//! what it measures. [`floor`] measures without limic, [`breakdown`] shows what the kernel module measures.
+//! through rounds, sizes and lanes, each time running a pattern ([`latency`], [`window`],
+//! [`collective`]) on [`buffers`] whose [`content`] can be checked, and [`report`], [`json`] and
+//! [`plot`] show the rows. [`cliffs`] judges those of a ping-pong, [`asleep`] has receivers that
+//! sleep. [`hardware`] counts what the processor does meanwhile. [`verbs`] says which lanes go over
+//! an adapter. [`skew`] has an order of its own, and [`tune`] makes a profile out of what it
+//! measures. [`floor`] measures without limic, [`breakdown`] shows what the kernel module measures.
 
 mod args;
 mod asleep;
@@ -48,7 +49,8 @@ pub(crate) fn execute(args: &Args) -> ExitCode {
     match perform(args) {
         Ok(code) => code,
         Err(error) => {
-            // What is wrong with the command line or the environment is wrong for all ranks: one tells.
+            // What is wrong with the command line or the environment is wrong for all ranks: one
+            // tells.
             if error.exit_code() != crate::BAD_USAGE || job::is_first_rank() {
                 notice(format_args!("{error}"));
             }

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use super::PerfError;
 
-/// Fails before minutes of measuring rather than after them; `-`, standard output, is always fine. A file that was not there is not
-/// there afterwards either.
+/// Fails before minutes of measuring rather than after them; `-`, standard output, is always fine.
+/// A file that was not there is not there afterwards either.
 pub(crate) fn check<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Result<(), PerfError> {
     for path in paths.into_iter().filter(|path| path.as_os_str() != "-") {
         try_to_write(path).map_err(|source| PerfError::File {

@@ -82,7 +82,8 @@ impl Work {
         }
     }
 
-    /// Messages that one iteration moves between all ranks, in all directions together; a barrier of theirs moves `in_barrier`.
+    /// Messages that one iteration moves between all ranks, in all directions together; a barrier
+    /// of theirs moves `in_barrier`.
     pub(super) fn messages_per_iteration(&self, ranks: u32, in_barrier: u64) -> u64 {
         let pairs = u64::from(ranks / 2);
         match self.pattern {

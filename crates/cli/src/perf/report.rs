@@ -51,8 +51,8 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// A row of what all patterns have; the rest stays empty. `messages`: how many are under way side by side, each of which takes
-    /// the time.
+    /// A row of what all patterns have; the rest stays empty. `messages`: how many are under way
+    /// side by side, each of which takes the time.
     pub(super) fn new(
         pattern: &'static str,
         wanted: &'static str,
@@ -89,7 +89,8 @@ impl Row {
     }
 }
 
-/// What the processors of both sides, the kernel and limic counted, per message; in the order of [`NAMES`].
+/// What the processors of both sides, the kernel and limic counted, per message; in the order of
+/// [`NAMES`].
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Counted([Option<f64>; NAMES.len()]);
 
@@ -218,7 +219,8 @@ impl Report {
             &[]
         });
         header.extend(["us", "MB/s", "messages/s", "spread"]);
-        // Of a message, both sides together. What nobody could count has no column: a note says why.
+        // Of a message, both sides together. What nobody could count has no column: a note says
+        // why.
         let counted: Vec<usize> = (0..NAMES.len())
             .filter(|at| self.counters && self.rows.iter().any(|row| row.counted.0[*at].is_some()))
             .collect();

@@ -1,4 +1,5 @@
-//! What is wrong with a command line though each of its options is right: nothing that was asked for is ignored silently.
+//! What is wrong with a command line though each of its options is right: nothing that was asked
+//! for is ignored silently.
 
 use super::args::{Args, Pattern, SkewArgs};
 use super::{PerfError, asleep, skew};

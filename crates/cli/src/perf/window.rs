@@ -112,7 +112,7 @@ pub(super) fn run(
         .receive
         .take(if receives { layout.receive_bytes() } else { 0 })?;
     if sends && !team.loans {
-        // The send buffers are written at the beginning, once; see H5.
+        // The send buffers are written at the beginning, once.
         for window in 0..layout.windows {
             layout.fill(layout.sends(out, window), team.rank, window);
         }
@@ -158,7 +158,8 @@ fn send(
     Ok(time)
 }
 
-/// Waits for sends, each taken out of its place: an array that is moved as a whole costs as much as some messages.
+/// Waits for sends, each taken out of its place: an array that is moved as a whole costs as much as
+/// some messages.
 #[inline(always)]
 fn wait_for<E: RawEndpoint>(
     requests: &mut ArrayVec<ScopedSend<'_, E>, WINDOW>,

@@ -18,7 +18,8 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 /// Far beyond what any of these tests needs; it turns a hang into a failure.
 pub(crate) const WATCHDOG: Duration = Duration::from_secs(60);
 
-/// A program that starts with no signal ignored: of a program in the background, a shell ignores interrupts.
+/// A program that starts with no signal ignored: of a program in the background, a shell ignores
+/// interrupts.
 pub(crate) fn undisturbed(program: &str) -> Command {
     let mut command = Command::new("env");
     command.arg("--default-signal").arg(program);

@@ -1,7 +1,9 @@
-//! The interface of `/dev/limic`, as `kernel/limic_rs/uapi/limic.h` lays it out: sizes, numbers, structures.
+//! The interface of `/dev/limic`, as `kernel/limic_rs/uapi/limic.h` lays it out: sizes, numbers,
+//! structures.
 //!
-//! The header is the document; the names here are its own. Every structure is free of padding, and each call carries its
-//! structure's size in its number, so that a difference between the two is ENOTTY and not a misread field.
+//! The header is the document; the names here are its own. Every structure is free of padding, and
+//! each call carries its structure's size in its number, so that a difference between the two is
+//! ENOTTY and not a misread field.
 
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 
@@ -50,8 +52,8 @@ pub(crate) const LATCH_STRUCK: u32 = 1 << 31;
 /// A structure that one of the calls takes.
 ///
 /// # Safety
-/// `NUMBER` is the call that takes exactly this structure: it reads and writes nothing beyond `size_of::<Self>()` bytes
-/// of it, and every bit pattern is a value of each field.
+/// `NUMBER` is the call that takes exactly this structure: it reads and writes nothing beyond
+/// `size_of::<Self>()` bytes of it, and every bit pattern is a value of each field.
 pub(crate) unsafe trait Call {
     /// The ioctl's number.
     const NUMBER: libc::c_ulong;
@@ -113,7 +115,8 @@ pub(crate) struct Expose {
     pub(crate) reserved: u64,
 }
 
-// SAFETY: `LIMIC_IOC_EXPOSE` takes `struct limic_expose`, of which this is a copy. The list that it names is only read.
+// SAFETY: `LIMIC_IOC_EXPOSE` takes `struct limic_expose`, of which this is a copy. The list that it
+// names is only read.
 unsafe impl Call for Expose {
     const NUMBER: libc::c_ulong = number(READ | WRITE, 0x10, size_of::<Self>());
 }
@@ -131,8 +134,8 @@ pub(crate) struct Copy {
     pub(crate) reserved: [u64; 3],
 }
 
-// SAFETY: `LIMIC_IOC_COPY` takes `struct limic_copy`, of which this is a copy. What its list names is touched too: the
-// callers answer for that.
+// SAFETY: `LIMIC_IOC_COPY` takes `struct limic_copy`, of which this is a copy. What its list names
+// is touched too: the callers answer for that.
 unsafe impl Call for Copy {
     const NUMBER: libc::c_ulong = number(READ | WRITE, 0x11, size_of::<Self>());
 }
@@ -198,8 +201,8 @@ pub(crate) struct Send {
     pub(crate) reserved: u64,
 }
 
-// SAFETY: `LIMIC_IOC_SEND` takes `struct limic_send`, of which this is a copy. What its list names is read until the
-// request is over: the callers answer for that.
+// SAFETY: `LIMIC_IOC_SEND` takes `struct limic_send`, of which this is a copy. What its list names
+// is read until the request is over: the callers answer for that.
 unsafe impl Call for Send {
     const NUMBER: libc::c_ulong = number(READ | WRITE, 0x20, size_of::<Self>());
 }
@@ -221,8 +224,8 @@ pub(crate) struct Recv {
     pub(crate) reserved0: u32,
 }
 
-// SAFETY: `LIMIC_IOC_RECV` takes `struct limic_recv`, of which this is a copy. What its list names is written until the
-// request is over: the callers answer for that.
+// SAFETY: `LIMIC_IOC_RECV` takes `struct limic_recv`, of which this is a copy. What its list names
+// is written until the request is over: the callers answer for that.
 unsafe impl Call for Recv {
     const NUMBER: libc::c_ulong = number(READ | WRITE, 0x21, size_of::<Self>());
 }
@@ -275,7 +278,8 @@ pub(crate) struct Wait {
     pub(crate) reserved: [u64; 3],
 }
 
-// SAFETY: `LIMIC_IOC_WAIT` takes `struct limic_wait`, of which this is a copy. Its list of slots is only read.
+// SAFETY: `LIMIC_IOC_WAIT` takes `struct limic_wait`, of which this is a copy. Its list of slots is
+// only read.
 unsafe impl Call for Wait {
     const NUMBER: libc::c_ulong = number(READ | WRITE, 0x24, size_of::<Self>());
 }
@@ -326,7 +330,8 @@ const _: () = assert!(LATCHES * size_of::<LatchWords>() == LATCH_BYTES);
 mod tests {
     use super::*;
 
-    /// Structures and numbers against the header itself, as the C compiler of this machine reads it.
+    /// Structures and numbers against the header itself, as the C compiler of this machine reads
+    /// it.
     #[test]
     fn the_header_says_the_same() {
         let header = concat!(

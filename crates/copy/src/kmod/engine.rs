@@ -21,25 +21,27 @@ pub struct Kmod {
 }
 
 impl Kmod {
-    /// Opens `/dev/limic`. Two system calls; the session ends with the last clone and the last [`KmodPair`].
+    /// Opens `/dev/limic`. Two system calls; the session ends with the last clone and the last
+    /// [`KmodPair`].
     ///
     /// # Errors
-    /// [`Refused`] with the reason and what to do: no module loaded, no permission, another version.
+    /// [`Refused`] with the reason and what to do: no module loaded, no permission, another
+    /// version.
     pub fn open() -> Result<Self, Refused> {
         Session::open().map(|session| Self {
             session: Arc::new(session),
         })
     }
 
-    /// The number by which peers name this session: random, not 0, and of no use to anybody to whom nothing
-    /// was exposed.
+    /// The number by which peers name this session: random, not 0, and of no use to anybody to whom
+    /// nothing was exposed.
     #[must_use]
     pub fn session(&self) -> u64 {
         self.session.id
     }
 
-    /// Ends an exposure that a [`KmodPair`] of this session made: when this returns, no peer touches the buffer.
-    /// A handle that is not exposed (any more) is not an error.
+    /// Ends an exposure that a [`KmodPair`] of this session made: when this returns, no peer
+    /// touches the buffer. A handle that is not exposed (any more) is not an error.
     ///
     /// # Errors
     /// [`CopyError`], as in a forked child, whose session this is not.
@@ -47,8 +49,8 @@ impl Kmod {
         self.session.revoke(handle)
     }
 
-    /// Joins a group, and gives the engine that exposes memory to all of its members, and copies from and to what they
-    /// exposed so. A session joins one group at most.
+    /// Joins a group, and gives the engine that exposes memory to all of its members, and copies
+    /// from and to what they exposed so. A session joins one group at most.
     ///
     /// # Errors
     /// [`Refused`]: all ranks of the group were given out, or there is no such group.
@@ -57,14 +59,15 @@ impl Kmod {
         Ok(KmodPair::with_group(&self.session))
     }
 
-    /// Exposures of this session that last for many messages; `None` if the module has no latches for them, or as long as
-    /// there is another [`Lasting`] of this session.
+    /// Exposures of this session that last for many messages; `None` if the module has no latches
+    /// for them, or as long as there is another [`Lasting`] of this session.
     #[must_use]
     pub fn lasting(&self) -> Option<Lasting> {
         Lasting::new(&self.session)
     }
 
-    /// The engine for one pair: what it exposes, only the peer's session reaches. `None` for 0, which is no session.
+    /// The engine for one pair: what it exposes, only the peer's session reaches. `None` for 0,
+    /// which is no session.
     #[must_use]
     pub fn pair(&self, peer: u64) -> Option<(KmodPair, KmodPeer)> {
         let pair = KmodPair {
@@ -77,8 +80,8 @@ impl Kmod {
 
 /// The engine between this session and that of one peer.
 ///
-/// A [`RemoteRange`] is a handle and an offset under it. One exposure holds a whole list of pieces, so
-/// [`expose`](CopyEngine::expose) always uses one entry.
+/// A [`RemoteRange`] is a handle and an offset under it. One exposure holds a whole list of pieces,
+/// so [`expose`](CopyEngine::expose) always uses one entry.
 #[derive(Debug, Clone)]
 pub struct KmodPair {
     session: Arc<Session>,
@@ -86,7 +89,8 @@ pub struct KmodPair {
     peer: u64,
 }
 
-/// A peer's session. The module finds an exposure by its handle alone, so this only keeps pairs apart.
+/// A peer's session. The module finds an exposure by its handle alone, so this only keeps pairs
+/// apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KmodPeer {
     session: u64,
@@ -105,8 +109,9 @@ impl KmodPair {
         (pair, KmodPeer { session: 0 })
     }
 
-    /// As [`expose`](CopyEngine::expose) of a buffer that is likely to come again: the module may keep it pinned when it is
-    /// revoked, until the process unmaps or protects a page of it. Who may reach it, and until when, is the same.
+    /// As [`expose`](CopyEngine::expose) of a buffer that is likely to come again: the module may
+    /// keep it pinned when it is revoked, until the process unmaps or protects a page of it. Who
+    /// may reach it, and until when, is the same.
     ///
     /// # Errors
     /// As [`expose`](CopyEngine::expose).
@@ -128,8 +133,8 @@ impl KmodPair {
         self.peer
     }
 
-    /// Exposes, with these flags beside those of the direction. What only stays exposed makes way where no more memory may be
-    /// locked.
+    /// Exposes, with these flags beside those of the direction. What only stays exposed makes way
+    /// where no more memory may be locked.
     ///
     /// # Safety
     /// As [`CopyEngine::expose`].
@@ -198,8 +203,8 @@ impl KmodPair {
             latch: latch as u32,
             ..abi::Expose::default()
         };
-        // SAFETY: the list lives until the call returns; what its pieces name is touched by peers later, which the
-        // caller allows until it revokes.
+        // SAFETY: the list lives until the call returns; what its pieces name is touched by peers
+        // later, which the caller allows until it revokes.
         unsafe { self.session.call(&mut call) }.map_err(|errno| error(errno, 0))?;
         Ok(RemoteRange {
             key: call.handle,
@@ -259,8 +264,8 @@ impl KmodPair {
                 flags,
                 ..abi::Copy::default()
             };
-            // SAFETY: the list lives on this frame; the pieces that it names are parts of the caller's, for which it
-            // vouches.
+            // SAFETY: the list lives on this frame; the pieces that it names are parts of the
+            // caller's, for which it vouches.
             if let Err(errno) = unsafe { self.session.call(&mut call) } {
                 let before_error = if matches!(
                     errno,
@@ -284,7 +289,8 @@ impl KmodPair {
     }
 }
 
-/// The range that byte `at` of the list lies in, the byte's offset in it, and what is left of it from there.
+/// The range that byte `at` of the list lies in, the byte's offset in it, and what is left of it
+/// from there.
 fn place(remote: &[RemoteRange], at: u64) -> (RemoteRange, u64, u64) {
     let mut at = at;
     for range in remote {

@@ -1,5 +1,6 @@
-//! Exposures that last: buffers that are sent from again and again stay exposed to their receiver, behind a latch that is
-//! open only while a message is under way. So a message costs its sender no call.
+//! Exposures that last: buffers that are sent from again and again stay exposed to their receiver,
+//! behind a latch that is open only while a message is under way. So a message costs its sender no
+//! call.
 
 use core::ops::Range;
 use std::sync::Arc;
@@ -23,11 +24,12 @@ struct Entry {
     used: u64,
 }
 
-/// The buffers of one session that stay exposed: at most 64, and at most as much memory as the module's parameter `kept` and
-/// RLIMIT_MEMLOCK allow; those that were not used for longest make way.
+/// The buffers of one session that stay exposed: at most 64, and at most as much memory as the
+/// module's parameter `kept` and RLIMIT_MEMLOCK allow; those that were not used for longest make
+/// way.
 ///
-/// A message is what the exposure is: the same bytes, to the same peer. So a peer reaches what is sent to it, and while it is, and
-/// nothing else.
+/// A message is what the exposure is: the same bytes, to the same peer. So a peer reaches what is
+/// sent to it, and while it is, and nothing else.
 #[derive(Debug)]
 pub struct Lasting {
     session: Arc<Session>,
@@ -58,11 +60,13 @@ impl Lasting {
         }
     }
 
-    /// Lets the pair's peer read a buffer, without a call if it came before. `None`: it has to be exposed for this message alone,
-    /// since other buffers are under way in all latches that it may take, or its memory is being changed or cannot be pinned.
+    /// Lets the pair's peer read a buffer, without a call if it came before. `None`: it has to be
+    /// exposed for this message alone, since other buffers are under way in all latches that it may
+    /// take, or its memory is being changed or cannot be pinned.
     ///
     /// # Safety
-    /// The buffer is readable until the result is dropped. Afterwards it may be anything, also unmapped.
+    /// The buffer is readable until the result is dropped. Afterwards it may be anything, also
+    /// unmapped.
     pub unsafe fn open(&mut self, pair: &KmodPair, local: LocalSlice) -> Option<Opened> {
         let latches = self.session.latches.as_ref()?;
         let wanted = Entry {
@@ -86,8 +90,8 @@ impl Lasting {
         })?;
         self.session.empty(index);
         self.entries[index] = Entry::default();
-        // SAFETY: the caller's promise: readable while the latch is open, which is while the result lives. The exposure lasts
-        // longer, but behind a latch that is shut then.
+        // SAFETY: the caller's promise: readable while the latch is open, which is while the result
+        // lives. The exposure lasts longer, but behind a latch that is shut then.
         let handle = match unsafe { pair.expose_behind(local, index) } {
             Err(error) if needs_room(&error) && self.make_room(wanted.len) => {
                 // SAFETY: as above.
@@ -110,7 +114,8 @@ impl Lasting {
         }
     }
 
-    /// Ends exposures of so many bytes, those first that were not used for longest. False if there are not so many.
+    /// Ends exposures of so many bytes, those first that were not used for longest. False if there
+    /// are not so many.
     fn make_room(&mut self, bytes: usize) -> bool {
         let Some(latches) = &self.session.latches else {
             return false;

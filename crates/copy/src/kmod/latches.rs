@@ -1,5 +1,5 @@
-//! The latches of a session: words in memory that it shares with the module, by which it opens and shuts what it exposed
-//! without a call.
+//! The latches of a session: words in memory that it shares with the module, by which it opens and
+//! shuts what it exposed without a call.
 
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,8 +12,8 @@ use super::session::Session;
 /// The mapping, and what each latch is in front of.
 ///
 /// # Invariants
-/// `base` is a mapping of the session's latches, in the process in which `mark` is set. The module and this process
-/// write them, by atomics alone.
+/// `base` is a mapping of the session's latches, in the process in which `mark` is set. The module
+/// and this process write them, by atomics alone.
 #[derive(Debug)]
 pub(crate) struct Latches {
     base: NonNull<LatchWords>,
@@ -56,9 +56,11 @@ impl Latches {
         }
     }
 
-    /// Lends them to one that asks, until [`give_back`](Self::give_back); false if somebody has them.
+    /// Lends them to one that asks, until [`give_back`](Self::give_back); false if somebody has
+    /// them.
     pub(crate) fn lend(&self) -> bool {
-        // Acquire: pairs with the release in `give_back`, before which the last one wrote the handles.
+        // Acquire: pairs with the release in `give_back`, before which the last one wrote the
+        // handles.
         !self.lent.swap(true, Ordering::Acquire)
     }
 
@@ -77,8 +79,8 @@ impl Latches {
         Some(unsafe { self.base.add(index).as_ref() })
     }
 
-    /// Opens a latch for one message more; false if it is struck. One locked instruction, in a line that this processor has had
-    /// since it last shut the latch.
+    /// Opens a latch for one message more; false if it is struck. One locked instruction, in a line
+    /// that this processor has had since it last shut the latch.
     #[inline]
     pub(crate) fn open(&self, index: usize) -> bool {
         let more = |open: u32| (open & abi::LATCH_STRUCK == 0).then(|| open + 1);
@@ -91,15 +93,16 @@ impl Latches {
         })
     }
 
-    /// Shuts it for one message. False if the exposure has to be revoked, so that nobody touches the buffer any more, or since its
-    /// memory has changed. One locked instruction, in a line that comes back from the receiver's processor, where the module
-    /// counted in it.
+    /// Shuts it for one message. False if the exposure has to be revoked, so that nobody touches
+    /// the buffer any more, or since its memory has changed. One locked instruction, in a line that
+    /// comes back from the receiver's processor, where the module counted in it.
     #[inline]
     pub(crate) fn shut(&self, index: usize) -> bool {
         let Some(words) = self.words(index) else {
             return true;
         };
-        // SeqCst, and so is the load: pairs with the module, which counts itself in and then looks whether it is open.
+        // SeqCst, and so is the load: pairs with the module, which counts itself in and then looks
+        // whether it is open.
         match words.open.fetch_sub(1, Ordering::SeqCst) {
             // Also acquire: pairs with the release of whoever leaves.
             1 => words.inside.load(Ordering::SeqCst) == 0,
@@ -164,7 +167,8 @@ impl Session {
         handle != 0 && self.revoke(handle).is_ok()
     }
 
-    /// Ends what is exposed and shut, so that its memory is not locked any more. True if there was something.
+    /// Ends what is exposed and shut, so that its memory is not locked any more. True if there was
+    /// something.
     pub(crate) fn empty_all(&self) -> bool {
         let mut some = false;
         for index in 0..LATCHES {

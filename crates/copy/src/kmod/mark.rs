@@ -3,7 +3,8 @@
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-/// A word that is 1 in the process that made it, and 0 in its forked children, which do not have the mapping.
+/// A word that is 1 in the process that made it, and 0 in its forked children, which do not have
+/// the mapping.
 ///
 /// # Invariants
 /// It lies in a page of its own, which the kernel wipes on fork.

@@ -1,7 +1,7 @@
-//! Messages that the module matches (K2-K4).
+//! Messages that the module matches.
 //!
-//! A member of a group posts sends and receives; whoever comes second copies, in its own call. How a request ended
-//! shows in mapped memory, so that nobody has to trap to look.
+//! A member of a group posts sends and receives; whoever comes second copies, in its own call. How
+//! a request ended shows in mapped memory, so that nobody has to trap to look.
 
 use std::os::fd::{BorrowedFd, RawFd};
 use std::sync::Arc;
@@ -166,7 +166,8 @@ impl Messages {
     /// Pieces that one list has at most.
     pub const PIECES: usize = abi::MAX_IOV;
 
-    /// Opens a session with `slots` requests at a time and room for `unexpected` messages, and joins a group.
+    /// Opens a session with `slots` requests at a time and room for `unexpected` messages, and
+    /// joins a group.
     ///
     /// # Errors
     /// [`Refused`], with the reason and what to do.
@@ -221,21 +222,23 @@ impl Messages {
         self.session.id
     }
 
-    /// Readable when something happened since the last [`forget_news`](Self::forget_news). Whoever it is handed to can
-    /// join the group by it.
+    /// Readable when something happened since the last [`forget_news`](Self::forget_news). Whoever
+    /// it is handed to can join the group by it.
     #[must_use]
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.session.descriptor()
     }
 
-    /// The engine that exposes memory to the whole group, and copies from and to what members exposed so.
+    /// The engine that exposes memory to the whole group, and copies from and to what members
+    /// exposed so.
     #[must_use]
     pub fn shared(&self) -> (KmodPair, KmodPeer) {
         KmodPair::with_group(&self.session)
     }
 
-    /// Sends the pieces, in a slot in which nothing is pending. With `buffered` the kernel keeps the bytes, at most
-    /// [`BUFFERED`](Self::BUFFERED), if there is no receive yet, so that the request is over at once.
+    /// Sends the pieces, in a slot in which nothing is pending. With `buffered` the kernel keeps
+    /// the bytes, at most [`BUFFERED`](Self::BUFFERED), if there is no receive yet, so that the
+    /// request is over at once.
     ///
     /// # Errors
     /// [`CallError`].
@@ -340,7 +343,8 @@ impl Messages {
         Ok(posted(call.state))
     }
 
-    /// The oldest message that fits and is here. With `take` only [`recv_taken`](Self::recv_taken) finds it afterwards.
+    /// The oldest message that fits and is here. With `take` only [`recv_taken`](Self::recv_taken)
+    /// finds it afterwards.
     ///
     /// # Errors
     /// [`CallError::Gone`]: there is none, and the source has left.
@@ -402,7 +406,7 @@ impl Messages {
         unsafe { self.session.call(&mut abi::Wait::default()) }.map_err(refused)
     }
 
-    /// A call that does nothing: what the trap into the kernel costs (K7).
+    /// A call that does nothing: what the trap into the kernel costs.
     ///
     /// # Errors
     /// [`CallError::Forked`].

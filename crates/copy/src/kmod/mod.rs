@@ -1,7 +1,9 @@
-//! Single copy by the kernel module `limic.ko` (H2): the owner of a buffer exposes it to one peer, which copies.
+//! Single copy by the kernel module `limic.ko`: the owner of a buffer exposes it to one peer,
+//! which copies.
 //!
-//! Unlike cross-memory attach this asks for the owner's consent, buffer by buffer, and needs no permission
-//! to trace: ranks of one user in one user namespace reach what was exposed to them, and nothing else.
+//! Unlike cross-memory attach this asks for the owner's consent, buffer by buffer, and needs no
+//! permission to trace: ranks of one user in one user namespace reach what was exposed to them, and
+//! nothing else.
 
 mod abi;
 mod engine;

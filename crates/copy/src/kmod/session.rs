@@ -12,8 +12,8 @@ use crate::{RefusalReason, Refused};
 
 /// A session with the kernel module, for exposing and copying.
 ///
-/// It belongs to the process that opened it: in a child after `fork`, and after `exec`, every call fails
-/// with ESTALE. What it exposed ends with it.
+/// It belongs to the process that opened it: in a child after `fork`, and after `exec`, every call
+/// fails with ESTALE. What it exposed ends with it.
 #[derive(Debug)]
 pub(crate) struct Session {
     device: OwnedFd,
@@ -28,7 +28,8 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Opens the device and agrees with the module on the version: a session for exposing and copying.
+    /// Opens the device and agrees with the module on the version: a session for exposing and
+    /// copying.
     pub(crate) fn open() -> Result<Self, Refused> {
         let mut session = Self::with(0, 0)?;
         if session.features & abi::FEATURE_LATCH != 0 {
@@ -118,7 +119,8 @@ impl Session {
         }
     }
 
-    /// One call. The module ends a call early only for a fatal signal, so nothing is begun again here.
+    /// One call. The module ends a call early only for a fatal signal, so nothing is begun again
+    /// here.
     ///
     /// # Safety
     /// What the structure names by address may be touched as the call says.

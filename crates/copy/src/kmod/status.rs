@@ -1,4 +1,5 @@
-//! What a session's owner sees without a trap: the memory in which the module shows how requests end.
+//! What a session's owner sees without a trap: the memory in which the module shows how requests
+//! end.
 
 use core::ffi::c_void;
 use core::ptr::NonNull;
@@ -40,8 +41,9 @@ pub struct News {
 /// The mapping.
 ///
 /// # Invariants
-/// `base` is a mapping of `bytes` bytes of the session's status area: a header and `slots` slots, whose layout `abi`
-/// has, in the process in which `mark` is set. The module writes it, this process cannot.
+/// `base` is a mapping of `bytes` bytes of the session's status area: a header and `slots` slots,
+/// whose layout `abi` has, in the process in which `mark` is set. The module writes it, this
+/// process cannot.
 #[derive(Debug)]
 pub(crate) struct StatusArea {
     base: NonNull<c_void>,
@@ -87,8 +89,8 @@ impl StatusArea {
         }
     }
 
-    /// Loads of three words in one cache line that the module writes, and of one that nobody does. Nothing in a forked
-    /// child.
+    /// Loads of three words in one cache line that the module writes, and of one that nobody does.
+    /// Nothing in a forked child.
     #[inline]
     pub(crate) fn news(&self) -> News {
         if !self.mark.is_mine() {
@@ -97,7 +99,8 @@ impl StatusArea {
         // SAFETY: by the invariant the header lies there, in memory that is all atomics.
         let header = unsafe { self.base.cast::<StatusHeader>().as_ref() };
         News {
-            // Relaxed: what is looked at afterwards is read by an acquire of its own, or asked of the kernel.
+            // Relaxed: what is looked at afterwards is read by an acquire of its own, or asked of
+            // the kernel.
             completions: header.completions.load(Ordering::Relaxed),
             arrivals: header.arrivals.load(Ordering::Relaxed),
             departures: header.departures.load(Ordering::Relaxed),
@@ -110,7 +113,8 @@ impl StatusArea {
         if slot >= self.slots || !self.mark.is_mine() {
             return None;
         }
-        // SAFETY: by the invariant there are `slots` of them, behind the header, which is as long as one.
+        // SAFETY: by the invariant there are `slots` of them, behind the header, which is as long
+        // as one.
         let status = unsafe {
             let first = self.base.cast::<SlotStatus>();
             first.add(1 + slot as usize).as_ref()

@@ -1,4 +1,5 @@
-//! Where an endpoint is reached over the fabric: 20 bytes, which fit into the address that a bootstrap carries.
+//! Where an endpoint is reached over the fabric: 20 bytes, which fit into the address that a
+//! bootstrap carries.
 
 use crate::objects::{Gid, PortAddress};
 
@@ -10,8 +11,8 @@ use crate::objects::{Gid, PortAddress};
 /// | 1..4   | number of the UD queue pair                    ||
 /// | 4..20  | global identifier       | ports's interface identifier (8), subnet prefix (6 low bytes), local identifier (2) |
 ///
-/// The two high bytes of an InfiniBand subnet prefix are those of the default prefix (fe80), the only case in which
-/// they are left out.
+/// The two high bytes of an InfiniBand subnet prefix are those of the default prefix (fe80), the
+/// only case in which they are left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FabricAddress {
     /// The port.
@@ -27,7 +28,8 @@ const ETHERNET: u8 = 1;
 const INFINIBAND: u8 = 2;
 
 impl FabricAddress {
-    /// As it travels. `None` for an InfiniBand port in a subnet whose prefix does not begin with fe80.
+    /// As it travels. `None` for an InfiniBand port in a subnet whose prefix does not begin with
+    /// fe80.
     #[must_use]
     pub fn to_bytes(&self) -> Option<[u8; FABRIC_ADDRESS_LEN]> {
         let mut out = [0; FABRIC_ADDRESS_LEN];
@@ -48,7 +50,8 @@ impl FabricAddress {
         Some(out)
     }
 
-    /// From an address. `None` if there is no fabric address in it, or one of a kind that this version does not know.
+    /// From an address. `None` if there is no fabric address in it, or one of a kind that this
+    /// version does not know.
     #[must_use]
     pub fn from_bytes(bytes: &[u8; FABRIC_ADDRESS_LEN]) -> Option<Self> {
         let greeter = u32::from_le_bytes([bytes[1], bytes[2], bytes[3], 0]);

@@ -1,11 +1,14 @@
-//! Registrations that are kept for the next transfer of the same memory (U6).
+//! Registrations that are kept for the next transfer of the same memory.
 //!
-//! A registration that pins pages is wrong as soon as the process unmaps them: the adapter goes on with the old ones. (Hooks in malloc and
-//! munmap, which others use, miss direct system calls.) So only these are kept:
+//! A registration that pins pages is wrong as soon as the process unmaps them: the adapter goes on
+//! with the old ones. (Hooks in malloc and munmap, which others use, miss direct system calls.) So
+//! only these are kept:
 //!
-//! - Registrations with on-demand paging, on devices that have it. They cannot be wrong: they have addresses and no pages, and the kernel
-//!   takes each page away from the adapter before it takes it away from the process.
-//! - On other devices, and only if [`Keep::Watched`] asks for it: those of private memory that `watch` watches.
+//! - Registrations with on-demand paging, on devices that have it. They cannot be wrong: they have
+//!   addresses and no pages, and the kernel takes each page away from the adapter before it takes
+//!   it away from the process.
+//! - On other devices, and only if [`Keep::Watched`] asks for it: those of private memory that
+//!   `watch` watches.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -99,7 +102,8 @@ impl Cache {
         Some(Arc::clone(&kept.spread))
     }
 
-    /// Begins to watch a range that is to be registered then: what changes afterwards is noticed. False: it is not to be kept.
+    /// Begins to watch a range that is to be registered then: what changes afterwards is noticed.
+    /// False: it is not to be kept.
     pub(super) fn watch(&self, start: u64, len: usize) -> (bool, Option<Watched>) {
         match self.rule {
             Rule::None => (false, None),
@@ -111,7 +115,8 @@ impl Cache {
         }
     }
 
-    /// Keeps one, in place of a shorter one or of the one that was used least lately. Who uses that still holds it.
+    /// Keeps one, in place of a shorter one or of the one that was used least lately. Who uses that
+    /// still holds it.
     pub(super) fn keep(&mut self, spread: Arc<Spread>, access: Access, watched: Option<Watched>) {
         let key = (spread.start(), access);
         if self.kept.len() >= MOST && !self.kept.contains_key(&key) {

@@ -60,7 +60,8 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// Whether the next request has to ask for a completion: half of the entries are without, or it is needed.
+    /// Whether the next request has to ask for a completion: half of the entries are without, or it
+    /// is needed.
     pub(super) fn must_signal(&self, entries: u16) -> bool {
         self.unsignalled + 1 >= entries.div_ceil(2)
     }
@@ -79,7 +80,7 @@ pub(super) enum Stage {
     Failed(ConnectionFailure),
 }
 
-/// A packet that waits for an entry, and takes further messages meanwhile (C2).
+/// A packet that waits for an entry, and takes further messages meanwhile.
 #[derive(Debug)]
 pub(super) struct OpenPacket {
     pub(super) buffer: u32,
@@ -154,7 +155,7 @@ impl Connection {
         self.streams.iter().flatten().count()
     }
 
-    /// The stream for packets: the first that is alive (U4: small messages on a fixed one).
+    /// The stream for packets: the first that is alive: small messages go on a fixed one.
     pub(super) fn control_stream(&mut self) -> Option<(usize, &mut Stream)> {
         self.streams
             .iter_mut()

@@ -1,4 +1,5 @@
-//! The first contact with a peer, and the clock: who has to be greeted again, and who is silent for too long.
+//! The first contact with a peer, and the clock: who has to be greeted again, and who is silent for
+//! too long.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -27,7 +28,8 @@ pub(super) const DATAGRAMS: u32 = 2 * SLOTS;
 const SLOT_BYTES: usize = 1024;
 const _: () = assert!(LONGEST + GRH_BYTES <= SLOT_BYTES);
 
-/// The time before a greeting is repeated for the first time; it doubles each time, up to [`LONGEST_PAUSE`].
+/// The time before a greeting is repeated for the first time; it doubles each time, up to
+/// [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// How long a ring is left alone whose writer has not agreed to a pause.
@@ -100,8 +102,9 @@ impl Greeter {
 }
 
 impl Fabric {
-    /// Connects to a peer, at the first call; the connection is ready with [`Event::Connected`], or over with [`Event::Failed`].
-    /// A peer whose connection failed is tried anew, under the same number.
+    /// Connects to a peer, at the first call; the connection is ready with [`Event::Connected`], or
+    /// over with [`Event::Failed`]. A peer whose connection failed is tried anew, under the same
+    /// number.
     ///
     /// # Errors
     /// [`VerbsError`] if this side cannot make its queue pairs.
@@ -290,7 +293,8 @@ impl Fabric {
         }
     }
 
-    /// Takes in what a greeting says: connects the queue pairs at the first one, and is ready when the peer has heard this side.
+    /// Takes in what a greeting says: connects the queue pairs at the first one, and is ready when
+    /// the peer has heard this side.
     fn hear(&mut self, number: u32, greeting: &Greeting) -> Result<(), ConnectionFailure> {
         let Some(connection) = self.connections.get_mut(number as usize) else {
             return Ok(());
@@ -344,7 +348,8 @@ impl Fabric {
         true
     }
 
-    /// Repeats greetings whose time has come, gives up those whose time is over, and asks silent peers.
+    /// Repeats greetings whose time has come, gives up those whose time is over, and asks silent
+    /// peers.
     pub(super) fn look_at_the_clock(&mut self) {
         let now = Instant::now();
         self.looked_at = now;

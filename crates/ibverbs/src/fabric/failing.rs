@@ -1,4 +1,4 @@
-//! A stream breaks: the others take over what it had (U5). The last one breaks: the peer is lost.
+//! A stream breaks: the others take over what it had. The last one breaks: the peer is lost.
 
 use super::connection::{ConnectionFailure, Posted, Stage};
 use super::sending::work_id;
@@ -6,9 +6,9 @@ use super::{Event, Fabric};
 use crate::objects::{SendKind, SendWork};
 
 impl Fabric {
-    /// A stream has failed. Its queue pair is destroyed, so that no adapter touches the memory of its requests any more, and
-    /// they go to another stream: packets carry sequence numbers, so that one which arrived before is not read twice, and
-    /// transfers may be repeated.
+    /// A stream has failed. Its queue pair is destroyed, so that no adapter touches the memory of
+    /// its requests any more, and they go to another stream: packets carry sequence numbers, so
+    /// that one which arrived before is not read twice, and transfers may be repeated.
     pub(super) fn stream_failed(&mut self, number: u32, place: usize, why: &str) {
         let Some(connection) = self.connections.get_mut(number as usize) else {
             return;
@@ -18,8 +18,9 @@ impl Fabric {
         };
         let mut pair = stream.pair;
         let posted = stream.posted;
-        // Packets that its adapter has acknowledged are still to be read; the pair's number stays known for them.
-        // Destroying it may take its completions off the queue, so they are taken first.
+        // Packets that its adapter has acknowledged are still to be read; the pair's number stays
+        // known for them. Destroying it may take its completions off the queue, so they are taken
+        // first.
         if let Err(error) = pair.fail() {
             tracing::debug!("a queue pair that failed cannot be set to its error state: {error}");
         }
@@ -57,14 +58,16 @@ impl Fabric {
         }
         self.counts.moved += packets.len() as u64;
         for (buffer, len) in packets {
-            // Entries may be short: what does not fit fails the next stream in turn, so they wait for room in order.
+            // Entries may be short: what does not fit fails the next stream in turn, so they wait
+            // for room in order.
             self.repost_packet(number, buffer, len);
         }
         self.post_parts(number);
     }
 
-    /// Posts a packet again. The send queue of the stream that takes over may be full of its own requests; its entries were counted for
-    /// packets of this connection only, so there is room for one queue's worth, and the rest waits.
+    /// Posts a packet again. The send queue of the stream that takes over may be full of its own
+    /// requests; its entries were counted for packets of this connection only, so there is room for
+    /// one queue's worth, and the rest waits.
     fn repost_packet(&mut self, number: u32, buffer: u32, len: u32) {
         let Some(connection) = self.connections.get_mut(number as usize) else {
             return;
@@ -153,7 +156,8 @@ impl Fabric {
         });
     }
 
-    /// Asks a silent peer whether it lives: an empty write, which its adapter answers. A failure comes as any other.
+    /// Asks a silent peer whether it lives: an empty write, which its adapter answers. A failure
+    /// comes as any other.
     pub(super) fn ping(&mut self, number: u32) {
         let now = self.looked_at;
         let Some(connection) = self.connections.get_mut(number as usize) else {
@@ -163,8 +167,9 @@ impl Fabric {
         let Some((place, stream)) = connection.control_stream() else {
             return;
         };
-        // A full queue asks by itself, and so does a transfer. Behind a read there must be no empty write: if the read is repeated then,
-        // Soft-RoCE of Linux 7.2 takes the write's length, zero, for the read's, and refuses it (`read_reply` in rxe_resp.c).
+        // A full queue asks by itself, and so does a transfer. Behind a read there must be no empty
+        // write: if the read is repeated then, Soft-RoCE of Linux 7.2 takes the write's length,
+        // zero, for the read's, and refuses it (`read_reply` in rxe_resp.c).
         let asks = |(_, posted): &(u32, Posted)| matches!(posted, Posted::Ping | Posted::Part(_));
         if stream.free == 0 || stream.posted.iter().any(asks) {
             return;

@@ -1,4 +1,4 @@
-//! The first contact (C4): two endpoints tell each other about their queue pairs, in datagrams.
+//! The first contact: two endpoints tell each other about their queue pairs, in datagrams.
 //!
 //! Both sides say the same thing until both know that the other has heard it:
 //!
@@ -10,8 +10,9 @@
 //! greeting(heard: yes, ready) ------------>  ready; a first packet of A says the same
 //! ```
 //!
-//! It makes no difference who begins, or whether both do at once. A datagram may get lost: who has not been heard
-//! repeats its greeting, less and less often, until the time for it is over. Every greeting is answered but one that says 'ready', so it ends.
+//! It makes no difference who begins, or whether both do at once. A datagram may get lost: who has
+//! not been heard repeats its greeting, less and less often, until the time for it is over. Every
+//! greeting is answered but one that says 'ready', so it ends.
 
 use crate::objects::{Gid, PortAddress, RemoteQueuePair};
 

@@ -1,4 +1,5 @@
-//! Rings lent to peers that talk a lot (U3), and their pauses while this endpoint sleeps (`ring` has the protocol).
+//! Rings lent to peers that talk a lot, and their pauses while this endpoint sleeps (`ring`
+//! has the protocol).
 
 use super::connection::OwnRing;
 use super::ring::{Pause, RingIn, RingOut};
@@ -24,8 +25,8 @@ impl Fabric {
             Ok(memory) => memory,
             Err(_) => return,
         };
-        // SAFETY: the memory is the ring's own, of which nobody holds a reference (it is read as words and copied out), and the
-        // ring drops the registration first.
+        // SAFETY: the memory is the ring's own, of which nobody holds a reference (it is read as
+        // words and copied out), and the ring drops the registration first.
         let spread =
             unsafe { self.register(memory.start().as_ptr(), memory.len(), Access::REMOTE_WRITE) };
         let Ok(spread) = spread.map(std::sync::Arc::try_unwrap) else {
@@ -92,8 +93,8 @@ impl Fabric {
         }
     }
 
-    /// This endpoint is about to sleep: asks the writers of all rings to pause. Who could not be asked now, or was passed over, is
-    /// asked the next time.
+    /// This endpoint is about to sleep: asks the writers of all rings to pause. Who could not be
+    /// asked now, or was passed over, is asked the next time.
     pub(super) fn pause_rings(&mut self) {
         let mut at = 0;
         // Sending may fail a connection, whose ring is out of the list then.
@@ -115,7 +116,8 @@ impl Fabric {
         }
     }
 
-    /// The writer has paused. Everything that it had written was before this in the connection's order, so it was read.
+    /// The writer has paused. Everything that it had written was before this in the connection's
+    /// order, so it was read.
     pub(super) fn ring_paused(&mut self, number: u32) {
         match self.ring_of(number) {
             Some(ring) if ring.pause == Pause::Asked => {
@@ -154,7 +156,8 @@ impl Fabric {
         self.answer_pause(number);
     }
 
-    /// Answers it, as soon as there is room. `ring_out` is paused already, so that the answer does not go there itself.
+    /// Answers it, as soon as there is room. `ring_out` is paused already, so that the answer does
+    /// not go there itself.
     pub(super) fn answer_pause(&mut self, number: u32) {
         let owed = self
             .connections

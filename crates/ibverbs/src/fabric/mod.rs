@@ -1,11 +1,14 @@
-//! All connections of one endpoint: packets, and transfers of long messages, over queue pairs that stay small.
+//! All connections of one endpoint: packets, and transfers of long messages, over queue pairs that
+//! stay small.
 //!
 //! - `contact`: the first contact of two endpoints, by datagrams (`greeting`, `contact`);
-//! - `sending`: a message goes into a packet, alone or with others (`packet`), and to a stream or the peer's `ring`;
+//! - `sending`: a message goes into a packet, alone or with others (`packet`), and to a stream or
+//!   the peer's `ring`;
 //! - `lending`: rings are lent to peers that talk a lot, and pause while this endpoint sleeps;
 //! - `receiving`: packets come out in order, whatever way they took;
 //! - `transfer`: RDMA reads and writes, cut into parts and dealt out to the streams;
-//! - `failing`: a stream breaks and the others take over what it had; or the last one does, and the peer is lost.
+//! - `failing`: a stream breaks and the others take over what it had; or the last one does, and the
+//!   peer is lost.
 //!
 //! There are no threads and no timers: everything moves in [`Fabric::poll`].
 
@@ -81,7 +84,8 @@ pub enum Event {
     },
 }
 
-/// Messages of one packet, in order: the caller's, so that it can be read while the fabric works on.
+/// Messages of one packet, in order: the caller's, so that it can be read while the fabric works
+/// on.
 #[derive(Debug)]
 pub struct Inbox {
     connection: ConnectionId,
@@ -133,7 +137,8 @@ pub struct FabricCounts {
     pub ring_packets: u64,
     /// Messages in them.
     pub ring_messages: u64,
-    /// Times that a peer was asked to leave its ring here alone, since this endpoint was about to sleep.
+    /// Times that a peer was asked to leave its ring here alone, since this endpoint was about to
+    /// sleep.
     pub ring_pauses: u64,
     /// Work requests of transfers.
     pub parts: u64,
@@ -192,14 +197,15 @@ struct Arrived {
 }
 
 impl Fabric {
-    /// Opens the devices. `id` names the endpoint, `secret` lets peers in, and `hello` (at most [`HELLO`] bytes) is what they are told
-    /// when they are connected.
+    /// Opens the devices. `id` names the endpoint, `secret` lets peers in, and `hello` (at most
+    /// [`HELLO`] bytes) is what they are told when they are connected.
     ///
     /// # Errors
     /// [`VerbsError`]: no library, no device, no port, limits.
     ///
     /// # Panics
-    /// If the settings do not pass [`FabricSettings::check`], or `hello` is too long: both are the caller's to check.
+    /// If the settings do not pass [`FabricSettings::check`], or `hello` is too long: both are the
+    /// caller's to check.
     pub fn open(
         settings: FabricSettings,
         id: u64,
@@ -253,7 +259,8 @@ impl Fabric {
         self.hello = hello;
     }
 
-    /// Ends a connection at once. No event tells of it; its transfers are over, and nothing touches their memory any more.
+    /// Ends a connection at once. No event tells of it; its transfers are over, and nothing touches
+    /// their memory any more.
     pub fn disconnect(&mut self, connection: ConnectionId) {
         self.end(connection.0, ConnectionFailure::Closed);
         self.events.retain(|event| !matches!(event, Event::Failed { connection: other, .. } if *other == connection));
@@ -309,14 +316,16 @@ impl Fabric {
         unsafe { Spread::new(&domains, start, len, access) }.map(Arc::new)
     }
 
-    /// As [`register`](Self::register), for memory that is likely to be used again: the registration may be kept ([`Keep`]), and found by
-    /// the next call with the same start, if it is still right.
+    /// As [`register`](Self::register), for memory that is likely to be used again: the
+    /// registration may be kept ([`Keep`]), and found by the next call with the same start, if it
+    /// is still right.
     ///
     /// # Errors
     /// As [`register`](Self::register).
     ///
     /// # Safety
-    /// As [`register`](Self::register), also for what the process has at these addresses later on. So `access` must not let peers write.
+    /// As [`register`](Self::register), also for what the process has at these addresses later on.
+    /// So `access` must not let peers write.
     pub unsafe fn register_again(
         &mut self,
         start: *mut u8,
@@ -374,8 +383,8 @@ impl Fabric {
         self.rails.iter().map(|rail| rail.notifier.as_fd())
     }
 
-    /// Asks for notice of what comes next, and peers to leave their rings alone. Poll once more before sleeping; and sleep no longer
-    /// than [`patience`](Self::patience).
+    /// Asks for notice of what comes next, and peers to leave their rings alone. Poll once more
+    /// before sleeping; and sleep no longer than [`patience`](Self::patience).
     ///
     /// # Errors
     /// [`VerbsError::Call`].
@@ -390,14 +399,16 @@ impl Fabric {
         Ok(())
     }
 
-    /// How long a sleeper may sleep before it has to [`poll`](Self::poll): greetings are repeated, silent peers are asked, and rings whose
-    /// writers have not agreed to a pause are looked into. `None` if nobody is connected.
+    /// How long a sleeper may sleep before it has to [`poll`](Self::poll): greetings are repeated,
+    /// silent peers are asked, and rings whose writers have not agreed to a pause are looked into.
+    /// `None` if nobody is connected.
     #[must_use]
     pub fn patience(&self) -> Option<core::time::Duration> {
         contact::patience(self)
     }
 
-    /// Whether messages that were taken wait here for an entry to leave with: then only [`poll`](Self::poll) sends them.
+    /// Whether messages that were taken wait here for an entry to leave with: then only
+    /// [`poll`](Self::poll) sends them.
     #[inline]
     #[must_use]
     pub fn holds_messages(&self) -> bool {

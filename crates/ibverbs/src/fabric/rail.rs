@@ -74,8 +74,8 @@ impl Rail {
         Ok(rail)
     }
 
-    /// Has room for the completions of so many queue pairs, all of whose work may end before the queue is looked at again: one
-    /// completion more than it holds would break every connection.
+    /// Has room for the completions of so many queue pairs, all of whose work may end before the
+    /// queue is looked at again: one completion more than it holds would break every connection.
     pub(super) fn make_room(
         &mut self,
         pairs: usize,
@@ -103,8 +103,9 @@ impl Rail {
         let Some(piece) = LocalPiece::of(self.buffers.registration(), at, self.packet_bytes) else {
             return Ok(());
         };
-        // SAFETY: the buffer was posted at the start, or its receive has completed and its bytes were copied out; the
-        // region outlives the queue (field order), and nothing but `copy_packet` looks at it.
+        // SAFETY: the buffer was posted at the start, or its receive has completed and its bytes
+        // were copied out; the region outlives the queue (field order), and nothing but
+        // `copy_packet` looks at it.
         unsafe { self.receives.post(RECEIVE | u64::from(buffer), piece) }
     }
 

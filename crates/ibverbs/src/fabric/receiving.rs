@@ -60,7 +60,8 @@ impl Fabric {
         let number = (completion.id >> 32) as u32;
         let place = (completion.id >> 24 & 0xff) as usize;
         let serial = completion.id as u32 & 0xff_ffff;
-        // A connection that is made anew has its old number. What its old queue pairs had posted is over since they are gone.
+        // A connection that is made anew has its old number. What its old queue pairs had posted is
+        // over since they are gone.
         let streams = self.connections.get(number as usize).map(|c| &c.streams);
         let stream = streams.and_then(|streams| streams.get(place)?.as_ref());
         if stream.is_none_or(|stream| stream.pair.number() != completion.queue_pair) {
@@ -147,7 +148,8 @@ impl Fabric {
             if self.take_from_ring(number, inbox) {
                 return true;
             }
-            // A ring that was just paused, or whose connection failed, is out of the list, and another one in its place.
+            // A ring that was just paused, or whose connection failed, is out of the list, and
+            // another one in its place.
             if self.ring_connections.get(at) == Some(&number) {
                 at += 1;
             }
@@ -305,7 +307,8 @@ impl Fabric {
     }
 }
 
-/// Reads a packet: the caller's messages as headers and places, and the fabric's own. Gives the slots given back.
+/// Reads a packet: the caller's messages as headers and places, and the fabric's own. Gives the
+/// slots given back.
 fn read_packet(
     packet: &[u8],
     last: &mut Option<crate::packet::Form>,

@@ -1,12 +1,14 @@
-//! The ring of a peer that talks a lot (U3): it writes packets into memory here by RDMA, and this side polls that memory instead of
-//! a completion queue.
+//! The ring of a peer that talks a lot: it writes packets into memory here by RDMA, and this
+//! side polls that memory instead of a completion queue.
 //!
-//! A slot is `length u32 | packet | length with all bits turned u32`, zero while it is free. Adapters place the bytes of
-//! one RDMA write in rising order as far as a poller of its last word can tell (what MPI libraries have relied on since
-//! U3's paper), so a packet is complete when its last word is there. The reader copies it out once and puts the slot back
-//! to zero; how many slots are free again goes back in the headers of packets (credits).
+//! A slot is `length u32 | packet | length with all bits turned u32`, zero while it is free.
+//! Adapters place the bytes of one RDMA write in rising order as far as a poller of its last word
+//! can tell, so a packet is complete when its
+//! last word is there. The reader copies it out once and puts the slot back to zero; how many slots
+//! are free again goes back in the headers of packets (credits).
 //!
-//! Adapters tell nobody of what is written into a ring, so an endpoint that is about to sleep asks for a pause:
+//! Adapters tell nobody of what is written into a ring, so an endpoint that is about to sleep asks
+//! for a pause:
 //!
 //! ```text
 //! reader                                writer
@@ -16,8 +18,9 @@
 //! RESUME_RING          ------------->   may write again
 //! ```
 //!
-//! Until the answer has come the reader looks into the ring every millisecond: the writer answers when it makes progress. The reader resumes
-//! when that peer has sent [`FabricSettings::ring_after`](super::FabricSettings::ring_after) packets more; twice as many
+//! Until the answer has come the reader looks into the ring every millisecond: the writer answers
+//! when it makes progress. The reader resumes when that peer has sent
+//! [`FabricSettings::ring_after`](super::FabricSettings::ring_after) packets more; twice as many
 //! after each pause, up to 64 times, so that who sleeps a lot is not asked over and over.
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -132,7 +135,8 @@ impl RingIn {
 
     /// Looks at the next slot, and copies its packet to `into` (cleared first) if there is one.
     ///
-    /// Two cache lines are touched while nothing comes: the slot's first and, once that is there, its last.
+    /// Two cache lines are touched while nothing comes: the slot's first and, once that is there,
+    /// its last.
     pub(super) fn poll(&mut self, memory: &Bytes, into: &mut Vec<u8>) -> Slot {
         let at = usize::from(self.next) * usize::from(self.slot_bytes);
         let len = word(memory, at).load(Ordering::Acquire) as usize;
@@ -152,7 +156,8 @@ impl RingIn {
         into.resize(len, 0);
         memory.read(at + 4, into);
         end.store(0, Ordering::Relaxed);
-        // Only the words where a later packet's length or end could stand matter, and any multiple of 4 could.
+        // Only the words where a later packet's length or end could stand matter, and any multiple
+        // of 4 could.
         for offset in (0..len + 4).step_by(4) {
             word(memory, at + offset).store(0, Ordering::Relaxed);
         }
@@ -174,8 +179,8 @@ impl RingIn {
 
 fn word(memory: &Bytes, at: usize) -> &AtomicU32 {
     assert!(at % 4 == 0 && at + 4 <= memory.len(), "a word inside");
-    // SAFETY: inside the mapping, aligned (mappings are page-aligned), and only ever touched as words or bytes copied out;
-    // an adapter's writes are what atomics are for.
+    // SAFETY: inside the mapping, aligned (mappings are page-aligned), and only ever touched as
+    // words or bytes copied out; an adapter's writes are what atomics are for.
     unsafe { AtomicU32::from_ptr(memory.start().as_ptr().add(at).cast()) }
 }
 

@@ -8,7 +8,8 @@ use crate::packet::{Form, NoRoom, Packing};
 /// Why a message was not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SendRefused {
-    /// Not now: the peer is not connected yet, or everything is in use. Try again after [`Fabric::poll`].
+    /// Not now: the peer is not connected yet, or everything is in use. Try again after
+    /// [`Fabric::poll`].
     #[error("no room now")]
     Later,
     /// Longer than [`Fabric::longest_message`].
@@ -39,7 +40,8 @@ pub(super) const RING_PAUSED: u8 = 0xf4;
 /// The ring may be written into again.
 pub(super) const RESUME_RING: u8 = 0xf5;
 
-/// The number of a request of the send queues: connection, stream, and its number in the stream's order.
+/// The number of a request of the send queues: connection, stream, and its number in the stream's
+/// order.
 pub(super) fn work_id(connection: u32, stream: usize, number: u32) -> u64 {
     // Bit 63 tells receives apart, bit 62 datagrams.
     u64::from(connection & 0x3fff_ffff) << 32
@@ -48,8 +50,9 @@ pub(super) fn work_id(connection: u32, stream: usize, number: u32) -> u64 {
 }
 
 impl Fabric {
-    /// Sends a message of `len` bytes, which `fill` writes. It travels by itself if the connection has a free entry, else together with
-    /// the next ones (C2). Messages of one connection arrive in the order sent.
+    /// Sends a message of `len` bytes, which `fill` writes. It travels by itself if the connection
+    /// has a free entry, else together with the next ones. Messages of one connection arrive
+    /// in the order sent.
     ///
     /// # Errors
     /// [`SendRefused`]; `fill` was not called then.
@@ -128,8 +131,9 @@ impl Fabric {
         Ok(())
     }
 
-    /// Says that messages which have waited are sent one after the other now, until [`uncork`](Self::uncork): they share packets even
-    /// while entries are free, as they would have if they had waited here (C2).
+    /// Says that messages which have waited are sent one after the other now, until
+    /// [`uncork`](Self::uncork): they share packets even while entries are free, as they would have
+    /// if they had waited here.
     #[inline]
     pub fn cork(&mut self, to: ConnectionId) {
         if let Some(connection) = self.connections.get_mut(to.0 as usize) {
@@ -176,7 +180,8 @@ impl Fabric {
         true
     }
 
-    /// Hands a packet to the first stream that is alive and has a free entry. True if it goes into the peer's ring.
+    /// Hands a packet to the first stream that is alive and has a free entry. True if it goes into
+    /// the peer's ring.
     pub(super) fn post_packet(&mut self, number: u32, buffer: u32, len: u32) -> bool {
         let entries = self.settings.send_entries;
         let Some(connection) = self.connections.get_mut(number as usize) else {
@@ -276,8 +281,9 @@ fn post(
         pieces: &[piece],
         signalled,
     };
-    // SAFETY: the buffer is taken from the pool and goes back to it only when the request is over, or its
-    // queue pair destroyed (`failing`); the pool's registrations outlive the connections (field order).
+    // SAFETY: the buffer is taken from the pool and goes back to it only when the request is over,
+    // or its queue pair destroyed (`failing`); the pool's registrations outlive the connections
+    // (field order).
     unsafe { stream.pair.post(&work) }
 }
 

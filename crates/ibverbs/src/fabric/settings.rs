@@ -2,7 +2,8 @@
 
 use core::time::Duration;
 
-/// Which registrations are kept for the next transfer of the same memory (U6). Peers that were given a key can use it for as long.
+/// Which registrations are kept for the next transfer of the same memory. Peers that were
+/// given a key can use it for as long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Keep {
     /// None.
@@ -10,22 +11,22 @@ pub enum Keep {
     /// Those with on-demand paging, on devices that have it.
     #[default]
     OnDemand,
-    /// On other devices too: a thread of this process then reads what the kernel tells of memory that is unmapped (userfaultfd), for
-    /// which every thread that unmaps has to wait a moment.
+    /// On other devices too: a thread of this process then reads what the kernel tells of memory
+    /// that is unmapped (userfaultfd), for which every thread that unmaps has to wait a moment.
     Watched,
 }
 
 /// The numbers that a [`Fabric`](super::Fabric) is opened with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FabricSettings {
-    /// Devices by name, in order, at most two: streams are dealt out to them in turn. `NAME:PORT` takes that port, else the first one that
-    /// is up. Empty: the first device with such a port.
+    /// Devices by name, in order, at most two: streams are dealt out to them in turn. `NAME:PORT`
+    /// takes that port, else the first one that is up. Empty: the first device with such a port.
     pub devices: Vec<String>,
-    /// Streams (queue pairs) to each peer (U4), 1 to 8.
+    /// Streams (queue pairs) to each peer, 1 to 8.
     pub streams: u8,
-    /// Entries of each stream's send queue (C1), 2 to 4096. A connection's memory grows with it.
+    /// Entries of each stream's send queue, 2 to 4096. A connection's memory grows with it.
     pub send_entries: u16,
-    /// Whether messages share packets while no entry is free (C2).
+    /// Whether messages share packets while no entry is free.
     pub coalesce: bool,
     /// Bytes of a packet, 256 to 65 536: the longest message that is sent eagerly, plus 24.
     pub packet_bytes: u32,
@@ -33,7 +34,7 @@ pub struct FabricSettings {
     pub receives: u32,
     /// Packets on their way to all peers together.
     pub packets: u32,
-    /// Slots of the ring that a peer which talks a lot gets (U3); 0 for none.
+    /// Slots of the ring that a peer which talks a lot gets; 0 for none.
     pub ring_slots: u16,
     /// Bytes of a slot.
     pub slot_bytes: u16,
@@ -41,17 +42,19 @@ pub struct FabricSettings {
     pub ring_after: u32,
     /// Most peers that get a ring.
     pub rings: u16,
-    /// Which registrations are kept for the next transfer (U6).
+    /// Which registrations are kept for the next transfer.
     pub keep: Keep,
     /// Bytes of one RDMA work request: longer transfers are cut, and dealt out to the streams.
     pub stripe_bytes: u32,
-    /// Times that an unanswered packet is repeated by the adapter, 1 to 6. (7 means for ever to Soft-RoCE: a peer that died would never be noticed.)
+    /// Times that an unanswered packet is repeated by the adapter, 1 to 6. (7 means for ever to
+    /// Soft-RoCE: a peer that died would never be noticed.)
     pub retries: u8,
     /// The wait before that, as adapters count: 4.096 us x 2^n, 1 to 31.
     pub timeout: u8,
     /// How long the first contact may take before a peer counts as unreachable.
     pub greeting: Duration,
-    /// Silence after which a peer is asked whether it lives. Its death is known this, and the retries, later.
+    /// Silence after which a peer is asked whether it lives. Its death is known this, and the
+    /// retries, later.
     pub keep_alive: Duration,
 }
 
@@ -77,7 +80,8 @@ impl FabricSettings {
         keep_alive: Duration::from_secs(1),
     };
 
-    /// The `timeout` with which `retries` repetitions take at least this long. Every one of them waits as long as the first.
+    /// The `timeout` with which `retries` repetitions take at least this long. Every one of them
+    /// waits as long as the first.
     #[must_use]
     pub fn timeout_for(time: Duration, retries: u8) -> u8 {
         let step = |timeout: u8| 4096_u128 << timeout;

@@ -77,7 +77,8 @@ pub(super) fn key_of(keys: u64, rail: usize) -> u32 {
     (keys >> (32 * rail.min(RAILS - 1))) as u32
 }
 
-/// Bytes before and behind each packet, where the words that frame it in a ring's slot stand (`ring`).
+/// Bytes before and behind each packet, where the words that frame it in a ring's slot stand
+/// (`ring`).
 const MARGIN: usize = 8;
 
 /// Packet buffers on their way out, a fixed number for all peers.
@@ -95,7 +96,8 @@ impl Packets {
         let packet_bytes = packet_bytes as usize;
         let memory = Bytes::zeroed((packet_bytes + 2 * MARGIN) * count as usize)?;
         let domains: Vec<_> = rails.iter().map(|rail| Arc::clone(&rail.domain)).collect();
-        // SAFETY: the memory is this value's own, and stays until the registrations are gone; adapters only read it.
+        // SAFETY: the memory is this value's own, and stays until the registrations are gone;
+        // adapters only read it.
         let spread = unsafe {
             Spread::new(
                 &domains,
@@ -124,15 +126,16 @@ impl Packets {
     pub(super) fn bytes(&mut self, buffer: u32) -> &mut [u8] {
         let at = self.start_of(buffer);
         debug_assert!(at + self.packet_bytes + MARGIN <= self.memory.len());
-        // SAFETY: inside the mapping: buffers are numbers that `new` made. Adapters do not write here (the access is local
-        // read), nothing else refers to it, and `&mut self` keeps a second slice from being made.
+        // SAFETY: inside the mapping: buffers are numbers that `new` made. Adapters do not write
+        // here (the access is local read), nothing else refers to it, and `&mut self` keeps a
+        // second slice from being made.
         unsafe {
             core::slice::from_raw_parts_mut(self.memory.start().as_ptr().add(at), self.packet_bytes)
         }
     }
 
-    /// Puts the words around a packet that a ring's reader looks for. The packet stays as it is, so that it can still go
-    /// without them. Gives the bytes of all.
+    /// Puts the words around a packet that a ring's reader looks for. The packet stays as it is, so
+    /// that it can still go without them. Gives the bytes of all.
     pub(super) fn frame(&mut self, buffer: u32, len: usize) -> usize {
         let at = self.start_of(buffer);
         let padded = len.next_multiple_of(4);

@@ -1,4 +1,5 @@
-//! RDMA reads and writes of any length: cut into parts, and the parts dealt out to the streams in turn (U4).
+//! RDMA reads and writes of any length: cut into parts, and the parts dealt out to the streams in
+//! turn.
 
 use std::sync::Arc;
 
@@ -65,7 +66,8 @@ pub struct RemoteRange {
 }
 
 impl Fabric {
-    /// Reads `len` bytes of the peer's memory into registered memory, from its byte `at` on. [`Event::Transferred`] says when it is over.
+    /// Reads `len` bytes of the peer's memory into registered memory, from its byte `at` on.
+    /// [`Event::Transferred`] says when it is over.
     ///
     /// # Errors
     /// [`TransferError::Failed`] if the connection is over; nothing was started then.
@@ -84,7 +86,8 @@ impl Fabric {
         self.start(Direction::Read, from, remote, local, at, len, token)
     }
 
-    /// Writes registered memory into the peer's. When [`Event::Transferred`] comes the bytes are in place.
+    /// Writes registered memory into the peer's. When [`Event::Transferred`] comes the bytes are in
+    /// place.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -206,8 +209,9 @@ impl Fabric {
                 inline: false,
                 signalled: true,
             };
-            // SAFETY: the caller of `read` or `write` promised to leave the bytes alone until the event, which comes when
-            // every part is over or its queue pair destroyed; the transfer holds the registration until then.
+            // SAFETY: the caller of `read` or `write` promised to leave the bytes alone until the
+            // event, which comes when every part is over or its queue pair destroyed; the transfer
+            // holds the registration until then.
             let result = unsafe { stream.pair.post(&work) };
             stream.account(true, Posted::Part(part));
             self.counts.parts += 1;
@@ -237,7 +241,8 @@ impl Fabric {
         }
     }
 
-    /// The connection is over, and with it all its transfers. Its queue pairs are destroyed already.
+    /// The connection is over, and with it all its transfers. Its queue pairs are destroyed
+    /// already.
     pub(super) fn fail_transfers(&mut self, number: u32, why: &ConnectionFailure) {
         for transfer in self.transfers.of(number) {
             self.events.push_back(Event::Transferred {

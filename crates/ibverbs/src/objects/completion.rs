@@ -118,7 +118,8 @@ unsafe impl Send for CompletionQueue {}
 unsafe impl Sync for CompletionQueue {}
 
 impl CompletionQueue {
-    /// A queue with room for `entries`. More completions than that break every queue pair that uses it.
+    /// A queue with room for `entries`. More completions than that break every queue pair that uses
+    /// it.
     ///
     /// # Errors
     /// [`VerbsError::Limit`], [`VerbsError::Call`].
@@ -220,7 +221,8 @@ impl CompletionQueue {
             taken += 1;
         }
         if taken > 0 {
-            // SAFETY: a live queue; each notice taken is acknowledged once, as ibv_destroy_cq(3) demands.
+            // SAFETY: a live queue; each notice taken is acknowledged once, as ibv_destroy_cq(3)
+            // demands.
             unsafe { sys::ibv_ack_cq_events(self.raw.as_ptr(), taken) };
         }
     }

@@ -1,4 +1,5 @@
-//! Datagrams (UD): how endpoints that are not connected find each other. They may be lost, repeated or overtaken.
+//! Datagrams (UD): how endpoints that are not connected find each other. They may be lost, repeated
+//! or overtaken.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -14,7 +15,8 @@ use super::work::LocalPiece;
 use crate::VerbsError;
 use crate::error::leaked;
 
-/// Bytes at the start of every received datagram that the adapter fills for itself (the global route header).
+/// Bytes at the start of every received datagram that the adapter fills for itself (the global
+/// route header).
 pub const GRH_BYTES: usize = 40;
 
 /// The key that both ends of a datagram need; it keeps strangers out no better than a port number.
@@ -135,7 +137,8 @@ impl DatagramQueue {
     /// [`VerbsError::Call`] if the queue is full.
     ///
     /// # Safety
-    /// The piece stays registered and is left alone until the receive completes or the queue is destroyed.
+    /// The piece stays registered and is left alone until the receive completes or the queue is
+    /// destroyed.
     pub unsafe fn post_receive(&self, id: u64, piece: LocalPiece) -> Result<(), VerbsError> {
         let mut piece = piece.raw();
         let mut work = sys::ibv_recv_wr {
@@ -157,7 +160,8 @@ impl DatagramQueue {
     /// [`VerbsError::Call`] if the queue is full.
     ///
     /// # Safety
-    /// The piece stays registered and unwritten, and the handle alive, until the completion or the queue's end.
+    /// The piece stays registered and unwritten, and the handle alive, until the completion or the
+    /// queue's end.
     pub unsafe fn send(
         &self,
         id: u64,

@@ -31,7 +31,8 @@ pub fn devices() -> Result<Vec<Device>, VerbsError> {
         .collect())
 }
 
-/// The library's list, freed when dropped; the devices in it stay valid after that only if they were opened.
+/// The library's list, freed when dropped; the devices in it stay valid after that only if they
+/// were opened.
 struct List {
     first: NonNull<*mut sys::ibv_device>,
     count: usize,
@@ -98,16 +99,19 @@ pub struct Limits {
     pub ports: u8,
     /// Work requests of one shared receive queue; 0 if there are none.
     pub shared_receives: u32,
-    /// Whether reliable connections can read and write memory that is not pinned ([`Access::ON_DEMAND`](super::Access::ON_DEMAND)).
+    /// Whether reliable connections can read and write memory that is not pinned
+    /// ([`Access::ON_DEMAND`](super::Access::ON_DEMAND)).
     pub on_demand: bool,
     /// Bytes of memory on the adapter; 0 on most (N1).
     pub device_memory: u64,
-    /// There is no adapter: threads of the kernel do its work, on the processors that pollers want too (Soft-RoCE).
+    /// There is no adapter: threads of the kernel do its work, on the processors that pollers want
+    /// too (Soft-RoCE).
     pub in_software: bool,
 }
 
-/// The vendor of Soft-RoCE. It says that it can page on demand, and copies wrong bytes then: Linux 7.2's `__rxe_odp_mr_copy` begins
-/// at the first byte again in each page of a packet, and reads of more than a packet bring zeros.
+/// The vendor of Soft-RoCE. It says that it can page on demand, and copies wrong bytes then: Linux
+/// 7.2's `__rxe_odp_mr_copy` begins at the first byte again in each page of a packet, and reads of
+/// more than a packet bring zeros.
 const SOFT_ROCE: u32 = 0xff_ffff;
 /// `IBV_ODP_SUPPORT`.
 const ODP: u64 = 1;
@@ -122,7 +126,8 @@ pub struct Context {
     limits: Limits,
 }
 
-// SAFETY: libibverbs allows every call on a context from any thread (ibv_open_device(3): all verbs are thread safe).
+// SAFETY: libibverbs allows every call on a context from any thread (ibv_open_device(3): all verbs
+// are thread safe).
 unsafe impl Send for Context {}
 // SAFETY: as above.
 unsafe impl Sync for Context {}
@@ -131,7 +136,8 @@ impl Context {
     /// Opens a device.
     ///
     /// # Errors
-    /// [`VerbsError::UnknownDevice`], [`VerbsError::Call`] (permission, a driver without its library).
+    /// [`VerbsError::UnknownDevice`], [`VerbsError::Call`] (permission, a driver without its
+    /// library).
     pub fn open(device: &Device) -> Result<Arc<Self>, VerbsError> {
         let list = List::new()?;
         let names = list.names();
@@ -241,7 +247,8 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: opened once, closed once, and every object of the context holds a reference to it.
+        // SAFETY: opened once, closed once, and every object of the context holds a reference to
+        // it.
         let returned = unsafe { sys::ibv_close_device(self.raw()) };
         if returned != 0 {
             leaked("ibv_close_device", returned);

@@ -67,7 +67,8 @@ pub struct DeviceMemory {
 // SAFETY: libibverbs allows calls on device memory from any thread.
 unsafe impl Send for DeviceMemory {}
 
-/// The region starts at 0 as work requests count (`IBV_ACCESS_ZERO_BASED`); with local write, remote read and write.
+/// The region starts at 0 as work requests count (`IBV_ACCESS_ZERO_BASED`); with local write,
+/// remote read and write.
 const ZERO_BASED: u32 = 1 << 5 | 1 | 2 | 4;
 
 impl DeviceMemory {

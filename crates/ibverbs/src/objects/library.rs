@@ -1,7 +1,7 @@
 //! Whether libibverbs is there at all.
 //!
-//! The bindings load libibverbs at run time and say nothing when that fails: every call then answers 'not supported'.
-//! So it is loaded here once by itself, for the sake of the reason.
+//! The bindings load libibverbs at run time and say nothing when that fails: every call then
+//! answers 'not supported'. So it is loaded here once by itself, for the sake of the reason.
 
 use std::ffi::CStr;
 use std::sync::OnceLock;
@@ -21,14 +21,15 @@ pub fn available() -> Result<(), VerbsError> {
 }
 
 fn load() -> Option<String> {
-    // SAFETY: a constant, terminated string; loading runs the constructors of libibverbs, which every program
-    // linked against it runs too. The library stays loaded: nothing holds on to the handle.
+    // SAFETY: a constant, terminated string; loading runs the constructors of libibverbs, which
+    // every program linked against it runs too. The library stays loaded: nothing holds on to the
+    // handle.
     let handle = unsafe { libc::dlopen(c"libibverbs.so.1".as_ptr(), libc::RTLD_LAZY) };
     if !handle.is_null() {
         return None;
     }
-    // SAFETY: after a failed dlopen on this thread, dlerror gives a terminated string that lives until the
-    // next call of this family on this thread, or null.
+    // SAFETY: after a failed dlopen on this thread, dlerror gives a terminated string that lives
+    // until the next call of this family on this thread, or null.
     let text = unsafe {
         let text = libc::dlerror();
         (!text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy().into_owned())

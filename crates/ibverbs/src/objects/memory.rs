@@ -25,8 +25,9 @@ impl Access {
     /// Peers that know the key may read.
     pub const REMOTE_READ: Self = Self(4);
 
-    /// The registration follows the page tables: the adapter finds at an address what the process would find there, also after the
-    /// range was unmapped and mapped anew. Only where [`Limits::on_demand`](super::Limits::on_demand) says so.
+    /// The registration follows the page tables: the adapter finds at an address what the process
+    /// would find there, also after the range was unmapped and mapped anew. Only where
+    /// [`Limits::on_demand`](super::Limits::on_demand) says so.
     pub const ON_DEMAND: Self = Self(64);
 
     /// Whether everything that `other` allows is allowed.
@@ -46,8 +47,8 @@ impl BitOr for Access {
 /// Bytes at an address that stays the same while the owner lives, also when the owner is moved.
 ///
 /// # Safety
-/// `start` and `len` give the same answer at each call; the memory is readable and writable, is not freed and is not
-/// referred to by anything but the owner until the owner is dropped.
+/// `start` and `len` give the same answer at each call; the memory is readable and writable, is not
+/// freed and is not referred to by anything but the owner until the owner is dropped.
 pub unsafe trait StableBytes: Send {
     /// First byte.
     fn start(&self) -> NonNull<u8>;
@@ -59,7 +60,8 @@ pub unsafe trait StableBytes: Send {
     }
 }
 
-/// Page-aligned bytes, zero at first, which nobody holds a reference to: an adapter may write there at any time.
+/// Page-aligned bytes, zero at first, which nobody holds a reference to: an adapter may write there
+/// at any time.
 pub struct Bytes {
     start: NonNull<u8>,
     len: usize,
@@ -94,7 +96,8 @@ impl Bytes {
             )
         }
         .map_err(failed)?;
-        // A forked child must not share these pages with the adapter (copy-on-write would move them).
+        // A forked child must not share these pages with the adapter (copy-on-write would move
+        // them).
         // SAFETY: the mapping made above.
         let _ = unsafe { rustix::mm::madvise(start, len, rustix::mm::Advice::LinuxDontFork) };
         let start = NonNull::new(start.cast::<u8>()).ok_or(failed(rustix::io::Errno::NOMEM))?;
@@ -119,8 +122,8 @@ impl Bytes {
     /// If they lie outside: callers check the range.
     pub fn read(&self, at: usize, into: &mut [u8]) {
         assert!(at <= self.len && into.len() <= self.len - at, "outside");
-        // SAFETY: inside the mapping (checked above); a write by an adapter at the same time gives some
-        // mixture of bytes, as with any memory that another process writes.
+        // SAFETY: inside the mapping (checked above); a write by an adapter at the same time gives
+        // some mixture of bytes, as with any memory that another process writes.
         unsafe {
             core::ptr::copy_nonoverlapping(
                 self.start.add(at).as_ptr(),
@@ -173,11 +176,13 @@ impl Registration {
     /// Registers a range.
     ///
     /// # Errors
-    /// [`VerbsError::Call`]: out of memory, over RLIMIT_MEMLOCK, not mapped with the needed permission.
+    /// [`VerbsError::Call`]: out of memory, over RLIMIT_MEMLOCK, not mapped with the needed
+    /// permission.
     ///
     /// # Safety
-    /// While the registration lives, nothing that the range's owner relies on is broken by an adapter's
-    /// reads, or (as `access` says) writes, of the physical pages that back the range now.
+    /// While the registration lives, nothing that the range's owner relies on is broken by an
+    /// adapter's reads, or (as `access` says) writes, of the physical pages that back the range
+    /// now.
     pub unsafe fn new(
         domain: &Arc<ProtectionDomain>,
         start: *mut u8,
@@ -263,8 +268,8 @@ impl<M: StableBytes> MemoryRegion<M> {
         owner: M,
         access: Access,
     ) -> Result<Self, VerbsError> {
-        // SAFETY: the owner promises (StableBytes) that nobody refers to the bytes, and is kept until the
-        // registration is gone.
+        // SAFETY: the owner promises (StableBytes) that nobody refers to the bytes, and is kept
+        // until the registration is gone.
         let registration =
             unsafe { Registration::new(domain, owner.start().as_ptr(), owner.len(), access)? };
         Ok(Self {

@@ -2,14 +2,16 @@
 //!
 //! # Invariants
 //!
-//! libibverbs wants children destroyed before their parents: queue pairs before the queues that they use,
-//! those and memory regions before the protection domain, all of it before the device's context.
-//! Every child here holds a counted reference to its parents, and its own `drop` runs before those of its fields, so the
-//! order is right whatever order the application drops things in. A destroy call that fails all the same is logged
-//! and the object leaked: memory that the adapter may still write to is never given back.
+//! libibverbs wants children destroyed before their parents: queue pairs before the queues that
+//! they use, those and memory regions before the protection domain, all of it before the device's
+//! context. Every child here holds a counted reference to its parents, and its own `drop` runs
+//! before those of its fields, so the order is right whatever order the application drops things
+//! in. A destroy call that fails all the same is logged and the object leaked: memory that the
+//! adapter may still write to is never given back.
 //!
-//! Memory that work requests name belongs to a [`MemoryRegion`], which owns it. Posting is `unsafe` in this layer,
-//! since only the layer above knows when a request is over; [`fabric`](crate::fabric) keeps that account.
+//! Memory that work requests name belongs to a [`MemoryRegion`], which owns it. Posting is `unsafe`
+//! in this layer, since only the layer above knows when a request is over;
+//! [`fabric`](crate::fabric) keeps that account.
 
 mod completion;
 mod datagram;

@@ -97,7 +97,8 @@ const ACTIVE: u32 = 4;
 const ROCE_V2: u32 = 2;
 
 pub(super) fn query(context: &Context, number: u8) -> Result<Port, VerbsError> {
-    // SAFETY: all-zero bytes are a value of this plain C struct; on an old provider the call leaves the tail as it is.
+    // SAFETY: all-zero bytes are a value of this plain C struct; on an old provider the call leaves
+    // the tail as it is.
     let mut attr: sys::ibv_port_attr = unsafe { std::mem::zeroed() };
     // SAFETY: an open context, and room for the answer.
     let returned = unsafe { sys::ibv_query_port(context.raw(), number, &raw mut attr) };
@@ -136,8 +137,8 @@ pub(super) fn query(context: &Context, number: u8) -> Result<Port, VerbsError> {
     })
 }
 
-/// Which of a port's addresses is taken: RoCE version 2 before 1, IPv4 before global IPv6 before link-local.
-/// `None` for an empty entry.
+/// Which of a port's addresses is taken: RoCE version 2 before 1, IPv4 before global IPv6 before
+/// link-local. `None` for an empty entry.
 fn preference(gid: &Gid, version: u32) -> Option<u32> {
     if gid.0 == [0; 16] {
         return None;

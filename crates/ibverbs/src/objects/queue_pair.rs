@@ -39,7 +39,7 @@ impl QueuePairState {
 /// How a queue pair is made.
 #[derive(Clone, Copy, Debug)]
 pub struct QueuePairSettings {
-    /// Entries of the send queue: what a connection's memory depends on (C1).
+    /// Entries of the send queue: what a connection's memory depends on.
     pub send_entries: u32,
     /// Pieces of one work request.
     pub pieces: u32,
@@ -83,13 +83,16 @@ pub struct QueuePair {
 // SAFETY: libibverbs allows every call on a queue pair from any thread.
 unsafe impl Send for QueuePair {}
 
-/// The wait that a receiver without a free receive asks for: 0.64 ms (12 in the table of ibv_modify_qp(3)).
+/// The wait that a receiver without a free receive asks for: 0.64 ms (12 in the table of
+/// ibv_modify_qp(3)).
 const RECEIVER_NOT_READY: u8 = 12;
-/// Retry for ever when the receiver has no receive: it makes progress, or dies and is noticed otherwise.
+/// Retry for ever when the receiver has no receive: it makes progress, or dies and is noticed
+/// otherwise.
 const FOR_EVER: u8 = 7;
 
 impl QueuePair {
-    /// A queue pair in state [`Initialised`](QueuePairState::Initialised); completions of both queues go to `queue`.
+    /// A queue pair in state [`Initialised`](QueuePairState::Initialised); completions of both
+    /// queues go to `queue`.
     ///
     /// # Errors
     /// [`VerbsError::Limit`], [`VerbsError::Call`].
@@ -173,7 +176,8 @@ impl QueuePair {
     /// Connects to the other end, which has to do the same.
     ///
     /// # Errors
-    /// [`VerbsError::State`] unless initialised; [`VerbsError::Call`] for an address that cannot be reached.
+    /// [`VerbsError::State`] unless initialised; [`VerbsError::Call`] for an address that cannot be
+    /// reached.
     pub fn connect(&mut self, to: &RemoteQueuePair) -> Result<(), VerbsError> {
         if self.state != QueuePairState::Initialised {
             return Err(VerbsError::State {
@@ -233,7 +237,8 @@ impl QueuePair {
         Ok(())
     }
 
-    /// Notes that a completion reported an error: the adapter has moved the queue pair to its error state.
+    /// Notes that a completion reported an error: the adapter has moved the queue pair to its error
+    /// state.
     pub fn has_failed(&mut self) {
         self.state = QueuePairState::Failed;
     }
@@ -241,11 +246,13 @@ impl QueuePair {
     /// Posts a work request.
     ///
     /// # Errors
-    /// [`VerbsError::State`] unless connected; [`VerbsError::Call`] if the send queue is full, or inline bytes do not fit.
+    /// [`VerbsError::State`] unless connected; [`VerbsError::Call`] if the send queue is full, or
+    /// inline bytes do not fit.
     ///
     /// # Safety
-    /// Unless inline, the pieces stay registered and (for a read: untouched; else: unwritten) until the request is
-    /// over: completed, or followed by a completed one, or this queue pair destroyed.
+    /// Unless inline, the pieces stay registered and (for a read: untouched; else: unwritten) until
+    /// the request is over: completed, or followed by a completed one, or this queue pair
+    /// destroyed.
     #[inline]
     pub unsafe fn post(&self, work: &SendWork<'_>) -> Result<(), VerbsError> {
         const PIECES: usize = 16;
@@ -305,8 +312,8 @@ impl QueuePair {
             raw.send_flags |= flags::IBV_SEND_SIGNALED.0;
         }
         let mut bad = std::ptr::null_mut();
-        // SAFETY: a live queue pair; the request and its list live during the call; the memory that they
-        // name is the caller's promise.
+        // SAFETY: a live queue pair; the request and its list live during the call; the memory that
+        // they name is the caller's promise.
         let returned = unsafe { sys::ibv_post_send(self.raw.as_ptr(), &raw mut raw, &raw mut bad) };
         VerbsError::check("ibv_post_send", returned)
     }

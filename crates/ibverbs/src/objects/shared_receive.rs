@@ -1,5 +1,5 @@
-//! Shared receive queues: one pool of receives for all connections (C1), so that their memory does not
-//! grow with the number of peers.
+//! Shared receive queues: one pool of receives for all connections, so that their memory does
+//! not grow with the number of peers.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -62,8 +62,8 @@ impl SharedReceiveQueue {
     /// [`VerbsError::Call`] if the queue is full.
     ///
     /// # Safety
-    /// The piece's memory stays registered and is left alone until the receive completes, or until every queue pair on
-    /// this queue is destroyed.
+    /// The piece's memory stays registered and is left alone until the receive completes, or until
+    /// every queue pair on this queue is destroyed.
     pub unsafe fn post(&self, id: u64, piece: LocalPiece) -> Result<(), VerbsError> {
         let mut piece = piece.raw();
         let mut work = sys::ibv_recv_wr {
@@ -73,7 +73,8 @@ impl SharedReceiveQueue {
             num_sge: 1,
         };
         let mut bad = std::ptr::null_mut();
-        // SAFETY: a live queue; the request and its list live during the call, which is as long as they are needed.
+        // SAFETY: a live queue; the request and its list live during the call, which is as long as
+        // they are needed.
         let returned =
             unsafe { sys::ibv_post_srq_recv(self.raw.as_ptr(), &raw mut work, &raw mut bad) };
         VerbsError::check("ibv_post_srq_recv", returned)

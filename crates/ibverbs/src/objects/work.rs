@@ -66,9 +66,10 @@ pub struct SendWork<'a> {
     pub kind: SendKind,
     /// The bytes, in this order.
     pub pieces: &'a [LocalPiece],
-    /// The adapter takes the bytes during the post (no more than the queue pair's inline room): the memory is free at
-    /// once and its keys do not count.
+    /// The adapter takes the bytes during the post (no more than the queue pair's inline room): the
+    /// memory is free at once and its keys do not count.
     pub inline: bool,
-    /// A completion is wanted. Without one, the request is known to be over when a later one completes.
+    /// A completion is wanted. Without one, the request is known to be over when a later one
+    /// completes.
     pub signalled: bool,
 }

@@ -1,16 +1,18 @@
-//! What a packet looks like: how several messages travel as one (C2), and how a repeated header costs one byte (C3).
+//! What a packet looks like: how several messages travel as one, and how a repeated header
+//! costs one byte.
 //!
 //! ```text
 //! packet   sequence u32 | ring slots given back u16 | bytes that follow u16 | messages
 //! message  1 u8 | kind u8 | 0 u16 | length u32 | tag u64 | payload         the first of its form
-//!          2 u8 | payload                                                  kind, length and tag as the one before
+//!          2 u8 | payload                                    kind, length and tag as before
 //! ```
 //!
-//! All numbers are little-endian. 'The one before' is the last message of the connection, also across packets: packets are
-//! read in the order of their sequence numbers, each once, whatever streams they came by, so both ends agree on it.
+//! All numbers are little-endian. 'The one before' is the last message of the connection, also
+//! across packets: packets are read in the order of their sequence numbers, each once, whatever
+//! streams they came by, so both ends agree on it.
 //!
-//! A packet is a peer's memory, written by its adapter: every number is checked before it is used, and what makes no
-//! sense fails that connection and nothing else.
+//! A packet is a peer's memory, written by its adapter: every number is checked before it is used,
+//! and what makes no sense fails that connection and nothing else.
 
 mod reader;
 mod sequence;

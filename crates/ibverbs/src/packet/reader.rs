@@ -60,7 +60,8 @@ pub struct Messages<'a, 'l> {
 }
 
 impl<'a, 'l> Messages<'a, 'l> {
-    /// Over what follows the packet's header; `last` is the connection's last message, and is moved on.
+    /// Over what follows the packet's header; `last` is the connection's last message, and is moved
+    /// on.
     pub fn new(messages: &'a [u8], last: &'l mut Option<Form>) -> Self {
         Self {
             rest: messages,

@@ -1,4 +1,5 @@
-//! Order across streams (U5): packets may come by any queue pair, and a packet of a queue pair that failed may come twice.
+//! Order across streams: packets may come by any queue pair, and a packet of a queue pair that
+//! failed may come twice.
 
 use std::collections::BTreeMap;
 
@@ -82,8 +83,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Whatever the order and the repetitions, each packet is read once and in order, also past the
-        /// end of the numbers.
+        /// Whatever the order and the repetitions, each packet is read once and in order, also past
+        /// the end of the numbers.
         #[test]
         fn packets_are_read_once_and_in_order(
             order in Just((0..40_u32).collect::<Vec<_>>()).prop_shuffle(),

@@ -6,7 +6,8 @@ use super::{FULL, Form, HEADER, MARK_FULL, MARK_REPEATED, PacketHeader, REPEATED
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoRoom;
 
-/// A packet that is being filled. It does not hold the memory: the caller passes the same buffer each time.
+/// A packet that is being filled. It does not hold the memory: the caller passes the same buffer
+/// each time.
 #[derive(Clone, Copy, Debug)]
 pub struct Packing {
     sequence: u32,
@@ -43,8 +44,8 @@ impl Packing {
         self.sequence
     }
 
-    /// Adds a message and gives the room for its payload, which the caller must fill. `last` is the connection's last
-    /// message, and is moved on.
+    /// Adds a message and gives the room for its payload, which the caller must fill. `last` is the
+    /// connection's last message, and is moved on.
     ///
     /// # Errors
     /// [`NoRoom`]; nothing has changed then.

@@ -10,7 +10,8 @@ pub const CARD_LEN: usize = 32;
 pub struct LinkCard(pub RemoteQueuePair);
 
 impl LinkCard {
-    /// As it travels: identifier (16), number (4), first packet (4), local identifier (2), reads (1), zeros.
+    /// As it travels: identifier (16), number (4), first packet (4), local identifier (2), reads
+    /// (1), zeros.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; CARD_LEN] {
         let mut out = [0; CARD_LEN];

@@ -1,8 +1,10 @@
-//! Which way a message of several pieces goes (N3): packed in host memory, packed in the adapter's, or gathered by RDMA.
+//! Which way a message of several pieces goes (N3): packed in host memory, packed in the adapter's,
+//! or gathered by RDMA.
 //!
-//! Packing costs a copy; gathering costs a registration, and its end, for each buffer that is not registered already. Which is less
-//! depends on the bytes, on the pieces, and on how often the application sends from the same buffers: a registration that is kept
-//! costs nothing the second time.
+//! Packing costs a copy; gathering costs a registration, and its end, for each buffer that is not
+//! registered already. Which is less depends on the bytes, on the pieces, and on how often the
+//! application sends from the same buffers: a registration that is kept costs nothing the second
+//! time.
 
 use std::collections::VecDeque;
 use std::hint::black_box;
@@ -44,8 +46,8 @@ pub struct Costs {
     pub host_byte: f64,
     /// One byte copied into the adapter's memory; `None` where there is none.
     pub device_byte: Option<f64>,
-    /// One byte that the adapter fetches out of host memory rather than out of its own. Known from the bus; 0 where the two do
-    /// not differ, as with an adapter in software.
+    /// One byte that the adapter fetches out of host memory rather than out of its own. Known from
+    /// the bus; 0 where the two do not differ, as with an adapter in software.
     pub fetch_byte: f64,
     /// A buffer registered and given back, whatever its length.
     pub register: f64,
@@ -116,8 +118,9 @@ fn best(mut run: impl FnMut() -> Result<(), VerbsError>) -> Result<f64, VerbsErr
     Ok(times[RUNS / 2])
 }
 
-/// The cheapest way for `bytes` in `pieces` registrations, if a part `reuse` (0 to 1) of such messages comes from buffers that are
-/// registered already. `room`: bytes of the area on the adapter.
+/// The cheapest way for `bytes` in `pieces` registrations, if a part `reuse` (0 to 1) of such
+/// messages comes from buffers that are registered already. `room`: bytes of the area on the
+/// adapter.
 #[must_use]
 pub fn choose(costs: &Costs, pieces: usize, bytes: usize, reuse: f64, room: usize) -> Way {
     let mut best = (Way::HostPack, costs.of(Way::HostPack, pieces, bytes, reuse));
@@ -143,7 +146,8 @@ const REMEMBERED: usize = 64;
 const NEWEST: f64 = 1.0 / 8.0;
 
 impl Reuse {
-    /// Notes a message from the buffer at `start` with `len` bytes, and gives the part of messages from known buffers, 0 to 1.
+    /// Notes a message from the buffer at `start` with `len` bytes, and gives the part of messages
+    /// from known buffers, 0 to 1.
     pub fn note(&mut self, start: usize, len: usize) -> f64 {
         let place = self.seen.iter().position(|seen| *seen == (start, len));
         if let Some(place) = place {

@@ -1,4 +1,5 @@
-//! One node of a forwarding chain (N4): what comes into its area goes on to the next node, and up to its own host memory.
+//! One node of a forwarding chain (N4): what comes into its area goes on to the next node, and up
+//! to its own host memory.
 
 use super::card::AreaCard;
 use super::link::{Link, LinkError, Ticket};
@@ -13,7 +14,8 @@ pub struct Next<'a> {
     pub area: AreaCard,
 }
 
-/// A node between, or the last one: `next` says which. The code is the same whatever memory the area lies in.
+/// A node between, or the last one: `next` says which. The code is the same whatever memory the
+/// area lies in.
 pub struct Forwarder {
     area: Box<dyn AdapterMemory>,
 }
@@ -46,8 +48,8 @@ impl Forwarder {
         self.area.on_adapter()
     }
 
-    /// Begins a chain: the bytes go through this node's area to the next one, in pieces of `piece` bytes. When it returns the next node has
-    /// them.
+    /// Begins a chain: the bytes go through this node's area to the next one, in pieces of `piece`
+    /// bytes. When it returns the next node has them.
     ///
     /// # Errors
     /// [`LinkError`].
@@ -65,8 +67,9 @@ impl Forwarder {
         finish(last, Some(next))
     }
 
-    /// Takes a message of `into.len()` bytes that the node before writes in pieces of `piece` bytes. Each goes on to the next node as soon
-    /// as it is here, and then up to `into`. When it returns the next node has them too. A message of no bytes is nothing.
+    /// Takes a message of `into.len()` bytes that the node before writes in pieces of `piece`
+    /// bytes. Each goes on to the next node as soon as it is here, and then up to `into`. When it
+    /// returns the next node has them too. A message of no bytes is nothing.
     ///
     /// # Errors
     /// [`LinkError`]; [`LinkError::Pieces`] if the node before announces what does not fit.
@@ -112,7 +115,8 @@ impl Forwarder {
 /// What a node tells the one before when it needs its area no more. Offsets are smaller.
 const FREE: u64 = u64::MAX;
 
-/// The message has left this node, and the next one has taken it out of its area: the area may be written to again.
+/// The message has left this node, and the next one has taken it out of its area: the area may be
+/// written to again.
 fn finish(last: Option<Ticket>, next: Option<&mut Next<'_>>) -> Result<(), LinkError> {
     let (Some(ticket), Some(next)) = (last, next) else {
         return Ok(());

@@ -1,4 +1,5 @@
-//! One reliable connection with RDMA writes and reads, and notices of eight bytes that follow them in order.
+//! One reliable connection with RDMA writes and reads, and notices of eight bytes that follow them
+//! in order.
 
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
@@ -132,7 +133,8 @@ impl Link {
         self.most_pieces as usize
     }
 
-    /// Writes registered pieces, one behind the other, into the peer's memory. They stay as they are until it is over.
+    /// Writes registered pieces, one behind the other, into the peer's memory. They stay as they
+    /// are until it is over.
     ///
     /// # Errors
     /// [`LinkError`]: too many pieces, or the link has failed.
@@ -175,8 +177,9 @@ impl Link {
             inline,
             signalled: true,
         };
-        // SAFETY: inline bytes are the caller's, alive during the call. Other pieces are only read, and only if they are
-        // registered: who registered them has promised that an adapter's reads do no harm.
+        // SAFETY: inline bytes are the caller's, alive during the call. Other pieces are only read,
+        // and only if they are registered: who registered them has promised that an adapter's reads
+        // do no harm.
         unsafe { self.pair.post(&work)? };
         self.posted += 1;
         Ok(Ticket(self.posted))
@@ -223,7 +226,8 @@ impl Link {
         }
     }
 
-    /// Sleeps until the next completion, or for this long: a peer on the same processor, and an adapter in software, get their turn.
+    /// Sleeps until the next completion, or for this long: a peer on the same processor, and an
+    /// adapter in software, get their turn.
     fn sleep(&mut self, at_most: Duration) -> Result<(), VerbsError> {
         self.queue.take_notices();
         self.queue.arm()?;
@@ -281,8 +285,9 @@ impl Link {
         let Some(piece) = LocalPiece::of(self.inbox.registration(), at, NOTICE) else {
             return Ok(());
         };
-        // SAFETY: the slot was never posted, or its receive has completed and its bytes were copied out; the inbox is dropped after
-        // the queue pair (field order), and nothing but `poll` looks at it.
+        // SAFETY: the slot was never posted, or its receive has completed and its bytes were copied
+        // out; the inbox is dropped after the queue pair (field order), and nothing but `poll`
+        // looks at it.
         unsafe { self.receives.post(RECEIVE | u64::from(slot), piece) }
     }
 }

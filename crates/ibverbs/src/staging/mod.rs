@@ -1,11 +1,14 @@
-//! Messages that rest in an area on their way (N1 to N4): packed pieces, and chains of nodes that pass a message on.
+//! Messages that rest in an area on their way (N1 to N4): packed pieces, and chains of nodes that
+//! pass a message on.
 //!
-//! The area lies in the adapter's memory where that has any, else in host memory: [`area`] decides at run time, and everything here
-//! is the same code for both ([`AdapterMemory`]).
+//! The area lies in the adapter's memory where that has any, else in host memory: [`area`] decides
+//! at run time, and everything here is the same code for both ([`AdapterMemory`]).
 //!
-//! - [`Link`]: one reliable connection with writes and 8-byte notices, both waited for with a limit;
-//! - [`Packed`]: messages of several pieces, by way of an area or gathered by the adapter, which [`choose`] decides by
-//!   [`Costs`] and by how often the application's buffers come again ([`Reuse`]);
+//! - [`Link`]: one reliable connection with writes and 8-byte notices, both waited for with a
+//!   limit;
+//! - [`Packed`]: messages of several pieces, by way of an area or gathered by the adapter, which
+//!   [`choose`] decides by [`Costs`] and by how often the application's buffers come again
+//!   ([`Reuse`]);
 //! - [`Forwarder`]: one node of a chain.
 
 mod card;

@@ -66,8 +66,9 @@ impl<'a> Pieces<'a> {
 
     fn registration(&self, domain: &Arc<ProtectionDomain>) -> Result<Registration, VerbsError> {
         let start = self.buffer.as_ptr().cast_mut();
-        // SAFETY: the access is local read only, so adapters do nothing to the bytes but read them for this process's own
-        // requests. The borrow outlives this value, and requests are over when `send` returns.
+        // SAFETY: the access is local read only, so adapters do nothing to the bytes but read them
+        // for this process's own requests. The borrow outlives this value, and requests are over
+        // when `send` returns.
         unsafe { Registration::new(domain, start, self.buffer.len(), Access::LOCAL_READ) }
     }
 }
@@ -146,11 +147,13 @@ impl Packed {
         choose(&self.costs, 1, bytes, reuse, room)
     }
 
-    /// Sends the pieces into the peer's area, one behind the other from `at` on. When it returns the buffer is free again, and the
-    /// peer has everything. `way`: `None` for the cheapest; `after` is called when all is handed to the adapter.
+    /// Sends the pieces into the peer's area, one behind the other from `at` on. When it returns
+    /// the buffer is free again, and the peer has everything. `way`: `None` for the cheapest;
+    /// `after` is called when all is handed to the adapter.
     ///
     /// # Errors
-    /// [`LinkError`]; the link is of no use after a failure, and nothing touches the buffer any more.
+    /// [`LinkError`]; the link is of no use after a failure, and nothing touches the buffer any
+    /// more.
     pub fn send(
         &mut self,
         link: &mut Link,
@@ -166,13 +169,15 @@ impl Packed {
             .note(pieces.buffer.as_ptr() as usize, pieces.buffer.len());
         let way = way.unwrap_or_else(|| self.way(pieces));
         if way == Way::Gather {
-            // Buffers that come again are kept registered by whoever owns them (`Pieces`); others only for this message.
+            // Buffers that come again are kept registered by whoever owns them (`Pieces`); others
+            // only for this message.
             if known > 0.5 {
                 pieces.register(&self.domain)?;
             }
             let gathered = self.gather(link, pieces, to, at, after);
             if gathered.is_err() {
-                // A request may be under way still; without a registration the adapter reads nothing any more.
+                // A request may be under way still; without a registration the adapter reads
+                // nothing any more.
                 pieces.registered = None;
             }
             return gathered.map(|()| Sent { way });
@@ -226,7 +231,8 @@ impl Packed {
             end += group.iter().map(|part| part.1).sum::<usize>();
         }
         after();
-        // If this fails the registration goes all the same, and with it the adapter's way to the bytes.
+        // If this fails the registration goes all the same, and with it the adapter's way to the
+        // bytes.
         last.map_or(Ok(()), |ticket| link.wait(ticket))
     }
 }

@@ -1,8 +1,9 @@
 /*
  * LiMIC2's interface, version 0.5.6, as limic provides it: one copy from process to process.
  *
- * A process prepares a buffer (limic_tx_init) and sends the filled-in limic_user to another one by whatever channel
- * they have. That one copies out of the buffer (limic_rx_comp) or into it (limic_tx_comp). See docs/limic2.md.
+ * A process prepares a buffer (limic_tx_init) and sends the filled-in limic_user to another one by
+ * whatever channel they have. That one copies out of the buffer (limic_rx_comp) or into it
+ * (limic_tx_comp). See docs/limic2.md.
  */
 #ifndef LIMIC2_LIMIC_H
 #define LIMIC2_LIMIC_H
@@ -24,9 +25,10 @@ extern "C" {
  *
  *     (va rounded down to a page) + offset
  *
- * and has `length` bytes. A program may change these three between copies to name any part of what was prepared; a copy
- * that begins before it or ends behind it is refused. nr_pages is not looked at. mm and tsk are the library's: no
- * addresses, but a random handle and where it is registered. A copy with others in their place is refused.
+ * and has `length` bytes. A program may change these three between copies to name any part of what
+ * was prepared; a copy that begins before it or ends behind it is refused. nr_pages is not looked
+ * at. mm and tsk are the library's: no addresses, but a random handle and where it is registered. A
+ * copy with others in their place is refused.
  */
 typedef struct limic_user {
     int nr_pages;     /* pages that hold the bytes */
@@ -38,30 +40,35 @@ typedef struct limic_user {
 } limic_user;
 
 /*
- * Opens LiMIC2 and gives a descriptor for the other functions, or -1 (errno says why). Close it with limic_close. The
- * threads of a process may share it; a forked child opens its own.
+ * Opens LiMIC2 and gives a descriptor for the other functions, or -1 (errno says why). Close it
+ * with limic_close. The threads of a process may share it; a forked child opens its own.
  */
 extern int limic_open(void);
 
-/* Closes it. What was prepared through it is refused from then on. Copies under way have to be over. */
+/* Closes it. What was prepared through it is refused from then on. Copies under way have to be
+ * over. */
 extern void limic_close(int fd);
 
 /*
- * Prepares `len` bytes at `buf` for copies by others, and fills in `lu`. Returns len; or 0, with errno: EINVAL for a length
- * of 0, a null pointer, or a range that is no memory; EBADF for a descriptor that is not open in this process.
+ * Prepares `len` bytes at `buf` for copies by others, and fills in `lu`. Returns len; or 0, with
+ * errno: EINVAL for a length of 0, a null pointer, or a range that is no memory; EBADF for a
+ * descriptor that is not open in this process.
  *
- * Others may read and write the buffer from now on. LiMIC2 knows no call that ends this: the last 262112 buffers stay
- * prepared (without the kernel module, the same buffer prepared again counts once), until limic_close.
+ * Others may read and write the buffer from now on. LiMIC2 knows no call that ends this: the last
+ * 262112 buffers stay prepared (without the kernel module, the same buffer prepared again counts
+ * once), until limic_close.
  *
- * With LIMIC2_PATH=kmod also EAGAIN if RLIMIT_MEMLOCK allows no more, and EFAULT for memory that cannot be pinned.
+ * With LIMIC2_PATH=kmod also EAGAIN if RLIMIT_MEMLOCK allows no more, and EFAULT for memory that
+ * cannot be pinned.
  */
 extern size_t limic_tx_init(int fd, void *buf, size_t len, limic_user *lu);
 
 /*
- * Copies the first bytes that `lu` names into `buf`: `len` or lu->length bytes, whichever is less. Sets lu->length to the
- * bytes copied and returns that; or returns 0, with `lu` unchanged and errno: EINVAL for a length of 0, EACCES for a part
- * outside of what was prepared, ESTALE for a handle that is not (or no longer) prepared, ESRCH if the process is gone, EPERM
- * if the kernel forbids the copy, EFAULT if either side's memory is not there.
+ * Copies the first bytes that `lu` names into `buf`: `len` or lu->length bytes, whichever is less.
+ * Sets lu->length to the bytes copied and returns that; or returns 0, with `lu` unchanged and
+ * errno: EINVAL for a length of 0, EACCES for a part outside of what was prepared, ESTALE for a
+ * handle that is not (or no longer) prepared, ESRCH if the process is gone, EPERM if the kernel
+ * forbids the copy, EFAULT if either side's memory is not there.
  */
 extern size_t limic_rx_comp(int fd, void *buf, size_t len, limic_user *lu);
 

@@ -1,7 +1,8 @@
 /*
- * What MVAPICH2 does with LiMIC2, in two processes: the sender prepares, the descriptor travels by value through
- * shared memory, the receiver copies in fragments and moves the descriptor on after each; windows move only the offset, in
- * both directions; and what is forged, stale or out of bounds is refused.
+ * What MVAPICH2 does with LiMIC2, in two processes: the sender prepares, the descriptor travels by
+ * value through shared memory, the receiver copies in fragments and moves the descriptor on after
+ * each; windows move only the offset, in both directions; and what is forged, stale or out of
+ * bounds is refused.
  *
  *   mpi [SEED]
  *

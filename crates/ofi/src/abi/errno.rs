@@ -1,4 +1,5 @@
-//! Error numbers of libfabric: those of the system, and its own from 256 on. Functions return them negated.
+//! Error numbers of libfabric: those of the system, and its own from 256 on. Functions return them
+//! negated.
 
 pub(crate) use libc::{
     EACCES as FI_EACCES, EAGAIN as FI_EAGAIN, EBUSY as FI_EBUSY, ECANCELED as FI_ECANCELED,

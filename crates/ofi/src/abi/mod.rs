@@ -1,8 +1,8 @@
-//! libfabric's binary interface, as far as a provider sees it: the structures of version 1.17, of which later
-//! versions only grow the tails.
+//! libfabric's binary interface, as far as a provider sees it: the structures of version 1.17, of
+//! which later versions only grow the tails.
 //!
-//! Written by hand, so that building needs neither libfabric nor libclang; the tests compare every size and
-//! offset with the system's headers where there are any. Names are those of C.
+//! Written by hand, so that building needs neither libfabric nor libclang; the tests compare every
+//! size and offset with the system's headers where there are any. Names are those of C.
 
 #![expect(non_camel_case_types, reason = "the names of the C interface")]
 

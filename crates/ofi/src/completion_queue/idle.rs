@@ -1,17 +1,18 @@
 //! What a queue does before it says that it is empty.
 //!
-//! Applications read in a loop, with work of their own between two looks. MPICH gives its CPU away after each look, which
-//! takes longer than a short message does: what comes meanwhile is seen late. So a queue looks some more times before it says
-//! that nothing is there, as long as that pays. Whether it does is learned apart for the first empty look after one that
-//! found something, and for later ones: some applications (Open MPI) read until a queue is empty, and want nothing
+//! Applications read in a loop, with work of their own between two looks. MPICH gives its CPU away
+//! after each look, which takes longer than a short message does: what comes meanwhile is seen
+//! late. So a queue looks some more times before it says that nothing is there, as long as that
+//! pays. Whether it does is learned apart for the first empty look after one that found something,
+//! and for later ones: some applications (Open MPI) read until a queue is empty, and want nothing
 //! more then. After many looks in vain a queue gives way to others.
 
 use core::cell::Cell;
 
 use super::Queue;
 
-/// Further looks before a queue is called empty: in that time a peer answers that gave its CPU away before. Of 16, 24, 32
-/// and 64 looks, more were better for MPICH at 8 bytes and at 1 KiB.
+/// Further looks before a queue is called empty: in that time a peer answers that gave its CPU away
+/// before. Of 16, 24, 32 and 64 looks, more were better for MPICH at 8 bytes and at 1 KiB.
 const LOOKS: u32 = 64;
 /// Times that looking longer may be in vain before it is left out.
 const LUCK: u32 = 4;
@@ -111,8 +112,8 @@ impl Idle {
 }
 
 impl Queue {
-    /// Looks some more times, if that has paid lately. Not under a lock, for which other threads would wait, and not
-    /// where the one that is waited for may need this CPU.
+    /// Looks some more times, if that has paid lately. Not under a lock, for which other threads
+    /// would wait, and not where the one that is waited for may need this CPU.
     #[inline(always)]
     pub(super) fn look_longer(&self) {
         let may = self.domain.lock().is_none() && !self.domain.is_crowded();
@@ -130,8 +131,8 @@ impl Queue {
                 return luck.note(true);
             }
             if moved {
-                // A part of something, or what nobody waits for: there may be much of that, and the application has work
-                // of its own.
+                // A part of something, or what nobody waits for: there may be much of that, and the
+                // application has work of its own.
                 return;
             }
         }

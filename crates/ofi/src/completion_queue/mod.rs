@@ -40,7 +40,8 @@ pub(crate) struct Queue {
     wait_kind: u32,
     /// The condition of `sread` is a number of completions.
     threshold: bool,
-    /// Somebody sleeps on the descriptor, or is about to, and was not woken yet. Never while the list holds anything.
+    /// Somebody sleeps on the descriptor, or is about to, and was not woken yet. Never while the
+    /// list holds anything.
     armed: Cell<bool>,
     signals: Signals,
 }
@@ -79,7 +80,8 @@ impl Queue {
         self.last.set(node);
     }
 
-    /// Something is there that a call of another thread, or about another queue, has put here: nobody may ring for it.
+    /// Something is there that a call of another thread, or about another queue, has put here:
+    /// nobody may ring for it.
     #[cold]
     fn wake(&self) {
         self.armed.set(false);
@@ -116,7 +118,8 @@ impl Queue {
         Ok(())
     }
 
-    /// An endpoint closes: what it has not reported yet is forgotten, since the memory of its nodes may go.
+    /// An endpoint closes: what it has not reported yet is forgotten, since the memory of its nodes
+    /// may go.
     pub(crate) fn remove(&self, endpoint: &Endpoint) {
         let gone = core::ptr::from_ref(endpoint);
         self.endpoints.borrow_mut().retain(|known| *known != gone);
@@ -150,8 +153,8 @@ impl Queue {
         moved
     }
 
-    /// Whether nothing is there, and the descriptor becomes readable as soon as something is: senders ring, and so does
-    /// whoever puts something into the list.
+    /// Whether nothing is there, and the descriptor becomes readable as soon as something is:
+    /// senders ring, and so does whoever puts something into the list.
     pub(crate) fn may_sleep(&self) -> bool {
         self.progress();
         if self.has_any() || self.signals.take() {

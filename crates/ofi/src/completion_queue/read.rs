@@ -18,7 +18,8 @@ impl Queue {
     /// Reads up to `count` completions into the application's buffer.
     ///
     /// # Safety
-    /// There is room for them at `buffer`, and for as many addresses at `sources` unless that is null.
+    /// There is room for them at `buffer`, and for as many addresses at `sources` unless that is
+    /// null.
     #[inline(always)]
     pub(super) unsafe fn read(
         &self,
@@ -67,7 +68,8 @@ impl Queue {
         Err(FI_EAGAIN)
     }
 
-    /// A read without room, while completions wait: it makes progress, and tells of a failed operation.
+    /// A read without room, while completions wait: it makes progress, and tells of a failed
+    /// operation.
     #[cold]
     fn look(&self) -> Result<usize, i32> {
         self.progress();
@@ -135,7 +137,8 @@ impl Queue {
         if self.wait_kind == FI_WAIT_NONE {
             return Err(FI_ENOSYS);
         }
-        // A hint only: what is there by the deadline is given. It is the number itself, not where one stands.
+        // A hint only: what is there by the deadline is given. It is the number itself, not where
+        // one stands.
         let wanted = if self.threshold {
             condition.addr().clamp(1, count.max(1))
         } else {
@@ -152,7 +155,8 @@ impl Queue {
         read
     }
 
-    /// Waits for that many completions, a failed one, a signal, or the end of the time (ms, negative for none).
+    /// Waits for that many completions, a failed one, a signal, or the end of the time (ms,
+    /// negative for none).
     ///
     /// # Safety
     /// As [`read`](Self::read).
@@ -215,7 +219,8 @@ impl Queue {
     /// Reads the oldest completion, which is one of a failed operation.
     ///
     /// # Safety
-    /// There is room for an entry, of which only later versions of the interface have the last fields.
+    /// There is room for an entry, of which only later versions of the interface have the last
+    /// fields.
     pub(super) unsafe fn read_error(&self, entry: *mut fi_cq_err_entry) -> Result<usize, i32> {
         let node = self.first.get();
         // SAFETY: nodes in the list are alive.

@@ -1,4 +1,5 @@
-//! `fi_cq_signal`: every thread that waits in `fi_cq_sread` returns; if there is none, the next one does.
+//! `fi_cq_signal`: every thread that waits in `fi_cq_sread` returns; if there is none, the next one
+//! does.
 
 use core::cell::Cell;
 

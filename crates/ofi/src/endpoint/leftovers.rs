@@ -1,9 +1,10 @@
-//! Endpoints that an application leaves open: closed in good order when libfabric is unloaded, so that peers take them
-//! for closed and not for dead.
+//! Endpoints that an application leaves open: closed in good order when libfabric is unloaded, so
+//! that peers take them for closed and not for dead.
 //!
-//! That happens where the process ends, which can be anywhere: in a signal handler that interrupts a call of this very
-//! endpoint, beside threads that are inside of calls, or in a forked child. What cannot be closed there without
-//! disturbing somebody is left: the process ends anyway, and peers get to know that as soon as it has.
+//! That happens where the process ends, which can be anywhere: in a signal handler that interrupts
+//! a call of this very endpoint, beside threads that are inside of calls, or in a forked child.
+//! What cannot be closed there without disturbing somebody is left: the process ends anyway, and
+//! peers get to know that as soon as it has.
 
 use core::time::Duration;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
@@ -13,7 +14,8 @@ use limic::RawEndpoint;
 
 use super::Endpoint;
 
-/// How long a call of another thread is waited for. One that this thread itself is inside of never ends.
+/// How long a call of another thread is waited for. One that this thread itself is inside of never
+/// ends.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 /// Endpoints that are open, and the process that opened them.
@@ -49,7 +51,8 @@ pub(crate) fn close_all() {
 
 fn close(endpoint: &Endpoint) {
     let lock = endpoint.domain.lock();
-    // Without a lock nothing keeps out a thread that goes on using the endpoint while this one ends the process.
+    // Without a lock nothing keeps out a thread that goes on using the endpoint while this one ends
+    // the process.
     if lock.is_none() && !endpoint.domain.is_this_threads() {
         return;
     }

@@ -1,8 +1,8 @@
 //! Endpoints (`FI_EP_RDM`). Each is one endpoint of limic.
 //!
-//! Here is what all calls share: peers by address and addresses by peer, nodes for operations, waking. Opening and
-//! closing is in `open`, what is bound to an endpoint in `bind`, names and options in `options`, and what
-//! happens to those that are never closed in `leftovers`.
+//! Here is what all calls share: peers by address and addresses by peer, nodes for operations,
+//! waking. Opening and closing is in `open`, what is bound to an endpoint in `bind`, names and
+//! options in `options`, and what happens to those that are never closed in `leftovers`.
 
 mod bind;
 mod leftovers;
@@ -141,7 +141,8 @@ impl Endpoint {
         found
     }
 
-    /// An address was taken out of a vector: if it is this endpoint's vector, nobody stands at that position any more.
+    /// An address was taken out of a vector: if it is this endpoint's vector, nobody stands at that
+    /// position any more.
     pub(crate) fn forget_address(&self, vector: &AddressVector, at: fi_addr_t) {
         let addresses = self.addresses.borrow();
         if !addresses

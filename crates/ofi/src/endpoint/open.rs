@@ -147,7 +147,8 @@ pub(crate) unsafe extern "C" fn open(
         }
         // Also if there is nothing to reach here: whoever asks gets an answer.
         object.limic.reserve_tags(Tag(sort::ASIDE), sort::MASK);
-        // A process that ends takes nothing from those that receive from anybody (fi_domain(3): an RDM endpoint has no connections).
+        // A process that ends takes nothing from those that receive from anybody (fi_domain(3): an
+        // RDM endpoint has no connections).
         object.limic.keep_any_source_receives();
         drop(turn);
         leftovers::add(place);
@@ -166,7 +167,8 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
         let domain = Arc::clone(&endpoint.domain);
         let turn = domain.enter();
         endpoint.tally.print(endpoint);
-        // What was sent goes out first; then no operation of the endpoint touches a buffer any more.
+        // What was sent goes out first; then no operation of the endpoint touches a buffer any
+        // more.
         endpoint.limic.close();
         endpoint.forget_pending();
         domain.remove_endpoint(endpoint.number);

@@ -54,9 +54,11 @@ pub(super) unsafe extern "C" fn cancel(fid: *mut fid, context: *mut c_void) -> i
         // SAFETY: C passes what it was given.
         let endpoint: &Endpoint = unsafe { object::object(fid) };
         let _turn = endpoint.domain.enter();
-        // What has ended is reported, so that a buffer for many messages is posted when it is cancelled.
+        // What has ended is reported, so that a buffer for many messages is posted when it is
+        // cancelled.
         endpoint.collect();
-        // By the name of what is pending alone: a context may be a mere number, and what it pointed to be gone.
+        // By the name of what is pending alone: a context may be a mere number, and what it pointed
+        // to be gone.
         let watched = |node: *mut c_void, kind| endpoint.limic.watched(name_of(node, kind));
         let request = endpoint.end_multi(context).or_else(|| {
             let spare = |spare: *mut Spare| watched(spare.cast(), kind::NODE);

@@ -1,12 +1,13 @@
-/* Atomic operations and writes: what they count, their order, and what of their pieces does not agree. */
+/* Atomic operations and writes: what they count, their order, and what of their pieces does not
+ * agree. */
 #include "calls.h"
 
 enum { LEN = 1 << 16, WORDS = 512 };
 static uint64_t mine[LEN / 8], key;
 
 /*
- * A counter of sends and writes counts what the application started, each once: neither what atomic operations and
- * writes with data say to the peer, nor the answers that this side gives.
+ * A counter of sends and writes counts what the application started, each once: neither what atomic
+ * operations and writes with data say to the peer, nor the answers that this side gives.
  */
 static void counted(void)
 {
@@ -88,7 +89,8 @@ static void pieces(void)
     meet();
 }
 
-/* An endpoint without such capabilities answers all the same, whatever its domain's memory allows: it refuses. */
+/* An endpoint without such capabilities answers all the same, whatever its domain's memory allows:
+ * it refuses. */
 static void refused(void)
 {
     uint64_t one = 1;

@@ -1,5 +1,6 @@
 /*
- * Two processes that call the provider through libfabric, in lockstep: what all parts of the program share.
+ * Two processes that call the provider through libfabric, in lockstep: what all parts of the
+ * program share.
  */
 #ifndef CALLS_H
 #define CALLS_H

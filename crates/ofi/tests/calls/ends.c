@@ -30,8 +30,8 @@ void killed(pid_t child)
 }
 
 /*
- * What was sent with FI_DELIVERY_COMPLETE, which is a default flag here, and reported as complete arrives, although its
- * sender is killed before the receiver looks at it.
+ * What was sent with FI_DELIVERY_COMPLETE, which is a default flag here, and reported as complete
+ * arrives, although its sender is killed before the receiver looks at it.
  */
 void delivered(pid_t child)
 {
@@ -101,8 +101,8 @@ static void talk_to_oneself(void)
 }
 
 /*
- * Processes that end without closing anything: in a signal handler, which may interrupt any call, with a lock and
- * without one; and forked children of one that goes on.
+ * Processes that end without closing anything: in a signal handler, which may interrupt any call,
+ * with a lock and without one; and forked children of one that goes on.
  */
 void leaving(void)
 {

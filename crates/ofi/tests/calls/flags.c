@@ -1,4 +1,5 @@
-/* Default flags of operations: given to an endpoint once, they hold for all calls without flags of their own. */
+/* Default flags of operations: given to an endpoint once, they hold for all calls without flags of
+ * their own. */
 #include "calls.h"
 
 /* What is asked beyond what there is is refused, and starts nothing; a hint is none of that. */
@@ -32,7 +33,8 @@ static void flags_of_single_calls(void)
     CHECK(completion().op_context == &contexts[1]);
 }
 
-/* With FI_INJECT a buffer is the caller's again at once, however long a message is and whenever it is received. */
+/* With FI_INJECT a buffer is the caller's again at once, however long a message is and whenever it
+ * is received. */
 void flags(void)
 {
     enum { LEN = 200000 };
@@ -67,7 +69,8 @@ void flags(void)
     injecting->tx_attr->op_flags = FI_PEEK;
     struct fid_ep *none;
     CHECK(fi_endpoint(domain, injecting, &none, NULL) == -FI_EBADFLAGS);
-    /* The first endpoint reports only what asks for it: calls without flags did by default, and do no longer. */
+    /* The first endpoint reports only what asks for it: calls without flags did by default, and do
+     * no longer. */
     flags = FI_TRANSMIT | FI_INJECT;
     OK(fi_control(&ep->fid, FI_SETOPSFLAG, &flags));
     OK(fi_trecv(ep, in, 8, NULL, myself, 1, 0, &contexts[1]));

@@ -1,7 +1,8 @@
 /* Untagged messages. */
 #include "calls.h"
 
-/* Many messages that are there before anybody looks, into several buffers for many: reported in the order sent. */
+/* Many messages that are there before anybody looks, into several buffers for many: reported in the
+ * order sent. */
 static void several_buffers(void)
 {
     enum { BUFFERS = 4, COUNT = 40 };
@@ -33,7 +34,8 @@ static void several_buffers(void)
     meet();
 }
 
-/* A buffer that is posted late does not get ahead of a message that has ended, and that nobody has looked at yet. */
+/* A buffer that is posted late does not get ahead of a message that has ended, and that nobody has
+ * looked at yet. */
 static void a_late_buffer(void)
 {
     static unsigned char room[2][4096];

@@ -12,7 +12,8 @@ static struct fid_cntr *open_counter(void)
     return one;
 }
 
-/* Each place of an endpoint is bound once; what is refused is not bound to anything, and can be closed before it. */
+/* Each place of an endpoint is bound once; what is refused is not bound to anything, and can be
+ * closed before it. */
 static void bind_twice(void)
 {
     struct fid_cntr *first = open_counter(), *second = open_counter();
@@ -46,8 +47,8 @@ static void bind_twice(void)
 }
 
 /*
- * An endpoint that was closed over its receives leaves nothing behind that its successor could take for its own. They
- * lend no memory for operations.
+ * An endpoint that was closed over its receives leaves nothing behind that its successor could take
+ * for its own. They lend no memory for operations.
  */
 static void cancel_after_reopening(void)
 {
@@ -137,7 +138,8 @@ static struct fid_ep *open_alone(struct fi_info *like, struct fi_cq_attr *attr, 
     return end;
 }
 
-/* A silent operation lends no memory: its context may be a number, and what is over is not cancelled. */
+/* A silent operation lends no memory: its context may be a number, and what is over is not
+ * cancelled. */
 static void cancel_numbers(void)
 {
     struct fi_cq_attr attr = {.format = FI_CQ_FORMAT_TAGGED};
@@ -189,7 +191,8 @@ static void format_of_choice(void)
     OK(fi_close(&queue->fid));
 }
 
-/* Counters in a poll set: what there is no room for is told later, failures are told too, and looks are no receives. */
+/* Counters in a poll set: what there is no room for is told later, failures are told too, and looks
+ * are no receives. */
 static void poll_counters(void)
 {
     struct fi_cq_attr attr = {.format = FI_CQ_FORMAT_TAGGED};
@@ -256,7 +259,8 @@ static void poll_counters(void)
     OK(fi_close(&queue->fid));
 }
 
-/* The other side closes its endpoint: what is sent there is dropped, unless the call asked for its delivery. */
+/* The other side closes its endpoint: what is sent there is dropped, unless the call asked for its
+ * delivery. */
 static void send_to_closed(void)
 {
     enum { LEN = 1 << 20 };
@@ -303,7 +307,8 @@ static void send_to_closed(void)
     meet();
 }
 
-/* Endpoints by the dozen, in several domains: each sends to the next, in whatever domain that is. */
+/* Endpoints by the dozen, in several domains: each sends to the next, in whatever domain that is.
+ */
 static void dozens(void)
 {
     enum { DOMAINS = 4, ENDS = 3, ALL = DOMAINS * ENDS };

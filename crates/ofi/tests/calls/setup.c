@@ -27,7 +27,8 @@ void meet(void)
     }
 }
 
-/* What the queue says next, of all but the send that may end at any time: as fi_cq_read says it, never FI_EAGAIN. */
+/* What the queue says next, of all but the send that may end at any time: as fi_cq_read says it,
+ * never FI_EAGAIN. */
 ssize_t answer(struct fi_cq_tagged_entry *entry)
 {
     ssize_t count;

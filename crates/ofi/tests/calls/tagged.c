@@ -1,7 +1,8 @@
 /* Tagged messages. */
 #include "calls.h"
 
-/* Tagged messages of all lengths, with data, in pieces, by inject, found by PEEK, claimed and discarded. */
+/* Tagged messages of all lengths, with data, in pieces, by inject, found by PEEK, claimed and
+ * discarded. */
 void tagged(void)
 {
     static const size_t lengths[] = {0, 8, 40, 41, 4096, 70000, 3000000};
@@ -80,7 +81,8 @@ void tagged(void)
     OK(fi_trecvmsg(ep, &claimed, FI_CLAIM));
     entry = completion();
     CHECK(entry.op_context == &contexts[2] && entry.len == 64 && right(in, 64, !me));
-    /* Discarded with the look, and claimed and then discarded: the sender of the long one is done. */
+    /* Discarded with the look, and claimed and then discarded: the sender of the long one is done.
+     */
     message.tag = 0x502;
     OK(fi_trecvmsg(ep, &message, FI_PEEK | FI_DISCARD));
     CHECK(completion().len == 900000);

@@ -58,9 +58,9 @@ static void use_sends(struct fid_cq *sends, int how)
 }
 
 /*
- * One endpoint with a queue for each direction. Whoever looks after the one must not take from whoever sleeps on the other
- * what would wake him: neither a completion, nor the ring for a message that completes nothing, nor the wish to be rung for
- * the next.
+ * One endpoint with a queue for each direction. Whoever looks after the one must not take from
+ * whoever sleeps on the other what would wake him: neither a completion, nor the ring for a message
+ * that completes nothing, nor the wish to be rung for the next.
  */
 static void two_queues(void)
 {

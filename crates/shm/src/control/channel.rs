@@ -207,8 +207,9 @@ impl Channel {
         if buffer.is_empty() {
             return Err(ControlError::Empty);
         }
-        // What this process has no descriptors for would be lost: the kernel drops those that it cannot give. So
-        // the message is looked at, which gives descriptors too, and taken when all of them are here.
+        // What this process has no descriptors for would be lost: the kernel drops those that it
+        // cannot give. So the message is looked at, which gives descriptors too, and taken when all
+        // of them are here.
         let seen = match self.look(buffer)? {
             Some(seen) => seen,
             None => return Ok(Received::WouldBlock),
@@ -251,7 +252,8 @@ impl Channel {
             if let Err(Errno::MFILE) = fcntl_dupfd_cloexec(&self.fd, 0) {
                 return Err(ControlError::NoDescriptor);
             }
-            // Some were closed meanwhile, by another thread; or they were kept back for another reason.
+            // Some were closed meanwhile, by another thread; or they were kept back for another
+            // reason.
             attempts += 1;
             if attempts == LOOKS {
                 return Ok(Some(seen));

@@ -79,7 +79,8 @@ impl Listener {
         self.id
     }
 
-    /// Refuses all further connections, as if nobody listened. Those that wait can still be [accepted](Self::accept).
+    /// Refuses all further connections, as if nobody listened. Those that wait can still be
+    /// [accepted](Self::accept).
     pub fn stop(&self) {
         // It fails only for descriptors that are no sockets.
         let _ = shutdown(&self.fd, Shutdown::Both);

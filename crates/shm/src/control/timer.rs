@@ -11,8 +11,9 @@ use rustix::time::{
 
 use super::{EventSet, Trigger};
 
-/// A timerfd that its owner watches edge-triggered: it makes the event set readable once, when the time has come, and needs no
-/// read. For those who wait on the set's descriptor with a loop of their own, where [`EventSet::wait`] has a time limit.
+/// A timerfd that its owner watches edge-triggered: it makes the event set readable once, when the
+/// time has come, and needs no read. For those who wait on the set's descriptor with a loop of
+/// their own, where [`EventSet::wait`] has a time limit.
 #[derive(Debug)]
 pub struct Timer {
     fd: OwnedFd,
@@ -40,7 +41,8 @@ impl Timer {
         events.add(self.fd.as_fd(), token, Trigger::Edge)
     }
 
-    /// Goes off once, after this time, which is at least a nanosecond; an earlier setting is forgotten.
+    /// Goes off once, after this time, which is at least a nanosecond; an earlier setting is
+    /// forgotten.
     ///
     /// # Errors
     ///

@@ -1,10 +1,10 @@
 //! Copies of message size, none of them through libc.
 //!
-//! libc's `memcpy` turns to `rep movsb` for long copies where the processor says that this is fast. On
-//! AMD's Zen 3 and 4 it falls to 2 GB/s when the target lies a few bytes behind the source modulo 4096
-//! (measured: 1.8 GB/s against 35 to 55 for 4 KiB to 256 KiB, source on a page, target 16 bytes
-//! behind one; glibc bug 30994), and message buffers lie like that all the time. The loops here have no such cliff, and are
-//! no slower elsewhere.
+//! libc's `memcpy` turns to `rep movsb` for long copies where the processor says that this is fast.
+//! On AMD's Zen 3 and 4 it falls to 2 GB/s when the target lies a few bytes behind the source
+//! modulo 4096 (measured: 1.8 GB/s against 35 to 55 for 4 KiB to 256 KiB, source on a page, target
+//! 16 bytes behind one; glibc bug 30994), and message buffers lie like that all the time. The loops
+//! here have no such cliff, and are no slower elsewhere.
 //!
 //! Each size class moves its head and its tail with loads of fixed width that may
 //! overlap, so that a class has no loop, and no branch on the low bits of the
@@ -19,12 +19,15 @@ pub const NON_TEMPORAL: bool = cfg!(all(target_arch = "x86_64", not(miri)));
 /// 16 bytes, one vector register on every 64-bit machine.
 type Vector = [u8; 16];
 
-/// How many bytes ahead a copy asks for the lines of its source, if another core wrote them. What is closer than that is on its
-/// way already by the copy's own loads, of which a core has a few dozen under way.
+/// How many bytes ahead a copy asks for the lines of its source, if another core wrote them. What
+/// is closer than that is on its way already by the copy's own loads, of which a core has a few
+/// dozen under way.
 const SOURCE_AHEAD: usize = 2048;
-/// How far ahead the target's lines are asked for where they are in no cache of this core, in bytes.
+/// How far ahead the target's lines are asked for where they are in no cache of this core, in
+/// bytes.
 const TARGET_AHEAD: usize = 1024;
-/// Where nothing is asked for ahead: the lines are most likely near, and the processor fetches others by itself.
+/// Where nothing is asked for ahead: the lines are most likely near, and the processor fetches
+/// others by itself.
 const NOT_AHEAD: usize = 0;
 
 /// Copies `len` bytes.
@@ -41,7 +44,8 @@ pub unsafe fn copy_bytes(from: *const u8, to: *mut u8, len: usize) {
 /// How the memory that a peer's bytes are copied to is written, if not as [`copy_from_peer`] does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreMode {
-    /// With ordinary stores to lines that are asked for ahead: it is in no cache of this core, most likely.
+    /// With ordinary stores to lines that are asked for ahead: it is in no cache of this core, most
+    /// likely.
     Prefetched,
     /// With stores past the caches, where there are such ([`NON_TEMPORAL`]).
     NonTemporal,
@@ -63,8 +67,9 @@ pub unsafe fn copy_from_peer_to(how: StoreMode, from: *const u8, to: *mut u8, le
     }
 }
 
-/// Copies `len` bytes that another core has written, and that lie in its cache: asked for ahead, into the second-level cache. A
-/// message of 8 KiB, whose two copies run one after the other, took 5 to 15 % less time by it, one of 64 KiB 1 to 4 %.
+/// Copies `len` bytes that another core has written, and that lie in its cache: asked for ahead,
+/// into the second-level cache. A message of 8 KiB, whose two copies run one after the other, took
+/// 5 to 15 % less time by it, one of 64 KiB 1 to 4 %.
 ///
 /// # Safety
 ///
@@ -75,8 +80,9 @@ pub unsafe fn copy_from_peer(from: *const u8, to: *mut u8, len: usize) {
     unsafe { copy::<SOURCE_AHEAD, NOT_AHEAD>(from, to, len) }
 }
 
-/// The same to memory that is in no cache of this core, most likely: its lines are asked for ahead too. Streams of 1 and 2
-/// MiB became 5 and 8 % faster by it; messages of 256 KiB and less, for which there is room in the cache, up to 4 % slower.
+/// The same to memory that is in no cache of this core, most likely: its lines are asked for ahead
+/// too. Streams of 1 and 2 MiB became 5 and 8 % faster by it; messages of 256 KiB and less, for
+/// which there is room in the cache, up to 4 % slower.
 ///
 /// # Safety
 ///
@@ -87,8 +93,9 @@ unsafe fn copy_from_peer_prefetched(from: *const u8, to: *mut u8, len: usize) {
     unsafe { copy::<SOURCE_AHEAD, TARGET_AHEAD>(from, to, len) }
 }
 
-/// The same with stores that go past this core's caches, where the processor has such: what is in them stays there, and no line is
-/// fetched only to be overwritten. Whoever reads the bytes has to fetch them from memory.
+/// The same with stores that go past this core's caches, where the processor has such: what is in
+/// them stays there, and no line is fetched only to be overwritten. Whoever reads the bytes has to
+/// fetch them from memory.
 ///
 /// # Safety
 ///
@@ -159,9 +166,9 @@ pub(super) unsafe fn copy_short(from: *const u8, to: *mut u8, len: usize) -> boo
     true
 }
 
-/// Copies `len` bytes with stores that go past this core's caches, where the processor has such: a core far away then reads them
-/// from memory, and does not have to fetch each line out of this core's cache. What this thread stores afterwards is seen
-/// after them.
+/// Copies `len` bytes with stores that go past this core's caches, where the processor has such: a
+/// core far away then reads them from memory, and does not have to fetch each line out of this
+/// core's cache. What this thread stores afterwards is seen after them.
 ///
 /// # Safety
 ///
@@ -185,8 +192,9 @@ pub(super) unsafe fn copy_non_temporal(from: *const u8, to: *mut u8, len: usize)
 )]
 unsafe fn non_temporal<const AHEAD: usize>(from: *const u8, to: *mut u8, len: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: the caller's promise. Whole lines of the target lie between `head` and `head + lines`, which are at most `len`; the rest
-    // is copied as usual. SSE2 is part of the architecture.
+    // SAFETY: the caller's promise. Whole lines of the target lie between `head` and
+    // `head + lines`, which are at most `len`; the rest is copied as usual. SSE2 is part of the
+    // architecture.
     unsafe {
         use core::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
         const LINE: usize = 64;
@@ -195,7 +203,8 @@ unsafe fn non_temporal<const AHEAD: usize>(from: *const u8, to: *mut u8, len: us
         copy_bytes(from, to, head);
         for line in (head..head + lines).step_by(LINE) {
             if AHEAD > 0 {
-                // Of the line there, or of the last one: behind the end the peer may write meanwhile.
+                // Of the line there, or of the last one: behind the end the peer may write
+                // meanwhile.
                 prefetch::read_to_second(from.add((line + AHEAD).min(len - 1)));
             }
             for at in (line..line + LINE).step_by(size_of::<Vector>()) {
@@ -251,12 +260,13 @@ unsafe fn copy_long_avx<const AHEAD: usize, const TO_AHEAD: usize>(
     unsafe { blocks::<[[u8; 32]; 4], AHEAD, TO_AHEAD>(from, to, len) }
 }
 
-/// Whole blocks of `T`, with the target on cache lines: an unaligned store that crosses a line costs
-/// two, an unaligned load hardly anything. First and last block may overlap the others.
+/// Whole blocks of `T`, with the target on cache lines: an unaligned store that crosses a line
+/// costs two, an unaligned load hardly anything. First and last block may overlap the others.
 ///
 /// # Safety
 ///
-/// As [`copy_bytes`], and `len >= 2 * size_of::<T>()`, at least 64 + size; `T` is an array of bytes.
+/// As [`copy_bytes`], and `len >= 2 * size_of::<T>()`, at least 64 + size; `T` is an array of
+/// bytes.
 #[inline(always)]
 unsafe fn blocks<T: Copy, const AHEAD: usize, const TO_AHEAD: usize>(
     from: *const u8,
@@ -264,8 +274,8 @@ unsafe fn blocks<T: Copy, const AHEAD: usize, const TO_AHEAD: usize>(
     len: usize,
 ) {
     let size = size_of::<T>();
-    // SAFETY: the first and the last block are within 0..len. The loop starts at most 63 bytes behind
-    // the start, which the first block has covered, and ends before `last`; so each of its
+    // SAFETY: the first and the last block are within 0..len. The loop starts at most 63 bytes
+    // behind the start, which the first block has covered, and ends before `last`; so each of its
     // blocks is within, and together all bytes are copied.
     unsafe {
         let last = len - size;
@@ -299,16 +309,17 @@ unsafe fn blocks<T: Copy, const AHEAD: usize, const TO_AHEAD: usize>(
 
 /// 65 to 256 bytes, out of line to keep callers small.
 ///
-/// The last ones first: payloads of a ring in turn, whose first line is here already, took 2 to 5 % less time by it. Those of 113 to 128,
-/// of which 16 or fewer lie in a third line, took 5 % more, and 5 % less in the order that they have.
+/// The last ones first: payloads of a ring in turn, whose first line is here already, took 2 to 5 %
+/// less time by it. Those of 113 to 128, of which 16 or fewer lie in a third line, took 5 % more,
+/// and 5 % less in the order that they have.
 ///
 /// # Safety
 ///
 /// As [`copy_bytes`], and `len` is in 65..=256.
 #[inline(never)]
 unsafe fn copy_medium(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: all parts are within 0..len: 64 < len in the first branch, 112 < len in the second, and 128 < len in the third; and in each
-    // of them together they are all of it.
+    // SAFETY: all parts are within 0..len: 64 < len in the first branch, 112 < len in the second,
+    // and 128 < len in the third; and in each of them together they are all of it.
     unsafe {
         if len <= 112 {
             part::<[Vector; 4]>(from, to, len - 64);
@@ -334,7 +345,8 @@ unsafe fn copy_medium(from: *const u8, to: *mut u8, len: usize) {
 /// As [`copy_bytes`], and `at + size_of::<T>() <= len`; `T` is an array of bytes.
 #[inline(always)]
 unsafe fn part<T: Copy>(from: *const u8, to: *mut u8, at: usize) {
-    // SAFETY: within 0..len by the caller's promise; unaligned accesses need no alignment, and every byte pattern is a `T`.
+    // SAFETY: within 0..len by the caller's promise; unaligned accesses need no alignment, and
+    // every byte pattern is a `T`.
     unsafe {
         let part = from.add(at).cast::<T>().read_unaligned();
         to.add(at).cast::<T>().write_unaligned(part);

@@ -3,8 +3,8 @@
 //! # Memory
 //!
 //! ```text
-//! line 0      the consumer's: byte 0 `read` (u64, words consumed of the hot lap), byte 16 `read` of the
-//!             cold lap
+//! line 0      the consumer's: byte 0 `read` (u64, words consumed of the hot lap), byte 16 `read`
+//!             of the cold lap
 //! line 1      reserved
 //! line 2..    the hot lap: 128 lines, of eight words each
 //! line 130..  the cold lap: all other lines. A ring of at most 256 lines has the hot lap only.
@@ -13,78 +13,82 @@
 //! All zero is the empty ring. A record begins on a word:
 //!
 //! ```text
-//! bytes 0..8    header: payload length 0..30, [`SAME_TAG`] 30, [`ENDS_LINE`] 31, kind 32..40, flags 40..48,
-//!               check 48..64 (low bits of the word's position)
+//! bytes 0..8    header: payload length 0..30, [`SAME_TAG`] 30, [`ENDS_LINE`] 31, kind 32..40,
+//!               flags 40..48, check 48..64 (low bits of the word's position)
 //! bytes 8..16   tag; absent if it is that of the record before
 //! bytes ..      payload
 //! ```
 //!
-//! Streams mostly repeat their tag. A record that repeats it and so fits in a line goes without: [`SAME_TAG`].
+//! Streams mostly repeat their tag. A record that repeats it and so fits in a line goes without:
+//! [`SAME_TAG`].
 //!
 //! The next record begins on the word behind it, or, if the header says [`ENDS_LINE`], on the next
-//! line. The producer says so unless another record of the same length fits in the rest of the line.
-//! So records of up to 16 bytes of payload share lines (two of them, four of empty ones; with the tag of the one before:
-//! four of up to 8 bytes, eight of empty ones, two of up to 24 bytes), and all
-//! others begin on a line unless one of those stands before them; up to 48 bytes of payload (56 with the tag of the one
-//! before) then travel in the header's own line.
+//! line. The producer says so unless another record of the same length fits in the rest of the
+//! line. So records of up to 16 bytes of payload share lines (two of them, four of empty ones; with
+//! the tag of the one before: four of up to 8 bytes, eight of empty ones, two of up to 24 bytes),
+//! and all others begin on a line unless one of those stands before them; up to 48 bytes of payload
+//! (56 with the tag of the one before) then travel in the header's own line.
 //!
-//! A record lies in one piece. One that does not fit before the end of its lap is preceded by
-//! a record of kind [`PAD`], which covers the rest. A pad of length 0 is a *jump*: the next record is in the
-//! other lap, where the last one there ended.
+//! A record lies in one piece. One that does not fit before the end of its lap is preceded by a
+//! record of kind [`PAD`], which covers the rest. A pad of length 0 is a *jump*: the next record is
+//! in the other lap, where the last one there ended.
 //!
 //! # Two laps
 //!
-//! A line that has left both cores' first-level caches takes about twice as long to move. So while the
-//! consumer keeps up, all records go round the hot lap, which stays in these caches. If
-//! it has no room, or the record is too long for it, the producer jumps to the cold lap; and back, once
+//! A line that has left both cores' first-level caches takes about twice as long to move. So while
+//! the consumer keeps up, all records go round the hot lap, which stays in these caches. If it has
+//! no room, or the record is too long for it, the producer jumps to the cold lap; and back, once
 //! the consumer has read all of the hot lap. A burst so has all of the ring, whatever came before.
 //!
 //! # Protocol
 //!
 //! Positions count the words of one lap since the ring began, and never wrap (64 bits).
 //!
-//! The producer fills in the record, and publishes it by a release store of its
-//! header; the consumer polls the header at its position with acquire, and zero
-//! means 'nothing yet' (pair *record header*). For this to work, whatever an earlier
-//! lap left at the place of the next header must be gone before the consumer can
-//! look there: ahead of the header, the producer zeroes the word *behind* the
-//! record. That word has to be free, so one word always stays unused.
-//! A pad needs no such terminator: its header is published last, after the record
-//! that it leads to is complete, so that a consumer that sees the pad also sees the record. A jump stands
-//! in the place of a terminator, so there is always room for it.
+//! The producer fills in the record, and publishes it by a release store of its header; the
+//! consumer polls the header at its position with acquire, and zero means 'nothing yet' (pair
+//! *record header*). For this to work, whatever an earlier lap left at the place of the next header
+//! must be gone before the consumer can look there: ahead of the header, the producer zeroes the
+//! word *behind* the record. That word has to be free, so one word always stays unused. A pad needs
+//! no such terminator: its header is published last, after the record that it leads to is complete,
+//! so that a consumer that sees the pad also sees the record. A jump stands in the place of a
+//! terminator, so there is always room for it.
 //!
-//! The consumer returns words by a release store to `read`, which the producer
-//! loads with acquire before it writes over them (pair *word credit*). It does so
-//! only once [`CREDIT_LINES`] lines have gathered, or a quarter of a small lap, and when it leaves a lap; the
-//! producer looks only when the words that it knows of are used up, or to see whether it can leave the
-//! cold lap. A record takes less than half of a lap ([`LineProducer::max_record_payload`]): with so much
-//! unreturned, it and the longest pad before it always fit, and an idle consumer owes the producer nothing.
+//! The consumer returns words by a release store to `read`, which the producer loads with acquire
+//! before it writes over them (pair *word credit*). It does so only once [`CREDIT_LINES`] lines
+//! have gathered, or a quarter of a small lap, and when it leaves a lap; the producer looks only
+//! when the words that it knows of are used up, or to see whether it can leave the cold lap. A
+//! record takes less than half of a lap ([`LineProducer::max_record_payload`]): with so much
+//! unreturned, it and the longest pad before it always fit, and an idle consumer owes the producer
+//! nothing.
 //!
 //! # Many small records in one line
 //!
-//! Each record is published at once, so that none waits for a later call of its sender. That several
-//! share a line pays where several are outstanding: what is appended to a line before the
+//! Each record is published at once, so that none waits for a later call of its sender. That
+//! several share a line pays where several are outstanding: what is appended to a line before the
 //! consumer comes to it travels with the line, and while a line is with the consumer, the stores of
-//! further records wait for it together and leave together. A consumer that reads each record as it comes
-//! sees the line move once per record, as it would if each had a line of its own.
+//! further records wait for it together and leave together. A consumer that reads each record as it
+//! comes sees the line move once per record, as it would if each had a line of its own.
 //!
 //! # Cache lines moved, per record of at most 48 bytes
 //!
 //! One line from producer to consumer, or a part of one, and that is all on the way of the message:
 //! header, tag and payload share it. If the consumer polls meanwhile, the same line has first gone
-//! over empty, and the producer's store revokes it (no data moves). Behind the message's
-//! back the producer fetches the ownership of the line that is [`AHEAD_LINES`] further on, one move, hidden by a prefetch.
-//! A consumer asks for the line behind the next one whenever it comes to a line's end, but not over the end of the lap. The
-//! consumer's line moves twice per hot lap or less while the consumer keeps up, and at most twice per [`CREDIT_LINES`] lines
-//! when it does not. Poll of an empty ring: one load and one compare, no move.
+//! over empty, and the producer's store revokes it (no data moves). Behind the message's back the
+//! producer fetches the ownership of the line that is [`AHEAD_LINES`] further on, one move, hidden
+//! by a prefetch. A consumer asks for the line behind the next one whenever it comes to a line's
+//! end, but not over the end of the lap. The consumer's line moves twice per hot lap or less while
+//! the consumer keeps up, and at most twice per [`CREDIT_LINES`] lines when it does not. Poll of an
+//! empty ring: one load and one compare, no move.
 //!
 //! # And of longer ones
 //!
-//! `ceil((16 + n) / 64)` lines of `n` bytes, all on their way at once. The header's line must not go over twice: the consumer polls it,
-//! and takes it back as soon as the producer's first store to it is done. So the producer fills in all other lines, and the terminator,
-//! before it; a payload of 256 bytes took 30 ns more the other way round, at a hand-over of 30 ns. A consumer that waits for one
-//! record may ask for the second line each time that it looks at the first one, so that both come at once: 20 ns of a payload of 64
-//! bytes. It asks for its own line before it copies the payload, so that the store that returns the words does not hold up its answer.
+//! `ceil((16 + n) / 64)` lines of `n` bytes, all on their way at once. The header's line must not
+//! go over twice: the consumer polls it, and takes it back as soon as the producer's first store to
+//! it is done. So the producer fills in all other lines, and the terminator, before it; a payload
+//! of 256 bytes took 30 ns more the other way round, at a hand-over of 30 ns. A consumer that waits
+//! for one record may ask for the second line each time that it looks at the first one, so that
+//! both come at once: 20 ns of a payload of 64 bytes. It asks for its own line before it copies the
+//! payload, so that the store that returns the words does not hold up its answer.
 //!
 //! The shape is that of FastForward (Giacomoni, Moseley and Vachharajani,
 //! PPoPP 2008), where the slot itself says whether it is full, with records
@@ -110,14 +114,16 @@ pub const PAD: u8 = 255;
 /// Bit of a header: the next record begins on the next line.
 pub const ENDS_LINE: u64 = 1 << 31;
 
-/// Bit of a header: the record has no tag of its own, but that of the record before it. Before the first one, that is 0.
+/// Bit of a header: the record has no tag of its own, but that of the record before it. Before the
+/// first one, that is 0.
 pub const SAME_TAG: u64 = 1 << 30;
 
 /// Greatest payload of a record without a tag of its own, in bytes: longer ones would gain nothing.
 const MOST_SAME_TAG: u32 = (LINE - WORD) as u32;
 
-/// Lines ahead of the current one whose ownership the producer asks for before it needs them. Between two caches that do not share
-/// the next level, a line takes as long as several short messages.
+/// Lines ahead of the current one whose ownership the producer asks for before it needs them.
+/// Between two caches that do not share the next level, a line takes as long as several short
+/// messages.
 const AHEAD_LINES: u64 = 4;
 
 /// Payload that travels in the line of the header, in bytes.
@@ -135,8 +141,8 @@ pub const HOT_LINES: u64 = 128;
 /// Most lines that a consumer gathers before it returns them.
 pub const CREDIT_LINES: u64 = 32;
 
-/// Fewest lines of a lap in which records share lines: in a smaller one, a record that does not begin on a line
-/// could not be long enough.
+/// Fewest lines of a lap in which records share lines: in a smaller one, a record that does not
+/// begin on a line could not be long enough.
 const PACKED_FROM: u64 = 8;
 
 /// Bytes of a word, the unit of positions.
@@ -180,9 +186,9 @@ impl Lap {
 
     /// Greatest payload of one record, in bytes.
     ///
-    /// With all but one of `credit_batch()` words unreturned, a pad of one word less than the record, the
-    /// record and its terminator still fit. In a packed lap the record may begin on any word of a line, and
-    /// then takes up to seven words more.
+    /// With all but one of `credit_batch()` words unreturned, a pad of one word less than the
+    /// record, the record and its terminator still fit. In a packed lap the record may begin on any
+    /// word of a line, and then takes up to seven words more.
     fn max_payload(self) -> u32 {
         let most = (self.words - self.credit_batch()).div_ceil(2);
         let lines = if self.packed() {
@@ -197,7 +203,8 @@ impl Lap {
 
 /// Shape of one ring, checked against its memory.
 ///
-/// Invariant: each lap lies within the memory, and its number of words is a multiple of [`LINE_WORDS`], above 0.
+/// Invariant: each lap lies within the memory, and its number of words is a multiple of
+/// [`LINE_WORDS`], above 0.
 #[derive(Debug, Clone, Copy)]
 struct Shape {
     hot: Lap,

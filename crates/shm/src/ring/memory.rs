@@ -93,7 +93,8 @@ pub unsafe trait Memory: Clone {
     /// same bytes.
     unsafe fn write(&self, offset: usize, from: *const u8, len: usize);
 
-    /// As [`write`](Self::write), if `len` is at most 64; if not, copies nothing and says so by `false`.
+    /// As [`write`](Self::write), if `len` is at most 64; if not, copies nothing and says so by
+    /// `false`.
     ///
     /// # Safety
     ///
@@ -107,8 +108,9 @@ pub unsafe trait Memory: Clone {
         true
     }
 
-    /// As [`write`](Self::write), with stores that go past this core's caches where the processor has such: for who reads the
-    /// bytes from far away. What is written afterwards is seen after them.
+    /// As [`write`](Self::write), with stores that go past this core's caches where the processor
+    /// has such: for who reads the bytes from far away. What is written afterwards is seen after
+    /// them.
     ///
     /// # Safety
     ///
@@ -125,7 +127,8 @@ pub unsafe trait Memory: Clone {
     /// As [`write`](Self::write), with `to` valid for writes.
     unsafe fn read(&self, offset: usize, to: *mut u8, len: usize);
 
-    /// As [`read`](Self::read), if `len` is at most 64; if not, copies nothing and says so by `false`.
+    /// As [`read`](Self::read), if `len` is at most 64; if not, copies nothing and says so by
+    /// `false`.
     ///
     /// # Safety
     ///

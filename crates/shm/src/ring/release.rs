@@ -5,9 +5,10 @@
 //! the data out, and sets the chunk's flag to that generation. The owner looks at
 //! the flags when it needs chunks.
 //!
-//! A flag takes a cache line where borrowers should not disturb each other: a chunk's
-//! return moves one line to the borrower and one back, and neither side waits. Where an owner looks only now and then,
-//! and takes back many at once, flags share lines ([`PackedFlags`]): a borrower that returns several meanwhile moves a line once.
+//! A flag takes a cache line where borrowers should not disturb each other: a chunk's return moves
+//! one line to the borrower and one back, and neither side waits. Where an owner looks only now and
+//! then, and takes back many at once, flags share lines ([`PackedFlags`]): a borrower that returns
+//! several meanwhile moves a line once.
 
 use super::{GeometryError, LINE, Memory, check_area};
 use crate::sync::{AtomicU32, Ordering};
@@ -68,8 +69,8 @@ impl<M: Memory, const STRIDE: usize> FlagsEvery<M, STRIDE> {
         true
     }
 
-    /// Borrower: asks for the line of a flag that it will soon write, so that what it publishes behind that does not
-    /// wait for it.
+    /// Borrower: asks for the line of a flag that it will soon write, so that what it publishes
+    /// behind that does not wait for it.
     #[inline]
     pub fn expect_release(&self, index: u32) {
         if index < self.count {

@@ -5,13 +5,12 @@
 //! set, elsewhere). A sender looks at the word after it has published a message,
 //! and rings (an eventfd, elsewhere) if it takes the announcement down.
 //!
-//! Each side stores first and loads then (Dekker's pattern), which needs a full barrier
-//! on both sides, or a message and an announcement can miss each other. The
-//! sender's barrier would cost each message some 20 ns. So the receiver, who is
-//! about to sleep anyway, pays for both: `membarrier(GLOBAL_EXPEDITED)` runs a full
-//! barrier on each processor that runs a thread of a registered process, and the sender's half is a mere
-//! compiler fence (pair *sleep barrier*). Where a process may not call
-//! membarrier, its peers are told:
+//! Each side stores first and loads then (Dekker's pattern), which needs a full barrier on both
+//! sides, or a message and an announcement can miss each other. The sender's barrier would cost
+//! each message some 20 ns. So the receiver, who is about to sleep anyway, pays for both:
+//! `membarrier(GLOBAL_EXPEDITED)` runs a full barrier on each processor that runs a thread of a
+//! registered process, and the sender's half is a mere compiler fence (pair *sleep barrier*). Where
+//! a process may not call membarrier, its peers are told:
 //!
 //! - a receiver that cannot issue the barrier says so in the word
 //!   ([`NEEDS_FENCE`]), and its senders use a full fence;

@@ -56,12 +56,14 @@ impl Areas {
         self.view(self.geometry().staging_flags())
     }
 
-    /// The [release flags](crate::ring::PackedFlags) of all [`LOAN_FLAGS`](super::LOAN_FLAGS) loans.
+    /// The [release flags](crate::ring::PackedFlags) of all [`LOAN_FLAGS`](super::LOAN_FLAGS)
+    /// loans.
     pub fn loan_flags(&self) -> Mapped {
         self.view(self.geometry().loan_flags())
     }
 
-    /// The pool of memory through which the owner sends long messages: all chunks, one behind the other.
+    /// The pool of memory through which the owner sends long messages: all chunks, one behind the
+    /// other.
     pub fn staging(&self) -> Mapped {
         self.view(self.geometry().staging())
     }

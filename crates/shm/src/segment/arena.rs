@@ -11,8 +11,8 @@ use crate::ring::{Mapped, Memory};
 
 const PAGE: usize = 4096;
 
-/// A sealed memfd with all its space reserved, mapped here, zeroed. Its owner alone can write it: it is
-/// sealed against writing through mappings made later (F_SEAL_FUTURE_WRITE).
+/// A sealed memfd with all its space reserved, mapped here, zeroed. Its owner alone can write it:
+/// it is sealed against writing through mappings made later (F_SEAL_FUTURE_WRITE).
 #[derive(Debug)]
 pub struct Arena {
     fd: OwnedFd,
@@ -115,8 +115,9 @@ impl PeerArena {
         self.mapping.len()
     }
 
-    /// The address of `len` bytes at `offset`, or `None` if they are not all within the arena. Valid for reads
-    /// while this value or a clone of it lives. The owner may write there at any time, so make no reference of it.
+    /// The address of `len` bytes at `offset`, or `None` if they are not all within the arena.
+    /// Valid for reads while this value or a clone of it lives. The owner may write there at any
+    /// time, so make no reference of it.
     pub fn pointer(&self, offset: u64, len: u64) -> Option<*const u8> {
         let (offset, len) = (usize::try_from(offset).ok()?, usize::try_from(len).ok()?);
         let inside = offset

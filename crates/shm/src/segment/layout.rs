@@ -23,7 +23,8 @@ pub const LOAN_FLAGS: u32 = 256;
 pub const REGION_BYTES: usize = 64;
 /// Bytes of one access slot.
 pub const ACCESS_SLOT_BYTES: usize = 8;
-/// Bytes of a page of the pool, the unit in which pieces of it are lent: what the shortest chunk has.
+/// Bytes of a page of the pool, the unit in which pieces of it are lent: what the shortest chunk
+/// has.
 pub const STAGING_PAGE: u32 = 4096;
 /// A segment is smaller than this (1 GiB).
 pub const MAX_SEGMENT_BYTES: u64 = 1 << 30;
@@ -63,8 +64,8 @@ impl Shape {
         shared_slots: 1024,
         private_rings: 16,
         ring_bytes: 64 << 10,
-        // Two MiB that go round: twice the second-level cache of many cores, which what comes round again has left by then. And two
-        // thirds of that for what goes to and fro.
+        // Two MiB that go round: twice the second-level cache of many cores, which what comes round
+        // again has left by then. And two thirds of that for what goes to and fro.
         staging_buffers: 108,
         staging_buffer_bytes: 32 << 10,
         regions: 64,

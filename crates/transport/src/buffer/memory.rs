@@ -65,7 +65,8 @@ impl<'a> Window<'a> {
         })
     }
 
-    /// The same, for stores past this core's caches if `wanted`: for who reads the bytes from far away.
+    /// The same, for stores past this core's caches if `wanted`: for who reads the bytes from far
+    /// away.
     #[inline(always)]
     pub(crate) fn non_temporal(self, wanted: bool) -> Self {
         Self {
@@ -148,8 +149,8 @@ impl Source for ArenaBytes {
         self.len
     }
     unsafe fn get(&self, at: u64, to: *mut u8, len: usize) {
-        // SAFETY: within the range that `new` checked; callers hold the arena while they copy. A sender that writes
-        // now changes which bytes are copied, nothing else.
+        // SAFETY: within the range that `new` checked; callers hold the arena while they copy. A
+        // sender that writes now changes which bytes are copied, nothing else.
         unsafe { ring::copy_from_peer(self.start.wrapping_add(at as usize), to, len) }
     }
     unsafe fn get_to(&self, how: StoreMode, at: u64, to: *mut u8, len: usize) {

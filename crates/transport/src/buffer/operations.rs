@@ -7,8 +7,9 @@ use super::slices::{Slices, gather_part, total, walk};
 use super::{Sink, Source};
 use crate::raw::{RawSlice, RawSliceMut};
 
-/// Bytes of a message, the room for which is in no cache of its receiver, most likely, but in the one that all cores share. From longer ones'
-/// rooms lines come out of memory, and are better fetched when they are due: 4 MiB took 3 to 8 % less time.
+/// Bytes of a message, the room for which is in no cache of its receiver, most likely, but in the
+/// one that all cores share. From longer ones' rooms lines come out of memory, and are better
+/// fetched when they are due: 4 MiB took 3 to 8 % less time.
 const PREFETCH_TARGET: core::ops::Range<u64> = 1 << 20..3 << 20;
 
 /// The bytes of a send under way.
@@ -46,7 +47,8 @@ impl SendBuffer {
         self.slices.as_slice()
     }
 
-    /// Copies `limit` bytes from `skip` on, or as many as there are, to the start of the sink, which has room for them.
+    /// Copies `limit` bytes from `skip` on, or as many as there are, to the start of the sink,
+    /// which has room for them.
     #[inline]
     pub(crate) fn copy_to(&self, skip: u64, limit: u64, sink: &mut impl Sink) {
         let limit = limit.min(self.len.saturating_sub(skip));
@@ -103,7 +105,8 @@ impl SingleSlice {
         if len > self.0.len as u64 {
             return false;
         }
-        // SAFETY: `len` is within the slice, which is writable by the type's invariant, and all of the source.
+        // SAFETY: `len` is within the slice, which is writable by the type's invariant, and all of
+        // the source.
         unsafe { source.get(0, self.0.start, len as usize) }
         true
     }
@@ -164,15 +167,16 @@ impl ReceiveBuffer {
         }
     }
 
-    /// Copies the first `limit` bytes of `source` (or what fits, or what there is) to offset `skip`.
+    /// Copies the first `limit` bytes of `source` (or what fits, or what there is) to offset
+    /// `skip`.
     #[inline(always)]
     pub(crate) fn copy_from(&self, skip: u64, limit: u64, source: &(impl Source + ?Sized)) {
         let limit = limit.min(source.len());
         match &self.slices {
             Slices::One(one) if skip <= one.len as u64 => {
                 let n = limit.min(one.len as u64 - skip) as usize;
-                // SAFETY: `skip + n` is within the slice, which is writable by the type's invariant,
-                // and `n` within the source.
+                // SAFETY: `skip + n` is within the slice, which is writable by the type's
+                // invariant, and `n` within the source.
                 unsafe { source.get(0, one.start.wrapping_add(skip as usize), n) }
                 return;
             }
@@ -225,8 +229,8 @@ struct PointerSink(*mut u8);
 
 impl Sink for PointerSink {
     unsafe fn put(&mut self, at: u64, from: *const u8, len: usize) {
-        // SAFETY: `copy_from_send` gives it room for what it copies. A process may send to itself from a buffer
-        // that overlaps the receive's only by breaking the raw form's contract.
+        // SAFETY: `copy_from_send` gives it room for what it copies. A process may send to itself
+        // from a buffer that overlaps the receive's only by breaking the raw form's contract.
         unsafe { ring::copy_bytes(from, self.0.wrapping_add(at as usize), len) }
     }
 }

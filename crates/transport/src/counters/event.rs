@@ -15,13 +15,14 @@ pub enum Event {
     UnexpectedDepthMost,
     /// Times that so much was unexpected that senders were asked to offer instead of sending.
     OverBudget,
-    /// Sends that could not go at once: no room in a ring, no link yet, or too long to go without asking.
+    /// Sends that could not go at once: no room in a ring, no link yet, or too long to go without
+    /// asking.
     Waited,
     /// Times that this endpoint slept.
     Sleeps,
     /// Sleeps that ended because something happened, not because their time was over.
     WakeUps,
-    /// Messages that went ahead of a receiver that lags behind (H4).
+    /// Messages that went ahead of a receiver that lags behind.
     SendAhead,
     /// Their bytes.
     SendAheadBytes,
@@ -29,7 +30,7 @@ pub enum Event {
     SkewChanges,
     /// Times that this endpoint was found on another CPU than before.
     Migrations,
-    /// Times that it was found near another cache or package (H3).
+    /// Times that it was found near another cache or package.
     Relocations,
     /// Times that a path was given up for a peer while it was in use.
     Demotions,
@@ -47,11 +48,11 @@ pub enum Event {
     VerbsMessages,
     /// The packets.
     VerbsPackets,
-    /// Those of the messages that went by RDMA writes into a ring of the peer (U3).
+    /// Those of the messages that went by RDMA writes into a ring of the peer.
     RingMessages,
     /// Times that a peer was asked to leave its ring alone, since this endpoint was about to sleep.
     RingPauses,
-    /// Long messages over verbs whose memory was registered from before (U6).
+    /// Long messages over verbs whose memory was registered from before.
     RegistrationHits,
     /// Those whose memory had to be registered, and stays so.
     RegistrationMisses,

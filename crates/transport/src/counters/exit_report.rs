@@ -1,4 +1,5 @@
-//! `LIMIC_STATS`: an endpoint's counters are written down when it closes, or else when its process ends normally.
+//! `LIMIC_STATS`: an endpoint's counters are written down when it closes, or else when its process
+//! ends normally.
 
 use std::fs::File;
 use std::io::Write;
@@ -20,7 +21,8 @@ pub(crate) enum Target {
 }
 
 impl Target {
-    /// What the setting says, for this process: `%p` is its number, `%r` its rank, `%%` a percent sign.
+    /// What the setting says, for this process: `%p` is its number, `%r` its rank, `%%` a percent
+    /// sign.
     pub(crate) fn of_setting(text: &str) -> Self {
         if text == "stderr" {
             return Self::Stderr;
@@ -97,8 +99,9 @@ fn opened() -> std::sync::MutexGuard<'static, Vec<Open>> {
 pub(crate) fn watch(recorder: &Recorder, endpoint: u64, target: Target) {
     static REGISTER: Once = Once::new();
     REGISTER.call_once(|| {
-        // SAFETY: `at_exit` is a function of the right type, for the whole life of the process. (Whoever unloads a library
-        // that holds this code unloads what was registered with it: glibc runs a library's own first.)
+        // SAFETY: `at_exit` is a function of the right type, for the whole life of the process.
+        // (Whoever unloads a library that holds this code unloads what was registered with it:
+        // glibc runs a library's own first.)
         let refused = unsafe { libc::atexit(at_exit) } != 0;
         if refused {
             tracing::warn!(
@@ -133,7 +136,8 @@ impl Open {
     }
 }
 
-/// The process ends by `exit` or by returning from `main`: endpoints that nobody closed are reported as they are.
+/// The process ends by `exit` or by returning from `main`: endpoints that nobody closed are
+/// reported as they are.
 extern "C" fn at_exit() {
     // A thread that ends the process while another one is here must not wait for it.
     let Ok(mut open) = OPEN.try_lock() else {

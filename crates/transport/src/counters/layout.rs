@@ -1,7 +1,7 @@
 //! Where what lies in the page of counters, in words of 64 bits of the machine's own byte order.
 //!
-//! Words that one message changes lie together: those of its path (the inline one has none), of its size class, and of its peer are one
-//! cache line each. Only the owner writes; nobody polls.
+//! Words that one message changes lie together: those of its path (the inline one has none), of its
+//! size class, and of its peer are one cache line each. Only the owner writes; nobody polls.
 
 /// The first word: `limiccnt`.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"limiccnt");

@@ -1,5 +1,5 @@
-//! What a page of counters says. It may be another process's, and then its words are input: nothing is taken for
-//! granted but that there are some.
+//! What a page of counters says. It may be another process's, and then its words are input: nothing
+//! is taken for granted but that there are some.
 
 use super::layout::{self as at};
 use super::{Counters, Event, Reason, SIZE_CLASSES, Traffic};
@@ -85,7 +85,8 @@ impl Page {
     /// Reads a page that was copied from wherever it lies.
     ///
     /// # Errors
-    /// [`PageError`]: the bytes are no page, or one of another version. What the counts say is not checked.
+    /// [`PageError`]: the bytes are no page, or one of another version. What the counts say is not
+    /// checked.
     pub fn parse(bytes: &[u8]) -> Result<Self, PageError> {
         if bytes.len() < at::BYTES {
             return Err(PageError::Short {

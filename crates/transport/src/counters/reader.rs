@@ -1,5 +1,5 @@
-//! The counters of another process, read while it runs, or stands still, and without its doing anything: its page is a
-//! memfd, and whoever may open its descriptors may read it.
+//! The counters of another process, read while it runs, or stands still, and without its doing
+//! anything: its page is a memfd, and whoever may open its descriptors may read it.
 
 use std::fs::File;
 use std::io;
@@ -55,7 +55,8 @@ pub enum CountersError {
     },
 }
 
-/// The counters of all endpoints that a process has, by descriptor. None: it uses no limic, or has no endpoint now.
+/// The counters of all endpoints that a process has, by descriptor. None: it uses no limic, or has
+/// no endpoint now.
 ///
 /// # Errors
 /// [`CountersError`]: no such process, or no right to look into it.
@@ -97,7 +98,8 @@ pub fn of_process(pid: u32) -> Result<Vec<Found>, CountersError> {
     Ok(found)
 }
 
-/// The first bytes of a file. By reading, not by mapping: whatever its owner does to it meanwhile, nothing faults.
+/// The first bytes of a file. By reading, not by mapping: whatever its owner does to it meanwhile,
+/// nothing faults.
 fn read(path: &FilePath) -> io::Result<Vec<u8>> {
     let file = File::options()
         .read(true)

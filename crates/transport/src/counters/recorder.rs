@@ -1,7 +1,8 @@
 //! The counts while they grow: in a page of their own, which others may read at any time.
 //!
-//! A memfd named `limic-counters`, sealed so that nobody else can write it; whoever may open this process's descriptors
-//! can read it. One thread of one process writes, so a count goes up by a plain load, add and store.
+//! A memfd named `limic-counters`, sealed so that nobody else can write it; whoever may open this
+//! process's descriptors can read it. One thread of one process writes, so a count goes up by a
+//! plain load, add and store.
 
 use limic_shm::ring::{Mapped, Memory};
 use limic_shm::segment::{Arena, Placement, SegmentError};
@@ -51,11 +52,13 @@ impl Recorder {
         Ok(recorder)
     }
 
-    /// A message was sent to the peer of that row. Five words: its row's two and its path's two, in a line each, and its size's. The
-    /// inline path, by which most go, has no words of its own: who reads the page works it out from the rows.
+    /// A message was sent to the peer of that row. Five words: its row's two and its path's two, in
+    /// a line each, and its size's. The inline path, by which most go, has no words of its own: who
+    /// reads the page works it out from the rows.
     #[inline(always)]
     pub(crate) fn sent(&self, row: &Row, path: Path, len: u64) {
-        // First, so that who reads the page meanwhile does not find less in the rows than by the paths.
+        // First, so that who reads the page meanwhile does not find less in the rows than by the
+        // paths.
         add(&row.line, at::ROW_SENT, 1);
         add(&row.line, at::ROW_SENT + 1, len);
         if path != Path::Inline {
@@ -66,8 +69,8 @@ impl Recorder {
         add(&self.page, at::SIZES + size_class(len), 1);
     }
 
-    /// A message was received by a path that the receiver takes part in. Those that came whole through a ring are what
-    /// the peers' rows have beyond these.
+    /// A message was received by a path that the receiver takes part in. Those that came whole
+    /// through a ring are what the peers' rows have beyond these.
     pub(crate) fn received(&self, path: Path, len: u64) {
         let place = at::RECEIVED + 2 * path.index();
         add(&self.page, place, 1);
@@ -133,7 +136,8 @@ impl Recorder {
         }
     }
 
-    /// Says why something is not as one may expect: once for each path and text, with the first peer and how often.
+    /// Says why something is not as one may expect: once for each path and text, with the first
+    /// peer and how often.
     #[cold]
     pub(crate) fn reason(&self, path: Option<Path>, peer: u32, text: &str) {
         let text = cut(text, at::REASON_BYTES);
@@ -260,8 +264,9 @@ impl Row {
 #[inline(always)]
 fn add(memory: &Mapped, place: usize, more: u64) {
     debug_assert!((place + 1) * 8 <= memory.len());
-    // SAFETY: callers pass places of `layout`, whose assertions and the invariants of `page` and `line` keep them inside:
-    // events, paths and size classes are numbered below what there is room for.
+    // SAFETY: callers pass places of `layout`, whose assertions and the invariants of `page` and
+    // `line` keep them inside: events, paths and size classes are numbered below what there is room
+    // for.
     let word = unsafe { memory.word64_unchecked(place * 8) };
     word.store(
         word.load(Ordering::Relaxed).wrapping_add(more),

@@ -40,7 +40,8 @@ unsafe fn send_and_wait<E: RawEndpoint>(
 }
 
 impl Opened {
-    /// A message of one slice that is not [short](crate::engine::Core::send_fast). True if it was sent.
+    /// A message of one slice that is not [short](crate::engine::Core::send_fast). True if it was
+    /// sent.
     ///
     /// # Safety
     /// As [`RawEndpoint::try_send_slice`].
@@ -90,8 +91,9 @@ macro_rules! endpoint {
             }
         }
 
-        // SAFETY: the engine touches a posted buffer only through `SendBuffer` and `ReceiveBuffer`, which it
-        // drops when it marks the operation done, and both stay within the slices they were made of.
+        // SAFETY: the engine touches a posted buffer only through `SendBuffer` and `ReceiveBuffer`,
+        // which it drops when it marks the operation done, and both stay within the slices they
+        // were made of.
         unsafe impl RawEndpoint for $name {
             fn address(&self) -> Address {
                 self.0.engine.read(|engine| engine.cx.identity.address)

@@ -74,8 +74,8 @@ impl Engine {
         }
     }
 
-    /// Attaches a peer whose segment is needed now: one-sided access looks into it, a loan lies in this
-    /// endpoint's. Waits for the peer to answer, once for each pair.
+    /// Attaches a peer whose segment is needed now: one-sided access looks into it, a loan lies in
+    /// this endpoint's. Waits for the peer to answer, once for each pair.
     fn attach_blocking(&mut self, number: u32) -> Result<()> {
         self.wait_until(|engine| match engine.attach(number) {
             Ok(false) => None,
@@ -253,8 +253,8 @@ impl Engine {
     ) -> Bypass {
         self.bypassed += 1;
         if work::has_slow_work(&self.cx) || self.bypassed >= receive_bypass::OTHERS_EVERY {
-            // Who receives one message after the other must not keep the other peers from theirs. What
-            // comes from this source would be unexpected if it were taken now.
+            // Who receives one message after the other must not keep the other peers from theirs.
+            // What comes from this source would be unexpected if it were taken now.
             self.bypassed = 0;
             self.poll_except(Some(source));
         }
@@ -328,8 +328,8 @@ impl Engine {
     #[inline(never)]
     fn wait_longer(&mut self, id: RequestId) -> Outcome {
         let outcome = self.wait_until(|engine| {
-            // Looked up each time: a request that was abandoned meanwhile frees itself, and its slot is
-            // another's then.
+            // Looked up each time: a request that was abandoned meanwhile frees itself, and its
+            // slot is another's then.
             match engine.cx.requests.find(id) {
                 None => Some(Err(Error::UnknownRequest)),
                 Some(slot) => engine.cx.requests.take_done(slot),
@@ -373,8 +373,8 @@ impl Engine {
         }
     }
 
-    /// Who has waited may not call again for long: what waits for an entry of a queue pair, which only
-    /// calls push on, goes now. It may be the record that a peer waits for.
+    /// Who has waited may not call again for long: what waits for an entry of a queue pair, which
+    /// only calls push on, goes now. It may be the record that a peer waits for.
     #[inline(always)]
     pub(crate) fn flush_pending(&mut self) {
         if self.cx.fabric.holds_messages() {
@@ -485,7 +485,8 @@ impl Engine {
         loan: RawLoan,
         len: usize,
     ) -> Result<Posted> {
-        // As an ordinary message it might wait for its receive, for ever if both sides begin with a loan.
+        // As an ordinary message it might wait for its receive, for ever if both sides begin with a
+        // loan.
         if self.cx.peers.pair(to).is_none() {
             if let Err(error) = self.attach_blocking(to) {
                 self.cx.arenas.give_back(loan.id);
@@ -514,8 +515,8 @@ impl Engine {
         }
     }
 
-    /// Waits for a loan as long as that takes a few microseconds at most. `None`: it takes longer, or
-    /// something is in the way.
+    /// Waits for a loan as long as that takes a few microseconds at most. `None`: it takes longer,
+    /// or something is in the way.
     #[inline(always)]
     pub(crate) fn take_loan_spinning(&mut self, selector: &Selector) -> Option<RawLoaned> {
         for _ in 0..receive_bypass::rounds(self.cx.wakeup.spins()) {

@@ -16,7 +16,8 @@ use super::wakeup::Wakeup;
 use crate::counters::Recorder;
 use crate::settings::Settings;
 
-/// Everything but the rings that the endpoint reads: a record is handled while its ring is borrowed.
+/// Everything but the rings that the endpoint reads: a record is handled while its ring is
+/// borrowed.
 ///
 /// A function that takes the context uses the components that it names, and no others.
 pub(crate) struct Cx {

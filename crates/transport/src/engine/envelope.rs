@@ -3,7 +3,8 @@
 use crate::error::Outcome;
 use crate::{Error, Peer, Status, Tag};
 
-/// A message as matching sees it, and its immediate word, which receivers are told beside the bytes.
+/// A message as matching sees it, and its immediate word, which receivers are told beside the
+/// bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Envelope {
     pub(crate) from: u32,

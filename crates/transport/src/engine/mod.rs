@@ -1,16 +1,16 @@
 //! One endpoint from inside: an engine of components.
 //!
-//! [`Engine`] holds the rings that it reads, and [`cx::Cx`], which holds everything else. Protocol code
-//! is made of functions over the context; docs/decisions/0001 says why. The life of a message:
+//! [`Engine`] holds the rings that it reads, and [`cx::Cx`], which holds everything else. Protocol
+//! code is made of functions over the context; docs/decisions/0001 says why. The life of a message:
 //!
-//! 1. `protocol::fast_send`, `protocol::send`: a message is posted. It leaves at once through a ring or
-//!    in a staging buffer, waits in the backlog, or is offered (rendezvous).
+//! 1. `protocol::fast_send`, `protocol::send`: a message is posted. It leaves at once through a
+//!    ring or in a staging buffer, waits in the backlog, or is offered (rendezvous).
 //! 2. `peer::handshake`: at the first message to a peer, the two endpoints meet.
 //! 3. `progress::rings`, `progress::dispatch`: the receiver finds the record in a ring.
 //! 4. `protocol::receive`: the message goes to its receive, if one is posted, or waits in
 //!    `matching::unexpected`.
-//! 5. `protocol::rendezvous`: for an offered message the receiver picks a path, and the bytes move by
-//!    `protocol::pipeline`, `single_copy` or `split_copy`.
+//! 5. `protocol::rendezvous`: for an offered message the receiver picks a path, and the bytes move
+//!    by `protocol::pipeline`, `single_copy` or `split_copy`.
 //! 6. `request`: the operation is complete, and the application asks for its outcome.
 
 mod api;
@@ -145,8 +145,8 @@ impl Engine {
         moved | self.retire_failed_peers()
     }
 
-    /// Gives back the staging buffers of one of the peers that were not used for long, and takes back
-    /// those that others gave back. `look` counts the times.
+    /// Gives back the staging buffers of one of the peers that were not used for long, and takes
+    /// back those that others gave back. `look` counts the times.
     fn give_back_idle(&mut self, look: u32) {
         let pool = &mut self.cx.staging;
         if let Some(pair) = self.cx.peers.pair(look % self.cx.peers.len().max(1)) {
@@ -157,8 +157,8 @@ impl Engine {
         }
     }
 
-    /// Fails the peers whose connections ended, after all that they had published was read. True if one
-    /// was failed.
+    /// Fails the peers whose connections ended, after all that they had published was read. True if
+    /// one was failed.
     fn retire_failed_peers(&mut self) -> bool {
         if !self.cx.peers.has_ended() {
             return false;
@@ -192,8 +192,8 @@ impl Engine {
         happened
     }
 
-    /// A progress call by the application: it may be its only way of waiting, so the sockets get their
-    /// turn.
+    /// A progress call by the application: it may be its only way of waiting, so the sockets get
+    /// their turn.
     #[inline]
     pub(crate) fn poll(&mut self) -> bool {
         self.poll_except(None)
@@ -264,7 +264,8 @@ impl Engine {
             return false;
         }
         self.cx.fabric.arm();
-        // Pairs with the senders' look at the flag: what was published before they looked is seen now.
+        // Pairs with the senders' look at the flag: what was published before they looked is seen
+        // now.
         if self.progress() {
             self.cx.wakeup.wake_up();
             return false;
@@ -272,8 +273,8 @@ impl Engine {
         true
     }
 
-    /// As [`arm`](Self::arm), for a caller that sleeps on the event set's descriptor without a limit.
-    /// A timer makes the descriptor readable in time for what nobody rings for, and after
+    /// As [`arm`](Self::arm), for a caller that sleeps on the event set's descriptor without a
+    /// limit. A timer makes the descriptor readable in time for what nobody rings for, and after
     /// [`LONGEST_SLEEP`] in any case.
     pub(crate) fn arm_for_poll(&mut self) -> bool {
         let another_polls = self.cx.wakeup.poller.disarm();
@@ -300,8 +301,8 @@ impl Engine {
             .wakeup
             .set_timer(self.cx.sockets.events(), TIMER, after);
         if let Err(error) = timer {
-            // Mostly no descriptor is free. Then the caller does not sleep, if something waits for which
-            // nobody rings.
+            // Mostly no descriptor is free. Then the caller does not sleep, if something waits for
+            // which nobody rings.
             tracing::debug!("no timer: {error}");
             if must_look.is_some() {
                 self.cx.wakeup.wake_up();

@@ -1,8 +1,8 @@
 //! The rings through which this endpoint reaches a peer, and the peer's doorbell.
 //!
 //! # Invariants
-//! - Records leave through one ring at a time, so they arrive in order: at first the ring that all peers
-//!   share, and a private one from the record on that announces it.
+//! - Records leave through one ring at a time, so they arrive in order: at first the ring that all
+//!   peers share, and a private one from the record on that announces it.
 //! - The peer is rung after each record if it sleeps.
 
 use limic_shm::control::Doorbell;
@@ -70,8 +70,8 @@ impl Outbound {
         self.longest_record
     }
 
-    /// Pushes a short message under the tag of the record before, through a private ring: whether the
-    /// peer is to be rung. `None`: nothing was done.
+    /// Pushes a short message under the tag of the record before, through a private ring: whether
+    /// the peer is to be rung. `None`: nothing was done.
     ///
     /// # Safety
     /// The slice is readable during the call.

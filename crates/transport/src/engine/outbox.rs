@@ -28,8 +28,8 @@ pub(crate) fn push_control(cx: &mut Cx, to: u32, record: &ControlRecord) -> bool
     }
 }
 
-/// Puts something behind what waits for a peer already. Progress pushes it, and contacts a peer that
-/// has not been met.
+/// Puts something behind what waits for a peer already. Progress pushes it, and contacts a peer
+/// that has not been met.
 pub(crate) fn enqueue(cx: &mut Cx, to: u32, entry: BacklogEntry) {
     let Some(peer) = cx.peers.get(to) else {
         return;

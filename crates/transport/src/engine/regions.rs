@@ -3,7 +3,8 @@
 //! # Invariants
 //! - Memory of a region that is taken back is freed only when no transfer uses it (`users`), and no
 //!   access slot of a process that lives holds its key.
-//! - Peers find a region with a place in the shared table there, and any other through its owner alone.
+//! - Peers find a region with a place in the shared table there, and any other through its owner
+//!   alone.
 
 use std::collections::HashMap;
 
@@ -115,8 +116,8 @@ impl Regions {
         Ok((RegionId(u64::from(place)), key))
     }
 
-    /// The key that the caller picked, or else a random one, of which there are as many as the table has
-    /// places.
+    /// The key that the caller picked, or else a random one, of which there are as many as the
+    /// table has places.
     fn new_key(&self, segment: &OwnSegment, picked: Option<u64>) -> Result<u64> {
         if let Some(key) = picked {
             if key == 0 || self.by_key.contains_key(&key) {
@@ -154,7 +155,8 @@ impl Regions {
         })
     }
 
-    /// Bytes that a peer asks for by key, or this endpoint as a peer would; with the region's place.
+    /// Bytes that a peer asks for by key, or this endpoint as a peer would; with the region's
+    /// place.
     ///
     /// # Errors
     /// What the peer is to be told.
@@ -277,6 +279,7 @@ fn publish(segment: &OwnSegment, place: u32, region: &Region) {
     word(16).store(region.len as u64, Ordering::Relaxed);
     word(24).store(region.access.bits(), Ordering::Relaxed);
     word(32).store(region.origin, Ordering::Relaxed);
-    // Release: pairs with the acquire in `rma::find_region`: a peer that sees the key sees the rest.
+    // Release: pairs with the acquire in `rma::find_region`: a peer that sees the key sees the
+    // rest.
     word(0).store(region.key, Ordering::Release);
 }

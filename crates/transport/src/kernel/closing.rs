@@ -7,12 +7,13 @@ use crate::counters;
 use crate::error::PeerFailure;
 use crate::{Error, Peer};
 
-/// How long a request that has met its other side may take to end, at most: the other's call copies in bursts.
+/// How long a request that has met its other side may take to end, at most: the other's call copies
+/// in bursts.
 const MATCHED: Duration = Duration::from_secs(1);
 
 impl KernelEngine {
-    /// Closes in good order: what was sent goes out as far as peers take it within the linger time. Afterwards nobody
-    /// touches memory of this process any more.
+    /// Closes in good order: what was sent goes out as far as peers take it within the linger time.
+    /// Afterwards nobody touches memory of this process any more.
     pub(super) fn close(&mut self) {
         if self.module.is_none() || self.process != std::process::id() {
             return;
@@ -30,7 +31,8 @@ impl KernelEngine {
             .as_ref()
             .is_some_and(|module| !module.posted.is_empty())
         {
-            // The session's end stops it, unless a forked child still holds the session: never free that.
+            // The session's end stops it, unless a forked child still holds the session: never free
+            // that.
             self.requests.leak_abandoned();
         }
         self.end_all(|operation| match operation {
@@ -45,7 +47,8 @@ impl KernelEngine {
         counters::exit_report::report(self.address.id);
     }
 
-    /// A forked child finds that the session is its parent's: what it has of the requests is nobody's.
+    /// A forked child finds that the session is its parent's: what it has of the requests is
+    /// nobody's.
     #[cold]
     pub(super) fn give_up(&mut self) {
         self.end_all(|_| Error::System {

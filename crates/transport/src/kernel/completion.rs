@@ -9,8 +9,8 @@ use crate::policy::Path;
 use crate::{Error, Peer};
 
 impl KernelEngine {
-    /// Ends the requests that others' calls, or a cancellation, have completed. Looks at the status of each request in
-    /// the module.
+    /// Ends the requests that others' calls, or a cancellation, have completed. Looks at the status
+    /// of each request in the module.
     pub(super) fn collect(&mut self) -> bool {
         let mut moved = false;
         let mut at = 0;

@@ -16,15 +16,17 @@ use crate::raw::{
 use crate::settings::Settings;
 use crate::{Address, Error, Peer, Result, Selector, Status, Tag};
 
-/// The kernel module only: every message is matched in the kernel (K2-K4), and copied once by whoever comes second.
+/// The kernel module only: every message is matched in the kernel, and copied once by
+/// whoever comes second.
 ///
-/// It needs `/dev/limic`, and all endpoints of a job have to be of this kind and in one group of the module
-/// (`LIMIC_KERNEL_GROUP`, or the launcher's job). Short messages (up to 4 KiB) are kept by the kernel if their receive is not posted
-/// yet, so that a send of one is over at once; a longer one is over when it was received. The module keeps 16384
-/// messages that nobody asked for; senders of more wait.
+/// It needs `/dev/limic`, and all endpoints of a job have to be of this kind and in one group of
+/// the module (`LIMIC_KERNEL_GROUP`, or the launcher's job). Short messages (up to 4 KiB) are kept
+/// by the kernel if their receive is not posted yet, so that a send of one is over at once; a
+/// longer one is over when it was received. The module keeps 16384 messages that nobody asked for;
+/// senders of more wait.
 ///
-/// Loans are memory of the process, and copied like other messages. Regions stay pinned as long as they are
-/// exposed, so that all of their memory has to be there, and RLIMIT_MEMLOCK bounds them.
+/// Loans are memory of the process, and copied like other messages. Regions stay pinned as long as
+/// they are exposed, so that all of their memory has to be there, and RLIMIT_MEMLOCK bounds them.
 pub struct KernelEndpoint {
     engine: EngineCell<KernelEngine>,
     /// A descriptor of its own, so that it can be lent while the engine works.
@@ -35,8 +37,8 @@ impl KernelEndpoint {
     /// Opens an endpoint with the settings of the environment (`LIMIC_*`).
     ///
     /// # Errors
-    /// [`Error::Settings`] says why `/dev/limic` cannot be used and what to do, or which variable makes no sense;
-    /// [`Error::NoMemory`] that nothing can be pinned.
+    /// [`Error::Settings`] says why `/dev/limic` cannot be used and what to do, or which variable
+    /// makes no sense; [`Error::NoMemory`] that nothing can be pinned.
     pub fn open() -> Result<Self> {
         Self::with(Settings::from_environment().map_err(|e| Error::Settings(e.to_string()))?)
     }
@@ -75,8 +77,9 @@ impl fmt::Debug for KernelEndpoint {
     }
 }
 
-// SAFETY: buffers of posted operations are given to the module, and to it alone, as `SendBuffer` and `ReceiveBuffer`. An
-// operation is marked done when the module has said that it is over, and it keeps within the slices that it was given.
+// SAFETY: buffers of posted operations are given to the module, and to it alone, as `SendBuffer`
+// and `ReceiveBuffer`. An operation is marked done when the module has said that it is over, and it
+// keeps within the slices that it was given.
 unsafe impl RawEndpoint for KernelEndpoint {
     fn address(&self) -> Address {
         self.engine.read(|engine| engine.address)
@@ -97,7 +100,8 @@ unsafe impl RawEndpoint for KernelEndpoint {
         options: SendOptions,
         data: &[RawSlice],
     ) -> Result<Posted> {
-        // A message that the module has taken reaches its receiver whatever becomes of this process.
+        // A message that the module has taken reaches its receiver whatever becomes of this
+        // process.
         self.engine.enter(move |engine| {
             // SAFETY: the caller's promise.
             unsafe { engine.post_send(to.0, tag.0, options.immediate, data) }

@@ -9,7 +9,8 @@ use crate::{Error, Result};
 /// Ranks that a group has room for. They are given out once in its life.
 const RANKS: u32 = 16384;
 
-/// The launchers' names of the job, the first that is whole. Slurm counts its steps anew in each job.
+/// The launchers' names of the job, the first that is whole. Slurm counts its steps anew in each
+/// job.
 const JOB: [&[&str]; 4] = [
     &["PMIX_NAMESPACE"],
     &["PMI_JOBID"],
@@ -27,8 +28,9 @@ fn job(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
     })
 }
 
-/// The group that the settings name, or that of the launcher's job; without either, as under Hydra, which names no job, the one
-/// of all endpoints of this user. The module keeps groups of different users apart in any case.
+/// The group that the settings name, or that of the launcher's job; without either, as under Hydra,
+/// which names no job, the one of all endpoints of this user. The module keeps groups of different
+/// users apart in any case.
 pub(super) fn find(setting: Option<&str>) -> Result<Group> {
     let Some(word) = setting else {
         let job = job(|name| Some(std::env::var_os(name)?.to_string_lossy().into_owned()));

@@ -1,4 +1,5 @@
-//! Loans: memory of this process, since nothing here is shared. They are copied once, as other messages are.
+//! Loans: memory of this process, since nothing here is shared. They are copied once, as other
+//! messages are.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -74,7 +75,8 @@ impl KernelEngine {
         Ok(RawLoan { start, len, id })
     }
 
-    /// Sends the first bytes of a loan. The room stays until the module has no more use for it; the sender does not wait.
+    /// Sends the first bytes of a loan. The room stays until the module has no more use for it; the
+    /// sender does not wait.
     pub(super) fn post_loan(
         &mut self,
         to: Peer,

@@ -1,13 +1,16 @@
-//! An endpoint whose messages the kernel module matches (K2-K4). The life of a message, file by file:
+//! An endpoint whose messages the kernel module matches. The life of a message, file by
+//! file:
 //!
-//! 1. `send`: posted; the module copies it into a receive that waits, keeps it if it is short, or pins and queues it;
-//! 2. `receive`: a receive from one peer goes to the module at once, and meets its message there, whoever comes first.
-//!    One from any source waits in this process and finds its message by a probe (K3), and so do receives that could
-//!    otherwise overtake it;
+//! 1. `send`: posted; the module copies it into a receive that waits, keeps it if it is short, or
+//!    pins and queues it;
+//! 2. `receive`: a receive from one peer goes to the module at once, and meets its message there,
+//!    whoever comes first. One from any source waits in this process and finds its message by a
+//!    probe, and so do receives that could otherwise overtake it;
 //! 3. `ending`: how it went shows in mapped memory, and becomes the outcome of the request.
 //!
-//! Beside that: the `group` in which ranks find each other, `peers`, `regions` for one-sided access, `loans`, `waiting`,
-//! `closing`. There is no shared segment and no socket: all that two endpoints have in common is the module.
+//! Beside that: the `group` in which ranks find each other, `peers`, `regions` for one-sided
+//! access, `loans`, `waiting`, `closing`. There is no shared segment and no socket: all that two
+//! endpoints have in common is the module.
 
 mod closing;
 mod completion;
@@ -89,7 +92,8 @@ struct Receiving {
     selector: Selector,
     into: ReceiveBuffer,
     place: Place,
-    /// The module could not take it, for want of memory that it may pin: found by probes, copied by this side.
+    /// The module could not take it, for want of memory that it may pin: found by probes, copied by
+    /// this side.
     probing: bool,
 }
 
@@ -113,7 +117,8 @@ pub(crate) struct KernelEngine {
     /// Messages with this tag under this mask are for `take_reserved`.
     aside: Option<(u64, u64)>,
     reserve_tags: VecDeque<(Status, ClaimId)>,
-    /// Messages that were taken out of matching and not received yet, by the module's name for them.
+    /// Messages that were taken out of matching and not received yet, by the module's name for
+    /// them.
     claims: HashMap<u64, Found>,
     /// Deaths that no receive from any source has reported yet.
     unreported: Vec<(u32, PeerFailure)>,
@@ -135,7 +140,8 @@ struct Module {
     /// For one-sided access: between this session and its whole group.
     pair: KmodPair,
     group: KmodPeer,
-    /// Slots of the module that are free; one of them is kept for requests that are over within their call.
+    /// Slots of the module that are free; one of them is kept for requests that are over within
+    /// their call.
     free: Vec<u32>,
     /// Those in use, with the requests in them.
     posted: Vec<(u32, Slot)>,
@@ -171,7 +177,8 @@ impl KernelEngine {
         let regions = Regions::new();
         let listed = regions.list_bytes();
         let mut range = [RemoteRange::default()];
-        // SAFETY: the list stays where it is until it is taken back, or the session is over, and is written by atomics alone.
+        // SAFETY: the list stays where it is until it is taken back, or the session is over, and is
+        // written by atomics alone.
         unsafe { pair.expose(&[listed], Access::Read, &mut range) }
             .map_err(|error| Error::NoMemory(format!("the list of regions: {error}")))?;
         let mut address = Address::generate()?;
@@ -219,8 +226,8 @@ impl KernelEngine {
         })
     }
 
-    /// Moves everything on once. True if anything moved. In vain it costs one look at a cache line that the module
-    /// writes when something happened.
+    /// Moves everything on once. True if anything moved. In vain it costs one look at a cache line
+    /// that the module writes when something happened.
     #[inline]
     fn progress(&mut self) -> bool {
         let Some(module) = &self.module else {
@@ -264,7 +271,8 @@ impl KernelEngine {
     }
 }
 
-/// A set with the session in it: unlike another descriptor of the session, it does not keep it open.
+/// A set with the session in it: unlike another descriptor of the session, it does not keep it
+/// open.
 fn wake_fd(messages: &Messages) -> rustix::io::Result<OwnedFd> {
     let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     epoll::add(

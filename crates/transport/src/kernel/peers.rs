@@ -253,7 +253,8 @@ impl KernelEngine {
         moved
     }
 
-    /// Notes that a peer is gone. The module has ended what it knows of; here it is the receives from any source.
+    /// Notes that a peer is gone. The module has ended what it knows of; here it is the receives
+    /// from any source.
     fn fail(&mut self, number: u32, why: PeerFailure) {
         let Some(entry) = self.peers.get(number) else {
             return;

@@ -1,9 +1,10 @@
-//! Receives. Those from one peer go to the module; those from any source wait here and find their messages by probes
-//! (K3), in the order of their posts.
+//! Receives. Those from one peer go to the module; those from any source wait here and find their
+//! messages by probes, in the order of their posts.
 //!
-//! A receive that is posted behind one that waits here, and that could take a message of it, waits too: in the module
-//! it would overtake. A message goes to the first receive in the queue that it fits: it is left alone if it came between
-//! two probes and fits an earlier receive, and the probes begin again.
+//! A receive that is posted behind one that waits here, and that could take a message of it, waits
+//! too: in the module it would overtake. A message goes to the first receive in the queue that it
+//! fits: it is left alone if it came between two probes and fits an earlier receive, and the probes
+//! begin again.
 
 use limic_copy::{CallError, Found, LocalSliceMut, Messages, Posted as InModule, Wanted};
 
@@ -21,7 +22,8 @@ enum Offered {
     Queued(u32),
     /// No slot is free.
     Busy,
-    /// The module may not pin so much, or not this memory: the receive has to find its message by probes, and be second.
+    /// The module may not pin so much, or not this memory: the receive has to find its message by
+    /// probes, and be second.
     Unpinned,
 }
 
@@ -138,7 +140,8 @@ impl KernelEngine {
             return Ok(Offered::Busy);
         };
         let pieces = room(into);
-        // SAFETY: the request keeps the buffer, which is writable by its invariant, until it is over.
+        // SAFETY: the request keeps the buffer, which is writable by its invariant, until it is
+        // over.
         match unsafe { module.messages.recv(number, wanted, &pieces) } {
             Ok(InModule::Pending) => Ok(Offered::Queued(number)),
             Ok(InModule::Done) => {
@@ -206,7 +209,8 @@ impl KernelEngine {
         self.received(into.len(), source, ended)
     }
 
-    /// Finds messages for the receives that wait here, and hands those to the module that need not wait.
+    /// Finds messages for the receives that wait here, and hands those to the module that need not
+    /// wait.
     pub(super) fn serve(&mut self) -> bool {
         let mut moved = false;
         let mut at = 0;
@@ -235,7 +239,8 @@ impl KernelEngine {
         moved
     }
 
-    /// Takes a receive out of the queue; gives where it was. Others may have gone meanwhile, if a peer was found dead.
+    /// Takes a receive out of the queue; gives where it was. Others may have gone meanwhile, if a
+    /// peer was found dead.
     fn stop_waiting(&mut self, slot: Slot) -> usize {
         let at = self.waiting.iter().position(|other| *other == slot);
         if let Some(at) = at {

@@ -1,8 +1,9 @@
-//! One-sided access over the module's primitives (H2): the owner does nothing.
+//! One-sided access over the module's primitives: the owner does nothing.
 //!
-//! An endpoint exposes its regions to the group, and beside them one list that says under which handle each lies. Peers
-//! know the list's handle from the endpoint's address; they read the list once, and again when a handle has become
-//! stale. What is in a list is input: it is checked before it is used, and the module checks it again.
+//! An endpoint exposes its regions to the group, and beside them one list that says under which
+//! handle each lies. Peers know the list's handle from the endpoint's address; they read the list
+//! once, and again when a handle has become stale. What is in a list is input: it is checked before
+//! it is used, and the module checks it again.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::HashMap;
@@ -137,7 +138,8 @@ impl KernelEngine {
         let mut handle = 0;
         if let Some(reach) = reach.filter(|_| len > 0) {
             let mut range = [RemoteRange::default()];
-            // SAFETY: it stays where it is until it is revoked, and meanwhile peers may read and write it.
+            // SAFETY: it stays where it is until it is revoked, and meanwhile peers may read and
+            // write it.
             let exposed = unsafe {
                 module
                     .pair
@@ -200,8 +202,8 @@ impl KernelEngine {
         into: &mut [u8],
     ) -> Result<()> {
         let from = self.own_bytes(region, offset, into.len())?;
-        // SAFETY: within the region, which is readable until it is revoked; no reference to it exists. A peer that
-        // writes at the same time changes which bytes are copied, nothing else.
+        // SAFETY: within the region, which is readable until it is revoked; no reference to it
+        // exists. A peer that writes at the same time changes which bytes are copied, nothing else.
         unsafe { limic_shm::ring::copy_bytes(from, into.as_mut_ptr(), into.len()) }
         Ok(())
     }
@@ -244,8 +246,8 @@ impl KernelEngine {
         }
     }
 
-    /// Takes all regions back, whose memory stays with them until they are revoked, and the list of them: a forked child may hold
-    /// the session for longer.
+    /// Takes all regions back, whose memory stays with them until they are revoked, and the list of
+    /// them: a forked child may hold the session for longer.
     pub(super) fn close_regions(&mut self) {
         self.take_back(self.address.id);
         let handles: Vec<u64> = self

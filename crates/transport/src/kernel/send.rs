@@ -59,7 +59,8 @@ impl KernelEngine {
             .get(to)
             .is_some_and(|entry| entry.backlogged == 0)
         {
-            // SAFETY: the caller's promise, and what was gathered is kept until the request is over.
+            // SAFETY: the caller's promise, and what was gathered is kept until the request is
+            // over.
             match unsafe { self.offer(label, data) }? {
                 Offered::Over(outcome) => return Ok(Posted::Done(outcome)),
                 Offered::Queued(slot) => place = Place::Module(slot),
@@ -108,7 +109,8 @@ impl KernelEngine {
         if waits || total(data) > Messages::BUFFERED || data.len() > Messages::PIECES {
             return Ok(None);
         }
-        // SAFETY: readable during the call, by the caller; a send that the module keeps is over when it returns.
+        // SAFETY: readable during the call, by the caller; a send that the module keeps is over
+        // when it returns.
         match unsafe { self.offer(label, data) }? {
             Offered::Over(outcome) => outcome.map(Some),
             Offered::Queued(_) | Offered::Busy => Ok(None),
@@ -183,7 +185,8 @@ impl KernelEngine {
                     tag,
                     immediate,
                 };
-                // SAFETY: the request is not over, so its buffer is readable by the invariant of `SendBuffer`.
+                // SAFETY: the request is not over, so its buffer is readable by the invariant of
+                // `SendBuffer`.
                 unsafe { self.offer(label, &slices) }
             });
             match offered {
@@ -260,8 +263,8 @@ impl KernelEngine {
     }
 }
 
-/// Short messages are kept by the kernel, so that two copies are made unless the receive is there first; of long ones
-/// it is always one.
+/// Short messages are kept by the kernel, so that two copies are made unless the receive is there
+/// first; of long ones it is always one.
 pub(super) fn path_of(len: u64) -> Path {
     if len <= Messages::BUFFERED {
         Path::Eager

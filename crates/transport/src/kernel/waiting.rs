@@ -82,7 +82,8 @@ impl KernelEngine {
         self.requests.take_done(slot)
     }
 
-    /// Asks the module to make the descriptor readable when something happens from now on. False if something moved.
+    /// Asks the module to make the descriptor readable when something happens from now on. False if
+    /// something moved.
     fn listen(&mut self) -> bool {
         let Some(module) = &self.module else {
             return false;
@@ -91,7 +92,8 @@ impl KernelEngine {
             self.give_up();
             return false;
         }
-        // What happened before the call shows now, what happens after it makes the descriptor readable.
+        // What happened before the call shows now, what happens after it makes the descriptor
+        // readable.
         !self.progress()
     }
 

@@ -1,13 +1,15 @@
-//! Online correction of the path of long messages (H3): a state machine without clock or I/O.
+//! Online correction of the path of long messages: a state machine without clock or I/O.
 //!
-//! A table is wrong on some machine, and a profile is wrong on some day. So the receiver, who picks the path of a long
-//! message, measures: one estimate for each size class and path, in bytes per nanosecond. Now and then it takes another
-//! path, and stays with it if that wins clearly over several tries. Tries that lose cost time, and the next one waits until
-//! that is less than a 128th of all: so what is far slower is tried seldom, what is nearly as fast often, and a
-//! machine that changes is noticed within a fraction of a second of traffic.
+//! A table is wrong on some machine, and a profile is wrong on some day. So the receiver, who picks
+//! the path of a long message, measures: one estimate for each size class and path, in bytes per
+//! nanosecond. Now and then it takes another path, and stays with it if that wins clearly over
+//! several tries. Tries that lose cost time, and the next one waits until that is less than a 128th
+//! of all: so what is far slower is tried seldom, what is nearly as fast often, and a machine that
+//! changes is noticed within a fraction of a second of traffic.
 //!
-//! What is measured is a *spell*: from the first message under way to a moment when there is none, or a few dozen
-//! messages. All messages of a spell take one path, so that several at a time do not spoil each other's figures.
+//! What is measured is a *spell*: from the first message under way to a moment when there is none,
+//! or a few dozen messages. All messages of a spell take one path, so that several at a time do not
+//! spoil each other's figures.
 
 mod size_class;
 
@@ -20,10 +22,11 @@ use super::{Path, PathSet};
 pub(crate) const LEAST_BYTES: u64 = 16 << 10;
 /// Size classes: one for each power of two from [`LEAST_BYTES`], the last one without end.
 const CLASSES: usize = 12;
-/// In the first classes, up to 512 KiB, two looks at a clock and what is learnt from them would be felt (some 0.15 us): there, not
-/// every spell is measured once the current path is known.
+/// In the first classes, up to 512 KiB, two looks at a clock and what is learnt from them would be
+/// felt (some 0.15 us): there, not every spell is measured once the current path is known.
 const SHORT_CLASSES: usize = 5;
-/// Bytes by the pipeline before it is judged: so many go through memory that both sides touch for the first time.
+/// Bytes by the pipeline before it is judged: so many go through memory that both sides touch for
+/// the first time.
 const FIRST_TOUCHES: u64 = 4 << 20;
 /// After a try that was spoilt, none for so long.
 const SPOILT_NS: u64 = 50_000_000;
@@ -56,8 +59,8 @@ struct SampleWindow {
     older: u32,
     since_ns: u64,
     bytes: u64,
-    /// A message of another class, or way, came between, or it is not one of those that are measured: nothing is to be
-    /// learnt from it.
+    /// A message of another class, or way, came between, or it is not one of those that are
+    /// measured: nothing is to be learnt from it.
     mixed: bool,
 }
 
@@ -115,8 +118,8 @@ impl Autotuner {
         })
     }
 
-    /// A message begins, for which the table says `table`, and of all the paths `available` can be taken. Gives
-    /// the way to take, and the number of its spell for [`Autotuner::ended`].
+    /// A message begins, for which the table says `table`, and of all the paths `available` can be
+    /// taken. Gives the way to take, and the number of its spell for [`Autotuner::ended`].
     pub(crate) fn start(
         &mut self,
         bytes: u64,
@@ -196,8 +199,9 @@ impl Autotuner {
         None
     }
 
-    /// The peer takes part in a long message to it. While one from it is under way too, both share the two processors, and each
-    /// path would be taken for faster the more it takes from the other direction.
+    /// The peer takes part in a long message to it. While one from it is under way too, both share
+    /// the two processors, and each path would be taken for faster the more it takes from the other
+    /// direction.
     pub(crate) fn answered(&mut self, now_ns: impl Fn() -> u64) {
         if self.under_way == 0 {
             return;

@@ -232,7 +232,8 @@ fn a_wrong_table_is_corrected_within_a_few_dozen_messages() {
     }
 }
 
-/// The path that wins may be the one that has not changed: it is seen because the others are tried all the time.
+/// The path that wins may be the one that has not changed: it is seen because the others are tried
+/// all the time.
 #[test]
 fn a_rival_that_becomes_faster_is_found_in_time() {
     let mut run = Run::new();
@@ -289,8 +290,8 @@ fn a_path_that_is_given_up_is_not_taken() {
 }
 
 proptest! {
-    /// Whatever happens in whatever order, the path is one of those that can be taken, and with noise that is smaller
-    /// than the margin it does not flap.
+    /// Whatever happens in whatever order, the path is one of those that can be taken, and with
+    /// noise that is smaller than the margin it does not flap.
     #[test]
     fn it_takes_what_there_is_and_does_not_flap(
         steps in proptest::collection::vec((any::<bool>(), 0..24_u32, 0..100_000_u64), 1..600),

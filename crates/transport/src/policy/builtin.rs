@@ -1,11 +1,14 @@
 //! The rows that limic is built with.
 //!
-//! They hold for a machine that nobody has measured, and follow from how long a cache line takes from one core to the
-//! other (`super::nearness`). Where two cores share a cache (0.03 us one way, on a virtual machine of two cores of an EPYC processor), two
-//! overlapped copies beat any single copy, which pays per page: the pipeline moves 26 GB/s, one copy by both sides 20, and
-//! cross-memory attach 13. Up to 64 KiB the answer to an offer would take a good part of that time, so these go eagerly. Where
-//! they do not (0.17 us), each hand-over costs more than the copy of a line, and one copy by both sides moves 20 GB/s as before; up to
-//! 64 KiB the answer to an offer costs more still: 64 KiB go eagerly in 4 us, by a single copy in 10. A host's own figures belong into a profile ([`RowSource::Profile`]), which wins over these rows.
+//! They hold for a machine that nobody has measured, and follow from how long a cache line takes
+//! from one core to the other (`super::nearness`). Where two cores share a cache (0.03 us one way,
+//! on a virtual machine of two cores of an EPYC processor), two overlapped copies beat any single
+//! copy, which pays per page: the pipeline moves 26 GB/s, one copy by both sides 20, and
+//! cross-memory attach 13. Up to 64 KiB the answer to an offer would take a good part of that time,
+//! so these go eagerly. Where they do not (0.17 us), each hand-over costs more than the copy of a
+//! line, and one copy by both sides moves 20 GB/s as before; up to 64 KiB the answer to an offer
+//! costs more still: 64 KiB go eagerly in 4 us, by a single copy in 10. A host's own figures belong
+//! into a profile ([`RowSource::Profile`]), which wins over these rows.
 
 use std::borrow::Cow;
 
@@ -19,8 +22,9 @@ pub(crate) const MAX_FRAGMENT: u32 = 16 << 20;
 /// Shortest pipeline chunk that a setting may ask for, in bytes.
 pub(crate) const MIN_FRAGMENT: u32 = 1 << 10;
 
-/// Eager limit towards a receiver that lags, in bytes (H4). What does not fit the ring lies in an arena of the sender: several
-/// times the usual limit, and short enough that a budget of megabytes holds many.
+/// Eager limit towards a receiver that lags, in bytes. What does not fit the ring lies in an
+/// arena of the sender: several times the usual limit, and short enough that a budget of megabytes
+/// holds many.
 pub const SLOW_RECEIVER_EAGER: u64 = 256 << 10;
 
 /// A row of long messages: up to how many bytes, by which path, and why.

@@ -1,14 +1,17 @@
-//! Locality by what the hardware does (H3): how long a cache line takes from one endpoint to the other.
+//! Locality by what the hardware does: how long a cache line takes from one endpoint to the
+//! other.
 //!
-//! What the topology says may be wrong, and then for minutes: a virtual machine shows two CPUs below one cache while the
-//! hypervisor runs them on two dies. So the hand-over itself is measured, and decides.
+//! What the topology says may be wrong, and then for minutes: a virtual machine shows two CPUs
+//! below one cache while the hypervisor runs them on two dies. So the hand-over itself is measured,
+//! and decides.
 
 use core::fmt;
 use core::str::FromStr;
 
 use super::Locality;
 
-/// One way at most, in nanoseconds, where two cores share a cache: 20 to 60 on the machines that the papers' peers use.
+/// One way at most, in nanoseconds, where two cores share a cache: 20 to 60 on the machines that
+/// the papers' peers use.
 const NEAR_NS: u32 = 80;
 /// One way at least where they do not: 90 to 200. Between the two, what was believed before stays.
 const FAR_NS: u32 = 105;
@@ -56,8 +59,8 @@ impl FromStr for LineLatency {
 }
 
 impl LineLatency {
-    /// The locality of two processes that are at `topology` by the topology, and handed a line over in `measured`
-    /// nanoseconds, if that is known.
+    /// The locality of two processes that are at `topology` by the topology, and handed a line over
+    /// in `measured` nanoseconds, if that is known.
     #[must_use]
     pub fn locality(self, topology: Locality, measured: Option<Distance>) -> Locality {
         let distance = match self {
@@ -97,7 +100,8 @@ impl Distance {
     }
 }
 
-/// When the next measurement is due, and what the last ones said: a state machine without clock or I/O.
+/// When the next measurement is due, and what the last ones said: a state machine without clock or
+/// I/O.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LatencyEstimator {
     distance: Option<Distance>,
@@ -110,17 +114,19 @@ pub(crate) struct LatencyEstimator {
 
 /// Between two measurements. One takes some 6 us, and the wait for the peer.
 const EVERY_NS: u64 = 50_000_000;
-/// After a measurement that contradicts the last one, and where nothing is known yet: what is true is known soon.
+/// After a measurement that contradicts the last one, and where nothing is known yet: what is true
+/// is known soon.
 const SOON_NS: u64 = 1_000_000;
-/// So much later comes the turn of the one that was asked: two that wait for each other do not meet.
+/// So much later comes the turn of the one that was asked: two that wait for each other do not
+/// meet.
 const TURN_NS: u64 = 10_000_000;
 /// The longest pause, while the peer is never there.
 const MOST_NS: u64 = EVERY_NS << 5;
 /// How long the peer is waited for at first: it comes between two pieces of a message.
 const PATIENCE_NS: u64 = 60_000;
-/// Doublings of that, one for each wait in vain: a peer that sends as much as this endpoint does comes when its window is used up,
-/// and where the hand-over is not what both believe that takes several times as long. Where something is known, the pauses become longer
-/// only afterwards.
+/// Doublings of that, one for each wait in vain: a peer that sends as much as this endpoint does
+/// comes when its window is used up, and where the hand-over is not what both believe that takes
+/// several times as long. Where something is known, the pauses become longer only afterwards.
 const MOST_PATIENT: u32 = 3;
 
 /// A pause of `pause` nanoseconds after so many doublings.
@@ -149,8 +155,8 @@ impl LatencyEstimator {
         PATIENCE_NS << times
     }
 
-    /// A hand-over took `ns` nanoseconds, or nothing came of it. True if something else is believed now: at once if
-    /// nothing was, else after two measurements that agree.
+    /// A hand-over took `ns` nanoseconds, or nothing came of it. True if something else is believed
+    /// now: at once if nothing was, else after two measurements that agree.
     pub(crate) fn measured(&mut self, ns: Option<u32>, now_ns: u64) -> bool {
         let Some(ns) = ns else {
             self.missed = self.missed.saturating_add(1);

@@ -1,15 +1,15 @@
 //! How a message goes: the only place that decides it.
 //!
 //! [`Routes`] are what follows, for one pair, from the table of paths, the settings, and where its
-//! two ends run; an endpoint keeps them per peer. A sender asks [`Routes::select`] for each message,
-//! and a receiver asks [`answer`] for each message that was offered to it. Both are pure: whatever
-//! else the choice depends on, they ask a [`SendState`] for. `limic info --why` asks the same two,
-//! so it gives the answer of the engine.
+//! two ends run; an endpoint keeps them per peer. A sender asks [`Routes::select`] for each
+//! message, and a receiver asks [`answer`] for each message that was offered to it. Both are pure:
+//! whatever else the choice depends on, they ask a [`SendState`] for. `limic info --why` asks the
+//! same two, so it gives the answer of the engine.
 
 use super::{Capabilities, Locality, Path, Query, ReceiverPace, Table, Thresholds};
 
-/// Shorter messages go in a record of the ring rather than in a recycled staging buffer: those of up
-/// to four cache lines with the record's header. A receiver that waits for them has two lines on
+/// Shorter messages go in a record of the ring rather than in a recycled staging buffer: those of
+/// up to four cache lines with the record's header. A receiver that waits for them has two lines on
 /// their way at once, while it knows nothing of a buffer before it has read the record.
 pub(crate) const SHORTEST_BUFFER: u64 = 3 * 64 + 48 + 1;
 
@@ -28,8 +28,8 @@ pub(crate) const LONGEST_RECYCLED: u64 = 1 << 20;
 /// stays in the caches.
 pub(crate) const LONGEST_RECORD: u64 = 2816;
 
-/// The most that goes in one record, in bytes, to a peer with private rings of so many bytes, from a
-/// pool with staging buffers of so many.
+/// The most that goes in one record, in bytes, to a peer with private rings of so many bytes, from
+/// a pool with staging buffers of so many.
 pub(crate) fn longest_record(ring_bytes: u32, buffer_bytes: u32) -> u64 {
     // A record may take a quarter of a private ring; the pool must hold what does not fit the
     // shared one.
@@ -175,8 +175,8 @@ impl Routes {
         if state.is_over_budget() {
             return SendPlan::Offer;
         }
-        // A message that fits the recycled buffers of a peer is likely to be a reply, for which that
-        // peer waits.
+        // A message that fits the recycled buffers of a peer is likely to be a reply, for which
+        // that peer waits.
         if len < self.eager_below || (len < self.reply_below && len <= state.reply_bytes()) {
             return if len <= self.longest_single_buffer && state.has_recycled() {
                 SendPlan::Buffer
@@ -199,8 +199,8 @@ impl Routes {
     }
 }
 
-/// The longest message that goes whole in a recycled buffer: longer ones gain more by the overlap of
-/// two copies than the records of fragments cost, of which the receiver waits for each. Between
+/// The longest message that goes whole in a recycled buffer: longer ones gain more by the overlap
+/// of two copies than the records of fragments cost, of which the receiver waits for each. Between
 /// cores without a common cache these cost more.
 const fn longest_single_buffer(locality: Locality) -> u64 {
     match locality {

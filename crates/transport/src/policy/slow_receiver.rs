@@ -1,20 +1,22 @@
-//! When a receiver counts as lagging behind one of its senders (H4): a state machine without clock or I/O.
+//! When a receiver counts as lagging behind one of its senders: a state machine without clock
+//! or I/O.
 //!
-//! H4 says: the unexpected queue is long for long. Counted are the messages that hold their sender up: offers, and
-//! what a sender that was told has sent ahead. Such a message is *late* if the queue of its sender was long when it
-//! was taken, and the receiver had let some time pass since it last did anything for that sender. A receiver that
-//! copies as fast as it can has a long queue too, but no such pauses: a stream at full bandwidth is no skew.
+//! Such a receiver has a long unexpected queue for long. Counted are the messages that hold their
+//! sender up: offers, and what a sender that was told has sent ahead. Such a message is *late* if
+//! the queue of its sender was long when it was taken, and the receiver had let some time pass
+//! since it last did anything for that sender. A receiver that copies as fast as it can has a long
+//! queue too, but no such pauses: a stream at full bandwidth is no skew.
 //!
-//! Each late message fills a bucket, each message in pace drains it. The receiver lags once the bucket is half full,
-//! and keeps pace again once it is empty; between the two nothing changes, so that a few messages of the other kind
-//! do not flip it.
+//! Each late message fills a bucket, each message in pace drains it. The receiver lags once the
+//! bucket is half full, and keeps pace again once it is empty; between the two nothing changes, so
+//! that a few messages of the other kind do not flip it.
 
 use super::ReceiverPace;
 
 /// A queue of so many messages is long.
 pub(crate) const LONG: u32 = 4;
-/// Nanoseconds without a move of the receiver that make a message late: several times what matching and a rendezvous
-/// without its copy take.
+/// Nanoseconds without a move of the receiver that make a message late: several times what matching
+/// and a rendezvous without its copy take.
 pub(crate) const LATE_NS: u64 = 5_000;
 /// Late messages, more than those in pace, that make a receiver lag.
 pub(crate) const ENTER: u8 = 8;
@@ -56,8 +58,9 @@ impl SlowReceiver {
         }
     }
 
-    /// A waiting message meets its receive. `behind`: how many messages of the sender were waiting when it was sent,
-    /// by the sender's own count; they may still lie in the ring, where the receiver does not see them.
+    /// A waiting message meets its receive. `behind`: how many messages of the sender were waiting
+    /// when it was sent, by the sender's own count; they may still lie in the ring, where the
+    /// receiver does not see them.
     ///
     /// Gives the new state if it changed: the sender must be told.
     pub(crate) fn taken(&mut self, behind: u32, now_ns: u64) -> Option<ReceiverPace> {
@@ -73,7 +76,8 @@ impl SlowReceiver {
         self.waiting = self.waiting.saturating_sub(1);
     }
 
-    /// A message found its receive posted: the receiver was there first. Gives the new state if it changed.
+    /// A message found its receive posted: the receiver was there first. Gives the new state if it
+    /// changed.
     pub(crate) fn was_posted(&mut self) -> Option<ReceiverPace> {
         self.judge(false)
     }

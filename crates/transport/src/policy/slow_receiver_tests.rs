@@ -1,10 +1,11 @@
-//! The lag of a receiver, against what H4 says of it.
+//! The lag of a receiver, as senders and receivers see it.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// A receiver that takes one message after the other, `gap_ns` apart, out of a queue that its sender keeps `deep`.
+/// A receiver that takes one message after the other, `gap_ns` apart, out of a queue that its
+/// sender keeps `deep`.
 fn consume(
     lag: &mut SlowReceiver,
     clock: &mut u64,
@@ -114,8 +115,9 @@ fn events() -> impl Strategy<Value = Vec<(Event, u64)>> {
 }
 
 proptest! {
-    /// Against a model that keeps the whole history: the state follows from the late messages alone, it changes only
-    /// when a message is taken or expected, and never twice within fewer messages than hysteresis asks for.
+    /// Against a model that keeps the whole history: the state follows from the late messages
+    /// alone, it changes only when a message is taken or expected, and never twice within fewer
+    /// messages than hysteresis asks for.
     #[test]
     fn the_state_machine_keeps_its_promises(events in events()) {
         let mut lag = SlowReceiver::default();

@@ -165,8 +165,8 @@ impl Table {
     }
 
     /// From how many bytes on messages between endpoints at `locality` go by a row that somebody
-    /// asked for: all shorter ones of more than `longer_than` bytes go by rows of limic itself or of
-    /// the host's profile. `u64::MAX` if nobody asked.
+    /// asked for: all shorter ones of more than `longer_than` bytes go by rows of limic itself or
+    /// of the host's profile. `u64::MAX` if nobody asked.
     pub(crate) fn asked_for_from(&self, locality: Locality, longer_than: u64) -> u64 {
         let mut from = 0;
         for row in self.run(locality, ReceiverPace::Steady) {
@@ -191,8 +191,8 @@ impl Table {
         &self.rows[usize::from(start)..usize::from(end)]
     }
 
-    /// The fragment length in bytes of `path` at `locality` where the table falls back to it, which is
-    /// that of its longest usual row there; 0 if the path has none.
+    /// The fragment length in bytes of `path` at `locality` where the table falls back to it, which
+    /// is that of its longest usual row there; 0 if the path has none.
     #[must_use]
     pub const fn fragment_bytes(&self, path: Path, locality: Locality) -> u32 {
         self.fallback_fragments[locality.index()][path.index()]
@@ -220,7 +220,8 @@ impl Table {
         in_rows.chain(fallen_back_to).max().unwrap_or(0)
     }
 
-    /// The path for a message; `None` if the pair has none for it ([`Settings::explain`](crate::Settings::explain) says why).
+    /// The path for a message; `None` if the pair has none for it
+    /// ([`Settings::explain`](crate::Settings::explain) says why).
     ///
     /// If the pair cannot take the path of the message's row, then a short row (inline, eager)
     /// gives way to the rows above it, as if it ended earlier; any other row gives way in a fixed

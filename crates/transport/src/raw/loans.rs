@@ -16,7 +16,8 @@ pub struct RawLoan {
     pub id: u64,
 }
 
-/// A message that lies in its sender's segment, taken by [`RawEndpoint::take_loan`](crate::raw::RawEndpoint::take_loan).
+/// A message that lies in its sender's segment, taken by
+/// [`RawEndpoint::take_loan`](crate::raw::RawEndpoint::take_loan).
 #[derive(Debug)]
 pub struct RawLoaned {
     /// Who sent it, tag and length.

@@ -1,9 +1,10 @@
 //! The profile of a host: rows that `limic tune` measured on it, and the machine that they hold
 //! for.
 //!
-//! A profile is a file of settings with two tables more: `[profile]` with the version of the format,
-//! and `[machine]`, which must describe the machine that reads it. A profile that is wrong ends no
-//! job: it is left aside, with one warning that says why. `docs/profile.md` describes the format.
+//! A profile is a file of settings with two tables more: `[profile]` with the version of the
+//! format, and `[machine]`, which must describe the machine that reads it. A profile that is wrong
+//! ends no job: it is left aside, with one warning that says why. `docs/profile.md` describes the
+//! format.
 
 use std::path::{Path as FilePath, PathBuf};
 

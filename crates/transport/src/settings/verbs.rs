@@ -144,9 +144,9 @@ pub struct VerbsSettings {
     pub cache: VerbsCache,
     /// When ranks meet (`LIMIC_VERBS_CONNECT`).
     pub connect: VerbsConnect,
-    /// Least time for which adapters repeat what a peer does not acknowledge, before the peer counts
-    /// as lost: 10 ms to 10 minutes (`LIMIC_VERBS_RETRY_MS`). Adapters know few steps, each twice the
-    /// one before.
+    /// Least time for which adapters repeat what a peer does not acknowledge, before the peer
+    /// counts as lost: 10 ms to 10 minutes (`LIMIC_VERBS_RETRY_MS`). Adapters know few steps, each
+    /// twice the one before.
     pub retry: Duration,
 }
 

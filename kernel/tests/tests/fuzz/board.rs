@@ -8,8 +8,8 @@ use limic_module_tests::{Memory, PAGE};
 /// Exposures that anybody may look up, per honest process.
 const OFFERS: usize = 16;
 
-/// An exposure, as its owner published it. The fields may be of different moments: a reader learns from the module
-/// whether the handle is right, and from the bytes whether the rest is.
+/// An exposure, as its owner published it. The fields may be of different moments: a reader learns
+/// from the module whether the handle is right, and from the bytes whether the rest is.
 #[derive(Debug, Default)]
 struct Offer {
     handle: AtomicU64,
@@ -50,7 +50,8 @@ impl Board {
     fn page(&self) -> &Page {
         #[allow(clippy::cast_ptr_alignment, reason = "a mapping begins at a page")]
         let page = self.memory.pointer().cast::<Page>();
-        // SAFETY: mapped as long as the board lives, zeroes are a valid page, and all of it is atomics.
+        // SAFETY: mapped as long as the board lives, zeroes are a valid page, and all of it is
+        // atomics.
         unsafe { &*page }
     }
 
@@ -112,8 +113,8 @@ impl Board {
         offer.handle.store(handle, Relaxed);
     }
 
-    /// Handle and seed of an offer, if there is one. The seed belongs to the handle: each handle is offered once, with its
-    /// seed stored before it.
+    /// Handle and seed of an offer, if there is one. The seed belongs to the handle: each handle is
+    /// offered once, with its seed stored before it.
     pub(crate) fn look(&self, place: usize, at: usize) -> Option<(u64, u64)> {
         let offer = &self.page().offers[place % 2][at % OFFERS];
         let handle = offer.handle.load(Relaxed);

@@ -4,7 +4,8 @@ use std::fs;
 use std::io;
 
 const FOLDER: &str = "/sys/kernel/debug";
-/// Allocations of small objects and of pages, and copies from and to user memory: of a hundred, so many fail.
+/// Allocations of small objects and of pages, and copies from and to user memory: of a hundred, so
+/// many fail.
 const KINDS: [(&str, &str); 3] = [
     ("failslab", "3"),
     ("fail_page_alloc", "3"),
@@ -45,7 +46,8 @@ impl Faults {
 
     /// Allocations and copies of this thread's calls may fail from now on.
     pub(crate) fn hit_this_thread(&self) {
-        // In a process that is meant to perish: without it, fewer allocations fail, and the test counts them.
+        // In a process that is meant to perish: without it, fewer allocations fail, and the test
+        // counts them.
         let _ = fs::write("/proc/thread-self/make-it-fail", "1");
     }
 }

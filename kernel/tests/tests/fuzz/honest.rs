@@ -47,7 +47,8 @@ fn own_rank(session: &Session) -> u32 {
     rank.expect("the rank in fdinfo")
 }
 
-/// What peers may read: filled anew for each exposure, so it is there until that is revoked, or its latch is shut.
+/// What peers may read: filled anew for each exposure, so it is there until that is revoked, or its
+/// latch is shut.
 struct Exposed {
     handle: u64,
     seed: u64,
@@ -105,7 +106,8 @@ impl<'a> Actor<'a> {
         }
     }
 
-    /// Notes a call, and asserts that its error, if any, is one of those that may happen to an honest caller.
+    /// Notes a call, and asserts that its error, if any, is one of those that may happen to an
+    /// honest caller.
     fn allow<T>(&self, result: Result<T, Errno>, allowed: &[i32]) -> Option<T> {
         self.board.called(result.is_err());
         match result {
@@ -150,7 +152,8 @@ impl<'a> Actor<'a> {
         }
         let seed = self.random.next();
         let memory = Memory::filled(self.length().max(1), seed);
-        // Each buffer is mapped anew, mostly where another one was: what is kept of that must never be found.
+        // Each buffer is mapped anew, mostly where another one was: what is kept of that must never
+        // be found.
         let keep = self.random.pick(&[0, EXPOSE_KEEP]);
         let flags = EXPOSE_READ | keep | self.random.pick(&[0, 0, EXPOSE_ONCE]);
         let exposed = self.session.expose(&[memory.piece()], flags, To::Group);
@@ -229,7 +232,8 @@ impl<'a> Actor<'a> {
         if let Some(mut exposed) = self.exposed.pop_front() {
             // It may have been used up, if it was for one copy.
             self.allow(self.session.revoke(exposed.handle), &[libc::ENOENT]);
-            // Nobody may see this any more: the next one who reads it under the old seed would fail.
+            // Nobody may see this any more: the next one who reads it under the old seed would
+            // fail.
             fill(&mut exposed.memory, !exposed.handle);
         }
     }
@@ -248,7 +252,8 @@ impl<'a> Actor<'a> {
         let (copied, result) = self.session.copy(handle, offset as u64, &pieces, COPY_READ);
         self.allow(result, &[libc::ENOENT, libc::ERANGE, libc::ECANCELED]);
         check(&self.target[..copied as usize], seed, offset);
-        // A copy that failed may have written a little more than it says, but nothing behind its pieces.
+        // A copy that failed may have written a little more than it says, but nothing behind its
+        // pieces.
         let clean = if result.is_ok() { copied as usize } else { len };
         assert!(self.target[clean..] == self.zeroes[clean..]);
         self.target[..len].fill(0);
@@ -326,7 +331,8 @@ impl<'a> Actor<'a> {
     }
 
     fn probe(&mut self) {
-        // What is taken has to be received, else its sender waits for ever: so the slot for that comes first.
+        // What is taken has to be received, else its sender waits for ever: so the slot for that
+        // comes first.
         let slot = match self.random.below(2) {
             0 => self.free.pop(),
             _ => None,

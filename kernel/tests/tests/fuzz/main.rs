@@ -1,12 +1,14 @@
 //! A seeded fuzzer of the interface.
 //!
-//! Honest processes make valid calls only and check every byte that they get; wild ones make valid, mutated and random
-//! calls, unmap, protect, fork and close in between, and may perish of it. A director kills both kinds after a random number of calls and
-//! starts new ones. What counts: honest processes never see a wrong byte or an error that the interface does not name, the
-//! kernel does not complain, and nothing is left pinned or open.
+//! Honest processes make valid calls only and check every byte that they get; wild ones make valid,
+//! mutated and random calls, unmap, protect, fork and close in between, and may perish of it. A
+//! director kills both kinds after a random number of calls and starts new ones. What counts:
+//! honest processes never see a wrong byte or an error that the interface does not name, the kernel
+//! does not complain, and nothing is left pinned or open.
 //!
-//! `LIMIC_FUZZ_SEED` fixes what each thread does (how they meet in time is the machine's), `LIMIC_FUZZ_CALLS` says how
-//! many calls are made in all: 30 000 by default, a million for a long run (`--limit` of the lab must be raised for it).
+//! `LIMIC_FUZZ_SEED` fixes what each thread does (how they meet in time is the machine's),
+//! `LIMIC_FUZZ_CALLS` says how many calls are made in all: 30 000 by default, a million for a long
+//! run (`--limit` of the lab must be raised for it).
 //!
 //! On the debug image a second test makes allocations of the wild processes fail ([`faults`]).
 
@@ -59,7 +61,8 @@ fn run(calls: u64, faults: Option<&Faults>) {
     println!("REPORT: seed {seed}, {calls} calls");
     let begin = Instant::now();
     let board = Board::new(limic_module_tests::token(), calls);
-    // A rank is given out once, and many will come: the founder makes the group as large as one can be.
+    // A rank is given out once, and many will come: the founder makes the group as large as one can
+    // be.
     let founder = Session::primitives();
     let mut group = abi::Join {
         token: board.token,

@@ -1,4 +1,5 @@
-//! A process that does what it likes: valid calls, mutated ones, random ones, and worse. It may die of it.
+//! A process that does what it likes: valid calls, mutated ones, random ones, and worse. It may die
+//! of it.
 
 use std::sync::Arc;
 
@@ -126,8 +127,9 @@ impl<'a> Actor<'a> {
             0 => self.edge() as usize,
             _ => words.as_mut_ptr() as usize,
         };
-        // SAFETY: none at all is kept: it may overwrite this process's memory, which is then killed. Other processes
-        // share only the board with it, which is not in any list that it makes.
+        // SAFETY: none at all is kept: it may overwrite this process's memory, which is then
+        // killed. Other processes share only the board with it, which is not in any list that it
+        // makes.
         let result = unsafe { self.session.raw(number, arg) };
         self.board.called(result.is_err());
         if result == Err(Errno(libc::ENOMEM)) {
@@ -158,7 +160,8 @@ impl<'a> Actor<'a> {
         self.random.pick(&[offered, own])
     }
 
-    /// A list of pieces of the arena; gives its address and length. It lies at the end of the arena.
+    /// A list of pieces of the arena; gives its address and length. It lies at the end of the
+    /// arena.
     fn list(&mut self) -> (u64, u64) {
         let count = self.random.below(MOST_PIECES as u64 + 1);
         let mut pieces = [Iov::default(); MOST_PIECES];
@@ -180,7 +183,8 @@ impl<'a> Actor<'a> {
             iov_base: place.cast(),
             iov_len: from.iov_len,
         };
-        // The page may have been unmapped by `disturb_memory`: written as the kernel reads it, through a call.
+        // The page may have been unmapped by `disturb_memory`: written as the kernel reads it,
+        // through a call.
         // SAFETY: the kernel writes to the arena of this process, or fails.
         unsafe { libc::process_vm_writev(libc::getpid(), &from, 1, &to, 1, 0) };
         (place as u64, count)

@@ -1,4 +1,5 @@
-//! The paper's memory of a connection (C1, C5: "Reducing Connection Memory Requirements of MPI for InfiniBand Clusters", 2007).
+//! The paper's memory of a connection (C1, C5: "Reducing Connection Memory Requirements of MPI for
+//! InfiniBand Clusters", 2007).
 
 /// Table 2: KB of each further connection, by send entries.
 pub(super) const TABLE_2: [(u16, f64); 6] = [
@@ -13,11 +14,12 @@ pub(super) const TABLE_2: [(u16, f64); 6] = [
 /// What a connection takes without its send entries, in KB.
 const FIXED_KB: f64 = 4.82;
 
-/// An entry, in KB. Queues are as long as the next power of two: only so do the steps of table 2 come out, from 5 (8) to 10 (16) as
-/// from 100 (128) to 200 (256).
+/// An entry, in KB. Queues are as long as the next power of two: only so do the steps of table 2
+/// come out, from 5 (8) to 10 (16) as from 100 (128) to 200 (256).
 const ENTRY_KB: f64 = 0.5;
 
-/// A process without connections, in MB: what is left of figure 1 when its connections are taken away.
+/// A process without connections, in MB: what is left of figure 1 when its connections are taken
+/// away.
 const PROCESS_MB: f64 = 15.0;
 
 /// KB of a connection with so many send entries.

@@ -101,7 +101,8 @@ impl Bench {
     }
 }
 
-/// Bytes of the kernel that queue pairs are among: slab, vmalloc, page tables and per-CPU memory of the whole machine.
+/// Bytes of the kernel that queue pairs are among: slab, vmalloc, page tables and per-CPU memory of
+/// the whole machine.
 fn kernel() -> u64 {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let parts = [
@@ -120,7 +121,8 @@ fn kernel() -> u64 {
     kib.sum::<u64>() * 1024
 }
 
-/// Queue pairs of this machine, by the kernel's own account (`rdma resource show`), where that program is there.
+/// Queue pairs of this machine, by the kernel's own account (`rdma resource show`), where that
+/// program is there.
 fn counted() -> Option<u32> {
     let output = std::process::Command::new("rdma")
         .args(["resource", "show"])

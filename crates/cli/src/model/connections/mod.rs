@@ -1,6 +1,8 @@
-//! `limic model connections`: memory of connections per process, against processes and send entries (C1, C5).
+//! `limic model connections`: memory of connections per process, against processes and send entries
+//!.
 //!
-//! [`formula`] is the paper's; [`measured`] makes real queue pairs where there is a device, and looks at what they take.
+//! [`formula`] is the paper's; [`measured`] makes real queue pairs where there is a device, and
+//! looks at what they take.
 
 mod formula;
 #[cfg(feature = "ibverbs")]
@@ -16,9 +18,9 @@ use crate::perf::{json, outputs, plot};
 
 /// Memory of connections per process, against processes and send-queue entries
 ///
-/// From the model of "Reducing Connection Memory Requirements of MPI for InfiniBand Clusters" (2007), with that paper's table 2
-/// and figure 1 beside it. Where this machine has an RDMA device (Soft-RoCE too), real queue pairs are made, connected
-/// and looked at.
+/// From the model of "Reducing Connection Memory Requirements of MPI for InfiniBand Clusters"
+/// (2007), with that paper's table 2 and figure 1 beside it. Where this machine has an RDMA device
+/// (Soft-RoCE too), real queue pairs are made, connected and looked at.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
@@ -72,7 +74,8 @@ struct Measured {
     process_kb: f64,
     /// In the kernel.
     kernel_kb: f64,
-    /// Queue pairs that were there, as the kernel counts them; fewer than asked for where the device has no more.
+    /// Queue pairs that were there, as the kernel counts them; fewer than asked for where the
+    /// device has no more.
     pairs: u32,
 }
 

@@ -16,8 +16,9 @@ pub(super) enum Buffer {
 const READ: u8 = 0;
 const WRITE: u8 = 1;
 
-/// Resources of a node: the bus one way and the other (one resource if it is not duplex), the memory of the adapter, its
-/// processor for what goes out and for what comes in, two ports out and two in.
+/// Resources of a node: the bus one way and the other (one resource if it is not duplex), the
+/// memory of the adapter, its processor for what goes out and for what comes in, two ports out and
+/// two in.
 const PER_NODE: usize = 9;
 
 /// Nodes, and the messages between them so far.
@@ -115,7 +116,8 @@ impl Cluster {
             .collect()
     }
 
-    /// An RDMA write from one node to another; within one node it is local. It is striped evenly over the lanes.
+    /// An RDMA write from one node to another; within one node it is local. It is striped evenly
+    /// over the lanes.
     pub(super) fn write(
         &mut self,
         from: (usize, Buffer),
@@ -134,7 +136,8 @@ impl Cluster {
             ];
             if from.0 != to.0 {
                 way.push(self.plain(from.0, 5 + usize::from(port), m.link_mb_s));
-                // The switch does not store cells; a port that receives from several shares its time.
+                // The switch does not store cells; a port that receives from several shares its
+                // time.
                 way.push(self.plain(to.0, 7 + usize::from(port), m.link_mb_s));
                 way.push(self.plain(to.0, 4, m.engine_mb_s));
             }

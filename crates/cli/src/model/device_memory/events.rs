@@ -1,4 +1,5 @@
-//! The discrete-event simulation: messages cut into cells, which queue at one resource after the other.
+//! The discrete-event simulation: messages cut into cells, which queue at one resource after the
+//! other.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -24,7 +25,8 @@ pub(super) struct Station {
     pub(super) cell: Time,
     /// Further time for the first cell of a message.
     pub(super) start: Time,
-    /// Further time if the cell served before belonged to another lane of the same kind, or was of another kind.
+    /// Further time if the cell served before belonged to another lane of the same kind, or was of
+    /// another kind.
     pub(super) switch: Switch,
     /// Reads and writes of one resource are different kinds.
     pub(super) kind: u8,
@@ -217,7 +219,8 @@ fn enter(cell: Cell, jobs: &[Job], servers: &mut [Server], calendar: &mut Calend
     serve(resource, jobs, servers, calendar, now);
 }
 
-/// Takes the next cell: one of another lane or kind than the last, so that all get their turn; else the oldest.
+/// Takes the next cell: one of another lane or kind than the last, so that all get their turn; else
+/// the oldest.
 fn serve(
     resource: Resource,
     jobs: &[Job],

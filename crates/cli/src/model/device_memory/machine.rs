@@ -1,10 +1,12 @@
-//! The numbers that the model is fed with: those of the paper's adapter, a file's, the command line's.
+//! The numbers that the model is fed with: those of the paper's adapter, a file's, the command
+//! line's.
 
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-/// One node with its adapter; all nodes are alike. Rates are in MB/s (10^6 bytes), times in microseconds.
+/// One node with its adapter; all nodes are alike. Rates are in MB/s (10^6 bytes), times in
+/// microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Machine {
@@ -16,7 +18,8 @@ pub(crate) struct Machine {
     pub(super) bus_read_mb_s: f64,
     /// The adapter writes host memory over the bus.
     pub(super) bus_write_mb_s: f64,
-    /// Whether reads and writes cross the bus at the same time (PCI Express), or take turns (PCI-X).
+    /// Whether reads and writes cross the bus at the same time (PCI Express), or take turns
+    /// (PCI-X).
     pub(super) bus_duplex: bool,
     /// The memory on the adapter, reads and writes together.
     pub(super) memory_mb_s: f64,
@@ -26,8 +29,8 @@ pub(crate) struct Machine {
     pub(super) memory_bytes: u64,
     /// What the adapter's processor moves in one direction, all ports together.
     pub(super) engine_mb_s: f64,
-    /// Everything about a message that does not depend on where its buffers lie: posting, the doorbell, the switch,
-    /// the completion, and that the receiver sees it.
+    /// Everything about a message that does not depend on where its buffers lie: posting, the
+    /// doorbell, the switch, the completion, and that the receiver sees it.
     pub(super) fixed_us: f64,
     /// The bus waits for the first bytes of a message that is read from host memory.
     pub(super) read_start_us: f64,

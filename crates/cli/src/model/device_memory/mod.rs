@@ -1,7 +1,8 @@
 //! `limic model device-memory`: what memory on the adapter is worth (N1 to N4), by simulation.
 //!
-//! [`events`] is the simulation, [`cluster`] says which stations a message passes, [`scenario`] what is sent, [`machine`] how
-//! fast everything is, and [`paper`] compares the model with what was measured in 2004.
+//! [`events`] is the simulation, [`cluster`] says which stations a message passes, [`scenario`]
+//! what is sent, [`machine`] how fast everything is, and [`paper`] compares the model with what was
+//! measured in 2004.
 
 mod cluster;
 mod events;
@@ -22,12 +23,14 @@ use super::{ModelError, significant};
 use crate::perf::{json, outputs, plot};
 use crate::sizes::SizeList;
 
-/// What memory on the adapter is worth: forwarding chains, bandwidth and hot spots in a discrete-event model
+/// What memory on the adapter is worth: forwarding chains, bandwidth and hot spots in a
+/// discrete-event model
 ///
-/// The model moves messages in cells through host buses, memory on the adapter, the adapter's processor and links. It is fed with the
-/// figures of section 3 of "Can NIC Memory in InfiniBand Benefit Communication Performance?" (2004) and says what that
-/// paper's forwarding chains take (its figures 12 to 14); with --machine or --set it is fed with an adapter of today.
-/// Nothing is measured: for that see `limic perf chain`, which uses the adapter that is there.
+/// The model moves messages in cells through host buses, memory on the adapter, the adapter's
+/// processor and links. It is fed with the figures of section 3 of "Can NIC Memory in InfiniBand
+/// Benefit Communication Performance?" (2004) and says what that paper's forwarding chains take
+/// (its figures 12 to 14); with --machine or --set it is fed with an adapter of today. Nothing is
+/// measured: for that see `limic perf chain`, which uses the adapter that is there.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {

@@ -1,8 +1,10 @@
-//! The figures of the paper (N: "Can NIC Memory in InfiniBand Benefit Communication Performance?", 2004), and what the model says.
+//! The figures of the paper (N: "Can NIC Memory in InfiniBand Benefit Communication Performance?",
+//! 2004), and what the model says.
 //!
-//! The text of the paper gives peaks and ranges; its plots are not reproduced here. Nine numbers fed the model: the peaks
-//! of figures 2 (nic to nic), 5 and 7, the memory's rate of section 2.1, and, where the text has ranges only, those of figures 3 and 9 for the
-//! two times of a message's start. Everything else is what the model then says.
+//! The text of the paper gives peaks and ranges; its plots are not reproduced here. Nine numbers
+//! fed the model: the peaks of figures 2 (nic to nic), 5 and 7, the memory's rate of section 2.1,
+//! and, where the text has ranges only, those of figures 3 and 9 for the two times of a message's
+//! start. Everything else is what the model then says.
 
 use super::cluster::Buffer;
 use super::machine::Machine;
@@ -33,7 +35,8 @@ const LONGEST: u64 = 1 << 20;
 /// The nodes of the paper's cluster.
 pub(super) const NODES: usize = 8;
 
-/// Peaks in MB/s: host to host, nic to nic, nic to host, host to nic, as in `Ends::ALL`; and whether each was fed to the model.
+/// Peaks in MB/s: host to host, nic to nic, nic to host, host to nic, as in `Ends::ALL`; and
+/// whether each was fed to the model.
 type Peaks = [(f64, bool); 4];
 
 const FIGURE_2: Peaks = [(468.0, false), (927.0, true), (956.0, true), (886.0, true)];
@@ -119,7 +122,8 @@ fn whole(ports: u8, bytes: u64) -> Chain {
     }
 }
 
-/// Figure 4: by how much a message between device memories is faster; the paper says 7 to 14 % over all sizes.
+/// Figure 4: by how much a message between device memories is faster; the paper says 7 to 14 % over
+/// all sizes.
 pub(super) fn latency_gain(machine: &Machine, bytes: u64) -> f64 {
     let [host, device, ..] = Ends::ALL;
     latency(machine, host, bytes, 1) / latency(machine, device, bytes, 1)
@@ -154,7 +158,8 @@ mod tests {
 
     #[test]
     fn one_port_gains_what_its_hops_gain() {
-        // Figure 12: 'the total benefit is the sum of benefit between every two nodes', 7 to 14 % each.
+        // Figure 12: 'the total benefit is the sum of benefit between every two nodes', 7 to 14 %
+        // each.
         for bytes in [4 << 10, 64 << 10, 1 << 20] {
             let chain = whole(1, bytes);
             let host = chain.run(&Machine::PAPER, Buffer::Host);

@@ -1,4 +1,5 @@
-//! What the paper measured, in the model: movement within a node, latency, bandwidth, hot spots, forwarding chains.
+//! What the paper measured, in the model: movement within a node, latency, bandwidth, hot spots,
+//! forwarding chains.
 
 use super::cluster::{Buffer, Cluster, Message};
 use super::events::Point;
@@ -101,8 +102,9 @@ pub(super) struct Chain {
 const MOST_CHUNKS: u64 = 4096;
 
 impl Chain {
-    /// The size of a piece: no more than half of the adapter's memory, so that one may come while another goes. Chains
-    /// through host memory use the same, or the two would not be compared but pieces with whole messages.
+    /// The size of a piece: no more than half of the adapter's memory, so that one may come while
+    /// another goes. Chains through host memory use the same, or the two would not be compared but
+    /// pieces with whole messages.
     pub(super) fn piece(&self, machine: &Machine) -> u64 {
         let wanted = self.chunk.clamp(1, self.bytes.max(1));
         let fits = match machine.memory_bytes / 2 {
@@ -112,7 +114,8 @@ impl Chain {
         fits.max(self.bytes.div_ceil(MOST_CHUNKS)).max(1)
     }
 
-    /// Microseconds until the last node has all, if those between keep it in `through` (figures 12 to 14).
+    /// Microseconds until the last node has all, if those between keep it in `through` (figures 12
+    /// to 14).
     pub(super) fn run(&self, machine: &Machine, through: Buffer) -> f64 {
         let piece = self.piece(machine);
         let pieces = self.bytes.div_ceil(piece).max(1);

@@ -1,11 +1,12 @@
-//! `limic perf breakdown`: where the time of a message through the kernel module goes (K7), by the module's own clock.
+//! `limic perf breakdown`: where the time of a message through the kernel module goes, by the
+//! module's own clock.
 //!
 //! - `post`: who comes first pins its buffer and leaves a descriptor in the queue.
 //! - `transfer`: who comes second finds it and copies.
 //!
-//! One process plays both members of a group, so nobody waits for anybody and each call is of the kind that is
-//! meant: [`pair`]. [`figures`] reads what the module says; the trap into the kernel, which the module cannot see, is timed
-//! here. [`table`] shows it all.
+//! One process plays both members of a group, so nobody waits for anybody and each call is of the
+//! kind that is meant: [`pair`]. [`figures`] reads what the module says; the trap into the kernel,
+//! which the module cannot see, is timed here. [`table`] shows it all.
 
 mod figures;
 mod pair;
@@ -32,7 +33,8 @@ pub(super) struct Steps {
     pin_us: f64,
     map_us: f64,
     copy_us: f64,
-    /// Reading and checking the call, finding the other side or joining its queue under the lock, telling both sides.
+    /// Reading and checking the call, finding the other side or joining its queue under the lock,
+    /// telling both sides.
     queue_us: f64,
 }
 

@@ -15,7 +15,8 @@ const SEED: u64 = 77;
 const ADVICE: &str = "breakdown shows what the kernel module measures of itself, so it needs the module: docs/kernel-module.md says \
                       how to load it, and `cargo xtask lab run target/release/limic perf breakdown` runs this in a virtual machine that has it";
 
-/// The two members and their buffers. The sessions go first, and with them whatever is still under way.
+/// The two members and their buffers. The sessions go first, and with them whatever is still under
+/// way.
 pub(super) struct Pair {
     sender: Messages,
     receiver: Messages,
@@ -26,7 +27,8 @@ pub(super) struct Pair {
 impl Pair {
     pub(super) fn open(longest: usize) -> Result<Self, PerfError> {
         let refused = |why| PerfError::Module(format!("{why}; {ADVICE}"));
-        // A token of 0: the kernel draws one, and the second member comes by the descriptor of the first.
+        // A token of 0: the kernel draws one, and the second member comes by the descriptor of the
+        // first.
         let sender = Messages::open(1, UNEXPECTED, Group::Token([0, 0], 2)).map_err(refused)?;
         let group = Group::Descriptor(std::os::fd::AsRawFd::as_raw_fd(&sender.descriptor()));
         let receiver = Messages::open(1, UNEXPECTED, group).map_err(refused)?;
@@ -61,13 +63,15 @@ impl Pair {
             mask: !0,
         };
         let rank = self.receiver.rank();
-        // SAFETY: the first `bytes` of `outgoing`, which nobody writes: the receive below, or the cancel, ends this.
+        // SAFETY: the first `bytes` of `outgoing`, which nobody writes: the receive below, or the
+        // cancel, ends this.
         unsafe {
             self.sender
                 .send(SLOT, rank, TAG, None, &[from], false)
                 .map(drop)
         }?;
-        // SAFETY: the first `bytes` of `incoming`, borrowed for writing. The message is there, so this is over at once.
+        // SAFETY: the first `bytes` of `incoming`, borrowed for writing. The message is there, so
+        // this is over at once.
         let received = unsafe { self.receiver.recv(SLOT, wanted, &[to]) };
         match received {
             Ok(Posted::Done) => self.judge(),

@@ -1,4 +1,4 @@
-//! The rows as text: K7's two tables, one below the other.
+//! The rows as text: two tables, one below the other.
 
 use comfy_table::{CellAlignment, Table, presets};
 use limic::policy::ByteSize;

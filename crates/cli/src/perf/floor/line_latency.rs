@@ -1,4 +1,5 @@
-//! The hand-over of a cache line between two CPUs, by itself: it says how far apart they really are (H3).
+//! The hand-over of a cache line between two CPUs, by itself: it says how far apart they really are
+//!.
 
 use std::time::Duration;
 
@@ -14,8 +15,8 @@ use crate::perf::PerfError;
 const ROUNDS: usize = 5;
 const ITERATIONS: u64 = 20_000;
 
-/// One way of a cache line, in the best of several rounds of some milliseconds. The process must have one thread; where
-/// that may run is afterwards as before.
+/// One way of a cache line, in the best of several rounds of some milliseconds. The process must
+/// have one thread; where that may run is afterwards as before.
 pub(in crate::perf) fn line_latency(cpus: [u32; 2]) -> Result<Duration, PerfError> {
     let affinity = |step| {
         move |errno: rustix::io::Errno| PerfError::System {

@@ -99,8 +99,8 @@ pub(super) struct Flags {
     pub(super) bed: Bed,
 }
 
-/// A process's view of all memory. After the fork both have the same addresses; what is shared stays
-/// shared, what is private is copied when it is written.
+/// A process's view of all memory. After the fork both have the same addresses; what is shared
+/// stays shared, what is private is copied when it is written.
 #[derive(Debug)]
 pub(super) struct Memory {
     shared: *mut std::ffi::c_void,
@@ -150,8 +150,8 @@ impl Memory {
 
     /// The counters.
     pub(super) fn flags(&self) -> &Flags {
-        // SAFETY: the mapping begins with them, on a page; they are atomics, zeroed by the kernel, and
-        // live as long as `self`.
+        // SAFETY: the mapping begins with them, on a page; they are atomics, zeroed by the kernel,
+        // and live as long as `self`.
         unsafe { &*self.shared.cast::<Flags>() }
     }
 
@@ -181,8 +181,8 @@ impl Memory {
     /// Copies part of the private source into shared memory.
     ///
     /// # Safety
-    /// `to` comes from [`chunk`](Self::chunk) for at least `len` bytes, and the other process leaves
-    /// that chunk alone.
+    /// `to` comes from [`chunk`](Self::chunk) for at least `len` bytes, and the other process
+    /// leaves that chunk alone.
     #[inline(always)]
     pub(super) unsafe fn copy_in(&self, at: usize, len: usize, to: *mut u8) {
         let from = &self.source.bytes(at + len)[at..];
@@ -221,8 +221,8 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: mapped in `map` with this length; no reference outlives `self`. Nothing can be done
-        // if it fails, and the process ends soon.
+        // SAFETY: mapped in `map` with this length; no reference outlives `self`. Nothing can be
+        // done if it fails, and the process ends soon.
         let _ended_anyway = unsafe { munmap(self.shared, self.shared_bytes) };
     }
 }

@@ -1,5 +1,5 @@
-//! `limic perf floor`: what the machine allows without limic. Two processes, pinned to two CPUs, and
-//! short loops over shared memory.
+//! `limic perf floor`: what the machine allows without limic. Two processes, pinned to two CPUs,
+//! and short loops over shared memory.
 //!
 //! - `cache-line`: one flag goes to and fro; one way.
 //! - `memcpy`: within one core, between the same two buffers.

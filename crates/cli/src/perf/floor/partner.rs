@@ -32,8 +32,8 @@ impl Partner {
         let pipe = || std::io::pipe().map_err(system("making a pipe"));
         let (their_orders, orders) = pipe()?;
         let (answers, their_answers) = pipe()?;
-        // SAFETY: the process has a single thread, so that no lock is held by one that the child lacks;
-        // the child never returns from this arm.
+        // SAFETY: the process has a single thread, so that no lock is held by one that the child
+        // lacks; the child never returns from this arm.
         let forked = unsafe { fork() };
         match forked.map_err(|errno| system("forking")(errno.into()))? {
             ForkResult::Child => {
@@ -47,7 +47,8 @@ impl Partner {
                     Ok(()) => 0,
                     Err(_) => 1,
                 };
-                // SAFETY: ends this process without running what the parent registered for its own end.
+                // SAFETY: ends this process without running what the parent registered for its own
+                // end.
                 unsafe { libc::_exit(failed) }
             }
             ForkResult::Parent { child } => {

@@ -1,5 +1,6 @@
-//! The kernel's own wake-up: one process sleeps in the kernel, the other one wakes it. The time runs from before the call that
-//! wakes until the sleeper runs, on the clock that both have; the sleeper reads it.
+//! The kernel's own wake-up: one process sleeps in the kernel, the other one wakes it. The time
+//! runs from before the call that wakes until the sleeper runs, on the clock that both have; the
+//! sleeper reads it.
 
 use std::os::fd::{AsFd, OwnedFd};
 

@@ -134,7 +134,8 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Windows without computing: thresholds come back, and what then is moved is compared with the long paths.
+    /// Windows without computing: thresholds come back, and what then is moved is compared with the
+    /// long paths.
     fn after(&mut self, skewed: &mut [Variant], long: &mut [Variant]) -> Result<(), PerfError> {
         let Some(aware) = skewed
             .iter_mut()
@@ -225,8 +226,8 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Repeats until the producer's thresholds are as they should be. Gives the number of repetitions, none if that did
-    /// not happen within [`PATIENCE`].
+    /// Repeats until the producer's thresholds are as they should be. Gives the number of
+    /// repetitions, none if that did not happen within [`PATIENCE`].
     fn until(
         &mut self,
         variant: &mut Variant,

@@ -1,12 +1,15 @@
-//! A producer and a consumer that is slower (H4): the benchmark of section 3.4 of the paper behind H4.
+//! A producer and a consumer that is slower: the benchmark of section 3.4 of the paper on skewed
+//! receivers (docs/papers.md).
 //!
-//! The producer computes for c1 and sends, a window of messages long, and then waits until all sends are done; that takes
-//! it c3. The consumer receives a message and computes for c2. If a send waits for its receive, c3 grows with c2; if the
-//! bytes are put aside, it does not. So c3 is measured three times: with messages that go eagerly in a ring that holds
-//! them all, with thresholds that follow the skew, and with thresholds that do not.
+//! The producer computes for c1 and sends, a window of messages long, and then waits until all
+//! sends are done; that takes it c3. The consumer receives a message and computes for c2. If a send
+//! waits for its receive, c3 grows with c2; if the bytes are put aside, it does not. So c3 is
+//! measured three times: with messages that go eagerly in a ring that holds them all, with
+//! thresholds that follow the skew, and with thresholds that do not.
 //!
-//! Afterwards nobody computes any more. The thresholds must have come back: the same endpoints move windows as fast as
-//! they can, in turn with endpoints that are forced to each path for long messages.
+//! Afterwards nobody computes any more. The thresholds must have come back: the same endpoints move
+//! windows as fast as they can, in turn with endpoints that are forced to each path for long
+//! messages.
 
 mod bench;
 mod row;
@@ -120,7 +123,8 @@ fn roomy(args: &Args) -> Result<SettingsBuilder, PerfError> {
         )));
     };
     let fragment = bytes.next_power_of_two().clamp(32 << 10, MOST_RING);
-    // Messages of more than a record lie in the pool, of which one peer holds three quarters at most.
+    // Messages of more than a record lie in the pool, of which one peer holds three quarters at
+    // most.
     let fragments = (2 * args.skew.window * bytes.next_power_of_two() * 4)
         .div_ceil(3 * fragment)
         .next_power_of_two()

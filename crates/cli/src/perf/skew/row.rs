@@ -20,7 +20,8 @@ pub(in super::super) struct SkewRow {
     pub(in super::super) windows_to_change: Option<u32>,
     /// Messages that went ahead of the consumer while the clock ran.
     pub(in super::super) ahead_messages: u64,
-    /// `skewed`: c3 divided by that of the eager path. `after`: bandwidth divided by that of the best path.
+    /// `skewed`: c3 divided by that of the eager path. `after`: bandwidth divided by that of the
+    /// best path.
     pub(in super::super) ratio: f64,
 }
 

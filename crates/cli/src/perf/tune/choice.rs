@@ -1,8 +1,9 @@
 //! Which rows are worth a change: pure, from what was measured.
 //!
-//! A path is judged by the geometric mean of its time in a ping-pong and in a stream. It replaces the built-in one at a
-//! size only if it wins clearly in that mean and is not much worse in either; and it gets a row only if it does so at two
-//! sizes in a row, or at the longest. So a figure that was spoilt by the machine's mood changes nothing.
+//! A path is judged by the geometric mean of its time in a ping-pong and in a stream. It replaces
+//! the built-in one at a size only if it wins clearly in that mean and is not much worse in either;
+//! and it gets a row only if it does so at two sizes in a row, or at the longest. So a figure that
+//! was spoilt by the machine's mood changes nothing.
 
 use std::collections::BTreeMap;
 
@@ -63,7 +64,8 @@ fn built_in(locality: Locality, bytes: u64) -> Path {
     choice.map_or(Path::Pipeline, |choice| choice.path)
 }
 
-/// The pipeline's chunk for a locality: the built-in one, unless another is clearly better over all long messages.
+/// The pipeline's chunk for a locality: the built-in one, unless another is clearly better over all
+/// long messages.
 pub(super) fn fragment(locality: Locality, measured: &Measured) -> u32 {
     let built_in = Table::built_in().fragment_bytes(Path::Pipeline, locality);
     // The mean over the sizes where the chunk makes a difference.
@@ -138,8 +140,8 @@ pub(super) fn rows(locality: Locality, measured: &Measured, kept: &[u64]) -> Vec
     make_rows(locality, &taken, fragment_bytes)
 }
 
-/// Takes back what stands alone, and what would mix eager messages with longer ones that are not: `best_long` says what these go
-/// by then.
+/// Takes back what stands alone, and what would mix eager messages with longer ones that are not:
+/// `best_long` says what these go by then.
 fn settle(taken: &mut [(u64, Path, Path)], best_long: impl Fn(u64) -> Path) {
     let last = taken.len().saturating_sub(1);
     for at in 0..taken.len() {
@@ -211,8 +213,7 @@ fn make_rows(locality: Locality, taken: &[(u64, Path, Path)], fragment_bytes: u3
         }
     }
     let ahead = eager.max(SLOW_RECEIVER_EAGER);
-    let reason =
-        "the receiver lags: its sender copies the bytes aside and does not wait for it (H4)";
+    let reason = "the receiver lags: its sender copies the bytes aside and does not wait for it";
     row(ReceiverPace::Slow, ahead, Path::Eager, reason.to_owned());
     for (up_to_bytes, path) in long {
         let reason = match up_to_bytes {

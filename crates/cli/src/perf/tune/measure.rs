@@ -1,4 +1,5 @@
-//! One of the two ranks of a measurement. Both take the same decisions, since each follows from merged numbers.
+//! One of the two ranks of a measurement. Both take the same decisions, since each follows from
+//! merged numbers.
 
 use std::path::Path as FilePath;
 use std::time::Instant;
@@ -32,7 +33,8 @@ const ROUNDS: usize = 3;
 const STREAM_BYTES: u64 = 1 << 20;
 /// A window of a stream may take so many times the time that a round of a pattern has.
 const LONGEST_WINDOW: f64 = 20.0;
-/// A tuned path that is slower than the built-in one by this, when both are compared, is taken back.
+/// A tuned path that is slower than the built-in one by this, when both are compared, is taken
+/// back.
 const WORSE: f64 = 1.05;
 
 /// What one measurement found.
@@ -277,7 +279,8 @@ impl Bench {
         })
     }
 
-    /// Times of one size over several lanes, and the path that each took. All in turn, round after round.
+    /// Times of one size over several lanes, and the path that each took. All in turn, round after
+    /// round.
     fn in_turn(
         &self,
         lanes: &mut [&mut Ways],

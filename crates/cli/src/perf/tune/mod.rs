@@ -1,8 +1,10 @@
-//! `limic tune`: measures the crossovers of this host, and writes a profile that every later run loads.
+//! `limic tune`: measures the crossovers of this host, and writes a profile that every later run
+//! loads.
 //!
-//! The life of a tuning: [`places`] finds a pair of CPUs for each locality that the host has, a job of two ranks
-//! [`measure`]s all paths there over all sizes, [`choice`] decides which rows are worth a change, the same ranks compare
-//! the built-in table with the new one, and here everything is collected, shown ([`show`]) and written ([`profile`]).
+//! The life of a tuning: [`places`] finds a pair of CPUs for each locality that the host has, a job
+//! of two ranks [`measure`]s all paths there over all sizes, [`choice`] decides which rows are
+//! worth a change, the same ranks compare the built-in table with the new one, and here everything
+//! is collected, shown ([`show`]) and written ([`profile`]).
 
 mod choice;
 mod measure;
@@ -26,9 +28,10 @@ use places::Pair;
 
 /// Measure which path is best at which size on this host, and write a profile that later runs load
 ///
-/// Every locality that the host has (common cache, one package, two packages) is measured with two real processes, over
-/// all paths and sizes, in ping-pong and in streams. A path replaces the built-in one only where it wins clearly. The
-/// profile is loaded by every run on this machine, and refused on any other.
+/// Every locality that the host has (common cache, one package, two packages) is measured with two
+/// real processes, over all paths and sizes, in ping-pong and in streams. A path replaces the
+/// built-in one only where it wins clearly. The profile is loaded by every run on this machine, and
+/// refused on any other.
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
@@ -141,7 +144,8 @@ fn perform(args: &Args) -> Result<(), PerfError> {
     written.unwrap_or(Ok(()))
 }
 
-/// The file to write, if one is to be written; that it can be is found before minutes of measuring rather than after them.
+/// The file to write, if one is to be written; that it can be is found before minutes of measuring
+/// rather than after them.
 fn target(args: &Args) -> Result<Option<PathBuf>, PerfError> {
     if args.dry_run {
         return Ok(None);
@@ -173,7 +177,8 @@ fn start(args: &Args, pair: &Pair, line_latency: LineLatency) -> Result<Findings
         .stderr(Stdio::inherit());
     let me = getpid();
     let prepare = move || Ok(end_with(me, Signal::TERM)?);
-    // SAFETY: the closure runs between fork and exec. It makes system calls alone, without allocation or locks.
+    // SAFETY: the closure runs between fork and exec. It makes system calls alone, without
+    // allocation or locks.
     unsafe { command.pre_exec(prepare) };
     let output = command.output().map_err(failed("starting the ranks"))?;
     if !output.status.success() {

@@ -19,8 +19,9 @@ impl Pair {
         self.cpus[0] == self.cpus[1]
     }
 
-    /// How long a cache line takes between them, which says more than the topology: see [`LineLatency`]. What the settings say
-    /// (`LIMIC_LINE_LATENCY`) stands in for the measurement, as in every run.
+    /// How long a cache line takes between them, which says more than the topology: see
+    /// [`LineLatency`]. What the settings say (`LIMIC_LINE_LATENCY`) stands in for the measurement,
+    /// as in every run.
     pub(super) fn line_latency(&self) -> Result<LineLatency, PerfError> {
         let asked = Settings::from_environment()?.line_latency();
         if asked != LineLatency::Measured {

@@ -10,8 +10,8 @@ use super::super::PerfError;
 use super::super::machine::date;
 use super::measure::Findings;
 
-/// What stays of the profile that was there: one machine may show several localities at different times, and each tuning
-/// measures those of its time.
+/// What stays of the profile that was there: one machine may show several localities at different
+/// times, and each tuning measures those of its time.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Kept {
     /// Settings beside the rows.

@@ -1,7 +1,9 @@
-//! `limic perf connect`: how long a job takes until its ranks are connected (C4, U2), and what a connection holds.
+//! `limic perf connect`: how long a job takes until its ranks are connected, and what a
+//! connection holds.
 //!
-//! On demand, a connection is made when its first message is sent: who talks to one neighbour pays for one, and a job pays at most for a
-//! message to everybody. Static, all ranks meet before that, in `n - 1` steps.
+//! On demand, a connection is made when its first message is sent: who talks to one neighbour pays
+//! for one, and a job pays at most for a message to everybody. Static, all ranks meet before that,
+//! in `n - 1` steps.
 
 use std::time::Instant;
 
@@ -68,7 +70,8 @@ pub(super) fn as_rank(args: &Args, control: &Control) -> Result<Option<Sheet>, P
     Ok((control.rank() == 0).then_some(sheet))
 }
 
-/// Endpoints from their beginning to their end: one that connects on demand, then one that meets everybody first.
+/// Endpoints from their beginning to their end: one that connects on demand, then one that meets
+/// everybody first.
 fn round(lane: VerbsLane, control: &Control) -> Result<limic::Result<Round>, PerfError> {
     let settings = lane.settings()?;
     let mut first = lane.builder();
@@ -138,7 +141,8 @@ fn slowest(mine: Round, control: &Control) -> limic::Result<Round> {
     Ok(most)
 }
 
-/// Bytes of this process's own memory (not mapped files or devices) that are there; 0 where the system does not say.
+/// Bytes of this process's own memory (not mapped files or devices) that are there; 0 where the
+/// system does not say.
 pub(crate) fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status

@@ -1,5 +1,5 @@
-//! Lanes over verbs: one for each combination of send entries, coalescing and streams (C1, C2, U4), so that all of them are
-//! measured by the same processes in turn.
+//! Lanes over verbs: one for each combination of send entries, coalescing and streams,
+//! so that all of them are measured by the same processes in turn.
 
 use limic::settings::{Settings, SettingsBuilder, SettingsError, VerbsSettings, VerbsUse};
 
@@ -20,7 +20,8 @@ pub(crate) struct VerbsLane {
 }
 
 impl Default for VerbsLane {
-    /// As the environment says; what makes no sense there is an error when the first endpoint is opened.
+    /// As the environment says; what makes no sense there is an error when the first endpoint is
+    /// opened.
     fn default() -> Self {
         let settings = Settings::builder().build();
         let default = settings.map_or_else(|_| VerbsSettings::default(), |found| found.verbs());
@@ -65,19 +66,21 @@ impl VerbsLane {
 /// What the command line says about lanes over verbs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, clap::Args)]
 pub(crate) struct VerbsArgs {
-    /// Over verbs (Soft-RoCE too), also on one node: send-queue entries of each connection, several are compared (C1)
+    /// Over verbs (Soft-RoCE too), also on one node: send-queue entries of each connection, several
+    /// are compared
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(2..=4096))]
     wqe: Vec<u16>,
 
-    /// Over verbs: whether messages share packets while no entry is free (C2)
+    /// Over verbs: whether messages share packets while no entry is free
     #[arg(long, value_enum, value_name = "on,off", value_delimiter = ',')]
     coalesce: Vec<Switch>,
 
-    /// Over verbs: queue pairs to each peer (U4)
+    /// Over verbs: queue pairs to each peer
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(1..=8))]
     streams: Vec<u8>,
 
-    /// Over verbs: most peers that get a ring to write into by RDMA; 0: all messages by send and receive (U3)
+    /// Over verbs: most peers that get a ring to write into by RDMA; 0: all messages by send and
+    /// receive
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(0..=1024))]
     rings: Vec<u16>,
 }
@@ -90,7 +93,8 @@ pub(crate) enum Switch {
 }
 
 impl VerbsArgs {
-    /// All combinations; none, if nothing was said about verbs. What was not named is as limic has it by default.
+    /// All combinations; none, if nothing was said about verbs. What was not named is as limic has
+    /// it by default.
     pub(crate) fn lanes(&self) -> Vec<VerbsLane> {
         if *self == Self::default() {
             return Vec::new();
@@ -127,7 +131,8 @@ impl VerbsArgs {
     }
 }
 
-/// What more streams, and rings, gain over one stream and none at each size, other things being equal.
+/// What more streams, and rings, gain over one stream and none at each size, other things being
+/// equal.
 pub(crate) fn compare(rows: &[Row]) -> Vec<String> {
     let mut notes = Vec::new();
     for row in rows {
@@ -154,8 +159,8 @@ pub(crate) fn compare(rows: &[Row]) -> Vec<String> {
     notes
 }
 
-/// What coalescing gains at each number of entries and each size, and how that compares with many entries
-/// without it: the claim of the paper's figure 4.
+/// What coalescing gains at each number of entries and each size, and how that compares with many
+/// entries without it: the claim of the paper's figure 4.
 pub(crate) fn judge(rows: &[Row]) -> Vec<String> {
     let find = |bytes: u64, lane: VerbsLane| {
         let rate = |row: &&Row| row.bytes == bytes && row.verbs == Some(lane);

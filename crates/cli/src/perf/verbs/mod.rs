@@ -1,8 +1,9 @@
-//! What `limic perf` measures over verbs: connections that stay small (C1 to C5), and messages that rest in an area on their way (N1
-//! to N4).
+//! What `limic perf` measures over verbs: connections that stay small, and messages that
+//! rest in an area on their way.
 //!
-//! [`lanes`] goes into the patterns of messages. The others have an order of their own: [`connect`] times the start of
-//! a job, [`movement`] and [`staged`] go to the adapter itself, by the links that [`bench`] makes. [`sheet`] shows their rows.
+//! [`lanes`] goes into the patterns of messages. The others have an order of their own: [`connect`]
+//! times the start of a job, [`movement`] and [`staged`] go to the adapter itself, by the links
+//! that [`bench`] makes. [`sheet`] shows their rows.
 
 #[cfg(feature = "ibverbs")]
 mod bench;

@@ -1,4 +1,5 @@
-//! `hostdev`, `ports` and `hotspot` (N2): bytes between host and adapter memory, over one and two ports, and from one rank to many.
+//! `hostdev`, `ports` and `hotspot` (N2): bytes between host and adapter memory, over one and two
+//! ports, and from one rank to many.
 
 use std::time::Instant;
 
@@ -67,7 +68,8 @@ fn card(area: &dyn AdapterMemory) -> Result<AreaCard, PerfError> {
     AreaCard::of(area).ok_or_else(|| no_piece(area.len()))
 }
 
-/// Figure 2: a local queue pair moves bytes between all combinations of host and device memory; and memcpy beside it.
+/// Figure 2: a local queue pair moves bytes between all combinations of host and device memory; and
+/// memcpy beside it.
 pub(super) fn hostdev(args: &Args, control: &Control) -> Result<Option<Sheet>, PerfError> {
     let mut sheet = Sheet::new(args, control.size());
     // One process is enough; the others wait.

@@ -27,7 +27,8 @@ fn cpu() -> Duration {
     )
 }
 
-/// Figures 10 and 11: messages of 8 pieces, packed or gathered, with some of their buffers registered already.
+/// Figures 10 and 11: messages of 8 pieces, packed or gathered, with some of their buffers
+/// registered already.
 pub(super) fn noncontig(args: &Args, control: &Control) -> Result<Option<Sheet>, PerfError> {
     let mut sheet = Sheet::new(args, control.size());
     let rail = &rails()?[0];
@@ -138,7 +139,8 @@ fn messages(
                 .send(over, &mut once, to, 0, way, &mut after)
                 .map_err(link)?;
             let sent = cpu();
-            // Registrations that were kept for the next time end here: this buffer does not come again.
+            // Registrations that were kept for the next time end here: this buffer does not come
+            // again.
             drop(once);
             busy += (handed - begin.1) + (cpu() - sent);
         }
@@ -165,7 +167,8 @@ fn area_card(area: &dyn AdapterMemory) -> Result<AreaCard, PerfError> {
     AreaCard::of(area).ok_or_else(|| PerfError::Usage("messages of 0 bytes or over 4 GiB".into()))
 }
 
-/// Figures 12 to 14: rank 0 sends to rank 1, which passes it on to rank 2, and so on; the last one answers.
+/// Figures 12 to 14: rank 0 sends to rank 1, which passes it on to rank 2, and so on; the last one
+/// answers.
 pub(super) fn chain(args: &Args, control: &Control) -> Result<Option<Sheet>, PerfError> {
     let (rank, size) = (control.rank(), control.size());
     let mut sheet = Sheet::new(args, size);

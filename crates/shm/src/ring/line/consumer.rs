@@ -71,7 +71,8 @@ pub struct LineConsumer<M> {
     /// The lap of the next record.
     cursor: Cursor,
     other: Cursor,
-    /// Words of the record that `peek` showed last, and of the rest of its line if it ends that; 0 for none.
+    /// Words of the record that `peek` showed last, and of the rest of its line if it ends that; 0
+    /// for none.
     peeked: u64,
     max_payload: u32,
     /// Words were returned since the last `pop`.
@@ -134,8 +135,9 @@ impl<M: Memory> LineConsumer<M> {
         Ok(Some(self.record(word)))
     }
 
-    /// Shows the oldest record to `take`, if there is one at hand, and takes it off if that says so: [`peek`](Self::peek) and
-    /// [`pop`](Self::pop) in one. False if nothing was taken; then `peek` says why.
+    /// Shows the oldest record to `take`, if there is one at hand, and takes it off if that says
+    /// so: [`peek`](Self::peek) and [`pop`](Self::pop) in one. False if nothing was taken; then
+    /// `peek` says why.
     #[inline(always)]
     pub fn take_if(&mut self, take: impl FnOnce(&Record<'_, M>) -> bool) -> bool {
         // Acquire: as in `peek` (pair *record header*).
@@ -144,7 +146,8 @@ impl<M: Memory> LineConsumer<M> {
             return false;
         };
         let words = words + self.rest_behind(word, words);
-        // Before `take` writes to memory of which the compiler does not know that it is none of this.
+        // Before `take` writes to memory of which the compiler does not know that it is none of
+        // this.
         let behind = self.cursor.behind(words);
         let taken = take(&self.record(word));
         if taken {
@@ -153,8 +156,9 @@ impl<M: Memory> LineConsumer<M> {
         taken
     }
 
-    /// Asks for the line behind that of the next record. For who looks for that record again and again: if it takes two lines, both
-    /// are on their way then as soon as they are written, and not one after the other. At the last line of a lap: nothing.
+    /// Asks for the line behind that of the next record. For who looks for that record again and
+    /// again: if it takes two lines, both are on their way then as soon as they are written, and
+    /// not one after the other. At the last line of a lap: nothing.
     #[inline(always)]
     pub fn ask_for_second_line(&self) {
         let index = (self.cursor.index | (LINE_WORDS - 1)) + 1;
@@ -171,7 +175,8 @@ impl<M: Memory> LineConsumer<M> {
         let payload = if word & SAME_TAG != 0 {
             offset + WORD
         } else {
-            // SAFETY: `record_words` saw that the record, which has two words at least, ends before the ring does.
+            // SAFETY: `record_words` saw that the record, which has two words at least, ends before
+            // the ring does.
             let tag = unsafe { self.mem.word64_unchecked(offset + WORD) };
             // Relaxed: ordered by the header (pair *record header*).
             self.tag = tag.load(Ordering::Relaxed);
@@ -201,11 +206,13 @@ impl<M: Memory> LineConsumer<M> {
     /// The header word at the position.
     #[inline(always)]
     fn head(&self) -> &AtomicU64 {
-        // SAFETY: the index is that of a word of a lap, which `Shape::new` checked against the area.
+        // SAFETY: the index is that of a word of a lap, which `Shape::new` checked against the
+        // area.
         unsafe { self.mem.word64_unchecked(self.cursor.offset()) }
     }
 
-    /// Words of the record whose header `word`, read once, is, if that lies within the ring from the position on.
+    /// Words of the record whose header `word`, read once, is, if that lies within the ring from
+    /// the position on.
     #[inline(always)]
     fn record_words(&self, word: u64) -> Option<u64> {
         let (len, kind, words) = (length(word), (word >> 32) as u8, words_of(word));
@@ -271,8 +278,8 @@ impl<M: Memory> LineConsumer<M> {
     /// Takes the record off that [`peek`](Self::peek) showed; without one, does
     /// nothing.
     ///
-    /// True if words went back to the producer meanwhile: one that sleeps since the ring was full has room
-    /// then, and only then.
+    /// True if words went back to the producer meanwhile: one that sleeps since the ring was full
+    /// has room then, and only then.
     #[inline(always)]
     pub fn pop(&mut self) -> bool {
         let words = core::mem::take(&mut self.peeked);
@@ -280,7 +287,8 @@ impl<M: Memory> LineConsumer<M> {
         self.was_credited()
     }
 
-    /// Whether words went back to the producer since this was asked, or [`pop`](Self::pop) told: it may sleep.
+    /// Whether words went back to the producer since this was asked, or [`pop`](Self::pop) told: it
+    /// may sleep.
     #[inline(always)]
     pub fn was_credited(&mut self) -> bool {
         core::mem::take(&mut self.credited)
@@ -299,7 +307,8 @@ impl<M: Memory> LineConsumer<M> {
         }
     }
 
-    /// Returns all read words to the producer now. [`pop`](Self::pop) does it often enough for progress.
+    /// Returns all read words to the producer now. [`pop`](Self::pop) does it often enough for
+    /// progress.
     pub fn return_credit(&mut self) {
         let cursor = &mut self.cursor;
         if cursor.returned != cursor.position {
@@ -322,11 +331,12 @@ impl<M: Memory> LineConsumer<M> {
         self.other = Cursor::new(self.shape.cold);
         self.peeked = 0;
         self.tag = 0;
-        // SAFETY: the first word of the hot lap, and words of line 0, of an area that `Shape::new` checked.
+        // SAFETY: the first word of the hot lap, and words of line 0, of an area that `Shape::new`
+        // checked.
         unsafe {
-            // The header that the consumer polls first, then the credit; the next
-            // producer comes to know of the ring by a message, which orders all. The cold lap is entered by way
-            // of a record that is complete.
+            // The header that the consumer polls first, then the credit; the next producer comes to
+            // know of the ring by a message, which orders all. The cold lap is entered by way of a
+            // record that is complete.
             self.mem
                 .word64_unchecked(self.shape.hot.first)
                 .store(0, Ordering::Relaxed);
@@ -374,8 +384,8 @@ impl<M: Memory> Record<'_, M> {
     ///
     /// # Safety
     ///
-    /// `at + len` is at most the length that `peek` gave this record, and `to` is valid for `len` bytes outside of the
-    /// ring.
+    /// `at + len` is at most the length that `peek` gave this record, and `to` is valid for `len`
+    /// bytes outside of the ring.
     #[inline(always)]
     pub unsafe fn read(&self, at: u32, to: *mut u8, len: u32) {
         debug_assert!(u64::from(at) + u64::from(len) <= u64::from(self.checked));
@@ -406,8 +416,9 @@ impl<M: Memory> Record<'_, M> {
 
 /// Copies a payload of several lines.
 ///
-/// So many words are soon returned, and what the caller sends in answer stands behind that store in this core's store
-/// buffer; so the consumer's line is asked for ahead of the copy, which takes as long.
+/// So many words are soon returned, and what the caller sends in answer stands behind that store in
+/// this core's store buffer; so the consumer's line is asked for ahead of the copy, which takes as
+/// long.
 ///
 /// # Safety
 ///

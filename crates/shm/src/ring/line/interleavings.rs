@@ -114,13 +114,14 @@ fn line_ring_appends_to_a_line_that_is_being_read() {
 
 #[test]
 fn line_ring_wraps_with_records_that_share_lines() {
-    // Three records of two lines less a word, from the middle of a line on; the last one of all goes over the
-    // end, behind a pad that begins in a line.
+    // Three records of two lines less a word, from the middle of a line on; the last one of all
+    // goes over the end, behind a pad that begins in a line.
     transfer(PACKED, PACKED.into(), &[8, 104, 8, 104, 8, 8, 104]);
 }
 
 #[test]
 fn line_ring_jumps_to_the_far_lap_and_back() {
-    // Three lines of the hot lap if the consumer does not read meanwhile, the cold lap, and the hot one again.
+    // Three lines of the hot lap if the consumer does not read meanwhile, the cold lap, and the hot
+    // one again.
     transfer(2 * LINES, LINES.into(), &[8, 8, 8, 8, 8, 112, 8]);
 }

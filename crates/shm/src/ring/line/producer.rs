@@ -18,8 +18,8 @@ pub struct LineProducer<M> {
     /// The lap in use.
     cursor: Cursor,
     other: Cursor,
-    /// A record that ends before this position, in the lap in use, needs no further look. Invariant: at most `limit`,
-    /// and at most the end of the lap.
+    /// A record that ends before this position, in the lap in use, needs no further look.
+    /// Invariant: at most `limit`, and at most the end of the lap.
     bound: u64,
     /// In the cold lap: where to look whether the hot one is read.
     look_back: u64,
@@ -70,16 +70,17 @@ impl<M: Memory> LineProducer<M> {
         self.reserve_words(len, words_for(len), false)
     }
 
-    /// As [`reserve`](Self::reserve), for a record that will have this tag: it takes less room if the last one had it.
+    /// As [`reserve`](Self::reserve), for a record that will have this tag: it takes less room if
+    /// the last one had it.
     #[inline(always)]
     pub fn reserve_tagged(&mut self, len: u32, tag: u64) -> Option<Reservation<'_, M>> {
         let same = tag == self.tag && len <= MOST_SAME_TAG;
         self.reserve_words(len, words_for(len) - u64::from(same), same)
     }
 
-    /// Publishes a record of at most 56 bytes that has the tag of the one before, if its place is at hand: [`reserve_tagged`]
-    /// and all that follows in one, as a stream of short messages needs it. False: nothing was done. `kind` is neither 0
-    /// nor [`PAD`].
+    /// Publishes a record of at most 56 bytes that has the tag of the one before, if its place is
+    /// at hand: [`reserve_tagged`] and all that follows in one, as a stream of short messages needs
+    /// it. False: nothing was done. `kind` is neither 0 nor [`PAD`].
     ///
     /// [`reserve_tagged`]: Self::reserve_tagged
     ///
@@ -97,7 +98,8 @@ impl<M: Memory> LineProducer<M> {
         let Some(slot) = self.spot_of_same_tag(tag, len) else {
             return false;
         };
-        // SAFETY: the spot has room for `len` bytes there, and nothing is published in between; the rest is the caller's promise.
+        // SAFETY: the spot has room for `len` bytes there, and nothing is published in between; the
+        // rest is the caller's promise.
         unsafe {
             // It copies up to 64 bytes, and these are at most 56.
             let copied = self.mem.write_short(slot.offset + WORD, from, len);
@@ -130,16 +132,18 @@ impl<M: Memory> LineProducer<M> {
         true
     }
 
-    /// Where a record of so many words goes, if its place is at hand: it and the word behind it lie in the lap, and are free.
+    /// Where a record of so many words goes, if its place is at hand: it and the word behind it lie
+    /// in the lap, and are free.
     #[inline(always)]
     fn spot_at_hand(&self, words: u64) -> Option<Slot> {
         let cursor = &self.cursor;
         let start = cursor.write;
         let (end, ends_line) = cursor.end(start, words);
         let offset = cursor.lap.first + cursor.index as usize * WORD;
-        // `bound` is at most the end of the lap, so that the record, of one word at least, and the word behind it lie in the lap. It
-        // is at most `limit` too, so these words are free (pair *word credit*), and the consumer looks at none of them before the header,
-        // except at the header word.
+        // `bound` is at most the end of the lap, so that the record, of one word at least, and the
+        // word behind it lie in the lap. It is at most `limit` too, so these words are free (pair
+        // *word credit*), and the consumer looks at none of them before the header, except at the
+        // header word.
         (end < self.bound).then_some(Slot {
             step: Step::On,
             start,
@@ -150,7 +154,8 @@ impl<M: Memory> LineProducer<M> {
         })
     }
 
-    /// The same for a record without a tag of its own, if it may be one. Its payload is behind one word.
+    /// The same for a record without a tag of its own, if it may be one. Its payload is behind one
+    /// word.
     #[inline(always)]
     fn spot_of_same_tag(&self, tag: u64, len: usize) -> Option<Slot> {
         if tag != self.tag || len > MOST_SAME_TAG as usize {
@@ -164,7 +169,8 @@ impl<M: Memory> LineProducer<M> {
     ///
     /// # Safety
     ///
-    /// [`spot_of_same_tag`](Self::spot_of_same_tag) gave the spot for this length, and nothing was published since.
+    /// [`spot_of_same_tag`](Self::spot_of_same_tag) gave the spot for this length, and nothing was
+    /// published since.
     #[inline(always)]
     unsafe fn publish_same_tag(&mut self, slot: &Slot, kind: u8, len: usize) {
         debug_assert!(kind != 0 && kind != PAD, "the ring's own kinds");
@@ -191,8 +197,8 @@ impl<M: Memory> LineProducer<M> {
     fn published(&mut self, start: u64, end: u64, ends_line: bool) {
         self.cursor.index += end - start;
         self.cursor.write = end;
-        // Off the way of this message: ownership of a line of the next ones, unless the consumer still
-        // has to read it.
+        // Off the way of this message: ownership of a line of the next ones, unless the consumer
+        // still has to read it.
         if ends_line && end + AHEAD_LINES * LINE_WORDS < self.cursor.limit {
             self.mem.prefetch_write(self.cursor.ahead());
         }
@@ -213,8 +219,9 @@ impl<M: Memory> LineProducer<M> {
         })
     }
 
-    /// Looks at the consumer's line now if less than half of the lap is known to be free: for producers of long records, which
-    /// would otherwise meet that line on the way of one of the next. Moves that line at most.
+    /// Looks at the consumer's line now if less than half of the lap is known to be free: for
+    /// producers of long records, which would otherwise meet that line on the way of one of the
+    /// next. Moves that line at most.
     pub fn refresh_credit(&mut self) {
         let known = self.cursor.limit - self.cursor.write;
         if known < self.cursor.lap.words / 2 && self.look_for_credit(self.cursor.limit + 1) {
@@ -277,7 +284,8 @@ impl<M: Memory> LineProducer<M> {
         }
     }
 
-    /// Looks at the consumer's line; says whether the words of the lap in use before `needed` are free.
+    /// Looks at the consumer's line; says whether the words of the lap in use before `needed` are
+    /// free.
     fn look_for_credit(&mut self, needed: u64) -> bool {
         let cursor = &mut self.cursor;
         // SAFETY: in line 0 of an area that `Shape::new` checked.
@@ -304,8 +312,8 @@ impl<M: Memory> LineProducer<M> {
         head.store(header(len as u32, PAD, 0, cursor.write), Ordering::Release);
     }
 
-    /// Publishes a record whose own header is stored already, but where the consumer does not look yet, by
-    /// what leads there.
+    /// Publishes a record whose own header is stored already, but where the consumer does not look
+    /// yet, by what leads there.
     #[cold]
     #[inline(never)]
     fn publish_way(&mut self, slot: &Slot) {

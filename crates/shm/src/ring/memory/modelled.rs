@@ -13,10 +13,9 @@ const WORD: usize = 8;
 /// Words per line.
 const WORDS: usize = LINE / WORD;
 
-/// One cache line. Bytes and words are kept apart, so that loom checks each with
-/// its own rules; a plain write that covers a word changes the word as well, for
-/// stale bytes of an earlier lap must be able to look like a header. Races are found by words: a line
-/// may hold several records.
+/// One cache line. Bytes and words are kept apart, so that loom checks each with its own rules; a
+/// plain write that covers a word changes the word as well, for stale bytes of an earlier lap must
+/// be able to look like a header. Races are found by words: a line may hold several records.
 #[derive(Debug)]
 struct Line {
     words: [AtomicU64; WORDS],

@@ -213,11 +213,12 @@ impl<M: Memory> SharedConsumer<M> {
         stalled
     }
 
-    /// Takes off what a dead sender has published behind claims of others: its records, oldest first, each given to `take`.
-    /// They would be reached only when all those have been published, and nobody's order changes but that between two senders.
+    /// Takes off what a dead sender has published behind claims of others: its records, oldest
+    /// first, each given to `take`. They would be reached only when all those have been published,
+    /// and nobody's order changes but that between two senders.
     ///
-    /// The sender must be dead, as for [`skip_stalled`](Self::skip_stalled). Reads the state of each slot, up to the first that
-    /// is free.
+    /// The sender must be dead, as for [`skip_stalled`](Self::skip_stalled). Reads the state of
+    /// each slot, up to the first that is free.
     pub fn take_from(&mut self, sender: u32, mut take: impl FnMut(&Record<'_, M>)) {
         for ahead in 0..self.shape.slots() {
             let position = self.position.wrapping_add(ahead);
@@ -250,7 +251,8 @@ impl<M: Memory> SharedConsumer<M> {
                 payload: offset + SLOT_HEADER,
                 checked: len,
             });
-            // Relaxed: for this end alone, which passes over the slot in its turn and then frees it.
+            // Relaxed: for this end alone, which passes over the slot in its turn and then frees
+            // it.
             meta.store(super::meta(0, VOID, 0), Ordering::Relaxed);
         }
     }
@@ -341,8 +343,8 @@ impl<M: Memory> Record<'_, M> {
     ///
     /// # Safety
     ///
-    /// `at + len` is at most the length that `peek` gave this record, and `to` is valid for `len` bytes outside of the
-    /// ring.
+    /// `at + len` is at most the length that `peek` gave this record, and `to` is valid for `len`
+    /// bytes outside of the ring.
     #[inline(always)]
     pub unsafe fn read(&self, at: u32, to: *mut u8, len: u32) {
         debug_assert!(u64::from(at) + u64::from(len) <= u64::from(self.checked));

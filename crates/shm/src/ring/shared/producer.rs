@@ -42,8 +42,9 @@ impl<M: Memory> SharedProducer<M> {
         })
     }
 
-    /// Whether [`reserve`](Self::reserve) would find a free slot now, as far as one look tells; nothing is claimed. For
-    /// callers that prepare something before they send: a reservation that is dropped is a record that all others see.
+    /// Whether [`reserve`](Self::reserve) would find a free slot now, as far as one look tells;
+    /// nothing is claimed. For callers that prepare something before they send: a reservation that
+    /// is dropped is a record that all others see.
     #[must_use]
     pub fn has_room(&self) -> bool {
         // Relaxed: nothing of the slot is read or written.

@@ -1,4 +1,4 @@
-//! Arenas for loans (K9): memory beside the segment, made when the first loan is asked for.
+//! Arenas for loans: memory beside the segment, made when the first loan is asked for.
 //!
 //! The owner alone hands out room. A receiver gives a loan back by a release flag in the owner's
 //! segment; peers map arenas for reading only.
@@ -20,14 +20,16 @@ use crate::engine::process::has_ended;
 use crate::raw::{RawLoan, RequestId};
 use crate::{Error, Result};
 
-/// Loans start at multiples of this, so that neighbours share no cache line, nor its prefetched twin.
+/// Loans start at multiples of this, so that neighbours share no cache line, nor its prefetched
+/// twin.
 const ALIGN: usize = 128;
 /// Smallest arena.
 const ARENA_BYTES: usize = 4 << 20;
-/// Loans with receivers before the owner looks which of them came back: so many that a line of flags moves seldom, and so few
-/// that the next loan lies in memory which is still in the cache.
+/// Loans with receivers before the owner looks which of them came back: so many that a line of
+/// flags moves seldom, and so few that the next loan lies in memory which is still in the cache.
 const RECLAIM_AT: usize = 8;
-/// Rooms that are kept as they came back, for the next loans of the same length: their lines are still in the cache.
+/// Rooms that are kept as they came back, for the next loans of the same length: their lines are
+/// still in the cache.
 const RECENT: usize = 32;
 
 struct OwnArena {
@@ -88,7 +90,8 @@ impl Arenas {
         }
     }
 
-    /// Lends room to the application that is known to be back and has this length, so that its lines are still in the cache.
+    /// Lends room to the application that is known to be back and has this length, so that its
+    /// lines are still in the cache.
     #[inline(always)]
     pub(crate) fn borrow_again(&mut self, len: usize) -> Option<RawLoan> {
         let need = len.max(1).checked_next_multiple_of(ALIGN)?;
@@ -233,7 +236,8 @@ impl Arenas {
         arena.free.insert(offset, len);
     }
 
-    /// Whether it may be kept for long: memory for messages that go ahead is given back when none of them lies there.
+    /// Whether it may be kept for long: memory for messages that go ahead is given back when none
+    /// of them lies there.
     #[inline(always)]
     fn is_for_loans(&self, range: ArenaRange) -> bool {
         let arena = self.arenas.get(range.arena as usize);
@@ -279,8 +283,8 @@ impl Arenas {
         self.slots.name(slot)
     }
 
-    /// Another slot, with a flag, for a loan that the application has in one without. The loan has another id then. `None` if all flags
-    /// are in use.
+    /// Another slot, with a flag, for a loan that the application has in one without. The loan has
+    /// another id then. `None` if all flags are in use.
     #[cold]
     pub(crate) fn find_flag(&mut self, slot: u32) -> Option<u32> {
         if !self.slots.has_free_flag() {
@@ -300,7 +304,8 @@ impl Arenas {
         }
     }
 
-    /// A peer is told of a loan that the application has, in a slot with a flag: what it must be told.
+    /// A peer is told of a loan that the application has, in a slot with a flag: what it must be
+    /// told.
     #[inline(always)]
     pub(crate) fn lend(&mut self, slot: u32, peer: u32, len: u64) -> ArenaMessage {
         self.slots.lend(slot, peer);
@@ -326,7 +331,8 @@ impl Arenas {
         self.slots.expect_return();
     }
 
-    /// Undoes the last [`lend`](Self::lend) for a record that found no room in the ring: the application has it again.
+    /// Undoes the last [`lend`](Self::lend) for a record that found no room in the ring: the
+    /// application has it again.
     pub(crate) fn unlend(&mut self) {
         self.slots.unlend();
     }
@@ -366,8 +372,9 @@ impl Arenas {
         }
     }
 
-    /// Takes back what a failed peer held, except for what its process may still read: a received loan outlives the endpoint that
-    /// received it. That comes back when it is dropped, or with the end of the process.
+    /// Takes back what a failed peer held, except for what its process may still read: a received
+    /// loan outlives the endpoint that received it. That comes back when it is dropped, or with the
+    /// end of the process.
     pub(crate) fn forget_peer(&mut self, peer: u32) {
         if self.living_holders.iter().all(|(other, _)| *other != peer) {
             self.take_from(peer);

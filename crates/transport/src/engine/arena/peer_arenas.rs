@@ -47,8 +47,8 @@ impl PeerArenas {
         self.mapped.iter().any(|(known, _)| *known == number)
     }
 
-    /// Maps an arena that came over the channel. One that cannot be mapped is an error at the message that
-    /// lies in it.
+    /// Maps an arena that came over the channel. One that cannot be mapped is an error at the
+    /// message that lies in it.
     pub(crate) fn map(&mut self, number: u32, bytes: u64, fd: OwnedFd) {
         let most = usize::try_from(bytes).unwrap_or(usize::MAX);
         match PeerArena::attach(fd, most) {

@@ -9,8 +9,9 @@ use crate::engine::frame::ArenaMessage;
 use crate::policy::slow_receiver::LONG;
 
 impl Arenas {
-    /// Room for a message of `len` bytes that goes ahead of its receiver. `None` if `budget` bytes of such messages are not taken yet, or three quarters of the flags are in use, by them or the
-    /// application: the rest is for its loans.
+    /// Room for a message of `len` bytes that goes ahead of its receiver. `None` if `budget` bytes
+    /// of such messages are not taken yet, or three quarters of the flags are in use, by them or
+    /// the application: the rest is for its loans.
     pub(crate) fn reserve_send_ahead(&mut self, len: usize, budget: u64) -> Option<ArenaRange> {
         self.reclaim_send_ahead();
         let need = len.max(1).checked_next_multiple_of(ALIGN)?;
@@ -34,7 +35,8 @@ impl Arenas {
 
     /// Takes back what receivers have taken of the messages that went ahead.
     fn reclaim_send_ahead(&mut self) {
-        // Receivers take in order, so one look at the oldest tells; another one that is done comes back with it.
+        // Receivers take in order, so one look at the oldest tells; another one that is done comes
+        // back with it.
         while self
             .send_ahead
             .front()
@@ -51,8 +53,8 @@ impl Arenas {
         self.arenas.iter().flatten().any(|arena| arena.send_ahead)
     }
 
-    /// Gives the memory back that was made for messages that go ahead, as far as none of them lies there any more. Gives
-    /// the numbers of these arenas, for the peers that have mapped them.
+    /// Gives the memory back that was made for messages that go ahead, as far as none of them lies
+    /// there any more. Gives the numbers of these arenas, for the peers that have mapped them.
     pub(crate) fn retire_idle_send_ahead(&mut self) -> Vec<u32> {
         self.reclaim_send_ahead();
         let mut retired = Vec::new();
@@ -65,9 +67,9 @@ impl Arenas {
         retired
     }
 
-    /// Lends the room, which was filled with `len` bytes, to a peer. The message says how many before it
-    /// are ahead of this peer and not taken, or [`LONG`] if there are more. `None`, and the room is free
-    /// again: all flags are in use.
+    /// Lends the room, which was filled with `len` bytes, to a peer. The message says how many
+    /// before it are ahead of this peer and not taken, or [`LONG`] if there are more. `None`, and
+    /// the room is free again: all flags are in use.
     pub(crate) fn lend_send_ahead(
         &mut self,
         range: ArenaRange,
@@ -85,8 +87,8 @@ impl Arenas {
         Some(self.message(slot, len, Some(before)))
     }
 
-    /// So many messages are ahead of a peer. Takes back what it has taken, as far as it looks: others may hold older ones for
-    /// long, so that the peer would seem to lag with them.
+    /// So many messages are ahead of a peer. Takes back what it has taken, as far as it looks:
+    /// others may hold older ones for long, so that the peer would seem to lag with them.
     ///
     /// Reads a flag for each message that was taken since, and at most [`LONG`] others.
     fn not_taken_by(&mut self, peer: u32) -> u32 {
@@ -107,7 +109,8 @@ impl Arenas {
         count
     }
 
-    /// Undoes [`lend_send_ahead`](Self::lend_send_ahead) for a record that found no room in the ring.
+    /// Undoes [`lend_send_ahead`](Self::lend_send_ahead) for a record that found no room in the
+    /// ring.
     pub(crate) fn undo_send_ahead(&mut self) {
         if let Some(slot) = self.send_ahead.pop_back() {
             self.end_send_ahead(slot);

@@ -41,7 +41,8 @@ fn flags_are_left_to_loans_whatever_the_application_holds() {
         .collect();
     assert!(arenas.reserve_send_ahead(1024, 1 << 20).is_none());
 
-    // Each of those that are sent then has a flag, as long as there are any; one for which the ring has no room keeps it.
+    // Each of those that are sent then has a flag, as long as there are any; one for which the ring
+    // has no room keeps it.
     let mut sent = 0;
     for id in &held {
         let mut slot = arenas.held(*id).expect("it is the application's");

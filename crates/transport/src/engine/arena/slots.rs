@@ -1,11 +1,12 @@
 //! Loans by slot: each has its room, and a release flag.
 //!
-//! A slot keeps its room when its loan comes back, for the next loan of the same length. So from one loan to the next, nothing changes
-//! but what the slot is in use for.
+//! A slot keeps its room when its loan comes back, for the next loan of the same length. So from
+//! one loan to the next, nothing changes but what the slot is in use for.
 //!
-//! The owner looks at flags only when it has no slot to use again, and then takes back all that is back. Sixteen flags share a line;
-//! while the owner does not look, the lines stay with the one who sets them. Between two peers that pass loans to and fro, a
-//! line of flags then moves there and back once for eight loans.
+//! The owner looks at flags only when it has no slot to use again, and then takes back all that is
+//! back. Sixteen flags share a line; while the owner does not look, the lines stay with the one who
+//! sets them. Between two peers that pass loans to and fro, a line of flags then moves there and
+//! back once for eight loans.
 
 use std::collections::VecDeque;
 
@@ -14,10 +15,12 @@ use limic_shm::segment::LOAN_FLAGS;
 
 use super::ArenaRange;
 
-/// Loans with receivers from which on the owner passes over one that is not back, since that may be kept for long.
+/// Loans with receivers from which on the owner passes over one that is not back, since that may be
+/// kept for long.
 const ROTATE_AT: usize = 16;
 
-/// Slots with a flag that are left to loans which are sent, and to messages that go ahead, whatever the application holds.
+/// Slots with a flag that are left to loans which are sent, and to messages that go ahead, whatever
+/// the application holds.
 const RESERVED_FLAGS: usize = LOAN_FLAGS as usize / 4;
 
 /// What a slot is in use for.
@@ -54,8 +57,8 @@ impl Slot {
     }
 }
 
-/// All slots. The first [`LOAN_FLAGS`] are named by the number of their flag; those beyond have none, and are made when an
-/// application holds many loans.
+/// All slots. The first [`LOAN_FLAGS`] are named by the number of their flag; those beyond have
+/// none, and are made when an application holds many loans.
 pub(crate) struct Slots {
     flags: PackedFlags<Mapped>,
     slots: Vec<Slot>,
@@ -64,7 +67,8 @@ pub(crate) struct Slots {
     free_beyond: Vec<u32>,
     /// Those whose rooms wait for the next loan, the longest kept first.
     kept: VecDeque<u32>,
-    /// Those of loans with receivers, mostly the oldest first; the first [`back`](Self::back) of them are known to have come back.
+    /// Those of loans with receivers, mostly the oldest first; the first [`back`](Self::back) of
+    /// them are known to have come back.
     lent: VecDeque<u32>,
     back: usize,
 }
@@ -184,7 +188,8 @@ impl Slots {
         is_it.then_some(slot)
     }
 
-    /// A peer is told of a loan that the application had. The slot has a flag; see [`move_to_flag`](Self::move_to_flag).
+    /// A peer is told of a loan that the application had. The slot has a flag; see
+    /// [`move_to_flag`](Self::move_to_flag).
     #[inline(always)]
     pub(crate) fn lend(&mut self, slot: u32, peer: u32) {
         debug_assert!(slot < LOAN_FLAGS, "no receiver can give it back");
@@ -212,7 +217,8 @@ impl Slots {
         !self.free.is_empty()
     }
 
-    /// Gives a loan that the application holds another slot, which has a flag. `None` if there is none.
+    /// Gives a loan that the application holds another slot, which has a flag. `None` if there is
+    /// none.
     pub(crate) fn move_to_flag(&mut self, slot: u32) -> Option<u32> {
         let other = self.free.pop()?;
         let range = self.end(slot);
@@ -250,8 +256,8 @@ impl Slots {
         self.flags.is_released(slot, self.generation(slot))
     }
 
-    /// Looks which loans came back, from the oldest one on up to the first that did not. If none did and there are many, the
-    /// oldest one is passed over.
+    /// Looks which loans came back, from the oldest one on up to the first that did not. If none
+    /// did and there are many, the oldest one is passed over.
     pub(crate) fn reclaim(&mut self) {
         let lent = self.lent.iter().skip(self.back);
         self.back += lent.take_while(|slot| self.is_back(**slot)).count();

@@ -1,8 +1,10 @@
-//! Who keeps a peer's arena mapped: the endpoint, and every loan that an application holds, on whatever thread.
+//! Who keeps a peer's arena mapped: the endpoint, and every loan that an application holds, on
+//! whatever thread.
 //!
-//! A shared count without a locked instruction on the thread that takes the shares: such an instruction waits until all stores before it
-//! are done, here one to a line that the peer has. Mostly one thread gives a share and returns it, so it counts by
-//! itself, and only what other threads return is counted atomically. The keeper compares both when it goes; what is still
+//! A shared count without a locked instruction on the thread that takes the shares: such an
+//! instruction waits until all stores before it are done, here one to a line that the peer has.
+//! Mostly one thread gives a share and returns it, so it counts by itself, and only what other
+//! threads return is counted atomically. The keeper compares both when it goes; what is still
 //! shared then is ended by who returns the last share, or makes or ends another keeper.
 
 use core::fmt;
@@ -14,7 +16,8 @@ use std::sync::{Mutex, PoisonError};
 
 struct Shared<T> {
     value: T,
-    /// PoolOwner returns are counted by `here`; see [`this_thread`]. Changes only while no share is out.
+    /// PoolOwner returns are counted by `here`; see [`this_thread`]. Changes only while no share is
+    /// out.
     thread: AtomicUsize,
     /// Shares returned by that thread, which alone writes it.
     local: AtomicU64,
@@ -24,7 +27,8 @@ struct Shared<T> {
     orphaned: AtomicBool,
 }
 
-/// What was shared, and how often. Ends the value when it is dropped: only once all shares are back.
+/// What was shared, and how often. Ends the value when it is dropped: only once all shares are
+/// back.
 struct RcBox<T> {
     shared: NonNull<Shared<T>>,
     shares: u64,
@@ -38,7 +42,8 @@ pub(crate) struct ThreadRef<T> {
     shared: NonNull<Shared<T>>,
 }
 
-/// What keepers left behind that are gone: some of their shares are out, or were when that was looked at last.
+/// What keepers left behind that are gone: some of their shares are out, or were when that was
+/// looked at last.
 static ORPHANS: Mutex<Vec<Box<dyn Orphan>>> = Mutex::new(Vec::new());
 /// Whether there is any.
 static ANY_ORPHANS: AtomicBool = AtomicBool::new(false);
@@ -47,7 +52,8 @@ trait Orphan: Send {
     fn is_over(&self) -> bool;
 }
 
-/// A number that no other thread has which lives now. One that gets the number of an ended thread began after its end.
+/// A number that no other thread has which lives now. One that gets the number of an ended thread
+/// began after its end.
 #[inline(always)]
 fn this_thread() -> usize {
     thread_local! {
@@ -65,8 +71,9 @@ impl<T> RcBox<T> {
 
     fn all_returned(&self) -> bool {
         let shared = self.shared();
-        // Acquire: pairs with the releases in `Share::drop` (pair *share returned*): whatever was done with the value comes before
-        // its end, and a thread reads `thread` before that changes.
+        // Acquire: pairs with the releases in `Share::drop` (pair *share returned*): whatever was
+        // done with the value comes before its end, and a thread reads `thread` before that
+        // changes.
         let back = shared.local.load(Ordering::Acquire) + shared.remote.load(Ordering::Acquire);
         back == self.shares
     }
@@ -113,7 +120,8 @@ impl<T: Send + Sync + 'static> ThreadRc<T> {
         }
     }
 
-    /// The endpoint has moved to another thread: that one counts from now on, once nobody has a share.
+    /// The endpoint has moved to another thread: that one counts from now on, once nobody has a
+    /// share.
     #[cold]
     fn adopt_thread(&self) {
         if self.0.all_returned() {
@@ -138,8 +146,9 @@ impl<T: Send + Sync + 'static> Drop for ThreadRc<T> {
     }
 }
 
-/// Ends what keepers left behind and nobody shares any more. Where the last share is returned by another thread at the very moment when
-/// the keeper goes, neither may see the other: then the next one who comes here ends that value.
+/// Ends what keepers left behind and nobody shares any more. Where the last share is returned by
+/// another thread at the very moment when the keeper goes, neither may see the other: then the next
+/// one who comes here ends that value.
 #[cold]
 fn drop_finished_orphans() {
     if !ANY_ORPHANS.load(Ordering::Relaxed) {
@@ -191,11 +200,13 @@ impl<T> Deref for ThreadRef<T> {
     }
 }
 
-// SAFETY: it is a keeper's, or of the list, which one thread uses at a time; the value may be used and dropped on any thread.
+// SAFETY: it is a keeper's, or of the list, which one thread uses at a time; the value may be used
+// and dropped on any thread.
 unsafe impl<T: Send + Sync> Send for RcBox<T> {}
 // SAFETY: shared, it gives `&T` alone.
 unsafe impl<T: Send + Sync> Sync for RcBox<T> {}
-// SAFETY: as `Arc`: shares on several threads give `&T`, and the value may be dropped on any thread.
+// SAFETY: as `Arc`: shares on several threads give `&T`, and the value may be dropped on any
+// thread.
 unsafe impl<T: Send + Sync> Send for ThreadRef<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send + Sync> Sync for ThreadRef<T> {}

@@ -25,8 +25,8 @@ pub(crate) fn eager_length(record: &impl Source, into: &ReceiveBuffer) -> Option
     (fits && !stalled).then_some(len)
 }
 
-/// Takes the fragments of a message that has begun, as long as they come one behind the other. Gives
-/// the bytes that came.
+/// Takes the fragments of a message that has begun, as long as they come one behind the other.
+/// Gives the bytes that came.
 pub(crate) fn take(
     ring: &mut LineConsumer<Mapped>,
     cx: &mut Cx,

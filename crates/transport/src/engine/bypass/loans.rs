@@ -1,5 +1,5 @@
-//! A loan is taken out of its sender's ring, past the queues, if nothing is in the way: as `receive`
-//! does it with messages that are copied.
+//! A loan is taken out of its sender's ring, past the queues, if nothing is in the way: as
+//! `receive` does it with messages that are copied.
 
 use crate::buffer::words;
 use crate::engine::cx::Cx;
@@ -14,8 +14,8 @@ use crate::{Selector, Status};
 /// Looks at the sender's ring in a row, of a call that does not wait.
 pub(crate) const FEW_PEEKS: u32 = 32;
 
-/// A loan that was taken, in words. [`RawLoaned`] is made of it by the caller, in its place: what was
-/// stored word by word and is copied two words at a time waits for all stores before it.
+/// A loan that was taken, in words. [`RawLoaned`] is made of it by the caller, in its place: what
+/// was stored word by word and is copied two words at a time waits for all stores before it.
 pub(crate) struct TakenLoan {
     hold: LoanHold,
     tag: u64,

@@ -1,9 +1,9 @@
 //! A blocking receive with nothing in its way: the message goes from the ring, or from the staging
 //! buffer that a record names, into the receive buffer, past the queues and the table of requests.
 //!
-//! That is the same as posting the receive and waiting for it, as long as no other receive is posted
-//! (none is older) and no message waits (none came before). Both are looked at again after everything
-//! that could have changed them.
+//! That is the same as posting the receive and waiting for it, as long as no other receive is
+//! posted (none is older) and no message waits (none came before). Both are looked at again after
+//! everything that could have changed them.
 
 use limic_shm::ring::Mapped;
 use limic_shm::ring::line::LineConsumer;
@@ -81,7 +81,8 @@ pub(crate) fn round(
             Ok(Some(record)) => record,
             Ok(None) => {
                 ring.ask_for_second_line();
-                // Looks without a pause would take the line away from the sender while it writes it.
+                // Looks without a pause would take the line away from the sender while it writes
+                // it.
                 core::hint::spin_loop();
                 continue;
             }

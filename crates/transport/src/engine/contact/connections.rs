@@ -71,8 +71,8 @@ fn say_hello(cx: &mut Cx, to: u32, channel: Channel) {
     }
 }
 
-/// The first contact with a peer that lives has to wait: the peer accepts nobody at the moment, or a
-/// limit of this process is reached.
+/// The first contact with a peer that lives has to wait: the peer accepts nobody at the moment, or
+/// a limit of this process is reached.
 pub(crate) fn retry_later(cx: &mut Cx, to: u32, why: &ControlError) {
     let Some(peer) = cx.peers.get(to) else {
         return;
@@ -189,7 +189,8 @@ pub(crate) fn read(cx: &mut Cx, index: u32) {
     }
 }
 
-/// Reads what a peer has sent over its connections by now: a greeting, or an arena that a message names.
+/// Reads what a peer has sent over its connections by now: a greeting, or an arena that a message
+/// names.
 pub(crate) fn read_all_of(cx: &mut Cx, peer: u32) {
     for index in cx.sockets.of_peer(peer) {
         read(cx, index);
@@ -224,9 +225,9 @@ pub(crate) fn closed(cx: &mut Cx, index: u32) {
     cx.peers.ended(peer, why);
 }
 
-/// Takes in an arena's descriptor that a message names. It was sent before the message, so it is there:
-/// perhaps in a connection that this side has not accepted yet, if both sides made the first contact at
-/// once.
+/// Takes in an arena's descriptor that a message names. It was sent before the message, so it is
+/// there: perhaps in a connection that this side has not accepted yet, if both sides made the first
+/// contact at once.
 #[cold]
 pub(crate) fn fetch_arena(cx: &mut Cx, from: u32, arena: u32) {
     read_all_of(cx, from);
@@ -252,8 +253,8 @@ pub(crate) fn fetch_arena(cx: &mut Cx, from: u32, arena: u32) {
     }
 }
 
-/// Tells all peers that this endpoint closes in good order. Nothing is written into their memory from
-/// now on: they may give it to others.
+/// Tells all peers that this endpoint closes in good order. Nothing is written into their memory
+/// from now on: they may give it to others.
 pub(crate) fn say_goodbye(cx: &mut Cx) {
     for peer in 0..cx.peers.len() {
         if let Some(peer) = cx.peers.get(peer) {

@@ -45,8 +45,8 @@ fn reached(cx: &mut Cx, connection: u32, number: u32) {
     cx.peers.up(number, Channel::Fabric(connection));
 }
 
-/// A connection is ready. `id` is the endpoint at its other end, by its greeting; the hello says the
-/// rest, and must say the same.
+/// A connection is ready. `id` is the endpoint at its other end, by its greeting; the hello says
+/// the rest, and must say the same.
 pub(crate) fn on_connected(
     cx: &mut Cx,
     connection: u32,

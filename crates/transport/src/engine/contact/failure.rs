@@ -38,8 +38,8 @@ pub(crate) fn fail_peer(cx: &mut Cx, number: u32, why: PeerFailure) {
         connections::drop_connection(cx, index);
     }
     if !died {
-        // It may have said goodbye over another connection than that which ended first. Nothing is kept
-        // for it yet.
+        // It may have said goodbye over another connection than that which ended first. Nothing is
+        // kept for it yet.
         cx.quarantine.leave(number);
     }
     match before {
@@ -125,8 +125,8 @@ fn fail_operation(cx: &mut Cx, slot: u32, error: &Error) {
     cx.requests.complete(slot, Err(error.clone()));
 }
 
-/// Messages in arenas that a peer had sent before it went are whole: they are copied while the arenas
-/// are still mapped.
+/// Messages in arenas that a peer had sent before it went are whole: they are copied while the
+/// arenas are still mapped.
 fn copy_out_loans(cx: &mut Cx, number: u32) {
     for (token, message) in cx.matching.store().in_arenas_of(number) {
         if let Some(bytes) = arena_message::bytes_of(cx, token) {
@@ -134,13 +134,14 @@ fn copy_out_loans(cx: &mut Cx, number: u32) {
             let body = UnexpectedBody::Bytes(bytes);
             cx.matching.store().replace(token, body);
         }
-        // The peer may only have closed this endpoint, or this one closes: nobody reads there any more.
+        // The peer may only have closed this endpoint, or this one closes: nobody reads there any
+        // more.
         arena_message::release(cx, number, &message);
     }
 }
 
-/// Offers of a peer that is gone can never be fulfilled, and a message that has come in part never ends:
-/// they must not match any receive.
+/// Offers of a peer that is gone can never be fulfilled, and a message that has come in part never
+/// ends: they must not match any receive.
 fn forget_offers(cx: &mut Cx, number: u32) {
     let offers = cx
         .matching

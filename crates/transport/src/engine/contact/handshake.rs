@@ -86,7 +86,8 @@ pub(crate) fn on_message(cx: &mut Cx, index: u32, bytes: &[u8], fds: Vec<OwnedFd
                 let why = String::from_utf8_lossy(bytes.get(4..).unwrap_or_default());
                 // Another process's text goes to a terminal: no control sequences.
                 let why = why.replace(char::is_control, " ");
-                // Over the other connection it may have said more, if both made the first contact at once.
+                // Over the other connection it may have said more, if both made the first contact
+                // at once.
                 cx.peers.ended(peer, PeerFailure::Refused(why));
             }
         }
@@ -147,8 +148,8 @@ fn on_hello(cx: &mut Cx, index: u32, bytes: &[u8], fds: Vec<OwnedFd>) {
     answer(cx, index, peer, hello, fds);
 }
 
-/// Attaches a peer that has greeted, and welcomes it. If it cannot be told now, its hello is kept: what is sent to a peer
-/// before its welcome is lost.
+/// Attaches a peer that has greeted, and welcomes it. If it cannot be told now, its hello is kept:
+/// what is sent to a peer before its welcome is lost.
 pub(crate) fn answer(cx: &mut Cx, index: u32, peer: u32, hello: Greeting, fds: Vec<OwnedFd>) {
     let welcome = greeting(cx, greeting::WELCOME, peer);
     let welcomed = greet(cx, index, &welcome);
@@ -269,7 +270,8 @@ pub(crate) fn attach(
     Ok(())
 }
 
-/// The backends of single copy between this endpoint and a peer, and what the pair can do with them.
+/// The backends of single copy between this endpoint and a peer, and what the pair can do with
+/// them.
 fn single_copy(
     cx: &mut Cx,
     peer: u32,

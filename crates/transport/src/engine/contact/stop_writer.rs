@@ -15,14 +15,14 @@ use crate::engine::request::{Operation, ReceiveStage};
 /// Longer than the copy of a block takes, by far.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Before receives from a peer are given up: the peer claims no further block of them, and has done with
-/// those that it claimed, so it writes there no more.
+/// Before receives from a peer are given up: the peer claims no further block of them, and has done
+/// with those that it claimed, so it writes there no more.
 ///
-/// Waits for one block, and for longer only if the peer is stopped in the middle of it. Then there is no
-/// bound: the kernel has no call that ends another process's right to a write that it has set out for,
-/// so a buffer that is given back earlier would be written to while it is its owner's. For a peer whose
-/// bytes make no sense, and that may never count, just [`PATIENCE`] (it could write anywhere in this
-/// process if it had the right to write here).
+/// Waits for one block, and for longer only if the peer is stopped in the middle of it. Then there
+/// is no bound: the kernel has no call that ends another process's right to a write that it has set
+/// out for, so a buffer that is given back earlier would be written to while it is its owner's. For
+/// a peer whose bytes make no sense, and that may never count, just [`PATIENCE`] (it could write
+/// anywhere in this process if it had the right to write here).
 pub(crate) fn stop_writer(cx: &mut Cx, number: u32, trusted: bool) {
     for slot in cx.requests.slots() {
         let Operation::Receive(receiving) = cx.requests.get(slot) else {

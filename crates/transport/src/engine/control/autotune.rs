@@ -1,9 +1,9 @@
-//! Long messages are measured by their receiver, and take the path that is faster: `policy::autotune`
-//! decides.
+//! Long messages are measured by their receiver, and take the path that is faster:
+//! `policy::autotune` decides.
 //!
-//! A sample window of messages costs two looks at a clock; shorter messages are measured in one window
-//! of eight only. Paths that a file, the environment or the application asks for are neither measured
-//! nor changed.
+//! A sample window of messages costs two looks at a clock; shorter messages are measured in one
+//! window of eight only. Paths that a file, the environment or the application asks for are neither
+//! measured nor changed.
 
 use crate::Peer;
 use crate::counters::TunedPath;
@@ -14,7 +14,8 @@ use crate::engine::request::Incoming;
 use crate::policy::autotune::{Autotuner, Candidate, LEAST_BYTES, Switch};
 use crate::policy::{ByteSize, Path, PathSet};
 
-/// The candidate for a message for which the table says `table`, and the sample window that measures it.
+/// The candidate for a message for which the table says `table`, and the sample window that
+/// measures it.
 pub(crate) fn autotuned(
     cx: &mut Cx,
     from: u32,

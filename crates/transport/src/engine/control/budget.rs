@@ -7,8 +7,8 @@ use crate::engine::cx::Cx;
 use crate::engine::frame::Update;
 use crate::engine::outbox;
 
-/// Counts bytes that are kept, and tells senders if their messages are to be offered from now on, or
-/// no longer.
+/// Counts bytes that are kept, and tells senders if their messages are to be offered from now on,
+/// or no longer.
 pub(crate) fn count_bytes(cx: &mut Cx, change: i64) {
     let Some(over_budget) = cx.matching.count_bytes(&mut cx.counters, change) else {
         return;

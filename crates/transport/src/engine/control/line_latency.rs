@@ -1,13 +1,13 @@
 //! How long a cache line takes from one core to the other is measured between two endpoints:
 //! `policy::line_latency` says what follows from it.
 //!
-//! The receiver of a long message, whose sender waits for its answer and so looks at its ring, asks for
-//! it by a record that names a rendezvous word, and the two pass that word's line to and fro a few times.
-//! Both count, and both learn. The endpoint that asks waits for the other to come, for so long as
-//! `policy::line_latency` says, since the other may be at fragments of other messages; from then on
-//! neither waits for longer than [`ARRIVAL_NS`] for the other to do its part. If the peer does not run,
-//! or is busy, then nothing comes of it, and it is tried again later. The word is used again only after
-//! the peer has said that it has done with it.
+//! The receiver of a long message, whose sender waits for its answer and so looks at its ring, asks
+//! for it by a record that names a rendezvous word, and the two pass that word's line to and fro a
+//! few times. Both count, and both learn. The endpoint that asks waits for the other to come, for
+//! so long as `policy::line_latency` says, since the other may be at fragments of other messages;
+//! from then on neither waits for longer than [`ARRIVAL_NS`] for the other to do its part. If the
+//! peer does not run, or is busy, then nothing comes of it, and it is tried again later. The word
+//! is used again only after the peer has said that it has done with it.
 
 use limic_shm::ring::Memory;
 use limic_shm::sync::{AtomicU64, Ordering};
@@ -31,7 +31,8 @@ const ARRIVAL_NS: u64 = 3_000;
 /// Looks at the word between two looks at the clock.
 const LOOKS: u32 = 64;
 
-/// Before the path of a long message is chosen: measures, if it is time. Costs one branch otherwise.
+/// Before the path of a long message is chosen: measures, if it is time. Costs one branch
+/// otherwise.
 #[inline]
 pub(crate) fn probe_latency_if_due(cx: &mut Cx, from: u32) {
     let Some(pair) = cx.peers.pair(from) else {
@@ -43,9 +44,9 @@ pub(crate) fn probe_latency_if_due(cx: &mut Cx, from: u32) {
     }
 }
 
-/// Now and then, for peers whose messages are all short: measures one of those from which only such have
-/// come since it was looked at last. Less hangs on it, and such a peer need not wait for anything: it is
-/// there at once, or not at all.
+/// Now and then, for peers whose messages are all short: measures one of those from which only such
+/// have come since it was looked at last. Less hangs on it, and such a peer need not wait for
+/// anything: it is there at once, or not at all.
 #[cold]
 pub(crate) fn probe_next_peer(cx: &mut Cx) {
     let peers = cx.peers.len();
@@ -173,11 +174,12 @@ fn latency_measured(cx: &mut Cx, peer: u32, ns: Option<u32>) {
     }
 }
 
-/// Passes the line of `word` to and fro, where this side waits for `first` and every second number behind
-/// it, and answers each by the next one. Gives the time of one way in nanoseconds; `None` if the other
-/// side was not there all the time.
+/// Passes the line of `word` to and fro, where this side waits for `first` and every second number
+/// behind it, and answers each by the next one. Gives the time of one way in nanoseconds; `None` if
+/// the other side was not there all the time.
 ///
-/// Moves one cache line twice a round. Nothing hangs on the order of anything else, so all accesses are relaxed.
+/// Moves one cache line twice a round. Nothing hangs on the order of anything else, so all accesses
+/// are relaxed.
 fn ping_pong(word: &AtomicU64, first: u64) -> Option<u32> {
     let mut best = u64::MAX;
     let mut since = 0;

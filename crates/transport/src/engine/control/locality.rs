@@ -1,8 +1,8 @@
 //! What a pair may do follows from where its two endpoints run, and they may move.
 //!
-//! An endpoint looks at its CPU when it has waited in vain, and every few thousand calls while it has
-//! not: never on the way of a message. If it has moved to another cache or package, it takes the rows
-//! for there, and tells its peers.
+//! An endpoint looks at its CPU when it has waited in vain, and every few thousand calls while it
+//! has not: never on the way of a message. If it has moved to another cache or package, it takes
+//! the rows for there, and tells its peers.
 
 use crate::Peer;
 use crate::counters::Event;
@@ -57,7 +57,8 @@ pub(crate) fn on_relocated(cx: &mut Cx, from: u32, place: Place) {
     }
 }
 
-/// Takes the routes for the place where a pair is now, or for as far as its ends are by measurement.
+/// Takes the routes for the place where a pair is now, or for as far as its ends are by
+/// measurement.
 pub(crate) fn update_routes(cx: &mut Cx, peer: u32) {
     let here = cx.identity.place.place();
     let (settings, buffer_bytes) = (&cx.settings, cx.staging.buffer_bytes);

@@ -1,7 +1,7 @@
 //! A slow receiver tells its sender, whose messages then go ahead of it (`protocol::send_ahead`).
 //!
-//! `policy::slow_receiver` says what a message that blocks its sender does to the pace. The receiver
-//! tells by a control record, which costs the sender nothing while nothing changes.
+//! `policy::slow_receiver` says what a message that blocks its sender does to the pace. The
+//! receiver tells by a control record, which costs the sender nothing while nothing changes.
 
 use crate::Peer;
 use crate::counters::Event;

@@ -6,8 +6,8 @@ use crate::settings::Spin;
 /// Polls of a wait that needs the processor for the kernel's work.
 const BESIDE_THE_KERNEL: u32 = 4;
 
-/// Spins less with more endpoints than processors: a wait would keep the very peer from running that
-/// it waits for.
+/// Spins less with more endpoints than processors: a wait would keep the very peer from running
+/// that it waits for.
 pub(crate) fn update_spins(cx: &mut Cx) {
     let mut spins = cx.settings.spin_polls(cx.peers.neighbours());
     if cx.fabric.is_open() {

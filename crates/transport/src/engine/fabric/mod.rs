@@ -1,8 +1,9 @@
-//! Peers over verbs: the same records as in shared memory, in packets of the fabric; long messages by
-//! RDMA reads of the receiver, or in packets where memory cannot be registered or lies in several slices.
+//! Peers over verbs: the same records as in shared memory, in packets of the fabric; long messages
+//! by RDMA reads of the receiver, or in packets where memory cannot be registered or lies in
+//! several slices.
 //!
-//! Matching and requests are the same for peers in shared memory and over the fabric, so a receive from
-//! any source takes from both.
+//! Matching and requests are the same for peers in shared memory and over the fabric, so a receive
+//! from any source takes from both.
 
 #[cfg(not(feature = "ibverbs"))]
 mod absent;

@@ -83,7 +83,8 @@ impl FabricChannel {
             timeout: FabricSettings::timeout_for(verbs.retry, FabricSettings::DEFAULT.retries),
             ..FabricSettings::DEFAULT
         };
-        // The hello is the whole address, which the peer may not know: fill in the fabric's part first.
+        // The hello is the whole address, which the peer may not know: fill in the fabric's part
+        // first.
         let opened = Fabric::open(wanted, address.id, address.secret, Vec::new());
         match opened {
             Ok(mut fabric) => {
@@ -188,7 +189,8 @@ impl FabricChannel {
         fabric.is_some_and(|fabric| fabric.is_connected(ConnectionId(connection)))
     }
 
-    /// Ends a connection with a peer that failed: nothing touches memory of its operations afterwards.
+    /// Ends a connection with a peer that failed: nothing touches memory of its operations
+    /// afterwards.
     pub(crate) fn give_up(&mut self, connection: u32, peer: u32) {
         self.ask_first.retain(|other| *other != peer);
         self.peers.remove(&ConnectionId(connection));
@@ -299,10 +301,10 @@ impl FabricChannel {
         if !self.offered.contains_key(&id.0) {
             let fabric = self.fabric.as_mut()?;
             let start = bytes.start.cast_mut();
-            // SAFETY: the bytes are only read. The registration goes when the operation is over (the
-            // caller's promise), before the application has its buffer back; or it is kept, and the
-            // peer, which has the key, can go on reading what lies there: it gets bytes that may be
-            // any, and nothing here changes.
+            // SAFETY: the bytes are only read. The registration goes when the operation is over
+            // (the caller's promise), before the application has its buffer back; or it is kept,
+            // and the peer, which has the key, can go on reading what lies there: it gets bytes
+            // that may be any, and nothing here changes.
             let spread = unsafe { fabric.register_again(start, bytes.len, Access::REMOTE_READ) };
             match spread {
                 Ok(spread) => {
@@ -340,9 +342,10 @@ impl FabricChannel {
         len: usize,
     ) -> core::result::Result<(), String> {
         let fabric = self.fabric.as_mut().ok_or("verbs are off")?;
-        // SAFETY: the room is the operation's until it is over, which is when the read is, or when its
-        // queue pairs are destroyed. The registration is dropped before the operation completes, or
-        // kept: peers have no key for it, so only reads that this endpoint starts write there.
+        // SAFETY: the room is the operation's until it is over, which is when the read is, or when
+        // its queue pairs are destroyed. The registration is dropped before the operation
+        // completes, or kept: peers have no key for it, so only reads that this endpoint starts
+        // write there.
         let spread = unsafe { fabric.register_again(room.start, len, Access::LOCAL) }
             .map_err(|error| error.to_string())?;
         let remote = RemoteRange {

@@ -26,8 +26,8 @@ impl Lease {
     }
 }
 
-/// Bytes in a staging pool, in two words: so the records of a message in two fragments fit one cache
-/// line, if its tag is that of the record before them.
+/// Bytes in a staging pool, in two words: so the records of a message in two fragments fit one
+/// cache line, if its tag is that of the record before them.
 ///
 /// | word | bits | |
 /// |---|---|---|

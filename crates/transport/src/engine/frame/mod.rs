@@ -1,9 +1,9 @@
 //! What travels between two endpoints: the kinds of records, what their words say, and how they are
 //! read.
 //!
-//! A record has a kind, a tag and a payload of words or bytes. The first five kinds bring a message of
-//! the application, under the message's tag. If their kind has the bit [`IMMEDIATE`], the payload
-//! begins with the message's immediate word.
+//! A record has a kind, a tag and a payload of words or bytes. The first five kinds bring a message
+//! of the application, under the message's tag. If their kind has the bit [`IMMEDIATE`], the
+//! payload begins with the message's immediate word.
 //!
 //! | kind | tag | payload |
 //! |---|---|---|
@@ -150,8 +150,8 @@ pub(crate) struct ArenaMessage {
     /// The release flag by which the room goes back, and its generation.
     pub(crate) flag: u32,
     pub(crate) generation: u32,
-    /// For a message that was sent ahead of a slow receiver: how many before it were not taken yet, by
-    /// its sender's count.
+    /// For a message that was sent ahead of a slow receiver: how many before it were not taken yet,
+    /// by its sender's count.
     pub(crate) send_ahead: Option<u32>,
 }
 
@@ -476,7 +476,8 @@ impl<'a, S: Source> Frame<'a, S> {
     }
 }
 
-/// The length word of [`EAGER_FRAGMENTED`]. `stalled`: the sender had to wait with the message before.
+/// The length word of [`EAGER_FRAGMENTED`]. `stalled`: the sender had to wait with the message
+/// before.
 #[inline(always)]
 pub(crate) fn fragmented(len: u64, stalled: bool) -> u64 {
     flagged(stalled.into(), len)

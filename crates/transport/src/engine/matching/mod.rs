@@ -6,8 +6,8 @@
 //!
 //! # Invariants
 //! - While a receive is in the posted fifo (`request::posted_fifo`), the posted queue is empty.
-//! - Each token in the unexpected queue names a message in the store. A message that was claimed, or
-//!   whose tag is reserved, is in the store alone.
+//! - Each token in the unexpected queue names a message in the store. A message that was claimed,
+//!   or whose tag is reserved, is in the store alone.
 
 pub(crate) mod posted;
 pub(crate) mod unexpected;
@@ -55,7 +55,8 @@ pub(crate) struct Matching {
 }
 
 impl Matching {
-    /// Empty queues. `seed` is unknown to peers, who could else choose tags that all fall into one bin.
+    /// Empty queues. `seed` is unknown to peers, who could else choose tags that all fall into one
+    /// bin.
     pub(crate) fn new(seed: u64, budget: u64) -> Result<Self> {
         let mut matcher = HeapMatcher::with_seed(Default::default(), seed);
         matcher

@@ -1,9 +1,9 @@
 //! Receives that are posted, and the messages that find them.
 //!
-//! A receive waits in the fifo, in the entry of its operation, as long as messages come in the order
-//! of the receives. The first message that finds its receive behind others ends that: all receives
-//! move to the posted queue of the matching crate, which finds any of them at once. So do receives
-//! that are posted until that queue is empty again, so that no receive moves twice.
+//! A receive waits in the fifo, in the entry of its operation, as long as messages come in the
+//! order of the receives. The first message that finds its receive behind others ends that: all
+//! receives move to the posted queue of the matching crate, which finds any of them at once. So do
+//! receives that are posted until that queue is empty again, so that no receive moves twice.
 
 use limic_matching::{Full, Selector as Query, Source as From};
 

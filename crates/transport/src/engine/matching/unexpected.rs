@@ -73,9 +73,9 @@ impl Matching {
         self.unexpected.take(token)
     }
 
-    /// Counts bytes that wait. Over the budget, senders are asked to offer their messages, so that only
-    /// the headers are kept here; under half of it they may send again. Gives the new state if it
-    /// changed.
+    /// Counts bytes that wait. Over the budget, senders are asked to offer their messages, so that
+    /// only the headers are kept here; under half of it they may send again. Gives the new state if
+    /// it changed.
     pub(crate) fn count_bytes(&mut self, counters: &mut Recorder, change: i64) -> Option<bool> {
         let bytes = counters.unexpected_bytes().saturating_add_signed(change);
         counters.set_unexpected_bytes(bytes);

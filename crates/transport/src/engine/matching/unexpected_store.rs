@@ -1,4 +1,5 @@
-//! What is there of messages that came before their receive: the contents behind the unexpected queue.
+//! What is there of messages that came before their receive: the contents behind the unexpected
+//! queue.
 
 use limic_matching::UnexpectedId;
 
@@ -28,8 +29,8 @@ impl UnexpectedBody {
         matches!(self, Self::Bytes(_) | Self::InArena(_))
     }
 
-    /// Whether the message blocks its sender, or would if it had not been sent ahead: how many of the
-    /// sender's messages waited before it, by the sender's count.
+    /// Whether the message blocks its sender, or would if it had not been sent ahead: how many of
+    /// the sender's messages waited before it, by the sender's count.
     #[inline]
     pub(crate) fn blocks_sender(&self) -> Option<u32> {
         match self {
@@ -197,7 +198,8 @@ impl UnexpectedStore {
         }
     }
 
-    /// Messages that nobody has claimed and that fit a condition. Linear: failures and cancellation only.
+    /// Messages that nobody has claimed and that fit a condition. Linear: failures and cancellation
+    /// only.
     pub(crate) fn find(&self, fits: impl Fn(&UnexpectedMessage) -> bool) -> Vec<u32> {
         let fits = |entry: &Entry| !entry.claimed && entry.message.as_ref().is_some_and(&fits);
         self.entries

@@ -1,4 +1,5 @@
-//! Single copy between this endpoint and one peer: what can be read or written without the other side.
+//! Single copy between this endpoint and one peer: what can be read or written without the other
+//! side.
 
 use crate::buffer::{ReceiveBuffer, SendBuffer};
 use crate::kmod::{Device, Exposed, KmodPair};

@@ -4,8 +4,8 @@ use crate::address::{ADDRESS_LEN, Address};
 use crate::single_copy::ProbeData;
 use crate::topology::Place;
 
-/// Version of everything that two endpoints must agree on: this greeting and the records in the rings.
-/// The layout of the segment has a version of its own.
+/// Version of everything that two endpoints must agree on: this greeting and the records in the
+/// rings. The layout of the segment has a version of its own.
 pub(crate) const PROTOCOL: u32 = 11;
 
 /// First word of a message on the control channel.

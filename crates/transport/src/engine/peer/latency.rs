@@ -45,7 +45,8 @@ impl LatencyProbe {
         false
     }
 
-    /// `received` messages have come in all. Whether some came since the last look, all of them short.
+    /// `received` messages have come in all. Whether some came since the last look, all of them
+    /// short.
     pub(crate) fn came_short(&mut self, received: u64) -> bool {
         if core::mem::replace(&mut self.received, received) == received {
             return false;
@@ -68,7 +69,8 @@ impl LatencyProbe {
         self.word = None;
     }
 
-    /// A measurement is over; `None`: the peer was not there. True if the distance is another one now.
+    /// A measurement is over; `None`: the peer was not there. True if the distance is another one
+    /// now.
     pub(crate) fn measured(&mut self, ns: Option<u32>, now_ns: u64) -> bool {
         self.ns = ns.unwrap_or(self.ns);
         self.estimator.measured(ns, now_ns)

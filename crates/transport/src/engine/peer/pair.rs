@@ -1,4 +1,5 @@
-//! A peer that shares memory with this endpoint: its segment, mapped here, and what this pair can do.
+//! A peer that shares memory with this endpoint: its segment, mapped here, and what this pair can
+//! do.
 
 use core::cell::Cell;
 

@@ -1,11 +1,11 @@
-//! Peers that were given up while their processes live: they sent what makes no sense, or a connection
-//! with them broke.
+//! Peers that were given up while their processes live: they sent what makes no sense, or a
+//! connection with them broke.
 //!
-//! Such a process may still read and write what it was given here: its private ring, staging buffers,
-//! rendezvous words, an access slot (for loans, which outlive even a goodbye, see `arena`). The next peer
-//! that gets them would read its bytes, or lose its own. So all of it is kept until the process has
-//! ended, which its pidfd tells. A peer that has said goodbye is in the middle of nothing, and is not
-//! among these.
+//! Such a process may still read and write what it was given here: its private ring, staging
+//! buffers, rendezvous words, an access slot (for loans, which outlive even a goodbye, see
+//! `arena`). The next peer that gets them would read its bytes, or lose its own. So all of it is
+//! kept until the process has ended, which its pidfd tells. A peer that has said goodbye is in the
+//! middle of nothing, and is not among these.
 
 use std::os::fd::OwnedFd;
 

@@ -1,8 +1,8 @@
 //! The sockets of an endpoint: where it is found, and its connections to peers.
 //!
 //! # Invariants
-//! - The event set watches the doorbell, the listener unless it is paused, each connection that is not
-//!   `unread`, and the peer's process of each.
+//! - The event set watches the doorbell, the listener unless it is paused, each connection that is
+//!   not `unread`, and the peer's process of each.
 //! - An index is another connection's only after the connection was removed.
 
 use core::time::Duration;
@@ -68,7 +68,8 @@ pub(crate) struct Connection {
     pub(crate) pidfd: Option<OwnedFd>,
     /// The other side said that it closes in good order.
     pub(crate) said_goodbye: bool,
-    /// It is not watched for a while: no descriptor is free for those that its next message carries.
+    /// It is not watched for a while: no descriptor is free for those that its next message
+    /// carries.
     unread: bool,
     /// Its hello, with what came with it, while that cannot be answered.
     pub(crate) pending_hello: Option<Box<(Greeting, Vec<OwnedFd>)>>,
@@ -138,7 +139,8 @@ impl Sockets {
         &self.doorbell
     }
 
-    /// Waits for something to happen; gives what did, and the buffer in which it lies, to be given back.
+    /// Waits for something to happen; gives what did, and the buffer in which it lies, to be given
+    /// back.
     pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> (Vec<Event>, usize) {
         let mut events = core::mem::take(&mut self.event_buffer);
         let count = self.events.wait(timeout, &mut events).unwrap_or(0);
@@ -220,16 +222,16 @@ impl Sockets {
             .collect()
     }
 
-    /// Why the process at the other end of a channel may not have this endpoint's memory, nor hand it
-    /// any. Names of abstract sockets belong to no user: a process that knows the name of an endpoint
-    /// that is gone can listen in its place.
+    /// Why the process at the other end of a channel may not have this endpoint's memory, nor hand
+    /// it any. Names of abstract sockets belong to no user: a process that knows the name of an
+    /// endpoint that is gone can listen in its place.
     pub(crate) fn foreign_user(&self, channel: &Channel) -> Option<String> {
         let theirs = match channel.credentials() {
             Ok(credentials) => credentials.uid,
             Err(error) => return Some(error.to_string()),
         };
-        // A process that has changed its user since it opened the endpoint meets others that have not
-        // yet.
+        // A process that has changed its user since it opened the endpoint meets others that have
+        // not yet.
         let ours = geteuid().as_raw();
         (theirs != ours && theirs != self.user).then(|| {
             format!(
@@ -249,15 +251,16 @@ impl Sockets {
         }
     }
 
-    /// Gives the kept descriptors up, for as long as it takes to map what comes with a message. False if
-    /// there are none.
+    /// Gives the kept descriptors up, for as long as it takes to map what comes with a message.
+    /// False if there are none.
     pub(crate) fn give_up_reserve(&mut self) -> bool {
         let any = !self.reserve_fds.is_empty();
         self.reserve_fds.clear();
         any
     }
 
-    /// The next connection that wants to be accepted. After a failure nobody is accepted for a while.
+    /// The next connection that wants to be accepted. After a failure nobody is accepted for a
+    /// while.
     pub(crate) fn accept(&mut self) -> Option<Channel> {
         match self.listener.accept() {
             Ok(accepted) => {
@@ -265,8 +268,8 @@ impl Sockets {
                 accepted
             }
             Err(error) => {
-                // Mostly no descriptor is free. The connection stays in the queue, and would wake this
-                // endpoint all the time.
+                // Mostly no descriptor is free. The connection stays in the queue, and would wake
+                // this endpoint all the time.
                 if core::mem::replace(&mut self.accept_ok, false) {
                     tracing::warn!(
                         "connections cannot be accepted: {error}; tried again every {} ms (ulimit -n?)",

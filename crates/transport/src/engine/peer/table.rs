@@ -131,7 +131,8 @@ pub(crate) struct Peers {
     local: u32,
     /// Peers with a backlog.
     pub(crate) backlogged: Vec<u32>,
-    /// Peers that a message waits for, and that have not been contacted, or are to be contacted again.
+    /// Peers that a message waits for, and that have not been contacted, or are to be contacted
+    /// again.
     pub(crate) to_contact: Vec<u32>,
     /// Peers that are gone, oldest first.
     gone: Vec<(u32, Gone)>,
@@ -247,7 +248,8 @@ impl Peers {
         }
     }
 
-    /// A peer is gone. Gives how it stood before, and its private ring; nothing if it was gone already.
+    /// A peer is gone. Gives how it stood before, and its private ring; nothing if it was gone
+    /// already.
     pub(crate) fn fail(
         &mut self,
         number: u32,
@@ -264,7 +266,8 @@ impl Peers {
         Some((before, ring))
     }
 
-    /// Endpoints that share this machine's processors with this one, as far as is known, itself included.
+    /// Endpoints that share this machine's processors with this one, as far as is known, itself
+    /// included.
     pub(crate) fn neighbours(&self) -> u32 {
         self.local.max(self.attached + 1)
     }

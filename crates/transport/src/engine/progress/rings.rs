@@ -28,11 +28,11 @@ struct PrivateRing {
 }
 
 impl PrivateRing {
-    /// Takes messages that come in the order of the receives in the posted fifo, as long as they do:
-    /// how many, and their bytes.
+    /// Takes messages that come in the order of the receives in the posted fifo, as long as they
+    /// do: how many, and their bytes.
     ///
-    /// Lines of this process for each, beside the ring's: its entry in the table of requests, and its
-    /// buffer.
+    /// Lines of this process for each, beside the ring's: its entry in the table of requests, and
+    /// its buffer.
     #[inline(never)]
     fn deliver_in_order(&mut self, requests: &mut Requests) -> (usize, u64) {
         let (mut taken, mut bytes) = (0, 0);
@@ -72,8 +72,8 @@ impl ReceiveRings {
         }
     }
 
-    /// Takes what has come. An idle poll reads one line per private ring and one of the shared ring, all of
-    /// which stay in this core's cache until a sender writes them.
+    /// Takes what has come. An idle poll reads one line per private ring and one of the shared
+    /// ring, all of which stay in this core's cache until a sender writes them.
     ///
     /// The private ring of peer `but` is left alone: somebody looks at it who waits for just that.
     #[inline]
@@ -118,9 +118,9 @@ impl ReceiveRings {
                 }
                 credited |= input.ring.pop();
                 taken += 1;
-                // A completion ends it where somebody may wait for just that one: the next line is with its sender,
-                // so looking at it takes as long as a message. If records come faster than they are waited for, and
-                // more are waited for, it goes on.
+                // A completion ends it where somebody may wait for just that one: the next line is
+                // with its sender, so looking at it takes as long as a message. If records come
+                // faster than they are waited for, and more are waited for, it goes on.
                 over = cx.requests.completed() != completed
                     && (input.idle || cx.matching.nothing_posted(&cx.requests));
             }
@@ -176,13 +176,14 @@ impl ReceiveRings {
         taken > 0
     }
 
-    /// Takes everything that a peer had published before its connection ended, also what lies in the shared ring behind a
-    /// record that another sender is at work on, or is stopped in: nobody has to wait for that one.
+    /// Takes everything that a peer had published before its connection ended, also what lies in
+    /// the shared ring behind a record that another sender is at work on, or is stopped in: nobody
+    /// has to wait for that one.
     #[cold]
     pub(crate) fn drain_failed_peer(&mut self, cx: &mut Cx, peer: u32) {
         let shape = cx.memory.segment.shape();
-        // The shared ring first: the switch to the private one lies there. What a ring holds is bounded, and so are these
-        // loops, though other senders go on.
+        // The shared ring first: the switch to the private one lies there. What a ring holds is
+        // bounded, and so are these loops, though other senders go on.
         for _ in 0..=shape.shared_slots as usize / BATCH {
             if !self.drain_shared(cx) {
                 break;
@@ -220,7 +221,8 @@ impl ReceiveRings {
         input.map(|input| &mut input.ring)
     }
 
-    /// Before sleeping: a hostile sender may have moved the head hint of the shared ring so that others leave a gap.
+    /// Before sleeping: a hostile sender may have moved the head hint of the shared ring so that
+    /// others leave a gap.
     pub(crate) fn repair_head(&mut self) {
         self.shared.repair_head();
     }
@@ -252,8 +254,8 @@ impl ReceiveRings {
         self.private.retain(|input| input.number != number);
     }
 
-    /// Makes the ring of a peer that is gone ready for another. Also one that was never read: the peer may have written there
-    /// before its switch was met.
+    /// Makes the ring of a peer that is gone ready for another. Also one that was never read: the
+    /// peer may have written there before its switch was met.
     pub(crate) fn recycle_ring(&mut self, cx: &mut Cx, number: u32) {
         if let Some(mut ring) = cx.memory.consumer(number) {
             ring.reset();
@@ -273,8 +275,8 @@ pub(crate) fn credit_returned(cx: &mut Cx, peer: u32, credited: bool) {
     }
 }
 
-/// False if the record has to wait in the ring: its sender's greeting is there, but no descriptor is
-/// free for those that come with it.
+/// False if the record has to wait in the ring: its sender's greeting is there, but no descriptor
+/// is free for those that come with it.
 fn on_shared_record(cx: &mut Cx, from: u32, kind: u8, tag: u64, record: &impl Source) -> bool {
     if cx.peers.pair(from).is_none() {
         // Its greeting is there: it was sent before the record was published.
@@ -295,8 +297,8 @@ fn on_shared_record(cx: &mut Cx, from: u32, kind: u8, tag: u64, record: &impl So
 }
 
 /// Whether nobody needs to wait for what a sender has begun in the shared ring. One that lives
-/// publishes it as soon as it runs, and would do so in a slot that is another's; but one whose bytes
-/// make no sense may never.
+/// publishes it as soon as it runs, and would do so in a slot that is another's; but one whose
+/// bytes make no sense may never.
 fn publisher_is_gone(cx: &mut Cx, sender: u32) -> bool {
     match cx.peers.get(sender).map(|peer| peer.failure()) {
         Some(None) => false,

@@ -11,8 +11,8 @@ use crate::engine::request::SendStage;
 use crate::policy::ReceiverPace;
 
 /// The longest sleep while something waits for which nobody rings: room in the shared ring, whose
-/// receiver cannot know whom to ring; or the end of an access to a region, of which its owner is not
-/// told.
+/// receiver cannot know whom to ring; or the end of an access to a region, of which its owner is
+/// not told.
 pub(crate) const BLOCKED: Duration = Duration::from_millis(1);
 
 /// Whether something waits for others' credit.
@@ -56,8 +56,8 @@ pub(crate) fn push(cx: &mut Cx) -> bool {
     moved
 }
 
-/// Whether peers have not taken all that was sent. What the endpoint sent to itself nobody takes while
-/// this is asked.
+/// Whether peers have not taken all that was sent. What the endpoint sent to itself nobody takes
+/// while this is asked.
 pub(crate) fn has_unsent(cx: &mut Cx) -> bool {
     let sends = cx.requests.slots().into_iter().any(|slot| {
         let sending = cx.requests.sending(slot);

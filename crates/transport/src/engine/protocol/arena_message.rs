@@ -68,8 +68,8 @@ pub(crate) fn on_arena(
     Ok(())
 }
 
-/// The memory that a message lies in. Its descriptor came before the message, unless this process had
-/// no room for it.
+/// The memory that a message lies in. Its descriptor came before the message, unless this process
+/// had no room for it.
 fn mapped_arena(cx: &mut Cx, from: u32, arena: u32) -> Option<&mut ThreadRc<MappedArena>> {
     cx.peers.pair(from)?.arenas.get(arena)
 }
@@ -102,7 +102,8 @@ pub(crate) fn copy_out(
     let Some(bytes) = bytes else {
         return Err(arena_error(cx, from, &message));
     };
-    // The arena stays mapped meanwhile: only a record takes it away, and none is looked at in this call.
+    // The arena stays mapped meanwhile: only a record takes it away, and none is looked at in this
+    // call.
     into.copy_part(0, message.len, &bytes, message.len);
     counting::count_received_by(cx, from, message.path(), message.len);
     release(cx, from, &message);

@@ -39,8 +39,8 @@ pub(crate) fn on_eager_fragmented(
     let to = match cx.matching.take_posted(&mut cx.requests, from, tag) {
         Some(slot) => {
             if stalled {
-                // There may be others before the next one, in the ring, where this endpoint does not see
-                // them.
+                // There may be others before the next one, in the ring, where this endpoint does
+                // not see them.
                 pace::sender_blocked(cx, from);
                 pace::sender_unblocked(cx, from, LONG);
             } else {
@@ -183,8 +183,8 @@ fn store_fragment(
     }
 }
 
-/// Copies a fragment to byte `at` of a receive. A receive that is gone, since its scope failed, wants
-/// none. `cut`: the message may be longer than the room.
+/// Copies a fragment to byte `at` of a receive. A receive that is gone, since its scope failed,
+/// wants none. `cut`: the message may be longer than the room.
 #[inline]
 fn store_in_receive(
     requests: &mut Requests,

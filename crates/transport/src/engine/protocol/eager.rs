@@ -22,9 +22,9 @@ pub(crate) struct Message<'a> {
 
 /// Pushes a message whole: by which path, or `None` if there is no room now.
 ///
-/// Cache lines that move to the receiver for `n` bytes through a private ring: `ceil((16 + n) / 64)`,
-/// so one up to 48 bytes; and one back per quarter of the ring. In a recycled buffer: `ceil(n / 64)`,
-/// and one for two or three messages.
+/// Cache lines that move to the receiver for `n` bytes through a private ring:
+/// `ceil((16 + n) / 64)`, so one up to 48 bytes; and one back per quarter of the ring. In a
+/// recycled buffer: `ceil(n / 64)`, and one for two or three messages.
 ///
 /// # Safety
 /// The slices are readable during the call, and `len` is their length together.

@@ -1,5 +1,5 @@
-//! The way that most messages take: short, to a peer with a ring of its own, under the tag of the one
-//! before.
+//! The way that most messages take: short, to a peer with a ring of its own, under the tag of the
+//! one before.
 
 use limic_shm::ring::line::INLINE_PAYLOAD;
 
@@ -21,11 +21,11 @@ pub(crate) enum FastSend {
 
 /// Sends a message if that is all that there is to do about it.
 ///
-/// The line that it takes stays with the receiver until that has read it, and until then this core's
-/// stores wait one behind the other, in a buffer that holds some dozens of them: a stream goes as fast as
-/// few stores make it. So this is apart from the other ways, and nothing that needs registers or memory
-/// of its own is called here. For 8 bytes it stores ten words: five of the record and of the ring's
-/// state, three counts, two for the borrow of the engine.
+/// The line that it takes stays with the receiver until that has read it, and until then this
+/// core's stores wait one behind the other, in a buffer that holds some dozens of them: a stream
+/// goes as fast as few stores make it. So this is apart from the other ways, and nothing that needs
+/// registers or memory of its own is called here. For 8 bytes it stores ten words: five of the
+/// record and of the ring's state, three counts, two for the borrow of the engine.
 ///
 /// # Safety
 /// The slice is readable during the call.

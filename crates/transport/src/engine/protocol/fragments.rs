@@ -1,12 +1,12 @@
 //! The sender's side of messages that go in fragments.
 //!
 //! Each fragment is copied into a staging buffer, or into its record if other peers hold the whole
-//! pool, and published as soon as it is filled: so the receiver copies one fragment while the sender
-//! copies the next. Two kinds of messages go so:
+//! pool, and published as soon as it is filled: so the receiver copies one fragment while the
+//! sender copies the next. Two kinds of messages go so:
 //!
 //! - An eager message that is longer than a record. A record says how long it is, and its fragments
-//!   follow at once. Nothing of the pair's other messages comes between them, since these stand first
-//!   in the backlog until all are out; so a fragment needs no name.
+//!   follow at once. Nothing of the pair's other messages comes between them, since these stand
+//!   first in the backlog until all are out; so a fragment needs no name.
 //! - What a receiver asked for ([`ClearToSend`](frame::ClearToSend), or a read of a region): each
 //!   fragment names the receive and its place, and several such messages may go at once.
 
@@ -28,18 +28,18 @@ use crate::raw::RawSlice;
 /// Shortest fragment through a staging buffer, unless the message or the buffer ends.
 const LEAST_STAGED: u64 = 16 << 10;
 
-/// Bytes of the first and the last fragment: a quarter of the message, within these bounds, and at most
-/// half of it. The receiver can only begin when the first is there, and ends when it has copied the
-/// last.
+/// Bytes of the first and the last fragment: a quarter of the message, within these bounds, and at
+/// most half of it. The receiver can only begin when the first is there, and ends when it has
+/// copied the last.
 const FIRST_FRAGMENT: core::ops::RangeInclusive<u64> = 8 << 10..=16 << 10;
 
-/// A message of more staging buffers goes in fragments of two: they are half as many to tell of, and
-/// still few bytes of it.
+/// A message of more staging buffers goes in fragments of two: they are half as many to tell of,
+/// and still few bytes of it.
 const MANY_BUFFERS: u64 = 32;
 
-/// Bytes of the fragment at byte `at` of a message of `len` bytes whose fragments have `longest` bytes:
-/// short ones first and last, and longer ones, of which each costs as much to tell as a short one, in
-/// between.
+/// Bytes of the fragment at byte `at` of a message of `len` bytes whose fragments have `longest`
+/// bytes: short ones first and last, and longer ones, of which each costs as much to tell as a
+/// short one, in between.
 pub(crate) fn fragment_bytes(len: u64, at: u64, longest: u64) -> u64 {
     let most = if len <= MANY_BUFFERS * longest {
         longest
@@ -137,7 +137,8 @@ unsafe fn push_staged(
     let window = pair.staging.window_of(pool, &target, len, far);
     debug_assert!(window.is_some(), "an own buffer, or one that was checked");
     if let Some(mut window) = window {
-        // SAFETY: the caller's promise; `at + len` is at most `end`, and the window has `len` bytes.
+        // SAFETY: the caller's promise; `at + len` is at most `end`, and the window has `len`
+        // bytes.
         unsafe { gather_part(message.data, at, len, &mut window) }
     }
     let [place, extent] = target.descriptor(len).words();
@@ -184,8 +185,8 @@ unsafe fn push_inline(
     unsafe { pair.out.push_fragment(&fragment) }
 }
 
-/// Begins an eager message in fragments, and pushes them as far as there is room; gives how far that
-/// came. `None`: there is no room for its beginning. Nothing waits before it.
+/// Begins an eager message in fragments, and pushes them as far as there is room; gives how far
+/// that came. `None`: there is no room for its beginning. Nothing waits before it.
 ///
 /// # Safety
 /// The slices are readable during the call, and `message.end` is their length together.
@@ -303,7 +304,8 @@ fn push_asked_of(cx: &mut Cx, slot: Slot) -> (bool, bool) {
         receive: fragments.receive,
         oversubscribed,
     };
-    // SAFETY: readable by the invariant of `SendBuffer`; the end was checked when they were asked for.
+    // SAFETY: readable by the invariant of `SendBuffer`; the end was checked when they were asked
+    // for.
     let at = unsafe { push_fragments(pair, &mut cx.staging, to, &message, fragments.at) };
     let moved = at > fragments.at;
     cx.transfers.sent(at - fragments.at);
@@ -315,9 +317,9 @@ fn push_asked_of(cx: &mut Cx, slot: Slot) -> (bool, bool) {
     (moved, over)
 }
 
-/// All bytes of a send lie in staging buffers or packets: its buffer is free. A one-sided write is done
-/// only when the owner of the region says so, and a message that has to be delivered when its receiver
-/// does.
+/// All bytes of a send lie in staging buffers or packets: its buffer is free. A one-sided write is
+/// done only when the owner of the region says so, and a message that has to be delivered when its
+/// receiver does.
 pub(crate) fn all_sent(cx: &mut Cx, slot: Slot, confirm: bool) {
     let Some(sending) = cx.requests.sending(slot) else {
         return;

@@ -22,8 +22,8 @@ pub(crate) fn try_send_loan(cx: &mut Cx, to: u32, tag: u64, id: u64, len: usize)
     held.is_some_and(|mut slot| slot < LOAN_FLAGS && push_loan(cx, to, tag, &mut slot, len as u64))
 }
 
-/// Sends a loan: one cache line, whatever its length. Where that is not possible (oneself, a peer that
-/// is not attached yet, no flag left) its bytes go as an ordinary message.
+/// Sends a loan: one cache line, whatever its length. Where that is not possible (oneself, a peer
+/// that is not attached yet, no flag left) its bytes go as an ordinary message.
 pub(crate) fn post_loan(
     cx: &mut Cx,
     to: u32,
@@ -45,7 +45,8 @@ fn post_bytes_of_loan(cx: &mut Cx, to: u32, tag: u64, loan: RawLoan, len: usize)
         start: loan.start,
         len,
     };
-    // SAFETY: the loan's bytes stay where they are until `give_back`, which happens after completion.
+    // SAFETY: the loan's bytes stay where they are until `give_back`, which happens after
+    // completion.
     let posted = unsafe { send::post_send_slow(cx, to, tag, SendOptions::default(), &[bytes]) };
     match &posted {
         Ok(Posted::Pending(id)) => cx.arenas.loans_as_messages.push((*id, loan.id)),
@@ -54,8 +55,8 @@ fn post_bytes_of_loan(cx: &mut Cx, to: u32, tag: u64, loan: RawLoan, len: usize)
     posted
 }
 
-/// Lends the loan of a slot, and tells the peer. The loan moves to a slot with a flag if it has none.
-/// False: that peer takes no loans now, no flag is left, or no room in the ring.
+/// Lends the loan of a slot, and tells the peer. The loan moves to a slot with a flag if it has
+/// none. False: that peer takes no loans now, no flag is left, or no room in the ring.
 #[inline(always)]
 fn push_loan(cx: &mut Cx, to: u32, tag: u64, slot: &mut u32, len: u64) -> bool {
     let Some(peer) = cx.peers.get(to) else {

@@ -1,13 +1,13 @@
 //! The protocols: what is sent when, and in which memory the bytes move.
 //!
-//! Sending: `fast_send` for most messages, `send` for all others. A message leaves whole (`eager`), in
-//! `fragments`, ahead of a slow receiver (`send_ahead`), or is offered (`offer`); `packets` and
+//! Sending: `fast_send` for most messages, `send` for all others. A message leaves whole (`eager`),
+//! in `fragments`, ahead of a slow receiver (`send_ahead`), or is offered (`offer`); `packets` and
 //! `loopback` are for peers that share no memory with this endpoint, and for itself. `loans`:
 //! messages that lie in an arena already.
 //!
 //! Receiving: `receive` and `unexpected`, `staged` for bytes in a staging buffer, `assembly` for
-//! fragments, `arena_message` for what lies in an arena. Long messages: `rendezvous`, then `fragments`,
-//! `single_copy` or `split_copy`.
+//! fragments, `arena_message` for what lies in an arena. Long messages: `rendezvous`, then
+//! `fragments`, `single_copy` or `split_copy`.
 //!
 //! One-sided access: `regions` at its owner, `rma` at the other side.
 

@@ -21,8 +21,8 @@ pub(crate) fn push_queued(cx: &mut Cx, to: u32, connection: u32, slot: Slot) -> 
     };
     let (tag, len, immediate) = (sending.tag, sending.data.len(), sending.immediate);
     let ahead = immediate.map_or(0, |_| IMMEDIATE_BYTES);
-    // What lies in an adapter's queue is lost with this process: the answer to an offer says that it
-    // arrived.
+    // What lies in an adapter's queue is lost with this process: the answer to an offer says that
+    // it arrived.
     if sending.delivered || asks_first || len + ahead > longest {
         return push_offer(cx, connection, slot);
     }

@@ -15,7 +15,8 @@ use crate::engine::peer::table::PeerEntry;
 /// Records through the shared ring after which a peer gets a private one.
 const GRANT_AFTER: u32 = 4;
 
-/// Counts a record that came through the shared ring. Whether its sender is to have a ring of its own.
+/// Counts a record that came through the shared ring. Whether its sender is to have a ring of its
+/// own.
 pub(crate) fn is_earned(peer: &mut PeerEntry) -> bool {
     peer.shared_records = peer.shared_records.saturating_add(1);
     peer.ring.is_none() && peer.shared_records >= GRANT_AFTER

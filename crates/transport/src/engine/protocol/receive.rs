@@ -241,8 +241,8 @@ pub(crate) fn on_eager(
     Ok(())
 }
 
-/// As [`on_eager`], for a message that is not for the head of the posted fifo. True if it was delivered
-/// and the caller has to count it.
+/// As [`on_eager`], for a message that is not for the head of the posted fifo. True if it was
+/// delivered and the caller has to count it.
 #[inline(always)]
 pub(crate) fn deliver_eager(cx: &mut Cx, envelope: Envelope, source: &impl Source) -> bool {
     let Envelope { from, tag, .. } = envelope;
@@ -264,8 +264,8 @@ fn keep_or_fail(cx: &mut Cx, envelope: Envelope, source: &impl Source) {
     }
 }
 
-/// Delivers to a posted receive that has too little room, or room in several slices, or that somebody
-/// had a look at meanwhile.
+/// Delivers to a posted receive that has too little room, or room in several slices, or that
+/// somebody had a look at meanwhile.
 #[cold]
 fn deliver_slow(cx: &mut Cx, slot: Slot, envelope: Envelope, source: &impl Source) {
     let len = source.len();

@@ -62,8 +62,8 @@ pub(crate) unsafe fn expose_raw(
 /// Copies out of an own region.
 pub(crate) fn region_read(cx: &mut Cx, id: RegionId, offset: u64, into: &mut [u8]) -> Result<()> {
     let from = cx.regions.bytes(id, offset, into.len())?;
-    // SAFETY: within the region, whose memory is this endpoint's until `revoke`. A peer that writes now
-    // changes which bytes are copied.
+    // SAFETY: within the region, whose memory is this endpoint's until `revoke`. A peer that writes
+    // now changes which bytes are copied.
     unsafe { core::ptr::copy_nonoverlapping(from.start, into.as_mut_ptr(), into.len()) };
     Ok(())
 }
@@ -86,8 +86,8 @@ unsafe fn send_buffer(bytes: RawSliceMut) -> SendBuffer {
     unsafe { SendBuffer::new(&[RawSlice { start, len }]) }
 }
 
-/// A one-sided read of a region of this endpoint by itself: one plain copy, done at once. Nothing of it
-/// goes through a ring, so messages to itself go one way only, and keep their order.
+/// A one-sided read of a region of this endpoint by itself: one plain copy, done at once. Nothing
+/// of it goes through a ring, so messages to itself go one way only, and keep their order.
 pub(crate) fn read_own(
     cx: &mut Cx,
     me: u32,
@@ -97,8 +97,8 @@ pub(crate) fn read_own(
     let len = into.len();
     let found = cx.regions.find(key, offset, len, Access::READ);
     let (_, bytes) = found.map_err(|refusal| rma::refused(me, offset, len, refusal))?;
-    // SAFETY: within the region, which is not freed during this call. A peer that writes there meanwhile
-    // changes which bytes are copied.
+    // SAFETY: within the region, which is not freed during this call. A peer that writes there
+    // meanwhile changes which bytes are copied.
     into.copy_from_send(&unsafe { send_buffer(bytes) }, len);
     counting::assign_row(cx, me);
     counting::count_received_by(cx, me, Path::SelfCopy, len);
@@ -131,8 +131,8 @@ pub(crate) fn revoked(cx: &mut Cx, id: RegionId) -> Result<Option<Vec<u8>>> {
     let count = cx.memory.segment.shape().access_slots;
     for (number, peer) in cx.peers.iter().take(count as usize) {
         let slot = slots.word64(number as usize * ACCESS_SLOT_BYTES);
-        // Acquire: pairs with the release in `rma::access` that empties the slot; the copy came before.
-        // What a process that has ended left there means nothing.
+        // Acquire: pairs with the release in `rma::access` that empties the slot; the copy came
+        // before. What a process that has ended left there means nothing.
         if slot.load(Ordering::Acquire) == key
             && (peer.pair().is_some() || cx.quarantine.lives(number))
         {

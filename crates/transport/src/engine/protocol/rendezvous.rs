@@ -1,7 +1,8 @@
 //! Long messages: an offer is accepted, a path is picked, and the bytes move.
 //!
 //! The receiver picks the path, since only it knows both buffers. Whatever it picks, the message
-//! was matched already, so several long messages of a pair may move at the same time and in any order.
+//! was matched already, so several long messages of a pair may move at the same time and in any
+//! order.
 
 use crate::counters::Event;
 use crate::engine::control::{autotune, counting, line_latency};
@@ -43,8 +44,8 @@ pub(crate) fn accept(cx: &mut Cx, slot: Slot, envelope: Envelope, offer: &Offer)
     }
 }
 
-/// Starts the transfer of a message whose sender shares memory with this endpoint. `whole`: the receive
-/// buffer has one address.
+/// Starts the transfer of a message whose sender shares memory with this endpoint. `whole`: the
+/// receive buffer has one address.
 fn accept_shm(cx: &mut Cx, slot: Slot, offer: &Offer, mut incoming: Incoming, whole: bool) {
     let from = incoming.from();
     line_latency::probe_latency_if_due(cx, from);
@@ -53,7 +54,8 @@ fn accept_shm(cx: &mut Cx, slot: Slot, offer: &Offer, mut incoming: Incoming, wh
     incoming.path = candidate.path;
     incoming.non_temporal = candidate.non_temporal;
     match candidate.path {
-        // The sender exposes its bytes only where they are likely to be read: from the next message on.
+        // The sender exposes its bytes only where they are likely to be read: from the next message
+        // on.
         Path::Kmod if offer.key == 0 => request_fragments(cx, slot, &incoming, true),
         Path::Cma | Path::Kmod => {
             if let Some(receiving) = cx.requests.receiving(slot) {
@@ -78,8 +80,8 @@ fn copy_in_process(cx: &mut Cx, slot: Slot, offer: &Offer, incoming: &Incoming) 
     })
 }
 
-/// How the bytes of a matched long message come, and the sample window that measures it, if one does.
-/// `whole`: the receive buffer has one address.
+/// How the bytes of a matched long message come, and the sample window that measures it, if one
+/// does. `whole`: the receive buffer has one address.
 fn choose(
     cx: &mut Cx,
     from: u32,

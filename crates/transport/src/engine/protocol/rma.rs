@@ -1,10 +1,10 @@
 //! One-sided access to regions that a peer exposed: by single copy without the owner's help, else
 //! through chunks with it.
 //!
-//! A region may not be taken back while somebody copies, and a cross-memory attach cannot be stopped
-//! by its target. So whoever copies first puts the region's key into its access slot in the owner's
-//! segment, and then looks again whether the region is still there; the owner first removes the region and then
-//! waits until no slot holds its key (hazard pointers, Michael 2004).
+//! A region may not be taken back while somebody copies, and a cross-memory attach cannot be
+//! stopped by its target. So whoever copies first puts the region's key into its access slot in the
+//! owner's segment, and then looks again whether the region is still there; the owner first removes
+//! the region and then waits until no slot holds its key (hazard pointers, Michael 2004).
 
 use crate::engine::protocol::receive;
 use crate::engine::protocol::regions;
@@ -214,8 +214,9 @@ pub(crate) fn refused(owner: u32, offset: u64, len: u64, answer: Done) -> Error 
     }
 }
 
-/// Address, length and origin of a peer's region, if it allows the access. One line of the peer's memory is read for a region
-/// that was found before, and one per region in the way at the first time.
+/// Address, length and origin of a peer's region, if it allows the access. One line of the peer's
+/// memory is read for a region that was found before, and one per region in the way at the first
+/// time.
 fn find_region(pair: &ShmPair, key: u64, access: Access) -> Option<(u64, u64, u64)> {
     if key == 0 {
         return None;

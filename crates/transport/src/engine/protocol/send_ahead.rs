@@ -1,9 +1,9 @@
 //! Messages that go ahead of a slow receiver.
 //!
-//! The sender copies a message into an arena of its own and tells where it lies: one line in the ring,
-//! whatever its length, and the send is done. So the receiver's memory holds none of these bytes; the
-//! sender's holds at most `LIMIC_UNEXPECTED_BYTES` of them. Beyond that, and for longer messages, the
-//! sender waits as ever. `control::pace` says when a receiver is slow.
+//! The sender copies a message into an arena of its own and tells where it lies: one line in the
+//! ring, whatever its length, and the send is done. So the receiver's memory holds none of these
+//! bytes; the sender's holds at most `LIMIC_UNEXPECTED_BYTES` of them. Beyond that, and for longer
+//! messages, the sender waits as ever. `control::pace` says when a receiver is slow.
 
 use crate::buffer::{Window, gather};
 use crate::counters::Event;
@@ -16,8 +16,8 @@ use crate::engine::protocol::arena_message;
 use crate::engine::protocol::eager::Message;
 use crate::policy::Path;
 
-/// Time without messages ahead after which their memory is given back: longer than a pause between two
-/// phases of a program, since it takes long to make it again.
+/// Time without messages ahead after which their memory is given back: longer than a pause between
+/// two phases of a program, since it takes long to make it again.
 const IDLE_NS: u64 = 1_000_000_000;
 
 /// Sends a message ahead of a slow receiver. False: too much is ahead already, or there is no room.
@@ -60,7 +60,8 @@ pub(crate) unsafe fn push_send_ahead(cx: &mut Cx, message: &Message<'_>) -> bool
     true
 }
 
-/// Now and then: if no message has gone ahead for a while, the memory for them goes back to the system.
+/// Now and then: if no message has gone ahead for a while, the memory for them goes back to the
+/// system.
 #[cold]
 pub(crate) fn retire_send_ahead(cx: &mut Cx) {
     if !cx.arenas.has_send_ahead() {

@@ -1,6 +1,7 @@
 //! Single copies under way: read by the receiver alone, or by both sides at once.
 //!
-//! Each visit copies a bounded piece, so that an endpoint that moves gigabytes still answers others.
+//! Each visit copies a bounded piece, so that an endpoint that moves gigabytes still answers
+//! others.
 
 use crate::engine::cx::Cx;
 use crate::engine::protocol::rendezvous;

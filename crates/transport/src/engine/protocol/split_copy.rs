@@ -2,11 +2,13 @@
 //! from the back, until they meet. Two cores copy one message, each with one copy.
 //!
 //! The blocks are shared out by a word in the receiver's segment. Whatever the word says, each side
-//! reports how many blocks it has copied, and what lies between the two is sent again by the pipeline.
+//! reports how many blocks it has copied, and what lies between the two is sent again by the
+//! pipeline.
 //!
-//! The kernel cannot be asked to take the sender's right to write back. So beside that word the sender counts the blocks
-//! that it has done with, and a receiver that gives up, since its endpoint closes for example, ends the copy there and waits until
-//! the block under way is written, before the buffer is its owner's again.
+//! The kernel cannot be asked to take the sender's right to write back. So beside that word the
+//! sender counts the blocks that it has done with, and a receiver that gives up, since its endpoint
+//! closes for example, ends the copy there and waits until the block under way is written, before
+//! the buffer is its owner's again.
 
 use crate::engine::control::autotune;
 use crate::engine::outbox;
@@ -23,8 +25,9 @@ use crate::engine::request::{Incoming, ReceiveStage, SendStage, Slot};
 use crate::policy::Path;
 use crate::single_copy::{RemoteBytes, address_of_room};
 
-/// Bytes of a block: long enough to make a system call worth it, short enough to meet in the middle. Both sides compute it
-/// from the length of the message: four blocks of a short one, so that each copies half of it.
+/// Bytes of a block: long enough to make a system call worth it, short enough to meet in the
+/// middle. Both sides compute it from the length of the message: four blocks of a short one, so
+/// that each copies half of it.
 const SHORTEST_BLOCK: u64 = 16 << 10;
 const LONGEST_BLOCK: u64 = 128 << 10;
 
@@ -189,7 +192,8 @@ pub(crate) fn split_write(cx: &mut Cx, slot: Slot) -> bool {
             };
             let len = range.end - range.start;
             let written = pair.copies.write(remote, &sending.data, range.start, len);
-            // Release: pairs with the acquire load in `contact::stop_writer`: the bytes are there, or never will be.
+            // Release: pairs with the acquire load in `contact::stop_writer`: the bytes are there,
+            // or never will be.
             memory
                 .word64(WRITTEN)
                 .store(u64::from(split.own_blocks) + 1, Ordering::Release);

@@ -25,8 +25,8 @@ pub(crate) fn read_buffer<T>(
     let then = pair
         .staging
         .begin_read(&mut cx.staging, from, &descriptor)?;
-    // A clone of the view, since reading needs the whole context: one reference count, on a path that
-    // copies a hundred bytes and more.
+    // A clone of the view, since reading needs the whole context: one reference count, on a path
+    // that copies a hundred bytes and more.
     let memory = pair.staging.memory_of(&cx.staging, &descriptor).clone();
     let window = buffer_window(&memory, descriptor.page(), descriptor.len()).ok_or(OUTSIDE)?;
     let value = read(cx, &window);

@@ -1,12 +1,12 @@
 //! The table of operations under way.
 //!
-//! An operation has an entry of one cache line, which is all that a short message touches of it: the
-//! posted receive, which may wait for its message right there ([`posted_fifo`]), and later its status.
-//! What other operations need lies in a second table.
+//! An operation has an entry of one cache line, which is all that a short message touches of it:
+//! the posted receive, which may wait for its message right there ([`posted_fifo`]), and later its
+//! status. What other operations need lies in a second table.
 //!
 //! # Invariants
-//! - An entry is in at most one list: the free entries, the posted fifo, or the completion list. All
-//!   three go through `Entry::next`.
+//! - An entry is in at most one list: the free entries, the posted fifo, or the completion list.
+//!   All three go through `Entry::next`.
 //! - Nobody knows the id of an operation in the completion list, and no scope owns it: only
 //!   [`next_completed`](Requests::next_completed) takes it from there.
 //! - An id is a slot and its generation. A slot that is freed gets another generation.
@@ -41,7 +41,8 @@ enum State {
     Free,
     /// A receive in the posted fifo.
     InFifo(FifoReceive),
-    /// A receive into one slice in the posted queue; or one that left the fifo and is not queued yet.
+    /// A receive into one slice in the posted queue; or one that left the fifo and is not queued
+    /// yet.
     Posted {
         /// Its position in the queue.
         id: PostedId,
@@ -262,8 +263,8 @@ impl<O: OperationKind> Requests<O> {
         request_id(entry.generation, slot)
     }
 
-    /// Delivers a whole message to the posted receive that it matched. False if the message does not
-    /// fit, or if the receive is not in one slice any more: the receive goes on then.
+    /// Delivers a whole message to the posted receive that it matched. False if the message does
+    /// not fit, or if the receive is not in one slice any more: the receive goes on then.
     #[inline]
     pub(crate) fn deliver_posted(
         &mut self,
@@ -334,7 +335,8 @@ impl<O: OperationKind> Requests<O> {
         }
     }
 
-    /// Completes an operation. Its buffer is the owner's from here on; an abandoned one is to be dropped.
+    /// Completes an operation. Its buffer is the owner's from here on; an abandoned one is to be
+    /// dropped.
     pub(crate) fn complete(&mut self, slot: Slot, outcome: Outcome) {
         let entry = &mut self.entries[slot as usize];
         let cold = &mut self.cold[slot as usize];
@@ -365,7 +367,8 @@ impl<O: OperationKind> Requests<O> {
         }
     }
 
-    /// The status of an operation that has completed well; frees the slot. `None` in all other cases.
+    /// The status of an operation that has completed well; frees the slot. `None` in all other
+    /// cases.
     #[inline(always)]
     pub(crate) fn take_status(&mut self, id: RequestId) -> Option<Status> {
         let slot = id.0 as u32;
@@ -439,8 +442,8 @@ impl<O: OperationKind> Requests<O> {
         entry.owner = owner;
     }
 
-    /// Some operation of a scope. Linear in the table, also for all of a scope together if it starts
-    /// none meanwhile; constant if no scope has any.
+    /// Some operation of a scope. Linear in the table, also for all of a scope together if it
+    /// starts none meanwhile; constant if no scope has any.
     pub(crate) fn owned_by(&mut self, owner: u32) -> Option<RequestId> {
         if self.owned == 0 {
             return None;
@@ -456,8 +459,8 @@ impl<O: OperationKind> Requests<O> {
         Some(self.id(slot as u32))
     }
 
-    /// Leaves an operation to itself; `buffer` is dropped when the operation completes. So is a buffer
-    /// of an earlier call, which the operation may still use.
+    /// Leaves an operation to itself; `buffer` is dropped when the operation completes. So is a
+    /// buffer of an earlier call, which the operation may still use.
     pub(crate) fn abandon(&mut self, slot: Slot, buffer: Box<dyn Any + Send>) {
         self.entries[slot as usize].on_completion = OnCompletion::Free;
         let kept = &mut self.cold[slot as usize].buffer;

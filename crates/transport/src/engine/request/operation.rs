@@ -30,7 +30,8 @@ pub(crate) struct Sending {
     pub(crate) stage: SendStage,
     /// While the peer may read the bytes through the kernel module.
     pub(crate) exposed: Option<Exposed>,
-    /// The send completes only when the message reaches its receiver whatever becomes of this process.
+    /// The send completes only when the message reaches its receiver whatever becomes of this
+    /// process.
     pub(crate) delivered: bool,
 }
 
@@ -166,7 +167,8 @@ pub(crate) struct Incoming {
 }
 
 impl Incoming {
-    /// An eager message of `len` bytes for a receive with room for `room`, of which nothing has come.
+    /// An eager message of `len` bytes for a receive with room for `room`, of which nothing has
+    /// come.
     pub(crate) fn new(envelope: Envelope, len: u64, room: u64) -> Self {
         Self {
             envelope,

@@ -1,9 +1,10 @@
-//! Receives that wait for their messages in the entries of their operations, in the order of posting.
+//! Receives that wait for their messages in the entries of their operations, in the order of
+//! posting.
 //!
-//! Mostly messages come in the order in which receives were posted for them. Then the oldest receive
-//! is the one that matches, and needs no queue beside the table: its cache line holds what it asks
-//! for, then its status. `matching::posted` decides which receives wait here, and which in the posted
-//! queue.
+//! Mostly messages come in the order in which receives were posted for them. Then the oldest
+//! receive is the one that matches, and needs no queue beside the table: its cache line holds what
+//! it asks for, then its status. `matching::posted` decides which receives wait here, and which in
+//! the posted queue.
 
 use limic_matching::{PostedId, Selector, Source as From};
 
@@ -74,8 +75,8 @@ impl<O: OperationKind> Requests<O> {
         .count()
     }
 
-    /// Enters a receive behind all others. Cache lines: the one of its entry, and that of the receive
-    /// before it.
+    /// Enters a receive behind all others. Cache lines: the one of its entry, and that of the
+    /// receive before it.
     #[inline(always)]
     pub(crate) fn enqueue_posted(
         &mut self,

@@ -1,7 +1,7 @@
 //! Staging memory: pages of an endpoint's segment through which messages take their two copies.
 //!
-//! - `pool`: buffers that are used in turn (fifo); `recycled_pool`: buffers that a peer may keep for
-//!   its reply; `pages`: which pages are taken;
+//! - `pool`: buffers that are used in turn (fifo); `recycled_pool`: buffers that a peer may keep
+//!   for its reply; `pages`: which pages are taken;
 //! - `pair`: the buffers that pass between this endpoint and one peer; `recycled_buffers`: those of
 //!   them that this endpoint may write next.
 

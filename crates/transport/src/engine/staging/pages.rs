@@ -1,4 +1,5 @@
-//! Pages of one part of the pool, by number from its first on: which of them are taken, and how often each began a piece.
+//! Pages of one part of the pool, by number from its first on: which of them are taken, and how
+//! often each began a piece.
 
 pub(crate) struct Pages {
     taken: Vec<bool>,

@@ -1,26 +1,27 @@
 //! The staging buffers that pass between this endpoint and one peer.
 //!
-//! Two peers that answer each other pass the same few pages to and fro: a message that came in a buffer
-//! is answered in that buffer, if its owner lets the reader keep it; and the owner, when it has read the
-//! answer there, writes its next message into it. That needs no release flag and no look at one: the
-//! record that names a buffer hands it over.
+//! Two peers that answer each other pass the same few pages to and fro: a message that came in a
+//! buffer is answered in that buffer, if its owner lets the reader keep it; and the owner, when it
+//! has read the answer there, writes its next message into it. That needs no release flag and no
+//! look at one: the record that names a buffer hands it over.
 //!
 //! # Why
 //!
-//! How long a store to shared memory takes depends on the core that used its line last. The core that
-//! *read* the line from the other one gets it for writing several times faster than the core that wrote
-//! it, which has to take it back from the reader (docs/decisions/0002).
+//! How long a store to shared memory takes depends on the core that used its line last. The core
+//! that *read* the line from the other one gets it for writing several times faster than the core
+//! that wrote it, which has to take it back from the reader (docs/decisions/0002).
 //!
 //! # Which buffers a peer may keep
 //!
-//! The owner says for each buffer whether its reader may keep it, for as many bytes as that peer has
-//! sent to it: so a stream in one direction keeps to pages that are used in turn (`pool`). What peers
-//! may keep is bounded, for each and for all (`recycled_pool`), so that peers that never answer take no
-//! more than that part of the pool. A recycled buffer that is not used for a while goes back to its
-//! owner by its release flag.
+//! The owner says for each buffer whether its reader may keep it, for as many bytes as that peer
+//! has sent to it: so a stream in one direction keeps to pages that are used in turn (`pool`). What
+//! peers may keep is bounded, for each and for all (`recycled_pool`), so that peers that never
+//! answer take no more than that part of the pool. A recycled buffer that is not used for a while
+//! goes back to its owner by its release flag.
 //!
 //! # Invariants
-//! - A buffer of this endpoint's pool that the peer may keep is either with the peer or in `recycled`.
+//! - A buffer of this endpoint's pool that the peer may keep is either with the peer or in
+//!   `recycled`.
 //! - A buffer of the peer's pool is in `recycled` until it is named to the peer again, or released.
 
 use limic_shm::ring::{Mapped, ReleaseFlags};
@@ -38,11 +39,11 @@ use crate::engine::staging::recycled_buffers::{
 };
 use crate::policy::select::LONGEST_RECYCLED;
 
-/// Messages that have to come before another long reply may come unasked for, if one did at the wrong
-/// time.
+/// Messages that have to come before another long reply may come unasked for, if one did at the
+/// wrong time.
 const REPLY_PENALTY: u64 = 32;
-/// Recycled buffers that go back when none of them is long enough, and there is no room for a longer
-/// one.
+/// Recycled buffers that go back when none of them is long enough, and there is no room for a
+/// longer one.
 const TRIM: u32 = 4;
 /// Looks after which recycled buffers count as not used any more: some ten milliseconds of polling.
 pub(crate) const IDLE_LOOKS: u32 = 256;
@@ -145,8 +146,8 @@ impl StagingPair {
         }
     }
 
-    /// Whether there is any use in asking for a recycled buffer. In a stream in one direction there is
-    /// none: two loads say so.
+    /// Whether there is any use in asking for a recycled buffer. In a stream in one direction there
+    /// is none: two loads say so.
     #[inline(always)]
     pub(crate) fn may_recycle(&self, len: u64) -> bool {
         self.has_recycled()
@@ -169,8 +170,8 @@ impl StagingPair {
         }
     }
 
-    /// The same, if no recycled buffer has just so many pages: a buffer that goes to and fro from now
-    /// on, or a longer one.
+    /// The same, if no recycled buffer has just so many pages: a buffer that goes to and fro from
+    /// now on, or a longer one.
     #[cold]
     fn recycled_target_slow(
         &mut self,
@@ -189,9 +190,10 @@ impl StagingPair {
             }
         }
         if let Some(longer) = self.recycled.take_longer(pages) {
-            // With longer buffers in the place of its own a message keeps more memory on its way than
-            // the caches next to its core hold. So the one of this pool that was not used for longest
-            // makes room for one of this length, if not for this message, then for one of the next.
+            // With longer buffers in the place of its own a message keeps more memory on its way
+            // than the caches next to its core hold. So the one of this pool that was not used for
+            // longest makes room for one of this length, if not for this message, then for one of
+            // the next.
             if earned {
                 if let Some(unused) = self.recycled.take_oldest_local(pages) {
                     self.give_back(pool, out, unused);
@@ -223,8 +225,8 @@ impl StagingPair {
         self.recycled.credit >= len
     }
 
-    /// A buffer for the first of `len` bytes, and for how many, of a message of `whole` bytes; the peer
-    /// holds at most `most` bytes that it has not returned.
+    /// A buffer for the first of `len` bytes, and for how many, of a message of `whole` bytes; the
+    /// peer holds at most `most` bytes that it has not returned.
     // What a function returns in memory is copied in its caller, two words at a time: see
     // `RecycledBuffer`.
     #[inline(always)]
@@ -265,7 +267,8 @@ impl StagingPair {
         };
         let window = buffer_window(memory, target.run.page(), len)?;
         // Between cores without a common cache, a buffer that is used in turn is read several times
-        // faster out of memory than out of the cache of the core that wrote it; a recycled one is not.
+        // faster out of memory than out of the cache of the core that wrote it; a recycled one is
+        // not.
         Some(window.non_temporal(far && target.lease == Lease::Borrowed))
     }
 
@@ -315,8 +318,8 @@ impl StagingPair {
         let recycled = |owner, pages| RecycledBuffer::new(owner, page, pages, generation);
         let (then, room) = match descriptor.lease() {
             Some(Lease::Borrowed) => {
-                // The copy takes as long as that line, and its stores would wait behind the one that
-                // gives the buffer back.
+                // The copy takes as long as that line, and its stores would wait behind the one
+                // that gives the buffer back.
                 self.released.expect_release(page);
                 (AfterRead::Return, descriptor.len())
             }
@@ -401,9 +404,9 @@ impl StagingPair {
         }
     }
 
-    /// The peer has sent a message of `len` bytes without asking, as a reply, and nobody waited for it:
-    /// it has to be copied aside. Without recycled buffers the peer asks before it sends such ones,
-    /// until as many bytes as [`REPLY_PENALTY`] of them have come.
+    /// The peer has sent a message of `len` bytes without asking, as a reply, and nobody waited for
+    /// it: it has to be copied aside. Without recycled buffers the peer asks before it sends such
+    /// ones, until as many bytes as [`REPLY_PENALTY`] of them have come.
     #[cold]
     pub(crate) fn unsolicited_reply(
         &mut self,

@@ -1,17 +1,19 @@
-//! The pool of memory for the pieces of pipelined messages (H1) and of longer eager ones. It lies in this endpoint's segment and
-//! does not grow with the number of peers.
+//! The pool of memory for the pieces of pipelined messages and of longer eager ones. It lies
+//! in this endpoint's segment and does not grow with the number of peers.
 //!
-//! Only the owner hands pieces out; the peer that was named gives a piece back by the release flag of its first
-//! page, or may keep it and answer there (`hand`, `kept`). So a peer that dies takes nothing along: the owner knows what it had lent to whom.
+//! Only the owner hands pieces out; the peer that was named gives a piece back by the release flag
+//! of its first page, or may keep it and answer there (`hand`, `kept`). So a peer that dies takes
+//! nothing along: the owner knows what it had lent to whom.
 //!
 //! # Why it goes round
 //!
-//! Of what nobody keeps, the page that was used longest ago is used next, and the pool is larger than a core's own caches. Memory that
-//! this endpoint wrote and a peer read a moment ago would be the worst: its lines are in the caches of both cores, so each store first
-//! takes one from the other's, and each load then fetches it back from there. What left them since lies in the
-//! cache that both share, and the processor fetches it ahead of both. Measured one way between two cores below one cache
-//! (hand-over of a line 30 ns), pieces of 16 KiB, messages of 64 KiB: 2.4 us through 2 MiB, 4.8 us through 512 KiB, 9 us
-//! through 64 KiB.
+//! Of what nobody keeps, the page that was used longest ago is used next, and the pool is larger
+//! than a core's own caches. Memory that this endpoint wrote and a peer read a moment ago would be
+//! the worst: its lines are in the caches of both cores, so each store first takes one from the
+//! other's, and each load then fetches it back from there. What left them since lies in the cache
+//! that both share, and the processor fetches it ahead of both. Measured one way between two cores
+//! below one cache (hand-over of a line 30 ns), pieces of 16 KiB, messages of 64 KiB: 2.4 us
+//! through 2 MiB, 4.8 us through 512 KiB, 9 us through 64 KiB.
 
 use core::ops::RangeInclusive;
 use std::collections::VecDeque;
@@ -99,8 +101,9 @@ impl StagingPool {
         }
     }
 
-    /// Takes pages for `len` bytes for a peer, unless it would then hold more than `most` bytes, and holds some already. If so many
-    /// free pages do not lie side by side, for the first of the bytes: says for how many.
+    /// Takes pages for `len` bytes for a peer, unless it would then hold more than `most` bytes,
+    /// and holds some already. If so many free pages do not lie side by side, for the first of the
+    /// bytes: says for how many.
     ///
     /// Reads a flag line or two for half of all that the peer may hold.
     pub(crate) fn take_some(
@@ -113,7 +116,8 @@ impl StagingPool {
         Some((buffer, len.min(bytes_of_pages(pages))))
     }
 
-    /// Whether a peer has nothing to return, beside what it may keep: what it is waiting for then, others hold.
+    /// Whether a peer has nothing to return, beside what it may keep: what it is waiting for then,
+    /// others hold.
     pub(crate) fn holds_nothing(&self, peer: u32) -> bool {
         self.held_by(peer) == 0
     }
@@ -161,9 +165,10 @@ impl StagingPool {
         Some((StagingBuffer { page, generation }, pages))
     }
 
-    /// Whether a peer may have so many pages more. What it then holds is at most three times what is still free: three quarters
-    /// of the pool if no other peer holds any, three sevenths each for two that take what they get. So peers that return nothing
-    /// leave some to others, of which each gets a first piece as long as there is one.
+    /// Whether a peer may have so many pages more. What it then holds is at most three times what
+    /// is still free: three quarters of the pool if no other peer holds any, three sevenths each
+    /// for two that take what they get. So peers that return nothing leave some to others, of which
+    /// each gets a first piece as long as there is one.
     fn may_have(&self, peer: u32, pages: u32, most: u32) -> bool {
         let held = self.held_by(peer);
         let share = 3 * self.pages.free().saturating_sub(pages);
@@ -228,9 +233,9 @@ impl StagingPool {
         }
     }
 
-    /// Takes back what the peer has returned. It copies pieces in the order in which they were named to it, and returns
-    /// each as soon as it is copied; so all before one that came back are back too, and a few flags tell: that of the
-    /// middle one first.
+    /// Takes back what the peer has returned. It copies pieces in the order in which they were
+    /// named to it, and returns each as soon as it is copied; so all before one that came back are
+    /// back too, and a few flags tell: that of the middle one first.
     fn reclaim_from(&mut self, peer: u32) {
         let of_peer = |borrowed: &&Borrowed| borrowed.peer == peer;
         let mut probe = self.borrowed.iter().filter(of_peer).count() / 2;

@@ -41,8 +41,8 @@ impl PageRun {
 
 /// A piece that was read, and that this endpoint may write.
 ///
-/// Two words, each stored and loaded whole: it is taken soon after it was put, and a load of what was stored in smaller parts waits
-/// for all stores before it.
+/// Two words, each stored and loaded whole: it is taken soon after it was put, and a load of what
+/// was stored in smaller parts waits for all stores before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RecycledBuffer {
     pub(crate) run: PageRun,
@@ -108,7 +108,8 @@ pub(crate) struct RecycledBuffers {
 }
 
 impl RecycledBuffers {
-    /// A piece of so many pages: the one that came last, whose lines are still in this core's first-level cache.
+    /// A piece of so many pages: the one that came last, whose lines are still in this core's
+    /// first-level cache.
     #[inline(always)]
     pub(crate) fn take(&mut self, pages: u32) -> Option<RecycledBuffer> {
         if self.buffers.last()?.pages() != pages {
@@ -135,7 +136,8 @@ impl RecycledBuffers {
         Some(self.remove(at))
     }
 
-    /// Of those of this endpoint's pool that have so many pages, or more, the one that was not used for longest.
+    /// Of those of this endpoint's pool that have so many pages, or more, the one that was not used
+    /// for longest.
     pub(crate) fn take_oldest_local(&mut self, pages: u32) -> Option<RecycledBuffer> {
         let fits = |buffer: &RecycledBuffer| buffer.is_local() && buffer.pages() >= pages;
         let at = self.buffers.iter().position(fits)?;

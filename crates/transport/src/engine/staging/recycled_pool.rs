@@ -1,4 +1,5 @@
-//! The part of the pool that peers may keep: pieces that go to and fro between this endpoint and a peer (`hand`).
+//! The part of the pool that peers may keep: pieces that go to and fro between this endpoint and a
+//! peer (`hand`).
 //!
 //! It is apart from what goes round (`pool`), so that neither scatters the other.
 
@@ -50,7 +51,8 @@ impl RecycledPool {
         }
     }
 
-    /// Takes pages for `len` bytes that a peer may keep. If there are none, what came back by flags may help the next one.
+    /// Takes pages for `len` bytes that a peer may keep. If there are none, what came back by flags
+    /// may help the next one.
     pub(crate) fn take(&mut self, peer: u32, len: u64) -> Option<StagingBuffer> {
         let buffer = self.take_free(peer, pages_for(len));
         if buffer.is_none() {
@@ -123,8 +125,8 @@ impl RecycledPool {
         }
     }
 
-    /// A peer has written a piece that it kept: how many pages it has. `None` if it does not keep such a one. The numbers come from
-    /// the peer.
+    /// A peer has written a piece that it kept: how many pages it has. `None` if it does not keep
+    /// such a one. The numbers come from the peer.
     #[inline]
     pub(crate) fn returned(&mut self, from: u32, page: u32, generation: u32) -> Option<u32> {
         let at = page.checked_sub(self.first)?;

@@ -21,7 +21,8 @@ use crate::error::PeerFailure;
 use crate::raw::Posted;
 use crate::{Error, Peer, Selector, Tag};
 
-/// A claim in the shared ring of `owner`, in the name of a peer: as of one that is preempted before it publishes.
+/// A claim in the shared ring of `owner`, in the name of a peer: as of one that is preempted before
+/// it publishes.
 fn claimer(owner: &Engine, peer: u32) -> SharedProducer<limic_shm::ring::Mapped> {
     let slots = owner.cx.memory.segment.shape().shared_slots;
     SharedProducer::new(owner.cx.memory.segment.shared_ring(), slots, peer).expect("a sender")

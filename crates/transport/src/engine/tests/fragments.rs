@@ -7,8 +7,8 @@ use crate::policy::select::LONGEST_EAGER;
 use crate::raw::Posted;
 use crate::{Peer, Selector};
 
-/// The endpoint has filled its pool with messages to two peers that compute. What it and a third one
-/// send each other arrives, also the answers that wait behind a message that has begun.
+/// The endpoint has filled its pool with messages to two peers that compute. What it and a third
+/// one send each other arrives, also the answers that wait behind a message that has begun.
 #[test]
 fn peers_that_take_nothing_leave_room_to_others() {
     // In the second case the first fragments to the two take all.

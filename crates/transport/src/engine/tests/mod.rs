@@ -1,5 +1,5 @@
-//! Endpoints of one thread, for tests of single steps: nothing moves but by the turn that a test gives
-//! them.
+//! Endpoints of one thread, for tests of single steps: nothing moves but by the turn that a test
+//! gives them.
 
 mod closing;
 mod failure;

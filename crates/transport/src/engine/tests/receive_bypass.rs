@@ -46,7 +46,8 @@ fn a_message_with_a_word_that_a_receive_waits_for_is_not_unexpected() {
     assert_eq!(unexpected, before);
 }
 
-/// A receiver and a sender with a private ring to it, and a pool of so many chunks of 16 KiB; and the number of each at the other.
+/// A receiver and a sender with a private ring to it, and a pool of so many chunks of 16 KiB; and
+/// the number of each at the other.
 fn long_pair(staging_buffers: u32) -> (Engine, Engine, u32, u32) {
     let [mut receiver, mut sender] = [(); 2].map(|()| open_fragmenting(staging_buffers));
     let (of_sender, at_sender) = attach_both(&mut receiver, &mut sender);
@@ -58,7 +59,8 @@ fn long_pair(staging_buffers: u32) -> (Engine, Engine, u32, u32) {
     (receiver, sender, of_sender, at_sender)
 }
 
-/// A sender has too small a pool for its message of 64 KiB, of which a receive takes the first pieces itself.
+/// A sender has too small a pool for its message of 64 KiB, of which a receive takes the first
+/// pieces itself.
 fn begun(data: &[u8], room: &mut [u8]) -> (Engine, Engine, RequestId) {
     let (mut receiver, mut sender, of_sender, at_sender) = long_pair(2);
     // SAFETY: callers let both outlive the endpoints.

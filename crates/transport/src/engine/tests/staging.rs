@@ -13,7 +13,8 @@ use crate::policy::select::LONGEST_RECYCLED;
 use crate::raw::{Posted, RawSliceMut};
 use crate::{Peer, Selector, Tag};
 
-/// Two endpoints that have met, and move messages as two processes would; the number of each at the other.
+/// Two endpoints that have met, and move messages as two processes would; the number of each at the
+/// other.
 fn pair() -> (Engine, Engine, u32, u32) {
     let [mut a, mut b] = [(); 2].map(|()| open_fragmenting(128));
     let (of_b, of_a) = attach_both(&mut a, &mut b);
@@ -158,7 +159,8 @@ fn messages_of_several_lengths_keep_each_to_its_own_pieces() {
         kept([&a, &b])
     };
     let after_some = exchange(10);
-    // Pages of one of each, those for the first messages of either side, and halves of a piece that was too long.
+    // Pages of one of each, those for the first messages of either side, and halves of a piece that
+    // was too long.
     assert!(after_some <= 2 * (3 + 10 + 1 + 4), "{after_some}");
     assert_eq!(exchange(100), after_some);
 }
@@ -197,7 +199,8 @@ fn what_is_not_used_any_more_goes_back() {
 #[test]
 fn short_pieces_make_room_for_longer_ones() {
     let (mut a, mut b, of_b, of_a) = pair();
-    // As many as a may keep, all of them in its hand: b sends as many as it got, and a does not answer.
+    // As many as a may keep, all of them in its hand: b sends as many as it got, and a does not
+    // answer.
     for _ in 0..2 * MOST_BY_PEER {
         pass(&mut a, of_b, &mut b, of_a, 1 << 10, 1);
     }

@@ -2,8 +2,8 @@
 
 /// Polls between two looks at the sockets, for new connections and dead peers.
 const SOCKETS: u32 = 512;
-/// Polls without a pause: the pause instruction takes most of a short message's time. A neighbour on
-/// the same core gets the pauses of those who wait longer.
+/// Polls without a pause: the pause instruction takes most of a short message's time. A neighbour
+/// on the same core gets the pauses of those who wait longer.
 const BUSY_POLLS: u32 = 1000;
 /// Yields before sleeping.
 const YIELDS: u32 = 16;

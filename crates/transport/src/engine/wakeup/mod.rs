@@ -72,7 +72,8 @@ impl Wakeup {
         self.spin_limit = limit;
     }
 
-    /// Whether there are more endpoints than processors, so that a peer may not run at the same time.
+    /// Whether there are more endpoints than processors, so that a peer may not run at the same
+    /// time.
     pub(crate) fn is_oversubscribed(&self) -> bool {
         self.spins < OVERSUBSCRIBED_SPINS
     }

@@ -1,9 +1,10 @@
 //! What a program polls that has a loop of its own: readable while the endpoint is wanted.
 //!
-//! Several threads may use an endpoint in turn, and one of them polls. A call of another thread may see to the very events
-//! that the poller waits for, or sleep itself and take the announcement down afterwards: then the descriptor would never
-//! become readable, although peers count on a poller who is awake. So whoever disturbs an armed endpoint calls the poller,
-//! by an event that nobody else consumes.
+//! Several threads may use an endpoint in turn, and one of them polls. A call of another thread may
+//! see to the very events that the poller waits for, or sleep itself and take the announcement down
+//! afterwards: then the descriptor would never become readable, although peers count on a poller
+//! who is awake. So whoever disturbs an armed endpoint calls the poller, by an event that nobody
+//! else consumes.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -48,11 +49,12 @@ impl Poller {
         self.armed = true;
     }
 
-    /// Somebody is about to arm the endpoint, again perhaps: the descriptor is not readable because of what was before. True
-    /// if it is armed already.
+    /// Somebody is about to arm the endpoint, again perhaps: the descriptor is not readable because
+    /// of what was before. True if it is armed already.
     pub(crate) fn disarm(&mut self) -> bool {
         if core::mem::take(&mut self.called) {
-            // The engine's events stay: they are told at their level. If the kernel fails, there is one wake-up too many.
+            // The engine's events stay: they are told at their level. If the kernel fails, there is
+            // one wake-up too many.
             let _ = self
                 .set
                 .wait(Some(core::time::Duration::ZERO), &mut [Event::default(); 2]);
@@ -60,7 +62,8 @@ impl Poller {
         core::mem::take(&mut self.armed)
     }
 
-    /// What the poller waits for was seen to, or peers do not ring any more: who polls looks for himself.
+    /// What the poller waits for was seen to, or peers do not ring any more: who polls looks for
+    /// himself.
     pub(crate) fn notify(&mut self) {
         if core::mem::take(&mut self.armed) {
             self.called = true;

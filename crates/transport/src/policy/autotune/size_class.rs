@@ -1,8 +1,9 @@
 //! The ways of messages of one size class, and which of them is taken.
 //!
-//! Messages of [`LEAST_NON_TEMPORAL`] and more by the pipeline go one of two ways: their receiver writes the room with ordinary stores, or
-//! past its caches. Which is faster depends on who else uses the cache behind both cores: where nobody does, 4 MiB took 160 us with
-//! ordinary stores and 175 past the caches, and in other minutes of the same machine 280 and 205.
+//! Messages of [`LEAST_NON_TEMPORAL`] and more by the pipeline go one of two ways: their receiver
+//! writes the room with ordinary stores, or past its caches. Which is faster depends on who else
+//! uses the cache behind both cores: where nobody does, 4 MiB took 160 us with ordinary stores and
+//! 175 past the caches, and in other minutes of the same machine 280 and 205.
 
 use core::fmt;
 
@@ -23,28 +24,33 @@ pub(super) const CANDIDATES: [Candidate; 5] = [
     Candidate::by(Path::SplitCopy),
     Candidate::by(Path::Kmod),
 ];
-/// Spells before the first try of another path: the first ones are slow by whatever path, since neither buffers nor pool are in the caches.
+/// Spells before the first try of another path: the first ones are slow by whatever path, since
+/// neither buffers nor pool are in the caches.
 const FIRST: u32 = 20;
 /// And between two tries at least.
 const EVERY: u32 = 6;
-/// Tries of one candidate take at most one part in so many of a class's time more than they would have taken by the current path.
+/// Tries of one candidate take at most one part in so many of a class's time more than they would
+/// have taken by the current path.
 const SHARE: u64 = 128;
 /// Spells that are remembered of each path; the median counts.
 const REMEMBERED: usize = 5;
-/// Spells of a try, unless its first one is hopeless. That is not counted, since what the path needs is not in the caches yet.
+/// Spells of a try, unless its first one is hopeless. That is not counted, since what the path
+/// needs is not in the caches yet.
 const WINDOWS_OF_A_TRIAL: u32 = 3;
 /// Counted spells that another path needs before it can win: those of two tries.
 const LEAST_TRIALS: usize = 4;
 /// Counted spells of the current path before anything is compared with it.
 const LEAST_KNOWN: usize = 3;
-/// A try ends with its first spell, cold as it is, if that reaches no more than this part of the current path's rate. Not by the
-/// module, which makes memory known to the hardware in the first one.
+/// A try ends with its first spell, cold as it is, if that reaches no more than this part of the
+/// current path's rate. Not by the module, which makes memory known to the hardware in the first
+/// one.
 const HOPELESS: f32 = 0.5;
 /// Of the spells of a short class, of which the current way is known, one in so many is measured.
 const SAMPLED: u32 = 8;
 /// What it must be faster by.
 const MARGIN: f32 = 1.10;
-/// If the current path becomes slower, or faster, by this, something has changed: the others may have become faster still.
+/// If the current path becomes slower, or faster, by this, something has changed: the others may
+/// have become faster still.
 const CHANGED: f32 = 0.6;
 
 /// The path of a message, and how its receiver writes the room.
@@ -116,8 +122,8 @@ pub(super) struct SizeClass {
     windows: u32,
     /// And each candidate not before this time.
     not_before_ns: [u64; CANDIDATES.len()],
-    /// The candidates that have lost a try since the beginning, or since the rate of the current one has changed. The others may lose
-    /// one whatever it costs.
+    /// The candidates that have lost a try since the beginning, or since the rate of the current
+    /// one has changed. The others may lose one whatever it costs.
     lost: [bool; CANDIDATES.len()],
     /// Spells left of the try under way.
     trial_left: u32,
@@ -154,8 +160,8 @@ impl SizeClass {
         }
     }
 
-    /// A class beside one that is known, of the same table, which takes its path: the ways that have lost there are not tried here at
-    /// once.
+    /// A class beside one that is known, of the same table, which takes its path: the ways that
+    /// have lost there are not tried here at once.
     pub(super) fn beside(known: &Self, from_bytes: u64) -> Self {
         // What the caches have no room for, they have even less for if it is longer.
         let current = if known.from_bytes < from_bytes {
@@ -224,7 +230,8 @@ impl SizeClass {
         self.current
     }
 
-    /// A spell of so many bytes ended at `now_ns`, after `time_ns`. True if another way is taken from now on.
+    /// A spell of so many bytes ended at `now_ns`, after `time_ns`. True if another way is taken
+    /// from now on.
     pub(super) fn measured(
         &mut self,
         way: Candidate,
@@ -300,7 +307,8 @@ impl SizeClass {
         self.lost[index] = true;
     }
 
-    /// The current path is known, and this spell is not one of those that are measured nevertheless.
+    /// The current path is known, and this spell is not one of those that are measured
+    /// nevertheless.
     pub(super) fn may_skip(&self) -> bool {
         let known = self.rates_of(self.current).count >= LEAST_KNOWN;
         known && self.windows % SAMPLED != 0

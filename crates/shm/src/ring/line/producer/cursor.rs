@@ -10,7 +10,8 @@ pub(super) struct Cursor {
     pub(super) write: u64,
     /// Index of that position in the lap: less than its words.
     pub(super) index: u64,
-    /// Position up to which words are known to be free: at most one lap ahead of what is known to be read.
+    /// Position up to which words are known to be free: at most one lap ahead of what is known to
+    /// be read.
     pub(super) limit: u64,
     /// Lines are shared if this is 0, and never if it is [`LINE_WORDS`].
     pub(super) apart: u64,
@@ -78,7 +79,8 @@ impl Cursor {
         self.lap.first + index as usize * WORD
     }
 
-    /// Where a record of so many words goes in this lap, and the position up to which words must be free.
+    /// Where a record of so many words goes in this lap, and the position up to which words must be
+    /// free.
     pub(super) fn slot(&self, words: u64) -> (Slot, u64) {
         let round = self.write + words > self.lap_end();
         let (start, index) = if round {

@@ -6,9 +6,9 @@ use crate::ring::Memory;
 use crate::ring::line::{ENDS_LINE, LINE, PAD, RECORD_HEADER, SAME_TAG, WORD, header};
 use crate::sync::Ordering;
 
-/// Payloads of up to so many bytes are written line by line: a store across the border of two lines needs both at once, and the consumer
-/// may ask for one of them meanwhile. 177 to 240 bytes in turn took 15 to 20 % less time by it at a hand-over of 40 ns, and 25 % less at one
-/// of 160.
+/// Payloads of up to so many bytes are written line by line: a store across the border of two lines
+/// needs both at once, and the consumer may ask for one of them meanwhile. 177 to 240 bytes in turn
+/// took 15 to 20 % less time by it at a hand-over of 40 ns, and 25 % less at one of 160.
 const BY_LINES: usize = 256;
 
 /// Room for one record. Dropped without [`publish`](Self::publish), it leaves the
@@ -83,8 +83,8 @@ impl<M: Memory> Reservation<'_, M> {
         unsafe { self.write(at, bytes.as_ptr(), bytes.len() as u32) }
     }
 
-    /// Stores words at the begin of the payload, one by one: what was just computed need not go through memory first, which it
-    /// would have to leave in other pieces than it came.
+    /// Stores words at the begin of the payload, one by one: what was just computed need not go
+    /// through memory first, which it would have to leave in other pieces than it came.
     ///
     /// # Panics
     ///
@@ -98,8 +98,8 @@ impl<M: Memory> Reservation<'_, M> {
         );
         let payload = self.payload();
         for (at, word) in words.into_iter().enumerate() {
-            // SAFETY: within the payload by the check above, which lies within the ring as in `write`, and begins at a
-            // multiple of 8 as every record does.
+            // SAFETY: within the payload by the check above, which lies within the ring as in
+            // `write`, and begins at a multiple of 8 as every record does.
             let place = unsafe { self.ring.mem.word64_unchecked(payload + at * WORD) };
             // `publish` orders it.
             place.store(word, Ordering::Relaxed);
@@ -124,8 +124,8 @@ impl<M: Memory> Reservation<'_, M> {
             same,
         } = self;
         let mem = &ring.mem;
-        // SAFETY: `reserve` and `Cursor::spot` put all of the record, of one word at least, before the end of a
-        // lap of the area, and the word behind it into the same lap.
+        // SAFETY: `reserve` and `Cursor::spot` put all of the record, of one word at least, before
+        // the end of a lap of the area, and the word behind it into the same lap.
         let (behind, head) = unsafe {
             (
                 mem.word64_unchecked(slot.behind),
@@ -158,13 +158,15 @@ impl<M: Memory> Reservation<'_, M> {
     }
 }
 
-/// Copies a payload of several lines, and to the first of them last: the consumer polls that of the header, and would take it
-/// back before the header is stored if the stores in between had to wait for their own lines. `behind` is the word behind the
-/// record, which is cleared in between for the same reason.
+/// Copies a payload of several lines, and to the first of them last: the consumer polls that of the
+/// header, and would take it back before the header is stored if the stores in between had to wait
+/// for their own lines. `behind` is the word behind the record, which is cleared in between for the
+/// same reason.
 ///
 /// # Safety
 ///
-/// As [`Reservation::write`], `offset` being that of the first byte; `len > 64`; the word is one of `mem`, and free.
+/// As [`Reservation::write`], `offset` being that of the first byte; `len > 64`; the word is one of
+/// `mem`, and free.
 #[inline(never)]
 unsafe fn write_lines<M: Memory>(
     mem: &M,
@@ -174,7 +176,8 @@ unsafe fn write_lines<M: Memory>(
     len: usize,
 ) {
     let head = offset.wrapping_neg() % LINE;
-    // SAFETY: the caller's promise, for two parts of the same bytes, the first of which is shorter than a line.
+    // SAFETY: the caller's promise, for two parts of the same bytes, the first of which is shorter
+    // than a line.
     unsafe {
         if len <= BY_LINES {
             for at in (head..len).step_by(LINE) {

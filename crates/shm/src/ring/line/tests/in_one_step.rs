@@ -64,7 +64,8 @@ fn ring_line_is_the_same_whether_records_take_one_step_or_two() {
     for lines in [4, 16, 64] {
         let ((mut one, mut taking_one), (mut two, mut taking_two)) = (ring(lines), ring(lines));
         for round in 0..if cfg!(miri) { 150 } else { 3000_u64 } {
-            // Few tags, so that many repeat; lengths on both sides of what a record without a tag takes.
+            // Few tags, so that many repeat; lengths on both sides of what a record without a tag
+            // takes.
             let (tag, len) = (
                 round / 7 % 3,
                 [8, 0, 56, 8, 57, 3, 16, 8][round as usize % 8],

@@ -1,4 +1,5 @@
-//! Which lines records take: short ones share them, and a consumer that keeps up sees but the hot lap.
+//! Which lines records take: short ones share them, and a consumer that keeps up sees but the hot
+//! lap.
 
 use super::{consumer_memory, receive, ring, send};
 use crate::ring::line::{HOT_LINES, INLINE_PAYLOAD, LineConsumer, area_len};

@@ -1,0 +1,84 @@
+//! Comments and pages are at most 100 columns wide: `cargo xtask lines`.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use limic_runner::folders::root;
+use limic_runner::{Failure, Job};
+
+/// The width of a line, in characters.
+const COLUMNS: usize = 100;
+
+/// Pages that a program writes.
+const WRITTEN: [&str; 3] = [
+    "crates/capi/include/limic.h",
+    "docs/compare/results.md",
+    "docs/compare/mpi.md",
+];
+
+/// Refuses the lines of tracked files that are wider, by file and number.
+pub(crate) fn run() -> Result<(), Failure> {
+    let files = Job::new("git", 1)
+        .args(["ls-files", "*.rs", "*.c", "*.h", "*.md"])
+        .capture()?;
+    let mut wide = String::new();
+    for file in files.lines().filter(|file| !WRITTEN.contains(file)) {
+        let text = std::fs::read_to_string(root().join(file))
+            .map_err(|why| Failure::Missing(format!("{file}: {why}")))?;
+        for number in wide_lines(Path::new(file), &text) {
+            // Writing to a string cannot fail.
+            let _ = writeln!(wide, "{file}:{number}");
+        }
+    }
+    if wide.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::Checks(format!(
+        "comments and pages are at most {COLUMNS} columns wide, but these lines are wider:\n{wide}"
+    )))
+}
+
+/// Numbers of the lines that are too wide. Code is rustfmt's to wrap; a table and an address cannot
+/// be.
+fn wide_lines(file: &Path, text: &str) -> Vec<usize> {
+    let is_page = file.extension().is_some_and(|extension| extension == "md");
+    let mut fenced = false;
+    let mut wide = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let words = line.trim_start();
+        if is_page && words.starts_with("```") {
+            fenced = !fenced;
+        }
+        let content = words.trim_start_matches(['/', '!', '*', ' ']);
+        let is_text = if is_page {
+            !fenced
+        } else {
+            ["//", "/*", "* "]
+                .iter()
+                .any(|mark| words.starts_with(mark))
+        };
+        let is_table = content.starts_with('|');
+        let breaks = content.trim_start_matches(['-', ' ']).contains(' ');
+        if is_text && !is_table && breaks && line.chars().count() > COLUMNS {
+            wide.push(number);
+        }
+    }
+    wide
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prose_is_refused_and_tables_code_and_addresses_are_not() {
+        let long = "word ".repeat(30);
+        let page = format!(
+            "{long}\n| {long} |\n```sh\n{long}\n```\n- {}\n",
+            "x".repeat(120)
+        );
+        assert_eq!(wide_lines(Path::new("a.md"), &page), [1]);
+        let code = format!("let a = \"{long}\";\n// {long}\n    /// {long}\n * {long}\n");
+        assert_eq!(wide_lines(Path::new("a.rs"), &code), [2, 3, 4]);
+    }
+}
