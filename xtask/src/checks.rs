@@ -74,7 +74,7 @@ pub(crate) fn miri(summary: &mut Summary) -> Result<(), Failure> {
             .env("RUSTC_ICE", "0")
             .run_tests(summary)
     };
-    run(&["-p", "limic-matching"], flags, summary)?;
+    run(&["-p", "limic-matching", "-p", "limic-ffi"], flags, summary)?;
     run(&["-p", "limic-shm", "--lib", "ring::"], flags, summary)
 }
 

@@ -6,10 +6,11 @@ use limic_runner::{Failure, Job, Summary};
 use crate::optional;
 
 /// Crates that others depend on, with whether the oldest Rust builds them already.
-const LIBRARIES: [(&str, Oldest); 5] = [
+const LIBRARIES: [(&str, Oldest); 6] = [
     ("limic-matching", Oldest::Builds),
     ("limic-shm", Oldest::Builds),
     ("limic-copy", Oldest::Builds),
+    ("limic-ffi", Oldest::Builds),
     ("limic-ibverbs", Oldest::Builds),
     (
         "limic",

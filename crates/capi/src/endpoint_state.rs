@@ -5,8 +5,7 @@ use limic::raw::{
     ClaimId, RawEndpoint, RawLoan, RawLoaned, RawSlice, RawSliceMut, RegionId, RequestId,
 };
 use limic::{HybridEndpoint, KernelEndpoint, ShmEndpoint, World};
-
-use crate::slab::Slab;
+use limic_ffi::Slab;
 
 /// An endpoint of one of the kinds, alone or with a job around it.
 #[derive(Debug)]

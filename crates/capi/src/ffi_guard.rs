@@ -1,7 +1,8 @@
 //! What every entry from C does: no panic gets out, and errors become codes.
 
 use core::ffi::c_int;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use limic_ffi::{Panic, guard};
 
 use crate::endpoint_state::EndpointState;
 use crate::errors::Failure;
@@ -12,24 +13,19 @@ use crate::table;
 /// Runs a function that C called and that is not about an open endpoint.
 #[inline(always)]
 pub(crate) fn guarded(call: impl FnOnce() -> Result<(), Failure>) -> c_int {
-    // AssertUnwindSafe: nothing that a panic may leave half-done is used again.
-    match catch_unwind(AssertUnwindSafe(call)) {
+    // Nothing that a panic may leave half-done is used again.
+    match guard(call) {
         Ok(Ok(())) => LIMIC_OK as c_int,
         Ok(Err(failure)) => failure.report(),
-        Err(panic) => panicked(panic.as_ref()).report(),
+        Err(panic) => panicked(&panic).report(),
     }
 }
 
 #[cold]
-fn panicked(panic: &(dyn core::any::Any + Send)) -> Failure {
-    let said = panic
-        .downcast_ref::<&str>()
-        .copied()
-        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("no message");
+fn panicked(panic: &Panic) -> Failure {
     Failure::new(
         LIMIC_ERR_INTERNAL,
-        format!("a fault in limic, please report it: {said}"),
+        format!("a fault in limic, please report it: {}", panic.text()),
     )
 }
 
@@ -50,14 +46,13 @@ pub(crate) fn inside(
         Ok(held) => held,
         Err(failure) => return failure.report(),
     };
-    // AssertUnwindSafe: a panic marks the endpoint as broken, and nothing but its end is asked of
-    // it then.
-    match catch_unwind(AssertUnwindSafe(|| call(&mut *held))) {
+    // A panic marks the endpoint as broken, and nothing but its end is asked of it then.
+    match guard(|| call(&mut *held)) {
         Ok(Ok(())) => LIMIC_OK as c_int,
         Ok(Err(failure)) => failure.report(),
         Err(panic) => {
             held.broken = true;
-            panicked(panic.as_ref()).report()
+            panicked(&panic).report()
         }
     }
 }

@@ -85,7 +85,7 @@ pub unsafe extern "C" fn limic_loan_isend(
         let tag = label(tag, context)?;
         // SAFETY: the caller's promise.
         let request = unsafe { output(request, "request") }?;
-        match held.loans.get(loan.number) {
+        match held.loans.get_mut(loan.number) {
             Some(Lent::Room(raw)) if length <= raw.len => {}
             Some(Lent::Room(raw)) => {
                 return Err(Failure::new(

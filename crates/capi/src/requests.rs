@@ -196,7 +196,7 @@ pub unsafe extern "C" fn limic_cancel(request: *const limic_request) -> c_int {
         return Failure::null("request").report();
     };
     inside(request.owner(), |held| match request.lies() {
-        Lies::Here(number) => held.done.get(number).map(|_| ()).ok_or_else(unknown),
+        Lies::Here(number) => held.done.get_mut(number).map(|_| ()).ok_or_else(unknown),
         Lies::Transport(id) => {
             // Unknown is the only error, and the text here says more.
             held.raw().cancel(id).map_err(|_| unknown())

@@ -26,9 +26,9 @@ mod sessions;
 mod table;
 
 use core::ffi::{c_int, c_ulong, c_void};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use limic_copy::{LocalSlice, LocalSliceMut};
+use limic_ffi::guard;
 
 use crate::refusal::Refusal;
 use crate::session::Local;
@@ -53,9 +53,8 @@ pub struct limic_user {
 
 /// Runs a function that C called: a refusal becomes errno and the value that says so.
 fn guarded<T>(failed: T, call: impl FnOnce() -> Result<T, Refusal>) -> T {
-    // AssertUnwindSafe: locks that a panic poisons are taken all the same, and hold nothing
-    // half-done.
-    let refusal = match catch_unwind(AssertUnwindSafe(call)) {
+    // Locks that a panic poisons are taken all the same, and hold nothing half-done.
+    let refusal = match guard(call) {
         Ok(Ok(value)) => return value,
         Ok(Err(refusal)) => refusal,
         Err(_) => Refusal::new(libc::EIO, "a fault in limic2, please report it"),

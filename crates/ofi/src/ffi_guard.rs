@@ -1,6 +1,6 @@
 //! The border to C: no panic crosses it.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use limic_ffi::{Panic, guard};
 
 use crate::abi::errno::FI_EOTHER;
 use crate::log;
@@ -10,17 +10,12 @@ use crate::log;
 #[inline(always)]
 pub(crate) fn cross<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
     // What a panic leaves half done is at worst an operation that is never reported.
-    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| caught(otherwise, &*panic))
+    guard(body).unwrap_or_else(|panic| caught(otherwise, &panic))
 }
 
 #[cold]
-fn caught<T>(otherwise: T, panic: &(dyn std::any::Any + Send)) -> T {
-    let text = panic
-        .downcast_ref::<String>()
-        .map(String::as_str)
-        .or_else(|| panic.downcast_ref::<&str>().copied())
-        .unwrap_or("no text");
-    log::warn(&format_args!("a bug of limic: {text}"));
+fn caught<T>(otherwise: T, panic: &Panic) -> T {
+    log::warn(&format_args!("a bug of limic: {}", panic.text()));
     otherwise
 }
 

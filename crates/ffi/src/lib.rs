@@ -1,0 +1,12 @@
+//! What every C interface of limic needs: no panic crosses it, and no old handle is believed.
+//!
+//! [`guard`] runs the body of a function that C calls. [`Slab`] keeps the things that C names by
+//! number.
+
+#![forbid(unsafe_code)]
+
+mod guard;
+mod slab;
+
+pub use guard::{Panic, guard};
+pub use slab::Slab;
