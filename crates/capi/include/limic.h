@@ -15,17 +15,15 @@
  *
  * MEMORY
  *   A buffer belongs to the library from the start of an operation until a function reports that
- *   its request is done: leave it alone, and do not free it. Lists of pieces,
-        settings and texts are
- *   read during the call only. Lengths are bytes, times are nanoseconds.
+ *   its request is done: leave it alone, and do not free it. Lists of pieces, settings and texts
+ *   are read during the call only. Lengths are bytes, times are nanoseconds.
  *
  * THREADS
  *   An endpoint is used by one thread at a time; see limic_options.threads. Different endpoints are
- *   independent of each other. limic_strerror, limic_last_error, limic_version,
-        limic_path_count and
- *   limic_path_name may be called by any thread at any time. Nothing may be called from a signal
- *   handler; a call on an endpoint that the same thread is inside of gives LIMIC_ERR_BUSY. There are
- *   no hidden threads: messages move while some call of the endpoint runs.
+ *   independent of each other. limic_strerror, limic_last_error, limic_version, limic_path_count
+ *   and limic_path_name may be called by any thread at any time. Nothing may be called from a
+ *   signal handler; a call on an endpoint that the same thread is inside of gives LIMIC_ERR_BUSY.
+ *   There are no hidden threads: messages move while some call of the endpoint runs.
  *
  * FORK
  *   A forked child cannot use its parent's endpoints (LIMIC_ERR_FORKED), but can open its own.

@@ -25,7 +25,7 @@ const SOURCES: [&str; 17] = [
     "counters",
 ];
 
-/// Columns of the comments.
+/// Columns of the header.
 const WIDTH: usize = 100;
 
 fn folder() -> &'static Path {
@@ -54,6 +54,16 @@ fn the_header_is_up_to_date() {
         "include/limic.h is not what src says, from line {} on; write it: cargo xtask header",
         differs.map_or(committed.lines().count().min(made.lines().count()), |at| at) + 1
     );
+}
+
+#[test]
+fn no_line_of_the_header_is_wider_than_a_page() {
+    let wide: Vec<String> = header()
+        .lines()
+        .filter(|line| line.chars().count() > WIDTH)
+        .map(str::to_owned)
+        .collect();
+    assert!(wide.is_empty(), "over {WIDTH} columns: {wide:#?}");
 }
 
 fn header() -> String {
@@ -116,6 +126,10 @@ fn lay_out(made: &str) -> String {
                 .replace(" 65536", " 0x00010000")
                 .replace(" -1", " (-1)");
             out += &line;
+            out.push('\n');
+        } else if line.starts_with(" *") {
+            // The comment at the top, which cbindgen.toml lays out.
+            out += line;
             out.push('\n');
         } else {
             out += &wrapped(line);
