@@ -45,9 +45,11 @@
 
 #define LIMIC_DEVICE "/dev/limic"
 
-/* Version of this interface. It grows when a call changes its meaning; additions show in
- * limic_hello.features. */
-#define LIMIC_VERSION 1
+/*
+ * Version of this interface. It grows when a call changes its meaning; additions show in
+ * limic_hello.features. LIMIC_VERSION is another number, that of liblimic.
+ */
+#define LIMIC_UAPI_VERSION 1
 
 #define LIMIC_IOC_MAGIC 0xC7
 
@@ -109,7 +111,7 @@ struct limic_iov {
  * EPROTONOSUPPORT: the module speaks another version; .version holds it. EALREADY: said before.
  */
 struct limic_hello {
-	__u32 version;			/* in: LIMIC_VERSION; out: the module's */
+	__u32 version;			/* in: LIMIC_UAPI_VERSION; out: the module's */
 	__u32 flags;			/* in: 0 */
 	__u32 slots;			/* in: 0 .. LIMIC_MAX_SLOTS */
 	__u32 unexpected;		/* in: 0 (for 1024) .. LIMIC_MAX_UNEXPECTED; 0 if slots is; out: granted */

@@ -21,7 +21,7 @@ fn the_header_and_this_mirror_agree() {
             .and_then(|value| value.parse::<u32>().ok())
             .expect("a number")
     };
-    assert_eq!(value("LIMIC_VERSION"), abi::VERSION);
+    assert_eq!(value("LIMIC_UAPI_VERSION"), abi::VERSION);
     assert_eq!(value("LIMIC_MAX_IOV"), abi::MAX_IOV);
     assert_eq!(value("LIMIC_MAX_SLOTS"), abi::MAX_SLOTS);
     assert_eq!(value("LIMIC_MAX_RANKS"), abi::MAX_RANKS);

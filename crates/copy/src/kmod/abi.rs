@@ -341,7 +341,7 @@ mod tests {
         let program = format!(
             "#include \"{header}\"\n#include <stdio.h>\nint main(void) {{ printf(\"%d %d %lx %lx %lx %lx %d %d %d %d %d \
              %lx %lx %lx %lx %lx %lx %lx %d %d %x %x %x\", \
-             LIMIC_VERSION, LIMIC_MAX_IOV, (long)LIMIC_IOC_HELLO, (long)LIMIC_IOC_EXPOSE, (long)LIMIC_IOC_COPY, \
+             LIMIC_UAPI_VERSION, LIMIC_MAX_IOV, (long)LIMIC_IOC_HELLO, (long)LIMIC_IOC_EXPOSE, (long)LIMIC_IOC_COPY, \
              (long)LIMIC_IOC_REVOKE, LIMIC_EXPOSE_READ, LIMIC_EXPOSE_WRITE, LIMIC_TO_SESSION, LIMIC_COPY_READ, \
              LIMIC_COPY_WRITE, (long)LIMIC_IOC_JOIN, (long)LIMIC_IOC_MEMBER, (long)LIMIC_IOC_SEND, (long)LIMIC_IOC_RECV, \
              (long)LIMIC_IOC_PROBE, (long)LIMIC_IOC_CANCEL, (long)LIMIC_IOC_WAIT, \
