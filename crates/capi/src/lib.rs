@@ -1,11 +1,12 @@
 //! The C interface of limic. `include/limic.h` is made of this crate by cbindgen
 //! (`cargo xtask header`), so what C programmers read is what stands here.
 //!
-//! A thin layer over [`limic::RawEndpoint`]: it has no queue and matches nothing. What it adds is that C cannot
-//! commit undefined behaviour through a handle. Handles are numbers; each call looks the endpoint up ([`table`]),
-//! sees whether it is open, in this process (and not in a forked child, [`fork`]), in the hands of this thread, and
-//! not inside of another call; requests, messages, loans and regions carry a generation ([`limic_ffi::Slab`]). No panic
-//! crosses the border ([`ffi_guard`]).
+//! A thin layer over [`limic::RawEndpoint`]: it has no queue and matches nothing. What it adds is
+//! that C cannot commit undefined behaviour through a handle. Handles are numbers; each call looks
+//! the endpoint up ([`table`]), sees whether it is open, in this process (and not in a forked
+//! child, [`fork`]), in the hands of this thread, and not inside of another call; requests,
+//! messages, loans and regions carry a generation ([`limic_ffi::Slab`]). No panic crosses the
+//! border ([`ffi_guard`]).
 //!
 //! Cost of that per call, beside the call itself: loads of two cache lines that stay with the
 //! thread (the table's slot, the page that a fork wipes), one call to `pthread_self`, and two plain
