@@ -38,6 +38,30 @@ fn a_signal_is_128_and_its_number_and_is_named() {
 }
 
 #[test]
+fn the_number_of_ranks_may_stand_anyhow() {
+    for ranks in [
+        &["-n2"][..],
+        &["-n=2"],
+        &["-n", "2"],
+        &["--np", "2"],
+        &["--ranks=2"],
+    ] {
+        let (code, printed) = {
+            let output = finish(run_script(ranks, "echo $PMI_SIZE"));
+            (output.status.code(), out(&output))
+        };
+        assert_eq!((code, &*printed), (Some(0), "2\n2\n"), "{ranks:?}");
+    }
+}
+
+/// What follows the program is the program's, hyphens and all.
+#[test]
+fn options_behind_the_program_are_its_own() {
+    let output = finish(run(&["-n1", "echo", "-n", "--label", "x"]));
+    assert_eq!(out(&output), "--label x");
+}
+
+#[test]
 fn what_cannot_be_started_is_told() {
     for (words, code, text) in [
         (&["-n", "2", "/nonexistent/program"][..], 127, "not found"),
@@ -48,6 +72,9 @@ fn what_cannot_be_started_is_told() {
         (&["-n", "99999999", "true"], 2, "is not in 1..="),
         (&["-n", "-3", "true"], 2, "-3"),
         (&["-n", "2"], 2, "PROGRAM"),
+        (&["-np", "2", "true"], 2, "write -n N, or --np N"),
+        (&["-n", "2", "--labl", "true"], 2, "'--label'"),
+        (&["-n", "1", "--", "-no-such-program"], 127, "not found"),
         (&["-n", "2", "--env", "A", "true"], 2, "KEY=VALUE"),
         (
             &["-n", "2", "--timeout", "soon", "true"],

@@ -22,7 +22,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 /// Most ranks that one launcher starts: each needs a process and up to four descriptors.
-const MAX_RANKS: i64 = 4096;
+const MAX_RANKS: u32 = 4096;
 
 /// Start a program as the ranks of a job on this node
 ///
@@ -33,12 +33,12 @@ const MAX_RANKS: i64 = 4096;
 pub(crate) struct Args {
     /// Number of ranks
     #[arg(short = 'n', long = "ranks", visible_alias = "np", value_name = "N",
-          value_parser = clap::value_parser!(u32).range(1..=MAX_RANKS))]
+          value_parser = parse_ranks)]
     ranks: u32,
 
-    /// Bind ranks to CPUs: `core` gives rank i the i-th CPU that this process may use, round
-    /// robin; `none` leaves it to the kernel [default: core if there are enough CPUs for all
-    /// ranks, else none]
+    /// Bind ranks to CPUs: `core` gives rank i, with all its threads, the i-th CPU that this
+    /// process may use, round robin; `none` leaves it to the kernel [default: core if there are
+    /// enough CPUs for all ranks, else none]
     #[arg(long, value_enum)]
     bind: Option<binding::Policy>,
 
@@ -62,13 +62,8 @@ pub(crate) struct Args {
     #[arg(long, visible_alias = "no-kill")]
     keep_going: bool,
 
-    /// The program and its arguments
-    #[arg(
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        value_name = "PROGRAM"
-    )]
+    /// The program and its arguments; after `--` if its name begins with a hyphen
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
 }
 
@@ -157,6 +152,17 @@ fn system(step: &'static str) -> impl Fn(rustix::io::Errno) -> RunError {
         step,
         source: errno.into(),
     }
+}
+
+fn parse_ranks(text: &str) -> Result<u32, String> {
+    if text == "p" {
+        return Err("-np reads as -n p: write -n N, or --np N".into());
+    }
+    let ranks: u64 = text.parse().map_err(|_| "expected a number of ranks")?;
+    let allowed = u32::try_from(ranks).ok();
+    allowed
+        .filter(|ranks| (1..=MAX_RANKS).contains(ranks))
+        .ok_or_else(|| format!("{ranks} is not in 1..={MAX_RANKS}"))
 }
 
 fn parse_env(text: &str) -> Result<(String, String), String> {
