@@ -285,3 +285,39 @@ fn a_forked_child_does_not_hide_the_death() {
         names_the_victim(&error.expect_err("nobody sends"), other);
     });
 }
+
+/// Only a contact that this side makes finds out.
+#[test]
+fn a_receive_from_a_rank_that_died_before_they_met_fails() {
+    let cast = Cast::new("a_receive_from_a_rank_that_died_before_they_met_fails").dies(1);
+    cast.run(|rank| {
+        let endpoint = HybridEndpoint::open().expect("open");
+        let peers = rank.connect(&endpoint);
+        if rank.rank == 1 {
+            die();
+        }
+        let mut buffer = [0; 8];
+        let blocking = endpoint.recv((peers[1], 1), &mut buffer);
+        let error = blocking.expect_err("nobody is left to send");
+        names_the_victim(&error, peers[1]);
+    });
+}
+
+/// The same for a receive that waits while its endpoint only polls.
+#[test]
+fn a_posted_receive_from_such_a_rank_fails_while_others_are_polled() {
+    let cast = Cast::new("a_posted_receive_from_such_a_rank_fails_while_others_are_polled");
+    cast.dies(1).run(|rank| {
+        let endpoint = HybridEndpoint::open().expect("open");
+        let peers = rank.connect(&endpoint);
+        if rank.rank == 1 {
+            die();
+        }
+        let mut receive = endpoint.irecv((peers[1], 1), vec![0; 8]).expect("posted");
+        while !receive.test() {
+            endpoint.progress();
+        }
+        let error = receive.wait().expect_err("nobody is left to send");
+        names_the_victim(&error, peers[1]);
+    });
+}

@@ -187,6 +187,7 @@ impl Engine {
     /// Looks for new connections and dead peers. True if anything happened.
     #[cold]
     pub(crate) fn poll_sockets(&mut self) -> bool {
+        connections::contact_sources(&mut self.cx);
         let happened = connections::poll(&mut self.cx, Some(Duration::ZERO));
         self.retire_failed_peers();
         happened
@@ -314,6 +315,7 @@ impl Engine {
 
     /// Sleeps until a peer rings, a socket has news, or the time is over.
     pub(crate) fn sleep(&mut self, timeout: Option<Duration>) {
+        connections::contact_sources(&mut self.cx);
         if !self.arm() {
             return;
         }

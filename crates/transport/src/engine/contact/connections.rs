@@ -22,6 +22,18 @@ pub(crate) fn contact_peers(cx: &mut Cx) {
     }
 }
 
+/// Makes the first contact with peers from which receives wait: one that is gone cannot make it, and
+/// nobody else would find out.
+#[cold]
+pub(crate) fn contact_sources(cx: &mut Cx) {
+    if !cx.peers.has_unmet() || cx.matching.nothing_posted(&cx.requests) {
+        return;
+    }
+    for source in cx.matching.named_sources(&cx.requests) {
+        start(cx, source);
+    }
+}
+
 /// Makes the first contact with a peer, or fails it.
 pub(crate) fn start(cx: &mut Cx, to: u32) {
     let Some(peer) = cx.peers.get(to) else {

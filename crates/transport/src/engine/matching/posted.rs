@@ -142,6 +142,24 @@ impl Matching {
         slots
     }
 
+    /// The sources that posted receives name. Linear.
+    pub(crate) fn named_sources(&mut self, requests: &Requests) -> Vec<u32> {
+        let mut named = Vec::new();
+        // Takes none out.
+        let mut note = |source: From| {
+            if let From::Is(peer) = source {
+                named.push(peer);
+            }
+            false
+        };
+        for (_, selector) in requests.fifo() {
+            note(selector.source);
+        }
+        self.matcher
+            .drain_posted_if(|selector| note(selector.source), |_, _| {});
+        named
+    }
+
     /// Whether no receive is posted.
     #[inline(always)]
     pub(crate) fn nothing_posted(&self, requests: &Requests) -> bool {

@@ -266,6 +266,12 @@ impl Peers {
         Some((before, ring))
     }
 
+    /// Whether there are peers that have not met this endpoint. Linear.
+    pub(crate) fn has_unmet(&self) -> bool {
+        let mut entries = self.entries.iter();
+        entries.any(|entry| matches!(entry.state, PeerState::Unmet { .. }))
+    }
+
     /// Endpoints that share this machine's processors with this one, as far as is known, itself
     /// included.
     pub(crate) fn neighbours(&self) -> u32 {

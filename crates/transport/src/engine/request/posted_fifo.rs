@@ -171,6 +171,16 @@ impl<O: OperationKind> Requests<O> {
         }
     }
 
+    /// The receives in the fifo, in the order of posting.
+    pub(crate) fn fifo(&self) -> impl Iterator<Item = (Slot, Selector)> {
+        let mut slot = self.fifo.first;
+        core::iter::from_fn(move || {
+            let (receive, next) = self.fifo_entry(slot)?;
+            let at = core::mem::replace(&mut slot, next);
+            Some((at, receive.selector()))
+        })
+    }
+
     /// Takes the receives out of the fifo that `which` picks, in the order of posting. Linear.
     pub(crate) fn drain_fifo(&mut self, which: impl Fn(Slot, &Selector) -> bool) -> Vec<Slot> {
         let mut slots = Vec::new();
