@@ -22,8 +22,7 @@ pub(crate) fn contact_peers(cx: &mut Cx) {
     }
 }
 
-/// Makes the first contact with peers from which receives wait: one that is gone cannot make it, and
-/// nobody else would find out.
+/// Makes the first contact with peers from which receives wait: one that is gone cannot make it.
 #[cold]
 pub(crate) fn contact_sources(cx: &mut Cx) {
     if !cx.peers.has_unmet() || cx.matching.nothing_posted(&cx.requests) {
