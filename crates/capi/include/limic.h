@@ -748,7 +748,7 @@ int limic_imrecv(struct limic_message *message, void *data, size_t length,
  */
 int limic_message_drop(struct limic_message *message);
 
-/* ---- Loans: messages that are built, and read, in shared memory ------- */
+/* ---- Loans: messages that are built, and read, in shared memory ------------ */
 
 /**
  * Lends length bytes of shared memory, to be filled and sent without a copy.

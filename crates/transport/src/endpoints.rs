@@ -4,11 +4,11 @@ mod raw;
 
 use std::os::fd::OwnedFd;
 
+use crate::Result;
 use crate::engine::Engine;
 use crate::engine_cell::EngineCell;
 use crate::policy::{Path, PathSet};
 use crate::settings::Settings;
-use crate::{Error, Result};
 
 /// Every path within one node, picked per message: what applications use.
 pub struct HybridEndpoint(Opened);
@@ -43,10 +43,11 @@ impl HybridEndpoint {
     /// Opens an endpoint with the settings of the environment (`LIMIC_*`).
     ///
     /// # Errors
-    /// [`Error::Settings`] for a variable that makes no sense, [`Error::NoMemory`] or
-    /// [`Error::Segment`] if the shared segment cannot be had, [`Error::System`].
+    /// [`Error::Settings`](crate::Error::Settings) for a variable that makes no sense,
+    /// [`Error::NoMemory`](crate::Error::NoMemory) or [`Error::Segment`](crate::Error::Segment) if
+    /// the shared segment cannot be had, [`Error::System`](crate::Error::System).
     pub fn open() -> Result<Self> {
-        Self::with(Settings::from_environment().map_err(|e| Error::Settings(e.to_string()))?)
+        Self::with(Settings::from_environment()?)
     }
 
     /// Opens an endpoint with given settings.
@@ -64,7 +65,7 @@ impl ShmEndpoint {
     /// # Errors
     /// As [`HybridEndpoint::open`].
     pub fn open() -> Result<Self> {
-        Self::with(Settings::from_environment().map_err(|e| Error::Settings(e.to_string()))?)
+        Self::with(Settings::from_environment()?)
     }
 
     /// Opens an endpoint with given settings, less the paths that need more than shared memory.
@@ -81,9 +82,10 @@ impl VerbsEndpoint {
     /// Opens an endpoint with the settings of the environment (`LIMIC_*`).
     ///
     /// # Errors
-    /// As [`HybridEndpoint::open`]; [`Error::Settings`] with the reason if verbs are off.
+    /// As [`HybridEndpoint::open`]; [`Error::Settings`](crate::Error::Settings) with the reason if
+    /// verbs are off.
     pub fn open() -> Result<Self> {
-        Self::with(Settings::from_environment().map_err(|e| Error::Settings(e.to_string()))?)
+        Self::with(Settings::from_environment()?)
     }
 
     /// Opens an endpoint with given settings, whatever they say of [`verbs`](Settings::verbs).

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use crate::bootstrap::BootstrapError;
+use crate::settings::SettingsError;
 use crate::{Peer, Status, Tag};
 
 /// Result of an operation of this crate.
@@ -40,7 +42,19 @@ pub enum PeerFailure {
 }
 
 /// An operation that could not be done, with what is needed to understand why.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+///
+/// Its `Debug` is its `Display`, so that a `main` which returns it prints words. Errors of settings
+/// and of start-up become one by `?`.
+///
+/// ```
+/// use limic::Settings;
+///
+/// fn settings() -> Result<Settings, limic::Error> {
+///     Ok(Settings::builder().with_environment([("LIMIC_LONG", "smoke")]).build()?)
+/// }
+/// assert!(format!("{:?}", settings().unwrap_err()).contains("LIMIC_LONG=smoke"));
+/// ```
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The message was longer than the buffer. The first `buffer` bytes were delivered.
@@ -150,6 +164,24 @@ pub enum Error {
     /// The job's start-up failed.
     #[error("start-up: {0}")]
     Bootstrap(String),
+}
+
+impl core::fmt::Debug for Error {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        core::fmt::Display::fmt(self, f)
+    }
+}
+
+impl From<SettingsError> for Error {
+    fn from(error: SettingsError) -> Self {
+        Self::Settings(error.to_string())
+    }
+}
+
+impl From<BootstrapError> for Error {
+    fn from(error: BootstrapError) -> Self {
+        Self::Bootstrap(error.to_string())
+    }
 }
 
 impl Error {

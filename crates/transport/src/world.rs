@@ -46,15 +46,14 @@ impl<E: RawEndpoint> World<E> {
     /// # Errors
     /// As [`World::init`].
     pub fn with(endpoint: E) -> Result<Self> {
-        let fail = |error: bootstrap::BootstrapError| Error::Bootstrap(error.to_string());
-        let mut bootstrap = bootstrap::detect().map_err(fail)?;
+        let mut bootstrap = bootstrap::detect()?;
         let (rank, size) = (bootstrap.rank(), bootstrap.size());
         let mut mine = endpoint.address().to_bytes().to_vec();
         // Where the kernel does not say which CPUs are allowed, the list is empty: barriers then
         // take the ranks to share them.
         let cpus = CpuSet::allowed().unwrap_or_default();
         mine.extend_from_slice(cpus.to_string().as_bytes());
-        let all = bootstrap.all_gather(&mine).map_err(fail)?;
+        let all = bootstrap.all_gather(&mine)?;
         let mut places = Vec::with_capacity(all.len());
         // Nothing has been received yet, so the peers are numbered in this order: by rank.
         for (expected, blob) in all.iter().enumerate() {
@@ -153,9 +152,7 @@ impl<E: RawEndpoint> World<E> {
     pub fn finalize(mut self) -> Result<()> {
         self.barrier()?;
         self.endpoint.close();
-        self.bootstrap
-            .finalize()
-            .map_err(|error| Error::Bootstrap(error.to_string()))
+        Ok(self.bootstrap.finalize()?)
     }
 }
 

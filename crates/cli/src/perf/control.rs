@@ -5,7 +5,7 @@ use super::hardware::{self, Counts, LIMIC, NAMES};
 use limic::counters::{Event, Traffic};
 use limic::policy::Path;
 use limic::settings::Settings;
-use limic::{Barrier, Endpoint, Error, HybridEndpoint, RawEndpoint, Result, World};
+use limic::{Barrier, Endpoint, HybridEndpoint, RawEndpoint, Result, World};
 
 const GATHER: u64 = 1;
 const SPREAD: u64 = 2;
@@ -126,7 +126,7 @@ impl Control {
     /// Joins the job. The environment's settings are for what is measured, not for this.
     pub(super) fn join() -> Result<Self> {
         let settings = Settings::builder().without_environment().build();
-        let settings = settings.map_err(|error| Error::Settings(error.to_string()))?;
+        let settings = settings?;
         let world = World::with(HybridEndpoint::with(settings)?)?;
         Ok(Self { world })
     }

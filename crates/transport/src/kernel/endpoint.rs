@@ -40,7 +40,7 @@ impl KernelEndpoint {
     /// [`Error::Settings`] says why `/dev/limic` cannot be used and what to do, or which variable
     /// makes no sense; [`Error::NoMemory`] that nothing can be pinned.
     pub fn open() -> Result<Self> {
-        Self::with(Settings::from_environment().map_err(|e| Error::Settings(e.to_string()))?)
+        Self::with(Settings::from_environment()?)
     }
 
     /// Opens an endpoint with given settings.
