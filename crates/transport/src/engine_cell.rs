@@ -8,7 +8,7 @@
 //!
 //! [`RawEndpoint::abandon`]: crate::RawEndpoint::abandon
 
-use core::cell::{BorrowError, Ref, RefCell};
+use core::cell::{BorrowError, Ref, RefCell, RefMut};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -69,6 +69,15 @@ impl<T> EngineCell<T> {
     pub(crate) fn enter<A>(&self, call: impl FnOnce(&mut T) -> A) -> A {
         let mut engine = self.0.borrow_mut();
         without_unwinding(move || call(&mut engine))
+    }
+
+    /// The engine, for a call that keeps no pointer to a buffer of its caller: a panic may leave it.
+    ///
+    /// # Panics
+    /// As [`enter`](Self::enter).
+    #[inline(always)]
+    pub(crate) fn at_once(&self) -> RefMut<'_, T> {
+        self.0.borrow_mut()
     }
 
     /// Reads something of the engine.

@@ -115,12 +115,12 @@ macro_rules! endpoint {
                 options: SendOptions,
                 data: &[RawSlice],
             ) -> Result<Posted> {
-                let send = move |engine: &mut Engine| {
-                    // What is in a ring is delivered, since that is shared memory.
-                    // SAFETY: the caller's promise.
-                    unsafe { engine.try_send(to.0, tag.0, options.immediate, data) }
-                };
-                if self.0.engine.enter(send)? {
+                let mut engine = self.0.engine.at_once();
+                // What is in a ring is delivered, since that is shared memory.
+                // SAFETY: the caller's promise.
+                let at_once = unsafe { engine.try_send(to.0, tag.0, options.immediate, data) }?;
+                drop(engine);
+                if at_once {
                     return Ok(Posted::Done(sent(to.0, tag.0, total(data))));
                 }
                 // SAFETY: the caller's promise.
@@ -134,11 +134,9 @@ macro_rules! endpoint {
                 immediate: Option<u64>,
                 data: &[RawSlice],
             ) -> Result<Option<Status>> {
-                let send = |engine: &mut Engine| {
-                    // SAFETY: the caller's promise.
-                    unsafe { engine.try_send(to.0, tag.0, immediate, data) }
-                };
-                let sent = self.0.engine.enter(send)?;
+                let mut engine = self.0.engine.at_once();
+                // SAFETY: the caller's promise.
+                let sent = unsafe { engine.try_send(to.0, tag.0, immediate, data) }?;
                 Ok(sent.then(|| Status {
                     peer: to,
                     tag,
@@ -152,11 +150,8 @@ macro_rules! endpoint {
                     // SAFETY: the caller's promise.
                     return unsafe { self.0.send_one(to, tag, data) };
                 }
-                let send = move |engine: &mut Engine| {
-                    // SAFETY: the caller's promise.
-                    unsafe { engine.send_fast(to.0, tag.0, data) }
-                };
-                let sent = self.0.engine.enter(send);
+                // SAFETY: the caller's promise.
+                let sent = unsafe { self.0.engine.at_once().send_fast(to.0, tag.0, data) };
                 // The rest is called last, so that the short way has no registers to save.
                 match sent {
                     FastSend::Sent => true,
@@ -183,10 +178,7 @@ macro_rules! endpoint {
                 let sent = unsafe {
                     match data {
                         [one] if is_inline_length(one.len) => self.try_send_slice(to, tag, *one),
-                        _ => self
-                            .0
-                            .engine
-                            .enter(|engine| engine.send_now(to.0, tag.0, None, data))?,
+                        _ => self.0.engine.at_once().send_now(to.0, tag.0, None, data)?,
                     }
                 };
                 if sent {
