@@ -71,7 +71,8 @@ impl<T> EngineCell<T> {
         without_unwinding(move || call(&mut engine))
     }
 
-    /// The engine, for a call that keeps no pointer to a buffer of its caller: a panic may leave it.
+    /// The engine, for a call that keeps no pointer to a buffer of its caller: a panic may leave
+    /// it.
     ///
     /// # Panics
     /// As [`enter`](Self::enter).
