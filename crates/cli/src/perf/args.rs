@@ -115,7 +115,7 @@ pub(super) struct SkewArgs {
     pub(super) window: usize,
 
     /// For `skew`: length of a message
-    #[arg(long, value_name = "SIZE", default_value = "16K")]
+    #[arg(long, value_name = "SIZE", default_value = "64K")]
     pub(super) bytes: ByteSize,
 }
 
@@ -125,7 +125,7 @@ impl Default for SkewArgs {
             c1: 1.0,
             c2: vec![10.0, 50.0, 200.0],
             window: 64,
-            bytes: ByteSize(16 << 10),
+            bytes: ByteSize(64 << 10),
         }
     }
 }
