@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use limic::counters::size_class;
 use limic::policy::{Locality, Query};
-use limic::{Endpoint, HybridEndpoint, Peer, RawEndpoint, Settings};
+use limic::{Endpoint, HybridEndpoint, Peer, Settings};
 use limic_benches::{Pair, TAG};
 
 fn one_thread(criterion: &mut Criterion) {

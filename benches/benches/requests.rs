@@ -10,7 +10,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use limic::{Endpoint, RawEndpoint};
+use limic::Endpoint;
 use limic_benches::{Pair, TAG};
 
 /// Messages at a time.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use limic::policy::{Path, PathSet};
 use limic::settings::Spin;
-use limic::{Endpoint, Error, HybridEndpoint, Peer, RawEndpoint, Result, Settings, Tag};
+use limic::{Endpoint, Error, HybridEndpoint, Peer, Result, Settings, Tag};
 
 /// The tag of all messages here.
 pub const TAG: Tag = Tag(7);

@@ -3,7 +3,7 @@
 use std::io::IoSlice;
 
 use limic::policy::Path;
-use limic::{Endpoint, HybridEndpoint, RawEndpoint};
+use limic::{Endpoint, HybridEndpoint};
 use limic_lab_tests::in_guest;
 use limic_tests::conformance::settings;
 use limic_tests::{Cast, conformance};

@@ -185,7 +185,7 @@ fn a_forked_child_is_told_and_the_parent_goes_on() {
         endpoint.progress();
         let sent = endpoint.send(me, 1, &vec![0; 100_000]).is_err();
         let received = pending.wait_buffer().0.is_err();
-        let probed = endpoint.probe(&limic::Selector::any()).is_err();
+        let probed = endpoint.probe(limic::Selector::any()).is_err();
         endpoint.close();
         drop(endpoint);
         // SAFETY: ends the child without running what the parent will run at its own exit.

@@ -2,7 +2,7 @@
 //! costs its sender no call.
 
 use limic::policy::Path;
-use limic::{Endpoint, HybridEndpoint, RawEndpoint};
+use limic::{Endpoint, HybridEndpoint};
 use limic_copy::{
     Access, CopyEngine, Kmod, KmodPair, KmodPeer, Lasting, LocalSlice, LocalSliceMut, Opened,
     RemoteRange,

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use limic::counters::{self, Event};
 use limic::settings::{SettingsBuilder, Spin, VerbsCache};
-use limic::{Endpoint, RawEndpoint, Settings, Tag, VerbsEndpoint};
+use limic::{Endpoint, Settings, Tag, VerbsEndpoint};
 use limic_lab_tests::in_guest;
 use limic_tests::{Cast, Rank};
 

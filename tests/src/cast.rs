@@ -284,7 +284,7 @@ impl Rank {
     ///
     /// # Panics
     /// If a rank ended before it gave its address.
-    pub fn connect<E: limic::RawEndpoint>(&self, endpoint: &E) -> Vec<limic::Peer> {
+    pub fn connect<E: limic::Endpoint>(&self, endpoint: &E) -> Vec<limic::Peer> {
         crate::party::connect(&self.link, endpoint)
     }
 }

@@ -2,7 +2,7 @@
 //! receiver may make of it.
 
 use limic::settings::Settings;
-use limic::{Endpoint, Error, HybridEndpoint, Peer, PeerFailure, RawEndpoint, Status};
+use limic::{Endpoint, Error, HybridEndpoint, Peer, PeerFailure, Status};
 use limic_shm::ring::line::SAME_TAG;
 
 use crate::Rank;

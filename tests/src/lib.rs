@@ -1,6 +1,6 @@
 //! Tests of limic as a whole.
 //!
-//! - [`conformance`](mod@conformance): what every [`RawEndpoint`](limic::RawEndpoint) has to do,
+//! - [`conformance`](mod@conformance): what every [`Endpoint`](limic::Endpoint) has to do,
 //!   run over each implementation by naming it once: [`conformance!`](macro@conformance).
 //! - [`Cast`]: tests with real processes. The test binary starts itself again, once per rank, with
 //!   a watchdog over all of them; a [`Link`] lets the ranks exchange addresses and meet beside

@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 
-use limic::RawEndpoint;
+use limic::Endpoint;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// The first frame of each rank: it shows that the test really ran there.
@@ -74,7 +74,7 @@ impl Link {
     ///
     /// # Panics
     /// If the test that started this rank is gone.
-    pub fn meet<E: RawEndpoint + ?Sized>(&self, endpoint: &E) {
+    pub fn meet<E: Endpoint + ?Sized>(&self, endpoint: &E) {
         let _ = self.exchange_while(&[], || {
             endpoint.progress();
         });

@@ -4,7 +4,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc;
 use std::time::Instant;
 
-use limic::{Peer, RawEndpoint, Tag};
+use limic::{Endpoint, Peer, Tag};
 
 use crate::cast::{seed, watchdog};
 use crate::{Cast, Link, Random, hub};
@@ -24,7 +24,7 @@ pub struct Party<E> {
     pub link: Link,
 }
 
-impl<E: RawEndpoint> Party<E> {
+impl<E: Endpoint> Party<E> {
     fn join(rank: u32, seed: u64, link: Link, open: fn() -> limic::Result<E>) -> Self {
         let endpoint = open().expect("the endpoint opens");
         let peers = connect(&link, &endpoint);
@@ -73,7 +73,7 @@ impl<E: RawEndpoint> Party<E> {
 }
 
 /// Exchanges addresses and connects to every rank.
-pub(crate) fn connect<E: RawEndpoint>(link: &Link, endpoint: &E) -> Vec<Peer> {
+pub(crate) fn connect<E: Endpoint>(link: &Link, endpoint: &E) -> Vec<Peer> {
     let blobs = link.exchange(&endpoint.address().to_bytes());
     let peers = blobs.iter().map(|blob| {
         let address = blob.as_ref().expect("every rank is alive");
@@ -95,7 +95,7 @@ pub struct Case<E> {
 /// A tag for cases in which tags do not matter.
 pub(crate) const TAG: Tag = Tag(0x1_0000_0007);
 
-impl<E: RawEndpoint> Case<E> {
+impl<E: Endpoint> Case<E> {
     /// `path` is the test function's full path, with the crate.
     #[must_use]
     pub fn new(path: &'static str, open: fn() -> limic::Result<E>, threads: bool) -> Self {

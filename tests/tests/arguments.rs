@@ -1,6 +1,6 @@
 //! Wrong arguments get clear errors, never a panic. One process is enough.
 
-use limic::{Endpoint, Error, HybridEndpoint, Peer, RawEndpoint, Settings, ShmEndpoint, World};
+use limic::{Endpoint, Error, HybridEndpoint, Peer, Settings, ShmEndpoint, World};
 use limic_tests::{Cast, Random, skip};
 
 #[test]

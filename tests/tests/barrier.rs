@@ -2,7 +2,7 @@
 //! others learn which.
 
 use limic::settings::{Settings, SettingsBuilder};
-use limic::{Barrier, Endpoint, Error, HybridEndpoint, Peer, PeerFailure, RawEndpoint};
+use limic::{Barrier, Endpoint, Error, HybridEndpoint, Peer, PeerFailure};
 use limic_tests::process::{die, pass};
 use limic_tests::{Cast, Random, Rank};
 use std::time::Duration;

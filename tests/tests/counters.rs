@@ -5,7 +5,7 @@ use std::path::Path as FilePath;
 
 use limic::counters::{CountersError, Event, Found, Page, Traffic, of_process};
 use limic::policy::Path;
-use limic::{Endpoint, HybridEndpoint, Peer, RawEndpoint, Settings};
+use limic::{Endpoint, HybridEndpoint, Peer, Settings};
 use limic_tests::{Cast, Rank, content, skip};
 
 const NOBODY: u32 = 65_534;

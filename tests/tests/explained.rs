@@ -6,7 +6,7 @@ use limic::policy::{
     ReceiverPace,
 };
 use limic::settings::Settings;
-use limic::{Endpoint, HybridEndpoint, Peer, RawEndpoint};
+use limic::{Endpoint, HybridEndpoint, Peer};
 use limic_tests::{Cast, Random, Rank};
 
 const PAIRS: usize = 50;

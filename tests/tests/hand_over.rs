@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use limic::policy::{LineLatency, Path};
 use limic::settings::{Settings, SettingsBuilder};
-use limic::{Counters, Endpoint, HybridEndpoint, RawEndpoint};
+use limic::{Counters, Endpoint, HybridEndpoint};
 use limic_tests::{Cast, Rank, check, content, skip};
 
 /// A short message for the measurement.

@@ -4,7 +4,7 @@
 
 use limic::policy::LineLatency;
 use limic::settings::{Settings, SettingsBuilder};
-use limic::{Endpoint, Error, HybridEndpoint, Peer, RawEndpoint};
+use limic::{Endpoint, Error, HybridEndpoint, Peer};
 use limic_tests::forgery::kinds::{EAGER_FRAGMENTED, FRAGMENT_STAGED};
 use limic_tests::forgery::{self, MARGIN, UNTOUCHED, Words, forge, kind, length};
 use limic_tests::process::vanish;

@@ -3,7 +3,7 @@
 
 use limic::policy::{LineLatency, Path};
 use limic::settings::Settings;
-use limic::{Endpoint, Error, HybridEndpoint, Peer, RawEndpoint, Status};
+use limic::{Endpoint, Error, HybridEndpoint, Peer, Status};
 use limic_tests::forgery::kinds::{EAGER, FRAGMENT_STAGED};
 use limic_tests::forgery::{self, MARGIN, UNTOUCHED, Words, forge, kind, length};
 use limic_tests::process::vanish;

@@ -3,7 +3,7 @@
 use std::os::fd::AsRawFd;
 
 use limic::counters::Event;
-use limic::{Endpoint, HybridEndpoint, RawEndpoint, Selector};
+use limic::{Endpoint, HybridEndpoint, Selector};
 use limic_tests::process::{open_descriptors, socket_name, vanish};
 use limic_tests::{Cast, Random, Rank, check, content};
 use nix::sys::socket::{
@@ -257,7 +257,7 @@ fn scribbled(rank: &Rank) {
             }
             Err(_) => errors += 1,
         }
-        let _ = endpoint.probe(&Selector::any());
+        let _ = endpoint.probe(Selector::any());
         if endpoint.send(other, 3_u64, &[1]).is_err() && rounds > 10 {
             break;
         }

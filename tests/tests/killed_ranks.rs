@@ -1,8 +1,6 @@
 //! A rank that is killed: the others learn it at once, by name, and nothing of it is left.
 
-use limic::{
-    Address, Endpoint, Error, HybridEndpoint, Peer, PeerFailure, RawEndpoint, Selector, Tag,
-};
+use limic::{Address, Endpoint, Error, HybridEndpoint, Peer, PeerFailure, Selector, Tag};
 use limic_tests::process::{abstract_socket_exists, die, monotonic_ns, pass, socket_name};
 use limic_tests::{Cast, Random, Rank, Report, check, content};
 use std::time::Duration;

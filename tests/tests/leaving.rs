@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use limic::policy::Path;
-use limic::{Endpoint, Error, HybridEndpoint, PeerFailure, RawEndpoint, Selector, Settings};
+use limic::{Endpoint, Error, HybridEndpoint, PeerFailure, Selector, Settings};
 use limic_tests::process::die;
 use limic_tests::{Cast, check, content};
 
@@ -157,7 +157,7 @@ fn nobody_writes_into_a_buffer_that_a_close_gave_back() {
                 continue;
             }
             let selector = Selector::from((other, 1));
-            while endpoint.probe(&selector).expect("probe").is_none() {}
+            while endpoint.probe(selector).expect("probe").is_none() {}
             let receive = endpoint.irecv((other, 1), vec![0; LEN]).expect("irecv");
             // Each moves the copy on by one block.
             for _ in 0..10 * (round + 1) {

@@ -4,7 +4,7 @@ use std::io::IoSlice;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-use limic::{Endpoint, Error, HybridEndpoint, RawEndpoint, Selector};
+use limic::{Endpoint, Error, HybridEndpoint, Selector};
 use limic_tests::{Cast, Rank, check, content};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::socket::{

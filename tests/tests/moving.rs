@@ -5,7 +5,7 @@ use std::fs;
 use limic::policy::{LineLatency, Locality, Path, ReceiverPace, Row, RowSource};
 use limic::settings::Settings;
 use limic::topology::CpuSet;
-use limic::{Endpoint, HybridEndpoint, RawEndpoint};
+use limic::{Endpoint, HybridEndpoint};
 use limic_tests::{Cast, skip};
 
 const DATA: u64 = 1;

@@ -5,7 +5,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-use limic::{Address, Endpoint, HybridEndpoint, RawEndpoint};
+use limic::{Address, Endpoint, HybridEndpoint};
 use limic_tests::process::socket_name;
 use limic_tests::{Cast, Link, check, content};
 use nix::sys::socket::{

@@ -2,7 +2,7 @@
 //! Those of another user are no peers.
 
 use limic::policy::Path;
-use limic::{Endpoint, Error, HybridEndpoint, Peer, PeerFailure, RawEndpoint, Settings};
+use limic::{Endpoint, Error, HybridEndpoint, Peer, PeerFailure, Settings};
 use limic_shm::control::{Channel, Received};
 use limic_tests::{Cast, Rank, check, content, skip};
 

@@ -1,10 +1,8 @@
 //! What an endpoint's handle stands for.
 
 use limic::Outcome;
-use limic::raw::{
-    ClaimId, RawEndpoint, RawLoan, RawLoaned, RawSlice, RawSliceMut, RegionId, RequestId,
-};
-use limic::{HybridEndpoint, KernelEndpoint, ShmEndpoint, World};
+use limic::raw::{ClaimId, RawLoan, RawLoaned, RawSlice, RawSliceMut, RegionId, RequestId};
+use limic::{Endpoint, HybridEndpoint, KernelEndpoint, ShmEndpoint, World};
 use limic_ffi::Slab;
 
 /// An endpoint of one of the kinds, alone or with a job around it.
@@ -78,14 +76,14 @@ impl EndpointState {
     }
 
     #[inline(always)]
-    pub(crate) fn raw(&self) -> &dyn RawEndpoint {
+    pub(crate) fn raw(&self) -> &dyn Endpoint {
         self.kind.raw()
     }
 }
 
 impl Kind {
     #[inline(always)]
-    pub(crate) fn raw(&self) -> &dyn RawEndpoint {
+    pub(crate) fn raw(&self) -> &dyn Endpoint {
         match self {
             Self::Hybrid(endpoint) => endpoint,
             Self::Shm(endpoint) => endpoint,

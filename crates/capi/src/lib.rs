@@ -1,7 +1,7 @@
 //! The C interface of limic. `include/limic.h` is made of this crate by cbindgen
 //! (`cargo xtask header`), so what C programmers read is what stands here.
 //!
-//! A thin layer over [`limic::RawEndpoint`]: it has no queue and matches nothing. What it adds is
+//! A thin layer over [`limic::Endpoint`]: it has no queue and matches nothing. What it adds is
 //! that C cannot commit undefined behaviour through a handle. Handles are numbers; each call looks
 //! the endpoint up ([`table`]), sees whether it is open, in this process (and not in a forked
 //! child, [`fork`]), in the hands of this thread, and not inside of another call; requests,

@@ -36,7 +36,7 @@ pub unsafe extern "C" fn limic_probe(
         // SAFETY: the caller's promise.
         let status = unsafe { StatusOut::new(status) }?;
         let raw = held.raw();
-        let found = until(raw, Patience::of(timeout_ns), || Ok(raw.probe(&selector)?))?;
+        let found = until(raw, Patience::of(timeout_ns), || Ok(raw.peek(&selector)?))?;
         status.found(&found);
         Ok(())
     })

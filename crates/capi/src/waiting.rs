@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use limic::RawEndpoint;
+use limic::Endpoint;
 
 use crate::errors::Failure;
 use crate::errors::limic_error::LIMIC_ERR_TIMEOUT;
@@ -40,7 +40,7 @@ const CLOCK: u32 = 64;
 
 /// Asks until there is an answer or the time is over. Each question makes progress.
 pub(crate) fn until<T>(
-    raw: &dyn RawEndpoint,
+    raw: &dyn Endpoint,
     patience: Patience,
     mut ask: impl FnMut() -> Result<Option<T>, Failure>,
 ) -> Result<T, Failure> {

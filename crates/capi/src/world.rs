@@ -3,7 +3,7 @@
 use core::ffi::{CStr, c_char, c_int};
 use std::ffi::CString;
 
-use limic::{RawEndpoint, World};
+use limic::{Endpoint, World};
 
 use crate::arguments::output;
 use crate::endpoint_state::{EndpointState, Kind};
@@ -51,7 +51,7 @@ trait Job {
     fn barrier(&self) -> limic::Result<()>;
 }
 
-impl<E: RawEndpoint> Job for World<E> {
+impl<E: Endpoint> Job for World<E> {
     fn rank(&self) -> u32 {
         World::rank(self)
     }

@@ -9,7 +9,7 @@ use std::io::Write;
 use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use limic::{Endpoint, HybridEndpoint, RawEndpoint, Settings};
+use limic::{Endpoint, HybridEndpoint, Settings};
 use rustix::fs::{MemfdFlags, memfd_create};
 use serde_json::Value;
 

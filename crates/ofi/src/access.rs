@@ -3,7 +3,7 @@
 use core::ffi::c_void;
 
 use limic::raw::{Posted, RawSlice, RawSliceMut};
-use limic::{Error, Outcome, Peer, RawEndpoint, RequestId};
+use limic::{Endpoint as _, Error, Outcome, Peer, RawEndpoint, RequestId};
 
 use crate::abi::endpoint::{fi_rma_iov, fid_ep};
 use crate::abi::errno::*;

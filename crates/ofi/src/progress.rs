@@ -1,6 +1,6 @@
 //! Operations end: their nodes are filled in, counted, and put into completion queues.
 
-use limic::{Error, Outcome, RawEndpoint, RequestId};
+use limic::{Endpoint as _, Error, Outcome, RawEndpoint, RequestId};
 
 use crate::abi::errno::FI_ECANCELED;
 use crate::abi::*;

@@ -173,7 +173,7 @@ impl Endpoint {
         let found = if flags & (FI_CLAIM | FI_DISCARD) != 0 {
             self.limic.claim(&wanted.selector)
         } else {
-            let seen = self.limic.probe(&wanted.selector);
+            let seen = self.limic.peek(&wanted.selector);
             seen.map(|seen| seen.map(|status| (status, limic::raw::ClaimId(0))))
         };
         let node = self.receiving(wanted, core::ptr::null_mut());

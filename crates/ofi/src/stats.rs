@@ -4,7 +4,7 @@ use core::cell::Cell;
 use core::fmt::Write as _;
 use std::io::Write as _;
 
-use limic::RawEndpoint;
+use limic::Endpoint as _;
 
 use crate::endpoint::Endpoint;
 

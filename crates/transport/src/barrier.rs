@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 
 use crate::topology::CpuSet;
-use crate::{Endpoint, Error, Peer, PeerFailure, RawEndpoint, Result, Selector, Status, Tag};
+use crate::{Endpoint, Error, Peer, PeerFailure, Result, Selector, Status, Tag};
 
 /// Bytes of a message that names a rank that is gone; all others are empty.
 const NAME: usize = 4;
@@ -24,7 +24,7 @@ const NAME: usize = 4;
 /// ([`World::barrier_of`](crate::World::barrier_of)).
 ///
 /// ```
-/// use limic::{Barrier, Endpoint, HybridEndpoint, RawEndpoint, Tag, topology::CpuSet};
+/// use limic::{Barrier, Endpoint, HybridEndpoint, Tag, topology::CpuSet};
 ///
 /// // A job of one rank: two of these would be told each other's address, node and CPUs.
 /// let endpoint = HybridEndpoint::open()?;
@@ -132,7 +132,7 @@ impl Barrier {
     /// [`Error::PeerFailed`] names a rank that is gone, with [`PeerFailure::Reported`] where
     /// another rank told so. Whatever else a send or receive gives, if the endpoint is of no use
     /// any more; then the others go on to wait until it closes.
-    pub fn wait<E: RawEndpoint>(&self, endpoint: &E, tag: impl Into<Tag>) -> Result<()> {
+    pub fn wait<E: Endpoint>(&self, endpoint: &E, tag: impl Into<Tag>) -> Result<()> {
         let mut meeting = Meeting {
             endpoint,
             tag: tag.into(),
@@ -174,7 +174,7 @@ struct Meeting<'a, E> {
     gone: Option<(Peer, PeerFailure)>,
 }
 
-impl<E: RawEndpoint> Meeting<'_, E> {
+impl<E: Endpoint> Meeting<'_, E> {
     /// Tells one rank, and hears from another, which may wait in turn for who waits for it.
     fn exchange(&mut self, to: Peer, from: Peer) -> Result<()> {
         let Some(name) = self.name() else {

@@ -1,6 +1,6 @@
 //! The ranks of a job meet before their first message.
 
-use crate::{Peer, RawEndpoint, Result};
+use crate::{Endpoint, Peer, Result};
 
 /// Looks for news of a connection that follow one another at once, and those after which a
 /// processor is given away each time, before it sleeps. Few: while ranks share a processor, the
@@ -18,7 +18,7 @@ const YIELDS: u32 = 64;
 /// # Errors
 /// [`Error::UnknownPeer`](crate::Error::UnknownPeer),
 /// [`Error::PeerFailed`](crate::Error::PeerFailed).
-pub fn connect_at_start<E: RawEndpoint>(endpoint: &E, rank: usize, peers: &[Peer]) -> Result<()> {
+pub fn connect_at_start<E: Endpoint>(endpoint: &E, rank: usize, peers: &[Peer]) -> Result<()> {
     let size = peers.len();
     for step in 1..size {
         let to = peers[(rank + step) % size];

@@ -1,6 +1,6 @@
 //! What was moved: counts by path and peer, a histogram of sizes, and reasons.
 //!
-//! Read from inside by [`RawEndpoint::counters`](crate::RawEndpoint::counters), at the end through
+//! Read from inside by [`Endpoint::counters`](crate::Endpoint::counters), at the end through
 //! `LIMIC_STATS`, and from outside at any time by [`of_process`], which `limic info --pid` uses.
 //! They cost a short message three additions, and others five, to words of this endpoint's own
 //! cache lines. docs/counters.md lists names, units and formats.

@@ -1,7 +1,10 @@
 //! The safe face of an endpoint.
 
+use core::time::Duration;
 use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::BorrowedFd;
 
+use crate::counters::Counters;
 use crate::error::Outcome;
 use crate::loan::{Loan, Loaned};
 use crate::owned::{OwnedRecv, OwnedSend};
@@ -9,7 +12,7 @@ use crate::probe::Claimed;
 use crate::raw::{Posted, RawEndpoint, RawSlice, RawSliceMut};
 use crate::region::{Region, RegionKey};
 use crate::scope::Scope;
-use crate::{Peer, Result, Selector, Status, Tag};
+use crate::{Address, Peer, Result, Selector, Status, Tag};
 
 /// Tagged messages, sound without `unsafe`.
 ///
@@ -27,6 +30,56 @@ use crate::{Peer, Result, Selector, Status, Tag};
 ///
 /// Progress happens inside these calls only; there are no hidden threads.
 pub trait Endpoint: RawEndpoint {
+    /// This endpoint's address.
+    fn address(&self) -> Address;
+
+    /// This endpoint as its own peer.
+    fn myself(&self) -> Peer;
+
+    /// Decodes an address and names its owner. Nothing is contacted: a peer that is gone fails at
+    /// the first message. The same address gives the same peer.
+    ///
+    /// # Errors
+    /// [`Error::BadAddress`](crate::Error::BadAddress).
+    fn connect(&self, address: &[u8]) -> Result<Peer>;
+
+    /// The address of a peer, also of one that made the first contact itself.
+    ///
+    /// # Errors
+    /// [`Error::UnknownPeer`](crate::Error::UnknownPeer).
+    fn peer_address(&self, peer: Peer) -> Result<Address>;
+
+    /// Begins to attach the peer if nothing has yet, without waiting: true if it is attached, so
+    /// that one-sided access will not wait for it.
+    ///
+    /// # Errors
+    /// [`Error::UnknownPeer`](crate::Error::UnknownPeer),
+    /// [`Error::PeerFailed`](crate::Error::PeerFailed).
+    fn attach(&self, peer: Peer) -> Result<bool>;
+
+    /// Moves messages along once, without waiting. True if anything moved.
+    fn progress(&self) -> bool;
+
+    /// Sleeps until something may have happened, or the time is over. Returns at once if
+    /// something has happened already.
+    fn sleep(&self, timeout: Option<Duration>);
+
+    /// A file descriptor that becomes readable when a sleeping endpoint is wanted, for the poll
+    /// loop of a runtime. Call [`arm`](Self::arm) before polling it, and
+    /// [`progress`](Self::progress) afterwards.
+    fn wake_fd(&self) -> BorrowedFd<'_>;
+
+    /// Asks senders to ring from now on. False if there is work already: do not poll then.
+    fn arm(&self) -> bool;
+
+    /// What was moved so far, by path and by peer.
+    fn counters(&self) -> Counters;
+
+    /// Completes what can be completed, tells the peers, and fails the rest. Afterwards every
+    /// operation gives [`Error::PeerFailed`](crate::Error::PeerFailed). Dropping the endpoint does
+    /// the same.
+    fn close(&self);
+
     /// Sends and waits until the buffer may be used again. That says nothing about whether the
     /// receiver has posted a receive, for messages up to the eager limit.
     ///
@@ -34,7 +87,10 @@ pub trait Endpoint: RawEndpoint {
     /// [`Error::PeerFailed`](crate::Error::PeerFailed),
     /// [`Error::UnknownPeer`](crate::Error::UnknownPeer), [`Error::NoPath`](crate::Error::NoPath).
     #[inline]
-    fn send(&self, to: Peer, tag: impl Into<Tag>, data: &[u8]) -> Result<()> {
+    fn send(&self, to: Peer, tag: impl Into<Tag>, data: &[u8]) -> Result<()>
+    where
+        Self: Sized,
+    {
         // SAFETY: `data` is borrowed until this call returns, which is after completion.
         unsafe { self.send_blocking(to, tag.into(), &[RawSlice::from(data)]) }
     }
@@ -43,7 +99,10 @@ pub trait Endpoint: RawEndpoint {
     ///
     /// # Errors
     /// As [`send`](Self::send).
-    fn send_vectored(&self, to: Peer, tag: impl Into<Tag>, data: &[IoSlice<'_>]) -> Result<()> {
+    fn send_vectored(&self, to: Peer, tag: impl Into<Tag>, data: &[IoSlice<'_>]) -> Result<()>
+    where
+        Self: Sized,
+    {
         let slices: Vec<RawSlice> = data.iter().map(|piece| RawSlice::from(&**piece)).collect();
         // SAFETY: as in `send`.
         let posted = unsafe { self.post_send(to, tag.into(), &slices) }?;
@@ -57,7 +116,10 @@ pub trait Endpoint: RawEndpoint {
     /// than the buffer, [`Error::PeerFailed`](crate::Error::PeerFailed) if the peer named (or, for
     /// any source, some peer) died.
     #[inline]
-    fn recv(&self, from: impl Into<Selector>, buffer: &mut [u8]) -> Outcome {
+    fn recv(&self, from: impl Into<Selector>, buffer: &mut [u8]) -> Outcome
+    where
+        Self: Sized,
+    {
         // SAFETY: `buffer` is borrowed until this call returns, which is after completion.
         unsafe { self.recv_blocking(&from.into(), &[RawSliceMut::from(buffer)]) }
     }
@@ -66,7 +128,10 @@ pub trait Endpoint: RawEndpoint {
     ///
     /// # Errors
     /// As [`recv`](Self::recv).
-    fn recv_vectored(&self, from: impl Into<Selector>, buffers: &mut [IoSliceMut<'_>]) -> Outcome {
+    fn recv_vectored(&self, from: impl Into<Selector>, buffers: &mut [IoSliceMut<'_>]) -> Outcome
+    where
+        Self: Sized,
+    {
         let slices: Vec<RawSliceMut> = buffers
             .iter_mut()
             .map(|piece| RawSliceMut::from(&mut **piece))
@@ -148,19 +213,33 @@ pub trait Endpoint: RawEndpoint {
         OwnedRecv::start(self, &from.into(), buffer.into())
     }
 
+    /// Makes progress once and describes a fitting message if one has arrived, without taking it.
+    ///
+    /// # Errors
+    /// [`Error::PeerFailed`](crate::Error::PeerFailed) if the peer named failed.
+    fn probe(&self, from: impl Into<Selector>) -> Result<Option<Status>>
+    where
+        Self: Sized,
+    {
+        self.peek(&from.into())
+    }
+
     /// Waits until a fitting message has arrived, and describes it without taking it.
     ///
     /// # Errors
-    /// As [`RawEndpoint::probe`].
-    fn wait_probe(&self, from: impl Into<Selector>) -> Result<Status> {
+    /// As [`probe`](Self::probe).
+    fn wait_probe(&self, from: impl Into<Selector>) -> Result<Status>
+    where
+        Self: Sized,
+    {
         let selector = from.into();
-        poll_until(self, || self.probe(&selector))
+        poll_until(self, || self.peek(&selector))
     }
 
     /// Takes a fitting message, if one has arrived, so that no other receive can match it.
     ///
     /// # Errors
-    /// As [`RawEndpoint::claim`].
+    /// As [`probe`](Self::probe).
     fn matched_probe(&self, from: impl Into<Selector>) -> Result<Option<Claimed<'_, Self>>>
     where
         Self: Sized,
@@ -188,7 +267,10 @@ pub trait Endpoint: RawEndpoint {
     /// # Errors
     /// As [`recv`](Self::recv).
     #[inline(always)]
-    fn recv_loaned(&self, from: impl Into<Selector>) -> Result<Loaned> {
+    fn recv_loaned(&self, from: impl Into<Selector>) -> Result<Loaned>
+    where
+        Self: Sized,
+    {
         self.take_loan_blocking(&from.into()).map(Loaned::new)
     }
 
@@ -227,10 +309,8 @@ pub trait Endpoint: RawEndpoint {
     }
 }
 
-impl<E: RawEndpoint + ?Sized> Endpoint for E {}
-
 /// Asks again and again, then sleeps between the questions. Each question makes progress.
-pub(crate) fn poll_until<E: RawEndpoint + ?Sized, T>(
+pub(crate) fn poll_until<E: Endpoint + ?Sized, T>(
     endpoint: &E,
     mut ask: impl FnMut() -> Result<Option<T>>,
 ) -> Result<T> {

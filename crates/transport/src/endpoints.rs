@@ -1,5 +1,6 @@
 //! The endpoints that users open.
 
+mod calls;
 mod raw;
 
 use std::os::fd::OwnedFd;

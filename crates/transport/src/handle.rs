@@ -1,15 +1,15 @@
 //! What owned requests have in common: an operation that was posted, done or not.
 
 use crate::error::Outcome;
-use crate::raw::{Posted, RawEndpoint, RequestId};
-use crate::{Error, Result};
+use crate::raw::{Posted, RequestId};
+use crate::{Endpoint, Error, Result};
 
-pub(crate) struct Handle<'e, E: RawEndpoint> {
+pub(crate) struct Handle<'e, E: Endpoint> {
     pub(crate) endpoint: &'e E,
     pub(crate) posted: Posted,
 }
 
-impl<E: RawEndpoint> Handle<'_, E> {
+impl<E: Endpoint> Handle<'_, E> {
     /// Waits, unless it is done already. The handle has nothing to tell afterwards.
     pub(crate) fn wait(&mut self) -> Outcome {
         let told = Posted::Done(Err(Error::UnknownRequest));

@@ -166,6 +166,12 @@ impl Selector {
     }
 }
 
+impl From<&Selector> for Selector {
+    fn from(selector: &Selector) -> Self {
+        *selector
+    }
+}
+
 impl From<(Peer, Tag)> for Selector {
     fn from((source, tag): (Peer, Tag)) -> Self {
         Self::exact(source, tag)

@@ -5,19 +5,19 @@ use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicU8, Ordering};
 
 use crate::error::Outcome;
-use crate::raw::{RawEndpoint, RawLoan, RawLoaned};
-use crate::{Error, Peer, Result, Status, Tag};
+use crate::raw::{RawLoan, RawLoaned};
+use crate::{Endpoint, Error, Peer, Result, Status, Tag};
 
 /// A buffer in this endpoint's shared memory. Peers can map it for reading only, so it is a plain
 /// `&mut [u8]` to its holder.
 ///
 /// Dropping it unsent returns the room.
-pub struct Loan<'e, E: RawEndpoint> {
+pub struct Loan<'e, E: Endpoint> {
     endpoint: &'e E,
     raw: Option<RawLoan>,
 }
 
-impl<E: RawEndpoint> fmt::Debug for Loan<'_, E> {
+impl<E: Endpoint> fmt::Debug for Loan<'_, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Loan")
             .field("len", &self.len())
@@ -25,7 +25,7 @@ impl<E: RawEndpoint> fmt::Debug for Loan<'_, E> {
     }
 }
 
-impl<'e, E: RawEndpoint> Loan<'e, E> {
+impl<'e, E: Endpoint> Loan<'e, E> {
     // Everything that hands a loan on is inlined into its caller. What a function returns in memory
     // is stored word by word there, and copied two words at a time, for which the copy waits until
     // all stores before it are done: 15 ns of a loan on either side.
@@ -78,7 +78,7 @@ impl<'e, E: RawEndpoint> Loan<'e, E> {
     }
 }
 
-impl<E: RawEndpoint> Deref for Loan<'_, E> {
+impl<E: Endpoint> Deref for Loan<'_, E> {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
         match &self.raw {
@@ -90,7 +90,7 @@ impl<E: RawEndpoint> Deref for Loan<'_, E> {
     }
 }
 
-impl<E: RawEndpoint> DerefMut for Loan<'_, E> {
+impl<E: Endpoint> DerefMut for Loan<'_, E> {
     fn deref_mut(&mut self) -> &mut [u8] {
         match &mut self.raw {
             // SAFETY: as in `deref`, and `&mut self` makes this the only access.
@@ -100,7 +100,7 @@ impl<E: RawEndpoint> DerefMut for Loan<'_, E> {
     }
 }
 
-impl<E: RawEndpoint> Drop for Loan<'_, E> {
+impl<E: Endpoint> Drop for Loan<'_, E> {
     fn drop(&mut self) {
         if let Some(raw) = self.raw.take() {
             // SAFETY: the endpoint lent it to this value, which ends here.
@@ -130,7 +130,7 @@ impl LoanedByte {
 /// change.
 ///
 /// ```
-/// use limic::{Endpoint, HybridEndpoint, RawEndpoint, Selector, Tag};
+/// use limic::{Endpoint, HybridEndpoint, Selector, Tag};
 ///
 /// let endpoint = HybridEndpoint::open()?;
 /// let myself = endpoint.myself();

@@ -5,10 +5,10 @@ use core::mem::{self, ManuallyDrop};
 
 use crate::error::Outcome;
 use crate::handle::Handle;
-use crate::raw::{Posted, RawEndpoint, RawSlice, RawSliceMut, RequestId};
+use crate::raw::{Posted, RawSlice, RawSliceMut, RequestId};
 use crate::wait::place_of;
 use crate::wait::sealed::Waited;
-use crate::{Peer, Result, Selector, Status, Tag};
+use crate::{Endpoint, Peer, Result, Selector, Status, Tag};
 
 /// A `Vec<u8>` taken apart, so that moving the request around never touches bytes that the endpoint
 /// may be writing.
@@ -50,12 +50,12 @@ impl Drop for Orphan {
     }
 }
 
-struct Owned<'e, E: RawEndpoint> {
+struct Owned<'e, E: Endpoint> {
     handle: Handle<'e, E>,
     parts: Parts,
 }
 
-impl<'e, E: RawEndpoint> Owned<'e, E> {
+impl<'e, E: Endpoint> Owned<'e, E> {
     fn new(endpoint: &'e E, posted: Posted, parts: Parts) -> Self {
         let handle = Handle { endpoint, posted };
         Self { handle, parts }
@@ -70,7 +70,7 @@ impl<'e, E: RawEndpoint> Owned<'e, E> {
     }
 }
 
-impl<E: RawEndpoint> Drop for Owned<'_, E> {
+impl<E: Endpoint> Drop for Owned<'_, E> {
     /// Lets the operation go on by itself: a send is still delivered. The buffer is freed when it
     /// is done.
     fn drop(&mut self) {
@@ -85,15 +85,15 @@ impl<E: RawEndpoint> Drop for Owned<'_, E> {
 /// A send under way that owns its buffer.
 ///
 /// Dropped before completion, the send goes on and the buffer is freed afterwards.
-pub struct OwnedSend<'e, E: RawEndpoint>(Owned<'e, E>);
+pub struct OwnedSend<'e, E: Endpoint>(Owned<'e, E>);
 
 /// A receive under way that owns its buffer.
 ///
 /// Dropped before completion, the receive stays posted and its message is lost to others; cancel
 /// it first if that is not meant.
-pub struct OwnedRecv<'e, E: RawEndpoint>(Owned<'e, E>);
+pub struct OwnedRecv<'e, E: Endpoint>(Owned<'e, E>);
 
-impl<E: RawEndpoint> fmt::Debug for OwnedSend<'_, E> {
+impl<E: Endpoint> fmt::Debug for OwnedSend<'_, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OwnedSend")
             .field("state", &self.0.handle.posted)
@@ -101,7 +101,7 @@ impl<E: RawEndpoint> fmt::Debug for OwnedSend<'_, E> {
     }
 }
 
-impl<E: RawEndpoint> fmt::Debug for OwnedRecv<'_, E> {
+impl<E: Endpoint> fmt::Debug for OwnedRecv<'_, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OwnedRecv")
             .field("state", &self.0.handle.posted)
@@ -109,7 +109,7 @@ impl<E: RawEndpoint> fmt::Debug for OwnedRecv<'_, E> {
     }
 }
 
-impl<'e, E: RawEndpoint> OwnedSend<'e, E> {
+impl<'e, E: Endpoint> OwnedSend<'e, E> {
     pub(crate) fn start(endpoint: &'e E, to: Peer, tag: Tag, data: Vec<u8>) -> Result<Self> {
         let parts = Parts::new(data);
         let slice = RawSlice {
@@ -156,7 +156,7 @@ impl<'e, E: RawEndpoint> OwnedSend<'e, E> {
     }
 }
 
-impl<'e, E: RawEndpoint> OwnedRecv<'e, E> {
+impl<'e, E: Endpoint> OwnedRecv<'e, E> {
     pub(crate) fn start(endpoint: &'e E, from: &Selector, buffer: Vec<u8>) -> Result<Self> {
         let parts = Parts::new(buffer);
         let slice = RawSliceMut {
@@ -203,7 +203,7 @@ impl<'e, E: RawEndpoint> OwnedRecv<'e, E> {
     }
 }
 
-impl<E: RawEndpoint> Waited for OwnedSend<'_, E> {
+impl<E: Endpoint> Waited for OwnedSend<'_, E> {
     type Output = (Outcome, Vec<u8>);
     fn under_way(&self) -> Option<RequestId> {
         self.0.handle.pending()
@@ -217,7 +217,7 @@ impl<E: RawEndpoint> Waited for OwnedSend<'_, E> {
     }
 }
 
-impl<E: RawEndpoint> Waited for OwnedRecv<'_, E> {
+impl<E: Endpoint> Waited for OwnedRecv<'_, E> {
     type Output = (Outcome, Vec<u8>);
     fn under_way(&self) -> Option<RequestId> {
         self.0.handle.pending()

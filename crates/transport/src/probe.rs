@@ -3,21 +3,21 @@
 use core::fmt;
 
 use crate::error::Outcome;
-use crate::raw::{ClaimId, RawEndpoint, RawSliceMut};
-use crate::{Result, Status};
+use crate::raw::{ClaimId, RawSliceMut};
+use crate::{Endpoint, Result, Status};
 
 /// A message that only the holder of this value can receive (MPI's `Mprobe`).
 ///
 /// Dropped without being received, the message is received into nothing, so that its sender
 /// completes.
 #[must_use = "the message is thrown away if it is not received"]
-pub struct Claimed<'e, E: RawEndpoint> {
+pub struct Claimed<'e, E: Endpoint> {
     endpoint: &'e E,
     status: Status,
     id: Option<ClaimId>,
 }
 
-impl<E: RawEndpoint> fmt::Debug for Claimed<'_, E> {
+impl<E: Endpoint> fmt::Debug for Claimed<'_, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Claimed")
             .field("status", &self.status)
@@ -25,7 +25,7 @@ impl<E: RawEndpoint> fmt::Debug for Claimed<'_, E> {
     }
 }
 
-impl<'e, E: RawEndpoint> Claimed<'e, E> {
+impl<'e, E: Endpoint> Claimed<'e, E> {
     pub(crate) fn new(endpoint: &'e E, status: Status, id: ClaimId) -> Self {
         Self {
             endpoint,
@@ -78,7 +78,7 @@ impl<'e, E: RawEndpoint> Claimed<'e, E> {
     }
 }
 
-impl<E: RawEndpoint> Drop for Claimed<'_, E> {
+impl<E: Endpoint> Drop for Claimed<'_, E> {
     fn drop(&mut self) {
         let Some(id) = self.id.take() else { return };
         // SAFETY: no slice is given, so nothing is written.

@@ -1,20 +1,16 @@
 //! The raw form of an endpoint: what a path implementation provides and a C caller uses.
 //!
-//! Applications use the safe [`Endpoint`](crate::Endpoint) trait, which every [`RawEndpoint`]
-//! has for free.
+//! Applications use the safe [`Endpoint`](crate::Endpoint) trait alone.
 
 mod loans;
 mod regions;
 mod slices;
 
 use core::fmt::Debug;
-use core::time::Duration;
 use std::any::Any;
-use std::os::fd::BorrowedFd;
 
-use crate::counters::Counters;
 use crate::error::Outcome;
-use crate::{Address, Peer, Result, Selector, Status, Tag};
+use crate::{Peer, Result, Selector, Status, Tag};
 
 pub use loans::{Hold, RawLoan, RawLoaned};
 pub use regions::{Access, RegionId};
@@ -59,25 +55,6 @@ pub struct SendOptions {
 /// `wait`), and writes only within the slices that it was given. It drops no buffer of an abandoned
 /// operation earlier.
 pub unsafe trait RawEndpoint: Debug + Send {
-    /// This endpoint's address.
-    fn address(&self) -> Address;
-
-    /// This endpoint as its own peer.
-    fn myself(&self) -> Peer;
-
-    /// Decodes an address and names its owner. Nothing is contacted: a peer that is gone fails at
-    /// the first message. The same address gives the same peer.
-    ///
-    /// # Errors
-    /// [`Error::BadAddress`](crate::Error::BadAddress).
-    fn connect(&self, address: &[u8]) -> Result<Peer>;
-
-    /// The address of a peer, also of one that made the first contact itself.
-    ///
-    /// # Errors
-    /// [`Error::UnknownPeer`](crate::Error::UnknownPeer).
-    fn peer_address(&self, peer: Peer) -> Result<Address>;
-
     /// Starts a send of the concatenation of `data`.
     ///
     /// # Errors
@@ -248,12 +225,12 @@ pub unsafe trait RawEndpoint: Debug + Send {
     ///
     /// # Errors
     /// [`Error::PeerFailed`](crate::Error::PeerFailed) if the selector names a peer that failed.
-    fn probe(&self, selector: &Selector) -> Result<Option<Status>>;
+    fn peek(&self, selector: &Selector) -> Result<Option<Status>>;
 
-    /// Like [`probe`](Self::probe), but takes the message out of matching (MPI's `Improbe`).
+    /// Like [`peek`](Self::peek), but takes the message out of matching (MPI's `Improbe`).
     ///
     /// # Errors
-    /// As [`probe`](Self::probe).
+    /// As [`peek`](Self::peek).
     fn claim(&self, selector: &Selector) -> Result<Option<(Status, ClaimId)>>;
 
     /// Makes progress if the request is pending; `Some` if it is done, which also frees it.
@@ -295,14 +272,6 @@ pub unsafe trait RawEndpoint: Debug + Send {
     /// progress.
     fn take_reserved(&self) -> Option<(Status, ClaimId)>;
 
-    /// Begins to attach the peer if nothing has yet, without waiting: true if it is attached, so
-    /// that one-sided access will not wait for it.
-    ///
-    /// # Errors
-    /// [`Error::UnknownPeer`](crate::Error::UnknownPeer),
-    /// [`Error::PeerFailed`](crate::Error::PeerFailed).
-    fn attach(&self, peer: Peer) -> Result<bool>;
-
     /// Whether the settings ask that this peer is met when the job starts, not at the first message
     /// (`LIMIC_VERBS_CONNECT`).
     ///
@@ -324,21 +293,6 @@ pub unsafe trait RawEndpoint: Debug + Send {
     /// [`Error::UnknownRequest`](crate::Error::UnknownRequest).
     fn cancel(&self, request: RequestId) -> Result<()>;
 
-    /// Moves messages along once, without waiting. True if anything moved.
-    fn progress(&self) -> bool;
-
-    /// Sleeps until something may have happened, or the time is over. Returns at once if
-    /// something has happened already.
-    fn sleep(&self, timeout: Option<Duration>);
-
-    /// A file descriptor that becomes readable when a sleeping endpoint is wanted, for the poll
-    /// loop of a runtime. Call [`arm`](Self::arm) before polling it, and
-    /// [`progress`](Self::progress) afterwards.
-    fn wake_fd(&self) -> BorrowedFd<'_>;
-
-    /// Asks senders to ring from now on. False if there is work already: do not poll then.
-    fn arm(&self) -> bool;
-
     /// Marks a pending request as belonging to a scope (any number but 0).
     ///
     /// # Safety
@@ -353,10 +307,11 @@ pub unsafe trait RawEndpoint: Debug + Send {
     fn owned_by(&self, owner: u32) -> Option<RequestId>;
 
     /// Keeps `buffer` alive until the request is done: what an owned request does when it is
-    /// dropped early. It is dropped in a later call of [`progress`](Self::progress),
-    /// [`sleep`](Self::sleep), `cancel` or `abandon`, or with the endpoint; a panic of its `Drop`
-    /// ends there. Another call for the same request adds its buffer. A wait for the request fails
-    /// with [`Error::UnknownRequest`](crate::Error::UnknownRequest) when it is done.
+    /// dropped early. It is dropped in a later call of
+    /// [`progress`](crate::Endpoint::progress), [`sleep`](crate::Endpoint::sleep), `cancel` or
+    /// `abandon`, or with the endpoint; a panic of its `Drop` ends there. Another call for the same
+    /// request adds its buffer. A wait for the request fails with
+    /// [`Error::UnknownRequest`](crate::Error::UnknownRequest) when it is done.
     fn abandon(&self, request: RequestId, buffer: Box<dyn Any + Send>);
 
     /// Exposes memory for reading and writing by peers, under the returned key. The endpoint owns
@@ -477,28 +432,18 @@ pub unsafe trait RawEndpoint: Debug + Send {
     /// endpoint.
     ///
     /// # Errors
-    /// As [`probe`](Self::probe).
+    /// As [`peek`](Self::peek).
     fn take_loan(&self, selector: &Selector) -> Result<Option<RawLoaned>>;
 
     /// Waits for such a message: [`take_loan`](Self::take_loan) again and again, with sleep
     /// between, which an endpoint may do in less time.
     ///
     /// # Errors
-    /// As [`probe`](Self::probe).
-    fn take_loan_blocking(&self, selector: &Selector) -> Result<RawLoaned> {
-        crate::endpoint::poll_until(self, || self.take_loan(selector))
-    }
-
-    /// What was moved so far, by path and by peer.
-    fn counters(&self) -> Counters;
+    /// As [`peek`](Self::peek).
+    fn take_loan_blocking(&self, selector: &Selector) -> Result<RawLoaned>;
 
     /// Whether a call of this endpoint is under way. Only a signal handler, or what runs in one
     /// when the process ends, can find it so; it must make no other call of the endpoint then,
     /// which would panic.
     fn is_busy(&self) -> bool;
-
-    /// Completes what can be completed, tells the peers, and fails the rest. Afterwards every
-    /// operation gives [`Error::PeerFailed`](crate::Error::PeerFailed). Dropping the endpoint does
-    /// the same.
-    fn close(&self);
 }

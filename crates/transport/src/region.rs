@@ -2,8 +2,9 @@
 
 use core::fmt;
 
+use crate::Endpoint;
 use crate::Result;
-use crate::raw::{RawEndpoint, RegionId};
+use crate::raw::RegionId;
 
 /// The key of an exposed region: whoever holds it, and is a peer, may read and write the region.
 /// Random, so that it cannot be guessed.
@@ -20,7 +21,7 @@ impl fmt::Debug for RegionKey {
 /// only.
 ///
 /// Dropping it revokes the exposure.
-pub struct Region<'e, E: RawEndpoint> {
+pub struct Region<'e, E: Endpoint> {
     endpoint: &'e E,
     id: RegionId,
     key: RegionKey,
@@ -28,7 +29,7 @@ pub struct Region<'e, E: RawEndpoint> {
     revoked: bool,
 }
 
-impl<E: RawEndpoint> fmt::Debug for Region<'_, E> {
+impl<E: Endpoint> fmt::Debug for Region<'_, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Region")
             .field("len", &self.len)
@@ -36,7 +37,7 @@ impl<E: RawEndpoint> fmt::Debug for Region<'_, E> {
     }
 }
 
-impl<'e, E: RawEndpoint> Region<'e, E> {
+impl<'e, E: Endpoint> Region<'e, E> {
     pub(crate) fn new(endpoint: &'e E, memory: Vec<u8>) -> Result<Self> {
         let len = memory.len() as u64;
         let (id, key) = endpoint.expose(memory)?;
@@ -93,7 +94,7 @@ impl<'e, E: RawEndpoint> Region<'e, E> {
     }
 }
 
-impl<E: RawEndpoint> Drop for Region<'_, E> {
+impl<E: Endpoint> Drop for Region<'_, E> {
     fn drop(&mut self) {
         if !self.revoked {
             // The only error is an unknown region, and there is then nothing to revoke.

@@ -5,10 +5,10 @@ use core::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use crate::error::Outcome;
-use crate::raw::{Posted, RawEndpoint, RawSlice, RawSliceMut, RequestId};
+use crate::raw::{Posted, RawSlice, RawSliceMut, RequestId};
 use crate::wait::place_of;
 use crate::wait::sealed::Waited;
-use crate::{Error, Peer, Result, Selector, Status, Tag};
+use crate::{Endpoint, Error, Peer, Result, Selector, Status, Tag};
 
 /// Posts operations on buffers that outlive the scope. Made by
 /// [`Endpoint::scope`](crate::Endpoint::scope).
@@ -16,7 +16,7 @@ use crate::{Error, Peer, Result, Selector, Status, Tag};
 /// # Invariants
 /// Every request made through it, pending or done, carries `owner`, so that [`run`] finds it even
 /// if its handle was dropped.
-pub struct Scope<'scope, 'env: 'scope, E: RawEndpoint> {
+pub struct Scope<'scope, 'env: 'scope, E: Endpoint> {
     endpoint: &'env E,
     owner: u32,
     // Invariant in both lifetimes, for the reasons given at `std::thread::Scope`.
@@ -24,7 +24,7 @@ pub struct Scope<'scope, 'env: 'scope, E: RawEndpoint> {
     env: PhantomData<&'env mut &'env ()>,
 }
 
-impl<E: RawEndpoint> fmt::Debug for Scope<'_, '_, E> {
+impl<E: Endpoint> fmt::Debug for Scope<'_, '_, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Scope")
             .field("owner", &self.owner)
@@ -32,11 +32,11 @@ impl<E: RawEndpoint> fmt::Debug for Scope<'_, '_, E> {
     }
 }
 
-impl<'scope, 'env, E: RawEndpoint> Scope<'scope, 'env, E> {
+impl<'scope, 'env, E: Endpoint> Scope<'scope, 'env, E> {
     /// Starts a send; `data` stays borrowed for the scope.
     ///
     /// # Errors
-    /// As [`RawEndpoint::post_send`].
+    /// As [`Endpoint::send`].
     #[inline]
     pub fn isend(
         &'scope self,
@@ -79,7 +79,7 @@ impl<'scope, 'env, E: RawEndpoint> Scope<'scope, 'env, E> {
     /// Starts a send of several pieces as one message.
     ///
     /// # Errors
-    /// As [`RawEndpoint::post_send`].
+    /// As [`Endpoint::send`].
     pub fn isend_vectored<'data: 'scope>(
         &'scope self,
         to: Peer,
@@ -95,7 +95,7 @@ impl<'scope, 'env, E: RawEndpoint> Scope<'scope, 'env, E> {
     /// Starts a receive; the handle's `wait` gives the buffer back, the end of the scope too.
     ///
     /// # Errors
-    /// As [`RawEndpoint::post_recv`].
+    /// As [`Endpoint::recv`].
     #[inline]
     pub fn irecv(
         &'scope self,
@@ -133,7 +133,7 @@ impl<'scope, 'env, E: RawEndpoint> Scope<'scope, 'env, E> {
     /// the scope.
     ///
     /// # Errors
-    /// As [`RawEndpoint::post_recv`].
+    /// As [`Endpoint::recv`].
     pub fn irecv_vectored<'data: 'scope>(
         &'scope self,
         from: impl Into<Selector>,
@@ -168,7 +168,7 @@ impl<'scope, 'env, E: RawEndpoint> Scope<'scope, 'env, E> {
 /// end.
 ///
 /// Three words.
-pub struct ScopedSend<'scope, E: RawEndpoint> {
+pub struct ScopedSend<'scope, E: Endpoint> {
     // A stream of short messages goes as fast as there is little to store: see `engine::short`.
     what: What<'scope, E>,
 }
@@ -194,14 +194,14 @@ impl<E> What<'_, E> {
 /// A receive within a scope. Dropping it leaves the operation to the scope's end.
 ///
 /// Four words: what it became lies with the endpoint until it is asked for.
-pub struct ScopedRecv<'scope, E: RawEndpoint> {
+pub struct ScopedRecv<'scope, E: Endpoint> {
     endpoint: &'scope E,
     id: RequestId,
     room: RawSliceMut,
     buffer: PhantomData<&'scope mut [u8]>,
 }
 
-impl<E: RawEndpoint> fmt::Debug for ScopedSend<'_, E> {
+impl<E: Endpoint> fmt::Debug for ScopedSend<'_, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ScopedSend")
             .field("request", &self.what.id())
@@ -209,7 +209,7 @@ impl<E: RawEndpoint> fmt::Debug for ScopedSend<'_, E> {
     }
 }
 
-impl<E: RawEndpoint> fmt::Debug for ScopedRecv<'_, E> {
+impl<E: Endpoint> fmt::Debug for ScopedRecv<'_, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ScopedRecv")
             .field("request", &self.id)
@@ -217,7 +217,7 @@ impl<E: RawEndpoint> fmt::Debug for ScopedRecv<'_, E> {
     }
 }
 
-impl<E: RawEndpoint> ScopedSend<'_, E> {
+impl<E: Endpoint> ScopedSend<'_, E> {
     /// Waits until the buffer may be used again.
     ///
     /// # Errors
@@ -256,7 +256,7 @@ impl<E: RawEndpoint> ScopedSend<'_, E> {
 }
 
 /// Makes progress if the request is not done; whether it is then.
-fn test(endpoint: &impl RawEndpoint, id: RequestId) -> bool {
+fn test(endpoint: &impl Endpoint, id: RequestId) -> bool {
     endpoint.is_done(id) || {
         endpoint.progress();
         endpoint.is_done(id)
@@ -264,7 +264,7 @@ fn test(endpoint: &impl RawEndpoint, id: RequestId) -> bool {
 }
 
 /// Asks that a request be cancelled that may be done.
-fn cancel(endpoint: &impl RawEndpoint, id: RequestId) -> Result<()> {
+fn cancel(endpoint: &impl Endpoint, id: RequestId) -> Result<()> {
     if endpoint.is_done(id) {
         Ok(())
     } else {
@@ -272,7 +272,7 @@ fn cancel(endpoint: &impl RawEndpoint, id: RequestId) -> Result<()> {
     }
 }
 
-impl<'scope, E: RawEndpoint> ScopedRecv<'scope, E> {
+impl<'scope, E: Endpoint> ScopedRecv<'scope, E> {
     /// Waits for the message; gives its status and the whole buffer back.
     ///
     /// # Errors
@@ -306,7 +306,7 @@ impl<'scope, E: RawEndpoint> ScopedRecv<'scope, E> {
     }
 }
 
-impl<E: RawEndpoint> Waited for ScopedSend<'_, E> {
+impl<E: Endpoint> Waited for ScopedSend<'_, E> {
     type Output = Outcome;
     fn under_way(&self) -> Option<RequestId> {
         match self.what {
@@ -326,7 +326,7 @@ impl<E: RawEndpoint> Waited for ScopedSend<'_, E> {
     }
 }
 
-impl<'scope, E: RawEndpoint> Waited for ScopedRecv<'scope, E> {
+impl<'scope, E: Endpoint> Waited for ScopedRecv<'scope, E> {
     type Output = Result<(Status, &'scope mut [u8])>;
     fn under_way(&self) -> Option<RequestId> {
         Some(self.id).filter(|id| !self.endpoint.is_done(*id))
@@ -345,7 +345,7 @@ impl<'scope, E: RawEndpoint> Waited for ScopedRecv<'scope, E> {
 /// Runs a scope: the one place that ends the borrows of scoped operations.
 pub(crate) fn run<'env, E, T, F>(endpoint: &'env E, body: F) -> Result<T>
 where
-    E: RawEndpoint,
+    E: Endpoint,
     F: for<'scope> FnOnce(&'scope Scope<'scope, 'env, E>) -> Result<T>,
 {
     let scope = Scope {

@@ -1,6 +1,7 @@
 //! Waiting for one of many, or for all.
 
-use crate::raw::{RawEndpoint, RequestId};
+use crate::Endpoint;
+use crate::raw::RequestId;
 
 /// A handle of an operation under way, scoped or owned; there are no others. `Output` is what
 /// waiting for it gives.
@@ -45,7 +46,7 @@ pub(crate) fn place_of<E>(endpoint: &E) -> *const () {
 /// Waits until one of the requests is done, takes it out of the list (the last one moves into its
 /// place), and gives its former position and its result. `None` for an empty list. One of another
 /// endpoint is waited for alone.
-pub fn wait_any<E: RawEndpoint, R: Request>(
+pub fn wait_any<E: Endpoint, R: Request>(
     endpoint: &E,
     requests: &mut Vec<R>,
 ) -> Option<(usize, R::Output)> {

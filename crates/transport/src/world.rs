@@ -5,7 +5,7 @@ use core::ops::Deref;
 use crate::bootstrap::{self, Bootstrap};
 use crate::connect_at_start::connect_at_start;
 use crate::topology::CpuSet;
-use crate::{ADDRESS_LEN, Barrier, Error, HybridEndpoint, Peer, RawEndpoint, Result, Tag};
+use crate::{ADDRESS_LEN, Barrier, Endpoint, Error, HybridEndpoint, Peer, Result, Tag};
 
 /// Tag of this crate's own barrier: one of the highest, which [`Tag::mpi`] gives only to context
 /// `u32::MAX`.
@@ -15,7 +15,7 @@ const BARRIER: Tag = Tag(0xffff_ffff_ffff_0000);
 ///
 /// It dereferences to its endpoint, and the peers have the ranks' numbers.
 #[derive(Debug)]
-pub struct World<E: RawEndpoint = HybridEndpoint> {
+pub struct World<E: Endpoint = HybridEndpoint> {
     // Before the bootstrap: the endpoint closes first.
     endpoint: E,
     bootstrap: Box<dyn Bootstrap>,
@@ -40,7 +40,7 @@ impl World<HybridEndpoint> {
     }
 }
 
-impl<E: RawEndpoint> World<E> {
+impl<E: Endpoint> World<E> {
     /// Joins the job with an endpoint of one's own.
     ///
     /// # Errors
@@ -166,7 +166,7 @@ fn cpus_of(list: &[u8], rank: usize) -> Result<CpuSet> {
     })
 }
 
-impl<E: RawEndpoint> Drop for World<E> {
+impl<E: Endpoint> Drop for World<E> {
     /// Leaves the job without waiting for the others. A rank that panics does not: its launcher
     /// should know.
     fn drop(&mut self) {
@@ -178,7 +178,7 @@ impl<E: RawEndpoint> Drop for World<E> {
     }
 }
 
-impl<E: RawEndpoint> Deref for World<E> {
+impl<E: Endpoint> Deref for World<E> {
     type Target = E;
     fn deref(&self) -> &E {
         &self.endpoint

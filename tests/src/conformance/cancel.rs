@@ -1,12 +1,12 @@
 //! Cancellation: either it did not happen at all, or it happened as usual.
 
-use limic::{Endpoint, Error, RawEndpoint, Selector, Tag};
+use limic::{Endpoint, Error, Selector, Tag};
 
 use crate::party::TAG;
 use crate::{Case, check, content};
 
 /// It ends with `Cancelled`, and the message goes to the next receive.
-pub fn a_posted_receive<E: RawEndpoint>(case: &Case<E>) {
+pub fn a_posted_receive<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         for (number, len) in [0_usize, 48, 4000, 400_000].into_iter().enumerate() {
             let number = number as u64;
@@ -37,7 +37,7 @@ pub fn a_posted_receive<E: RawEndpoint>(case: &Case<E>) {
 }
 
 /// The receiver never sees it.
-pub fn an_unmatched_long_send<E: RawEndpoint>(case: &Case<E>) {
+pub fn an_unmatched_long_send<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         for len in [400_000_usize, 3 << 20] {
             if party.rank == 0 {
@@ -65,7 +65,7 @@ pub fn an_unmatched_long_send<E: RawEndpoint>(case: &Case<E>) {
                 assert!(
                     party
                         .endpoint
-                        .probe(&Selector::any())
+                        .probe(Selector::any())
                         .expect("probe")
                         .is_some()
                 );
@@ -74,7 +74,7 @@ pub fn an_unmatched_long_send<E: RawEndpoint>(case: &Case<E>) {
                     .endpoint
                     .recv((party.other(), 9), &mut [])
                     .expect("recv");
-                assert_eq!(party.endpoint.probe(&Selector::any()), Ok(None));
+                assert_eq!(party.endpoint.probe(Selector::any()), Ok(None));
             }
             party.meet();
         }
@@ -82,7 +82,7 @@ pub fn an_unmatched_long_send<E: RawEndpoint>(case: &Case<E>) {
 }
 
 /// A send whose message was claimed goes on.
-pub fn too_late_for_a_matched_send<E: RawEndpoint>(case: &Case<E>) {
+pub fn too_late_for_a_matched_send<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         let len = 400_000;
         if party.rank == 0 {
@@ -113,7 +113,7 @@ pub fn too_late_for_a_matched_send<E: RawEndpoint>(case: &Case<E>) {
 }
 
 /// A short send is done at once; cancelling it afterwards changes nothing.
-pub fn too_late_for_a_finished_request<E: RawEndpoint>(case: &Case<E>) {
+pub fn too_late_for_a_finished_request<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         if party.rank == 0 {
             let mut send = party
@@ -136,7 +136,7 @@ pub fn too_late_for_a_finished_request<E: RawEndpoint>(case: &Case<E>) {
 }
 
 /// Sends are cancelled while the receiver takes them: each is seen by both sides or by none.
-pub fn races_end_one_way_or_the_other<E: RawEndpoint>(case: &Case<E>) {
+pub fn races_end_one_way_or_the_other<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         const ROUNDS: u64 = 120;
         const END: Tag = Tag(u64::MAX);

@@ -1,12 +1,12 @@
 //! Endpoints that go away in good order.
 
-use limic::{Endpoint, Error, PeerFailure, RawEndpoint, Selector};
+use limic::{Endpoint, Error, PeerFailure, Selector};
 
 use crate::party::TAG;
 use crate::{Case, check, content};
 
 /// Nobody will ever send to them.
-pub fn with_pending_receives<E: RawEndpoint>(case: &Case<E>) {
+pub fn with_pending_receives<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         let endpoint = &party.endpoint;
         let exact = endpoint
@@ -29,7 +29,7 @@ pub fn with_pending_receives<E: RawEndpoint>(case: &Case<E>) {
 }
 
 /// Their receiver never asks for them: closing waits for the linger time at most.
-pub fn with_unmatched_sends<E: RawEndpoint>(case: &Case<E>) {
+pub fn with_unmatched_sends<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         if party.rank == 0 {
             let send = party
@@ -58,7 +58,7 @@ pub fn with_unmatched_sends<E: RawEndpoint>(case: &Case<E>) {
 }
 
 /// An error each time, and never a crash.
-pub fn calls_after_close_are_refused<E: RawEndpoint>(case: &Case<E>) {
+pub fn calls_after_close_are_refused<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         let (endpoint, other) = (&party.endpoint, party.other());
         endpoint.send(other, TAG, b"before").expect("send");
@@ -77,7 +77,7 @@ pub fn calls_after_close_are_refused<E: RawEndpoint>(case: &Case<E>) {
         assert!(endpoint.read(other, region.key(), 0, &mut [0; 8]).is_err());
         assert!(endpoint.wait_probe((other, TAG)).is_err());
         // Only that they come back.
-        let _ = endpoint.probe(&Selector::any());
+        let _ = endpoint.probe(Selector::any());
         let _ = endpoint.loan(100);
         drop(region);
         endpoint.progress();
@@ -85,7 +85,7 @@ pub fn calls_after_close_are_refused<E: RawEndpoint>(case: &Case<E>) {
 }
 
 /// The other side learns that it was closed, and by whom.
-pub fn a_closed_peer_is_told<E: RawEndpoint>(case: &Case<E>) {
+pub fn a_closed_peer_is_told<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         let (endpoint, other) = (&party.endpoint, party.other());
         endpoint.send(other, TAG, b"hello").expect("send");
@@ -112,7 +112,7 @@ pub fn a_closed_peer_is_told<E: RawEndpoint>(case: &Case<E>) {
 }
 
 /// Short messages that were sent before the sender closed can be received after it.
-pub fn what_was_sent_before_is_delivered<E: RawEndpoint>(case: &Case<E>) {
+pub fn what_was_sent_before_is_delivered<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         let (endpoint, other) = (&party.endpoint, party.other());
         endpoint.send(other, TAG, b"hello").expect("send");

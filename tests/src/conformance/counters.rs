@@ -1,13 +1,13 @@
 //! Cheap counts.
 
+use limic::Endpoint;
 use limic::counters::{Traffic, size_class};
-use limic::{Endpoint, RawEndpoint};
 
 use crate::party::TAG;
 use crate::{Case, content};
 
 /// Messages and bytes, by peer, by path and by length.
-pub fn count_messages_and_bytes<E: RawEndpoint>(case: &Case<E>) {
+pub fn count_messages_and_bytes<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         let lengths = [0_usize, 1, 8, 48, 49, 4000, 100_000, 1 << 20];
         let bytes: u64 = lengths.iter().map(|len| *len as u64).sum();

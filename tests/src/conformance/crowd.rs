@@ -1,6 +1,6 @@
 //! Four ranks at a time.
 
-use limic::{Endpoint, RawEndpoint, Selector, wait_all};
+use limic::{Endpoint, Selector, wait_all};
 
 use crate::party::TAG;
 use crate::{Case, check, content};
@@ -13,7 +13,7 @@ fn number(from: u32, to: u32, turn: u64) -> u64 {
 }
 
 /// All at once, short and long, received from whoever comes.
-pub fn everybody_sends_to_everybody<E: RawEndpoint>(case: &Case<E>) {
+pub fn everybody_sends_to_everybody<E: Endpoint>(case: &Case<E>) {
     case.run(RANKS, |party| {
         let endpoint = &party.endpoint;
         for (turn, len) in (0..).zip([0_usize, 40, 5000, 150_000]) {
@@ -46,7 +46,7 @@ pub fn everybody_sends_to_everybody<E: RawEndpoint>(case: &Case<E>) {
 }
 
 /// Receives from one rank and from any, posted in turn: each rank's messages come in their order.
-pub fn wildcards_between_exact_receives_of_three_senders<E: RawEndpoint>(case: &Case<E>) {
+pub fn wildcards_between_exact_receives_of_three_senders<E: Endpoint>(case: &Case<E>) {
     // Rank 1 is named by some receives: it sends so much that the others cannot take all of it.
     const SENT: [u64; RANKS as usize] = [0, 120, 40, 40];
     const NAMED: usize = 20;

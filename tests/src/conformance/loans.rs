@@ -1,6 +1,6 @@
 //! Buffers in shared memory that are handed over.
 
-use limic::{Endpoint, Error, RawEndpoint, Selector};
+use limic::{Endpoint, Error, Selector};
 
 use crate::party::TAG;
 use crate::{Case, Party, check, content};
@@ -9,7 +9,7 @@ const LENGTHS: [usize; 6] = [1, 48, 4096, 100_000, 1 << 20, (2 << 20) + 3];
 /// Loans are asked for up to so many, so that a case ends even where memory does not.
 const MANY: usize = 600;
 
-fn send_loan<E: RawEndpoint>(party: &Party<E>, number: u64, len: usize) {
+fn send_loan<E: Endpoint>(party: &Party<E>, number: u64, len: usize) {
     let mut loan = party.endpoint.loan(len).expect("a loan");
     assert_eq!(loan.len(), len);
     loan.copy_from_slice(&content(number, len));
@@ -18,7 +18,7 @@ fn send_loan<E: RawEndpoint>(party: &Party<E>, number: u64, len: usize) {
 }
 
 /// Built by the sender and read by the receiver where it lies.
-pub fn received_in_place<E: RawEndpoint>(case: &Case<E>) {
+pub fn received_in_place<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         for (number, len) in (0..).zip(LENGTHS) {
             for again in 0..3 {
@@ -54,7 +54,7 @@ pub fn received_in_place<E: RawEndpoint>(case: &Case<E>) {
 }
 
 /// An ordinary receive takes a loan too, posted first or later.
-pub fn received_into_a_buffer<E: RawEndpoint>(case: &Case<E>) {
+pub fn received_into_a_buffer<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         for (number, len) in (0..).zip(LENGTHS) {
             for post_first in [true, false] {
@@ -86,7 +86,7 @@ pub fn received_into_a_buffer<E: RawEndpoint>(case: &Case<E>) {
 }
 
 /// Who receives in place need not know how the sender sent.
-pub fn ordinary_messages_received_in_place<E: RawEndpoint>(case: &Case<E>) {
+pub fn ordinary_messages_received_in_place<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         for (number, len) in (0..).zip([0_usize, 1, 48, 4096, 100_000, 1 << 20]) {
             if party.rank == 0 {
@@ -107,7 +107,7 @@ pub fn ordinary_messages_received_in_place<E: RawEndpoint>(case: &Case<E>) {
 }
 
 /// The limit is a clear error, and dropping a loan makes room again.
-pub fn exhaustion_recovers<E: RawEndpoint>(case: &Case<E>) {
+pub fn exhaustion_recovers<E: Endpoint>(case: &Case<E>) {
     case.run(1, |party| {
         let endpoint = &party.endpoint;
         let mut held = Vec::new();
@@ -140,7 +140,7 @@ pub fn exhaustion_recovers<E: RawEndpoint>(case: &Case<E>) {
 }
 
 /// Many more loans than there is room for at once: what the receiver drops comes back.
-pub fn room_comes_back<E: RawEndpoint>(case: &Case<E>) {
+pub fn room_comes_back<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         const LEN: usize = 1 << 20;
         for number in 0..64_u64 {
@@ -172,7 +172,7 @@ pub fn room_comes_back<E: RawEndpoint>(case: &Case<E>) {
 }
 
 /// Only the first bytes, or none of it.
-pub fn part_of_a_loan<E: RawEndpoint>(case: &Case<E>) {
+pub fn part_of_a_loan<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         if party.rank == 0 {
             for part in [0, 1, 5000] {
@@ -201,7 +201,7 @@ pub fn part_of_a_loan<E: RawEndpoint>(case: &Case<E>) {
 }
 
 /// A loan without bytes is a message without bytes.
-pub fn of_no_bytes<E: RawEndpoint>(case: &Case<E>) {
+pub fn of_no_bytes<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         if party.rank == 0 {
             for _ in 0..2 {
@@ -224,7 +224,7 @@ pub fn of_no_bytes<E: RawEndpoint>(case: &Case<E>) {
 }
 
 /// To oneself, received both ways.
-pub fn to_self_in_place<E: RawEndpoint>(case: &Case<E>) {
+pub fn to_self_in_place<E: Endpoint>(case: &Case<E>) {
     case.run(1, |party| {
         let (endpoint, me) = (&party.endpoint, party.endpoint.myself());
         for (number, len) in (0..).zip([100_usize, 5000, 1 << 20]) {
@@ -238,7 +238,7 @@ pub fn to_self_in_place<E: RawEndpoint>(case: &Case<E>) {
 }
 
 /// A received loan can be read after everything else is gone.
-pub fn outlive_their_endpoint<E: RawEndpoint>(case: &Case<E>) {
+pub fn outlive_their_endpoint<E: Endpoint>(case: &Case<E>) {
     let open = case.opener();
     case.run(2, move |party| {
         const LEN: usize = 300_000;
@@ -273,7 +273,7 @@ pub fn outlive_their_endpoint<E: RawEndpoint>(case: &Case<E>) {
 
 /// A received loan keeps its bytes when its receiver's endpoint is gone, whatever the sender lends
 /// next; and its room comes back.
-pub fn outlive_their_receiver<E: RawEndpoint>(case: &Case<E>) {
+pub fn outlive_their_receiver<E: Endpoint>(case: &Case<E>) {
     let open = case.opener();
     case.run(2, move |party| {
         const LEN: usize = 300_000;
@@ -316,7 +316,7 @@ pub fn outlive_their_receiver<E: RawEndpoint>(case: &Case<E>) {
 }
 
 /// A loan does not overtake a message, nor the other way round.
-pub fn in_order_with_messages<E: RawEndpoint>(case: &Case<E>) {
+pub fn in_order_with_messages<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         let mut random = party.random(1);
         let mut buffer = vec![0; 1 << 17];
@@ -364,7 +364,7 @@ pub fn in_order_with_messages<E: RawEndpoint>(case: &Case<E>) {
 }
 
 /// An ordinary receive that is too short for a loan, posted first and later; the room comes back.
-pub fn truncated_loans<E: RawEndpoint>(case: &Case<E>) {
+pub fn truncated_loans<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         for number in 0..40_u64 {
             let len = 600_000;

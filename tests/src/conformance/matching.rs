@@ -1,12 +1,12 @@
 //! Which message meets which receive.
 
-use limic::{Endpoint, RawEndpoint, Selector, Tag};
+use limic::{Endpoint, Selector, Tag};
 
 use crate::party::TAG;
 use crate::{Case, check, content};
 
 /// The status names the sender.
-pub fn any_source_tells_who_sent<E: RawEndpoint>(case: &Case<E>) {
+pub fn any_source_tells_who_sent<E: Endpoint>(case: &Case<E>) {
     case.run(3, |party| {
         if party.rank > 0 {
             let data = content(u64::from(party.rank), 100 << (6 * party.rank));
@@ -32,7 +32,7 @@ pub fn any_source_tells_who_sent<E: RawEndpoint>(case: &Case<E>) {
 }
 
 /// A mask says which bits of the tag count.
-pub fn any_tag_and_masks<E: RawEndpoint>(case: &Case<E>) {
+pub fn any_tag_and_masks<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         if party.rank == 0 {
             for tag in [0x11_u64, 0x12, 0x21, 0x22] {
@@ -71,7 +71,7 @@ impl Pick for Selector {
 }
 
 /// Tags that differ in one bit only are different.
-pub fn all_64_bits_of_a_tag_count<E: RawEndpoint>(case: &Case<E>) {
+pub fn all_64_bits_of_a_tag_count<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         let tags: Vec<u64> = (0..64).map(|bit| 1 << bit).chain([0, u64::MAX]).collect();
         if party.rank == 0 {
@@ -97,7 +97,7 @@ pub fn all_64_bits_of_a_tag_count<E: RawEndpoint>(case: &Case<E>) {
 const MIXED: [usize; 8] = [0, 8, 48, 64, 3000, 20_000, 200_000, 1 << 20];
 
 /// The messages are there before anybody asks for them.
-pub fn unexpected_messages_wait_for_their_receives<E: RawEndpoint>(case: &Case<E>) {
+pub fn unexpected_messages_wait_for_their_receives<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         for (number, len) in MIXED.into_iter().enumerate() {
             let tag = Tag(number as u64);
@@ -125,7 +125,7 @@ pub fn unexpected_messages_wait_for_their_receives<E: RawEndpoint>(case: &Case<E
 }
 
 /// The receives are there before the messages.
-pub fn posted_receives_are_met<E: RawEndpoint>(case: &Case<E>) {
+pub fn posted_receives_are_met<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         for (number, len) in MIXED.into_iter().enumerate() {
             let tag = Tag(number as u64);
@@ -151,7 +151,7 @@ pub fn posted_receives_are_met<E: RawEndpoint>(case: &Case<E>) {
 }
 
 /// Each receive finds its own among many.
-pub fn tags_in_reverse_order<E: RawEndpoint>(case: &Case<E>) {
+pub fn tags_in_reverse_order<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         const MESSAGES: u64 = 300;
         if party.rank == 0 {
@@ -175,7 +175,7 @@ pub fn tags_in_reverse_order<E: RawEndpoint>(case: &Case<E>) {
 }
 
 /// A wildcard of one context never sees another one's messages.
-pub fn mpi_labels_keep_contexts_apart<E: RawEndpoint>(case: &Case<E>) {
+pub fn mpi_labels_keep_contexts_apart<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         if party.rank == 0 {
             for (context, tag) in [(5, 1), (6, 1), (5, 2)] {
@@ -203,7 +203,7 @@ pub fn mpi_labels_keep_contexts_apart<E: RawEndpoint>(case: &Case<E>) {
 }
 
 /// More than any ring or table starts with.
-pub fn thousands_of_unexpected_messages<E: RawEndpoint>(case: &Case<E>) {
+pub fn thousands_of_unexpected_messages<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         const MESSAGES: u64 = 5000;
         if party.rank == 0 {

@@ -52,7 +52,7 @@ pub fn settings(with: fn(SettingsBuilder) -> SettingsBuilder) -> limic::Result<S
 
 /// Makes a module of this name with all conformance cases as tests.
 ///
-/// `$open` names a `fn() -> limic::Result<impl RawEndpoint>` beside the module. With `threads` the
+/// `$open` names a `fn() -> limic::Result<impl Endpoint>` beside the module. With `threads` the
 /// ranks are threads of one process, else processes. With `only $here` the cases do nothing where
 /// `$here` says no (and says so aloud).
 #[macro_export]

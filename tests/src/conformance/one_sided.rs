@@ -1,21 +1,21 @@
 //! Memory that peers read and write by themselves.
 
-use limic::{Endpoint, Error, RawEndpoint, RegionKey};
+use limic::{Endpoint, Error, RegionKey};
 
 use crate::party::TAG;
 use crate::{Case, check, content};
 
 /// A counter's size.
-pub fn eight_bytes<E: RawEndpoint>(case: &Case<E>) {
+pub fn eight_bytes<E: Endpoint>(case: &Case<E>) {
     there_and_back(case, &[8, 1, 0, 7, 64]);
 }
 
 /// More than one chunk of anything.
-pub fn a_mebibyte<E: RawEndpoint>(case: &Case<E>) {
+pub fn a_mebibyte<E: Endpoint>(case: &Case<E>) {
     there_and_back(case, &[1 << 20, 4097, (1 << 20) - 3]);
 }
 
-fn there_and_back<E: RawEndpoint>(case: &Case<E>, lengths: &[usize]) {
+fn there_and_back<E: Endpoint>(case: &Case<E>, lengths: &[usize]) {
     let longest = *lengths.iter().max().unwrap_or(&0);
     let lengths = &lengths;
     case.run(2, |party| {
@@ -65,7 +65,7 @@ fn there_and_back<E: RawEndpoint>(case: &Case<E>, lengths: &[usize]) {
 }
 
 /// An access outside names both, and nothing is touched.
-pub fn out_of_range<E: RawEndpoint>(case: &Case<E>) {
+pub fn out_of_range<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         if party.rank == 1 {
             let region = party.endpoint.region(content(1, 1000)).expect("a region");
@@ -113,7 +113,7 @@ pub fn out_of_range<E: RawEndpoint>(case: &Case<E>) {
 }
 
 /// A key that was never given, and one that is no longer valid.
-pub fn unknown_and_revoked_keys<E: RawEndpoint>(case: &Case<E>) {
+pub fn unknown_and_revoked_keys<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         if party.rank == 1 {
             let region = party.endpoint.region(content(1, 1000)).expect("a region");
@@ -152,7 +152,7 @@ pub fn unknown_and_revoked_keys<E: RawEndpoint>(case: &Case<E>) {
 }
 
 /// Messages go on in both directions while both sides access the other's memory.
-pub fn beside_messages<E: RawEndpoint>(case: &Case<E>) {
+pub fn beside_messages<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         const LEN: usize = 200_000;
         let region = party.endpoint.region(vec![0; 2 * LEN]).expect("a region");
@@ -180,7 +180,7 @@ pub fn beside_messages<E: RawEndpoint>(case: &Case<E>) {
 }
 
 /// One's own region, through the same calls.
-pub fn own_region<E: RawEndpoint>(case: &Case<E>) {
+pub fn own_region<E: Endpoint>(case: &Case<E>) {
     case.run(1, |party| {
         let (endpoint, me) = (&party.endpoint, party.endpoint.myself());
         let region = endpoint.region(content(1, 5000)).expect("a region");

@@ -1,12 +1,12 @@
 //! Messages match in the order sent, whatever paths they take.
 
-use limic::{Endpoint, Peer, RawEndpoint, Selector, Tag};
+use limic::{Endpoint, Peer, Selector, Tag};
 
 use crate::party::TAG;
 use crate::{Case, Random, check, content};
 
 /// Thousands of messages of mixed lengths with one tag.
-pub fn random_lengths_with_one_tag_arrive_in_order<E: RawEndpoint>(case: &Case<E>) {
+pub fn random_lengths_with_one_tag_arrive_in_order<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         let mut random = party.random(1);
         let mut buffer = vec![0; 1 << 17];
@@ -31,7 +31,7 @@ pub fn random_lengths_with_one_tag_arrive_in_order<E: RawEndpoint>(case: &Case<E
 }
 
 /// Short ones may not overtake the long ones before them.
-pub fn non_blocking_sends_match_in_the_order_of_their_posts<E: RawEndpoint>(case: &Case<E>) {
+pub fn non_blocking_sends_match_in_the_order_of_their_posts<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         let mut random = party.random(2);
         let mut buffer = vec![0; 1 << 18];
@@ -111,7 +111,7 @@ impl Round {
 }
 
 /// MPI's rule for messages that find posted receives: the first receive in the order of posting.
-pub fn wildcard_and_exact_receives_posted_first_do_not_overtake<E: RawEndpoint>(case: &Case<E>) {
+pub fn wildcard_and_exact_receives_posted_first_do_not_overtake<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         let mut random = party.random(3);
         for _ in 0..25 {
@@ -168,7 +168,7 @@ pub fn wildcard_and_exact_receives_posted_first_do_not_overtake<E: RawEndpoint>(
 
 /// MPI's rule for receives that find unexpected messages: the first message in the order of
 /// arrival.
-pub fn wildcard_and_exact_receives_posted_late_do_not_overtake<E: RawEndpoint>(case: &Case<E>) {
+pub fn wildcard_and_exact_receives_posted_late_do_not_overtake<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         const END: u64 = 1 << 40;
         let mut random = party.random(4);
@@ -219,7 +219,7 @@ pub fn wildcard_and_exact_receives_posted_late_do_not_overtake<E: RawEndpoint>(c
 }
 
 /// A receiver of anything sees each sender's messages in order.
-pub fn two_senders_each_keep_their_order<E: RawEndpoint>(case: &Case<E>) {
+pub fn two_senders_each_keep_their_order<E: Endpoint>(case: &Case<E>) {
     case.run(3, |party| {
         const MESSAGES: u64 = 400;
         if party.rank > 0 {
@@ -247,7 +247,7 @@ pub fn two_senders_each_keep_their_order<E: RawEndpoint>(case: &Case<E>) {
 }
 
 /// Both ranks send and receive, with many operations under way.
-pub fn traffic_both_ways_at_once<E: RawEndpoint>(case: &Case<E>) {
+pub fn traffic_both_ways_at_once<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         let mut random = party.random(5);
         for round in 0..30_u64 {

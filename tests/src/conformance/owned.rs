@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use limic::{Endpoint, Error, RawEndpoint, Request, Selector};
+use limic::{Endpoint, Error, Request, Selector};
 
 use crate::party::TAG;
 use crate::{Case, check, content};
@@ -10,7 +10,7 @@ use crate::{Case, check, content};
 const LENGTHS: [usize; 5] = [0, 48, 4000, 100_000, 2 << 20];
 
 /// The sender forgets about them at once, and goes on to something else.
-pub fn dropped_early_still_delivered<E: RawEndpoint>(case: &Case<E>) {
+pub fn dropped_early_still_delivered<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         if party.rank == 0 {
             for (number, len) in (0..).zip(LENGTHS) {
@@ -54,14 +54,14 @@ pub fn dropped_early_still_delivered<E: RawEndpoint>(case: &Case<E>) {
                 .endpoint
                 .recv((party.other(), 6), &mut [])
                 .expect("recv");
-            assert_eq!(party.endpoint.probe(&Selector::any()), Ok(None));
+            assert_eq!(party.endpoint.probe(Selector::any()), Ok(None));
         }
     });
 }
 
 /// What was to be kept is kept until the receive is done, and who waits for it is told that it is
 /// nobody's any more.
-pub fn an_abandoned_receive_keeps_its_buffers<E: RawEndpoint>(case: &Case<E>) {
+pub fn an_abandoned_receive_keeps_its_buffers<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         if party.rank == 0 {
             party.meet();
@@ -86,7 +86,7 @@ pub fn an_abandoned_receive_keeps_its_buffers<E: RawEndpoint>(case: &Case<E>) {
 }
 
 /// Memory is lost, nothing else.
-pub fn leaked_requests_are_harmless<E: RawEndpoint>(case: &Case<E>) {
+pub fn leaked_requests_are_harmless<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         for (number, len) in (0..).zip(LENGTHS) {
             if party.rank == 0 {
@@ -132,7 +132,7 @@ pub fn leaked_requests_are_harmless<E: RawEndpoint>(case: &Case<E>) {
 
 /// All sends are under way before any receive is posted, and the receives come from the last to the
 /// first.
-pub fn many_long_sends_received_in_reverse<E: RawEndpoint>(case: &Case<E>) {
+pub fn many_long_sends_received_in_reverse<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         const SENDS: u64 = 64;
         let len = 256 << 10;
@@ -172,7 +172,7 @@ pub fn many_long_sends_received_in_reverse<E: RawEndpoint>(case: &Case<E>) {
 }
 
 /// With their capacity, so that a program can use them again and again.
-pub fn buffers_come_back<E: RawEndpoint>(case: &Case<E>) {
+pub fn buffers_come_back<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         let mut buffer = Vec::with_capacity(1 << 17);
         buffer.resize(100_000, 0);
@@ -199,7 +199,7 @@ pub fn buffers_come_back<E: RawEndpoint>(case: &Case<E>) {
 }
 
 /// One thread after the other uses one endpoint, also with messages under way.
-pub fn an_endpoint_moves_between_threads<E: RawEndpoint + 'static>(case: &Case<E>) {
+pub fn an_endpoint_moves_between_threads<E: Endpoint + 'static>(case: &Case<E>) {
     // An endpoint of its own, since the party's belongs to the thread of the case.
     let open = case.opener();
     case.run(2, move |party| {

@@ -1,6 +1,6 @@
 //! Probe and matched probe.
 
-use limic::{Endpoint, Error, RawEndpoint, Selector, Tag};
+use limic::{Endpoint, Error, Selector, Tag};
 
 use crate::party::TAG;
 use crate::{Case, check, content};
@@ -8,13 +8,13 @@ use crate::{Case, check, content};
 const SHORT_AND_LONG: [usize; 4] = [0, 30, 5000, 300_000];
 
 /// The message is still there afterwards, as often as one looks.
-pub fn a_probe_takes_nothing<E: RawEndpoint>(case: &Case<E>) {
+pub fn a_probe_takes_nothing<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         let selector = Selector::exact(party.other(), TAG);
         for (number, len) in SHORT_AND_LONG.into_iter().enumerate() {
             let data = content(number as u64, len);
             if party.rank == 0 {
-                assert_eq!(party.endpoint.probe(&Selector::any()), Ok(None));
+                assert_eq!(party.endpoint.probe(Selector::any()), Ok(None));
                 party.meet();
                 party
                     .endpoint
@@ -23,7 +23,7 @@ pub fn a_probe_takes_nothing<E: RawEndpoint>(case: &Case<E>) {
                 party.meet();
                 continue;
             }
-            assert_eq!(party.endpoint.probe(&Selector::any()), Ok(None));
+            assert_eq!(party.endpoint.probe(Selector::any()), Ok(None));
             party.meet();
             let first = party.endpoint.wait_probe(selector).expect("probe");
             assert_eq!(
@@ -31,21 +31,21 @@ pub fn a_probe_takes_nothing<E: RawEndpoint>(case: &Case<E>) {
                 (party.other(), TAG, len as u64)
             );
             for _ in 0..3 {
-                assert_eq!(party.endpoint.probe(&Selector::any()), Ok(Some(first)));
+                assert_eq!(party.endpoint.probe(Selector::any()), Ok(Some(first)));
             }
             let different = Selector::exact(party.other(), Tag(1));
-            assert_eq!(party.endpoint.probe(&different), Ok(None));
+            assert_eq!(party.endpoint.probe(different), Ok(None));
             let mut buffer = vec![0; len];
             assert_eq!(party.endpoint.recv(selector, &mut buffer), Ok(first));
             check(number as u64, &buffer);
-            assert_eq!(party.endpoint.probe(&Selector::any()), Ok(None));
+            assert_eq!(party.endpoint.probe(Selector::any()), Ok(None));
             party.meet();
         }
     });
 }
 
 /// It returns for the message that fits, not for others.
-pub fn wait_probe_waits<E: RawEndpoint>(case: &Case<E>) {
+pub fn wait_probe_waits<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         for number in 0..50_u64 {
             if party.rank == 0 {
@@ -78,7 +78,7 @@ pub fn wait_probe_waits<E: RawEndpoint>(case: &Case<E>) {
 }
 
 /// Neither probes nor receives see it any more.
-pub fn a_claimed_message_is_nobody_elses<E: RawEndpoint>(case: &Case<E>) {
+pub fn a_claimed_message_is_nobody_elses<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         for (number, len) in SHORT_AND_LONG.into_iter().enumerate() {
             let number = number as u64 * 2;
@@ -102,7 +102,7 @@ pub fn a_claimed_message_is_nobody_elses<E: RawEndpoint>(case: &Case<E>) {
             let mut buffer = vec![0; len];
             party.endpoint.recv(selector, &mut buffer).expect("recv");
             check(number + 1, &buffer);
-            assert_eq!(party.endpoint.probe(&selector), Ok(None));
+            assert_eq!(party.endpoint.probe(selector), Ok(None));
             assert!(
                 party
                     .endpoint
@@ -123,7 +123,7 @@ pub fn a_claimed_message_is_nobody_elses<E: RawEndpoint>(case: &Case<E>) {
 }
 
 /// Thrown away, but its sender is not left waiting.
-pub fn a_dropped_claim_completes_its_sender<E: RawEndpoint>(case: &Case<E>) {
+pub fn a_dropped_claim_completes_its_sender<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         for (number, len) in SHORT_AND_LONG.into_iter().enumerate() {
             let number = number as u64;
@@ -148,7 +148,7 @@ pub fn a_dropped_claim_completes_its_sender<E: RawEndpoint>(case: &Case<E>) {
                     .endpoint
                     .recv((party.other(), 9), &mut [])
                     .expect("recv");
-                assert_eq!(party.endpoint.probe(&Selector::any()), Ok(None));
+                assert_eq!(party.endpoint.probe(Selector::any()), Ok(None));
                 party.meet();
             }
         }
@@ -156,7 +156,7 @@ pub fn a_dropped_claim_completes_its_sender<E: RawEndpoint>(case: &Case<E>) {
 }
 
 /// As any other receive.
-pub fn a_claim_into_a_short_buffer_is_truncated<E: RawEndpoint>(case: &Case<E>) {
+pub fn a_claim_into_a_short_buffer_is_truncated<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         for (number, len) in [30_usize, 5000, 300_000].into_iter().enumerate() {
             let number = number as u64;
@@ -187,7 +187,7 @@ pub fn a_claim_into_a_short_buffer_is_truncated<E: RawEndpoint>(case: &Case<E>) 
 }
 
 /// Claimed out of the middle, received at the end.
-pub fn claims_keep_the_order_of_the_rest<E: RawEndpoint>(case: &Case<E>) {
+pub fn claims_keep_the_order_of_the_rest<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         const MESSAGES: u64 = 40;
         if party.rank == 0 {

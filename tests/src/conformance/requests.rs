@@ -1,13 +1,13 @@
 //! Requests: test, wait for one, any and all; exchanges that would deadlock with blocking calls.
 
 use limic::raw::{Posted, RawSliceMut};
-use limic::{Endpoint, Error, Peer, RawEndpoint, Selector, wait_all, wait_any};
+use limic::{Endpoint, Error, Peer, Selector, wait_all, wait_any};
 
 use crate::party::TAG;
 use crate::{Case, check, content};
 
 /// `test` alone moves messages along, on both sides.
-pub fn test_until_done<E: RawEndpoint>(case: &Case<E>) {
+pub fn test_until_done<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         for (number, len) in [0_usize, 40, 3000, 2 << 20].into_iter().enumerate() {
             let number = number as u64;
@@ -35,7 +35,7 @@ pub fn test_until_done<E: RawEndpoint>(case: &Case<E>) {
 }
 
 /// Every request comes out exactly once, with its own buffer.
-pub fn wait_any_takes_each_once<E: RawEndpoint>(case: &Case<E>) {
+pub fn wait_any_takes_each_once<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         const REQUESTS: u64 = 40;
         let mut random = party.random(1);
@@ -81,7 +81,7 @@ pub fn wait_any_takes_each_once<E: RawEndpoint>(case: &Case<E>) {
 }
 
 /// Results come in the order of the requests.
-pub fn wait_all_keeps_the_order<E: RawEndpoint>(case: &Case<E>) {
+pub fn wait_all_keeps_the_order<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         let lengths = [100_000_usize, 3, 0, 5000, 300_000, 48];
         if party.rank == 0 {
@@ -111,7 +111,7 @@ pub fn wait_all_keeps_the_order<E: RawEndpoint>(case: &Case<E>) {
 }
 
 /// The last one first.
-pub fn waiting_out_of_order<E: RawEndpoint>(case: &Case<E>) {
+pub fn waiting_out_of_order<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         let mut random = party.random(2);
         let lengths: Vec<usize> = (0..30).map(|_| random.length(18)).collect();
@@ -143,7 +143,7 @@ pub fn waiting_out_of_order<E: RawEndpoint>(case: &Case<E>) {
 }
 
 /// The raw interface frees a request with its result; a stale one is recognised.
-pub fn a_finished_request_is_unknown<E: RawEndpoint>(case: &Case<E>) {
+pub fn a_finished_request_is_unknown<E: Endpoint>(case: &Case<E>) {
     case.run(1, |party| {
         let endpoint = &party.endpoint;
         let mut buffer = [0; 8];
@@ -171,7 +171,7 @@ pub fn a_finished_request_is_unknown<E: RawEndpoint>(case: &Case<E>) {
 }
 
 /// Numbers that the endpoint never handed out.
-pub fn unknown_peers_are_refused<E: RawEndpoint>(case: &Case<E>) {
+pub fn unknown_peers_are_refused<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         let endpoint = &party.endpoint;
         for index in [2, 3, 1 << 20, u32::MAX] {
@@ -190,7 +190,7 @@ pub fn unknown_peers_are_refused<E: RawEndpoint>(case: &Case<E>) {
             refused(endpoint.recv((stranger, TAG), &mut []).expect_err("recv"));
             refused(
                 endpoint
-                    .probe(&Selector::any_tag(stranger))
+                    .probe(Selector::any_tag(stranger))
                     .expect_err("probe"),
             );
             refused(
@@ -217,7 +217,7 @@ pub fn unknown_peers_are_refused<E: RawEndpoint>(case: &Case<E>) {
 }
 
 /// Both send at the same time, with one call each.
-pub fn large_exchange_both_ways<E: RawEndpoint>(case: &Case<E>) {
+pub fn large_exchange_both_ways<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         for len in [0_usize, 100, 10_000, 200_000, 9 << 20] {
             let data = content(party.rank.into(), len);
@@ -233,7 +233,7 @@ pub fn large_exchange_both_ways<E: RawEndpoint>(case: &Case<E>) {
 }
 
 /// To the right and from the left.
-pub fn large_exchange_in_a_ring<E: RawEndpoint>(case: &Case<E>) {
+pub fn large_exchange_in_a_ring<E: Endpoint>(case: &Case<E>) {
     case.run(3, |party| {
         let (right, left) = ((party.rank + 1) % 3, (party.rank + 2) % 3);
         for len in [8_usize, 6000, 1 << 20] {

@@ -3,7 +3,7 @@
 
 use limic::counters::Event;
 use limic::raw::{ClaimId, Posted, RawSlice, RawSliceMut, SendOptions};
-use limic::{Access, Error, RawEndpoint, RequestId, Selector, Status, Tag};
+use limic::{Access, Endpoint, Error, RequestId, Selector, Status, Tag};
 
 use super::sizes::lengths;
 use crate::party::TAG;
@@ -17,12 +17,12 @@ fn started(posted: limic::Result<Posted>) -> Result<Status, RequestId> {
     }
 }
 
-fn finish<E: RawEndpoint>(party: &Party<E>, posted: limic::Result<Posted>) -> Status {
+fn finish<E: Endpoint>(party: &Party<E>, posted: limic::Result<Posted>) -> Status {
     started(posted).unwrap_or_else(|id| party.endpoint.wait(id).expect("done"))
 }
 
 /// Receives a message of these contents, and the word with it.
-fn receive<E: RawEndpoint>(party: &Party<E>, number: u64, len: usize, word: Option<u64>) {
+fn receive<E: Endpoint>(party: &Party<E>, number: u64, len: usize, word: Option<u64>) {
     let mut buffer = vec![0; len];
     let room = [RawSliceMut::from(&mut buffer[..])];
     // SAFETY: `buffer` lives until the receive is done.
@@ -34,7 +34,7 @@ fn receive<E: RawEndpoint>(party: &Party<E>, number: u64, len: usize, word: Opti
 
 /// The word arrives with messages of every length, however they travel, and only with those that
 /// have one.
-pub fn immediate_words<E: RawEndpoint>(case: &Case<E>) {
+pub fn immediate_words<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         for (number, len) in (0_u64..).zip(lengths()) {
             let word = (number % 3 != 0).then_some(number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -55,11 +55,11 @@ pub fn immediate_words<E: RawEndpoint>(case: &Case<E>) {
                 // Late: the message waits unexpected.
                 while party
                     .endpoint
-                    .probe(&Selector::any())
+                    .probe(Selector::any())
                     .expect("probe")
                     .is_none()
                 {}
-                let seen = party.endpoint.probe(&Selector::any()).expect("probe");
+                let seen = party.endpoint.probe(Selector::any()).expect("probe");
                 assert_eq!(seen.and_then(|status| status.immediate), word);
             }
             receive(party, number, len, word);
@@ -70,7 +70,7 @@ pub fn immediate_words<E: RawEndpoint>(case: &Case<E>) {
 
 /// A send that has to be delivered is like any other to its receiver. To another node it is not
 /// over before it is received.
-pub fn delivered_sends<E: RawEndpoint>(case: &Case<E>) {
+pub fn delivered_sends<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         for (number, len) in (0_u64..).zip(lengths()) {
             let word = (number % 3 != 0).then_some(number);
@@ -107,7 +107,7 @@ pub fn delivered_sends<E: RawEndpoint>(case: &Case<E>) {
 }
 
 /// Watched requests are listed once each, with the names that they were given.
-pub fn finished_requests_are_listed<E: RawEndpoint>(case: &Case<E>) {
+pub fn finished_requests_are_listed<E: Endpoint>(case: &Case<E>) {
     const COUNT: u64 = 64;
     const LEN: usize = 70_000;
     case.run(2, |party| {
@@ -157,7 +157,7 @@ pub fn finished_requests_are_listed<E: RawEndpoint>(case: &Case<E>) {
 }
 
 /// Messages that are kept out of matching come by another way, in order, and no wildcard sees them.
-pub fn set_aside_messages<E: RawEndpoint>(case: &Case<E>) {
+pub fn set_aside_messages<E: Endpoint>(case: &Case<E>) {
     const SIGN: u64 = 1 << 63;
     case.run(2, |party| {
         let other = party.other();
@@ -209,7 +209,7 @@ pub fn set_aside_messages<E: RawEndpoint>(case: &Case<E>) {
 
 /// Memory of the caller under keys of its choice, more pieces of it than the shared table has
 /// places.
-pub fn regions_in_place<E: RawEndpoint>(case: &Case<E>) {
+pub fn regions_in_place<E: Endpoint>(case: &Case<E>) {
     const COUNT: u64 = 80;
     const LEN: usize = 3000;
     // Offsets count from 0 in some regions, from elsewhere in others.

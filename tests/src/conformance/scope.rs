@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use limic::{Endpoint, Error, HybridEndpoint, RawEndpoint, ScopedRecv};
+use limic::{Endpoint, Error, HybridEndpoint, ScopedRecv};
 
 use crate::party::TAG;
 use crate::{Case, check, content};
@@ -10,7 +10,7 @@ use crate::{Case, check, content};
 const LENGTHS: [usize; 5] = [0, 40, 4000, 100_000, 2 << 20];
 
 /// Handles that are dropped at once; the scope waits.
-pub fn detached_operations_finish_with_the_scope<E: RawEndpoint>(case: &Case<E>) {
+pub fn detached_operations_finish_with_the_scope<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         if party.rank == 0 {
             let messages: Vec<_> = (0..).zip(LENGTHS).map(|(n, len)| content(n, len)).collect();
@@ -40,7 +40,7 @@ pub fn detached_operations_finish_with_the_scope<E: RawEndpoint>(case: &Case<E>)
 }
 
 /// The inner one ends first, and the outer one's operations go on meanwhile.
-pub fn nested_scopes<E: RawEndpoint>(case: &Case<E>) {
+pub fn nested_scopes<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         let (mut outer_in, mut inner_in) = (vec![0; 300_000], vec![0; 5000]);
         let outer_out = content(u64::from(party.rank), 300_000);
@@ -68,7 +68,7 @@ pub fn nested_scopes<E: RawEndpoint>(case: &Case<E>) {
 }
 
 /// A receive that nobody will ever meet does not keep a failed scope from ending.
-pub fn an_error_in_the_body_cancels<E: RawEndpoint>(case: &Case<E>) {
+pub fn an_error_in_the_body_cancels<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         if party.rank == 1 {
             let (mut one, mut two) = (vec![0; 100_000], [0; 8]);
@@ -98,7 +98,7 @@ pub fn an_error_in_the_body_cancels<E: RawEndpoint>(case: &Case<E>) {
 }
 
 /// It ends, and the panic goes on.
-pub fn a_panic_in_the_body_does_not_hang<E: RawEndpoint>(case: &Case<E>) {
+pub fn a_panic_in_the_body_does_not_hang<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         if party.rank == 1 {
             let (mut buffer, message) = (vec![0; 100_000], content(3, 2 << 20));
@@ -130,7 +130,7 @@ pub fn a_panic_in_the_body_does_not_hang<E: RawEndpoint>(case: &Case<E>) {
 }
 
 /// Nobody waited for it, and yet nobody misses it.
-pub fn the_error_of_a_detached_operation_is_returned<E: RawEndpoint>(case: &Case<E>) {
+pub fn the_error_of_a_detached_operation_is_returned<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         if party.rank == 0 {
             party.meet();
@@ -163,7 +163,7 @@ pub fn the_error_of_a_detached_operation_is_returned<E: RawEndpoint>(case: &Case
 }
 
 /// A handle that is forgotten does not end the borrow early.
-pub fn leaked_handles_are_waited_for<E: RawEndpoint>(case: &Case<E>) {
+pub fn leaked_handles_are_waited_for<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         let mut buffer = vec![0; 1 << 20];
         if party.rank == 0 {

@@ -1,6 +1,6 @@
 //! Lengths at which something changes: cache lines, slots, limits of paths.
 
-use limic::{Endpoint, RawEndpoint, Selector};
+use limic::{Endpoint, Selector};
 
 use crate::party::TAG;
 use crate::{Case, check, content};
@@ -30,7 +30,7 @@ pub(crate) fn lengths() -> Vec<usize> {
 }
 
 /// Each length there and back, with content.
-pub fn every_length_both_ways<E: RawEndpoint>(case: &Case<E>) {
+pub fn every_length_both_ways<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         let (endpoint, other) = (&party.endpoint, party.other());
         for (number, len) in lengths().into_iter().enumerate() {
@@ -62,7 +62,7 @@ pub fn every_length_both_ways<E: RawEndpoint>(case: &Case<E>) {
 }
 
 /// Longer than every pool and cache.
-pub fn thirty_three_mebibytes<E: RawEndpoint>(case: &Case<E>) {
+pub fn thirty_three_mebibytes<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         let len = (33 << 20) + 5;
         if party.rank == 0 {
@@ -83,7 +83,7 @@ pub fn thirty_three_mebibytes<E: RawEndpoint>(case: &Case<E>) {
 }
 
 /// What the message does not fill stays as it was.
-pub fn a_longer_buffer_keeps_its_rest<E: RawEndpoint>(case: &Case<E>) {
+pub fn a_longer_buffer_keeps_its_rest<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         for (number, len) in lengths().into_iter().enumerate() {
             if party.rank == 0 {
@@ -110,7 +110,7 @@ pub fn a_longer_buffer_keeps_its_rest<E: RawEndpoint>(case: &Case<E>) {
 }
 
 /// All receives are posted before the first message leaves.
-pub fn posted_receives_of_every_length<E: RawEndpoint>(case: &Case<E>) {
+pub fn posted_receives_of_every_length<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         let lengths = lengths();
         if party.rank == 0 {

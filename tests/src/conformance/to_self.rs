@@ -1,13 +1,13 @@
 //! An endpoint that sends to itself.
 
-use limic::{Endpoint, Error, RawEndpoint, Selector};
+use limic::{Endpoint, Error, Selector};
 
 use super::sizes::lengths;
 use crate::party::TAG;
 use crate::{Case, check, content};
 
 /// Every length, posted first.
-pub fn short_and_long<E: RawEndpoint>(case: &Case<E>) {
+pub fn short_and_long<E: Endpoint>(case: &Case<E>) {
     case.run(1, |party| {
         let me = party.endpoint.myself();
         for (number, len) in (0..).zip(lengths()) {
@@ -24,7 +24,7 @@ pub fn short_and_long<E: RawEndpoint>(case: &Case<E>) {
 }
 
 /// Sent before it is asked for, seen by probes, in order.
-pub fn unexpected_and_posted<E: RawEndpoint>(case: &Case<E>) {
+pub fn unexpected_and_posted<E: Endpoint>(case: &Case<E>) {
     case.run(1, |party| {
         let (endpoint, me) = (&party.endpoint, party.endpoint.myself());
         let sends: Vec<_> = (0..)
@@ -35,7 +35,7 @@ pub fn unexpected_and_posted<E: RawEndpoint>(case: &Case<E>) {
                     .expect("isend")
             })
             .collect();
-        let status = endpoint.probe(&Selector::any_source(TAG)).expect("probe");
+        let status = endpoint.probe(Selector::any_source(TAG)).expect("probe");
         assert_eq!(status.map(|status| status.len), Some(1));
         let first = endpoint
             .matched_probe((me, TAG))
@@ -57,7 +57,7 @@ pub fn unexpected_and_posted<E: RawEndpoint>(case: &Case<E>) {
 }
 
 /// As from anybody else.
-pub fn truncated<E: RawEndpoint>(case: &Case<E>) {
+pub fn truncated<E: Endpoint>(case: &Case<E>) {
     case.run(1, |party| {
         let (endpoint, me) = (&party.endpoint, party.endpoint.myself());
         for len in [8_usize, 5000, 300_000] {
@@ -97,7 +97,7 @@ pub fn truncated<E: RawEndpoint>(case: &Case<E>) {
 
 /// Short and long messages keep their order, also after the endpoint has read and written a region
 /// of its own.
-pub fn in_order_after_access_to_itself<E: RawEndpoint>(case: &Case<E>) {
+pub fn in_order_after_access_to_itself<E: Endpoint>(case: &Case<E>) {
     case.run(1, |party| {
         let (endpoint, me) = (&party.endpoint, party.endpoint.myself());
         let region = endpoint.region(content(1, 100)).expect("a region");
@@ -134,7 +134,7 @@ pub fn in_order_after_access_to_itself<E: RawEndpoint>(case: &Case<E>) {
 }
 
 /// A long send to oneself that nobody receives, and a receive that nobody meets.
-pub fn cancelled<E: RawEndpoint>(case: &Case<E>) {
+pub fn cancelled<E: Endpoint>(case: &Case<E>) {
     case.run(1, |party| {
         let (endpoint, me) = (&party.endpoint, party.endpoint.myself());
         let send = endpoint.isend(me, TAG, content(1, 1 << 20)).expect("isend");
@@ -149,7 +149,7 @@ pub fn cancelled<E: RawEndpoint>(case: &Case<E>) {
             }
             (Err(error), _) => panic!("{error}"),
         }
-        assert_eq!(endpoint.probe(&Selector::any()), Ok(None));
+        assert_eq!(endpoint.probe(Selector::any()), Ok(None));
         let receive = endpoint.irecv((me, TAG), vec![0; 8]).expect("irecv");
         receive.cancel().expect("cancel");
         assert_eq!(receive.wait_buffer().0, Err(Error::Cancelled));

@@ -1,6 +1,6 @@
 //! Messages that are longer than their buffers.
 
-use limic::{Endpoint, Error, Peer, RawEndpoint, Selector};
+use limic::{Endpoint, Error, Peer, Selector};
 
 use crate::party::TAG;
 use crate::{Case, check, content};
@@ -31,7 +31,7 @@ fn truncated(peer: Peer, sent: usize, buffer: usize) -> Error {
     }
 }
 
-fn both_lengths_and_the_prefix<E: RawEndpoint>(case: &Case<E>, post_first: bool) {
+fn both_lengths_and_the_prefix<E: Endpoint>(case: &Case<E>, post_first: bool) {
     case.run(2, |party| {
         for (number, (sent, room)) in PAIRS.into_iter().enumerate() {
             let number = number as u64;
@@ -71,17 +71,17 @@ fn both_lengths_and_the_prefix<E: RawEndpoint>(case: &Case<E>, post_first: bool)
 }
 
 /// The receive waits for the message.
-pub fn posted_first<E: RawEndpoint>(case: &Case<E>) {
+pub fn posted_first<E: Endpoint>(case: &Case<E>) {
     both_lengths_and_the_prefix(case, true);
 }
 
 /// The message waits for the receive.
-pub fn unexpected<E: RawEndpoint>(case: &Case<E>) {
+pub fn unexpected<E: Endpoint>(case: &Case<E>) {
     both_lengths_and_the_prefix(case, false);
 }
 
 /// No slice, and a slice of no bytes.
-pub fn into_no_buffer_at_all<E: RawEndpoint>(case: &Case<E>) {
+pub fn into_no_buffer_at_all<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         for len in [0_usize, 1, 5000, 500_000] {
             for vectored in [false, true] {
@@ -108,7 +108,7 @@ pub fn into_no_buffer_at_all<E: RawEndpoint>(case: &Case<E>) {
 }
 
 /// The rest of a truncated message does not leak into the next one; owned buffers come back.
-pub fn the_next_message_is_whole<E: RawEndpoint>(case: &Case<E>) {
+pub fn the_next_message_is_whole<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         for (number, (sent, room)) in PAIRS.into_iter().enumerate() {
             let number = number as u64 * 2;

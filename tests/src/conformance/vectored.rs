@@ -2,7 +2,7 @@
 
 use std::io::{IoSlice, IoSliceMut};
 
-use limic::{Endpoint, RawEndpoint};
+use limic::Endpoint;
 
 use crate::party::TAG;
 use crate::{Case, Random, check, content};
@@ -22,7 +22,7 @@ fn cut(random: &mut Random, len: usize) -> Vec<usize> {
 }
 
 /// Cut one way by the sender and another way by the receiver.
-pub fn odd_shapes<E: RawEndpoint>(case: &Case<E>) {
+pub fn odd_shapes<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         let mut random = party.random(1);
         for number in 0..150_u64 {
@@ -57,7 +57,7 @@ pub fn odd_shapes<E: RawEndpoint>(case: &Case<E>) {
 }
 
 /// No pieces, and pieces of nothing.
-pub fn empty_pieces<E: RawEndpoint>(case: &Case<E>) {
+pub fn empty_pieces<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         if party.rank == 0 {
             let (to, endpoint) = (party.other(), &party.endpoint);
@@ -83,7 +83,7 @@ pub fn empty_pieces<E: RawEndpoint>(case: &Case<E>) {
 }
 
 /// Thousands of pieces of a long message: more than one system call takes.
-pub fn scoped_pieces<E: RawEndpoint>(case: &Case<E>) {
+pub fn scoped_pieces<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         let len = 700_000;
         if party.rank == 0 {

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use limic::Endpoint;
 use limic::counters::Event;
-use limic::{Endpoint, RawEndpoint};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::party::{Party, TAG};
@@ -14,12 +14,12 @@ use crate::{Case, check, content};
 const LEFT_ALONE: Duration = Duration::from_millis(60);
 
 /// Sleeps of this rank that something has ended.
-fn woken<E: RawEndpoint>(party: &Party<E>) -> u64 {
+fn woken<E: Endpoint>(party: &Party<E>) -> u64 {
     party.endpoint.counters().event(Event::WakeUps)
 }
 
 /// It waits in `recv` while its peer does something else.
-pub fn a_sleeping_receiver_is_woken<E: RawEndpoint>(case: &Case<E>) {
+pub fn a_sleeping_receiver_is_woken<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         // The first contact wakes it in another way.
         party
@@ -56,7 +56,7 @@ pub fn a_sleeping_receiver_is_woken<E: RawEndpoint>(case: &Case<E>) {
 }
 
 /// It waits for the receiver of a long message, and for room in a full ring.
-pub fn a_sleeping_sender_is_woken<E: RawEndpoint>(case: &Case<E>) {
+pub fn a_sleeping_sender_is_woken<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         for number in 0..2_u64 {
             if party.rank == 0 {
@@ -97,7 +97,7 @@ pub fn a_sleeping_sender_is_woken<E: RawEndpoint>(case: &Case<E>) {
 }
 
 /// What a runtime with a poll loop of its own does; it never calls a waiting function.
-pub fn poll_on_the_descriptor<E: RawEndpoint>(case: &Case<E>) {
+pub fn poll_on_the_descriptor<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         for (number, len) in (0..).zip([0_usize, 8, 5000, 500_000, 8]) {
             if party.rank == 0 {
@@ -126,7 +126,7 @@ pub fn poll_on_the_descriptor<E: RawEndpoint>(case: &Case<E>) {
 
 /// The same for a sender whose receiver's rings are full, and for the receiver, who waits in its
 /// own way.
-pub fn poll_while_rings_are_full<E: RawEndpoint>(case: &Case<E>) {
+pub fn poll_while_rings_are_full<E: Endpoint>(case: &Case<E>) {
     const MESSAGES: u64 = 2000;
     case.run(3, |party| {
         if party.rank == 0 {
@@ -163,7 +163,7 @@ pub fn poll_while_rings_are_full<E: RawEndpoint>(case: &Case<E>) {
 }
 
 /// Nobody sends anything, and it returns all the same.
-pub fn a_timed_sleep_ends<E: RawEndpoint>(case: &Case<E>) {
+pub fn a_timed_sleep_ends<E: Endpoint>(case: &Case<E>) {
     case.run(1, |party| {
         for millis in [0, 1, 20] {
             party.endpoint.sleep(Some(Duration::from_millis(millis)));

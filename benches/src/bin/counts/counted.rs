@@ -5,7 +5,7 @@ use std::hint::black_box;
 
 use limic::counters::size_class;
 use limic::policy::{Query, Table};
-use limic::{Endpoint, HybridEndpoint, Peer, RawEndpoint, Result, Scope, ScopedRecv};
+use limic::{Endpoint, HybridEndpoint, Peer, Result, Scope, ScopedRecv};
 use limic_benches::{Pair, TAG};
 use limic_matching::{Envelope, HeapMatcher, Selector};
 use limic_shm::ring::shared::Peek;

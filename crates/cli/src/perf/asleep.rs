@@ -2,10 +2,10 @@
 //! the kernel's own wake-up in the same run. A message carries the time at which it was sent; the
 //! receiver reads the same clock when it has it.
 
+use limic::Endpoint;
 use limic::counters::Event;
 use limic::policy::{ByteSize, Path};
 use limic::settings::Spin;
-use limic::{Endpoint, RawEndpoint};
 
 use super::args::{Pattern, Wanted};
 use super::control::{Control, Measured};

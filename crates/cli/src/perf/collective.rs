@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use limic::{Endpoint, RawEndpoint, ScopedRecv, ScopedSend};
+use limic::{Endpoint, ScopedRecv, ScopedSend};
 
 use super::args::Pattern;
 use super::buffers::Buffers;
@@ -24,7 +24,7 @@ pub(super) fn messages_of_all_to_all(ranks: u32) -> u64 {
 /// Times operations, on the clock of every rank.
 pub(super) fn run(
     work: &Work,
-    team: &Team<impl RawEndpoint>,
+    team: &Team<impl Endpoint>,
     buffers: &mut Buffers,
     start: Start<'_>,
 ) -> Result<Duration, Stopped> {
@@ -52,7 +52,7 @@ pub(super) fn run(
 /// steps do not wait for each other, which saves switches between ranks that share a CPU.
 fn all_to_all(
     work: &Work,
-    team: &Team<impl RawEndpoint>,
+    team: &Team<impl Endpoint>,
     out: &mut [u8],
     into: &mut [u8],
     turn: u64,

@@ -5,7 +5,7 @@ use super::hardware::{self, Counts, LIMIC, NAMES};
 use limic::counters::{Event, Traffic};
 use limic::policy::Path;
 use limic::settings::Settings;
-use limic::{Barrier, Endpoint, HybridEndpoint, RawEndpoint, Result, World};
+use limic::{Barrier, Endpoint, HybridEndpoint, Result, World};
 
 const GATHER: u64 = 1;
 const SPREAD: u64 = 2;
@@ -39,7 +39,7 @@ impl Measured {
     const BYTES: usize = 8 * (1 + 2 * Path::ALL.len() + NAMES.len());
 
     /// Counts what `endpoint` has moved, and what happened to it, since `before`.
-    pub(super) fn count<E: RawEndpoint>(&mut self, endpoint: &E, before: &limic::Counters) {
+    pub(super) fn count<E: Endpoint>(&mut self, endpoint: &E, before: &limic::Counters) {
         let after = endpoint.counters();
         let events = [Event::Unexpected, Event::Waited, Event::Sleeps];
         for (count, event) in self.hardware[LIMIC..].iter_mut().zip(events) {

@@ -251,7 +251,7 @@ fn in_kernel(
     }
 }
 
-impl<E: RawEndpoint> Team<E> {
+impl<E: Endpoint> Team<E> {
     fn new(
         control: &Control,
         wanted: Wanted,

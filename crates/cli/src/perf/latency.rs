@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use limic::{Endpoint, RawEndpoint};
+use limic::Endpoint;
 
 use super::buffers::Buffers;
 use super::content::{fill, seed, verify, verify_length};
@@ -12,7 +12,7 @@ use super::pattern::{DATA, Start, Stopped, Work};
 /// Times round trips: the rank of the first half sends, its partner answers.
 pub(super) fn run(
     work: &Work,
-    team: &Team<impl RawEndpoint>,
+    team: &Team<impl Endpoint>,
     buffers: &mut Buffers,
     start: Start<'_>,
 ) -> Result<Duration, Stopped> {
@@ -28,7 +28,7 @@ pub(super) fn run(
 
 fn round_trips(
     work: &Work,
-    team: &Team<impl RawEndpoint>,
+    team: &Team<impl Endpoint>,
     ping: &mut [u8],
     pong: &mut [u8],
     count: u64,
@@ -49,7 +49,7 @@ fn round_trips(
 #[inline(always)]
 fn give(
     work: &Work,
-    team: &Team<impl RawEndpoint>,
+    team: &Team<impl Endpoint>,
     ping: &mut [u8],
     turn: u64,
 ) -> Result<(), Stopped> {
@@ -79,7 +79,7 @@ fn give(
 #[inline(always)]
 fn take(
     work: &Work,
-    team: &Team<impl RawEndpoint>,
+    team: &Team<impl Endpoint>,
     pong: &mut [u8],
     turn: u64,
 ) -> Result<(), Stopped> {

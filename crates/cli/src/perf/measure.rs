@@ -6,7 +6,7 @@ use std::sync::Barrier;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use limic::RawEndpoint;
+use limic::Endpoint;
 use limic::policy::{ByteSize, Path};
 
 use super::args::{Reuse, Wanted};
@@ -334,7 +334,7 @@ pub(super) fn skipped_path(asked: Path, taken: Option<Path>) -> String {
 
 /// Runs a pattern as one rank.
 pub(super) fn one(
-    team: &Team<impl RawEndpoint>,
+    team: &Team<impl Endpoint>,
     buffers: &mut Buffers,
     work: &Work,
     counters: bool,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use limic::RawEndpoint;
+use limic::Endpoint;
 
 use super::args::{Pattern, Reuse};
 use super::buffers::Buffers;
@@ -58,7 +58,7 @@ impl Work {
     /// Runs this rank's part; the time on its clock, which is 0 if it has none.
     pub(super) fn run(
         &self,
-        team: &Team<impl RawEndpoint>,
+        team: &Team<impl Endpoint>,
         buffers: &mut Buffers,
         start: Start<'_>,
     ) -> Result<Duration, Stopped> {

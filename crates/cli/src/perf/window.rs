@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
-use limic::{Endpoint, RawEndpoint, ScopedRecv, ScopedSend};
+use limic::{Endpoint, ScopedRecv, ScopedSend};
 
 use super::args::{Pattern, Reuse};
 use super::buffers::Buffers;
@@ -97,7 +97,7 @@ impl Layout {
 /// Times windows. The sender's clock runs from the first send of a window to its answer.
 pub(super) fn run(
     work: &Work,
-    team: &Team<impl RawEndpoint>,
+    team: &Team<impl Endpoint>,
     buffers: &mut Buffers,
     start: Start<'_>,
 ) -> Result<Duration, Stopped> {
@@ -133,7 +133,7 @@ pub(super) fn run(
 
 fn send(
     layout: &Layout,
-    team: &Team<impl RawEndpoint>,
+    team: &Team<impl Endpoint>,
     memory: &mut [u8],
     count: u64,
 ) -> Result<Duration, Stopped> {
@@ -161,9 +161,7 @@ fn send(
 /// Waits for sends, each taken out of its place: an array that is moved as a whole costs as much as
 /// some messages.
 #[inline(always)]
-fn wait_for<E: RawEndpoint>(
-    requests: &mut ArrayVec<ScopedSend<'_, E>, WINDOW>,
-) -> limic::Result<()> {
+fn wait_for<E: Endpoint>(requests: &mut ArrayVec<ScopedSend<'_, E>, WINDOW>) -> limic::Result<()> {
     for request in requests.drain(..) {
         request.wait()?;
     }
@@ -172,7 +170,7 @@ fn wait_for<E: RawEndpoint>(
 
 /// The same for receives, with the lengths of what came.
 #[inline(always)]
-fn learn_lengths<E: RawEndpoint>(
+fn learn_lengths<E: Endpoint>(
     requests: &mut ArrayVec<ScopedRecv<'_, E>, WINDOW>,
     lengths: &mut [u64],
 ) -> limic::Result<()> {
@@ -185,7 +183,7 @@ fn learn_lengths<E: RawEndpoint>(
 fn receive(
     work: &Work,
     layout: &Layout,
-    team: &Team<impl RawEndpoint>,
+    team: &Team<impl Endpoint>,
     memory: &mut [u8],
     count: u64,
 ) -> Result<Duration, Stopped> {
@@ -217,7 +215,7 @@ fn receive(
 fn exchange(
     work: &Work,
     layout: &Layout,
-    team: &Team<impl RawEndpoint>,
+    team: &Team<impl Endpoint>,
     out: &mut [u8],
     into: &mut [u8],
     count: u64,
@@ -261,7 +259,7 @@ fn exchange(
 
 fn check(
     layout: &Layout,
-    team: &Team<impl RawEndpoint>,
+    team: &Team<impl Endpoint>,
     into: &[u8],
     lengths: &[u64],
     window: u64,
@@ -277,7 +275,7 @@ fn check(
 fn regions(
     work: &Work,
     layout: &Layout,
-    team: &Team<impl RawEndpoint>,
+    team: &Team<impl Endpoint>,
     out: &mut [u8],
     into: &mut [u8],
     count: u64,
@@ -314,7 +312,7 @@ fn regions(
 }
 
 /// Windows of loans: buffers in shared memory that change hands.
-fn loans(work: &Work, team: &Team<impl RawEndpoint>, count: u64) -> Result<Duration, Stopped> {
+fn loans(work: &Work, team: &Team<impl Endpoint>, count: u64) -> Result<Duration, Stopped> {
     let both = work.pattern == Pattern::Bibandwidth;
     let from = team.partner_rank;
     let begin = Instant::now();

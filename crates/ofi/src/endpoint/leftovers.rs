@@ -10,7 +10,7 @@ use core::time::Duration;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Instant;
 
-use limic::RawEndpoint;
+use limic::{Endpoint as _, RawEndpoint};
 
 use super::Endpoint;
 

@@ -16,7 +16,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use limic::raw::ClaimId;
-use limic::{HybridEndpoint, Peer, RawEndpoint};
+use limic::{Endpoint as _, HybridEndpoint, Peer};
 
 use crate::abi::endpoint::fid_ep;
 use crate::abi::errno::*;

@@ -4,7 +4,7 @@ use core::cell::{Cell, RefCell};
 use core::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-use limic::{HybridEndpoint, RawEndpoint, Tag};
+use limic::{Endpoint as _, HybridEndpoint, RawEndpoint, Tag};
 
 use super::bind::{Binding, Counters, bind};
 use super::leftovers;

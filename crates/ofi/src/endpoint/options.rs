@@ -2,7 +2,7 @@
 
 use core::ffi::{c_int, c_void};
 
-use limic::RawEndpoint;
+use limic::{Endpoint as _, RawEndpoint};
 
 use super::Endpoint;
 use crate::abi::endpoint::fid_ep;

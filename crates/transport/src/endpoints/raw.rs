@@ -1,15 +1,12 @@
 //! What each of the endpoints does for [`RawEndpoint`]: it hands the call on to its engine.
 
 use core::fmt;
-use core::time::Duration;
 use std::any::Any;
-use std::os::fd::{AsFd, BorrowedFd};
 
 #[cfg(feature = "ibverbs")]
 use super::VerbsEndpoint;
 use super::{HybridEndpoint, Opened, ShmEndpoint};
 use crate::buffer::total;
-use crate::counters::Counters;
 use crate::engine::Engine;
 use crate::engine::protocol::fast_send::{FastSend, is_inline_length};
 use crate::engine::request::sent;
@@ -18,14 +15,14 @@ use crate::raw::{
     Access, ClaimId, Posted, RawEndpoint, RawLoan, RawLoaned, RawSlice, RawSliceMut, RegionId,
     RequestId, SendOptions,
 };
-use crate::{Address, Peer, Result, Selector, Status, Tag};
+use crate::{Endpoint, Peer, Result, Selector, Status, Tag};
 
 /// A send that could not be done at once. The engine is not borrowed while it is waited for.
 ///
 /// # Safety
 /// As [`RawEndpoint::send_blocking`].
 #[inline(never)]
-unsafe fn send_and_wait<E: RawEndpoint>(
+unsafe fn send_and_wait<E: Endpoint>(
     endpoint: &E,
     opened: &Opened,
     to: Peer,
@@ -95,18 +92,6 @@ macro_rules! endpoint {
         // which it drops when it marks the operation done, and both stay within the slices they
         // were made of.
         unsafe impl RawEndpoint for $name {
-            fn address(&self) -> Address {
-                self.0.engine.read(|engine| engine.cx.identity.address)
-            }
-            fn myself(&self) -> Peer {
-                self.0.engine.enter(move |engine| engine.myself())
-            }
-            fn connect(&self, address: &[u8]) -> Result<Peer> {
-                self.0.engine.enter(move |engine| engine.connect(address))
-            }
-            fn peer_address(&self, peer: Peer) -> Result<Address> {
-                self.0.engine.enter(move |engine| engine.peer_address(peer))
-            }
             #[inline]
             unsafe fn post_send_with(
                 &self,
@@ -240,7 +225,7 @@ macro_rules! endpoint {
                     unsafe { engine.post_claimed(claim, into) }
                 })
             }
-            fn probe(&self, selector: &Selector) -> Result<Option<Status>> {
+            fn peek(&self, selector: &Selector) -> Result<Option<Status>> {
                 self.0.engine.enter(move |engine| engine.probe(selector))
             }
             fn claim(&self, selector: &Selector) -> Result<Option<(Status, ClaimId)>> {
@@ -287,9 +272,6 @@ macro_rules! endpoint {
                     .engine
                     .enter(move |engine| engine.connects_at_start(peer.0))
             }
-            fn attach(&self, peer: Peer) -> Result<bool> {
-                self.0.engine.enter(move |engine| engine.attach(peer.0))
-            }
             #[inline(always)]
             fn wait(&self, request: RequestId) -> Outcome {
                 self.0.engine.enter(move |engine| engine.wait(request))
@@ -301,23 +283,6 @@ macro_rules! endpoint {
                 self.0
                     .engine
                     .enter_and_free(move |engine| engine.cancel(request))
-            }
-            #[inline]
-            fn progress(&self) -> bool {
-                self.0.engine.progress(Engine::poll)
-            }
-            fn sleep(&self, timeout: Option<Duration>) {
-                self.0
-                    .engine
-                    .enter_and_free(move |engine| engine.sleep(timeout));
-            }
-            fn wake_fd(&self) -> BorrowedFd<'_> {
-                self.0.wake.as_fd()
-            }
-            fn arm(&self) -> bool {
-                self.0
-                    .engine
-                    .enter_and_free(move |engine| engine.arm_for_poll())
             }
             #[inline]
             unsafe fn set_owner(&self, request: RequestId, owner: u32) {
@@ -443,14 +408,8 @@ macro_rules! endpoint {
                     None => crate::endpoint::poll_until(self, || self.take_loan(selector)),
                 }
             }
-            fn counters(&self) -> Counters {
-                self.0.engine.read(|engine| engine.counters())
-            }
             fn is_busy(&self) -> bool {
                 self.0.engine.is_busy()
-            }
-            fn close(&self) {
-                self.0.engine.enter_and_free(move |engine| engine.close());
             }
         }
     };

@@ -14,7 +14,7 @@ use crate::raw::{
     RequestId, SendOptions,
 };
 use crate::settings::Settings;
-use crate::{Address, Error, Peer, Result, Selector, Status, Tag};
+use crate::{Address, Endpoint, Error, Peer, Result, Selector, Status, Tag};
 
 /// The kernel module only: every message is matched in the kernel, and copied once by
 /// whoever comes second.
@@ -81,18 +81,6 @@ impl fmt::Debug for KernelEndpoint {
 // and `ReceiveBuffer`. An operation is marked done when the module has said that it is over, and it
 // keeps within the slices that it was given.
 unsafe impl RawEndpoint for KernelEndpoint {
-    fn address(&self) -> Address {
-        self.engine.read(|engine| engine.address)
-    }
-    fn myself(&self) -> Peer {
-        self.engine.enter(move |engine| engine.myself())
-    }
-    fn connect(&self, address: &[u8]) -> Result<Peer> {
-        self.engine.enter(move |engine| engine.connect(address))
-    }
-    fn peer_address(&self, peer: Peer) -> Result<Address> {
-        self.engine.enter(move |engine| engine.peer_address(peer))
-    }
     unsafe fn post_send_with(
         &self,
         to: Peer,
@@ -135,7 +123,7 @@ unsafe impl RawEndpoint for KernelEndpoint {
             unsafe { engine.post_claimed(claim, into) }
         })
     }
-    fn probe(&self, selector: &Selector) -> Result<Option<Status>> {
+    fn peek(&self, selector: &Selector) -> Result<Option<Status>> {
         self.engine.enter(move |engine| engine.probe(selector))
     }
     fn claim(&self, selector: &Selector) -> Result<Option<(Status, ClaimId)>> {
@@ -181,9 +169,6 @@ unsafe impl RawEndpoint for KernelEndpoint {
         Ok(false)
     }
 
-    fn attach(&self, peer: Peer) -> Result<bool> {
-        self.engine.enter(move |engine| engine.attach(peer.0))
-    }
     fn wait(&self, request: RequestId) -> Outcome {
         self.engine.enter(move |engine| engine.wait(request))
     }
@@ -193,19 +178,6 @@ unsafe impl RawEndpoint for KernelEndpoint {
     fn cancel(&self, request: RequestId) -> Result<()> {
         self.engine
             .enter_and_free(move |engine| engine.cancel(request))
-    }
-    fn progress(&self) -> bool {
-        self.engine.progress(KernelEngine::progress)
-    }
-    fn sleep(&self, timeout: Option<Duration>) {
-        self.engine
-            .enter_and_free(move |engine| engine.sleep(timeout));
-    }
-    fn wake_fd(&self) -> BorrowedFd<'_> {
-        self.wake.as_fd()
-    }
-    fn arm(&self) -> bool {
-        self.engine.enter(move |engine| engine.arm())
     }
     unsafe fn set_owner(&self, request: RequestId, owner: u32) {
         self.engine.enter(move |engine| {
@@ -288,11 +260,45 @@ unsafe impl RawEndpoint for KernelEndpoint {
     fn take_loan(&self, selector: &Selector) -> Result<Option<RawLoaned>> {
         self.engine.enter(move |engine| engine.take_loan(selector))
     }
-    fn counters(&self) -> Counters {
-        self.engine.read(|engine| engine.counters())
+    fn take_loan_blocking(&self, selector: &Selector) -> Result<RawLoaned> {
+        crate::endpoint::poll_until(self, || self.take_loan(selector))
     }
     fn is_busy(&self) -> bool {
         self.engine.is_busy()
+    }
+}
+
+impl Endpoint for KernelEndpoint {
+    fn address(&self) -> Address {
+        self.engine.read(|engine| engine.address)
+    }
+    fn myself(&self) -> Peer {
+        self.engine.enter(move |engine| engine.myself())
+    }
+    fn connect(&self, address: &[u8]) -> Result<Peer> {
+        self.engine.enter(move |engine| engine.connect(address))
+    }
+    fn peer_address(&self, peer: Peer) -> Result<Address> {
+        self.engine.enter(move |engine| engine.peer_address(peer))
+    }
+    fn attach(&self, peer: Peer) -> Result<bool> {
+        self.engine.enter(move |engine| engine.attach(peer.0))
+    }
+    fn progress(&self) -> bool {
+        self.engine.progress(KernelEngine::progress)
+    }
+    fn sleep(&self, timeout: Option<Duration>) {
+        self.engine
+            .enter_and_free(move |engine| engine.sleep(timeout));
+    }
+    fn wake_fd(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+    fn arm(&self) -> bool {
+        self.engine.enter(move |engine| engine.arm())
+    }
+    fn counters(&self) -> Counters {
+        self.engine.read(|engine| engine.counters())
     }
     fn close(&self) {
         self.engine.enter_and_free(move |engine| engine.close());

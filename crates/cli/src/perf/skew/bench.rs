@@ -1,7 +1,7 @@
 //! The windows of both phases: with computing, and after it.
 
 use indicatif::{ProgressBar, ProgressStyle};
-use limic::RawEndpoint;
+use limic::Endpoint;
 use limic::policy::{ByteSize, Path};
 
 use super::super::PerfError;

@@ -8,7 +8,7 @@
 use std::time::Instant;
 
 use limic::settings::VerbsConnect;
-use limic::{Endpoint, HybridEndpoint, Peer, RawEndpoint, Settings, connect_at_start};
+use limic::{Endpoint, HybridEndpoint, Peer, Settings, connect_at_start};
 
 use super::super::PerfError;
 use super::super::args::Args;
