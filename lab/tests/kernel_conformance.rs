@@ -1,6 +1,7 @@
 //! The conformance suite over the kernel module alone: every message is matched in the kernel.
 
-use limic::{Access, Endpoint, Error, KernelEndpoint, RawEndpoint, Settings};
+use limic::raw::OneSided;
+use limic::{Access, Endpoint, Error, KernelEndpoint, Settings};
 use limic_copy::{CopyEngine, Group, Kmod, LocalSlice, LocalSliceMut, RemoteRange};
 use limic_lab_tests::in_guest;
 use limic_tests::conformance::settings;

@@ -1,8 +1,8 @@
 //! A panic of the application's code never leaves an endpoint with a pointer to a buffer that is
 //! gone.
 
-use limic::raw::{Posted, RawSlice};
-use limic::{Endpoint, HybridEndpoint, RawEndpoint, Tag};
+use limic::raw::{Messages, Posted, RawSlice, Requests};
+use limic::{Endpoint, HybridEndpoint, Tag};
 use limic_tests::{Cast, check, content};
 
 const LONG: u64 = 1;

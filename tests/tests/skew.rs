@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use limic::policy::Path;
-use limic::raw::{Posted, RawSlice, SendOptions};
+use limic::raw::{Messages, Posted, RawSlice, SendOptions};
 use limic::settings::{Settings, SettingsBuilder};
-use limic::{Counters, Endpoint, HybridEndpoint, Peer, RawEndpoint, ScopedRecv, ScopedSend, Tag};
+use limic::{Counters, Endpoint, HybridEndpoint, Peer, ScopedRecv, ScopedSend, Tag};
 use limic_tests::{Cast, Rank, check, content};
 
 const DATA: u64 = 1;

@@ -2,8 +2,8 @@
 
 use core::ffi::c_void;
 
-use limic::raw::{Posted, RawSlice, RawSliceMut};
-use limic::{Endpoint as _, Error, Outcome, Peer, RawEndpoint, RequestId};
+use limic::raw::{OneSided, Posted, RawSlice, RawSliceMut};
+use limic::{Endpoint as _, Error, Outcome, Peer, RequestId};
 
 use crate::abi::endpoint::{fi_rma_iov, fid_ep};
 use crate::abi::errno::*;

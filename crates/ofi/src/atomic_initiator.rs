@@ -7,8 +7,8 @@
 
 use core::ffi::c_void;
 
-use limic::raw::{Posted, RawSliceMut};
-use limic::{Peer, RawEndpoint, Selector};
+use limic::raw::{Messages, Posted, RawSliceMut};
+use limic::{Peer, Selector};
 
 use crate::abi::atomic::fi_ioc;
 use crate::abi::endpoint::fid_ep;

@@ -6,8 +6,8 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use limic::raw::{Posted, RawSliceMut};
-use limic::{Outcome, Peer, RawEndpoint, Status};
+use limic::raw::{Messages, Posted, RawSliceMut, Runtime};
+use limic::{Outcome, Peer, Status};
 
 use crate::abi::errno::FI_EIO;
 use crate::abi::*;

@@ -4,8 +4,8 @@ use core::cell::RefCell;
 use core::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-use limic::raw::RawSliceMut;
-use limic::{Access, RawEndpoint, RegionId};
+use limic::raw::{OneSided, RawSliceMut};
+use limic::{Access, RegionId};
 
 use crate::abi::entries::fi_mr_attr;
 use crate::abi::errno::*;

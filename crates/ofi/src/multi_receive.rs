@@ -9,8 +9,8 @@
 
 use core::ffi::c_void;
 
-use limic::raw::{Posted, RawSliceMut};
-use limic::{Error, Outcome, Peer, RawEndpoint, RequestId, Selector, Tag};
+use limic::raw::{Messages, Posted, RawSliceMut, Requests};
+use limic::{Error, Outcome, Peer, RequestId, Selector, Tag};
 
 use crate::abi::FI_MULTI_RECV;
 use crate::endpoint::{Endpoint, sort};

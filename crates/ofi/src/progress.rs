@@ -1,6 +1,7 @@
 //! Operations end: their nodes are filled in, counted, and put into completion queues.
 
-use limic::{Endpoint as _, Error, Outcome, RawEndpoint, RequestId};
+use limic::raw::Requests;
+use limic::{Endpoint as _, Error, Outcome, RequestId};
 
 use crate::abi::errno::FI_ECANCELED;
 use crate::abi::*;

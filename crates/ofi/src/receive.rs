@@ -2,8 +2,8 @@
 
 use core::ffi::c_void;
 
-use limic::raw::{Posted, RawSliceMut};
-use limic::{RawEndpoint, Selector, Tag};
+use limic::raw::{Messages, Posted, RawSliceMut, Requests};
+use limic::{Selector, Tag};
 
 use crate::abi::errno::*;
 use crate::abi::*;

@@ -2,8 +2,8 @@
 
 use core::ffi::c_void;
 
-use limic::raw::{Posted, RawSlice, SendOptions};
-use limic::{Error, Outcome, Peer, RawEndpoint, RequestId, Tag};
+use limic::raw::{Messages, Posted, RawSlice, SendOptions};
+use limic::{Error, Outcome, Peer, RequestId, Tag};
 
 use crate::abi::errno::*;
 use crate::abi::*;

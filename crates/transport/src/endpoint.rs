@@ -9,7 +9,7 @@ use crate::error::Outcome;
 use crate::loan::{Loan, Loaned};
 use crate::owned::{OwnedRecv, OwnedSend};
 use crate::probe::Claimed;
-use crate::raw::{Posted, RawEndpoint, RawSlice, RawSliceMut};
+use crate::raw::{Posted, RawEndpoint, RawSlice, RawSliceMut, Requests};
 use crate::region::{Region, RegionKey};
 use crate::scope::Scope;
 use crate::{Address, Peer, Result, Selector, Status, Tag};
@@ -329,7 +329,7 @@ pub(crate) fn poll_until<E: Endpoint + ?Sized, T>(
 }
 
 #[inline]
-pub(crate) fn finish<E: RawEndpoint + ?Sized>(endpoint: &E, posted: Posted) -> Outcome {
+pub(crate) fn finish<E: Requests + ?Sized>(endpoint: &E, posted: Posted) -> Outcome {
     match posted {
         Posted::Done(outcome) => outcome,
         Posted::Pending(id) => endpoint.wait(id),

@@ -3,10 +3,10 @@
 //!
 //! While a call waits, the engine holds pointers to buffers that its caller has only lent. A panic
 //! that unwound out of the engine would free such a buffer and leave the pointer, so it ends the
-//! process instead. Buffers that were left to the engine ([`RawEndpoint::abandon`]) have a `Drop`
+//! process instead. Buffers that were left to the engine ([`Requests::abandon`]) have a `Drop`
 //! of the user's; they are dropped here, after the engine was given back.
 //!
-//! [`RawEndpoint::abandon`]: crate::RawEndpoint::abandon
+//! [`Requests::abandon`]: crate::raw::Requests::abandon
 
 use core::cell::{BorrowError, Ref, RefCell, RefMut};
 use std::any::Any;

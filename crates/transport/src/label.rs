@@ -197,6 +197,6 @@ pub struct Status {
     /// The message's length in bytes.
     pub len: u64,
     /// The word that came beside the bytes, if the sender gave one
-    /// ([`RawEndpoint::post_send_with`](crate::RawEndpoint::post_send_with)). `None` for sends.
+    /// ([`Messages::post_send_with`](crate::raw::Messages::post_send_with)). `None` for sends.
     pub immediate: Option<u64>,
 }

@@ -17,7 +17,7 @@
 //!
 //! - [`Endpoint`]: the calls. [`HybridEndpoint`] picks a path per message, [`ShmEndpoint`] uses
 //!   shared memory only, [`KernelEndpoint`] leaves matching and copying to the kernel module.
-//!   [`RawEndpoint`] is what all provide underneath, in terms of raw memory.
+//!   What a C interface or a runtime needs beyond them is in [`raw`].
 //! - [`World`]: a job's ranks, under `limic run`, Hydra's `mpiexec` (PMI-1), `prterun` or `srun`
 //!   (PMIx). A runtime with a bootstrap of its own hands out [`Address`]es instead.
 //! - [`policy`]: which path carries which message, and why. [`settings`]: everything that can be
@@ -98,7 +98,7 @@ pub use label::{Peer, Selector, Status, Tag};
 pub use loan::{Loan, Loaned, LoanedByte};
 pub use owned::{OwnedRecv, OwnedSend};
 pub use probe::Claimed;
-pub use raw::{Access, RawEndpoint, RegionId, RequestId};
+pub use raw::{Access, RegionId, RequestId};
 pub use region::{Region, RegionKey};
 pub use scope::{Scope, ScopedRecv, ScopedSend};
 pub use settings::Settings;

@@ -45,7 +45,7 @@ struct Orphan(Parts);
 
 impl Drop for Orphan {
     fn drop(&mut self) {
-        // SAFETY: the endpoint drops it only once the operation is done (`RawEndpoint::abandon`).
+        // SAFETY: the endpoint drops it only once the operation is done (`Requests::abandon`).
         drop(unsafe { self.0.rebuild() });
     }
 }

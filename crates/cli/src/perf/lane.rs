@@ -2,10 +2,10 @@
 //! processes in turn.
 
 use limic::policy::{ByteSize, INLINE_CAPACITY, Path, PathSet};
+use limic::raw::OneSided;
 use limic::settings::{Settings, SettingsBuilder, SettingsError};
 use limic::{
-    ADDRESS_LEN, Barrier, Endpoint, HybridEndpoint, KernelEndpoint, Peer, RawEndpoint, RegionId,
-    RegionKey,
+    ADDRESS_LEN, Barrier, Endpoint, HybridEndpoint, KernelEndpoint, Peer, RegionId, RegionKey,
 };
 
 use super::args::{Pattern, Wanted};

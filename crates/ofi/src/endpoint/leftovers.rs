@@ -10,7 +10,8 @@ use core::time::Duration;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Instant;
 
-use limic::{Endpoint as _, RawEndpoint};
+use limic::Endpoint as _;
+use limic::raw::Runtime;
 
 use super::Endpoint;
 

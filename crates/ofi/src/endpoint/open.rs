@@ -4,7 +4,8 @@ use core::cell::{Cell, RefCell};
 use core::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-use limic::{Endpoint as _, HybridEndpoint, RawEndpoint, Tag};
+use limic::raw::Runtime;
+use limic::{Endpoint as _, HybridEndpoint, Tag};
 
 use super::bind::{Binding, Counters, bind};
 use super::leftovers;

@@ -2,7 +2,8 @@
 
 use core::ffi::{c_int, c_void};
 
-use limic::{Endpoint as _, RawEndpoint};
+use limic::Endpoint as _;
+use limic::raw::Requests;
 
 use super::Endpoint;
 use crate::abi::endpoint::fid_ep;

@@ -16,7 +16,7 @@ const PREFETCH_TARGET: core::ops::Range<u64> = 1 << 20..3 << 20;
 ///
 /// # Invariants
 /// The slices stay readable, and unwritten by others, until the operation is done: what
-/// [`RawEndpoint::post_send`](crate::RawEndpoint::post_send) demands of its caller.
+/// [`Messages::post_send`](crate::raw::Messages::post_send) demands of its caller.
 pub(crate) struct SendBuffer {
     slices: Slices<RawSlice>,
     len: u64,
@@ -124,7 +124,7 @@ impl From<SingleSlice> for ReceiveBuffer {
 ///
 /// # Invariants
 /// The slices stay writable, and untouched by others, until the operation is done: what
-/// [`RawEndpoint::post_recv`](crate::RawEndpoint::post_recv) demands of its caller.
+/// [`Messages::post_recv`](crate::raw::Messages::post_recv) demands of its caller.
 pub(crate) struct ReceiveBuffer {
     slices: Slices<RawSliceMut>,
 }

@@ -1,4 +1,4 @@
-//! What each of the endpoints does for [`RawEndpoint`]: it hands the call on to its engine.
+//! What each of the endpoints does for [`RawEndpoint`]: it hands the calls on to its engine.
 
 use core::fmt;
 use std::any::Any;
@@ -11,16 +11,17 @@ use crate::engine::Engine;
 use crate::engine::protocol::fast_send::{FastSend, is_inline_length};
 use crate::engine::request::sent;
 use crate::error::Outcome;
+use crate::raw::sealed::Sealed;
 use crate::raw::{
-    Access, ClaimId, Posted, RawEndpoint, RawLoan, RawLoaned, RawSlice, RawSliceMut, RegionId,
-    RequestId, SendOptions,
+    Access, ClaimId, Loans, Messages, OneSided, Posted, RawEndpoint, RawLoan, RawLoaned, RawSlice,
+    RawSliceMut, RegionId, RequestId, Requests, Runtime, SendOptions,
 };
 use crate::{Endpoint, Peer, Result, Selector, Status, Tag};
 
 /// A send that could not be done at once. The engine is not borrowed while it is waited for.
 ///
 /// # Safety
-/// As [`RawEndpoint::send_blocking`].
+/// As [`Messages::send_blocking`].
 #[inline(never)]
 unsafe fn send_and_wait<E: Endpoint>(
     endpoint: &E,
@@ -37,11 +38,11 @@ unsafe fn send_and_wait<E: Endpoint>(
 }
 
 impl Opened {
-    /// A message of one slice that is not [short](crate::engine::Core::send_fast). True if it was
+    /// A message of one slice that is not [short](Engine::send_fast). True if it was
     /// sent.
     ///
     /// # Safety
-    /// As [`RawEndpoint::try_send_slice`].
+    /// As [`Messages::try_send_slice`].
     #[inline(never)]
     unsafe fn send_one(&self, to: Peer, tag: Tag, data: RawSlice) -> bool {
         let send = move |engine: &mut Engine| {
@@ -54,7 +55,7 @@ impl Opened {
     /// A message that does not go at once.
     ///
     /// # Safety
-    /// As [`RawEndpoint::post_send`].
+    /// As [`Messages::post_send`].
     #[inline(always)]
     unsafe fn post_send_slow(
         &self,
@@ -91,7 +92,11 @@ macro_rules! endpoint {
         // SAFETY: the engine touches a posted buffer only through `SendBuffer` and `ReceiveBuffer`,
         // which it drops when it marks the operation done, and both stay within the slices they
         // were made of.
-        unsafe impl RawEndpoint for $name {
+        unsafe impl RawEndpoint for $name {}
+
+        impl Sealed for $name {}
+
+        impl Messages for $name {
             #[inline]
             unsafe fn post_send_with(
                 &self,
@@ -195,11 +200,6 @@ macro_rules! endpoint {
                     unsafe { engine.post_recv(selector, into, owner) }
                 })
             }
-            fn insert_done(&self, outcome: Outcome, owner: u32) -> RequestId {
-                self.0
-                    .engine
-                    .enter(move |engine| engine.insert_done(outcome, owner))
-            }
             #[inline(always)]
             unsafe fn post_recv_to_fifo(
                 &self,
@@ -231,12 +231,27 @@ macro_rules! endpoint {
             fn claim(&self, selector: &Selector) -> Result<Option<(Status, ClaimId)>> {
                 self.0.engine.enter(move |engine| engine.claim(selector))
             }
+        }
+
+        impl Requests for $name {
             #[inline]
             fn test(&self, request: RequestId) -> Option<Outcome> {
                 self.0.engine.enter(move |engine| engine.test(request))
             }
             fn is_done(&self, request: RequestId) -> bool {
                 self.0.engine.read(|engine| engine.is_done(request))
+            }
+            #[inline(always)]
+            fn wait(&self, request: RequestId) -> Outcome {
+                self.0.engine.enter(move |engine| engine.wait(request))
+            }
+            fn wait_any(&self, requests: &[RequestId]) -> Option<(usize, Outcome)> {
+                self.0.engine.enter(move |engine| engine.wait_any(requests))
+            }
+            fn cancel(&self, request: RequestId) -> Result<()> {
+                self.0
+                    .engine
+                    .enter_and_free(move |engine| engine.cancel(request))
             }
             fn sender_of(&self, request: RequestId) -> Option<Peer> {
                 self.0.engine.read(|engine| engine.sender_of(request))
@@ -253,45 +268,19 @@ macro_rules! endpoint {
             fn watched(&self, name: u64) -> Option<RequestId> {
                 self.0.engine.read(|engine| engine.watched(name))
             }
-            fn keep_any_source_receives(&self) {
+            fn insert_done(&self, outcome: Outcome, owner: u32) -> RequestId {
                 self.0
                     .engine
-                    .enter(move |engine| engine.keep_any_source_receives());
+                    .enter(move |engine| engine.insert_done(outcome, owner))
             }
-            fn reserve_tags(&self, tag: Tag, mask: u64) {
-                self.0
-                    .engine
-                    .enter(move |engine| engine.reserve_tags(tag.0, mask));
-            }
-            #[inline]
-            fn take_reserved(&self) -> Option<(Status, ClaimId)> {
-                self.0.engine.enter(move |engine| engine.take_reserved())
-            }
-            fn connects_at_start(&self, peer: Peer) -> Result<bool> {
-                self.0
-                    .engine
-                    .enter(move |engine| engine.connects_at_start(peer.0))
-            }
-            #[inline(always)]
-            fn wait(&self, request: RequestId) -> Outcome {
-                self.0.engine.enter(move |engine| engine.wait(request))
-            }
-            fn wait_any(&self, requests: &[RequestId]) -> Option<(usize, Outcome)> {
-                self.0.engine.enter(move |engine| engine.wait_any(requests))
-            }
-            fn cancel(&self, request: RequestId) -> Result<()> {
-                self.0
-                    .engine
-                    .enter_and_free(move |engine| engine.cancel(request))
+            fn new_owner(&self) -> u32 {
+                self.0.engine.enter(move |engine| engine.new_owner())
             }
             #[inline]
             unsafe fn set_owner(&self, request: RequestId, owner: u32) {
                 self.0
                     .engine
                     .enter(move |engine| engine.set_owner(request, owner));
-            }
-            fn new_owner(&self) -> u32 {
-                self.0.engine.enter(move |engine| engine.new_owner())
             }
             fn owned_by(&self, owner: u32) -> Option<RequestId> {
                 self.0.engine.enter(move |engine| engine.owned_by(owner))
@@ -301,6 +290,9 @@ macro_rules! endpoint {
                     .engine
                     .enter_and_free(move |engine| engine.abandon(request, buffer));
             }
+        }
+
+        impl OneSided for $name {
             fn expose(&self, memory: Vec<u8>) -> Result<(RegionId, u64)> {
                 self.0.engine.enter(move |engine| engine.expose(memory))
             }
@@ -353,6 +345,9 @@ macro_rules! endpoint {
                     unsafe { engine.write(peer.0, key, offset, from) }
                 })
             }
+        }
+
+        impl Loans for $name {
             #[inline(always)]
             fn borrow_loan(&self, len: usize) -> Result<RawLoan> {
                 self.0.engine.enter(move |engine| engine.borrow_loan(len))
@@ -407,6 +402,28 @@ macro_rules! endpoint {
                     Some(taken) => Ok(taken),
                     None => crate::endpoint::poll_until(self, || self.take_loan(selector)),
                 }
+            }
+        }
+
+        impl Runtime for $name {
+            fn keep_any_source_receives(&self) {
+                self.0
+                    .engine
+                    .enter(move |engine| engine.keep_any_source_receives());
+            }
+            fn reserve_tags(&self, tag: Tag, mask: u64) {
+                self.0
+                    .engine
+                    .enter(move |engine| engine.reserve_tags(tag.0, mask));
+            }
+            #[inline]
+            fn take_reserved(&self) -> Option<(Status, ClaimId)> {
+                self.0.engine.enter(move |engine| engine.take_reserved())
+            }
+            fn connects_at_start(&self, peer: Peer) -> Result<bool> {
+                self.0
+                    .engine
+                    .enter(move |engine| engine.connects_at_start(peer.0))
             }
             fn is_busy(&self) -> bool {
                 self.0.engine.is_busy()

@@ -215,7 +215,7 @@ impl Engine {
     /// Receives and waits.
     ///
     /// # Safety
-    /// As [`RawEndpoint::recv_blocking`](crate::RawEndpoint::recv_blocking).
+    /// As [`Messages::recv_blocking`](crate::raw::Messages::recv_blocking).
     #[inline]
     pub(crate) unsafe fn recv_blocking(
         &mut self,
@@ -576,7 +576,7 @@ impl Engine {
     }
 
     /// # Safety
-    /// As [`RawEndpoint::post_read`](crate::RawEndpoint::post_read).
+    /// As [`OneSided::post_read`](crate::raw::OneSided::post_read).
     pub(crate) unsafe fn read(
         &mut self,
         peer: u32,
@@ -590,7 +590,7 @@ impl Engine {
     }
 
     /// # Safety
-    /// As [`RawEndpoint::post_write`](crate::RawEndpoint::post_write).
+    /// As [`OneSided::post_write`](crate::raw::OneSided::post_write).
     pub(crate) unsafe fn write(
         &mut self,
         peer: u32,

@@ -9,9 +9,10 @@ use super::KernelEngine;
 use crate::counters::Counters;
 use crate::engine_cell::{EngineCell, Freed, Frees};
 use crate::error::Outcome;
+use crate::raw::sealed::Sealed;
 use crate::raw::{
-    Access, ClaimId, Posted, RawEndpoint, RawLoan, RawLoaned, RawSlice, RawSliceMut, RegionId,
-    RequestId, SendOptions,
+    Access, ClaimId, Loans, Messages, OneSided, Posted, RawEndpoint, RawLoan, RawLoaned, RawSlice,
+    RawSliceMut, RegionId, RequestId, Requests, Runtime, SendOptions,
 };
 use crate::settings::Settings;
 use crate::{Address, Endpoint, Error, Peer, Result, Selector, Status, Tag};
@@ -80,7 +81,11 @@ impl fmt::Debug for KernelEndpoint {
 // SAFETY: buffers of posted operations are given to the module, and to it alone, as `SendBuffer`
 // and `ReceiveBuffer`. An operation is marked done when the module has said that it is over, and it
 // keeps within the slices that it was given.
-unsafe impl RawEndpoint for KernelEndpoint {
+unsafe impl RawEndpoint for KernelEndpoint {}
+
+impl Sealed for KernelEndpoint {}
+
+impl Messages for KernelEndpoint {
     unsafe fn post_send_with(
         &self,
         to: Peer,
@@ -113,10 +118,6 @@ unsafe impl RawEndpoint for KernelEndpoint {
             unsafe { engine.post_recv(selector, into) }
         })
     }
-    fn insert_done(&self, outcome: Outcome, owner: u32) -> RequestId {
-        self.engine
-            .enter(move |engine| engine.requests.insert_done(outcome, owner))
-    }
     unsafe fn post_claimed(&self, claim: ClaimId, into: &[RawSliceMut]) -> Result<Posted> {
         self.engine.enter(move |engine| {
             // SAFETY: the caller's promise.
@@ -129,6 +130,9 @@ unsafe impl RawEndpoint for KernelEndpoint {
     fn claim(&self, selector: &Selector) -> Result<Option<(Status, ClaimId)>> {
         self.engine.enter(move |engine| engine.claim(selector))
     }
+}
+
+impl Requests for KernelEndpoint {
     fn test(&self, request: RequestId) -> Option<Outcome> {
         self.engine.enter(move |engine| engine.test(request))
     }
@@ -137,6 +141,16 @@ unsafe impl RawEndpoint for KernelEndpoint {
             let slot = engine.requests.find(request);
             slot.is_none_or(|slot| engine.requests.is_done(slot))
         })
+    }
+    fn wait(&self, request: RequestId) -> Outcome {
+        self.engine.enter(move |engine| engine.wait(request))
+    }
+    fn wait_any(&self, requests: &[RequestId]) -> Option<(usize, Outcome)> {
+        self.engine.enter(move |engine| engine.wait_any(requests))
+    }
+    fn cancel(&self, request: RequestId) -> Result<()> {
+        self.engine
+            .enter_and_free(move |engine| engine.cancel(request))
     }
     fn sender_of(&self, _: RequestId) -> Option<Peer> {
         None
@@ -151,33 +165,12 @@ unsafe impl RawEndpoint for KernelEndpoint {
     fn watched(&self, name: u64) -> Option<RequestId> {
         self.engine.read(|engine| engine.requests.watched(name))
     }
-    fn keep_any_source_receives(&self) {
-        self.engine.enter(move |engine| {
-            engine.any_outlives = true;
-            engine.unreported.clear();
-        });
-    }
-    fn reserve_tags(&self, tag: Tag, mask: u64) {
+    fn insert_done(&self, outcome: Outcome, owner: u32) -> RequestId {
         self.engine
-            .enter(move |engine| engine.reserve_tags(tag.0, mask));
+            .enter(move |engine| engine.requests.insert_done(outcome, owner))
     }
-    fn take_reserved(&self) -> Option<(Status, ClaimId)> {
-        self.engine.enter(move |engine| engine.take_reserved())
-    }
-    fn connects_at_start(&self, _: Peer) -> Result<bool> {
-        // Nobody meets anybody: the kernel has all.
-        Ok(false)
-    }
-
-    fn wait(&self, request: RequestId) -> Outcome {
-        self.engine.enter(move |engine| engine.wait(request))
-    }
-    fn wait_any(&self, requests: &[RequestId]) -> Option<(usize, Outcome)> {
-        self.engine.enter(move |engine| engine.wait_any(requests))
-    }
-    fn cancel(&self, request: RequestId) -> Result<()> {
-        self.engine
-            .enter_and_free(move |engine| engine.cancel(request))
+    fn new_owner(&self) -> u32 {
+        self.engine.enter(move |engine| engine.new_owner())
     }
     unsafe fn set_owner(&self, request: RequestId, owner: u32) {
         self.engine.enter(move |engine| {
@@ -185,9 +178,6 @@ unsafe impl RawEndpoint for KernelEndpoint {
                 engine.requests.set_owner(slot, owner);
             }
         });
-    }
-    fn new_owner(&self) -> u32 {
-        self.engine.enter(move |engine| engine.new_owner())
     }
     fn owned_by(&self, owner: u32) -> Option<RequestId> {
         self.engine
@@ -197,6 +187,9 @@ unsafe impl RawEndpoint for KernelEndpoint {
         self.engine
             .enter_and_free(move |engine| engine.abandon(request, buffer));
     }
+}
+
+impl OneSided for KernelEndpoint {
     fn expose(&self, memory: Vec<u8>) -> Result<(RegionId, u64)> {
         self.engine.enter(move |engine| engine.expose(memory))
     }
@@ -247,6 +240,9 @@ unsafe impl RawEndpoint for KernelEndpoint {
             unsafe { engine.write(peer.0, key, offset, from) }
         })
     }
+}
+
+impl Loans for KernelEndpoint {
     fn borrow_loan(&self, len: usize) -> Result<RawLoan> {
         self.engine.enter(move |engine| engine.borrow_loan(len))
     }
@@ -262,6 +258,26 @@ unsafe impl RawEndpoint for KernelEndpoint {
     }
     fn take_loan_blocking(&self, selector: &Selector) -> Result<RawLoaned> {
         crate::endpoint::poll_until(self, || self.take_loan(selector))
+    }
+}
+
+impl Runtime for KernelEndpoint {
+    fn keep_any_source_receives(&self) {
+        self.engine.enter(move |engine| {
+            engine.any_outlives = true;
+            engine.unreported.clear();
+        });
+    }
+    fn reserve_tags(&self, tag: Tag, mask: u64) {
+        self.engine
+            .enter(move |engine| engine.reserve_tags(tag.0, mask));
+    }
+    fn take_reserved(&self) -> Option<(Status, ClaimId)> {
+        self.engine.enter(move |engine| engine.take_reserved())
+    }
+    fn connects_at_start(&self, _: Peer) -> Result<bool> {
+        // Nobody meets anybody: the kernel has all.
+        Ok(false)
     }
     fn is_busy(&self) -> bool {
         self.engine.is_busy()

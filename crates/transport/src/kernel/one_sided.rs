@@ -120,7 +120,7 @@ impl KernelEngine {
     /// Reads from a region of a peer.
     ///
     /// # Safety
-    /// As [`RawEndpoint::post_read`](crate::RawEndpoint::post_read).
+    /// As [`OneSided::post_read`](crate::raw::OneSided::post_read).
     pub(super) unsafe fn read(
         &mut self,
         peer: u32,
@@ -146,7 +146,7 @@ impl KernelEngine {
     /// Writes to a region of a peer.
     ///
     /// # Safety
-    /// As [`RawEndpoint::post_write`](crate::RawEndpoint::post_write).
+    /// As [`OneSided::post_write`](crate::raw::OneSided::post_write).
     pub(super) unsafe fn write(
         &mut self,
         peer: u32,

@@ -60,7 +60,7 @@ impl KernelEngine {
     /// Starts a receive.
     ///
     /// # Safety
-    /// As [`RawEndpoint::post_recv`](crate::RawEndpoint::post_recv).
+    /// As [`Messages::post_recv`](crate::raw::Messages::post_recv).
     pub(super) unsafe fn post_recv(
         &mut self,
         selector: &Selector,
@@ -393,7 +393,7 @@ impl KernelEngine {
     /// Receives a claimed message.
     ///
     /// # Safety
-    /// As [`RawEndpoint::post_recv`](crate::RawEndpoint::post_recv).
+    /// As [`Messages::post_recv`](crate::raw::Messages::post_recv).
     pub(super) unsafe fn post_claimed(
         &mut self,
         claim: ClaimId,

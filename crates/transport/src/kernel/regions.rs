@@ -92,7 +92,7 @@ impl KernelEngine {
     /// Exposes memory that stays the caller's.
     ///
     /// # Safety
-    /// As [`RawEndpoint::expose_raw`](crate::RawEndpoint::expose_raw).
+    /// As [`OneSided::expose_raw`](crate::raw::OneSided::expose_raw).
     pub(super) unsafe fn expose_raw(
         &mut self,
         memory: RawSliceMut,

@@ -31,7 +31,7 @@ impl KernelEngine {
     /// Starts a send.
     ///
     /// # Safety
-    /// As [`RawEndpoint::post_send`](crate::RawEndpoint::post_send).
+    /// As [`Messages::post_send`](crate::raw::Messages::post_send).
     pub(super) unsafe fn post_send(
         &mut self,
         to: u32,

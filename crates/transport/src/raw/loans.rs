@@ -2,10 +2,11 @@
 
 use std::any::Any;
 
-use crate::Status;
+use super::{Posted, Requests};
 use crate::engine::protocol::arena_message::LoanHold;
+use crate::{Peer, Result, Selector, Status, Tag};
 
-/// Room in the segment, lent by [`RawEndpoint::borrow_loan`](crate::raw::RawEndpoint::borrow_loan).
+/// Room in the segment, lent by [`Loans::borrow_loan`](crate::raw::Loans::borrow_loan).
 #[derive(Debug)]
 pub struct RawLoan {
     /// First byte; stays valid until the loan is sent or returned.
@@ -17,7 +18,7 @@ pub struct RawLoan {
 }
 
 /// A message that lies in its sender's segment, taken by
-/// [`RawEndpoint::take_loan`](crate::raw::RawEndpoint::take_loan).
+/// [`Loans::take_loan`](crate::raw::Loans::take_loan).
 #[derive(Debug)]
 pub struct RawLoaned {
     /// Who sent it, tag and length.
@@ -62,3 +63,57 @@ const _: () = {
     // `Loaned` relies on it.
     is_send::<Hold>();
 };
+
+/// Messages that are built and read in shared memory.
+pub trait Loans: Requests {
+    /// Lends room in the segment.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`](crate::Error::NoMemory) with the limit that was hit.
+    fn borrow_loan(&self, len: usize) -> Result<RawLoan>;
+
+    /// Sends the first `len` bytes of a loan without copying them; the loan is gone in any case.
+    ///
+    /// # Errors
+    /// As [`post_send`](super::Messages::post_send).
+    ///
+    /// # Safety
+    /// The loan is one of this endpoint's ([`borrow_loan`](Self::borrow_loan)), as it gave it, and
+    /// at least `len` bytes long; nobody touches its bytes any more.
+    unsafe fn post_loan(&self, to: Peer, tag: Tag, loan: RawLoan, len: usize) -> Result<Posted>;
+
+    /// Sends a loan and waits: [`post_loan`](Self::post_loan) and [`wait`](Requests::wait) in one,
+    /// which an endpoint may do in less time.
+    ///
+    /// # Errors
+    /// What became of the send.
+    ///
+    /// # Safety
+    /// As [`post_loan`](Self::post_loan).
+    unsafe fn send_loan(&self, to: Peer, tag: Tag, loan: RawLoan, len: usize) -> Result<()> {
+        // SAFETY: the caller's promise.
+        let posted = unsafe { self.post_loan(to, tag, loan, len) }?;
+        crate::endpoint::finish(self, posted).map(|_| ())
+    }
+
+    /// Takes a loan back unsent.
+    ///
+    /// # Safety
+    /// As [`post_loan`](Self::post_loan).
+    unsafe fn return_loan(&self, loan: RawLoan);
+
+    /// Takes an arrived message that fits in place if it was sent as a loan; else `Ok(None)` if
+    /// there is none yet. A message sent in another way is first copied into memory of the
+    /// endpoint.
+    ///
+    /// # Errors
+    /// As [`peek`](super::Messages::peek).
+    fn take_loan(&self, selector: &Selector) -> Result<Option<RawLoaned>>;
+
+    /// Waits for such a message: [`take_loan`](Self::take_loan) again and again, with sleep
+    /// between, which an endpoint may do in less time.
+    ///
+    /// # Errors
+    /// As [`peek`](super::Messages::peek).
+    fn take_loan_blocking(&self, selector: &Selector) -> Result<RawLoaned>;
+}

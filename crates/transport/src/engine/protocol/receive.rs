@@ -133,7 +133,7 @@ pub(crate) fn posted(cx: &mut Cx, slot: Slot, owner: u32) -> Posted {
 /// Receives a claimed message.
 ///
 /// # Safety
-/// As [`RawEndpoint::post_recv`](crate::RawEndpoint::post_recv).
+/// As [`Messages::post_recv`](crate::raw::Messages::post_recv).
 pub(crate) unsafe fn post_claimed(
     cx: &mut Cx,
     claim: ClaimId,
@@ -177,7 +177,7 @@ pub(crate) fn claim(cx: &mut Cx, selector: &Selector) -> Result<Option<(Status, 
 /// Starts a receive, of a scope if `owner` is not 0.
 ///
 /// # Safety
-/// As [`RawEndpoint::post_recv`](crate::RawEndpoint::post_recv).
+/// As [`Messages::post_recv`](crate::raw::Messages::post_recv).
 #[inline]
 pub(crate) unsafe fn post_recv(
     cx: &mut Cx,

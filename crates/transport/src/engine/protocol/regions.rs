@@ -41,7 +41,7 @@ pub(crate) fn expose(cx: &mut Cx, memory: Vec<u8>) -> Result<(RegionId, u64)> {
 /// Exposes memory that stays the caller's.
 ///
 /// # Safety
-/// As [`RawEndpoint::expose_raw`](crate::RawEndpoint::expose_raw).
+/// As [`OneSided::expose_raw`](crate::raw::OneSided::expose_raw).
 pub(crate) unsafe fn expose_raw(
     cx: &mut Cx,
     memory: RawSliceMut,

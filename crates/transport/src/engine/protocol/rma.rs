@@ -29,7 +29,7 @@ use crate::{Error, Peer, Result};
 /// Starts a one-sided read.
 ///
 /// # Safety
-/// As [`RawEndpoint::post_read`](crate::RawEndpoint::post_read).
+/// As [`OneSided::post_read`](crate::raw::OneSided::post_read).
 pub(crate) unsafe fn post_read(
     cx: &mut Cx,
     from: u32,
@@ -74,7 +74,7 @@ pub(crate) unsafe fn post_read(
 /// Starts a one-sided write.
 ///
 /// # Safety
-/// As [`RawEndpoint::post_write`](crate::RawEndpoint::post_write).
+/// As [`OneSided::post_write`](crate::raw::OneSided::post_write).
 pub(crate) unsafe fn post_write(
     cx: &mut Cx,
     to: u32,

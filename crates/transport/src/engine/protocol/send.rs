@@ -108,7 +108,7 @@ fn plan(pair: &ShmPair, pool: &StagingPool, to: u32, len: u64, full: bool) -> Se
 /// Starts a send that cannot go whole now.
 ///
 /// # Safety
-/// As [`RawEndpoint::post_send`](crate::RawEndpoint::post_send).
+/// As [`Messages::post_send`](crate::raw::Messages::post_send).
 #[inline(never)]
 pub(crate) unsafe fn post_send_slow(
     cx: &mut Cx,

@@ -1,0 +1,182 @@
+//! Sends, receives and probes, of raw memory.
+
+use super::{ClaimId, Posted, RawSlice, RawSliceMut, RequestId, Requests, SendOptions};
+use crate::error::Outcome;
+use crate::{Peer, Result, Selector, Status, Tag};
+
+/// Sends, receives and probes.
+pub trait Messages: Requests {
+    /// Starts a send of the concatenation of `data`.
+    ///
+    /// # Errors
+    /// [`Error::UnknownPeer`](crate::Error::UnknownPeer),
+    /// [`Error::PeerFailed`](crate::Error::PeerFailed),
+    /// [`Error::NoMemory`](crate::Error::NoMemory); the buffer is then the caller's again.
+    ///
+    /// # Safety
+    /// Every slice is readable, and nobody writes there, until the operation is done.
+    #[inline]
+    unsafe fn post_send(&self, to: Peer, tag: Tag, data: &[RawSlice]) -> Result<Posted> {
+        // SAFETY: the caller's promise.
+        unsafe { self.post_send_with(to, tag, SendOptions::default(), data) }
+    }
+
+    /// Starts a send that carries more than its bytes, or is over later than others.
+    ///
+    /// # Errors
+    /// As [`post_send`](Self::post_send).
+    ///
+    /// # Safety
+    /// As [`post_send`](Self::post_send).
+    unsafe fn post_send_with(
+        &self,
+        to: Peer,
+        tag: Tag,
+        options: SendOptions,
+        data: &[RawSlice],
+    ) -> Result<Posted>;
+
+    /// Sends if that needs neither the receiver's help nor a wait: the buffer is the caller's again
+    /// at once. `None`: it would, and nothing was sent.
+    ///
+    /// # Errors
+    /// As [`post_send`](Self::post_send).
+    ///
+    /// # Safety
+    /// Every slice is readable during the call.
+    unsafe fn try_send(
+        &self,
+        to: Peer,
+        tag: Tag,
+        immediate: Option<u64>,
+        data: &[RawSlice],
+    ) -> Result<Option<Status>>;
+
+    /// Sends one slice if that needs neither the receiver's help nor a wait, as
+    /// [`try_send`](Self::try_send) does, in less time. False: nothing was sent, be it that it
+    /// would need more, or an error, which the next attempt will meet.
+    ///
+    /// # Safety
+    /// The slice is readable during the call.
+    #[inline]
+    unsafe fn try_send_slice(&self, to: Peer, tag: Tag, data: RawSlice) -> bool {
+        let _ = (to, tag, data);
+        false
+    }
+
+    /// Starts a send that [`try_send`](Self::try_send) or [`try_send_slice`](Self::try_send_slice)
+    /// has just refused: [`post_send`](Self::post_send), which an endpoint may do without a second
+    /// attempt.
+    ///
+    /// # Errors
+    /// As [`post_send`](Self::post_send).
+    ///
+    /// # Safety
+    /// As [`post_send`](Self::post_send).
+    unsafe fn post_send_slow(&self, to: Peer, tag: Tag, data: &[RawSlice]) -> Result<Posted> {
+        // SAFETY: the caller's promise.
+        unsafe { self.post_send(to, tag, data) }
+    }
+
+    /// Sends and waits: [`post_send`](Self::post_send) and [`wait`](Requests::wait) in one, which
+    /// an endpoint may do in less time.
+    ///
+    /// # Errors
+    /// What became of the send.
+    ///
+    /// # Safety
+    /// As [`post_send`](Self::post_send), until it returns.
+    unsafe fn send_blocking(&self, to: Peer, tag: Tag, data: &[RawSlice]) -> Result<()> {
+        // SAFETY: the caller's promise.
+        match unsafe { self.post_send(to, tag, data) }? {
+            Posted::Done(outcome) => outcome,
+            Posted::Pending(id) => self.wait(id),
+        }
+        .map(|_| ())
+    }
+
+    /// Starts a receive into `into`, filled front to back.
+    ///
+    /// # Errors
+    /// As [`post_send`](Self::post_send).
+    ///
+    /// # Safety
+    /// Every slice is writable, and nobody else touches it, until the operation is done.
+    unsafe fn post_recv(&self, selector: &Selector, into: &[RawSliceMut]) -> Result<Posted>;
+
+    /// Starts a receive of a scope: [`post_recv`](Self::post_recv) and
+    /// [`set_owner`](Requests::set_owner) in one, which an endpoint may do in less time.
+    ///
+    /// # Errors
+    /// As [`post_recv`](Self::post_recv).
+    ///
+    /// # Safety
+    /// As [`post_recv`](Self::post_recv).
+    unsafe fn post_recv_owned(
+        &self,
+        selector: &Selector,
+        into: &[RawSliceMut],
+        owner: u32,
+    ) -> Result<Posted> {
+        // SAFETY: the caller's promise.
+        let posted = unsafe { self.post_recv(selector, into) }?;
+        if let Posted::Pending(id) = &posted {
+            // SAFETY: it began just now.
+            unsafe { self.set_owner(*id, owner) };
+        }
+        Ok(posted)
+    }
+
+    /// Starts a receive of a scope into one piece, if nothing is to be done but to wait for its
+    /// message: what most receives do, in less time than by
+    /// [`post_recv_owned`](Self::post_recv_owned). `None`: nothing was started.
+    ///
+    /// # Safety
+    /// As [`post_recv`](Self::post_recv).
+    unsafe fn post_recv_to_fifo(
+        &self,
+        selector: &Selector,
+        into: RawSliceMut,
+        owner: u32,
+    ) -> Option<RequestId> {
+        let _ = (selector, into, owner);
+        None
+    }
+
+    /// Receives and waits: [`post_recv`](Self::post_recv) and [`wait`](Requests::wait) in one,
+    /// which an endpoint may do in less time.
+    ///
+    /// # Errors
+    /// What became of the receive.
+    ///
+    /// # Safety
+    /// As [`post_recv`](Self::post_recv), until it returns.
+    unsafe fn recv_blocking(&self, selector: &Selector, into: &[RawSliceMut]) -> Outcome {
+        // SAFETY: the caller's promise.
+        match unsafe { self.post_recv(selector, into) }? {
+            Posted::Done(outcome) => outcome,
+            Posted::Pending(id) => self.wait(id),
+        }
+    }
+
+    /// Receives a claimed message.
+    ///
+    /// # Errors
+    /// [`Error::UnknownRequest`](crate::Error::UnknownRequest) for a claim that was used already.
+    ///
+    /// # Safety
+    /// As [`post_recv`](Self::post_recv).
+    unsafe fn post_claimed(&self, claim: ClaimId, into: &[RawSliceMut]) -> Result<Posted>;
+
+    /// Makes progress once and looks for a message that has arrived and fits, without taking it.
+    ///
+    /// # Errors
+    /// [`Error::PeerFailed`](crate::Error::PeerFailed) if the selector names a peer that failed.
+    fn peek(&self, selector: &Selector) -> Result<Option<Status>>;
+
+    /// Like [`peek`](Self::peek), but takes the message out of matching (MPI's `Improbe`).
+    ///
+    /// # Errors
+    /// As [`peek`](Self::peek).
+    fn claim(&self, selector: &Selector) -> Result<Option<(Status, ClaimId)>>;
+}
