@@ -102,8 +102,8 @@ impl Pair {
 
 /// One message, while both sides get their turns.
 fn pass(one: &HybridEndpoint, to: Peer, other: &HybridEndpoint, from: Peer) -> Result<()> {
-    let mut send = one.isend(to, TAG, [1_u8; 8])?;
-    let mut receive = other.irecv((from, TAG), [0_u8; 8])?;
+    let mut send = one.isend(to, TAG, vec![1; 8])?;
+    let mut receive = other.irecv((from, TAG), vec![0; 8])?;
     while !(send.test() & receive.test()) {}
     send.wait()?;
     receive.wait().map(drop)

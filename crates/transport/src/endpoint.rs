@@ -8,6 +8,7 @@ use crate::counters::Counters;
 use crate::error::Outcome;
 use crate::loan::{Loan, Loaned};
 use crate::owned::{OwnedRecv, OwnedSend};
+use crate::owned_bytes::OwnedBytes;
 use crate::probe::Claimed;
 use crate::raw::{Posted, RawEndpoint, RawSlice, RawSliceMut, Requests};
 use crate::region::{Region, RegionKey};
@@ -189,28 +190,28 @@ pub trait Endpoint: RawEndpoint {
         &self,
         to: Peer,
         tag: impl Into<Tag>,
-        data: impl Into<Vec<u8>>,
+        data: impl OwnedBytes,
     ) -> Result<OwnedSend<'_, Self>>
     where
         Self: Sized,
     {
-        OwnedSend::start(self, to, tag.into(), data.into())
+        OwnedSend::start(self, to, tag.into(), data.into_vec())
     }
 
-    /// Starts a receive of up to `buffer.len()` bytes into a buffer that it takes, and gives back
-    /// at completion.
+    /// Starts a receive into a buffer that it takes, and gives back at completion. There is room
+    /// for as many bytes as the buffer is long: `vec![0; 64]`, not `Vec::with_capacity(64)`.
     ///
     /// # Errors
     /// As [`recv`](Self::recv).
     fn irecv(
         &self,
         from: impl Into<Selector>,
-        buffer: impl Into<Vec<u8>>,
+        buffer: impl OwnedBytes,
     ) -> Result<OwnedRecv<'_, Self>>
     where
         Self: Sized,
     {
-        OwnedRecv::start(self, &from.into(), buffer.into())
+        OwnedRecv::start(self, &from.into(), buffer.into_vec())
     }
 
     /// Makes progress once and describes a fitting message if one has arrived, without taking it.
@@ -279,11 +280,11 @@ pub trait Endpoint: RawEndpoint {
     ///
     /// # Errors
     /// [`Error::NoMemory`](crate::Error::NoMemory) if the table of regions is full.
-    fn region(&self, memory: impl Into<Vec<u8>>) -> Result<Region<'_, Self>>
+    fn region(&self, memory: impl OwnedBytes) -> Result<Region<'_, Self>>
     where
         Self: Sized,
     {
-        Region::new(self, memory.into())
+        Region::new(self, memory.into_vec())
     }
 
     /// Reads from a region of a peer.

@@ -65,6 +65,7 @@ mod label;
 mod loan;
 #[expect(unsafe_code, reason = "buffers owned by operations")]
 mod owned;
+mod owned_bytes;
 mod pieces;
 pub mod policy;
 #[expect(unsafe_code, reason = "receives into a borrowed buffer")]
@@ -97,6 +98,7 @@ pub use kernel::KernelEndpoint;
 pub use label::{Peer, Selector, Status, Tag};
 pub use loan::{Loan, Loaned, LoanedByte};
 pub use owned::{OwnedRecv, OwnedSend};
+pub use owned_bytes::OwnedBytes;
 pub use probe::Claimed;
 pub use raw::{Access, RegionId, RequestId};
 pub use region::{Region, RegionKey};
