@@ -9,11 +9,12 @@ use crate::error::Outcome;
 use crate::loan::{Loan, Loaned};
 use crate::owned::{OwnedRecv, OwnedSend};
 use crate::owned_bytes::OwnedBytes;
+use crate::polling::{poll_until, poll_within};
 use crate::probe::Claimed;
 use crate::raw::{Posted, RawEndpoint, RawSlice, RawSliceMut, Requests};
 use crate::region::{Region, RegionKey};
 use crate::scope::Scope;
-use crate::{Address, Peer, Result, Selector, Status, Tag};
+use crate::{Address, Error, Peer, Result, Selector, Status, Tag};
 
 /// Tagged messages, sound without `unsafe`.
 ///
@@ -225,6 +226,33 @@ pub trait Endpoint: RawEndpoint {
         self.peek(&from.into())
     }
 
+    /// Receives one message as [`recv`](Self::recv) does, if it comes within the time; `None` if it
+    /// does not. A message that has begun to arrive by then is waited for.
+    ///
+    /// # Errors
+    /// As [`recv`](Self::recv).
+    fn recv_timeout(
+        &self,
+        from: impl Into<Selector>,
+        buffer: &mut [u8],
+        timeout: Duration,
+    ) -> Result<Option<Status>>
+    where
+        Self: Sized,
+    {
+        self.scope(|scope| {
+            let mut receive = scope.irecv(from, buffer)?;
+            if !receive.wait_timeout(timeout) {
+                receive.cancel()?;
+            }
+            match receive.wait() {
+                Ok((status, _)) => Ok(Some(status)),
+                Err(Error::Cancelled) => Ok(None),
+                Err(error) => Err(error),
+            }
+        })
+    }
+
     /// Waits until a fitting message has arrived, and describes it without taking it.
     ///
     /// # Errors
@@ -235,6 +263,22 @@ pub trait Endpoint: RawEndpoint {
     {
         let selector = from.into();
         poll_until(self, || self.peek(&selector))
+    }
+
+    /// As [`wait_probe`](Self::wait_probe); `None` if no fitting message arrives within the time.
+    ///
+    /// # Errors
+    /// As [`probe`](Self::probe).
+    fn wait_probe_timeout(
+        &self,
+        from: impl Into<Selector>,
+        timeout: Duration,
+    ) -> Result<Option<Status>>
+    where
+        Self: Sized,
+    {
+        let selector = from.into();
+        poll_within(self, timeout, || self.peek(&selector))
     }
 
     /// Takes a fitting message, if one has arrived, so that no other receive can match it.
@@ -275,6 +319,23 @@ pub trait Endpoint: RawEndpoint {
         self.take_loan_blocking(&from.into()).map(Loaned::new)
     }
 
+    /// As [`recv_loaned`](Self::recv_loaned); `None` if no fitting message arrives within the time.
+    ///
+    /// # Errors
+    /// As [`recv`](Self::recv).
+    fn recv_loaned_timeout(
+        &self,
+        from: impl Into<Selector>,
+        timeout: Duration,
+    ) -> Result<Option<Loaned>>
+    where
+        Self: Sized,
+    {
+        let selector = from.into();
+        let taken = poll_within(self, timeout, || self.take_loan(&selector))?;
+        Ok(taken.map(Loaned::new))
+    }
+
     /// Exposes memory, so that peers that are given its key can read and write it without this
     /// side's help.
     ///
@@ -308,24 +369,41 @@ pub trait Endpoint: RawEndpoint {
         let posted = unsafe { self.post_write(peer, key.0, offset, &[RawSlice::from(from)]) }?;
         finish(self, posted).map(|_| ())
     }
-}
 
-/// Asks again and again, then sleeps between the questions. Each question makes progress.
-pub(crate) fn poll_until<E: Endpoint + ?Sized, T>(
-    endpoint: &E,
-    mut ask: impl FnMut() -> Result<Option<T>>,
-) -> Result<T> {
-    /// About 50 us of polling before the first sleep.
-    const POLLS: u32 = 1000;
-    let mut polls = 0;
-    loop {
-        if let Some(answer) = ask()? {
-            return Ok(answer);
-        }
-        polls += 1;
-        if polls > POLLS {
-            endpoint.sleep(None);
-        }
+    /// Starts a read from a region of a peer into a buffer that it takes, and gives back at
+    /// completion. [`Scope::iread`] reads into a borrowed one.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    fn iread(
+        &self,
+        peer: Peer,
+        key: RegionKey,
+        offset: u64,
+        into: impl OwnedBytes,
+    ) -> Result<OwnedRecv<'_, Self>>
+    where
+        Self: Sized,
+    {
+        OwnedRecv::start_read(self, peer, key, offset, into.into_vec())
+    }
+
+    /// Starts a write of a buffer that it takes to a region of a peer, and gives it back when the
+    /// bytes are in place. [`Scope::iwrite`] writes a borrowed one.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    fn iwrite(
+        &self,
+        peer: Peer,
+        key: RegionKey,
+        offset: u64,
+        from: impl OwnedBytes,
+    ) -> Result<OwnedSend<'_, Self>>
+    where
+        Self: Sized,
+    {
+        OwnedSend::start_write(self, peer, key, offset, from.into_vec())
     }
 }
 

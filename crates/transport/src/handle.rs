@@ -1,9 +1,13 @@
 //! What owned requests have in common: an operation that was posted, done or not.
 
+use core::time::Duration;
+
 use crate::error::Outcome;
+use crate::polling::within;
 use crate::raw::{Posted, RequestId};
 use crate::{Endpoint, Error, Result};
 
+#[derive(Debug)]
 pub(crate) struct Handle<'e, E: Endpoint> {
     pub(crate) endpoint: &'e E,
     pub(crate) posted: Posted,
@@ -25,6 +29,16 @@ impl<E: Endpoint> Handle<'_, E> {
             }
         }
         true
+    }
+
+    /// Whether it is done, or becomes so within the time.
+    pub(crate) fn wait_timeout(&mut self, timeout: Duration) -> bool {
+        let endpoint = self.endpoint;
+        within(endpoint, timeout, || self.test())
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.pending().is_none_or(|id| self.endpoint.is_done(id))
     }
 
     pub(crate) fn cancel(&self) -> Result<()> {

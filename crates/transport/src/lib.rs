@@ -68,6 +68,7 @@ mod owned;
 mod owned_bytes;
 mod pieces;
 pub mod policy;
+mod polling;
 #[expect(unsafe_code, reason = "receives into a borrowed buffer")]
 mod probe;
 #[expect(unsafe_code, reason = "the raw interface")]
@@ -96,7 +97,7 @@ pub use endpoints::{HybridEndpoint, ShmEndpoint};
 pub use error::{Errno, Error, Outcome, PeerFailure, Result};
 pub use kernel::KernelEndpoint;
 pub use label::{Peer, Selector, Status, Tag};
-pub use loan::{Loan, Loaned, LoanedByte};
+pub use loan::{Loan, LoanSend, Loaned, LoanedByte};
 pub use owned::{OwnedRecv, OwnedSend};
 pub use owned_bytes::OwnedBytes;
 pub use probe::Claimed;
@@ -104,7 +105,9 @@ pub use raw::{Access, RegionId, RequestId};
 pub use region::{Region, RegionKey};
 pub use scope::{Scope, ScopedRecv, ScopedSend};
 pub use settings::Settings;
-pub use wait::{Request, wait_all, wait_any};
+pub use wait::{
+    Request, wait_all, wait_all_timeout, wait_any, wait_any_timeout, wait_some, wait_some_timeout,
+};
 pub use world::World;
 
 /// The programs of the README are tests.

@@ -3,9 +3,13 @@
 use core::fmt;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicU8, Ordering};
+use core::time::Duration;
 
 use crate::error::Outcome;
-use crate::raw::{RawLoan, RawLoaned};
+use crate::handle::Handle;
+use crate::raw::{RawLoan, RawLoaned, RequestId};
+use crate::wait::place_of;
+use crate::wait::sealed::Waited;
 use crate::{Endpoint, Error, Peer, Result, Status, Tag};
 
 /// A buffer in this endpoint's shared memory. Peers can map it for reading only, so it is a plain
@@ -60,7 +64,29 @@ impl<'e, E: Endpoint> Loan<'e, E> {
     /// # Errors
     /// As [`Endpoint::send`](crate::Endpoint::send), and [`Error::OutOfRegion`] if the loan is
     /// shorter.
-    pub fn send_first(mut self, len: usize, to: Peer, tag: impl Into<Tag>) -> Outcome {
+    pub fn send_first(self, len: usize, to: Peer, tag: impl Into<Tag>) -> Outcome {
+        self.isend_first(len, to, tag)?.wait()
+    }
+
+    /// Starts a send of the whole buffer.
+    ///
+    /// # Errors
+    /// As [`Endpoint::send`](crate::Endpoint::send).
+    pub fn isend(self, to: Peer, tag: impl Into<Tag>) -> Result<LoanSend<'e, E>> {
+        let len = self.len();
+        self.isend_first(len, to, tag)
+    }
+
+    /// Starts a send of the first `len` bytes.
+    ///
+    /// # Errors
+    /// As [`send_first`](Self::send_first).
+    pub fn isend_first(
+        mut self,
+        len: usize,
+        to: Peer,
+        tag: impl Into<Tag>,
+    ) -> Result<LoanSend<'e, E>> {
         if len > self.len() {
             return Err(Error::OutOfRegion {
                 offset: 0,
@@ -71,10 +97,73 @@ impl<'e, E: Endpoint> Loan<'e, E> {
         let Some(raw) = self.raw.take() else {
             return Err(Error::UnknownRequest);
         };
+        let endpoint = self.endpoint;
         // SAFETY: the endpoint lent it to this value, which ends here, and it is long enough by the
         // check above.
-        let posted = unsafe { self.endpoint.post_loan(to, tag.into(), raw, len) }?;
-        crate::endpoint::finish(self.endpoint, posted)
+        let posted = unsafe { endpoint.post_loan(to, tag.into(), raw, len) }?;
+        Ok(LoanSend(Handle { endpoint, posted }))
+    }
+}
+
+/// The send of a loan under way. Its bytes are the endpoint's.
+///
+/// Dropped before completion, the send goes on.
+#[derive(Debug)]
+pub struct LoanSend<'e, E: Endpoint>(Handle<'e, E>);
+
+impl<E: Endpoint> LoanSend<'_, E> {
+    /// Waits until the message is on its way.
+    ///
+    /// # Errors
+    /// What became of the send.
+    pub fn wait(mut self) -> Outcome {
+        self.0.wait()
+    }
+
+    /// Makes progress; true when done. Waiting then returns at once.
+    pub fn test(&mut self) -> bool {
+        self.0.test()
+    }
+
+    /// Waits until it is done or the time is over; true when done. Waiting then returns at once.
+    pub fn wait_timeout(&mut self, timeout: Duration) -> bool {
+        self.0.wait_timeout(timeout)
+    }
+
+    /// Asks that the send be cancelled; waiting says what became of it.
+    ///
+    /// # Errors
+    /// [`Error::UnknownRequest`] never for a handle of this endpoint.
+    pub fn cancel(&self) -> Result<()> {
+        self.0.cancel()
+    }
+}
+
+impl<E: Endpoint> Drop for LoanSend<'_, E> {
+    fn drop(&mut self) {
+        if let Some(id) = self.0.pending() {
+            self.0.endpoint.abandon(id, Box::new(()));
+        }
+    }
+}
+
+impl<E: Endpoint> Waited for LoanSend<'_, E> {
+    type Output = Outcome;
+    fn under_way(&self) -> Option<RequestId> {
+        self.0.pending()
+    }
+    fn is_over(&self) -> bool {
+        self.0.is_over()
+    }
+    fn wait_within(&mut self, timeout: Duration) -> bool {
+        self.wait_timeout(timeout)
+    }
+    fn is_of(&self, endpoint: *const ()) -> bool {
+        place_of(self.0.endpoint) == endpoint
+    }
+    fn complete(mut self, outcome: Option<Outcome>) -> Self::Output {
+        self.0.learn(outcome);
+        self.0.wait()
     }
 }
 

@@ -2,10 +2,12 @@
 
 use core::fmt;
 use core::mem::{self, ManuallyDrop};
+use core::time::Duration;
 
 use crate::error::Outcome;
 use crate::handle::Handle;
 use crate::raw::{Posted, RawSlice, RawSliceMut, RequestId};
+use crate::region::RegionKey;
 use crate::wait::place_of;
 use crate::wait::sealed::Waited;
 use crate::{Endpoint, Peer, Result, Selector, Status, Tag};
@@ -28,6 +30,20 @@ impl Parts {
             start: buffer.as_mut_ptr(),
             len: buffer.len(),
             capacity: buffer.capacity(),
+        }
+    }
+
+    fn readable(&self) -> RawSlice {
+        RawSlice {
+            start: self.start,
+            len: self.len,
+        }
+    }
+
+    fn writable(&self) -> RawSliceMut {
+        RawSliceMut {
+            start: self.start,
+            len: self.len,
         }
     }
 
@@ -56,9 +72,25 @@ struct Owned<'e, E: Endpoint> {
 }
 
 impl<'e, E: Endpoint> Owned<'e, E> {
-    fn new(endpoint: &'e E, posted: Posted, parts: Parts) -> Self {
-        let handle = Handle { endpoint, posted };
-        Self { handle, parts }
+    /// Posts an operation on the buffer. The bytes live on the heap until `rebuild`, which runs
+    /// only after completion; a leaked request never frees them. Nobody else has access to the
+    /// vector that was taken apart.
+    fn start(
+        endpoint: &'e E,
+        buffer: Vec<u8>,
+        post: impl FnOnce(&Parts) -> Result<Posted>,
+    ) -> Result<Self> {
+        let parts = Parts::new(buffer);
+        match post(&parts) {
+            Ok(posted) => {
+                let handle = Handle { endpoint, posted };
+                Ok(Self { handle, parts })
+            }
+            Err(error) => {
+                drop(Orphan(parts));
+                Err(error)
+            }
+        }
     }
 
     fn finish(self) -> (Outcome, Vec<u8>) {
@@ -111,20 +143,25 @@ impl<E: Endpoint> fmt::Debug for OwnedRecv<'_, E> {
 
 impl<'e, E: Endpoint> OwnedSend<'e, E> {
     pub(crate) fn start(endpoint: &'e E, to: Peer, tag: Tag, data: Vec<u8>) -> Result<Self> {
-        let parts = Parts::new(data);
-        let slice = RawSlice {
-            start: parts.start,
-            len: parts.len,
-        };
-        // SAFETY: the bytes live on the heap until `rebuild`, which runs only after completion; if
-        // the request is leaked they are never freed.
-        match unsafe { endpoint.post_send(to, tag, &[slice]) } {
-            Ok(posted) => Ok(Self(Owned::new(endpoint, posted, parts))),
-            Err(error) => {
-                drop(Orphan(parts));
-                Err(error)
-            }
-        }
+        Owned::start(endpoint, data, |parts| {
+            // SAFETY: `Owned::start` keeps the bytes, for nobody else, until the operation is done.
+            unsafe { endpoint.post_send(to, tag, &[parts.readable()]) }
+        })
+        .map(Self)
+    }
+
+    pub(crate) fn start_write(
+        endpoint: &'e E,
+        to: Peer,
+        key: RegionKey,
+        offset: u64,
+        data: Vec<u8>,
+    ) -> Result<Self> {
+        Owned::start(endpoint, data, |parts| {
+            // SAFETY: `Owned::start` keeps the bytes, for nobody else, until the operation is done.
+            unsafe { endpoint.post_write(to, key.0, offset, &[parts.readable()]) }
+        })
+        .map(Self)
     }
 
     /// Waits until the message is on its way; gives the buffer back.
@@ -147,6 +184,11 @@ impl<'e, E: Endpoint> OwnedSend<'e, E> {
         self.0.handle.test()
     }
 
+    /// Waits until it is done or the time is over; true when done. Waiting then returns at once.
+    pub fn wait_timeout(&mut self, timeout: Duration) -> bool {
+        self.0.handle.wait_timeout(timeout)
+    }
+
     /// Asks that the send be cancelled; waiting says what became of it.
     ///
     /// # Errors
@@ -158,19 +200,25 @@ impl<'e, E: Endpoint> OwnedSend<'e, E> {
 
 impl<'e, E: Endpoint> OwnedRecv<'e, E> {
     pub(crate) fn start(endpoint: &'e E, from: &Selector, buffer: Vec<u8>) -> Result<Self> {
-        let parts = Parts::new(buffer);
-        let slice = RawSliceMut {
-            start: parts.start,
-            len: parts.len,
-        };
-        // SAFETY: as in `OwnedSend::start`, and the taken-apart vector gives nobody else access.
-        match unsafe { endpoint.post_recv(from, &[slice]) } {
-            Ok(posted) => Ok(Self(Owned::new(endpoint, posted, parts))),
-            Err(error) => {
-                drop(Orphan(parts));
-                Err(error)
-            }
-        }
+        Owned::start(endpoint, buffer, |parts| {
+            // SAFETY: `Owned::start` keeps the bytes, for nobody else, until the operation is done.
+            unsafe { endpoint.post_recv(from, &[parts.writable()]) }
+        })
+        .map(Self)
+    }
+
+    pub(crate) fn start_read(
+        endpoint: &'e E,
+        from: Peer,
+        key: RegionKey,
+        offset: u64,
+        buffer: Vec<u8>,
+    ) -> Result<Self> {
+        Owned::start(endpoint, buffer, |parts| {
+            // SAFETY: `Owned::start` keeps the bytes, for nobody else, until the operation is done.
+            unsafe { endpoint.post_read(from, key.0, offset, &[parts.writable()]) }
+        })
+        .map(Self)
     }
 
     /// Waits for the message; gives its status and the whole buffer, of which the first
@@ -194,6 +242,11 @@ impl<'e, E: Endpoint> OwnedRecv<'e, E> {
         self.0.handle.test()
     }
 
+    /// Waits until it is done or the time is over; true when done. Waiting then returns at once.
+    pub fn wait_timeout(&mut self, timeout: Duration) -> bool {
+        self.0.handle.wait_timeout(timeout)
+    }
+
     /// Asks that the receive be cancelled; waiting says what became of it.
     ///
     /// # Errors
@@ -208,6 +261,12 @@ impl<E: Endpoint> Waited for OwnedSend<'_, E> {
     fn under_way(&self) -> Option<RequestId> {
         self.0.handle.pending()
     }
+    fn is_over(&self) -> bool {
+        self.0.handle.is_over()
+    }
+    fn wait_within(&mut self, timeout: Duration) -> bool {
+        self.wait_timeout(timeout)
+    }
     fn is_of(&self, endpoint: *const ()) -> bool {
         place_of(self.0.handle.endpoint) == endpoint
     }
@@ -221,6 +280,12 @@ impl<E: Endpoint> Waited for OwnedRecv<'_, E> {
     type Output = (Outcome, Vec<u8>);
     fn under_way(&self) -> Option<RequestId> {
         self.0.handle.pending()
+    }
+    fn is_over(&self) -> bool {
+        self.0.handle.is_over()
+    }
+    fn wait_within(&mut self, timeout: Duration) -> bool {
+        self.wait_timeout(timeout)
     }
     fn is_of(&self, endpoint: *const ()) -> bool {
         place_of(self.0.handle.endpoint) == endpoint

@@ -1,14 +1,17 @@
 //! Scoped requests: buffers borrowed for the time of a scope, as with `std::thread::scope`.
 
+mod requests;
+
 use core::fmt;
 use core::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use crate::error::Outcome;
 use crate::raw::{Posted, RawSlice, RawSliceMut, RequestId};
-use crate::wait::place_of;
-use crate::wait::sealed::Waited;
-use crate::{Endpoint, Error, Peer, Result, Selector, Status, Tag};
+use crate::region::RegionKey;
+use crate::{Endpoint, Error, Peer, Result, Selector, Tag};
+
+use requests::What;
+pub use requests::{ScopedRecv, ScopedSend};
 
 /// Posts operations on buffers that outlive the scope. Made by
 /// [`Endpoint::scope`](crate::Endpoint::scope).
@@ -145,6 +148,46 @@ impl<'scope, 'env, E: Endpoint> Scope<'scope, 'env, E> {
         Ok(self.handle_of(posted))
     }
 
+    /// Starts a read from a region of a peer; the handle's `wait` gives the buffer back, the end of
+    /// the scope too.
+    ///
+    /// # Errors
+    /// As [`Endpoint::read`].
+    pub fn iread(
+        &'scope self,
+        peer: Peer,
+        key: RegionKey,
+        offset: u64,
+        into: &'scope mut [u8],
+    ) -> Result<ScopedRecv<'scope, E>> {
+        let room = RawSliceMut::from(into);
+        // SAFETY: as in `irecv`.
+        let posted = unsafe { self.endpoint.post_read(peer, key.0, offset, &[room]) }?;
+        Ok(ScopedRecv {
+            endpoint: self.endpoint,
+            id: self.request(posted),
+            room,
+            buffer: PhantomData,
+        })
+    }
+
+    /// Starts a write to a region of a peer; it is done when the bytes are in place.
+    ///
+    /// # Errors
+    /// As [`Endpoint::read`].
+    pub fn iwrite(
+        &'scope self,
+        peer: Peer,
+        key: RegionKey,
+        offset: u64,
+        from: &'scope [u8],
+    ) -> Result<ScopedSend<'scope, E>> {
+        let data = RawSlice::from(from);
+        // SAFETY: as in `isend`.
+        let posted = unsafe { self.endpoint.post_write(peer, key.0, offset, &[data]) }?;
+        Ok(self.handle_of(posted))
+    }
+
     /// The endpoint, for blocking calls between the posts.
     #[must_use]
     pub fn endpoint(&self) -> &'env E {
@@ -160,184 +203,6 @@ impl<'scope, 'env, E: Endpoint> Scope<'scope, 'env, E> {
                 id
             }
             Posted::Done(outcome) => self.endpoint.insert_done(outcome, self.owner),
-        }
-    }
-}
-
-/// A send (or a vectored receive) within a scope. Dropping it leaves the operation to the scope's
-/// end.
-///
-/// Three words.
-pub struct ScopedSend<'scope, E: Endpoint> {
-    // A stream of short messages goes as fast as there is little to store: see `engine::short`.
-    what: What<'scope, E>,
-}
-
-const _: () = assert!(size_of::<ScopedSend<'_, crate::HybridEndpoint>>() == 24);
-
-enum What<'scope, E> {
-    /// It was done at once.
-    Sent { to: Peer, tag: Tag, len: u64 },
-    /// The endpoint knows what becomes of it.
-    UnderWay { endpoint: &'scope E, id: RequestId },
-}
-
-impl<E> What<'_, E> {
-    fn id(&self) -> Option<RequestId> {
-        match self {
-            Self::UnderWay { id, .. } => Some(*id),
-            Self::Sent { .. } => None,
-        }
-    }
-}
-
-/// A receive within a scope. Dropping it leaves the operation to the scope's end.
-///
-/// Four words: what it became lies with the endpoint until it is asked for.
-pub struct ScopedRecv<'scope, E: Endpoint> {
-    endpoint: &'scope E,
-    id: RequestId,
-    room: RawSliceMut,
-    buffer: PhantomData<&'scope mut [u8]>,
-}
-
-impl<E: Endpoint> fmt::Debug for ScopedSend<'_, E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ScopedSend")
-            .field("request", &self.what.id())
-            .finish_non_exhaustive()
-    }
-}
-
-impl<E: Endpoint> fmt::Debug for ScopedRecv<'_, E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ScopedRecv")
-            .field("request", &self.id)
-            .finish_non_exhaustive()
-    }
-}
-
-impl<E: Endpoint> ScopedSend<'_, E> {
-    /// Waits until the buffer may be used again.
-    ///
-    /// # Errors
-    /// What became of the operation.
-    #[inline]
-    pub fn wait(self) -> Outcome {
-        match self.what {
-            What::UnderWay { endpoint, id } => endpoint.wait(id),
-            What::Sent { to, tag, len } => Ok(Status {
-                peer: to,
-                tag,
-                len,
-                immediate: None,
-            }),
-        }
-    }
-
-    /// Makes progress; true when done. [`wait`](Self::wait) then returns at once.
-    pub fn test(&mut self) -> bool {
-        match self.what {
-            What::UnderWay { endpoint, id } => test(endpoint, id),
-            What::Sent { .. } => true,
-        }
-    }
-
-    /// Asks that the send be cancelled; [`wait`](Self::wait) says what became of it.
-    ///
-    /// # Errors
-    /// [`Error::UnknownRequest`] never for a handle of this endpoint.
-    pub fn cancel(&self) -> Result<()> {
-        match self.what {
-            What::UnderWay { endpoint, id } => cancel(endpoint, id),
-            What::Sent { .. } => Ok(()),
-        }
-    }
-}
-
-/// Makes progress if the request is not done; whether it is then.
-fn test(endpoint: &impl Endpoint, id: RequestId) -> bool {
-    endpoint.is_done(id) || {
-        endpoint.progress();
-        endpoint.is_done(id)
-    }
-}
-
-/// Asks that a request be cancelled that may be done.
-fn cancel(endpoint: &impl Endpoint, id: RequestId) -> Result<()> {
-    if endpoint.is_done(id) {
-        Ok(())
-    } else {
-        endpoint.cancel(id)
-    }
-}
-
-impl<'scope, E: Endpoint> ScopedRecv<'scope, E> {
-    /// Waits for the message; gives its status and the whole buffer back.
-    ///
-    /// # Errors
-    /// What became of the operation; the buffer then comes back with the end of the scope.
-    #[inline]
-    pub fn wait(self) -> Result<(Status, &'scope mut [u8])> {
-        let outcome = self.endpoint.wait(self.id);
-        self.result(outcome)
-    }
-
-    #[inline]
-    fn result(self, outcome: Outcome) -> Result<(Status, &'scope mut [u8])> {
-        let (room, status) = (self.room, outcome?);
-        // SAFETY: made from a `&'scope mut [u8]` that nobody else has, and the operation is done,
-        // so the endpoint touches it no more.
-        let buffer = unsafe { core::slice::from_raw_parts_mut(room.start, room.len) };
-        Ok((status, buffer))
-    }
-
-    /// Makes progress; true when done. [`wait`](Self::wait) then returns at once.
-    pub fn test(&mut self) -> bool {
-        test(self.endpoint, self.id)
-    }
-
-    /// Asks that the receive be cancelled; [`wait`](Self::wait) says what became of it.
-    ///
-    /// # Errors
-    /// [`Error::UnknownRequest`] never for a handle of this endpoint.
-    pub fn cancel(&self) -> Result<()> {
-        cancel(self.endpoint, self.id)
-    }
-}
-
-impl<E: Endpoint> Waited for ScopedSend<'_, E> {
-    type Output = Outcome;
-    fn under_way(&self) -> Option<RequestId> {
-        match self.what {
-            What::UnderWay { endpoint, id } if !endpoint.is_done(id) => Some(id),
-            _ => None,
-        }
-    }
-    fn is_of(&self, endpoint: *const ()) -> bool {
-        match self.what {
-            What::UnderWay { endpoint: of, .. } => place_of(of) == endpoint,
-            // Nobody waits for it.
-            What::Sent { .. } => true,
-        }
-    }
-    fn complete(self, outcome: Option<Outcome>) -> Self::Output {
-        outcome.unwrap_or_else(|| self.wait())
-    }
-}
-
-impl<'scope, E: Endpoint> Waited for ScopedRecv<'scope, E> {
-    type Output = Result<(Status, &'scope mut [u8])>;
-    fn under_way(&self) -> Option<RequestId> {
-        Some(self.id).filter(|id| !self.endpoint.is_done(*id))
-    }
-    fn is_of(&self, endpoint: *const ()) -> bool {
-        place_of(self.endpoint) == endpoint
-    }
-    fn complete(self, outcome: Option<Outcome>) -> Self::Output {
-        match outcome {
-            Some(outcome) => self.result(outcome),
-            None => self.wait(),
         }
     }
 }

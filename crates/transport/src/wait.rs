@@ -1,10 +1,14 @@
 //! Waiting for one of many, or for all.
 
+use core::time::Duration;
+use std::time::Instant;
+
 use crate::Endpoint;
+use crate::polling::within;
 use crate::raw::RequestId;
 
-/// A handle of an operation under way, scoped or owned; there are no others. `Output` is what
-/// waiting for it gives.
+/// A handle of an operation under way, scoped, owned or of a loan; there are no others. `Output` is
+/// what waiting for it gives.
 pub trait Request: sealed::Waited {
     /// The endpoint's name for it, or `None` if it is done.
     fn pending(&self) -> Option<RequestId>;
@@ -17,6 +21,8 @@ impl<R: sealed::Waited> Request for R {
 }
 
 pub(crate) mod sealed {
+    use core::time::Duration;
+
     use crate::error::Outcome;
     use crate::raw::RequestId;
 
@@ -28,6 +34,12 @@ pub(crate) mod sealed {
 
         /// Its endpoint's name for it, or `None` if it is done.
         fn under_way(&self) -> Option<RequestId>;
+
+        /// Whether it is done, as far as its endpoint knows. No progress.
+        fn is_over(&self) -> bool;
+
+        /// Waits until it is done or the time is over; whether it is done.
+        fn wait_within(&mut self, timeout: Duration) -> bool;
 
         /// Whether it is of the endpoint at this address.
         fn is_of(&self, endpoint: *const ()) -> bool;
@@ -51,15 +63,94 @@ pub fn wait_any<E: Endpoint, R: Request>(
     requests: &mut Vec<R>,
 ) -> Option<(usize, R::Output)> {
     let here = place_of(endpoint);
-    if let Some(at) = requests
-        .iter()
-        .position(|request| request.pending().is_none() || !request.is_of(here))
-    {
-        return Some((at, requests.swap_remove(at).complete(None)));
+    let mut few = [RequestId(0); FEW];
+    let mut many = Vec::new();
+    if requests.len() > FEW {
+        many.resize(requests.len(), RequestId(0));
     }
-    let ids: Vec<RequestId> = requests.iter().filter_map(|r| r.pending()).collect();
-    let (at, outcome) = endpoint.wait_any(&ids)?;
+    let ids = if many.is_empty() {
+        &mut few[..requests.len()]
+    } else {
+        &mut many[..]
+    };
+    for (at, (id, request)) in ids.iter_mut().zip(&*requests).enumerate() {
+        match request.pending() {
+            Some(pending) if request.is_of(here) => *id = pending,
+            _ => return Some((at, requests.swap_remove(at).complete(None))),
+        }
+    }
+    let (at, outcome) = endpoint.wait_any(ids)?;
     Some((at, requests.swap_remove(at).complete(Some(outcome))))
+}
+
+/// So many requests are waited for without an allocation.
+const FEW: usize = 32;
+
+/// As [`wait_any`]; `None` also if none is done within the time.
+pub fn wait_any_timeout<E: Endpoint, R: Request>(
+    endpoint: &E,
+    requests: &mut Vec<R>,
+    timeout: Duration,
+) -> Option<(usize, R::Output)> {
+    let at = first_over(endpoint, requests, timeout)?;
+    Some((at, requests.swap_remove(at).complete(None)))
+}
+
+/// Waits until at least one of the requests is done, takes all that are done out of the list, and
+/// gives their former positions and their results. The others keep their order. Empty for an empty
+/// list. One of another endpoint is waited for alone.
+pub fn wait_some<E: Endpoint, R: Request>(
+    endpoint: &E,
+    requests: &mut Vec<R>,
+) -> Vec<(usize, R::Output)> {
+    wait_some_timeout(endpoint, requests, Duration::MAX)
+}
+
+/// As [`wait_some`]; empty also if none is done within the time.
+pub fn wait_some_timeout<E: Endpoint, R: Request>(
+    endpoint: &E,
+    requests: &mut Vec<R>,
+    timeout: Duration,
+) -> Vec<(usize, R::Output)> {
+    if first_over(endpoint, requests, timeout).is_none() {
+        return Vec::new();
+    }
+    let mut over = Vec::new();
+    let mut left = Vec::with_capacity(requests.len());
+    for (at, request) in requests.drain(..).enumerate() {
+        if request.is_over() {
+            over.push((at, request.complete(None)));
+        } else {
+            left.push(request);
+        }
+    }
+    *requests = left;
+    over
+}
+
+/// The position of a request that is done, or becomes so within the time.
+fn first_over<E: Endpoint, R: Request>(
+    endpoint: &E,
+    requests: &mut [R],
+    timeout: Duration,
+) -> Option<usize> {
+    if requests.is_empty() {
+        return None;
+    }
+    let here = place_of(endpoint);
+    if let Some(at) = requests.iter().position(|request| !request.is_of(here)) {
+        return requests[at].wait_within(timeout).then_some(at);
+    }
+    let mut at = None;
+    within(endpoint, timeout, || {
+        at = requests.iter().position(R::is_over);
+        if at.is_none() {
+            endpoint.progress();
+            at = requests.iter().position(R::is_over);
+        }
+        at.is_some()
+    });
+    at
 }
 
 /// Waits until all are done; results in the order of the requests.
@@ -68,4 +159,17 @@ pub fn wait_all<R: Request>(requests: impl IntoIterator<Item = R>) -> Vec<R::Out
         .into_iter()
         .map(|request| request.complete(None))
         .collect()
+}
+
+/// Waits until all are done or the time is over; true when all are. [`wait_all`] then returns at
+/// once.
+pub fn wait_all_timeout<R: Request>(requests: &mut [R], timeout: Duration) -> bool {
+    // A time beyond what the clock can say never comes.
+    let deadline = Instant::now().checked_add(timeout);
+    requests.iter_mut().all(|request| {
+        let left = deadline.map_or(Duration::MAX, |deadline| {
+            deadline.saturating_duration_since(Instant::now())
+        });
+        request.wait_within(left)
+    })
 }

@@ -1,6 +1,6 @@
 //! Buffers in shared memory that are handed over.
 
-use limic::{Endpoint, Error, Selector};
+use limic::{Endpoint, Error, Selector, wait_all};
 
 use crate::party::TAG;
 use crate::{Case, Party, check, content};
@@ -394,6 +394,37 @@ pub fn truncated_loans<E: Endpoint>(case: &Case<E>) {
             check(number, &buffer[..1000]);
             assert!(buffer[1000..].iter().all(|byte| *byte == 0xa5));
             party.endpoint.send(party.other(), 9, &[]).expect("send");
+        }
+    });
+}
+
+/// Sends of loans under way together: waited for, asked, or left alone.
+pub fn sends_that_go_on<E: Endpoint>(case: &Case<E>) {
+    case.run(2, |party| {
+        let (endpoint, other) = (&party.endpoint, party.other());
+        if party.rank == 1 {
+            for number in 0..LENGTHS.len() as u64 {
+                for _ in 0..3 {
+                    let loaned = endpoint.recv_loaned((other, TAG)).expect("a loan");
+                    check(number, &loaned.to_vec());
+                }
+            }
+            return;
+        }
+        for (number, len) in (0..).zip(LENGTHS) {
+            let start = || {
+                let mut loan = endpoint.loan(len).expect("a loan");
+                loan.copy_from_slice(&content(number, len));
+                loan.isend(other, TAG).expect("isend")
+            };
+            let (waited, mut asked) = (start(), start());
+            drop(start());
+            while !asked.test() {
+                std::thread::yield_now();
+            }
+            for outcome in wait_all([waited, asked]) {
+                assert_eq!(outcome.expect("send").len, len as u64);
+            }
         }
     });
 }

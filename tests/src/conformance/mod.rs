@@ -27,6 +27,7 @@ pub mod requests;
 pub mod runtimes;
 pub mod scope;
 pub mod sizes;
+pub mod timeouts;
 pub mod to_self;
 pub mod truncation;
 pub mod vectored;
@@ -85,9 +86,11 @@ macro_rules! conformance {
                 truncation: posted_first, unexpected, into_no_buffer_at_all, the_next_message_is_whole;
                 cancel: a_posted_receive, an_unmatched_long_send, too_late_for_a_matched_send,
                     too_late_for_a_finished_request, races_end_one_way_or_the_other;
-                requests: test_until_done, wait_any_takes_each_once, wait_all_keeps_the_order,
+                requests: test_until_done, wait_any_takes_each_once,
+                    wait_some_takes_what_is_done, wait_all_keeps_the_order,
                     waiting_out_of_order, a_finished_request_is_unknown, unknown_peers_are_refused,
                     large_exchange_both_ways, large_exchange_in_a_ring;
+                timeouts: calls_give_up, requests_stay, in_a_scope;
                 scope: detached_operations_finish_with_the_scope, nested_scopes, an_error_in_the_body_cancels,
                     a_panic_in_the_body_does_not_hang, the_error_of_a_detached_operation_is_returned,
                     leaked_handles_are_waited_for;
@@ -100,9 +103,10 @@ macro_rules! conformance {
                     in_order_after_access_to_itself;
                 loans: received_in_place, received_into_a_buffer, ordinary_messages_received_in_place,
                     exhaustion_recovers, room_comes_back, part_of_a_loan, of_no_bytes, to_self_in_place,
-                    outlive_their_endpoint, outlive_their_receiver, in_order_with_messages, truncated_loans;
+                    outlive_their_endpoint, outlive_their_receiver, in_order_with_messages, truncated_loans,
+                    sends_that_go_on;
                 one_sided: eight_bytes, a_mebibyte, out_of_range, unknown_and_revoked_keys,
-                    beside_messages, own_region;
+                    beside_messages, own_region, several_at_once;
                 runtimes: immediate_words, delivered_sends, finished_requests_are_listed, set_aside_messages, regions_in_place;
                 waking: a_sleeping_receiver_is_woken, a_sleeping_sender_is_woken, poll_on_the_descriptor,
                     poll_while_rings_are_full,

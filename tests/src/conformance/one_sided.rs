@@ -216,3 +216,43 @@ pub fn own_region<E: Endpoint>(case: &Case<E>) {
         endpoint.region(vec![0; 8]).expect("a region again");
     });
 }
+
+/// Accesses that are under way together, with buffers of either kind.
+pub fn several_at_once<E: Endpoint>(case: &Case<E>) {
+    case.run(2, |party| {
+        const LEN: usize = 100_000;
+        let (endpoint, other) = (&party.endpoint, party.other());
+        let region = endpoint.region(content(1, 4 * LEN)).expect("a region");
+        let key = RegionKey(party.words(region.key().0)[1 - party.rank as usize]);
+        let at = |part: usize| (part * LEN) as u64;
+        let whole = content(1, 4 * LEN);
+
+        let mut found = vec![0; LEN];
+        let read = endpoint.iread(other, key, at(1), vec![0; LEN]);
+        let over = endpoint.scope(|scope| {
+            let read = scope.iread(other, key, at(0), &mut found)?;
+            read.wait().map(drop)
+        });
+        over.expect("a read");
+        assert_eq!(found, whole[..LEN]);
+        let (_, found) = read.expect("iread").wait().expect("a read");
+        assert_eq!(found, whole[LEN..2 * LEN]);
+        party.meet();
+
+        let data = content(2, LEN);
+        let write = endpoint.iwrite(other, key, at(2), data.clone());
+        let over = endpoint.scope(|scope| scope.iwrite(other, key, at(3), &data)?.wait());
+        over.expect("a write");
+        check(2, &write.expect("iwrite").wait().expect("a write"));
+        let outside = endpoint.iread(other, key, at(4), vec![0; 1]);
+        let outside = outside.and_then(|read| read.wait());
+        assert!(
+            matches!(outside, Err(Error::OutOfRegion { .. })),
+            "{outside:?}"
+        );
+        party.meet();
+        let memory = region.revoke().expect("revoke");
+        check(2, &memory[2 * LEN..3 * LEN]);
+        check(2, &memory[3 * LEN..]);
+    });
+}

@@ -1,7 +1,7 @@
 //! Requests: test, wait for one, any and all; exchanges that would deadlock with blocking calls.
 
 use limic::raw::{Posted, RawSliceMut};
-use limic::{Endpoint, Error, Peer, Selector, wait_all, wait_any};
+use limic::{Endpoint, Error, Peer, Selector, wait_all, wait_any, wait_some};
 
 use crate::party::TAG;
 use crate::{Case, check, content};
@@ -77,6 +77,47 @@ pub fn wait_any_takes_each_once<E: Endpoint>(case: &Case<E>) {
             }
             assert!(seen.iter().all(|seen| *seen));
         }
+    });
+}
+
+/// What is done comes out with its place, and the rest keeps its order.
+pub fn wait_some_takes_what_is_done<E: Endpoint>(case: &Case<E>) {
+    case.run(2, |party| {
+        const REQUESTS: u64 = 12;
+        let len = |tag: u64| if tag.is_multiple_of(3) { 1 << 20 } else { 40 };
+        let (endpoint, other) = (&party.endpoint, party.other());
+        if party.rank == 0 {
+            party.meet();
+            let mut tags: Vec<u64> = (0..REQUESTS).collect();
+            party.random(1).shuffle(&mut tags);
+            for tag in tags {
+                endpoint
+                    .send(other, tag, &content(tag, len(tag)))
+                    .expect("send");
+            }
+            return;
+        }
+        let receives = (0..REQUESTS).map(|tag| {
+            let buffer = vec![0; len(tag)];
+            endpoint.irecv((other, tag), buffer).expect("irecv")
+        });
+        let mut receives: Vec<_> = receives.collect();
+        let mut left: Vec<u64> = (0..REQUESTS).collect();
+        party.meet();
+        while !receives.is_empty() {
+            let some = wait_some(endpoint, &mut receives);
+            assert!(!some.is_empty());
+            let mut taken = Vec::new();
+            for (at, (outcome, buffer)) in some {
+                let tag = outcome.expect("receive").tag.0;
+                assert_eq!(tag, left[at]);
+                check(tag, &buffer);
+                taken.push(tag);
+            }
+            left.retain(|tag| !taken.contains(tag));
+            assert_eq!(receives.len(), left.len());
+        }
+        assert!(wait_some(endpoint, &mut receives).is_empty());
     });
 }
 

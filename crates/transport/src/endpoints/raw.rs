@@ -400,7 +400,7 @@ macro_rules! endpoint {
                     .enter(move |engine| engine.take_loan_spinning(selector));
                 match soon {
                     Some(taken) => Ok(taken),
-                    None => crate::endpoint::poll_until(self, || self.take_loan(selector)),
+                    None => crate::polling::poll_until(self, || self.take_loan(selector)),
                 }
             }
         }

@@ -257,7 +257,7 @@ impl Loans for KernelEndpoint {
         self.engine.enter(move |engine| engine.take_loan(selector))
     }
     fn take_loan_blocking(&self, selector: &Selector) -> Result<RawLoaned> {
-        crate::endpoint::poll_until(self, || self.take_loan(selector))
+        crate::polling::poll_until(self, || self.take_loan(selector))
     }
 }
 

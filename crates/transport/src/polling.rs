@@ -1,0 +1,69 @@
+//! Asking an endpoint again and again, with sleep between once that takes longer.
+
+use core::time::Duration;
+use std::time::Instant;
+
+use crate::{Endpoint, Result};
+
+/// About 50 us of asking before the first sleep.
+const POLLS: u32 = 1000;
+/// Questions between two looks at the clock.
+const CLOCK: u32 = 64;
+
+/// Asks until there is an answer. Each question makes progress.
+pub(crate) fn poll_until<E: Endpoint + ?Sized, T>(
+    endpoint: &E,
+    mut ask: impl FnMut() -> Result<Option<T>>,
+) -> Result<T> {
+    let mut polls = 0;
+    loop {
+        if let Some(answer) = ask()? {
+            return Ok(answer);
+        }
+        polls += 1;
+        if polls > POLLS {
+            endpoint.sleep(None);
+        }
+    }
+}
+
+/// Asks until there is an answer or the time is over. Without any time, it asks once.
+pub(crate) fn poll_within<E: Endpoint + ?Sized, T>(
+    endpoint: &E,
+    timeout: Duration,
+    mut ask: impl FnMut() -> Result<Option<T>>,
+) -> Result<Option<T>> {
+    // A time beyond what the clock can say never comes.
+    let deadline = Instant::now().checked_add(timeout);
+    let mut polls = 0_u32;
+    loop {
+        let answer = ask()?;
+        if answer.is_some() || timeout.is_zero() {
+            return Ok(answer);
+        }
+        polls = polls.saturating_add(1);
+        let sleepy = polls > POLLS;
+        if !sleepy && polls % CLOCK != 0 {
+            continue;
+        }
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        if left.is_some_and(|left| left.is_zero()) {
+            return Ok(None);
+        }
+        if sleepy {
+            endpoint.sleep(left);
+        }
+    }
+}
+
+/// Whether something is so, or becomes so within the time. Each question makes progress.
+pub(crate) fn within<E: Endpoint + ?Sized>(
+    endpoint: &E,
+    timeout: Duration,
+    mut ask: impl FnMut() -> bool,
+) -> bool {
+    matches!(
+        poll_within(endpoint, timeout, || Ok(ask().then_some(()))),
+        Ok(Some(()))
+    )
+}
