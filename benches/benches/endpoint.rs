@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use limic::counters::size_class;
-use limic::policy::{Locality, Query};
+use limic::internals::{Locality, Query};
 use limic::{Endpoint, HybridEndpoint, Peer, Settings};
 use limic_benches::{Pair, TAG};
 

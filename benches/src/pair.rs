@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use limic::policy::{Path, PathSet};
-use limic::settings::Spin;
+use limic::settings::{Path, PathSet, Spin};
 use limic::{Endpoint, Error, HybridEndpoint, Peer, Result, Settings, Tag};
 
 /// The tag of all messages here.

@@ -2,7 +2,7 @@
 
 use std::io::IoSlice;
 
-use limic::policy::Path;
+use limic::settings::Path;
 use limic::{Endpoint, HybridEndpoint};
 use limic_lab_tests::in_guest;
 use limic_tests::conformance::settings;

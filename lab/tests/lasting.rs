@@ -1,7 +1,7 @@
 //! Buffers that are sent again and again over the path `kmod`: they stay exposed, and a message
 //! costs its sender no call.
 
-use limic::policy::Path;
+use limic::settings::Path;
 use limic::{Endpoint, HybridEndpoint};
 use limic_copy::{
     Access, CopyEngine, Kmod, KmodPair, KmodPeer, Lasting, LocalSlice, LocalSliceMut, Opened,

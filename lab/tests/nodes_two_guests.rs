@@ -4,7 +4,7 @@
 use std::process::Command;
 use std::time::Instant;
 
-use limic::policy::Path;
+use limic::settings::Path;
 use limic::{Endpoint, Error, HybridEndpoint, Peer, Selector, Settings, Tag};
 use limic_lab_tests::in_guest;
 use limic_tests::Cast;

@@ -1,6 +1,6 @@
 //! The conformance suite over every endpoint, and over each path that can be forced.
 
-use limic::policy::Path;
+use limic::settings::Path;
 use limic::{HybridEndpoint, ShmEndpoint};
 use limic_tests::conformance;
 use limic_tests::conformance::settings;

@@ -4,8 +4,7 @@
 use std::time::Duration;
 
 use limic::counters::Event;
-use limic::policy::Path;
-use limic::settings::{Settings, SettingsBuilder};
+use limic::settings::{Path, Settings, SettingsBuilder};
 use limic::{Counters, Endpoint, HybridEndpoint};
 use limic_tests::{Cast, Rank, check, content, skip};
 

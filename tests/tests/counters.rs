@@ -4,7 +4,7 @@
 use std::path::Path as FilePath;
 
 use limic::counters::{CountersError, Event, Found, Page, Traffic, of_process};
-use limic::policy::Path;
+use limic::settings::Path;
 use limic::{Endpoint, HybridEndpoint, Peer, Settings};
 use limic_tests::{Cast, Rank, content, skip};
 

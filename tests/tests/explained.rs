@@ -1,11 +1,8 @@
 //! What was counted is what was explained: for pairs and messages that a seed draws.
 
 use limic::counters::Counters;
-use limic::policy::{
-    Capabilities, History, INLINE_CAPACITY, LineLatency, Locality, Path, PathSet, Query,
-    ReceiverPace,
-};
-use limic::settings::Settings;
+use limic::internals::{Capabilities, History, INLINE_CAPACITY, Locality, Query, ReceiverPace};
+use limic::settings::{LineLatency, Path, PathSet, Settings};
 use limic::{Endpoint, HybridEndpoint, Peer};
 use limic_tests::{Cast, Random, Rank};
 

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use limic::policy::{LineLatency, Path};
-use limic::settings::{Settings, SettingsBuilder};
+use limic::settings::{LineLatency, Path, Settings, SettingsBuilder};
 use limic::{Counters, Endpoint, HybridEndpoint};
 use limic_tests::{Cast, Rank, check, content, skip};
 

@@ -2,8 +2,7 @@
 //! dies between two of them: a record says how long the message is, others where in the sender's
 //! staging pool its bytes lie.
 
-use limic::policy::LineLatency;
-use limic::settings::{Settings, SettingsBuilder};
+use limic::settings::{LineLatency, Settings, SettingsBuilder};
 use limic::{Endpoint, Error, HybridEndpoint, Peer};
 use limic_tests::forgery::kinds::{EAGER_FRAGMENTED, FRAGMENT_STAGED};
 use limic_tests::forgery::{self, MARGIN, UNTOUCHED, Words, forge, kind, length};

@@ -1,8 +1,7 @@
 //! A sender of a long message that changes its records behind the library's back: fragments carry
 //! an offset and name a receive, and a receiver trusts neither.
 
-use limic::policy::{LineLatency, Path};
-use limic::settings::Settings;
+use limic::settings::{LineLatency, Path, Settings};
 use limic::{Endpoint, Error, HybridEndpoint, Peer, Status};
 use limic_tests::forgery::kinds::{EAGER, FRAGMENT_STAGED};
 use limic_tests::forgery::{self, MARGIN, UNTOUCHED, Words, forge, kind, length};

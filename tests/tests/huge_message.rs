@@ -1,6 +1,6 @@
 //! A message of more than 4 GiB: lengths do not fit 32 bits.
 
-use limic::policy::Path;
+use limic::settings::Path;
 use limic::{Endpoint, HybridEndpoint, Settings};
 use limic_tests::process::available_memory;
 use limic_tests::{Cast, skip};

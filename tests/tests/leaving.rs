@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use limic::policy::Path;
+use limic::settings::Path;
 use limic::{Endpoint, Error, HybridEndpoint, PeerFailure, Selector, Settings};
 use limic_tests::process::die;
 use limic_tests::{Cast, check, content};

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use limic::policy::{LineLatency, Locality, Path, ReceiverPace, Row, RowSource};
-use limic::settings::Settings;
+use limic::internals::{Locality, ReceiverPace, Row, RowSource};
+use limic::settings::{LineLatency, Path, Settings};
 use limic::topology::CpuSet;
 use limic::{Endpoint, HybridEndpoint};
 use limic_tests::{Cast, skip};

@@ -1,7 +1,7 @@
 //! Peers that may not read each other's memory: shared memory carries the messages all the same.
 //! Those of another user are no peers.
 
-use limic::policy::Path;
+use limic::settings::Path;
 use limic::{Endpoint, Error, HybridEndpoint, Peer, PeerFailure, Settings};
 use limic_shm::control::{Channel, Received};
 use limic_tests::{Cast, Rank, check, content, skip};

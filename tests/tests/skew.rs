@@ -2,9 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use limic::policy::Path;
 use limic::raw::{Messages, Posted, RawSlice, SendOptions};
-use limic::settings::{Settings, SettingsBuilder};
+use limic::settings::{Path, Settings, SettingsBuilder};
 use limic::{Counters, Endpoint, HybridEndpoint, Peer, ScopedRecv, ScopedSend, Tag};
 use limic_tests::{Cast, Rank, check, content};
 

@@ -4,7 +4,7 @@ use core::ffi::{c_char, c_int};
 
 use limic::Peer;
 use limic::counters::Traffic;
-use limic::policy::Path;
+use limic::settings::Path;
 
 use crate::errors::Failure;
 use crate::errors::limic_error::{LIMIC_ERR_INVALID, LIMIC_ERR_UNKNOWN_PEER};

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use limic::policy::ByteSize;
+use limic::settings::ByteSize;
 
 /// The longest message that the benchmarks send: 16 GiB.
 const MAX_BYTES: u64 = 16 << 30;

@@ -20,8 +20,7 @@
 //!   What a C interface or a runtime needs beyond them is in [`raw`].
 //! - [`World`]: a job's ranks, under `limic run`, Hydra's `mpiexec` (PMI-1), `prterun` or `srun`
 //!   (PMIx). A runtime with a bootstrap of its own hands out [`Address`]es instead.
-//! - [`policy`]: which path carries which message, and why. [`settings`]: everything that can be
-//!   set.
+//! - [`settings`]: everything that can be set, and the paths that messages take.
 //! - [`topology`]: which ranks share a cache.
 //!
 //! # Inside
@@ -67,7 +66,7 @@ mod loan;
 mod owned;
 mod owned_bytes;
 mod pieces;
-pub mod policy;
+mod policy;
 mod polling;
 #[expect(unsafe_code, reason = "receives into a borrowed buffer")]
 mod probe;
@@ -109,6 +108,12 @@ pub use wait::{
     Request, wait_all, wait_all_timeout, wait_any, wait_any_timeout, wait_some, wait_some_timeout,
 };
 pub use world::World;
+
+/// What the command shows and measures of the inside. It changes with the inside.
+#[doc(hidden)]
+pub mod internals {
+    pub use crate::policy::*;
+}
 
 /// The programs of the README are tests.
 #[cfg(doctest)]

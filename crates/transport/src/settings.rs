@@ -50,11 +50,12 @@ use std::path::{Path as FilePath, PathBuf};
 use limic_shm::segment::Shape;
 
 use crate::counters::exit_report::Target;
-use crate::policy::{
-    self, Explanation, History, LineLatency, Path, PathSet, Query, ReceiverPace, RowSource, Table,
-    select,
-};
+use crate::policy::{self, Explanation, History, Query, ReceiverPace, RowSource, Table, select};
 
+pub use crate::policy::{
+    ByteSize, LineLatency, ParseByteSizeError, ParseLineLatencyError, ParsePathError, Path,
+    PathSet, TableError,
+};
 pub use builder::SettingsBuilder;
 pub use error::SettingsError;
 pub use group::Group;
@@ -178,6 +179,7 @@ impl Settings {
 
     /// The policy table (`LIMIC_INLINE_MAX`, `LIMIC_EAGER_MAX`, `LIMIC_PIPELINE_FRAGMENT`,
     /// `LIMIC_LONG`, and the rows of profile and file).
+    #[doc(hidden)]
     #[must_use]
     pub fn policy(&self) -> &Table {
         &self.policy
@@ -311,13 +313,15 @@ impl Settings {
     ///
     /// ```
     /// use limic::Settings;
-    /// use limic::policy::{History, Locality, Path, Query};
+    /// use limic::internals::{History, Locality, Query};
+    /// use limic::settings::Path;
     ///
     /// let settings = Settings::builder().without_environment().build()?;
     /// let query = Query::new(8, Locality::SharedCache);
     /// assert_eq!(settings.explain(&query, History::OneWay).path, Path::Inline);
     /// # Ok::<(), limic::settings::SettingsError>(())
     /// ```
+    #[doc(hidden)]
     #[must_use]
     pub fn explain(&self, query: &Query, history: History) -> Explanation {
         let segment = self.segment;

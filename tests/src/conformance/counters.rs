@@ -34,7 +34,7 @@ pub fn count_messages_and_bytes<E: Endpoint>(case: &Case<E>) {
             let entry = list.iter().find(|(peer, _)| *peer == party.other());
             entry.map_or(Traffic::default(), |(_, traffic)| *traffic)
         };
-        let sum = |list: &[(limic::policy::Path, Traffic)]| {
+        let sum = |list: &[(limic::settings::Path, Traffic)]| {
             list.iter()
                 .fold(Traffic::default(), |sum, (_, part)| Traffic {
                     messages: sum.messages + part.messages,

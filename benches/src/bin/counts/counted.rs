@@ -4,7 +4,7 @@
 use std::hint::black_box;
 
 use limic::counters::size_class;
-use limic::policy::{Query, Table};
+use limic::internals::{Query, Table};
 use limic::{Endpoint, HybridEndpoint, Peer, Result, Scope, ScopedRecv};
 use limic_benches::{Pair, TAG};
 use limic_matching::{Envelope, HeapMatcher, Selector};

@@ -10,7 +10,7 @@ mod counted;
 
 use std::ffi::CString;
 
-use limic::policy::{Locality, Query};
+use limic::internals::{Locality, Query};
 use limic::{Endpoint, Result, Settings};
 use limic_benches::{Pair, TAG};
 use limic_matching::{HeapMatcher, Selector, Source};

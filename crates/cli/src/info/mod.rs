@@ -8,8 +8,8 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use comfy_table::{Table as TextTable, presets};
-use limic::policy::{ByteSize, History, LineLatency, Locality, Query, ReceiverPace, Row};
-use limic::settings::{Settings, Variable};
+use limic::internals::{History, Locality, Query, ReceiverPace, Row};
+use limic::settings::{ByteSize, LineLatency, Settings, Variable};
 use limic::topology::Summary;
 use paths::PathState;
 use placement::Placement;
@@ -77,10 +77,10 @@ enum InfoError {
     Settings(#[from] limic::settings::SettingsError),
 
     #[error("--why: {0}")]
-    Locality(#[from] limic::policy::ParseLocalityError),
+    Locality(#[from] limic::internals::ParseLocalityError),
 
     #[error("--why: {0}")]
-    Size(#[from] limic::policy::ParseByteSizeError),
+    Size(#[from] limic::settings::ParseByteSizeError),
 
     #[error("{0}")]
     Process(#[from] process::ProcessError),
@@ -173,7 +173,7 @@ struct Threshold {
     when: &'static str,
     /// Longest message in bytes; `None` is no limit.
     up_to_bytes: Option<u64>,
-    path: limic::policy::Path,
+    path: limic::settings::Path,
     fragment_bytes: Option<u32>,
     source: String,
     reason: String,

@@ -1,8 +1,8 @@
 //! Which paths are on, and for each that is off, why and what to do.
 
 use limic::Settings;
-use limic::policy::{Capabilities, Locality, Path, PathSet};
-use limic::settings::VerbsUse;
+use limic::internals::{Capabilities, Locality};
+use limic::settings::{Path, PathSet, VerbsUse};
 use limic::verbs::VerbsOff;
 
 /// Whether a path can be taken on this machine with these settings.

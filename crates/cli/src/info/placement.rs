@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-use limic::policy::ByteSize;
-use limic::settings::Settings;
+use limic::settings::{ByteSize, Settings};
 use limic::topology::Place;
 use limic_shm::segment::{Geometry, Grant, OwnSegment, Placement as Wanted, Shape};
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use limic::policy::{ByteSize, Path};
+use limic::settings::{ByteSize, Path};
 
 use super::verbs::lanes::VerbsArgs;
 use crate::sizes::SizeList;

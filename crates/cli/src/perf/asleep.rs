@@ -4,8 +4,7 @@
 
 use limic::Endpoint;
 use limic::counters::Event;
-use limic::policy::{ByteSize, Path};
-use limic::settings::Spin;
+use limic::settings::{ByteSize, Path, Spin};
 
 use super::args::{Pattern, Wanted};
 use super::control::{Control, Measured};

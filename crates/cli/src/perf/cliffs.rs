@@ -4,7 +4,7 @@
 //! sizes. Each is compared with the longest one that is at most half as long, both in the same
 //! round: what disturbs the machine for longer than the moment between the two then slows both.
 
-use limic::policy::ByteSize;
+use limic::settings::ByteSize;
 
 use super::report::{Report, Row, Spread, significant};
 use crate::sizes::SizeList;

@@ -3,8 +3,7 @@
 
 use super::hardware::{self, Counts, LIMIC, NAMES};
 use limic::counters::{Event, Traffic};
-use limic::policy::Path;
-use limic::settings::Settings;
+use limic::settings::{Path, Settings};
 use limic::{Barrier, Endpoint, HybridEndpoint, Result, World};
 
 const GATHER: u64 = 1;

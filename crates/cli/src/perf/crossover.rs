@@ -1,7 +1,7 @@
 //! From which size on a path is faster than the eager one: what a threshold between the two would
 //! be.
 
-use limic::policy::ByteSize;
+use limic::settings::ByteSize;
 
 use super::report::{Report, Row};
 

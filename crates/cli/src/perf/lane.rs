@@ -1,9 +1,9 @@
 //! One endpoint for each path that is measured, so that all paths are measured by the same
 //! processes in turn.
 
-use limic::policy::{ByteSize, INLINE_CAPACITY, Path, PathSet};
+use limic::internals::INLINE_CAPACITY;
 use limic::raw::OneSided;
-use limic::settings::{Settings, SettingsBuilder, SettingsError};
+use limic::settings::{ByteSize, Path, PathSet, Settings, SettingsBuilder, SettingsError};
 use limic::{
     ADDRESS_LEN, Barrier, Endpoint, HybridEndpoint, KernelEndpoint, Peer, RegionId, RegionKey,
 };

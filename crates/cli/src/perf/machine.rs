@@ -172,7 +172,7 @@ fn caches() -> Vec<Cache> {
                 "/sys/devices/system/cpu/cpu0/cache/index{index}/{name}"
             ))
         };
-        let limic::policy::ByteSize(bytes) = read("size")?.parse().ok()?;
+        let limic::settings::ByteSize(bytes) = read("size")?.parse().ok()?;
         Some(Cache {
             level: read("level")?.parse().ok()?,
             kind: read("type")?.to_lowercase(),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use limic::Endpoint;
-use limic::policy::{ByteSize, Path};
+use limic::settings::{ByteSize, Path};
 
 use super::args::{Reuse, Wanted};
 use super::buffers::Buffers;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use limic::policy::ByteSize;
+use limic::settings::ByteSize;
 use plotters::prelude::*;
 
 use super::PerfError;

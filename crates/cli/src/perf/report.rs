@@ -1,7 +1,7 @@
 //! The rows, and the table that shows them.
 
 use comfy_table::{CellAlignment, Table, presets};
-use limic::policy::ByteSize;
+use limic::settings::ByteSize;
 
 use super::args::{Args, Pattern};
 use super::hardware::{Counts, NAMES};

@@ -84,6 +84,7 @@ impl SettingsBuilder {
 
     /// Rows to lay over the policy table; see [`Table::overlaid`](crate::policy::Table::overlaid).
     /// Their source becomes [`RowSource::Application`].
+    #[doc(hidden)]
     pub fn rows(mut self, rows: impl IntoIterator<Item = Row>) -> Self {
         let rows = rows.into_iter().map(|row| Row {
             source: RowSource::Application,

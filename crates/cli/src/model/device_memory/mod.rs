@@ -13,7 +13,7 @@ mod scenario;
 use std::path::PathBuf;
 
 use comfy_table::{CellAlignment, Table, presets};
-use limic::policy::ByteSize;
+use limic::settings::ByteSize;
 
 use self::cluster::Buffer;
 use self::machine::Machine;

@@ -1,7 +1,7 @@
 //! The rows as text: two tables, one below the other.
 
 use comfy_table::{CellAlignment, Table, presets};
-use limic::policy::ByteSize;
+use limic::settings::ByteSize;
 
 use super::super::report::{Row, significant};
 

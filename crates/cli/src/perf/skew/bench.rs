@@ -2,7 +2,7 @@
 
 use indicatif::{ProgressBar, ProgressStyle};
 use limic::Endpoint;
-use limic::policy::{ByteSize, Path};
+use limic::settings::{ByteSize, Path};
 
 use super::super::PerfError;
 use super::super::args::{Args, Pattern};

@@ -16,8 +16,7 @@ mod row;
 mod sides;
 
 use indicatif::ProgressBar;
-use limic::policy::{ByteSize, Path};
-use limic::settings::{Settings, SettingsBuilder};
+use limic::settings::{ByteSize, Path, Settings, SettingsBuilder};
 
 use super::PerfError;
 use super::args::{Args, Wanted};

@@ -7,10 +7,11 @@
 
 use std::collections::BTreeMap;
 
-use limic::policy::{
-    ByteSize, Capabilities, INLINE_CAPACITY, Locality, Path, Query, ReceiverPace, Row, RowSource,
+use limic::internals::{
+    Capabilities, INLINE_CAPACITY, Locality, Query, ReceiverPace, Row, RowSource,
     SLOW_RECEIVER_EAGER, Table,
 };
+use limic::settings::{ByteSize, Path};
 
 /// What a path must be better by.
 const MARGIN: f64 = 0.93;

@@ -5,10 +5,8 @@ use std::path::Path as FilePath;
 use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use limic::policy::{
-    ByteSize, INLINE_CAPACITY, LineLatency, Locality, Path, ReceiverPace, Row, Table,
-};
-use limic::settings::{Settings, SettingsBuilder};
+use limic::internals::{INLINE_CAPACITY, Locality, ReceiverPace, Row, Table};
+use limic::settings::{ByteSize, LineLatency, Path, Settings, SettingsBuilder};
 use limic::topology::Place;
 
 use super::super::args::{Pattern, Wanted};

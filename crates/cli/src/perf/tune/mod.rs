@@ -17,8 +17,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path as FilePath, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-use limic::policy::LineLatency;
-use limic::settings::{Settings, default_profile};
+use limic::settings::{LineLatency, Settings, default_profile};
 use rustix::process::{Signal, getpid};
 
 use super::{PerfError, job, outputs};

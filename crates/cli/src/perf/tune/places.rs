@@ -1,7 +1,7 @@
 //! A pair of CPUs for each locality of this host.
 
-use limic::policy::{LineLatency, Locality};
-use limic::settings::Settings;
+use limic::internals::Locality;
+use limic::settings::{LineLatency, Settings};
 use limic::topology::{CpuSet, Topology};
 
 use super::super::{PerfError, floor};

@@ -3,8 +3,7 @@
 use std::io::Write;
 use std::path::Path as FilePath;
 
-use limic::policy::ByteSize;
-use limic::settings::{MachineKey, PROFILE_VERSION, Settings};
+use limic::settings::{ByteSize, MachineKey, PROFILE_VERSION, Settings};
 
 use super::super::PerfError;
 use super::super::machine::date;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path as FilePath;
 
 use comfy_table::{CellAlignment, Table, presets};
-use limic::policy::ByteSize;
+use limic::settings::ByteSize;
 
 use super::super::PerfError;
 use super::super::machine::Machine;

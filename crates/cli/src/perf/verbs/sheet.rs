@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use comfy_table::{CellAlignment, Table, presets};
-use limic::policy::ByteSize;
+use limic::settings::ByteSize;
 
 use super::super::args::Args;
 use super::super::machine::Machine;

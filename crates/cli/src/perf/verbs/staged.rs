@@ -211,7 +211,7 @@ pub(super) fn chain(args: &Args, control: &Control) -> Result<Option<Sheet>, Per
                 } else {
                     format!(
                         "{name}, pieces of {}",
-                        limic::policy::ByteSize(piece as u64)
+                        limic::settings::ByteSize(piece as u64)
                     )
                 };
                 sheet
