@@ -1,5 +1,6 @@
 //! A job's ranks: who I am, who the others are, and the endpoint that reaches them.
 
+use core::iter;
 use core::ops::Deref;
 
 use crate::bootstrap::{self, Bootstrap};
@@ -54,19 +55,15 @@ impl<E: Endpoint> World<E> {
         let cpus = CpuSet::allowed().unwrap_or_default();
         mine.extend_from_slice(cpus.to_string().as_bytes());
         let all = bootstrap.all_gather(&mine)?;
+        let (addresses, cpus): (Vec<&[u8]>, Vec<&[u8]>) = all
+            .iter()
+            .map(|blob| blob.split_at(blob.len().min(ADDRESS_LEN)))
+            .unzip();
+        let peers = connect_in_order(&endpoint, &addresses)?;
         let mut places = Vec::with_capacity(all.len());
-        // Nothing has been received yet, so the peers are numbered in this order: by rank.
-        for (expected, blob) in all.iter().enumerate() {
-            let (address, cpus) = blob.split_at(blob.len().min(ADDRESS_LEN));
-            let peer = endpoint.connect(address)?;
-            if peer.index() as usize != expected {
-                return Err(Error::Bootstrap(format!(
-                    "ranks {} and {expected} gave the same address: was a process forked after its start-up?",
-                    peer.index()
-                )));
-            }
-            let node = endpoint.peer_address(peer)?.node();
-            places.push((node, cpus_of(cpus, expected)?));
+        for (rank, (peer, cpus)) in peers.iter().zip(cpus).enumerate() {
+            let node = endpoint.peer_address(*peer)?.node();
+            places.push((node, cpus_of(cpus, rank)?));
         }
         let heads = Barrier::heads(&places);
         let world = Self {
@@ -77,7 +74,6 @@ impl<E: Endpoint> World<E> {
             barrier: Barrier::new(rank, &heads)?,
             heads,
         };
-        let peers: Vec<Peer> = (0..size).map(Peer).collect();
         connect_at_start(&world.endpoint, rank as usize, &peers)?;
         Ok(world)
     }
@@ -121,6 +117,50 @@ impl<E: Endpoint> World<E> {
         &self.endpoint
     }
 
+    /// Opens `count` endpoints beside the world's, for a thread each. The first is connected to the
+    /// first of every rank, the second to the second, and so on; as with the world's own, peers
+    /// have the ranks' numbers. All ranks call it, with the same `count`.
+    ///
+    /// ```
+    /// use limic::{Endpoint, HybridEndpoint, World};
+    ///
+    /// let mut world = World::init()?;
+    /// let myself = world.peer(world.rank())?;
+    /// for endpoint in world.endpoints(2, HybridEndpoint::open)? {
+    ///     std::thread::spawn(move || endpoint.send(myself, 7, b"from this thread to itself"));
+    /// }
+    /// # Ok::<(), limic::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// What `open` returns; [`Error::Bootstrap`] names a rank that opens another number.
+    pub fn endpoints<F: Endpoint>(
+        &mut self,
+        count: usize,
+        open: impl FnMut() -> Result<F>,
+    ) -> Result<Vec<F>> {
+        let endpoints: Vec<F> = iter::repeat_with(open).take(count).collect::<Result<_>>()?;
+        let mine = endpoints.iter().flat_map(|one| one.address().to_bytes());
+        let all = self.bootstrap.all_gather(&mine.collect::<Vec<u8>>())?;
+        if let Some((rank, other)) = (0..)
+            .zip(&all)
+            .find(|(_, one)| one.len() != count * ADDRESS_LEN)
+        {
+            return Err(Error::Bootstrap(format!(
+                "rank {rank} opens {} endpoints where rank {} opens {count}: all ranks have to open as many",
+                other.len() / ADDRESS_LEN,
+                self.rank,
+            )));
+        }
+        for (at, endpoint) in endpoints.iter().enumerate() {
+            let place = at * ADDRESS_LEN..(at + 1) * ADDRESS_LEN;
+            let addresses: Vec<&[u8]> = all.iter().map(|one| &one[place.clone()]).collect();
+            let peers = connect_in_order(endpoint, &addresses)?;
+            connect_at_start(endpoint, self.rank as usize, &peers)?;
+        }
+        Ok(endpoints)
+    }
+
     /// Returns when all ranks have called it. [`Barrier`] says how; the CPUs that ranks may use are
     /// those from when they joined.
     ///
@@ -147,6 +187,18 @@ impl<E: Endpoint> World<E> {
 
     /// Leaves the job in good order: waits until all ranks do, so that nobody misses a message.
     ///
+    /// Regions, loans and requests borrow the world, and end before it:
+    ///
+    /// ```compile_fail,E0505
+    /// use limic::{Endpoint, World};
+    ///
+    /// let world = World::init()?;
+    /// let region = world.region(vec![0; 8])?;
+    /// world.finalize()?;
+    /// let memory = region.revoke()?; // Comes before `finalize`.
+    /// # Ok::<(), limic::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::PeerFailed`] if a rank died, [`Error::Bootstrap`].
     pub fn finalize(mut self) -> Result<()> {
@@ -154,6 +206,23 @@ impl<E: Endpoint> World<E> {
         self.endpoint.close();
         Ok(self.bootstrap.finalize()?)
     }
+}
+
+/// Connects a new endpoint to all ranks. It has received nothing yet, so its peers are numbered in
+/// this order: by rank.
+fn connect_in_order<E: Endpoint>(endpoint: &E, addresses: &[&[u8]]) -> Result<Vec<Peer>> {
+    let mut peers = Vec::with_capacity(addresses.len());
+    for (expected, address) in addresses.iter().enumerate() {
+        let peer = endpoint.connect(address)?;
+        if peer.index() as usize != expected {
+            return Err(Error::Bootstrap(format!(
+                "ranks {} and {expected} gave the same address: was a process forked after its start-up?",
+                peer.index()
+            )));
+        }
+        peers.push(peer);
+    }
+    Ok(peers)
 }
 
 /// The CPUs that a rank named behind its address, as `0-63`.
