@@ -1,10 +1,23 @@
-//! The example programs under `limic run`. Each compares itself with a serial run, and its exit
-//! status says whether they agree.
+//! The example programs under `limic run`. Each checks what it does, and its exit status says
+//! whether that is right.
 
 use limic_runner::folders::{root, target};
 use limic_runner::{Failure, Job, Summary};
 
-const PROGRAMS: [&str; 3] = ["hello", "halo", "bucket_sort"];
+const PROGRAMS: [&str; 12] = [
+    "hello",
+    "bootstrap",
+    "own_bootstrap",
+    "wildcards",
+    "loan",
+    "one_sided",
+    "threads",
+    "poll",
+    "tokio",
+    "errors",
+    "halo",
+    "bucket_sort",
+];
 const RANKS: [&str; 3] = ["1", "2", "4"];
 
 /// Runs all of them. They have to be built.

@@ -2,19 +2,18 @@
 //!
 //! `limic run -n 4 target/release/examples/halo [CELLS PER SIDE] [STEPS]`
 //!
-//! Each rank holds a block of the plane and a halo beyond each of its four sides. Cells are kept as
-//! bytes (one load all the same), so an edge goes out from where it lies: a row in one piece, a
-//! column as a list of pieces.
+//! Each rank holds a block of the plane and a halo beyond each of its four sides. Messages are
+//! bytes, which `bytemuck` sees in the cells without a copy, so an edge goes out from where it lies:
+//! a row in one piece, a column as a list of pieces.
 
 use std::ops::Range;
 use std::process::ExitCode;
 
+use bytemuck::{bytes_of, cast_slice, cast_slice_mut};
 use limic::{Endpoint, Peer, Tag, World};
 
-/// A temperature, as the bytes of an `f64`.
-type Cell = [u8; 8];
-const COLD: Cell = 0.0_f64.to_le_bytes();
-const HOT: Cell = 100.0_f64.to_le_bytes();
+const COLD: f64 = 0.0;
+const HOT: f64 = 100.0;
 
 // The sides of a block; the opposite one is `side ^ 1`. Also the tags of what is sent over them.
 const UP: usize = 0;
@@ -25,9 +24,9 @@ const RIGHT: usize = 3;
 struct Block {
     width: usize,
     /// Row by row.
-    cells: Vec<Cell>,
+    cells: Vec<f64>,
     /// What lies beyond each side: a neighbour's edge, or the border of the plane.
-    halos: [Vec<Cell>; 4],
+    halos: [Vec<f64>; 4],
 }
 
 impl Block {
@@ -55,8 +54,7 @@ impl Block {
             } else {
                 right[y]
             };
-            let around = value(above) + value(below) + value(before) + value(behind);
-            (value(cells[i]) + 0.2 * (around - 4.0 * value(cells[i]))).to_le_bytes()
+            cells[i] + 0.2 * (above + below + before + behind - 4.0 * cells[i])
         };
         self.cells = (0..cells.len()).map(next).collect();
     }
@@ -66,19 +64,19 @@ impl Block {
     /// Every step uses the same tags: messages of one peer match in the order sent.
     fn exchange(&mut self, world: &World, neighbours: [Option<Peer>; 4]) -> limic::Result<()> {
         let (cells, width, halos) = (&self.cells, self.width, &mut self.halos);
-        let column = |x: usize| cells[x..].iter().step_by(width).map(Cell::as_slice);
+        let column = |x: usize| cells[x..].iter().step_by(width).map(bytes_of);
         let last = cells.len() - width;
         world.scope(|scope| {
             for (side, halo) in halos.iter_mut().enumerate() {
                 if let Some(peer) = neighbours[side] {
-                    scope.irecv((peer, tag(side ^ 1)), halo.as_flattened_mut())?;
+                    scope.irecv((peer, tag(side ^ 1)), cast_slice_mut(halo))?;
                 }
             }
             for (side, peer) in neighbours.into_iter().enumerate() {
                 let Some(peer) = peer else { continue };
                 match side {
-                    UP => scope.isend(peer, tag(UP), cells[..width].as_flattened())?,
-                    DOWN => scope.isend(peer, tag(DOWN), cells[last..].as_flattened())?,
+                    UP => scope.isend(peer, tag(UP), cast_slice(&cells[..width]))?,
+                    DOWN => scope.isend(peer, tag(DOWN), cast_slice(&cells[last..]))?,
                     LEFT => scope.isend_vectored(peer, tag(LEFT), column(0))?,
                     _ => scope.isend_vectored(peer, tag(RIGHT), column(width - 1))?,
                 };
@@ -86,10 +84,6 @@ impl Block {
             Ok(()) // The end of the scope waits for all of them.
         })
     }
-}
-
-fn value(cell: Cell) -> f64 {
-    f64::from_le_bytes(cell)
 }
 
 fn tag(side: usize) -> Tag {
@@ -136,9 +130,7 @@ fn main() -> Result<ExitCode, limic::Error> {
 
     // The same part of the plane that this rank has computed alone.
     let expected = rows.flat_map(|y| &serial.cells[y * cells..][columns.clone()]);
-    let differences = expected
-        .zip(&block.cells)
-        .map(|(a, b)| (value(*a) - value(*b)).abs());
+    let differences = expected.zip(&block.cells).map(|(a, b)| (a - b).abs());
     let largest = differences.fold(0.0, f64::max);
     let shape = (block.cells.len() / block.width, block.width);
     println!("rank {rank} of {down} x {across}: {shape:?} cells, largest difference {largest}");
