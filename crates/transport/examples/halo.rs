@@ -3,8 +3,8 @@
 //! `limic run -n 4 target/release/examples/halo [CELLS PER SIDE] [STEPS]`
 //!
 //! Each rank holds a block of the plane and a halo beyond each of its four sides. Messages are
-//! bytes, which `bytemuck` sees in the cells without a copy, so an edge goes out from where it lies:
-//! a row in one piece, a column as a list of pieces.
+//! bytes, which `bytemuck` sees in the cells without a copy, so an edge goes out from where it
+//! lies: a row in one piece, a column as a list of pieces.
 
 use std::ops::Range;
 use std::process::ExitCode;

@@ -33,19 +33,55 @@ use crate::{Address, Error, Peer, Result, Selector, Status, Tag};
 /// Progress happens inside these calls only; there are no hidden threads.
 pub trait Endpoint: RawEndpoint {
     /// This endpoint's address.
+    ///
+    /// ```
+    /// use limic::{ADDRESS_LEN, Endpoint, HybridEndpoint};
+    ///
+    /// let endpoint = HybridEndpoint::open()?;
+    /// let bytes = endpoint.address().to_bytes();
+    /// assert_eq!(bytes.len(), ADDRESS_LEN); // To be told to others.
+    /// # Ok::<(), limic::Error>(())
+    /// ```
     fn address(&self) -> Address;
 
     /// This endpoint as its own peer.
+    ///
+    /// ```
+    /// use limic::{Endpoint, HybridEndpoint};
+    ///
+    /// let endpoint = HybridEndpoint::open()?;
+    /// endpoint.send(endpoint.myself(), 7, b"a note")?;
+    /// # Ok::<(), limic::Error>(())
+    /// ```
     fn myself(&self) -> Peer;
 
     /// Decodes an address and names its owner. Nothing is contacted: a peer that is gone fails at
     /// the first message. The same address gives the same peer.
+    ///
+    /// ```
+    /// use limic::{Endpoint, HybridEndpoint};
+    ///
+    /// let one = HybridEndpoint::open()?;
+    /// let other = HybridEndpoint::open()?;
+    /// let peer = one.connect(&other.address().to_bytes())?;
+    /// one.send(peer, 7, b"hello")?;
+    /// # Ok::<(), limic::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::BadAddress`](crate::Error::BadAddress).
     fn connect(&self, address: &[u8]) -> Result<Peer>;
 
     /// The address of a peer, also of one that made the first contact itself.
+    ///
+    /// ```
+    /// use limic::{Endpoint, HybridEndpoint};
+    ///
+    /// let endpoint = HybridEndpoint::open()?;
+    /// let myself = endpoint.myself();
+    /// assert_eq!(endpoint.peer_address(myself)?, endpoint.address());
+    /// # Ok::<(), limic::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::UnknownPeer`](crate::Error::UnknownPeer).
@@ -54,36 +90,122 @@ pub trait Endpoint: RawEndpoint {
     /// Begins to attach the peer if nothing has yet, without waiting: true if it is attached, so
     /// that one-sided access will not wait for it.
     ///
+    /// ```
+    /// use limic::{Endpoint, HybridEndpoint};
+    ///
+    /// let one = HybridEndpoint::open()?;
+    /// let other = HybridEndpoint::open()?;
+    /// let peer = one.connect(&other.address().to_bytes())?;
+    /// while !one.attach(peer)? {
+    ///     one.progress();
+    ///     other.progress();
+    /// }
+    /// # Ok::<(), limic::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::UnknownPeer`](crate::Error::UnknownPeer),
     /// [`Error::PeerFailed`](crate::Error::PeerFailed).
     fn attach(&self, peer: Peer) -> Result<bool>;
 
     /// Moves messages along once, without waiting. True if anything moved.
+    ///
+    /// ```
+    /// use limic::{Endpoint, HybridEndpoint};
+    ///
+    /// let endpoint = HybridEndpoint::open()?;
+    /// while endpoint.progress() {}
+    /// # Ok::<(), limic::Error>(())
+    /// ```
     fn progress(&self) -> bool;
 
     /// Sleeps until something may have happened, or the time is over. Returns at once if
     /// something has happened already.
+    ///
+    /// ```
+    /// use core::time::Duration;
+    ///
+    /// use limic::{Endpoint, HybridEndpoint};
+    ///
+    /// let endpoint = HybridEndpoint::open()?;
+    /// endpoint.sleep(Some(Duration::from_millis(1)));
+    /// # Ok::<(), limic::Error>(())
+    /// ```
     fn sleep(&self, timeout: Option<Duration>);
 
     /// A file descriptor that becomes readable when a sleeping endpoint is wanted, for the poll
     /// loop of a runtime. Call [`arm`](Self::arm) before polling it, and
     /// [`progress`](Self::progress) afterwards.
+    ///
+    /// ```
+    /// use limic::{Endpoint, HybridEndpoint};
+    /// use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    ///
+    /// let endpoint = HybridEndpoint::open()?;
+    /// if endpoint.arm() {
+    ///     let wake = endpoint.wake_fd();
+    ///     let timeout = Timespec::default();
+    ///     poll(&mut [PollFd::new(&wake, PollFlags::IN)], Some(&timeout))?;
+    /// }
+    /// endpoint.progress();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     fn wake_fd(&self) -> BorrowedFd<'_>;
 
     /// Asks senders to ring from now on. False if there is work already: do not poll then.
+    ///
+    /// ```
+    /// use limic::{Endpoint, HybridEndpoint};
+    ///
+    /// let endpoint = HybridEndpoint::open()?;
+    /// if endpoint.arm() {
+    ///     // Nothing is left to do: poll `wake_fd`.
+    /// }
+    /// endpoint.progress();
+    /// # Ok::<(), limic::Error>(())
+    /// ```
     fn arm(&self) -> bool;
 
     /// What was moved so far, by path and by peer.
+    ///
+    /// ```
+    /// use limic::{Endpoint, HybridEndpoint};
+    ///
+    /// let endpoint = HybridEndpoint::open()?;
+    /// let myself = endpoint.myself();
+    /// let before = endpoint.counters();
+    /// endpoint.send(myself, 7, b"hello")?;
+    /// assert_eq!(endpoint.counters().sent.messages, before.sent.messages + 1);
+    /// # Ok::<(), limic::Error>(())
+    /// ```
     fn counters(&self) -> Counters;
 
     /// Completes what can be completed, tells the peers, and fails the rest. Afterwards every
     /// operation gives [`Error::PeerFailed`](crate::Error::PeerFailed). Dropping the endpoint does
     /// the same.
+    ///
+    /// ```
+    /// use limic::{Endpoint, HybridEndpoint};
+    ///
+    /// let endpoint = HybridEndpoint::open()?;
+    /// let myself = endpoint.myself();
+    /// endpoint.close();
+    /// assert!(endpoint.send(myself, 7, b"too late").is_err());
+    /// # Ok::<(), limic::Error>(())
+    /// ```
     fn close(&self);
 
     /// Sends and waits until the buffer may be used again. That says nothing about whether the
     /// receiver has posted a receive, for messages up to the eager limit.
+    ///
+    /// ```
+    /// use limic::{Endpoint, HybridEndpoint};
+    ///
+    /// let endpoint = HybridEndpoint::open()?;
+    /// let myself = endpoint.myself();
+    /// endpoint.send(myself, 7, b"hello")?;
+    /// # Ok::<(), limic::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::PeerFailed`](crate::Error::PeerFailed),
@@ -99,6 +221,18 @@ pub trait Endpoint: RawEndpoint {
 
     /// Sends the concatenation of several pieces as one message.
     ///
+    /// ```
+    /// use std::io::IoSlice;
+    ///
+    /// use limic::{Endpoint, HybridEndpoint};
+    ///
+    /// let endpoint = HybridEndpoint::open()?;
+    /// let myself = endpoint.myself();
+    /// let pieces = [IoSlice::new(b"one "), IoSlice::new(b"message")];
+    /// endpoint.send_vectored(myself, 7, &pieces)?;
+    /// # Ok::<(), limic::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`send`](Self::send).
     fn send_vectored(&self, to: Peer, tag: impl Into<Tag>, data: &[IoSlice<'_>]) -> Result<()>
@@ -112,6 +246,18 @@ pub trait Endpoint: RawEndpoint {
     }
 
     /// Receives one message and waits for it.
+    ///
+    /// ```
+    /// use limic::{Endpoint, HybridEndpoint};
+    ///
+    /// let endpoint = HybridEndpoint::open()?;
+    /// let myself = endpoint.myself();
+    /// endpoint.send(myself, 7, b"hello")?;
+    /// let mut buffer = [0; 64];
+    /// let status = endpoint.recv((myself, 7), &mut buffer)?;
+    /// assert_eq!(&buffer[..status.len as usize], b"hello");
+    /// # Ok::<(), limic::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Truncated`](crate::Error::Truncated) with both lengths if the message is longer
@@ -127,6 +273,21 @@ pub trait Endpoint: RawEndpoint {
     }
 
     /// Receives one message into several pieces, filled in order.
+    ///
+    /// ```
+    /// use std::io::IoSliceMut;
+    ///
+    /// use limic::{Endpoint, HybridEndpoint};
+    ///
+    /// let endpoint = HybridEndpoint::open()?;
+    /// let myself = endpoint.myself();
+    /// endpoint.send(myself, 7, b"head and body")?;
+    /// let (mut head, mut body) = ([0; 5], [0; 64]);
+    /// let mut pieces = [IoSliceMut::new(&mut head), IoSliceMut::new(&mut body)];
+    /// endpoint.recv_vectored((myself, 7), &mut pieces)?;
+    /// assert_eq!(&head, b"head ");
+    /// # Ok::<(), limic::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`recv`](Self::recv).
@@ -144,6 +305,17 @@ pub trait Endpoint: RawEndpoint {
     }
 
     /// Sends and receives at the same time: the way to exchange without a deadlock.
+    ///
+    /// ```
+    /// use limic::{Endpoint, HybridEndpoint};
+    ///
+    /// let endpoint = HybridEndpoint::open()?;
+    /// let myself = endpoint.myself();
+    /// let mut buffer = [0; 5];
+    /// endpoint.send_recv(myself, 7, b"hello", (myself, 7), &mut buffer)?;
+    /// assert_eq!(&buffer, b"hello");
+    /// # Ok::<(), limic::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`send`](Self::send) and [`recv`](Self::recv); both operations are over when it returns.
@@ -173,6 +345,22 @@ pub trait Endpoint: RawEndpoint {
     /// When `body` returns, the scope waits for all its operations. If `body` fails or panics, they
     /// are cancelled first where that is still possible.
     ///
+    /// ```
+    /// use limic::{Endpoint, HybridEndpoint};
+    ///
+    /// let endpoint = HybridEndpoint::open()?;
+    /// let myself = endpoint.myself();
+    /// let (data, mut buffer) = ([1; 1000], [0; 1000]);
+    /// endpoint.scope(|scope| {
+    ///     let receive = scope.irecv((myself, 7), &mut buffer)?;
+    ///     scope.isend(myself, 7, &data)?;
+    ///     // Other work.
+    ///     receive.wait().map(drop)
+    /// })?;
+    /// assert_eq!(buffer, data);
+    /// # Ok::<(), limic::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// What `body` returns, else the first error of an operation that `body` did not wait for.
     fn scope<'env, T, F>(&'env self, body: F) -> Result<T>
@@ -184,6 +372,19 @@ pub trait Endpoint: RawEndpoint {
     }
 
     /// Starts a send of a buffer that it takes, and gives back at completion.
+    ///
+    /// ```
+    /// use limic::{Endpoint, HybridEndpoint};
+    ///
+    /// let endpoint = HybridEndpoint::open()?;
+    /// let myself = endpoint.myself();
+    /// let send = endpoint.isend(myself, 7, vec![1; 1000])?;
+    /// let mut buffer = [0; 1000];
+    /// endpoint.recv((myself, 7), &mut buffer)?;
+    /// let data = send.wait()?; // The buffer comes back.
+    /// assert_eq!(data, buffer);
+    /// # Ok::<(), limic::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`send`](Self::send); the buffer is dropped then.
@@ -202,6 +403,18 @@ pub trait Endpoint: RawEndpoint {
     /// Starts a receive into a buffer that it takes, and gives back at completion. There is room
     /// for as many bytes as the buffer is long: `vec![0; 64]`, not `Vec::with_capacity(64)`.
     ///
+    /// ```
+    /// use limic::{Endpoint, HybridEndpoint};
+    ///
+    /// let endpoint = HybridEndpoint::open()?;
+    /// let myself = endpoint.myself();
+    /// let receive = endpoint.irecv((myself, 7), vec![0; 64])?;
+    /// endpoint.send(myself, 7, b"hello")?;
+    /// let (status, buffer) = receive.wait()?;
+    /// assert_eq!(&buffer[..status.len as usize], b"hello");
+    /// # Ok::<(), limic::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`recv`](Self::recv).
     fn irecv(
@@ -217,6 +430,15 @@ pub trait Endpoint: RawEndpoint {
 
     /// Makes progress once and describes a fitting message if one has arrived, without taking it.
     ///
+    /// ```
+    /// use limic::{Endpoint, HybridEndpoint};
+    ///
+    /// let endpoint = HybridEndpoint::open()?;
+    /// let myself = endpoint.myself();
+    /// assert_eq!(endpoint.probe((myself, 7))?, None);
+    /// # Ok::<(), limic::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::PeerFailed`](crate::Error::PeerFailed) if the peer named failed.
     fn probe(&self, from: impl Into<Selector>) -> Result<Option<Status>>
@@ -228,6 +450,19 @@ pub trait Endpoint: RawEndpoint {
 
     /// Receives one message as [`recv`](Self::recv) does, if it comes within the time; `None` if it
     /// does not. A message that has begun to arrive by then is waited for.
+    ///
+    /// ```
+    /// use core::time::Duration;
+    ///
+    /// use limic::{Endpoint, HybridEndpoint};
+    ///
+    /// let endpoint = HybridEndpoint::open()?;
+    /// let myself = endpoint.myself();
+    /// let mut buffer = [0; 64];
+    /// let late = endpoint.recv_timeout((myself, 7), &mut buffer, Duration::from_millis(1))?;
+    /// assert_eq!(late, None);
+    /// # Ok::<(), limic::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`recv`](Self::recv).
@@ -255,6 +490,18 @@ pub trait Endpoint: RawEndpoint {
 
     /// Waits until a fitting message has arrived, and describes it without taking it.
     ///
+    /// ```
+    /// use limic::{Endpoint, HybridEndpoint, Selector};
+    ///
+    /// let endpoint = HybridEndpoint::open()?;
+    /// let myself = endpoint.myself();
+    /// endpoint.send(myself, 7, b"hello")?;
+    /// let found = endpoint.wait_probe(Selector::any())?;
+    /// let mut buffer = vec![0; found.len as usize];
+    /// endpoint.recv((found.peer, found.tag), &mut buffer)?;
+    /// # Ok::<(), limic::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`probe`](Self::probe).
     fn wait_probe(&self, from: impl Into<Selector>) -> Result<Status>
@@ -266,6 +513,17 @@ pub trait Endpoint: RawEndpoint {
     }
 
     /// As [`wait_probe`](Self::wait_probe); `None` if no fitting message arrives within the time.
+    ///
+    /// ```
+    /// use core::time::Duration;
+    ///
+    /// use limic::{Endpoint, HybridEndpoint, Selector};
+    ///
+    /// let endpoint = HybridEndpoint::open()?;
+    /// let late = endpoint.wait_probe_timeout(Selector::any(), Duration::from_millis(1))?;
+    /// assert_eq!(late, None);
+    /// # Ok::<(), limic::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`probe`](Self::probe).
@@ -283,6 +541,18 @@ pub trait Endpoint: RawEndpoint {
 
     /// Takes a fitting message, if one has arrived, so that no other receive can match it.
     ///
+    /// ```
+    /// use limic::{Endpoint, HybridEndpoint};
+    ///
+    /// let endpoint = HybridEndpoint::open()?;
+    /// let myself = endpoint.myself();
+    /// endpoint.send(myself, 7, b"hello")?;
+    /// if let Some(claimed) = endpoint.matched_probe((myself, 7))? {
+    ///     assert_eq!(claimed.recv_vec()?, b"hello");
+    /// }
+    /// # Ok::<(), limic::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`probe`](Self::probe).
     fn matched_probe(&self, from: impl Into<Selector>) -> Result<Option<Claimed<'_, Self>>>
@@ -295,6 +565,17 @@ pub trait Endpoint: RawEndpoint {
 
     /// Lends a buffer of `len` bytes in shared memory that the receiver maps too, to be filled and
     /// sent without a copy.
+    ///
+    /// ```
+    /// use limic::{Endpoint, HybridEndpoint};
+    ///
+    /// let endpoint = HybridEndpoint::open()?;
+    /// let myself = endpoint.myself();
+    /// let mut loan = endpoint.loan(5)?;
+    /// loan.copy_from_slice(b"hello");
+    /// loan.send(myself, 7)?;
+    /// # Ok::<(), limic::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::NoMemory`](crate::Error::NoMemory) names the limit; receivers that hold loans are
@@ -309,6 +590,16 @@ pub trait Endpoint: RawEndpoint {
 
     /// Waits for a message and takes it where it lies: without a copy if it was sent as a [`Loan`].
     ///
+    /// ```
+    /// use limic::{Endpoint, HybridEndpoint};
+    ///
+    /// let endpoint = HybridEndpoint::open()?;
+    /// let myself = endpoint.myself();
+    /// endpoint.send(myself, 7, b"hello")?;
+    /// assert_eq!(endpoint.recv_loaned((myself, 7))?.to_vec(), b"hello");
+    /// # Ok::<(), limic::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`recv`](Self::recv).
     #[inline(always)]
@@ -320,6 +611,18 @@ pub trait Endpoint: RawEndpoint {
     }
 
     /// As [`recv_loaned`](Self::recv_loaned); `None` if no fitting message arrives within the time.
+    ///
+    /// ```
+    /// use core::time::Duration;
+    ///
+    /// use limic::{Endpoint, HybridEndpoint};
+    ///
+    /// let endpoint = HybridEndpoint::open()?;
+    /// let myself = endpoint.myself();
+    /// let late = endpoint.recv_loaned_timeout((myself, 7), Duration::from_millis(1))?;
+    /// assert!(late.is_none());
+    /// # Ok::<(), limic::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`recv`](Self::recv).
@@ -339,6 +642,17 @@ pub trait Endpoint: RawEndpoint {
     /// Exposes memory, so that peers that are given its key can read and write it without this
     /// side's help.
     ///
+    /// ```
+    /// use limic::{Endpoint, HybridEndpoint};
+    ///
+    /// let endpoint = HybridEndpoint::open()?;
+    /// let myself = endpoint.myself();
+    /// let region = endpoint.region(vec![0; 1 << 20])?;
+    /// endpoint.send(myself, 7, &region.key().0.to_le_bytes())?; // Who has the key has access.
+    /// let memory = region.revoke()?;
+    /// # Ok::<(), limic::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::NoMemory`](crate::Error::NoMemory) if the table of regions is full.
     fn region(&self, memory: impl OwnedBytes) -> Result<Region<'_, Self>>
@@ -349,6 +663,18 @@ pub trait Endpoint: RawEndpoint {
     }
 
     /// Reads from a region of a peer.
+    ///
+    /// ```
+    /// use limic::{Endpoint, HybridEndpoint};
+    ///
+    /// let endpoint = HybridEndpoint::open()?;
+    /// let myself = endpoint.myself();
+    /// let region = endpoint.region(b"some bytes".to_vec())?;
+    /// let mut found = [0; 5];
+    /// endpoint.read(myself, region.key(), 5, &mut found)?;
+    /// assert_eq!(&found, b"bytes");
+    /// # Ok::<(), limic::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::UnknownRegion`](crate::Error::UnknownRegion),
@@ -362,6 +688,17 @@ pub trait Endpoint: RawEndpoint {
 
     /// Writes to a region of a peer; when it returns, the bytes are in place.
     ///
+    /// ```
+    /// use limic::{Endpoint, HybridEndpoint};
+    ///
+    /// let endpoint = HybridEndpoint::open()?;
+    /// let myself = endpoint.myself();
+    /// let region = endpoint.region(vec![0; 10])?;
+    /// endpoint.write(myself, region.key(), 5, b"bytes")?;
+    /// assert_eq!(&region.revoke()?[5..], b"bytes");
+    /// # Ok::<(), limic::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`read`](Self::read).
     fn write(&self, peer: Peer, key: RegionKey, offset: u64, from: &[u8]) -> Result<()> {
@@ -372,6 +709,18 @@ pub trait Endpoint: RawEndpoint {
 
     /// Starts a read from a region of a peer into a buffer that it takes, and gives back at
     /// completion. [`Scope::iread`] reads into a borrowed one.
+    ///
+    /// ```
+    /// use limic::{Endpoint, HybridEndpoint};
+    ///
+    /// let endpoint = HybridEndpoint::open()?;
+    /// let myself = endpoint.myself();
+    /// let region = endpoint.region(b"some bytes".to_vec())?;
+    /// let read = endpoint.iread(myself, region.key(), 5, vec![0; 5])?;
+    /// let (_, found) = read.wait()?;
+    /// assert_eq!(found, b"bytes");
+    /// # Ok::<(), limic::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -390,6 +739,18 @@ pub trait Endpoint: RawEndpoint {
 
     /// Starts a write of a buffer that it takes to a region of a peer, and gives it back when the
     /// bytes are in place. [`Scope::iwrite`] writes a borrowed one.
+    ///
+    /// ```
+    /// use limic::{Endpoint, HybridEndpoint};
+    ///
+    /// let endpoint = HybridEndpoint::open()?;
+    /// let myself = endpoint.myself();
+    /// let region = endpoint.region(vec![0; 10])?;
+    /// let write = endpoint.iwrite(myself, region.key(), 5, b"bytes".to_vec())?;
+    /// write.wait()?;
+    /// assert_eq!(&region.revoke()?[5..], b"bytes");
+    /// # Ok::<(), limic::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`read`](Self::read).
