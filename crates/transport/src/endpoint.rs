@@ -63,8 +63,9 @@ pub trait Endpoint: RawEndpoint {
     ///
     /// let one = HybridEndpoint::open()?;
     /// let other = HybridEndpoint::open()?;
-    /// let peer = one.connect(&other.address().to_bytes())?;
-    /// one.send(peer, 7, b"hello")?;
+    /// let address = other.address().to_bytes();
+    /// let peer = one.connect(&address)?;
+    /// assert_eq!(one.connect(&address)?, peer);
     /// # Ok::<(), limic::Error>(())
     /// ```
     ///

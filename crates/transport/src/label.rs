@@ -42,10 +42,29 @@ impl fmt::Display for Peer {
 ///
 /// MPI's (tag, context id) maps on it with [`Tag::mpi`]; libfabric's (tag, ignore)
 /// maps on a tag and the complement of a selector's mask.
+///
+/// Tags with the highest bit ([`Tag::LIBRARY`]) are for libraries, as [`World`](crate::World) is
+/// one: [`Selector::any`] and [`Selector::any_tag`] never take a message that has it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Tag(pub u64);
 
 impl Tag {
+    /// The bit of a library's own messages, which "any tag" leaves to it. The library receives
+    /// them by their whole tag, or by a [mask](Selector::with_mask) of its own.
+    ///
+    /// ```
+    /// use limic::{Endpoint, HybridEndpoint, Selector, Tag};
+    ///
+    /// let endpoint = HybridEndpoint::open()?;
+    /// let myself = endpoint.myself();
+    /// let library = Tag(Tag::LIBRARY.0 | 7);
+    /// endpoint.send(myself, library, b"")?;
+    /// assert!(endpoint.probe(Selector::any())?.is_none());
+    /// endpoint.recv((myself, library), &mut [])?;
+    /// # Ok::<(), limic::Error>(())
+    /// ```
+    pub const LIBRARY: Self = Self(1 << 63);
+
     /// MPI's label: the context id in the upper half, the tag in the lower one.
     #[must_use]
     pub const fn mpi(context: u32, tag: u32) -> Self {
@@ -90,7 +109,7 @@ pub struct Selector {
     pub source: Option<Peer>,
     /// The tag bits asked for.
     pub tag: Tag,
-    /// Which bits of the tag must agree: 1 = must agree. 0 is any tag.
+    /// Which bits of the tag must agree: 1 = must agree. 0 is any tag, a library's too.
     pub mask: u64,
 }
 
@@ -121,23 +140,23 @@ impl Selector {
         }
     }
 
-    /// Any tag from this sender.
+    /// Any tag from this sender, but for those of [libraries](Tag::LIBRARY).
     #[must_use]
     pub const fn any_tag(source: Peer) -> Self {
         Self {
             source: Some(source),
             tag: Tag(0),
-            mask: 0,
+            mask: Tag::LIBRARY.0,
         }
     }
 
-    /// Any message at all.
+    /// Any message from any sender, but for those of [libraries](Tag::LIBRARY).
     #[must_use]
     pub const fn any() -> Self {
         Self {
             source: None,
             tag: Tag(0),
-            mask: 0,
+            mask: Tag::LIBRARY.0,
         }
     }
 

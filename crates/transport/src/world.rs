@@ -8,9 +8,9 @@ use crate::connect_at_start::connect_at_start;
 use crate::topology::CpuSet;
 use crate::{ADDRESS_LEN, Barrier, Endpoint, Error, HybridEndpoint, Peer, Result, Tag};
 
-/// Tag of this crate's own barrier: one of the highest, which [`Tag::mpi`] gives only to context
-/// `u32::MAX`.
+/// Tag of a world's barrier: a library's, and [`Tag::mpi`] gives it only to context `u32::MAX`.
 const BARRIER: Tag = Tag(0xffff_ffff_ffff_0000);
+const _: () = assert!(BARRIER.0 & Tag::LIBRARY.0 != 0);
 
 /// All ranks of a job, with an endpoint that is connected to each.
 ///

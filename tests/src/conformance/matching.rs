@@ -31,6 +31,34 @@ pub fn any_source_tells_who_sent<E: Endpoint>(case: &Case<E>) {
     });
 }
 
+/// "Any tag" leaves the messages of libraries to them.
+pub fn any_tag_leaves_the_messages_of_libraries<E: Endpoint>(case: &Case<E>) {
+    case.run(2, |party| {
+        let (endpoint, other) = (&party.endpoint, party.other());
+        let library = Tag(Tag::LIBRARY.0 | 1);
+        let mut bytes = [0; 8];
+        // One that is posted before the library's messages come, and looks after they have.
+        let mine = endpoint.irecv(Selector::any(), vec![0; 8]).expect("irecv");
+        endpoint.send(other, library, b"").expect("send");
+        endpoint.recv((other, library), &mut bytes).expect("recv");
+        endpoint.send(other, library, b"library").expect("send");
+        while endpoint
+            .probe((other, library))
+            .expect("the other lives")
+            .is_none()
+        {}
+        let found = endpoint.probe(Selector::any()).expect("the other lives");
+        assert_eq!(found, None);
+        let found = endpoint.probe(Selector::any_tag(other)).expect("as before");
+        assert_eq!(found, None);
+        endpoint.send(other, TAG, b"user").expect("send");
+        let (status, _) = mine.wait().expect("receive");
+        assert_eq!((status.tag, status.len), (TAG, 4));
+        let status = endpoint.recv((other, library), &mut bytes).expect("recv");
+        assert_eq!(status.len, 7);
+    });
+}
+
 /// A mask says which bits of the tag count.
 pub fn any_tag_and_masks<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
