@@ -4,12 +4,12 @@
 //! A thin layer over [`limic::Endpoint`]: it has no queue and matches nothing. What it adds is
 //! that C cannot commit undefined behaviour through a handle. Handles are numbers; each call looks
 //! the endpoint up ([`table`]), sees whether it is open, in this process (and not in a forked
-//! child, [`fork`]), in the hands of this thread, and not inside of another call; requests,
-//! messages, loans and regions carry a generation ([`limic_ffi::Slab`]). No panic crosses the
-//! border ([`ffi_guard`]).
+//! child, [`limic_shm::process`]), in the hands of this thread, and not inside of another call;
+//! requests, messages, loans and regions carry a generation ([`limic_ffi::Slab`]). No panic crosses
+//! the border ([`ffi_guard`]).
 //!
 //! Cost of that per call, beside the call itself: loads of two cache lines that stay with the
-//! thread (the table's slot, the page that a fork wipes), one call to `pthread_self`, and two plain
+//! thread (the table's slot, the word that a fork sets), one call to `pthread_self`, and two plain
 //! stores.
 
 #![allow(
@@ -24,7 +24,6 @@ pub mod endpoint;
 mod endpoint_state;
 pub mod errors;
 mod ffi_guard;
-mod fork;
 pub mod handles;
 pub mod loans;
 pub mod messages;

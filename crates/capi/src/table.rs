@@ -11,10 +11,11 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use limic_shm::process::Process;
+
 use crate::endpoint_state::EndpointState;
 use crate::errors::Failure;
 use crate::errors::limic_error::*;
-use crate::fork;
 use crate::handles::limic_endpoint;
 
 /// Endpoints that can be open at a time.
@@ -123,7 +124,7 @@ fn mark_at_end() {
 
 /// Enters an endpoint and gives its handle. The calling thread owns it.
 pub(crate) fn insert(held: EndpointState, threads: Threads) -> Result<limic_endpoint, Failure> {
-    let mark = fork::enter()?;
+    let process = Process::current().to_bits();
     let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
     let (at, generation) = match free.returned.pop() {
         Some(place) => place,
@@ -143,7 +144,7 @@ pub(crate) fn insert(held: EndpointState, threads: Threads) -> Result<limic_endp
     // SAFETY: the place is free: its generation is 0, so no call enters it, and `free` gave it to
     // this call alone.
     unsafe { *place.held.get() = Some(Box::new(held)) };
-    place.process.store(mark, Ordering::Relaxed);
+    place.process.store(process, Ordering::Relaxed);
     let serialized = threads == Threads::Serialized;
     place.serialized.store(serialized, Ordering::Relaxed);
     let owner = if serialized {
@@ -171,7 +172,8 @@ fn find(endpoint: limic_endpoint) -> Result<&'static Place, Failure> {
     if u64::from(generation) != endpoint.id >> 32 || generation == 0 {
         return Err(unknown(endpoint));
     }
-    if place.process.load(Ordering::Relaxed) != fork::mark() {
+    let process = Process::from_bits(place.process.load(Ordering::Relaxed));
+    if !process.is_current() {
         return Err(forked());
     }
     Ok(place)

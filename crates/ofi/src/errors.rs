@@ -14,7 +14,7 @@ pub(crate) fn errno_of(error: &Error) -> i32 {
         Error::Cancelled => FI_ECANCELED,
         Error::PeerFailed { why, .. } => match why {
             PeerFailure::Died | PeerFailure::Reported { .. } => FI_ECONNRESET,
-            PeerFailure::Closed => FI_ECONNABORTED,
+            PeerFailure::Closed | PeerFailure::Forked => FI_ECONNABORTED,
             PeerFailure::Unreachable | PeerFailure::Refused(_) => FI_ECONNREFUSED,
             PeerFailure::OtherNode => FI_EHOSTUNREACH,
             _ => FI_EIO,

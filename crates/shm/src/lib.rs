@@ -12,12 +12,15 @@
 //! - [`segment`]: the memfd, its layout, and how it is mapped and checked.
 //! - [`control`]: the Unix socket: hand-over of file descriptors, liveness, and
 //!   the event set on which an idle endpoint sleeps.
+//! - [`process`]: whether this is still the process that opened an endpoint.
 
 pub mod ring;
 pub mod sync;
 
 #[cfg(not(loom))]
 pub mod control;
+#[cfg(not(loom))]
+pub mod process;
 #[cfg(not(loom))]
 pub mod segment;
 

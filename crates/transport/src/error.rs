@@ -27,6 +27,11 @@ pub enum PeerFailure {
     /// The address names another machine, and no network path is available.
     #[error("it is on another node and no path leads there (`limic info` says why verbs are off)")]
     OtherNode,
+    /// This process was forked from the one that opened the endpoint.
+    #[error(
+        "the endpoint belongs to the process that this one was forked from; open another one here"
+    )]
+    Forked,
     /// The peer refused the hand-shake.
     #[error("it refused the connection: {0}")]
     Refused(String),

@@ -3,6 +3,8 @@
 use core::iter;
 use core::ops::Deref;
 
+use limic_shm::process::Process;
+
 use crate::bootstrap::{self, Bootstrap};
 use crate::connect_at_start::connect_at_start;
 use crate::topology::CpuSet;
@@ -25,6 +27,7 @@ pub struct World<E: Endpoint = HybridEndpoint> {
     /// The head of each rank in a barrier.
     heads: Vec<u32>,
     barrier: Barrier,
+    process: Process,
 }
 
 impl World<HybridEndpoint> {
@@ -73,6 +76,7 @@ impl<E: Endpoint> World<E> {
             size,
             barrier: Barrier::new(rank, &heads)?,
             heads,
+            process: Process::current(),
         };
         connect_at_start(&world.endpoint, rank as usize, &peers)?;
         Ok(world)
@@ -237,9 +241,9 @@ fn cpus_of(list: &[u8], rank: usize) -> Result<CpuSet> {
 
 impl<E: Endpoint> Drop for World<E> {
     /// Leaves the job without waiting for the others. A rank that panics does not: its launcher
-    /// should know.
+    /// should know. Nor does a forked child, which is no rank.
     fn drop(&mut self) {
-        if !std::thread::panicking() {
+        if !std::thread::panicking() && self.process.is_current() {
             self.endpoint.close();
             // Nobody is left to tell.
             let _ = self.bootstrap.finalize();

@@ -26,6 +26,9 @@ use crate::sync::{AtomicU64, Ordering, fence};
 pub const ASLEEP: u64 = 1;
 /// Bit of the word: the receiver cannot issue the heavy barrier.
 pub const NEEDS_FENCE: u64 = 2;
+/// Bit of the word: always there, but for memory that is not the receiver's, as in a process that
+/// was forked from a sender.
+pub const RECEIVER: u64 = 4;
 
 /// Bytes of memory that the flag takes: a line for itself.
 pub const AREA_LEN: usize = LINE;
@@ -149,7 +152,11 @@ impl<M: Memory> Sleeper<M> {
 
     /// The word while awake.
     fn awake(&self) -> u64 {
-        if self.barrier.heavy { 0 } else { NEEDS_FENCE }
+        if self.barrier.heavy {
+            RECEIVER
+        } else {
+            RECEIVER | NEEDS_FENCE
+        }
     }
 }
 
@@ -181,11 +188,21 @@ impl<M: Memory> Waker<M> {
         // announcement, or the receiver's second look sees our message.
         self.barrier.light();
         let state = word(&self.mem).load(Ordering::Relaxed);
-        state != 0 && self.ring_unless_awake(state)
+        state != RECEIVER && self.ring_unless_awake(state)
+    }
+
+    /// Whether the word is a receiver's. It is not in a process that was forked from the sender.
+    #[must_use]
+    pub fn has_receiver(&self) -> bool {
+        word(&self.mem).load(Ordering::Relaxed) & RECEIVER != 0
     }
 
     #[inline(never)]
     fn ring_unless_awake(&self, mut state: u64) -> bool {
+        if state & RECEIVER == 0 {
+            // The one to ring finds out what is wrong.
+            return true;
+        }
         if state & NEEDS_FENCE != 0 && self.barrier.registered {
             // The light half was not enough for this receiver.
             fence(Ordering::SeqCst);

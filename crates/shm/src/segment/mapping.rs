@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
 use super::SegmentError;
+use crate::process;
 use crate::ring::Mapped;
 
 /// A huge page of the processors that this is used on.
@@ -19,6 +20,7 @@ pub(super) const HUGE_PAGE: usize = 2 << 20;
 pub(super) struct Mapping {
     base: NonNull<c_void>,
     len: usize,
+    writable: bool,
 }
 
 // SAFETY: the mapping belongs to the process, not to a thread; `Mapping` itself
@@ -50,12 +52,20 @@ impl Mapping {
         } else {
             map_anywhere(fd, len, access)
         };
-        base.and_then(|base| NonNull::new(base).ok_or(Errno::NOMEM))
-            .map(|base| Self { base, len })
-            .map_err(|errno| SegmentError::Map {
-                bytes: len as u64,
-                errno,
-            })
+        let base = base.and_then(|base| NonNull::new(base).ok_or(Errno::NOMEM));
+        let base = base.map_err(|errno| SegmentError::Map {
+            bytes: len as u64,
+            errno,
+        })?;
+        let writable = access.contains(ProtFlags::WRITE);
+        if writable {
+            process::enter_mapping(base, len);
+        }
+        Ok(Self {
+            base,
+            len,
+            writable,
+        })
     }
 
     pub(super) fn base(&self) -> NonNull<c_void> {
@@ -78,6 +88,9 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        if self.writable {
+            process::leave_mapping(self.base);
+        }
         // SAFETY: the range was mapped by `new` and belongs to this value alone;
         // every view of it holds this value, so none is left.
         let _ = unsafe { munmap(self.base.as_ptr(), self.len) };

@@ -70,10 +70,10 @@ impl Opened {
         })
     }
 
-    /// Rings the receiver of what was sent just now.
+    /// Rings the receiver of what was sent just now. False: it was not sent.
     #[cold]
-    fn ring(&self, to: Peer) {
-        self.engine.enter(move |engine| engine.ring(to.0));
+    fn ring(&self, to: Peer) -> bool {
+        self.engine.enter(move |engine| engine.ring(to.0))
     }
 }
 
@@ -145,10 +145,7 @@ macro_rules! endpoint {
                 // The rest is called last, so that the short way has no registers to save.
                 match sent {
                     FastSend::Sent => true,
-                    FastSend::SentToSleeper => {
-                        self.0.ring(to);
-                        true
-                    }
+                    FastSend::SentToSleeper => self.0.ring(to),
                     // SAFETY: the caller's promise.
                     FastSend::No => unsafe { self.0.send_one(to, tag, data) },
                 }

@@ -43,6 +43,7 @@ impl Engine {
     }
 
     pub(crate) fn connect(&mut self, address: &[u8]) -> Result<Peer> {
+        self.ensure_own();
         let address = Address::from_bytes(address)?;
         let known = self.cx.peers.enter(&address, &self.cx.identity.address);
         if let Some(number) = known {
@@ -62,6 +63,7 @@ impl Engine {
 
     /// Begins to attach a peer, and says whether it is attached.
     pub(crate) fn attach(&mut self, number: u32) -> Result<bool> {
+        self.ensure_own();
         match &self.cx.peers.alive(number)?.state {
             PeerState::Up(Channel::Fabric(connection)) => {
                 Ok(self.cx.fabric.is_connected(*connection))
@@ -106,9 +108,10 @@ impl Engine {
     }
 
     /// Rings the receiver of what was sent just now.
+    /// False: this process is a forked child, and nobody received it.
     #[cold]
-    pub(crate) fn ring(&mut self, to: u32) {
-        fast_send::ring(&mut self.cx, to);
+    pub(crate) fn ring(&mut self, to: u32) -> bool {
+        fast_send::ring(&mut self.cx, to)
     }
 
     /// # Safety
@@ -156,6 +159,7 @@ impl Engine {
         options: SendOptions,
         data: &[RawSlice],
     ) -> Result<Posted> {
+        self.ensure_own();
         // SAFETY: the caller's promise.
         let posted = unsafe { send::post_send_slow(&mut self.cx, to, tag, options, data) };
         self.contact_if_needed();
@@ -485,6 +489,7 @@ impl Engine {
         loan: RawLoan,
         len: usize,
     ) -> Result<Posted> {
+        self.ensure_own();
         // As an ordinary message it might wait for its receive, for ever if both sides begin with a
         // loan.
         if self.cx.peers.pair(to).is_none() {
@@ -544,6 +549,7 @@ impl Engine {
 /// One-sided access.
 impl Engine {
     pub(crate) fn expose(&mut self, memory: Vec<u8>) -> Result<(RegionId, u64)> {
+        self.ensure_own();
         regions::expose(&mut self.cx, memory)
     }
 
@@ -556,6 +562,7 @@ impl Engine {
         access: Access,
         origin: u64,
     ) -> Result<(RegionId, u64)> {
+        self.ensure_own();
         // SAFETY: the caller's promise.
         unsafe { regions::expose_raw(&mut self.cx, memory, key, access, origin) }
     }
@@ -570,6 +577,7 @@ impl Engine {
 
     /// Ends an exposure, after the accesses under way.
     pub(crate) fn revoke(&mut self, id: RegionId) -> Result<Vec<u8>> {
+        self.ensure_own();
         let segment = &self.cx.memory.segment;
         self.cx.regions.start_revoke(segment, id)?;
         self.wait_until(|engine| regions::revoked(&mut engine.cx, id).transpose())
@@ -584,6 +592,7 @@ impl Engine {
         offset: u64,
         into: &[RawSliceMut],
     ) -> Result<Posted> {
+        self.ensure_own();
         self.attach_blocking(peer)?;
         // SAFETY: the caller's promise.
         unsafe { rma::post_read(&mut self.cx, peer, key, offset, into) }
@@ -598,6 +607,7 @@ impl Engine {
         offset: u64,
         from: &[RawSlice],
     ) -> Result<Posted> {
+        self.ensure_own();
         self.attach_blocking(peer)?;
         // SAFETY: the caller's promise.
         unsafe { rma::post_write(&mut self.cx, peer, key, offset, from) }

@@ -11,12 +11,19 @@ use crate::error::PeerFailure;
 /// Says goodbye to all peers, and fails what needs them.
 pub(crate) fn leave(cx: &mut Cx, deadline: Instant) {
     cx.identity.close();
-    cx.matching.close();
     connections::say_goodbye(cx);
     accept::stop_listening(cx);
     cx.fabric.close(deadline);
+    fail_all(cx, &PeerFailure::Closed);
+}
+
+/// Fails all peers, also those that are named later.
+pub(crate) fn fail_all(cx: &mut Cx, why: &PeerFailure) {
+    cx.identity.close();
+    cx.matching.close(why.clone());
+    cx.peers.close(why.clone());
     for peer in 0..cx.peers.len() {
-        failure::fail_peer(cx, peer, PeerFailure::Closed);
+        failure::fail_peer(cx, peer, why.clone());
     }
 }
 

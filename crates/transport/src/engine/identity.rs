@@ -1,5 +1,7 @@
 //! Who this endpoint is: its address, its process, and where it runs.
 
+use limic_shm::process::Process;
+
 use crate::Address;
 use crate::single_copy::Probe;
 use crate::topology::OwnPlace;
@@ -12,7 +14,7 @@ pub(crate) struct Identity {
     /// A word by which a peer finds out whether it can read this process's memory.
     pub(crate) probe: Probe,
     /// The process that opened the endpoint: a forked child has a copy that is not its own.
-    process: u32,
+    process: Process,
     closed: bool,
 }
 
@@ -22,14 +24,15 @@ impl Identity {
             probe: Probe::new(address.secret.rotate_left(31)),
             address,
             place,
-            process: std::process::id(),
+            process: Process::current(),
             closed: false,
         }
     }
 
-    /// Whether this is a copy in a forked child.
-    pub(crate) fn is_forked(&self) -> bool {
-        self.process != std::process::id()
+    /// Whether this is the process that opened the endpoint.
+    #[inline(always)]
+    pub(crate) fn is_own(&self) -> bool {
+        self.process.is_current()
     }
 
     pub(crate) fn is_closed(&self) -> bool {

@@ -58,6 +58,7 @@ use self::staging::pair::IDLE_LOOKS;
 use self::wakeup::backoff::{Backoff, Step};
 use crate::Result;
 use crate::counters::Event;
+use crate::error::PeerFailure;
 use crate::settings::Settings;
 
 /// Progress calls between two looks at the sockets while messages flow.
@@ -123,6 +124,7 @@ impl Engine {
     /// What most progress calls have not to do: connections, backlogs, adapters.
     #[cold]
     fn slow_work(&mut self) -> bool {
+        self.ensure_own();
         let mut moved = false;
         let now_and_then = self.turns % SOCKETS_WHILE_BUSY == 0;
         if now_and_then {
@@ -187,6 +189,7 @@ impl Engine {
     /// Looks for new connections and dead peers. True if anything happened.
     #[cold]
     pub(crate) fn poll_sockets(&mut self) -> bool {
+        self.ensure_own();
         connections::contact_sources(&mut self.cx);
         let happened = connections::poll(&mut self.cx, Some(Duration::ZERO));
         self.retire_failed_peers();
@@ -290,6 +293,10 @@ impl Engine {
     }
 
     fn try_to_arm_for_poll(&mut self) -> bool {
+        if self.cx.identity.is_closed() {
+            // Nobody would ring.
+            return false;
+        }
         // Takes what the descriptor has reported already, so that it is not readable for nothing.
         self.poll_sockets();
         if !self.arm() {
@@ -315,6 +322,7 @@ impl Engine {
 
     /// Sleeps until a peer rings, a socket has news, or the time is over.
     pub(crate) fn sleep(&mut self, timeout: Option<Duration>) {
+        self.ensure_own();
         connections::contact_sources(&mut self.cx);
         if !self.arm() {
             return;
@@ -331,7 +339,7 @@ impl Engine {
 
     /// Closes in good order: what was sent goes out as far as peers take it within the linger time.
     pub(crate) fn close(&mut self) {
-        if self.cx.identity.is_closed() || self.cx.identity.is_forked() {
+        if !self.ensure_own() || self.cx.identity.is_closed() {
             return;
         }
         let deadline = Instant::now() + self.cx.settings.linger();
@@ -342,6 +350,34 @@ impl Engine {
         close::leave(&mut self.cx, deadline);
         self.retire_failed_peers();
         close::end(&mut self.cx);
+    }
+}
+
+impl Engine {
+    /// Whether this is the process that opened the endpoint. In a child that was forked from it
+    /// everything ends here, and what is shared with the parent is left to that.
+    ///
+    /// Calls that do more than to write and read memory, which a child has as its own, begin with
+    /// this.
+    #[inline(always)]
+    pub(crate) fn ensure_own(&mut self) -> bool {
+        self.cx.identity.is_own() || self.leave_to_parent()
+    }
+
+    #[cold]
+    fn leave_to_parent(&mut self) -> bool {
+        if self.cx.identity.is_closed() {
+            return false;
+        }
+        // A peer that the parent has is never told, nor waited for.
+        self.cx.sockets.leave_to_parent();
+        self.cx.wakeup.poller.leave_to_parent();
+        self.cx.fabric.leave_to_parent();
+        self.cx.transfers.leave_to_parent();
+        close::fail_all(&mut self.cx, &PeerFailure::Forked);
+        self.retire_failed_peers();
+        close::end(&mut self.cx);
+        false
     }
 }
 

@@ -6,6 +6,7 @@
 //! - The peer is rung after each record if it sleeps.
 
 use limic_shm::control::Doorbell;
+use limic_shm::process;
 use limic_shm::ring::Mapped;
 use limic_shm::ring::line::LineProducer;
 use limic_shm::ring::shared::{self, SharedProducer};
@@ -120,8 +121,7 @@ impl Outbound {
             Ring::Private(ring) => publish!(ring.reserve_tagged(bytes, tag)),
             Ring::Shared(ring) => publish!(ring.reserve(bytes)),
         }
-        self.wake();
-        true
+        self.wake()
     }
 
     /// Whether a message of `len` bytes may be its own payload: slots of the shared ring are small.
@@ -168,8 +168,7 @@ impl Outbound {
             Ring::Private(ring) => publish!(ring, self.longest_record),
             Ring::Shared(ring) => publish!(ring, SHARED_PAYLOAD),
         };
-        self.wake();
-        Some(len)
+        self.wake().then_some(len)
     }
 
     /// Pushes a control record. False: no room now.
@@ -193,8 +192,7 @@ impl Outbound {
             Ring::Private(ring) => publish!(ring.reserve_tagged(bytes, tag)),
             Ring::Shared(ring) => publish!(ring.reserve(bytes)),
         }
-        self.wake();
-        true
+        self.wake()
     }
 
     /// Pushes a record of words that brings a message. False: no room now.
@@ -243,8 +241,7 @@ impl Outbound {
                 room.publish(kind, 0, tag);
             }
         }
-        self.wake();
-        true
+        self.wake()
     }
 
     /// Whether any record of words has room now.
@@ -295,23 +292,27 @@ impl Outbound {
             put_words(&mut room, &[u64::from(number)]);
             room.publish(RING_SWITCH, 0, 0);
             self.ring = Ring::Private(ring);
-            self.wake();
+            return self.wake();
         }
         true
     }
 
     /// Rings the peer if it sleeps. While it is awake this is one load of a line that stays in
-    /// this core's cache.
+    /// this core's cache. False: nobody reads what was pushed.
     #[inline(always)]
-    pub(crate) fn wake(&mut self) {
-        if self.waker.must_ring() {
-            self.ring_doorbell();
-        }
+    pub(crate) fn wake(&mut self) -> bool {
+        !self.waker.must_ring() || self.ring_doorbell()
     }
 
+    /// Rings the peer. False: this is a forked child, and the ring is a copy that nobody reads.
     #[cold]
-    pub(crate) fn ring_doorbell(&mut self) {
+    #[inline(never)]
+    pub(crate) fn ring_doorbell(&mut self) -> bool {
+        if process::was_forked() && !self.waker.has_receiver() {
+            return false;
+        }
         self.doorbell.ring();
         self.counts.rang();
+        true
     }
 }

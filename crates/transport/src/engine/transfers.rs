@@ -30,6 +30,12 @@ impl Transfers {
         }
     }
 
+    /// Nothing is moved any more.
+    pub(crate) fn leave_to_parent(&mut self) {
+        self.fragmented.clear();
+        self.copies.clear();
+    }
+
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
         self.fragmented.is_empty() && self.copies.is_empty()

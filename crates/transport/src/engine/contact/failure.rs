@@ -27,7 +27,7 @@ pub(crate) fn fail_peer(cx: &mut Cx, number: u32, why: PeerFailure) {
         // What came meanwhile was the reason of its failure.
         return;
     };
-    let died = why != PeerFailure::Closed;
+    let died = !matches!(why, PeerFailure::Closed | PeerFailure::Forked);
     if died {
         tracing::warn!("peer {number}: {why}");
         cx.counters.event(Event::PeersFailed);

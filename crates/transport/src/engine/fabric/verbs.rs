@@ -43,7 +43,6 @@ pub(crate) struct FabricChannel {
     ask_first: Vec<u32>,
     /// Peers were told to ask first.
     told: bool,
-    process: u32,
 }
 
 impl FabricChannel {
@@ -61,7 +60,6 @@ impl FabricChannel {
             reading: HashMap::new(),
             ask_first: Vec::new(),
             told: false,
-            process: std::process::id(),
         };
         // A machine without a device is not asked again at each endpoint.
         static NO_DEVICE: AtomicBool = AtomicBool::new(false);
@@ -118,6 +116,11 @@ impl FabricChannel {
     }
 
     /// Whether there are peers over the fabric, and threads of the kernel do its work.
+    /// A forked child has a copy of the queues, which are its parent's.
+    pub(crate) fn leave_to_parent(&mut self) {
+        core::mem::forget(self.fabric.take());
+    }
+
     pub(crate) fn needs_processors(&self) -> bool {
         let fabric = self.fabric.as_ref();
         !self.peers.is_empty() && fabric.is_some_and(Fabric::in_software)
@@ -404,15 +407,6 @@ impl FabricChannel {
         ] {
             // They only grow.
             counters.at_least(event, count);
-        }
-    }
-}
-
-impl Drop for FabricChannel {
-    fn drop(&mut self) {
-        // A forked child has a copy of the queues, which are its parent's.
-        if std::process::id() != self.process {
-            core::mem::forget(self.fabric.take());
         }
     }
 }

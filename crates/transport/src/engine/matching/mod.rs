@@ -51,7 +51,8 @@ pub(crate) struct Matching {
     unreported: Vec<(u32, PeerFailure)>,
     /// Receives from any source report no failure.
     any_source_survives: bool,
-    closed: bool,
+    /// Why nothing can arrive any more, if so.
+    closed: Option<PeerFailure>,
 }
 
 impl Matching {
@@ -71,7 +72,7 @@ impl Matching {
             over_budget: false,
             unreported: Vec::new(),
             any_source_survives: false,
-            closed: false,
+            closed: None,
         })
     }
 
@@ -82,8 +83,8 @@ impl Matching {
     }
 
     /// Nothing can arrive any more.
-    pub(crate) fn close(&mut self) {
-        self.closed = true;
+    pub(crate) fn close(&mut self, why: PeerFailure) {
+        self.closed = Some(why);
     }
 
     /// A peer has failed, and no receive from any source was there to report that.
@@ -114,7 +115,7 @@ impl Matching {
             Some(peer) => peers.is_alive(peer.0),
             None => self.unreported.is_empty(),
         };
-        alive & !self.closed
+        alive & self.closed.is_none()
     }
 
     /// Refuses a selector that nothing can ever match.
@@ -134,13 +135,14 @@ impl Matching {
         let (peer, why) = match selector.source {
             Some(peer) => {
                 let failure = peers.failure(peer.0)?;
+                let failure = failure.or_else(|| self.closed.clone());
                 (peer, failure.unwrap_or(PeerFailure::Closed))
             }
-            // Nobody can send to a closed endpoint: it names itself as the one that is gone.
-            None if self.closed => (peers.me(), PeerFailure::Closed),
-            None => match self.unreported.pop() {
-                None => return Ok(()),
-                Some((peer, why)) => (Peer(peer), why),
+            None => match (&self.closed, self.unreported.pop()) {
+                // Nobody can send to a closed endpoint: it names itself as the one that is gone.
+                (Some(why), _) => (peers.me(), why.clone()),
+                (None, Some((peer, why))) => (Peer(peer), why),
+                (None, None) => return Ok(()),
             },
         };
         Err(Error::PeerFailed { peer, why })

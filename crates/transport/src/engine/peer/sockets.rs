@@ -92,6 +92,8 @@ pub(crate) struct Sockets {
     paused_since: Option<Instant>,
     /// The last connection was accepted, and read; if not, that was said.
     accept_ok: bool,
+    /// The sockets are those of the process that this one was forked from.
+    is_parents: bool,
     /// The last first contact met no limit of this process; if it did, that was said.
     connect_ok: bool,
 }
@@ -124,9 +126,18 @@ impl Sockets {
             paused_since: None,
             accept_ok: true,
             connect_ok: true,
+            is_parents: false,
         };
         sockets.refill_reserve();
         Ok(sockets)
+    }
+
+    /// Closes this process's copies. The event set, which a fork does not copy, and what is said
+    /// over the connections stay as they are.
+    pub(crate) fn leave_to_parent(&mut self) {
+        self.connections.clear();
+        self.paused_since = None;
+        self.is_parents = true;
     }
 
     /// The event set, to sleep on.
@@ -143,6 +154,11 @@ impl Sockets {
     /// back.
     pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> (Vec<Event>, usize) {
         let mut events = core::mem::take(&mut self.event_buffer);
+        if self.is_parents {
+            // What happens there is for the parent.
+            std::thread::sleep(timeout.unwrap_or_default());
+            return (events, 0);
+        }
         let count = self.events.wait(timeout, &mut events).unwrap_or(0);
         (events, count)
     }

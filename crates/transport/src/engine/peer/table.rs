@@ -138,6 +138,8 @@ pub(crate) struct Peers {
     gone: Vec<(u32, Gone)>,
     /// The peer to which the line latency is measured next.
     pub(crate) next_probed: u32,
+    /// Why this endpoint meets nobody any more, if so.
+    closed: Option<PeerFailure>,
 }
 
 impl Peers {
@@ -153,6 +155,7 @@ impl Peers {
             to_contact: Vec::new(),
             gone: Vec::new(),
             next_probed: 0,
+            closed: None,
         }
     }
 
@@ -170,10 +173,15 @@ impl Peers {
         let number = self.len();
         self.by_id.insert(address.id, number);
         self.local += u32::from(address.is_local());
-        let mut state = PeerState::Unmet { connecting: false };
+        let mut state = match &self.closed {
+            None => PeerState::Unmet { connecting: false },
+            Some(why) => PeerState::Failed(Box::new(why.clone())),
+        };
         if address.id == myself.id {
             self.me = Some(number);
-            state = PeerState::Up(Channel::Loopback);
+            if self.closed.is_none() {
+                state = PeerState::Up(Channel::Loopback);
+            }
         }
         self.entries.push(PeerEntry {
             address: *address,
@@ -237,6 +245,11 @@ impl Peers {
     #[inline(always)]
     pub(crate) fn channel(&self, number: u32) -> Option<&Channel> {
         self.entries.get(number as usize)?.channel()
+    }
+
+    /// Peers that are named from now on have failed.
+    pub(crate) fn close(&mut self, why: PeerFailure) {
+        self.closed = Some(why);
     }
 
     /// A peer is reached by a channel from now on.

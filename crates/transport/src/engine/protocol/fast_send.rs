@@ -56,12 +56,12 @@ pub(crate) unsafe fn send_fast(cx: &mut Cx, to: u32, tag: u64, data: RawSlice) -
     }
 }
 
-/// Rings the receiver of what was sent just now.
+/// Rings the receiver of what was sent just now. False: it is nobody's, see
+/// [`Outbound::ring_doorbell`](crate::engine::outbound::Outbound::ring_doorbell).
 #[cold]
-pub(crate) fn ring(cx: &mut Cx, to: u32) {
-    if let Some(pair) = cx.peers.pair(to) {
-        pair.out.ring_doorbell();
-    }
+pub(crate) fn ring(cx: &mut Cx, to: u32) -> bool {
+    let pair = cx.peers.pair(to);
+    pair.is_none_or(|pair| pair.out.ring_doorbell())
 }
 
 /// Whether a message of this length may be short: what [`Path::Inline`] is at most.

@@ -1,5 +1,6 @@
 //! A message sets out: at once, or by way of the backlog.
 
+use crate::Result;
 use crate::buffer::{SendBuffer, total};
 use crate::counters::Event;
 use crate::engine::control::counting;
@@ -19,7 +20,6 @@ use crate::error::Outcome;
 use crate::policy::Path;
 use crate::policy::select::SendPlan;
 use crate::raw::{Posted, RawSlice, RequestId, SendOptions};
-use crate::{Error, Peer, Result};
 
 /// Sends whole if there is room and nothing waits ahead. True if it did.
 ///
@@ -38,10 +38,7 @@ pub(crate) unsafe fn try_send(
             // SAFETY: the caller's promise.
             match unsafe { send_fast(cx, to, tag, *one) } {
                 FastSend::Sent => return Ok(true),
-                FastSend::SentToSleeper => {
-                    ring(cx, to);
-                    return Ok(true);
-                }
+                FastSend::SentToSleeper => return Ok(ring(cx, to)),
                 FastSend::No => {}
             }
         }
@@ -117,13 +114,6 @@ pub(crate) unsafe fn post_send_slow(
     options: SendOptions,
     data: &[RawSlice],
 ) -> Result<Posted> {
-    if cx.identity.is_closed() {
-        cx.peers.known(to)?;
-        return Err(Error::PeerFailed {
-            peer: Peer(to),
-            why: crate::PeerFailure::Closed,
-        });
-    }
     let (immediate, len) = (options.immediate, total(data));
     let peer = cx.peers.alive(to)?;
     let plan = match peer.pair() {

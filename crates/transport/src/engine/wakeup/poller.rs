@@ -44,6 +44,12 @@ impl Poller {
         self.set.as_fd()
     }
 
+    /// Nobody polls in a forked child, whose descriptors are its parent's.
+    pub(crate) fn leave_to_parent(&mut self) {
+        self.armed = false;
+        self.called = false;
+    }
+
     /// Peers ring from now on; who polls is to be called if they have no reason to any more.
     pub(crate) fn arm(&mut self) {
         self.armed = true;
