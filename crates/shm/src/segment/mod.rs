@@ -5,7 +5,8 @@
 //! memfd goes to the peers through a [`Channel`](crate::control::Channel), and
 //! they map it too. Nothing has a name, so nothing is left after SIGKILL; the
 //! size is sealed and the space reserved before anybody uses it, so no access
-//! raises SIGBUS.
+//! raises SIGBUS, unless a hostile peer punches holes where it may write and no
+//! memory is left to fill them again.
 //!
 //! - [`Shape`], [`Geometry`]: how much of everything, and where it lies.
 //! - [`OwnSegment`], [`PeerSegment`]: the two sides of one segment; both give

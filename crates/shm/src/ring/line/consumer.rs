@@ -151,6 +151,8 @@ impl<M: Memory> LineConsumer<M> {
         let behind = self.cursor.behind(words);
         let taken = take(&self.record(word));
         if taken {
+            // What `peek` showed before is this record.
+            self.peeked = 0;
             self.go_on(behind);
         }
         taken

@@ -98,3 +98,17 @@ fn ring_line_takes_nothing_out_of_an_empty_ring() {
     assert!(!consumer.take_if(|_| true));
     assert!(consumer.peek().expect("an honest ring").is_none());
 }
+
+#[test]
+fn a_record_that_was_shown_and_then_taken_is_not_taken_off_twice() {
+    let (mut producer, mut consumer) = ring(16);
+    for tag in [1, 2] {
+        assert!(in_two(&mut producer, tag, &[]));
+    }
+    assert!(consumer.peek().expect("sound").is_some());
+    assert!(consumer.take_if(|record| record.tag == 1));
+    // Nothing was shown since.
+    consumer.pop();
+    let next = consumer.peek().expect("sound").expect("a record");
+    assert_eq!(next.tag, 2);
+}
