@@ -81,7 +81,11 @@ impl KernelEngine {
     /// Exposes memory under a random key.
     pub(super) fn expose(&mut self, memory: Vec<u8>) -> Result<(RegionId, u64)> {
         let mut memory = core::mem::ManuallyDrop::new(memory);
-        let room = RawSliceMut::from(memory.as_mut_slice());
+        let room = RawSliceMut {
+            // Of the vector, whose memory it is to be again: not of a slice in it.
+            start: memory.as_mut_ptr(),
+            len: memory.len(),
+        };
         let exposed = self.expose_keyed(room, Some(memory.capacity()), None, Access::BOTH, 0);
         if exposed.is_err() {
             core::mem::ManuallyDrop::into_inner(memory);
