@@ -138,7 +138,7 @@ impl limic_error {
             Error::UnknownPeer { .. } | Error::RankOutOfRange { .. } => LIMIC_ERR_UNKNOWN_PEER,
             Error::BadAddress(_) => LIMIC_ERR_ADDRESS,
             Error::UnknownRequest => LIMIC_ERR_REQUEST,
-            Error::UnknownRegion { .. } => LIMIC_ERR_REGION,
+            Error::UnknownRegion { .. } | Error::RegionInUse { .. } => LIMIC_ERR_REGION,
             Error::OutOfRegion { .. } => LIMIC_ERR_RANGE,
             Error::NoPath { .. } => LIMIC_ERR_NO_PATH,
             Error::NoMemory(_) => LIMIC_ERR_NO_MEMORY,

@@ -21,6 +21,7 @@ pub(crate) fn errno_of(error: &Error) -> i32 {
         },
         Error::UnknownPeer { .. } | Error::BadAddress(_) => FI_EINVAL,
         Error::UnknownRegion { .. } => FI_EKEYREJECTED,
+        Error::RegionInUse { .. } => FI_EBUSY,
         Error::KeyInUse { .. } => FI_ENOKEY,
         Error::OutOfRegion { .. } => FI_EACCES,
         Error::NoPath { .. } => FI_EHOSTUNREACH,

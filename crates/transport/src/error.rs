@@ -129,6 +129,15 @@ pub enum Error {
         /// The key.
         key: u64,
     },
+    /// A region was to be taken back while a peer accesses it, and that peer does not go on: its
+    /// process is stopped. The memory stays with the endpoint, and is never freed.
+    #[error(
+        "{peer} is in the middle of an access to the region and does not go on (is it stopped?): the memory stays with the endpoint"
+    )]
+    RegionInUse {
+        /// Who accesses it.
+        peer: Peer,
+    },
     /// An access outside the region.
     #[error(
         "access of {len} bytes at offset {offset} reaches outside the region of {region} bytes"

@@ -87,7 +87,8 @@ impl<'e, E: Endpoint> Region<'e, E> {
     /// Ends the exposure and gives the memory back, after accesses under way have finished.
     ///
     /// # Errors
-    /// None for a region of this endpoint.
+    /// [`Error::RegionInUse`](crate::Error::RegionInUse) if a peer is stopped in the middle of an
+    /// access.
     pub fn revoke(mut self) -> Result<Vec<u8>> {
         self.revoked = true;
         self.endpoint.revoke(self.id)

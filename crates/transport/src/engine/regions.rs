@@ -12,6 +12,7 @@ use limic_shm::ring::Memory;
 use limic_shm::segment::{OwnSegment, REGION_BYTES};
 use limic_shm::sync::{Ordering, fence};
 
+use super::contact::inquiry::Inquiry;
 use super::frame::Done;
 use crate::raw::{Access, RawSliceMut, RegionId, RequestId};
 use crate::{Error, Result};
@@ -84,6 +85,8 @@ pub(crate) struct Regions {
     revoked: bool,
     /// Reads by peers under way, with the region's place.
     reads: Vec<(RequestId, u32)>,
+    /// Peers that seem to access a region which is taken back, with its place.
+    accessors: Vec<(u32, u32, Inquiry)>,
 }
 
 impl Regions {
@@ -236,6 +239,20 @@ impl Regions {
         Ok(())
     }
 
+    /// What is known of a peer that seems to access a region which is taken back.
+    pub(crate) fn accessor(&mut self, id: RegionId, peer: u32) -> &mut Inquiry {
+        let place = id.0 as u32;
+        let known = self.accessors.iter();
+        let at = known
+            .clone()
+            .position(|known| (known.0, known.1) == (place, peer))
+            .unwrap_or_else(|| {
+                self.accessors.push((place, peer, Inquiry::new()));
+                self.accessors.len() - 1
+            });
+        &mut self.accessors[at].2
+    }
+
     /// The key of a region that is taken back, once no transfer uses it.
     pub(crate) fn key_if_unused(&mut self, id: RegionId) -> Result<Option<u64>> {
         let region = self.get(id)?;
@@ -250,6 +267,7 @@ impl Regions {
         let region = self.own.remove(&(id.0 as u32));
         let region = region.ok_or(Error::UnknownRequest)?;
         self.by_key.remove(&region.key);
+        self.accessors.retain(|known| known.0 != id.0 as u32);
         self.revoked = false;
         // SAFETY: the caller's promise: nobody can reach it any more.
         Ok(unsafe { region.rebuild() })

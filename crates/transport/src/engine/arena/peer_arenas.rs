@@ -7,6 +7,9 @@ use limic_shm::segment::PeerArena;
 
 use crate::engine::arena::thread_rc::ThreadRc;
 
+/// Arenas of one peer that are mapped at a time: each costs this process page tables.
+const MOST_ARENAS: usize = 4096;
+
 /// An arena of a peer, and the flags by which its loans go back. All loans that are held share it.
 #[derive(Debug)]
 pub(crate) struct MappedArena {
@@ -50,6 +53,10 @@ impl PeerArenas {
     /// Maps an arena that came over the channel. One that cannot be mapped is an error at the
     /// message that lies in it.
     pub(crate) fn map(&mut self, number: u32, bytes: u64, fd: OwnedFd) {
+        if self.mapped.len() >= MOST_ARENAS && !self.is_mapped(number) {
+            tracing::warn!("a peer has {MOST_ARENAS} arenas, and no other one is mapped");
+            return;
+        }
         let most = usize::try_from(bytes).unwrap_or(usize::MAX);
         match PeerArena::attach(fd, most) {
             Ok(arena) => {

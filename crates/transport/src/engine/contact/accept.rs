@@ -3,12 +3,28 @@
 use super::{connections, handshake};
 use crate::engine::cx::Cx;
 
+/// Messages that are read at once: a greeting, and an arena behind it.
+const GREETING: usize = 2;
+
 /// Most connections over which no greeting has come yet.
 const MAX_UNGREETED: usize = 32;
 
-/// Accepts all connections that wait.
+/// Connections that are accepted before others have their turn: any process of the network
+/// namespace can make some.
+const VISIT: usize = 16;
+/// More connections than wait in any queue.
+const ALL: usize = 1 << 16;
+
+/// Accepts connections that wait.
 pub(crate) fn accept_connections(cx: &mut Cx) {
-    while let Some(channel) = cx.sockets.accept() {
+    accept(cx, VISIT);
+}
+
+fn accept(cx: &mut Cx, most: usize) {
+    for _ in 0..most {
+        let Some(channel) = cx.sockets.accept() else {
+            return;
+        };
         let foreign_user = cx.sockets.foreign_user(&channel);
         let Some(index) = cx.sockets.add(channel, None) else {
             continue;
@@ -17,7 +33,10 @@ pub(crate) fn accept_connections(cx: &mut Cx) {
             Some(why) => handshake::refuse(cx, index, &why),
             // A peer greets before it waits for anything, so mostly the greeting is there.
             None => {
-                connections::read(cx, index);
+                connections::read(cx, index, GREETING);
+                if cx.sockets.has_died(index) {
+                    connections::end(cx, index);
+                }
                 drop_ungreeted(cx, index);
             }
         }
@@ -41,6 +60,6 @@ fn drop_ungreeted(cx: &mut Cx, newest: u32) {
 /// answer.
 pub(crate) fn stop_listening(cx: &mut Cx) {
     cx.sockets.stop_listening();
-    accept_connections(cx);
+    accept(cx, ALL);
     cx.sockets.forget_listener();
 }

@@ -72,6 +72,9 @@ fn say_hello(cx: &mut Cx, to: u32, channel: Channel) {
     match handshake::greet(cx, connection, &hello) {
         Ok(()) => {
             cx.sockets.note_contact(true);
+            if cx.sockets.has_died(connection) {
+                end(cx, connection);
+            }
         }
         Err(error) if error.is_temporary() => {
             drop_connection(cx, connection);
@@ -144,12 +147,8 @@ pub(crate) fn poll(cx: &mut Cx, timeout: Option<Duration>) -> bool {
         match Happened::from(*event) {
             Happened::Wake => {}
             Happened::Accept => accept = true,
-            Happened::Readable(index) => read(cx, index),
-            // Its socket may live on in a child.
-            Happened::ProcessEnded(index) => {
-                read(cx, index);
-                closed(cx, index);
-            }
+            Happened::Readable(index) => read(cx, index, VISIT),
+            Happened::ProcessEnded(index) => end(cx, index),
         }
     }
     cx.sockets.give_back(events);
@@ -167,10 +166,15 @@ pub(crate) fn poll(cx: &mut Cx, timeout: Option<Duration>) -> bool {
     count > 0
 }
 
-/// Reads the messages of a connection until there are none.
-pub(crate) fn read(cx: &mut Cx, index: u32) {
+/// Messages of one connection that are read before others have their turn.
+const VISIT: usize = 8;
+/// Messages that are read where all have to be: as many as no socket holds.
+const ALL: usize = 4096;
+
+/// Reads the messages of a connection until there are none, but no more than so many.
+pub(crate) fn read(cx: &mut Cx, index: u32, most: usize) {
     let mut buffer = [0; MAX_MESSAGE];
-    loop {
+    for _ in 0..most {
         let Some(connection) = cx.sockets.get(index) else {
             return;
         };
@@ -192,7 +196,8 @@ pub(crate) fn read(cx: &mut Cx, index: u32) {
                 tracing::warn!("a connection is given up: {error}");
                 // The peer lives, and learns it only now.
                 if let Some(peer) = peer {
-                    stop_writer::stop_writer(cx, peer, true);
+                    let broke_rules = !matches!(error, ControlError::System { .. });
+                    stop_writer::stop_writer(cx, peer, !broke_rules);
                 }
                 return closed(cx, index);
             }
@@ -204,8 +209,23 @@ pub(crate) fn read(cx: &mut Cx, index: u32) {
 /// names.
 pub(crate) fn read_all_of(cx: &mut Cx, peer: u32) {
     for index in cx.sockets.of_peer(peer) {
-        read(cx, index);
+        read(cx, index, ALL);
     }
+}
+
+/// Whether a peer has closed, or has given this endpoint up, as far as it has said so by now. If
+/// so, what was read in its memory since may not be what it sent.
+pub(crate) fn has_left(cx: &mut Cx, peer: u32) -> bool {
+    if cx.sockets.has_news(peer) {
+        read_all_of(cx, peer);
+    }
+    cx.peers.is_gone(peer)
+}
+
+/// The process at the other end has ended; its socket may live on in a child.
+pub(crate) fn end(cx: &mut Cx, index: u32) {
+    read(cx, index, ALL);
+    closed(cx, index);
 }
 
 /// A connection ended.
@@ -224,7 +244,7 @@ pub(crate) fn closed(cx: &mut Cx, index: u32) {
         cx.sockets.of_peer(peer)
     };
     for other in others {
-        read(cx, other);
+        read(cx, other, ALL);
         let other = cx.sockets.get(other);
         goodbye |= other.is_some_and(|other| other.peer == Some(peer) && other.said_goodbye);
     }

@@ -21,7 +21,9 @@ pub(crate) fn fail_peer(cx: &mut Cx, number: u32, why: PeerFailure) {
     if !cx.peers.is_alive(number) {
         return;
     }
-    stop_writer(cx, number, !matches!(why, PeerFailure::Corrupt(_)));
+    // One that refuses says so out of its progress, so it is in the middle of no write.
+    let broke_rules = matches!(why, PeerFailure::Corrupt(_) | PeerFailure::Refused(_));
+    stop_writer(cx, number, !broke_rules);
     copy_out_loans(cx, number);
     let Some((before, ring)) = cx.peers.fail(number, why.clone()) else {
         // What came meanwhile was the reason of its failure.

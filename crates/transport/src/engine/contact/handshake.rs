@@ -9,7 +9,7 @@ use limic_shm::ring::wakeup::Waker;
 use limic_shm::ring::{PackedFlags, ReleaseFlags};
 use limic_shm::segment::{LOAN_FLAGS, PeerSegment};
 
-use super::{connections, failure};
+use super::{connections, failure, inquiry};
 use crate::counters::Event;
 use crate::engine::arena::peer_arenas::PeerArenas;
 use crate::engine::control::{counting, locality, spins};
@@ -26,6 +26,12 @@ use crate::policy::select::{self, LONGEST_EAGER};
 use crate::policy::{Capabilities, INLINE_CAPACITY, Path};
 use crate::single_copy::RemoteProcess;
 use crate::{Error, Peer, Result};
+
+/// Connections with one peer. Two are usual, if both made the first contact at once; others may not
+/// have ended yet.
+const MOST_CONNECTIONS: usize = 4;
+/// Endpoints that may have made the first contact, together with those that are known by address.
+const MOST_PEERS: u32 = 1 << 18;
 
 /// What this endpoint says to a peer when they meet.
 pub(crate) fn greeting(cx: &Cx, kind: u32, to: u32) -> Greeting {
@@ -97,6 +103,12 @@ pub(crate) fn on_message(cx: &mut Cx, index: u32, bytes: &[u8], fds: Vec<OwnedFd
                 pair.arenas.map(u32_at(bytes, 4), u64_at(bytes, 8), fd);
             }
         }
+        greeting::ASK => inquiry::on_ask(cx, index, u32_at(bytes, 4)),
+        greeting::ANSWER => {
+            if let Some(peer) = peer {
+                inquiry::on_answer(cx, peer, u32_at(bytes, 4));
+            }
+        }
         greeting::GOODBYE => {
             connection.said_goodbye = true;
             // A child of the peer may keep the connection open, so its end says nothing.
@@ -125,6 +137,9 @@ fn on_hello(cx: &mut Cx, index: u32, bytes: &[u8], fds: Vec<OwnedFd>) {
     if hello.address.id == cx.identity.address.id {
         return refuse(cx, index, "it greets with this endpoint's own address");
     }
+    if cx.peers.len() >= MOST_PEERS && !cx.peers.knows(&hello.address) {
+        return refuse(cx, index, "too many endpoints have made the first contact");
+    }
     let Some(peer) = cx.peers.enter(&hello.address, &cx.identity.address) else {
         return refuse(cx, index, "its address differs from the one it has here");
     };
@@ -141,6 +156,9 @@ fn on_hello(cx: &mut Cx, index: u32, bytes: &[u8], fds: Vec<OwnedFd>) {
             index,
             &format!("this endpoint has given the peer up: {why}"),
         );
+    }
+    if cx.sockets.of_peer(peer).len() >= MOST_CONNECTIONS {
+        return refuse(cx, index, "it has connections enough");
     }
     if let Some(connection) = cx.sockets.get_mut(index) {
         connection.peer = Some(peer);
@@ -166,8 +184,7 @@ pub(crate) fn answer(cx: &mut Cx, index: u32, peer: u32, hello: Greeting, fds: V
     }
     if welcomed.is_err() {
         // It has gone already. Its goodbye is still to be read, and so are its last records.
-        connections::read(cx, index);
-        connections::closed(cx, index);
+        connections::end(cx, index);
     }
     send::flush(cx, peer);
 }

@@ -10,4 +10,5 @@ pub(crate) mod connections;
 pub(crate) mod fabric;
 pub(crate) mod failure;
 pub(crate) mod handshake;
+pub(crate) mod inquiry;
 mod stop_writer;

@@ -6,7 +6,7 @@ use crate::topology::Place;
 
 /// Version of everything that two endpoints must agree on: this greeting and the records in the
 /// rings. The layout of the segment has a version of its own.
-pub(crate) const PROTOCOL: u32 = 11;
+pub(crate) const PROTOCOL: u32 = 12;
 
 /// First word of a message on the control channel.
 pub(crate) const HELLO: u32 = 1;
@@ -14,6 +14,8 @@ pub(crate) const WELCOME: u32 = 2;
 pub(crate) const REFUSAL: u32 = 3;
 pub(crate) const ARENA: u32 = 4;
 pub(crate) const GOODBYE: u32 = 5;
+pub(crate) const ASK: u32 = 6;
+pub(crate) const ANSWER: u32 = 7;
 
 /// Length of an encoded greeting in bytes.
 const LEN: usize = 16 + ADDRESS_LEN + 8 * WORDS;
@@ -53,6 +55,11 @@ pub(crate) enum BadGreeting {
     Version { theirs: u32 },
     #[error("a malformed address in the greeting")]
     Address,
+}
+
+/// The question whether a peer is in the middle of something, or the answer.
+pub(crate) fn question(kind: u32, number: u32) -> [u8; 8] {
+    (u64::from(number) << 32 | u64::from(kind)).to_le_bytes()
 }
 
 /// The message that hands an arena over.

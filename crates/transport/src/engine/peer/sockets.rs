@@ -9,8 +9,11 @@ use core::time::Duration;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
-use limic_shm::control::{Channel, ControlError, Doorbell, Event, EventSet, Listener, Trigger};
+use limic_shm::control::{
+    Channel, ControlError, Doorbell, Event, EventSet, Listener, PidfdError, Trigger,
+};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use super::greeting::Greeting;
@@ -66,6 +69,8 @@ pub(crate) struct Connection {
     pub(crate) peer: Option<u32>,
     /// The peer's process, if the kernel lets us watch it.
     pub(crate) pidfd: Option<OwnedFd>,
+    /// The peer's process had ended, and was forgotten by the kernel, when the connection was made.
+    died: bool,
     /// The other side said that it closes in good order.
     pub(crate) said_goodbye: bool,
     /// It is not watched for a while: no descriptor is free for those that its next message
@@ -182,7 +187,19 @@ impl Sockets {
             tracing::warn!("a connection cannot be watched: {error}");
             return None;
         }
-        let pidfd = channel.pidfd().ok();
+        let pidfd = match channel.pidfd() {
+            Err(PidfdError::Refused {
+                errno: Errno::MFILE,
+                ..
+            }) if self.give_up_reserve() => {
+                let pidfd = channel.pidfd();
+                self.refill_reserve();
+                pidfd
+            }
+            pidfd => pidfd,
+        };
+        let died = matches!(pidfd, Err(PidfdError::Dead));
+        let pidfd = pidfd.ok();
         if let Some(pidfd) = &pidfd {
             // Only a second way to learn of a death (a forked child may keep the socket open).
             let _ = self.events.add(pidfd.as_fd(), token + 1, Trigger::Level);
@@ -191,6 +208,7 @@ impl Sockets {
             channel,
             peer,
             pidfd,
+            died,
             said_goodbye: false,
             unread: false,
             pending_hello: None,
@@ -365,6 +383,17 @@ impl Sockets {
         connections.any(|connection| connection.unread && connection.peer == Some(peer))
     }
 
+    /// Whether the process at the other end of a connection ended before that was made.
+    pub(crate) fn has_died(&self, index: u32) -> bool {
+        self.get(index).is_some_and(|connection| connection.died)
+    }
+
+    /// Whether a peer has said something that was not read, or its connection has ended.
+    pub(crate) fn has_news(&self, peer: u32) -> bool {
+        let mut connections = self.iter();
+        connections.any(|connection| connection.peer == Some(peer) && has_something(connection))
+    }
+
     /// A first contact met no limit of this process, or did; true if that is to be said.
     pub(crate) fn note_contact(&mut self, ok: bool) -> bool {
         core::mem::replace(&mut self.connect_ok, ok) && !ok
@@ -384,6 +413,15 @@ impl Sockets {
         }
         known
     }
+}
+
+/// Whether a connection has something to read, or has ended.
+fn has_something(connection: &Connection) -> bool {
+    let mut fds = [PollFd::new(
+        &connection.channel,
+        PollFlags::IN | PollFlags::RDHUP,
+    )];
+    poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }
 
 /// Whether the other end of a connection is gone.

@@ -81,6 +81,9 @@ pub(crate) struct PeerEntry {
     pub(crate) shared_records: u32,
     /// The private ring, in this endpoint's segment, that the peer was given.
     pub(crate) ring: Option<u32>,
+    /// Questions that it was asked, and up to which one it has answered (`contact::inquiry`).
+    pub(crate) asked: u32,
+    pub(crate) answered: u32,
     /// What was sent to it and received from it.
     pub(crate) counts: Row,
 }
@@ -190,9 +193,16 @@ impl Peers {
             listed: false,
             shared_records: 0,
             ring: None,
+            asked: 0,
+            answered: 0,
             counts: self.shared_row.clone(),
         });
         Some(number)
+    }
+
+    /// Whether an endpoint with the id of this address is known.
+    pub(crate) fn knows(&self, address: &Address) -> bool {
+        self.by_id.contains_key(&address.id)
     }
 
     #[inline]
@@ -306,6 +316,12 @@ impl Peers {
         if !self.gone.iter().any(ended) {
             self.gone.push((peer, Gone::Ended(why)));
         }
+    }
+
+    /// Whether a peer has failed, or will as soon as its last records are read.
+    pub(crate) fn is_gone(&self, peer: u32) -> bool {
+        let ended = |gone: &(u32, Gone)| gone.0 == peer && matches!(gone.1, Gone::Ended(_));
+        !self.is_alive(peer) || self.gone.iter().any(ended)
     }
 
     /// A peer has failed, or is forgotten: its private ring is to be closed.

@@ -6,6 +6,7 @@ use limic_shm::ring::shared::{Peek, SharedConsumer};
 
 use crate::buffer::Source;
 use crate::engine::contact::connections;
+use crate::engine::contact::inquiry::Inquiry;
 use crate::engine::control::counting;
 use crate::engine::cx::Cx;
 use crate::engine::envelope::Envelope;
@@ -61,6 +62,8 @@ pub(crate) struct ReceiveRings {
     shared: SharedConsumer<Mapped>,
     private: Vec<PrivateRing>,
     turn: u32,
+    /// The sender that the shared ring waits for, and whether it is to be waited for.
+    stalled: Option<(u32, Inquiry)>,
 }
 
 impl ReceiveRings {
@@ -69,6 +72,7 @@ impl ReceiveRings {
             shared,
             private: Vec::new(),
             turn: 0,
+            stalled: None,
         }
     }
 
@@ -153,8 +157,10 @@ impl ReceiveRings {
                     }
                 }
                 Ok(Peek::Stalled { sender }) => {
-                    // It is between claim and publication; or it died there.
-                    if publisher_is_gone(cx, sender) && self.shared.skip_stalled() {
+                    // It is between claim and publication; or it died there; or another one says
+                    // that it is there.
+                    let gone = publisher_is_gone(cx, sender);
+                    if (gone || self.is_no_publisher(cx, sender)) && self.shared.skip_stalled() {
                         taken += 1;
                         continue;
                     }
@@ -173,7 +179,21 @@ impl ReceiveRings {
             self.shared.pop();
             taken += 1;
         }
+        if taken > 0 {
+            self.stalled = None;
+        }
         taken > 0
+    }
+
+    /// Whether the sender that a claim names says that it has none. Called while the ring waits for
+    /// that claim, and `stalled` is forgotten when the ring goes on.
+    #[cold]
+    fn is_no_publisher(&mut self, cx: &mut Cx, sender: u32) -> bool {
+        let (_, inquiry) = match &mut self.stalled {
+            Some(stalled) if stalled.0 == sender => stalled,
+            other => other.insert((sender, Inquiry::new())),
+        };
+        inquiry.is_refuted(cx, sender)
     }
 
     /// Takes everything that a peer had published before its connection ended, also what lies in

@@ -2,12 +2,13 @@
 //!
 //! `rma` is the other side, and says how the two keep a region from being taken back under a copy.
 
+use core::time::Duration;
+
 use limic_shm::ring::Memory;
 use limic_shm::segment::ACCESS_SLOT_BYTES;
 use limic_shm::sync::Ordering;
 
 use super::{rendezvous, rma};
-use crate::Result;
 use crate::buffer::{ReceiveBuffer, SendBuffer};
 use crate::engine::control::counting;
 use crate::engine::cx::Cx;
@@ -20,12 +21,21 @@ use crate::engine::request::{
 };
 use crate::policy::Path;
 use crate::raw::{Access, Posted, RawSlice, RawSliceMut, RegionId};
+use crate::{Error, Peer, Result};
+
+/// How long a region that is taken back waits for a peer that seems to access it and does not
+/// answer: it is stopped.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Exposes memory under a random key.
 pub(crate) fn expose(cx: &mut Cx, memory: Vec<u8>) -> Result<(RegionId, u64)> {
     let mut memory = core::mem::ManuallyDrop::new(memory);
     let exposure = Exposure {
-        memory: RawSliceMut::from(memory.as_mut_slice()),
+        memory: RawSliceMut {
+            // Of the vector, whose memory it is to be again: not of a slice in it.
+            start: memory.as_mut_ptr(),
+            len: memory.len(),
+        },
         capacity: Some(memory.capacity()),
         key: None,
         access: Access::BOTH,
@@ -129,18 +139,35 @@ pub(crate) fn revoked(cx: &mut Cx, id: RegionId) -> Result<Option<Vec<u8>>> {
     };
     let slots = cx.memory.segment.access_slots();
     let count = cx.memory.segment.shape().access_slots;
-    for (number, peer) in cx.peers.iter().take(count as usize) {
+    for number in 0..count.min(cx.peers.len()) {
         let slot = slots.word64(number as usize * ACCESS_SLOT_BYTES);
         // Acquire: pairs with the release in `rma::access` that empties the slot; the copy came
         // before. What a process that has ended left there means nothing.
-        if slot.load(Ordering::Acquire) == key
-            && (peer.pair().is_some() || cx.quarantine.lives(number))
-        {
+        if slot.load(Ordering::Acquire) != key {
+            continue;
+        }
+        let lives = cx.peers.pair(number).is_some() || cx.quarantine.lives(number);
+        if lives && !is_forged(cx, id, number)? {
             return Ok(None);
         }
     }
     // SAFETY: out of the table, no slot of a process that lives holds its key, no transfer uses it.
     unsafe { cx.regions.take(id) }.map(Some)
+}
+
+/// Whether a peer says that it does not access a region, though its slot holds the key: any peer
+/// can write that.
+///
+/// # Errors
+/// [`Error::RegionInUse`]: it says nothing for long.
+fn is_forged(cx: &mut Cx, id: RegionId, peer: u32) -> Result<bool> {
+    let mut inquiry = *cx.regions.accessor(id, peer);
+    let forged = inquiry.is_refuted(cx, peer);
+    *cx.regions.accessor(id, peer) = inquiry;
+    if !forged && inquiry.age() >= PATIENCE {
+        return Err(Error::RegionInUse { peer: Peer(peer) });
+    }
+    Ok(forged)
 }
 
 /// A peer asks for bytes of a region.

@@ -5,6 +5,7 @@
 //! order.
 
 use crate::counters::Event;
+use crate::engine::contact::connections;
 use crate::engine::control::{autotune, counting, line_latency};
 use crate::engine::cx::Cx;
 use crate::engine::envelope::Envelope;
@@ -131,6 +132,16 @@ pub(crate) fn finish_receive(cx: &mut Cx, slot: Slot, incoming: &Incoming) {
     let done = Done::Received(incoming.path).encode(incoming.remote);
     outbox::control(cx, incoming.from(), done);
     complete_receive(cx, slot, incoming);
+}
+
+/// All wanted bytes were read out of the sender's memory.
+pub(crate) fn finish_copy(cx: &mut Cx, slot: Slot, incoming: &Incoming) {
+    if connections::has_left(cx, incoming.from()) {
+        // The buffer may have been its owner's again while it was read: the receive fails with the
+        // peer.
+        return;
+    }
+    finish_receive(cx, slot, incoming);
 }
 
 /// All wanted bytes are in the receive buffer.

@@ -75,7 +75,7 @@ fn read_step(cx: &mut Cx, slot: Slot) -> bool {
     receiving.stage = ReceiveStage::Reading(incoming);
     let all = incoming.got >= incoming.wanted;
     if all {
-        rendezvous::finish_receive(cx, slot, &incoming);
+        rendezvous::finish_copy(cx, slot, &incoming);
     }
     all
 }

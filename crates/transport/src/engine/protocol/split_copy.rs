@@ -255,7 +255,7 @@ fn finish_split(cx: &mut Cx, slot: Slot) {
     let end = (blocks.saturating_sub(u64::from(theirs)) * block).min(split.total);
     if start >= end {
         incoming.got = incoming.wanted;
-        return rendezvous::finish_receive(cx, slot, &incoming);
+        return rendezvous::finish_copy(cx, slot, &incoming);
     }
     // One copy failed on the way; the bytes between the split come through chunks.
     incoming.got = incoming.wanted - (end - start);

@@ -4,6 +4,7 @@
 mod closing;
 mod failure;
 mod fragments;
+mod hostile;
 mod one_sided;
 mod receive_bypass;
 mod sleeping;

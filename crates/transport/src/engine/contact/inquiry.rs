@@ -1,0 +1,87 @@
+//! Asks a peer whether it is in the middle of something that its words in shared memory say.
+//!
+//! A peer publishes what it has claimed in the shared ring, and empties its access slot, before it
+//! makes progress again. So an answer out of its progress says that it is in the middle of nothing
+//! that was seen before it was asked: the words are another one's forgery. A peer that is stopped
+//! answers nothing, and is waited for.
+
+use core::time::Duration;
+use std::time::Instant;
+
+use limic_shm::control::Sent;
+
+use crate::engine::cx::Cx;
+use crate::engine::peer::greeting;
+
+/// How long a peer may be in the middle of something before it is asked.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// Something that a peer seems to be in the middle of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Inquiry {
+    since: Instant,
+    /// The number of the question, once it was asked.
+    asked: Option<u32>,
+}
+
+impl Inquiry {
+    pub(crate) fn new() -> Self {
+        Self {
+            since: Instant::now(),
+            asked: None,
+        }
+    }
+
+    /// How long it has been so.
+    pub(crate) fn age(&self) -> Duration {
+        self.since.elapsed()
+    }
+
+    /// Asks the peer when it has taken too long. True once the peer has said that it is not so.
+    pub(crate) fn is_refuted(&mut self, cx: &mut Cx, peer: u32) -> bool {
+        match self.asked {
+            Some(number) => {
+                let entry = cx.peers.get(peer);
+                entry.is_some_and(|entry| entry.answered >= number)
+            }
+            None => {
+                if self.since.elapsed() >= PATIENCE {
+                    self.asked = ask(cx, peer);
+                }
+                false
+            }
+        }
+    }
+}
+
+/// Asks a peer; gives the number of the question, if it could be asked.
+fn ask(cx: &mut Cx, peer: u32) -> Option<u32> {
+    let entry = cx.peers.get(peer)?;
+    entry.asked += 1;
+    let number = entry.asked;
+    let message = greeting::question(greeting::ASK, number);
+    let indices = cx.sockets.of_peer(peer);
+    let asked = indices.into_iter().any(|index| {
+        let connection = cx.sockets.get(index);
+        connection.is_some_and(|one| matches!(one.channel.send(&message, &[]), Ok(Sent::Done)))
+    });
+    asked.then_some(number)
+}
+
+/// A peer asks.
+pub(crate) fn on_ask(cx: &mut Cx, index: u32, number: u32) {
+    if let Some(connection) = cx.sockets.get(index) {
+        // If its queue is full, it does not read: it asks again when it does.
+        let _ = connection
+            .channel
+            .send(&greeting::question(greeting::ANSWER, number), &[]);
+    }
+}
+
+/// A peer answers.
+pub(crate) fn on_answer(cx: &mut Cx, peer: u32, number: u32) {
+    if let Some(entry) = cx.peers.get(peer) {
+        // It can only have been asked what was asked.
+        entry.answered = entry.answered.max(number.min(entry.asked));
+    }
+}

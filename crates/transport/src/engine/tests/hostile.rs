@@ -1,0 +1,269 @@
+//! Peers that break the rules, between endpoints of one thread: the others go on.
+
+use core::time::Duration;
+use std::os::fd::AsFd;
+use std::time::Instant;
+
+use limic_copy::RendezvousWord;
+use limic_shm::control::Channel;
+use limic_shm::ring::Memory;
+use limic_shm::ring::shared::SharedProducer;
+
+use super::{accessed_region, attach_both, known, open, open_with, post, send, tags, turn};
+use crate::buffer::ReceiveBuffer;
+use crate::engine::Engine;
+use crate::engine::contact::connections;
+use crate::engine::envelope::Envelope;
+use crate::engine::matching::Liveness;
+use crate::engine::peer::greeting;
+use crate::engine::protocol::{receive, regions};
+use crate::engine::request::operation::{Receiving, SplitState};
+use crate::engine::request::{Incoming, Operation, ReceiveStage};
+use crate::error::PeerFailure;
+use crate::policy::{Path, PathSet};
+use crate::raw::{Posted, RawSliceMut};
+use crate::{Error, Peer, Selector, Tag};
+
+/// Longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Gives turns until something is so.
+fn until(engines: &mut [&mut Engine], mut done: impl FnMut(&mut [&mut Engine]) -> bool) {
+    let since = Instant::now();
+    while !done(engines) {
+        assert!(since.elapsed() < PATIENCE, "it goes on for too long");
+        turn(engines);
+    }
+}
+
+#[test]
+fn a_claim_that_a_living_peer_did_not_make_holds_nobody_up() {
+    let (mut receiver, mut named, mut sender) = (open(0), open(0), open(0));
+    let (of_named, _) = attach_both(&mut receiver, &mut named);
+    let (of_sender, at_sender) = attach_both(&mut receiver, &mut sender);
+    let slots = receiver.cx.memory.segment.shape().shared_slots;
+    let ring = receiver.cx.memory.segment.shared_ring();
+    let mut forger = SharedProducer::new(ring, slots, of_named).expect("a sender");
+    core::mem::forget(forger.reserve(0).expect("room"));
+    send(&mut sender, at_sender, 5);
+    until(&mut [&mut receiver, &mut named, &mut sender], |engines| {
+        !tags(engines[0], of_sender).is_empty()
+    });
+    assert!(receiver.cx.peers.is_alive(of_named));
+}
+
+#[test]
+fn a_region_comes_back_though_its_key_is_forged_into_the_slot_of_a_peer() {
+    let (mut owner, mut peer) = (open(1), open(1));
+    let (of_peer, _) = attach_both(&mut owner, &mut peer);
+    let (region, _) = accessed_region(&mut owner, of_peer);
+    let segment = &owner.cx.memory.segment;
+    owner
+        .cx
+        .regions
+        .start_revoke(segment, region)
+        .expect("region");
+    let mut memory = None;
+    until(&mut [&mut owner, &mut peer], |engines| {
+        memory = regions::revoked(&mut engines[0].cx, region).expect("a region");
+        memory.is_some()
+    });
+    assert_eq!(memory, Some(vec![1; 100]));
+}
+
+#[test]
+fn a_region_that_a_stopped_peer_accesses_is_given_up() {
+    let (mut owner, mut peer) = (open(1), open(1));
+    let (of_peer, _) = attach_both(&mut owner, &mut peer);
+    let (region, _) = accessed_region(&mut owner, of_peer);
+    let in_use = Error::RegionInUse {
+        peer: Peer(of_peer),
+    };
+    // The peer has no turn.
+    assert_eq!(owner.revoke(region), Err(in_use));
+}
+
+/// A receive for which the peer seems to be in the middle of a write.
+fn being_written(owner: &mut Engine, of_peer: u32) -> u32 {
+    let word = owner.cx.memory.take_word().expect("a word");
+    let memory = owner.cx.memory.segment.rendezvous_word(word);
+    let memory = memory.expect("a word");
+    RendezvousWord(memory.word64(0)).reset();
+    RendezvousWord(memory.word64(0))
+        .claim_back(16, 0)
+        .expect("a claim");
+    let incoming = Incoming::new(Envelope::new(of_peer, 0), 1 << 20, 1 << 20);
+    let stage = ReceiveStage::SplitRead(incoming, SplitState::new(word, 1 << 20));
+    // SAFETY: no room.
+    let into = unsafe { ReceiveBuffer::new(&[]) };
+    let receive = Operation::Receive(Receiving { into, stage });
+    owner.cx.requests.insert(receive)
+}
+
+#[test]
+fn a_peer_that_claims_a_write_and_breaks_the_rules_of_the_socket_is_not_waited_for() {
+    let (mut owner, mut hostile) = (open(1), open(1));
+    let (of_hostile, _) = attach_both(&mut owner, &mut hostile);
+    let slot = being_written(&mut owner, of_hostile);
+    let connection = hostile.cx.sockets.iter().next().expect("a connection");
+    let too_long = [9; 5000];
+    let flags = rustix::net::SendFlags::DONTWAIT;
+    rustix::net::send(connection.channel.as_fd(), &too_long, flags).expect("sent");
+    until(&mut [&mut owner], |engines| {
+        matches!(engines[0].cx.requests.take_done(slot), Some(Err(_)))
+    });
+}
+
+#[test]
+fn a_peer_that_claims_a_write_and_refuses_is_not_waited_for() {
+    let (mut owner, mut hostile) = (open(1), open(1));
+    let (of_hostile, _) = attach_both(&mut owner, &mut hostile);
+    let slot = being_written(&mut owner, of_hostile);
+    let connection = hostile.cx.sockets.iter().next().expect("a connection");
+    let refusal = greeting::REFUSAL.to_le_bytes();
+    let _ = connection.channel.send(&refusal, &[]).expect("sent");
+    until(&mut [&mut owner], |engines| {
+        matches!(engines[0].cx.requests.take_done(slot), Some(Err(_)))
+    });
+}
+
+#[test]
+fn a_flood_of_connections_leaves_turns_to_others() {
+    let mut engine = open(0);
+    let id = engine.cx.identity.address.id;
+    let flood: Vec<Channel> = (0..60)
+        .map(|_| Channel::connect(id).expect("connected"))
+        .collect();
+    engine.poll_sockets();
+    let accepted = engine.cx.sockets.ungreeted().len();
+    assert!((1..=16).contains(&accepted), "{accepted} in one visit");
+    drop(flood);
+    until(&mut [&mut engine], |engines| {
+        engines[0].cx.sockets.iter().next().is_none()
+    });
+}
+
+#[test]
+fn a_flood_of_messages_leaves_turns_to_others() {
+    let (mut engine, mut flooding) = (open(0), open(0));
+    let (of_flooding, _) = attach_both(&mut engine, &mut flooding);
+    let connection = flooding.cx.sockets.iter().next().expect("a connection");
+    for _ in 0..100 {
+        let _ = connection.channel.send(&[99; 4], &[]).expect("sent");
+    }
+    connections::poll(&mut engine.cx, Some(Duration::ZERO));
+    assert!(engine.cx.sockets.has_news(of_flooding), "all in one visit");
+    until(&mut [&mut engine], |engines| {
+        !engines[0].cx.sockets.has_news(of_flooding)
+    });
+}
+
+#[test]
+fn one_identity_has_few_connections() {
+    let (mut engine, mut greedy) = (open(0), open(0));
+    let (of_greedy, of_engine) = attach_both(&mut engine, &mut greedy);
+    let hello = crate::engine::contact::handshake::greeting(&greedy.cx, greeting::HELLO, of_engine);
+    let id = engine.cx.identity.address.id;
+    let mut held = Vec::new();
+    for _ in 0..40 {
+        let channel = Channel::connect(id).expect("connected");
+        let fds = [
+            greedy.cx.memory.segment.fd(),
+            greedy.cx.sockets.doorbell().as_fd(),
+        ];
+        let _ = channel.send(&hello.encode(), &fds).expect("sent");
+        held.push(channel);
+        turn(&mut [&mut engine]);
+    }
+    assert!(engine.cx.sockets.of_peer(of_greedy).len() <= 4);
+    assert!(
+        engine.cx.peers.is_alive(of_greedy),
+        "those are refused, no more"
+    );
+}
+
+#[test]
+fn a_copy_out_of_a_buffer_that_its_sender_has_back_is_no_message() {
+    let paths = PathSet::EMPTY.with(Path::Inline).with(Path::Eager);
+    let paths = paths.with(Path::Cma);
+    let open = || {
+        open_with(|with| {
+            let with = with.allowed(paths).linger(Duration::ZERO);
+            with.long_path(Path::Cma)
+        })
+    };
+    let (mut receiver, mut sender) = (open(), open());
+    let (of_sender, at_sender) = attach_both(&mut receiver, &mut sender);
+    // Two visits of a single copy.
+    let mut data = vec![1_u8; 4 << 20];
+    let mut room = vec![0_u8; 4 << 20];
+    // SAFETY: the sender closes before the data changes.
+    let sent = unsafe { post(&mut sender, at_sender, 3, &data) };
+    assert!(matches!(sent, Posted::Pending(_)));
+    let selector = Selector::from((Peer(of_sender), Tag(3)));
+    let into = [RawSliceMut::from(&mut room[..])];
+    // SAFETY: the room stays until the receive is over.
+    let posted = unsafe { receive::post_recv(&mut receiver.cx, &selector, &into, 0) };
+    let Ok(Posted::Pending(id)) = posted else {
+        panic!("it cannot be over: {posted:?}");
+    };
+    let slot = receiver.cx.requests.find(id).expect("a receive");
+    let half = |engine: &mut Engine| match engine.cx.requests.get(slot) {
+        Operation::Receive(receiving) => match receiving.stage {
+            ReceiveStage::Reading(incoming) => incoming.got > 0,
+            _ => false,
+        },
+        _ => false,
+    };
+    until(&mut [&mut receiver, &mut sender], |engines| {
+        half(engines[0])
+    });
+    sender.close();
+    data.fill(2);
+    let mut outcome = None;
+    until(&mut [&mut receiver], |engines| {
+        outcome = engines[0].test(id);
+        outcome.is_some()
+    });
+    let closed = Error::PeerFailed {
+        peer: Peer(of_sender),
+        why: PeerFailure::Closed,
+    };
+    assert_eq!(outcome, Some(Err(closed)));
+}
+
+#[test]
+fn a_peer_that_died_before_it_was_accepted_is_dead_though_its_child_holds_the_socket() {
+    let mut left = open(0);
+    let address = left.cx.identity.address.to_bytes();
+    let (ends, held) = std::io::pipe().expect("a pipe");
+    // SAFETY: both children use what they open themselves, and end without a destructor.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        drop(held);
+        let mut greeting = open(0);
+        let peer = greeting.connect(&address);
+        let met = peer.is_ok_and(|peer| greeting.attach(peer.0).is_ok());
+        // SAFETY: as above.
+        if unsafe { libc::fork() } == 0 {
+            // Until the test has ended.
+            let _ = std::io::Read::read(&mut &ends, &mut [0]);
+        }
+        // SAFETY: ends the process, and nothing of the test.
+        unsafe { libc::_exit(i32::from(!met)) };
+    }
+    assert!(child > 0, "fork");
+    let mut status = 0;
+    // SAFETY: a child of this process, and a place for its status.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert_eq!(status, 0, "the child greeted");
+    until(&mut [&mut left], |engines| engines[0].cx.peers.len() > 0);
+    until(&mut [&mut left], |engines| !engines[0].cx.peers.is_alive(0));
+    let died = Err(Error::PeerFailed {
+        peer: Peer(0),
+        why: PeerFailure::Died,
+    });
+    assert_eq!(left.attach(0), died);
+    drop(held);
+    let _ = known(&mut open(0), &left);
+}
