@@ -28,6 +28,8 @@ mod procfs;
 mod ptracer;
 mod refusal;
 mod rendezvous_word;
+#[cfg(limic_sim)]
+pub mod simulated;
 mod split_copy;
 mod transfer;
 mod window;

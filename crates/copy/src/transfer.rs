@@ -49,6 +49,10 @@ impl VmSyscall for Kernel {
         local: &[iovec],
         remote: &[iovec],
     ) -> Result<usize, i32> {
+        #[cfg(limic_sim)]
+        if let Some(call) = crate::simulated::installed() {
+            return call(direction == Direction::Write, pid, local, remote);
+        }
         // The counts are at most `MANY`.
         let (locals, remotes) = (local.len() as libc::c_ulong, remote.len() as libc::c_ulong);
         let result = match direction {

@@ -12,6 +12,7 @@
 //! - [`segment`]: the memfd, its layout, and how it is mapped and checked.
 //! - [`control`]: the Unix socket: hand-over of file descriptors, liveness, and
 //!   the event set on which an idle endpoint sleeps.
+//! - [`world`]: the seams at which a simulator takes the place of clock, kernel and scheduler.
 //! - [`process`]: whether this is still the process that opened an endpoint.
 
 pub mod ring;
@@ -23,6 +24,8 @@ pub mod control;
 pub mod process;
 #[cfg(not(loom))]
 pub mod segment;
+#[cfg(not(loom))]
+pub mod world;
 
 /// The programs of the README are tests.
 #[cfg(doctest)]

@@ -123,7 +123,7 @@ impl Address {
 
 /// A number that nobody can guess.
 pub(crate) fn random() -> Result<u64> {
-    getrandom::u64().map_err(|e| Error::System {
+    limic_shm::world::random().map_err(|e| Error::System {
         what: "getrandom",
         source: crate::error::Errno(e.raw_os_error().unwrap_or(0)),
     })

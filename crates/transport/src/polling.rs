@@ -1,7 +1,8 @@
 //! Asking an endpoint again and again, with sleep between once that takes longer.
 
 use core::time::Duration;
-use std::time::Instant;
+
+use limic_shm::world::Instant;
 
 use crate::{Endpoint, Result};
 

@@ -27,7 +27,7 @@ pub(crate) fn identity() -> (u64, u32) {
     static RANDOM: OnceLock<u64> = OnceLock::new();
     (
         *RANDOM.get_or_init(|| getrandom::u64().unwrap_or(0)),
-        std::process::id(),
+        limic_shm::world::process_id(),
     )
 }
 

@@ -46,7 +46,7 @@ impl Probe {
 
     pub(crate) fn data(&self) -> ProbeData {
         ProbeData {
-            pid: std::process::id() as i32,
+            pid: limic_shm::world::process_id() as i32,
             address: self.0.address(),
             value: self.0.value(),
         }

@@ -1,7 +1,8 @@
 //! Waiting for one of many, or for all.
 
 use core::time::Duration;
-use std::time::Instant;
+
+use limic_shm::world::Instant;
 
 use crate::Endpoint;
 use crate::polling::within;

@@ -13,6 +13,7 @@ use rustix::process::{PidfdFlags, pidfd_open};
 
 use super::listener::{abstract_name, address, seqpacket};
 use super::{ControlError, PidfdError};
+use crate::world::{self, Call};
 
 /// The most descriptors that one message may carry.
 pub const MAX_FDS: usize = 4;
@@ -120,10 +121,11 @@ impl Channel {
         let name = abstract_name(id);
         let fd = seqpacket("socket for a channel")?;
         let address = address(&name, "address of a channel")?;
+        world::name_caller(&fd);
         loop {
             // A Unix socket is connected when this returns: there is no
             // EINPROGRESS, only EAGAIN for a full queue.
-            return match connect(&fd, &address) {
+            return match world::call(Call::Connect).and_then(|()| connect(&fd, &address)) {
                 Ok(()) => Ok(Self { fd }),
                 Err(Errno::INTR) => continue,
                 Err(Errno::CONNREFUSED) => Err(ControlError::NobodyListens { name }),
@@ -170,7 +172,9 @@ impl Channel {
         let slices = [IoSlice::new(bytes)];
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         loop {
-            return match sendmsg(&self.fd, &slices, &mut ancillary, flags) {
+            let sent = world::call(Call::Send)
+                .and_then(|()| sendmsg(&self.fd, &slices, &mut ancillary, flags));
+            return match sent {
                 Ok(_) => Ok(Sent::Done),
                 Err(Errno::INTR) => continue,
                 Err(Errno::AGAIN) => Ok(Sent::WouldBlock),
@@ -297,7 +301,7 @@ impl Channel {
             let mut fds = Vec::new();
             for part in ancillary.drain() {
                 if let RecvAncillaryMessage::ScmRights(part) = part {
-                    fds.extend(part);
+                    fds.extend(part.map(world::opened));
                 }
             }
             return Ok(Some(Seen {
@@ -349,6 +353,9 @@ impl Channel {
     ///
     /// [`PidfdError`] with the reason; the end of the channel then has to do.
     pub fn pidfd(&self) -> Result<OwnedFd, PidfdError> {
+        if let Some(simulated) = world::pidfd(self.as_fd()) {
+            return simulated;
+        }
         let mut fd = MaybeUninit::new(-1);
         match peer_option(&self.fd, libc::SO_PEERPIDFD, &mut fd) {
             Ok(len) => {

@@ -8,6 +8,7 @@ use rustix::fs::{AtFlags, FileType, StatxFlags, statx};
 use rustix::io::{Errno, write};
 
 use super::{EventSet, Trigger};
+use crate::world::{self, Call};
 
 /// Why a descriptor that a peer gave is no bell.
 #[derive(Debug, thiserror::Error)]
@@ -59,8 +60,10 @@ impl Doorbell {
     ///
     /// What the kernel says (`EMFILE`, `ENOMEM`).
     pub fn new() -> io::Result<Self> {
+        world::call(Call::Open)?;
+        let fd = eventfd(1, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Self {
-            fd: eventfd(1, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            fd: world::opened(fd),
         })
     }
 

@@ -8,6 +8,8 @@ use std::time::Duration;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 
+use crate::world::{self, Call};
+
 /// When a watched descriptor is reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trigger {
@@ -49,9 +51,9 @@ impl EventSet {
     ///
     /// What the kernel says (`EMFILE`, `ENOMEM`).
     pub fn new() -> io::Result<Self> {
-        Ok(Self {
-            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
-        })
+        world::call(Call::Open)?;
+        let epoll = world::opened(epoll::create(epoll::CreateFlags::CLOEXEC)?);
+        Ok(Self { epoll })
     }
 
     /// Watches `fd` for something to read and reports it as `token`.
@@ -83,6 +85,14 @@ impl EventSet {
     ///
     /// `EINVAL` if `events` is empty.
     pub fn wait(&self, timeout: Option<Duration>, events: &mut [Event]) -> io::Result<usize> {
+        world::wait(
+            timeout,
+            |timeout| self.ask(timeout, events),
+            |count| *count == 0,
+        )
+    }
+
+    fn ask(&self, timeout: Option<Duration>, events: &mut [Event]) -> io::Result<usize> {
         // A limit beyond what the kernel can hold (centuries) is no limit.
         let timeout = timeout.and_then(|limit| Timespec::try_from(limit).ok());
         let mut ready = [const { MaybeUninit::<epoll::Event>::uninit() }; BATCH];

@@ -10,6 +10,7 @@ use rustix::net::{
 };
 
 use super::{Channel, ControlError};
+use crate::world::{self, Call};
 
 /// Connections that may wait to be accepted. The kernel cuts this down to
 /// `net.core.somaxconn` (4096 by default since Linux 5.4).
@@ -18,7 +19,7 @@ pub const BACKLOG: i32 = 4096;
 /// The abstract name of the endpoint `id`, without the leading zero byte:
 /// `limic/` and 16 hexadecimal digits.
 pub fn abstract_name(id: u64) -> String {
-    format!("limic/{id:016x}")
+    world::name(id)
 }
 
 pub(super) fn address(name: &str, step: &'static str) -> Result<SocketAddrUnix, ControlError> {
@@ -27,13 +28,17 @@ pub(super) fn address(name: &str, step: &'static str) -> Result<SocketAddrUnix, 
 }
 
 pub(super) fn seqpacket(step: &'static str) -> Result<OwnedFd, ControlError> {
-    socket_with(
-        AddressFamily::UNIX,
-        SocketType::SEQPACKET,
-        SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
-        None,
-    )
-    .map_err(|errno| ControlError::System { step, errno })
+    let socket = world::call(Call::Open).and_then(|()| {
+        socket_with(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+            None,
+        )
+    });
+    socket
+        .map(world::opened)
+        .map_err(|errno| ControlError::System { step, errno })
 }
 
 /// A listening socket under an abstract name, non-blocking and close-on-exec.
@@ -71,6 +76,7 @@ impl Listener {
             step: "listen on the listener",
             errno,
         })?;
+        world::listens(id);
         Ok(Self { fd, id })
     }
 
@@ -94,8 +100,9 @@ impl Listener {
     /// (`EMFILE`): the connection then goes on waiting in the queue.
     pub fn accept(&self) -> io::Result<Option<Channel>> {
         loop {
+            world::call(Call::Accept)?;
             match accept_with(&self.fd, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
-                Ok(fd) => return Ok(Some(Channel::from_connected(fd))),
+                Ok(fd) => return Ok(Some(Channel::from_connected(world::opened(fd)))),
                 // INVAL: it was stopped, and the queue is empty.
                 Err(Errno::AGAIN | Errno::INVAL) => return Ok(None),
                 // A signal came, or the peer died while it waited in the queue:

@@ -57,6 +57,7 @@ pub unsafe trait Memory: Clone {
     /// # Panics
     ///
     /// Unless `offset` is a multiple of 8 and the word is within the range.
+    #[cfg_attr(limic_sim, track_caller)]
     #[inline]
     fn word64(&self, offset: usize) -> &AtomicU64 {
         assert!(
@@ -73,6 +74,7 @@ pub unsafe trait Memory: Clone {
     /// # Panics
     ///
     /// Unless `offset` is a multiple of 4 and the word is within the range.
+    #[cfg_attr(limic_sim, track_caller)]
     #[inline(always)]
     fn word32(&self, offset: usize) -> &AtomicU32 {
         assert!(

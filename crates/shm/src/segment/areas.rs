@@ -13,6 +13,7 @@ use super::memfd::Peers;
 use super::placement::populate;
 use super::{Geometry, Grant, Granted, Placement, SegmentError, Shape, memfd};
 use crate::ring::{LINE, Mapped, Memory};
+use crate::world;
 
 /// The areas of a mapped segment. Each view keeps the whole mapping alive; what
 /// is in it can be written by all who have mapped it.
@@ -144,14 +145,12 @@ impl OwnSegment {
                 errno: Errno::IO,
             });
         }
-        Ok(Self {
-            fd,
-            areas: Areas {
-                header,
-                whole: mapping.into_view(),
-            },
-            granted,
-        })
+        let areas = Areas {
+            header,
+            whole: mapping.into_view(),
+        };
+        world::segment(&areas);
+        Ok(Self { fd, areas, granted })
     }
 
     /// The memfd, to be sent to peers.
@@ -240,12 +239,12 @@ impl PeerSegment {
             });
         }
         let mapping = Mapping::new(fd.as_fd(), needs, needs >= HUGE_PAGE)?;
-        Ok(Self {
-            areas: Areas {
-                header,
-                whole: mapping.into_view(),
-            },
-        })
+        let areas = Areas {
+            header,
+            whole: mapping.into_view(),
+        };
+        world::segment(&areas);
+        Ok(Self { areas })
     }
 }
 
@@ -282,7 +281,7 @@ pub(super) fn make(
 /// A random number that is not 0.
 fn random() -> Result<u64, SegmentError> {
     loop {
-        match getrandom::u64() {
+        match world::random() {
             Ok(0) => {}
             Ok(number) => return Ok(number),
             Err(error) => {

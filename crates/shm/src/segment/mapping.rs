@@ -11,6 +11,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use super::SegmentError;
 use crate::process;
 use crate::ring::Mapped;
+use crate::world;
 
 /// A huge page of the processors that this is used on.
 pub(super) const HUGE_PAGE: usize = 2 << 20;
@@ -58,6 +59,7 @@ impl Mapping {
             errno,
         })?;
         let writable = access.contains(ProtFlags::WRITE);
+        world::mapped(base.as_ptr().addr(), len, writable);
         if writable {
             process::enter_mapping(base, len);
         }
@@ -91,6 +93,7 @@ impl Drop for Mapping {
         if self.writable {
             process::leave_mapping(self.base);
         }
+        world::unmapped(self.base.as_ptr().addr());
         // SAFETY: the range was mapped by `new` and belongs to this value alone;
         // every view of it holds this value, so none is left.
         let _ = unsafe { munmap(self.base.as_ptr(), self.len) };

@@ -32,6 +32,7 @@ impl Engine {
             .poller
             .descriptor()
             .try_clone_to_owned()
+            .map(limic_shm::world::opened)
             .map_err(|e| Error::system("dup of the epoll descriptor", e))
     }
 

@@ -16,7 +16,6 @@
 mod api;
 pub(crate) mod arena;
 mod bypass;
-pub(crate) mod clock;
 mod close;
 mod contact;
 pub(crate) mod control;
@@ -43,7 +42,8 @@ mod transfers;
 mod wakeup;
 
 use core::time::Duration;
-use std::time::Instant;
+
+use limic_shm::world::{self, Instant};
 
 use self::contact::{connections, failure};
 use self::control::{line_latency, locality};
@@ -67,7 +67,12 @@ const SOCKETS_WHILE_BUSY: u32 = 4096;
 const SOCKETS_WHILE_POLLED: u32 = 128;
 /// The longest sleep without looking around: a guard against a peer that meddles with the wake-up
 /// flag, not something that anybody waits for.
-const LONGEST_SLEEP: Duration = Duration::from_millis(250);
+const LONGEST_SLEEP: Duration = if cfg!(limic_sim) {
+    // A wake-up that is lost has to show.
+    Duration::from_secs(86_400)
+} else {
+    Duration::from_millis(250)
+};
 
 /// An endpoint.
 pub(crate) struct Engine {
@@ -251,7 +256,7 @@ impl Engine {
                 if first {
                     locality::check_cpu(&mut self.cx);
                 }
-                rustix::thread::sched_yield();
+                world::yield_now();
             }
             Step::Sleep => {
                 self.cx.transfers.yielded();

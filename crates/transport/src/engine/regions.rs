@@ -134,7 +134,8 @@ impl Regions {
                 "all {count} regions of this endpoint are in use: revoke one, or expose larger slices"
             )));
         }
-        let key = getrandom::u64().map_err(|_| Error::NoMemory("no random key".into()))?;
+        let key =
+            limic_shm::world::random().map_err(|_| Error::NoMemory("no random key".into()))?;
         Ok(key.max(1))
     }
 

@@ -13,6 +13,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 use limic_shm::ring::{Mapped, Memory, PackedFlags};
 use limic_shm::segment::{Arena, Placement};
+use limic_shm::world;
 
 use self::slots::Slots;
 use crate::engine::frame::{ArenaMessage, MOST_ARENAS};
@@ -367,8 +368,11 @@ impl Arenas {
             sent.any(|slot| self.slots.peer(slot) == peer && !self.slots.is_back(slot));
         let known = self.living_holders.iter().any(|(known, _)| *known == peer);
         if holds_some && !known && !has_ended(process) {
-            self.living_holders
-                .extend(process.try_clone().map(|process| (peer, process)));
+            self.living_holders.extend(
+                process
+                    .try_clone()
+                    .map(|process| (peer, world::opened(process))),
+            );
         }
     }
 

@@ -2,10 +2,10 @@
 
 use core::sync::atomic::Ordering;
 use core::time::Duration;
-use std::time::Instant;
 
 use limic_copy::RendezvousWord;
 use limic_shm::ring::Memory;
+use limic_shm::world::{self, Instant};
 
 use super::connections;
 use crate::engine::cx::Cx;
@@ -52,7 +52,7 @@ pub(crate) fn stop_writer(cx: &mut Cx, number: u32, trusted: bool) {
                      is it stopped? The buffer is given back when that is over, or the peer has ended"
                 );
             }
-            rustix::thread::sched_yield();
+            world::yield_now();
             // It may say that it closes.
             connections::read_all_of(cx, number);
         }

@@ -7,12 +7,12 @@
 
 use crate::Peer;
 use crate::counters::TunedPath;
-use crate::engine::clock::now_ns;
 use crate::engine::control::pace;
 use crate::engine::cx::Cx;
 use crate::engine::request::Incoming;
 use crate::policy::autotune::{Autotuner, Candidate, LEAST_BYTES, Switch};
 use crate::policy::{ByteSize, Path, PathSet};
+use limic_shm::world::now_ns;
 
 /// The candidate for a message for which the table says `table`, and the sample window that
 /// measures it.

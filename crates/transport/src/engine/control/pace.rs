@@ -5,11 +5,11 @@
 
 use crate::Peer;
 use crate::counters::Event;
-use crate::engine::clock::now_ns;
 use crate::engine::cx::Cx;
 use crate::engine::frame::Update;
 use crate::engine::outbox;
 use crate::policy::ReceiverPace;
+use limic_shm::world::now_ns;
 
 /// A message came before its receive, and its sender waits for that.
 pub(crate) fn sender_blocked(cx: &mut Cx, from: u32) {

@@ -3,7 +3,8 @@
 use core::convert::Infallible;
 use core::time::Duration;
 use std::os::fd::OwnedFd;
-use std::time::Instant;
+
+use limic_shm::world::Instant;
 
 use super::Happened;
 use crate::buffer::PrivateBytes;

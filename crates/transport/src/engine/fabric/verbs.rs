@@ -6,7 +6,6 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 
 use limic_ibverbs::VerbsError;
 use limic_ibverbs::fabric::{
@@ -14,6 +13,8 @@ use limic_ibverbs::fabric::{
     FabricSettings, Inbox, Keep, RemoteRange, Spread,
 };
 use limic_ibverbs::objects::Access;
+
+use limic_shm::world::Instant;
 
 use super::Happened;
 use crate::buffer::{PrivateBytes, put_words};

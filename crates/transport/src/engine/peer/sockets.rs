@@ -7,11 +7,11 @@
 
 use core::time::Duration;
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::Instant;
 
 use limic_shm::control::{
     Channel, ControlError, Doorbell, Event, EventSet, Listener, PidfdError, Trigger,
 };
+use limic_shm::world::{self, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -279,7 +279,7 @@ impl Sockets {
     pub(crate) fn refill_reserve(&mut self) {
         while self.reserve_fds.len() < RESERVE_FDS {
             match self.doorbell.as_fd().try_clone_to_owned() {
-                Ok(another) => self.reserve_fds.push(another),
+                Ok(another) => self.reserve_fds.push(world::opened(another)),
                 Err(_) => return,
             }
         }

@@ -7,7 +7,6 @@
 
 use crate::buffer::{Window, gather};
 use crate::counters::Event;
-use crate::engine::clock::now_ns;
 use crate::engine::control::counting;
 use crate::engine::cx::Cx;
 use crate::engine::frame::{self, ControlRecord};
@@ -15,6 +14,7 @@ use crate::engine::outbox;
 use crate::engine::protocol::arena_message;
 use crate::engine::protocol::eager::Message;
 use crate::policy::Path;
+use limic_shm::world::now_ns;
 
 /// Time without messages ahead after which their memory is given back: longer than a pause between
 /// two phases of a program, since it takes long to make it again.

@@ -66,7 +66,7 @@ impl Backoff {
     fn give_way(&mut self, spins: u32) -> Step {
         if self.polls < spins {
             // Not to a peer, but to the kernel, which does an adapter's work.
-            rustix::thread::sched_yield();
+            limic_shm::world::yield_now();
             return self.spin();
         }
         if self.yields < YIELDS {
