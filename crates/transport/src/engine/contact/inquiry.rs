@@ -6,9 +6,9 @@
 //! answers nothing, and is waited for.
 
 use core::time::Duration;
-use std::time::Instant;
 
 use limic_shm::control::Sent;
+use limic_shm::world::Instant;
 
 use crate::engine::cx::Cx;
 use crate::engine::peer::greeting;
@@ -41,8 +41,8 @@ impl Inquiry {
     pub(crate) fn is_refuted(&mut self, cx: &mut Cx, peer: u32) -> bool {
         match self.asked {
             Some(number) => {
-                let entry = cx.peers.get(peer);
-                entry.is_some_and(|entry| entry.answered >= number)
+                let questions = cx.peers.questions.get(&peer);
+                questions.is_some_and(|questions| questions.answered >= number)
             }
             None => {
                 if self.since.elapsed() >= PATIENCE {
@@ -56,9 +56,9 @@ impl Inquiry {
 
 /// Asks a peer; gives the number of the question, if it could be asked.
 fn ask(cx: &mut Cx, peer: u32) -> Option<u32> {
-    let entry = cx.peers.get(peer)?;
-    entry.asked += 1;
-    let number = entry.asked;
+    let questions = cx.peers.questions.entry(peer).or_default();
+    questions.asked += 1;
+    let number = questions.asked;
     let message = greeting::question(greeting::ASK, number);
     let indices = cx.sockets.of_peer(peer);
     let asked = indices.into_iter().any(|index| {
@@ -80,8 +80,8 @@ pub(crate) fn on_ask(cx: &mut Cx, index: u32, number: u32) {
 
 /// A peer answers.
 pub(crate) fn on_answer(cx: &mut Cx, peer: u32, number: u32) {
-    if let Some(entry) = cx.peers.get(peer) {
-        // It can only have been asked what was asked.
-        entry.answered = entry.answered.max(number.min(entry.asked));
+    if let Some(questions) = cx.peers.questions.get_mut(&peer) {
+        // It can only answer what it was asked.
+        questions.answered = questions.answered.max(number.min(questions.asked));
     }
 }

@@ -81,9 +81,6 @@ pub(crate) struct PeerEntry {
     pub(crate) shared_records: u32,
     /// The private ring, in this endpoint's segment, that the peer was given.
     pub(crate) ring: Option<u32>,
-    /// Questions that it was asked, and up to which one it has answered (`contact::inquiry`).
-    pub(crate) asked: u32,
-    pub(crate) answered: u32,
     /// What was sent to it and received from it.
     pub(crate) counts: Row,
 }
@@ -120,10 +117,19 @@ impl PeerEntry {
     }
 }
 
+/// Questions that a peer was asked, and up to which one it has answered (`contact::inquiry`).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Questions {
+    pub(crate) asked: u32,
+    pub(crate) answered: u32,
+}
+
 /// All peers, by number and by address.
 pub(crate) struct Peers {
     entries: Vec<PeerEntry>,
     by_id: HashMap<u64, u32>,
+    /// What peers were asked over their sockets: few ever are.
+    pub(crate) questions: HashMap<u32, Questions>,
     /// This endpoint's own number, if it has been named.
     me: Option<u32>,
     /// Where is counted what has to do with peers that have not been met.
@@ -151,6 +157,7 @@ impl Peers {
             shared_row,
             entries: Vec::new(),
             by_id: HashMap::new(),
+            questions: HashMap::new(),
             me: None,
             attached: 0,
             local: 0,
@@ -193,8 +200,6 @@ impl Peers {
             listed: false,
             shared_records: 0,
             ring: None,
-            asked: 0,
-            answered: 0,
             counts: self.shared_row.clone(),
         });
         Some(number)
