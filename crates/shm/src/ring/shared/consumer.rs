@@ -63,6 +63,11 @@ impl<M: Memory> SharedConsumer<M> {
         })
     }
 
+    /// How many slots were taken before the one at which the consumer stands.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
     /// The oldest record, if there is one. It stays until [`pop`](Self::pop).
     ///
     /// On an empty ring: one load, one compare.

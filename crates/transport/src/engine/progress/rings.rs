@@ -62,8 +62,9 @@ pub(crate) struct ReceiveRings {
     shared: SharedConsumer<Mapped>,
     private: Vec<PrivateRing>,
     turn: u32,
-    /// The sender that the shared ring waits for, and whether it is to be waited for.
-    stalled: Option<(u32, Inquiry)>,
+    /// The claim that the shared ring waits for: its position, its sender, and whether that is to be
+    /// waited for.
+    stalled: Option<(u64, u32, Inquiry)>,
 }
 
 impl ReceiveRings {
@@ -179,19 +180,17 @@ impl ReceiveRings {
             self.shared.pop();
             taken += 1;
         }
-        if taken > 0 {
-            self.stalled = None;
-        }
         taken > 0
     }
 
-    /// Whether the sender that a claim names says that it has none. Called while the ring waits for
-    /// that claim, and `stalled` is forgotten when the ring goes on.
+    /// Whether the sender that a claim names says that it has none. The answer is about this claim
+    /// alone: the sender may have made the next one since.
     #[cold]
     fn is_no_publisher(&mut self, cx: &mut Cx, sender: u32) -> bool {
-        let (_, inquiry) = match &mut self.stalled {
-            Some(stalled) if stalled.0 == sender => stalled,
-            other => other.insert((sender, Inquiry::new())),
+        let position = self.shared.position();
+        let (_, _, inquiry) = match &mut self.stalled {
+            Some(stalled) if (stalled.0, stalled.1) == (position, sender) => stalled,
+            other => other.insert((position, sender, Inquiry::new())),
         };
         inquiry.is_refuted(cx, sender)
     }
@@ -318,10 +317,11 @@ fn on_shared_record(cx: &mut Cx, from: u32, kind: u8, tag: u64, record: &impl So
 
 /// Whether nobody needs to wait for what a sender has begun in the shared ring. One that lives
 /// publishes it as soon as it runs, and would do so in a slot that is another's; but one whose
-/// bytes make no sense may never.
+/// bytes make no sense may never. One that no connection leads to, as this endpoint itself, never
+/// had this memory: another one forged the claim.
 fn publisher_is_gone(cx: &mut Cx, sender: u32) -> bool {
     match cx.peers.get(sender).map(|peer| peer.failure()) {
-        Some(None) => false,
+        Some(None) => !cx.sockets.is_connected(sender) && !cx.quarantine.lives(sender),
         None | Some(Some(PeerFailure::Corrupt(_))) => true,
         Some(Some(_)) => !cx.quarantine.lives(sender),
     }

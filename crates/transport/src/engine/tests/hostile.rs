@@ -14,6 +14,7 @@ use crate::buffer::ReceiveBuffer;
 use crate::engine::Engine;
 use crate::engine::contact::connections;
 use crate::engine::envelope::Envelope;
+use crate::engine::frame;
 use crate::engine::matching::Liveness;
 use crate::engine::peer::greeting;
 use crate::engine::protocol::{receive, regions};
@@ -50,6 +51,44 @@ fn a_claim_that_a_living_peer_did_not_make_holds_nobody_up() {
         !tags(engines[0], of_sender).is_empty()
     });
     assert!(receiver.cx.peers.is_alive(of_named));
+}
+
+#[test]
+fn a_claim_in_the_name_of_its_receiver_holds_nobody_up() {
+    let (mut receiver, mut sender) = (open(0), open(0));
+    let (of_sender, at_sender) = attach_both(&mut receiver, &mut sender);
+    let slots = receiver.cx.memory.segment.shape().shared_slots;
+    let ring = receiver.cx.memory.segment.shared_ring();
+    let own = receiver.myself().0;
+    let mut forger = SharedProducer::new(ring, slots, own).expect("a sender");
+    core::mem::forget(forger.reserve(0).expect("room"));
+    send(&mut sender, at_sender, 5);
+    until(&mut [&mut receiver, &mut sender], |engines| {
+        !tags(engines[0], of_sender).is_empty()
+    });
+}
+
+#[test]
+fn a_claim_that_a_peer_makes_after_it_denied_another_one_is_waited_for() {
+    let (mut receiver, mut sender) = (open(0), open(0));
+    let (of_sender, _) = attach_both(&mut receiver, &mut sender);
+    let slots = receiver.cx.memory.segment.shape().shared_slots;
+    let ring = receiver.cx.memory.segment.shared_ring();
+    let mut claims = SharedProducer::new(ring, slots, of_sender).expect("a sender");
+    core::mem::forget(claims.reserve(0).expect("a forged one"));
+    // It denies the first one; meanwhile it is preempted behind its next claim.
+    let held = claims.reserve(0).expect("room");
+    until(&mut [&mut receiver, &mut sender], |engines| {
+        let questions = engines[0].cx.peers.questions.get(&of_sender);
+        questions.is_some_and(|questions| questions.answered > 0)
+    });
+    for _ in 0..10 {
+        turn(&mut [&mut receiver]);
+    }
+    held.publish(frame::EAGER, 0, 6);
+    until(&mut [&mut receiver, &mut sender], |engines| {
+        tags(engines[0], of_sender) == [6]
+    });
 }
 
 #[test]
