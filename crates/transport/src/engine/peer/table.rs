@@ -294,6 +294,15 @@ impl Peers {
         Some((before, ring))
     }
 
+    /// Has a peer contacted that has not met this endpoint: somebody asks whether it has sent.
+    pub(crate) fn seek(&mut self, peer: u32) {
+        let state = self.entries.get(peer as usize).map(|entry| &entry.state);
+        let unmet = matches!(state, Some(PeerState::Unmet { connecting: false }));
+        if unmet && !self.to_contact.contains(&peer) {
+            self.to_contact.push(peer);
+        }
+    }
+
     /// Whether there are peers that have not met this endpoint. Linear.
     pub(crate) fn has_unmet(&self) -> bool {
         let mut entries = self.entries.iter();

@@ -131,7 +131,7 @@ pub(crate) fn fetched(status: Status, buffer: Vec<u8>) -> RawLoaned {
 /// Takes the oldest message that matches, wherever its bytes are. `None`: no message waits.
 pub(crate) fn take_or_fetch(cx: &mut Cx, selector: &Selector) -> Result<Option<Taken>> {
     let Some(token) = cx.matching.probe(&query(selector)) else {
-        return cx.matching.check(&cx.peers, selector).map(|()| None);
+        return receive::nothing_yet(cx, selector);
     };
     // Bytes that are with the sender are fetched. A message that there is no memory for stays for a
     // later receive.

@@ -150,6 +150,16 @@ pub(crate) unsafe fn post_claimed(
     }))
 }
 
+/// No message matches. A source that is named and was not met yet is contacted, since one that is
+/// gone would never send any.
+pub(crate) fn nothing_yet<T>(cx: &mut Cx, selector: &Selector) -> Result<Option<T>> {
+    cx.matching.check(&cx.peers, selector)?;
+    if let Some(source) = selector.source {
+        cx.peers.seek(source.0);
+    }
+    Ok(None)
+}
+
 /// The oldest message that matches, left where it is.
 pub(crate) fn probe(cx: &mut Cx, selector: &Selector) -> Result<Option<Status>> {
     match cx.matching.probe(&query(selector)) {
@@ -158,7 +168,7 @@ pub(crate) fn probe(cx: &mut Cx, selector: &Selector) -> Result<Option<Status>> 
             .store()
             .get(token)
             .map(UnexpectedMessage::status)),
-        None => cx.matching.check(&cx.peers, selector).map(|()| None),
+        None => nothing_yet(cx, selector),
     }
 }
 
@@ -170,7 +180,7 @@ pub(crate) fn claim(cx: &mut Cx, selector: &Selector) -> Result<Option<(Status, 
             let status = store.get(token).map(UnexpectedMessage::status);
             Ok(status.zip(store.claim(token)))
         }
-        None => cx.matching.check(&cx.peers, selector).map(|()| None),
+        None => nothing_yet(cx, selector),
     }
 }
 

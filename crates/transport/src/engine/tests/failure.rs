@@ -50,6 +50,22 @@ fn last_words_behind_a_claim_of_another_peer_are_delivered() {
 }
 
 #[test]
+fn a_probe_of_a_source_that_was_gone_before_the_two_met_ends() {
+    let mut waiting = open(0);
+    let gone = known(&mut waiting, &open(0));
+    let selector = Selector::exact(Peer(gone), Tag(7));
+    let outcome = (0..1000).find_map(|_| {
+        turn(&mut [&mut waiting]);
+        receive::claim(&mut waiting.cx, &selector).err()
+    });
+    let unreachable = Error::PeerFailed {
+        peer: Peer(gone),
+        why: PeerFailure::Unreachable,
+    };
+    assert_eq!(outcome, Some(unreachable));
+}
+
+#[test]
 fn a_peer_that_dies_with_a_claim_holds_nobody_up() {
     let (mut receiver, mut dying) = (open(0), open(0));
     let (of_dying, at_dying) = attach_both(&mut receiver, &mut dying);
