@@ -1,6 +1,6 @@
 //! The end of an endpoint.
 
-use std::time::Instant;
+use limic_shm::world::Instant;
 
 use super::contact::{accept, connections, failure};
 use super::cx::Cx;
@@ -11,7 +11,7 @@ use crate::error::PeerFailure;
 /// Says goodbye to all peers, and fails what needs them.
 pub(crate) fn leave(cx: &mut Cx, deadline: Instant) {
     cx.identity.close();
-    connections::say_goodbye(cx);
+    connections::say_goodbye(cx, deadline);
     accept::stop_listening(cx);
     cx.fabric.close(deadline);
     fail_all(cx, &PeerFailure::Closed);

@@ -3,7 +3,8 @@
 
 use core::time::Duration;
 
-use limic_shm::control::{Channel, ControlError, MAX_MESSAGE, Received};
+use limic_shm::control::{Channel, ControlError, MAX_MESSAGE, Received, Sent};
+use limic_shm::world::{self, Instant};
 
 use super::{accept, fabric, failure, handshake, stop_writer};
 use crate::engine::cx::Cx;
@@ -276,7 +277,7 @@ pub(crate) fn fetch_arena(cx: &mut Cx, from: u32, arena: u32) {
         let happened = poll(cx, Some(Duration::ZERO));
         if cx.sockets.has_unread(from) {
             // Another thread has the spare descriptors at the moment.
-            rustix::thread::sched_yield();
+            world::yield_now();
             read_all_of(cx, from);
         } else if !happened {
             return;
@@ -285,17 +286,21 @@ pub(crate) fn fetch_arena(cx: &mut Cx, from: u32, arena: u32) {
 }
 
 /// Tells all peers that this endpoint closes in good order. Nothing is written into their memory
-/// from now on: they may give it to others.
-pub(crate) fn say_goodbye(cx: &mut Cx) {
+/// from now on: they may give it to others. One whose queue is full is told until the deadline: it
+/// would take this endpoint for dead.
+pub(crate) fn say_goodbye(cx: &mut Cx, deadline: Instant) {
     for peer in 0..cx.peers.len() {
         if let Some(peer) = cx.peers.get(peer) {
             peer.backlog.clear();
         }
     }
     for connection in cx.sockets.iter() {
-        // A peer that cannot be told learns it from the end of the connection.
-        let _ = connection
-            .channel
-            .send(&greeting::GOODBYE.to_le_bytes(), &[]);
+        let goodbye = greeting::GOODBYE.to_le_bytes();
+        while let Ok(Sent::WouldBlock) = connection.channel.send(&goodbye, &[]) {
+            if Instant::now() >= deadline {
+                break;
+            }
+            world::yield_now();
+        }
     }
 }
