@@ -13,21 +13,25 @@ use limic_shm::world::Instant;
 use crate::engine::cx::Cx;
 use crate::engine::peer::greeting;
 
-/// How long a peer may be in the middle of something before it is asked.
+/// How long a peer may be in the middle of something before it is asked, and asked again.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Something that a peer seems to be in the middle of.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Inquiry {
     since: Instant,
-    /// The number of the question, once it was asked.
+    /// When the last question was asked, or else when this began.
+    last: Instant,
+    /// The number of the first question, once one was asked.
     asked: Option<u32>,
 }
 
 impl Inquiry {
     pub(crate) fn new() -> Self {
+        let now = Instant::now();
         Self {
-            since: Instant::now(),
+            since: now,
+            last: now,
             asked: None,
         }
     }
@@ -39,18 +43,18 @@ impl Inquiry {
 
     /// Asks the peer when it has taken too long. True once the peer has said that it is not so.
     pub(crate) fn is_refuted(&mut self, cx: &mut Cx, peer: u32) -> bool {
-        match self.asked {
-            Some(number) => {
-                let questions = cx.peers.questions.get(&peer);
-                questions.is_some_and(|questions| questions.answered >= number)
-            }
-            None => {
-                if self.since.elapsed() >= PATIENCE {
-                    self.asked = ask(cx, peer);
-                }
-                false
-            }
+        let questions = cx.peers.questions.get(&peer);
+        let answered = questions.map_or(0, |questions| questions.answered);
+        if self.asked.is_some_and(|first| answered >= first) {
+            return true;
         }
+        // A question or its answer may have met a full queue.
+        if self.last.elapsed() >= PATIENCE {
+            self.last = Instant::now();
+            let asked = ask(cx, peer);
+            self.asked = self.asked.or(asked);
+        }
+        false
     }
 }
 
@@ -71,7 +75,7 @@ fn ask(cx: &mut Cx, peer: u32) -> Option<u32> {
 /// A peer asks.
 pub(crate) fn on_ask(cx: &mut Cx, index: u32, number: u32) {
     if let Some(connection) = cx.sockets.get(index) {
-        // If its queue is full, it does not read: it asks again when it does.
+        // If its queue is full, it asks again.
         let _ = connection
             .channel
             .send(&greeting::question(greeting::ANSWER, number), &[]);
