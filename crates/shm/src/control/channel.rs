@@ -336,7 +336,7 @@ impl Channel {
         // and whatever the kernel wrote over them are valid values.
         let ucred = unsafe { ucred.assume_init() };
         Ok(Credentials {
-            pid: ucred.pid,
+            pid: world::pid_of_peer(self.as_fd()).unwrap_or(ucred.pid),
             uid: ucred.uid,
             gid: ucred.gid,
         })

@@ -219,15 +219,18 @@ pub(crate) fn name_caller(socket: &OwnedFd) {
     let _ = name.and_then(|name| bind(socket, &name));
 }
 
+/// The number of the process at the other end of a connection.
+pub(crate) fn pid_of_peer(socket: BorrowedFd<'_>) -> Option<i32> {
+    let world = world()?;
+    process_of(world, getpeername(socket).ok()??).map(|process| process as i32)
+}
+
 /// A descriptor of the process at the other end of a connection.
 pub(crate) fn pidfd(socket: BorrowedFd<'_>) -> Option<Result<OwnedFd, PidfdError>> {
     let world = world()?;
-    let process = getpeername(socket)
-        .ok()
-        .flatten()
-        .and_then(|name| process_of(world, name));
+    let process = pid_of_peer(socket);
     Some(process.map_or(Err(PidfdError::OtherNamespace), |process| {
-        world.pidfd(process)
+        world.pidfd(process as u32)
     }))
 }
 

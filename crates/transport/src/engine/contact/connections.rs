@@ -179,6 +179,10 @@ pub(crate) fn read(cx: &mut Cx, index: u32, most: usize) {
         let Some(connection) = cx.sockets.get(index) else {
             return;
         };
+        if connection.pending_hello.is_some() {
+            // What is behind a hello is for a pair that is made when the hello is answered.
+            return;
+        }
         let peer = connection.peer;
         match connection.channel.receive(&mut buffer) {
             Ok(Received::Message { len, fds }) => {

@@ -377,10 +377,20 @@ impl Sockets {
             .add(self.listener.as_fd(), LISTENER, Trigger::Level);
     }
 
-    /// Whether something that a peer has handed over waits for a free descriptor.
+    /// Whether something that a peer has handed over waits: for a free descriptor, or for an answer
+    /// to its hello.
     pub(crate) fn has_unread(&self, peer: u32) -> bool {
         let mut connections = self.iter();
-        connections.any(|connection| connection.unread && connection.peer == Some(peer))
+        connections.any(|connection| {
+            let waits = connection.unread || connection.pending_hello.is_some();
+            waits && connection.peer == Some(peer)
+        })
+    }
+
+    /// Whether connections wait to be accepted until a descriptor is free. What a peer has handed
+    /// over may lie in one of them.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.paused_since.is_some()
     }
 
     /// Whether the process at the other end of a connection ended before that was made.
