@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use limic_runner::{Failure, Job, Summary, console, setup};
 
-use crate::{checks, counts, examples, lines, packaging, suite};
+use crate::{checks, counts, examples, lines, packaging, simulate, suite};
 
 /// A check, and its name.
 type Check = (&'static str, fn(&mut Summary) -> Result<(), Failure>);
 
 /// The quick checks first, then in an order in which later ones reuse what was built.
-const CHECKS: [Check; 18] = [
+const CHECKS: [Check; 19] = [
     ("setup", |_| setup::run()),
     ("fmt", |_| checks::fmt()),
     ("lines", |_| lines::run()),
@@ -31,6 +31,7 @@ const CHECKS: [Check; 18] = [
     ("doctests", suite::doctests),
     ("examples", examples::run),
     ("loom", checks::loom),
+    ("simulate", simulate::check),
     ("miri", checks::miri),
     ("lab", |summary| {
         summary.include(Job::tool("limic-lab", 180).arg("ci"))

@@ -9,6 +9,7 @@ mod install;
 mod lines;
 mod optional;
 mod packaging;
+mod simulate;
 mod suite;
 
 use std::ffi::OsString;
@@ -73,6 +74,10 @@ enum Task {
     Miri,
     /// Ring, wake-up and release flags under loom.
     Loom,
+    /// Whole endpoints under a seeded scheduler, with faults and hostile peers; --mutants: faults
+    /// that it has to find.
+    #[command(disable_help_flag = true)]
+    Simulate(Words),
     /// The criterion benches, quick.
     Bench,
     /// Instructions of the hot paths under callgrind, against the committed counts.
@@ -164,6 +169,7 @@ fn run(task: &Task) -> Result<(), Failure> {
         Task::Settings => checks::settings(),
         Task::Miri => Summary::of(checks::miri),
         Task::Loom => Summary::of(checks::loom),
+        Task::Simulate(words) => setup::run().and_then(|()| simulate::run(&words.words)),
         Task::Bench => setup::run().and_then(|()| checks::bench()),
         Task::Counts { update } => Summary::of(|summary| {
             setup::run()?;

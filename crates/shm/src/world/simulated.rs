@@ -18,8 +18,8 @@ use crate::segment::Areas;
 
 /// What a simulator decides. Each call is made by the process that has its turn.
 pub trait World {
-    /// Memory that other processes write is about to be accessed at this place of the source: others
-    /// may have their turn.
+    /// Memory that other processes write is about to be accessed at this place of the source:
+    /// others may have their turn.
     fn access(&self, at: &'static Location<'static>);
     /// The process that has its turn gives it away.
     fn yield_now(&self);

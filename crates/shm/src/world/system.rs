@@ -95,13 +95,15 @@ pub(crate) fn listens(_id: u64) {}
 #[inline(always)]
 pub(crate) fn name_caller(_socket: &OwnedFd) {}
 
-/// The number of the process at the other end of a connection, where the kernel does not know it.
+/// The number of the process at the other end of a connection, where the kernel does not know
+/// it.
 #[inline(always)]
 pub(crate) fn pid_of_peer(_socket: BorrowedFd<'_>) -> Option<i32> {
     None
 }
 
-/// A descriptor of the process at the other end of a connection, where the kernel is not to be asked.
+/// A descriptor of the process at the other end of a connection, where the kernel is not to be
+/// asked.
 #[inline(always)]
 pub(crate) fn pidfd(_socket: BorrowedFd<'_>) -> Option<Result<OwnedFd, PidfdError>> {
     None

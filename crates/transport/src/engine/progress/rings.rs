@@ -62,8 +62,8 @@ pub(crate) struct ReceiveRings {
     shared: SharedConsumer<Mapped>,
     private: Vec<PrivateRing>,
     turn: u32,
-    /// The claim that the shared ring waits for: its position, its sender, and whether that is to be
-    /// waited for.
+    /// The claim that the shared ring waits for: its position, its sender, and whether that is to
+    /// be waited for.
     stalled: Option<(u64, u32, Inquiry)>,
 }
 

@@ -1,0 +1,283 @@
+//! Many runs, in a process of their own that may crash.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, ExitCode, Stdio};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use fastrand::Rng;
+
+use crate::schedule::{self, stack};
+use crate::script::{Malice, Script};
+use crate::sim::{self, Counts, Faults, Process, Sim};
+use crate::{honest, hostile, oracle, world};
+
+/// What a panic of a simulated user says; it is expected.
+pub(crate) const A_USERS_PANIC: &str = "a buffer of the user";
+/// Accesses after which a run is taken to have no end.
+const MOST_ACCESSES: u64 = 6_000_000;
+/// Runs of one worker: what killed processes leave behind is gone with it.
+const BATCH: u64 = 400;
+
+/// Whole endpoints in one thread, under a seeded scheduler, with faults and hostile peers.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask simulate")]
+struct Arguments {
+    /// Runs; without --seconds, 2000
+    #[arg(long, value_name = "N")]
+    seeds: Option<u64>,
+    /// Seconds after which no further run begins
+    #[arg(long, value_name = "S")]
+    seconds: Option<u64>,
+    /// The first seed
+    #[arg(long, value_name = "X", default_value_t = 1)]
+    first: u64,
+    /// Only this seed
+    #[arg(long, value_name = "X")]
+    seed: Option<u64>,
+    /// Print what happens, a line each
+    #[arg(long)]
+    trace: bool,
+    /// Runs of a worker, which prints what it found
+    #[arg(long, hide = true)]
+    worker: bool,
+}
+
+pub(crate) fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    if let Some(seed) = arguments.seed {
+        return one(seed, arguments.trace);
+    }
+    if arguments.worker {
+        return work(&arguments);
+    }
+    lead(&arguments)
+}
+
+/// One run that people look at.
+fn one(seed: u64, trace: bool) -> ExitCode {
+    prepare();
+    let (failure, counts) = run(seed, trace);
+    println!(
+        "{} accesses, {} turns, {} messages",
+        counts.accesses, counts.turns, counts.received
+    );
+    match failure {
+        None => ExitCode::SUCCESS,
+        Some(failure) => {
+            println!("seed {seed}: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs a batch; prints a line for each run before and after it.
+fn work(arguments: &Arguments) -> ExitCode {
+    prepare();
+    let begin = Instant::now();
+    let limit = arguments.seconds.map(Duration::from_secs);
+    let mut out = std::io::stdout().lock();
+    for seed in arguments.first..arguments.first + arguments.seeds.unwrap_or(BATCH) {
+        if limit.is_some_and(|limit| begin.elapsed() >= limit) {
+            break;
+        }
+        let _ = writeln!(out, "begin {seed}");
+        let _ = out.flush();
+        let (failure, counts) = run(seed, false);
+        let _ = writeln!(
+            out,
+            "end {} {} {} {}",
+            counts.accesses, counts.turns, counts.sent, counts.received
+        );
+        for (fault, count) in &counts.faults {
+            let _ = writeln!(out, "fault {count} {fault}");
+        }
+        for (path, count) in &counts.paths {
+            let _ = writeln!(out, "path {count} {path}");
+        }
+        if let Some(failure) = failure {
+            let _ = writeln!(out, "failure {}", failure.replace('\n', " | "));
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+/// The sums of all workers.
+#[derive(Default)]
+struct Sums {
+    runs: u64,
+    numbers: [u64; 4],
+    /// Faults, and messages by path.
+    named: BTreeMap<String, u64>,
+}
+
+/// Starts workers, one after the other, until one finds something or all is done.
+fn lead(arguments: &Arguments) -> ExitCode {
+    let begin = Instant::now();
+    let limit = arguments.seconds.map(Duration::from_secs);
+    let all = match (arguments.seeds, limit) {
+        (Some(seeds), _) => seeds,
+        (None, Some(_)) => u64::MAX / 2,
+        (None, None) => 2000,
+    };
+    let mut sums = Sums::default();
+    let mut failure = None;
+    let mut next = arguments.first;
+    let end = arguments.first + all;
+    while next < end && failure.is_none() && limit.is_none_or(|limit| begin.elapsed() < limit) {
+        let left = limit.map(|limit| limit.saturating_sub(begin.elapsed()).as_secs() + 1);
+        let seeds = BATCH.min(end - next);
+        failure = batch(next, seeds, left, &mut sums);
+        next += seeds;
+    }
+    let seconds = begin.elapsed().as_secs_f64();
+    let [accesses, turns, sent, received] = sums.numbers;
+    println!(
+        "{} runs in {seconds:.1} s: {accesses} accesses, {turns} turns",
+        sums.runs
+    );
+    println!("{sent} messages sent, {received} received and checked");
+    for (name, count) in &sums.named {
+        println!("{count:>12}  {name}");
+    }
+    match failure {
+        None => ExitCode::SUCCESS,
+        Some(failure) => {
+            println!("{failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Starts a worker. Gives what it found.
+fn batch(first: u64, seeds: u64, seconds: Option<u64>, sums: &mut Sums) -> Option<String> {
+    let program = std::env::current_exe().ok()?;
+    let mut command = Command::new(program);
+    command.args([
+        "--worker",
+        "--first",
+        &first.to_string(),
+        "--seeds",
+        &seeds.to_string(),
+    ]);
+    if let Some(seconds) = seconds {
+        command.args(["--seconds", &seconds.to_string()]);
+    }
+    let worker = command.stdout(Stdio::piped()).spawn();
+    let mut worker = match worker {
+        Ok(worker) => worker,
+        Err(error) => return Some(format!("a worker does not start: {error}")),
+    };
+    let mut seed = first;
+    let mut failure = None;
+    for line in BufReader::new(worker.stdout.take()?)
+        .lines()
+        .map_while(Result::ok)
+    {
+        match line.split_once(' ') {
+            Some(("begin", number)) => seed = number.parse().unwrap_or(seed),
+            Some(("end", numbers)) => {
+                sums.runs += 1;
+                for (sum, number) in sums.numbers.iter_mut().zip(numbers.split(' ')) {
+                    *sum += number.parse().unwrap_or(0);
+                }
+            }
+            Some((kind @ ("fault" | "path"), rest)) => {
+                if let Some((count, name)) = rest.split_once(' ') {
+                    let name = format!("{kind} {name}");
+                    *sums.named.entry(name).or_default() += count.parse().unwrap_or(0);
+                }
+            }
+            Some(("failure", what)) => failure = Some(what.replace(" | ", "\n")),
+            _ => println!("{line}"),
+        }
+    }
+    let status = worker.wait().ok()?;
+    if status.success() {
+        return None;
+    }
+    let what = failure.unwrap_or_else(|| format!("the engine crashed: {status}"));
+    Some(format!(
+        "seed {seed}: {what}\nagain, with all that happens: cargo xtask simulate --seed {seed} --trace"
+    ))
+}
+
+/// The processor and the panics of this process.
+fn prepare() {
+    // Where a thread runs is one of the things that an endpoint looks at.
+    let mut cpus = rustix::thread::CpuSet::new();
+    cpus.set(rustix::thread::sched_getcpu());
+    let _ = rustix::thread::sched_setaffinity(None, &cpus);
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let expected = panic.payload().downcast_ref::<String>();
+        if expected.is_none_or(|words| words != A_USERS_PANIC) {
+            usual(panic);
+        }
+    }));
+    world::install();
+}
+
+/// One run. Gives what was wrong, and what happened.
+fn run(seed: u64, trace: bool) -> (Option<String>, Counts) {
+    let mut rng = Rng::with_seed(seed);
+    let malice = match rng.u32(0..8) {
+        0 => Malice::Forges,
+        1 => Malice::Scribbles,
+        _ => Malice::None,
+    };
+    let faulty = rng.bool();
+    let kills = malice == Malice::None && faulty && rng.u32(0..3) == 0;
+    let script = Rc::new(Script::draw(&mut rng, kills, malice));
+    let processes = script.processes;
+    let mut run = Sim::new(rng.u64(..), MOST_ACCESSES, trace);
+    run.guarded = malice != Malice::None;
+    run.switch = [1, 2, 4, 10, 40, 200][rng.usize(0..6)];
+    if faulty {
+        let mut chance = |of: &[u32]| of[rng.usize(0..of.len())];
+        run.faults = Faults {
+            call: chance(&[0, 0, 10, 100]),
+            copy: chance(&[0, 2, 10]),
+            stop: chance(&[0, 300, 3000]),
+            delay: chance(&[0, 0, 500]),
+            kill: None,
+            children_live: false,
+        };
+        if kills {
+            let when = 1_u64 << rng.u32(4..18);
+            run.faults.kill = Some((rng.usize(0..processes), when + rng.u64(0..when)));
+            run.faults.children_live = rng.bool();
+        }
+    }
+    run.board.addresses = vec![None; processes];
+    run.board.reached = vec![0; processes];
+    run.board.keys = vec![0; processes];
+    for process in 0..processes {
+        let script = Rc::clone(&script);
+        let hostile = script.hostile[process];
+        let program = move || {
+            if hostile {
+                hostile::live(process, &script);
+            } else {
+                honest::live(process, &script);
+            }
+        };
+        run.processes.push(Process::new(hostile, program, stack()));
+    }
+    sim::begin(run);
+    if trace {
+        println!("{script:#?}");
+    }
+    schedule::run();
+    let mut run = sim::end();
+    if run.failure.is_none()
+        && malice != Malice::Scribbles
+        && let Err(what) = oracle::order(&run, &script)
+    {
+        run.failure = Some(what);
+    }
+    (run.failure, run.counts)
+}

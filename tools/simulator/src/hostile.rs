@@ -1,0 +1,291 @@
+//! What a process does that breaks the rules: it has an endpoint, has met the others, and writes what
+//! it likes into what it has mapped and over its sockets.
+
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::rc::Rc;
+use std::time::Duration;
+
+use limic::raw::{Messages, Posted, RawSlice};
+use limic::{Endpoint, HybridEndpoint, Peer, Tag};
+use limic_copy::RendezvousWord;
+use limic_shm::control::Channel;
+use limic_shm::ring::Memory;
+use limic_shm::ring::shared::SharedProducer;
+use limic_shm::segment::{ACCESS_SLOT_BYTES, Areas};
+use limic_shm::sync::Ordering;
+
+use crate::schedule::{give_way, wait_for};
+use crate::script::{BAIT, Malice, Script};
+use crate::sim;
+
+/// The life of such a process.
+pub(crate) fn live(me: usize, script: &Rc<Script>) {
+    let script = Rc::clone(script);
+    let Ok(endpoint) = HybridEndpoint::with(script.settings[me].clone()) else {
+        sim::with(|sim| sim.board.addresses[me] = Some(None));
+        die(me);
+    };
+    let address = endpoint.address().to_bytes().to_vec();
+    sim::with(|sim| sim.board.addresses[me] = Some(Some(address)));
+    wait_for("waits for victims", |sim| {
+        let processes = sim.processes.iter().zip(&sim.board.addresses);
+        processes.fold(true, |all, (process, address)| {
+            all && (address.is_some() || process.is_over())
+        })
+    });
+    let victims: Vec<(usize, Vec<u8>)> = sim::with(|sim| {
+        let addresses = sim.board.addresses.iter().enumerate();
+        let known = addresses.filter(|(process, _)| *process != me);
+        known
+            .filter_map(|(process, address)| Some((process, address.clone().flatten()?)))
+            .collect()
+    });
+    let mut peers = Vec::new();
+    for (_, address) in &victims {
+        if let Ok(peer) = endpoint.connect(address) {
+            let _ = endpoint.attach(peer);
+            peers.push(peer);
+        }
+    }
+    meet(&endpoint, &peers);
+    let mut held = Vec::new();
+    let bait: Box<[u8]> = vec![9; 200_000].into_boxed_slice();
+    for _ in 0..sim::with(|sim| sim.rng.usize(1..40)) {
+        let is_over = sim::with(|sim| {
+            let honest = sim
+                .processes
+                .iter()
+                .enumerate()
+                .filter(|(one, _)| *one != me);
+            honest.fold(true, |all, (_, process)| all && process.is_over())
+        });
+        if is_over {
+            break;
+        }
+        act(&script, me, &endpoint, &peers, &bait, &mut held);
+        endpoint.progress();
+        for _ in 0..sim::with(|sim| sim.rng.usize(0..20)) {
+            give_way();
+        }
+    }
+    if sim::with(|sim| sim.rng.bool()) {
+        // It lives on, and keeps what it has, and answers or does not.
+        let answers = sim::with(|sim| sim.rng.bool());
+        loop {
+            let over = sim::with(|sim| {
+                let honest = sim
+                    .processes
+                    .iter()
+                    .enumerate()
+                    .filter(|(one, _)| *one != me);
+                honest.fold(true, |all, (_, process)| all && process.is_over())
+            });
+            if over {
+                break;
+            }
+            if answers {
+                endpoint.progress();
+            }
+            endpoint.sleep(Some(Duration::from_millis(20)));
+        }
+    }
+    die(me);
+}
+
+/// It ends as it lived.
+fn die(me: usize) -> ! {
+    sim::with(|sim| sim.processes[me].state = sim::State::Killed);
+    loop {
+        give_way();
+    }
+}
+
+/// Meets the victims, as far as they answer.
+fn meet(endpoint: &HybridEndpoint, peers: &[Peer]) {
+    for _ in 0..200 {
+        let met = peers
+            .iter()
+            .filter(|peer| matches!(endpoint.attach(**peer), Ok(true)));
+        if met.count() == peers.len() {
+            return;
+        }
+        endpoint.sleep(Some(Duration::from_millis(1)));
+    }
+}
+
+fn act(
+    script: &Script,
+    me: usize,
+    endpoint: &HybridEndpoint,
+    peers: &[Peer],
+    bait: &[u8],
+    held: &mut Vec<Channel>,
+) {
+    let areas = sim::with(|sim| sim.processes[me].areas.clone());
+    let target = sim::with(|sim| (!areas.is_empty()).then(|| sim.rng.usize(0..areas.len())));
+    let target = target.map(|at| &areas[at]);
+    let scribbles = script.malice == Malice::Scribbles;
+    let what = sim::with(|sim| sim.rng.u32(0..if scribbles { 9 } else { 4 }));
+    match (what, target) {
+        (0, Some(areas)) => forge_claim(script, areas),
+        (1, Some(areas)) => forge_access(script, areas),
+        (2, _) => flood(me, held),
+        (3, _) => garbage(me),
+        (4, Some(areas)) => claim_blocks(areas),
+        (5, _) => send_bait(endpoint, peers, bait),
+        _ if scribbles => scribble(me),
+        _ => {}
+    }
+    // A view that outlives the process would unmap what is gone.
+    std::mem::forget(areas);
+}
+
+fn note(what: &'static str) {
+    sim::with(|sim| {
+        sim.counts.fault(what);
+        sim.note(|| format!("hostile: {what}"));
+    });
+}
+
+/// A process, as its number at the others. Who names itself and then does not answer is waited for,
+/// as one that is stopped.
+fn somebody(script: &Script) -> usize {
+    let honest = script.hostile.iter().filter(|hostile| !**hostile).count();
+    sim::with(|sim| sim.rng.usize(0..honest))
+}
+
+/// A claim in the shared ring that names somebody, who never made it.
+fn forge_claim(script: &Script, areas: &Areas) {
+    let named = somebody(script) as u32;
+    let slots = areas.shape().shared_slots;
+    let producer = SharedProducer::new(areas.shared_ring(), slots, named);
+    if let Ok(mut producer) = producer
+        && let Some(reserved) = producer.reserve(0)
+    {
+        std::mem::forget(reserved);
+        note("forged claim");
+    }
+}
+
+/// A key in the access slot of somebody who accesses nothing.
+fn forge_access(script: &Script, areas: &Areas) {
+    let key = sim::with(|sim| {
+        let keys: Vec<u64> = sim
+            .board
+            .keys
+            .iter()
+            .copied()
+            .filter(|key| *key != 0)
+            .collect();
+        keys.get(sim.rng.usize(0..keys.len().max(1))).copied()
+    });
+    let slot = somebody(script);
+    let slots = areas.access_slots();
+    let at = slot * ACCESS_SLOT_BYTES;
+    if let (Some(key), true) = (key, at + 8 <= slots.len()) {
+        slots.word64(at).store(key, Ordering::Release);
+        note("forged access");
+    }
+}
+
+/// Connections to everybody who listens, held or dropped.
+fn flood(me: usize, held: &mut Vec<Channel>) {
+    let ids: Vec<u64> = sim::with(|sim| {
+        let others = sim.listeners.iter().filter(|(_, process)| **process != me);
+        others.map(|(id, _)| *id).collect()
+    });
+    for id in ids {
+        for _ in 0..sim::with(|sim| sim.rng.usize(0..30)) {
+            if let Ok(channel) = Channel::connect(id) {
+                if sim::with(|sim| sim.rng.bool()) {
+                    let junk = sim::with(|sim| [sim.rng.u8(..); 100]);
+                    let _ = channel.send(&junk, &[]);
+                }
+                if sim::with(|sim| sim.rng.bool()) {
+                    held.push(channel);
+                }
+            }
+        }
+    }
+    note("flood of connections");
+}
+
+/// Messages that no honest peer sends, over all sockets that it has.
+fn garbage(me: usize) {
+    let (fds, long) = sim::with(|sim| {
+        let fds: Vec<i32> = sim.processes[me].descriptors.iter().copied().collect();
+        (fds, sim.rng.u32(0..4) == 0)
+    });
+    let junk = sim::with(|sim| {
+        let mut junk = vec![0_u8; if long { 5000 } else { sim.rng.usize(1..200) }];
+        sim.rng.fill(&mut junk);
+        junk
+    });
+    for fd in fds {
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        // SAFETY: sends bytes of this frame; it fails for what is no socket, or was closed.
+        unsafe { libc::send(fd, junk.as_ptr().cast(), junk.len(), flags) };
+    }
+    note("garbage over a socket");
+}
+
+/// Claims in all rendezvous words.
+fn claim_blocks(areas: &Areas) {
+    for index in 0..areas.shape().rendezvous_words {
+        if let Some(word) = areas.rendezvous_word(index) {
+            let _ = RendezvousWord(word.word64(0)).claim_back(16, 0);
+        }
+    }
+    note("claimed blocks");
+}
+
+/// A message that its receiver waits for, by the rules so far.
+fn send_bait(endpoint: &HybridEndpoint, peers: &[Peer], bait: &[u8]) {
+    for peer in peers {
+        // SAFETY: the bytes live as long as the process, which leaks them when it is killed.
+        let posted = unsafe { endpoint.post_send(*peer, Tag(BAIT), &[RawSlice::from(bait)]) };
+        if let Ok(Posted::Pending(_)) = posted {
+            note("bait");
+        }
+    }
+}
+
+/// Random words into what it can write of others' memory.
+fn scribble(me: usize) {
+    let mappings: Vec<(usize, usize)> = sim::with(|sim| {
+        let mappings = sim.processes[me]
+            .mappings
+            .iter()
+            .filter(|(_, (_, writable))| *writable);
+        mappings.map(|(base, (len, _))| (*base, *len)).collect()
+    });
+    if mappings.is_empty() {
+        return;
+    }
+    let (base, len) = mappings[sim::with(|sim| sim.rng.usize(0..mappings.len()))];
+    let count = sim::with(|sim| sim.rng.usize(1..64));
+    let burst = sim::with(|sim| sim.rng.bool());
+    let mut at = sim::with(|sim| sim.rng.usize(0..len / 8));
+    for _ in 0..count {
+        at = if burst {
+            (at + 1) % (len / 8)
+        } else {
+            sim::with(|sim| sim.rng.usize(0..len / 8))
+        };
+        let pointer: *mut u64 = core::ptr::with_exposed_provenance_mut(base + 8 * at);
+        // SAFETY: a word of a mapping that this process can write and has not unmapped; all others
+        // access it by atomics, or by copies that expect it to change.
+        let word = unsafe { AtomicU64::from_ptr(pointer) };
+        let old = word.load(Relaxed);
+        let new = sim::with(|sim| match sim.rng.u32(0..6) {
+            0 => 0,
+            1 => u64::MAX,
+            2 => old.wrapping_add(1),
+            3 => old ^ (1 << sim.rng.u32(0..64)),
+            4 => sim.rng.u64(0..1 << 20),
+            _ => sim.rng.u64(..),
+        });
+        word.store(new, Relaxed);
+    }
+    note("scribble");
+}

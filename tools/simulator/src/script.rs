@@ -1,0 +1,286 @@
+//! Which messages go in a run: drawn from its seed, known to all of its processes.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use limic::settings::{LineLatency, Path, PathSet, Spin};
+use limic::{Settings, Tag};
+
+/// Lengths at which something changes, and some in between.
+const LENGTHS: [usize; 24] = [
+    0, 1, 7, 8, 9, 16, 47, 48, 49, 56, 57, 64, 100, 239, 240, 241, 1000, 1024, 4000, 4096, 4097,
+    9000, 20_000, 70_000,
+];
+/// Bits of a tag by which the wildcards of a phase know their messages.
+pub(crate) const PHASE: u64 = 0xff << 32;
+/// Those by which a colour's do.
+pub(crate) const COLOUR: u64 = 0x3 << 24;
+
+/// A message that is to be sent.
+#[derive(Clone, Debug)]
+pub(crate) struct Message {
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+    pub(crate) tag: u64,
+    pub(crate) len: usize,
+    /// It goes as a loan.
+    pub(crate) loan: bool,
+}
+
+/// A receive that is to be posted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Receive {
+    pub(crate) from: Option<usize>,
+    pub(crate) tag: u64,
+    pub(crate) mask: u64,
+}
+
+/// How a process takes what comes in a phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taking {
+    /// Receives are posted, and waited for later.
+    Posted,
+    /// One blocking call after the other.
+    Blocking,
+    /// Each message is probed for first.
+    Probed,
+    /// Where they lie, without a copy.
+    Loaned,
+}
+
+/// What happens between two points at which all processes wait for each other, if they do.
+#[derive(Clone, Debug)]
+pub(crate) struct Phase {
+    /// Indices of messages.
+    pub(crate) messages: Vec<usize>,
+    /// For each process.
+    pub(crate) receives: Vec<Vec<Receive>>,
+    pub(crate) taking: Vec<Taking>,
+    /// Each process exposes a region, and the others write and read there.
+    pub(crate) one_sided: bool,
+}
+
+/// How a run may end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// All wait for each other, and close.
+    Together,
+    /// Each closes when it has done its part; what it sent has to arrive.
+    AsEachIsDone,
+    /// This one closes in the middle of the last phase, without waiting for what it has sent.
+    Hasty(usize),
+}
+
+/// What a hostile process does, if there is one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Malice {
+    /// There is none.
+    None,
+    /// It forges what may cost its victims time, and nothing else: all goes well between others.
+    Forges,
+    /// It writes anywhere: messages may be forged or lost, and memory stays as it is.
+    Scribbles,
+}
+
+/// The tag of a message of a hostile process.
+pub(crate) const BAIT: u64 = 0xbad;
+
+/// All of it.
+#[derive(Debug)]
+pub(crate) struct Script {
+    pub(crate) processes: usize,
+    pub(crate) messages: Vec<Message>,
+    pub(crate) phases: Vec<Phase>,
+    pub(crate) settings: Vec<Settings>,
+    pub(crate) ending: Ending,
+    /// Processes that break the rules; nobody sends to them or waits for them.
+    pub(crate) hostile: Vec<bool>,
+    /// Somebody may go before the others have done with it.
+    pub(crate) may_fail: bool,
+    pub(crate) malice: Malice,
+}
+
+impl Script {
+    pub(crate) fn draw(rng: &mut Rng, kill: bool, malice: Malice) -> Self {
+        let hostile = malice != Malice::None;
+        let processes = rng.usize(2..=if hostile { 3 } else { 4 }) + usize::from(hostile);
+        let hostile: Vec<bool> = (0..processes)
+            .map(|one| hostile && one == processes - 1)
+            .collect();
+        let honest = processes - usize::from(hostile.contains(&true));
+        let ending = match rng.u32(0..8) {
+            0 => Ending::Hasty(rng.usize(0..honest)),
+            1..4 => Ending::AsEachIsDone,
+            _ => Ending::Together,
+        };
+        let may_fail = kill || matches!(ending, Ending::Hasty(_)) || malice == Malice::Scribbles;
+        let mut script = Self {
+            processes,
+            messages: Vec::new(),
+            phases: Vec::new(),
+            settings: (0..processes).map(|_| settings(rng, ending)).collect(),
+            ending,
+            may_fail,
+            hostile: hostile.clone(),
+            malice,
+        };
+        for phase in 0..rng.usize(1..=3) {
+            let phase = script.draw_phase(rng, phase as u64, honest);
+            script.phases.push(phase);
+        }
+        script
+    }
+
+    fn draw_phase(&mut self, rng: &mut Rng, number: u64, honest: usize) -> Phase {
+        let mut phase = Phase {
+            messages: Vec::new(),
+            receives: vec![Vec::new(); self.processes],
+            taking: vec![Taking::Posted; self.processes],
+            one_sided: rng.u32(0..4) == 0,
+        };
+        let longest = rng.usize(1..=LENGTHS.len());
+        for from in 0..honest {
+            for to in 0..honest {
+                if from == to && rng.u32(0..4) != 0 {
+                    continue;
+                }
+                let stream = rng.bool();
+                for _ in 0..rng.usize(0..=12) {
+                    let colour = rng.u64(0..4);
+                    let serial = if stream { 0xffff } else { rng.u64(0..100) };
+                    let len = LENGTHS[rng.usize(0..longest)] + rng.usize(0..2);
+                    phase.messages.push(self.messages.len());
+                    self.messages.push(Message {
+                        from,
+                        to,
+                        tag: (number + 1) << 32 | colour << 24 | serial,
+                        len: if rng.u32(0..300) == 0 { 1 << 20 } else { len },
+                        loan: from != to && rng.u32(0..8) == 0,
+                    });
+                }
+            }
+        }
+        for to in 0..honest {
+            let mut own: Vec<&Message> =
+                phase.messages.iter().map(|m| &self.messages[*m]).collect();
+            own.retain(|message| message.to == to);
+            phase.taking[to] = match rng.u32(0..8) {
+                _ if self.malice == Malice::Scribbles => Taking::Posted,
+                0 => Taking::Blocking,
+                1 => Taking::Probed,
+                2 => Taking::Loaned,
+                _ => Taking::Posted,
+            };
+            // Messages of half of the colours by their tags, the others by a wildcard.
+            let wildcards = rng.u64(0..5);
+            let mode = rng.u32(0..4);
+            let any_source = !self.may_fail && !self.hostile.contains(&true);
+            let mut receives: Vec<Receive> = Vec::new();
+            for message in own {
+                let colour = (message.tag & COLOUR) >> 24;
+                let phase_bits = message.tag & PHASE;
+                receives.push(if colour >= wildcards {
+                    Receive {
+                        from: Some(message.from),
+                        tag: message.tag,
+                        mask: u64::MAX,
+                    }
+                } else {
+                    Receive {
+                        from: (mode < 3 || !any_source).then_some(message.from),
+                        tag: if mode == 0 && wildcards == 4 {
+                            phase_bits
+                        } else {
+                            phase_bits | colour << 24
+                        },
+                        mask: if mode == 0 && wildcards == 4 {
+                            PHASE
+                        } else {
+                            PHASE | COLOUR
+                        },
+                    }
+                });
+            }
+            // A blocking receive takes them in an order in which they can come.
+            rng.shuffle(&mut receives);
+            phase.receives[to] = receives;
+        }
+        phase
+    }
+}
+
+fn settings(rng: &mut Rng, ending: Ending) -> Settings {
+    let mut paths = PathSet::EMPTY.with(Path::Inline).with(Path::Eager);
+    for path in [
+        Path::Pipeline,
+        Path::Loan,
+        Path::SelfCopy,
+        Path::SameProcess,
+    ] {
+        paths = paths.with(path);
+    }
+    let long = match rng.u32(0..4) {
+        0 => Path::Pipeline,
+        1 | 2 => Path::Cma,
+        _ => Path::SplitCopy,
+    };
+    if long != Path::Pipeline {
+        paths = paths.with(Path::Cma).with(Path::SplitCopy);
+    }
+    let pick = |rng: &mut Rng, from: &[u32]| from[rng.usize(0..from.len())];
+    let latency = match rng.u32(0..4) {
+        0 => LineLatency::Measured,
+        1 => LineLatency::Nanoseconds(150),
+        _ => LineLatency::Nanoseconds(30),
+    };
+    let hasty = matches!(ending, Ending::Hasty(_));
+    let linger = if hasty {
+        Duration::ZERO
+    } else {
+        Duration::from_secs(300)
+    };
+    let settings = Settings::builder()
+        .without_environment()
+        .allowed(paths)
+        .long_path(long)
+        .eager_max(u64::from(pick(rng, &[256, 1024, 8192, 65_536])))
+        .private_rings(pick(rng, &[0, 1, 2, 4]))
+        .ring_bytes(pick(rng, &[4096, 8192, 65_536]))
+        .shared_slots(pick(rng, &[64, 256]))
+        .staging_buffer_bytes(pick(rng, &[4096, 16_384]))
+        .staging_buffers(pick(rng, &[4, 16, 64]))
+        .unexpected_budget_bytes(u64::from(pick(rng, &[65_536, 1 << 26])))
+        .loan_bytes(8 << 20)
+        .spin(Spin::For(Duration::from_micros(u64::from(pick(
+            rng,
+            &[0, 1],
+        )))))
+        .linger(linger)
+        .autotune(false)
+        .skew(rng.bool())
+        .line_latency(latency)
+        .build();
+    settings.expect("settings")
+}
+
+/// The byte of a message at one place.
+pub(crate) fn content(message: usize, at: usize) -> u8 {
+    let mixed =
+        (message as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (at as u64).rotate_left(7);
+    (mixed ^ (mixed >> 29) ^ (at as u64 >> 3)) as u8
+}
+
+impl Receive {
+    pub(crate) fn selector(&self, peer: Option<limic::Peer>) -> limic::Selector {
+        limic::Selector {
+            source: peer,
+            tag: Tag(self.tag),
+            mask: self.mask,
+        }
+    }
+
+    pub(crate) fn accepts(&self, message: &Message) -> bool {
+        self.from.is_none_or(|from| from == message.from)
+            && (self.tag ^ message.tag) & self.mask == 0
+    }
+}
