@@ -16,6 +16,9 @@ use super::Call;
 use crate::control::PidfdError;
 use crate::segment::Areas;
 
+/// Where counters begin that tell one use of a place from the next one: they are about to wrap.
+pub const FIRST_GENERATION: u32 = u32::MAX - 1;
+
 /// What a simulator decides. Each call is made by the process that has its turn.
 pub trait World {
     /// Memory that other processes write is about to be accessed at this place of the source:

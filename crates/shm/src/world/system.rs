@@ -11,6 +11,10 @@ use crate::segment::Areas;
 
 pub use std::time::Instant;
 
+/// Where counters begin that tell one use of a place from the next one. A simulator has them begin
+/// where they are about to wrap.
+pub const FIRST_GENERATION: u32 = 1;
+
 /// Nanoseconds on a clock that only goes forward.
 #[inline]
 #[must_use]

@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 
 use limic_shm::ring::{Mapped, PackedFlags};
 use limic_shm::segment::LOAN_FLAGS;
+use limic_shm::world::FIRST_GENERATION;
 
 use super::ArenaRange;
 
@@ -75,9 +76,13 @@ pub(crate) struct Slots {
 
 impl Slots {
     pub(crate) fn new(flags: PackedFlags<Mapped>) -> Self {
+        let unused = Slot {
+            generation: FIRST_GENERATION - 1,
+            ..Slot::default()
+        };
         Self {
             flags,
-            slots: vec![Slot::default(); LOAN_FLAGS as usize],
+            slots: vec![unused; LOAN_FLAGS as usize],
             // The first one comes first.
             free: (0..LOAN_FLAGS).rev().collect(),
             free_beyond: Vec::new(),

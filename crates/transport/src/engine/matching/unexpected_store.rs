@@ -2,6 +2,7 @@
 //! queue.
 
 use limic_matching::UnexpectedId;
+use limic_shm::world::FIRST_GENERATION;
 
 use crate::Status;
 use crate::engine::envelope::Envelope;
@@ -113,7 +114,7 @@ impl UnexpectedStore {
             return slot;
         }
         self.entries.push(Entry {
-            generation: 1,
+            generation: FIRST_GENERATION,
             queued: None,
             claimed: false,
             message: Some(message),

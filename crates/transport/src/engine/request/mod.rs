@@ -18,6 +18,7 @@ pub(crate) mod posted_fifo;
 use std::any::Any;
 
 use limic_matching::PostedId;
+use limic_shm::world::FIRST_GENERATION;
 
 use self::posted_fifo::{FifoReceive, PostedFifo};
 use crate::buffer::{ReceiveBuffer, SingleSlice, Source};
@@ -216,7 +217,7 @@ impl<O: OperationKind> Requests<O> {
     #[cold]
     fn add_slot(&mut self) -> Slot {
         self.entries.push(Entry {
-            generation: 1,
+            generation: FIRST_GENERATION,
             next: NONE,
             owner: 0,
             on_completion: OnCompletion::Keep,

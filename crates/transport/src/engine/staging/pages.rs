@@ -1,6 +1,8 @@
 //! Pages of one part of the pool, by number from its first on: which of them are taken, and how
 //! often each began a piece.
 
+use limic_shm::world::FIRST_GENERATION;
+
 pub(crate) struct Pages {
     taken: Vec<bool>,
     generations: Vec<u32>,
@@ -11,7 +13,7 @@ impl Pages {
     pub(crate) fn new(count: u32) -> Self {
         Self {
             taken: vec![false; count as usize],
-            generations: vec![0; count as usize],
+            generations: vec![FIRST_GENERATION - 1; count as usize],
             free: count,
         }
     }
