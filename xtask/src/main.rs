@@ -64,8 +64,10 @@ enum Task {
     Package,
     /// The example programs under `limic run`, against their serial runs.
     Examples,
-    /// Install the libraries, headers and pkg-config files for C (in $DESTDIR, if that is set).
+    /// Install the command, its manual, the libraries for C and the libfabric provider.
     Install(install::Install),
+    /// Take away what `install` put below a prefix.
+    Uninstall(install::Place),
     /// Write the C header anew (crates/capi/include/limic.h).
     Header,
     /// Write the page of the settings anew (docs/settings.md).
@@ -165,6 +167,7 @@ fn run(task: &Task) -> Result<(), Failure> {
             examples::run(summary)
         }),
         Task::Install(install) => install::run(install),
+        Task::Uninstall(place) => install::remove(place),
         Task::Header => checks::header(),
         Task::Settings => checks::settings(),
         Task::Miri => Summary::of(checks::miri),

@@ -1,6 +1,7 @@
 //! The `limic` command: starts jobs, says what the machine offers, measures.
 
 mod info;
+mod manual;
 mod model;
 mod perf;
 mod run;
@@ -8,7 +9,7 @@ mod sizes;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 /// Exit code for a command line, or a setting, that makes no sense. The same as clap's.
 const BAD_USAGE: u8 = 2;
@@ -22,6 +23,7 @@ enum Command {
     Perf(perf::Args),
     Tune(perf::tune::Args),
     Model(model::Args),
+    Manual(manual::Args),
 }
 
 const AFTER_HELP: &str = "\
@@ -45,6 +47,7 @@ fn main() -> ExitCode {
         Command::Perf(args) => perf::execute(&args),
         Command::Tune(args) => perf::tune::execute(&args),
         Command::Model(args) => model::execute(&args),
+        Command::Manual(args) => manual::execute(&args, Command::command()),
     }
 }
 

@@ -20,7 +20,7 @@ const WATCHDOG: Duration = Duration::from_secs(120);
 #[derive(Debug)]
 pub(crate) struct Stage {
     pub(crate) prefix: PathBuf,
-    /// The `limic` command.
+    /// The `limic` command, installed.
     pub(crate) limic: PathBuf,
     programs: PathBuf,
 }
@@ -38,10 +38,12 @@ pub(crate) enum Language {
     Static,
 }
 
-/// The cargo that runs this test.
-fn cargo() -> Command {
+/// A task of xtask, by the cargo that runs this test.
+pub(crate) fn xtask(task: &str) -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(root());
+    cargo.args(["xtask", task]).current_dir(root());
+    // The environment's DESTDIR is for installations of a user.
+    cargo.env_remove("DESTDIR");
     cargo
 }
 
@@ -61,15 +63,10 @@ pub(crate) fn stage() -> &'static Stage {
         let lock = File::create(folder.join("lock")).expect("a lock file");
         rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).expect("flock");
         let prefix = folder.join("prefix");
-        // Not into the environment's DESTDIR: this is no installation for a user.
-        let install = ["xtask", "install", "--debug", "--prefix"];
-        succeed(cargo().args(install).arg(&prefix).env_remove("DESTDIR"));
-        succeed(cargo().args(["build", "-p", "limic-cli", "--bin", "limic"]));
-        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent();
-        let limic = target.expect("the target directory").join("debug/limic");
+        succeed(xtask("install").arg("--debug").arg("--prefix").arg(&prefix));
         Stage {
+            limic: prefix.join("bin/limic"),
             prefix,
-            limic,
             programs: folder.join("programs"),
         }
     })

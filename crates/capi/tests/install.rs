@@ -1,0 +1,97 @@
+//! What `cargo xtask install` lays out beside the libraries, and that `uninstall` takes it away.
+
+mod stage;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use stage::{stage, succeed, xtask};
+
+#[test]
+fn each_subcommand_has_a_man_page() {
+    let stage = stage();
+    let help = succeed(Command::new(&stage.limic).arg("--help"));
+    let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let names: Vec<&str> = commands
+        .map_while(|line| line.split_whitespace().next())
+        .filter(|name| *name != "help")
+        .collect();
+    assert!(names.contains(&"run"), "{help}");
+    let pages = stage.prefix.join("share/man/man1");
+    assert!(!pages.join("limic-help.1").exists());
+    let main = fs::read_to_string(pages.join("limic.1")).expect("the command's page");
+    for name in names {
+        let page = fs::read_to_string(pages.join(format!("limic-{name}.1")));
+        let page = page.unwrap_or_else(|why| panic!("the page of {name}: {why}"));
+        assert!(page.contains(".SH SYNOPSIS"), "{name}: {page}");
+        assert!(
+            main.contains(&format!("limic\\-{name}(1)")),
+            "{name}: {main}"
+        );
+    }
+}
+
+#[test]
+fn bash_completes_the_command() {
+    let script = "share/bash-completion/completions/limic";
+    let ask = "source \"$0\"; COMP_WORDS=(limic inf); COMP_CWORD=1; \
+               _limic limic inf limic; echo \"${COMPREPLY[@]}\"";
+    let script = stage().prefix.join(script);
+    let printed = succeed(Command::new("bash").args(["-c", ask]).arg(script));
+    assert_eq!(printed, "info\n");
+}
+
+#[test]
+fn the_other_shells_find_their_completions() {
+    for place in [
+        "zsh/site-functions/_limic",
+        "fish/vendor_completions.d/limic.fish",
+    ] {
+        let script = stage().prefix.join("share").join(place);
+        let script = fs::read_to_string(script).expect("a script");
+        assert!(
+            script.contains("--ranks") || script.contains("-l ranks"),
+            "{script}"
+        );
+    }
+}
+
+/// All files below a folder.
+fn files(folder: &Path) -> Vec<String> {
+    let found = succeed(Command::new("find").arg(folder).args(["!", "-type", "d"]));
+    let mut files: Vec<String> = found.lines().map(str::to_owned).collect();
+    files.sort_unstable();
+    files
+}
+
+#[test]
+fn a_package_is_laid_out_elsewhere_and_uninstall_leaves_only_what_others_put_there() {
+    // Everything is built by now, and nobody else installs.
+    let _built = stage();
+    let folder = tempfile::tempdir().expect("a folder");
+    let root = folder.path().join("usr");
+    let others = root.join("lib/libother.so");
+    fs::create_dir_all(root.join("lib")).expect("a folder");
+    fs::write(&others, "").expect("a file");
+
+    let place = ["--prefix", "/usr", "--destdir"];
+    succeed(
+        xtask("install")
+            .arg("--debug")
+            .args(place)
+            .arg(folder.path()),
+    );
+    for file in ["bin/limic", "include/limic.h", "lib/liblimic.so.1"] {
+        assert!(root.join(file).exists(), "{file}: {:?}", files(&root));
+    }
+    let rule = fs::read_to_string(root.join("lib/udev/rules.d/70-limic.rules"));
+    assert!(rule.expect("the rule").contains("GROUP=\"limic\""));
+    let found = fs::read_to_string(root.join("lib/pkgconfig/limic.pc")).expect("limic.pc");
+    assert!(found.contains("prefix=/usr\n"), "{found}");
+
+    succeed(xtask("uninstall").args(place).arg(folder.path()));
+    assert_eq!(files(folder.path()), [others.display().to_string()]);
+    let left: Vec<_> = fs::read_dir(&root).expect("usr").collect();
+    assert_eq!(left.len(), 1, "folders that it made are gone: {left:?}");
+}

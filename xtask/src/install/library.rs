@@ -1,0 +1,122 @@
+//! The libraries for C.
+//!
+//! cargo builds static libraries, and this links the shared ones from them. For a cdylib, rustc
+//! gives the linker an anonymous version script, and linkers refuse a named script beside that. So
+//! a cdylib cannot have symbol versions. Libraries that are linked here have them, and a soname.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+
+use limic_runner::folders::root;
+use limic_runner::{Failure, Job};
+
+use super::tree::Tree;
+
+/// The system libraries that the static libraries need.
+const NEEDED: [&str; 4] = ["-lgcc_s", "-lm", "-lpthread", "-ldl"];
+
+/// A library for C.
+pub(super) struct Library {
+    pub(super) package: &'static str,
+    /// The static library, as cargo names it.
+    built: &'static str,
+    /// Its name in C.
+    name: &'static str,
+    /// The version number in the soname, and the whole version.
+    major: &'static str,
+    version: &'static str,
+    folder: &'static str,
+    map: &'static str,
+    pkg_config: &'static str,
+    /// The header, in its folder and below the prefix.
+    header: &'static str,
+}
+
+pub(super) const LIBRARIES: [Library; 2] = [
+    Library {
+        package: "limic-capi",
+        built: "liblimic_c.a",
+        name: "limic",
+        major: "1",
+        version: "1.0.0",
+        folder: "crates/capi",
+        map: "limic.map",
+        pkg_config: "limic.pc",
+        header: "include/limic.h",
+    },
+    Library {
+        package: "limic2",
+        built: "liblimic2_c.a",
+        name: "limic2",
+        // LiMIC2's own library had the soname liblimic2.so.0: programs that were linked with it
+        // find this one.
+        major: "0",
+        version: "0.5.6",
+        folder: "crates/limic2",
+        map: "limic2.map",
+        pkg_config: "limic2.pc",
+        header: "include/limic2/limic.h",
+    },
+];
+
+impl Library {
+    /// Puts it into the tree. `built` has what cargo built; `work` is a folder for the linker.
+    pub(super) fn install(
+        &self,
+        built: &Path,
+        work: &Path,
+        prefix: &Path,
+        tree: &mut Tree,
+    ) -> Result<(), Failure> {
+        let folder = root().join(self.folder);
+        let archive = built.join(self.built);
+        tree.file(&archive, &format!("lib/lib{}.a", self.name), 0o644)?;
+        self.link(&archive, &folder.join(self.map), work, tree)?;
+        tree.file(&folder.join(self.header), self.header, 0o644)?;
+        let source = folder.join(format!("{}.in", self.pkg_config));
+        let text = fs::read_to_string(&source)
+            .map_err(|why| Failure::file("read", &source, why))?
+            .replace("@PREFIX@", &prefix.display().to_string())
+            .replace("@PRIVATE@", &NEEDED.join(" "));
+        let place = format!("lib/pkgconfig/{}", self.pkg_config);
+        tree.text(&text, &place)
+    }
+
+    /// Links the shared library, with the names that compilers and loaders look for.
+    fn link(
+        &self,
+        archive: &Path,
+        map: &Path,
+        work: &Path,
+        tree: &mut Tree,
+    ) -> Result<(), Failure> {
+        let plain = format!("lib{}.so", self.name);
+        let soname = format!("{plain}.{}", self.major);
+        let file = format!("{plain}.{}", self.version);
+        let linked = work.join(&file);
+        let mut version_script = OsString::from("-Wl,--version-script=");
+        version_script.push(map);
+        Job::new("cc", 5)
+            .args(["-shared", "-o"])
+            .arg(&linked)
+            .args(["-Wl,--whole-archive"])
+            .arg(archive)
+            .args(["-Wl,--no-whole-archive", "-Wl,--gc-sections"])
+            .args([&format!("-Wl,-soname,{soname}")])
+            .arg(version_script)
+            // Thread-local destructors and fork handlers may outlive a dlclose; so the library
+            // stays.
+            .args([
+                "-Wl,-z,nodelete",
+                "-Wl,-z,relro,-z,now",
+                "-Wl,--no-undefined",
+            ])
+            .args(["-Wl,--as-needed"])
+            .args(NEEDED)
+            .run()?;
+        tree.file(&linked, &format!("lib/{file}"), 0o755)?;
+        tree.link(&file, &format!("lib/{soname}"))?;
+        tree.link(&soname, &format!("lib/{plain}"))
+    }
+}
