@@ -56,7 +56,7 @@ pub(super) fn render(report: &Report) -> String {
     // Writing to a string cannot fail.
     let _ = writeln!(
         text,
-        "Written by `{}`; [README.md](README.md) says how it measures. Medians of {} rounds, with \
+        "Written by `{}`; [benchmarking.md](../benchmarking.md) says how. Medians of {} rounds, with \
          the best and the worst round in brackets; in bold the best. {} of {} targets are \
          reached.\n",
         run.command(),

@@ -1,5 +1,5 @@
 //! Everything that was measured of limic and its peers, as it is written to JSON.
-//! docs/compare/README.md describes it.
+//! docs/benchmarking.md describes it.
 
 use std::path::Path;
 

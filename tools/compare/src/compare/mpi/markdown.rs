@@ -41,7 +41,7 @@ pub(super) fn render(report: &Report) -> String {
     // Writing to a string cannot fail.
     let _ = writeln!(
         text,
-        "Written by `{}`; [README.md](README.md) says how it measures. Each MPI as it comes, and \
+        "Written by `{}`; [benchmarking.md](../benchmarking.md) says how. Each MPI as it comes, and \
          the same with its messages over limic by the libfabric provider. Medians of {} rounds, \
          with the best and the worst round in brackets. {} of {} targets are reached.\n",
         run.command(),

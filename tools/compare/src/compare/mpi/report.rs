@@ -1,4 +1,4 @@
-//! Everything that was measured of the MPIs, as it is written to JSON. docs/compare/README.md
+//! Everything that was measured of the MPIs, as it is written to JSON. docs/benchmarking.md
 //! describes it.
 
 use std::path::Path;
