@@ -51,7 +51,7 @@ Examples:
   limic model connections --wqe 5,10 --processes 1024,65536 --plot memory.svg
   limic model connections --pairs 1024       measure with more queue pairs
 
-docs/verbs.md explains the numbers.";
+docs/decisions/0018-few-send-entries.md explains the numbers.";
 
 /// What a connection takes with so many entries.
 #[derive(Debug, serde::Serialize)]
