@@ -204,17 +204,16 @@ pub(super) enum Pattern {
     Floor,
     /// Over verbs: how long a job takes until its ranks are connected; any number of ranks
     Connect,
-    /// Over verbs: bytes between host and adapter memory in all combinations (N2)
+    /// Over verbs: bytes between host and adapter memory in all combinations
     Hostdev,
     /// Over verbs: bandwidth one way and both ways, striped over two devices where there are two
-    /// (N2)
     Ports,
-    /// Over verbs: one rank writes to all others; any number of ranks (N2)
+    /// Over verbs: one rank writes to all others; any number of ranks
     Hotspot,
     /// Over verbs: messages of 8 pieces, packed or gathered, with 0 to 100 % of their buffers
-    /// registered already (N3)
+    /// registered already
     Noncontig,
-    /// Over verbs: ranks pass a message on, one to the next; any number of ranks (N4)
+    /// Over verbs: ranks pass a message on, one to the next; any number of ranks
     Chain,
 }
 

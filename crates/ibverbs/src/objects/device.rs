@@ -102,7 +102,7 @@ pub struct Limits {
     /// Whether reliable connections can read and write memory that is not pinned
     /// ([`Access::ON_DEMAND`](super::Access::ON_DEMAND)).
     pub on_demand: bool,
-    /// Bytes of memory on the adapter; 0 on most (N1).
+    /// Bytes of memory on the adapter; 0 on most.
     pub device_memory: u64,
     /// There is no adapter: threads of the kernel do its work, on the processors that pollers want
     /// too (Soft-RoCE).

@@ -1,4 +1,4 @@
-//! Memory on the adapter (N1), and host memory behind the same trait where the adapter has none.
+//! Memory on the adapter, and host memory behind the same trait where the adapter has none.
 
 use std::ptr::NonNull;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Which way a message of several pieces goes (N3): packed in host memory, packed in the adapter's,
+//! Which way a message of several pieces goes: packed in host memory, packed in the adapter's,
 //! or gathered by RDMA.
 //!
 //! Packing costs a copy; gathering costs a registration, and its end, for each buffer that is not

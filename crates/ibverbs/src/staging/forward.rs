@@ -1,4 +1,4 @@
-//! One node of a forwarding chain (N4): what comes into its area goes on to the next node, and up
+//! One node of a forwarding chain: what comes into its area goes on to the next node, and up
 //! to its own host memory.
 
 use super::card::AreaCard;

@@ -1,4 +1,4 @@
-//! Messages that rest in an area on their way (N1 to N4): packed pieces, and chains of nodes that
+//! Messages that rest in an area on their way: packed pieces, and chains of nodes that
 //! pass a message on.
 //!
 //! The area lies in the adapter's memory where that has any, else in host memory: [`area`] decides

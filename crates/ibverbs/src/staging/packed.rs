@@ -1,4 +1,4 @@
-//! Messages of several pieces (N3).
+//! Messages of several pieces.
 
 use std::sync::Arc;
 

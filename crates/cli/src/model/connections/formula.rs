@@ -1,4 +1,4 @@
-//! The paper's memory of a connection (C1, C5: "Reducing Connection Memory Requirements of MPI for
+//! The paper's memory of a connection ("Reducing Connection Memory Requirements of MPI for
 //! InfiniBand Clusters", 2007).
 
 /// Table 2: KB of each further connection, by send entries.

@@ -1,4 +1,4 @@
-//! `limic model device-memory`: what memory on the adapter is worth (N1 to N4), by simulation.
+//! `limic model device-memory`: what memory on the adapter is worth, by simulation.
 //!
 //! [`events`] is the simulation, [`cluster`] says which stations a message passes, [`scenario`]
 //! what is sent, [`machine`] how fast everything is, and [`paper`] compares the model with what was

@@ -1,4 +1,4 @@
-//! `hostdev`, `ports` and `hotspot` (N2): bytes between host and adapter memory, over one and two
+//! `hostdev`, `ports` and `hotspot`: bytes between host and adapter memory, over one and two
 //! ports, and from one rank to many.
 
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! `noncontig` and `chain` (N3, N4): messages that rest in an area on their way.
+//! `noncontig` and `chain`: messages that rest in an area on their way.
 
 use std::time::{Duration, Instant};
 
