@@ -130,5 +130,5 @@ fn ranks_are_bound_round_robin_if_there_are_enough_cpus_or_asked_for() {
     let count = many.to_string();
     assert_eq!(bound(&["-n", &count]), vec![all; many]);
     let round: Vec<String> = allowed.iter().cycle().take(many).cloned().collect();
-    assert_eq!(bound(&["-n", &count, "--bind", "core"]), round);
+    assert_eq!(bound(&["-n", &count, "--bind", "cpu"]), round);
 }

@@ -38,7 +38,7 @@ pub(super) fn start(args: &Args) -> ExitCode {
         vec!["--ranks".into(), args.ranks.unwrap_or(2).to_string().into()];
     if args.bind || args.no_bind {
         words.push("--bind".into());
-        words.push(if args.bind { "core" } else { "none" }.into());
+        words.push(if args.bind { "cpu" } else { "none" }.into());
     }
     words.push("--".into());
     // Still this program if its file was replaced in the meantime.

@@ -7,8 +7,9 @@ use rustix::thread::CpuSet;
 pub(super) enum Policy {
     /// The kernel places the ranks
     None,
-    /// One CPU per rank, round robin
-    Core,
+    /// One CPU for each rank with all its threads, round robin
+    #[value(alias = "core")]
+    Cpu,
 }
 
 /// The CPU of each rank, or `None` where ranks are not bound.
@@ -39,7 +40,7 @@ fn cpus(set: &CpuSet) -> Vec<usize> {
 fn distribute(policy: Option<Policy>, ranks: u32, allowed: &[usize]) -> Vec<Option<usize>> {
     let ranks = ranks as usize;
     let bind = match policy {
-        Some(policy) => policy == Policy::Core,
+        Some(policy) => policy == Policy::Cpu,
         None => ranks <= allowed.len(),
     };
     let place = |rank: usize| allowed.get(rank % allowed.len().max(1)).copied();
@@ -65,9 +66,9 @@ mod tests {
         assert_eq!(distribute(None, 3, &[3, 5]), [None; 3]);
         assert_eq!(distribute(Some(Policy::None), 1, &[3]), [None]);
         assert_eq!(
-            distribute(Some(Policy::Core), 3, &[3, 5]),
+            distribute(Some(Policy::Cpu), 3, &[3, 5]),
             [Some(3), Some(5), Some(3)]
         );
-        assert_eq!(distribute(Some(Policy::Core), 1, &[]), [None]);
+        assert_eq!(distribute(Some(Policy::Cpu), 1, &[]), [None]);
     }
 }

@@ -36,9 +36,9 @@ pub(crate) struct Args {
           value_parser = parse_ranks)]
     ranks: u32,
 
-    /// Bind ranks to CPUs: `core` gives rank i, with all its threads, the i-th CPU that this
-    /// process may use, round robin; `none` leaves it to the kernel [default: core if there are
-    /// enough CPUs for all ranks, else none]
+    /// Bind ranks to CPUs: `cpu` gives rank i, with all its threads, the i-th CPU that this process
+    /// may use, round robin; `none` leaves it to the kernel [default: cpu if there are enough CPUs
+    /// for all ranks, else none]
     #[arg(long, value_enum)]
     bind: Option<binding::Policy>,
 
@@ -120,7 +120,7 @@ enum RunError {
         allowed: u64,
     },
 
-    #[error("--bind core: {source}; use --bind none")]
+    #[error("--bind cpu: {source}; use --bind none")]
     Binding { source: std::io::Error },
 
     #[error("{step}: {source}")]
