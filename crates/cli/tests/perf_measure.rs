@@ -250,6 +250,10 @@ fn what_makes_no_sense_is_said_with_code_2() {
             &["latency", "--plot", "/no/such/folder/x.svg"],
             "/no/such/folder/x.svg",
         ),
+        (
+            &["latency", "--plot", "x.png"],
+            "name a file that ends in .svg",
+        ),
         (&["latency", "--json", "/"], "/: "),
     ] {
         let output = perf(words);

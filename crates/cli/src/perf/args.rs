@@ -94,7 +94,7 @@ pub(crate) struct Args {
     pub(super) json: Option<PathBuf>,
 
     /// Draw time or bandwidth over size
-    #[arg(long, value_name = "FILE.svg")]
+    #[arg(long, value_name = "FILE.svg", value_parser = super::plot::parse_file)]
     pub(super) plot: Option<PathBuf>,
 }
 

@@ -1,7 +1,8 @@
-//! The report as a picture: time over size for ping-pong, bandwidth over size for the others.
+//! The report as a picture, in SVG: time over size for ping-pong, bandwidth over size for the
+//! others.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use limic::settings::ByteSize;
 use plotters::prelude::*;
@@ -11,6 +12,15 @@ use super::args::Pattern;
 use super::report::{Report, Row};
 
 const SIZE: (u32, u32) = (960, 600);
+
+/// The file that `--plot` names. Another ending promises what is not written.
+pub(crate) fn parse_file(name: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(name);
+    match path.extension() {
+        Some(ending) if ending.eq_ignore_ascii_case("svg") => Ok(path),
+        _ => Err("pictures are SVG: name a file that ends in .svg".to_owned()),
+    }
+}
 
 /// Points of each line, by its name.
 pub(crate) type Lines = BTreeMap<String, Vec<(f64, f64)>>;

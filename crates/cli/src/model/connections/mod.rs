@@ -41,7 +41,7 @@ pub(crate) struct Args {
     json: Option<PathBuf>,
 
     /// Draw the memory of a process over the number of processes
-    #[arg(long, value_name = "FILE.svg")]
+    #[arg(long, value_name = "FILE.svg", value_parser = plot::parse_file)]
     plot: Option<PathBuf>,
 }
 

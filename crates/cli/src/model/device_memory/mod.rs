@@ -67,7 +67,7 @@ pub(crate) struct Args {
     json: Option<PathBuf>,
 
     /// Draw the chain's time over the message size
-    #[arg(long, value_name = "FILE.svg")]
+    #[arg(long, value_name = "FILE.svg", value_parser = plot::parse_file)]
     plot: Option<PathBuf>,
 }
 

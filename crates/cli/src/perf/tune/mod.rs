@@ -47,7 +47,7 @@ pub(crate) struct Args {
     seconds: u32,
 
     /// Draw the time of a message before and after over its size
-    #[arg(long, value_name = "FILE.svg")]
+    #[arg(long, value_name = "FILE.svg", value_parser = super::plot::parse_file)]
     plot: Option<PathBuf>,
 
     /// Write what was measured as JSON; `-` is standard output, instead of the table
