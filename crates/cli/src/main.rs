@@ -7,6 +7,7 @@ mod perf;
 mod run;
 mod sizes;
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
@@ -61,6 +62,9 @@ fn log() {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        // Modules have names for people who asked for log lines; a warning is for everybody.
+        .with_target(!wanted.is_empty())
         .without_time()
         .init();
 }

@@ -199,3 +199,14 @@ fn why_knows_receivers_that_lag_behind() {
     let output = info(&["--slow-receiver"], &profile);
     assert_eq!(output.status.code(), Some(2));
 }
+
+#[test]
+fn a_warning_in_a_file_has_no_escape_sequences() {
+    let output = info(&[], &[("LIMIC_EAGR_MAX", "1K")]);
+    let told = err(&output);
+    assert!(told.contains("did you mean LIMIC_EAGER_MAX?"), "{told}");
+    assert!(
+        !told.contains('\x1b') && !told.contains("limic::"),
+        "{told:?}"
+    );
+}
