@@ -14,7 +14,7 @@ const BEGINNING: &str = "\
 A setting comes from the first of these places that names it: the program (`limic::Settings`,
 `limic_options` in C), a variable of the environment, the file that `LIMIC_CONFIG` names, the host's
 profile ([profile.md](profile.md)), limic itself. An endpoint reads its settings when it opens;
-`limic info` shows the values that hold now, and where each comes from.
+`limic info --all` shows the values that hold now, and where each comes from.
 
 In a file the name is that of the variable without `LIMIC_`, in lower case: `eager_max = \"16K\"` is
 `LIMIC_EAGER_MAX=16K`. An empty variable is as good as none. A value that is not accepted is an

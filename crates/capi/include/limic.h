@@ -193,8 +193,8 @@ typedef struct limic_options {
     uint32_t reserved;
     /**
      * Settings of the form LIMIC_NAME=value, with a NULL behind the last; or NULL. They win over
-     * the environment. limic info lists the names. The strings are the caller's; the library copies
-     * what it keeps.
+     * the environment. limic info --all lists the names. The strings are the caller's; the library
+     * copies what it keeps.
      */
     const char *const *settings;
 } limic_options;

@@ -41,8 +41,8 @@ pub struct limic_options {
     /// 0.
     pub reserved: u32,
     /// Settings of the form `LIMIC_NAME=value`, with a NULL behind the last; or NULL. They win over
-    /// the environment. `limic info` lists the names. The strings are the caller's; the library
-    /// copies what it keeps.
+    /// the environment. `limic info --all` lists the names. The strings are the caller's; the
+    /// library copies what it keeps.
     pub settings: *const *const c_char,
 }
 

@@ -37,8 +37,8 @@ Examples:
   limic tune                          measure this host's thresholds; later runs load them
   limic model device-memory           what memory on the adapter would be worth
 
-Settings come from LIMIC_* variables (limic info lists them). LIMIC_LOG=debug shows what this command
-does; a program in Rust shows the same through a subscriber of the crate tracing.";
+Settings come from LIMIC_* variables (limic info --all lists them). LIMIC_LOG=debug shows what this
+command does; a program in Rust shows the same through a subscriber of the crate tracing.";
 
 fn main() -> ExitCode {
     log();

@@ -48,9 +48,38 @@ fn everything_is_in_the_text() {
         "Thresholds",
         "shared-cache",
         "Settings",
-        "LIMIC_EAGER_MAX",
+        "limic info --all: every setting",
     ] {
         assert!(text.contains(part), "{part} in:\n{text}");
+    }
+    let text = out(&info(&["--all"], &[]));
+    for part in [
+        "LIMIC_RING_BYTES",
+        "payload bytes of a private ring",
+        "one line moves",
+    ] {
+        assert!(text.contains(part), "{part} in:\n{text}");
+    }
+}
+
+#[test]
+fn what_is_set_stands_out() {
+    let set = [("LIMIC_EAGER_MAX", "2K"), ("LIMIC_PROFILE", "off")];
+    let text = out(&info(&[], &set));
+    let line = |part: &str| text.lines().find(|line| line.contains(part));
+    let near = line("shared-cache   usual").expect("a line of thresholds");
+    assert!(near.contains("eager to 2K (LIMIC_EAGER_MAX)"), "{text}");
+    assert!(line("from LIMIC_EAGER_MAX").is_some(), "{text}");
+    assert!(line("LIMIC_RING_BYTES").is_none(), "{text}");
+}
+
+#[test]
+fn a_screen_is_wide_enough() {
+    for words in [&[][..], &["--all"]] {
+        let text = out(&info(words, &[]));
+        for line in text.lines() {
+            assert!(line.chars().count() <= 100, "{line}");
+        }
     }
 }
 

@@ -3,11 +3,11 @@
 mod paths;
 mod placement;
 mod process;
+mod text;
 
 use std::io::Write;
 use std::process::ExitCode;
 
-use comfy_table::{Table as TextTable, presets};
 use limic::internals::{History, Locality, Query, ReceiverPace, Row};
 use limic::settings::{ByteSize, LineLatency, Settings, Variable};
 use limic::topology::Summary;
@@ -16,7 +16,8 @@ use placement::Placement;
 
 /// Say what this machine offers: topology, paths, memory, thresholds, settings
 ///
-/// For each path that is off, it says exactly why and what to do.
+/// For each path that is off, it says exactly why and what to do. Of the settings it shows those
+/// that somebody has set.
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
@@ -33,8 +34,12 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PID", conflicts_with = "why", value_parser = clap::value_parser!(u32).range(1..))]
     pid: Option<u32>,
 
-    /// Print one JSON object
-    #[arg(long, conflicts_with = "why")]
+    /// Show every row of the thresholds with its reason, and every setting with its meaning
+    #[arg(long, conflicts_with_all = ["why", "pid"])]
+    all: bool,
+
+    /// Print one JSON object with all that there is
+    #[arg(long, conflicts_with_all = ["why", "all"])]
     json: bool,
 }
 
@@ -111,7 +116,7 @@ fn text(args: &Args) -> Result<String, InfoError> {
             if args.json {
                 Ok(serde_json::to_string_pretty(&info)? + "\n")
             } else {
-                Ok(info.text(&settings))
+                Ok(info.text(args.all))
             }
         }
     }
@@ -205,51 +210,4 @@ impl Info {
             warnings: settings.warnings().to_vec(),
         }
     }
-
-    fn text(&self, settings: &Settings) -> String {
-        let mut paths = plain_table();
-        for state in &self.paths {
-            let mut about = state.meaning.to_owned();
-            if let Some(reason) = &state.reason {
-                about.push_str(&format!("\nwhy: {reason}"));
-            }
-            if let Some(remedy) = &state.remedy {
-                about.push_str(&format!("\nremedy: {remedy}"));
-            }
-            paths.add_row([state.path, state.state.name(), &about]);
-        }
-        let mut variables = plain_table();
-        variables.set_header(["variable", "value", "from", "meaning"]);
-        for variable in &self.settings {
-            variables.add_row([
-                variable.name,
-                &variable.value,
-                &variable.source,
-                variable.meaning,
-            ]);
-        }
-        let mut text = format!("limic {}\n", self.limic);
-        section(&mut text, "Topology", &self.topology.to_string());
-        section(&mut text, "Paths", &paths.trim_fmt());
-        section(&mut text, "Memory", &self.placement.to_string());
-        section(&mut text, "Thresholds", &settings.policy().to_string());
-        section(&mut text, "Settings", &variables.trim_fmt());
-        if !self.warnings.is_empty() {
-            section(&mut text, "Warnings", &self.warnings.join("\n"));
-        }
-        text
-    }
-}
-
-fn section(text: &mut String, title: &str, body: &str) {
-    text.push_str(&format!("\n{title}\n"));
-    for line in body.lines() {
-        text.push_str(&format!("  {}\n", line.trim_end()));
-    }
-}
-
-fn plain_table() -> TextTable {
-    let mut table = TextTable::new();
-    table.load_style(presets::NOTHING);
-    table
 }

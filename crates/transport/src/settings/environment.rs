@@ -78,7 +78,7 @@ fn unknown(name: &str) -> Option<String> {
     let advice = if names::is_like(name, nearest) {
         format!("did you mean {nearest}?")
     } else {
-        "limic info lists the variables".to_owned()
+        "limic info --all lists the variables".to_owned()
     };
     Some(format!("unknown variable {name} ignored; {advice}"))
 }
