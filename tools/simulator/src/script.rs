@@ -263,11 +263,13 @@ fn settings(rng: &mut Rng, ending: Ending) -> Settings {
     settings.expect("settings")
 }
 
-/// The byte of a message at one place.
+/// The byte of a message at one place. Eight bytes tell one message from all others.
 pub(crate) fn content(message: usize, at: usize) -> u8 {
-    let mixed =
-        (message as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (at as u64).rotate_left(7);
-    (mixed ^ (mixed >> 29) ^ (at as u64 >> 3)) as u8
+    let word = (message as u64) << 32 | (at / 8) as u64;
+    let mut mixed = word.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (mixed ^ (mixed >> 31)).to_le_bytes()[at % 8]
 }
 
 impl Receive {
