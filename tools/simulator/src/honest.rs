@@ -13,7 +13,7 @@ use limic::{Endpoint, Error, HybridEndpoint, Peer, Status, Tag};
 use self::room::Room;
 use crate::oracle;
 use crate::schedule::{wait_for, wrong};
-use crate::script::{BAIT, Ending, Malice, Receive, Script, Taking, content};
+use crate::script::{BAIT, BAIT_LEN, Ending, Malice, Receive, Script, Taking, content};
 use crate::sim;
 
 /// Where the number of an endpoint begins in its address.
@@ -192,7 +192,7 @@ impl Honest<'_> {
             return;
         };
         let selector = limic::Selector::exact(self.peers[from], Tag(BAIT));
-        let mut room = Room::new(200_000);
+        let mut room = Room::new(BAIT_LEN);
         // SAFETY: the room is kept until the endpoint is closed.
         let posted = unsafe { self.endpoint.post_recv(&selector, &room.slices()) };
         if let Ok(Posted::Pending(_)) = posted {

@@ -15,7 +15,7 @@ use limic_shm::segment::{ACCESS_SLOT_BYTES, Areas};
 use limic_shm::sync::Ordering;
 
 use crate::schedule::{give_way, wait_for};
-use crate::script::{BAIT, Malice, Script};
+use crate::script::{BAIT, BAIT_LEN, Malice, Script};
 use crate::sim;
 
 /// The life of such a process.
@@ -49,20 +49,17 @@ pub(crate) fn live(me: usize, script: &Rc<Script>) {
     }
     meet(&endpoint, &peers);
     let mut held = Vec::new();
-    let bait: Box<[u8]> = vec![9; 200_000].into_boxed_slice();
+    let bait: Box<[u8]> = vec![9; BAIT_LEN].into_boxed_slice();
     for _ in 0..sim::with(|sim| sim.rng.usize(1..40)) {
-        let is_over = sim::with(|sim| {
-            let honest = sim
-                .processes
-                .iter()
-                .enumerate()
-                .filter(|(one, _)| *one != me);
-            honest.fold(true, |all, (_, process)| all && process.is_over())
-        });
-        if is_over {
+        if sim::with(|sim| all_over(sim, me)) {
             break;
         }
-        act(&script, me, &endpoint, &peers, &bait, &mut held);
+        if script.malice == Malice::Scribbles && sim::with(|sim| sim.chance(8)) {
+            betray(me, &endpoint, &peers, &bait);
+            wait_for("has broken the rules", |sim| all_over(sim, me));
+            break;
+        }
+        act(&script, me, &mut held);
         endpoint.progress();
         for _ in 0..sim::with(|sim| sim.rng.usize(0..20)) {
             give_way();
@@ -71,18 +68,7 @@ pub(crate) fn live(me: usize, script: &Rc<Script>) {
     if sim::with(|sim| sim.rng.bool()) {
         // It lives on, and keeps what it has, and answers or does not.
         let answers = sim::with(|sim| sim.rng.bool());
-        loop {
-            let over = sim::with(|sim| {
-                let honest = sim
-                    .processes
-                    .iter()
-                    .enumerate()
-                    .filter(|(one, _)| *one != me);
-                honest.fold(true, |all, (_, process)| all && process.is_over())
-            });
-            if over {
-                break;
-            }
+        while !sim::with(|sim| all_over(sim, me)) {
             if answers {
                 endpoint.progress();
             }
@@ -113,26 +99,42 @@ fn meet(endpoint: &HybridEndpoint, peers: &[Peer]) {
     }
 }
 
-fn act(
-    script: &Script,
-    me: usize,
-    endpoint: &HybridEndpoint,
-    peers: &[Peer],
-    bait: &[u8],
-    held: &mut Vec<Channel>,
-) {
+/// Whether all others have ended.
+fn all_over(sim: &sim::Sim, me: usize) -> bool {
+    let others = sim.processes.iter().enumerate();
+    let mut others = others.filter(|(one, _)| *one != me);
+    others.all(|(_, process)| process.is_over())
+}
+
+/// Offers a message, claims a part of its copy that it never makes, and breaks the rules of the
+/// socket.
+fn betray(me: usize, endpoint: &HybridEndpoint, peers: &[Peer], bait: &[u8]) {
+    send_bait(endpoint, peers, bait);
+    for _ in 0..sim::with(|sim| sim.rng.usize(1..200)) {
+        give_way();
+        let areas = sim::with(|sim| sim.processes[me].areas.clone());
+        areas.iter().for_each(claim_blocks);
+        std::mem::forget(areas);
+    }
+    // A queue may be full.
+    for _ in 0..200 {
+        garbage(me, true);
+        give_way();
+    }
+}
+
+fn act(script: &Script, me: usize, held: &mut Vec<Channel>) {
     let areas = sim::with(|sim| sim.processes[me].areas.clone());
     let target = sim::with(|sim| (!areas.is_empty()).then(|| sim.rng.usize(0..areas.len())));
     let target = target.map(|at| &areas[at]);
     let scribbles = script.malice == Malice::Scribbles;
-    let what = sim::with(|sim| sim.rng.u32(0..if scribbles { 9 } else { 4 }));
+    let what = sim::with(|sim| sim.rng.u32(0..if scribbles { 8 } else { 4 }));
     match (what, target) {
         (0, Some(areas)) => forge_claim(script, areas),
         (1, Some(areas)) => forge_access(script, areas),
         (2, _) => flood(me, held),
-        (3, _) => garbage(me),
+        (3, _) => garbage(me, sim::with(|sim| sim.chance(4))),
         (4, Some(areas)) => claim_blocks(areas),
-        (5, _) => send_bait(endpoint, peers, bait),
         _ if scribbles => scribble(me),
         _ => {}
     }
@@ -211,11 +213,8 @@ fn flood(me: usize, held: &mut Vec<Channel>) {
 }
 
 /// Messages that no honest peer sends, over all sockets that it has.
-fn garbage(me: usize) {
-    let (fds, long) = sim::with(|sim| {
-        let fds: Vec<i32> = sim.processes[me].descriptors.iter().copied().collect();
-        (fds, sim.rng.u32(0..4) == 0)
-    });
+fn garbage(me: usize, long: bool) {
+    let fds: Vec<i32> = sim::with(|sim| sim.processes[me].descriptors.iter().copied().collect());
     let junk = sim::with(|sim| {
         let mut junk = vec![0_u8; if long { 5000 } else { sim.rng.usize(1..200) }];
         sim.rng.fill(&mut junk);

@@ -82,8 +82,9 @@ pub(crate) enum Malice {
     Scribbles,
 }
 
-/// The tag of a message of a hostile process.
+/// The tag of a message of a hostile process, and its length.
 pub(crate) const BAIT: u64 = 0xbad;
+pub(crate) const BAIT_LEN: usize = 1 << 20;
 
 /// All of it.
 #[derive(Debug)]
@@ -118,7 +119,9 @@ impl Script {
             processes,
             messages: Vec::new(),
             phases: Vec::new(),
-            settings: (0..processes).map(|_| settings(rng, ending)).collect(),
+            settings: (0..processes)
+                .map(|_| settings(rng, ending, malice))
+                .collect(),
             ending,
             may_fail,
             hostile: hostile.clone(),
@@ -209,7 +212,7 @@ impl Script {
     }
 }
 
-fn settings(rng: &mut Rng, ending: Ending) -> Settings {
+fn settings(rng: &mut Rng, ending: Ending, malice: Malice) -> Settings {
     let mut paths = PathSet::EMPTY.with(Path::Inline).with(Path::Eager);
     for path in [
         Path::Pipeline,
@@ -220,6 +223,7 @@ fn settings(rng: &mut Rng, ending: Ending) -> Settings {
         paths = paths.with(path);
     }
     let long = match rng.u32(0..4) {
+        0..3 if malice == Malice::Scribbles => Path::SplitCopy,
         0 => Path::Pipeline,
         1 | 2 => Path::Cma,
         _ => Path::SplitCopy,
