@@ -1,15 +1,14 @@
-//! Single copy from another process by size, what a claim of a split-copy copy costs, and the copy
-//! loops of the rings beside libc's `memcpy`.
+//! Single copy from another process by size, and the copy loops of the rings beside libc's
+//! `memcpy`.
 //!
 //! The peer is this program started again, with a buffer that it only keeps.
 
 use std::hint::black_box;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::AtomicU64;
 
 use criterion::{Criterion, Throughput};
-use limic_copy::{Cma, CmaPeer, CopyEngine, LocalSliceMut, ProbeWord, RemoteRange, RendezvousWord};
+use limic_copy::{Cma, CmaPeer, CopyEngine, LocalSliceMut, ProbeWord, RemoteRange};
 
 const ROLE: &str = "LIMIC_BENCH_COPY_PEER";
 const LARGEST: usize = 4 << 20;
@@ -87,21 +86,6 @@ fn reads(criterion: &mut Criterion) {
     child.wait().expect("the peer ends");
 }
 
-fn claims(criterion: &mut Criterion) {
-    let word = AtomicU64::new(0);
-    let meet = RendezvousWord(&word);
-    let mut own = 0;
-    criterion.bench_function("both_sides_claim", |bencher| {
-        bencher.iter(|| match meet.claim_front(u32::MAX, own) {
-            Ok(Some(_)) => own += 1,
-            _ => {
-                meet.reset();
-                own = 0;
-            }
-        });
-    });
-}
-
 fn loops(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("copy_loop");
     for len in [8_usize, 48, 200, 1024, 16 << 10, 256 << 10] {
@@ -128,7 +112,6 @@ fn main() {
     }
     let mut criterion = Criterion::default().configure_from_args();
     reads(&mut criterion);
-    claims(&mut criterion);
     loops(&mut criterion);
     criterion.final_summary();
 }

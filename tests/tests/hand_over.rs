@@ -83,7 +83,7 @@ fn answers_between_far_cores_go_at_once_unless_somebody_asked_for_another_path()
 }
 
 /// Whatever the measurements say, and however often the peer is not there for them, messages
-/// arrive, and no meet word is lost: split-copy copies go on.
+/// arrive, and split copies go on.
 #[test]
 fn measuring_disturbs_nobody() {
     // Two processes that hand the processor to each other thousands of times: long on a machine

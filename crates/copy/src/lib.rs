@@ -13,8 +13,8 @@
 //!   a buffer to one peer, by a handle, and no permission to trace is needed.
 //! - A failed copy is not the end of a message: [`CopyError`] says how much got through, and
 //!   another path moves the rest.
-//! - [`RendezvousWord`] and [`SplitCopy`] let sender and receiver copy one message together: the
-//!   receiver reads blocks from the front while the sender writes blocks from the back.
+//! - [`SplitCopy`] lets sender and receiver copy one message together: the receiver reads blocks
+//!   from the front while the sender writes blocks from the back.
 //!
 //! Linux only.
 
@@ -27,7 +27,6 @@ mod kmod;
 mod procfs;
 mod ptracer;
 mod refusal;
-mod rendezvous_word;
 #[cfg(limic_sim)]
 pub mod simulated;
 mod split_copy;
@@ -44,7 +43,6 @@ pub use kmod::{
 };
 pub use ptracer::{PeerAccess, allow_peers};
 pub use refusal::{RefusalReason, Refused};
-pub use rendezvous_word::{RendezvousWord, RendezvousWordError};
 pub use split_copy::{SplitCopy, SplitCopyError};
 
 /// The programs of the README are tests.

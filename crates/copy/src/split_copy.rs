@@ -2,8 +2,13 @@
 
 use std::ops::Range;
 
-/// How a message is cut into blocks for [`RendezvousWord`](crate::RendezvousWord). Both sides
-/// compute it from the same two numbers.
+/// How a message is cut into blocks that its receiver reads from the front while its sender writes
+/// them from the back. Both sides compute it from the same two numbers.
+///
+/// Each side counts the blocks that it has claimed where the other one can read it, and claims the
+/// next one while the two counts leave one. Whatever the other side's count says, no block is
+/// outside of the message. If both claim the last block at the same time, both copy it, which
+/// leaves the same bytes there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SplitCopy {
     total_len: u64,
@@ -18,7 +23,7 @@ pub enum SplitCopyError {
     /// The block size is 0.
     #[error("the block size of a split-copy copy is 0 bytes")]
     EmptyBlock,
-    /// More blocks than half a [`RendezvousWord`](crate::RendezvousWord) word counts.
+    /// More blocks than 32 bits count.
     #[error(
         "a message of {total_len} bytes in blocks of {block_bytes} has more than 2^32 - 1 blocks: \
          use larger blocks"
@@ -83,6 +88,26 @@ impl SplitCopy {
         let end = start.saturating_add(self.block_bytes).min(self.total_len);
         Some(start..end)
     }
+
+    /// The bytes of the next block from the front for a receiver that has copied `own`, while its
+    /// sender has claimed `back`. `None`: the two have met.
+    #[must_use]
+    pub fn next_front(self, own: u32, back: u32) -> Option<Range<u64>> {
+        self.is_left(own, back).then(|| self.range(own)).flatten()
+    }
+
+    /// The bytes of the next block from the back for a sender that has copied `own`, while its
+    /// receiver has claimed `front`. `None`: the two have met.
+    #[must_use]
+    pub fn next_back(self, own: u32, front: u32) -> Option<Range<u64>> {
+        // A block that is left is not the sender's own: own < blocks.
+        let index = || self.range(self.blocks - 1 - own);
+        self.is_left(own, front).then(index).flatten()
+    }
+
+    fn is_left(self, own: u32, theirs: u32) -> bool {
+        u64::from(own) + u64::from(theirs) < u64::from(self.blocks)
+    }
 }
 
 #[cfg(test)]
@@ -120,7 +145,26 @@ mod tests {
         );
     }
 
+    #[test]
+    fn the_two_sides_meet_in_the_middle() {
+        let cut = SplitCopy::new(250, 100).unwrap();
+        assert_eq!(cut.next_front(0, 0), Some(0..100));
+        assert_eq!(cut.next_back(0, 1), Some(200..250));
+        assert_eq!(cut.next_back(1, 1), Some(100..200));
+        assert_eq!(cut.next_back(2, 1), None);
+        assert_eq!(cut.next_front(1, 2), None);
+        assert_eq!(SplitCopy::new(0, 100).unwrap().next_back(0, 0), None);
+    }
+
     proptest! {
+        #[test]
+        fn no_count_leads_outside_of_the_message(total in 0..1_u64 << 40, own: u32, theirs: u32) {
+            let cut = SplitCopy::new(total, 1 << 14).unwrap();
+            for range in [cut.next_front(own, theirs), cut.next_back(own, theirs)] {
+                prop_assert!(range.is_none_or(|range| range.start < range.end && range.end <= total));
+            }
+        }
+
         #[test]
         fn blocks_tile_the_message(total_len in any::<u64>(), block_bytes in 1..=u64::MAX) {
             let Ok(cut) = SplitCopy::new(total_len, block_bytes) else { return Ok(()) };

@@ -121,8 +121,8 @@ fn a_segment_and_a_bell_change_hands() {
 
     let (message, fds) = receive(&channel);
     let epoch = u64::from_le_bytes(message.try_into().unwrap());
-    let [segment, doorbell] = <[OwnedFd; 2]>::try_from(fds).unwrap();
-    let segment = PeerSegment::attach(segment, Some(epoch)).unwrap();
+    let [shared, owner, doorbell] = <[OwnedFd; 3]>::try_from(fds).unwrap();
+    let segment = PeerSegment::attach([shared, owner], Some(epoch)).unwrap();
     let doorbell = Doorbell::from_fd(doorbell).unwrap();
     let staging = segment.staging();
     for round in 1..=3_u64 {
@@ -133,7 +133,7 @@ fn a_segment_and_a_bell_change_hands() {
         assert_eq!(message, (round * 11).to_le_bytes());
         assert_eq!(
             segment
-                .rendezvous_word(3)
+                .probe_word(3)
                 .unwrap()
                 .word64(0)
                 .load(Ordering::Acquire),
@@ -146,6 +146,7 @@ fn a_segment_and_a_bell_change_hands() {
 /// The second process of `a_segment_and_a_bell_change_hands`.
 fn owner(id: u64) {
     let segment = OwnSegment::create(Geometry::DEFAULT, Placement::default()).unwrap();
+    let [shared, owner] = segment.fds();
     let doorbell = Doorbell::new().unwrap();
     let events = EventSet::new().unwrap();
     doorbell.watch(&events, BELL).unwrap();
@@ -154,18 +155,18 @@ fn owner(id: u64) {
     let epoch = segment.epoch().to_le_bytes();
     assert_eq!(
         channel
-            .send(&epoch, &[segment.fd(), bell_fd.as_fd()])
+            .send(&epoch, &[shared, owner, bell_fd.as_fd()])
             .unwrap(),
         Sent::Done
     );
-    let (staging, rendezvous_word) = (segment.staging(), segment.rendezvous_word(3).unwrap());
+    let (staging, probe_word) = (segment.staging(), segment.probe_word(3).unwrap());
     let mut seen = 0;
     while seen < 33 {
         await_event(&events, BELL);
         let value = staging.word64(64).load(Ordering::Acquire);
         if value != seen {
             seen = value;
-            rendezvous_word.word64(0).store(value, Ordering::Release);
+            probe_word.word64(0).store(value, Ordering::Release);
             assert_eq!(channel.send(&value.to_le_bytes(), &[]).unwrap(), Sent::Done);
         }
     }

@@ -30,7 +30,7 @@ fn mappings(inode: u64) -> usize {
 fn the_mapping_ends_with_its_last_view() {
     let own = OwnSegment::create(Geometry::DEFAULT, Placement::default()).unwrap();
     let first: Mapped = own.staging();
-    let inode = rustix::fs::fstat(own.fd()).unwrap().st_ino;
+    let inode = rustix::fs::fstat(own.fds()[0]).unwrap().st_ino;
     assert_eq!(mappings(inode), 1);
     let second = first.sub(64, 64);
     drop(own);
@@ -46,8 +46,8 @@ fn the_mapping_ends_with_its_last_view() {
 #[test]
 fn the_space_is_reserved_before_use() {
     let own = OwnSegment::create(Geometry::DEFAULT, Placement::default()).unwrap();
-    let stat = rustix::fs::fstat(own.fd()).unwrap();
-    assert_eq!(stat.st_size as usize, Geometry::DEFAULT.bytes());
+    let stat = rustix::fs::fstat(own.fds()[0]).unwrap();
+    assert_eq!(stat.st_size as usize, Geometry::DEFAULT.shared_bytes());
     assert!(stat.st_blocks as u64 * 512 >= stat.st_size as u64);
 }
 

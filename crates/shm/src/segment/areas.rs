@@ -4,19 +4,21 @@ use std::io;
 use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::io::{Errno, pread, pwrite};
+use rustix::io::{Errno, pread};
 
 use super::header::{HEADER_BYTES, Header};
-use super::layout::{Area, SLEEP_OFFSET, STATUS_OFFSET};
+use super::layout::{ACCESS_OFFSET, Area, SLEEP_OFFSET, STATUS_OFFSET};
 use super::mapping::{HUGE_PAGE, Mapping};
 use super::memfd::Peers;
 use super::placement::populate;
+use super::read_only::ReadOnly;
 use super::{Geometry, Grant, Granted, Placement, SegmentError, Shape, memfd};
 use crate::ring::{LINE, Mapped, Memory};
+use crate::sync::Ordering;
 use crate::world;
 
-/// The areas of a mapped segment. Each view keeps the whole mapping alive; what
-/// is in it can be written by all who have mapped it.
+/// The areas of a mapped segment's shared part. Each view keeps the whole mapping alive; what is in
+/// it can be written by all who have mapped it.
 #[derive(Debug, Clone)]
 pub struct Areas {
     header: Header,
@@ -69,9 +71,9 @@ impl Areas {
         self.view(self.geometry().staging())
     }
 
-    /// The line of meet word `index`. `None` if there is no such word.
-    pub fn rendezvous_word(&self, index: u32) -> Option<Mapped> {
-        Some(self.view(self.geometry().rendezvous_word(index)?))
+    /// The line of probe word `index`. `None` if there is no such word.
+    pub fn probe_word(&self, index: u32) -> Option<Mapped> {
+        Some(self.view(self.geometry().probe_word(index)?))
     }
 
     /// The [sleep flag](crate::ring::wakeup) of the owner, on a line of its own.
@@ -82,37 +84,35 @@ impl Areas {
         })
     }
 
-    /// The line on which the owner says how it is (pressure and the like).
-    pub fn status(&self) -> Mapped {
-        self.view(Area {
-            offset: STATUS_OFFSET,
-            len: LINE,
-        })
-    }
-
-    /// The table of exposed regions, [`REGION_BYTES`](super::REGION_BYTES) each.
-    pub fn regions(&self) -> Mapped {
-        self.view(self.geometry().regions())
-    }
-
-    /// The access slots, [`ACCESS_SLOT_BYTES`](super::ACCESS_SLOT_BYTES) each,
-    /// filled up to whole lines.
-    pub fn access_slots(&self) -> Mapped {
-        self.view(self.geometry().access_slots())
-    }
-
     /// A `Geometry` places all areas on lines inside of the mapping, whose
-    /// length is its `bytes()`: `sub` finds nothing to object to.
+    /// length is its `shared_bytes()`: `sub` finds nothing to object to.
     fn view(&self, area: Area) -> Mapped {
         self.whole.sub(area.offset, area.len)
     }
 }
 
-/// The segment of this endpoint, made by it. All bytes behind the header are 0.
+/// The line on which the owner says how it is.
+const STATUS: Area = Area {
+    offset: STATUS_OFFSET,
+    len: LINE,
+};
+
+/// The line on which the owner says what it accesses.
+const ACCESS: Area = Area {
+    offset: ACCESS_OFFSET,
+    len: LINE,
+};
+
+/// The segment of this endpoint, made by it. All bytes but the header are 0.
+///
+/// It has two parts, each a memfd: the shared part, which peers write, and the owner's part, which
+/// they can only read (F_SEAL_FUTURE_WRITE).
 #[derive(Debug)]
 pub struct OwnSegment {
     fd: OwnedFd,
     areas: Areas,
+    owner_fd: OwnedFd,
+    owner: Mapped,
     granted: Granted,
 }
 
@@ -125,37 +125,77 @@ impl OwnSegment {
     /// [`SegmentError::Map`], or [`SegmentError::System`] with the failed step.
     pub fn create(geometry: Geometry, placement: Placement) -> Result<Self, SegmentError> {
         let (fd, mapping, granted) = make(
-            super::memfd::NAME,
-            geometry.bytes(),
+            memfd::NAME,
+            geometry.shared_bytes(),
             placement,
             Peers::Write,
         )?;
+        let small = Placement {
+            huge_pages: false,
+            ..placement
+        };
+        let (owner_fd, owner, _) = make(memfd::NAME, geometry.owner_bytes(), small, Peers::Read)?;
+        let owner = owner.into_view();
         let header = Header {
             epoch: random()?,
             geometry,
         };
-        // Written before anybody else has the descriptor, and never again.
-        let written = pwrite(&fd, &header.encode(), 0).map_err(|errno| SegmentError::System {
-            step: "pwrite of the header",
-            errno,
-        })?;
-        if written != HEADER_BYTES {
-            return Err(SegmentError::System {
-                step: "pwrite of the header",
-                errno: Errno::IO,
-            });
+        // Before anybody else has the descriptor, and never again.
+        for (index, word) in header.encode().chunks_exact(8).enumerate() {
+            let word = std::array::from_fn(|at| word[at]);
+            owner
+                .word64(8 * index)
+                .store(u64::from_ne_bytes(word), Ordering::Relaxed);
         }
         let areas = Areas {
             header,
             whole: mapping.into_view(),
         };
         world::segment(&areas);
-        Ok(Self { fd, areas, granted })
+        Ok(Self {
+            fd,
+            areas,
+            owner_fd,
+            owner,
+            granted,
+        })
     }
 
-    /// The memfd, to be sent to peers.
-    pub fn fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+    /// The memfds of the shared part and of the owner's part, to be sent to peers.
+    pub fn fds(&self) -> [BorrowedFd<'_>; 2] {
+        [self.fd.as_fd(), self.owner_fd.as_fd()]
+    }
+
+    /// The line on which this endpoint says how it is (pressure and the like).
+    pub fn status(&self) -> Mapped {
+        self.owner_view(STATUS)
+    }
+
+    /// The line on which this endpoint says which region of a peer it accesses.
+    pub fn access(&self) -> Mapped {
+        self.owner_view(ACCESS)
+    }
+
+    /// What this endpoint says of split copies into its memory,
+    /// [`SPLIT_BYTES`](super::SPLIT_BYTES) each.
+    pub fn split_in(&self) -> Mapped {
+        self.owner_view(self.geometry().split_in())
+    }
+
+    /// What this endpoint says of split copies out of its memory,
+    /// [`SPLIT_BYTES`](super::SPLIT_BYTES) each.
+    pub fn split_out(&self) -> Mapped {
+        self.owner_view(self.geometry().split_out())
+    }
+
+    /// The table of exposed regions, [`REGION_BYTES`](super::REGION_BYTES) each.
+    pub fn regions(&self) -> Mapped {
+        self.owner_view(self.geometry().regions())
+    }
+
+    /// As [`Areas::view`], of `owner_bytes()`.
+    fn owner_view(&self, area: Area) -> Mapped {
+        self.owner.sub(area.offset, area.len)
     }
 
     /// What came of the [`Placement`].
@@ -194,15 +234,16 @@ impl Deref for OwnSegment {
     }
 }
 
-/// A peer's segment, mapped here. The descriptor is not kept.
+/// A peer's segment, mapped here: its owner's part for reading only. The descriptors are not kept.
 #[derive(Debug)]
 pub struct PeerSegment {
     areas: Areas,
+    owner: ReadOnly,
 }
 
 impl PeerSegment {
-    /// Checks and maps the segment behind `fd`, which a peer sent. `epoch`: what
-    /// its address says, if known.
+    /// Checks and maps the segment behind the descriptors of its shared part and of its owner's
+    /// part, which a peer sent. `epoch`: what its address says, if known.
     ///
     /// The header is read once, into private memory, and nothing that the peer
     /// writes there later plays a part.
@@ -210,16 +251,19 @@ impl PeerSegment {
     /// # Errors
     ///
     /// [`SegmentError`] with the first check that failed.
-    pub fn attach(fd: OwnedFd, epoch: Option<u64>) -> Result<Self, SegmentError> {
-        let has = memfd::examine(fd.as_fd())?;
+    pub fn attach([fd, owner_fd]: [OwnedFd; 2], epoch: Option<u64>) -> Result<Self, SegmentError> {
+        let has = [
+            memfd::examine(fd.as_fd())?,
+            memfd::examine(owner_fd.as_fd())?,
+        ];
         let mut bytes = [0; HEADER_BYTES];
-        let read = pread(&fd, &mut bytes, 0).map_err(|errno| SegmentError::System {
+        let read = pread(&owner_fd, &mut bytes, 0).map_err(|errno| SegmentError::System {
             step: "pread of a header",
             errno,
         })?;
         if read != HEADER_BYTES {
             return Err(SegmentError::Truncated {
-                has,
+                has: has[1],
                 needs: HEADER_BYTES as u64,
             });
         }
@@ -231,20 +275,60 @@ impl PeerSegment {
                 found: header.epoch,
             });
         }
-        let needs = header.geometry.bytes();
-        if has < needs as u64 {
-            return Err(SegmentError::Truncated {
-                has,
-                needs: needs as u64,
-            });
+        let needs = [
+            header.geometry.shared_bytes(),
+            header.geometry.owner_bytes(),
+        ];
+        for (has, needs) in has.into_iter().zip(needs) {
+            let needs = needs as u64;
+            if has < needs {
+                return Err(SegmentError::Truncated { has, needs });
+            }
         }
-        let mapping = Mapping::new(fd.as_fd(), needs, needs >= HUGE_PAGE)?;
+        let [shared, owner] = needs;
+        let mapping = Mapping::new(fd.as_fd(), shared, shared >= HUGE_PAGE)?;
+        let owner = Mapping::new_readable(owner_fd.as_fd(), owner)?;
         let areas = Areas {
             header,
             whole: mapping.into_view(),
         };
         world::segment(&areas);
-        Ok(Self { areas })
+        Ok(Self {
+            areas,
+            owner: ReadOnly::new(owner),
+        })
+    }
+
+    /// The line on which the peer says how it is (pressure and the like).
+    pub fn status(&self) -> ReadOnly {
+        self.owner_view(STATUS)
+    }
+
+    /// The line on which the peer says which region it accesses.
+    pub fn access(&self) -> ReadOnly {
+        self.owner_view(ACCESS)
+    }
+
+    /// What the peer says of split copies into its memory, [`SPLIT_BYTES`](super::SPLIT_BYTES)
+    /// each.
+    pub fn split_in(&self) -> ReadOnly {
+        self.owner_view(self.geometry().split_in())
+    }
+
+    /// What the peer says of split copies out of its memory, [`SPLIT_BYTES`](super::SPLIT_BYTES)
+    /// each.
+    pub fn split_out(&self) -> ReadOnly {
+        self.owner_view(self.geometry().split_out())
+    }
+
+    /// The peer's table of exposed regions, [`REGION_BYTES`](super::REGION_BYTES) each.
+    pub fn regions(&self) -> ReadOnly {
+        self.owner_view(self.geometry().regions())
+    }
+
+    /// As [`Areas::view`], of `owner_bytes()`.
+    fn owner_view(&self, area: Area) -> ReadOnly {
+        self.owner.sub(area.offset, area.len)
     }
 }
 

@@ -1,13 +1,13 @@
-//! The first line of a segment: what it is, and how it is laid out.
+//! The first line of a segment's owner's part: what it is, and how it is laid out.
 
 use super::{Geometry, SegmentError, Shape};
 
-/// The first 8 bytes of every segment.
+/// The first 8 bytes of every segment's owner's part.
 pub const MAGIC: [u8; 8] = *b"LIMICSEG";
 
 /// The version of everything in the segment whose meaning two processes must
 /// agree on: layout, rings, flags, and the words in them. Rises with each change.
-pub const LAYOUT_VERSION: u32 = 4;
+pub const LAYOUT_VERSION: u32 = 5;
 
 /// Bytes of the header.
 pub(super) const HEADER_BYTES: usize = 64;
@@ -19,7 +19,7 @@ pub(super) const HEADER_BYTES: usize = 64;
 /// 8   layout version       u32, little-endian, as all that follows
 /// 12  header length        u32
 /// 16  epoch                u64, random, never 0
-/// 24  bytes of the segment u64
+/// 24  bytes of both parts  u64
 /// 32  shape                8 x u32, in the order of `Shape`
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,7 +109,7 @@ mod tests {
             bytes[at] ^= bits;
             match (Header::decode(&bytes), at) {
                 (Ok(other), 16..24) => prop_assert_eq!(other.geometry, header.geometry),
-                // A few meet words more or fewer may fit into the same pages: another
+                // A few probe words more or fewer may fit into the same pages: another
                 // valid geometry.
                 (Ok(other), 32..) => {
                     prop_assert_eq!(other.geometry.bytes(), header.geometry.bytes());

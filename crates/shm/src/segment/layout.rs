@@ -1,11 +1,20 @@
 //! How much of everything is in a segment, and where it lies. Only arithmetic.
 //!
+//! The shared part, which peers write:
+//!
 //! ```text
-//! 0     header (one line, read once), then one line each for sleep and status
-//! 4096  meet words, pool flags, regions, access slots   (each on an even line)
+//! 128   sleep (a line)
+//! 4096  probe words, pool flags, loan flags             (each on an even line)
 //!       shared ring: control lines, slots                (from here on: pages)
 //!       private rings, one after the other
 //!       pool
+//! ```
+//!
+//! The owner's part, which only its owner writes:
+//!
+//! ```text
+//! 0     header (one line, read once), then one line each for status and access
+//! 384   split copies into this endpoint, split copies out of it, regions
 //! ```
 //!
 //! A private ring has two control lines before its payload lines, so the rings
@@ -21,20 +30,24 @@ use crate::ring::{LINE, Mapped, PackedFlags, ReleaseFlags, line, shared, wakeup}
 pub const LOAN_FLAGS: u32 = 256;
 /// Bytes of one entry of the table of exposed regions.
 pub const REGION_BYTES: usize = 64;
-/// Bytes of one access slot.
-pub const ACCESS_SLOT_BYTES: usize = 8;
+/// Bytes of what one side of a split copy says of it.
+pub const SPLIT_BYTES: usize = 64;
 /// Bytes of a page of the pool, the unit in which pieces of it are lent: what the shortest chunk
 /// has.
 pub const STAGING_PAGE: u32 = 4096;
-/// A segment is smaller than this (1 GiB).
+/// A segment, with both of its parts, is smaller than this (1 GiB).
 pub const MAX_SEGMENT_BYTES: u64 = 1 << 30;
 
 const PAGE: u64 = 4096;
 /// Areas start on even lines, since processors fetch lines in pairs.
 const PAIR: u64 = 2 * LINE as u64;
 
+/// In the shared part.
 pub(super) const SLEEP_OFFSET: usize = 2 * LINE;
-pub(super) const STATUS_OFFSET: usize = 4 * LINE;
+/// In the owner's part, as those that follow.
+pub(super) const STATUS_OFFSET: usize = 2 * LINE;
+pub(super) const ACCESS_OFFSET: usize = 4 * LINE;
+const SPLIT_OFFSET: u64 = 6 * LINE as u64;
 
 /// How much of everything a segment has. Plain numbers; [`Geometry::new`] checks
 /// them.
@@ -52,10 +65,10 @@ pub struct Shape {
     pub staging_buffer_bytes: u32,
     /// Entries of the region table, each [`REGION_BYTES`] long: 0 to 65536.
     pub regions: u32,
-    /// Access slots, each [`ACCESS_SLOT_BYTES`] long: 0 or a power of two up to 2^20.
-    pub access_slots: u32,
-    /// Rendezvous words, each on a line of its own: 0 to 4096.
-    pub rendezvous_words: u32,
+    /// Split copies in each direction at one time, each [`SPLIT_BYTES`] long: 0 to 4096.
+    pub split_copies: u32,
+    /// Words through which the latency of a line is probed, each on a line of its own: 0 to 4096.
+    pub probe_words: u32,
 }
 
 impl Shape {
@@ -69,8 +82,8 @@ impl Shape {
         staging_buffers: 108,
         staging_buffer_bytes: 32 << 10,
         regions: 64,
-        access_slots: 1024,
-        rendezvous_words: 16,
+        split_copies: 16,
+        probe_words: 16,
     };
 
     /// Pages of the pool, each of [`STAGING_PAGE`] bytes and with a release flag.
@@ -90,8 +103,8 @@ impl Shape {
             self.staging_buffers,
             self.staging_buffer_bytes,
             self.regions,
-            self.access_slots,
-            self.rendezvous_words,
+            self.split_copies,
+            self.probe_words,
         ]
     }
 
@@ -103,8 +116,8 @@ impl Shape {
             staging_buffers,
             staging_buffer_bytes,
             regions,
-            access_slots,
-            rendezvous_words,
+            split_copies,
+            probe_words,
         ] = fields;
         Self {
             shared_slots,
@@ -113,8 +126,8 @@ impl Shape {
             staging_buffers,
             staging_buffer_bytes,
             regions,
-            access_slots,
-            rendezvous_words,
+            split_copies,
+            probe_words,
         }
     }
 }
@@ -125,27 +138,29 @@ impl Default for Shape {
     }
 }
 
-/// A range of bytes in the segment.
+/// A range of bytes in one part of the segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Area {
     pub(super) offset: usize,
     pub(super) len: usize,
 }
 
-/// A checked [`Shape`] and the place of each area. All areas lie within
-/// [`bytes`](Self::bytes), start on even cache lines, and do not overlap.
+/// A checked [`Shape`] and the place of each area. All areas lie within their part, start on even
+/// cache lines, and do not overlap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Geometry {
     shape: Shape,
-    rendezvous_word: Area,
+    probe_word: Area,
     staging_flags: Area,
     loan_flags: Area,
-    regions: Area,
-    access_slots: Area,
     shared_ring: Area,
     private_rings: Area,
     staging: Area,
-    bytes: usize,
+    shared_bytes: usize,
+    split_in: Area,
+    split_out: Area,
+    regions: Area,
+    owner_bytes: usize,
 }
 
 impl Geometry {
@@ -168,14 +183,11 @@ impl Geometry {
         // Each number is bounded now: no product reaches 2^40, and the sums are
         // far from overflow.
         let mut end = PAGE;
-        let rendezvous_word = place(&mut end, PAIR, shape.rendezvous_words as u64 * LINE as u64);
+        let probe_word = place(&mut end, PAIR, shape.probe_words as u64 * LINE as u64);
         let flags = ReleaseFlags::<Mapped>::area_len(shape.staging_pages()) as u64;
         let staging_flags = place(&mut end, PAIR, flags);
         let loans = PackedFlags::<Mapped>::area_len(LOAN_FLAGS) as u64;
         let loan_flags = place(&mut end, PAIR, loans);
-        let regions = place(&mut end, PAIR, shape.regions as u64 * REGION_BYTES as u64);
-        let access = shape.access_slots as u64 * ACCESS_SLOT_BYTES as u64;
-        let access_slots = place(&mut end, PAIR, align_up(access, LINE as u64));
         let shared = shared::area_len(shape.shared_slots) as u64;
         let shared_ring = place(&mut end, PAGE, shared);
         let stride = line::area_len(shape.ring_bytes / LINE as u32) as u64;
@@ -185,7 +197,14 @@ impl Geometry {
             PAGE,
             shape.staging_buffers as u64 * shape.staging_buffer_bytes as u64,
         );
-        let total = align_up(end, PAGE);
+        let shared_bytes = align_up(end, PAGE);
+        let mut end = SPLIT_OFFSET;
+        let split = shape.split_copies as u64 * SPLIT_BYTES as u64;
+        let split_in = place(&mut end, PAIR, split);
+        let split_out = place(&mut end, PAIR, split);
+        let regions = place(&mut end, PAIR, shape.regions as u64 * REGION_BYTES as u64);
+        let owner_bytes = align_up(end, PAGE);
+        let total = shared_bytes + owner_bytes;
         if total >= MAX_SEGMENT_BYTES {
             return Err(GeometryError {
                 field: "the sum of all areas",
@@ -193,19 +212,20 @@ impl Geometry {
                 rule: "less than 1 GiB (fewer or smaller private rings and chunks)",
             });
         }
-        // Below 1 GiB: fits into usize on every platform.
-        let bytes = total as usize;
         Ok(Self {
             shape,
-            rendezvous_word,
+            probe_word,
             staging_flags,
             loan_flags,
-            regions,
-            access_slots,
             shared_ring,
             private_rings,
             staging,
-            bytes,
+            // Below 1 GiB: fits into usize on every platform.
+            shared_bytes: shared_bytes as usize,
+            split_in,
+            split_out,
+            regions,
+            owner_bytes: owner_bytes as usize,
         })
     }
 
@@ -216,16 +236,21 @@ impl Geometry {
 
     /// Bytes of the whole segment, a multiple of 4096 below [`MAX_SEGMENT_BYTES`].
     pub const fn bytes(&self) -> usize {
-        self.bytes
+        self.shared_bytes + self.owner_bytes
     }
 
-    pub(super) const fn rendezvous_word(&self, index: u32) -> Option<Area> {
-        part(
-            self.rendezvous_word,
-            index,
-            self.shape.rendezvous_words,
-            LINE,
-        )
+    /// Bytes of the part that peers write, a multiple of 4096.
+    pub const fn shared_bytes(&self) -> usize {
+        self.shared_bytes
+    }
+
+    /// Bytes of the part that only its owner writes, a multiple of 4096.
+    pub const fn owner_bytes(&self) -> usize {
+        self.owner_bytes
+    }
+
+    pub(super) const fn probe_word(&self, index: u32) -> Option<Area> {
+        part(self.probe_word, index, self.shape.probe_words, LINE)
     }
 
     pub(super) const fn staging_flags(&self) -> Area {
@@ -240,8 +265,12 @@ impl Geometry {
         self.regions
     }
 
-    pub(super) const fn access_slots(&self) -> Area {
-        self.access_slots
+    pub(super) const fn split_in(&self) -> Area {
+        self.split_in
+    }
+
+    pub(super) const fn split_out(&self) -> Area {
+        self.split_out
     }
 
     pub(super) const fn shared_ring(&self) -> Area {
@@ -344,15 +373,15 @@ const fn out_of_bounds(shape: &Shape) -> Option<GeometryError> {
         ),
         check("regions", s.regions, s.regions <= 65536, "at most 65536"),
         check(
-            "access_slots",
-            s.access_slots,
-            s.access_slots == 0 || power(s.access_slots, 1, 1 << 20),
-            "0 or a power of two up to 1048576",
+            "split_copies",
+            s.split_copies,
+            s.split_copies <= 4096,
+            "at most 4096",
         ),
         check(
-            "rendezvous_words",
-            s.rendezvous_words,
-            s.rendezvous_words <= 4096,
+            "probe_words",
+            s.probe_words,
+            s.probe_words <= 4096,
             "at most 4096",
         ),
     ];
@@ -371,9 +400,10 @@ const _: () = {
     // The least and the most that `out_of_bounds` lets through suit the rings.
     assert!(8 >= shared::MIN_SLOTS && 1 << 16 <= shared::MAX_SLOTS);
     assert!(4096 / LINE as u32 >= line::MIN_LINES && (1 << 24) / LINE as u32 <= line::MAX_LINES);
-    assert!(wakeup::AREA_LEN <= STATUS_OFFSET - SLEEP_OFFSET);
-    assert!(super::header::HEADER_BYTES <= SLEEP_OFFSET);
-    assert!(SLEEP_OFFSET + LINE <= STATUS_OFFSET && STATUS_OFFSET + LINE <= PAGE as usize);
+    assert!(SPLIT_BYTES % LINE == 0);
+    assert!(wakeup::AREA_LEN <= LINE && SLEEP_OFFSET + LINE <= PAGE as usize);
+    assert!(super::header::HEADER_BYTES <= STATUS_OFFSET && STATUS_OFFSET + LINE <= ACCESS_OFFSET);
+    assert!(ACCESS_OFFSET + LINE <= SPLIT_OFFSET as usize);
     assert!(Geometry::DEFAULT.bytes() < 5 << 20);
 };
 

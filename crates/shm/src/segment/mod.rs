@@ -1,16 +1,18 @@
 //! The memory that endpoints share: memfds, their layout, how they are made,
 //! checked and mapped.
 //!
-//! Each endpoint owns one segment: what others write to it lies there. Its
-//! memfd goes to the peers through a [`Channel`](crate::control::Channel), and
-//! they map it too. Nothing has a name, so nothing is left after SIGKILL; the
+//! Each endpoint owns one segment of two memfds: what others write to it lies in
+//! the shared part, and what only it writes in the owner's part, which peers map
+//! for reading and which is sealed against any writing but through its owner's
+//! mapping. Both go to the peers through a [`Channel`](crate::control::Channel).
+//! Nothing has a name, so nothing is left after SIGKILL; the
 //! size is sealed and the space reserved before anybody uses it, so no access
 //! raises SIGBUS, unless a hostile peer punches holes where it may write and no
 //! memory is left to fill them again.
 //!
 //! - [`Shape`], [`Geometry`]: how much of everything, and where it lies.
 //! - [`OwnSegment`], [`PeerSegment`]: the two sides of one segment; both give
-//!   the same [`Areas`].
+//!   the same [`Areas`], and the owner's part to write or [to read](ReadOnly).
 //! - [`Arena`], [`PeerArena`]: further memory for loans and exposed regions.
 //! - [`Placement`], [`Granted`]: NUMA node and huge pages, asked and granted.
 
@@ -23,12 +25,14 @@ mod limits;
 mod mapping;
 mod memfd;
 mod placement;
+mod read_only;
 
 pub use areas::{Areas, OwnSegment, PeerSegment};
 pub use arena::{Arena, PeerArena};
 pub use error::{GeometryError, MemoryLimit, SegmentError};
 pub use header::{LAYOUT_VERSION, MAGIC};
 pub use layout::{
-    ACCESS_SLOT_BYTES, Geometry, LOAN_FLAGS, MAX_SEGMENT_BYTES, REGION_BYTES, STAGING_PAGE, Shape,
+    Geometry, LOAN_FLAGS, MAX_SEGMENT_BYTES, REGION_BYTES, SPLIT_BYTES, STAGING_PAGE, Shape,
 };
 pub use placement::{Grant, Granted, Placement};
+pub use read_only::ReadOnly;

@@ -1,11 +1,12 @@
-//! This endpoint's own segment, and what of it peers have: private rings and rendezvous words.
+//! This endpoint's own segment, and what of it peers have: private rings and probe words.
 //!
 //! # Invariants
 //! A ring or a word is in one place: free here, with a peer, with an operation, or in quarantine.
 
 use limic_shm::ring::line::LineConsumer;
-use limic_shm::ring::{LINE, Mapped};
+use limic_shm::ring::{LINE, Mapped, Memory};
 use limic_shm::segment::OwnSegment;
+use limic_shm::sync::AtomicU64;
 
 /// The segment that peers write to.
 pub(crate) struct OwnMemory {
@@ -14,6 +15,8 @@ pub(crate) struct OwnMemory {
     /// Private rings that their peers have switched to, and that are not read yet.
     switched: Vec<(u32, u32)>,
     free_words: Vec<u32>,
+    /// Where this endpoint says which region of a peer it accesses.
+    access: Mapped,
     /// A sender stands between claim and publication in the shared ring.
     stalled: bool,
 }
@@ -24,7 +27,8 @@ impl OwnMemory {
         Self {
             free_rings: (0..shape.private_rings).rev().collect(),
             switched: Vec::new(),
-            free_words: (0..shape.rendezvous_words).rev().collect(),
+            free_words: (0..shape.probe_words).rev().collect(),
+            access: segment.access(),
             stalled: false,
             segment,
         }
@@ -59,7 +63,7 @@ impl OwnMemory {
         core::mem::take(&mut self.switched)
     }
 
-    /// A rendezvous word that nobody uses.
+    /// A probe word that nobody uses.
     pub(crate) fn take_word(&mut self) -> Option<u32> {
         self.free_words.pop()
     }
@@ -70,6 +74,11 @@ impl OwnMemory {
 
     pub(crate) fn return_words(&mut self, words: impl IntoIterator<Item = u32>) {
         self.free_words.extend(words);
+    }
+
+    /// The word in which this endpoint says which region of a peer it accesses, by its key.
+    pub(crate) fn access(&self) -> &AtomicU64 {
+        self.access.word64(0)
     }
 
     #[cfg(test)]

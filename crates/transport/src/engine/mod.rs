@@ -35,6 +35,7 @@ pub(crate) mod progress;
 pub(crate) mod protocol;
 mod regions;
 pub(crate) mod request;
+mod splits;
 pub(crate) mod staging;
 #[cfg(test)]
 mod tests;

@@ -17,6 +17,7 @@ use super::peer::table::Peers;
 use super::progress::rings::ReceiveRings;
 use super::regions::Regions;
 use super::request::Requests;
+use super::splits::OwnSplits;
 use super::staging::pool::StagingPool;
 use super::transfers::Transfers;
 use super::wakeup::Wakeup;
@@ -67,6 +68,7 @@ pub(crate) fn open(settings: Settings) -> Result<(ReceiveRings, Cx)> {
         staging: StagingPool::new(segment.staging(), staging_flags, shape.staging_buffer_bytes),
         arenas: Arenas::new(loan_flags, placement, loan_bytes),
         regions: Regions::default(),
+        splits: OwnSplits::new(&segment),
         transfers: Transfers::new(Device::open(settings.allowed().contains(Path::Kmod))),
         fabric,
         wakeup: Wakeup::new(sleeper, poller, fence, settings.spin_polls(1)),

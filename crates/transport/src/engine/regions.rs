@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! - Memory of a region that is taken back is freed only when no transfer uses it (`users`), and no
-//!   access slot of a process that lives holds its key.
+//!   peer that lives says that it accesses it.
 //! - Peers find a region with a place in the shared table there, and any other through its owner
 //!   alone.
 
@@ -234,8 +234,8 @@ impl Regions {
                 .word64(id.0 as usize * REGION_BYTES)
                 .store(0, Ordering::Relaxed);
         }
-        // Pairs with the fence in `rma::access`: either this side sees the accessor's slot, or the
-        // accessor sees that the key is gone.
+        // Pairs with the fence in `rma::access`: either this side sees what the accessor says, or
+        // the accessor sees that the key is gone.
         fence(Ordering::SeqCst);
         Ok(())
     }
@@ -263,7 +263,7 @@ impl Regions {
     /// The memory of a region that was taken back.
     ///
     /// # Safety
-    /// No access slot of a process that lives holds its key, and no transfer uses it.
+    /// No peer that lives says that it accesses it, and no transfer uses it.
     pub(crate) unsafe fn take(&mut self, id: RegionId) -> Result<Vec<u8>> {
         let region = self.own.remove(&(id.0 as u32));
         let region = region.ok_or(Error::UnknownRequest)?;

@@ -4,33 +4,35 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Every area that a segment of this geometry hands out, in order.
-fn areas(geometry: &Geometry) -> Vec<Area> {
+/// Every area of the shared part, in order.
+fn shared_areas(geometry: &Geometry) -> Vec<Area> {
     let shape = geometry.shape();
-    let mut all = vec![
-        Area {
-            offset: 0,
-            len: crate::segment::header::HEADER_BYTES,
-        },
-        Area {
-            offset: SLEEP_OFFSET,
-            len: LINE,
-        },
-        Area {
-            offset: STATUS_OFFSET,
-            len: LINE,
-        },
-    ];
-    all.extend((0..shape.rendezvous_words).filter_map(|i| geometry.rendezvous_word(i)));
-    all.extend([
-        geometry.staging_flags(),
-        geometry.regions(),
-        geometry.access_slots(),
-    ]);
+    let mut all = vec![Area {
+        offset: SLEEP_OFFSET,
+        len: LINE,
+    }];
+    all.extend((0..shape.probe_words).filter_map(|i| geometry.probe_word(i)));
+    all.extend([geometry.staging_flags(), geometry.loan_flags()]);
     all.push(geometry.shared_ring());
     all.extend((0..shape.private_rings).filter_map(|i| geometry.private_ring(i)));
     all.push(geometry.staging());
     all
+}
+
+/// Every area of the owner's part, in order.
+fn owner_areas(geometry: &Geometry) -> Vec<Area> {
+    let line = |offset| Area { offset, len: LINE };
+    vec![
+        Area {
+            offset: 0,
+            len: crate::segment::header::HEADER_BYTES,
+        },
+        line(STATUS_OFFSET),
+        line(ACCESS_OFFSET),
+        geometry.split_in(),
+        geometry.split_out(),
+        geometry.regions(),
+    ]
 }
 
 fn power(range: std::ops::RangeInclusive<u32>) -> impl Strategy<Value = u32> {
@@ -45,12 +47,12 @@ prop_compose! {
         staging_buffers in 0_u32..=4096,
         staging_buffer_bytes in power(12..=24),
         regions in 0_u32..=65536,
-        access_slots in prop_oneof![Just(0), power(0..=20)],
-        rendezvous_words in 0_u32..=4096,
+        split_copies in 0_u32..=4096,
+        probe_words in 0_u32..=4096,
     ) -> Shape {
         Shape {
             shared_slots, private_rings, ring_bytes, staging_buffers,
-            staging_buffer_bytes, regions, access_slots, rendezvous_words,
+            staging_buffer_bytes, regions, split_copies, probe_words,
         }
     }
 }
@@ -61,20 +63,26 @@ proptest! {
         match Geometry::new(shape) {
             Err(error) => prop_assert_eq!(error.field, "the sum of all areas"),
             Ok(geometry) => {
-                let mut end = 0;
-                for area in areas(&geometry) {
-                    prop_assert!(area.offset % LINE == 0);
-                    prop_assert!(area.len % LINE == 0);
-                    prop_assert!(area.offset >= end);
-                    end = area.offset + area.len;
+                let parts = [
+                    (shared_areas(&geometry), geometry.shared_bytes()),
+                    (owner_areas(&geometry), geometry.owner_bytes()),
+                ];
+                for (areas, bytes) in parts {
+                    let mut end = 0;
+                    for area in areas {
+                        prop_assert!(area.offset % LINE == 0);
+                        prop_assert!(area.len % LINE == 0);
+                        prop_assert!(area.offset >= end);
+                        end = area.offset + area.len;
+                    }
+                    prop_assert!(end <= bytes);
                 }
-                prop_assert!(end <= geometry.bytes());
                 prop_assert!((geometry.bytes() as u64) < MAX_SEGMENT_BYTES);
                 prop_assert_eq!(geometry.private_ring(shape.private_rings), None);
                 let staging = u64::from(shape.staging_buffers) * u64::from(shape.staging_buffer_bytes);
                 prop_assert_eq!(geometry.staging().len as u64, staging);
                 prop_assert_eq!(u64::from(shape.staging_pages()) * u64::from(STAGING_PAGE), staging);
-                prop_assert_eq!(geometry.rendezvous_word(u32::MAX), None);
+                prop_assert_eq!(geometry.probe_word(u32::MAX), None);
             }
         }
     }

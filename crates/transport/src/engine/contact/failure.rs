@@ -51,6 +51,7 @@ pub(crate) fn fail_peer(cx: &mut Cx, number: u32, why: PeerFailure) {
                     cx.memory.return_word(word);
                 }
             }
+            cx.quarantine.keep_access(number, pair.regions.access);
             spins::update_spins(cx);
             if let Some(ring) = ring {
                 cx.peers.left_ring(number, ring);
@@ -102,16 +103,7 @@ fn fail_operations(cx: &mut Cx, number: u32, why: &PeerFailure, died: bool) {
 fn fail_operation(cx: &mut Cx, slot: u32, error: &Error) {
     if let Operation::Receive(receiving) = cx.requests.get(slot) {
         match receiving.stage {
-            ReceiveStage::SplitRead(incoming, split) => {
-                if !split.abandoned || split.peer_blocks.is_some() {
-                    cx.memory.return_word(split.word);
-                } else if !cx.quarantine.keep_word(incoming.from(), split.word) {
-                    tracing::debug!(
-                        "a rendezvous word that peer {} may look at is not used again",
-                        incoming.from()
-                    );
-                }
-            }
+            ReceiveStage::SplitRead(_, split) => cx.splits.close(split.line),
             ReceiveStage::Assembling(incoming) if incoming.region.is_some() => {
                 return regions::abort_put(cx, slot, &incoming);
             }
@@ -157,7 +149,7 @@ fn forget_offers(cx: &mut Cx, number: u32) {
 /// Takes back what peers kept that were given up, and whose processes have ended since.
 pub(crate) fn release_ended(cx: &mut Cx) {
     while let Some(ended) = cx.quarantine.take_ended() {
-        cx.memory.return_words(ended.rendezvous_words);
+        cx.memory.return_words(ended.probe_words);
         for ring in ended.rings {
             cx.peers.left_ring(ended.peer, ring);
         }

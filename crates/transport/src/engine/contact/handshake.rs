@@ -62,7 +62,8 @@ pub(crate) fn greet(
     connection: u32,
     greeting: &Greeting,
 ) -> core::result::Result<(), ControlError> {
-    let fds = [cx.memory.segment.fd(), cx.sockets.doorbell().as_fd()];
+    let [shared, owner] = cx.memory.segment.fds();
+    let fds = [shared, owner, cx.sockets.doorbell().as_fd()];
     let entry = cx.sockets.get(connection).ok_or(ControlError::Closed)?;
     match entry.channel.send(&greeting.encode(), &fds) {
         Ok(Sent::Done) => Ok(()),
@@ -245,12 +246,13 @@ pub(crate) fn attach(
     }
     let text = |error: &dyn core::fmt::Display| Error::Segment(error.to_string());
     let mut fds = fds.into_iter();
-    let (Some(segment), Some(doorbell)) = (fds.next(), fds.next()) else {
+    let (Some(shared), Some(owner), Some(doorbell)) = (fds.next(), fds.next(), fds.next()) else {
         return Err(Error::Segment(
             "the greeting came without its descriptors".into(),
         ));
     };
-    let segment = PeerSegment::attach(segment, Some(greeting.epoch)).map_err(|e| text(&e))?;
+    let segment =
+        PeerSegment::attach([shared, owner], Some(greeting.epoch)).map_err(|e| text(&e))?;
     let doorbell = Doorbell::from_fd(doorbell).map_err(|e| text(&e))?;
     let shape = segment.shape();
     let (copies, capabilities) = single_copy(cx, peer, index, greeting);

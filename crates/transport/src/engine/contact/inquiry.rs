@@ -1,9 +1,9 @@
 //! Asks a peer whether it is in the middle of something that its words in shared memory say.
 //!
-//! A peer publishes what it has claimed in the shared ring, and empties its access slot, before it
-//! makes progress again. So an answer out of its progress says that it is in the middle of nothing
-//! that was seen before it was asked: the words are another one's forgery. A peer that is stopped
-//! answers nothing, and is waited for.
+//! A peer publishes what it has claimed in the shared ring, and says that an access is over, before
+//! it makes progress again. So an answer out of its progress says that it is in the middle of
+//! nothing that was seen before it was asked: the words are another one's forgery, or its own. A
+//! peer that is stopped answers nothing, and is waited for.
 
 use core::time::Duration;
 

@@ -1,15 +1,11 @@
 //! A peer that writes into this process's memory is stopped before that memory is given back.
 
-use core::sync::atomic::Ordering;
 use core::time::Duration;
 
-use limic_copy::RendezvousWord;
-use limic_shm::ring::Memory;
 use limic_shm::world::{self, Instant};
 
 use super::connections;
 use crate::engine::cx::Cx;
-use crate::engine::protocol::split_copy::{WRITTEN, block};
 use crate::engine::request::{Operation, ReceiveStage};
 
 /// Longer than the copy of a block takes, by far.
@@ -31,18 +27,13 @@ pub(crate) fn stop_writer(cx: &mut Cx, number: u32, trusted: bool) {
         let ReceiveStage::SplitRead(incoming, mut split) = receiving.stage else {
             continue;
         };
-        let memory = cx.memory.segment.rendezvous_word(split.word);
-        let (true, false, Some(line)) = (incoming.from() == number, split.abandoned, memory) else {
+        if incoming.from() != number || split.stopped {
             continue;
-        };
-        let blocks = u32::try_from(split.total.div_ceil(block(split.total)));
-        let blocks = blocks.unwrap_or(u32::MAX);
-        let claimed = RendezvousWord(line.word64(0)).end(blocks);
-        let trusted = trusted && claimed <= blocks;
+        }
+        cx.splits.end(split.line);
         let since = Instant::now();
         let mut told = false;
-        // Acquire: pairs with the release store in `split_copy::split_write`.
-        while line.word64(WRITTEN).load(Ordering::Acquire) < u64::from(claimed)
+        while is_writing(cx, number, split.serial)
             && cx.sockets.is_connected(number)
             && (trusted || since.elapsed() < PATIENCE)
         {
@@ -56,10 +47,16 @@ pub(crate) fn stop_writer(cx: &mut Cx, number: u32, trusted: bool) {
             // It may say that it closes.
             connections::read_all_of(cx, number);
         }
-        // Until it answers, it may look at the word once more.
-        split.abandoned = split.peer_blocks.is_none() && cx.sockets.is_connected(number);
+        split.stopped = true;
         if let Some(receiving) = cx.requests.receiving(slot) {
             receiving.stage = ReceiveStage::SplitRead(incoming, split);
         }
     }
+}
+
+/// Whether the sender of a split copy that has ended is still in the middle of a block.
+fn is_writing(cx: &mut Cx, number: u32, serial: u64) -> bool {
+    let pair = cx.peers.pair(number);
+    let progress = pair.and_then(|pair| pair.splits.progress(serial));
+    progress.is_some_and(|progress| !progress.is_idle)
 }

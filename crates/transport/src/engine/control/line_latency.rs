@@ -2,7 +2,7 @@
 //! `policy::line_latency` says what follows from it.
 //!
 //! The receiver of a long message, whose sender waits for its answer and so looks at its ring, asks
-//! for it by a record that names a rendezvous word, and the two pass that word's line to and fro a
+//! for it by a record that names a probe word, and the two pass that word's line to and fro a
 //! few times. Both count, and both learn. The endpoint that asks waits for the other to come, for
 //! so long as `policy::line_latency` says, since the other may be at fragments of other messages;
 //! from then on neither waits for longer than [`ARRIVAL_NS`] for the other to do its part. If the
@@ -86,7 +86,7 @@ fn probe_latency(cx: &mut Cx, from: u32, wait_ns: u64) {
     let Some(number) = cx.memory.take_word() else {
         return;
     };
-    let memory = cx.memory.segment.rendezvous_word(number);
+    let memory = cx.memory.segment.probe_word(number);
     let Some(line) = memory.as_ref() else { return };
     let word = line.word64(0);
     word.store(0, Ordering::Relaxed);
@@ -111,8 +111,8 @@ pub(crate) fn on_probe(cx: &mut Cx, from: u32, number: u32) -> Result<(), Violat
     let Some(pair) = cx.peers.pair(from) else {
         return Ok(());
     };
-    let memory = pair.segment.rendezvous_word(number);
-    let line = memory.ok_or("a rendezvous word that it does not have")?;
+    let memory = pair.segment.probe_word(number);
+    let line = memory.ok_or("a probe word that it does not have")?;
     let word = line.word64(0);
     // Else it has given up already.
     if word.load(Ordering::Relaxed) == 0 {

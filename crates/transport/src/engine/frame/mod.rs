@@ -13,7 +13,7 @@
 //! | [`READY_TO_SEND`] | message's | send id, length and flags, address, key |
 //! | [`ARENA`] | message's | name, offset, length and how many are ahead |
 //! | [`CLEAR_TO_SEND`] | 1: expose | send id, receive id, first byte, end |
-//! | [`SPLIT_COPY`] | | send id, receive id, bytes, rendezvous word, address |
+//! | [`SPLIT_COPY`] | | send id, the receiver's line of `splits` |
 //! | [`FRAGMENT_STAGED`] | | (receive id, first byte,) place, extent |
 //! | [`FRAGMENT_INLINE`] | receive id or 0 | (first byte,) the fragment |
 //! | [`DONE`] | what is done | id, value |
@@ -21,7 +21,7 @@
 //! | [`GET`], [`PUT`] | | id, key, offset, length |
 //! | [`RING_GRANT`], [`RING_SWITCH`] | | ring |
 //! | [`UPDATE`] | which | value |
-//! | [`LATENCY_PROBE`] | 1: it is over | rendezvous word |
+//! | [`LATENCY_PROBE`] | 1: it is over | probe word |
 //! | [`ARENA_RETIRED`] | | arena |
 //!
 //! Ids are those of requests at either end: a send id is its sender's, a receive id its receiver's.
@@ -214,23 +214,18 @@ impl ClearToSend {
     }
 }
 
-/// The receiver reads from the front, and asks the sender to write from the back.
+/// The receiver reads from the front, and asks the sender to write from the back. Where to stands
+/// in the receiver's line, and not here: any peer of the sender can write a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SplitRequest {
     pub(crate) send: u64,
-    pub(crate) receive: u64,
-    pub(crate) bytes: u64,
-    /// The rendezvous word, in the receiver's segment.
-    pub(crate) word: u32,
-    /// The receive buffer.
-    pub(crate) address: u64,
+    /// The receiver's line.
+    pub(crate) line: u32,
 }
 
 impl SplitRequest {
     pub(crate) fn encode(&self) -> ControlRecord {
-        let word = u64::from(self.word);
-        let words = [self.send, self.receive, self.bytes, word, self.address];
-        ControlRecord::new(SPLIT_COPY, 0, words)
+        ControlRecord::new(SPLIT_COPY, 0, [self.send, self.line.into()])
     }
 }
 
@@ -279,8 +274,9 @@ pub(crate) enum Done {
     Received(Path),
     /// The offer is taken back; nobody had matched it.
     Retracted,
-    /// The sender has written so many blocks of a split copy.
-    Written(u32),
+    /// The sender has written its blocks of a split copy, or takes no part in it: its line says
+    /// which.
+    Written,
     /// The one-sided access asks for no bytes.
     Nothing,
     /// No region has this key.
@@ -294,7 +290,7 @@ impl Done {
         let (what, value) = match self {
             Self::Received(path) => (0, path.index() as u64),
             Self::Retracted => (1, 0),
-            Self::Written(blocks) => (2, blocks.into()),
+            Self::Written => (2, 0),
             Self::Nothing => (3, 0),
             Self::NoRegion => (4, 0),
             Self::OutOfRegion(len) => (5, len),
@@ -310,7 +306,7 @@ impl Done {
                 Self::Received(path.ok_or("a message by a path that does not exist")?)
             }
             1 => Self::Retracted,
-            2 => Self::Written(number(value)?),
+            2 => Self::Written,
             3 => Self::Nothing,
             4 => Self::NoRegion,
             5 => Self::OutOfRegion(value),
@@ -449,14 +445,9 @@ impl<'a, S: Source> Frame<'a, S> {
                 })
             }
             SPLIT_COPY => {
-                let [send, receive, bytes, word, address] = read(record)?;
-                Self::SplitCopy(SplitRequest {
-                    send,
-                    receive,
-                    bytes,
-                    word: number(word)?,
-                    address,
-                })
+                let [send, line] = read(record)?;
+                let line = number(line)?;
+                Self::SplitCopy(SplitRequest { send, line })
             }
             DONE => {
                 let [id, value] = read(record)?;

@@ -91,7 +91,7 @@ fn all_answers_come_back() {
     let answers = [
         Done::Received(Path::Pipeline),
         Done::Retracted,
-        Done::Written(u32::MAX),
+        Done::Written,
         Done::Nothing,
         Done::NoRegion,
         Done::OutOfRegion(u64::MAX),

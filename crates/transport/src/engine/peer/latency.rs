@@ -12,7 +12,7 @@ pub(crate) struct LatencyProbe {
     pub(crate) estimator: LatencyEstimator,
     /// Long messages until the clock is looked at.
     until_check: u32,
-    /// The rendezvous word that the peer may still write to.
+    /// The probe word that the peer may still write to.
     word: Option<u32>,
     /// The last that was measured, in nanoseconds one way.
     ns: u32,
@@ -54,7 +54,7 @@ impl LatencyProbe {
         core::mem::replace(&mut self.looked, self.until_check) == self.until_check
     }
 
-    /// The rendezvous word that the peer may still write to.
+    /// The probe word that the peer may still write to.
     pub(crate) const fn word(&self) -> Option<u32> {
         self.word
     }

@@ -3,15 +3,14 @@
 
 use core::cell::Cell;
 
-use limic_shm::ring::{Mapped, Memory};
-use limic_shm::segment::PeerSegment;
-use limic_shm::sync::Ordering;
+use limic_shm::segment::{PeerSegment, ReadOnly};
 
 use super::copies::SingleCopy;
 use super::latency::LatencyProbe;
 use crate::engine::arena::peer_arenas::PeerArenas;
 use crate::engine::outbound::Outbound;
 use crate::engine::request::EagerAssembly;
+use crate::engine::splits::PeerSplits;
 use crate::engine::staging::pair::StagingPair;
 use crate::engine::staging::pool::{StagingPool, bytes_of_pages};
 use crate::policy::autotune::Autotuner;
@@ -31,8 +30,9 @@ pub(crate) struct ShmPair {
     pub(crate) copies: SingleCopy,
     pub(crate) segment: PeerSegment,
     /// The line on which the peer says whether it holds too many unexpected bytes.
-    status: Mapped,
+    status: ReadOnly,
     pub(crate) regions: PeerRegions,
+    pub(crate) splits: PeerSplits,
     pub(crate) routes: Routes,
     pub(crate) nearness: Nearness,
     pub(crate) pace: Pace,
@@ -64,22 +64,18 @@ pub(crate) struct Pace {
 /// The regions that a peer has exposed.
 pub(crate) struct PeerRegions {
     /// The peer's table.
-    pub(crate) table: Mapped,
-    /// Where accesses are announced.
-    pub(crate) access_slots: Mapped,
-    /// This endpoint's number at the peer, and so its access slot.
-    pub(crate) my_number: u32,
+    pub(crate) table: ReadOnly,
+    /// Where the peer says which region it accesses.
+    pub(crate) access: ReadOnly,
     /// Places in the table where regions were found last, by the low bits of their keys.
     pub(crate) cache: [Cell<u32>; REGION_CACHE],
 }
 
 impl PeerRegions {
-    /// Those of a peer to which this endpoint has the number `my_number`.
-    pub(crate) fn new(segment: &PeerSegment, my_number: u32) -> Self {
+    pub(crate) fn new(segment: &PeerSegment) -> Self {
         Self {
             table: segment.regions(),
-            access_slots: segment.access_slots(),
-            my_number,
+            access: segment.access(),
             cache: Default::default(),
         }
     }
@@ -107,7 +103,8 @@ impl ShmPair {
             arenas: met.arenas,
             copies: met.copies,
             status: segment.status(),
-            regions: PeerRegions::new(&segment, met.my_number),
+            regions: PeerRegions::new(&segment),
+            splits: PeerSplits::new(&segment, met.my_number),
             segment,
             routes: Routes::default(),
             nearness: Nearness {
@@ -130,7 +127,7 @@ impl ShmPair {
     /// nothing changes.
     #[inline(always)]
     fn is_over_budget(&self) -> bool {
-        self.status.word32(0).load(Ordering::Relaxed) != 0
+        self.status.load32(0) != 0
     }
 
     /// Whether an eager message of this length waits until there is room for all of it.

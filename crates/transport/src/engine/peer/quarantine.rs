@@ -2,12 +2,14 @@
 //! connection with them broke.
 //!
 //! Such a process may still read and write what it was given here: its private ring, staging
-//! buffers, rendezvous words, an access slot (for loans, which outlive even a goodbye, see
-//! `arena`). The next peer that gets them would read its bytes, or lose its own. So all of it is
-//! kept until the process has ended, which its pidfd tells. A peer that has said goodbye is in the
-//! middle of nothing, and is not among these.
+//! buffers, probe words (for loans, which outlive even a goodbye, see `arena`). The next peer that
+//! gets them would read its bytes, or lose its own. So all of it is kept until the process has
+//! ended, which its pidfd tells; so is the word in which it says what it accesses. A peer that has
+//! said goodbye is in the middle of nothing, and is not among these.
 
 use std::os::fd::OwnedFd;
+
+use limic_shm::segment::ReadOnly;
 
 use crate::engine::process::has_ended;
 
@@ -17,7 +19,9 @@ pub(crate) struct Quarantined {
     /// A pidfd.
     process: OwnedFd,
     pub(crate) rings: Vec<u32>,
-    pub(crate) rendezvous_words: Vec<u32>,
+    pub(crate) probe_words: Vec<u32>,
+    /// Where it says which region it accesses.
+    access: Option<ReadOnly>,
 }
 
 impl Quarantined {
@@ -39,7 +43,8 @@ impl Quarantine {
                 peer,
                 process,
                 rings: Vec::new(),
-                rendezvous_words: Vec::new(),
+                probe_words: Vec::new(),
+                access: None,
             }),
         }
     }
@@ -65,17 +70,29 @@ impl Quarantine {
         known.is_some_and(|known| !known.has_ended())
     }
 
+    /// The key of the region that a peer that was given up says it accesses, if it lives.
+    pub(crate) fn accesses(&self, peer: u32) -> Option<u64> {
+        let mut known = self.0.iter();
+        let known = known.find(|known| known.peer == peer && !known.has_ended())?;
+        known.access.as_ref().map(|word| word.load_acquire(0))
+    }
+
+    /// Keeps where a peer says which region it accesses.
+    pub(crate) fn keep_access(&mut self, peer: u32, access: ReadOnly) {
+        if let Some(known) = self.find(peer) {
+            known.access = Some(access);
+        }
+    }
+
     /// Keeps a private ring until the process has ended. False if nobody will tell.
     pub(crate) fn keep_ring(&mut self, peer: u32, ring: u32) -> bool {
         let known = self.find(peer);
         known.map(|known| known.rings.push(ring)).is_some()
     }
 
-    /// Keeps a rendezvous word until the process has ended. False if nobody will tell.
+    /// Keeps a probe word until the process has ended. False if nobody will tell.
     pub(crate) fn keep_word(&mut self, peer: u32, word: u32) -> bool {
         let known = self.find(peer);
-        known
-            .map(|known| known.rendezvous_words.push(word))
-            .is_some()
+        known.map(|known| known.probe_words.push(word)).is_some()
     }
 }

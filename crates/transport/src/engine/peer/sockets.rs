@@ -21,7 +21,7 @@ use crate::{Error, Result};
 
 /// Descriptors that are kept for those that come: a connection, its process, and as many as a
 /// greeting brings. An arena brings one, but may stand behind a greeting over a second connection.
-const RESERVE_FDS: usize = 4;
+const RESERVE_FDS: usize = 5;
 /// How long no connection is accepted after that has failed.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 

@@ -43,7 +43,10 @@ fn on_frame<S: Source>(cx: &mut Cx, from: u32, frame: Frame<'_, S>) -> Result<()
         }
         Frame::ClearToSend(clear) => rendezvous::on_clear_to_send(cx, from, clear),
         Frame::SplitCopy(split) => split_copy::on_split_copy(cx, from, split),
-        Frame::Done(id, done) => rendezvous::on_done(cx, from, id, done),
+        Frame::Done(id, done) => {
+            rendezvous::on_done(cx, from, id, done);
+            Ok(())
+        }
         Frame::Retract(send) => {
             rendezvous::on_retract(cx, from, send);
             Ok(())

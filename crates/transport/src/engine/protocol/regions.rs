@@ -4,10 +4,6 @@
 
 use core::time::Duration;
 
-use limic_shm::ring::Memory;
-use limic_shm::segment::ACCESS_SLOT_BYTES;
-use limic_shm::sync::Ordering;
-
 use super::{rendezvous, rma};
 use crate::buffer::{ReceiveBuffer, SendBuffer};
 use crate::engine::control::counting;
@@ -137,37 +133,34 @@ pub(crate) fn revoked(cx: &mut Cx, id: RegionId) -> Result<Option<Vec<u8>>> {
     let Some(key) = cx.regions.key_if_unused(id)? else {
         return Ok(None);
     };
-    let slots = cx.memory.segment.access_slots();
-    let count = cx.memory.segment.shape().access_slots;
-    for number in 0..count.min(cx.peers.len()) {
-        let slot = slots.word64(number as usize * ACCESS_SLOT_BYTES);
-        // Acquire: pairs with the release in `rma::access` that empties the slot; the copy came
+    for number in 0..cx.peers.len() {
+        // Acquire: pairs with the release in `rma::access` that empties the word; the copy came
         // before. What a process that has ended left there means nothing.
-        if slot.load(Ordering::Acquire) != key {
-            continue;
-        }
-        let lives = cx.peers.pair(number).is_some() || cx.quarantine.lives(number);
-        if lives && !is_forged(cx, id, number)? {
+        let accesses = match cx.peers.pair(number) {
+            Some(pair) => Some(pair.regions.access.load_acquire(0)),
+            None => cx.quarantine.accesses(number),
+        };
+        if accesses == Some(key) && !is_refuted(cx, id, number)? {
             return Ok(None);
         }
     }
-    // SAFETY: out of the table, no slot of a process that lives holds its key, no transfer uses it.
+    // SAFETY: out of the table, no peer that lives says that it accesses it, no transfer uses it.
     unsafe { cx.regions.take(id) }.map(Some)
 }
 
-/// Whether a peer says that it does not access a region, though its slot holds the key: any peer
-/// can write that.
+/// Whether a peer, when asked, shows that it is not in the middle of an access, though it still
+/// says that it accesses a region.
 ///
 /// # Errors
 /// [`Error::RegionInUse`]: it says nothing for long.
-fn is_forged(cx: &mut Cx, id: RegionId, peer: u32) -> Result<bool> {
+fn is_refuted(cx: &mut Cx, id: RegionId, peer: u32) -> Result<bool> {
     let mut inquiry = *cx.regions.accessor(id, peer);
-    let forged = inquiry.is_refuted(cx, peer);
+    let refuted = inquiry.is_refuted(cx, peer);
     *cx.regions.accessor(id, peer) = inquiry;
-    if !forged && inquiry.age() >= PATIENCE {
+    if !refuted && inquiry.age() >= PATIENCE {
         return Err(Error::RegionInUse { peer: Peer(peer) });
     }
-    Ok(forged)
+    Ok(refuted)
 }
 
 /// A peer asks for bytes of a region.

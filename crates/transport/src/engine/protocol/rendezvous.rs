@@ -173,6 +173,10 @@ pub(crate) fn on_clear_to_send(
         return Ok(());
     };
     let outlives = cx.peers.channel(from).is_some_and(Channel::outlives_sender);
+    let stage = cx.requests.sending(slot).map(|sending| sending.stage);
+    if stage.is_none_or(|stage| split_copy::is_open(cx, from, stage)) {
+        return Ok(());
+    }
     let Some(sending) = cx.requests.sending(slot) else {
         return Ok(());
     };
@@ -208,40 +212,31 @@ pub(crate) fn send_to(cx: &mut Cx, from: u32, id: u64) -> Option<Slot> {
 }
 
 /// A request that this endpoint and the peer both take part in is done at the peer.
-///
-/// # Errors
-/// The peer says so while its part still runs.
-pub(crate) fn on_done(cx: &mut Cx, from: u32, id: u64, done: Done) -> Result<(), Violation> {
+pub(crate) fn on_done(cx: &mut Cx, from: u32, id: u64, done: Done) {
     match done {
-        Done::Received(path) => return on_received(cx, from, id, path),
+        Done::Received(path) => on_received(cx, from, id, path),
         Done::Retracted => on_retracted(cx, from, id),
-        Done::Written(blocks) => split_copy::on_written(cx, from, id, blocks),
+        Done::Written => split_copy::on_written(cx, from, id),
         Done::Nothing | Done::NoRegion | Done::OutOfRegion(_) => {
             rma::on_answer(cx, from, id, done);
         }
     }
-    Ok(())
 }
 
 /// The receiver has all it wants.
-fn on_received(cx: &mut Cx, from: u32, id: u64, path: Path) -> Result<(), Violation> {
+fn on_received(cx: &mut Cx, from: u32, id: u64, path: Path) {
     let Some(slot) = send_to(cx, from, id) else {
-        return Ok(());
+        return;
     };
-    let Some(sending) = cx.requests.sending(slot) else {
-        return Ok(());
-    };
-    if let SendStage::SplitWrite(split) = sending.stage {
-        if !split.finished {
-            return Err("the end of a copy that still runs");
-        }
+    let stage = cx.requests.sending(slot).map(|sending| sending.stage);
+    if stage.is_none_or(|stage| split_copy::is_open(cx, from, stage)) {
+        return;
     }
     if let Some(pair) = cx.peers.pair(from) {
         pair.copies.note_kmod(path == Path::Kmod);
     }
     autotune::note_long_send(cx, from);
     send::finish_send(cx, slot, path);
-    Ok(())
 }
 
 /// The sender takes an offer back: agreed if nobody has matched it.

@@ -2,16 +2,17 @@
 //! through chunks with it.
 //!
 //! A region may not be taken back while somebody copies, and a cross-memory attach cannot be
-//! stopped by its target. So whoever copies first puts the region's key into its access slot in the
-//! owner's segment, and then looks again whether the region is still there; the owner first removes
-//! the region and then waits until no slot holds its key (hazard pointers, Michael 2004).
+//! stopped by its target. So whoever copies first says which region it accesses, by its key, in a
+//! word of its own segment, and then looks again whether the region is still there; the owner first
+//! removes the region and then waits until no peer says that it accesses it (hazard pointers,
+//! Michael 2004). The word, and the table in which the owner says where the region lies, are each
+//! written by one endpoint alone: nobody else can send a copy elsewhere, or hide one.
 
 use crate::engine::protocol::receive;
 use crate::engine::protocol::regions;
 use crate::engine::protocol::rendezvous;
 use crate::engine::protocol::send;
-use limic_shm::ring::Memory;
-use limic_shm::segment::{ACCESS_SLOT_BYTES, REGION_BYTES};
+use limic_shm::segment::REGION_BYTES;
 use limic_shm::sync::{Ordering, fence};
 
 use crate::buffer::{ReceiveBuffer, SendBuffer};
@@ -124,22 +125,17 @@ fn access(
     let Some(pair) = cx.peers.pair(number) else {
         return Ok(false);
     };
-    let (shape, my_number) = (pair.segment.shape(), pair.regions.my_number);
-    let paths = pair.nearness.capabilities.paths;
-    if !paths.contains(Path::Cma) || my_number >= shape.access_slots {
+    if !pair.nearness.capabilities.paths.contains(Path::Cma) {
         return Ok(false);
     }
-    let slot = pair
-        .regions
-        .access_slots
-        .word64(my_number as usize * ACCESS_SLOT_BYTES);
-    slot.store(key, Ordering::Relaxed);
+    let accesses = cx.memory.access();
+    accesses.store(key, Ordering::Relaxed);
     // Pairs with the fence in `Regions::start_revoke`.
     fence(Ordering::SeqCst);
     let found = find_region(pair, key, access);
     let result = match found {
         None => {
-            slot.store(0, Ordering::Release);
+            accesses.store(0, Ordering::Release);
             return Ok(false);
         }
         Some((_, region, origin))
@@ -164,7 +160,7 @@ fn access(
         }
     };
     // Release: pairs with the acquire in `regions::revoked`: the copy is over.
-    slot.store(0, Ordering::Release);
+    accesses.store(0, Ordering::Release);
     match result? {
         Ok(_) => Ok(true),
         Err(failed) => {
@@ -226,15 +222,11 @@ fn find_region(pair: &ShmPair, key: u64, access: Access) -> Option<(u64, u64, u6
         if place >= count {
             return None;
         }
-        let word = |at| {
-            pair.regions
-                .table
-                .word64(place as usize * REGION_BYTES + at)
-        };
+        let table = &pair.regions.table;
+        let read = |at| table.load(place as usize * REGION_BYTES + at);
         // Acquire: pairs with the release in `regions::publish`.
-        let live = word(0).load(Ordering::Acquire) == key
-            && Access::from_bits(word(24).load(Ordering::Relaxed)).contains(access);
-        let read = |at| word(at).load(Ordering::Relaxed);
+        let live = table.load_acquire(place as usize * REGION_BYTES) == key
+            && Access::from_bits(read(24)).contains(access);
         live.then(|| (read(8), read(16), read(32)))
     };
     let known = &pair.regions.cache[key as usize % REGION_CACHE];

@@ -1,28 +1,27 @@
 //! Both sides at once: the receiver reads blocks from the front while the sender writes blocks
 //! from the back, until they meet. Two cores copy one message, each with one copy.
 //!
-//! The blocks are shared out by a word in the receiver's segment. Whatever the word says, each side
-//! reports how many blocks it has copied, and what lies between the two is sent again by the
-//! pipeline.
+//! Each side claims blocks in a line of its own, which the other one can read and nobody else can
+//! write (`splits`). The records only say that there is something to look at: any peer of the two
+//! can forge them. What lies between the blocks of the two is sent again by the pipeline.
 //!
-//! The kernel cannot be asked to take the sender's right to write back. So beside that word the
-//! sender counts the blocks that it has done with, and a receiver that gives up, since its endpoint
-//! closes for example, ends the copy there and waits until the block under way is written, before
-//! the buffer is its owner's again.
+//! The kernel cannot be asked to take the sender's right to write back. So a receiver that gives
+//! up, since its endpoint closes for example, ends the copy in its line, and waits until the block
+//! under way is written, before the buffer is its owner's again.
 
 use crate::engine::control::autotune;
 use crate::engine::outbox;
 use crate::engine::protocol::rendezvous;
-use core::sync::atomic::Ordering;
 
-use limic_copy::{RendezvousWord, SplitCopy};
-use limic_shm::ring::Memory;
+use limic_copy::SplitCopy;
 
 use crate::engine::cx::Cx;
 use crate::engine::frame::{ClearToSend, Done, SplitRequest, Violation};
-use crate::engine::request::operation::SplitState;
-use crate::engine::request::{Incoming, ReceiveStage, SendStage, Slot};
+use crate::engine::request::operation::{SplitRead, SplitWrite};
+use crate::engine::request::{Incoming, Operation, ReceiveStage, SendStage, Slot};
+use crate::engine::splits::SplitTerms;
 use crate::policy::Path;
+use crate::raw::RequestId;
 use crate::single_copy::{RemoteBytes, address_of_room};
 
 /// Bytes of a block: long enough to make a system call worth it, short enough to meet in the
@@ -31,47 +30,36 @@ use crate::single_copy::{RemoteBytes, address_of_room};
 const SHORTEST_BLOCK: u64 = 16 << 10;
 const LONGEST_BLOCK: u64 = 128 << 10;
 
-/// Place in the line of a meet word where the sender counts the blocks that it has done with.
-pub(crate) const WRITTEN: usize = 8;
 pub(crate) fn block(total: u64) -> u64 {
     (total / 4)
         .next_multiple_of(4 << 10)
         .clamp(SHORTEST_BLOCK, LONGEST_BLOCK)
 }
 
-/// The receiver starts: it names a meet word and its room to the sender.
+/// The receiver starts: it opens a line for the copy, and names it to the sender.
 pub(crate) fn start_split_copy(cx: &mut Cx, slot: Slot, incoming: Incoming) {
-    let address = cx
-        .requests
-        .receiving(slot)
-        .and_then(|receiving| address_of_room(receiving.into.slices()));
-    let word = cx.memory.take_word();
-    let (Some(address), Some(meet)) = (address, word) else {
-        // All words are in use: read alone.
-        cx.memory.return_words(word);
-        if let Some(receiving) = cx.requests.receiving(slot) {
-            receiving.stage = ReceiveStage::Reading(incoming);
-        }
-        cx.transfers.copies.push_back(slot);
+    let receive = cx.requests.id(slot).0;
+    let Some(receiving) = cx.requests.receiving(slot) else {
         return;
     };
-    if let Some(memory) = cx.memory.segment.rendezvous_word(meet) {
-        memory.word64(WRITTEN).store(0, Ordering::Relaxed);
-        RendezvousWord(memory.word64(0)).reset();
-    }
-    let split = SplitState::new(meet, incoming.wanted);
-    if let Some(receiving) = cx.requests.receiving(slot) {
+    let opened = address_of_room(receiving.into.slices()).and_then(|address| {
+        cx.splits.open(&SplitTerms {
+            sender: incoming.from(),
+            send: incoming.remote,
+            receive,
+            bytes: incoming.wanted,
+            address,
+        })
+    });
+    if let Some((line, serial)) = opened {
+        let split = SplitRead::new(line, serial, incoming.wanted);
         receiving.stage = ReceiveStage::SplitRead(incoming, split);
+        let send = incoming.remote;
+        outbox::control(cx, incoming.from(), SplitRequest { send, line }.encode());
+    } else {
+        // All lines are in use: read alone.
+        receiving.stage = ReceiveStage::Reading(incoming);
     }
-    let id = cx.requests.id(slot);
-    let split = SplitRequest {
-        send: incoming.remote,
-        receive: id.0,
-        bytes: incoming.wanted,
-        word: meet,
-        address,
-    };
-    outbox::control(cx, incoming.from(), split.encode());
     cx.transfers.copies.push_back(slot);
 }
 
@@ -79,27 +67,66 @@ pub(crate) fn start_split_copy(cx: &mut Cx, slot: Slot, incoming: Incoming) {
 ///
 /// # Errors
 /// It is asked for bytes that the message does not have.
-pub(crate) fn on_split_copy(cx: &mut Cx, from: u32, split: SplitRequest) -> Result<(), Violation> {
-    let Some(slot) = rendezvous::send_to(cx, from, split.send) else {
+pub(crate) fn on_split_copy(cx: &mut Cx, from: u32, asked: SplitRequest) -> Result<(), Violation> {
+    let Some(slot) = rendezvous::send_to(cx, from, asked.send) else {
         return Ok(());
     };
+    let id = cx.requests.id(slot);
     let Some(sending) = cx.requests.sending(slot) else {
         return Ok(());
     };
-    let SendStage::Offered { .. } = sending.stage else {
+    let (SendStage::Offered { .. }, Some(pair)) = (sending.stage, cx.peers.pair(from)) else {
         return Ok(());
     };
-    if split.bytes > sending.data.len() {
+    // The receiver's own words, whoever wrote the record. One that they do not bear out is another
+    // peer's, or comes too late.
+    let terms = pair.splits.terms(asked.line);
+    let Some((serial, terms)) = terms.filter(|(_, terms)| terms.send == asked.send) else {
+        return Ok(());
+    };
+    if terms.bytes > sending.data.len() {
         return Err("a request for bytes outside of the message");
     }
-    sending.stage = SendStage::SplitWrite(SplitState {
-        remote: split.receive,
-        address: split.address,
-        ..SplitState::new(split.word, split.bytes)
-    });
+    let requests = &mut cx.requests;
+    let is_over = |send| !is_split_write(requests, send);
+    let Some(line) = cx.splits.take_out(id, from, serial, is_over) else {
+        // All lines are in use: the receiver reads alone.
+        outbox::control(cx, from, Done::Written.encode(terms.receive));
+        return Ok(());
+    };
+    if let Some(sending) = cx.requests.sending(slot) {
+        sending.stage = SendStage::SplitWrite(SplitWrite {
+            line,
+            asked: asked.line,
+            serial,
+            total: terms.bytes,
+            own_blocks: 0,
+            finished: false,
+            remote: terms.receive,
+            address: terms.address,
+        });
+    }
     autotune::note_long_send(cx, from);
     cx.transfers.copies.push_back(slot);
     Ok(())
+}
+
+fn is_split_write(requests: &mut crate::engine::request::Requests, send: RequestId) -> bool {
+    let slot = requests.find(send);
+    slot.is_some_and(|slot| match requests.get(slot) {
+        Operation::Send(sending) => matches!(sending.stage, SendStage::SplitWrite(_)),
+        _ => false,
+    })
+}
+
+/// Whether the receiver of a send still lets this side write. What another peer says in its name
+/// meanwhile, that it has all bytes or wants others, is not so.
+pub(crate) fn is_open(cx: &mut Cx, to: u32, stage: SendStage) -> bool {
+    let SendStage::SplitWrite(split) = stage else {
+        return false;
+    };
+    let pair = cx.peers.pair(to);
+    pair.is_some_and(|pair| pair.splits.shows(split.asked, split.serial))
 }
 
 /// Reads one block from the front. True if the receive needs no more visits for now.
@@ -113,25 +140,21 @@ pub(crate) fn split_read(cx: &mut Cx, slot: Slot) -> bool {
     let Some(pair) = cx.peers.pair(incoming.from()) else {
         return true;
     };
-    let claimed = match (
-        SplitCopy::new(split.total, block(split.total)),
-        cx.memory.segment.rendezvous_word(split.word),
-    ) {
-        // If somebody has meddled with the word, the rest goes by the pipeline.
-        (Ok(blocks), Some(memory)) => {
-            match RendezvousWord(memory.word64(0)).claim_front(blocks.blocks(), split.own_blocks) {
-                Ok(Some(index)) => blocks.range(index),
-                _ => None,
-            }
-        }
-        _ => None,
-    };
-    let Some(range) = claimed else {
+    let back = split.peer_blocks.unwrap_or_else(|| {
+        let progress = pair.splits.progress(split.serial);
+        progress.map_or(0, |progress| progress.claimed)
+    });
+    let blocks = SplitCopy::new(split.total, block(split.total));
+    let range = blocks
+        .ok()
+        .and_then(|blocks| blocks.next_front(split.own_blocks, back));
+    let Some(range) = range else {
         split.finished = true;
         receiving.stage = ReceiveStage::SplitRead(incoming, split);
         finish_split(cx, slot);
         return true;
     };
+    cx.splits.claim_front(split.line, split.own_blocks + 1);
     let remote = RemoteBytes {
         address: incoming.address,
         key: incoming.key,
@@ -171,56 +194,50 @@ pub(crate) fn split_write(cx: &mut Cx, slot: Slot) -> bool {
     let Some(pair) = cx.peers.pair(to) else {
         return true;
     };
-    let claimed = match (
-        SplitCopy::new(split.total, block(split.total)),
-        pair.segment.rendezvous_word(split.word),
-    ) {
-        (Ok(blocks), Some(memory)) => {
-            match RendezvousWord(memory.word64(0)).claim_back(blocks.blocks(), split.own_blocks) {
-                Ok(Some(index)) => blocks.range(index).zip(Some(memory)),
-                _ => None,
-            }
-        }
-        _ => None,
-    };
-    let failed = match claimed {
-        Some((range, memory)) => {
+    let front = pair.splits.front(split.asked);
+    let blocks = SplitCopy::new(split.total, block(split.total));
+    let range = blocks
+        .ok()
+        .and_then(|blocks| blocks.next_back(split.own_blocks, front));
+    let mut failed = None;
+    if let Some(range) = range {
+        let claimed = split.own_blocks + 1;
+        cx.splits.claim_back(split.line, claimed);
+        // If it shows the copy now, the receiver will see the claim before it gives the buffer
+        // back.
+        let written = pair.splits.shows(split.asked, split.serial).then(|| {
             let remote = RemoteBytes {
                 address: split.address,
                 key: 0,
                 len: split.total,
             };
             let len = range.end - range.start;
-            let written = pair.copies.write(remote, &sending.data, range.start, len);
-            // Release: pairs with the acquire load in `contact::stop_writer`: the bytes are there,
-            // or never will be.
-            memory
-                .word64(WRITTEN)
-                .store(u64::from(split.own_blocks) + 1, Ordering::Release);
-            match written {
-                Ok(_) => {
-                    split.own_blocks += 1;
-                    sending.stage = SendStage::SplitWrite(split);
-                    return false;
-                }
-                Err(failed) => Some(failed.why),
+            pair.copies.write(remote, &sending.data, range.start, len)
+        });
+        cx.splits.done_back(split.line, claimed);
+        match written {
+            Some(Ok(_)) => {
+                split.own_blocks = claimed;
+                sending.stage = SendStage::SplitWrite(split);
+                return false;
             }
+            Some(Err(error)) => failed = Some(error.why),
+            None => {}
         }
-        None => None,
-    };
+    }
     split.finished = true;
     sending.stage = SendStage::SplitWrite(split);
-    let written = Done::Written(split.own_blocks).encode(split.remote);
+    cx.splits.finish_back(split.line, split.own_blocks);
     if let Some(why) = failed {
         rendezvous::demote(cx, to, Path::SplitCopy, &why);
     }
-    outbox::control(cx, to, written);
+    outbox::control(cx, to, Done::Written.encode(split.remote));
     true
 }
 
-/// The sender's half is done.
-pub(crate) fn on_written(cx: &mut Cx, from: u32, id: u64, blocks: u32) {
-    let Some(slot) = cx.requests.find(crate::RequestId(id)) else {
+/// The sender's half is done, or the sender takes no part, or another peer says so in its name.
+pub(crate) fn on_written(cx: &mut Cx, from: u32, id: u64) {
+    let Some(slot) = cx.requests.find(RequestId(id)) else {
         return;
     };
     let Some(receiving) = cx.requests.receiving(slot) else {
@@ -229,39 +246,53 @@ pub(crate) fn on_written(cx: &mut Cx, from: u32, id: u64, blocks: u32) {
     let ReceiveStage::SplitRead(incoming, mut split) = receiving.stage else {
         return;
     };
-    if incoming.from() != from {
+    let (true, Some(pair)) = (incoming.from() == from, cx.peers.pair(from)) else {
         return;
+    };
+    if split.peer_blocks.is_none() && pair.splits.progress(split.serial).is_none() {
+        // From here on it cannot begin.
+        cx.splits.end(split.line);
+        if pair.splits.progress(split.serial).is_none() {
+            split.peer_blocks = Some(0);
+            receiving.stage = ReceiveStage::SplitRead(incoming, split);
+        }
     }
-    split.peer_blocks = Some(blocks);
-    receiving.stage = ReceiveStage::SplitRead(incoming, split);
     finish_split(cx, slot);
 }
 
-/// Completes the receive if both split are done; asks again for what neither copied.
+/// Completes the receive if both sides are done; asks again for what neither copied.
 fn finish_split(cx: &mut Cx, slot: Slot) {
     let Some(receiving) = cx.requests.receiving(slot) else {
         return;
     };
-    let ReceiveStage::SplitRead(mut incoming, split) = receiving.stage else {
+    let ReceiveStage::SplitRead(mut incoming, mut split) = receiving.stage else {
         return;
     };
+    if split.peer_blocks.is_none() {
+        let pair = cx.peers.pair(incoming.from());
+        let progress = pair.and_then(|pair| pair.splits.progress(split.serial));
+        split.peer_blocks = progress.and_then(|progress| progress.finished);
+        receiving.stage = ReceiveStage::SplitRead(incoming, split);
+    }
     let (true, Some(theirs)) = (split.finished, split.peer_blocks) else {
         return;
     };
-    cx.memory.return_word(split.word);
+    cx.splits.close(split.line);
     let block = block(split.total);
     let blocks = split.total.div_ceil(block);
     let start = (u64::from(split.own_blocks) * block).min(split.total);
     let end = (blocks.saturating_sub(u64::from(theirs)) * block).min(split.total);
-    if start >= end {
-        incoming.got = incoming.wanted;
-        return rendezvous::finish_copy(cx, slot, &incoming);
+    let left = end.saturating_sub(start);
+    incoming.got = incoming.wanted - left;
+    if left > 0 {
+        // One copy failed on the way; the bytes between the two come through chunks.
+        incoming.path = Path::Pipeline;
     }
-    // One copy failed on the way; the bytes between the split come through chunks.
-    incoming.got = incoming.wanted - (end - start);
-    incoming.path = Path::Pipeline;
     if let Some(receiving) = cx.requests.receiving(slot) {
         receiving.stage = ReceiveStage::Assembling(incoming);
+    }
+    if left == 0 {
+        return rendezvous::finish_copy(cx, slot, &incoming);
     }
     let id = cx.requests.id(slot);
     let clear = ClearToSend {

@@ -50,7 +50,7 @@ pub(crate) enum SendStage {
     /// All bytes are on their way, and the receiver has to confirm them.
     Confirming,
     /// Writes from the back while the receiver reads from the front.
-    SplitWrite(SplitState),
+    SplitWrite(SplitWrite),
     /// Waits in this endpoint's own unexpected queue.
     Loopback,
     /// A one-sided write that waits for the owner of the region.
@@ -106,7 +106,7 @@ pub(crate) enum ReceiveStage {
     /// Is being read out of the sender's memory.
     Reading(Incoming),
     /// Is read from the front while the sender writes from the back.
-    SplitRead(Incoming, SplitState),
+    SplitRead(Incoming, SplitRead),
     /// A one-sided read that waits for the owner of the region.
     Get {
         /// The region's owner.
@@ -227,41 +227,57 @@ pub(crate) enum Destination {
     Unexpected(u32),
 }
 
-/// One side's view of a copy that both sides make.
+/// The receiver's view of a copy that both sides make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SplitState {
-    /// The rendezvous word, in the receiver's segment.
-    pub(crate) word: u32,
+pub(crate) struct SplitRead {
+    /// This endpoint's line of `splits`, and the copy's serial number.
+    pub(crate) line: u32,
+    pub(crate) serial: u64,
     /// Bytes to copy in all.
     pub(crate) total: u64,
     /// Blocks that this side has copied.
     pub(crate) own_blocks: u32,
-    /// Blocks that the sender says it has copied (the receiver's view).
+    /// Blocks that the sender has copied, once that is known.
     pub(crate) peer_blocks: Option<u32>,
     /// This side found no block left, or failed.
     pub(crate) finished: bool,
-    /// The receiver gave up, and the sender may still look at the word: no other copy can have it.
-    pub(crate) abandoned: bool,
-    /// The receiver's request (the sender's view).
-    pub(crate) remote: u64,
-    /// The receiver's buffer (the sender's view).
-    pub(crate) address: u64,
+    /// This side gave up, and the sender writes no more.
+    pub(crate) stopped: bool,
 }
 
-impl SplitState {
-    /// A copy that nobody has begun, by the receiver's view.
-    pub(crate) const fn new(word: u32, total: u64) -> Self {
+impl SplitRead {
+    /// A copy that nobody has begun.
+    pub(crate) const fn new(line: u32, serial: u64, total: u64) -> Self {
         Self {
-            word,
+            line,
+            serial,
             total,
             own_blocks: 0,
             peer_blocks: None,
             finished: false,
-            abandoned: false,
-            remote: 0,
-            address: 0,
+            stopped: false,
         }
     }
+}
+
+/// The sender's view of a copy that both sides make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SplitWrite {
+    /// This endpoint's line of `splits`.
+    pub(crate) line: u32,
+    /// The receiver's line, and the copy's serial number.
+    pub(crate) asked: u32,
+    pub(crate) serial: u64,
+    /// Bytes to copy in all.
+    pub(crate) total: u64,
+    /// Blocks that this side has copied.
+    pub(crate) own_blocks: u32,
+    /// This side found no block left, or failed.
+    pub(crate) finished: bool,
+    /// The receiver's request.
+    pub(crate) remote: u64,
+    /// The receiver's buffer.
+    pub(crate) address: u64,
 }
 
 /// The outcome of a send that went well.

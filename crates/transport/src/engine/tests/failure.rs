@@ -7,16 +7,12 @@ use limic_shm::ring::shared::SharedProducer;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::{accessed_region, attach_both, known, open, send, tags, turn};
-use crate::buffer::ReceiveBuffer;
 use crate::engine::Engine;
 use crate::engine::contact::connections;
 use crate::engine::contact::failure::fail_peer;
-use crate::engine::envelope::Envelope;
 use crate::engine::frame;
 use crate::engine::matching::Liveness;
 use crate::engine::protocol::{receive, regions};
-use crate::engine::request::operation::{Receiving, SplitState};
-use crate::engine::request::{Incoming, Operation, ReceiveStage};
 use crate::error::PeerFailure;
 use crate::raw::Posted;
 use crate::{Error, Peer, Selector, Tag};
@@ -200,23 +196,17 @@ fn ended_process() -> OwnedFd {
     process.expect("a pidfd")
 }
 
-/// Pieces of the pool, and the word where the two copiers of a message meet.
+/// Pieces of the pool, and the word through which a latency is probed.
 #[test]
 fn what_a_peer_was_given_is_kept_while_its_process_lives() {
     let (mut owner, mut peer) = (open(0), open(0));
     let (of_peer, _) = attach_both(&mut owner, &mut peer);
     assert!(owner.cx.staging.take(of_peer, 1, u64::MAX).is_some());
     let word = owner.cx.memory.take_word().expect("a word");
-    let split = SplitState::new(word, 1 << 20);
-    let incoming = Incoming::new(Envelope::new(of_peer, 0), 1 << 20, 1 << 20);
-    let stage = ReceiveStage::SplitRead(incoming, split);
-    // SAFETY: no room.
-    let into = unsafe { ReceiveBuffer::new(&[]) };
-    let receive = Operation::Receive(Receiving { into, stage });
-    let slot = owner.cx.requests.insert(receive);
+    let pair = owner.cx.peers.pair(of_peer).expect("a pair");
+    pair.latency.begin(word);
     let why = PeerFailure::Corrupt("for this test".to_owned());
     fail_peer(&mut owner.cx, of_peer, why);
-    assert!(matches!(owner.cx.requests.take_done(slot), Some(Err(_))));
     turn(&mut [&mut owner]);
     assert_eq!(owner.cx.staging.held_by(of_peer), 1);
     assert!(!owner.cx.memory.is_free_word(word));
@@ -247,7 +237,7 @@ fn a_late_welcome_does_not_attach_a_peer_that_failed() {
 fn a_region_is_not_given_back_while_a_peer_that_was_given_up_may_copy() {
     let (mut owner, mut peer) = (open(1), open(1));
     let (of_peer, _) = attach_both(&mut owner, &mut peer);
-    let (region, end_access) = accessed_region(&mut owner, of_peer);
+    let (region, end_access) = accessed_region(&mut owner, &peer);
     let why = PeerFailure::Corrupt("for this test".to_owned());
     fail_peer(&mut owner.cx, of_peer, why);
     start_revoke(&mut owner, region).expect("a region");
@@ -267,7 +257,7 @@ fn a_region_is_not_given_back_while_a_peer_that_was_given_up_may_copy() {
 fn a_region_is_given_back_when_the_process_of_a_peer_has_ended() {
     let (mut owner, mut peer) = (open(1), open(1));
     let (of_peer, _) = attach_both(&mut owner, &mut peer);
-    let (region, _) = accessed_region(&mut owner, of_peer);
+    let (region, _) = accessed_region(&mut owner, &peer);
     let why = PeerFailure::Corrupt("for this test".to_owned());
     fail_peer(&mut owner.cx, of_peer, why);
     // Some other process in place of the peer's, which is this one.

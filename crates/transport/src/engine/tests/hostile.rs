@@ -4,9 +4,7 @@ use core::time::Duration;
 use std::os::fd::AsFd;
 use std::time::Instant;
 
-use limic_copy::RendezvousWord;
 use limic_shm::control::Channel;
-use limic_shm::ring::Memory;
 use limic_shm::ring::shared::SharedProducer;
 
 use super::{accessed_region, attach_both, known, open, open_with, post, send, tags, turn};
@@ -18,11 +16,12 @@ use crate::engine::frame;
 use crate::engine::matching::Liveness;
 use crate::engine::peer::greeting;
 use crate::engine::protocol::{receive, regions};
-use crate::engine::request::operation::{Receiving, SplitState};
+use crate::engine::request::operation::{Receiving, SplitRead};
 use crate::engine::request::{Incoming, Operation, ReceiveStage};
+use crate::engine::splits::SplitTerms;
 use crate::error::PeerFailure;
 use crate::policy::{Path, PathSet};
-use crate::raw::{Posted, RawSliceMut};
+use crate::raw::{Posted, RawSliceMut, RequestId};
 use crate::{Error, Peer, Selector, Tag};
 
 /// Longer than anything here takes.
@@ -92,10 +91,10 @@ fn a_claim_that_a_peer_makes_after_it_denied_another_one_is_waited_for() {
 }
 
 #[test]
-fn a_region_comes_back_though_its_key_is_forged_into_the_slot_of_a_peer() {
+fn a_region_comes_back_though_a_peer_that_does_nothing_says_that_it_accesses_it() {
     let (mut owner, mut peer) = (open(1), open(1));
-    let (of_peer, _) = attach_both(&mut owner, &mut peer);
-    let (region, _) = accessed_region(&mut owner, of_peer);
+    attach_both(&mut owner, &mut peer);
+    let (region, _) = accessed_region(&mut owner, &peer);
     let segment = &owner.cx.memory.segment;
     owner
         .cx
@@ -114,7 +113,7 @@ fn a_region_comes_back_though_its_key_is_forged_into_the_slot_of_a_peer() {
 fn a_region_that_a_stopped_peer_accesses_is_given_up() {
     let (mut owner, mut peer) = (open(1), open(1));
     let (of_peer, _) = attach_both(&mut owner, &mut peer);
-    let (region, _) = accessed_region(&mut owner, of_peer);
+    let (region, _) = accessed_region(&mut owner, &peer);
     let in_use = Error::RegionInUse {
         peer: Peer(of_peer),
     };
@@ -123,16 +122,20 @@ fn a_region_that_a_stopped_peer_accesses_is_given_up() {
 }
 
 /// A receive for which the peer seems to be in the middle of a write.
-fn being_written(owner: &mut Engine, of_peer: u32) -> u32 {
-    let word = owner.cx.memory.take_word().expect("a word");
-    let memory = owner.cx.memory.segment.rendezvous_word(word);
-    let memory = memory.expect("a word");
-    RendezvousWord(memory.word64(0)).reset();
-    RendezvousWord(memory.word64(0))
-        .claim_back(16, 0)
-        .expect("a claim");
+fn being_written(owner: &mut Engine, peer: &mut Engine, (of_peer, of_owner): (u32, u32)) -> u32 {
+    let terms = SplitTerms {
+        sender: of_peer,
+        send: 7,
+        receive: 7,
+        bytes: 1 << 20,
+        address: 0,
+    };
+    let (line, serial) = owner.cx.splits.open(&terms).expect("a line");
+    let splits = &mut peer.cx.splits;
+    let written = splits.take_out(RequestId(7), of_owner, serial, |_| false);
+    splits.claim_back(written.expect("a line"), 1);
     let incoming = Incoming::new(Envelope::new(of_peer, 0), 1 << 20, 1 << 20);
-    let stage = ReceiveStage::SplitRead(incoming, SplitState::new(word, 1 << 20));
+    let stage = ReceiveStage::SplitRead(incoming, SplitRead::new(line, serial, 1 << 20));
     // SAFETY: no room.
     let into = unsafe { ReceiveBuffer::new(&[]) };
     let receive = Operation::Receive(Receiving { into, stage });
@@ -142,8 +145,8 @@ fn being_written(owner: &mut Engine, of_peer: u32) -> u32 {
 #[test]
 fn a_peer_that_claims_a_write_and_breaks_the_rules_of_the_socket_is_not_waited_for() {
     let (mut owner, mut hostile) = (open(1), open(1));
-    let (of_hostile, _) = attach_both(&mut owner, &mut hostile);
-    let slot = being_written(&mut owner, of_hostile);
+    let numbers = attach_both(&mut owner, &mut hostile);
+    let slot = being_written(&mut owner, &mut hostile, numbers);
     let connection = hostile.cx.sockets.iter().next().expect("a connection");
     let too_long = [9; 5000];
     let flags = rustix::net::SendFlags::DONTWAIT;
@@ -156,8 +159,8 @@ fn a_peer_that_claims_a_write_and_breaks_the_rules_of_the_socket_is_not_waited_f
 #[test]
 fn a_peer_that_claims_a_write_and_refuses_is_not_waited_for() {
     let (mut owner, mut hostile) = (open(1), open(1));
-    let (of_hostile, _) = attach_both(&mut owner, &mut hostile);
-    let slot = being_written(&mut owner, of_hostile);
+    let numbers = attach_both(&mut owner, &mut hostile);
+    let slot = being_written(&mut owner, &mut hostile, numbers);
     let connection = hostile.cx.sockets.iter().next().expect("a connection");
     let refusal = greeting::REFUSAL.to_le_bytes();
     let _ = connection.channel.send(&refusal, &[]).expect("sent");
@@ -206,10 +209,8 @@ fn one_identity_has_few_connections() {
     let mut held = Vec::new();
     for _ in 0..40 {
         let channel = Channel::connect(id).expect("connected");
-        let fds = [
-            greedy.cx.memory.segment.fd(),
-            greedy.cx.sockets.doorbell().as_fd(),
-        ];
+        let [shared, owner] = greedy.cx.memory.segment.fds();
+        let fds = [shared, owner, greedy.cx.sockets.doorbell().as_fd()];
         let _ = channel.send(&hello.encode(), &fds).expect("sent");
         held.push(channel);
         turn(&mut [&mut engine]);

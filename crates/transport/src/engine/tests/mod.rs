@@ -9,9 +9,9 @@ mod one_sided;
 mod receive_bypass;
 mod sleeping;
 mod staging;
+mod third;
 
 use limic_shm::ring::Memory;
-use limic_shm::segment::ACCESS_SLOT_BYTES;
 use limic_shm::sync::Ordering;
 
 use super::Engine;
@@ -94,13 +94,10 @@ fn attach_both(a: &mut Engine, b: &mut Engine) -> (u32, u32) {
 }
 
 /// A region of 100 bytes of 1, which a peer is in the middle of accessing, and what ends that.
-fn accessed_region(owner: &mut Engine, peer: u32) -> (RegionId, impl Fn() + use<>) {
+fn accessed_region(owner: &mut Engine, peer: &Engine) -> (RegionId, impl Fn() + use<>) {
     let (region, key) = regions::expose(&mut owner.cx, vec![1; 100]).expect("a region");
-    let slots = owner.cx.memory.segment.access_slots();
-    let announce = move |word| {
-        let slot = slots.word64(peer as usize * ACCESS_SLOT_BYTES);
-        slot.store(word, Ordering::Release);
-    };
+    let word = peer.cx.memory.segment.access();
+    let announce = move |key| word.word64(0).store(key, Ordering::Release);
     announce(key);
     (region, move || announce(0))
 }

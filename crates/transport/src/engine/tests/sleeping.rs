@@ -44,8 +44,8 @@ fn who_polls_the_descriptor_looks_around_though_nobody_rings() {
 #[test]
 fn who_takes_a_region_back_looks_soon_whether_an_access_is_over() {
     let (mut owner, mut peer) = (open(1), open(1));
-    let (of_peer, _) = attach_both(&mut owner, &mut peer);
-    let (region, end_access) = accessed_region(&mut owner, of_peer);
+    attach_both(&mut owner, &mut peer);
+    let (region, end_access) = accessed_region(&mut owner, &peer);
     assert_eq!(work::longest_sleep(&owner.cx), None);
     let segment = &owner.cx.memory.segment;
     let revoked = owner.cx.regions.start_revoke(segment, region);

@@ -1,0 +1,102 @@
+//! Words of a peer's memory that this process can only read.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use super::mapping::Mapping;
+use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
+use crate::world;
+
+/// A range of the part of a segment that only its owner writes, mapped here for reading. Clones are
+/// cheap, and each of them keeps the mapping. No other peer can write there either: what is read
+/// was written by the owner.
+#[derive(Debug, Clone)]
+pub struct ReadOnly {
+    /// Start of the range, aligned to 64 bytes.
+    base: NonNull<u64>,
+    len: usize,
+    mapping: Arc<Mapping>,
+}
+
+// SAFETY: only atomic loads go through it, and the mapping is Send and Sync itself.
+unsafe impl Send for ReadOnly {}
+// SAFETY: as above.
+unsafe impl Sync for ReadOnly {}
+
+impl ReadOnly {
+    pub(super) fn new(mapping: Mapping) -> Self {
+        Self {
+            base: mapping.base().cast(),
+            len: mapping.len(),
+            mapping: Arc::new(mapping),
+        }
+    }
+
+    /// The `len` bytes at `offset`, a multiple of 64, which are within this range.
+    pub(super) fn sub(&self, offset: usize, len: usize) -> Self {
+        assert!(
+            offset % 64 == 0 && offset <= self.len && len <= self.len - offset,
+            "no part at {offset} of {len} bytes in {} bytes",
+            self.len
+        );
+        Self {
+            // SAFETY: within the mapping, or one past its end: just checked.
+            base: unsafe { self.base.byte_add(offset) },
+            len,
+            mapping: Arc::clone(&self.mapping),
+        }
+    }
+
+    /// The word of 8 bytes at `offset`, loaded without an order.
+    ///
+    /// # Panics
+    /// Unless `offset` is a multiple of 8 and the word is within the range.
+    #[cfg_attr(limic_sim, track_caller)]
+    #[inline(always)]
+    #[must_use]
+    pub fn load(&self, offset: usize) -> u64 {
+        self.check::<8>(offset);
+        world::access();
+        // SAFETY: in range and aligned: just checked. The mapping is kept by `self` and has the
+        // bytes for as long as it lives, since a sealed tmpfs file cannot shrink. A relaxed load of
+        // 8 bytes is one that read-only memory allows.
+        unsafe { self.base.byte_add(offset).cast::<AtomicU64>().as_ref() }.load(Ordering::Relaxed)
+    }
+
+    /// As [`load`](Self::load); what the owner stored before a store with release that this sees is
+    /// seen afterwards.
+    ///
+    /// # Panics
+    /// As [`load`](Self::load).
+    #[inline]
+    #[must_use]
+    pub fn load_acquire(&self, offset: usize) -> u64 {
+        let word = self.load(offset);
+        // In place of an acquire load, which read-only memory need not allow.
+        fence(Ordering::Acquire);
+        word
+    }
+
+    /// The word of 4 bytes at `offset`, loaded without an order.
+    ///
+    /// # Panics
+    /// Unless `offset` is a multiple of 4 and the word is within the range.
+    #[cfg_attr(limic_sim, track_caller)]
+    #[inline(always)]
+    #[must_use]
+    pub fn load32(&self, offset: usize) -> u32 {
+        self.check::<4>(offset);
+        world::access();
+        // SAFETY: as in `load`.
+        unsafe { self.base.byte_add(offset).cast::<AtomicU32>().as_ref() }.load(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    fn check<const BYTES: usize>(&self, offset: usize) {
+        assert!(
+            offset % BYTES == 0 && self.len >= BYTES && offset <= self.len - BYTES,
+            "no word of {BYTES} bytes at offset {offset} of {} bytes",
+            self.len
+        );
+    }
+}

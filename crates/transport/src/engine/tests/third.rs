@@ -1,0 +1,339 @@
+//! A third endpoint forges what one of two honest ones says to the other, between endpoints of one
+//! thread: nobody writes where it was not asked to, and no buffer is given back too early.
+
+use core::time::Duration;
+use std::time::Instant;
+
+use limic_shm::ring::Mapped;
+use limic_shm::ring::shared::SharedProducer;
+
+use super::{attach_both, open_with, post, turn};
+use crate::engine::Engine;
+use crate::engine::frame::{ClearToSend, ControlRecord, Done, SPLIT_COPY};
+use crate::engine::protocol::receive;
+use crate::engine::request::{Operation, ReceiveStage, SendStage};
+use crate::engine::splits::SplitTerms;
+use crate::error::Outcome;
+use crate::policy::{Path, PathSet};
+use crate::raw::{Posted, RawSliceMut, RequestId};
+use crate::{Peer, Selector, Tag};
+
+const LEN: usize = 4 << 20;
+/// Longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// An endpoint whose long messages are copied by both sides at once.
+fn open() -> Engine {
+    let paths = PathSet::EMPTY.with(Path::Inline).with(Path::Eager);
+    open_with(|with| with.allowed(paths.with(Path::SplitCopy)).private_rings(1))
+}
+
+/// Writes into the shared ring of an endpoint, in the name of one of its peers, as any other one
+/// can that has mapped it.
+struct Forger(SharedProducer<Mapped>);
+
+impl Forger {
+    fn new(reader: &Engine, in_the_name_of: u32) -> Self {
+        let segment = &reader.cx.memory.segment;
+        let ring = segment.shared_ring();
+        let ring = SharedProducer::new(ring, segment.shape().shared_slots, in_the_name_of);
+        Self(ring.expect("a sender"))
+    }
+
+    fn push(&mut self, record: &ControlRecord) {
+        let words = record.words();
+        let mut room = self.0.reserve(8 * words.len() as u32).expect("room");
+        for (at, word) in words.iter().enumerate() {
+            room.write_bytes(8 * at as u32, &word.to_ne_bytes());
+        }
+        room.publish(record.kind, 0, record.tag);
+    }
+}
+
+/// A sender and a receiver that have met, and a long message between them.
+struct Pair {
+    receiver: Engine,
+    sender: Engine,
+    of_sender: u32,
+    of_receiver: u32,
+    data: Vec<u8>,
+    room: Vec<u8>,
+}
+
+impl Pair {
+    fn new() -> Self {
+        let (mut receiver, mut sender) = (open(), open());
+        let (of_sender, of_receiver) = attach_both(&mut receiver, &mut sender);
+        Self {
+            receiver,
+            sender,
+            of_sender,
+            of_receiver,
+            data: (0..LEN).map(|at| (at % 251) as u8).collect(),
+            room: vec![0; LEN],
+        }
+    }
+
+    /// The sender offers the message.
+    fn offer(&mut self) -> RequestId {
+        // SAFETY: the data stays as long as the endpoint.
+        let posted = unsafe { post(&mut self.sender, self.of_receiver, 3, &self.data) };
+        let Posted::Pending(send) = posted else {
+            panic!("a long message is offered: {posted:?}");
+        };
+        self.sender.progress();
+        send
+    }
+
+    /// The receiver takes the offer, and begins.
+    fn accept(&mut self) -> RequestId {
+        let selector = Selector::from((Peer(self.of_sender), Tag(3)));
+        let into = [RawSliceMut::from(&mut self.room[..])];
+        // SAFETY: the room stays as long as the endpoint.
+        let posted = unsafe { receive::post_recv(&mut self.receiver.cx, &selector, &into, 0) };
+        let Ok(Posted::Pending(id)) = posted else {
+            panic!("it cannot be over: {posted:?}");
+        };
+        let since = Instant::now();
+        while self.split_read(id).is_none() {
+            assert!(since.elapsed() < PATIENCE, "the offer is not taken");
+            self.receiver.progress();
+        }
+        id
+    }
+
+    /// The sender begins to write.
+    fn take_part(&mut self, send: RequestId) {
+        let since = Instant::now();
+        while self.send_stage(send) == OFFERED {
+            assert!(since.elapsed() < PATIENCE, "the sender takes no part");
+            self.sender.progress();
+        }
+    }
+
+    /// The receiver's line of its copy, once it has one.
+    fn split_read(&mut self, id: RequestId) -> Option<u32> {
+        let requests = &mut self.receiver.cx.requests;
+        let slot = requests.find(id)?;
+        match requests.receiving(slot)?.stage {
+            ReceiveStage::SplitRead(_, split) => Some(split.line),
+            _ => None,
+        }
+    }
+
+    fn send_stage(&mut self, id: RequestId) -> Option<SendStage> {
+        let slot = self.sender.cx.requests.find(id)?;
+        match self.sender.cx.requests.get(slot) {
+            Operation::Send(sending) => Some(sending.stage),
+            _ => None,
+        }
+    }
+
+    /// Until both ends of the message are done.
+    fn finish(&mut self, send: RequestId, receive: RequestId) -> (Outcome, Outcome) {
+        let since = Instant::now();
+        let (mut sent, mut received) = (None, None);
+        while sent.is_none() || received.is_none() {
+            assert!(since.elapsed() < PATIENCE, "{sent:?} {received:?}");
+            turn(&mut [&mut self.receiver, &mut self.sender]);
+            sent = sent.or_else(|| self.sender.test(send));
+            received = received.or_else(|| self.receiver.test(receive));
+        }
+        (sent.expect("sent"), received.expect("received"))
+    }
+
+    /// The message arrives whole, and both ends say so.
+    fn check(&mut self, send: RequestId, receive: RequestId) {
+        let (sent, received) = self.finish(send, receive);
+        assert!(sent.is_ok(), "{sent:?}");
+        assert!(received.is_ok(), "{received:?}");
+        assert!(self.room == self.data, "other bytes have come");
+    }
+}
+
+const OFFERED: Option<SendStage> = Some(SendStage::Offered { retracting: false });
+
+#[test]
+fn a_write_that_a_third_asks_for_is_not_made() {
+    let mut pair = Pair::new();
+    let send = pair.offer();
+    let victim = vec![0x5A_u8; LEN];
+    let address = victim.as_ptr().expose_provenance() as u64;
+    // The id of the send, all bytes, and an address in the receiver.
+    let words = [send.0, 0, LEN as u64, 0, address];
+    let mut forger = Forger::new(&pair.sender, pair.of_receiver);
+    forger.push(&ControlRecord::new(SPLIT_COPY, 0, words));
+    for _ in 0..100 {
+        pair.sender.progress();
+    }
+    assert!(victim.iter().all(|byte| *byte == 0x5A), "it was written to");
+    assert_eq!(pair.send_stage(send), OFFERED);
+    let receive = pair.accept();
+    pair.check(send, receive);
+}
+
+#[test]
+fn a_write_that_another_sender_was_asked_for_is_not_made() {
+    let mut pair = Pair::new();
+    let mut other = open();
+    let (of_other, _) = attach_both(&mut pair.receiver, &mut other);
+    let send = pair.offer();
+    let victim = vec![0x5A_u8; LEN];
+    let terms = SplitTerms {
+        sender: of_other,
+        // Ids of requests are alike in all endpoints.
+        send: send.0,
+        receive: 7,
+        bytes: LEN as u64,
+        address: victim.as_ptr().expose_provenance() as u64,
+    };
+    let (line, _) = pair.receiver.cx.splits.open(&terms).expect("a line");
+    let mut forger = Forger::new(&pair.sender, pair.of_receiver);
+    forger.push(&ControlRecord::new(SPLIT_COPY, 0, [send.0, line.into()]));
+    for _ in 0..100 {
+        pair.sender.progress();
+    }
+    assert!(victim.iter().all(|byte| *byte == 0x5A), "it was written to");
+    assert_eq!(pair.send_stage(send), OFFERED);
+    pair.receiver.cx.splits.close(line);
+}
+
+#[test]
+fn a_request_for_a_write_that_comes_when_the_receiver_has_given_up_is_nothing() {
+    let mut pair = Pair::new();
+    let send = pair.offer();
+    let victim = vec![0x5A_u8; LEN];
+    let terms = SplitTerms {
+        sender: pair.of_sender,
+        send: send.0,
+        receive: 7,
+        bytes: LEN as u64,
+        address: victim.as_ptr().expose_provenance() as u64,
+    };
+    let splits = &mut pair.receiver.cx.splits;
+    let (line, _) = splits.open(&terms).expect("a line");
+    // The record was held back meanwhile; or it is one that was seen before, played again.
+    splits.close(line);
+    let mut forger = Forger::new(&pair.sender, pair.of_receiver);
+    forger.push(&ControlRecord::new(SPLIT_COPY, 0, [send.0, line.into()]));
+    for _ in 0..100 {
+        pair.sender.progress();
+    }
+    assert!(victim.iter().all(|byte| *byte == 0x5A), "it was written to");
+    assert_eq!(pair.send_stage(send), OFFERED);
+}
+
+#[test]
+fn a_receive_is_not_over_because_a_third_says_that_its_sender_has_written() {
+    let mut pair = Pair::new();
+    let send = pair.offer();
+    let receive = pair.accept();
+    // The sender takes part.
+    pair.take_part(send);
+    let mut forger = Forger::new(&pair.receiver, pair.of_sender);
+    let blocks = [receive.0, 1 << 20];
+    let mut written = Done::Written.encode(receive.0);
+    written = ControlRecord::new(written.kind, written.tag, blocks);
+    forger.push(&written);
+    for _ in 0..200 {
+        pair.receiver.progress();
+    }
+    assert!(
+        pair.receiver.test(receive).is_none(),
+        "its sender is in the middle of it"
+    );
+    pair.check(send, receive);
+}
+
+#[test]
+fn a_receive_goes_on_alone_if_a_third_says_so_before_its_sender_takes_part() {
+    let mut pair = Pair::new();
+    let send = pair.offer();
+    let receive = pair.accept();
+    let mut forger = Forger::new(&pair.receiver, pair.of_sender);
+    forger.push(&Done::Written.encode(receive.0));
+    pair.receiver.progress();
+    pair.check(send, receive);
+}
+
+#[test]
+fn a_send_is_not_over_because_a_third_says_that_its_receiver_has_all_bytes() {
+    let mut pair = Pair::new();
+    let send = pair.offer();
+    let receive = pair.accept();
+    pair.take_part(send);
+    let before = pair.send_stage(send);
+    let mut forger = Forger::new(&pair.sender, pair.of_receiver);
+    forger.push(&Done::Received(Path::SplitCopy).encode(send.0));
+    let clear = ClearToSend {
+        send: send.0,
+        receive: receive.0,
+        start: 0,
+        end: 0,
+        expose: false,
+    };
+    forger.push(&clear.encode());
+    for _ in 0..4 {
+        pair.sender.progress();
+    }
+    let now = pair.send_stage(send);
+    assert!(
+        matches!(now, Some(SendStage::SplitWrite(_))),
+        "{before:?} became {now:?}"
+    );
+    pair.check(send, receive);
+}
+
+/// More than the sender has lines for: its receivers read the rest alone.
+#[test]
+fn more_split_copies_than_lines_arrive_whole() {
+    const EACH: usize = 12;
+    const LEN: usize = 256 << 10;
+    let (mut first, mut second, mut sender) = (open(), open(), open());
+    let (of_sender, at_first) = attach_both(&mut first, &mut sender);
+    let (also_of_sender, at_second) = attach_both(&mut second, &mut sender);
+    assert!(2 * EACH > sender.cx.memory.segment.shape().split_copies as usize);
+    let data: Vec<u8> = (0..LEN).map(|at| (at % 251) as u8).collect();
+    let mut rooms = vec![vec![0_u8; LEN]; 2 * EACH];
+    let mut pending = Vec::new();
+    for (at, room) in rooms.iter_mut().enumerate() {
+        let (receiver, from, to) = match at % 2 {
+            0 => (&mut first, of_sender, at_first),
+            _ => (&mut second, also_of_sender, at_second),
+        };
+        let tag = at as u64;
+        let selector = Selector::from((Peer(from), Tag(tag)));
+        let into = [RawSliceMut::from(&mut room[..])];
+        // SAFETY: rooms and data stay as long as the endpoints.
+        let posted = unsafe { receive::post_recv(&mut receiver.cx, &selector, &into, 0) };
+        // SAFETY: as above.
+        let sent = unsafe { post(&mut sender, to, tag, &data) };
+        let (Ok(Posted::Pending(receive)), Posted::Pending(_)) = (posted, sent) else {
+            panic!("neither can be over");
+        };
+        pending.push((at, receive));
+    }
+    sender.progress();
+    // All requests for a part are there before the sender looks.
+    first.progress();
+    second.progress();
+    let since = Instant::now();
+    while !pending.is_empty() {
+        assert!(since.elapsed() < PATIENCE, "{} go on", pending.len());
+        turn(&mut [&mut sender, &mut first, &mut second]);
+        pending.retain(|(at, receive)| {
+            let receiver = if at % 2 == 0 { &mut first } else { &mut second };
+            match receiver.test(*receive) {
+                None => true,
+                Some(outcome) => {
+                    assert!(outcome.is_ok(), "{outcome:?}");
+                    false
+                }
+            }
+        });
+    }
+    assert!(
+        rooms.iter().all(|room| *room == data),
+        "other bytes have come"
+    );
+}
