@@ -6,7 +6,8 @@ use core::time::Duration;
 use limic_shm::control::{Channel, ControlError, MAX_MESSAGE, Received, Sent};
 use limic_shm::world::{self, Instant};
 
-use super::{accept, fabric, failure, handshake, stop_writer};
+use super::stop_writer::{self, Writer};
+use super::{accept, fabric, failure, handshake};
 use crate::engine::cx::Cx;
 use crate::engine::peer::greeting;
 use crate::engine::peer::sockets::Happened;
@@ -202,7 +203,12 @@ pub(crate) fn read(cx: &mut Cx, index: u32, most: usize) {
                 // The peer lives, and learns it only now.
                 if let Some(peer) = peer {
                     let broke_rules = !matches!(error, ControlError::System { .. });
-                    stop_writer::stop_writer(cx, peer, !broke_rules);
+                    let writer = if broke_rules {
+                        Writer::Liar
+                    } else {
+                        Writer::Trusted
+                    };
+                    stop_writer::stop_writer(cx, peer, writer);
                 }
                 return closed(cx, index);
             }

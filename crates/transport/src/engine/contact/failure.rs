@@ -3,12 +3,13 @@
 use limic_matching::Source as From;
 
 use super::connections;
-use super::stop_writer::stop_writer;
+use super::stop_writer::{Writer, stop_writer};
 use crate::counters::Event;
 use crate::engine::control::{budget, spins};
 use crate::engine::cx::Cx;
 use crate::engine::matching::Liveness;
 use crate::engine::matching::unexpected_store::UnexpectedBody;
+use crate::engine::peer::pair::ShmPair;
 use crate::engine::peer::table::{Channel, PeerState};
 use crate::engine::protocol::{arena_message, regions, unexpected};
 use crate::engine::request::{Operation, ReceiveStage, SendStage};
@@ -21,9 +22,17 @@ pub(crate) fn fail_peer(cx: &mut Cx, number: u32, why: PeerFailure) {
     if !cx.peers.is_alive(number) {
         return;
     }
-    // One that refuses says so out of its progress, so it is in the middle of no write.
-    let broke_rules = matches!(why, PeerFailure::Corrupt(_) | PeerFailure::Refused(_));
-    stop_writer(cx, number, !broke_rules);
+    stop_writer(
+        cx,
+        number,
+        match why {
+            // One that refuses says so out of its progress, so it is in the middle of no write.
+            PeerFailure::Refused(_) => Writer::Liar,
+            // Another peer may have written that in its name.
+            PeerFailure::Corrupt(_) => Writer::Blamed,
+            _ => Writer::Trusted,
+        },
+    );
     copy_out_loans(cx, number);
     let Some((before, ring)) = cx.peers.fail(number, why.clone()) else {
         // What came meanwhile was the reason of its failure.
@@ -51,7 +60,10 @@ pub(crate) fn fail_peer(cx: &mut Cx, number: u32, why: PeerFailure) {
                     cx.memory.return_word(word);
                 }
             }
-            cx.quarantine.keep_access(number, pair.regions.access);
+            let ShmPair {
+                regions, splits, ..
+            } = *pair;
+            cx.quarantine.keep_words(number, regions.access, splits);
             spins::update_spins(cx);
             if let Some(ring) = ring {
                 cx.peers.left_ring(number, ring);
@@ -103,7 +115,14 @@ fn fail_operations(cx: &mut Cx, number: u32, why: &PeerFailure, died: bool) {
 fn fail_operation(cx: &mut Cx, slot: u32, error: &Error) {
     if let Operation::Receive(receiving) = cx.requests.get(slot) {
         match receiving.stage {
-            ReceiveStage::SplitRead(_, split) => cx.splits.close(split.line),
+            ReceiveStage::SplitRead(incoming, split) => {
+                let id = cx.requests.id(slot);
+                let from = incoming.from();
+                if !split.stopped && cx.quarantine.keep_written(from, id, split.serial, error) {
+                    return;
+                }
+                cx.splits.close(split.line);
+            }
             ReceiveStage::Assembling(incoming) if incoming.region.is_some() => {
                 return regions::abort_put(cx, slot, &incoming);
             }
@@ -148,8 +167,18 @@ fn forget_offers(cx: &mut Cx, number: u32) {
 
 /// Takes back what peers kept that were given up, and whose processes have ended since.
 pub(crate) fn release_ended(cx: &mut Cx) {
+    while let Some((receive, error)) = cx.quarantine.next_written() {
+        if let Some(slot) = cx.requests.find(receive) {
+            fail_operation(cx, slot, &error);
+        }
+    }
     while let Some(ended) = cx.quarantine.take_ended() {
         cx.memory.return_words(ended.probe_words);
+        for (receive, _, error) in ended.written {
+            if let Some(slot) = cx.requests.find(receive) {
+                fail_operation(cx, slot, &error);
+            }
+        }
         for ring in ended.rings {
             cx.peers.left_ring(ended.peer, ring);
         }

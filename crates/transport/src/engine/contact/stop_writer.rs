@@ -11,15 +11,27 @@ use crate::engine::request::{Operation, ReceiveStage};
 /// Longer than the copy of a block takes, by far.
 const PATIENCE: Duration = Duration::from_millis(500);
 
+/// What is known of a peer that is to be stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Writer {
+    /// Nothing against it.
+    Trusted,
+    /// There are records in its name that make no sense, which may be another peer's. If it is
+    /// still in the middle of a block, the receive waits for that in quarantine, and nothing else.
+    Blamed,
+    /// It has broken the rules over its own socket. It could write anywhere in this process if it
+    /// had the right to write here, so that nothing is gained by waiting for it.
+    Liar,
+}
+
 /// Before receives from a peer are given up: the peer claims no further block of them, and has done
 /// with those that it claimed, so it writes there no more.
 ///
 /// Waits for one block, and for longer only if the peer is stopped in the middle of it. Then there
 /// is no bound: the kernel has no call that ends another process's right to a write that it has set
 /// out for, so a buffer that is given back earlier would be written to while it is its owner's. For
-/// a peer whose bytes make no sense, and that may never count, just [`PATIENCE`] (it could write
-/// anywhere in this process if it had the right to write here).
-pub(crate) fn stop_writer(cx: &mut Cx, number: u32, trusted: bool) {
+/// a peer that may never count just [`PATIENCE`]: see [`Writer`].
+pub(crate) fn stop_writer(cx: &mut Cx, number: u32, writer: Writer) {
     for slot in cx.requests.slots() {
         let Operation::Receive(receiving) = cx.requests.get(slot) else {
             continue;
@@ -35,7 +47,7 @@ pub(crate) fn stop_writer(cx: &mut Cx, number: u32, trusted: bool) {
         let mut told = false;
         while is_writing(cx, number, split.serial)
             && cx.sockets.is_connected(number)
-            && (trusted || since.elapsed() < PATIENCE)
+            && (writer == Writer::Trusted || since.elapsed() < PATIENCE)
         {
             if since.elapsed() > PATIENCE && !core::mem::replace(&mut told, true) {
                 tracing::warn!(
@@ -47,7 +59,7 @@ pub(crate) fn stop_writer(cx: &mut Cx, number: u32, trusted: bool) {
             // It may say that it closes.
             connections::read_all_of(cx, number);
         }
-        split.stopped = true;
+        split.stopped = writer != Writer::Blamed || !is_writing(cx, number, split.serial);
         if let Some(receiving) = cx.requests.receiving(slot) {
             receiving.stage = ReceiveStage::SplitRead(incoming, split);
         }

@@ -4,14 +4,18 @@
 //! Such a process may still read and write what it was given here: its private ring, staging
 //! buffers, probe words (for loans, which outlive even a goodbye, see `arena`). The next peer that
 //! gets them would read its bytes, or lose its own. So all of it is kept until the process has
-//! ended, which its pidfd tells; so is the word in which it says what it accesses. A peer that has
-//! said goodbye is in the middle of nothing, and is not among these.
+//! ended, which its pidfd tells; so is the word in which it says what it accesses. Receives into
+//! which it was writing are kept until it has counted the block. A peer that has said goodbye is in
+//! the middle of nothing, and is not among these.
 
 use std::os::fd::OwnedFd;
 
 use limic_shm::segment::ReadOnly;
 
+use crate::Error;
 use crate::engine::process::has_ended;
+use crate::engine::splits::PeerSplits;
+use crate::raw::RequestId;
 
 /// A peer whose process lives, as far as is known, with what is kept because of that.
 pub(crate) struct Quarantined {
@@ -22,11 +26,21 @@ pub(crate) struct Quarantined {
     pub(crate) probe_words: Vec<u32>,
     /// Where it says which region it accesses.
     access: Option<ReadOnly>,
+    /// What it says of split copies.
+    splits: Option<PeerSplits>,
+    /// Receives into which it was writing: request, serial number, and how they end.
+    pub(crate) written: Vec<(RequestId, u64, Error)>,
 }
 
 impl Quarantined {
     fn has_ended(&self) -> bool {
         has_ended(&self.process)
+    }
+
+    fn is_writing(&self, serial: u64) -> bool {
+        let splits = self.splits.as_ref();
+        let progress = splits.and_then(|splits| splits.progress(serial));
+        progress.is_some_and(|progress| !progress.is_idle)
     }
 }
 
@@ -45,6 +59,8 @@ impl Quarantine {
                 rings: Vec::new(),
                 probe_words: Vec::new(),
                 access: None,
+                splits: None,
+                written: Vec::new(),
             }),
         }
     }
@@ -77,11 +93,36 @@ impl Quarantine {
         known.access.as_ref().map(|word| word.load_acquire(0))
     }
 
-    /// Keeps where a peer says which region it accesses.
-    pub(crate) fn keep_access(&mut self, peer: u32, access: ReadOnly) {
+    /// Keeps where a peer says which region it accesses, and how far its split copies are.
+    pub(crate) fn keep_words(&mut self, peer: u32, access: ReadOnly, splits: PeerSplits) {
         if let Some(known) = self.find(peer) {
             known.access = Some(access);
+            known.splits = Some(splits);
         }
+    }
+
+    /// Keeps a receive until the peer's write into it is over. False if it is, or nobody will tell.
+    pub(crate) fn keep_written(
+        &mut self,
+        peer: u32,
+        receive: RequestId,
+        serial: u64,
+        error: &Error,
+    ) -> bool {
+        let writes = |known: &&mut Quarantined| known.is_writing(serial) && !known.has_ended();
+        let known = self.find(peer).filter(writes);
+        let kept = known.map(|known| known.written.push((receive, serial, error.clone())));
+        kept.is_some()
+    }
+
+    /// A receive into which a peer writes no more, and how it ends.
+    pub(crate) fn next_written(&mut self) -> Option<(RequestId, Error)> {
+        self.0.iter_mut().find_map(|known| {
+            let mut written = known.written.iter();
+            let at = written.position(|(_, serial, _)| !known.is_writing(*serial))?;
+            let (receive, _, error) = known.written.swap_remove(at);
+            Some((receive, error))
+        })
     }
 
     /// Keeps a private ring until the process has ended. False if nobody will tell.

@@ -10,13 +10,14 @@ use limic_shm::ring::shared::SharedProducer;
 use super::{attach_both, open_with, post, turn};
 use crate::engine::Engine;
 use crate::engine::frame::{ClearToSend, ControlRecord, Done, SPLIT_COPY};
+use crate::engine::matching::Liveness;
 use crate::engine::protocol::receive;
 use crate::engine::request::{Operation, ReceiveStage, SendStage};
 use crate::engine::splits::SplitTerms;
 use crate::error::Outcome;
 use crate::policy::{Path, PathSet};
 use crate::raw::{Posted, RawSliceMut, RequestId};
-use crate::{Peer, Selector, Tag};
+use crate::{Error, Peer, Selector, Tag};
 
 const LEN: usize = 4 << 20;
 /// Longer than anything here takes.
@@ -282,6 +283,46 @@ fn a_send_is_not_over_because_a_third_says_that_its_receiver_has_all_bytes() {
         "{before:?} became {now:?}"
     );
     pair.check(send, receive);
+}
+
+/// Its sender is in the middle of a block when a third writes garbage in the sender's name.
+#[test]
+fn a_buffer_is_given_back_when_the_sender_that_a_third_has_blamed_has_written_its_block() {
+    let mut pair = Pair::new();
+    let send = pair.offer();
+    let receive = pair.accept();
+    pair.take_part(send);
+    let Some(SendStage::SplitWrite(split)) = pair.send_stage(send) else {
+        panic!("the sender takes part");
+    };
+    let claimed = split.own_blocks + 1;
+    pair.sender.cx.splits.claim_back(split.line, claimed);
+    let mut forger = Forger::new(&pair.receiver, pair.of_sender);
+    forger.push(&ControlRecord::new(100, 0, [0; 4]));
+    let since = Instant::now();
+    while pair.receiver.cx.peers.is_alive(pair.of_sender) {
+        assert!(since.elapsed() < PATIENCE, "garbage ends the connection");
+        turn(&mut [&mut pair.receiver]);
+    }
+    for _ in 0..100 {
+        turn(&mut [&mut pair.receiver]);
+        assert!(
+            pair.receiver.test(receive).is_none(),
+            "given back too early"
+        );
+    }
+    pair.sender.cx.splits.done_back(split.line, claimed);
+    let outcome = loop {
+        assert!(since.elapsed() < PATIENCE, "it goes on for too long");
+        turn(&mut [&mut pair.receiver]);
+        if let Some(outcome) = pair.receiver.test(receive) {
+            break outcome;
+        }
+    };
+    assert!(
+        matches!(outcome, Err(Error::PeerFailed { .. })),
+        "{outcome:?}"
+    );
 }
 
 /// More than the sender has lines for: its receivers read the rest alone.
