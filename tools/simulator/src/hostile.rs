@@ -7,11 +7,10 @@ use std::time::Duration;
 
 use limic::raw::{Messages, Posted, RawSlice};
 use limic::{Endpoint, HybridEndpoint, Peer, Tag};
-use limic_copy::RendezvousWord;
 use limic_shm::control::Channel;
 use limic_shm::ring::Memory;
 use limic_shm::ring::shared::SharedProducer;
-use limic_shm::segment::{ACCESS_SLOT_BYTES, Areas};
+use limic_shm::segment::{Areas, SPLIT_BYTES};
 use limic_shm::sync::Ordering;
 
 use crate::schedule::{give_way, wait_for};
@@ -112,9 +111,7 @@ fn betray(me: usize, endpoint: &HybridEndpoint, peers: &[Peer], bait: &[u8]) {
     send_bait(endpoint, peers, bait);
     for _ in 0..sim::with(|sim| sim.rng.usize(1..200)) {
         give_way();
-        let areas = sim::with(|sim| sim.processes[me].areas.clone());
-        areas.iter().for_each(claim_blocks);
-        std::mem::forget(areas);
+        claim_blocks(me);
     }
     // A queue may be full.
     for _ in 0..200 {
@@ -131,10 +128,10 @@ fn act(script: &Script, me: usize, held: &mut Vec<Channel>) {
     let what = sim::with(|sim| sim.rng.u32(0..if scribbles { 8 } else { 4 }));
     match (what, target) {
         (0, Some(areas)) => forge_claim(script, areas),
-        (1, Some(areas)) => forge_access(script, areas),
+        (1, _) => forge_access(me),
         (2, _) => flood(me, held),
         (3, _) => garbage(me, sim::with(|sim| sim.chance(4))),
-        (4, Some(areas)) => claim_blocks(areas),
+        (4, _) => claim_blocks(me),
         _ if scribbles => scribble(me),
         _ => {}
     }
@@ -169,25 +166,19 @@ fn forge_claim(script: &Script, areas: &Areas) {
     }
 }
 
-/// A key in the access slot of somebody who accesses nothing.
-fn forge_access(script: &Script, areas: &Areas) {
+/// It says that it accesses a region, and accesses nothing.
+fn forge_access(me: usize) {
     let key = sim::with(|sim| {
-        let keys: Vec<u64> = sim
-            .board
-            .keys
-            .iter()
-            .copied()
-            .filter(|key| *key != 0)
-            .collect();
+        let keys = sim.board.keys.iter().copied().filter(|key| *key != 0);
+        let keys: Vec<u64> = keys.collect();
         keys.get(sim.rng.usize(0..keys.len().max(1))).copied()
     });
-    let slot = somebody(script);
-    let slots = areas.access_slots();
-    let at = slot * ACCESS_SLOT_BYTES;
-    if let (Some(key), true) = (key, at + 8 <= slots.len()) {
-        slots.word64(at).store(key, Ordering::Release);
+    let own = sim::with(|sim| sim.processes[me].own.clone());
+    if let (Some(key), Some((access, _))) = (key, &own) {
+        access.word64(0).store(key, Ordering::Release);
         note("forged access");
     }
+    std::mem::forget(own);
 }
 
 /// Connections to everybody who listens, held or dropped.
@@ -228,13 +219,20 @@ fn garbage(me: usize, long: bool) {
     note("garbage over a socket");
 }
 
-/// Claims in all rendezvous words.
-fn claim_blocks(areas: &Areas) {
-    for index in 0..areas.shape().rendezvous_words {
-        if let Some(word) = areas.rendezvous_word(index) {
-            let _ = RendezvousWord(word.word64(0)).claim_back(16, 0);
+/// It says that it is in the middle of a block of each copy that its victims may have begun.
+fn claim_blocks(me: usize) {
+    let own = sim::with(|sim| sim.processes[me].own.clone());
+    if let Some((_, lines)) = &own {
+        for line in 0..lines.len() / SPLIT_BYTES {
+            let (serial, receiver) = sim::with(|sim| (sim.rng.u64(1..4), sim.rng.u64(0..4)));
+            // Serial number last; receiver, claimed, done, finished.
+            for (at, word) in [(1, receiver), (2, 1), (3, 0), (4, 0), (0, serial)] {
+                let word_at = line * SPLIT_BYTES + 8 * at;
+                lines.word64(word_at).store(word, Ordering::Release);
+            }
         }
     }
+    std::mem::forget(own);
     note("claimed blocks");
 }
 

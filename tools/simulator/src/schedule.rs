@@ -136,8 +136,8 @@ fn bury() {
             sim.happened += 1;
             let keep = killed && sim.faults.children_live;
             let gone = &mut sim.processes[process];
-            // A segment in this list holds a mapping that is gone below.
-            std::mem::forget(std::mem::take(&mut gone.areas));
+            // These hold mappings that are gone below.
+            std::mem::forget((std::mem::take(&mut gone.areas), gone.own.take()));
             // It cannot fail: the counter is 0.
             let _ = rustix::io::write(gone.life.as_fd(), &1_u64.to_ne_bytes());
             let mappings = std::mem::take(&mut gone.mappings);

@@ -7,6 +7,7 @@ use std::os::fd::{OwnedFd, RawFd};
 
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use fastrand::Rng;
+use limic_shm::ring::Mapped;
 use limic_shm::segment::Areas;
 use limic_shm::world::Call;
 use rustix::event::{EventfdFlags, eventfd};
@@ -66,6 +67,9 @@ pub(crate) struct Process {
     pub(crate) mappings: BTreeMap<usize, (usize, bool)>,
     /// Segments that it has mapped, if it is hostile.
     pub(crate) areas: Vec<Areas>,
+    /// Where it says which region it accesses, and which blocks of copies it claims, if it is
+    /// hostile.
+    pub(crate) own: Option<(Mapped, Mapped)>,
     pub(crate) hostile: bool,
     /// Memory that others may write by cross-memory attach: start and length.
     pub(crate) rooms: BTreeMap<usize, usize>,
@@ -94,6 +98,7 @@ impl Process {
             descriptors: BTreeSet::new(),
             mappings: BTreeMap::new(),
             areas: Vec::new(),
+            own: None,
             hostile,
             rooms: BTreeMap::new(),
             fetches: false,

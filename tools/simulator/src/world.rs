@@ -5,7 +5,7 @@ use std::panic::Location;
 
 use libc::iovec;
 use limic_shm::control::PidfdError;
-use limic_shm::segment::Areas;
+use limic_shm::segment::{Areas, OwnSegment};
 use limic_shm::world::{Call, World};
 use rustix::io::Errno;
 
@@ -16,6 +16,9 @@ use crate::sim::{self, Sim, State};
 /// costs time alone. Among honest processes the simulator leaves that out: a wake-up that is lost
 /// has to show.
 const GUARD_NS: u64 = 250_000_000;
+
+/// What a yield takes: others may use the processor meanwhile.
+const YIELD_NS: u64 = 20_000;
 
 /// The simulated world.
 struct Simulated;
@@ -35,7 +38,11 @@ impl World for Simulated {
     }
 
     fn yield_now(&self) {
-        if sim::with(|sim| sim.access("a yield") || sim.rng.bool()) {
+        let gives_way = sim::with(|sim| {
+            sim.now += YIELD_NS;
+            sim.access("a yield") || sim.rng.bool()
+        });
+        if gives_way {
             give_way();
         }
     }
@@ -120,6 +127,15 @@ impl World for Simulated {
             let Some(current) = sim.current else { return };
             if sim.processes[current].hostile {
                 sim.processes[current].areas.push(areas.clone());
+            }
+        });
+    }
+
+    fn own_segment(&self, segment: &OwnSegment) {
+        sim::with(|sim| {
+            let Some(current) = sim.current else { return };
+            if sim.processes[current].hostile {
+                sim.processes[current].own = Some((segment.access(), segment.split_out()));
             }
         });
     }

@@ -152,13 +152,15 @@ impl OwnSegment {
             whole: mapping.into_view(),
         };
         world::segment(&areas);
-        Ok(Self {
+        let segment = Self {
             fd,
             areas,
             owner_fd,
             owner,
             granted,
-        })
+        };
+        world::own_segment(&segment);
+        Ok(segment)
     }
 
     /// The memfds of the shared part and of the owner's part, to be sent to peers.

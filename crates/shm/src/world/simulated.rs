@@ -14,7 +14,7 @@ use rustix::net::{SocketAddrAny, bind, getpeername};
 
 use super::Call;
 use crate::control::PidfdError;
-use crate::segment::Areas;
+use crate::segment::{Areas, OwnSegment};
 
 /// Where counters begin that tell one use of a place from the next one: they are about to wrap.
 pub const FIRST_GENERATION: u32 = u32::MAX - 1;
@@ -46,6 +46,8 @@ pub trait World {
     fn unmapped(&self, base: usize);
     /// The process has mapped this segment.
     fn segment(&self, areas: &Areas);
+    /// The process has made this segment.
+    fn own_segment(&self, segment: &OwnSegment);
     /// The process listens under this number.
     fn listens(&self, id: u64);
     /// Which process listens under it.
@@ -194,6 +196,12 @@ pub(crate) fn unmapped(base: usize) {
 pub(crate) fn segment(areas: &Areas) {
     if let Some(world) = world() {
         world.segment(areas);
+    }
+}
+
+pub(crate) fn own_segment(segment: &OwnSegment) {
+    if let Some(world) = world() {
+        world.own_segment(segment);
     }
 }
 

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use super::Call;
 use crate::control::PidfdError;
-use crate::segment::Areas;
+use crate::segment::{Areas, OwnSegment};
 
 pub use std::time::Instant;
 
@@ -85,6 +85,10 @@ pub(crate) fn unmapped(_base: usize) {}
 /// A segment was mapped.
 #[inline(always)]
 pub(crate) fn segment(_areas: &Areas) {}
+
+/// A segment was made.
+#[inline(always)]
+pub(crate) fn own_segment(_segment: &OwnSegment) {}
 
 /// The abstract name of the endpoint `id`, without the leading zero byte.
 pub(crate) fn name(id: u64) -> String {

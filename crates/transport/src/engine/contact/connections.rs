@@ -175,6 +175,13 @@ const ALL: usize = 4096;
 
 /// Reads the messages of a connection until there are none, but no more than so many.
 pub(crate) fn read(cx: &mut Cx, index: u32, most: usize) {
+    if cx.sockets.begin_reading(index) {
+        read_messages(cx, index, most);
+        cx.sockets.end_reading(index);
+    }
+}
+
+fn read_messages(cx: &mut Cx, index: u32, most: usize) {
     let mut buffer = [0; MAX_MESSAGE];
     for _ in 0..most {
         let Some(connection) = cx.sockets.get(index) else {
@@ -200,17 +207,20 @@ pub(crate) fn read(cx: &mut Cx, index: u32, most: usize) {
             }
             Err(error) => {
                 tracing::warn!("a connection is given up: {error}");
+                let Some(peer) = peer else {
+                    return closed(cx, index);
+                };
                 // The peer lives, and learns it only now.
-                if let Some(peer) = peer {
-                    let broke_rules = !matches!(error, ControlError::System { .. });
-                    let writer = if broke_rules {
-                        Writer::Liar
-                    } else {
-                        Writer::Trusted
-                    };
-                    stop_writer::stop_writer(cx, peer, writer);
+                if matches!(error, ControlError::System { .. }) {
+                    stop_writer::stop_writer(cx, peer, Writer::Trusted);
+                    return closed(cx, index);
                 }
-                return closed(cx, index);
+                stop_writer::stop_writer(cx, peer, Writer::Liar);
+                // Nothing that it says over another connection is waited for.
+                for other in cx.sockets.of_peer(peer) {
+                    closed(cx, other);
+                }
+                return;
             }
         }
     }

@@ -25,6 +25,10 @@ const RESERVE_FDS: usize = 5;
 /// How long no connection is accepted after that has failed.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 
+/// Calls that read one connection, one inside of the other: what a message says may lead to a look
+/// at what is behind it, and a peer decides how many such messages there are.
+const MOST_READERS: u8 = 3;
+
 /// Tokens of the event set: the listener, the doorbell, then two for each connection.
 const LISTENER: u64 = 0;
 const DOORBELL: u64 = 1;
@@ -76,6 +80,8 @@ pub(crate) struct Connection {
     /// It is not watched for a while: no descriptor is free for those that its next message
     /// carries.
     unread: bool,
+    /// How many calls are reading it, one inside of the other.
+    readers: u8,
     /// Its hello, with what came with it, while that cannot be answered.
     pub(crate) pending_hello: Option<Box<(Greeting, Vec<OwnedFd>)>>,
 }
@@ -211,9 +217,30 @@ impl Sockets {
             died,
             said_goodbye: false,
             unread: false,
+            readers: 0,
             pending_hello: None,
         });
         Some(index as u32)
+    }
+
+    /// A call is about to read a connection. False: so many others are at that already, of which
+    /// this one is a part, that it has to leave it to them.
+    pub(crate) fn begin_reading(&mut self, index: u32) -> bool {
+        let Some(connection) = self.get_mut(index) else {
+            return false;
+        };
+        if connection.readers == MOST_READERS {
+            return false;
+        }
+        connection.readers += 1;
+        true
+    }
+
+    /// The call has read it. It may be another connection by now, which nobody reads.
+    pub(crate) fn end_reading(&mut self, index: u32) {
+        if let Some(connection) = self.get_mut(index) {
+            connection.readers = connection.readers.saturating_sub(1);
+        }
     }
 
     /// Takes a connection out.
