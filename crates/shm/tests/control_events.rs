@@ -1,4 +1,4 @@
-//! The event set and the bell.
+//! The event set and the doorbell.
 
 #![expect(
     clippy::unwrap_used,
@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use limic_shm::control::{
-    Channel, Doorbell, Event, EventSet, Listener, Received, Sent, Timer, Trigger,
+    Channel, Doorbell, Event, EventSet, Listener, PeerDoorbell, Received, Sent, Timer, Trigger,
 };
-use rustix::io::write;
+use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 
 const NOW: Option<Duration> = Some(Duration::ZERO);
 const WATCHDOG: Option<Duration> = Some(Duration::from_secs(60));
@@ -24,66 +24,107 @@ fn wait(events: &EventSet, timeout: Option<Duration>) -> Vec<Event> {
     found[..count].to_vec()
 }
 
-fn watched_bell() -> (Doorbell, EventSet) {
+fn watched_doorbell() -> (Doorbell, EventSet) {
     let (doorbell, events) = (Doorbell::new().unwrap(), EventSet::new().unwrap());
     doorbell.watch(&events, 5).unwrap();
-    // The report at the start, that may come.
-    wait(&events, NOW);
     assert_eq!(wait(&events, NOW), []);
     (doorbell, events)
 }
 
+/// What a peer gets.
+fn handed_over(doorbell: &Doorbell) -> PeerDoorbell {
+    PeerDoorbell::from_fd(doorbell.for_peers().try_clone_to_owned().unwrap()).unwrap()
+}
+
 #[test]
-fn each_ring_is_one_new_edge_without_a_read() {
-    let (doorbell, events) = watched_bell();
-    let far = Doorbell::from_fd(doorbell.as_fd().try_clone_to_owned().unwrap()).unwrap();
-    for _ in 0..1000 {
-        far.ring();
-        let found = wait(&events, WATCHDOG);
-        assert_eq!(found.len(), 1);
-        assert_eq!((found[0].token, found[0].readable), (5, true));
-        assert_eq!(wait(&events, NOW), []);
+fn rings_are_reported_until_they_are_silenced() {
+    let (doorbell, events) = watched_doorbell();
+    let peer = handed_over(&doorbell);
+    for rings in [1, 3, 100_000] {
+        for _ in 0..rings {
+            peer.ring();
+        }
+        for _ in 0..2 {
+            let found = wait(&events, WATCHDOG);
+            assert_eq!(found.len(), 1);
+            assert_eq!(
+                (found[0].token, found[0].readable, found[0].hang_up),
+                (5, true, false)
+            );
+        }
+        doorbell.silence();
+        assert_eq!(wait(&events, NOW), [], "after {rings} rings");
     }
-    for _ in 0..3 {
-        far.ring();
-    }
-    assert_eq!(wait(&events, WATCHDOG).len(), 1);
-    assert_eq!(wait(&events, NOW), []);
 }
 
 #[test]
 fn a_ring_wakes_a_thread_that_sleeps() {
-    let (doorbell, events) = watched_bell();
-    let ringer = Doorbell::from_fd(doorbell.as_fd().try_clone_to_owned().unwrap()).unwrap();
-    let thread = std::thread::spawn(move || ringer.ring());
+    let (doorbell, events) = watched_doorbell();
+    let peer = handed_over(&doorbell);
+    let thread = std::thread::spawn(move || peer.ring());
     assert_eq!(wait(&events, WATCHDOG).len(), 1);
     thread.join().unwrap();
 }
 
 #[test]
-fn a_full_counter_neither_blocks_nor_mutes() {
-    let (doorbell, events) = watched_bell();
-    let hostile = doorbell.as_fd().try_clone_to_owned().unwrap();
-    // As full as a writer can make it (it is 1 already), and blocking for all who hold it.
-    write(&hostile, &(u64::MAX - 2).to_ne_bytes()).unwrap();
-    rustix::io::ioctl_fionbio(&hostile, false).unwrap();
-    wait(&events, WATCHDOG);
-    assert_eq!(wait(&events, NOW), []);
+fn a_full_queue_that_may_block_neither_blocks_nor_mutes() {
+    let (doorbell, events) = watched_doorbell();
+    let hostile = handed_over(&doorbell);
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
     for _ in 0..3 {
-        doorbell.ring();
+        // As full as a holder can make it, and blocking for all who hold it.
+        while send(&hostile, &[1; 10_000], flags).is_ok() {}
+        while send(&hostile, &[1], flags).is_ok() {}
+        rustix::io::ioctl_fionbio(hostile.as_fd(), false).unwrap();
+        let (done, rung) = std::sync::mpsc::channel();
+        let honest = handed_over(&doorbell);
+        std::thread::spawn(move || {
+            honest.ring();
+            done.send(()).unwrap();
+        });
+        rung.recv_timeout(WATCHDOG.unwrap())
+            .expect("the ring does not block");
+        assert_eq!(wait(&events, WATCHDOG).len(), 1, "it rings");
+        let mut looks = 0;
+        while !wait(&events, NOW).is_empty() {
+            doorbell.silence();
+            looks += 1;
+            assert!(looks < 100_000, "it comes to an end");
+        }
+    }
+}
+
+#[test]
+fn no_peer_takes_the_rings_of_others_away() {
+    let (doorbell, events) = watched_doorbell();
+    let hostile = handed_over(&doorbell);
+    handed_over(&doorbell).ring();
+    let mut buffer = [0; 64];
+    assert!(recv(&hostile, &mut buffer, RecvFlags::DONTWAIT).is_err());
+    assert_eq!(wait(&events, WATCHDOG).len(), 1);
+}
+
+#[test]
+fn a_doorbell_that_a_peer_shuts_down_rings_for_ever() {
+    let (doorbell, events) = watched_doorbell();
+    shutdown(handed_over(&doorbell), Shutdown::Both).unwrap();
+    for _ in 0..3 {
+        handed_over(&doorbell).ring();
         assert_eq!(wait(&events, WATCHDOG).len(), 1);
+        doorbell.silence();
     }
 }
 
 #[test]
 fn the_set_itself_can_be_polled() {
-    let (doorbell, inner) = watched_bell();
+    let (doorbell, inner) = watched_doorbell();
     let outer = EventSet::new().unwrap();
     outer.add(inner.as_fd(), 9, Trigger::Level).unwrap();
     assert_eq!(wait(&outer, NOW), []);
     doorbell.ring();
     assert_eq!(wait(&outer, WATCHDOG)[0].token, 9);
     assert_eq!(wait(&inner, NOW)[0].token, 5);
+    doorbell.silence();
     assert_eq!(wait(&outer, NOW), []);
 }
 
@@ -114,7 +155,7 @@ fn levels_and_edges() {
 
 #[test]
 fn a_time_limit_ends_the_wait() {
-    let (_bell, events) = watched_bell();
+    let (_doorbell, events) = watched_doorbell();
     assert_eq!(wait(&events, Some(Duration::from_micros(300))), []);
     assert_eq!(wait(&events, Some(Duration::from_millis(1))), []);
 }

@@ -7,12 +7,12 @@
 
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use limic_shm::control::{
-    Channel, ControlError, Doorbell, DoorbellError, Listener, MAX_FDS, MAX_MESSAGE, Received, Sent,
-    abstract_name,
+    Channel, ControlError, Doorbell, DoorbellError, Listener, MAX_FDS, MAX_MESSAGE, PeerDoorbell,
+    Received, Sent, abstract_name,
 };
 use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
@@ -59,7 +59,7 @@ fn up_to_four_descriptors_arrive() {
     let doorbell = Doorbell::new().unwrap();
     let before = open_fds();
     for count in 0..=MAX_FDS {
-        let fds = vec![doorbell.as_fd(); count];
+        let fds = vec![doorbell.for_peers(); count];
         assert_eq!(near.send(b"hello", &fds).unwrap(), Sent::Done);
         let mut buffer = [0; 5];
         let Received::Message { len, fds } = far.receive(&mut buffer).unwrap() else {
@@ -88,7 +88,7 @@ fn too_many_descriptors_are_refused_and_closed() {
     let doorbell = Doorbell::new().unwrap();
     let before = open_fds();
     for count in [5, 6, 7, 40] {
-        send_raw(&near, b"x", &vec![doorbell.as_fd(); count]);
+        send_raw(&near, b"x", &vec![doorbell.for_peers(); count]);
         let error = far.receive(&mut [0; 16]).unwrap_err();
         assert!(
             matches!(error, ControlError::TooManyFds { limit: 4 }),
@@ -110,7 +110,11 @@ fn long_messages_are_refused_and_their_descriptors_closed() {
     let (near, far) = pair();
     let doorbell = Doorbell::new().unwrap();
     let before = open_fds();
-    send_raw(&near, &[7; 10_000], &[doorbell.as_fd(), doorbell.as_fd()]);
+    send_raw(
+        &near,
+        &[7; 10_000],
+        &[doorbell.for_peers(), doorbell.for_peers()],
+    );
     let error = far.receive(&mut [0; MAX_MESSAGE]).unwrap_err();
     assert!(
         matches!(
@@ -134,7 +138,7 @@ fn an_empty_message_ends_the_channel_and_leaks_nothing() {
     let (near, far) = pair();
     let doorbell = Doorbell::new().unwrap();
     let before = open_fds();
-    send_raw(&near, b"", &[doorbell.as_fd()]);
+    send_raw(&near, b"", &[doorbell.for_peers()]);
     assert!(matches!(
         far.receive(&mut [0; 16]).unwrap(),
         Received::Closed
@@ -153,7 +157,7 @@ fn messages_that_are_none_are_not_sent() {
         Err(ControlError::TooLong { .. })
     ));
     assert!(matches!(
-        near.send(b"x", &[doorbell.as_fd(); 5]),
+        near.send(b"x", &[doorbell.for_peers(); 5]),
         Err(ControlError::TooManyFds { .. })
     ));
     assert!(matches!(far.receive(&mut []), Err(ControlError::Empty)));
@@ -212,36 +216,32 @@ fn a_full_backlog_is_told_from_nobody_there() {
 }
 
 #[test]
-fn only_an_eventfd_is_a_bell() {
+fn only_a_unix_stream_socket_is_a_doorbell() {
     let _alone = alone();
     let (near, _far) = pair();
     let (reader, writer) = std::io::pipe().unwrap();
+    let datagrams = std::os::unix::net::UnixDatagram::unbound().unwrap();
+    let other_family = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let counter = rustix::event::eventfd(1, rustix::event::EventfdFlags::CLOEXEC).unwrap();
     let before = open_fds();
-    let others: [OwnedFd; 4] = [
+    let others: [OwnedFd; 7] = [
         std::fs::File::open("/proc/self/exe").unwrap().into(),
         rustix::io::fcntl_dupfd_cloexec(&near, 0).unwrap(),
         reader.try_clone().unwrap().into(),
         writer.try_clone().unwrap().into(),
+        datagrams.try_clone().unwrap().into(),
+        other_family.try_clone().unwrap().into(),
+        counter.try_clone().unwrap(),
     ];
     for other in others {
-        let error = Doorbell::from_fd(other).unwrap_err();
-        assert!(matches!(error, DoorbellError::NotEventfd { .. }), "{error}");
+        let error = PeerDoorbell::from_fd(other).unwrap_err();
+        assert!(
+            matches!(error, DoorbellError::NotUnixStream { .. }),
+            "{error}"
+        );
         println!("{error}");
     }
-    let epoll = limic_shm::control::EventSet::new().unwrap();
-    let other = rustix::io::fcntl_dupfd_cloexec(&epoll, 0).unwrap();
-    match Doorbell::from_fd(other) {
-        Err(error) => assert!(error.to_string().contains("eventpoll"), "{error}"),
-        Ok(_) => println!("SKIPPED: without /proc an epoll set is not told from a bell"),
-    }
-    drop(epoll);
     assert_eq!(open_fds(), before);
-    Doorbell::from_fd(
-        Doorbell::new()
-            .unwrap()
-            .as_fd()
-            .try_clone_to_owned()
-            .unwrap(),
-    )
-    .unwrap();
+    let doorbell = Doorbell::new().unwrap();
+    PeerDoorbell::from_fd(doorbell.for_peers().try_clone_to_owned().unwrap()).unwrap();
 }

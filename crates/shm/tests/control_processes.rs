@@ -12,8 +12,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use limic_shm::control::{
-    Channel, ControlError, Doorbell, Event, EventSet, Listener, PidfdError, Received, Sent,
-    Trigger, abstract_name,
+    Channel, ControlError, Doorbell, Event, EventSet, Listener, PeerDoorbell, PidfdError, Received,
+    Sent, Trigger, abstract_name,
 };
 use limic_shm::ring::Memory;
 use limic_shm::segment::{Geometry, OwnSegment, PeerSegment, Placement};
@@ -25,7 +25,7 @@ const ID: &str = "LIMIC_TEST_ID";
 const WATCHDOG: Duration = Duration::from_secs(60);
 
 const PEER: u64 = 1;
-const BELL: u64 = 2;
+const DOORBELL: u64 = 2;
 const DEATH: u64 = 3;
 
 /// A second process; killed and reaped when dropped.
@@ -109,7 +109,7 @@ fn receive(channel: &Channel) -> (Vec<u8>, Vec<OwnedFd>) {
 }
 
 #[test]
-fn a_segment_and_a_bell_change_hands() {
+fn a_segment_and_a_doorbell_change_hands() {
     let listener = listener();
     let mut second = Second::start("owner", listener.id());
     let channel = accept(&listener);
@@ -123,7 +123,7 @@ fn a_segment_and_a_bell_change_hands() {
     let epoch = u64::from_le_bytes(message.try_into().unwrap());
     let [shared, owner, doorbell] = <[OwnedFd; 3]>::try_from(fds).unwrap();
     let segment = PeerSegment::attach([shared, owner], Some(epoch)).unwrap();
-    let doorbell = Doorbell::from_fd(doorbell).unwrap();
+    let doorbell = PeerDoorbell::from_fd(doorbell).unwrap();
     let staging = segment.staging();
     for round in 1..=3_u64 {
         staging.word64(64).store(round * 11, Ordering::Release);
@@ -143,26 +143,26 @@ fn a_segment_and_a_bell_change_hands() {
     assert!(second.child.wait().unwrap().success());
 }
 
-/// The second process of `a_segment_and_a_bell_change_hands`.
+/// The second process of `a_segment_and_a_doorbell_change_hands`.
 fn owner(id: u64) {
     let segment = OwnSegment::create(Geometry::DEFAULT, Placement::default()).unwrap();
     let [shared, owner] = segment.fds();
     let doorbell = Doorbell::new().unwrap();
     let events = EventSet::new().unwrap();
-    doorbell.watch(&events, BELL).unwrap();
+    doorbell.watch(&events, DOORBELL).unwrap();
     let channel = Channel::connect(id).unwrap();
-    let bell_fd = doorbell.as_fd().try_clone_to_owned().unwrap();
     let epoch = segment.epoch().to_le_bytes();
     assert_eq!(
         channel
-            .send(&epoch, &[shared, owner, bell_fd.as_fd()])
+            .send(&epoch, &[shared, owner, doorbell.for_peers()])
             .unwrap(),
         Sent::Done
     );
     let (staging, probe_word) = (segment.staging(), segment.probe_word(3).unwrap());
     let mut seen = 0;
     while seen < 33 {
-        await_event(&events, BELL);
+        await_event(&events, DOORBELL);
+        doorbell.silence();
         let value = staging.word64(64).load(Ordering::Acquire);
         if value != seen {
             seen = value;

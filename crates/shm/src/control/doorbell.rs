@@ -1,128 +1,143 @@
-//! The door bell: how a peer wakes an endpoint that sleeps in an event set.
+//! The doorbell: how a peer wakes an endpoint that sleeps in an event set.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::event::{EventfdFlags, eventfd};
-use rustix::fs::{AtFlags, FileType, StatxFlags, statx};
-use rustix::io::{Errno, write};
+use rustix::io::Errno;
+use rustix::net::sockopt::{socket_domain, socket_type};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair,
+};
 
 use super::{EventSet, Trigger};
 use crate::world::{self, Call};
 
-/// Why a descriptor that a peer gave is no bell.
+/// Bytes that one look takes away: more than the queue of a socket holds of rings.
+const VISIT: usize = 512;
+
+/// Why a descriptor that a peer gave is no doorbell.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DoorbellError {
-    /// It is a file, a pipe, a socket or another thing on which a write could
-    /// block or do harm.
+    /// It is a file, a pipe, a socket of another kind or another thing on which a
+    /// ring could block or do harm.
     #[error(
-        "the descriptor that the peer gave as its bell is no eventfd but {what}: refuse the peer"
+        "the descriptor that the peer gave as its doorbell is no Unix stream socket but {what}: \
+         refuse the peer"
     )]
-    NotEventfd {
+    NotUnixStream {
         /// What it is.
         what: String,
     },
     /// The kernel does not say what it is.
-    #[error("the bell that the peer gave cannot be examined: {0}")]
+    #[error("the doorbell that the peer gave cannot be examined: {0}")]
     System(#[from] Errno),
 }
 
-/// An eventfd that its owner watches edge-triggered and that peers write to.
+/// The owner's end of a doorbell: a pair of connected Unix stream sockets. The owner watches and
+/// reads one, and peers get the other.
 ///
-/// # Why a ring needs no read
+/// # What a hostile peer can do with it
 ///
-/// Each write to an eventfd wakes the waiters of that moment and so queues the
-/// entry of an edge-triggered epoll set anew, whether or not the counter was
-/// read in between; the wait then reports it as long as the counter is not 0.
-/// The counter starts at 1 and a ring adds 0, so it stays there: nothing
-/// has to be read, and no number of rings can fill it up.
+/// - It cannot make a ring block: whether a send waits is said with each send, and not by a flag
+///   of the socket, which all its holders share.
+/// - It cannot read rings away: they lie in the queue of the owner's socket, which peers do not
+///   have.
+/// - It can fill the queue up. A ring then fails, and need not succeed: what fills the queue lets
+///   the owner wake up.
+/// - It can shut the socket down. The owner's end is ready for ever then: the owner does not
+///   sleep any more, but polls, and misses nothing.
 ///
-/// Adding 0 rather than 1 matters against a hostile peer. It could fill the
-/// counter and clear O_NONBLOCK (which all holders of the descriptor share), and
-/// everybody who adds 1 would then block in the kernel. A write of 0 always fits,
-/// so it neither blocks nor fails.
-///
-/// # Limits
-///
-/// Who holds the descriptor can also read it. A peer that does so sets the counter
-/// to 0 and mutes the bell. So a sleep that must not depend on the
-/// honesty of peers needs a time limit.
+/// So it can keep the owner awake, as it can by ringing all the time, and no more.
 #[derive(Debug)]
 pub struct Doorbell {
-    fd: OwnedFd,
+    waiting: OwnedFd,
+    peers: PeerDoorbell,
 }
 
 impl Doorbell {
-    /// A new bell (close-on-exec, non-blocking).
+    /// A new doorbell (two descriptors, close-on-exec).
     ///
     /// # Errors
     ///
     /// What the kernel says (`EMFILE`, `ENOMEM`).
     pub fn new() -> io::Result<Self> {
         world::call(Call::Open)?;
-        let fd = eventfd(1, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self {
-            fd: world::opened(fd),
-        })
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (waiting, peers) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        let (waiting, peers) = (world::opened(waiting), world::opened(peers));
+        let peers = PeerDoorbell { fd: peers };
+        Ok(Self { waiting, peers })
     }
 
-    /// Takes a descriptor that a peer sent, after a check of what it is.
-    ///
-    /// # Errors
-    ///
-    /// [`DoorbellError`] if it is no eventfd: writing to it could block or do harm.
-    pub fn from_fd(fd: OwnedFd) -> Result<Self, DoorbellError> {
-        // The link is made by the kernel alone, and a file's own would begin with
-        // a slash. Nothing here asks the file system behind the descriptor: that
-        // may be a FUSE daemon of the peer, which lets askers wait for ever.
-        let link = format!("/proc/self/fd/{}", fd.as_raw_fd());
-        if let Ok(name) = std::fs::read_link(link) {
-            if name.as_os_str() == "anon_inode:[eventfd]" {
-                return Ok(Self { fd });
-            }
-            return Err(DoorbellError::NotEventfd {
-                what: name.to_string_lossy().into_owned(),
-            });
-        }
-        // Without /proc this has to do: kernel objects without a file have no file
-        // type, and to the others of that sort (epoll, timerfd, pidfd ...) a
-        // write fails at once.
-        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
-        let mode = statx(&fd, "", flags, StatxFlags::TYPE)?.stx_mode;
-        match FileType::from_raw_mode(mode.into()) {
-            FileType::Unknown => Ok(Self { fd }),
-            kind => Err(DoorbellError::NotEventfd {
-                what: format!("a {kind:?}"),
-            }),
-        }
-    }
-
-    /// Puts the owner's bell into its event set: edge-triggered, see the type.
-    /// The first wait after this may report it though nobody rang.
+    /// Puts the doorbell into its owner's event set: each wait reports it until the rings are
+    /// [silenced](Self::silence).
     ///
     /// # Errors
     ///
     /// As [`EventSet::add`].
     pub fn watch(&self, events: &EventSet, token: u64) -> io::Result<()> {
-        events.add(self.fd.as_fd(), token, Trigger::Edge)
+        // At its level and not at its edges: a ring that finds the queue full makes no edge.
+        events.add(self.waiting.as_fd(), token, Trigger::Level)
     }
 
-    /// Wakes the owner. One system call; never blocks. There is nothing to do
-    /// about an error (the owner is gone or handed over nonsense): it is dropped.
+    /// Takes away the rings so far: to be called when the doorbell was reported, and before a
+    /// look at what they were for. One system call; never blocks. Where a peer has put more into
+    /// the queue than rings of honest ones, the rest is reported again.
+    pub fn silence(&self) {
+        // Nothing to take, or an end that was shut down: both are as the type says.
+        let _ = recv(&self.waiting, &mut [0; VISIT], RecvFlags::DONTWAIT);
+    }
+
+    /// Wakes the owner up, as a peer does.
     pub fn ring(&self) {
-        loop {
-            match write(&self.fd, &0_u64.to_ne_bytes()) {
-                // Not seen with an eventfd, which does not wait; cheap to honour.
-                Err(Errno::INTR) => {}
-                // EAGAIN is success: the counter is full, so the bell is ringing.
-                Ok(_) | Err(_) => return,
-            }
-        }
+        self.peers.ring();
+    }
+
+    /// What peers ring, to be handed to them.
+    #[must_use]
+    pub fn for_peers(&self) -> BorrowedFd<'_> {
+        self.peers.as_fd()
     }
 }
 
-impl AsFd for Doorbell {
+/// A peer's end of another endpoint's doorbell.
+#[derive(Debug)]
+pub struct PeerDoorbell {
+    fd: OwnedFd,
+}
+
+impl PeerDoorbell {
+    /// Takes a descriptor that a peer sent, after a check of what it is.
+    ///
+    /// # Errors
+    ///
+    /// [`DoorbellError`] if it is no Unix stream socket: on no other descriptor is it known that
+    /// a ring does not block.
+    pub fn from_fd(fd: OwnedFd) -> Result<Self, DoorbellError> {
+        // The kernel answers both for a socket by itself, and for anything else says ENOTSOCK: no
+        // file system is asked, which may be a FUSE daemon of the peer.
+        let what = match socket_domain(&fd) {
+            Ok(AddressFamily::UNIX) => match socket_type(&fd)? {
+                SocketType::STREAM => return Ok(Self { fd }),
+                kind => format!("a Unix socket of type {}", kind.as_raw()),
+            },
+            Ok(family) => format!("a socket of family {}", family.as_raw()),
+            Err(Errno::NOTSOCK) => "no socket".into(),
+            Err(errno) => return Err(errno.into()),
+        };
+        Err(DoorbellError::NotUnixStream { what })
+    }
+
+    /// Wakes the owner. One system call; never blocks. There is nothing to do
+    /// about an error: the queue is full, so the doorbell rings; or its owner is
+    /// gone, or handed over nonsense.
+    pub fn ring(&self) {
+        let _ = send(&self.fd, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+    }
+}
+
+impl AsFd for PeerDoorbell {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }

@@ -16,7 +16,7 @@ pub enum Trigger {
     /// At every wait for as long as it is ready.
     Level,
     /// Once per change. A socket must then be read until it would block; a
-    /// [`Doorbell`](super::Doorbell) needs no read.
+    /// [`Timer`](super::Timer) needs no read.
     Edge,
 }
 

@@ -1,14 +1,15 @@
 //! The Unix socket next to the shared memory, and what an idle endpoint sleeps on.
 //!
 //! Messages between ranks never come through here. The socket carries what
-//! shared memory cannot: file descriptors (segments, arenas, bells), the
+//! shared memory cannot: file descriptors (segments, arenas, doorbells), the
 //! kernel's word on who the peer is, and its death. Nothing in this module has a
 //! name in a file system, so nothing is left after SIGKILL.
 //!
 //! - [`Listener`]: where peers knock; an abstract name made of a 64-bit id.
 //! - [`Channel`]: one connection: whole messages, each with up to
 //!   [`MAX_FDS`] descriptors; credentials and pidfd of the peer.
-//! - [`Doorbell`]: an eventfd that wakes a sleeping endpoint.
+//! - [`Doorbell`], [`PeerDoorbell`]: two ends of a pair of sockets; a byte wakes a
+//!   sleeping endpoint.
 //! - [`Timer`]: a timerfd that ends a sleep in a poll loop.
 //! - [`EventSet`]: epoll over all of these; its own descriptor can be put into
 //!   a runtime's poll loop.
@@ -27,7 +28,7 @@ mod listener;
 mod timer;
 
 pub use channel::{Channel, Credentials, MAX_FDS, MAX_MESSAGE, Received, Sent};
-pub use doorbell::{Doorbell, DoorbellError};
+pub use doorbell::{Doorbell, DoorbellError, PeerDoorbell};
 pub use error::{ControlError, PidfdError};
 pub use events::{Event, EventSet, Trigger};
 pub use listener::{BACKLOG, Listener, abstract_name};

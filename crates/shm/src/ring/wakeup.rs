@@ -3,7 +3,7 @@
 //! One word in the receiver's segment. A receiver that runs out of patience
 //! announces its sleep, looks at its rings once more, and then blocks (on an event
 //! set, elsewhere). A sender looks at the word after it has published a message,
-//! and rings (an eventfd, elsewhere) if it takes the announcement down.
+//! and rings (a doorbell, elsewhere) if it takes the announcement down.
 //!
 //! Each side stores first and loads then (Dekker's pattern), which needs a full barrier on both
 //! sides, or a message and an announcement can miss each other. The sender's barrier would cost

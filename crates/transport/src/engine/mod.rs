@@ -287,6 +287,7 @@ impl Engine {
     /// limit. A timer makes the descriptor readable in time for what nobody rings for, and after
     /// [`LONGEST_SLEEP`] in any case.
     pub(crate) fn arm_for_poll(&mut self) -> bool {
+        self.ensure_own();
         let another_polls = self.cx.wakeup.poller.disarm();
         let armed = self.try_to_arm_for_poll();
         if armed | another_polls {

@@ -5,7 +5,7 @@
 //!   peers share, and a private one from the record on that announces it.
 //! - The peer is rung after each record if it sleeps.
 
-use limic_shm::control::Doorbell;
+use limic_shm::control::PeerDoorbell;
 use limic_shm::process;
 use limic_shm::ring::Mapped;
 use limic_shm::ring::line::LineProducer;
@@ -31,7 +31,7 @@ pub(crate) struct Outbound {
     /// A private ring that was granted; its announcement waits for room in the shared one.
     pending_switch: Option<(u32, LineProducer<Mapped>)>,
     waker: Waker<Mapped>,
-    doorbell: Doorbell,
+    doorbell: PeerDoorbell,
     /// Where the wake-ups are counted.
     counts: Row,
     /// Most bytes in a record.
@@ -52,7 +52,7 @@ impl Outbound {
     pub(crate) fn new(
         shared: SharedProducer<Mapped>,
         waker: Waker<Mapped>,
-        doorbell: Doorbell,
+        doorbell: PeerDoorbell,
         counts: Row,
         longest_record: u64,
     ) -> Self {

@@ -34,7 +34,7 @@ pub(in crate::perf) fn pause() {
     }
 }
 
-/// An eventfd, by which the sleeper is woken out of its epoll set: what an endpoint sleeps on.
+/// An eventfd, by which the sleeper is woken out of its epoll set: the least that the kernel takes.
 pub(super) fn bell() -> Result<OwnedFd, PerfError> {
     eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|errno| PerfError::System {
         step: "making an eventfd",

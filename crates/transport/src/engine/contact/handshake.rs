@@ -1,9 +1,9 @@
 //! Peers meet at the first message: two greetings over a connection, and each side maps the other's
 //! segment.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
-use limic_shm::control::{ControlError, Doorbell, Sent};
+use limic_shm::control::{ControlError, PeerDoorbell, Sent};
 use limic_shm::ring::shared::SharedProducer;
 use limic_shm::ring::wakeup::Waker;
 use limic_shm::ring::{PackedFlags, ReleaseFlags};
@@ -63,7 +63,7 @@ pub(crate) fn greet(
     greeting: &Greeting,
 ) -> core::result::Result<(), ControlError> {
     let [shared, owner] = cx.memory.segment.fds();
-    let fds = [shared, owner, cx.sockets.doorbell().as_fd()];
+    let fds = [shared, owner, cx.sockets.doorbell().for_peers()];
     let entry = cx.sockets.get(connection).ok_or(ControlError::Closed)?;
     match entry.channel.send(&greeting.encode(), &fds) {
         Ok(Sent::Done) => Ok(()),
@@ -253,7 +253,7 @@ pub(crate) fn attach(
     };
     let segment =
         PeerSegment::attach([shared, owner], Some(greeting.epoch)).map_err(|e| text(&e))?;
-    let doorbell = Doorbell::from_fd(doorbell).map_err(|e| text(&e))?;
+    let doorbell = PeerDoorbell::from_fd(doorbell).map_err(|e| text(&e))?;
     let shape = segment.shape();
     let (copies, capabilities) = single_copy(cx, peer, index, greeting);
     let producer = SharedProducer::new(segment.shared_ring(), shape.shared_slots, greeting.number)

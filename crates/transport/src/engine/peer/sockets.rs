@@ -115,7 +115,7 @@ impl Sockets {
         let epoll = |error| Error::system("epoll", error);
         let listener = Listener::bind(id).map_err(|e| Error::system("listening socket", e))?;
         let events = EventSet::new().map_err(epoll)?;
-        let doorbell = Doorbell::new().map_err(|e| Error::system("eventfd", e))?;
+        let doorbell = Doorbell::new().map_err(|e| Error::system("doorbell", e))?;
         doorbell.watch(&events, DOORBELL).map_err(epoll)?;
         events
             .add(listener.as_fd(), LISTENER, Trigger::Level)
@@ -171,6 +171,9 @@ impl Sockets {
             return (events, 0);
         }
         let count = self.events.wait(timeout, &mut events).unwrap_or(0);
+        if events[..count].iter().any(|event| event.token == DOORBELL) {
+            self.doorbell.silence();
+        }
         (events, count)
     }
 
@@ -305,7 +308,7 @@ impl Sockets {
     /// Makes descriptors that can be given up for others.
     pub(crate) fn refill_reserve(&mut self) {
         while self.reserve_fds.len() < RESERVE_FDS {
-            match self.doorbell.as_fd().try_clone_to_owned() {
+            match self.doorbell.for_peers().try_clone_to_owned() {
                 Ok(another) => self.reserve_fds.push(world::opened(another)),
                 Err(_) => return,
             }

@@ -210,7 +210,7 @@ fn one_identity_has_few_connections() {
     for _ in 0..40 {
         let channel = Channel::connect(id).expect("connected");
         let [shared, owner] = greedy.cx.memory.segment.fds();
-        let fds = [shared, owner, greedy.cx.sockets.doorbell().as_fd()];
+        let fds = [shared, owner, greedy.cx.sockets.doorbell().for_peers()];
         let _ = channel.send(&hello.encode(), &fds).expect("sent");
         held.push(channel);
         turn(&mut [&mut engine]);

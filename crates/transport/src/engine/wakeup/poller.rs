@@ -9,7 +9,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use limic_shm::control::{Doorbell, Event, EventSet, Trigger};
+use limic_shm::control::{Doorbell, EventSet, Trigger};
 
 #[derive(Debug)]
 pub(crate) struct Poller {
@@ -35,8 +35,7 @@ impl Poller {
             set,
             call,
             armed: false,
-            // A bell is watched as if it had been rung.
-            called: true,
+            called: false,
         })
     }
 
@@ -59,11 +58,7 @@ impl Poller {
     /// of what was before. True if it is armed already.
     pub(crate) fn disarm(&mut self) -> bool {
         if core::mem::take(&mut self.called) {
-            // The engine's events stay: they are told at their level. If the kernel fails, there is
-            // one wake-up too many.
-            let _ = self
-                .set
-                .wait(Some(core::time::Duration::ZERO), &mut [Event::default(); 2]);
+            self.call.silence();
         }
         core::mem::take(&mut self.armed)
     }
