@@ -5,6 +5,8 @@ mod memory;
 mod operations;
 mod slices;
 
+use std::collections::TryReserveError;
+
 use limic_shm::ring::StoreMode;
 
 pub(crate) use memory::{ArenaBytes, PrivateBytes, Skip, Window};
@@ -77,13 +79,20 @@ pub(crate) fn put_words(sink: &mut impl Sink, words: &[u64]) {
 }
 
 /// The bytes of a source as a private vector, appended to `into`.
-pub(crate) fn append(source: &(impl Source + ?Sized), into: &mut Vec<u8>) {
+///
+/// # Errors
+/// There is no memory for them.
+pub(crate) fn append(
+    source: &(impl Source + ?Sized),
+    into: &mut Vec<u8>,
+) -> Result<(), TryReserveError> {
     let (old, len) = (into.len(), source.len() as usize);
-    into.reserve(len);
+    into.try_reserve(len)?;
     // SAFETY: room for `len` bytes was just reserved behind the `old` ones.
     unsafe { source.get(0, into.as_mut_ptr().add(old), len) }
     // SAFETY: the bytes up to the new length have just been written.
     unsafe { into.set_len(old + len) }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -218,7 +218,9 @@ impl Settings {
     }
 
     /// Bytes of unexpected messages that an endpoint keeps before it holds its senders back
-    /// (`LIMIC_UNEXPECTED_BYTES`); 64 MiB by default.
+    /// (`LIMIC_UNEXPECTED_BYTES`); 64 MiB by default. Each message counts with some 256 bytes for
+    /// itself. Senders are asked to wait with long messages first; beyond 16 times as many bytes,
+    /// all messages of a peer wait in its ring until some are received.
     #[must_use]
     pub fn unexpected_budget_bytes(&self) -> u64 {
         self.unexpected_budget_bytes

@@ -8,6 +8,11 @@ use limic_shm::ring::{LINE, Mapped, Memory};
 use limic_shm::segment::OwnSegment;
 use limic_shm::sync::AtomicU64;
 
+/// A sender stands between claim and publication in the shared ring.
+const STALLED: u8 = 1;
+/// Messages of some peers are to stay in their private rings.
+const HELD_BACK: u8 = 2;
+
 /// The segment that peers write to.
 pub(crate) struct OwnMemory {
     pub(crate) segment: OwnSegment,
@@ -17,8 +22,8 @@ pub(crate) struct OwnMemory {
     free_words: Vec<u32>,
     /// Where this endpoint says which region of a peer it accesses.
     access: Mapped,
-    /// A sender stands between claim and publication in the shared ring.
-    stalled: bool,
+    /// Which rings hold records that wait: [`STALLED`], [`HELD_BACK`].
+    waiting: u8,
 }
 
 impl OwnMemory {
@@ -29,7 +34,7 @@ impl OwnMemory {
             switched: Vec::new(),
             free_words: (0..shape.probe_words).rev().collect(),
             access: segment.access(),
-            stalled: false,
+            waiting: 0,
             segment,
         }
     }
@@ -88,14 +93,27 @@ impl OwnMemory {
 
     /// The shared ring waits for a sender that has begun a record.
     pub(crate) fn stall(&mut self) {
-        self.stalled = true;
-    }
-
-    pub(crate) fn is_stalled(&self) -> bool {
-        self.stalled
+        self.waiting |= STALLED;
     }
 
     pub(crate) fn take_stalled(&mut self) -> bool {
-        core::mem::take(&mut self.stalled)
+        let stalled = self.waiting & STALLED != 0;
+        self.waiting &= !STALLED;
+        stalled
+    }
+
+    /// Some private rings are held back, or none is.
+    pub(crate) fn set_held_back(&mut self, any: bool) {
+        self.waiting = (self.waiting & !HELD_BACK) | (u8::from(any) * HELD_BACK);
+    }
+
+    pub(crate) fn has_held_back(&self) -> bool {
+        self.waiting & HELD_BACK != 0
+    }
+
+    /// Whether progress has to look at rings that wait.
+    #[inline(always)]
+    pub(crate) fn has_waiting_ring(&self) -> bool {
+        self.waiting != 0
     }
 }

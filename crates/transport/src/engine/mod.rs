@@ -51,7 +51,7 @@ use self::control::{line_latency, locality};
 use self::cx::Cx;
 use self::fabric::Inbox;
 use self::peer::sockets::TIMER;
-use self::peer::table::Gone;
+use self::peer::table::Note;
 use self::progress::rings::ReceiveRings;
 use self::progress::{fabric as fabric_progress, work};
 use self::protocol::send_ahead;
@@ -143,6 +143,9 @@ impl Engine {
             self.rings.open_ring(&mut self.cx, ring, peer);
             moved = true;
         }
+        if self.cx.memory.has_held_back() {
+            moved |= self.rings.drain_held_back(&mut self.cx);
+        }
         if self.cx.fabric.is_open() {
             moved |= fabric_progress::poll(&mut self.cx, &mut self.inbox);
         }
@@ -150,7 +153,7 @@ impl Engine {
         if self.cx.memory.take_stalled() || now_and_then {
             moved |= connections::poll(&mut self.cx, Some(Duration::ZERO));
         }
-        moved | self.retire_failed_peers()
+        moved | self.handle_notes()
     }
 
     /// Gives back the staging buffers of one of the peers that were not used for long, and takes
@@ -165,19 +168,20 @@ impl Engine {
         }
     }
 
-    /// Fails the peers whose connections ended, after all that they had published was read. True if
-    /// one was failed.
-    fn retire_failed_peers(&mut self) -> bool {
-        if !self.cx.peers.has_ended() {
+    /// Does what the notes in the table of peers ask for. A peer whose connection ended fails after
+    /// all that it had published was read. True if there was a note.
+    fn handle_notes(&mut self) -> bool {
+        if !self.cx.peers.has_notes() {
             return false;
         }
-        while let Some((peer, gone)) = self.cx.peers.next_gone() {
-            match gone {
-                Gone::Ended(why) => {
+        while let Some((peer, note)) = self.cx.peers.next_note() {
+            match note {
+                Note::HoldBack => self.rings.hold_back(&mut self.cx, peer),
+                Note::Ended(why) => {
                     self.rings.drain_failed_peer(&mut self.cx, peer);
                     failure::fail_peer(&mut self.cx, peer, why);
                 }
-                Gone::LeftRing(ring) => self.close_ring(peer, ring),
+                Note::LeftRing(ring) => self.close_ring(peer, ring),
             }
         }
         true
@@ -198,7 +202,7 @@ impl Engine {
         self.ensure_own();
         connections::contact_sources(&mut self.cx);
         let happened = connections::poll(&mut self.cx, Some(Duration::ZERO));
-        self.retire_failed_peers();
+        self.handle_notes();
         happened
     }
 
@@ -341,7 +345,7 @@ impl Engine {
             self.cx.counters.event(Event::WakeUps);
         }
         self.cx.wakeup.wake_up();
-        self.retire_failed_peers();
+        self.handle_notes();
     }
 
     /// Closes in good order: what was sent goes out as far as peers take it within the linger time.
@@ -355,7 +359,7 @@ impl Engine {
             over.then_some(())
         });
         close::leave(&mut self.cx, deadline);
-        self.retire_failed_peers();
+        self.handle_notes();
         close::end(&mut self.cx);
     }
 }
@@ -382,7 +386,7 @@ impl Engine {
         self.cx.fabric.leave_to_parent();
         self.cx.transfers.leave_to_parent();
         close::fail_all(&mut self.cx, &PeerFailure::Forked);
-        self.retire_failed_peers();
+        self.handle_notes();
         close::end(&mut self.cx);
         false
     }

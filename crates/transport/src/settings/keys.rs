@@ -208,7 +208,9 @@ impl Key {
                 "LIMIC_UNEXPECTED_BYTES",
                 "unexpected_bytes",
                 Group::Memory,
-                "bytes of unexpected messages that an endpoint keeps before it holds senders back",
+                "bytes of unexpected messages, each with some 256 for itself, that an endpoint keeps \
+                before it asks senders to wait with long ones; beyond 16 times as many, all \
+                messages of a peer wait in its ring until some are received",
                 "64K or more bytes (suffix K, M or G), or unlimited",
             ),
             Self::Loan => (

@@ -143,7 +143,7 @@ fn fail_operation(cx: &mut Cx, slot: u32, error: &Error) {
 fn copy_out_loans(cx: &mut Cx, number: u32) {
     for (token, message) in cx.matching.store().in_arenas_of(number) {
         if let Some(bytes) = arena_message::bytes_of(cx, token) {
-            budget::count_bytes(cx, bytes.len() as i64);
+            budget::count_more(cx, number, bytes.len() as i64);
             let body = UnexpectedBody::Bytes(bytes);
             cx.matching.store().replace(token, body);
         }

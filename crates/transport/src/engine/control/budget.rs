@@ -1,4 +1,4 @@
-//! Bytes of unexpected messages are counted, and senders learn when they are too many.
+//! What unexpected messages take is counted, and senders learn when it is too much.
 
 use limic_shm::ring::Memory;
 use limic_shm::sync::Ordering;
@@ -7,12 +7,35 @@ use crate::engine::cx::Cx;
 use crate::engine::frame::Update;
 use crate::engine::outbox;
 
-/// Counts bytes that are kept, and tells senders if their messages are to be offered from now on,
-/// or no longer.
-pub(crate) fn count_bytes(cx: &mut Cx, change: i64) {
-    let Some(over_budget) = cx.matching.count_bytes(&mut cx.counters, change) else {
-        return;
-    };
+/// A message of a peer is kept, or so many bytes of it.
+pub(crate) fn count_kept(cx: &mut Cx, from: u32, bytes: i64) {
+    count(cx, from, (bytes, 1));
+    if cx.matching.is_over_cap() {
+        hold_back(cx, from);
+    }
+}
+
+/// So many more bytes are kept of a message that is kept already.
+pub(crate) fn count_more(cx: &mut Cx, from: u32, bytes: i64) {
+    count(cx, from, (bytes, 0));
+}
+
+/// A message, of which so many bytes were kept, is kept no longer.
+#[inline]
+pub(crate) fn count_taken(cx: &mut Cx, from: u32, bytes: i64) {
+    count(cx, from, (-bytes, -1));
+}
+
+/// Counts, and tells senders if their messages are to be offered from now on, or no longer.
+#[inline]
+fn count(cx: &mut Cx, from: u32, change: (i64, i64)) {
+    if let Some(over_budget) = cx.matching.count(&mut cx.counters, from, change) {
+        tell(cx, over_budget);
+    }
+}
+
+#[cold]
+fn tell(cx: &mut Cx, over_budget: bool) {
     for peer in cx.fabric.tell_over_budget(over_budget) {
         outbox::control(cx, peer, Update::OverBudget(over_budget).encode());
     }
@@ -22,4 +45,22 @@ pub(crate) fn count_bytes(cx: &mut Cx, change: i64) {
         .status()
         .word32(0)
         .store(u32::from(over_budget), Ordering::Relaxed);
+}
+
+/// A peer whose message was kept beyond the cap waits with the next ones, if it is over its share
+/// and has a ring in which they can wait.
+#[cold]
+fn hold_back(cx: &mut Cx, from: u32) {
+    let myself = cx.peers.me() == Some(from);
+    let has_ring = cx.peers.get(from).is_some_and(|peer| peer.has_switched);
+    if has_ring {
+        if cx.matching.is_over_share(from, cx.peers.attached()) {
+            cx.peers.hold_back(from);
+        }
+    } else if cx.matching.is_over_all() && !myself {
+        cx.peers.violated(
+            from,
+            "more messages than memory is given to (LIMIC_UNEXPECTED_BYTES), before their receives",
+        );
+    }
 }

@@ -2,7 +2,8 @@
 //!
 //! - `posted`: receives that wait for a message;
 //! - `unexpected`: messages that wait for a receive, in the order of their arrival;
-//! - `unexpected_store`: what is there of such a message.
+//! - `unexpected_store`: what is there of such a message;
+//! - `unexpected_bound`: how much memory all of them may take.
 //!
 //! # Invariants
 //! - While a receive is in the posted fifo (`request::posted_fifo`), the posted queue is empty.
@@ -11,12 +12,14 @@
 
 pub(crate) mod posted;
 pub(crate) mod unexpected;
+mod unexpected_bound;
 pub(crate) mod unexpected_store;
 
 use std::collections::VecDeque;
 
 use limic_matching::HeapMatcher;
 
+use self::unexpected_bound::UnexpectedBound;
 use self::unexpected_store::UnexpectedStore;
 use crate::error::PeerFailure;
 use crate::raw::ClaimId;
@@ -44,9 +47,7 @@ pub(crate) struct Matching {
     reserved: Option<(u64, u64)>,
     /// Those that have come, in order.
     reserved_messages: VecDeque<ClaimId>,
-    /// Bytes of unexpected messages beyond which senders are asked to offer.
-    budget: u64,
-    over_budget: bool,
+    bound: UnexpectedBound,
     /// Failures of peers that no receive from any source has reported yet.
     unreported: Vec<(u32, PeerFailure)>,
     /// Receives from any source report no failure.
@@ -68,8 +69,7 @@ impl Matching {
             unexpected: UnexpectedStore::new(),
             reserved: None,
             reserved_messages: VecDeque::new(),
-            budget,
-            over_budget: false,
+            bound: UnexpectedBound::new(budget),
             unreported: Vec::new(),
             any_source_survives: false,
             closed: None,

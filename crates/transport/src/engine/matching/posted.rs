@@ -124,6 +124,21 @@ impl Matching {
         self.matcher.take_posted(&envelope)
     }
 
+    /// Whether a message would find a posted receive. Linear.
+    pub(crate) fn finds_posted(&mut self, requests: &Requests, from: u32, tag: u64) -> bool {
+        let envelope = limic_matching::Envelope { source: from, tag };
+        let mut found = requests
+            .fifo()
+            .any(|(_, selector)| selector.fits(&envelope));
+        // Takes none out.
+        let look = |selector: &Query| {
+            found |= selector.fits(&envelope);
+            false
+        };
+        self.matcher.drain_posted_if(look, |_, _| {});
+        found
+    }
+
     /// Takes a posted receive back: true if no message had it yet.
     pub(crate) fn unpost(&mut self, requests: &mut Requests, slot: Slot) -> bool {
         if self.move_fifo_to_matcher(requests).is_err() {

@@ -1,7 +1,7 @@
 //! Messages that came before their receive: the unexpected queue, what is kept out of it, and the
 //! bytes that wait there.
 
-use limic_matching::{Envelope, Full, Selector as Query};
+use limic_matching::{Envelope, Selector as Query};
 
 use super::Matching;
 use super::unexpected_store::{UnexpectedBody, UnexpectedMessage};
@@ -9,23 +9,31 @@ use crate::Status;
 use crate::counters::{Event, Recorder};
 use crate::raw::ClaimId;
 
+/// There is no memory for a message.
+#[derive(Debug)]
+pub(crate) struct NoMemory;
+
 impl Matching {
     /// Puts a message behind all that wait; gives its token.
     ///
     /// # Errors
-    /// There is no memory for the queue, and the message is gone.
+    /// There is no memory for the queue or the store, and the message is gone.
     pub(crate) fn store_message(
         &mut self,
         counters: &Recorder,
         message: UnexpectedMessage,
-    ) -> Result<u32, Full> {
+    ) -> Result<u32, NoMemory> {
         counters.event(Event::Unexpected);
         let envelope = Envelope {
             source: message.envelope.from,
             tag: message.envelope.tag,
         };
-        let token = self.unexpected.insert(message);
-        if self.is_reserved(envelope.tag) {
+        let reserved = self.is_reserved(envelope.tag);
+        if reserved && self.reserved_messages.try_reserve(1).is_err() {
+            return Err(NoMemory);
+        }
+        let token = self.unexpected.insert(message).ok_or(NoMemory)?;
+        if reserved {
             self.reserved_messages.extend(self.unexpected.claim(token));
             return Ok(token);
         }
@@ -41,9 +49,9 @@ impl Matching {
                 counters.at_least(Event::UnexpectedDepthMost, depth);
                 Ok(token)
             }
-            Err(full) => {
+            Err(_) => {
                 self.unexpected.take(token);
-                Err(full)
+                Err(NoMemory)
             }
         }
     }
@@ -73,26 +81,39 @@ impl Matching {
         self.unexpected.take(token)
     }
 
-    /// Counts bytes that wait. Over the budget, senders are asked to offer their messages, so that
-    /// only the headers are kept here; under half of it they may send again. Gives the new state if
-    /// it changed.
-    pub(crate) fn count_bytes(&mut self, counters: &mut Recorder, change: i64) -> Option<bool> {
-        let bytes = counters.unexpected_bytes().saturating_add_signed(change);
-        counters.set_unexpected_bytes(bytes);
-        let limit = if self.over_budget {
-            self.budget / 2
-        } else {
-            self.budget
-        };
-        let over_budget = bytes > limit;
-        if over_budget == self.over_budget {
-            return None;
-        }
-        self.over_budget = over_budget;
-        if over_budget {
+    /// Counts bytes and messages of a peer that wait, or do no longer. Over the budget, senders are
+    /// asked to offer their messages, so that only the headers are kept here; under half of it they
+    /// may send again. Gives the new state if it changed.
+    #[inline]
+    pub(crate) fn count(
+        &mut self,
+        counters: &mut Recorder,
+        from: u32,
+        (bytes, messages): (i64, i64),
+    ) -> Option<bool> {
+        counters.set_unexpected_bytes(counters.unexpected_bytes().saturating_add_signed(bytes));
+        let changed = self.bound.count(from, bytes, messages);
+        if changed == Some(true) {
             counters.event(Event::OverBudget);
         }
-        Some(over_budget)
+        changed
+    }
+
+    /// Whether messages take more memory than is given to them, so that some are to wait where they
+    /// are.
+    #[inline(always)]
+    pub(crate) fn is_over_cap(&self) -> bool {
+        self.bound.is_over_cap()
+    }
+
+    /// Whether they take so much that a peer that cannot be held back is given up.
+    pub(crate) fn is_over_all(&self) -> bool {
+        self.bound.is_over_all()
+    }
+
+    /// Whether the messages of a peer, which is one of so many, are to wait where they are.
+    pub(crate) fn is_over_share(&self, from: u32, peers: u32) -> bool {
+        self.bound.is_over_share(from, peers)
     }
 
     /// Keeps messages with this tag under this mask out of matching.
@@ -119,8 +140,8 @@ impl Matching {
 }
 
 /// Bytes of a message that this endpoint keeps.
-pub(crate) fn kept_bytes(message: &UnexpectedMessage) -> i64 {
-    match &message.body {
+pub(crate) fn kept_bytes(body: &UnexpectedBody) -> i64 {
+    match body {
         UnexpectedBody::Bytes(bytes) | UnexpectedBody::Partial(bytes) => bytes.len() as i64,
         _ => 0,
     }

@@ -108,18 +108,22 @@ impl UnexpectedStore {
         }
     }
 
-    pub(crate) fn insert(&mut self, message: UnexpectedMessage) -> u32 {
+    /// Keeps a message; gives its token. `None`: there is no memory for it.
+    pub(crate) fn insert(&mut self, message: UnexpectedMessage) -> Option<u32> {
         if let Some(slot) = self.free.pop() {
             self.entries[slot as usize].message = Some(message);
-            return slot;
+            return Some(slot);
         }
+        self.entries.try_reserve(1).ok()?;
+        // As many as there are entries, so that there is room when each is given back.
+        self.free.try_reserve(self.entries.capacity()).ok()?;
         self.entries.push(Entry {
             generation: FIRST_GENERATION,
             queued: None,
             claimed: false,
             message: Some(message),
         });
-        (self.entries.len() - 1) as u32
+        Some((self.entries.len() - 1) as u32)
     }
 
     pub(crate) fn get(&self, token: u32) -> Option<&UnexpectedMessage> {

@@ -61,12 +61,14 @@ pub(crate) enum PeerState {
     Failed(Box<PeerFailure>),
 }
 
-/// What is to be done about a peer that is gone.
-pub(crate) enum Gone {
+/// What progress is to do about a peer.
+pub(crate) enum Note {
     /// Its connection ended: it fails after its last records were read.
     Ended(PeerFailure),
-    /// This was its private ring.
+    /// This was the private ring of one that is gone.
     LeftRing(u32),
+    /// It sends more than is received: its messages wait in its private ring.
+    HoldBack,
 }
 
 /// One peer.
@@ -81,6 +83,8 @@ pub(crate) struct PeerEntry {
     pub(crate) shared_records: u32,
     /// The private ring, in this endpoint's segment, that the peer was given.
     pub(crate) ring: Option<u32>,
+    /// Its records come through that ring.
+    pub(crate) has_switched: bool,
     /// What was sent to it and received from it.
     pub(crate) counts: Row,
 }
@@ -143,8 +147,8 @@ pub(crate) struct Peers {
     /// Peers that a message waits for, and that have not been contacted, or are to be contacted
     /// again.
     pub(crate) to_contact: Vec<u32>,
-    /// Peers that are gone, oldest first.
-    gone: Vec<(u32, Gone)>,
+    /// What is to be done about peers, oldest first.
+    notes: Vec<(u32, Note)>,
     /// The peer to which the line latency is measured next.
     pub(crate) next_probed: u32,
     /// Why this endpoint meets nobody any more, if so.
@@ -163,7 +167,7 @@ impl Peers {
             local: 0,
             backlogged: Vec::new(),
             to_contact: Vec::new(),
-            gone: Vec::new(),
+            notes: Vec::new(),
             next_probed: 0,
             closed: None,
         }
@@ -200,6 +204,7 @@ impl Peers {
             listed: false,
             shared_records: 0,
             ring: None,
+            has_switched: false,
             counts: self.shared_row.clone(),
         });
         Some(number)
@@ -290,6 +295,7 @@ impl Peers {
         peer.backlog.clear();
         let before = core::mem::replace(&mut peer.state, PeerState::Failed(Box::new(why)));
         let ring = peer.ring.take();
+        peer.has_switched = false;
         self.attached -= u32::from(matches!(before, PeerState::Up(Channel::Shm(_))));
         Some((before, ring))
     }
@@ -309,6 +315,11 @@ impl Peers {
         entries.any(|entry| matches!(entry.state, PeerState::Unmet { .. }))
     }
 
+    /// Peers that share memory with this endpoint.
+    pub(crate) fn attached(&self) -> u32 {
+        self.attached
+    }
+
     /// Endpoints that share this machine's processors with this one, as far as is known, itself
     /// included.
     pub(crate) fn neighbours(&self) -> u32 {
@@ -320,38 +331,46 @@ impl Peers {
     pub(crate) fn violated(&mut self, peer: u32, what: impl Into<String>) {
         let what = what.into();
         tracing::error!("peer {peer} sent {what}; the connection is given up");
-        self.gone
-            .push((peer, Gone::Ended(PeerFailure::Corrupt(what))));
+        self.notes
+            .push((peer, Note::Ended(PeerFailure::Corrupt(what))));
     }
 
     /// Enters that a peer is gone, if nothing has said so before.
     pub(crate) fn ended(&mut self, peer: u32, why: PeerFailure) {
-        let ended = |gone: &(u32, Gone)| gone.0 == peer && matches!(gone.1, Gone::Ended(_));
-        if !self.gone.iter().any(ended) {
-            self.gone.push((peer, Gone::Ended(why)));
+        let ended = |note: &(u32, Note)| note.0 == peer && matches!(note.1, Note::Ended(_));
+        if !self.notes.iter().any(ended) {
+            self.notes.push((peer, Note::Ended(why)));
         }
     }
 
     /// Whether a peer has failed, or will as soon as its last records are read.
     pub(crate) fn is_gone(&self, peer: u32) -> bool {
-        let ended = |gone: &(u32, Gone)| gone.0 == peer && matches!(gone.1, Gone::Ended(_));
-        !self.is_alive(peer) || self.gone.iter().any(ended)
+        let ended = |note: &(u32, Note)| note.0 == peer && matches!(note.1, Note::Ended(_));
+        !self.is_alive(peer) || self.notes.iter().any(ended)
     }
 
     /// A peer has failed, or is forgotten: its private ring is to be closed.
     pub(crate) fn left_ring(&mut self, peer: u32, ring: u32) {
-        self.gone.push((peer, Gone::LeftRing(ring)));
+        self.notes.push((peer, Note::LeftRing(ring)));
     }
 
-    /// Whether peers are gone that have not failed yet, or have left something.
+    /// A peer sends more than is received.
+    pub(crate) fn hold_back(&mut self, peer: u32) {
+        let held = |note: &(u32, Note)| note.0 == peer && matches!(note.1, Note::HoldBack);
+        if !self.notes.iter().any(held) {
+            self.notes.push((peer, Note::HoldBack));
+        }
+    }
+
+    /// Whether something is to be done about peers.
     #[inline(always)]
-    pub(crate) fn has_ended(&self) -> bool {
-        !self.gone.is_empty()
+    pub(crate) fn has_notes(&self) -> bool {
+        !self.notes.is_empty()
     }
 
-    /// The next thing to do about a peer that is gone.
-    pub(crate) fn next_gone(&mut self) -> Option<(u32, Gone)> {
-        (!self.gone.is_empty()).then(|| self.gone.remove(0))
+    /// The next thing to do about a peer.
+    pub(crate) fn next_note(&mut self) -> Option<(u32, Note)> {
+        (!self.notes.is_empty()).then(|| self.notes.remove(0))
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &PeerEntry)> {

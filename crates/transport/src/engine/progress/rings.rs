@@ -15,6 +15,7 @@ use crate::engine::progress::dispatch;
 use crate::engine::protocol::{private_ring, receive};
 use crate::engine::request::Requests;
 use crate::error::PeerFailure;
+use crate::warning;
 
 /// Records taken from one ring before the others get their turn.
 const BATCH: usize = 32;
@@ -55,12 +56,43 @@ impl PrivateRing {
         }
         (taken, bytes)
     }
+
+    /// Takes records up to the first message that would have to be kept. True if there were any.
+    fn deliver_wanted(&mut self, cx: &mut Cx) -> bool {
+        let peer = self.peer;
+        let (mut taken, mut credited) = (0, false);
+        while taken < BATCH {
+            match self.ring.peek() {
+                Ok(Some(record)) => {
+                    let (kind, tag) = (record.kind, record.tag);
+                    let is_kept = frame::is_message(kind)
+                        && !cx.matching.finds_posted(&cx.requests, peer, tag);
+                    if is_kept {
+                        break;
+                    }
+                    dispatch::on_record(cx, peer, kind, tag, &record);
+                }
+                Ok(None) => break,
+                Err(corrupt) => {
+                    cx.peers.violated(peer, corrupt.to_string());
+                    break;
+                }
+            }
+            credited |= self.ring.pop();
+            taken += 1;
+        }
+        credit_returned(cx, peer, credited);
+        taken > 0
+    }
 }
 
 /// All rings of this endpoint's segment.
 pub(crate) struct ReceiveRings {
     shared: SharedConsumer<Mapped>,
     private: Vec<PrivateRing>,
+    /// Those of peers that are over their share of unexpected messages
+    /// (`matching::unexpected_bound`).
+    held_back: Vec<PrivateRing>,
     turn: u32,
     /// The claim that the shared ring waits for: its position, its sender, and whether that is to
     /// be waited for.
@@ -72,6 +104,7 @@ impl ReceiveRings {
         Self {
             shared,
             private: Vec::new(),
+            held_back: Vec::new(),
             turn: 0,
             stalled: None,
         }
@@ -200,6 +233,8 @@ impl ReceiveRings {
     /// has to wait for that one.
     #[cold]
     pub(crate) fn drain_failed_peer(&mut self, cx: &mut Cx, peer: u32) {
+        // It sends nothing any more, so a ring is all that comes beyond its share.
+        self.go_on(peer);
         let shape = cx.memory.segment.shape();
         // The shared ring first: the switch to the private one lies there. What a ring holds is
         // bounded, and so are these loops, though other senders go on.
@@ -255,10 +290,14 @@ impl ReceiveRings {
         let Some(ring) = cx.memory.consumer(number) else {
             return;
         };
-        if self.private.iter().any(|input| input.number == number) {
+        let mut open = self.private.iter().chain(&self.held_back);
+        if open.any(|input| input.number == number) {
             return cx
                 .peers
                 .violated(peer, "a second switch to its private ring");
+        }
+        if let Some(peer) = cx.peers.get(peer) {
+            peer.has_switched = true;
         }
         self.private.push(PrivateRing {
             ring,
@@ -268,9 +307,52 @@ impl ReceiveRings {
         });
     }
 
+    /// Messages of a peer stay in its private ring, if no receive is posted for them, until it is
+    /// below its share of unexpected messages.
+    #[cold]
+    pub(crate) fn hold_back(&mut self, cx: &mut Cx, peer: u32) {
+        let held = self.private.iter().position(|input| input.peer == peer);
+        let Some(held) = held else {
+            return;
+        };
+        self.held_back.push(self.private.swap_remove(held));
+        cx.memory.set_held_back(true);
+        warning::say(&format!(
+            "messages of peer {peer} wait in its ring until some are received: there are too many \
+             without a receive (LIMIC_UNEXPECTED_BYTES)"
+        ));
+    }
+
+    /// A ring that was held back is read as the others are.
+    fn go_on(&mut self, peer: u32) {
+        let held = self.held_back.iter().position(|input| input.peer == peer);
+        if let Some(held) = held {
+            self.private.push(self.held_back.swap_remove(held));
+        }
+    }
+
+    /// Takes from rings that are held back what is not to stay there. True if there was anything.
+    #[cold]
+    pub(crate) fn drain_held_back(&mut self, cx: &mut Cx) -> bool {
+        let mut moved = false;
+        let mut at = 0;
+        while let Some(input) = self.held_back.get_mut(at) {
+            moved |= input.deliver_wanted(cx);
+            if cx.matching.is_over_share(input.peer, cx.peers.attached()) {
+                at += 1;
+            } else {
+                moved = true;
+                self.private.push(self.held_back.swap_remove(at));
+            }
+        }
+        cx.memory.set_held_back(!self.held_back.is_empty());
+        moved
+    }
+
     /// Stops reading the ring of a peer that is gone.
     pub(crate) fn close_ring(&mut self, number: u32) {
         self.private.retain(|input| input.number != number);
+        self.held_back.retain(|input| input.number != number);
     }
 
     /// Makes the ring of a peer that is gone ready for another. Also one that was never read: the

@@ -26,11 +26,11 @@ pub(crate) fn has_work(cx: &Cx) -> bool {
 pub(crate) fn has_slow_work(cx: &Cx) -> bool {
     has_work(cx)
         | cx.memory.has_switched()
-        | cx.peers.has_ended()
+        | cx.peers.has_notes()
         | !cx.arenas.loans_as_messages.is_empty()
         | cx.regions.has_reads()
         | cx.fabric.is_open()
-        | cx.memory.is_stalled()
+        | cx.memory.has_waiting_ring()
 }
 
 /// Pushes backlogs and long messages as far as there is room. True if anything moved.

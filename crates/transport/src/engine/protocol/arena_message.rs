@@ -86,7 +86,7 @@ pub(crate) fn bytes_of(cx: &mut Cx, token: u32) -> Option<Vec<u8>> {
     let mut copy = Vec::new();
     copy.try_reserve_exact(usize::try_from(message.len).ok()?)
         .ok()?;
-    append(&bytes, &mut copy);
+    append(&bytes, &mut copy).ok()?;
     Some(copy)
 }
 

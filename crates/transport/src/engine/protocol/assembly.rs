@@ -99,7 +99,7 @@ pub(crate) fn on_fragment_staged(
         .read_in_place(pool, out, from, &descriptor, |window| {
             store_fragment(requests, store, assembly, from, transfer, window)
         })?;
-    after_store(cx, stored);
+    after_store(cx, from, stored);
     Ok(())
 }
 
@@ -122,7 +122,7 @@ pub(crate) fn on_fragment_inline(
         None => &mut none,
     };
     let stored = store_fragment(requests, store, assembly, from, transfer, bytes)?;
-    after_store(cx, stored);
+    after_store(cx, from, stored);
     Ok(())
 }
 
@@ -137,11 +137,11 @@ enum Stored {
 }
 
 #[inline]
-fn after_store(cx: &mut Cx, stored: Stored) {
+fn after_store(cx: &mut Cx, from: u32, stored: Stored) {
     match stored {
         Stored::Part => {}
         Stored::All(slot) => assembled(cx, slot),
-        Stored::Unexpected(len) => budget::count_bytes(cx, len as i64),
+        Stored::Unexpected(len) => budget::count_more(cx, from, len as i64),
     }
 }
 
@@ -173,7 +173,7 @@ fn store_fragment(
                 }
                 Destination::Unexpected(token) => Ok(match store.partial(token) {
                     Some(kept) => {
-                        append(bytes, kept);
+                        append(bytes, kept).map_err(|_| unexpected::NO_MEMORY)?;
                         Stored::Unexpected(len)
                     }
                     None => Stored::Part,
@@ -296,7 +296,7 @@ pub(crate) fn receive_partial(
     into: ReceiveBuffer,
     owner: u32,
 ) -> Posted {
-    budget::count_bytes(cx, -(bytes.len() as i64));
+    budget::count_taken(cx, incoming.from(), bytes.len() as i64);
     let at = bytes.len() as u64;
     let got = at.min(incoming.wanted);
     into.copy_from(0, got, &bytes[..]);

@@ -177,6 +177,7 @@ pub(crate) fn take_in_place(cx: &mut Cx, token: u32) -> Result<Option<RawLoaned>
     let (status, from) = (message.status(), message.envelope.from);
     match message.body {
         UnexpectedBody::InArena(place) => {
+            budget::count_taken(cx, from, 0);
             if let Some(behind) = place.send_ahead {
                 pace::sender_unblocked(cx, from, behind);
             }
@@ -188,7 +189,7 @@ pub(crate) fn take_in_place(cx: &mut Cx, token: u32) -> Result<Option<RawLoaned>
             }))
         }
         UnexpectedBody::Bytes(bytes) => {
-            budget::count_bytes(cx, -(bytes.len() as i64));
+            budget::count_taken(cx, from, bytes.len() as i64);
             counting::count_kept(cx, from, status.len);
             Ok(Some(fetched(status, bytes)))
         }

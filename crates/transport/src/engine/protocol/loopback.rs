@@ -1,6 +1,6 @@
 //! Messages to this endpoint itself.
 
-use crate::engine::control::{budget, counting};
+use crate::engine::control::counting;
 use crate::engine::cx::Cx;
 use crate::engine::envelope::Envelope;
 use crate::engine::matching::unexpected_store::{UnexpectedBody, UnexpectedMessage};
@@ -30,7 +30,6 @@ pub(crate) fn send_loopback(cx: &mut Cx, sending: Sending) -> Result<Posted> {
     }
     let short = len <= cx.staging.buffer_bytes;
     let (body, posted) = if short {
-        budget::count_bytes(cx, len as i64);
         (UnexpectedBody::Bytes(sending.data.to_vec()), done)
     } else {
         let sending = Sending {

@@ -7,6 +7,7 @@ use crate::engine::envelope::Envelope;
 use crate::engine::frame::descriptor::BufferDescriptor;
 use crate::engine::frame::{Offer, Violation};
 use crate::engine::matching::posted::query;
+use crate::engine::matching::unexpected::kept_bytes;
 use crate::engine::matching::unexpected_store::{UnexpectedBody, UnexpectedMessage};
 use crate::engine::protocol::{arena_message, assembly, rendezvous, staged, unexpected};
 use crate::engine::request::{Incoming, Operation, ReceiveStage, Receiving, Slot, sent};
@@ -44,7 +45,7 @@ pub(crate) fn receive_unexpected(
 fn receive_kept(cx: &mut Cx, envelope: Envelope, bytes: Vec<u8>, into: &ReceiveBuffer) -> Posted {
     let len = bytes.len() as u64;
     into.copy_from(0, len, &bytes[..]);
-    budget::count_bytes(cx, -(len as i64));
+    budget::count_taken(cx, envelope.from, len as i64);
     cx.matching.store().recycle(bytes);
     counting::count_kept(cx, envelope.from, len);
     Posted::Done(envelope.outcome(len, into.len()))
@@ -71,9 +72,7 @@ fn receive_unkept(
     if !here {
         if let Some(why) = cx.peers.get(from).and_then(|peer| peer.failure().cloned()) {
             // Claimed before its sender went, and the bytes went with it.
-            if let UnexpectedBody::Partial(bytes) = body {
-                budget::count_bytes(cx, -(bytes.len() as i64));
-            }
+            budget::count_taken(cx, from, kept_bytes(&body));
             let peer = Peer(from);
             return Posted::Done(Err(Error::PeerFailed { peer, why }));
         }
@@ -85,10 +84,12 @@ fn receive_unkept(
             assembly::receive_partial(cx, incoming, bytes, into, owner)
         }
         UnexpectedBody::InArena(place) => {
+            budget::count_taken(cx, from, 0);
             let copied = arena_message::copy_out(cx, from, place, &into);
             Posted::Done(copied.and(envelope.outcome(len, into.len())))
         }
         UnexpectedBody::Offered(offer) => {
+            budget::count_taken(cx, from, 0);
             let stage = ReceiveStage::Assembling(Incoming::of_offer(envelope, &offer, into.len()));
             let slot = cx
                 .requests
@@ -97,6 +98,7 @@ fn receive_unkept(
             posted(cx, slot, owner)
         }
         UnexpectedBody::Loopback(id) => {
+            budget::count_taken(cx, from, 0);
             receive_loopback(cx, envelope, id, &into);
             Posted::Done(envelope.outcome(len, into.len()))
         }

@@ -5,8 +5,11 @@ use crate::engine::control::{budget, pace};
 use crate::engine::cx::Cx;
 use crate::engine::envelope::Envelope;
 use crate::engine::frame::Violation;
-use crate::engine::matching::unexpected::kept_bytes;
+use crate::engine::matching::unexpected::{NoMemory, kept_bytes};
 use crate::engine::matching::unexpected_store::{UnexpectedBody, UnexpectedMessage};
+
+/// The system gives no memory: what a peer has sent is lost, and with it the order of the pair.
+pub(crate) const NO_MEMORY: Violation = "more unexpected messages than memory can hold";
 
 /// Keeps a whole message.
 ///
@@ -19,8 +22,7 @@ pub(crate) fn keep_bytes(
     source: &impl Source,
 ) -> Result<(), Violation> {
     let mut bytes = cx.matching.store().buffer();
-    append(source, &mut bytes);
-    budget::count_bytes(cx, bytes.len() as i64);
+    append(source, &mut bytes).map_err(|_| NO_MEMORY)?;
     let message = UnexpectedMessage {
         envelope,
         len: source.len(),
@@ -37,9 +39,11 @@ pub(crate) fn keep(cx: &mut Cx, message: UnexpectedMessage) -> Result<u32, Viola
     if message.body.blocks_sender().is_some() {
         pace::sender_blocked(cx, message.envelope.from);
     }
-    cx.matching
-        .store_message(&cx.counters, message)
-        .map_err(|_| "more unexpected messages than memory can hold")
+    let (from, bytes) = (message.envelope.from, kept_bytes(&message.body));
+    let stored = cx.matching.store_message(&cx.counters, message);
+    let token = stored.map_err(|NoMemory| NO_MEMORY)?;
+    budget::count_kept(cx, from, bytes);
+    Ok(token)
 }
 
 /// Forgets a message: its sender is gone, or has cancelled.
@@ -52,5 +56,5 @@ pub(crate) fn withdraw(cx: &mut Cx, token: u32) {
             pair.pace.own.withdrawn();
         }
     }
-    budget::count_bytes(cx, -kept_bytes(&message));
+    budget::count_taken(cx, message.envelope.from, kept_bytes(&message.body));
 }

@@ -162,7 +162,7 @@ fn a_private_ring_is_given_on_empty() {
     send(&mut first, at_first, 4);
     let why = PeerFailure::Corrupt("for this test".to_owned());
     fail_peer(&mut receiver.cx, of_first, why);
-    receiver.retire_failed_peers();
+    receiver.handle_notes();
     held.publish(frame::EAGER, 0, 100);
     let ring_of_next = |receiver: &mut Engine| receiver.cx.peers.get(of_next)?.ring;
     for tag in 101..110 {

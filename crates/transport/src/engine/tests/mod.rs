@@ -10,6 +10,7 @@ mod receive_bypass;
 mod sleeping;
 mod staging;
 mod third;
+mod unexpected;
 
 use limic_shm::ring::Memory;
 use limic_shm::sync::Ordering;

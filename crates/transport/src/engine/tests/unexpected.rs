@@ -1,0 +1,155 @@
+//! Unexpected messages take no more memory than they may.
+
+use core::time::Duration;
+use std::time::Instant;
+
+use super::{attach_both, open_with, post, send, turn};
+use crate::engine::Engine;
+use crate::engine::matching::Liveness;
+use crate::engine::protocol::receive;
+use crate::raw::{Posted, RawSliceMut};
+use crate::{Error, Peer, Selector, Tag};
+
+/// The least that can be set, and 16 times as much: the cap.
+const BUDGET: u64 = 64 << 10;
+const CAP: u64 = 16 * BUDGET;
+/// What a message takes at least.
+const ENTRY: u64 = 256;
+/// More than the cap has room for.
+const MESSAGES: u64 = 4 * CAP / ENTRY;
+/// Longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+static DATA: [u8; 8] = [7; 8];
+
+fn open(private_rings: u32) -> Engine {
+    open_with(|settings| {
+        settings
+            .private_rings(private_rings)
+            .unexpected_budget_bytes(BUDGET)
+            .linger(Duration::ZERO)
+    })
+}
+
+/// Sends messages of eight bytes with the tags from 0 on, more than are received.
+fn flood(sender: &mut Engine, to: u32, receiver: &mut Engine) {
+    for tag in 0..MESSAGES {
+        // SAFETY: the data stays for ever.
+        let _ = unsafe { post(sender, to, tag, &DATA) };
+        if tag % 16 == 0 {
+            turn(&mut [&mut *receiver, &mut *sender]);
+        }
+    }
+    for _ in 0..MESSAGES {
+        turn(&mut [&mut *receiver, &mut *sender]);
+    }
+}
+
+/// Whether a message has come, is kept, and is received now.
+fn take(engine: &mut Engine, selector: Selector) -> bool {
+    let mut room = [0_u8; 8];
+    let into = [RawSliceMut::from(&mut room[..])];
+    if !matches!(receive::probe(&mut engine.cx, &selector), Ok(Some(_))) {
+        return false;
+    }
+    // SAFETY: the message is there, so the receive is over when the call returns.
+    let posted = unsafe { receive::post_recv(&mut engine.cx, &selector, &into, 0) };
+    assert!(matches!(posted, Ok(Posted::Done(Ok(_)))), "{posted:?}");
+    assert_eq!(room, DATA);
+    true
+}
+
+/// Messages that are kept.
+fn kept(engine: &Engine) -> u64 {
+    engine.cx.counters.unexpected_bytes() / DATA.len() as u64
+}
+
+#[test]
+fn a_peer_that_sends_more_than_is_received_waits_and_loses_nothing() {
+    let (mut receiver, mut flooding) = (open(2), open(2));
+    let (of_flooding, at_flooding) = attach_both(&mut receiver, &mut flooding);
+    flood(&mut flooding, at_flooding, &mut receiver);
+    let (most, all) = (kept(&receiver) * ENTRY, MESSAGES * ENTRY);
+    assert!((CAP / 2..CAP * 3 / 2).contains(&most), "{most} of {all}");
+    let since = Instant::now();
+    for tag in 0..MESSAGES {
+        while !take(&mut receiver, Selector::from((Peer(of_flooding), Tag(tag)))) {
+            turn(&mut [&mut receiver, &mut flooding]);
+            assert!(since.elapsed() < PATIENCE, "message {tag} does not come");
+        }
+    }
+    assert_eq!(kept(&receiver), 0);
+}
+
+#[test]
+fn a_receive_gets_its_message_out_of_a_ring_that_is_held_back() {
+    let (mut receiver, mut flooding) = (open(2), open(2));
+    let (of_flooding, at_flooding) = attach_both(&mut receiver, &mut flooding);
+    flood(&mut flooding, at_flooding, &mut receiver);
+    let next = kept(&receiver);
+    let mut room = [0_u8; 8];
+    let into = [RawSliceMut::from(&mut room[..])];
+    let selector = Selector::from((Peer(of_flooding), Tag(next)));
+    // SAFETY: the room stays until the receive is over.
+    let posted = unsafe { receive::post_recv(&mut receiver.cx, &selector, &into, 0) };
+    let Ok(Posted::Pending(id)) = posted else {
+        panic!("it is not kept: {posted:?}");
+    };
+    let since = Instant::now();
+    let outcome = loop {
+        turn(&mut [&mut receiver, &mut flooding]);
+        if let Some(outcome) = receiver.test(id) {
+            break outcome;
+        }
+        assert!(since.elapsed() < PATIENCE, "it does not come");
+    };
+    assert_eq!(outcome.map(|status| status.tag), Ok(Tag(next)));
+    assert_eq!(room, DATA);
+}
+
+#[test]
+fn one_that_floods_holds_back_nobody_else() {
+    let (mut receiver, mut flooding, mut other) = (open(2), open(2), open(2));
+    let (_, at_flooding) = attach_both(&mut receiver, &mut flooding);
+    let (of_other, at_other) = attach_both(&mut receiver, &mut other);
+    flood(&mut flooding, at_flooding, &mut receiver);
+    let since = Instant::now();
+    // Through the shared ring, and then through its own.
+    for tag in 0..100 {
+        send(&mut other, at_other, tag);
+        while !take(&mut receiver, Selector::from((Peer(of_other), Tag(tag)))) {
+            turn(&mut [&mut receiver, &mut other, &mut flooding]);
+            assert!(since.elapsed() < PATIENCE, "message {tag} does not come");
+        }
+    }
+}
+
+#[test]
+fn a_peer_that_floods_the_ring_of_all_is_given_up() {
+    let (mut receiver, mut flooding, mut other) = (open(0), open(0), open(0));
+    let (of_flooding, at_flooding) = attach_both(&mut receiver, &mut flooding);
+    let (of_other, at_other) = attach_both(&mut receiver, &mut other);
+    let since = Instant::now();
+    let mut tag = 0;
+    while receiver.cx.peers.is_alive(of_flooding) {
+        // SAFETY: the data stays for ever.
+        let _ = unsafe { post(&mut flooding, at_flooding, tag, &DATA) };
+        tag += 1;
+        if tag % 16 == 0 {
+            turn(&mut [&mut receiver, &mut flooding]);
+        }
+        assert!(since.elapsed() < PATIENCE, "{} are kept", kept(&receiver));
+    }
+    let most = kept(&receiver) * ENTRY;
+    assert!(most < 3 * CAP, "{most}");
+    let failed = receiver.attach(of_flooding);
+    let Err(Error::PeerFailed { why, .. }) = failed else {
+        panic!("{failed:?}");
+    };
+    assert!(why.to_string().contains("LIMIC_UNEXPECTED_BYTES"), "{why}");
+    send(&mut other, at_other, 5);
+    while !take(&mut receiver, Selector::from((Peer(of_other), Tag(5)))) {
+        turn(&mut [&mut receiver, &mut other]);
+        assert!(since.elapsed() < PATIENCE, "the other one's does not come");
+    }
+}
