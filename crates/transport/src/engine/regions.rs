@@ -83,8 +83,8 @@ pub(crate) struct Regions {
     by_key: HashMap<u64, u32>,
     /// One is taken back, as soon as nobody uses it any more.
     revoked: bool,
-    /// Reads by peers under way, with the region's place.
-    reads: Vec<(RequestId, u32)>,
+    /// Reads by peers under way, with the region's place and the peer.
+    reads: Vec<(RequestId, u32, u32)>,
     /// Peers that seem to access a region which is taken back, with its place.
     accessors: Vec<(u32, u32, Inquiry)>,
 }
@@ -197,14 +197,14 @@ impl Regions {
     }
 
     /// A peer reads a region by this send.
-    pub(crate) fn begin_read(&mut self, send: RequestId, place: u32) {
+    pub(crate) fn begin_read(&mut self, send: RequestId, place: u32, from: u32) {
         self.enter(place);
-        self.reads.push((send, place));
+        self.reads.push((send, place, from));
     }
 
     /// Whether a send is a read of a region by a peer.
     pub(crate) fn is_read(&self, send: RequestId) -> bool {
-        self.reads.iter().any(|(read, _)| *read == send)
+        self.reads.iter().any(|(read, ..)| *read == send)
     }
 
     /// Whether any region is read by a peer.
@@ -213,13 +213,18 @@ impl Regions {
         !self.reads.is_empty()
     }
 
-    /// Gives up the hold of reads that are over.
-    pub(crate) fn end_reads(&mut self, goes_on: impl Fn(RequestId) -> bool) {
-        for (send, place) in core::mem::take(&mut self.reads) {
+    /// Gives up the hold of reads that are over; `ended` is told whose they were.
+    pub(crate) fn end_reads(
+        &mut self,
+        goes_on: impl Fn(RequestId) -> bool,
+        mut ended: impl FnMut(u32),
+    ) {
+        for (send, place, from) in core::mem::take(&mut self.reads) {
             if goes_on(send) {
-                self.reads.push((send, place));
+                self.reads.push((send, place, from));
             } else {
                 self.leave(place);
+                ended(from);
             }
         }
     }

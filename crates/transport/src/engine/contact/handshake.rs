@@ -32,6 +32,9 @@ use crate::{Error, Peer, Result};
 const MOST_CONNECTIONS: usize = 4;
 /// Endpoints that may have made the first contact, together with those that are known by address.
 const MOST_PEERS: u32 = 1 << 18;
+/// Endpoints of one process that may have made the first contact: each takes a mapping here, of
+/// which the kernel lets a process have some 65000.
+const MOST_OF_PROCESS: u32 = 4096;
 
 /// What this endpoint says to a peer when they meet.
 pub(crate) fn greeting(cx: &Cx, kind: u32, to: u32) -> Greeting {
@@ -138,8 +141,20 @@ fn on_hello(cx: &mut Cx, index: u32, bytes: &[u8], fds: Vec<OwnedFd>) {
     if hello.address.id == cx.identity.address.id {
         return refuse(cx, index, "it greets with this endpoint's own address");
     }
-    if cx.peers.len() >= MOST_PEERS && !cx.peers.knows(&hello.address) {
-        return refuse(cx, index, "too many endpoints have made the first contact");
+    if !cx.peers.knows(&hello.address) {
+        if cx.peers.len() >= MOST_PEERS {
+            return refuse(cx, index, "too many endpoints have made the first contact");
+        }
+        // The kernel gives no number to a process of another namespace; all of those count as one.
+        let credentials = cx
+            .sockets
+            .get(index)
+            .and_then(|connection| connection.channel.credentials().ok());
+        let pid = credentials.map_or(0, |credentials| credentials.pid);
+        if cx.peers.count_first_contact(pid) >= MOST_OF_PROCESS {
+            let why = "its process has made the first contact for too many endpoints";
+            return refuse(cx, index, why);
+        }
     }
     let Some(peer) = cx.peers.enter(&hello.address, &cx.identity.address) else {
         return refuse(cx, index, "its address differs from the one it has here");

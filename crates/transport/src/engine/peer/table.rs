@@ -85,6 +85,8 @@ pub(crate) struct PeerEntry {
     pub(crate) ring: Option<u32>,
     /// Its records come through that ring.
     pub(crate) has_switched: bool,
+    /// One-sided accesses of the peer that this endpoint is at work on.
+    pub(crate) served: u16,
     /// What was sent to it and received from it.
     pub(crate) counts: Row,
 }
@@ -134,6 +136,8 @@ pub(crate) struct Peers {
     by_id: HashMap<u64, u32>,
     /// What peers were asked over their sockets: few ever are.
     pub(crate) questions: HashMap<u32, Questions>,
+    /// Endpoints of each process that have made the first contact, by its pid.
+    of_process: HashMap<i32, u32>,
     /// This endpoint's own number, if it has been named.
     me: Option<u32>,
     /// Where is counted what has to do with peers that have not been met.
@@ -162,6 +166,7 @@ impl Peers {
             entries: Vec::new(),
             by_id: HashMap::new(),
             questions: HashMap::new(),
+            of_process: HashMap::new(),
             me: None,
             attached: 0,
             local: 0,
@@ -205,9 +210,18 @@ impl Peers {
             shared_records: 0,
             ring: None,
             has_switched: false,
+            served: 0,
             counts: self.shared_row.clone(),
         });
         Some(number)
+    }
+
+    /// A process makes the first contact for an endpoint that is not known. How many it has made
+    /// before.
+    pub(crate) fn count_first_contact(&mut self, pid: i32) -> u32 {
+        let count = self.of_process.entry(pid).or_default();
+        *count += 1;
+        *count - 1
     }
 
     /// Whether an endpoint with the id of this address is known.

@@ -163,6 +163,26 @@ fn is_refuted(cx: &mut Cx, id: RegionId, peer: u32) -> Result<bool> {
     Ok(refuted)
 }
 
+/// Accesses of one peer that wait for this endpoint's help at a time. Each has an operation here,
+/// and most have a record in the backlog.
+const MOST_SERVED: u16 = u16::MAX;
+
+/// Whether one more access of a peer is served. One with too many is given up.
+fn is_admitted(cx: &mut Cx, from: u32) -> bool {
+    let Some(peer) = cx.peers.get(from) else {
+        return false;
+    };
+    if peer.served < MOST_SERVED {
+        peer.served += 1;
+        return true;
+    }
+    cx.peers.violated(
+        from,
+        format!("more than {MOST_SERVED} one-sided accesses before it waited for some"),
+    );
+    false
+}
+
 /// A peer asks for bytes of a region.
 pub(crate) fn on_get(cx: &mut Cx, from: u32, asked: RegionAccess) {
     let RegionAccess {
@@ -177,6 +197,9 @@ pub(crate) fn on_get(cx: &mut Cx, from: u32, asked: RegionAccess) {
     };
     if len == 0 {
         return outbox::control(cx, from, Done::Nothing.encode(id));
+    }
+    if !is_admitted(cx, from) {
+        return;
     }
     // SAFETY: within the region, which is not freed while it has users. A peer that writes there
     // meanwhile changes which bytes are sent.
@@ -195,7 +218,7 @@ pub(crate) fn on_get(cx: &mut Cx, from: u32, asked: RegionAccess) {
         exposed: None,
         delivered: false,
     }));
-    cx.regions.begin_read(cx.requests.id(slot), place);
+    cx.regions.begin_read(cx.requests.id(slot), place, from);
     // Frees the slot by itself, and the region's user with it.
     cx.requests.abandon(slot, Box::new(()));
     cx.transfers.fragmented.push_back(slot);
@@ -213,6 +236,9 @@ pub(crate) fn on_put(cx: &mut Cx, from: u32, asked: RegionAccess) {
         Ok(found) => found,
         Err(refusal) => return outbox::control(cx, from, refusal.encode(id)),
     };
+    if !is_admitted(cx, from) {
+        return;
+    }
     cx.regions.enter(place);
     // SAFETY: as in `on_get`.
     let into = unsafe { ReceiveBuffer::new(&[bytes]) };
@@ -245,10 +271,19 @@ pub(crate) fn abort_put(cx: &mut Cx, slot: Slot, incoming: &Incoming) {
     if let Some(place) = incoming.region {
         cx.regions.leave(place);
     }
+    if let Some(peer) = cx.peers.get(incoming.from()) {
+        peer.served -= 1;
+    }
 }
 
 /// Gives up the hold of reads that are over.
 pub(crate) fn end_reads(cx: &mut Cx) {
-    let requests = &cx.requests;
-    cx.regions.end_reads(|send| requests.find(send).is_some());
+    let (requests, peers) = (&cx.requests, &mut cx.peers);
+    let ended = |from| {
+        if let Some(peer) = peers.get(from) {
+            peer.served -= 1;
+        }
+    };
+    cx.regions
+        .end_reads(|send| requests.find(send).is_some(), ended);
 }

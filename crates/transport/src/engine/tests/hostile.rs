@@ -223,6 +223,32 @@ fn one_identity_has_few_connections() {
 }
 
 #[test]
+fn one_process_invents_no_endless_row_of_peers() {
+    let (mut engine, mut greedy) = (open(0), open(0));
+    let (_, of_engine) = attach_both(&mut engine, &mut greedy);
+    let mut hello =
+        crate::engine::contact::handshake::greeting(&greedy.cx, greeting::HELLO, of_engine);
+    let id = engine.cx.identity.address.id;
+    let mut known = engine.cx.peers.len();
+    loop {
+        hello.address.id = hello.address.id.wrapping_add(1);
+        let channel = Channel::connect(id).expect("connected");
+        let [shared, owner] = greedy.cx.memory.segment.fds();
+        let fds = [shared, owner, greedy.cx.sockets.doorbell().for_peers()];
+        let _ = channel.send(&hello.encode(), &fds).expect("sent");
+        turn(&mut [&mut engine]);
+        drop(channel);
+        turn(&mut [&mut engine]);
+        if engine.cx.peers.len() == known {
+            break;
+        }
+        known = engine.cx.peers.len();
+        assert!(known < 10_000, "each of them is entered");
+    }
+    assert!(known > 1000, "a process may have many endpoints: {known}");
+}
+
+#[test]
 fn a_copy_out_of_a_buffer_that_its_sender_has_back_is_no_message() {
     let paths = PathSet::EMPTY.with(Path::Inline).with(Path::Eager);
     let paths = paths.with(Path::Cma);

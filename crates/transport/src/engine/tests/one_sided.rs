@@ -1,6 +1,10 @@
 //! One-sided access with the owner's help.
 
 use super::{attach_both, open_with, turn};
+use crate::Error;
+use crate::engine::frame::{self, RegionAccess};
+use crate::engine::matching::Liveness;
+use crate::engine::outbox;
 use crate::engine::protocol::{regions, rma};
 use crate::policy::{Path, PathSet};
 use crate::raw::{Posted, RawSlice, RawSliceMut};
@@ -47,4 +51,32 @@ fn access_with_the_owners_help_counts_at_the_side_that_asked() {
         (all(&counters.sent_paths), all(&counters.received_paths))
     });
     assert_eq!(messages, [(0, 0), (1, 1)]);
+}
+
+#[test]
+fn accesses_that_a_peer_does_not_wait_for_have_a_bound() {
+    let open = || open_with(|with| with.allowed(PathSet::EMPTY.with(Path::Pipeline)));
+    let (mut owner, mut peer) = (open(), open());
+    let (of_peer, of_owner) = attach_both(&mut owner, &mut peer);
+    let (region, key) = regions::expose(&mut owner.cx, vec![1; LEN]).expect("a region");
+    let access = RegionAccess {
+        id: 1,
+        key,
+        offset: 0,
+        len: 8,
+    };
+    let mut asked = 0;
+    while owner.cx.peers.is_alive(of_peer) {
+        outbox::control(&mut peer.cx, of_owner, access.encode(frame::PUT));
+        peer.progress();
+        owner.progress();
+        asked += 1;
+        assert!(asked < 1_000_000, "none is refused");
+    }
+    let failed = owner.attach(of_peer);
+    let Err(Error::PeerFailed { why, .. }) = failed else {
+        panic!("{failed:?}");
+    };
+    assert!(why.to_string().contains("one-sided"), "{why}");
+    assert_eq!(owner.revoke(region).map(|memory| memory.len()), Ok(LEN));
 }
