@@ -175,6 +175,18 @@ impl<S: Storage> Matcher<S> {
         Some((node.envelope(), node.token()))
     }
 
+    /// What a posted receive asks for, with its tag under its mask; `None` if it is gone already.
+    /// O(1).
+    #[must_use]
+    pub fn posted_selector(&mut self, id: PostedId) -> Option<Selector> {
+        let memory = self.storage.posted();
+        if !Queue::holds(memory.nodes, id.index, id.generation) {
+            return None;
+        }
+        let node = memory.nodes.get(id.index as usize);
+        node.map(PostedNode::selector)
+    }
+
     /// Removes a posted receive, `None` if it is gone already. O(1).
     pub fn cancel_posted(&mut self, id: PostedId) -> Option<Token> {
         let mut memory = self.storage.posted();

@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 
+use crate::engine::patience::in_call;
 use crate::topology::CpuSet;
 use crate::{Endpoint, Error, Peer, PeerFailure, Result, Selector, Status, Tag};
 
@@ -133,9 +134,14 @@ impl Barrier {
     /// another rank told so. Whatever else a send or receive gives, if the endpoint is of no use
     /// any more; then the others go on to wait until it closes.
     pub fn wait<E: Endpoint>(&self, endpoint: &E, tag: impl Into<Tag>) -> Result<()> {
+        let tag = tag.into();
+        in_call("barrier", || self.meet(endpoint, tag))
+    }
+
+    fn meet<E: Endpoint>(&self, endpoint: &E, tag: Tag) -> Result<()> {
         let mut meeting = Meeting {
             endpoint,
-            tag: tag.into(),
+            tag,
             ranks: self.ranks,
             gone: None,
         };

@@ -120,6 +120,7 @@ pub struct Settings {
     loan_bytes: u64,
     pipeline_window: u32,
     linger: Duration,
+    patience: Duration,
     skew: bool,
     autotune: bool,
     line_latency: LineLatency,
@@ -147,6 +148,7 @@ impl Default for Settings {
             loan_bytes: 1 << 30,
             pipeline_window: 32,
             linger: Duration::from_secs(1),
+            patience: Duration::from_secs(30),
             skew: true,
             autotune: true,
             line_latency: LineLatency::Measured,
@@ -245,6 +247,13 @@ impl Settings {
     #[must_use]
     pub fn linger(&self) -> Duration {
         self.linger
+    }
+
+    /// After what time a blocking call says once, as a warning, what it waits for
+    /// (`LIMIC_PATIENCE_MS`): the call, the tag and the peer; 30 s by default, 0 for never.
+    #[must_use]
+    pub fn patience(&self) -> Duration {
+        self.patience
     }
 
     /// Whether messages are sent ahead to slow receivers, and whether this endpoint tells its

@@ -9,6 +9,7 @@ use super::bypass::receive::{self as receive_bypass, Bypass, Round};
 use super::contact::{connections, fabric};
 use super::control::spins;
 use super::envelope::Envelope;
+use super::patience::Awaited;
 use super::peer::table::{Channel, PeerState};
 use super::progress::work;
 use super::protocol::fast_send::FastSend;
@@ -80,10 +81,12 @@ impl Engine {
     /// Attaches a peer whose segment is needed now: one-sided access looks into it, a loan lies in
     /// this endpoint's. Waits for the peer to answer, once for each pair.
     fn attach_blocking(&mut self, number: u32) -> Result<()> {
-        self.wait_until(|engine| match engine.attach(number) {
-            Ok(false) => None,
-            Ok(true) => Some(Ok(())),
-            Err(error) => Some(Err(error)),
+        self.wait_until(Awaited::Contact(number), |engine| {
+            match engine.attach(number) {
+                Ok(false) => None,
+                Ok(true) => Some(Ok(())),
+                Err(error) => Some(Err(error)),
+            }
         })
     }
 
@@ -332,7 +335,7 @@ impl Engine {
 
     #[inline(never)]
     fn wait_longer(&mut self, id: RequestId) -> Outcome {
-        let outcome = self.wait_until(|engine| {
+        let outcome = self.wait_until(Awaited::Operation(id), |engine| {
             // Looked up each time: a request that was abandoned meanwhile frees itself, and its
             // slot is another's then.
             match engine.cx.requests.find(id) {
@@ -349,7 +352,7 @@ impl Engine {
         if ids.is_empty() {
             return None;
         }
-        let found = self.wait_until(|engine| {
+        let found = self.wait_until(Awaited::OneOf(ids), |engine| {
             ids.iter().enumerate().find_map(|(at, id)| {
                 let outcome = match engine.cx.requests.find(*id) {
                     None => Err(Error::UnknownRequest),
@@ -389,7 +392,9 @@ impl Engine {
 
     #[cold]
     fn flush_pending_slow(&mut self) {
-        self.wait_until(|engine| (!engine.cx.fabric.holds_messages()).then_some(()));
+        self.wait_until(Awaited::Own, |engine| {
+            (!engine.cx.fabric.holds_messages()).then_some(())
+        });
     }
 
     pub(crate) fn is_done(&self, id: RequestId) -> bool {
@@ -581,7 +586,9 @@ impl Engine {
         self.ensure_own();
         let segment = &self.cx.memory.segment;
         self.cx.regions.start_revoke(segment, id)?;
-        self.wait_until(|engine| regions::revoked(&mut engine.cx, id).transpose())
+        self.wait_until(Awaited::Region, |engine| {
+            regions::revoked(&mut engine.cx, id).transpose()
+        })
     }
 
     /// # Safety

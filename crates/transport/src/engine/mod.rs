@@ -29,6 +29,7 @@ mod memory;
 mod open;
 mod outbound;
 mod outbox;
+pub(crate) mod patience;
 pub(crate) mod peer;
 mod process;
 pub(crate) mod progress;
@@ -50,6 +51,7 @@ use self::contact::{connections, failure};
 use self::control::{line_latency, locality};
 use self::cx::Cx;
 use self::fabric::Inbox;
+use self::patience::{Awaited, Patience};
 use self::peer::sockets::TIMER;
 use self::peer::table::Note;
 use self::progress::rings::ReceiveRings;
@@ -225,8 +227,13 @@ impl Engine {
 
     /// Makes progress until `done` has an answer.
     #[inline]
-    pub(crate) fn wait_until<T>(&mut self, mut done: impl FnMut(&mut Self) -> Option<T>) -> T {
+    pub(crate) fn wait_until<T>(
+        &mut self,
+        awaited: Awaited<'_>,
+        mut done: impl FnMut(&mut Self) -> Option<T>,
+    ) -> T {
         let mut backoff = Backoff::default();
+        let mut patience = Patience::default();
         loop {
             if let Some(answer) = done(self) {
                 return answer;
@@ -234,23 +241,23 @@ impl Engine {
             if self.progress() {
                 backoff.reset();
             } else {
-                self.snooze(&mut backoff);
+                self.snooze(&mut backoff, &mut patience, awaited);
             }
         }
     }
 
     /// One step of a wait after progress in vain.
     #[inline]
-    fn snooze(&mut self, backoff: &mut Backoff) {
+    fn snooze(&mut self, backoff: &mut Backoff, patience: &mut Patience, awaited: Awaited<'_>) {
         let (limit, spins) = (self.cx.wakeup.spin_limit(), self.cx.wakeup.spins());
         match backoff.next(limit, spins) {
             Step::Spin => {}
-            step => self.snooze_slow(step),
+            step => self.snooze_slow(step, patience, awaited),
         }
     }
 
     #[cold]
-    fn snooze_slow(&mut self, step: Step) {
+    fn snooze_slow(&mut self, step: Step, patience: &mut Patience, awaited: Awaited<'_>) {
         match step {
             Step::Spin => {}
             Step::Sockets => {
@@ -265,6 +272,7 @@ impl Engine {
             }
             Step::Sleep => {
                 self.cx.transfers.yielded();
+                patience.before_sleep(&mut self.cx, awaited);
                 self.sleep(None);
             }
         }
@@ -354,7 +362,7 @@ impl Engine {
             return;
         }
         let deadline = Instant::now() + self.cx.settings.linger();
-        self.wait_until(|engine| {
+        self.wait_until(Awaited::Own, |engine| {
             let over = !work::has_unsent(&mut engine.cx) || Instant::now() >= deadline;
             over.then_some(())
         });

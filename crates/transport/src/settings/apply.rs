@@ -57,6 +57,7 @@ impl Settings {
             (Key::Loan, Value::Number(n)) => self.loan_bytes = n,
             (Key::Window, Value::Number(n)) => self.pipeline_window = n as u32,
             (Key::Linger, Value::Number(n)) => self.linger = Duration::from_millis(n),
+            (Key::Patience, Value::Number(n)) => self.patience = Duration::from_millis(n),
             (Key::Skew, Value::Flag(wanted)) => self.skew = wanted,
             (Key::Autotune, Value::Flag(wanted)) => self.autotune = wanted,
             (Key::KernelGroup, Value::Text(text)) => self.kernel_group = text,

@@ -174,6 +174,12 @@ impl SettingsBuilder {
         self.number("linger", Key::Linger, millis)
     }
 
+    /// After what time a blocking call says once what it waits for: at most an hour, 0 for never.
+    pub fn patience(self, time: core::time::Duration) -> Self {
+        let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        self.number("patience", Key::Patience, millis)
+    }
+
     /// Whether messages are sent ahead to slow receivers.
     pub fn skew(self, wanted: bool) -> Self {
         self.value("skew", Key::Skew, Value::Flag(wanted), wanted.to_string())

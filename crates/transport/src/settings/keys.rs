@@ -22,6 +22,7 @@ pub(super) enum Key {
     Loan,
     Window,
     Linger,
+    Patience,
     Skew,
     Autotune,
     LineLatency,
@@ -75,7 +76,7 @@ const PATHS: &str = "a list of self, process, inline, eager, pipeline, cma, spli
                      kmod, rc-eager, rc-rendezvous; or all";
 
 impl Key {
-    pub(super) const ALL: [Self; 31] = [
+    pub(super) const ALL: [Self; 32] = [
         Self::Long,
         Self::PipelineFragment,
         Self::InlineMax,
@@ -93,6 +94,7 @@ impl Key {
         Self::Loan,
         Self::Window,
         Self::Linger,
+        Self::Patience,
         Self::Skew,
         Self::Autotune,
         Self::LineLatency,
@@ -232,6 +234,14 @@ impl Key {
                 "linger_ms",
                 Group::Waiting,
                 "milliseconds that a closing endpoint waits for peers to take what was sent",
+                "0 to 3600000 milliseconds",
+            ),
+            Self::Patience => (
+                "LIMIC_PATIENCE_MS",
+                "patience_ms",
+                Group::Waiting,
+                "milliseconds after which a blocking call says once, on standard error, what it \
+                waits for; 0 never",
                 "0 to 3600000 milliseconds",
             ),
             Self::Skew => (

@@ -133,6 +133,7 @@ fn every_variable_does_something() {
         ("LIMIC_LOAN_BYTES", "2M"),
         ("LIMIC_PIPELINE_WINDOW", "5"),
         ("LIMIC_LINGER_MS", "7"),
+        ("LIMIC_PATIENCE_MS", "8"),
         ("LIMIC_SKEW", "off"),
         ("LIMIC_AUTOTUNE", "no"),
         ("LIMIC_LINE_LATENCY", "180"),
@@ -176,6 +177,7 @@ fn every_variable_does_something() {
         (2 << 20, 5)
     );
     assert_eq!(settings.linger(), Duration::from_millis(7));
+    assert_eq!(settings.patience(), Duration::from_millis(8));
     assert_eq!((settings.skew(), settings.autotune()), (false, false));
     assert_eq!(settings.line_latency(), LineLatency::Nanoseconds(180));
     let verbs = settings.verbs();

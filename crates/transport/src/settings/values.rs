@@ -59,6 +59,7 @@ impl Key {
             | Self::StagingBuffers
             | Self::Window
             | Self::Linger
+            | Self::Patience
             | Self::VerbsStreams
             | Self::VerbsRings
             | Self::VerbsRetry
@@ -126,7 +127,7 @@ impl Key {
             (Self::Unexpected, Value::Number(n)) => *n >= 64 << 10,
             (Self::Loan, Value::Number(n)) => *n >= 1 << 20,
             (Self::Window, Value::Number(n)) => (2..=4096).contains(n),
-            (Self::Linger, Value::Number(n)) => *n <= 3_600_000,
+            (Self::Linger | Self::Patience, Value::Number(n)) => *n <= 3_600_000,
             (Self::KernelGroup, Value::Text(text)) => text.as_ref().is_none_or(|text| {
                 let descriptor = text.strip_prefix("fd:");
                 !text.is_empty() && descriptor.is_none_or(|fd| fd.parse::<u16>().is_ok())
@@ -161,6 +162,7 @@ mod tests {
             (Key::Loan, "1M", "1K"),
             (Key::Window, "2", "1"),
             (Key::Linger, "0", "-1"),
+            (Key::Patience, "0", "3600001"),
             (Key::Skew, "off", "of"),
             (Key::Autotune, "on", "an"),
             (Key::LineLatency, "180", "far"),

@@ -85,6 +85,7 @@ impl Settings {
             Key::Loan => ByteSize(self.loan_bytes).to_string(),
             Key::Window => self.pipeline_window.to_string(),
             Key::Linger => self.linger.as_millis().to_string(),
+            Key::Patience => self.patience.as_millis().to_string(),
             Key::Skew => on_off(self.skew),
             Key::Autotune => on_off(self.autotune),
             Key::KernelGroup => {

@@ -5,7 +5,7 @@
 //! receives move to the posted queue of the matching crate, which finds any of them at once. So do
 //! receives that are posted until that queue is empty again, so that no receive moves twice.
 
-use limic_matching::{Full, Selector as Query, Source as From};
+use limic_matching::{Full, PostedId, Selector as Query, Source as From};
 
 use super::{Liveness, Matching};
 use crate::buffer::{ReceiveBuffer, SingleSlice};
@@ -137,6 +137,11 @@ impl Matching {
         };
         self.matcher.drain_posted_if(look, |_, _| {});
         found
+    }
+
+    /// What a receive in the posted queue asks for.
+    pub(crate) fn selector_of(&mut self, posted: PostedId) -> Option<Query> {
+        self.matcher.posted_selector(posted)
     }
 
     /// Takes a posted receive back: true if no message had it yet.

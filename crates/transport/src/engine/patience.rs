@@ -1,0 +1,171 @@
+//! A blocking call that waits for long says once what it waits for: most often a message that
+//! nobody sends, or ranks that wait in a circle.
+
+use core::cell::Cell;
+use core::time::Duration;
+use std::time::Instant;
+
+use limic_matching::{Selector, Source};
+
+use super::cx::Cx;
+use super::peer::table::PeerState;
+use super::request::{Operation, SendStage};
+use crate::counters::recorder;
+use crate::raw::RequestId;
+use crate::warning;
+
+/// What a call waits for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Awaited<'a> {
+    Operation(RequestId),
+    OneOf(&'a [RequestId]),
+    /// The first contact with a peer.
+    Contact(u32),
+    /// Nobody accesses a region any more that is taken back.
+    Region,
+    /// Something that ends by itself.
+    Own,
+}
+
+/// How long a call has waited, as far as it has slept.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) enum Patience {
+    /// It has not slept yet.
+    #[default]
+    Fresh,
+    /// It slept first at this time.
+    Since(Instant),
+    /// It has said what it waits for.
+    Over,
+}
+
+impl Patience {
+    /// The call is about to sleep.
+    pub(crate) fn before_sleep(&mut self, cx: &mut Cx, awaited: Awaited<'_>) {
+        let patience = cx.settings.patience();
+        match self {
+            Self::Fresh => *self = Self::Since(Instant::now()),
+            Self::Since(since) if !patience.is_zero() && since.elapsed() >= patience => {
+                *self = Self::Over;
+                say(cx, awaited, patience);
+            }
+            Self::Since(_) | Self::Over => {}
+        }
+    }
+}
+
+thread_local! {
+    /// A call that is made of others, while it is under way.
+    static CALL: Cell<Option<&'static str>> = const { Cell::new(None) };
+}
+
+/// Does what a call is made of, so that a wait in it is said to be in this call.
+pub(crate) fn in_call<T>(name: &'static str, parts: impl FnOnce() -> T) -> T {
+    /// Also where a panic ends the call.
+    struct End(Option<&'static str>);
+    impl Drop for End {
+        fn drop(&mut self) {
+            CALL.set(self.0);
+        }
+    }
+    let _end = End(CALL.replace(Some(name)));
+    parts()
+}
+
+#[cold]
+fn say(cx: &mut Cx, awaited: Awaited<'_>, patience: Duration) {
+    let Some(what) = describe(cx, awaited) else {
+        return;
+    };
+    let who = match recorder::rank() {
+        Some(rank) => format!("rank {rank}"),
+        None => format!("endpoint {:016x}", cx.identity.address.id),
+    };
+    let call = CALL.get().map(|call| format!("{call}: "));
+    warning::say(&format!(
+        "{who} has waited for {patience:?} in {}{what}",
+        call.unwrap_or_default()
+    ));
+}
+
+fn describe(cx: &mut Cx, awaited: Awaited<'_>) -> Option<String> {
+    match awaited {
+        Awaited::Operation(id) => operation(cx, id),
+        Awaited::OneOf([id]) => operation(cx, *id),
+        Awaited::OneOf(ids) => {
+            let first = ids.iter().find_map(|id| operation(cx, *id))?;
+            Some(format!(
+                "wait_any for {} operations, first {first}",
+                ids.len()
+            ))
+        }
+        Awaited::Contact(peer) => Some(format!("a first contact with {}", name(cx, peer))),
+        Awaited::Region => Some("revoke of a region that peers access".into()),
+        Awaited::Own => None,
+    }
+}
+
+fn operation(cx: &mut Cx, id: RequestId) -> Option<String> {
+    let slot = cx.requests.find(id)?;
+    let in_fifo = cx.requests.fifo().find(|(waits, _)| *waits == slot);
+    let selector = match in_fifo {
+        Some((_, selector)) => Some(selector),
+        None => {
+            let posted = cx.requests.posted_as(slot);
+            posted.and_then(|posted| cx.matching.selector_of(posted))
+        }
+    };
+    if let Some(selector) = selector {
+        let from = match selector.source {
+            Source::Is(peer) => name(cx, peer),
+            Source::Any => "any peer".into(),
+        };
+        return Some(format!("recv of {} from {from}", tag(&selector)));
+    }
+    match cx.requests.under_way(slot)? {
+        Operation::Send(sending) => {
+            let (to, tag, len) = (sending.to, sending.tag, sending.data.len());
+            let stage = sending.stage;
+            let to = name(cx, to);
+            Some(match stage {
+                SendStage::Put { .. } => format!("write of {len} bytes to a region of {to}"),
+                SendStage::Queued => format!("send of tag {tag} to {to}, which takes nothing"),
+                SendStage::Offered { .. } => {
+                    format!("send of tag {tag} to {to}, which has no receive for it")
+                }
+                _ => format!("send of tag {tag} to {to}, which has begun to receive it"),
+            })
+        }
+        Operation::Receive(receiving) => {
+            let peer = receiving.stage.peer()?;
+            let begun = receiving.stage.sender().is_some();
+            let from = name(cx, peer);
+            Some(if begun {
+                format!("recv of a message that has begun to come from {from}")
+            } else {
+                format!("read of a region of {from}")
+            })
+        }
+        Operation::Over => None,
+    }
+}
+
+fn tag(selector: &Selector) -> String {
+    let Selector { tag, mask, .. } = *selector;
+    if mask == u64::MAX {
+        format!("tag {tag}")
+    } else if tag & mask == 0 {
+        "any tag".into()
+    } else {
+        format!("tag {tag:#x} under mask {mask:#x}")
+    }
+}
+
+fn name(cx: &mut Cx, peer: u32) -> String {
+    let unmet = cx
+        .peers
+        .get(peer)
+        .is_some_and(|entry| matches!(entry.state, PeerState::Unmet { .. }));
+    let note = if unmet { " (not met yet)" } else { "" };
+    format!("peer {peer}{note}")
+}
