@@ -145,7 +145,9 @@ impl Key {
                 "LIMIC_PATHS",
                 "paths",
                 Group::Paths,
-                "paths that may be used; self always may",
+                "paths that may be used; self always may. cma and split-copy read a peer's \
+                memory, and wait, if need be for ever, for a program that serves it \
+                (userfaultfd, FUSE): leave them out where peers are not trusted",
                 PATHS,
             ),
             Self::PrivateRings => (
@@ -210,8 +212,8 @@ impl Key {
                 "LIMIC_UNEXPECTED_BYTES",
                 "unexpected_bytes",
                 Group::Memory,
-                "bytes of unexpected messages, each with some 256 for itself, that an endpoint keeps \
-                before it asks senders to wait with long ones; beyond 16 times as many, all \
+                "bytes of unexpected messages, each with some 256 for itself, that an endpoint \
+                keeps before it asks senders to wait with long ones; beyond 16 times as many, all \
                 messages of a peer wait in its ring until some are received",
                 "64K or more bytes (suffix K, M or G), or unlimited",
             ),
