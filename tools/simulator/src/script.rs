@@ -260,6 +260,7 @@ fn settings(rng: &mut Rng, ending: Ending, malice: Malice) -> Settings {
             &[0, 1],
         )))))
         .linger(linger)
+        .patience(Duration::ZERO)
         .autotune(false)
         .skew(rng.bool())
         .line_latency(latency)

@@ -3,7 +3,7 @@
 
 use core::cell::Cell;
 use core::time::Duration;
-use std::time::Instant;
+use limic_shm::world::Instant;
 
 use limic_matching::{Selector, Source};
 
