@@ -7,11 +7,15 @@
 
 mod launcher;
 
+use std::io::Write;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use launcher::*;
 use limic::bootstrap::detect;
+use rustix::process::Signal;
 
 #[test]
 fn rank_program() {
@@ -33,6 +37,27 @@ fn rank_program() {
             println!("gathered {rank} of {size} by {}", job.kind());
             job.finalize().unwrap();
         }
+        // It asks and asks, and reads no answer, or all of them.
+        "flood" | "flood and read" => {
+            let socket = pmi_socket();
+            println!("flooding {rank}");
+            std::thread::scope(|threads| {
+                if part == "flood and read" {
+                    threads.spawn(|| std::io::copy(&mut &socket, &mut std::io::sink()));
+                }
+                let asks = "cmd=get key=a\n".repeat(1000);
+                while (&socket).write_all(asks.as_bytes()).is_ok() {}
+            });
+        }
+        "leave a flood" => {
+            // Several, so that more always waits.
+            for _ in 0..4 {
+                let mut yes = Command::new("yes");
+                yes.arg("cmd=get key=a");
+                let yes = yes.stdout(OwnedFd::from(pmi_socket())).spawn();
+                println!("flooding {}", yes.unwrap().id());
+            }
+        }
         "leave" if rank == 1 => {}
         "leave" => {
             let error = job.all_gather(b"x").unwrap_err().to_string();
@@ -51,7 +76,20 @@ fn rank_program() {
     }
 }
 
-fn part(mut command: Command, part: &str) -> Output {
+/// The socket to the launcher, beside the library.
+fn pmi_socket() -> UnixStream {
+    let number = std::env::var("PMI_FD").unwrap().parse().unwrap();
+    // SAFETY: the launcher gave it to this process, and it is open while the library's own part of
+    // it, which this process keeps, is.
+    let socket = unsafe { BorrowedFd::borrow_raw(number) };
+    socket.try_clone_to_owned().unwrap().into()
+}
+
+fn part(command: Command, part: &str) -> Output {
+    finish(with_part(command, part))
+}
+
+fn with_part(mut command: Command, part: &str) -> Command {
     command.arg(std::env::current_exe().unwrap());
     command.args(["rank_program", "--exact", "--nocapture"]);
     command.env("LIMIC_TEST_PART", part);
@@ -60,7 +98,7 @@ fn part(mut command: Command, part: &str) -> Output {
     }
     command.stdin(Stdio::null());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    finish(command)
+    command
 }
 
 /// What ranks printed, without the words of the test harness around it.
@@ -112,6 +150,30 @@ fn an_abort_ends_the_job_with_its_code_and_text() {
     assert_eq!(output.status.code(), Some(9), "{}", err(&output));
     assert!(err(&output).contains("rank 1 (pid "), "{}", err(&output));
     assert!(err(&output).contains("no more work"), "{}", err(&output));
+}
+
+#[test]
+fn a_rank_that_floods_the_launcher_holds_up_no_signal() {
+    for flood in ["flood", "flood and read"] {
+        let mut command = with_part(run(&["-n", "2"]), flood);
+        let mut child = command.spawn().unwrap();
+        let lines = Lines::of(&mut child);
+        for _ in 0..2 {
+            while !lines.next().contains("flooding") {}
+        }
+        signal(&child, Signal::TERM);
+        assert_eq!(collect(child).status.code(), Some(143), "{flood}");
+    }
+}
+
+#[test]
+fn a_flood_that_a_rank_leaves_behind_ends_with_the_job() {
+    let output = part(run(&["-n", "2"]), "leave a flood");
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    for line in words(&output, "flooding ") {
+        let pid = numbers(&line)[0];
+        assert!(!in_process_table(pid), "process {pid} is left");
+    }
 }
 
 #[test]

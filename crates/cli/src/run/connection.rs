@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use limic::bootstrap::wire::{LineBuffer, Message, WireError};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 
 /// A rank's answers may pile up to this many bytes before its requests are left unread.
 const MAX_UNSENT: usize = 1 << 16;
@@ -43,9 +43,20 @@ impl Connection {
     /// What to poll for.
     pub(super) fn interest(&self) -> PollFlags {
         let mut flags = PollFlags::empty();
-        flags.set(PollFlags::IN, self.unsent.len() < MAX_UNSENT);
+        flags.set(PollFlags::IN, self.has_room());
         flags.set(PollFlags::OUT, !self.unsent.is_empty());
         flags
+    }
+
+    /// Whether requests may be taken: not while their answers pile up.
+    pub(super) fn has_room(&self) -> bool {
+        self.unsent.len() < MAX_UNSENT
+    }
+
+    /// Nothing goes any more, and nothing comes but what is here already, and the end.
+    pub(super) fn shut(&self) {
+        // Of a connected pair of sockets it cannot fail.
+        let _shut = shutdown(&self.socket, Shutdown::Both);
     }
 
     /// Reads what is there, one piece at a time.

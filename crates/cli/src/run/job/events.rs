@@ -3,7 +3,7 @@
 
 use rustix::process::{Signal, getpid, kill_process, kill_process_group};
 
-use super::super::connection::Received;
+use super::super::connection::{Connection, Received};
 use super::super::outcome::{Ending, exit_code};
 use super::super::output::Sink;
 use super::super::pmi_server::Effect;
@@ -55,39 +55,48 @@ impl Job<'_> {
         }
     }
 
-    /// Reads what a rank sent and acts on it.
+    /// Reads a piece of what a rank sent and acts on it. Then others have their turn, however much
+    /// more there is.
     pub(super) fn serve_pmi(&mut self, index: usize) {
-        let rank = u32::try_from(index).unwrap_or(u32::MAX);
-        loop {
-            let Some(connection) = &mut self.ranks[index].connection else {
-                return;
-            };
+        if let Some(connection) = &mut self.ranks[index].connection {
             connection.flush();
-            let received = connection.read();
-            loop {
-                let Some(connection) = &mut self.ranks[index].connection else {
-                    return;
-                };
-                match connection.next_line() {
-                    Ok(Some(line)) => {
-                        let effects = self.server.handle(rank, &line);
-                        self.act(index, effects);
-                    }
-                    Ok(None) => break,
-                    Err(error) => {
-                        notice(format_args!(
-                            "rank {rank} sent {error} over PMI; not listening to it"
-                        ));
-                        return self.hang_up(index);
-                    }
+        }
+        // Lines are left from the last piece if their answers had piled up.
+        if !self.take_lines(index) {
+            return;
+        }
+        let connection = self.ranks[index].connection.as_mut();
+        match connection.map(Connection::read) {
+            Some(Received::Bytes) => {
+                self.take_lines(index);
+            }
+            Some(Received::End) => self.hang_up(index),
+            Some(Received::Nothing) | None => {}
+        }
+    }
+
+    /// Acts on the lines that were read; false if some are left, for which there is no room.
+    fn take_lines(&mut self, index: usize) -> bool {
+        let rank = u32::try_from(index).unwrap_or(u32::MAX);
+        while let Some(connection) = &mut self.ranks[index].connection {
+            if !connection.has_room() {
+                return false;
+            }
+            match connection.next_line() {
+                Ok(Some(line)) => {
+                    let effects = self.server.handle(rank, &line);
+                    self.act(index, effects);
+                }
+                Ok(None) => return true,
+                Err(error) => {
+                    notice(format_args!(
+                        "rank {rank} sent {error} over PMI; not listening to it"
+                    ));
+                    self.hang_up(index);
                 }
             }
-            match received {
-                Received::Bytes => {}
-                Received::Nothing => return,
-                Received::End => return self.hang_up(index),
-            }
         }
+        true
     }
 
     fn hang_up(&mut self, index: usize) {
@@ -95,7 +104,7 @@ impl Job<'_> {
         self.leave(index);
     }
 
-    pub(super) fn leave(&mut self, index: usize) {
+    fn leave(&mut self, index: usize) {
         let effects = self.server.leave(u32::try_from(index).unwrap_or(u32::MAX));
         self.act(index, effects);
     }

@@ -287,11 +287,15 @@ impl Job<'_> {
             .iter()
             .position(|rank| rank.running && rank.pid == pid);
         let Some(index) = running else { return };
-        // What it sent last may be an abort, which says more than its exit code.
-        self.serve_pmi(index);
+        // What it sent last may be an abort, which says more than its exit code. Its children may
+        // hold the socket, too, and are not listened to.
+        if let Some(connection) = &self.ranks[index].connection {
+            connection.shut();
+        }
+        while self.ranks[index].connection.is_some() {
+            self.serve_pmi(index);
+        }
         self.ranks[index].running = false;
-        self.ranks[index].connection = None;
-        self.leave(index);
         if ending.code() == 0 || self.phase != Phase::Running {
             return;
         }
