@@ -7,6 +7,8 @@ use std::collections::HashMap;
 
 use limic::bootstrap::wire::Message;
 
+use super::MAX_RANKS;
+
 /// Announced limits, in bytes with a closing NUL.
 const KVS_NAME_MAX: usize = 256;
 const KEY_MAX: usize = 256;
@@ -14,6 +16,9 @@ const VALUE_MAX: usize = 4096;
 
 /// All keys and values of a job may take this many bytes; ranks could fill the memory otherwise.
 const STORE_MAX: usize = 256 << 20;
+
+/// There may be so many of them: short ones take more memory than their bytes.
+const ENTRIES_MAX: usize = 128 * MAX_RANKS as usize;
 
 /// How far a rank is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -145,9 +150,11 @@ impl PmiServer {
         if key.len() >= KEY_MAX || value.len() >= VALUE_MAX {
             return refuse("put_result", "key_or_value_too_long");
         }
-        let freed = self.values.get(key).map_or(0, |old| key.len() + old.len());
+        let old = self.values.get(key);
+        let freed = old.map_or(0, |old| key.len() + old.len());
         let stored = self.stored + key.len() + value.len() - freed;
-        if stored > STORE_MAX {
+        let is_one_more = old.is_none() && self.values.len() >= ENTRIES_MAX;
+        if stored > STORE_MAX || is_one_more {
             return refuse("put_result", "the_jobs_key_value_space_is_full");
         }
         self.stored = stored;

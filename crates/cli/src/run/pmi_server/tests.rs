@@ -128,6 +128,24 @@ fn whatever_a_rank_sends_it_gets_an_answer() {
     assert!(ask(&mut server, "endcmd").contains("cmd=spawn_result rc=-1"));
 }
 
+#[test]
+fn the_number_of_entries_is_bounded_however_short_they_are() {
+    let mut server = server(1);
+    let entries = (0..ENTRIES_MAX as u64).map(|key| (key.to_le_bytes().to_vec(), Vec::new()));
+    server.values = entries.collect();
+    assert!(ask(&mut server, "cmd=put key=a value=").contains("space_is_full"));
+    server.values.remove(&0_u64.to_le_bytes()[..]);
+    assert_eq!(
+        ask(&mut server, "cmd=put key=a value="),
+        "cmd=put_result rc=0"
+    );
+    assert_eq!(
+        ask(&mut server, "cmd=put key=a value=b"),
+        "cmd=put_result rc=0"
+    );
+    assert!(ask(&mut server, "cmd=put key=b value=").contains("space_is_full"));
+}
+
 /// Serves until all ranks closed their ends.
 fn serve(mut server: PmiServer, sockets: Vec<UnixStream>) {
     let mut connections: Vec<_> = sockets
