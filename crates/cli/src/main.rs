@@ -25,6 +25,8 @@ enum Command {
     Tune(perf::tune::Args),
     Model(model::Args),
     Manual(manual::Args),
+    #[command(hide = true)]
+    Guard(run::guard::Args),
 }
 
 const AFTER_HELP: &str = "\
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
         Command::Tune(args) => perf::tune::execute(&args),
         Command::Model(args) => model::execute(&args),
         Command::Manual(args) => manual::execute(&args, Command::command()),
+        Command::Guard(args) => run::guard::execute(&args),
     }
 }
 

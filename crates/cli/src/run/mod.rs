@@ -3,10 +3,11 @@
 //! The life of a job: [`binding`] picks CPUs, [`spawn`] starts the ranks, [`job`] waits on all of
 //! their events in one thread ([`pmi_server`] answers their start-up over each rank's
 //! [`connection`], [`output`] labels their lines, [`processes`] finds and ends what they leave
-//! behind), and [`outcome`] makes the exit code.
+//! behind), and [`outcome`] makes the exit code. [`guard`] is there for the launcher's own end.
 
 mod binding;
 mod connection;
+pub(crate) mod guard;
 mod job;
 mod outcome;
 mod output;
@@ -75,7 +76,7 @@ program cannot be executed, 127 if it is not found.
 When a rank fails or aborts, all others get SIGTERM and, after --grace, SIGKILL. The job ends with \
 its ranks: processes that they leave behind are ended as well. SIGINT, SIGTERM, SIGHUP, SIGQUIT, \
 SIGUSR1, SIGUSR2, SIGTSTP and SIGCONT are passed on to the ranks; a second SIGINT kills them. If \
-the launcher is killed, the kernel kills the ranks.
+the launcher is killed, so are the ranks, and all processes that have PMI_JOBID from them.
 
 Rank 0 reads the launcher's standard input, all others read nothing.
 

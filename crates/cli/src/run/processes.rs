@@ -40,16 +40,16 @@ pub(super) fn in_foreground() -> bool {
     stat(&text).is_some_and(|stat| stat.group == stat.foreground)
 }
 
+/// The numbers of all processes.
+pub(super) fn numbers() -> impl Iterator<Item = i32> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
 /// The launcher's children, ranks and orphans alike, each with its process group.
 fn children() -> Vec<(Pid, Pid)> {
     let me = getpid().as_raw_nonzero().get();
-    let Ok(entries) = std::fs::read_dir("/proc") else {
-        return Vec::new();
-    };
-    let numbers = entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let found = numbers.filter_map(|number: i32| {
+    let found = numbers().filter_map(|number| {
         let text = std::fs::read(format!("/proc/{number}/stat")).ok()?;
         let stat = stat(&String::from_utf8_lossy(&text))?;
         // Outside of a PID namespace's view, numbers are 0: nothing to signal.
@@ -68,8 +68,10 @@ enum Target {
 }
 
 /// Ends the launcher's children, and remembers which were asked.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Ender {
+    /// The one child that is not of the job.
+    guard: Option<Pid>,
     /// Groups that the launcher made: one per rank.
     groups: HashSet<Pid>,
     asked: HashSet<Target>,
@@ -78,6 +80,28 @@ pub(super) struct Ender {
 }
 
 impl Ender {
+    /// Spares the guard.
+    pub(super) fn new(guard: Pid) -> Self {
+        Self {
+            guard: Some(guard),
+            groups: HashSet::new(),
+            asked: HashSet::new(),
+            refused: HashSet::new(),
+        }
+    }
+
+    fn children(&self) -> impl Iterator<Item = (Pid, Pid)> + use<> {
+        let guard = self.guard;
+        let all = children().into_iter();
+        all.filter(move |(pid, _)| Some(*pid) != guard)
+    }
+
+    /// Whether a process of the job is left. What its processes start is not missed: until its
+    /// parents have been waited for, one of them is here.
+    pub(super) fn any_left(&self) -> bool {
+        self.children().next().is_some()
+    }
+
     /// Adds the process group that a rank leads.
     pub(super) fn add_group(&mut self, leader: Pid) {
         self.groups.insert(leader);
@@ -87,11 +111,12 @@ impl Ender {
     pub(super) fn forget(&mut self, pid: Pid) {
         self.asked.remove(&Target::Process(pid));
         self.refused.remove(&pid);
+        self.guard = self.guard.filter(|guard| *guard != pid);
     }
 
     /// Asks every child, with its group, to end; each only once, so that it may take its time.
     pub(super) fn ask(&mut self) {
-        for (pid, group) in children() {
+        for (pid, group) in self.children() {
             let target = self.target(pid, group);
             if self.asked.insert(target) {
                 self.signal(pid, target, Signal::TERM);
@@ -105,7 +130,7 @@ impl Ender {
     /// it again after each end of a child. False if only children are left that it may not kill.
     pub(super) fn kill(&mut self) -> bool {
         let mut hope = false;
-        for (pid, group) in children() {
+        for (pid, group) in self.children() {
             let target = self.target(pid, group);
             hope |= self.signal(pid, target, Signal::KILL);
         }

@@ -17,7 +17,7 @@ use rustix::thread::sched_setaffinity;
 
 use super::connection::Connection;
 use super::output::Labelled;
-use super::{Args, RunError, binding, system};
+use super::{Args, RunError, binding, guard, system};
 
 /// A rank that runs, and the launcher's ends of what it was given.
 #[derive(Debug)]
@@ -151,7 +151,7 @@ impl Plan<'_> {
             ("PMI_RANK", &number),
             ("PMI_SIZE", &size),
             ("PMI_SPAWNED", &"0".to_owned()),
-            ("PMI_JOBID", &self.name),
+            (guard::JOB, &self.name),
             ("MPI_LOCALRANKID", &number),
             ("MPI_LOCALNRANKS", &size),
             ("LIMIC_LOCAL_RANK", &number),

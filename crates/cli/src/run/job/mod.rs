@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, getpid, wait};
 
 use super::connection::Connection;
+use super::guard::Guard;
 use super::outcome::Ending;
 use super::output::{Labelled, Sink};
 use super::pmi_server::PmiServer;
@@ -105,10 +106,9 @@ pub(super) fn run(args: &Args) -> Result<u8, RunError> {
     let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
     let signals = SignalFd::with_flags(&mask, flags).map_err(nix_error("making a signalfd"))?;
 
-    let sink_error = |source| RunError::System {
-        step: "duplicating the standard streams",
-        source,
-    };
+    let failed = |step| move |source| RunError::System { step, source };
+    let guard = Guard::start(&plan.name).map_err(failed("starting the job's guard"))?;
+    let sink_error = failed("duplicating the standard streams");
     let mut job = Job {
         args,
         ranks: Vec::new(),
@@ -118,7 +118,7 @@ pub(super) fn run(args: &Args) -> Result<u8, RunError> {
             Sink::new(std::io::stdout()).map_err(&sink_error)?,
             Sink::new(std::io::stderr()).map_err(&sink_error)?,
         ],
-        ender: Ender::default(),
+        ender: Ender::new(guard.pid()),
         phase: Phase::Running,
         end_at: args
             .timeout
@@ -259,7 +259,7 @@ impl Job<'_> {
                         self.rank_ended(pid, ending);
                     }
                 }
-                Ok(None) => break false,
+                Ok(None) => break any && !self.any_running() && !self.ender.any_left(),
                 Err(Errno::CHILD) => break true,
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(system("waiting for ranks")(errno)),
@@ -268,7 +268,7 @@ impl Job<'_> {
         if none_left {
             self.close_outputs();
             self.phase = Phase::Over;
-        } else if self.phase == Phase::Running && !self.ranks.iter().any(|rank| rank.running) {
+        } else if self.phase == Phase::Running && !self.any_running() {
             self.end();
         } else if any {
             // Orphans of the child that ended have become children.
@@ -279,6 +279,10 @@ impl Job<'_> {
             }
         }
         Ok(())
+    }
+
+    fn any_running(&self) -> bool {
+        self.ranks.iter().any(|rank| rank.running)
     }
 
     fn rank_ended(&mut self, pid: Pid, ending: Ending) {
