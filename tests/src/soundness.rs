@@ -130,3 +130,16 @@
 //!     loan.send(to, 1_u64)
 //! }
 //! ```
+//!
+//! The bytes of a loan that was received can be read, and not written:
+//!
+//! ```compile_fail,E0599
+//! fn write(loaned: &limic::Loaned) {
+//!     loaned.bytes()[0].store(1);
+//! }
+//! ```
+//! ```
+//! fn read(loaned: &limic::Loaned) -> u8 {
+//!     loaned.bytes()[0].load()
+//! }
+//! ```
