@@ -9,6 +9,7 @@
 //!
 //! Whole-system tests lie in `tests/`, one file per subject.
 
+pub mod attacker;
 mod cast;
 pub mod conformance;
 mod content;

@@ -64,6 +64,22 @@ pub fn socket_name(address: &limic::Address) -> String {
     format!("limic/{}", id.unwrap_or_default())
 }
 
+/// Bytes of memory that this process has, as `VmRSS` counts them.
+#[must_use]
+pub fn resident_memory() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = text.lines().find(|line| line.starts_with("VmRSS:"));
+    let kib = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}
+
+/// Mappings of this process.
+#[must_use]
+pub fn mappings() -> usize {
+    let text = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    text.lines().count()
+}
+
 /// Open descriptors of this process.
 #[must_use]
 pub fn open_descriptors() -> usize {

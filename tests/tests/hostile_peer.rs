@@ -4,6 +4,7 @@ use std::os::fd::AsRawFd;
 
 use limic::counters::Event;
 use limic::{Endpoint, HybridEndpoint, Selector};
+use limic_tests::attacker::{Scribble, writable_segments};
 use limic_tests::process::{open_descriptors, socket_name, vanish};
 use limic_tests::{Cast, Random, Rank, check, content};
 use nix::sys::socket::{
@@ -163,50 +164,6 @@ fn throw_garbage(seed: u64, name: &str, address: &[u8]) {
     println!("{sent} messages of garbage");
 }
 
-/// Mappings of segments in this process that it may write.
-fn segments() -> Vec<(usize, usize)> {
-    let maps = std::fs::read_to_string("/proc/self/maps").expect("maps");
-    let lines = maps
-        .lines()
-        .filter(|line| line.contains("memfd:limic") && line.contains(" rw-s "));
-    let ranges = lines.filter_map(|line| {
-        let (start, end) = line.split_whitespace().next()?.split_once('-')?;
-        let number = |text| usize::from_str_radix(text, 16).ok();
-        Some((number(start)?, number(end)?))
-    });
-    ranges.collect()
-}
-
-/// Writes random words over everything that this process shares.
-fn scribble(random: &mut Random, words: u64, mapping: impl Fn(usize) -> bool) {
-    let all = segments();
-    assert!(!all.is_empty(), "an attached process has segments");
-    for _ in 0..words {
-        let which = random.below(all.len() as u64) as usize;
-        if !mapping(which) {
-            continue;
-        }
-        let (start, end) = all[which];
-        let span = if random.below(2) == 0 {
-            // The first pages hold the words that matter most.
-            (end - start).min(16 << 10)
-        } else {
-            end - start
-        };
-        let at = start + (random.below(span as u64 / 8) * 8) as usize;
-        let value = match random.below(4) {
-            0 => 0,
-            1 => u64::MAX,
-            2 => random.below(64),
-            _ => random.next_u64(),
-        };
-        // SAFETY: within a mapping that this process may write. It belongs to another endpoint of
-        // this process, whose trust in it is what is tested; that this process may end badly is
-        // expected.
-        unsafe { std::ptr::with_exposed_provenance_mut::<u64>(at).write_volatile(value) };
-    }
-}
-
 /// Rank 1 scribbles; rank 0 gets errors or hears nothing, but neither crashes nor hangs.
 fn scribbled(rank: &Rank) {
     let endpoint = HybridEndpoint::open().expect("open");
@@ -228,9 +185,13 @@ fn scribbled(rank: &Rank) {
     if rank.rank == 1 {
         // The own endpoint is not used any more, so what becomes of it does not matter.
         std::mem::forget(region);
-        for _ in 0..200 {
-            scribble(&mut random, 200, |_| true);
-            std::thread::yield_now();
+        let all = writable_segments();
+        for word in 0..40_000 {
+            // SAFETY: the endpoint is not used any more.
+            unsafe { Scribble::Words.once(&mut random, &all) };
+            if word % 200 == 0 {
+                std::thread::yield_now();
+            }
         }
         vanish();
     }
