@@ -34,8 +34,7 @@ impl Scribble {
     /// Scribbles once, somewhere in one of the mappings.
     ///
     /// # Safety
-    /// The mappings are [`writable_segments`], and stay mapped. Endpoints of this process that use
-    /// them are not used any more, or this process may end badly.
+    /// The mappings are [`writable_segments`], and stay mapped.
     pub unsafe fn once(self, random: &mut Random, mappings: &[Range<usize>]) {
         let mapping = &mappings[random.below(mappings.len() as u64) as usize];
         let bytes = mapping.len();
@@ -59,7 +58,7 @@ impl Scribble {
             let word = std::ptr::with_exposed_provenance_mut::<u64>(mapping.start + index * 8);
             // SAFETY: an aligned word within a mapping that this process may write (the caller's
             // promise). Others may write it at the same time: it is shared memory, which no
-            // reference of this process covers but those of endpoints that are not used any more.
+            // reference of this process covers but those to atomics.
             unsafe {
                 word.write_volatile(match self {
                     Self::Flips => word.read_volatile() ^ 1 << random.below(64),

@@ -187,7 +187,7 @@ fn scribbled(rank: &Rank) {
         std::mem::forget(region);
         let all = writable_segments();
         for word in 0..40_000 {
-            // SAFETY: the endpoint is not used any more.
+            // SAFETY: as any peer of the endpoint may.
             unsafe { Scribble::Words.once(&mut random, &all) };
             if word % 200 == 0 {
                 std::thread::yield_now();

@@ -1,8 +1,8 @@
 //! Two honest processes exchange messages while a third one of the same job attacks them.
 //!
 //! What the third can do without the help of its user's rights over other processes: it writes into
-//! all memory that the library maps for writing, and floods the sockets; it holds connections, stops
-//! in the middle of something, and dies while a child of its lives on.
+//! all memory that the library maps for writing, and floods the sockets; it holds connections,
+//! stops in the middle of something, and dies while a child of its lives on.
 //!
 //! Memory that the honest two share with each other is mapped by the third as well. An attack on
 //! that can change bytes of their messages and withhold them, which is counted and printed; they
@@ -35,8 +35,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// The same where some are expected to be.
 const SHORT_PATIENCE: Duration = Duration::from_secs(2);
 
-/// What a process may have more during the attack.
-const MORE_MEMORY: u64 = 96 << 20;
+/// What a process may have more during the attack: twice what it keeps of unexpected messages.
+const MORE_MEMORY: u64 = 128 << 20;
 const MORE_DESCRIPTORS: usize = 150;
 const MORE_MAPPINGS: usize = 150;
 

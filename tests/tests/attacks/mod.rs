@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use limic::{Endpoint, HybridEndpoint, Peer, Selector};
+use limic::{Endpoint, HybridEndpoint, OwnedSend, Peer, Selector};
 use limic_tests::attacker::{Scribble, writable_segments};
 use limic_tests::process::{die, pass, socket_name};
 use limic_tests::{Random, Rank};
@@ -20,7 +20,7 @@ const LIMIT: Duration = Duration::from_secs(50);
 /// What the hostile process does.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Act {
-    /// It writes into the segment of its own endpoint.
+    /// It writes into the segment of its own endpoint while it sends and receives.
     Own(Scribble),
     /// It writes into the segments of the honest ones.
     Theirs(Scribble),
@@ -57,12 +57,17 @@ pub(crate) fn run(
     let going = || Instant::now() < until && !(0..2).all(|who| done(rank, who).exists());
     let mut random = Random::new(rank.seed);
     match attack {
-        Act::Own(scribble) => scribble_while(going, scribble, &mut random, own),
+        Act::Own(scribble) => {
+            let mut sends = Vec::new();
+            scribble_while(going, scribble, &mut random, own, || {
+                talk(endpoint, peers, &mut sends);
+            });
+        }
         Act::Theirs(scribble) => {
             let mut theirs = writable_segments();
             theirs.retain(|mapping| !own.contains(mapping));
             assert!(!theirs.is_empty(), "it has met the others");
-            scribble_while(going, scribble, &mut random, &theirs);
+            scribble_while(going, scribble, &mut random, &theirs, || {});
         }
         Act::FloodSockets => {
             let names: Vec<_> = peers[..2]
@@ -76,7 +81,10 @@ pub(crate) fn run(
             let script = "while kill -STOP $0; do sleep 0.01; kill -CONT $0; sleep 0.01; done";
             stopper.args(["-c", script, &std::process::id().to_string()]);
             let mut stopper = stopper.stderr(Stdio::null()).spawn().expect("sh");
-            talk_while(going, endpoint, peers);
+            let mut sends = Vec::new();
+            while going() {
+                talk(endpoint, peers, &mut sends);
+            }
             stopper.kill().expect("it goes on until this process ends");
             stopper.wait().expect("it is a child");
         }
@@ -88,7 +96,7 @@ pub(crate) fn run(
                 assert!(child > 0, "fork");
                 die();
             }
-            scribble_while(going, Scribble::Words, &mut random, own);
+            scribble_while(going, Scribble::Words, &mut random, own, || {});
         }
     }
 }
@@ -98,12 +106,14 @@ fn scribble_while(
     scribble: Scribble,
     random: &mut Random,
     mappings: &[Range<usize>],
+    mut between: impl FnMut(),
 ) {
     while going() {
         for _ in 0..20 {
-            // SAFETY: the endpoint that uses them is not used any more.
+            // SAFETY: no more than any peer of the endpoint that uses them may do.
             unsafe { scribble.once(random, mappings) };
         }
+        between();
         // The honest ones need the processors, too.
         pass(Duration::from_micros(200));
     }
@@ -136,19 +146,19 @@ fn flood(going: impl Fn() -> bool, random: &mut Random, names: &[String]) {
     }
 }
 
-/// Messages as an honest process sends them, wherever it is stopped.
-fn talk_while(going: impl Fn() -> bool, endpoint: &HybridEndpoint, peers: &[Peer]) {
-    let mut sends = Vec::new();
-    while going() {
-        for to in &peers[..2] {
-            if sends.len() < 16 {
-                sends.extend(endpoint.isend(*to, 1_u64, vec![1; 9000]));
-            }
-            let from = Selector::any_tag(*to);
-            if let Ok(Some(claimed)) = endpoint.matched_probe(from) {
-                drop(claimed);
-            }
+/// Messages as an honest process sends and receives them.
+fn talk<'e>(
+    endpoint: &'e HybridEndpoint,
+    peers: &[Peer],
+    sends: &mut Vec<OwnedSend<'e, HybridEndpoint>>,
+) {
+    for (to, len) in peers[..2].iter().zip([9000, 300_000]) {
+        if sends.len() < 16 {
+            sends.extend(endpoint.isend(*to, 1_u64, vec![1; len]));
         }
-        sends.retain_mut(|send| !send.test());
+        if let Ok(Some(claimed)) = endpoint.matched_probe(Selector::any_tag(*to)) {
+            drop(claimed);
+        }
     }
+    sends.retain_mut(|send| !send.test());
 }
