@@ -13,6 +13,7 @@ pub mod attacker;
 mod cast;
 pub mod conformance;
 mod content;
+pub mod failing;
 pub mod forgery;
 mod hub;
 mod link;

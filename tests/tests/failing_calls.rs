@@ -1,0 +1,174 @@
+//! Each system call of a rank that opens an endpoint, meets another rank, sends, receives and
+//! closes fails once. All operations end, nothing leaks, and what could not be sent can be sent
+//! again, unless the endpoint says why not.
+
+use std::time::Duration;
+
+use libc::{c_int, c_long};
+use limic::{Address, Endpoint, Error, HybridEndpoint, Peer};
+use limic_tests::failing::FailingCalls;
+use limic_tests::process::{mappings, open_descriptors};
+use limic_tests::{Cast, Rank, check, content, skip};
+
+const LENGTHS: [usize; 3] = [8, 5000, 300_000];
+/// The message to the rank whose calls fail.
+const BACK: u64 = 9;
+/// Far beyond what anything takes here.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+const CALLS: [(&str, c_long, c_int); 16] = [
+    ("memfd_create", libc::SYS_memfd_create, libc::EMFILE),
+    ("ftruncate", libc::SYS_ftruncate, libc::ENOMEM),
+    ("mmap", libc::SYS_mmap, libc::ENOMEM),
+    ("eventfd2", libc::SYS_eventfd2, libc::EMFILE),
+    ("epoll_create1", libc::SYS_epoll_create1, libc::EMFILE),
+    ("epoll_ctl", libc::SYS_epoll_ctl, libc::ENOMEM),
+    ("socket", libc::SYS_socket, libc::EMFILE),
+    ("bind", libc::SYS_bind, libc::ENOMEM),
+    ("listen", libc::SYS_listen, libc::ENOMEM),
+    ("connect", libc::SYS_connect, libc::EAGAIN),
+    ("accept4", libc::SYS_accept4, libc::EMFILE),
+    ("sendmsg", libc::SYS_sendmsg, libc::EAGAIN),
+    ("recvmsg", libc::SYS_recvmsg, libc::EAGAIN),
+    // One of the two, as the kernel has it.
+    ("pidfd_open", libc::SYS_pidfd_open, libc::EMFILE),
+    ("getsockopt", libc::SYS_getsockopt, libc::EMFILE),
+    ("process_vm_readv", libc::SYS_process_vm_readv, libc::ENOMEM),
+];
+
+/// What the rank whose calls fail does. `true`: it has an endpoint.
+fn fails(rank: &Rank, what: &str) -> bool {
+    let endpoint = match HybridEndpoint::open() {
+        Ok(endpoint) => endpoint,
+        Err(error) => {
+            println!("REPORT: {what}: open: {error}");
+            let _ = rank.link.exchange(&[]);
+            return false;
+        }
+    };
+    let blobs = rank.link.exchange(&endpoint.address().to_bytes());
+    let address = blobs[1].as_deref().expect("the other rank lives");
+    let other = endpoint.connect(address).expect("an address");
+    let sent: Vec<u8> = (0..)
+        .zip(LENGTHS)
+        .map(|(tag, len)| {
+            let attempt = || send(&endpoint, other, tag, len, what);
+            u8::from(attempt() || attempt())
+        })
+        .collect();
+    let receive = endpoint.irecv((other, BACK), vec![0; LENGTHS[2]]);
+    match receive {
+        Ok(mut receive) => {
+            let done = receive.wait_timeout(PATIENCE);
+            assert!(done, "{what}: a receive does not end");
+            match receive.wait() {
+                Ok((_, bytes)) => check(BACK, &bytes),
+                Err(error) => println!("REPORT: {what}: receive: {error}"),
+            }
+        }
+        Err(error) => println!("REPORT: {what}: receive: {error}"),
+    }
+    let _ = rank.link.exchange_while(&sent, || {
+        endpoint.progress();
+    });
+    true
+}
+
+/// Whether the message is sent. It ends in any case.
+fn send(endpoint: &HybridEndpoint, to: Peer, tag: u64, len: usize, what: &str) -> bool {
+    let outcome = endpoint
+        .isend(to, tag, content(tag, len))
+        .and_then(|mut send| {
+            let done = send.wait_timeout(PATIENCE);
+            assert!(done, "{what}: a send of {len} bytes does not end");
+            send.wait()
+        });
+    if let Err(error) = &outcome {
+        println!("REPORT: {what}: {len} bytes: {error}");
+    }
+    outcome.is_ok()
+}
+
+/// What the other rank does meanwhile.
+fn works(rank: &Rank) {
+    let endpoint = HybridEndpoint::open().expect("open");
+    let blobs = rank.link.exchange(&endpoint.address().to_bytes());
+    let address = blobs[0].as_deref().expect("the other rank lives");
+    let Ok(address) = Address::from_bytes(address) else {
+        return;
+    };
+    let other = endpoint.connect(&address.to_bytes()).expect("an address");
+    let receives = (0..).zip(LENGTHS).map(|(tag, len)| {
+        let receive = endpoint.irecv((other, tag), vec![0; len]);
+        receive.expect("nothing is known of it yet")
+    });
+    let receives: Vec<_> = receives.collect();
+    let back = endpoint.isend(other, BACK, content(BACK, LENGTHS[2]));
+    let blobs = rank.link.exchange_while(&[], || {
+        endpoint.progress();
+    });
+    let sent = blobs[0].as_deref().expect("the other rank lives");
+    for (tag, mut receive) in (0..).zip(receives) {
+        if sent[tag as usize] == 1 {
+            assert!(receive.wait_timeout(PATIENCE), "message {tag} is missing");
+            match receive.wait() {
+                Ok((_, bytes)) => check(tag, &bytes),
+                Err(Error::PeerFailed { why, .. }) => println!("REPORT: message {tag}: {why}"),
+                Err(other) => panic!("message {tag}: {other}"),
+            }
+        }
+    }
+    drop(back);
+}
+
+#[test]
+fn every_system_call_may_fail_once() {
+    let cast = Cast::new("every_system_call_may_fail_once").limit(6 * Duration::from_secs(60));
+    cast.run(|rank| {
+        let numbers = CALLS.iter().map(|call| call.1);
+        let numbers: Vec<c_long> = numbers.filter(|n| *n != libc::SYS_mmap).collect();
+        let failing = match rank.rank {
+            0 => Some(FailingCalls::of_this_thread(&numbers)),
+            _ => None,
+        };
+        let possible = !matches!(failing, Some(Err(_)));
+        if rank.link.exchange(&[u8::from(possible)])[0].as_deref() != Some(&[1]) {
+            return skip("seccomp has no notifications here");
+        }
+        let mut failures = 0;
+        for (name, call, errno) in CALLS {
+            for nth in 1.. {
+                let Some(Ok(failing)) = &failing else {
+                    works(rank);
+                    if rank.link.exchange(&[])[0].as_deref() == Some(&[0]) {
+                        break;
+                    }
+                    continue;
+                };
+                let what = format!("{name} {nth}");
+                let before = (open_descriptors(), mappings());
+                failing.fail(call, nth, errno);
+                let is_open = fails(rank, &what);
+                let after = (open_descriptors(), mappings());
+                println!("{what}: {before:?} {after:?}");
+                assert!(
+                    after.0 <= before.0,
+                    "{what}: descriptors, {before:?} {after:?}"
+                );
+                assert!(
+                    after.1 <= before.1 + 8,
+                    "{what}: mappings, {before:?} {after:?}"
+                );
+                let has_failed = failing.has_failed();
+                assert!(has_failed || is_open, "{what}: no call failed");
+                let _ = rank.link.exchange(&[u8::from(has_failed)]);
+                if !has_failed {
+                    println!("REPORT: {name} failed {} times, once each", nth - 1);
+                    failures += nth - 1;
+                    break;
+                }
+            }
+        }
+        assert!(rank.rank == 1 || failures >= 20, "{failures} calls failed");
+    });
+}
