@@ -193,6 +193,14 @@ unsigned long limic_fault_in(unsigned long addr, unsigned long len, bool write)
 	return fault_in_readable((const char __user *)addr, len);
 }
 
+/* ---- Words that user space also writes ---- */
+
+void limic_set_bits(atomic_t *word, int bits)
+{
+	/* A value is returned, so it is fully ordered. */
+	(void)atomic_fetch_or(bits, word);
+}
+
 /* ---- Waiting for a counter ---- */
 
 void limic_wait_until(atomic_t *users, int value)

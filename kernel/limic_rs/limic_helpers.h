@@ -54,6 +54,9 @@ unsigned long limic_copy_in(struct page *run, unsigned long off, unsigned long f
 /* Bring user pages in. Bytes that could not be. */
 unsigned long limic_fault_in(unsigned long addr, unsigned long len, bool write);
 
+/* Sets bits in one atomic step, fully ordered, whatever the word holds. */
+void limic_set_bits(atomic_t *word, int bits);
+
 /* Sleep until *users is value; wake those who do. */
 void limic_wait_until(atomic_t *users, int value);
 void limic_wake(atomic_t *users);

@@ -57,6 +57,7 @@ extern "C" {
         len: c_ulong,
     ) -> c_ulong;
     fn limic_fault_in(addr: c_ulong, len: c_ulong, write: bool) -> c_ulong;
+    fn limic_set_bits(word: *mut i32, bits: c_int);
     fn limic_wait_until(users: *mut i32, value: c_int);
     fn limic_wake(users: *mut i32);
     pub(crate) fn limic_area_alloc(bytes: c_ulong) -> *mut c_void;
@@ -110,6 +111,13 @@ pub(crate) fn user_range(addr: usize, len: usize) -> bool {
 pub(crate) fn fault_in(addr: usize, len: usize, write: bool) -> Option<()> {
     // SAFETY: faults on user addresses of the current task; the callers hold no lock.
     (unsafe { limic_fault_in(addr, len, write) } < len).then_some(())
+}
+
+/// Sets bits in one step, fully ordered. Unlike an addition it cannot carry into others, or clear
+/// those that somebody else has set before.
+pub(crate) fn set_bits(word: &Atomic<u32>, bits: u32) {
+    // SAFETY: `Atomic<u32>` has the layout of `atomic_t`, and the borrow keeps it alive.
+    unsafe { limic_set_bits(word.as_ptr().cast(), bits as c_int) }
 }
 
 /// Sleeps until the counter has this value.

@@ -17,6 +17,7 @@
 
 use crate::abi;
 use crate::area::Area;
+use crate::ffi;
 use crate::pinned::pages_of;
 use kernel::mm::virt::VmaNew;
 use kernel::prelude::*;
@@ -24,13 +25,14 @@ use kernel::sync::Arc;
 use kernel::sync::atomic::{Acquire, Atomic, Full, Relaxed, Release};
 use kernel::{new_spinlock, sync::SpinLock};
 
-/// In `open`: it must not be opened any more.
+/// In `open`: it must not be opened any more. Set here, or by the owner of a latch that is shut,
+/// and cleared where an exposure takes the latch.
 const STRUCK: u32 = 1 << 31;
 
 /// `struct limic_latch`
 #[repr(C)]
 struct Words {
-    /// Counted by the owner, without [`STRUCK`], which is added here.
+    /// Counted by the owner, beside [`STRUCK`].
     open: Atomic<u32>,
     /// Counted here.
     inside: Atomic<u32>,
@@ -123,9 +125,9 @@ impl Latches {
             if !place.struck && super::kept::overlap(place.base, place.len, start, end) {
                 place.struck = true;
                 some = true;
-                // Once for each place, so this sets the bit, if the owner left it alone. Full:
-                // before the memory changes.
-                self.words(index).open.fetch_add(STRUCK, Full);
+                // The owner may have set it too, or set it just now. Fully ordered: before the
+                // memory changes.
+                ffi::set_bits(&self.words(index).open, STRUCK);
             }
         }
         some

@@ -275,6 +275,11 @@ struct limic_expose {
  * peer is copying, which had no reason to: LIMIC_IOC_REVOKE waits for it. While .open is 0, copies
  * fail with ECANCELED; the handle is still taken.
  *
+ * LIMIC_LATCH_STRUCK keeps a latch from being opened. The module sets it by an atomic OR. The owner
+ * may set it too, by a compare-and-swap of 0, so that nobody opens the latch before the exposure
+ * behind it is revoked. Nobody clears it but the module, when an exposure takes the latch: it
+ * stores 0 into .open.
+ *
  * Before memory of the buffer changes (munmap, mremap, mprotect, MADV_DONTNEED, fork ...), the
  * module sets LIMIC_LATCH_STRUCK. Messages that are under way go on with the pages that were there
  * when the latch was opened. What is shut when it is struck, the module ends by itself, a little
@@ -289,7 +294,7 @@ struct limic_expose {
 #define LIMIC_LATCH_STRUCK (1U << 31)
 
 struct limic_latch {
-	__u32 open;			/* for how many messages it is open; the owner counts */
+	__u32 open;			/* for how many messages it is open; the owner counts; LIMIC_LATCH_STRUCK */
 	__u32 inside;			/* peers' copies that are inside just now; the module counts */
 	__u32 reserved[14];
 };

@@ -59,7 +59,15 @@ impl Latches {
         before & !abi::LATCH_STRUCK > 1 || inside.load(SeqCst) == 0
     }
 
-    /// Whether its memory has changed.
+    /// Keeps one that is shut from being opened, as its owner may; false if it is open or struck.
+    #[must_use]
+    pub fn strike(&self, index: u32) -> bool {
+        let open = self.words(index).0;
+        open.compare_exchange(0, abi::LATCH_STRUCK, SeqCst, SeqCst)
+            .is_ok()
+    }
+
+    /// Whether it cannot be opened: its memory has changed, or its owner struck it.
     #[must_use]
     pub fn is_struck(&self, index: u32) -> bool {
         self.words(index).0.load(SeqCst) & abi::LATCH_STRUCK != 0

@@ -120,6 +120,36 @@ fn memory_that_changes_strikes_its_latch() {
 }
 
 #[test]
+fn a_latch_that_its_owner_struck_stays_so_when_its_memory_changes() {
+    guest_test(|| {
+        let session = Session::primitives();
+        let latches = Latches::of(&session).expect("map");
+        let to = To::Session(session.id);
+        let other = Memory::new(LEN);
+        for (what, change) in WAYS {
+            println!("{what}");
+            let memory = Memory::filled(LEN, 1);
+            let expose = || session.expose_behind(&[memory.piece()], READ, to, 0);
+            let handle = expose().expect("the latch is free");
+            // Between this and the revoking, which an owner does next, memory changes.
+            assert!(latches.strike(0));
+            change(&memory);
+            assert!(latches.is_struck(0) && !latches.open(0), "{what}");
+            wait_for("the end of an exposure", || gone(&session, handle, &other));
+            let mut again = Err(Errno(libc::EBUSY));
+            wait_for("the latch", || {
+                again = expose();
+                again != Err(Errno(libc::EBUSY))
+            });
+            let handle = again.expect("expose");
+            assert!(!latches.is_struck(0), "taken anew, it can be opened");
+            assert!(latches.open(0) && latches.shut(0));
+            session.revoke(handle).expect("revoke");
+        }
+    });
+}
+
+#[test]
 fn a_latch_is_free_once_its_exposure_is_revoked_whatever_the_peer_does() {
     guest_test(|| {
         let (owner, peer) = (Session::primitives(), Session::primitives());

@@ -78,9 +78,12 @@ impl Lasting {
         self.clock += 1;
         let ways = ways(&wanted);
         for (entry, index) in self.entries[ways.clone()].iter_mut().zip(ways.clone()) {
-            if entry.is_of(&wanted) && latches.open(index) {
+            // 0 where another thread has ended the exposure to make room. It strikes the latch
+            // first, so one that opens still has the exposure that was looked up before.
+            let handle = latches.handle(index);
+            if entry.is_of(&wanted) && handle != 0 && latches.open(index) {
                 entry.used = wanted.used;
-                return Some(self.opened(index, latches.handle(index)));
+                return Some(self.opened(index, handle));
             }
         }
         let free = ways.filter(|&index| latches.is_shut(index));
@@ -203,5 +206,36 @@ impl KmodPair {
         // SAFETY: the caller's promise, passed on.
         let range = unsafe { self.expose_at(&[local], Access::Read, abi::EXPOSE_LATCH, index) }?;
         Ok(range.key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Another thread that needs room ends exposures, and leaves the entries that name them.
+    #[test]
+    fn a_message_is_never_given_the_handle_of_no_exposure() {
+        let session = Arc::new(Session::over_a_file());
+        let (pair, _) = KmodPair::with_group(&session);
+        let latches = session.latches.as_ref().expect("latches");
+        let mut lasting = Lasting::new(&session).expect("latches");
+        let buffer = [0_u8; 4096];
+        let local = LocalSlice::new(buffer.as_ptr(), buffer.len());
+        let entry = Entry {
+            base: buffer.as_ptr().addr(),
+            len: buffer.len(),
+            peer: 0,
+            used: 1,
+        };
+        let index = ways(&entry).start;
+        for handle in [7, 0] {
+            lasting.entries[index] = entry;
+            latches.put(index, handle);
+            // SAFETY: nobody reaches the buffer: there is no module.
+            let opened = unsafe { lasting.open(&pair, local) };
+            let found = opened.as_ref().map(Opened::handle);
+            assert_eq!(found, (handle != 0).then_some(handle));
+        }
     }
 }

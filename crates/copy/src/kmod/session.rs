@@ -94,6 +94,23 @@ impl Session {
         Ok(session)
     }
 
+    /// One whose latches lie in a file, and whose calls are all refused.
+    #[cfg(test)]
+    pub(super) fn over_a_file() -> Self {
+        let file = tempfile::tempfile().expect("a temporary file");
+        file.set_len((abi::LATCH_OFFSET as usize + abi::LATCH_BYTES) as u64)
+            .expect("room for the latches");
+        let device = OwnedFd::from(file);
+        let latches = Latches::map(device.as_fd()).expect("a mapping");
+        Self {
+            device,
+            id: 1,
+            features: abi::FEATURE_LATCH,
+            status_bytes: 0,
+            latches: Some(latches),
+        }
+    }
+
     /// The descriptor: for poll, and for others to join this session's group.
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.device.as_fd()
