@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 #include <linux/capability.h>
 #include <linux/err.h>
+#include <linux/list.h>
 #include <linux/mm.h>
 #include <linux/mmu_notifier.h>
+#include <linux/mutex.h>
 #include <linux/pagemap.h>
 #include <linux/sched.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
+#include <linux/spinlock.h>
 #include <linux/uaccess.h>
 #include <linux/vmalloc.h>
 #include <linux/wait_bit.h>
@@ -23,36 +26,82 @@
 
 /* ---- Changes and end of an address space ---- */
 
-struct limic_mm_watch {
+/* An address space with watches: one notifier, however many they are. */
+struct limic_space {
 	struct mmu_notifier notifier;
+	/* Changed with both locks held, so that either is enough to read it. */
+	struct list_head watches;
+	unsigned int nr_watches;
+	/* Changes that have begun and not ended. */
+	unsigned int under_way;
+	spinlock_t lock;
+	/* For those who sleep while they go through the watches. */
+	struct mutex ends;
+};
+
+struct limic_mm_watch {
+	struct list_head link;
+	struct limic_space *space;
 	struct work_struct sweep;
 	void *owner;
 	const struct limic_mm_events *events;
 };
 
+static struct mmu_notifier *limic_mm_alloc(struct mm_struct *mm)
+{
+	struct limic_space *space = kzalloc(sizeof(*space), GFP_KERNEL_ACCOUNT);
+
+	if (!space)
+		return ERR_PTR(-ENOMEM);
+	INIT_LIST_HEAD(&space->watches);
+	spin_lock_init(&space->lock);
+	mutex_init(&space->ends);
+	return &space->notifier;
+}
+
+static void limic_mm_free(struct mmu_notifier *notifier)
+{
+	kfree(container_of(notifier, struct limic_space, notifier));
+}
+
 static void limic_mm_release(struct mmu_notifier *notifier, struct mm_struct *mm)
 {
-	struct limic_mm_watch *watch = container_of(notifier, struct limic_mm_watch, notifier);
+	struct limic_space *space = container_of(notifier, struct limic_space, notifier);
+	struct limic_mm_watch *watch;
 
-	watch->events->end(watch->owner);
+	mutex_lock(&space->ends);
+	list_for_each_entry(watch, &space->watches, link)
+		watch->events->end(watch->owner);
+	mutex_unlock(&space->ends);
 }
 
 static int limic_mm_change_begins(struct mmu_notifier *notifier,
 				  const struct mmu_notifier_range *range)
 {
-	struct limic_mm_watch *watch = container_of(notifier, struct limic_mm_watch, notifier);
+	struct limic_space *space = container_of(notifier, struct limic_space, notifier);
+	struct limic_mm_watch *watch;
 
-	if (watch->events->change_begins(watch->owner, range->start, range->end))
-		schedule_work(&watch->sweep);
+	spin_lock(&space->lock);
+	space->under_way++;
+	list_for_each_entry(watch, &space->watches, link) {
+		if (watch->events->change_begins(watch->owner, range->start, range->end))
+			schedule_work(&watch->sweep);
+	}
+	spin_unlock(&space->lock);
 	return 0;
 }
 
 static void limic_mm_change_ends(struct mmu_notifier *notifier,
 				 const struct mmu_notifier_range *range)
 {
-	struct limic_mm_watch *watch = container_of(notifier, struct limic_mm_watch, notifier);
+	struct limic_space *space = container_of(notifier, struct limic_space, notifier);
+	struct limic_mm_watch *watch;
 
-	watch->events->change_ends(watch->owner);
+	spin_lock(&space->lock);
+	space->under_way--;
+	list_for_each_entry(watch, &space->watches, link)
+		watch->events->change_ends(watch->owner);
+	spin_unlock(&space->lock);
 }
 
 static void limic_mm_sweep(struct work_struct *work)
@@ -66,34 +115,73 @@ static const struct mmu_notifier_ops limic_mm_ops = {
 	.release = limic_mm_release,
 	.invalidate_range_start = limic_mm_change_begins,
 	.invalidate_range_end = limic_mm_change_ends,
+	.alloc_notifier = limic_mm_alloc,
+	.free_notifier = limic_mm_free,
 };
 
-struct limic_mm_watch *limic_mm_watch_start(struct mm_struct *mm, void *owner,
+struct limic_mm_watch *limic_mm_watch_start(struct mm_struct *mm, unsigned int most, void *owner,
 					    const struct limic_mm_events *events)
 {
 	struct limic_mm_watch *watch = kzalloc(sizeof(*watch), GFP_KERNEL_ACCOUNT);
-	int err;
+	struct mmu_notifier *notifier;
+	struct limic_space *space;
+	bool room;
 
 	if (!watch)
 		return ERR_PTR(-ENOMEM);
-	watch->notifier.ops = &limic_mm_ops;
+	/* Finds the notifier of this mm, or registers one. */
+	notifier = mmu_notifier_get(&limic_mm_ops, mm);
+	if (IS_ERR(notifier)) {
+		kfree(watch);
+		/* It gives up for every signal; the call begins again behind the handler. */
+		if (PTR_ERR(notifier) == -EINTR)
+			return ERR_PTR(-ERESTARTNOINTR);
+		return ERR_CAST(notifier);
+	}
+	space = container_of(notifier, struct limic_space, notifier);
+	watch->space = space;
 	watch->owner = owner;
 	watch->events = events;
 	INIT_WORK(&watch->sweep, limic_mm_sweep);
-	err = mmu_notifier_register(&watch->notifier, mm);
-	if (err) {
+
+	mutex_lock(&space->ends);
+	spin_lock(&space->lock);
+	room = space->nr_watches < most;
+	if (room) {
+		list_add_tail(&watch->link, &space->watches);
+		space->nr_watches++;
+		/* A notifier that was there before may be in the middle of changes. */
+		events->begin(owner, space->under_way);
+	}
+	spin_unlock(&space->lock);
+	mutex_unlock(&space->ends);
+	if (!room) {
+		mmu_notifier_put(notifier);
 		kfree(watch);
-		return ERR_PTR(err);
+		return ERR_PTR(-EMFILE);
 	}
 	return watch;
 }
 
 void limic_mm_watch_stop(struct limic_mm_watch *watch)
 {
-	mmu_notifier_unregister(&watch->notifier, watch->notifier.mm);
-	/* No notifier runs any more, so nothing schedules it again. */
+	struct limic_space *space = watch->space;
+
+	mutex_lock(&space->ends);
+	spin_lock(&space->lock);
+	list_del(&watch->link);
+	space->nr_watches--;
+	spin_unlock(&space->lock);
+	mutex_unlock(&space->ends);
+	/* It is in no list, so nothing schedules it again. */
 	cancel_work_sync(&watch->sweep);
 	kfree(watch);
+	mmu_notifier_put(&space->notifier);
+}
+
+void limic_mm_watches_freed(void)
+{
+	mmu_notifier_synchronize();
 }
 
 /* ---- The calling task ---- */

@@ -14,21 +14,28 @@ struct limic_mm_watch;
 
 /* What a watch over an address space calls, with its owner. */
 struct limic_mm_events {
-	/* The address space is torn down, or the watch is stopped: called once, whichever is first. */
+	/* The watch begins while so many changes are under way, whose ends it is told of; must not
+	 * sleep. */
+	void (*begin)(void *owner, unsigned int under_way);
+	/* The address space is torn down. */
 	void (*end)(void *owner);
 	/* Pages between the two addresses are about to be changed, protected or unmapped; must not sleep.
 	 * True: sweep. */
 	bool (*change_begins)(void *owner, unsigned long start, unsigned long end);
-	/* As often as change_begins(), when it is done; must not sleep. */
+	/* The end of each change that had begun, also before the watch did; must not sleep. */
 	void (*change_ends)(void *owner);
 	/* A little after a change_begins() that said so, where it may sleep. */
 	void (*sweep)(void *owner);
 };
 
-struct limic_mm_watch *limic_mm_watch_start(struct mm_struct *mm, void *owner,
+/* Starts one over the caller's own mm. -EMFILE if it has so many already; -ERESTARTNOINTR if a
+ * signal came. */
+struct limic_mm_watch *limic_mm_watch_start(struct mm_struct *mm, unsigned int most, void *owner,
 					    const struct limic_mm_events *events);
 /* Stops it: afterwards no call is under way or will come. Sleeps. */
 void limic_mm_watch_stop(struct limic_mm_watch *watch);
+/* Waits until nothing of the watches that were stopped needs this module's code. */
+void limic_mm_watches_freed(void);
 
 struct mm_struct *limic_current_mm(void);
 bool limic_fatal_signal(void);

@@ -110,6 +110,8 @@ pub enum RefusalReason {
     GroupFull,
     /// No group is joined by this descriptor.
     NoGroup,
+    /// The process has as many sessions as the module allows.
+    TooManySessions,
     /// The module refused for another reason; the errno says all that is known.
     Module,
 }
@@ -184,6 +186,9 @@ impl RefusalReason {
             Self::NoGroup => {
                 "give the descriptor of an open /dev/limic that is a member of a group of this user"
             }
+            Self::TooManySessions => {
+                "close endpoints that are not used any more, or let several threads use one"
+            }
             Self::Module => "look into the kernel's log (dmesg)",
         }
     }
@@ -254,6 +259,10 @@ impl fmt::Display for RefusalReason {
             Self::Forked => write!(f, "/dev/limic was opened by another process"),
             Self::GroupFull => write!(f, "all ranks of the group in /dev/limic were given out"),
             Self::NoGroup => write!(f, "no group is joined by this descriptor"),
+            Self::TooManySessions => write!(
+                f,
+                "this process has as many sessions with /dev/limic as a process may have (64)"
+            ),
             Self::Module => write!(f, "/dev/limic refused"),
         }
     }

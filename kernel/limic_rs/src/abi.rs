@@ -17,6 +17,7 @@ pub(crate) const MAX_LEN: u64 = 1 << 40;
 pub(crate) const MAX_SLOTS: u32 = 4096;
 pub(crate) const MAX_UNEXPECTED: u32 = 65536;
 pub(crate) const MAX_RANKS: u32 = 65536;
+pub(crate) const MAX_SESSIONS: u32 = 64;
 pub(crate) const MAX_WAIT: u32 = 4096;
 pub(crate) const MAX_BUFFERED: u64 = 4096;
 pub(crate) const LATCHES: usize = 64;

@@ -82,6 +82,8 @@ impl PinnedDrop for Device {
     fn drop(self: Pin<&mut Self>) {
         // SAFETY: registered by the invariant.
         unsafe { bindings::misc_deregister(self.misc.get()) };
+        // SAFETY: no preconditions. No file is open any more, so all watches were stopped.
+        unsafe { ffi::limic_mm_watches_freed() };
     }
 }
 

@@ -14,6 +14,7 @@ use kernel::sync::atomic::Atomic;
 /// `struct limic_mm_events`: what is called, with the owner of the watch.
 #[repr(C)]
 pub(crate) struct MmEvents {
+    pub(crate) begin: unsafe extern "C" fn(*mut c_void, c_uint),
     pub(crate) end: unsafe extern "C" fn(*mut c_void),
     pub(crate) change_begins: unsafe extern "C" fn(*mut c_void, usize, usize) -> bool,
     pub(crate) change_ends: unsafe extern "C" fn(*mut c_void),
@@ -30,10 +31,12 @@ pub(crate) struct MmWatch {
 extern "C" {
     pub(crate) fn limic_mm_watch_start(
         mm: *mut bindings::mm_struct,
+        most: c_uint,
         owner: *mut c_void,
         events: *const MmEvents,
     ) -> *mut MmWatch;
     pub(crate) fn limic_mm_watch_stop(watch: *mut MmWatch);
+    pub(crate) fn limic_mm_watches_freed();
     fn limic_current_mm() -> *mut bindings::mm_struct;
     fn limic_fatal_signal() -> bool;
     fn limic_resched();
@@ -150,12 +153,13 @@ pub(crate) fn random_nonzero() -> u64 {
     }
 }
 
-/// Starts the watch over the caller's address space.
+/// Starts a watch over the caller's address space, which has `most` of them at most, else EMFILE.
 ///
 /// # Safety
 /// `owner` stays valid, and the functions of `events` may be called with it from any task, until
 /// [`limic_mm_watch_stop`].
 pub(crate) unsafe fn watch_current_mm(
+    most: u32,
     owner: *mut c_void,
     events: &'static MmEvents,
 ) -> Result<*mut MmWatch> {
@@ -165,7 +169,7 @@ pub(crate) unsafe fn watch_current_mm(
     }
     // SAFETY: the current task uses its `mm`, so it stays alive during the call. The caller keeps
     // `owner` valid.
-    from_err_ptr(unsafe { limic_mm_watch_start(mm, owner, events) })
+    from_err_ptr(unsafe { limic_mm_watch_start(mm, most, owner, events) })
 }
 
 /// An errno that the kernel crate has no constant for.

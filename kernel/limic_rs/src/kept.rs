@@ -204,6 +204,11 @@ impl Kept {
         }
     }
 
+    /// The watch begins, while so many changes are under way. Does not sleep.
+    pub(crate) fn watch_begins(&self, under_way: usize) {
+        self.inner.lock().under_way = under_way;
+    }
+
     /// Memory between these addresses is about to change. True if something was struck out, for
     /// which [`sweep`](Self::sweep) is to be called. Does not sleep.
     pub(crate) fn change_begins(&self, start: u64, end: u64) -> bool {

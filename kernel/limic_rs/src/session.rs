@@ -55,7 +55,8 @@ struct Greeted {
 ///
 /// # Invariants
 /// - `watch`, unless null, is a running watch over `mm` with this session as its owner. It is set
-///   before the file can be used, and stopped before the session is freed.
+///   before the session is greeted, and so before anything is pinned, and stopped before the
+///   session is freed.
 /// - Calls are taken from tasks that use `mm` only. So none of them is under way while
 ///   [`end`](Self::end) runs: it runs when nobody uses `mm` any more, or when nobody has the file.
 #[pin_data(PinnedDrop)]
@@ -86,16 +87,25 @@ unsafe fn session_of<'a>(owner: *mut c_void) -> &'a Session {
 
 /// What the watch over the address space calls, each with a session that is pinned and lives.
 static EVENTS: MmEvents = MmEvents {
+    begin: {
+        unsafe extern "C" fn begin(owner: *mut c_void, under_way: c_uint) {
+            // SAFETY: the watch is stopped before its session goes.
+            unsafe { session_of(owner) }
+                .kept
+                .watch_begins(under_way as usize);
+        }
+        begin
+    },
     end: {
         unsafe extern "C" fn end(owner: *mut c_void) {
-            // SAFETY: the watch is stopped before its session goes.
+            // SAFETY: as for `begin`.
             unsafe { session_of(owner) }.end(abi::MEMBER_LEFT);
         }
         end
     },
     change_begins: {
         unsafe extern "C" fn change_begins(owner: *mut c_void, start: usize, end: usize) -> bool {
-            // SAFETY: as for `end`.
+            // SAFETY: as for `begin`.
             let session = unsafe { session_of(owner) };
             session.kept.change_begins(start as u64, end as u64)
         }
@@ -103,14 +113,14 @@ static EVENTS: MmEvents = MmEvents {
     },
     change_ends: {
         unsafe extern "C" fn change_ends(owner: *mut c_void) {
-            // SAFETY: as for `end`.
+            // SAFETY: as for `begin`.
             unsafe { session_of(owner) }.kept.change_ends();
         }
         change_ends
     },
     sweep: {
         unsafe extern "C" fn sweep(owner: *mut c_void) {
-            // SAFETY: as for `end`.
+            // SAFETY: as for `begin`.
             unsafe { session_of(owner) }.sweep();
         }
         sweep
@@ -118,7 +128,8 @@ static EVENTS: MmEvents = MmEvents {
 };
 
 impl Session {
-    /// The session of a file that is being opened.
+    /// The session of a file that is being opened. It notes whose it is, and no more: whoever opens
+    /// a misc device holds a lock that the opens of all others wait for.
     pub(crate) fn open(file: &File, shared: Arc<Shared>) -> Result<Pin<KBox<Self>>> {
         let mm = ffi::current_mm();
         if mm.is_null() {
@@ -145,12 +156,18 @@ impl Session {
             GFP_KERNEL_ACCOUNT,
         )?;
         COUNTERS.sessions.add(1, Relaxed);
-        let owner = core::ptr::from_ref(&*session).cast_mut().cast();
-        // SAFETY: the session is pinned, and stops the watch before it goes (`Drop`).
-        let watch = unsafe { ffi::watch_current_mm(owner, &EVENTS) }?;
-        // INVARIANT: started just now.
-        session.watch.store(watch, Relaxed);
         Ok(session)
+    }
+
+    /// Watches the address space of the caller, which is the session's.
+    fn start_watch(&self) -> Result {
+        let owner = core::ptr::from_ref(self).cast_mut().cast();
+        // SAFETY: the session is pinned in the box of its file, and stops the watch before it goes
+        // (`Drop`).
+        let watch = unsafe { ffi::watch_current_mm(abi::MAX_SESSIONS, owner, &EVENTS) }?;
+        // INVARIANT: started just now.
+        self.watch.store(watch, Relaxed);
+        Ok(())
     }
 
     /// Undoes all that the session holds. Only the first call does something; `how` is what its
@@ -171,6 +188,18 @@ impl Session {
             requests.events.end();
         }
         self.kept.close();
+    }
+
+    /// Stops the watch. Called when nothing that it tells matters any more, and by one task at a
+    /// time.
+    fn stop_watch(&self) {
+        let watch = self.watch.load(Relaxed);
+        if !watch.is_null() {
+            // INVARIANT: stopped next.
+            self.watch.store(core::ptr::null_mut(), Relaxed);
+            // SAFETY: by the invariant it runs, and nobody else finds it any more.
+            unsafe { ffi::limic_mm_watch_stop(watch) };
+        }
     }
 
     /// Whether the caller is of the process that opened the session.
@@ -267,6 +296,8 @@ impl Session {
             };
             requests = Some(Requests::new(arg.slots)?);
         }
+        // The last that can fail, so it is started once.
+        self.start_watch()?;
         arg.features = abi::FEATURES;
         arg.unexpected = unexpected;
         arg.status_bytes = requests.as_ref().map_or(0, |it| it.events.bytes() as u64);
@@ -327,12 +358,7 @@ impl PinnedDrop for Session {
     fn drop(self: Pin<&mut Self>) {
         // If the address space has not ended it: nobody has the file any more.
         self.end(abi::MEMBER_CLOSED);
-        let watch = self.watch.load(Relaxed);
-        if !watch.is_null() {
-            // SAFETY: by the invariant it runs, and this is its only end. If it calls `end`, that
-            // has been done.
-            unsafe { ffi::limic_mm_watch_stop(watch) };
-        }
+        self.stop_watch();
         COUNTERS.sessions.add(-1, Relaxed);
     }
 }

@@ -67,6 +67,8 @@
 #define LIMIC_MAX_WAIT 4096
 /* Bytes of a message with LIMIC_SEND_BUFFERED, at most. */
 #define LIMIC_MAX_BUFFERED 4096
+/* Sessions of one process that have said LIMIC_IOC_HELLO, at most. */
+#define LIMIC_MAX_SESSIONS 64
 
 /* A rank field: any sender; or, in LIMIC_IOC_JOIN, the next rank that is free. */
 #define LIMIC_ANY_RANK 0xffffffffU
@@ -109,6 +111,7 @@ struct limic_iov {
  * read-only (EACCES) and is not inherited by fork.
  *
  * EPROTONOSUPPORT: the module speaks another version; .version holds it. EALREADY: said before.
+ * EMFILE: the process has LIMIC_MAX_SESSIONS sessions already; close one.
  */
 struct limic_hello {
 	__u32 version;			/* in: LIMIC_UAPI_VERSION; out: the module's */

@@ -15,6 +15,7 @@ pub const MAX_LEN: u64 = 1 << 40;
 pub const MAX_SLOTS: u32 = 4096;
 pub const MAX_RANKS: u32 = 65536;
 pub const MAX_BUFFERED: usize = 4096;
+pub const MAX_SESSIONS: u32 = 64;
 pub const ANY_RANK: u32 = !0;
 pub const JOIN_CREATE: u32 = 1;
 pub const JOIN_FD: u32 = 2;

@@ -26,6 +26,7 @@ fn the_header_and_this_mirror_agree() {
     assert_eq!(value("LIMIC_MAX_SLOTS"), abi::MAX_SLOTS);
     assert_eq!(value("LIMIC_MAX_RANKS"), abi::MAX_RANKS);
     assert_eq!(value("LIMIC_MAX_BUFFERED"), abi::MAX_BUFFERED as u32);
+    assert_eq!(value("LIMIC_MAX_SESSIONS"), abi::MAX_SESSIONS);
 }
 
 #[test]

@@ -85,6 +85,7 @@ impl Session {
                     theirs: 0,
                     ours: abi::VERSION,
                 },
+                libc::EMFILE => RefusalReason::TooManySessions,
                 _ => RefusalReason::Module,
             },
         })?;
