@@ -1,9 +1,10 @@
 //! The conformance suite over the kernel module alone: every message is matched in the kernel.
 
 use limic::raw::OneSided;
-use limic::{Access, Endpoint, Error, KernelEndpoint, Settings};
+use limic::{Access, Endpoint, Error, KernelEndpoint, PeerFailure, Settings};
 use limic_copy::{CopyEngine, Group, Kmod, LocalSlice, LocalSliceMut, RemoteRange};
 use limic_lab_tests::in_guest;
+use limic_module_tests::{Child, Fault, Memory};
 use limic_tests::conformance::settings;
 use limic_tests::{Cast, conformance};
 
@@ -199,4 +200,48 @@ fn a_forked_child_is_told_and_the_parent_goes_on() {
     endpoint.send(me, 1, &vec![7; 100_000]).expect("send");
     let (_, buffer) = pending.wait().expect("receive");
     assert!(buffer.iter().all(|byte| *byte == 7));
+}
+
+/// The sender has met the receive, and sleeps in a page fault of its own for as long as somebody
+/// likes. A forked child holds the session, so it does not end with the endpoint's descriptor.
+#[test]
+fn nobody_writes_into_a_receive_once_its_endpoint_is_closed() {
+    if !in_guest() {
+        return;
+    }
+    const LEN: usize = 100_000;
+    let receiver = kernel_endpoint().expect("an endpoint");
+    let sender = kernel_endpoint().expect("an endpoint");
+    let from = receiver.connect(&sender.address().to_bytes());
+    let to = sender.connect(&receiver.address().to_bytes());
+    let (from, to) = (from.expect("an address"), to.expect("an address"));
+    let mut child = Child::fork(|line| {
+        line.hear();
+    });
+    let memory = Memory::new(LEN);
+    let mut fault = Fault::hold(&memory, 0);
+    let pending = receiver.irecv((from, 1), vec![0; LEN]).expect("irecv");
+    let sent = std::thread::scope(|scope| {
+        let sent = scope.spawn(|| {
+            let sender = sender;
+            sender.send(to, 1, &memory)
+        });
+        let page = fault.touched();
+        receiver.close();
+        let (ended, mut buffer) = pending.wait_buffer();
+        assert!(ended.is_err(), "{ended:?}");
+        buffer.fill(9);
+        fault.release(page);
+        drop(fault);
+        let sent = sent.join().expect("no panic");
+        assert!(buffer.iter().all(|&byte| byte == 9));
+        sent
+    });
+    let closed = Error::PeerFailed {
+        peer: to,
+        why: PeerFailure::Closed,
+    };
+    assert_eq!(sent, Err(closed), "told at once, though a child holds it");
+    child.line.say(0);
+    child.join();
 }

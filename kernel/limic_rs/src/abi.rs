@@ -8,8 +8,8 @@ use kernel::transmute::{AsBytes, FromBytes};
 
 pub(crate) const VERSION: u32 = 1;
 /// `LIMIC_FEATURE_JOIN_FD`, `LIMIC_FEATURE_IMMEDIATE`, `LIMIC_FEATURE_CLOSED`,
-/// `LIMIC_FEATURE_KEEP`, `LIMIC_FEATURE_LATCH`
-pub(crate) const FEATURES: u64 = 31;
+/// `LIMIC_FEATURE_KEEP`, `LIMIC_FEATURE_LATCH`, `LIMIC_FEATURE_END`
+pub(crate) const FEATURES: u64 = 63;
 const MAGIC: u32 = 0xC7;
 
 pub(crate) const MAX_IOV: u32 = 1024;
@@ -49,6 +49,7 @@ pub(crate) const RECV_MESSAGE: u32 = 1;
 pub(crate) const RECV_KEEP: u32 = 2;
 pub(crate) const PROBE_TAKE: u32 = 1;
 pub(crate) const PROBE_IMMEDIATE: u32 = 2;
+pub(crate) const CANCEL_FORCE: u32 = 1;
 pub(crate) const STATUS_IMMEDIATE: u32 = 1;
 pub(crate) const WAIT_ARRIVAL: u32 = 1;
 pub(crate) const WAIT_DEPARTURE: u32 = 2;
@@ -148,6 +149,7 @@ pub(crate) const IOC_HELLO: u32 = _IOWR::<Hello>(MAGIC, 0x00);
 pub(crate) const IOC_JOIN: u32 = _IOWR::<Join>(MAGIC, 0x01);
 pub(crate) const IOC_MEMBER: u32 = _IOWR::<Member>(MAGIC, 0x02);
 pub(crate) const IOC_PING: u32 = _IO(MAGIC, 0x03);
+pub(crate) const IOC_END: u32 = _IO(MAGIC, 0x04);
 pub(crate) const IOC_EXPOSE: u32 = _IOWR::<Expose>(MAGIC, 0x10);
 pub(crate) const IOC_COPY: u32 = _IOWR::<Copy>(MAGIC, 0x11);
 pub(crate) const IOC_REVOKE: u32 = _IOW::<Revoke>(MAGIC, 0x12);

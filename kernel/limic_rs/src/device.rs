@@ -100,7 +100,7 @@ impl MiscDevice for Session {
     }
 
     fn mmap(session: Pin<&Self>, _file: &File, vma: &VmaNew) -> Result {
-        session.check_owner()?;
+        let _call = session.begin_call()?;
         match ffi::vma_offset(vma) {
             0 => session.requests()?.events.map(vma),
             abi::LATCH_OFFSET => session.map_latches(vma),
@@ -109,8 +109,11 @@ impl MiscDevice for Session {
     }
 
     fn ioctl(session: Pin<&Self>, _file: &File, command: u32, arg: usize) -> Result<isize> {
-        session.check_owner()?;
         let session = session.get_ref();
+        if command == abi::IOC_END {
+            return session.end_by_owner().map(|()| 0);
+        }
+        let _call = session.begin_call()?;
         let arg = UserPtr::from_addr(arg);
         // Each of them has a frame of its own (they are not inlined), so that the stack holds the
         // largest and not the sum.

@@ -8,7 +8,7 @@ use crate::events::Outcome;
 use crate::ffi;
 use crate::mailbox::Mailbox;
 use crate::realm::{Realm, RealmKey};
-use crate::request::{Request, Requests};
+use crate::request::{Party, Requests};
 use kernel::prelude::*;
 use kernel::rbtree::{RBTree, RBTreeNode};
 use kernel::sync::atomic::{Atomic, Relaxed};
@@ -176,7 +176,7 @@ impl Groups {
 
 /// Ends the receives in `mailbox` that name `rank`, which has left.
 fn end_receives(mailbox: &Mailbox, rank: u32) {
-    let mut ended: [Option<Arc<Request>>; BATCH] = [const { None }; BATCH];
+    let mut ended: [Option<Party>; BATCH] = [const { None }; BATCH];
     loop {
         let count = mailbox.end_receives(rank, &mut ended);
         for request in ended.iter_mut().filter_map(Option::take) {

@@ -7,7 +7,7 @@ use crate::events::Events;
 use crate::ffi;
 use crate::held::Held;
 use crate::matching::{Envelope, Matcher, PostedId, Selector, Source, UnexpectedId};
-use crate::request::{Place, Request, Requests};
+use crate::request::{Party, Place, Request, Requests};
 use crate::tables::Tables;
 use kernel::prelude::*;
 use kernel::sync::Arc;
@@ -33,7 +33,7 @@ pub(crate) struct Message {
     pub(crate) immediate: Option<u64>,
     pub(crate) body: Body,
     /// The request to complete; `None` if that has been done.
-    pub(crate) sender: Option<Arc<Request>>,
+    pub(crate) sender: Option<Party>,
 }
 
 /// Names a message in a mailbox; stale once it was received or taken back.
@@ -87,7 +87,7 @@ pub(crate) struct Mailbox {
 
 /// A receive that a message met.
 pub(crate) struct Met {
-    pub(crate) request: Arc<Request>,
+    pub(crate) receiver: Party,
     pub(crate) held: Arc<Held>,
 }
 
@@ -165,9 +165,9 @@ impl Mailbox {
         let mut guard = self.inner.lock();
         let inner = (*guard).as_mut().ok_or(EPIPE)?;
         if let Some(slot) = inner.matcher.take_posted(envelope) {
-            let request = inner.requests.get(slot).ok_or(EPIPE)?.clone();
-            let held = request.set_matched().ok_or(EPIPE)?;
-            return Ok(Arrival::Met(Met { request, held }));
+            let (receiver, held) = inner.requests.get(slot).ok_or(EPIPE)?.set_matched();
+            let held = held.ok_or(EPIPE)?;
+            return Ok(Arrival::Met(Met { receiver, held }));
         }
         if inner.free.is_empty() {
             return Err(ffi::ENOBUFS());
@@ -289,16 +289,13 @@ impl Mailbox {
         })
     }
 
-    /// Takes back a receive that is posted here. False if it has been matched.
-    pub(crate) fn withdraw_receive(&self, id: PostedId) -> bool {
+    /// Takes back a receive that is posted here. `None` if it has been matched.
+    pub(crate) fn withdraw_receive(&self, id: PostedId) -> Option<Party> {
         let mut guard = self.inner.lock();
-        let Some(inner) = (*guard).as_mut() else {
-            return false;
-        };
-        let slot = inner.matcher.cancel_posted(id);
-        let request = slot.and_then(|slot| inner.requests.get(slot));
+        let inner = (*guard).as_mut()?;
+        let slot = inner.matcher.cancel_posted(id)?;
         // Another call for the same slot finds it matched now.
-        request.map(|request| request.set_matched()).is_some()
+        Some(inner.requests.get(slot)?.set_matched().0)
     }
 
     /// Takes back a message that waits here. `None` if it has been matched; with `leaving` also one
@@ -335,7 +332,7 @@ impl Mailbox {
     }
 
     /// Ends receives that name a member which has left, at most as many as fit; returns how many.
-    pub(crate) fn end_receives(&self, of: u32, ended: &mut [Option<Arc<Request>>]) -> usize {
+    pub(crate) fn end_receives(&self, of: u32, ended: &mut [Option<Party>]) -> usize {
         let mut guard = self.inner.lock();
         let Some(inner) = (*guard).as_mut() else {
             return 0;
@@ -352,8 +349,7 @@ impl Mailbox {
         };
         matcher.drain_posted_if(which, |_, slot| {
             if let (Some(request), Some(place)) = (requests.get(slot), ended.get_mut(stored)) {
-                request.set_matched();
-                *place = Some(request.clone());
+                *place = Some(request.set_matched().0);
                 stored += 1;
             }
         });

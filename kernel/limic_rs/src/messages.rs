@@ -161,7 +161,7 @@ impl Session {
             len,
             immediate: None,
             body,
-            sender: (!buffered).then(|| claim.request().clone()),
+            sender: (!buffered).then(|| claim.party()),
         })
     }
 
@@ -193,7 +193,7 @@ impl Session {
             Some(_) => others,
         };
         drop(met.held);
-        met.request.complete(&outcome(others), true);
+        met.receiver.complete(&outcome(others), true);
         claim.finish(&outcome(mine));
         report(&mut trip, Event::SendMatched, len, stopped);
         trip.end(Call::Transfer, full_len);
@@ -312,23 +312,19 @@ impl Session {
     /// `LIMIC_IOC_CANCEL`
     #[inline(never)]
     pub(crate) fn cancel(&self, arg: &abi::Cancel) -> Result {
-        abi::check(arg.flags, 0, &[arg.reserved])?;
+        abi::check(arg.flags, abi::CANCEL_FORCE, &[arg.reserved])?;
         let (requests, member) = self.member()?;
         let request = requests.get(arg.slot).ok_or(EINVAL)?;
-        let place = match request.place() {
+        let withdrawn = match request.place() {
             Whereabouts::Nowhere => return Err(EINVAL),
-            Whereabouts::Past => return Err(ffi::EALREADY()),
-            Whereabouts::Queued(place) => place,
+            Whereabouts::Past => None,
+            Whereabouts::Queued(Place::Posted(id)) => member.mailbox.withdraw_receive(id),
+            Whereabouts::Queued(Place::Message(mailbox, name)) => {
+                let message = mailbox.withdraw_message(name, false);
+                // What else it held goes here, outside of the lock.
+                message.and_then(|message| message.sender)
+            }
         };
-        let withdrawn = match place {
-            Place::Posted(id) => member.mailbox.withdraw_receive(id),
-            // What it held goes here, outside of the lock.
-            Place::Message(mailbox, name) => mailbox.withdraw_message(name, false).is_some(),
-        };
-        if !withdrawn {
-            return Err(ffi::EALREADY());
-        }
-        count(Event::Cancelled, 1);
         let outcome = Outcome {
             error: ffi::ECANCELED().to_errno(),
             len: 0,
@@ -337,7 +333,12 @@ impl Session {
             source: member.rank,
             immediate: None,
         };
-        request.complete(&outcome, false);
+        match withdrawn {
+            Some(party) => party.complete(&outcome, false),
+            None if arg.flags & abi::CANCEL_FORCE != 0 && request.take_back(&outcome) => {}
+            None => return Err(ffi::EALREADY()),
+        }
+        count(Event::Cancelled, 1);
         Ok(())
     }
 }

@@ -37,7 +37,7 @@ pub(crate) enum Place {
 
 struct Inner {
     phase: Phase,
-    /// How often it was claimed.
+    /// How often it was claimed, or taken back by force.
     claims: u64,
     cookie: u64,
     /// The memory, while it is pinned. Whoever completes it takes it out, so there is none when it
@@ -92,30 +92,64 @@ impl Request {
         drop((held, place));
     }
 
-    /// Takes it out of a queue, for the other side. The queue's mailbox is locked, and its entry
-    /// there is gone.
-    pub(crate) fn set_matched(&self) -> Option<Arc<Held>> {
+    /// Takes it out of a queue: for the other side, with its memory, or for whoever ends it. The
+    /// queue's mailbox is locked, and its entry there is gone.
+    pub(crate) fn set_matched(self: &Arc<Self>) -> (Party, Option<Arc<Held>>) {
         let mut inner = self.inner.lock();
         inner.phase = Phase::Matched;
-        inner.held.clone()
+        let party = Party {
+            request: self.clone(),
+            claim: inner.claims,
+        };
+        (party, inner.held.clone())
     }
 
-    /// Ends it, by a call of somebody else or of its owner's. The caller holds no lock and has let
-    /// its own reference to the memory go, so that the pages are free before user space sees the
-    /// end.
-    pub(crate) fn complete(&self, outcome: &Outcome, by_other: bool) {
+    /// Ends the claim of this number, unless it was taken back by force. The caller holds no lock
+    /// and has let its own reference to the memory go, so that the pages are free before user space
+    /// sees the end.
+    fn complete(&self, claim: u64, outcome: &Outcome, by_other: bool) {
         let mut inner = self.inner.lock();
+        if inner.claims != claim {
+            return;
+        }
         let (held, place) = (inner.held.take(), inner.place.take());
         drop(inner);
         // Unpins, which may sleep.
         drop((held, place));
         let mut inner = self.inner.lock();
+        if inner.claims != claim {
+            return;
+        }
         inner.phase = Phase::Done;
         self.events.show_done(self.number, inner.cookie, outcome);
         drop(inner);
         if by_other {
             self.events.completed();
         }
+    }
+
+    /// Takes it back from the other side: when this returns, nobody touches its memory any more,
+    /// and whoever comes to complete it finds that it is over. False if it has not matched.
+    ///
+    /// Waits for one burst at most, and never for the other side's page faults.
+    pub(crate) fn take_back(&self, outcome: &Outcome) -> bool {
+        let mut inner = self.inner.lock();
+        if inner.phase != Phase::Matched {
+            return false;
+        }
+        // Nobody claims the slot before it is shown as over.
+        inner.phase = Phase::Busy;
+        inner.claims = inner.claims.wrapping_add(1);
+        let (held, place) = (inner.held.take(), inner.place.take());
+        drop(inner);
+        if let Some(held) = held {
+            held.shut();
+        }
+        drop(place);
+        let mut inner = self.inner.lock();
+        inner.phase = Phase::Done;
+        self.events.show_done(self.number, inner.cookie, outcome);
+        true
     }
 
     /// Where it is queued.
@@ -150,6 +184,35 @@ impl Request {
         if let Some(held) = held {
             held.shut();
         }
+    }
+}
+
+/// A request as those who complete it know it: of one claim of its slot. If it was taken back by
+/// force meanwhile, it is another claim's, or nobody's, and this does nothing.
+pub(crate) struct Party {
+    request: Arc<Request>,
+    claim: u64,
+}
+
+impl Party {
+    /// Takes it out of a queue. The queue's mailbox is locked, and its entry there is gone.
+    pub(crate) fn set_matched(&self) {
+        let mut inner = self.request.inner.lock();
+        if inner.claims == self.claim {
+            inner.phase = Phase::Matched;
+        }
+    }
+
+    /// Puts it into a queue, in the call that has claimed it. The queue's mailbox is locked, and
+    /// its entry there is made.
+    pub(crate) fn set_posted(&self, held: Option<Arc<Held>>, place: Place) {
+        self.request.set_posted(held, place);
+    }
+
+    /// Ends it, by a call of somebody else or of its owner's. The caller holds no lock and has let
+    /// its own reference to the memory go.
+    pub(crate) fn complete(self, outcome: &Outcome, by_other: bool) {
+        self.request.complete(self.claim, outcome, by_other);
     }
 }
 
@@ -223,9 +286,16 @@ impl Claim<'_> {
         self.request
     }
 
+    pub(crate) fn party(&self) -> Party {
+        Party {
+            request: self.request.clone(),
+            claim: self.number,
+        }
+    }
+
     /// The request is over within its own call.
     pub(crate) fn finish(self, outcome: &Outcome) {
-        self.request.complete(outcome, false);
+        self.request.complete(self.number, outcome, false);
     }
 }
 

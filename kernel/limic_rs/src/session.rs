@@ -21,7 +21,7 @@ use kernel::mm::Mm;
 use kernel::mm::virt::VmaNew;
 use kernel::prelude::*;
 use kernel::sync::aref::ARef;
-use kernel::sync::atomic::{Atomic, Full, Relaxed};
+use kernel::sync::atomic::{Acquire, Atomic, Full, Relaxed, Release};
 use kernel::sync::{Arc, SetOnce};
 use kernel::{new_mutex, sync::Mutex};
 
@@ -43,6 +43,9 @@ impl Shared {
     }
 }
 
+/// In the count of calls: its owner ends the session, so no further ones begin.
+const ENDING: u32 = 1 << 31;
+
 /// What LIMIC_IOC_HELLO settles.
 struct Greeted {
     id: u64,
@@ -57,14 +60,17 @@ struct Greeted {
 /// - `watch`, unless null, is a running watch over `mm` with this session as its owner. It is set
 ///   before the session is greeted, and so before anything is pinned, and stopped before the
 ///   session is freed.
-/// - Calls are taken from tasks that use `mm` only. So none of them is under way while
-///   [`end`](Self::end) runs: it runs when nobody uses `mm` any more, or when nobody has the file.
+/// - Calls are taken from tasks that use `mm` only. `calls` is the number of those that are under
+///   way; once [`ENDING`] is set, no further one begins. So none is under way while
+///   [`end`](Self::end) runs: it runs when nobody uses `mm` any more, when nobody has the file, or
+///   when the owner has set that bit and found none.
 #[pin_data(PinnedDrop)]
 pub(crate) struct Session {
     shared: Arc<Shared>,
     mm: ARef<Mm>,
     realm: Arc<Realm>,
     watch: Atomic<*mut MmWatch>,
+    calls: Atomic<u32>,
     ended: Atomic<bool>,
     greeted: SetOnce<Greeted>,
     membership: SetOnce<Membership>,
@@ -146,6 +152,7 @@ impl Session {
                 mm,
                 realm,
                 watch: Atomic::new(core::ptr::null_mut()),
+                calls: Atomic::new(0),
                 ended: Atomic::new(false),
                 greeted: SetOnce::new(),
                 membership: SetOnce::new(),
@@ -207,6 +214,39 @@ impl Session {
         if ffi::current_mm() != self.mm.as_raw() {
             return Err(ffi::ESTALE());
         }
+        Ok(())
+    }
+
+    /// A call of the owner's begins. ESTALE if it is somebody else's, or the session is over.
+    pub(crate) fn begin_call(&self) -> Result<CallUnderWay<'_>> {
+        self.check_owner()?;
+        // Full: pairs with `end_by_owner`, which sets the bit and then looks at the count. Either
+        // the bit is seen here, or this call is seen there.
+        let before = self.calls.fetch_add(1, Full);
+        // INVARIANT: counted, until it is dropped.
+        let call = CallUnderWay(self);
+        if before & ENDING != 0 {
+            return Err(ffi::ESTALE());
+        }
+        Ok(call)
+    }
+
+    /// `LIMIC_IOC_END`
+    pub(crate) fn end_by_owner(&self) -> Result {
+        self.check_owner()?;
+        ffi::set_bits(&self.calls, ENDING);
+        // Acquire: pairs with the end of each call, whose effects are undone next.
+        if self.calls.load(Acquire) != ENDING {
+            if let Ok(requests) = self.requests() {
+                // Those who sleep leave; others of the process's own threads are not waited for.
+                requests.events.end();
+            }
+            return Err(EBUSY);
+        }
+        // Another thread may say it too.
+        let _turn = self.setup.lock();
+        self.end(abi::MEMBER_CLOSED);
+        self.stop_watch();
         Ok(())
     }
 
@@ -350,6 +390,19 @@ impl Session {
             Some(mailbox) => mailbox.state(),
         };
         Ok(())
+    }
+}
+
+/// A call that is under way.
+///
+/// # Invariants
+/// It is counted in the session's `calls`.
+pub(crate) struct CallUnderWay<'a>(&'a Session);
+
+impl Drop for CallUnderWay<'_> {
+    fn drop(&mut self) {
+        // Release: pairs with `end_by_owner`.
+        self.0.calls.fetch_sub(1, Release);
     }
 }
 

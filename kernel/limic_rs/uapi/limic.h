@@ -17,8 +17,8 @@
  *   child), after exec, or in a process that was passed the descriptor, every call fails with
  *   ESTALE. All that the session holds is undone when the last descriptor and mapping of it goes,
  *   or when that address space does (exit, exec, SIGKILL), whichever comes first, even if another
- *   process still holds the descriptor. Threads may share a session. The first call is
- *   LIMIC_IOC_HELLO; the others fail with EPROTO before it.
+ *   process still holds the descriptor. LIMIC_IOC_END undoes it at once. Threads may share a
+ *   session. The first call is LIMIC_IOC_HELLO; the others fail with EPROTO before it.
  *
  * Who reaches whom
  *   Only sessions whose opener had the same effective user id and was in the same user namespace.
@@ -87,6 +87,7 @@
 #define LIMIC_FEATURE_CLOSED (1ULL << 2)	/* LIMIC_MEMBER_CLOSED is told from LIMIC_MEMBER_LEFT */
 #define LIMIC_FEATURE_KEEP (1ULL << 3)		/* LIMIC_EXPOSE_KEEP, LIMIC_SEND_KEEP, LIMIC_RECV_KEEP */
 #define LIMIC_FEATURE_LATCH (1ULL << 4)		/* LIMIC_EXPOSE_LATCH */
+#define LIMIC_FEATURE_END (1ULL << 5)		/* LIMIC_IOC_END, LIMIC_CANCEL_FORCE */
 
 /* A piece of the caller's memory. The pieces of a list are walked in order; empty ones are allowed.
  */
@@ -123,6 +124,18 @@ struct limic_hello {
 	__aligned_u64 status_bytes;	/* out: 0 if slots is */
 	__aligned_u64 reserved[3];	/* in: 0 */
 };
+
+/*
+ * LIMIC_IOC_END: end the session, also if another process or a mapping still holds it. It takes no
+ * argument. When it returns 0, no peer touches memory of the session any more, nothing is pinned
+ * for it, it counts no more towards LIMIC_MAX_SESSIONS, and members of its group are told
+ * LIMIC_MEMBER_CLOSED. Requests that were pending are forgotten: their status stays as it is. It
+ * waits for peers as LIMIC_IOC_REVOKE does, and for nobody else. Another LIMIC_IOC_END does
+ * nothing; every other call fails with ESTALE from then on.
+ *
+ * EBUSY: another thread is in a call on this session. That call goes on (LIMIC_IOC_WAIT returns),
+ * no further one begins, and the session is still to be ended: call again.
+ */
 
 /* The first 64 bytes of the mapping. The counters wrap. */
 struct limic_status_header {
@@ -351,9 +364,9 @@ struct limic_revoke {
  *
  * Outcomes (limic_status.error):
  *   0 delivered -EMSGSIZE receive: the message was longer than the buffer; the first .len bytes are
- *   there. The send succeeds. -ECANCELED LIMIC_IOC_CANCEL -EPIPE the other side left, or its memory
- *   could not be read or written, before all bytes got through;
- *                .len bytes certainly did
+ *   there. The send succeeds. -ECANCELED LIMIC_IOC_CANCEL -EPIPE the other side left, took its
+ *   request back by force, or its memory could not be read or written, before all bytes got
+ *   through; .len bytes certainly did
  *   -EFAULT this side's memory could not be read or written while its own call copied. The message
  *   is lost -EINTR this side was killed while copying (nobody reads that, but the process may have
  *   shared the mapping)
@@ -430,15 +443,22 @@ struct limic_probe {
 	__aligned_u64 reserved[2];	/* in: 0 */
 };
 
+#define LIMIC_CANCEL_FORCE (1U << 0)	/* also if it has matched (LIMIC_FEATURE_END) */
+
 /*
  * LIMIC_IOC_CANCEL: take back a request that has not matched. Its outcome is then -ECANCELED, and
  * the memory is the caller's when the call returns.
  *
- * EALREADY: it has matched; its outcome comes by itself. EINVAL: nothing was posted in this slot.
+ * With LIMIC_CANCEL_FORCE also one that has matched: the memory is shut, as LIMIC_IOC_REVOKE does
+ * it, the outcome here is -ECANCELED with a .len of 0, whatever got through, and the message is
+ * lost. The other side is told -EPIPE, or, if it was past its last byte, that all went well.
+ *
+ * EALREADY: it has matched; its outcome comes by itself. With LIMIC_CANCEL_FORCE: it is over, or
+ * about to be, and no other process touches the memory. EINVAL: nothing was posted in this slot.
  */
 struct limic_cancel {
 	__u32 slot;			/* in */
-	__u32 flags;			/* in: 0 */
+	__u32 flags;			/* in: LIMIC_CANCEL_FORCE or 0 */
 	__aligned_u64 reserved;		/* in: 0 */
 };
 
@@ -478,6 +498,7 @@ struct limic_wait {
 #define LIMIC_IOC_MEMBER _IOWR(LIMIC_IOC_MAGIC, 0x02, struct limic_member)
 /* Does nothing, before LIMIC_IOC_HELLO too: what a trap costs. */
 #define LIMIC_IOC_PING _IO(LIMIC_IOC_MAGIC, 0x03)
+#define LIMIC_IOC_END _IO(LIMIC_IOC_MAGIC, 0x04)
 
 #define LIMIC_IOC_EXPOSE _IOWR(LIMIC_IOC_MAGIC, 0x10, struct limic_expose)
 #define LIMIC_IOC_COPY _IOWR(LIMIC_IOC_MAGIC, 0x11, struct limic_copy)

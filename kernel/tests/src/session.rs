@@ -386,11 +386,29 @@ impl Session {
     /// # Errors
     /// Of the call.
     pub fn cancel(&self, slot: Slot) -> Result<(), Errno> {
+        self.cancel_with(slot, 0)
+    }
+
+    /// Cancels with flags.
+    ///
+    /// # Errors
+    /// Of the call.
+    pub fn cancel_with(&self, slot: Slot, flags: u32) -> Result<(), Errno> {
         let mut arg = abi::Cancel {
             slot,
+            flags,
             ..Default::default()
         };
         self.call(abi::CANCEL, &mut arg)
+    }
+
+    /// Ends the session.
+    ///
+    /// # Errors
+    /// Of the call.
+    pub fn end(&self) -> Result<(), Errno> {
+        // SAFETY: it takes no argument.
+        unsafe { self.raw(abi::END, 0) }
     }
 
     /// Sleeps until so many of the slots are over; gives what the call wrote back.

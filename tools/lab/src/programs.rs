@@ -89,7 +89,8 @@ const FAULTY_PATH: &str = "LIMIC_LAB_KASAN_TEST";
 /// Programs whose processes have to meet inside the module at the same instant. All others are
 /// quicker with one processor: emulated processors slow each other down, and a waiting process
 /// yields a single one at once.
-const TWO_PROCESSORS: [&str; 9] = [
+const TWO_PROCESSORS: [&str; 10] = [
+    "ended",
     "fuzz",
     "in_flight",
     "kept",

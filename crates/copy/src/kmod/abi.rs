@@ -32,6 +32,7 @@ pub(crate) const FEATURE_IMMEDIATE: u64 = 1 << 1;
 pub(crate) const FEATURE_CLOSED: u64 = 1 << 2;
 pub(crate) const FEATURE_KEEP: u64 = 1 << 3;
 pub(crate) const FEATURE_LATCH: u64 = 1 << 4;
+pub(crate) const FEATURE_END: u64 = 1 << 5;
 pub(crate) const MEMBER_ABSENT: u32 = 0;
 pub(crate) const MEMBER_PRESENT: u32 = 1;
 pub(crate) const MEMBER_CLOSED: u32 = 3;
@@ -40,6 +41,7 @@ pub(crate) const SEND_IMMEDIATE: u32 = 1 << 1;
 pub(crate) const SEND_KEEP: u32 = 1 << 2;
 pub(crate) const RECV_MESSAGE: u32 = 1 << 0;
 pub(crate) const RECV_KEEP: u32 = 1 << 1;
+pub(crate) const CANCEL_FORCE: u32 = 1 << 0;
 pub(crate) const PROBE_TAKE: u32 = 1 << 0;
 pub(crate) const PROBE_IMMEDIATE: u32 = 1 << 1;
 pub(crate) const DONE: u32 = 2;
@@ -70,6 +72,9 @@ const fn number(direction: libc::c_ulong, nr: libc::c_ulong, size: usize) -> lib
 
 /// `LIMIC_IOC_PING`, which takes nothing and does nothing.
 pub(crate) const PING: libc::c_ulong = number(0, 0x03, 0);
+
+/// `LIMIC_IOC_END`, which takes nothing and ends the session.
+pub(crate) const END: libc::c_ulong = number(0, 0x04, 0);
 
 /// `struct limic_iov`.
 #[derive(Debug, Clone, Copy, Default)]
@@ -340,12 +345,13 @@ mod tests {
         );
         let program = format!(
             "#include \"{header}\"\n#include <stdio.h>\nint main(void) {{ printf(\"%d %d %lx %lx %lx %lx %d %d %d %d %d \
-             %lx %lx %lx %lx %lx %lx %lx %d %d %x %x %x\", \
+             %lx %lx %lx %lx %lx %lx %lx %d %d %x %x %x %lx %x %llx\", \
              LIMIC_UAPI_VERSION, LIMIC_MAX_IOV, (long)LIMIC_IOC_HELLO, (long)LIMIC_IOC_EXPOSE, (long)LIMIC_IOC_COPY, \
              (long)LIMIC_IOC_REVOKE, LIMIC_EXPOSE_READ, LIMIC_EXPOSE_WRITE, LIMIC_TO_SESSION, LIMIC_COPY_READ, \
              LIMIC_COPY_WRITE, (long)LIMIC_IOC_JOIN, (long)LIMIC_IOC_MEMBER, (long)LIMIC_IOC_SEND, (long)LIMIC_IOC_RECV, \
              (long)LIMIC_IOC_PROBE, (long)LIMIC_IOC_CANCEL, (long)LIMIC_IOC_WAIT, \
-             LIMIC_LATCHES, LIMIC_LATCH_BYTES, LIMIC_LATCH_OFFSET, LIMIC_LATCH_STRUCK, LIMIC_EXPOSE_LATCH); }}"
+             LIMIC_LATCHES, LIMIC_LATCH_BYTES, LIMIC_LATCH_OFFSET, LIMIC_LATCH_STRUCK, LIMIC_EXPOSE_LATCH, \
+             (long)LIMIC_IOC_END, LIMIC_CANCEL_FORCE, LIMIC_FEATURE_END); }}"
         );
         let folder = tempfile::tempdir().expect("a temporary folder");
         let (source, binary) = (folder.path().join("abi.c"), folder.path().join("abi"));
@@ -363,7 +369,7 @@ mod tests {
             .output()
             .expect("it runs");
         let ours = format!(
-            "{VERSION} {MAX_IOV} {:x} {:x} {:x} {:x} {EXPOSE_READ} {EXPOSE_WRITE} {TO_SESSION} {COPY_READ} {COPY_WRITE} {:x} {:x} {:x} {:x} {:x} {:x} {:x} {LATCHES} {LATCH_BYTES} {LATCH_OFFSET:x} {LATCH_STRUCK:x} {EXPOSE_LATCH:x}",
+            "{VERSION} {MAX_IOV} {:x} {:x} {:x} {:x} {EXPOSE_READ} {EXPOSE_WRITE} {TO_SESSION} {COPY_READ} {COPY_WRITE} {:x} {:x} {:x} {:x} {:x} {:x} {:x} {LATCHES} {LATCH_BYTES} {LATCH_OFFSET:x} {LATCH_STRUCK:x} {EXPOSE_LATCH:x} {END:x} {CANCEL_FORCE:x} {FEATURE_END:x}",
             Hello::NUMBER,
             Expose::NUMBER,
             Copy::NUMBER,

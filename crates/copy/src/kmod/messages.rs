@@ -177,7 +177,8 @@ impl Messages {
             reason: RefusalReason::Module,
         };
         let session = Session::with(slots, unexpected)?;
-        let needed = abi::FEATURE_IMMEDIATE | abi::FEATURE_CLOSED | abi::FEATURE_JOIN_FD;
+        let needed =
+            abi::FEATURE_IMMEDIATE | abi::FEATURE_CLOSED | abi::FEATURE_JOIN_FD | abi::FEATURE_END;
         if session.features & needed != needed {
             return Err(Refused {
                 errno: None,
@@ -381,6 +382,26 @@ impl Messages {
         };
         // SAFETY: the call touches its structure alone.
         unsafe { self.session.call(&mut call) }.map_err(refused)
+    }
+
+    /// Takes back a request though it has met its other side, whose call may be copying: when this
+    /// returns, no other process touches its memory any more, and the slot shows that it was
+    /// cancelled, or how it ended. Waits for one burst of the copy at most.
+    ///
+    /// # Errors
+    /// [`CallError::Forked`].
+    pub fn cancel_by_force(&self, slot: u32) -> Result<(), CallError> {
+        let mut call = abi::Cancel {
+            slot,
+            flags: abi::CANCEL_FORCE,
+            ..abi::Cancel::default()
+        };
+        // SAFETY: the call touches its structure alone.
+        match unsafe { self.session.call(&mut call) } {
+            // It is over, or about to be, and its memory is shut already.
+            Err(libc::EALREADY) => Ok(()),
+            result => result.map_err(refused),
+        }
     }
 
     /// How the request in a slot ended; `None` while it is pending. No trap.

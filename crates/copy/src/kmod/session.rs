@@ -152,3 +152,15 @@ impl Session {
         }
     }
 }
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if self.features & abi::FEATURE_END != 0 {
+            // A forked child may hold the descriptor for longer. In that child the module refuses
+            // it, and there the session goes with the descriptor.
+            // SAFETY: this call takes no argument; the module touches no memory of the process
+            // afterwards.
+            unsafe { libc::ioctl(self.device.as_raw_fd(), abi::END as _) };
+        }
+    }
+}

@@ -7,8 +7,8 @@ use crate::counters;
 use crate::error::PeerFailure;
 use crate::{Error, Peer};
 
-/// How long a request that has met its other side may take to end, at most: the other's call copies
-/// in bursts.
+/// How long a request that has met its other side may take to end before it is taken back by force:
+/// the other's call copies in bursts, but may sleep in a page fault in between.
 const MATCHED: Duration = Duration::from_secs(1);
 
 impl KernelEngine {
@@ -80,7 +80,7 @@ impl KernelEngine {
         slots.any(|slot| matches!(requests.get(slot), Operation::Send(_)))
     }
 
-    /// Takes back what has not matched, and waits for what has.
+    /// Takes back what has not matched, and what has and does not end.
     fn withdraw(&mut self) {
         let ids: Vec<_> = self
             .requests
@@ -113,6 +113,15 @@ impl KernelEngine {
                 self.sleep(Some(deadline.saturating_duration_since(Instant::now())));
             }
         }
+        let Some(module) = &self.module else {
+            return;
+        };
+        for (number, _) in &module.posted {
+            if let Err(why) = module.messages.cancel_by_force(*number) {
+                tracing::warn!("a request could not be taken back from /dev/limic: {why}");
+            }
+        }
+        self.collect();
     }
 }
 

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use limic_module_tests::abi::{
-    ANY_RANK, COPY_READ, DONE, EXPOSE_KEEP, EXPOSE_LATCH, EXPOSE_ONCE, EXPOSE_READ, PENDING,
-    PROBE_TAKE, SEND_BUFFERED, SEND_KEEP,
+    ANY_RANK, CANCEL_FORCE, COPY_READ, DONE, EXPOSE_KEEP, EXPOSE_LATCH, EXPOSE_ONCE, EXPOSE_READ,
+    PENDING, PROBE_TAKE, SEND_BUFFERED, SEND_KEEP,
 };
 use limic_module_tests::{Errno, Latches, Memory, PAGE, Random, Session, Slot, To, check, fill};
 
@@ -364,7 +364,10 @@ impl<'a> Actor<'a> {
             _ => self.sends.front().map(|send| send.0),
         };
         if let Some(slot) = slot {
-            self.allow(self.session.cancel(slot), &[libc::EALREADY]);
+            // By force, the memory may go at once, whatever the other side does.
+            let flags = self.random.pick(&[0, CANCEL_FORCE]);
+            let cancelled = self.session.cancel_with(slot, flags);
+            self.allow(cancelled, &[libc::EALREADY]);
         }
     }
 
@@ -412,7 +415,8 @@ impl<'a> Actor<'a> {
                 .chain(self.receives.iter().map(|it| it.slot))
                 .collect();
             for slot in slots {
-                self.allow(self.session.cancel(slot), &[libc::EALREADY]);
+                let cancelled = self.session.cancel_with(slot, CANCEL_FORCE);
+                self.allow(cancelled, &[libc::EALREADY]);
             }
             self.collect(1_000_000);
         }

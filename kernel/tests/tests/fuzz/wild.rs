@@ -94,6 +94,10 @@ impl<'a> Actor<'a> {
                 self.latches = Latches::of(&self.session).ok();
             }
             6..9 => self.turn_a_latch(),
+            // The other thread may be in a call on the same one.
+            9 if self.random.below(20) == 0 => {
+                let _ = self.session.end();
+            }
             1 => self.disturb_memory(),
             2 if self.random.below(4) == 0 => self.fork(),
             3 => self.look_around(),
@@ -256,7 +260,8 @@ impl<'a> Actor<'a> {
                     0,
                 ]
             }
-            abi::CANCEL | abi::MEMBER => [slot, 0, 0, 0, 0, 0, 0, 0],
+            abi::CANCEL => [low(slot, self.random.below(2)), 0, 0, 0, 0, 0, 0, 0],
+            abi::MEMBER => [slot, 0, 0, 0, 0, 0, 0, 0],
             _ => [0; 8],
         }
     }
