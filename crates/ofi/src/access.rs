@@ -5,10 +5,10 @@ use core::ffi::c_void;
 use limic::raw::{OneSided, Posted, RawSlice, RawSliceMut};
 use limic::{Endpoint as _, Error, Outcome, Peer, RequestId};
 
-use crate::abi::endpoint::{fi_rma_iov, fid_ep};
+use crate::abi::endpoint::{fi_msg_rma, fi_rma_iov};
 use crate::abi::errno::*;
 use crate::abi::*;
-use crate::call::{Bytes, CallFlags, IOV_LIMIT, append, with};
+use crate::call::{Bytes, CallFlags, IOV_LIMIT, append};
 use crate::endpoint::Endpoint;
 use crate::errors::reported;
 use crate::memory_region::limic_key;
@@ -19,6 +19,7 @@ use crate::send::Of;
 /// What a call says, beside its form and its bytes.
 pub(crate) struct RmaArgs {
     pub(crate) peer: fi_addr_t,
+    pub(crate) remote: Remote,
     pub(crate) write: bool,
     /// A word for the target, after a write.
     pub(crate) data: Option<u64>,
@@ -26,52 +27,55 @@ pub(crate) struct RmaArgs {
 }
 
 /// Where a call reads or writes.
+#[derive(Clone, Copy)]
 pub(crate) enum Remote {
     /// At this address under this key, as many bytes as the local ones.
     At(u64, u64),
     Pieces(*const fi_rma_iov, usize),
 }
 
+impl Remote {
+    pub(crate) fn of(message: &fi_msg_rma) -> Self {
+        Self::Pieces(message.rma_iov, message.rma_iov_count)
+    }
+}
+
 /// A call that reads or writes.
 ///
 /// # Safety
-/// `endpoint` is one of this provider, and arrays are valid for their lengths. The bytes, and a
-/// context that is lent, are the operation's until it is over; injected bytes until the call
-/// returns. Nothing is written to those of a write.
+/// Arrays are valid for their lengths. The bytes, and a context that is lent, are the operation's
+/// until it is over; injected bytes until the call returns. Nothing is written to those of a write.
 pub(crate) unsafe fn call(
-    endpoint: *mut fid_ep,
+    endpoint: &Endpoint,
     form: CallFlags,
     given: &RmaArgs,
     local: Bytes,
-    remote: Remote,
-) -> isize {
+) -> Result<usize, i32> {
+    let flags = form.flags(&endpoint.sends);
+    let access = Access {
+        peer: given.peer,
+        write: given.write,
+        data: given.data,
+        context: given.context,
+        reported: flags & FI_COMPLETION != 0,
+        injected: given.write && flags & FI_INJECT != 0,
+    };
     // SAFETY: the caller's promise.
     unsafe {
-        with(endpoint, |endpoint| {
-            let flags = form.flags(&endpoint.sends);
-            let access = Access {
-                peer: given.peer,
-                write: given.write,
-                data: given.data,
-                context: given.context,
-                reported: flags & FI_COMPLETION != 0,
-                injected: given.write && flags & FI_INJECT != 0,
-            };
-            let local = local.room()?;
-            let one;
-            let remote = match remote {
-                Remote::At(addr, key) => {
-                    let len = local.len();
-                    one = [fi_rma_iov { addr, len, key }];
-                    &one[..]
-                }
-                Remote::Pieces(pieces, count) if !pieces.is_null() && count <= IOV_LIMIT => {
-                    core::slice::from_raw_parts(pieces, count)
-                }
-                Remote::Pieces(..) => return Err(FI_EINVAL),
-            };
-            endpoint.access(&access, local.as_slice(), remote)
-        })
+        let local = local.room()?;
+        let one;
+        let remote = match given.remote {
+            Remote::At(addr, key) => {
+                let len = local.len();
+                one = [fi_rma_iov { addr, len, key }];
+                &one[..]
+            }
+            Remote::Pieces(pieces, count) if !pieces.is_null() && count <= IOV_LIMIT => {
+                core::slice::from_raw_parts(pieces, count)
+            }
+            Remote::Pieces(..) => return Err(FI_EINVAL),
+        };
+        endpoint.access(&access, local.as_slice(), remote)
     }
 }
 

@@ -16,7 +16,6 @@ use crate::abi::objects::{fi_ops_av, fid_av, fid_domain};
 use crate::abi::*;
 use crate::domain::Domain;
 use crate::errors::reported;
-use crate::fabric::{no_control, no_ops_open};
 use crate::ffi_guard;
 use crate::object::{self, Head, Object};
 
@@ -41,13 +40,9 @@ unsafe impl Send for AddressVector {}
 unsafe impl Sync for AddressVector {}
 
 static OPS: fi_ops = fi_ops {
-    size: size_of::<fi_ops>(),
     close,
     bind,
-    control: no_control,
-    ops_open: no_ops_open,
-    tostr: None,
-    ops_set: None,
+    ..object::ops::<AddressVector>()
 };
 
 static AV_OPS: fi_ops_av = fi_ops_av {

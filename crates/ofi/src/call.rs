@@ -2,9 +2,9 @@
 //!
 //! libfabric has each operation in several forms: of one buffer, of several pieces, with data,
 //! injected, and as a message with flags. The functions of the tables only say which one was
-//! called; what all forms do is in `send`, `receive`, `access` and `asking`. The first two are
-//! inlined with the form known, so a plain send does not ask which form it is: each function of
-//! their tables enters the domain with a closure of its own ([`with`]), which the compiler shares
+//! called ([`c_call`]); what all forms do is in `send`, `receive`, `access` and `atomic::remote`.
+//! The first two are inlined with the form known, so a plain send does not ask which form it is:
+//! each function enters the domain with a closure of its own ([`with`]), which the compiler shares
 //! with no other.
 
 use core::ffi::c_void;
@@ -39,6 +39,48 @@ pub(crate) unsafe fn with(
         body(endpoint)
     })
 }
+
+/// A function of a table: its arguments, then the form, what the call says, and its bytes, with
+/// which `$operation` is called. If the first argument is a reference, it is a message, which C
+/// passes by its address.
+macro_rules! c_call {
+    ($operation:path: $name:ident($message:ident: &$type:ty, $($argument:tt: $of:ty),*)
+        = $form:expr, $given:expr, $bytes:expr) => {
+        unsafe extern "C" fn $name(
+            endpoint: *mut fid_ep,
+            message: *const $type,
+            $($argument: $of),*
+        ) -> isize {
+            let body = |endpoint: &Endpoint| {
+                // SAFETY: C passes a message that is valid during the call, or null.
+                let $message = unsafe { message.as_ref() }.ok_or(FI_EINVAL)?;
+                let (form, given, bytes) = ($form, $given, $bytes);
+                // SAFETY: C lends what the message names until the operation is over, or, if it is
+                // injected, until the call returns.
+                unsafe { $operation(endpoint, form, &given, bytes) }
+            };
+            // SAFETY: C passes an endpoint that it was given.
+            unsafe { with(endpoint, body) }
+        }
+    };
+    ($operation:path: $name:ident($($argument:tt: $of:ty),*)
+        = $form:expr, $given:expr, $bytes:expr) => {
+        unsafe extern "C" fn $name(endpoint: *mut fid_ep, $($argument: $of),*) -> isize {
+            let body = |endpoint: &Endpoint| {
+                let (given, bytes) = ($given, $bytes);
+                // SAFETY: C lends the buffers and the context until the operation is over, or, if
+                // it is injected, until the call returns.
+                unsafe { $operation(endpoint, $form, &given, bytes) }
+            };
+            // SAFETY: C passes an endpoint that it was given.
+            unsafe { with(endpoint, body) }
+        }
+    };
+}
+pub(crate) use c_call;
+
+/// What is injected has no context.
+pub(crate) const NO_CONTEXT: *mut c_void = core::ptr::null_mut();
 
 /// Flags that a call may have which sends, reads, writes or operates. `FI_MORE` changes nothing:
 /// what is posted goes at once.
@@ -106,12 +148,12 @@ impl CallFlags {
             Self::Message(flags) => flags,
         }
     }
+}
 
-    /// The word that travels with the bytes, since it does so only if a flag says it.
-    #[inline(always)]
-    pub(crate) fn data(self, data: u64) -> Option<u64> {
-        (self.own_flags() & FI_REMOTE_CQ_DATA != 0).then_some(data)
-    }
+/// The word that travels with the bytes of a message, since it does so only if a flag says it.
+#[inline(always)]
+pub(crate) fn data(flags: u64, data: u64) -> Option<u64> {
+    (flags & FI_REMOTE_CQ_DATA != 0).then_some(data)
 }
 
 /// Whether messages have tags, and the tag of this one.
@@ -178,6 +220,26 @@ impl Bytes {
         // SAFETY: the caller's promise.
         unsafe { Pieces::new(self, none, slice_mut) }
     }
+
+    /// The room for elements of `size` bytes each, of which the lengths are counts.
+    ///
+    /// # Safety
+    /// As [`slices`](Self::slices).
+    pub(crate) unsafe fn elements(self, size: usize) -> Result<Pieces<RawSliceMut>, i32> {
+        // SAFETY: the caller's promise.
+        let mut room = unsafe { self.room()? };
+        let pieces = match &mut room {
+            Pieces::One(one) => &mut one[..],
+            Pieces::Some(all, count) => &mut all[..*count],
+        };
+        for piece in pieces {
+            piece.len = piece.len.checked_mul(size).ok_or(FI_EINVAL)?;
+            if piece.len > 0 && piece.start.is_null() {
+                return Err(FI_EINVAL);
+            }
+        }
+        Ok(room)
+    }
 }
 
 #[inline(always)]
@@ -240,6 +302,12 @@ impl Pieces<RawSliceMut> {
     /// Bytes in all of them.
     pub(crate) fn len(&self) -> usize {
         self.as_slice().iter().map(|piece| piece.len).sum()
+    }
+
+    /// Where they begin, and how long they are.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = (*const u8, usize)> {
+        let parts = self.as_slice().iter();
+        parts.map(|piece| (piece.start.cast_const(), piece.len))
     }
 }
 

@@ -12,7 +12,6 @@ use crate::abi::objects::{fi_ops_cntr, fid_cntr, fid_domain};
 use crate::abi::*;
 use crate::domain::Domain;
 use crate::endpoint::Endpoint;
-use crate::fabric::{no_bind, no_control, no_ops_open};
 use crate::ffi_guard;
 use crate::object::{self, Head, Object};
 use crate::wait;
@@ -38,15 +37,7 @@ unsafe impl Send for Counter {}
 // SAFETY: as above.
 unsafe impl Sync for Counter {}
 
-static OPS: fi_ops = fi_ops {
-    size: size_of::<fi_ops>(),
-    close,
-    bind: no_bind,
-    control: no_control,
-    ops_open: no_ops_open,
-    tostr: None,
-    ops_set: None,
-};
+static OPS: fi_ops = object::ops::<Counter>();
 
 static CNTR_OPS: fi_ops_cntr = fi_ops_cntr {
     size: size_of::<fi_ops_cntr>(),
@@ -117,15 +108,6 @@ pub(crate) unsafe extern "C" fn open(
         // SAFETY: checked.
         unsafe { *counter = object::hand_out(object) };
         Ok(())
-    })
-}
-
-unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    ffi_guard::status(|| {
-        // SAFETY: C closes what it was given, once.
-        unsafe { object::take_back::<Counter>(fid) }
-            .map(drop)
-            .ok_or(FI_EBUSY)
     })
 }
 

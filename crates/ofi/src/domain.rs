@@ -10,7 +10,7 @@ use crate::abi::info::fi_info;
 use crate::abi::objects::{fi_ops_domain, fid_domain, fid_fabric};
 use crate::abi::*;
 use crate::endpoint::Endpoint;
-use crate::fabric::{Fabric, no_bind, no_control, no_ops_open};
+use crate::fabric::Fabric;
 use crate::memory_region::{self, Region};
 use crate::node::Pool;
 use crate::object::{self, Head, Object};
@@ -52,15 +52,7 @@ unsafe impl Send for Domain {}
 // SAFETY: as above.
 unsafe impl Sync for Domain {}
 
-static OPS: fi_ops = fi_ops {
-    size: size_of::<fi_ops>(),
-    close,
-    bind: no_bind,
-    control: no_control,
-    ops_open: no_ops_open,
-    tostr: None,
-    ops_set: None,
-};
+static OPS: fi_ops = object::ops::<Domain>();
 
 static DOMAIN_OPS: fi_ops_domain = fi_ops_domain {
     size: size_of::<fi_ops_domain>(),
@@ -217,14 +209,5 @@ pub(crate) unsafe extern "C" fn open(
         // SAFETY: checked.
         unsafe { *domain = object::hand_out(object) };
         Ok(())
-    })
-}
-
-unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    ffi_guard::status(|| {
-        // SAFETY: C closes what it was given, once.
-        unsafe { object::take_back::<Domain>(fid) }
-            .map(drop)
-            .ok_or(FI_EBUSY)
     })
 }

@@ -11,7 +11,7 @@ use crate::abi::entries::{fi_eq_attr, fi_eq_err_entry};
 use crate::abi::errno::*;
 use crate::abi::objects::{fi_ops_eq, fid_eq, fid_fabric};
 use crate::abi::*;
-use crate::fabric::{Fabric, no_bind, no_control, no_ops_open};
+use crate::fabric::Fabric;
 use crate::ffi_guard;
 use crate::object::{self, Head, Object};
 
@@ -35,15 +35,7 @@ unsafe impl Send for EventQueue {}
 // SAFETY: as above.
 unsafe impl Sync for EventQueue {}
 
-static OPS: fi_ops = fi_ops {
-    size: size_of::<fi_ops>(),
-    close,
-    bind: no_bind,
-    control: no_control,
-    ops_open: no_ops_open,
-    tostr: None,
-    ops_set: None,
-};
+static OPS: fi_ops = object::ops::<EventQueue>();
 
 static EQ_OPS: fi_ops_eq = fi_ops_eq {
     size: size_of::<fi_ops_eq>(),
@@ -118,15 +110,6 @@ pub(crate) unsafe extern "C" fn open(
         // SAFETY: checked.
         unsafe { *queue = object::hand_out(object) };
         Ok(())
-    })
-}
-
-unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    ffi_guard::status(|| {
-        // SAFETY: C closes what it was given, once.
-        unsafe { object::take_back::<EventQueue>(fid) }
-            .map(drop)
-            .ok_or(FI_EBUSY)
     })
 }
 

@@ -1,12 +1,12 @@
 //! The fabric: what domains and event queues are opened from.
 
-use core::ffi::{c_char, c_int, c_void};
+use core::ffi::{c_int, c_void};
 use std::sync::Arc;
 
 use crate::abi::errno::*;
 use crate::abi::info::fi_fabric_attr;
 use crate::abi::objects::{fi_ops_fabric, fid_fabric};
-use crate::abi::{class, fi_ops, fi_version, fid};
+use crate::abi::{class, fi_ops, fi_version};
 use crate::object::{self, Head, Object};
 use crate::{domain, event_queue, ffi_guard, wait};
 
@@ -28,15 +28,7 @@ unsafe impl Send for Fabric {}
 // SAFETY: as above.
 unsafe impl Sync for Fabric {}
 
-static OPS: fi_ops = fi_ops {
-    size: size_of::<fi_ops>(),
-    close,
-    bind: no_bind,
-    control: no_control,
-    ops_open: no_ops_open,
-    tostr: None,
-    ops_set: None,
-};
+static OPS: fi_ops = object::ops::<Fabric>();
 
 static FABRIC_OPS: fi_ops_fabric = fi_ops_fabric {
     size: size_of::<fi_ops_fabric>(),
@@ -72,34 +64,4 @@ pub(crate) unsafe extern "C" fn open(
         unsafe { *fabric = object::hand_out(object) };
         Ok(())
     })
-}
-
-unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    ffi_guard::status(|| {
-        // SAFETY: C closes what it was given, once.
-        unsafe { object::take_back::<Fabric>(fid) }
-            .map(drop)
-            .ok_or(FI_EBUSY)
-    })
-}
-
-/// For objects that nothing is bound to.
-pub(crate) unsafe extern "C" fn no_bind(_: *mut fid, _: *mut fid, _: u64) -> c_int {
-    -FI_ENOSYS
-}
-
-/// For objects without controls.
-pub(crate) unsafe extern "C" fn no_control(_: *mut fid, _: c_int, _: *mut c_void) -> c_int {
-    -FI_ENOSYS
-}
-
-/// There are no operations beyond libfabric's.
-pub(crate) unsafe extern "C" fn no_ops_open(
-    _: *mut fid,
-    _: *const c_char,
-    _: u64,
-    _: *mut *mut c_void,
-    _: *mut c_void,
-) -> c_int {
-    -FI_ENOSYS
 }

@@ -22,17 +22,14 @@
 //!
 //! `abi` is libfabric's binary interface. `info` answers `fi_getinfo`; `fabric`, `domain`,
 //! `address_vector`, `completion_queue`, `counter`, `event_queue`, `poll_set` and `memory_region`
-//! are the objects of these names. `endpoint` holds what the calls share, which are in `message`
-//! (untagged), `tagged`, `rma` and `atomic`; `progress` is what happens when operations end,
-//! `multi_receive` how one buffer takes many messages, `aside` what endpoints say to each other
-//! beside messages.
+//! are the objects of these names. `endpoint` holds what the calls share, which are in `messages`,
+//! `rma` and `atomic`; `progress` is what happens when operations end, `multi_receive` how one
+//! buffer takes many messages, `control_channel` what endpoints say to each other beside messages.
 
 mod abi;
 mod access;
 mod address_vector;
 mod atomic;
-mod atomic_initiator;
-mod atomic_target;
 mod call;
 mod completion_queue;
 mod control_channel;
@@ -47,19 +44,17 @@ mod hints;
 mod info;
 mod log;
 mod memory_region;
-mod message;
+mod messages;
 mod multi_receive;
 mod node;
 mod object;
 mod poll_set;
 mod progress;
 mod receive;
-mod reduction;
 mod remote_comm;
 mod rma;
 mod send;
 mod stats;
-mod tagged;
 mod wait;
 
 use core::cell::UnsafeCell;

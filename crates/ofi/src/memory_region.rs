@@ -14,7 +14,6 @@ use crate::abi::*;
 use crate::domain::Domain;
 use crate::endpoint::Endpoint;
 use crate::errors::reported;
-use crate::fabric::no_ops_open;
 use crate::ffi_guard;
 use crate::object::{self, Head, Object};
 
@@ -26,13 +25,10 @@ pub(crate) static OPS: fi_ops_mr = fi_ops_mr {
 };
 
 static FID_OPS: fi_ops = fi_ops {
-    size: size_of::<fi_ops>(),
     close,
     bind,
     control,
-    ops_open: no_ops_open,
-    tostr: None,
-    ops_set: None,
+    ..object::ops::<Region>()
 };
 
 /// A memory region.

@@ -1,10 +1,12 @@
 //! Objects that C holds by the address of their head.
 
 use core::cell::UnsafeCell;
-use core::ffi::c_void;
+use core::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
 
+use crate::abi::errno::*;
 use crate::abi::{fi_ops, fid};
+use crate::ffi_guard;
 
 /// A type whose first field is a `fid` structure of libfabric.
 ///
@@ -31,6 +33,47 @@ pub(crate) fn fid_of<O: Object>(context: *mut c_void, ops: &'static fi_ops) -> f
         context,
         ops,
     }
+}
+
+/// What objects of class `O` can do if they are closed with nothing to take down, and are neither
+/// bound nor controlled.
+pub(crate) const fn ops<O: Object>() -> fi_ops {
+    fi_ops {
+        size: size_of::<fi_ops>(),
+        close: close::<O>,
+        bind: no_bind,
+        control: no_control,
+        ops_open: no_ops_open,
+        tostr: None,
+        ops_set: None,
+    }
+}
+
+unsafe extern "C" fn close<O: Object>(fid: *mut fid) -> c_int {
+    ffi_guard::status(|| {
+        // SAFETY: C closes what it was given, once.
+        let closed = unsafe { take_back::<O>(fid) };
+        closed.map(drop).ok_or(FI_EBUSY)
+    })
+}
+
+unsafe extern "C" fn no_bind(_: *mut fid, _: *mut fid, _: u64) -> c_int {
+    -FI_ENOSYS
+}
+
+unsafe extern "C" fn no_control(_: *mut fid, _: c_int, _: *mut c_void) -> c_int {
+    -FI_ENOSYS
+}
+
+/// There are no operations beyond libfabric's.
+unsafe extern "C" fn no_ops_open(
+    _: *mut fid,
+    _: *const c_char,
+    _: u64,
+    _: *mut *mut c_void,
+    _: *mut c_void,
+) -> c_int {
+    -FI_ENOSYS
 }
 
 /// Gives an object to C, which gives it back with [`take_back`].

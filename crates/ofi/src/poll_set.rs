@@ -11,7 +11,6 @@ use crate::abi::{class, fi_ops, fid};
 use crate::completion_queue::Queue;
 use crate::counter::Counter;
 use crate::domain::Domain;
-use crate::fabric::{no_bind, no_control, no_ops_open};
 use crate::ffi_guard;
 use crate::object::{self, Head, Object};
 
@@ -39,15 +38,7 @@ unsafe impl Send for PollSet {}
 // SAFETY: as above.
 unsafe impl Sync for PollSet {}
 
-static OPS: fi_ops = fi_ops {
-    size: size_of::<fi_ops>(),
-    close,
-    bind: no_bind,
-    control: no_control,
-    ops_open: no_ops_open,
-    tostr: None,
-    ops_set: None,
-};
+static OPS: fi_ops = object::ops::<PollSet>();
 
 static POLL_OPS: fi_ops_poll = fi_ops_poll {
     size: size_of::<fi_ops_poll>(),
@@ -80,15 +71,6 @@ pub(crate) unsafe extern "C" fn open(
         // SAFETY: checked.
         unsafe { *set = object::hand_out(object) };
         Ok(())
-    })
-}
-
-unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    ffi_guard::status(|| {
-        // SAFETY: C closes what it was given, once.
-        unsafe { object::take_back::<PollSet>(fid) }
-            .map(drop)
-            .ok_or(FI_EBUSY)
     })
 }
 

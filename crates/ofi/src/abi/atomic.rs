@@ -38,127 +38,27 @@ pub(crate) struct fi_msg_atomic {
     pub(crate) data: u64,
 }
 
-#[repr(C)]
-pub(crate) struct fi_ops_atomic {
-    pub(crate) size: usize,
-    pub(crate) write: unsafe extern "C" fn(
-        *mut fid_ep,
-        *const c_void,
-        usize,
-        *mut c_void,
-        fi_addr_t,
-        u64,
-        u64,
-        u32,
-        u32,
-        *mut c_void,
-    ) -> isize,
-    pub(crate) writev: unsafe extern "C" fn(
-        *mut fid_ep,
-        *const fi_ioc,
-        *mut *mut c_void,
-        usize,
-        fi_addr_t,
-        u64,
-        u64,
-        u32,
-        u32,
-        *mut c_void,
-    ) -> isize,
-    pub(crate) writemsg: unsafe extern "C" fn(*mut fid_ep, *const fi_msg_atomic, u64) -> isize,
-    pub(crate) inject: unsafe extern "C" fn(
-        *mut fid_ep,
-        *const c_void,
-        usize,
-        fi_addr_t,
-        u64,
-        u64,
-        u32,
-        u32,
-    ) -> isize,
-    pub(crate) readwrite: unsafe extern "C" fn(
-        *mut fid_ep,
-        *const c_void,
-        usize,
-        *mut c_void,
-        *mut c_void,
-        *mut c_void,
-        fi_addr_t,
-        u64,
-        u64,
-        u32,
-        u32,
-        *mut c_void,
-    ) -> isize,
-    pub(crate) readwritev: unsafe extern "C" fn(
-        *mut fid_ep,
-        *const fi_ioc,
-        *mut *mut c_void,
-        usize,
-        *mut fi_ioc,
-        *mut *mut c_void,
-        usize,
-        fi_addr_t,
-        u64,
-        u64,
-        u32,
-        u32,
-        *mut c_void,
-    ) -> isize,
-    pub(crate) readwritemsg: unsafe extern "C" fn(
-        *mut fid_ep,
-        *const fi_msg_atomic,
-        *mut fi_ioc,
-        *mut *mut c_void,
-        usize,
-        u64,
-    ) -> isize,
-    pub(crate) compwrite: unsafe extern "C" fn(
-        *mut fid_ep,
-        *const c_void,
-        usize,
-        *mut c_void,
-        *const c_void,
-        *mut c_void,
-        *mut c_void,
-        *mut c_void,
-        fi_addr_t,
-        u64,
-        u64,
-        u32,
-        u32,
-        *mut c_void,
-    ) -> isize,
-    pub(crate) compwritev: unsafe extern "C" fn(
-        *mut fid_ep,
-        *const fi_ioc,
-        *mut *mut c_void,
-        usize,
-        *const fi_ioc,
-        *mut *mut c_void,
-        usize,
-        *mut fi_ioc,
-        *mut *mut c_void,
-        usize,
-        fi_addr_t,
-        u64,
-        u64,
-        u32,
-        u32,
-        *mut c_void,
-    ) -> isize,
-    pub(crate) compwritemsg: unsafe extern "C" fn(
-        *mut fid_ep,
-        *const fi_msg_atomic,
-        *const fi_ioc,
-        *mut *mut c_void,
-        usize,
-        *mut fi_ioc,
-        *mut *mut c_void,
-        usize,
-        u64,
-    ) -> isize,
-    pub(crate) writevalid: unsafe extern "C" fn(*mut fid_ep, u32, u32, *mut usize) -> c_int,
-    pub(crate) readwritevalid: unsafe extern "C" fn(*mut fid_ep, u32, u32, *mut usize) -> c_int,
-    pub(crate) compwritevalid: unsafe extern "C" fn(*mut fid_ep, u32, u32, *mut usize) -> c_int,
-}
+table! { fi_ops_atomic {
+    write(*mut fid_ep, *const c_void, usize, *mut c_void, fi_addr_t, u64, u64, u32, u32,
+        *mut c_void) -> isize;
+    writev(*mut fid_ep, *const fi_ioc, *mut *mut c_void, usize, fi_addr_t, u64, u64, u32, u32,
+        *mut c_void) -> isize;
+    writemsg(*mut fid_ep, *const fi_msg_atomic, u64) -> isize;
+    inject(*mut fid_ep, *const c_void, usize, fi_addr_t, u64, u64, u32, u32) -> isize;
+    readwrite(*mut fid_ep, *const c_void, usize, *mut c_void, *mut c_void, *mut c_void, fi_addr_t,
+        u64, u64, u32, u32, *mut c_void) -> isize;
+    readwritev(*mut fid_ep, *const fi_ioc, *mut *mut c_void, usize, *mut fi_ioc, *mut *mut c_void,
+        usize, fi_addr_t, u64, u64, u32, u32, *mut c_void) -> isize;
+    readwritemsg(*mut fid_ep, *const fi_msg_atomic, *mut fi_ioc, *mut *mut c_void, usize,
+        u64) -> isize;
+    compwrite(*mut fid_ep, *const c_void, usize, *mut c_void, *const c_void, *mut c_void,
+        *mut c_void, *mut c_void, fi_addr_t, u64, u64, u32, u32, *mut c_void) -> isize;
+    compwritev(*mut fid_ep, *const fi_ioc, *mut *mut c_void, usize, *const fi_ioc, *mut *mut c_void,
+        usize, *mut fi_ioc, *mut *mut c_void, usize, fi_addr_t, u64, u64, u32, u32,
+        *mut c_void) -> isize;
+    compwritemsg(*mut fid_ep, *const fi_msg_atomic, *const fi_ioc, *mut *mut c_void, usize,
+        *mut fi_ioc, *mut *mut c_void, usize, u64) -> isize;
+    writevalid(*mut fid_ep, u32, u32, *mut usize) -> c_int;
+    readwritevalid(*mut fid_ep, u32, u32, *mut usize) -> c_int;
+    compwritevalid(*mut fid_ep, u32, u32, *mut usize) -> c_int;
+}}

@@ -5,8 +5,6 @@ use core::ffi::{c_int, c_void};
 use super::atomic::fi_ops_atomic;
 use super::{fi_addr_t, fid};
 
-type Unused = unsafe extern "C" fn() -> c_int;
-
 #[repr(C)]
 pub(crate) struct fid_ep {
     pub(crate) fid: fid,
@@ -19,32 +17,27 @@ pub(crate) struct fid_ep {
     pub(crate) collective: *const c_void,
 }
 
-#[repr(C)]
-pub(crate) struct fi_ops_ep {
-    pub(crate) size: usize,
-    pub(crate) cancel: unsafe extern "C" fn(*mut fid, *mut c_void) -> isize,
-    pub(crate) getopt:
-        unsafe extern "C" fn(*mut fid, c_int, c_int, *mut c_void, *mut usize) -> c_int,
-    pub(crate) setopt: unsafe extern "C" fn(*mut fid, c_int, c_int, *const c_void, usize) -> c_int,
-    pub(crate) tx_ctx: Unused,
-    pub(crate) rx_ctx: Unused,
-    pub(crate) rx_size_left: unsafe extern "C" fn(*mut fid_ep) -> isize,
-    pub(crate) tx_size_left: unsafe extern "C" fn(*mut fid_ep) -> isize,
-}
+table! { fi_ops_ep {
+    cancel(*mut fid, *mut c_void) -> isize;
+    getopt(*mut fid, c_int, c_int, *mut c_void, *mut usize) -> c_int;
+    setopt(*mut fid, c_int, c_int, *const c_void, usize) -> c_int;
+    tx_ctx;
+    rx_ctx;
+    rx_size_left(*mut fid_ep) -> isize;
+    tx_size_left(*mut fid_ep) -> isize;
+}}
 
-#[repr(C)]
-pub(crate) struct fi_ops_cm {
-    pub(crate) size: usize,
-    pub(crate) setname: unsafe extern "C" fn(*mut fid, *mut c_void, usize) -> c_int,
-    pub(crate) getname: unsafe extern "C" fn(*mut fid, *mut c_void, *mut usize) -> c_int,
-    pub(crate) getpeer: Unused,
-    pub(crate) connect: Unused,
-    pub(crate) listen: Unused,
-    pub(crate) accept: Unused,
-    pub(crate) reject: Unused,
-    pub(crate) shutdown: Unused,
-    pub(crate) join: Unused,
-}
+table! { fi_ops_cm {
+    setname(*mut fid, *mut c_void, usize) -> c_int;
+    getname(*mut fid, *mut c_void, *mut usize) -> c_int;
+    getpeer;
+    connect;
+    listen;
+    accept;
+    reject;
+    shutdown;
+    join;
+}}
 
 #[repr(C)]
 pub(crate) struct fi_msg {
@@ -87,174 +80,47 @@ pub(crate) struct fi_msg_rma {
     pub(crate) data: u64,
 }
 
-#[repr(C)]
-pub(crate) struct fi_ops_msg {
-    pub(crate) size: usize,
-    pub(crate) recv: unsafe extern "C" fn(
-        *mut fid_ep,
-        *mut c_void,
-        usize,
-        *mut c_void,
-        fi_addr_t,
-        *mut c_void,
-    ) -> isize,
-    pub(crate) recvv: unsafe extern "C" fn(
-        *mut fid_ep,
-        *const libc::iovec,
-        *mut *mut c_void,
-        usize,
-        fi_addr_t,
-        *mut c_void,
-    ) -> isize,
-    pub(crate) recvmsg: unsafe extern "C" fn(*mut fid_ep, *const fi_msg, u64) -> isize,
-    pub(crate) send: unsafe extern "C" fn(
-        *mut fid_ep,
-        *const c_void,
-        usize,
-        *mut c_void,
-        fi_addr_t,
-        *mut c_void,
-    ) -> isize,
-    pub(crate) sendv: unsafe extern "C" fn(
-        *mut fid_ep,
-        *const libc::iovec,
-        *mut *mut c_void,
-        usize,
-        fi_addr_t,
-        *mut c_void,
-    ) -> isize,
-    pub(crate) sendmsg: unsafe extern "C" fn(*mut fid_ep, *const fi_msg, u64) -> isize,
-    pub(crate) inject: unsafe extern "C" fn(*mut fid_ep, *const c_void, usize, fi_addr_t) -> isize,
-    pub(crate) senddata: unsafe extern "C" fn(
-        *mut fid_ep,
-        *const c_void,
-        usize,
-        *mut c_void,
-        u64,
-        fi_addr_t,
-        *mut c_void,
-    ) -> isize,
-    pub(crate) injectdata:
-        unsafe extern "C" fn(*mut fid_ep, *const c_void, usize, u64, fi_addr_t) -> isize,
-}
+table! { fi_ops_msg {
+    recv(*mut fid_ep, *mut c_void, usize, *mut c_void, fi_addr_t, *mut c_void) -> isize;
+    recvv(*mut fid_ep, *const libc::iovec, *mut *mut c_void, usize, fi_addr_t,
+        *mut c_void) -> isize;
+    recvmsg(*mut fid_ep, *const fi_msg, u64) -> isize;
+    send(*mut fid_ep, *const c_void, usize, *mut c_void, fi_addr_t, *mut c_void) -> isize;
+    sendv(*mut fid_ep, *const libc::iovec, *mut *mut c_void, usize, fi_addr_t,
+        *mut c_void) -> isize;
+    sendmsg(*mut fid_ep, *const fi_msg, u64) -> isize;
+    inject(*mut fid_ep, *const c_void, usize, fi_addr_t) -> isize;
+    senddata(*mut fid_ep, *const c_void, usize, *mut c_void, u64, fi_addr_t, *mut c_void) -> isize;
+    injectdata(*mut fid_ep, *const c_void, usize, u64, fi_addr_t) -> isize;
+}}
 
-#[repr(C)]
-pub(crate) struct fi_ops_tagged {
-    pub(crate) size: usize,
-    pub(crate) recv: unsafe extern "C" fn(
-        *mut fid_ep,
-        *mut c_void,
-        usize,
-        *mut c_void,
-        fi_addr_t,
-        u64,
-        u64,
-        *mut c_void,
-    ) -> isize,
-    pub(crate) recvv: unsafe extern "C" fn(
-        *mut fid_ep,
-        *const libc::iovec,
-        *mut *mut c_void,
-        usize,
-        fi_addr_t,
-        u64,
-        u64,
-        *mut c_void,
-    ) -> isize,
-    pub(crate) recvmsg: unsafe extern "C" fn(*mut fid_ep, *const fi_msg_tagged, u64) -> isize,
-    pub(crate) send: unsafe extern "C" fn(
-        *mut fid_ep,
-        *const c_void,
-        usize,
-        *mut c_void,
-        fi_addr_t,
-        u64,
-        *mut c_void,
-    ) -> isize,
-    pub(crate) sendv: unsafe extern "C" fn(
-        *mut fid_ep,
-        *const libc::iovec,
-        *mut *mut c_void,
-        usize,
-        fi_addr_t,
-        u64,
-        *mut c_void,
-    ) -> isize,
-    pub(crate) sendmsg: unsafe extern "C" fn(*mut fid_ep, *const fi_msg_tagged, u64) -> isize,
-    pub(crate) inject:
-        unsafe extern "C" fn(*mut fid_ep, *const c_void, usize, fi_addr_t, u64) -> isize,
-    pub(crate) senddata: unsafe extern "C" fn(
-        *mut fid_ep,
-        *const c_void,
-        usize,
-        *mut c_void,
-        u64,
-        fi_addr_t,
-        u64,
-        *mut c_void,
-    ) -> isize,
-    pub(crate) injectdata:
-        unsafe extern "C" fn(*mut fid_ep, *const c_void, usize, u64, fi_addr_t, u64) -> isize,
-}
+table! { fi_ops_tagged {
+    recv(*mut fid_ep, *mut c_void, usize, *mut c_void, fi_addr_t, u64, u64, *mut c_void) -> isize;
+    recvv(*mut fid_ep, *const libc::iovec, *mut *mut c_void, usize, fi_addr_t, u64, u64,
+        *mut c_void) -> isize;
+    recvmsg(*mut fid_ep, *const fi_msg_tagged, u64) -> isize;
+    send(*mut fid_ep, *const c_void, usize, *mut c_void, fi_addr_t, u64, *mut c_void) -> isize;
+    sendv(*mut fid_ep, *const libc::iovec, *mut *mut c_void, usize, fi_addr_t, u64,
+        *mut c_void) -> isize;
+    sendmsg(*mut fid_ep, *const fi_msg_tagged, u64) -> isize;
+    inject(*mut fid_ep, *const c_void, usize, fi_addr_t, u64) -> isize;
+    senddata(*mut fid_ep, *const c_void, usize, *mut c_void, u64, fi_addr_t, u64,
+        *mut c_void) -> isize;
+    injectdata(*mut fid_ep, *const c_void, usize, u64, fi_addr_t, u64) -> isize;
+}}
 
-#[repr(C)]
-pub(crate) struct fi_ops_rma {
-    pub(crate) size: usize,
-    pub(crate) read: unsafe extern "C" fn(
-        *mut fid_ep,
-        *mut c_void,
-        usize,
-        *mut c_void,
-        fi_addr_t,
-        u64,
-        u64,
-        *mut c_void,
-    ) -> isize,
-    pub(crate) readv: unsafe extern "C" fn(
-        *mut fid_ep,
-        *const libc::iovec,
-        *mut *mut c_void,
-        usize,
-        fi_addr_t,
-        u64,
-        u64,
-        *mut c_void,
-    ) -> isize,
-    pub(crate) readmsg: unsafe extern "C" fn(*mut fid_ep, *const fi_msg_rma, u64) -> isize,
-    pub(crate) write: unsafe extern "C" fn(
-        *mut fid_ep,
-        *const c_void,
-        usize,
-        *mut c_void,
-        fi_addr_t,
-        u64,
-        u64,
-        *mut c_void,
-    ) -> isize,
-    pub(crate) writev: unsafe extern "C" fn(
-        *mut fid_ep,
-        *const libc::iovec,
-        *mut *mut c_void,
-        usize,
-        fi_addr_t,
-        u64,
-        u64,
-        *mut c_void,
-    ) -> isize,
-    pub(crate) writemsg: unsafe extern "C" fn(*mut fid_ep, *const fi_msg_rma, u64) -> isize,
-    pub(crate) inject:
-        unsafe extern "C" fn(*mut fid_ep, *const c_void, usize, fi_addr_t, u64, u64) -> isize,
-    pub(crate) writedata: unsafe extern "C" fn(
-        *mut fid_ep,
-        *const c_void,
-        usize,
-        *mut c_void,
-        u64,
-        fi_addr_t,
-        u64,
-        u64,
-        *mut c_void,
-    ) -> isize,
-    pub(crate) injectdata:
-        unsafe extern "C" fn(*mut fid_ep, *const c_void, usize, u64, fi_addr_t, u64, u64) -> isize,
-}
+table! { fi_ops_rma {
+    read(*mut fid_ep, *mut c_void, usize, *mut c_void, fi_addr_t, u64, u64, *mut c_void) -> isize;
+    readv(*mut fid_ep, *const libc::iovec, *mut *mut c_void, usize, fi_addr_t, u64, u64,
+        *mut c_void) -> isize;
+    readmsg(*mut fid_ep, *const fi_msg_rma, u64) -> isize;
+    write(*mut fid_ep, *const c_void, usize, *mut c_void, fi_addr_t, u64, u64,
+        *mut c_void) -> isize;
+    writev(*mut fid_ep, *const libc::iovec, *mut *mut c_void, usize, fi_addr_t, u64, u64,
+        *mut c_void) -> isize;
+    writemsg(*mut fid_ep, *const fi_msg_rma, u64) -> isize;
+    inject(*mut fid_ep, *const c_void, usize, fi_addr_t, u64, u64) -> isize;
+    writedata(*mut fid_ep, *const c_void, usize, *mut c_void, u64, fi_addr_t, u64, u64,
+        *mut c_void) -> isize;
+    injectdata(*mut fid_ep, *const c_void, usize, u64, fi_addr_t, u64, u64) -> isize;
+}}

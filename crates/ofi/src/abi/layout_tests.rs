@@ -234,9 +234,9 @@ fn numbers() -> Vec<Fact> {
         ("FI_GETWAITOBJ", command::GETWAITOBJ as u64),
         ("FI_DOUBLE_COMPLEX", 11),
         ("FI_UINT128", 15),
-        ("FI_MSWAP", crate::reduction::op::MSWAP.into()),
-        ("FI_CSWAP", crate::reduction::op::CSWAP.into()),
-        ("FI_ATOMIC_READ", crate::reduction::op::READ.into()),
+        ("FI_MSWAP", crate::atomic::reduction::op::MSWAP.into()),
+        ("FI_CSWAP", crate::atomic::reduction::op::CSWAP.into()),
+        ("FI_ATOMIC_READ", crate::atomic::reduction::op::READ.into()),
         (
             "sizeof(struct fi_context2)",
             size_of::<crate::node::Node>() as u64,

@@ -6,6 +6,20 @@
 
 #![expect(non_camel_case_types, reason = "the names of the C interface")]
 
+/// A table of functions. An entry without arguments is one that this provider does not have: it
+/// holds `ffi_guard::no_such_function`.
+macro_rules! table {
+    ($name:ident { $($entry:ident $(($($argument:ty),*) -> $result:ty)?;)* }) => {
+        #[repr(C)]
+        pub(crate) struct $name {
+            pub(crate) size: usize,
+            $(pub(crate) $entry: table!(@ $(($($argument),*) -> $result)?),)*
+        }
+    };
+    (@) => { unsafe extern "C" fn() -> c_int };
+    (@ ($($argument:ty),*) -> $result:ty) => { unsafe extern "C" fn($($argument),*) -> $result };
+}
+
 pub(crate) mod atomic;
 pub(crate) mod endpoint;
 pub(crate) mod entries;

@@ -11,19 +11,13 @@ use crate::abi::errno::*;
 use crate::abi::objects::{fi_ops_cq, fid_cq, fid_domain};
 use crate::abi::*;
 use crate::errors::text_of;
-use crate::fabric::{no_bind, no_ops_open};
 use crate::object::{self, Head};
 use crate::wait::WaitObject;
 use crate::{ffi_guard, log};
 
 static OPS: fi_ops = fi_ops {
-    size: size_of::<fi_ops>(),
-    close,
-    bind: no_bind,
     control,
-    ops_open: no_ops_open,
-    tostr: None,
-    ops_set: None,
+    ..object::ops::<Queue>()
 };
 
 static CQ_OPS: fi_ops_cq = fi_ops_cq {
@@ -97,15 +91,6 @@ pub(crate) unsafe extern "C" fn open(
         // SAFETY: checked.
         unsafe { *queue = object::hand_out(object) };
         Ok(())
-    })
-}
-
-unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    ffi_guard::status(|| {
-        // SAFETY: C closes what it was given, once.
-        unsafe { object::take_back::<Queue>(fid) }
-            .map(drop)
-            .ok_or(FI_EBUSY)
     })
 }
 

@@ -18,19 +18,16 @@ use crate::abi::objects::fid_domain;
 use crate::abi::*;
 use crate::domain::Domain;
 use crate::errors::reported;
-use crate::fabric::no_ops_open;
+use crate::messages::{tagged, untagged};
 use crate::object::{self, Head};
 use crate::stats::Tally;
-use crate::{atomic, ffi_guard, info, message, rma, tagged};
+use crate::{atomic, ffi_guard, info, rma};
 
 static OPS: fi_ops = fi_ops {
-    size: size_of::<fi_ops>(),
     close,
     bind,
     control,
-    ops_open: no_ops_open,
-    tostr: None,
-    ops_set: None,
+    ..object::ops::<Endpoint>()
 };
 
 static EP_OPS: fi_ops_ep = fi_ops_ep {
@@ -113,7 +110,7 @@ pub(crate) unsafe extern "C" fn open(
                 fid: object::fid_of::<Endpoint>(context, &OPS),
                 ops: &EP_OPS,
                 cm: &CM_OPS,
-                msg: &message::OPS,
+                msg: &untagged::OPS,
                 rma: &rma::OPS,
                 tagged: &tagged::OPS,
                 atomic: &atomic::OPS,

@@ -1,0 +1,322 @@
+//! Atomic operations on peers' memory: messages that the owner executes when it makes progress, and
+//! answers.
+//!
+//! Operations of one endpoint on another are executed in the order in which they were made, since
+//! the messages keep theirs. The answer comes into a receive that names its sender, so an operation
+//! ends when the owner dies.
+
+use core::ffi::c_void;
+
+use limic::raw::{Messages, Posted, RawSliceMut};
+use limic::{Access, Peer, Selector};
+
+use super::reduction::{Reduction, knows, op, size_of_type};
+use crate::abi::errno::*;
+use crate::abi::*;
+use crate::call::{Bytes, CallFlags, append};
+use crate::control_channel::{answer_tag, atomic_tag};
+use crate::endpoint::Endpoint;
+use crate::log;
+use crate::node::{Node, Spare};
+use crate::progress::{kind, name_of};
+
+/// Most bytes of elements of one operation.
+pub(super) const LONGEST: usize = 4096;
+
+/// What a call does beside changing memory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum AtomicKind {
+    Change,
+    Fetch,
+    Compare,
+}
+
+/// What a call says, beside its form and its elements.
+pub(super) struct AtomicArgs {
+    pub(super) peer: fi_addr_t,
+    pub(super) addr: u64,
+    /// Elements of the remote memory, if the call says it beside those of the local one.
+    pub(super) count: Option<usize>,
+    pub(super) key: u64,
+    pub(super) datatype: u32,
+    pub(super) op: u32,
+    pub(super) context: *mut c_void,
+}
+
+/// What a call works on: elements, whose number stands in place of their bytes.
+pub(super) struct Arrays {
+    does: AtomicKind,
+    operand: Bytes,
+    compare: Bytes,
+    result: Bytes,
+}
+
+impl Arrays {
+    const NONE: Bytes = Bytes::Pieces(core::ptr::null(), 0);
+
+    pub(super) fn change(operand: Bytes) -> Self {
+        Self {
+            does: AtomicKind::Change,
+            operand,
+            compare: Self::NONE,
+            result: Self::NONE,
+        }
+    }
+
+    pub(super) fn fetch(operand: Bytes, result: Bytes) -> Self {
+        Self {
+            does: AtomicKind::Fetch,
+            operand,
+            compare: Self::NONE,
+            result,
+        }
+    }
+
+    pub(super) fn compare(operand: Bytes, compare: Bytes, result: Bytes) -> Self {
+        Self {
+            does: AtomicKind::Compare,
+            operand,
+            compare,
+            result,
+        }
+    }
+}
+
+/// What stands before the operands in a message.
+struct Header {
+    key: u64,
+    addr: u64,
+    /// Elements.
+    count: u64,
+    datatype: u32,
+    op: u32,
+}
+
+impl Header {
+    const LEN: usize = 32;
+
+    fn words(&self) -> [u64; 4] {
+        let kind = u64::from(self.datatype) << 32 | u64::from(self.op);
+        [self.key, self.addr, self.count, kind]
+    }
+
+    /// Splits a message.
+    fn read(message: &[u8]) -> Option<(Self, &[u8])> {
+        let (header, operands) = message.split_at_checked(Self::LEN)?;
+        let word = |number: usize| {
+            let bytes = header[8 * number..].first_chunk();
+            bytes.map(|bytes| u64::from_ne_bytes(*bytes))
+        };
+        let kind = word(3)?;
+        let header = Self {
+            key: word(0)?,
+            addr: word(1)?,
+            count: word(2)?,
+            datatype: (kind >> 32) as u32,
+            op: kind as u32,
+        };
+        Some((header, operands))
+    }
+}
+
+/// Elements that one operation may have. `None`: it cannot be done.
+pub(super) fn most(datatype: u32, op: u32, does: AtomicKind) -> Option<usize> {
+    let fits = match does {
+        // A change that changes nothing, or without the second operand, makes no sense.
+        AtomicKind::Change => op != op::READ && !op::compares(op),
+        AtomicKind::Fetch => !op::compares(op),
+        AtomicKind::Compare => op::compares(op),
+    };
+    if !fits || !knows(datatype, op) {
+        return None;
+    }
+    size_of_type(datatype).map(|size| LONGEST / size)
+}
+
+/// A call of an atomic operation.
+///
+/// # Safety
+/// Arrays and operands are valid during the call; the room for results, and a context that is lent,
+/// are the operation's until it is over.
+pub(super) unsafe fn call(
+    endpoint: &Endpoint,
+    form: CallFlags,
+    given: &AtomicArgs,
+    arrays: Arrays,
+) -> Result<usize, i32> {
+    let reported = form.flags(&endpoint.sends) & FI_COMPLETION != 0;
+    // SAFETY: the caller's promise.
+    unsafe { endpoint.atomic(given, reported, &arrays) }
+}
+
+impl Endpoint {
+    /// Starts an atomic operation.
+    ///
+    /// # Safety
+    /// As [`call`].
+    unsafe fn atomic(
+        &self,
+        atomic: &AtomicArgs,
+        reported: bool,
+        arrays: &Arrays,
+    ) -> Result<usize, i32> {
+        let size = size_of_type(atomic.datatype).ok_or(FI_EOPNOTSUPP)?;
+        let most = most(atomic.datatype, atomic.op, arrays.does).ok_or(FI_EOPNOTSUPP)?;
+        // A read has no operand, whatever is passed for it.
+        let operand = match atomic.op {
+            op::READ => Arrays::NONE,
+            _ => arrays.operand,
+        };
+        // SAFETY: the caller's promise.
+        let (operand, compare, results) = unsafe {
+            let compare = arrays.compare.elements(size)?;
+            let results = arrays.result.elements(size)?;
+            (operand.elements(size)?, compare, results)
+        };
+        let bytes = match atomic.op {
+            op::READ => results.len(),
+            _ => operand.len(),
+        };
+        let count = bytes / size;
+        let agrees = (arrays.does == AtomicKind::Change || results.len() == bytes)
+            && (arrays.does != AtomicKind::Compare || compare.len() == bytes)
+            && atomic.count.is_none_or(|remote| remote == count);
+        if !agrees || count == 0 || count > most {
+            return Err(FI_EINVAL);
+        }
+        let peer = self.reachable(atomic.peer)?;
+        self.tally.did_atomic();
+        let node = self.node(atomic.context, reported);
+        let direction = match arrays.does {
+            AtomicKind::Change => FI_WRITE,
+            AtomicKind::Fetch | AtomicKind::Compare => FI_READ,
+        };
+        // SAFETY: memory for a node, which is nobody else's during the operation.
+        unsafe {
+            node.write(Node {
+                flags: FI_ATOMIC | direction | self.marks(atomic.context, reported),
+                peer: peer.index(),
+                rest: 1,
+                ..Node::EMPTY
+            });
+        }
+        let part = self.domain.pool.take(core::ptr::null_mut());
+        let number = self.atomics.get().wrapping_add(1);
+        self.atomics.set(number);
+        // SAFETY: the part is this operation's, and the room is the caller's promise.
+        let awaited = unsafe {
+            (*part).whole = node;
+            (*part).node.flags |= self.mark();
+            self.await_answer(peer, number, part, results.as_slice())
+        };
+        if let Err(error) = awaited {
+            // SAFETY: nobody waits for it.
+            unsafe { self.part_is_over(part, &Err(error)) };
+            return Ok(0);
+        }
+        let header = Header {
+            key: atomic.key,
+            addr: atomic.addr,
+            count: count as u64,
+            datatype: atomic.datatype,
+            op: atomic.op,
+        };
+        let mut message = Vec::with_capacity(Header::LEN + 2 * bytes);
+        message.extend(header.words().iter().flat_map(|word| word.to_ne_bytes()));
+        // SAFETY: operands are readable during the call.
+        unsafe { append(&mut message, operand.parts().chain(compare.parts())) };
+        let fetches = u64::from(arrays.does != AtomicKind::Change);
+        // If it cannot be sent, the peer is gone, and the receive of the answer has ended or will.
+        let _ = self.say(peer, atomic_tag(number), Some(fetches), message);
+        self.collect();
+        Ok(0)
+    }
+
+    /// Posts the receive of an answer.
+    ///
+    /// # Safety
+    /// The room for results is the operation's until it is over.
+    unsafe fn await_answer(
+        &self,
+        peer: Peer,
+        number: u32,
+        part: *mut Spare,
+        results: &[RawSliceMut],
+    ) -> limic::Result<()> {
+        let selector = Selector::exact(peer, limic::Tag(answer_tag(number)));
+        // SAFETY: the caller's promise.
+        match unsafe { self.limic.post_recv(&selector, results) }? {
+            Posted::Pending(id) => self.watch(id, name_of(part, kind::PART)),
+            // A peer that answers before it is asked.
+            // SAFETY: the part is this operation's.
+            Posted::Done(outcome) => unsafe { self.part_is_over(part, &outcome) },
+        }
+        Ok(())
+    }
+
+    /// A peer asks for an atomic operation.
+    pub(crate) fn answer(&self, peer: Peer, number: u32, message: &[u8], fetches: bool) {
+        let (result, errno) = match self.execute(message) {
+            Ok(before) if fetches => (before, 0),
+            Ok(_) => (Vec::new(), 0),
+            Err(errno) => (Vec::new(), errno),
+        };
+        if errno != 0 {
+            log::warn(&format_args!(
+                "an atomic operation of {peer} is refused: {}",
+                crate::errors::text_of(errno).to_string_lossy()
+            ));
+        }
+        let word = Some(errno as u64);
+        if let Err(errno) = self.say(peer, answer_tag(number), word, result) {
+            log::info(&format_args!("{peer} gets no answer: error {errno}"));
+        }
+    }
+
+    /// Executes an operation. Whatever the message says is checked first.
+    fn execute(&self, message: &[u8]) -> Result<Vec<u8>, i32> {
+        if self.caps & FI_ATOMIC == 0 {
+            return Err(FI_EKEYREJECTED);
+        }
+        let (header, operands) = Header::read(message).ok_or(FI_EINVAL)?;
+        let Header {
+            key,
+            addr,
+            count,
+            datatype,
+            op,
+        } = header;
+        let size = size_of_type(datatype).ok_or(FI_EOPNOTSUPP)?;
+        let count = usize::try_from(count).map_err(|_| FI_EINVAL)?;
+        if !knows(datatype, op) || count > LONGEST / size {
+            return Err(FI_EOPNOTSUPP);
+        }
+        let bytes = count * size;
+        let wanted = match op {
+            op::READ => 0,
+            op if op::compares(op) => 2 * bytes,
+            _ => bytes,
+        };
+        if operands.len() != wanted {
+            return Err(FI_EINVAL);
+        }
+        let regions = self.domain.regions.borrow();
+        let region = regions.get(&key).ok_or(FI_EKEYREJECTED)?;
+        let access = if op == op::READ {
+            Access::READ
+        } else {
+            Access::WRITE
+        };
+        let target = region.part(addr, bytes, access)?;
+        let (operand, compare) = operands.split_at(bytes.min(operands.len()));
+        let reduction = Reduction {
+            datatype,
+            op,
+            operand,
+            compare,
+        };
+        // SAFETY: within the region, which the application registered for such accesses; its own
+        // threads that look at it meanwhile accept what libfabric says of that.
+        Ok(unsafe { reduction.run(target, count) })
+    }
+}
