@@ -214,12 +214,7 @@ fn what_makes_no_sense_is_said_with_code_2() {
         (&["latency", "--paths", "smoke"], "hybrid, inline, eager"),
         (&["latency", "--ranks", "3"], "an even number of ranks"),
         (&["latency", "--ranks", "0"], "an even number of ranks"),
-        (
-            &["floor", "--ranks", "2"],
-            "--ranks has no meaning for floor",
-        ),
         (&["floor", "--sizes", "0"], "at least 1 byte"),
-        (&["bandwidth", "--sleep"], "--sleep is for latency"),
         (
             &["latency", "--sleep", "--sizes", "4"],
             "4 bytes are too few, 8 are enough",
@@ -230,21 +225,18 @@ fn what_makes_no_sense_is_said_with_code_2() {
         ),
         (&["breakdown", "--sizes", "0"], "at least 1 byte"),
         (
-            &["breakdown", "--ranks", "2"],
-            "--ranks has no meaning for breakdown",
+            &["latency", "--sleep", "--ranks", "4"],
+            "one sender and one receiver",
+        ),
+        (
+            &["latency", "--sleep", "--warmup", "4"],
+            "'--sleep' cannot be used with '--warmup",
         ),
         (&["alltoall", "--ranks", "1"], "at least 2 ranks"),
-        (&["barrier", "--sizes", "8"], "--sizes has no meaning"),
-        (&["speed"], "latency, cliffs, bandwidth"),
-        (&["latency", "--reuse", "on"], "--reuse is for pairs"),
-        (&["floor", "--check"], "--check is for patterns of messages"),
-        (
-            &["skew", "--paths", "cma"],
-            "--paths is for patterns of messages",
-        ),
+        (&["speed"], "unrecognized subcommand 'speed'"),
         (
             &["rate", "--wqe", "5", "--paths", "cma"],
-            "--paths goes with none of --wqe",
+            "cannot be used with '--paths <LIST>'",
         ),
         (
             &["latency", "--plot", "/no/such/folder/x.svg"],
@@ -270,6 +262,34 @@ fn what_makes_no_sense_is_said_with_code_2() {
         "{}",
         err(&output)
     );
+}
+
+/// Options of one measurement that another one takes no notice of.
+#[test]
+fn each_measurement_refuses_and_hides_what_it_does_not_honour() {
+    for (pattern, not_its_own) in [
+        ("latency", &["--reuse", "--c2", "--window", "--bytes"][..]),
+        ("bandwidth", &["--sleep", "--reuse"]),
+        ("barrier", &["--sizes", "--sleep"]),
+        ("skew", &["--sizes", "--paths", "--check", "--wqe"]),
+        ("floor", &["--ranks", "--check", "--counters", "--warmup"]),
+        ("breakdown", &["--ranks", "--paths", "--check"]),
+        ("connect", &["--sizes", "--iterations", "--paths"]),
+    ] {
+        let help = out(&in_turn(limic(&["perf", pattern, "--help"])));
+        assert!(
+            help.contains("--json") && help.contains("--rounds"),
+            "{help}"
+        );
+        for option in not_its_own {
+            let listed = |line: &str| line.split_whitespace().any(|word| word == *option);
+            assert!(!help.lines().any(listed), "{option} in: {help}");
+            let output = in_turn(limic(&["perf", pattern, option]));
+            assert_eq!(output.status.code(), Some(2), "{pattern} {option}");
+            let said = format!("unexpected argument '{option}'");
+            assert!(err(&output).contains(&said), "{}", err(&output));
+        }
+    }
 }
 
 #[test]

@@ -1,16 +1,12 @@
-//! The command line of `limic perf`.
+//! The command line of `limic perf`: a subcommand for each measurement, with the options that it
+//! honours.
 
-use std::path::PathBuf;
+use limic::settings::Path;
 
-use limic::settings::{ByteSize, Path};
-
+use super::options::{Grouping, Outputs, Ranks, Sizes, Timed};
 use super::verbs::lanes::VerbsArgs;
+use super::{PerfError, asleep, breakdown, cliffs, floor, skew, verbs};
 use crate::sizes::SizeList;
-
-const SIZES_HELP: &str = "\
-Message sizes in bytes: a list (8,64,1K), ranges of powers of two (1..4M), or both [default: \
-1..4M; rate, latency --sleep: 8; alltoall: 1K; floor, breakdown: 64..4M in steps of four; hotspot: 2K; noncontig: pieces of 8K..64K; \
-hostdev, ports, chain: 4K,64K,1M]";
 
 /// Measure messages between ranks, or the hardware below them
 ///
@@ -20,141 +16,11 @@ hostdev, ports, chain: 4K,64K,1M]";
 ///
 /// Before a size is measured over a path, received bytes are checked once. All combinations are
 /// measured in turn, round after round, so that a busy minute of the machine hits all alike.
-#[derive(Debug, Clone, clap::Args)]
+#[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
-    /// What to measure
-    #[arg(value_enum)]
-    pub(super) pattern: Pattern,
-
-    #[arg(long, value_name = "LIST", help = SIZES_HELP)]
-    pub(super) sizes: Option<SizeList>,
-
-    /// Paths to force, each measured; `hybrid` leaves the choice to the policy [default: hybrid]
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
-    pub(super) paths: Option<Vec<Wanted>>,
-
-    /// Number of ranks, even but for barrier, alltoall, connect, hotspot and chain [default: 2, or
-    /// what the launcher started]
-    #[arg(short = 'n', long, visible_alias = "np", value_name = "N")]
-    pub(super) ranks: Option<u32>,
-
-    /// Round trips, or windows, of one round [default: as many as fit into --seconds-per-point]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "seconds_per_point")]
-    pub(super) iterations: Option<u64>,
-
-    /// Time for one size over one path, all rounds together
-    #[arg(long, value_name = "SECONDS", default_value = "0.25", value_parser = parse_seconds)]
-    pub(super) seconds_per_point: f64,
-
-    /// Rounds; the median counts
-    #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub(super) rounds: u32,
-
-    /// Round trips, or windows, before each round, not timed [default: a tenth of a round's]
-    #[arg(long, value_name = "N")]
-    pub(super) warmup: Option<u64>,
-
-    /// Pin rank i to the i-th CPU, round robin [default: if there are enough CPUs]
-    #[arg(long, conflicts_with = "no_bind")]
-    pub(super) bind: bool,
-
-    /// Leave the placement of ranks to the kernel
-    #[arg(long)]
-    pub(super) no_bind: bool,
-
-    /// Fill and check every message, also while the clock runs: the times then contain it
-    #[arg(long)]
-    pub(super) check: bool,
-
-    /// For `pairs`: send from and receive into the same 64 buffers again (on), or never the same
-    /// memory twice in a row (off) [default: on,off]
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "on,off")]
-    pub(super) reuse: Option<Vec<Reuse>>,
-
-    #[command(flatten)]
-    pub(super) verbs: VerbsArgs,
-
-    #[command(flatten)]
-    pub(super) skew: SkewArgs,
-
-    /// Count per message: cycles, instructions and cache misses where the machine grants it,
-    /// page faults, context switches, and what limic counts
-    #[arg(long)]
-    pub(super) counters: bool,
-
-    /// For `latency`: the receiver sleeps before each message; its wake-up beside the kernel's own,
-    /// in the same run
-    #[arg(long)]
-    pub(super) sleep: bool,
-
-    /// Write one JSON object with the machine and the rows; `-` is standard output, instead of the
-    /// table
-    #[arg(long, value_name = "FILE")]
-    pub(super) json: Option<PathBuf>,
-
-    /// Draw time or bandwidth over size
-    #[arg(long, value_name = "FILE.svg", value_parser = super::plot::parse_file)]
-    pub(super) plot: Option<PathBuf>,
-}
-
-/// What only `skew` takes.
-#[derive(Debug, Clone, PartialEq, clap::Args)]
-pub(super) struct SkewArgs {
-    /// For `skew`: microseconds that the producer computes before each message
-    #[arg(long, value_name = "US", default_value = "1", value_parser = parse_micros)]
-    pub(super) c1: f64,
-
-    /// For `skew`: microseconds that the consumer computes on each message; several are measured
-    /// one after the other
-    #[arg(long, value_name = "US,...", value_delimiter = ',', default_value = "10,50,200", value_parser = parse_micros)]
-    pub(super) c2: Vec<f64>,
-
-    /// For `skew`: messages that the producer sends before it waits for all of them
-    #[arg(long, value_name = "N", default_value = "64", value_parser = parse_window)]
-    pub(super) window: usize,
-
-    /// For `skew`: length of a message
-    #[arg(long, value_name = "SIZE", default_value = "64K")]
-    pub(super) bytes: ByteSize,
-}
-
-impl Default for SkewArgs {
-    fn default() -> Self {
-        Self {
-            c1: 1.0,
-            c2: vec![10.0, 50.0, 200.0],
-            window: 64,
-            bytes: ByteSize(64 << 10),
-        }
-    }
-}
-
-impl SkewArgs {
-    /// Length of a message in bytes, at least 1.
-    pub(super) fn message_bytes(&self) -> usize {
-        usize::try_from(self.bytes.0)
-            .unwrap_or(usize::MAX)
-            .clamp(1, 1 << 30)
-    }
-}
-
-fn parse_micros(text: &str) -> Result<f64, String> {
-    let micros: f64 = text
-        .parse()
-        .map_err(|_| "expected a number of microseconds")?;
-    if (0.0..=1e6).contains(&micros) {
-        Ok(micros)
-    } else {
-        Err("expected 0 to 1000000 microseconds".into())
-    }
-}
-
-fn parse_window(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(window @ 1..=4096) => Ok(window),
-        _ => Err("expected 1 to 4096 messages".into()),
-    }
+    #[command(subcommand)]
+    pub(super) measurement: Measurement,
 }
 
 const AFTER_HELP: &str = "\
@@ -169,52 +35,66 @@ Examples:
   limic perf rate --wqe 5,10,200 --coalesce on,off --sizes 8..1K
   mpiexec -n 2 limic perf latency
 
+limic perf latency --help shows the options of latency, and so on.
 Exit code: 0, 1 if something failed or received bytes were wrong, 2 for a bad command line.
 The JSON is described in docs/perf-json.md.";
 
 /// What is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum Pattern {
-    /// Ping-pong; one way is half of the round trip
-    Latency,
-    /// Ping-pong around all powers of two: where the time grows more than 2.5 times when the size
-    /// doubles
-    Cliffs,
-    /// Windows of 64 non-blocking sends from one buffer, then an answer
-    Bandwidth,
-    /// The same in both directions at once
-    Bibandwidth,
-    /// Messages per second: as bandwidth, with messages of 8 bytes
-    Rate,
-    /// All pairs at once, windows of 64, each message with a buffer of its own
-    Pairs,
-    /// All ranks meet: dissemination, or by way of one where ranks outnumber CPUs; empty messages,
-    /// any number of ranks
-    Barrier,
-    /// Every rank sends a block to every rank; any number of ranks
-    Alltoall,
+#[derive(Debug, clap::Subcommand)]
+pub(super) enum Measurement {
+    #[command(flatten)]
+    Messages(Exchange),
     /// A producer, and a consumer that computes longer on each message: the producer's time for a
     /// window, with thresholds that follow the skew and without, and what is moved after it
-    Skew,
+    Skew(skew::Args),
     /// Where the time of a message through the kernel module goes, step by step, by the module's
     /// own clock
-    Breakdown,
+    #[command(mut_arg("sizes", |sizes| sizes.default_value(floor::SIZES)))]
+    Breakdown(breakdown::Args),
     /// What the machine allows without limic: cache-line hand-over, memcpy, two copies through a
     /// ring, one copy out of shared memory, process_vm_readv, the kernel's wake-up
-    Floor,
-    /// Over verbs: how long a job takes until its ranks are connected; any number of ranks
-    Connect,
-    /// Over verbs: bytes between host and adapter memory in all combinations
-    Hostdev,
-    /// Over verbs: bandwidth one way and both ways, striped over two devices where there are two
-    Ports,
-    /// Over verbs: one rank writes to all others; any number of ranks
-    Hotspot,
-    /// Over verbs: messages of 8 pieces, packed or gathered, with 0 to 100 % of their buffers
-    /// registered already
-    Noncontig,
-    /// Over verbs: ranks pass a message on, one to the next; any number of ranks
-    Chain,
+    #[command(mut_arg("sizes", |sizes| sizes.default_value(floor::SIZES)))]
+    Floor(floor::Args),
+    #[command(flatten)]
+    OverVerbs(verbs::Measurement),
+}
+
+/// Messages between ranks.
+#[derive(Debug, clap::Subcommand)]
+pub(super) enum Exchange {
+    /// Ping-pong; one way is half of the round trip
+    Latency(Latency),
+    /// Ping-pong around all powers of two: where the time grows more than 2.5 times when the size
+    /// doubles
+    Cliffs(Cliffs),
+    /// Windows of 64 non-blocking sends from one buffer, then an answer
+    Bandwidth(Sized),
+    /// The same in both directions at once
+    Bibandwidth(Sized),
+    /// Messages per second: as bandwidth, with messages of 8 bytes
+    #[command(mut_arg("sizes", |sizes| sizes.default_value("8")))]
+    Rate(Sized),
+    /// All pairs at once, windows of 64, each message with a buffer of its own
+    Pairs(Pairs),
+    /// All ranks meet: dissemination, or by way of one where ranks outnumber CPUs; empty messages,
+    /// any number of ranks
+    Barrier(Messages),
+    /// Every rank sends a block to every rank; any number of ranks
+    #[command(mut_arg("sizes", |sizes| sizes.default_value("1K")))]
+    Alltoall(Sized),
+}
+
+/// A pattern of messages between ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pattern {
+    Latency,
+    Cliffs,
+    Bandwidth,
+    Bibandwidth,
+    Rate,
+    Pairs,
+    Barrier,
+    Alltoall,
 }
 
 impl Pattern {
@@ -229,37 +109,175 @@ impl Pattern {
             Self::Pairs => "pairs",
             Self::Barrier => "barrier",
             Self::Alltoall => "alltoall",
-            Self::Skew => "skew",
-            Self::Breakdown => "breakdown",
-            Self::Floor => "floor",
-            Self::Connect => "connect",
-            Self::Hostdev => "hostdev",
-            Self::Ports => "ports",
-            Self::Hotspot => "hotspot",
-            Self::Noncontig => "noncontig",
-            Self::Chain => "chain",
         }
     }
 
-    /// Whether it is measured over an adapter alone, in an order of its own.
-    pub(super) fn is_over_verbs(self) -> bool {
-        matches!(
-            self,
-            Self::Connect
-                | Self::Hostdev
-                | Self::Ports
-                | Self::Hotspot
-                | Self::Noncontig
-                | Self::Chain
-        )
+    /// Whether all ranks take part in one operation, or each in a pair.
+    pub(super) fn grouping(self) -> Grouping {
+        match self {
+            Self::Barrier | Self::Alltoall => Grouping::All,
+            _ => Grouping::Pairs,
+        }
+    }
+}
+
+/// What all patterns of messages take.
+#[derive(Debug, clap::Args)]
+pub(super) struct Messages {
+    /// Paths to force, each measured; `hybrid` leaves the choice to the policy
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST", default_value = "hybrid", conflicts_with_all = ["wqe", "coalesce", "streams", "rings"])]
+    paths: Vec<Wanted>,
+
+    #[command(flatten)]
+    pub(super) ranks: Ranks,
+
+    #[command(flatten)]
+    pub(super) timed: Timed,
+
+    /// Round trips, or windows, before each round, not timed [default: a tenth of a round's]
+    #[arg(long, value_name = "N")]
+    pub(super) warmup: Option<u64>,
+
+    /// Fill and check every message, also while the clock runs: the times then contain it
+    #[arg(long)]
+    pub(super) check: bool,
+
+    #[command(flatten)]
+    pub(super) verbs: VerbsArgs,
+
+    /// Count per message: cycles, instructions and cache misses where the machine grants it,
+    /// page faults, context switches, and what limic counts
+    #[arg(long)]
+    pub(super) counters: bool,
+
+    #[command(flatten)]
+    pub(super) outputs: Outputs,
+}
+
+impl Messages {
+    /// The paths asked for, each once.
+    pub(super) fn wanted(&self) -> Vec<Wanted> {
+        let mut wanted: Vec<Wanted> = Vec::new();
+        for path in &self.paths {
+            if !wanted.contains(path) {
+                wanted.push(*path);
+            }
+        }
+        wanted
+    }
+}
+
+/// Patterns whose messages have bytes.
+#[derive(Debug, clap::Args)]
+pub(super) struct Sized {
+    #[command(flatten)]
+    sizes: Sizes,
+
+    #[command(flatten)]
+    messages: Messages,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(mut_arg("sizes", |sizes| sizes.default_value_if("sleep", "true", "8")))]
+pub(super) struct Latency {
+    #[command(flatten)]
+    sized: Sized,
+
+    /// The receiver sleeps before each message, of 8 bytes by default; its wake-up beside the
+    /// kernel's own, in the same run
+    #[arg(long, conflicts_with_all = ["counters", "check", "wqe", "coalesce", "streams", "rings", "seconds_per_point", "warmup"])]
+    sleep: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Cliffs {
+    /// Message sizes in bytes, as other measurements take them [default: all powers of two from 8
+    /// to 4M, one byte less and one byte more]
+    #[arg(long, value_name = "LIST")]
+    sizes: Option<SizeList>,
+
+    #[command(flatten)]
+    messages: Messages,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Pairs {
+    #[command(flatten)]
+    sized: Sized,
+
+    /// Send from and receive into the same 64 buffers again (on), or never the same memory twice in
+    /// a row (off)
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        value_name = "on,off",
+        default_value = "on,off"
+    )]
+    reuse: Vec<Reuse>,
+}
+
+/// A pattern of messages with all that it needs.
+pub(super) struct Order<'a> {
+    pub(super) pattern: Pattern,
+    pub(super) sizes: SizeList,
+    /// The ways of using buffers that are compared; `None` where there is only one.
+    pub(super) reuses: Vec<Option<Reuse>>,
+    /// Whether the receiver sleeps before each message.
+    pub(super) sleep: bool,
+    pub(super) messages: &'a Messages,
+}
+
+impl<'a> Order<'a> {
+    fn sized(pattern: Pattern, sized: &'a Sized) -> Self {
+        Self::new(pattern, sized.sizes.sizes.clone(), &sized.messages)
     }
 
-    /// Whether all ranks take part in one operation, rather than each in a pair.
-    pub(super) fn is_collective(self) -> bool {
-        matches!(
-            self,
-            Self::Barrier | Self::Alltoall | Self::Connect | Self::Hotspot | Self::Chain
-        )
+    fn new(pattern: Pattern, sizes: SizeList, messages: &'a Messages) -> Self {
+        Self {
+            pattern,
+            sizes,
+            reuses: vec![None],
+            sleep: false,
+            messages,
+        }
+    }
+
+    /// What the command line's types cannot tell.
+    pub(super) fn check(&self) -> Result<(), PerfError> {
+        let ranks = self.messages.ranks.ranks.unwrap_or(2);
+        if self.sleep {
+            return asleep::check(self);
+        }
+        self.pattern.grouping().check(self.pattern.name(), ranks)
+    }
+}
+
+impl Exchange {
+    pub(super) fn order(&self) -> Order<'_> {
+        match self {
+            Self::Latency(Latency { sized, sleep }) => Order {
+                sleep: *sleep,
+                ..Order::sized(Pattern::Latency, sized)
+            },
+            Self::Cliffs(Cliffs { sizes, messages }) => {
+                let sizes = sizes.clone().unwrap_or_else(cliffs::sizes);
+                Order::new(Pattern::Cliffs, sizes, messages)
+            }
+            Self::Bandwidth(sized) => Order::sized(Pattern::Bandwidth, sized),
+            Self::Bibandwidth(sized) => Order::sized(Pattern::Bibandwidth, sized),
+            Self::Rate(sized) => Order::sized(Pattern::Rate, sized),
+            Self::Pairs(Pairs { sized, reuse }) => Order {
+                reuses: [Reuse::On, Reuse::Off]
+                    .into_iter()
+                    .filter(|one| reuse.contains(one))
+                    .map(Some)
+                    .collect(),
+                ..Order::sized(Pattern::Pairs, sized)
+            },
+            Self::Barrier(messages) => Order::new(Pattern::Barrier, SizeList::of(&[0]), messages),
+            Self::Alltoall(sized) => Order::sized(Pattern::Alltoall, sized),
+        }
     }
 }
 
@@ -323,71 +341,4 @@ pub(super) enum Reuse {
     On,
     /// Each window from memory that has left the cache
     Off,
-}
-
-impl Args {
-    /// The sizes asked for, or those that suit the pattern.
-    pub(super) fn sizes(&self) -> SizeList {
-        let default = || match self.pattern {
-            Pattern::Latency if self.sleep => SizeList::of(&[8]),
-            Pattern::Cliffs => super::cliffs::sizes(),
-            Pattern::Rate => SizeList::of(&[8]),
-            Pattern::Barrier => SizeList::of(&[0]),
-            Pattern::Alltoall => SizeList::of(&[1 << 10]),
-            Pattern::Hotspot => SizeList::of(&[2 << 10]),
-            Pattern::Noncontig => SizeList::powers(8 << 10, 64 << 10),
-            Pattern::Hostdev | Pattern::Ports | Pattern::Chain => {
-                SizeList::of(&[4 << 10, 64 << 10, 1 << 20])
-            }
-            Pattern::Floor | Pattern::Breakdown => SizeList::of(&[
-                64,
-                256,
-                1 << 10,
-                4 << 10,
-                16 << 10,
-                64 << 10,
-                256 << 10,
-                1 << 20,
-                4 << 20,
-            ]),
-            _ => SizeList::powers(1, 4 << 20),
-        };
-        self.sizes.clone().unwrap_or_else(default)
-    }
-
-    /// The paths asked for, each once.
-    pub(super) fn wanted(&self) -> Vec<Wanted> {
-        let mut wanted: Vec<Wanted> = Vec::new();
-        for path in self.paths.as_deref().unwrap_or(&[Wanted::Hybrid]) {
-            if !wanted.contains(path) {
-                wanted.push(*path);
-            }
-        }
-        wanted
-    }
-
-    /// The ways of using buffers that the pattern distinguishes.
-    pub(super) fn reuses(&self) -> Vec<Option<Reuse>> {
-        if self.pattern != Pattern::Pairs {
-            return vec![None];
-        }
-        [Reuse::On, Reuse::Off]
-            .into_iter()
-            .filter(|reuse| {
-                self.reuse
-                    .as_ref()
-                    .is_none_or(|asked| asked.contains(reuse))
-            })
-            .map(Some)
-            .collect()
-    }
-}
-
-fn parse_seconds(text: &str) -> Result<f64, String> {
-    let seconds: f64 = text.parse().map_err(|_| "expected a number of seconds")?;
-    if seconds > 0.0 && seconds <= 3600.0 {
-        Ok(seconds)
-    } else {
-        Err("expected more than 0 and at most 3600 seconds".into())
-    }
 }

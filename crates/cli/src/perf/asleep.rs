@@ -6,14 +6,18 @@ use limic::Endpoint;
 use limic::counters::Event;
 use limic::settings::{ByteSize, Path, Spin};
 
-use super::args::{Pattern, Wanted};
+use super::PerfError;
+use super::args::{Order, Wanted};
 use super::control::{Control, Measured};
 use super::floor::wake::{KernelWake, PAUSE_NS, WAKES, now_ns, pause};
 use super::lane::{self, Lane, Team};
 use super::measure::{explain, join, skipped_path};
+use super::options::Grouping;
 use super::pattern::{ANSWER, DATA, Stopped};
 use super::report::{Report, Row, Spread};
-use super::{Args, PerfError};
+
+/// What errors call it.
+const NAME: &str = "latency --sleep";
 
 /// Bytes of the time in a message.
 const STAMP: usize = 8;
@@ -39,20 +43,9 @@ pub(super) struct WakeRow {
 }
 
 /// What the command line's types cannot tell.
-pub(super) fn check(args: &Args) -> Result<(), PerfError> {
+pub(super) fn check(order: &Order<'_>) -> Result<(), PerfError> {
     let usage = |text: String| Err(PerfError::Usage(text));
-    if args.pattern != Pattern::Latency {
-        return usage(format!(
-            "--sleep is for latency, not for {}",
-            args.pattern.name()
-        ));
-    }
-    if args.counters || args.check || !args.verbs.lanes().is_empty() {
-        return usage(
-            "--sleep goes with none of --counters, --check, --wqe, --coalesce, --streams and --rings".into(),
-        );
-    }
-    if let Some(short) = args.sizes().as_slice().iter().find(|bytes| **bytes < STAMP) {
+    if let Some(short) = order.sizes.as_slice().iter().find(|bytes| **bytes < STAMP) {
         return usage(format!(
             "--sleep sends the time in each message: {short} bytes are too few, {STAMP} are enough"
         ));
@@ -63,25 +56,15 @@ pub(super) fn check(args: &Args) -> Result<(), PerfError> {
             Wanted::Kernel | Wanted::KmodRegion | Wanted::Loan | Wanted::Process
         )
     };
-    if let Some(wanted) = args.wanted().iter().find(without) {
+    if let Some(wanted) = order.messages.wanted().iter().find(without) {
         return usage(format!("--sleep is not measured over {}", wanted.name()));
     }
-    check_two(args.ranks.unwrap_or(2))
-}
-
-fn check_two(ranks: u32) -> Result<(), PerfError> {
-    if ranks == 2 {
-        return Ok(());
-    }
-    Err(PerfError::Usage(format!(
-        "--sleep is measured with one sender and one receiver, not with {ranks} ranks"
-    )))
+    Grouping::Two.check(NAME, order.messages.ranks.ranks.unwrap_or(2))
 }
 
 /// Measures as one of two ranks; rank 0, who sends, gives the report.
-pub(super) fn as_rank(args: &Args) -> Result<Option<Report>, PerfError> {
-    let (control, cpus) = join(args)?;
-    check_two(control.size())?;
+pub(super) fn as_rank(order: &Order<'_>) -> Result<Option<Report>, PerfError> {
+    let (control, cpus) = join(NAME, Grouping::Two, &order.messages.ranks)?;
     let rank = control.rank();
     let failed = |source| PerfError::Rank { rank, source };
     // Before anything else runs here: this forks.
@@ -90,7 +73,7 @@ pub(super) fn as_rank(args: &Args) -> Result<Option<Report>, PerfError> {
         _ => None,
     };
     let mut lanes = Vec::new();
-    for wanted in args.wanted() {
+    for wanted in order.messages.wanted() {
         let mut settings = lane::builder(wanted);
         if rank == 1 {
             settings = settings.spin(Spin::For(core::time::Duration::ZERO));
@@ -98,12 +81,12 @@ pub(super) fn as_rank(args: &Args) -> Result<Option<Report>, PerfError> {
         let lane = Lane::connect(wanted, settings.build()?, &control, &cpus).map_err(failed)?;
         lanes.push(lane);
     }
-    let mut report = Report::new(args, cpus.iter().all(Option::is_some));
-    for bytes in args.sizes().as_slice() {
+    let mut report = Report::new(order.pattern.name(), cpus.iter().all(Option::is_some));
+    for bytes in order.sizes.as_slice() {
         for lane in &lanes {
             let team = &lane.teams[0];
             measure(
-                args,
+                order,
                 &control,
                 team,
                 lane.wanted,
@@ -124,7 +107,7 @@ pub(super) fn as_rank(args: &Args) -> Result<Option<Report>, PerfError> {
 
 /// Collective: rounds of one size over one path, with the kernel's turn before each.
 fn measure(
-    args: &Args,
+    order: &Order<'_>,
     control: &Control,
     team: &Team,
     wanted: Wanted,
@@ -135,7 +118,8 @@ fn measure(
     let rank = control.rank();
     let failed = |source| PerfError::Rank { rank, source };
     let stopped = |error: limic::Error| explain(Stopped::Limic(error), rank);
-    let count = args.iterations.unwrap_or(WAKES);
+    let rounds = &order.messages.timed.rounds;
+    let count = rounds.iterations.unwrap_or(WAKES);
     let mut message = vec![0; bytes];
     // The first ones meet the peer.
     round(team, &mut message, 3, 1).map_err(stopped)?;
@@ -145,7 +129,7 @@ fn measure(
     // A receiver that is slow to fall asleep, on a busy machine, is left more time in the next
     // round.
     let mut pauses = 1;
-    for _ in 0..args.rounds {
+    for _ in 0..rounds.rounds {
         let mut kernels = None;
         if let Some(kernel) = &mut kernel {
             std::thread::sleep(SETTLED);
@@ -171,7 +155,7 @@ fn measure(
             let longer = if number(1) > 0.0 { 4 } else { 16 };
             pauses = MOST_PAUSES.min(longer * pauses);
         }
-        asleep += number(1) / count as f64 / f64::from(args.rounds);
+        asleep += number(1) / count as f64 / f64::from(rounds.rounds);
     }
     let mut moved = Measured::default();
     moved.count(&team.endpoint, &before);
@@ -198,10 +182,10 @@ fn measure(
         return Ok(());
     }
     let (spread, kernel) = (Spread::of(&limic_us), Spread::of(&kernel_us).median);
-    let (pattern, ranks) = (args.pattern.name(), control.size());
+    let (pattern, ranks) = (order.pattern.name(), control.size());
     report.rows.push(Row {
         path: moved.path().map_or(wanted.name(), Path::name).to_owned(),
-        rounds: args.rounds,
+        rounds: rounds.rounds,
         iterations: count,
         wake: Some(WakeRow {
             kernel_us: kernel,

@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use clap::Parser;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use super::{Args, PerfError, notice};
+use super::options::Ranks;
+use super::{PerfError, notice};
 use crate::run;
 
 /// The variable by which a launcher shows that this process is one of its ranks.
@@ -33,12 +34,14 @@ struct Launch {
 }
 
 /// Starts this same command as the ranks of a job, and gives the job's exit code.
-pub(super) fn start(args: &Args) -> ExitCode {
-    let mut words: Vec<OsString> =
-        vec!["--ranks".into(), args.ranks.unwrap_or(2).to_string().into()];
-    if args.bind || args.no_bind {
+pub(super) fn start(ranks: &Ranks) -> ExitCode {
+    let mut words: Vec<OsString> = vec![
+        "--ranks".into(),
+        ranks.ranks.unwrap_or(2).to_string().into(),
+    ];
+    if ranks.bind || ranks.no_bind {
         words.push("--bind".into());
-        words.push(if args.bind { "cpu" } else { "none" }.into());
+        words.push(if ranks.bind { "cpu" } else { "none" }.into());
     }
     words.push("--".into());
     // Still this program if its file was replaced in the meantime.
@@ -75,10 +78,10 @@ pub(super) fn pin(cpu: usize) -> Result<(), PerfError> {
 }
 
 /// Under somebody else's launcher: pins this rank, if that was asked for.
-pub(super) fn bind_rank(args: &Args, rank: u32) -> Result<(), PerfError> {
+pub(super) fn bind_rank(ranks: &Ranks, rank: u32) -> Result<(), PerfError> {
     let cpus = allowed_cpus()?;
     // One CPU: the launcher has bound it already.
-    if args.bind && cpus.len() > 1 {
+    if ranks.bind && cpus.len() > 1 {
         pin(cpus[rank as usize % cpus.len()])?;
     }
     Ok(())

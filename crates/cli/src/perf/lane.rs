@@ -10,6 +10,7 @@ use limic::{
 
 use super::args::{Pattern, Wanted};
 use super::control::Control;
+use super::options::Grouping;
 use super::verbs::lanes::VerbsLane;
 
 /// A rank as a pattern sees it: an endpoint, and the rank at the other end of its pair.
@@ -166,7 +167,7 @@ impl Lane {
             Wanted::KmodRegion if bytes > REGION => {
                 Some(format!("the region has {} bytes", ByteSize(REGION as u64)))
             }
-            Wanted::Loan if pattern.is_collective() => {
+            Wanted::Loan if pattern.grouping() == Grouping::All => {
                 Some(format!("{} sends no loans", pattern.name()))
             }
             Wanted::Inline if bytes as u64 > INLINE_CAPACITY => {

@@ -9,15 +9,15 @@ use indicatif::{ProgressBar, ProgressStyle};
 use limic::Endpoint;
 use limic::settings::{ByteSize, Path};
 
-use super::args::{Reuse, Wanted};
+use super::args::{Order, Pattern, Reuse, Wanted};
 use super::buffers::Buffers;
 use super::control::{Control, Measured};
 use super::hardware::{Counts, Meter};
 use super::lane::{Lane, Team};
+use super::options::{Grouping, Ranks};
 use super::pattern::{Stopped, Work};
 use super::report::{Counted, Report, Row, Spread};
-use super::usage::check_ranks;
-use super::{Args, PerfError, job, notice};
+use super::{PerfError, job, notice};
 
 /// Iterations of the first run, whose bytes are checked.
 const CHECKED: u64 = 3;
@@ -37,16 +37,20 @@ struct Point {
 
 /// Joins the job as one of its ranks: the control endpoint, and the CPU of each rank that is bound
 /// to one.
-pub(super) fn join(args: &Args) -> Result<(Control, Vec<Option<usize>>), PerfError> {
+pub(super) fn join(
+    name: &str,
+    grouping: Grouping,
+    ranks: &Ranks,
+) -> Result<(Control, Vec<Option<usize>>), PerfError> {
     let control = Control::join().map_err(PerfError::Start)?;
     let (rank, size) = (control.rank(), control.size());
-    check_ranks(args.pattern, size)?;
-    if let Some(asked) = args.ranks.filter(|asked| *asked != size) {
+    grouping.check(name, size)?;
+    if let Some(asked) = ranks.ranks.filter(|asked| *asked != size) {
         return Err(PerfError::Usage(format!(
             "--ranks {asked}, but the launcher started {size}"
         )));
     }
-    job::bind_rank(args, rank)?;
+    job::bind_rank(ranks, rank)?;
     let cpus = bound_cpus(&control)?;
     Ok((control, cpus))
 }
@@ -71,17 +75,18 @@ pub(super) fn bound_cpus(control: &Control) -> Result<Vec<Option<usize>>, PerfEr
 }
 
 /// Measures as one of the ranks of a job; rank 0 gives the report.
-pub(super) fn as_rank(args: &Args) -> Result<Option<Report>, PerfError> {
-    let (control, cpus) = join(args)?;
+pub(super) fn as_rank(order: &Order<'_>) -> Result<Option<Report>, PerfError> {
+    let (pattern, messages) = (order.pattern, order.messages);
+    let (control, cpus) = join(pattern.name(), pattern.grouping(), &messages.ranks)?;
     let rank = control.rank();
     let failed = |source| PerfError::Rank { rank, source };
     let mut lanes = Vec::new();
-    let over_verbs = args.verbs.lanes();
+    let over_verbs = messages.verbs.lanes();
     for lane in &over_verbs {
         lanes.push(Lane::over_verbs(*lane, &control, &cpus)?.map_err(failed)?);
     }
     let wanted = if over_verbs.is_empty() {
-        args.wanted()
+        messages.wanted()
     } else {
         Vec::new()
     };
@@ -91,15 +96,19 @@ pub(super) fn as_rank(args: &Args) -> Result<Option<Report>, PerfError> {
     let bound = cpus.iter().all(Option::is_some);
     let in_barrier = control.barrier_of(rank).map_err(failed)?.messages();
     let mut run = Run {
-        args,
+        order,
         in_barrier,
         control,
         lanes,
         buffers: Vec::new(),
         progress: ProgressBar::hidden(),
-        report: Report::new(args, bound),
+        report: Report {
+            checked: messages.check,
+            counters: messages.counters,
+            ..Report::new(pattern.name(), bound)
+        },
     };
-    if args.counters {
+    if messages.counters {
         let meter = Meter::open();
         run.report.notes.extend_from_slice(meter.refused());
     }
@@ -118,7 +127,7 @@ pub(super) fn as_rank(args: &Args) -> Result<Option<Report>, PerfError> {
 }
 
 struct Run<'a> {
-    args: &'a Args,
+    order: &'a Order<'a>,
     /// Messages that a barrier of all ranks takes.
     in_barrier: u64,
     control: Control,
@@ -131,18 +140,18 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn all(&mut self) -> Result<(), PerfError> {
-        let sizes = self.args.sizes();
-        let reuses = self.args.reuses();
+        let (sizes, reuses) = (&self.order.sizes, &self.order.reuses);
         let candidates = sizes.as_slice().len() * reuses.len() * self.lanes.len();
         if self.control.rank() == 0 {
-            let steps = candidates as u64 * (1 + u64::from(self.args.rounds));
+            let steps =
+                candidates as u64 * (1 + u64::from(self.order.messages.timed.rounds.rounds));
             let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} ({eta} left)");
             self.progress = ProgressBar::new(steps)
                 .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         }
         let mut points = Vec::new();
         for &bytes in sizes.as_slice() {
-            for &reuse in &reuses {
+            for &reuse in reuses {
                 for lane in 0..self.lanes.len() {
                     let name = self.lanes[lane].wanted.name();
                     self.progress
@@ -153,9 +162,10 @@ impl Run<'_> {
             }
         }
         self.progress.set_length(
-            self.progress.position() + points.len() as u64 * u64::from(self.args.rounds),
+            self.progress.position()
+                + points.len() as u64 * u64::from(self.order.messages.timed.rounds.rounds),
         );
-        for _ in 0..self.args.rounds {
+        for _ in 0..self.order.messages.timed.rounds.rounds {
             for point in &mut points {
                 let name = self.lanes[point.lane].wanted.name();
                 self.progress
@@ -178,7 +188,7 @@ impl Run<'_> {
         self.report.notes.extend(judged);
         let compared = super::verbs::lanes::compare(&self.report.rows);
         self.report.notes.extend(compared);
-        if self.args.pattern == super::args::Pattern::Cliffs {
+        if self.order.pattern == Pattern::Cliffs {
             super::cliffs::judge(&mut self.report);
         }
         Ok(())
@@ -193,12 +203,12 @@ impl Run<'_> {
         bytes: usize,
         reuse: Option<Reuse>,
     ) -> Result<Option<Point>, PerfError> {
-        if let Some(why) = self.lanes[lane].refusal(self.args.pattern, bytes) {
+        if let Some(why) = self.lanes[lane].refusal(self.order.pattern, bytes) {
             self.skipped(lane, bytes, &why);
             return Ok(None);
         }
         let mut work = Work {
-            pattern: self.args.pattern,
+            pattern: self.order.pattern,
             bytes,
             iterations: CHECKED,
             warmup: 0,
@@ -213,12 +223,16 @@ impl Run<'_> {
             self.skipped(lane, bytes, &why);
             return Ok(None);
         }
-        work.check = self.args.check;
-        work.iterations = match self.args.iterations {
+        work.check = self.order.messages.check;
+        work.iterations = match self.order.messages.timed.rounds.iterations {
             Some(iterations) => iterations,
             None => self.calibrate(lane, work)?,
         };
-        work.warmup = self.args.warmup.unwrap_or(work.iterations.div_ceil(10));
+        work.warmup = self
+            .order
+            .messages
+            .warmup
+            .unwrap_or(work.iterations.div_ceil(10));
         Ok(Some(Point {
             lane,
             work,
@@ -229,7 +243,7 @@ impl Run<'_> {
 
     /// Iterations that fit into a round.
     fn calibrate(&mut self, lane: usize, mut work: Work) -> Result<u64, PerfError> {
-        let round = self.args.seconds_per_point / f64::from(self.args.rounds);
+        let round = self.order.messages.timed.round();
         let enough = CALIBRATION.as_secs_f64().min(round);
         work.iterations = 1;
         loop {
@@ -250,7 +264,7 @@ impl Run<'_> {
         self.buffers
             .resize_with(teams.len().max(self.buffers.len()).max(1), Buffers::default);
         let wait_for_all = || control.barrier();
-        let counters = self.args.counters;
+        let counters = self.order.messages.counters;
         let buffers = &mut self.buffers;
         let mine = match (teams.as_mut_slice(), kernel) {
             (_, Some(Ok(team))) => one(team, &mut buffers[0], work, counters, &wait_for_all)
@@ -276,7 +290,8 @@ impl Run<'_> {
     }
 
     fn row(&self, point: &Point) -> Row {
-        let (work, args) = (&point.work, self.args);
+        let work = &point.work;
+        let rounds = self.order.messages.timed.rounds.rounds;
         let steps = work.iterations as f64 * work.steps_per_iteration() as f64;
         let each_us: Vec<f64> = (point.seconds.iter())
             .map(|seconds| seconds * 1e6 / steps)
@@ -291,18 +306,18 @@ impl Run<'_> {
         Row {
             path: path.to_owned(),
             reuse: work.reuse.map(|reuse| reuse == Reuse::On),
-            rounds: args.rounds,
+            rounds,
             each_us,
             iterations: work.iterations,
             verbs: self.lanes[point.lane].verbs,
             counted: Counted::of(
                 &point.moved.hardware,
-                f64::from(args.rounds)
+                f64::from(rounds)
                     * work.iterations as f64
                     * work.messages_per_iteration(ranks, self.in_barrier) as f64,
             ),
             ..Row::new(
-                args.pattern.name(),
+                self.order.pattern.name(),
                 wanted.name(),
                 ranks,
                 work.bytes,

@@ -1,6 +1,6 @@
 //! `limic perf`: measures messages between ranks, and the machine below them.
 //!
-//! The life of a measurement: [`args`] says what to do, [`job`] starts ranks or finds that this
+//! The life of a measurement: [`args`] says what to do, with [`options`] that several have, [`job`] starts ranks or finds that this
 //! process is one, [`lane`] opens an endpoint for each path and connects it, [`measure`] goes
 //! through rounds, sizes and lanes, each time running a pattern ([`latency`], [`window`],
 //! [`collective`]) on [`buffers`] whose [`content`] can be checked, and [`report`], [`json`] and
@@ -26,13 +26,13 @@ mod lane;
 mod latency;
 mod machine;
 mod measure;
+mod options;
 pub(crate) mod outputs;
 mod pattern;
 pub(crate) mod plot;
 pub(crate) mod report;
 mod skew;
 pub(crate) mod tune;
-mod usage;
 pub(crate) mod verbs;
 mod window;
 
@@ -41,7 +41,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 pub(crate) use args::Args;
-use args::Pattern;
+use args::Measurement;
+use options::{Outputs, Ranks};
 use report::Report;
 
 /// Measures; errors are printed.
@@ -60,60 +61,78 @@ pub(crate) fn execute(args: &Args) -> ExitCode {
 }
 
 fn perform(args: &Args) -> Result<ExitCode, PerfError> {
-    usage::check(args)?;
+    match &args.measurement {
+        Measurement::Messages(exchange) => {
+            let order = exchange.order();
+            order.check()?;
+            let messages = order.messages;
+            in_job(&messages.ranks, &messages.outputs, || {
+                if order.sleep {
+                    asleep::as_rank(&order)
+                } else {
+                    measure::as_rank(&order)
+                }
+            })
+        }
+        Measurement::Skew(args) => {
+            args.check()?;
+            in_job(&args.ranks, &args.outputs, || skew::as_rank(args))
+        }
+        Measurement::Breakdown(args) => {
+            args.sizes.check("breakdown")?;
+            alone("breakdown is one process", &args.outputs)?;
+            finish(&args.outputs, &breakdown::run(args)?)
+        }
+        Measurement::Floor(args) => {
+            args.sizes.check("floor")?;
+            alone("floor starts its own two processes", &args.outputs)?;
+            finish(&args.outputs, &floor::run(args)?)
+        }
+        Measurement::OverVerbs(measurement) => measurement.perform(),
+    }
+}
+
+/// What is no job of ranks.
+fn alone(what: &str, outputs: &Outputs) -> Result<(), PerfError> {
+    outputs.check()?;
+    match job::launcher() {
+        Some(launcher) => Err(PerfError::Usage(format!(
+            "{what}, but {launcher} is set: run it without a launcher"
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Measures as a rank, if a launcher has started this process as one; else starts the ranks.
+fn in_job(
+    ranks: &Ranks,
+    outputs: &Outputs,
+    as_rank: impl FnOnce() -> Result<Option<Report>, PerfError>,
+) -> Result<ExitCode, PerfError> {
     // Of a job's ranks, the first writes.
     if job::is_first_rank() {
-        outputs::check(args.json.iter().chain(&args.plot))?;
+        outputs.check()?;
     }
-    match (args.pattern, job::launcher()) {
-        (Pattern::Floor, Some(launcher)) => Err(PerfError::Usage(format!(
-            "floor starts its own two processes, but {launcher} is set: run it without a launcher"
-        ))),
-        (Pattern::Breakdown, Some(launcher)) => Err(PerfError::Usage(format!(
-            "breakdown is one process, but {launcher} is set: run it without a launcher"
-        ))),
-        (Pattern::Breakdown, None) => {
-            let report = breakdown::run(args)?;
-            finish(args, &report)
-        }
-        (Pattern::Floor, None) => {
-            let report = floor::run(args)?;
-            finish(args, &report)
-        }
-        (Pattern::Skew, Some(_)) => match skew::as_rank(args)? {
-            Some(report) => finish(args, &report),
-            None => Ok(ExitCode::SUCCESS),
-        },
-        (_, Some(_)) if args.sleep => match asleep::as_rank(args)? {
-            Some(report) => finish(args, &report),
-            None => Ok(ExitCode::SUCCESS),
-        },
-        (pattern, Some(_)) if pattern.is_over_verbs() => verbs::as_rank(args),
-        (_, Some(_)) => match measure::as_rank(args)? {
-            Some(report) => finish(args, &report),
-            None => Ok(ExitCode::SUCCESS),
-        },
-        (_, None) => {
-            limic::Settings::from_environment()?;
-            Ok(job::start(args))
-        }
+    if job::launcher().is_none() {
+        limic::Settings::from_environment()?;
+        return Ok(job::start(ranks));
+    }
+    match as_rank()? {
+        Some(report) => finish(outputs, &report),
+        None => Ok(ExitCode::SUCCESS),
     }
 }
 
 /// Shows the rows wherever they were asked for.
-fn finish(args: &Args, report: &Report) -> Result<ExitCode, PerfError> {
-    let table_hidden = args
-        .json
-        .as_ref()
-        .is_some_and(|path| path.as_os_str() == "-");
-    if !table_hidden {
+fn finish(outputs: &Outputs, report: &Report) -> Result<ExitCode, PerfError> {
+    if outputs.shows_table() {
         // A reader that has gone away has seen enough.
         let _unread = write!(std::io::stdout().lock(), "{}", report.table());
     }
-    if let Some(path) = &args.json {
+    if let Some(path) = &outputs.json {
         json::write(report, path)?;
     }
-    if let Some(path) = &args.plot {
+    if let Some(path) = &outputs.plot {
         plot::write(report, path)?;
     }
     if report.rows.is_empty() {

@@ -65,20 +65,9 @@ impl Work {
         match self.pattern {
             Pattern::Latency | Pattern::Cliffs => latency::run(self, team, buffers, start),
             Pattern::Barrier | Pattern::Alltoall => collective::run(self, team, buffers, start),
-            // Floor, breakdown, skew and what goes to the adapter itself never come here.
-            Pattern::Bandwidth
-            | Pattern::Bibandwidth
-            | Pattern::Rate
-            | Pattern::Pairs
-            | Pattern::Skew
-            | Pattern::Breakdown
-            | Pattern::Floor
-            | Pattern::Connect
-            | Pattern::Hostdev
-            | Pattern::Ports
-            | Pattern::Hotspot
-            | Pattern::Noncontig
-            | Pattern::Chain => window::run(self, team, buffers, start),
+            Pattern::Bandwidth | Pattern::Bibandwidth | Pattern::Rate | Pattern::Pairs => {
+                window::run(self, team, buffers, start)
+            }
         }
     }
 

@@ -37,10 +37,13 @@ pub(crate) struct Axes {
 
 /// Draws one line for each path, or each floor, and each use of buffers.
 pub(super) fn write(report: &Report, path: &Path) -> Result<(), PerfError> {
-    let time = [Pattern::Latency, Pattern::Cliffs, Pattern::Breakdown]
-        .map(Pattern::name)
-        .contains(&report.pattern);
-    let skew = report.pattern == Pattern::Skew.name();
+    let time = [
+        Pattern::Latency.name(),
+        Pattern::Cliffs.name(),
+        super::breakdown::NAME,
+    ];
+    let time = time.contains(&report.pattern);
+    let skew = report.pattern == super::skew::NAME;
     let value = |row: &Row| match &row.skew {
         // The second phase is a few bandwidths, which the table shows.
         Some(skewed) => skewed.c3_us.unwrap_or(0.0),

@@ -3,7 +3,6 @@
 use comfy_table::{CellAlignment, Table, presets};
 use limic::settings::ByteSize;
 
-use super::args::{Args, Pattern};
 use super::hardware::{Counts, NAMES};
 use super::machine::Machine;
 
@@ -166,14 +165,14 @@ pub(super) struct Report {
     pub(super) checked: bool,
     /// Whether hardware counters were asked for.
     #[serde(skip)]
-    counters: bool,
+    pub(super) counters: bool,
     pub(super) rows: Vec<Row>,
     /// What was not measured and why, and what makes the numbers doubtful.
     pub(super) notes: Vec<String>,
 }
 
 impl Report {
-    pub(super) fn new(args: &Args, bound: bool) -> Self {
+    pub(super) fn new(pattern: &'static str, bound: bool) -> Self {
         let mut notes = Vec::new();
         if cfg!(debug_assertions) {
             notes.push("this is a debug build: the times mean nothing".to_owned());
@@ -193,10 +192,10 @@ impl Report {
         Self {
             limic: env!("CARGO_PKG_VERSION"),
             machine,
-            pattern: args.pattern.name(),
+            pattern,
             bound,
-            checked: args.check,
-            counters: args.counters,
+            checked: false,
+            counters: false,
             rows: Vec::new(),
             notes,
         }
@@ -206,7 +205,7 @@ impl Report {
     pub(super) fn table(&self) -> String {
         let with_reuse = self.rows.iter().any(|row| row.reuse.is_some());
         let with_shape = self.rows.iter().any(|row| row.shape.is_some());
-        let floor = self.pattern == Pattern::Floor.name();
+        let floor = self.pattern == super::floor::NAME;
         let mut table = Table::new();
         table.load_style(presets::NOTHING);
         let mut header = vec!["bytes", if floor { "floor" } else { "path" }];
@@ -279,9 +278,9 @@ impl Report {
                 column.set_cell_alignment(CellAlignment::Right);
             }
         }
-        let body = if self.pattern == Pattern::Skew.name() {
+        let body = if self.pattern == super::skew::NAME {
             super::skew::table(&self.rows)
-        } else if self.pattern == Pattern::Breakdown.name() {
+        } else if self.pattern == super::breakdown::NAME {
             super::breakdown::table(&self.rows)
         } else {
             table.trim_fmt()

@@ -16,11 +16,35 @@ use std::time::Instant;
 
 use limic_copy::CallError;
 
+use super::options::{Outputs, Sizes, Timed};
 use super::report::{Report, Row, Spread};
-use super::{Args, PerfError, job};
+use super::{PerfError, job};
 use figures::{Figures, Measuring};
 use pair::Pair;
 pub(super) use table::table;
+
+/// The name in tables and JSON.
+pub(super) const NAME: &str = "breakdown";
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    pub(super) sizes: Sizes,
+
+    #[command(flatten)]
+    timed: Timed,
+
+    /// Messages before each round, not timed [default: a tenth of a round's]
+    #[arg(long, value_name = "N")]
+    warmup: Option<u64>,
+
+    /// Leave the placement of the process to the kernel
+    #[arg(long)]
+    no_bind: bool,
+
+    #[command(flatten)]
+    pub(super) outputs: Outputs,
+}
 
 /// Calls that do nothing, of which one round times this many.
 const TRAPS: u32 = 500;
@@ -82,7 +106,7 @@ impl Steps {
 
 /// Measures each size, in each round.
 pub(super) fn run(args: &Args) -> Result<Report, PerfError> {
-    let sizes = args.sizes();
+    let sizes = &args.sizes.sizes;
     let mut pair = Pair::open(sizes.longest())?;
     let measuring = Measuring::open(pair.session())?;
     let first = job::allowed_cpus()?
@@ -92,7 +116,7 @@ pub(super) fn run(args: &Args) -> Result<Report, PerfError> {
     if let Some(first) = first {
         job::pin(first)?;
     }
-    let mut report = Report::new(args, first.is_some());
+    let mut report = Report::new(NAME, first.is_some());
     for &bytes in sizes.as_slice() {
         match measure(args, &mut pair, &measuring, bytes) {
             Ok(rows) => report.rows.extend(rows),
@@ -139,13 +163,13 @@ fn measure(
     bytes: usize,
 ) -> Result<[Row; 2], Stopped> {
     pair.check(bytes)?;
-    let iterations = match args.iterations {
+    let iterations = match args.timed.rounds.iterations {
         Some(iterations) => iterations,
         None => fitting(args, pair, bytes)?,
     };
     let warmup = args.warmup.unwrap_or(iterations / 10);
     let (mut transfers, mut posts) = (Vec::new(), Vec::new());
-    for _ in 0..args.rounds {
+    for _ in 0..args.timed.rounds.rounds {
         for _ in 0..warmup {
             pair.exchange(bytes)?;
         }
@@ -181,7 +205,7 @@ fn fitting(args: &Args, pair: &mut Pair, bytes: usize) -> Result<u64, CallError>
         pair.exchange(bytes)?;
     }
     let each = begin.elapsed().as_secs_f64() / f64::from(TRIES);
-    let round = args.seconds_per_point / f64::from(args.rounds);
+    let round = args.timed.round();
     Ok(((round / each.max(1e-9)) as u64).max(1))
 }
 
@@ -189,9 +213,9 @@ fn row(args: &Args, kind: &'static str, bytes: usize, iterations: u64, rounds: &
     let totals: Vec<f64> = rounds.iter().map(Steps::total).collect();
     let spread = Spread::of(&totals).scaled(1.0);
     Row {
-        rounds: args.rounds,
+        rounds: args.timed.rounds.rounds,
         iterations,
         breakdown: Some(Steps::median(rounds)),
-        ..Row::new("breakdown", kind, 1, bytes, spread, 1.0)
+        ..Row::new(NAME, kind, 1, bytes, spread, 1.0)
     }
 }

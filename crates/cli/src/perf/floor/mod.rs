@@ -22,8 +22,9 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use super::options::{Outputs, Sizes, Timed};
 use super::report::{Report, Row, Spread};
-use super::{Args, PerfError, job};
+use super::{PerfError, job};
 pub(super) use line_latency::line_latency;
 use loops::{Failure, Kind, Order, Shape};
 use memory::Memory;
@@ -55,6 +56,28 @@ const WAKE_UPS: [Kind; 2] = [Kind::EpollWake, Kind::FutexWake];
 /// How long a run must take to tell how many iterations fit into a round.
 const CALIBRATION: Duration = Duration::from_millis(1);
 
+/// The name in tables and JSON.
+pub(super) const NAME: &str = "floor";
+
+/// Steps of four.
+pub(super) const SIZES: &str = "64,256,1K,4K,16K,64K,256K,1M,4M";
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    pub(super) sizes: Sizes,
+
+    #[command(flatten)]
+    timed: Timed,
+
+    /// Leave the placement of the two processes to the kernel
+    #[arg(long)]
+    no_bind: bool,
+
+    #[command(flatten)]
+    pub(super) outputs: Outputs,
+}
+
 /// Measures all floors.
 pub(super) fn run(args: &Args) -> Result<Report, PerfError> {
     let cpus = job::allowed_cpus()?;
@@ -62,13 +85,13 @@ pub(super) fn run(args: &Args) -> Result<Report, PerfError> {
         (false, [first, second, ..]) => Some((*first, *second)),
         _ => None,
     };
-    let mut report = Report::new(args, pair.is_some());
+    let mut report = Report::new(NAME, pair.is_some());
     if cpus.len() < 2 {
         report
             .notes
             .push("only one CPU may be used: the two processes take turns on it".to_owned());
     }
-    let sizes = args.sizes();
+    let sizes = &args.sizes.sizes;
     let mut memory = Memory::map(sizes.longest())?;
     // The only thread so far: nothing that forking could tear.
     let partner = Partner::start(&mut memory, pair)?;
@@ -132,13 +155,13 @@ impl Floor<'_> {
             |shape: &&Shape| shape.fragment < 2 * bytes || shape.fragment == SHAPES[0].fragment;
         let mut candidates = Vec::new();
         let shapes: Vec<&Shape> = shapes.iter().filter(fits).collect();
-        let round = self.args.seconds_per_point / f64::from(self.args.rounds) / shapes.len() as f64;
+        let round = self.args.timed.round() / shapes.len() as f64;
         for shape in shapes {
             let mut order = Order {
                 kind,
                 bytes,
                 shape: *shape,
-                iterations: match self.args.iterations {
+                iterations: match self.args.timed.rounds.iterations {
                     None if kind.wakes() => wake::WAKES,
                     asked => asked.unwrap_or(1),
                 },
@@ -146,7 +169,7 @@ impl Floor<'_> {
             if let Err(error) = self.go(&order) {
                 return self.failed(kind, error);
             }
-            if self.args.iterations.is_none() && !kind.wakes() {
+            if self.args.timed.rounds.iterations.is_none() && !kind.wakes() {
                 order.iterations = self.calibrate(order, round)?;
             }
             candidates.push(Candidate {
@@ -154,7 +177,7 @@ impl Floor<'_> {
                 seconds: Vec::new(),
             });
         }
-        for _ in 0..self.args.rounds {
+        for _ in 0..self.args.timed.rounds.rounds {
             for candidate in &mut candidates {
                 let time = self.go(&candidate.order).map_err(into_error)?;
                 candidate.seconds.push(time.as_secs_f64());
@@ -250,9 +273,9 @@ fn spread(candidate: &Candidate) -> Spread {
 fn row(args: &Args, order: &Order, spread: Spread) -> Row {
     let ranks = if order.kind == Kind::Memcpy { 1 } else { 2 };
     Row {
-        rounds: args.rounds,
+        rounds: args.timed.rounds.rounds,
         iterations: order.iterations,
         shape: order.kind.has_ring().then(|| order.shape.to_string()),
-        ..Row::new("floor", order.kind.name(), ranks, order.bytes, spread, 1.0)
+        ..Row::new(NAME, order.kind.name(), ranks, order.bytes, spread, 1.0)
     }
 }

@@ -5,15 +5,15 @@ use limic::Endpoint;
 use limic::settings::{ByteSize, Path};
 
 use super::super::PerfError;
-use super::super::args::{Args, Pattern};
+use super::super::args::Pattern;
 use super::super::content::{fill, seed};
 use super::super::control::{Control, Measured};
 use super::super::measure::{explain, one, skipped_path};
 use super::super::pattern::{WINDOW, Work};
 use super::super::report::{Report, Row, Spread};
-use super::Variant;
 use super::row::SkewRow;
 use super::sides::{consume, micros, produce};
+use super::{Args, NAME, Variant};
 
 /// Windows in which a change of the thresholds must show.
 const PATIENCE: u32 = 100;
@@ -38,15 +38,15 @@ impl Bench<'_> {
         skewed: &mut [Variant],
         long: &mut [Variant],
     ) -> Result<(), PerfError> {
-        let rounds = u64::from(self.args.rounds);
+        let rounds = u64::from(self.args.timed.rounds.rounds);
         if self.control.rank() == 0 {
-            let computes = self.args.skew.c2.len() as u64;
+            let computes = self.args.c2.len() as u64;
             let steps = computes * (rounds + 1);
             let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} ({eta} left)");
             self.progress = ProgressBar::new(steps + rounds * (long.len() as u64 + 1))
                 .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         }
-        for c2_us in self.args.skew.c2.clone() {
+        for c2_us in self.args.c2.clone() {
             self.skewed(skewed, c2_us)?;
         }
         self.after(skewed, long)?;
@@ -56,7 +56,7 @@ impl Bench<'_> {
 
     /// Windows with computing, all variants in turn.
     fn skewed(&mut self, variants: &mut [Variant], c2_us: f64) -> Result<(), PerfError> {
-        let skew = &self.args.skew;
+        let skew = self.args;
         let (window, bytes) = (skew.window, skew.message_bytes());
         self.progress
             .set_message(format!("c2 {c2_us} us: checking"));
@@ -83,7 +83,7 @@ impl Bench<'_> {
         let mut seconds = vec![Vec::new(); variants.len()];
         let mut moved = vec![Measured::default(); variants.len()];
         let mut ahead = vec![0; variants.len()];
-        for _ in 0..self.args.rounds {
+        for _ in 0..self.args.timed.rounds.rounds {
             let mut round = vec![Vec::new(); variants.len()];
             // Window by window in turn: the machine's moods hit all alike.
             for _ in 0..windows {
@@ -143,7 +143,7 @@ impl Bench<'_> {
         else {
             return Ok(());
         };
-        let bytes = self.args.skew.message_bytes();
+        let bytes = self.args.message_bytes();
         let work = |iterations, check| Work {
             pattern: Pattern::Bandwidth,
             bytes,
@@ -182,7 +182,7 @@ impl Bench<'_> {
         let mut seconds = vec![Vec::new(); variants.len()];
         let mut moved = vec![Measured::default(); variants.len()];
         let mut ahead = 0;
-        for _ in 0..self.args.rounds {
+        for _ in 0..self.args.timed.rounds.rounds {
             for (index, variant) in variants.iter_mut().enumerate() {
                 self.progress
                     .set_message(format!("after: {}", variant.name));
@@ -263,10 +263,9 @@ impl Bench<'_> {
     /// One window with computing: the producer's seconds.
     fn window(&self, variant: &mut Variant, c2_us: f64, check: bool) -> Result<f64, PerfError> {
         let rank = self.control.rank();
-        let skew = &self.args.skew;
+        let skew = self.args;
         let (window, bytes) = (skew.window, skew.message_bytes());
         let team = &variant.lane.teams[0];
-        let check = check || self.args.check;
         let (produce_for, consume_for) = (micros(skew.c1), micros(c2_us));
         let outcome = if team.first {
             let out = variant
@@ -313,22 +312,26 @@ impl Bench<'_> {
         windows: u32,
         skew: SkewRow,
     ) -> Row {
-        let bytes = self.args.skew.message_bytes();
+        let bytes = self.args.message_bytes();
         let each = spread.scaled(1.0 / skew.window as f64);
-        let (pattern, ranks) = (self.args.pattern.name(), self.control.size());
+        let ranks = self.control.size();
         Row {
             path: path.map_or(wanted, Path::name).to_owned(),
-            rounds: self.args.rounds,
+            rounds: self.args.timed.rounds.rounds,
             iterations: u64::from(windows),
             skew: Some(skew),
-            ..Row::new(pattern, wanted, ranks, bytes, each, 1.0)
+            ..Row::new(NAME, wanted, ranks, bytes, each, 1.0)
         }
     }
 }
 
 /// Windows that fit a round; at least three, so that there is a median.
 fn windows_per_round(args: &Args, seconds: f64) -> u32 {
-    let fits = args.seconds_per_point / f64::from(args.rounds) / seconds.max(1e-7);
-    let asked = args.iterations.map_or(fits, |iterations| iterations as f64);
+    let fits = args.timed.round() / seconds.max(1e-7);
+    let asked = args
+        .timed
+        .rounds
+        .iterations
+        .map_or(fits, |iterations| iterations as f64);
     asked.clamp(1.0, 10_000.0).max(3.0) as u32
 }

@@ -19,13 +19,17 @@ use indicatif::ProgressBar;
 use limic::settings::{ByteSize, Path, Settings, SettingsBuilder};
 
 use super::PerfError;
-use super::args::{Args, Wanted};
+use super::args::Wanted;
 use super::buffers::Buffers;
 use super::lane::Lane;
 use super::measure::join;
+use super::options::{Grouping, Outputs, Ranks, Timed};
 use super::report::Report;
 use bench::Bench;
 pub(super) use row::{SkewRow, table};
+
+/// The name in tables and JSON.
+pub(super) const NAME: &str = "skew";
 
 /// The largest ring that an endpoint can have.
 const MOST_RING: usize = 16 << 20;
@@ -37,30 +41,71 @@ struct Variant {
     buffers: Buffers,
 }
 
-/// What the command line's types cannot tell.
-pub(super) fn check(args: &Args) -> Result<(), PerfError> {
-    if args.sizes.is_some() {
-        return Err(PerfError::Usage(
-            "skew is measured at one size: --bytes instead of --sizes".into(),
-        ));
-    }
-    check_two(args.ranks.unwrap_or(2))?;
-    roomy(args).map(drop)
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Microseconds that the producer computes before each message
+    #[arg(long, value_name = "US", default_value = "1", value_parser = parse_micros)]
+    c1: f64,
+
+    /// Microseconds that the consumer computes on each message; several are measured
+    /// one after the other
+    #[arg(long, value_name = "US,...", value_delimiter = ',', default_value = "10,50,200", value_parser = parse_micros)]
+    c2: Vec<f64>,
+
+    /// Messages that the producer sends before it waits for all of them
+    #[arg(long, value_name = "N", default_value = "64", value_parser = parse_window)]
+    window: usize,
+
+    /// Length of a message
+    #[arg(long, value_name = "SIZE", default_value = "64K")]
+    bytes: ByteSize,
+
+    #[command(flatten)]
+    pub(super) ranks: Ranks,
+
+    #[command(flatten)]
+    timed: Timed,
+
+    #[command(flatten)]
+    pub(super) outputs: Outputs,
 }
 
-fn check_two(ranks: u32) -> Result<(), PerfError> {
-    if ranks != 2 {
-        return Err(PerfError::Usage(format!(
-            "skew is measured with one producer and one consumer, not with {ranks} ranks"
-        )));
+impl Args {
+    /// What the command line's types cannot tell.
+    pub(super) fn check(&self) -> Result<(), PerfError> {
+        Grouping::Two.check(NAME, self.ranks.ranks.unwrap_or(2))?;
+        roomy(self).map(drop)
     }
-    Ok(())
+
+    /// Length of a message in bytes, at least 1.
+    fn message_bytes(&self) -> usize {
+        usize::try_from(self.bytes.0)
+            .unwrap_or(usize::MAX)
+            .clamp(1, 1 << 30)
+    }
+}
+
+fn parse_micros(text: &str) -> Result<f64, String> {
+    let micros: f64 = text
+        .parse()
+        .map_err(|_| "expected a number of microseconds")?;
+    if (0.0..=1e6).contains(&micros) {
+        Ok(micros)
+    } else {
+        Err("expected 0 to 1000000 microseconds".into())
+    }
+}
+
+fn parse_window(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(window @ 1..=4096) => Ok(window),
+        _ => Err("expected 1 to 4096 messages".into()),
+    }
 }
 
 /// Measures as one of two ranks; rank 0, the producer, gives the report.
 pub(super) fn as_rank(args: &Args) -> Result<Option<Report>, PerfError> {
-    let (control, cpus) = join(args)?;
-    check_two(control.size())?;
+    let (control, cpus) = join(NAME, Grouping::Two, &args.ranks)?;
     let rank = control.rank();
     let failed = |source| PerfError::Rank { rank, source };
     let open = |name, wanted, settings: SettingsBuilder| -> Result<Variant, PerfError> {
@@ -94,7 +139,7 @@ pub(super) fn as_rank(args: &Args) -> Result<Option<Report>, PerfError> {
     let mut bench = Bench {
         args,
         control,
-        report: Report::new(args, bound),
+        report: Report::new(NAME, bound),
         progress: ProgressBar::hidden(),
     };
     bench.all(&mut skewed, &mut long)?;
@@ -109,22 +154,22 @@ pub(super) fn as_rank(args: &Args) -> Result<Option<Report>, PerfError> {
 
 /// Settings with which a window of messages goes eagerly without waiting for anybody.
 fn roomy(args: &Args) -> Result<SettingsBuilder, PerfError> {
-    let bytes = args.skew.message_bytes();
+    let bytes = args.message_bytes();
     // A record takes at most a quarter of its ring; two windows fit, with their headers.
-    let window = (2 * args.skew.window).saturating_mul(bytes + 128);
+    let window = (2 * args.window).saturating_mul(bytes + 128);
     let ring = window.max(4 * (bytes + 64)).checked_next_power_of_two();
     let Some(ring) = ring.filter(|ring| *ring <= MOST_RING) else {
         return Err(PerfError::Usage(format!(
             "two windows of {} messages of {} do not fit a ring of 16M, so the eager path cannot be measured: choose \
              fewer or shorter messages",
-            args.skew.window,
+            args.window,
             ByteSize(bytes as u64)
         )));
     };
     let fragment = bytes.next_power_of_two().clamp(32 << 10, MOST_RING);
     // Messages of more than a record lie in the pool, of which one peer holds three quarters at
     // most.
-    let fragments = (2 * args.skew.window * bytes.next_power_of_two() * 4)
+    let fragments = (2 * args.window * bytes.next_power_of_two() * 4)
         .div_ceil(3 * fragment)
         .next_power_of_two()
         .clamp(64, 4096) as u32;

@@ -11,10 +11,29 @@ use limic::settings::VerbsConnect;
 use limic::{Endpoint, HybridEndpoint, Peer, Settings, connect_at_start};
 
 use super::super::PerfError;
-use super::super::args::Args;
 use super::super::control::Control;
-use super::lanes::VerbsLane;
+use super::super::options::{Outputs, Ranks};
+use super::lanes::{VerbsArgs, VerbsLane};
 use super::sheet::{Line, Sheet};
+
+/// The name in tables and JSON.
+pub(super) const NAME: &str = "connect";
+
+#[derive(Debug, clap::Args)]
+pub(in crate::perf) struct Args {
+    #[command(flatten)]
+    pub(super) ranks: Ranks,
+
+    /// Rounds; the median counts
+    #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    rounds: u32,
+
+    #[command(flatten)]
+    verbs: VerbsArgs,
+
+    #[command(flatten)]
+    pub(super) outputs: Outputs,
+}
 
 const HELLO: u64 = 1;
 
@@ -32,8 +51,8 @@ const EVERYBODY: usize = 2;
 /// What one round took this rank: seconds of each phase, and KiB of each connection.
 type Round = [f64; PHASES.len() + 1];
 
-/// Measures as one of the ranks of a job; rank 0 gives the sheet.
-pub(super) fn as_rank(args: &Args, control: &Control) -> Result<Option<Sheet>, PerfError> {
+/// Measures as one of the ranks of a job; rank 0 shows the sheet.
+pub(super) fn as_rank(args: &Args, control: &Control) -> Result<Sheet, PerfError> {
     let failed = |source| PerfError::Rank {
         rank: control.rank(),
         source,
@@ -42,7 +61,7 @@ pub(super) fn as_rank(args: &Args, control: &Control) -> Result<Option<Sheet>, P
         lanes if lanes.is_empty() => vec![VerbsLane::default()],
         lanes => lanes,
     };
-    let mut sheet = Sheet::new(args, control.size());
+    let mut sheet = Sheet::new(NAME, control.size());
     for lane in lanes {
         let mut rounds = Vec::new();
         for _ in 0..args.rounds {
@@ -67,7 +86,7 @@ pub(super) fn as_rank(args: &Args, control: &Control) -> Result<Option<Sheet>, P
         "the slowest rank's time; a connection's KiB are what the process grew by (none where that is less than a page), without what the adapter's driver holds in the kernel"
             .to_owned(),
     );
-    Ok((control.rank() == 0).then_some(sheet))
+    Ok(sheet)
 }
 
 /// Endpoints from their beginning to their end: one that connects on demand, then one that meets

@@ -17,50 +17,128 @@ mod staged;
 
 use std::process::ExitCode;
 
-use super::args::{Args, Pattern};
-use super::{PerfError, measure};
+use super::control::Control;
+use super::options::{Grouping, Outputs, Ranks};
+#[cfg(feature = "ibverbs")]
+use super::options::{Rounds, Sizes};
+use super::{PerfError, job, measure};
+use sheet::Sheet;
 
-/// Measures as one of the ranks of a job; rank 0 shows it.
-pub(super) fn as_rank(args: &Args) -> Result<ExitCode, PerfError> {
-    let (control, _cpus) = measure::join(args)?;
-    let sheet = match args.pattern {
-        Pattern::Connect => connect::as_rank(args, &control)?,
-        pattern => adapter(pattern, args, &control)?,
-    };
+/// What is measured over an adapter alone.
+#[derive(Debug, clap::Subcommand)]
+pub(super) enum Measurement {
+    /// Over verbs: how long a job takes until its ranks are connected; any number of ranks
+    Connect(connect::Args),
+    /// Over verbs: bytes between host and adapter memory in all combinations
+    #[cfg(feature = "ibverbs")]
+    #[command(mut_arg("sizes", |sizes| sizes.default_value("4K,64K,1M")))]
+    Hostdev(Args),
+    /// Over verbs: bandwidth one way and both ways, striped over two devices where there are two
+    #[cfg(feature = "ibverbs")]
+    #[command(mut_arg("sizes", |sizes| sizes.default_value("4K,64K,1M")))]
+    Ports(Args),
+    /// Over verbs: one rank writes to all others; any number of ranks
+    #[cfg(feature = "ibverbs")]
+    #[command(mut_arg("sizes", |sizes| sizes.default_value("2K")))]
+    Hotspot(Args),
+    /// Over verbs: messages of 8 pieces, packed or gathered, with 0 to 100 % of their buffers
+    /// registered already; sizes are those of a piece
+    #[cfg(feature = "ibverbs")]
+    #[command(mut_arg("sizes", |sizes| sizes.default_value("8K..64K")))]
+    Noncontig(Args),
+    /// Over verbs: ranks pass a message on, one to the next; any number of ranks
+    #[cfg(feature = "ibverbs")]
+    #[command(mut_arg("sizes", |sizes| sizes.default_value("4K,64K,1M")))]
+    Chain(Args),
+}
+
+/// What measurements of the adapter itself take.
+#[cfg(feature = "ibverbs")]
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    sizes: Sizes,
+
+    #[command(flatten)]
+    ranks: Ranks,
+
+    #[command(flatten)]
+    rounds: Rounds,
+
+    #[command(flatten)]
+    outputs: Outputs,
+}
+
+#[cfg(feature = "ibverbs")]
+impl Args {
+    /// Messages as they are sent to the adapter, which has nothing to move for those without bytes.
+    fn perform(
+        &self,
+        name: &'static str,
+        grouping: Grouping,
+        measure: impl FnOnce(&Self, &mut Sheet, &Control) -> Result<(), PerfError>,
+    ) -> Result<ExitCode, PerfError> {
+        self.sizes.check(name)?;
+        in_job(name, grouping, &self.ranks, &self.outputs, |control| {
+            let mut sheet = Sheet::new(name, control.size());
+            measure(self, &mut sheet, control)?;
+            Ok(sheet)
+        })
+    }
+}
+
+impl Measurement {
+    /// Measures as one of the ranks of a job, of which rank 0 shows it; or starts the job.
+    pub(super) fn perform(&self) -> Result<ExitCode, PerfError> {
+        match self {
+            Self::Connect(args) => {
+                let measure = |control: &Control| connect::as_rank(args, control);
+                in_job(
+                    connect::NAME,
+                    Grouping::All,
+                    &args.ranks,
+                    &args.outputs,
+                    measure,
+                )
+            }
+            #[cfg(feature = "ibverbs")]
+            Self::Hostdev(args) => args.perform("hostdev", Grouping::Pairs, movement::hostdev),
+            #[cfg(feature = "ibverbs")]
+            Self::Ports(args) => args.perform("ports", Grouping::Pairs, movement::ports),
+            #[cfg(feature = "ibverbs")]
+            Self::Hotspot(args) => args.perform("hotspot", Grouping::All, movement::hotspot),
+            #[cfg(feature = "ibverbs")]
+            Self::Noncontig(args) => args.perform("noncontig", Grouping::Pairs, staged::noncontig),
+            #[cfg(feature = "ibverbs")]
+            Self::Chain(args) => args.perform("chain", Grouping::All, staged::chain),
+        }
+    }
+}
+
+fn in_job(
+    name: &str,
+    grouping: Grouping,
+    ranks: &Ranks,
+    outputs: &Outputs,
+    measure: impl FnOnce(&Control) -> Result<Sheet, PerfError>,
+) -> Result<ExitCode, PerfError> {
+    grouping.check(name, ranks.ranks.unwrap_or(2))?;
+    if job::is_first_rank() {
+        outputs.check()?;
+    }
+    if job::launcher().is_none() {
+        limic::Settings::from_environment()?;
+        return Ok(job::start(ranks));
+    }
+    let (control, _cpus) = measure::join(name, grouping, ranks)?;
+    let sheet = measure(&control)?;
     let rank = control.rank();
     control
         .leave()
         .map_err(|source| PerfError::Rank { rank, source })?;
-    match sheet {
-        Some(sheet) => sheet.finish(args),
-        None => Ok(ExitCode::SUCCESS),
+    if rank == 0 {
+        sheet.finish(outputs)
+    } else {
+        Ok(ExitCode::SUCCESS)
     }
-}
-
-#[cfg(feature = "ibverbs")]
-fn adapter(
-    pattern: Pattern,
-    args: &Args,
-    control: &super::control::Control,
-) -> Result<Option<sheet::Sheet>, PerfError> {
-    match pattern {
-        Pattern::Hostdev => movement::hostdev(args, control),
-        Pattern::Ports => movement::ports(args, control),
-        Pattern::Hotspot => movement::hotspot(args, control),
-        Pattern::Noncontig => staged::noncontig(args, control),
-        _ => staged::chain(args, control),
-    }
-}
-
-#[cfg(not(feature = "ibverbs"))]
-fn adapter(
-    pattern: Pattern,
-    _args: &Args,
-    _control: &super::control::Control,
-) -> Result<Option<sheet::Sheet>, PerfError> {
-    Err(PerfError::Usage(format!(
-        "{} goes to the adapter, and {}",
-        pattern.name(),
-        limic::verbs::VerbsOff::NotBuilt
-    )))
 }

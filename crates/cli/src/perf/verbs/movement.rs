@@ -7,8 +7,8 @@ use limic_ibverbs::objects::{AdapterMemory, DeviceMemory, HostMemory};
 use limic_ibverbs::staging::{AreaCard, Link};
 
 use super::super::PerfError;
-use super::super::args::Args;
 use super::super::control::Control;
+use super::Args;
 use super::bench::{Rail, barrier, gather, link, mesh, rails, verbs};
 use super::sheet::{Line, Sheet};
 
@@ -17,7 +17,7 @@ const WINDOW: usize = 16;
 
 /// Requests of one round.
 fn turns(args: &Args, default: u64) -> u64 {
-    args.iterations.unwrap_or(default)
+    args.rounds.iterations.unwrap_or(default)
 }
 
 /// An area, and where it lies.
@@ -70,20 +70,19 @@ fn card(area: &dyn AdapterMemory) -> Result<AreaCard, PerfError> {
 
 /// Figure 2: a local queue pair moves bytes between all combinations of host and device memory; and
 /// memcpy beside it.
-pub(super) fn hostdev(args: &Args, control: &Control) -> Result<Option<Sheet>, PerfError> {
-    let mut sheet = Sheet::new(args, control.size());
+pub(super) fn hostdev(args: &Args, sheet: &mut Sheet, control: &Control) -> Result<(), PerfError> {
     // One process is enough; the others wait.
     if control.rank() == 0 {
         let rail = &rails()?[0];
         let mut over = rail.loopback()?;
-        for &bytes in args.sizes().as_slice() {
+        for &bytes in args.sizes.sizes.as_slice() {
             let count = turns(args, 32);
             let (source, target) = (areas(rail, bytes)?, areas(rail, bytes)?);
             for (from_name, from) in &source {
                 for (to_name, to) in &target {
                     let to = card(&**to)?;
                     let mut seconds = Vec::new();
-                    for _ in 0..args.rounds {
+                    for _ in 0..args.rounds.rounds {
                         seconds.push(stream(&**from, &to, &mut over[..1], bytes, count)?);
                     }
                     let line =
@@ -93,7 +92,7 @@ pub(super) fn hostdev(args: &Args, control: &Control) -> Result<Option<Sheet>, P
             }
             let (from, mut to) = (vec![1_u8; bytes], vec![0_u8; bytes]);
             let mut seconds = Vec::new();
-            for _ in 0..args.rounds {
+            for _ in 0..args.rounds.rounds {
                 let begin = Instant::now();
                 for _ in 0..count {
                     to.copy_from_slice(std::hint::black_box(&from));
@@ -108,15 +107,14 @@ pub(super) fn hostdev(args: &Args, control: &Control) -> Result<Option<Sheet>, P
         sheet.notes.push(rail.says());
     }
     barrier(control)?;
-    Ok((control.rank() == 0).then_some(sheet))
+    Ok(())
 }
 
 /// Figures 5 to 8: one way and both ways, over one device and over two.
-pub(super) fn ports(args: &Args, control: &Control) -> Result<Option<Sheet>, PerfError> {
-    let mut sheet = Sheet::new(args, control.size());
+pub(super) fn ports(args: &Args, sheet: &mut Sheet, control: &Control) -> Result<(), PerfError> {
     let rails = rails()?;
     let other = 1 - control.rank().min(1);
-    let most = args.sizes().longest();
+    let most = args.sizes.sizes.longest();
     // Each rail has its own key for memory, so every rail has an area of its own.
     let mut sides = Vec::new();
     for rail in &rails {
@@ -126,12 +124,12 @@ pub(super) fn ports(args: &Args, control: &Control) -> Result<Option<Sheet>, Per
         let over = mesh(rail, control)?.into_iter().flatten().take(1).collect();
         sides.push(Side { area, to, over });
     }
-    for &bytes in args.sizes().as_slice() {
+    for &bytes in args.sizes.sizes.as_slice() {
         for count in 1..=sides.len() {
             for both in [false, true] {
                 let sends = control.rank() == 0 || (both && control.rank() == 1);
                 let mut seconds = Vec::new();
-                for _ in 0..args.rounds {
+                for _ in 0..args.rounds.rounds {
                     barrier(control)?;
                     let begin = Instant::now();
                     if sends {
@@ -157,7 +155,7 @@ pub(super) fn ports(args: &Args, control: &Control) -> Result<Option<Sheet>, Per
     }
     sheet.notes.push(rails[0].says());
     barrier(control)?;
-    Ok((control.rank() == 0).then_some(sheet))
+    Ok(())
 }
 
 /// A rail with what goes over it.
@@ -193,19 +191,18 @@ fn striped(sides: &mut [Side], bytes: usize, count: u64) -> Result<(), PerfError
 }
 
 /// Figure 9: rank 0 writes to all others one after the other, and each tells that it has it.
-pub(super) fn hotspot(args: &Args, control: &Control) -> Result<Option<Sheet>, PerfError> {
-    let mut sheet = Sheet::new(args, control.size());
+pub(super) fn hotspot(args: &Args, sheet: &mut Sheet, control: &Control) -> Result<(), PerfError> {
     let rail = &rails()?[0];
     let master = control.rank() == 0;
-    let most = args.sizes().longest();
+    let most = args.sizes.sizes.longest();
     let mut links = mesh(rail, control)?;
     for (name, area) in areas(rail, most)? {
         let cards = gather(control, &card(&*area)?.to_bytes())?;
         let cards: Vec<_> = cards.iter().map(AreaCard::from_bytes).collect();
-        for &bytes in args.sizes().as_slice() {
+        for &bytes in args.sizes.sizes.as_slice() {
             let piece = area.piece(0, bytes).ok_or_else(|| no_piece(bytes))?;
             let mut seconds = Vec::new();
-            for _ in 0..args.rounds {
+            for _ in 0..args.rounds.rounds {
                 barrier(control)?;
                 let count = turns(args, 16);
                 let begin = Instant::now();
@@ -239,5 +236,5 @@ pub(super) fn hotspot(args: &Args, control: &Control) -> Result<Option<Sheet>, P
         .push("until all have answered with a notice of 8 bytes".to_owned());
     sheet.notes.push(rail.says());
     barrier(control)?;
-    Ok(master.then_some(sheet))
+    Ok(())
 }

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use comfy_table::{CellAlignment, Table, presets};
 use limic::settings::ByteSize;
 
-use super::super::args::Args;
 use super::super::machine::Machine;
+use super::super::options::Outputs;
 use super::super::report::{Spread, significant};
 use super::super::{PerfError, json, plot};
 
@@ -73,7 +73,7 @@ pub(super) struct Sheet {
 }
 
 impl Sheet {
-    pub(super) fn new(args: &Args, ranks: u32) -> Self {
+    pub(super) fn new(pattern: &'static str, ranks: u32) -> Self {
         let machine = Machine::describe();
         let mut notes = Vec::new();
         if cfg!(debug_assertions) {
@@ -87,7 +87,7 @@ impl Sheet {
         Self {
             limic: env!("CARGO_PKG_VERSION"),
             machine,
-            pattern: args.pattern.name(),
+            pattern,
             ranks,
             rows: Vec::new(),
             notes,
@@ -95,19 +95,15 @@ impl Sheet {
     }
 
     /// Shows the rows wherever they were asked for.
-    pub(super) fn finish(&self, args: &Args) -> Result<ExitCode, PerfError> {
-        let hidden = args
-            .json
-            .as_ref()
-            .is_some_and(|path| path.as_os_str() == "-");
-        if !hidden {
+    pub(super) fn finish(&self, outputs: &Outputs) -> Result<ExitCode, PerfError> {
+        if outputs.shows_table() {
             // A reader that has gone away has seen enough.
             let _unread = std::io::stdout().write_all(self.text().as_bytes());
         }
-        if let Some(path) = &args.json {
+        if let Some(path) = &outputs.json {
             json::write(self, path)?;
         }
-        if let Some(path) = &args.plot {
+        if let Some(path) = &outputs.plot {
             self.draw(path)?;
         }
         if self.rows.is_empty() {

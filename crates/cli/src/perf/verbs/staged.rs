@@ -7,9 +7,9 @@ use limic_ibverbs::staging::{AreaCard, Forwarder, Link, Next, Packed, Pieces, Wa
 use rustix::time::{ClockId, clock_gettime};
 
 use super::super::PerfError;
-use super::super::args::Args;
 use super::super::content::{Wrong, fill, seed, verify};
 use super::super::control::Control;
+use super::Args;
 use super::bench::{Rail, barrier, gather, link, mesh, rails, verbs};
 use super::sheet::{Line, Sheet};
 
@@ -29,10 +29,13 @@ fn cpu() -> Duration {
 
 /// Figures 10 and 11: messages of 8 pieces, packed or gathered, with some of their buffers
 /// registered already.
-pub(super) fn noncontig(args: &Args, control: &Control) -> Result<Option<Sheet>, PerfError> {
-    let mut sheet = Sheet::new(args, control.size());
+pub(super) fn noncontig(
+    args: &Args,
+    sheet: &mut Sheet,
+    control: &Control,
+) -> Result<(), PerfError> {
     let rail = &rails()?[0];
-    let sizes = args.sizes();
+    let sizes = &args.sizes.sizes;
     let longest = sizes.longest() * PIECES;
     let target = HostMemory::new(&rail.domain, longest).map_err(verbs)?;
     let cards = gather(control, &area_card(&target)?.to_bytes())?;
@@ -49,10 +52,10 @@ pub(super) fn noncontig(args: &Args, control: &Control) -> Result<Option<Sheet>,
             for reuse in REUSE {
                 let mut seconds = Vec::new();
                 let mut busy = Duration::ZERO;
-                for round in 0..args.rounds {
+                for round in 0..args.rounds.rounds {
                     barrier(control)?;
                     if sends && let Some(over) = links.get_mut(1).and_then(Option::as_mut) {
-                        let count = args.iterations.unwrap_or(20);
+                        let count = args.rounds.iterations.unwrap_or(20);
                         let (each, cpu) =
                             messages(rail, &mut sender, over, &to, piece, way, reuse, count)
                                 .map_err(|error| {
@@ -74,7 +77,7 @@ pub(super) fn noncontig(args: &Args, control: &Control) -> Result<Option<Sheet>,
                     let bytes = (piece * PIECES) as u64;
                     let mut line = Line::new(name, bytes, &seconds).rate(bytes);
                     line.reuse = Some(reuse);
-                    line.cpu_us = Some(busy.as_secs_f64() * 1e6 / f64::from(args.rounds));
+                    line.cpu_us = Some(busy.as_secs_f64() * 1e6 / f64::from(args.rounds.rounds));
                     sheet.rows.push(line);
                 }
             }
@@ -89,7 +92,7 @@ pub(super) fn noncontig(args: &Args, control: &Control) -> Result<Option<Sheet>,
     ));
     sheet.notes.push(rail.says());
     barrier(control)?;
-    Ok(sends.then_some(sheet))
+    Ok(())
 }
 
 /// Sends messages; seconds of each, and processor time of all, without what was spent in waiting.
@@ -169,12 +172,11 @@ fn area_card(area: &dyn AdapterMemory) -> Result<AreaCard, PerfError> {
 
 /// Figures 12 to 14: rank 0 sends to rank 1, which passes it on to rank 2, and so on; the last one
 /// answers.
-pub(super) fn chain(args: &Args, control: &Control) -> Result<Option<Sheet>, PerfError> {
+pub(super) fn chain(args: &Args, sheet: &mut Sheet, control: &Control) -> Result<(), PerfError> {
     let (rank, size) = (control.rank(), control.size());
-    let mut sheet = Sheet::new(args, size);
     let rail = &rails()?[0];
     let mut links = mesh(rail, control)?;
-    let longest = args.sizes().longest();
+    let longest = args.sizes.sizes.longest();
     let host = HostMemory::new(&rail.domain, longest).map_err(verbs)?;
     let mut areas: Vec<(_, Box<dyn AdapterMemory>)> = vec![("host memory", Box::new(host))];
     if let Ok(device) = DeviceMemory::new(&rail.domain, longest) {
@@ -187,7 +189,7 @@ pub(super) fn chain(args: &Args, control: &Control) -> Result<Option<Sheet>, Per
             .ok_or_else(|| PerfError::Usage("messages of 0 bytes".into()))?;
         let cards = gather(control, &card.to_bytes())?;
         let next_area = AreaCard::from_bytes(&cards[((rank + 1) % size) as usize]);
-        for &bytes in args.sizes().as_slice() {
+        for &bytes in args.sizes.sizes.as_slice() {
             // Whole messages, and pieces that overlap along the chain.
             let mut pieces = vec![bytes];
             if bytes > PIECE {
@@ -195,9 +197,9 @@ pub(super) fn chain(args: &Args, control: &Control) -> Result<Option<Sheet>, Per
             }
             for piece in pieces {
                 let mut seconds = Vec::new();
-                for _ in 0..args.rounds {
+                for _ in 0..args.rounds.rounds {
                     barrier(control)?;
-                    let count = args.iterations.unwrap_or(10);
+                    let count = args.rounds.iterations.unwrap_or(10);
                     let begin = Instant::now();
                     for turn in 0..count {
                         pass(
@@ -225,7 +227,7 @@ pub(super) fn chain(args: &Args, control: &Control) -> Result<Option<Sheet>, Per
     ));
     sheet.notes.push(rail.says());
     barrier(control)?;
-    Ok((rank == 0).then_some(sheet))
+    Ok(())
 }
 
 /// Pieces that long messages are passed on in.
