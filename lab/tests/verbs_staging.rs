@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use limic_ibverbs::objects::{AdapterMemory, Context, HostMemory, ProtectionDomain, devices};
-use limic_ibverbs::staging::{
+use limic_lab_tests::in_guest;
+use limic_papers::staging::{
     AreaCard, Costs, Forwarder, Link, LinkError, Next, Packed, Pieces, Way, area,
 };
-use limic_lab_tests::in_guest;
 
 const PATIENCE: Duration = Duration::from_secs(40);
 

@@ -2,18 +2,14 @@
 
 mod info;
 mod manual;
-mod model;
 mod perf;
 mod run;
-mod sizes;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
-
-/// Exit code for a command line, or a setting, that makes no sense. The same as clap's.
-const BAD_USAGE: u8 = 2;
+use limic_measure::BAD_USAGE;
 
 /// Tagged messages between processes: start jobs, look at the machine, measure
 #[derive(Debug, Parser)]
@@ -23,7 +19,7 @@ enum Command {
     Info(info::Args),
     Perf(perf::Args),
     Tune(perf::tune::Args),
-    Model(model::Args),
+    Model(limic_papers::Model),
     Manual(manual::Args),
     #[command(hide = true)]
     Guard(run::guard::Args),
@@ -49,7 +45,7 @@ fn main() -> ExitCode {
         Command::Info(args) => info::execute(&args),
         Command::Perf(args) => perf::execute(&args),
         Command::Tune(args) => perf::tune::execute(&args),
-        Command::Model(args) => model::execute(&args),
+        Command::Model(args) => args.execute(),
         Command::Manual(args) => manual::execute(&args, Command::command()),
         Command::Guard(args) => run::guard::execute(&args),
     }

@@ -5,13 +5,11 @@
 //! - [`fabric`]: all connections of an endpoint: contact, packets, transfers, failure.
 //! - `watch`: memory that is given back to the kernel, which registrations must not outlive;
 //! - [`packet`]: what travels: coalesced messages, cached headers, order across streams.
-//! - [`staging`]: messages that rest in device memory, or host memory, on their way.
 
 mod error;
 pub mod fabric;
 pub mod objects;
 pub mod packet;
-pub mod staging;
 mod watch;
 
 pub use error::VerbsError;

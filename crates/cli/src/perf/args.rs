@@ -2,11 +2,13 @@
 //! honours.
 
 use limic::settings::Path;
+use limic_measure::MeasureError;
+use limic_measure::lanes::VerbsArgs;
+use limic_measure::options::{Grouping, Ranks, Sizes, Timed};
+use limic_measure::outputs::Outputs;
+use limic_measure::sizes::SizeList;
 
-use super::options::{Grouping, Outputs, Ranks, Sizes, Timed};
-use super::verbs::lanes::VerbsArgs;
-use super::{PerfError, asleep, breakdown, cliffs, floor, skew, verbs};
-use crate::sizes::SizeList;
+use super::{asleep, cliffs, floor, skew};
 
 /// Measure messages between ranks, or the hardware below them
 ///
@@ -47,16 +49,12 @@ pub(super) enum Measurement {
     /// A producer, and a consumer that computes longer on each message: the producer's time for a
     /// window, with thresholds that follow the skew and without, and what is moved after it
     Skew(skew::Args),
-    /// Where the time of a message through the kernel module goes, step by step, by the module's
-    /// own clock
-    #[command(mut_arg("sizes", |sizes| sizes.default_value(floor::SIZES)))]
-    Breakdown(breakdown::Args),
     /// What the machine allows without limic: cache-line hand-over, memcpy, two copies through a
     /// ring, one copy out of shared memory, process_vm_readv, the kernel's wake-up
     #[command(mut_arg("sizes", |sizes| sizes.default_value(floor::SIZES)))]
     Floor(floor::Args),
     #[command(flatten)]
-    OverVerbs(verbs::Measurement),
+    Papers(limic_papers::Measurement),
 }
 
 /// Messages between ranks.
@@ -68,12 +66,12 @@ pub(super) enum Exchange {
     /// doubles
     Cliffs(Cliffs),
     /// Windows of 64 non-blocking sends from one buffer, then an answer
-    Bandwidth(Sized),
+    Bandwidth(WithSizes),
     /// The same in both directions at once
-    Bibandwidth(Sized),
+    Bibandwidth(WithSizes),
     /// Messages per second: as bandwidth, with messages of 8 bytes
     #[command(mut_arg("sizes", |sizes| sizes.default_value("8")))]
-    Rate(Sized),
+    Rate(WithSizes),
     /// All pairs at once, windows of 64, each message with a buffer of its own
     Pairs(Pairs),
     /// All ranks meet: dissemination, or by way of one where ranks outnumber CPUs; empty messages,
@@ -81,7 +79,7 @@ pub(super) enum Exchange {
     Barrier(Messages),
     /// Every rank sends a block to every rank; any number of ranks
     #[command(mut_arg("sizes", |sizes| sizes.default_value("1K")))]
-    Alltoall(Sized),
+    Alltoall(WithSizes),
 }
 
 /// A pattern of messages between ranks.
@@ -169,7 +167,7 @@ impl Messages {
 
 /// Patterns whose messages have bytes.
 #[derive(Debug, clap::Args)]
-pub(super) struct Sized {
+pub(super) struct WithSizes {
     #[command(flatten)]
     sizes: Sizes,
 
@@ -181,7 +179,7 @@ pub(super) struct Sized {
 #[command(mut_arg("sizes", |sizes| sizes.default_value_if("sleep", "true", "8")))]
 pub(super) struct Latency {
     #[command(flatten)]
-    sized: Sized,
+    sized: WithSizes,
 
     /// The receiver sleeps before each message, of 8 bytes by default; its wake-up beside the
     /// kernel's own, in the same run
@@ -203,7 +201,7 @@ pub(super) struct Cliffs {
 #[derive(Debug, clap::Args)]
 pub(super) struct Pairs {
     #[command(flatten)]
-    sized: Sized,
+    sized: WithSizes,
 
     /// Send from and receive into the same 64 buffers again (on), or never the same memory twice in
     /// a row (off)
@@ -229,7 +227,7 @@ pub(super) struct Order<'a> {
 }
 
 impl<'a> Order<'a> {
-    fn sized(pattern: Pattern, sized: &'a Sized) -> Self {
+    fn with_sizes(pattern: Pattern, sized: &'a WithSizes) -> Self {
         Self::new(pattern, sized.sizes.sizes.clone(), &sized.messages)
     }
 
@@ -244,7 +242,7 @@ impl<'a> Order<'a> {
     }
 
     /// What the command line's types cannot tell.
-    pub(super) fn check(&self) -> Result<(), PerfError> {
+    pub(super) fn check(&self) -> Result<(), MeasureError> {
         let ranks = self.messages.ranks.ranks.unwrap_or(2);
         if self.sleep {
             return asleep::check(self);
@@ -258,25 +256,25 @@ impl Exchange {
         match self {
             Self::Latency(Latency { sized, sleep }) => Order {
                 sleep: *sleep,
-                ..Order::sized(Pattern::Latency, sized)
+                ..Order::with_sizes(Pattern::Latency, sized)
             },
             Self::Cliffs(Cliffs { sizes, messages }) => {
                 let sizes = sizes.clone().unwrap_or_else(cliffs::sizes);
                 Order::new(Pattern::Cliffs, sizes, messages)
             }
-            Self::Bandwidth(sized) => Order::sized(Pattern::Bandwidth, sized),
-            Self::Bibandwidth(sized) => Order::sized(Pattern::Bibandwidth, sized),
-            Self::Rate(sized) => Order::sized(Pattern::Rate, sized),
+            Self::Bandwidth(sized) => Order::with_sizes(Pattern::Bandwidth, sized),
+            Self::Bibandwidth(sized) => Order::with_sizes(Pattern::Bibandwidth, sized),
+            Self::Rate(sized) => Order::with_sizes(Pattern::Rate, sized),
             Self::Pairs(Pairs { sized, reuse }) => Order {
                 reuses: [Reuse::On, Reuse::Off]
                     .into_iter()
                     .filter(|one| reuse.contains(one))
                     .map(Some)
                     .collect(),
-                ..Order::sized(Pattern::Pairs, sized)
+                ..Order::with_sizes(Pattern::Pairs, sized)
             },
             Self::Barrier(messages) => Order::new(Pattern::Barrier, SizeList::of(&[0]), messages),
-            Self::Alltoall(sized) => Order::sized(Pattern::Alltoall, sized),
+            Self::Alltoall(sized) => Order::with_sizes(Pattern::Alltoall, sized),
         }
     }
 }

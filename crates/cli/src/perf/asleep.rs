@@ -5,16 +5,19 @@
 use limic::Endpoint;
 use limic::counters::Event;
 use limic::settings::{ByteSize, Path, Spin};
+use limic_measure::MeasureError;
+use limic_measure::control::Control;
+use limic_measure::numbers::Spread;
+use limic_measure::options::Grouping;
+use limic_measure::ranks::join;
 
-use super::PerfError;
 use super::args::{Order, Wanted};
-use super::control::{Control, Measured};
 use super::floor::wake::{KernelWake, PAUSE_NS, WAKES, now_ns, pause};
 use super::lane::{self, Lane, Team};
-use super::measure::{explain, join, skipped_path};
-use super::options::Grouping;
+use super::measure::{explain, skipped_path};
+use super::measured::Measured;
 use super::pattern::{ANSWER, DATA, Stopped};
-use super::report::{Report, Row, Spread};
+use super::report::{Report, Row};
 
 /// What errors call it.
 const NAME: &str = "latency --sleep";
@@ -43,8 +46,8 @@ pub(super) struct WakeRow {
 }
 
 /// What the command line's types cannot tell.
-pub(super) fn check(order: &Order<'_>) -> Result<(), PerfError> {
-    let usage = |text: String| Err(PerfError::Usage(text));
+pub(super) fn check(order: &Order<'_>) -> Result<(), MeasureError> {
+    let usage = |text: String| Err(MeasureError::Usage(text));
     if let Some(short) = order.sizes.as_slice().iter().find(|bytes| **bytes < STAMP) {
         return usage(format!(
             "--sleep sends the time in each message: {short} bytes are too few, {STAMP} are enough"
@@ -63,10 +66,10 @@ pub(super) fn check(order: &Order<'_>) -> Result<(), PerfError> {
 }
 
 /// Measures as one of two ranks; rank 0, who sends, gives the report.
-pub(super) fn as_rank(order: &Order<'_>) -> Result<Option<Report>, PerfError> {
+pub(super) fn as_rank(order: &Order<'_>) -> Result<Option<Report>, MeasureError> {
     let (control, cpus) = join(NAME, Grouping::Two, &order.messages.ranks)?;
     let rank = control.rank();
-    let failed = |source| PerfError::Rank { rank, source };
+    let failed = |source| MeasureError::Rank { rank, source };
     // Before anything else runs here: this forks.
     let mut kernel = match rank {
         0 => Some(KernelWake::start(cpus[1])?),
@@ -114,9 +117,9 @@ fn measure(
     bytes: usize,
     mut kernel: Option<&mut KernelWake>,
     report: &mut Report,
-) -> Result<(), PerfError> {
+) -> Result<(), MeasureError> {
     let rank = control.rank();
-    let failed = |source| PerfError::Rank { rank, source };
+    let failed = |source| MeasureError::Rank { rank, source };
     let stopped = |error: limic::Error| explain(Stopped::Limic(error), rank);
     let rounds = &order.messages.timed.rounds;
     let count = rounds.iterations.unwrap_or(WAKES);
@@ -159,7 +162,7 @@ fn measure(
     }
     let mut moved = Measured::default();
     moved.count(&team.endpoint, &before);
-    let moved = control.merge(&moved).map_err(failed)?;
+    let moved = moved.of_all(control).map_err(failed)?;
     if rank != 0 {
         return Ok(());
     }

@@ -5,9 +5,10 @@
 //! round: what disturbs the machine for longer than the moment between the two then slows both.
 
 use limic::settings::ByteSize;
+use limic_measure::numbers::{Spread, significant};
+use limic_measure::sizes::SizeList;
 
-use super::report::{Report, Row, Spread, significant};
-use crate::sizes::SizeList;
+use super::report::{Report, Row};
 
 /// Twice the bytes may take two and a half times as long; what is above is a cliff.
 const STEEP: f64 = 2.5;

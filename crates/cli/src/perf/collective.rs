@@ -5,10 +5,10 @@
 use std::time::{Duration, Instant};
 
 use limic::{Endpoint, ScopedRecv, ScopedSend};
+use limic_measure::content::{fill, seed, verify, verify_length};
 
 use super::args::Pattern;
 use super::buffers::Buffers;
-use super::content::{fill, seed, verify, verify_length};
 use super::lane::Team;
 use super::pattern::{DATA, Start, Stopped, Work};
 

@@ -66,8 +66,8 @@ fn crossover(rows: &[Row], path: &str) -> Option<Crossover> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::Spread;
     use super::*;
+    use limic_measure::numbers::Spread;
 
     fn row(wanted: &'static str, bytes: usize, time_us: f64) -> Row {
         Row::new("latency", wanted, 2, bytes, Spread::of(&[time_us]), 1.0)

@@ -7,11 +7,11 @@ use limic::settings::{ByteSize, Path, PathSet, Settings, SettingsBuilder, Settin
 use limic::{
     ADDRESS_LEN, Barrier, Endpoint, HybridEndpoint, KernelEndpoint, Peer, RegionId, RegionKey,
 };
+use limic_measure::control::Control;
+use limic_measure::lanes::VerbsLane;
+use limic_measure::options::Grouping;
 
 use super::args::{Pattern, Wanted};
-use super::control::Control;
-use super::options::Grouping;
-use super::verbs::lanes::VerbsLane;
 
 /// A rank as a pattern sees it: an endpoint, and the rank at the other end of its pair.
 #[derive(Debug)]

@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use limic::Endpoint;
+use limic_measure::content::{fill, seed, verify, verify_length};
 
 use super::buffers::Buffers;
-use super::content::{fill, seed, verify, verify_length};
 use super::lane::Team;
 use super::pattern::{DATA, Start, Stopped, Work};
 

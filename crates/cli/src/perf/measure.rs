@@ -8,16 +8,18 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use limic::Endpoint;
 use limic::settings::{ByteSize, Path};
+use limic_measure::control::Control;
+use limic_measure::numbers::Spread;
+use limic_measure::{MeasureError, ranks};
 
 use super::args::{Order, Pattern, Reuse, Wanted};
 use super::buffers::Buffers;
-use super::control::{Control, Measured};
 use super::hardware::{Counts, Meter};
 use super::lane::{Lane, Team};
-use super::options::{Grouping, Ranks};
+use super::measured::Measured;
+use super::notice;
 use super::pattern::{Stopped, Work};
-use super::report::{Counted, Report, Row, Spread};
-use super::{PerfError, job, notice};
+use super::report::{Counted, Report, Row};
 
 /// Iterations of the first run, whose bytes are checked.
 const CHECKED: u64 = 3;
@@ -35,51 +37,12 @@ struct Point {
     moved: Measured,
 }
 
-/// Joins the job as one of its ranks: the control endpoint, and the CPU of each rank that is bound
-/// to one.
-pub(super) fn join(
-    name: &str,
-    grouping: Grouping,
-    ranks: &Ranks,
-) -> Result<(Control, Vec<Option<usize>>), PerfError> {
-    let control = Control::join().map_err(PerfError::Start)?;
-    let (rank, size) = (control.rank(), control.size());
-    grouping.check(name, size)?;
-    if let Some(asked) = ranks.ranks.filter(|asked| *asked != size) {
-        return Err(PerfError::Usage(format!(
-            "--ranks {asked}, but the launcher started {size}"
-        )));
-    }
-    job::bind_rank(ranks, rank)?;
-    let cpus = bound_cpus(&control)?;
-    Ok((control, cpus))
-}
-
-/// Collective: the CPU of each rank that is bound to one.
-pub(super) fn bound_cpus(control: &Control) -> Result<Vec<Option<usize>>, PerfError> {
-    let cpu = match job::allowed_cpus()?.as_slice() {
-        [one] => *one as u64,
-        _ => u64::MAX,
-    };
-    let cpus = control
-        .gather(&cpu.to_le_bytes())
-        .map_err(|source| PerfError::Rank {
-            rank: control.rank(),
-            source,
-        })?;
-    Ok(cpus
-        .into_iter()
-        .map(|bytes| usize::try_from(u64::from_le_bytes(bytes)).ok())
-        .map(|cpu| cpu.filter(|cpu| *cpu < rustix::thread::CpuSet::MAX_CPU))
-        .collect())
-}
-
 /// Measures as one of the ranks of a job; rank 0 gives the report.
-pub(super) fn as_rank(order: &Order<'_>) -> Result<Option<Report>, PerfError> {
+pub(super) fn as_rank(order: &Order<'_>) -> Result<Option<Report>, MeasureError> {
     let (pattern, messages) = (order.pattern, order.messages);
-    let (control, cpus) = join(pattern.name(), pattern.grouping(), &messages.ranks)?;
+    let (control, cpus) = ranks::join(pattern.name(), pattern.grouping(), &messages.ranks)?;
     let rank = control.rank();
-    let failed = |source| PerfError::Rank { rank, source };
+    let failed = |source| MeasureError::Rank { rank, source };
     let mut lanes = Vec::new();
     let over_verbs = messages.verbs.lanes();
     for lane in &over_verbs {
@@ -139,7 +102,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn all(&mut self) -> Result<(), PerfError> {
+    fn all(&mut self) -> Result<(), MeasureError> {
         let (sizes, reuses) = (&self.order.sizes, &self.order.reuses);
         let candidates = sizes.as_slice().len() * reuses.len() * self.lanes.len();
         if self.control.rank() == 0 {
@@ -184,9 +147,9 @@ impl Run<'_> {
             self.report.rows.push(row);
         }
         super::crossover::note(&mut self.report);
-        let judged = super::verbs::lanes::judge(&self.report.rows);
+        let judged = super::lane_notes::judge(&self.report.rows);
         self.report.notes.extend(judged);
-        let compared = super::verbs::lanes::compare(&self.report.rows);
+        let compared = super::lane_notes::compare(&self.report.rows);
         self.report.notes.extend(compared);
         if self.order.pattern == Pattern::Cliffs {
             super::cliffs::judge(&mut self.report);
@@ -202,7 +165,7 @@ impl Run<'_> {
         lane: usize,
         bytes: usize,
         reuse: Option<Reuse>,
-    ) -> Result<Option<Point>, PerfError> {
+    ) -> Result<Option<Point>, MeasureError> {
         if let Some(why) = self.lanes[lane].refusal(self.order.pattern, bytes) {
             self.skipped(lane, bytes, &why);
             return Ok(None);
@@ -242,7 +205,7 @@ impl Run<'_> {
     }
 
     /// Iterations that fit into a round.
-    fn calibrate(&mut self, lane: usize, mut work: Work) -> Result<u64, PerfError> {
+    fn calibrate(&mut self, lane: usize, mut work: Work) -> Result<u64, MeasureError> {
         let round = self.order.messages.timed.round();
         let enough = CALIBRATION.as_secs_f64().min(round);
         work.iterations = 1;
@@ -257,7 +220,7 @@ impl Run<'_> {
     }
 
     /// Runs a pattern over a lane, on all ranks.
-    fn run(&mut self, lane: usize, work: &Work) -> Result<Measured, PerfError> {
+    fn run(&mut self, lane: usize, work: &Work) -> Result<Measured, MeasureError> {
         let control = &self.control;
         let rank = control.rank();
         let Lane { teams, kernel, .. } = &mut self.lanes[lane];
@@ -275,9 +238,8 @@ impl Run<'_> {
             // result.
             (teams, _) => in_threads(teams, buffers, work, counters),
         };
-        control
-            .merge(&mine)
-            .map_err(|source| PerfError::Rank { rank, source })
+        mine.of_all(control)
+            .map_err(|source| MeasureError::Rank { rank, source })
     }
 
     fn skipped(&mut self, lane: usize, bytes: usize, why: &str) {
@@ -394,7 +356,7 @@ fn in_threads(
                 let barrier = &barrier;
                 scope.spawn(move || {
                     if let Some(cpu) = team.cpu
-                        && let Err(error) = job::pin(cpu)
+                        && let Err(error) = ranks::pin(cpu)
                     {
                         notice(format_args!("{error}; going on without"));
                     }
@@ -421,9 +383,9 @@ fn in_threads(
     sum
 }
 
-pub(super) fn explain(stopped: Stopped, rank: u32) -> PerfError {
+pub(super) fn explain(stopped: Stopped, rank: u32) -> MeasureError {
     match stopped {
-        Stopped::Limic(source) => PerfError::Rank { rank, source },
-        Stopped::Content(wrong) => PerfError::Content { rank, wrong },
+        Stopped::Limic(source) => MeasureError::Rank { rank, source },
+        Stopped::Content(wrong) => MeasureError::Content { rank, wrong },
     }
 }

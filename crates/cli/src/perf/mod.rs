@@ -1,48 +1,44 @@
 //! `limic perf`: measures messages between ranks, and the machine below them.
 //!
-//! The life of a measurement: [`args`] says what to do, with [`options`] that several have, [`job`] starts ranks or finds that this
-//! process is one, [`lane`] opens an endpoint for each path and connects it, [`measure`] goes
-//! through rounds, sizes and lanes, each time running a pattern ([`latency`], [`window`],
-//! [`collective`]) on [`buffers`] whose [`content`] can be checked, and [`report`], [`json`] and
-//! [`plot`] show the rows. [`cliffs`] judges those of a ping-pong, [`asleep`] has receivers that
-//! sleep. [`hardware`] counts what the processor does meanwhile. [`verbs`] says which lanes go over
-//! an adapter. [`skew`] has an order of its own, and [`tune`] makes a profile out of what it
-//! measures. [`floor`] measures without limic, [`breakdown`] shows what the kernel module measures.
+//! The life of a measurement: [`args`] says what to do, [`job`] starts ranks unless this process is
+//! one, [`lane`] opens an endpoint for each path and connects it, [`measure`] goes through rounds,
+//! sizes and lanes, each time running a pattern ([`latency`], [`window`], [`collective`]) on
+//! [`buffers`], and [`report`] and [`plot`] show the rows. [`cliffs`] judges those of a ping-pong,
+//! [`asleep`] has receivers that sleep. [`hardware`] counts what the processor does meanwhile.
+//! [`lane_notes`] compares lanes over verbs. [`skew`] has an order of its own, and [`tune`] makes a
+//! profile out of what it measures. [`floor`] measures without limic. What only makes figures of
+//! the papers anew is in `limic_papers`.
 
 mod args;
 mod asleep;
-mod breakdown;
 mod buffers;
 mod cliffs;
 mod collective;
-mod content;
-mod control;
 mod crossover;
 mod floor;
 mod hardware;
 mod job;
-pub(crate) mod json;
 mod lane;
+mod lane_notes;
 mod latency;
-mod machine;
 mod measure;
-mod options;
-pub(crate) mod outputs;
+mod measured;
 mod pattern;
-pub(crate) mod plot;
-pub(crate) mod report;
+mod plot;
+mod report;
 mod skew;
 pub(crate) mod tune;
-pub(crate) mod verbs;
 mod window;
 
 use std::io::Write;
-use std::path::PathBuf;
 use std::process::ExitCode;
+
+use limic_measure::options::Ranks;
+use limic_measure::outputs::Outputs;
+use limic_measure::{MeasureError, ranks};
 
 pub(crate) use args::Args;
 use args::Measurement;
-use options::{Outputs, Ranks};
 use report::Report;
 
 /// Measures; errors are printed.
@@ -52,7 +48,7 @@ pub(crate) fn execute(args: &Args) -> ExitCode {
         Err(error) => {
             // What is wrong with the command line or the environment is wrong for all ranks: one
             // tells.
-            if error.exit_code() != crate::BAD_USAGE || job::is_first_rank() {
+            if error.exit_code() != crate::BAD_USAGE || ranks::is_first_rank() {
                 notice(format_args!("{error}"));
             }
             ExitCode::from(error.exit_code())
@@ -60,7 +56,7 @@ pub(crate) fn execute(args: &Args) -> ExitCode {
     }
 }
 
-fn perform(args: &Args) -> Result<ExitCode, PerfError> {
+fn perform(args: &Args) -> Result<ExitCode, MeasureError> {
     match &args.measurement {
         Measurement::Messages(exchange) => {
             let order = exchange.order();
@@ -78,28 +74,12 @@ fn perform(args: &Args) -> Result<ExitCode, PerfError> {
             args.check()?;
             in_job(&args.ranks, &args.outputs, || skew::as_rank(args))
         }
-        Measurement::Breakdown(args) => {
-            args.sizes.check("breakdown")?;
-            alone("breakdown is one process", &args.outputs)?;
-            finish(&args.outputs, &breakdown::run(args)?)
-        }
         Measurement::Floor(args) => {
             args.sizes.check("floor")?;
-            alone("floor starts its own two processes", &args.outputs)?;
+            ranks::alone("floor starts its own two processes", &args.outputs)?;
             finish(&args.outputs, &floor::run(args)?)
         }
-        Measurement::OverVerbs(measurement) => measurement.perform(),
-    }
-}
-
-/// What is no job of ranks.
-fn alone(what: &str, outputs: &Outputs) -> Result<(), PerfError> {
-    outputs.check()?;
-    match job::launcher() {
-        Some(launcher) => Err(PerfError::Usage(format!(
-            "{what}, but {launcher} is set: run it without a launcher"
-        ))),
-        None => Ok(()),
+        Measurement::Papers(measurement) => measurement.perform(job::start),
     }
 }
 
@@ -107,14 +87,9 @@ fn alone(what: &str, outputs: &Outputs) -> Result<(), PerfError> {
 fn in_job(
     ranks: &Ranks,
     outputs: &Outputs,
-    as_rank: impl FnOnce() -> Result<Option<Report>, PerfError>,
-) -> Result<ExitCode, PerfError> {
-    // Of a job's ranks, the first writes.
-    if job::is_first_rank() {
-        outputs.check()?;
-    }
-    if job::launcher().is_none() {
-        limic::Settings::from_environment()?;
+    as_rank: impl FnOnce() -> Result<Option<Report>, MeasureError>,
+) -> Result<ExitCode, MeasureError> {
+    if !ranks::is_rank(outputs)? {
         return Ok(job::start(ranks));
     }
     match as_rank()? {
@@ -124,71 +99,12 @@ fn in_job(
 }
 
 /// Shows the rows wherever they were asked for.
-fn finish(outputs: &Outputs, report: &Report) -> Result<ExitCode, PerfError> {
-    if outputs.shows_table() {
-        // A reader that has gone away has seen enough.
-        let _unread = write!(std::io::stdout().lock(), "{}", report.table());
-    }
-    if let Some(path) = &outputs.json {
-        json::write(report, path)?;
-    }
-    if let Some(path) = &outputs.plot {
-        plot::write(report, path)?;
-    }
+fn finish(outputs: &Outputs, report: &Report) -> Result<ExitCode, MeasureError> {
+    outputs.show(report, || report.table(), |path| plot::write(report, path))?;
     if report.rows.is_empty() {
-        return Err(PerfError::Nothing(report.notes.join("; ")));
+        return Err(MeasureError::Nothing(report.notes.join("; ")));
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Why nothing could be measured.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum PerfError {
-    #[error("{0}")]
-    Usage(String),
-
-    #[error("{0}")]
-    Settings(#[from] limic::settings::SettingsError),
-
-    #[error("rank {rank}: {source}")]
-    Rank { rank: u32, source: limic::Error },
-
-    #[error("{0}")]
-    Start(limic::Error),
-
-    #[error("rank {rank}: {wrong}")]
-    Content { rank: u32, wrong: content::Wrong },
-
-    #[error("{}: {source}", path.display())]
-    File {
-        path: PathBuf,
-        source: std::io::Error,
-    },
-
-    #[error("drawing {}: {reason}", path.display())]
-    Plot { path: PathBuf, reason: String },
-
-    #[error("{step}: {source}")]
-    System {
-        step: &'static str,
-        source: std::io::Error,
-    },
-
-    /// The kernel module, or its figures.
-    #[error("{0}")]
-    Module(String),
-
-    #[error("nothing was measured: {0}")]
-    Nothing(String),
-}
-
-impl PerfError {
-    pub(crate) fn exit_code(&self) -> u8 {
-        match self {
-            Self::Usage(_) | Self::Settings(_) | Self::File { .. } => crate::BAD_USAGE,
-            _ => 1,
-        }
-    }
 }
 
 /// Tells the user something. A standard error that nobody reads any more is no reason to fail.

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use limic::Endpoint;
+use limic_measure::content::Wrong;
 
 use super::args::{Pattern, Reuse};
 use super::buffers::Buffers;
-use super::content::Wrong;
 use super::lane::Team;
 use super::{collective, latency, window};
 

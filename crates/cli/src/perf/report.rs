@@ -2,9 +2,13 @@
 
 use comfy_table::{CellAlignment, Table, presets};
 use limic::settings::ByteSize;
+use limic_measure::VERSION;
+use limic_measure::lanes::VerbsLane;
+use limic_measure::machine::Machine;
+use limic_measure::numbers::{Spread, significant};
+use limic_measure::outputs::page;
 
 use super::hardware::{Counts, NAMES};
-use super::machine::Machine;
 
 /// One measurement: a size over a path. Its fields are those of the JSON; docs/perf-json.md.
 #[derive(Debug, Clone, serde::Serialize)]
@@ -33,12 +37,9 @@ pub(super) struct Row {
     /// For `skew` only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) skew: Option<super::skew::SkewRow>,
-    /// For `breakdown` only.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) breakdown: Option<super::breakdown::Steps>,
     /// For lanes over verbs that were asked for.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    pub(super) verbs: Option<super::verbs::lanes::VerbsLane>,
+    pub(super) verbs: Option<VerbsLane>,
     #[serde(flatten)]
     pub(super) counted: Counted,
     /// For `cliffs` only: the time divided by that of the longest message at most half as long.
@@ -79,7 +80,6 @@ impl Row {
             iterations: 1,
             shape: None,
             skew: None,
-            breakdown: None,
             verbs: None,
             counted: Counted::default(),
             growth: None,
@@ -113,45 +113,6 @@ impl Counted {
     }
 }
 
-/// Median and extremes of the rounds.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Spread {
-    pub(super) median: f64,
-    pub(super) least: f64,
-    pub(super) most: f64,
-}
-
-impl Spread {
-    /// Of some numbers; 0 if there are none.
-    pub(super) fn of(numbers: &[f64]) -> Self {
-        let mut sorted = numbers.to_vec();
-        sorted.sort_by(f64::total_cmp);
-        let at = |index: usize| sorted.get(index).copied().unwrap_or(0.0);
-        let upper = sorted.len() / 2;
-        let lower = sorted.len().saturating_sub(1) / 2;
-        Self {
-            median: (at(lower) + at(upper)) / 2.0,
-            least: at(0),
-            most: at(sorted.len().saturating_sub(1)),
-        }
-    }
-
-    pub(super) fn scaled(self, factor: f64) -> Self {
-        // A clock that did not move must not give infinite rates.
-        let scale = |number: f64| (number * factor).max(1e-6);
-        Self {
-            median: scale(self.median),
-            least: scale(self.least),
-            most: scale(self.most),
-        }
-    }
-
-    /// Distance of the extremes as a fraction of the median.
-    pub(super) fn relative(&self) -> f64 {
-        (self.most - self.least) / self.median
-    }
-}
-
 /// Everything that was measured.
 #[derive(Debug, serde::Serialize)]
 pub(super) struct Report {
@@ -173,24 +134,15 @@ pub(super) struct Report {
 
 impl Report {
     pub(super) fn new(pattern: &'static str, bound: bool) -> Self {
-        let mut notes = Vec::new();
-        if cfg!(debug_assertions) {
-            notes.push("this is a debug build: the times mean nothing".to_owned());
-        }
+        let machine = Machine::describe();
+        let mut notes = machine.warnings();
         if !bound {
             notes.push(
                 "ranks are not bound to one CPU each: times vary with their placement".to_owned(),
             );
         }
-        let machine = Machine::describe();
-        if let Some(load) = machine.busy() {
-            notes.push(format!(
-                "the machine is busy (load {load:.1}, {} CPUs): trust ratios within this run, not times",
-                machine.topology.cpus
-            ));
-        }
         Self {
-            limic: env!("CARGO_PKG_VERSION"),
+            limic: VERSION,
             machine,
             pattern,
             bound,
@@ -280,58 +232,12 @@ impl Report {
         }
         let body = if self.pattern == super::skew::NAME {
             super::skew::table(&self.rows)
-        } else if self.pattern == super::breakdown::NAME {
-            super::breakdown::table(&self.rows)
         } else {
             table.trim_fmt()
         };
         let ranks = self.rows.first().map_or(0, |row| row.ranks);
-        let mut text = format!(
-            "limic {} {}, {ranks} {}; {}\n{}\n",
-            self.limic,
-            self.pattern,
-            if floor { "processes" } else { "ranks" },
-            self.machine.line(),
-            body.trim_end(),
-        );
-        for note in &self.notes {
-            text.push_str(&format!("note: {note}\n"));
-        }
-        text
-    }
-}
-
-/// Three significant digits, and all of those before the point.
-pub(crate) fn significant(number: f64) -> String {
-    let decimals = match number {
-        n if n >= 100.0 => 0,
-        n if n >= 10.0 => 1,
-        n if n >= 1.0 => 2,
-        _ => 4,
-    };
-    format!("{number:.decimals$}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_median_of_odd_and_even_counts() {
-        assert_eq!(Spread::of(&[3.0, 1.0, 2.0]).median, 2.0);
-        assert_eq!(Spread::of(&[4.0, 1.0, 2.0, 3.0]).median, 2.5);
-        assert_eq!(Spread::of(&[]).median, 0.0);
-        let spread = Spread::of(&[1.0, 2.0, 4.0]);
-        assert_eq!((spread.least, spread.most), (1.0, 4.0));
-        assert_eq!(spread.relative(), 1.5);
-        assert!(Spread::of(&[0.0]).scaled(1.0).median > 0.0);
-    }
-
-    #[test]
-    fn small_and_large_times_read_well() {
-        assert_eq!(significant(0.05812), "0.0581");
-        assert_eq!(significant(1.234), "1.23");
-        assert_eq!(significant(12.34), "12.3");
-        assert_eq!(significant(1234.5), "1234");
+        let who = if floor { "processes" } else { "ranks" };
+        let measurement = format!("{}, {ranks} {who}", self.pattern);
+        page(&measurement, &self.machine, &body, &self.notes)
     }
 }

@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
 use limic::{Endpoint, ScopedRecv, ScopedSend};
+use limic_measure::content::{Wrong, fill, seed, verify, verify_length};
 
 use super::args::{Pattern, Reuse};
 use super::buffers::Buffers;
-use super::content::{Wrong, fill, seed, verify, verify_length};
 use super::lane::Team;
 use super::pattern::{ANSWER, DATA, Start, Stopped, WINDOW, Work};
 

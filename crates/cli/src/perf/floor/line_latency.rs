@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
+use limic_measure::{MeasureError, ranks};
 use rustix::thread::{sched_getaffinity, sched_setaffinity};
 
 use super::loops::{Kind, Order};
 use super::memory::Memory;
 use super::partner::Partner;
-use super::{SHAPES, into_error, job, timed};
-use crate::perf::PerfError;
+use super::{SHAPES, into_error, timed};
 
 /// Of the shortest round; long enough for the two processes to meet.
 const ROUNDS: usize = 5;
@@ -17,21 +17,21 @@ const ITERATIONS: u64 = 20_000;
 
 /// One way of a cache line, in the best of several rounds of some milliseconds. The process must
 /// have one thread; where that may run is afterwards as before.
-pub(in crate::perf) fn line_latency(cpus: [u32; 2]) -> Result<Duration, PerfError> {
+pub(in crate::perf) fn line_latency(cpus: [u32; 2]) -> Result<Duration, MeasureError> {
     let affinity = |step| {
-        move |errno: rustix::io::Errno| PerfError::System {
+        move |errno: rustix::io::Errno| MeasureError::System {
             step,
             source: errno.into(),
         }
     };
     let before = sched_getaffinity(None).map_err(affinity("reading the CPU affinity"))?;
     let [first, second] = cpus.map(|cpu| cpu as usize);
-    let found = job::pin(first).and_then(|()| measure(first, second));
+    let found = ranks::pin(first).and_then(|()| measure(first, second));
     sched_setaffinity(None, &before).map_err(affinity("restoring the CPU affinity"))?;
     found
 }
 
-fn measure(first: usize, second: usize) -> Result<Duration, PerfError> {
+fn measure(first: usize, second: usize) -> Result<Duration, MeasureError> {
     let order = Order {
         kind: Kind::CacheLine,
         bytes: 8,

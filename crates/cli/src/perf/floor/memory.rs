@@ -3,10 +3,10 @@
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use limic_measure::MeasureError;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 use super::loops::Failure;
-use crate::perf::PerfError;
 use crate::perf::buffers::Pool;
 
 /// Room for the largest ring: 16 chunks of 32 KiB.
@@ -115,8 +115,8 @@ pub(super) struct Memory {
 
 impl Memory {
     /// Maps and touches everything.
-    pub(super) fn map(longest: usize) -> Result<Self, PerfError> {
-        let no_memory = |_| PerfError::System {
+    pub(super) fn map(longest: usize) -> Result<Self, MeasureError> {
+        let no_memory = |_| MeasureError::System {
             step: "taking memory for the longest message",
             source: std::io::ErrorKind::OutOfMemory.into(),
         };
@@ -134,7 +134,7 @@ impl Memory {
                 MapFlags::SHARED | MapFlags::POPULATE,
             )
         };
-        let shared = mapped.map_err(|errno| PerfError::System {
+        let shared = mapped.map_err(|errno| MeasureError::System {
             step: "mapping shared memory",
             source: errno.into(),
         })?;

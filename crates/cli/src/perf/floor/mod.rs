@@ -21,10 +21,12 @@ pub(super) mod wake;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
+use limic_measure::numbers::Spread;
+use limic_measure::options::{Sizes, Timed};
+use limic_measure::outputs::Outputs;
+use limic_measure::{MeasureError, ranks};
 
-use super::options::{Outputs, Sizes, Timed};
-use super::report::{Report, Row, Spread};
-use super::{PerfError, job};
+use super::report::{Report, Row};
 pub(super) use line_latency::line_latency;
 use loops::{Failure, Kind, Order, Shape};
 use memory::Memory;
@@ -79,8 +81,8 @@ pub(super) struct Args {
 }
 
 /// Measures all floors.
-pub(super) fn run(args: &Args) -> Result<Report, PerfError> {
-    let cpus = job::allowed_cpus()?;
+pub(super) fn run(args: &Args) -> Result<Report, MeasureError> {
+    let cpus = ranks::allowed_cpus()?;
     let pair = match (args.no_bind, cpus.as_slice()) {
         (false, [first, second, ..]) => Some((*first, *second)),
         _ => None,
@@ -96,7 +98,7 @@ pub(super) fn run(args: &Args) -> Result<Report, PerfError> {
     // The only thread so far: nothing that forking could tear.
     let partner = Partner::start(&mut memory, pair)?;
     if let Some((first, _)) = pair {
-        job::pin(first)?;
+        ranks::pin(first)?;
     }
     let mut floor = Floor {
         args,
@@ -142,7 +144,7 @@ struct Candidate {
 
 impl Floor<'_> {
     /// Measures one kind for one size. False if this machine cannot do it at all.
-    fn measure(&mut self, kind: Kind, bytes: usize) -> Result<bool, PerfError> {
+    fn measure(&mut self, kind: Kind, bytes: usize) -> Result<bool, MeasureError> {
         self.progress
             .set_message(format!("{} {bytes}", kind.name()));
         let shapes: &[Shape] = if kind.has_ring() {
@@ -194,7 +196,7 @@ impl Floor<'_> {
         Ok(true)
     }
 
-    fn calibrate(&mut self, mut order: Order, round: f64) -> Result<u64, PerfError> {
+    fn calibrate(&mut self, mut order: Order, round: f64) -> Result<u64, MeasureError> {
         let enough = CALIBRATION.as_secs_f64().min(round);
         loop {
             let seconds = self.go(&order).map_err(into_error)?.as_secs_f64();
@@ -210,7 +212,7 @@ impl Floor<'_> {
         timed(order, &mut self.memory, &mut self.partner)
     }
 
-    fn failed(&mut self, kind: Kind, error: Failure) -> Result<bool, PerfError> {
+    fn failed(&mut self, kind: Kind, error: Failure) -> Result<bool, MeasureError> {
         let Failure::Refused(errno) = error else {
             return Err(into_error(error));
         };
@@ -246,17 +248,17 @@ fn timed(order: &Order, memory: &mut Memory, partner: &mut Partner) -> Result<Du
     Ok(time)
 }
 
-fn into_error(failure: Failure) -> PerfError {
+fn into_error(failure: Failure) -> MeasureError {
     match failure {
-        Failure::Refused(errno) => PerfError::System {
+        Failure::Refused(errno) => MeasureError::System {
             step: "process_vm_readv",
             source: errno.into(),
         },
-        Failure::Silent => PerfError::System {
+        Failure::Silent => MeasureError::System {
             step: "waiting for the other process",
             source: std::io::ErrorKind::TimedOut.into(),
         },
-        Failure::System(source) => PerfError::System {
+        Failure::System(source) => MeasureError::System {
             step: "talking to the other process",
             source,
         },

@@ -2,12 +2,12 @@
 
 use std::io::{PipeReader, PipeWriter, Read, Write};
 
+use limic_measure::{MeasureError, ranks};
 use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid, fork};
 
 use super::loops::{Failure, Order, follow};
 use super::memory::Memory;
-use crate::perf::{PerfError, job};
 
 /// The other process, seen from the measuring one. It ends when this is dropped, or when the
 /// measuring process dies: its pipe then ends.
@@ -19,8 +19,8 @@ pub(super) struct Partner {
     answers: PipeReader,
 }
 
-fn system(step: &'static str) -> impl Fn(std::io::Error) -> PerfError {
-    move |source| PerfError::System { step, source }
+fn system(step: &'static str) -> impl Fn(std::io::Error) -> MeasureError {
+    move |source| MeasureError::System { step, source }
 }
 
 impl Partner {
@@ -28,7 +28,7 @@ impl Partner {
     pub(super) fn start(
         memory: &mut Memory,
         cpus: Option<(usize, usize)>,
-    ) -> Result<Self, PerfError> {
+    ) -> Result<Self, MeasureError> {
         let pipe = || std::io::pipe().map_err(system("making a pipe"));
         let (their_orders, orders) = pipe()?;
         let (answers, their_answers) = pipe()?;
@@ -58,7 +58,7 @@ impl Partner {
                     orders: Some(orders),
                     answers,
                 };
-                partner.finished().map_err(|_| PerfError::System {
+                partner.finished().map_err(|_| MeasureError::System {
                     step: "starting the second process",
                     source: std::io::ErrorKind::BrokenPipe.into(),
                 })?;
@@ -86,7 +86,7 @@ impl Partner {
     }
 
     /// Ends it and waits for that.
-    pub(super) fn stop(mut self) -> Result<(), PerfError> {
+    pub(super) fn stop(mut self) -> Result<(), MeasureError> {
         self.end()
             .map_err(|errno| system("waiting for the second process")(errno.into()))
     }
@@ -116,7 +116,7 @@ fn serve(
     mut answers: PipeWriter,
 ) -> Result<(), Failure> {
     if let Some(cpu) = cpu {
-        job::pin(cpu).map_err(|error| Failure::System(std::io::Error::other(error)))?;
+        ranks::pin(cpu).map_err(|error| Failure::System(std::io::Error::other(error)))?;
     }
     memory.touch();
     answers.write_all(&[1])?;

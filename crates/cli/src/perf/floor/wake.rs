@@ -4,6 +4,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
+use limic_measure::MeasureError;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::thread::futex;
 use rustix::time::{ClockId, clock_gettime};
@@ -12,7 +13,6 @@ use super::Spread;
 use super::loops::{Failure, Kind, Order};
 use super::memory::Memory;
 use super::partner::Partner;
-use crate::perf::PerfError;
 
 /// From the sleeper's last sign until it is woken: by then it sleeps.
 pub(in crate::perf) const PAUSE_NS: u64 = 50_000;
@@ -34,11 +34,14 @@ pub(in crate::perf) fn pause() {
     }
 }
 
-/// An eventfd, by which the sleeper is woken out of its epoll set: the least that the kernel takes.
-pub(super) fn bell() -> Result<OwnedFd, PerfError> {
-    eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|errno| PerfError::System {
-        step: "making an eventfd",
-        source: errno.into(),
+/// An eventfd, by which the sleeper is woken out of its epoll set: the least that the kernel
+/// takes.
+pub(super) fn bell() -> Result<OwnedFd, MeasureError> {
+    eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|errno| {
+        MeasureError::System {
+            step: "making an eventfd",
+            source: errno.into(),
+        }
     })
 }
 
@@ -124,14 +127,14 @@ pub(in crate::perf) struct KernelWake {
 
 impl KernelWake {
     /// The sleeper is pinned to this CPU. The process must have one thread.
-    pub(in crate::perf) fn start(cpu: Option<usize>) -> Result<Self, PerfError> {
+    pub(in crate::perf) fn start(cpu: Option<usize>) -> Result<Self, MeasureError> {
         let mut memory = Memory::map(8)?;
         let partner = Partner::start(&mut memory, cpu.map(|cpu| (cpu, cpu)))?;
         Ok(Self { memory, partner })
     }
 
     /// Microseconds of a wake-up out of an epoll set.
-    pub(in crate::perf) fn measure(&mut self) -> Result<f64, PerfError> {
+    pub(in crate::perf) fn measure(&mut self) -> Result<f64, MeasureError> {
         let order = Order {
             kind: Kind::EpollWake,
             bytes: 0,
@@ -143,7 +146,7 @@ impl KernelWake {
         Ok(time * 1e6 / WAKES as f64)
     }
 
-    pub(in crate::perf) fn stop(self) -> Result<(), PerfError> {
+    pub(in crate::perf) fn stop(self) -> Result<(), MeasureError> {
         self.partner.stop()
     }
 }

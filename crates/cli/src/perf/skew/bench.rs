@@ -3,14 +3,16 @@
 use indicatif::{ProgressBar, ProgressStyle};
 use limic::Endpoint;
 use limic::settings::{ByteSize, Path};
+use limic_measure::MeasureError;
+use limic_measure::content::{fill, seed};
+use limic_measure::control::Control;
+use limic_measure::numbers::Spread;
 
-use super::super::PerfError;
 use super::super::args::Pattern;
-use super::super::content::{fill, seed};
-use super::super::control::{Control, Measured};
 use super::super::measure::{explain, one, skipped_path};
+use super::super::measured::Measured;
 use super::super::pattern::{WINDOW, Work};
-use super::super::report::{Report, Row, Spread};
+use super::super::report::{Report, Row};
 use super::row::SkewRow;
 use super::sides::{consume, micros, produce};
 use super::{Args, NAME, Variant};
@@ -27,9 +29,9 @@ pub(super) struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    fn failed(&self) -> impl Fn(limic::Error) -> PerfError + use<> {
+    fn failed(&self) -> impl Fn(limic::Error) -> MeasureError + use<> {
         let rank = self.control.rank();
-        move |source| PerfError::Rank { rank, source }
+        move |source| MeasureError::Rank { rank, source }
     }
 
     /// Everything, in order.
@@ -37,7 +39,7 @@ impl Bench<'_> {
         &mut self,
         skewed: &mut [Variant],
         long: &mut [Variant],
-    ) -> Result<(), PerfError> {
+    ) -> Result<(), MeasureError> {
         let rounds = u64::from(self.args.timed.rounds.rounds);
         if self.control.rank() == 0 {
             let computes = self.args.c2.len() as u64;
@@ -55,7 +57,7 @@ impl Bench<'_> {
     }
 
     /// Windows with computing, all variants in turn.
-    fn skewed(&mut self, variants: &mut [Variant], c2_us: f64) -> Result<(), PerfError> {
+    fn skewed(&mut self, variants: &mut [Variant], c2_us: f64) -> Result<(), MeasureError> {
         let skew = self.args;
         let (window, bytes) = (skew.window, skew.message_bytes());
         self.progress
@@ -102,7 +104,7 @@ impl Bench<'_> {
         }
         let reference = Spread::of(&seconds[0]).median;
         for (index, variant) in variants.iter().enumerate() {
-            let all = self.control.merge(&moved[index]).map_err(self.failed())?;
+            let all = moved[index].of_all(&self.control).map_err(self.failed())?;
             let spread = Spread::of(&seconds[index]).scaled(1e6);
             let row = SkewRow {
                 phase: "skewed",
@@ -136,7 +138,7 @@ impl Bench<'_> {
 
     /// Windows without computing: thresholds come back, and what then is moved is compared with the
     /// long paths.
-    fn after(&mut self, skewed: &mut [Variant], long: &mut [Variant]) -> Result<(), PerfError> {
+    fn after(&mut self, skewed: &mut [Variant], long: &mut [Variant]) -> Result<(), MeasureError> {
         let Some(aware) = skewed
             .iter_mut()
             .position(|variant| variant.name == "aware")
@@ -232,8 +234,8 @@ impl Bench<'_> {
         &mut self,
         variant: &mut Variant,
         done: impl Fn(bool) -> bool,
-        mut repeat: impl FnMut(&mut Self, &mut Variant) -> Result<(), PerfError>,
-    ) -> Result<Option<u32>, PerfError> {
+        mut repeat: impl FnMut(&mut Self, &mut Variant) -> Result<(), MeasureError>,
+    ) -> Result<Option<u32>, MeasureError> {
         for windows in 0..PATIENCE {
             if done(self.lags(variant)?) {
                 return Ok(Some(windows));
@@ -248,7 +250,7 @@ impl Bench<'_> {
     }
 
     /// Whether the producer's thresholds follow the skew now; the same for both ranks.
-    fn lags(&self, variant: &Variant) -> Result<bool, PerfError> {
+    fn lags(&self, variant: &Variant) -> Result<bool, MeasureError> {
         let endpoint = &variant.lane.teams[0].endpoint;
         // The word of the consumer may still lie in the ring.
         while endpoint.progress() {}
@@ -261,7 +263,7 @@ impl Bench<'_> {
     }
 
     /// One window with computing: the producer's seconds.
-    fn window(&self, variant: &mut Variant, c2_us: f64, check: bool) -> Result<f64, PerfError> {
+    fn window(&self, variant: &mut Variant, c2_us: f64, check: bool) -> Result<f64, MeasureError> {
         let rank = self.control.rank();
         let skew = self.args;
         let (window, bytes) = (skew.window, skew.message_bytes());
@@ -296,12 +298,12 @@ impl Bench<'_> {
     }
 
     /// Windows without computing.
-    fn stream(&self, variant: &mut Variant, work: &Work) -> Result<Measured, PerfError> {
+    fn stream(&self, variant: &mut Variant, work: &Work) -> Result<Measured, MeasureError> {
         let start = || self.control.barrier();
         let team = &variant.lane.teams[0];
         let mine = one(team, &mut variant.buffers, work, false, &start)
             .map_err(|stopped| explain(stopped, self.control.rank()))?;
-        self.control.merge(&mine).map_err(self.failed())
+        mine.of_all(&self.control).map_err(self.failed())
     }
 
     fn row(

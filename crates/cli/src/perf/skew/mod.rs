@@ -17,13 +17,14 @@ mod sides;
 
 use indicatif::ProgressBar;
 use limic::settings::{ByteSize, Path, Settings, SettingsBuilder};
+use limic_measure::MeasureError;
+use limic_measure::options::{Grouping, Ranks, Timed};
+use limic_measure::outputs::Outputs;
+use limic_measure::ranks::join;
 
-use super::PerfError;
 use super::args::Wanted;
 use super::buffers::Buffers;
 use super::lane::Lane;
-use super::measure::join;
-use super::options::{Grouping, Outputs, Ranks, Timed};
 use super::report::Report;
 use bench::Bench;
 pub(super) use row::{SkewRow, table};
@@ -72,7 +73,7 @@ pub(super) struct Args {
 
 impl Args {
     /// What the command line's types cannot tell.
-    pub(super) fn check(&self) -> Result<(), PerfError> {
+    pub(super) fn check(&self) -> Result<(), MeasureError> {
         Grouping::Two.check(NAME, self.ranks.ranks.unwrap_or(2))?;
         roomy(self).map(drop)
     }
@@ -104,11 +105,11 @@ fn parse_window(text: &str) -> Result<usize, String> {
 }
 
 /// Measures as one of two ranks; rank 0, the producer, gives the report.
-pub(super) fn as_rank(args: &Args) -> Result<Option<Report>, PerfError> {
+pub(super) fn as_rank(args: &Args) -> Result<Option<Report>, MeasureError> {
     let (control, cpus) = join(NAME, Grouping::Two, &args.ranks)?;
     let rank = control.rank();
-    let failed = |source| PerfError::Rank { rank, source };
-    let open = |name, wanted, settings: SettingsBuilder| -> Result<Variant, PerfError> {
+    let failed = |source| MeasureError::Rank { rank, source };
+    let open = |name, wanted, settings: SettingsBuilder| -> Result<Variant, MeasureError> {
         let lane = Lane::connect(wanted, settings.build()?, &control, &cpus).map_err(failed)?;
         Ok(Variant {
             name,
@@ -153,13 +154,13 @@ pub(super) fn as_rank(args: &Args) -> Result<Option<Report>, PerfError> {
 }
 
 /// Settings with which a window of messages goes eagerly without waiting for anybody.
-fn roomy(args: &Args) -> Result<SettingsBuilder, PerfError> {
+fn roomy(args: &Args) -> Result<SettingsBuilder, MeasureError> {
     let bytes = args.message_bytes();
     // A record takes at most a quarter of its ring; two windows fit, with their headers.
     let window = (2 * args.window).saturating_mul(bytes + 128);
     let ring = window.max(4 * (bytes + 64)).checked_next_power_of_two();
     let Some(ring) = ring.filter(|ring| *ring <= MOST_RING) else {
-        return Err(PerfError::Usage(format!(
+        return Err(MeasureError::Usage(format!(
             "two windows of {} messages of {} do not fit a ring of 16M, so the eager path cannot be measured: choose \
              fewer or shorter messages",
             args.window,

@@ -1,8 +1,9 @@
 //! What rows of this pattern have more than others, and the rows as text.
 
 use comfy_table::{CellAlignment, Table, presets};
+use limic_measure::numbers::significant;
 
-use super::super::report::{Row, significant};
+use super::super::report::Row;
 
 /// What only rows of this pattern have; its fields are those of the JSON.
 #[derive(Debug, Clone, serde::Serialize)]

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use limic::{Endpoint, ScopedSend};
+use limic_measure::content::{seed, verify, verify_length};
 
-use super::super::content::{seed, verify, verify_length};
 use super::super::lane::Team;
 use super::super::pattern::{DATA, Stopped};
 

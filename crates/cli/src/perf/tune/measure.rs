@@ -8,15 +8,16 @@ use indicatif::{ProgressBar, ProgressStyle};
 use limic::internals::{INLINE_CAPACITY, Locality, ReceiverPace, Row, Table};
 use limic::settings::{ByteSize, LineLatency, Path, Settings, SettingsBuilder};
 use limic::topology::Place;
+use limic_measure::control::Control;
+use limic_measure::numbers::Spread;
+use limic_measure::{MeasureError, ranks};
 
 use super::super::args::{Pattern, Wanted};
 use super::super::buffers::Buffers;
-use super::super::control::{Control, Measured as Moved};
 use super::super::lane::Lane;
 use super::super::measure::{explain, one};
+use super::super::measured::Measured as Moved;
 use super::super::pattern::{WINDOW, Work};
-use super::super::report::Spread;
-use super::super::{PerfError, job};
 use super::choice::{self, Measured, Times, Way};
 
 /// Shortest and longest message that is measured, as powers of two.
@@ -103,15 +104,15 @@ pub(super) fn as_rank(
     cpus: &[u32],
     line_latency: LineLatency,
     seconds: f64,
-) -> Result<(), PerfError> {
-    let control = Control::join().map_err(PerfError::Start)?;
+) -> Result<(), MeasureError> {
+    let control = Control::join().map_err(MeasureError::Start)?;
     let rank = control.rank();
     let cpu = cpus.get(rank as usize).filter(|_| control.size() == 2);
     let Some(&cpu) = cpu else {
-        return Err(PerfError::Usage("a measurement has two ranks".into()));
+        return Err(MeasureError::Usage("a measurement has two ranks".into()));
     };
-    job::pin(cpu as usize)?;
-    let failed = |source| PerfError::Rank { rank, source };
+    ranks::pin(cpu as usize)?;
+    let failed = |source| MeasureError::Rank { rank, source };
     let place = u64::from_le_bytes(Place::current().to_bytes());
     let places = control.gather(&place.to_le_bytes()).map_err(failed)?;
     let by_topology = Place::from_bytes(places[0]).locality(&Place::from_bytes(places[1]));
@@ -127,15 +128,15 @@ pub(super) fn as_rank(
     let found = bench.all(locality, cpus, seconds)?;
     let Bench { control, .. } = bench;
     if rank == 0 {
-        crate::perf::json::write(&found, FilePath::new("-"))?;
+        limic_measure::outputs::write_json(&found, FilePath::new("-"))?;
     }
     control.leave().map_err(failed)
 }
 
 impl Bench {
-    fn failed(&self) -> impl Fn(limic::Error) -> PerfError + use<> {
+    fn failed(&self) -> impl Fn(limic::Error) -> MeasureError + use<> {
         let rank = self.control.rank();
-        move |source| PerfError::Rank { rank, source }
+        move |source| MeasureError::Rank { rank, source }
     }
 
     /// Neither the environment, nor an older profile, nor anything that changes by itself.
@@ -152,7 +153,7 @@ impl Bench {
         locality: Locality,
         cpus: &[u32],
         seconds: f64,
-    ) -> Result<Findings, PerfError> {
+    ) -> Result<Findings, MeasureError> {
         let begin = Instant::now();
         let mut ways = self.open(locality)?;
         let points: Vec<(usize, u64)> = (0..ways.len())
@@ -233,7 +234,7 @@ impl Bench {
     }
 
     /// Endpoints for every way, each forced.
-    fn open(&mut self, locality: Locality) -> Result<Vec<Ways>, PerfError> {
+    fn open(&mut self, locality: Locality) -> Result<Vec<Ways>, MeasureError> {
         let own_fragment = Table::built_in().fragment_bytes(Path::Pipeline, locality);
         let mut fragments = FRAGMENTS.to_vec();
         if !fragments.contains(&own_fragment) {
@@ -267,7 +268,7 @@ impl Bench {
             .collect()
     }
 
-    fn lane(&self, way: Way, settings: SettingsBuilder) -> Result<Ways, PerfError> {
+    fn lane(&self, way: Way, settings: SettingsBuilder) -> Result<Ways, MeasureError> {
         let lane = Lane::connect(Wanted::Hybrid, settings.build()?, &self.control, &self.cpus)
             .map_err(self.failed())?;
         Ok(Ways {
@@ -283,7 +284,7 @@ impl Bench {
         &self,
         lanes: &mut [&mut Ways],
         bytes: u64,
-    ) -> Result<Vec<(Times, Option<Path>)>, PerfError> {
+    ) -> Result<Vec<(Times, Option<Path>)>, MeasureError> {
         let mut iterations = vec![[1; 2]; lanes.len()];
         let mut paths = Vec::new();
         let mut slowest = 0.0_f64;
@@ -331,15 +332,15 @@ impl Bench {
         Ok(times.zip(paths).collect())
     }
 
-    fn run(&self, lane: &mut Ways, work: &Work) -> Result<Moved, PerfError> {
+    fn run(&self, lane: &mut Ways, work: &Work) -> Result<Moved, MeasureError> {
         let start = || self.control.barrier();
         let mine = one(&lane.lane.teams[0], &mut lane.buffers, work, false, &start)
             .map_err(|stopped| explain(stopped, self.control.rank()))?;
-        self.control.merge(&mine).map_err(self.failed())
+        mine.of_all(&self.control).map_err(self.failed())
     }
 
     /// The built-in table and the one with `rows`, in turn.
-    fn compare(&mut self, locality: Locality, rows: &[Row]) -> Result<Vec<Compared>, PerfError> {
+    fn compare(&mut self, locality: Locality, rows: &[Row]) -> Result<Vec<Compared>, MeasureError> {
         let way = Way {
             path: Path::Eager,
             fragment_bytes: 0,

@@ -18,9 +18,9 @@ use std::path::{Path as FilePath, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use limic::settings::{LineLatency, Settings, default_profile};
+use limic_measure::{MeasureError, outputs, ranks};
 use rustix::process::{Signal, getpid};
 
-use super::{PerfError, job, outputs};
 use crate::run::end_with;
 use measure::Findings;
 use places::Pair;
@@ -47,7 +47,7 @@ pub(crate) struct Args {
     seconds: u32,
 
     /// Draw the time of a message before and after over its size
-    #[arg(long, value_name = "FILE.svg", value_parser = super::plot::parse_file)]
+    #[arg(long, value_name = "FILE.svg", value_parser = limic_measure::plot::parse_file)]
     plot: Option<PathBuf>,
 
     /// Write what was measured as JSON; `-` is standard output, instead of the table
@@ -81,12 +81,12 @@ pub(crate) fn execute(args: &Args) -> ExitCode {
     }
 }
 
-fn perform(args: &Args) -> Result<(), PerfError> {
+fn perform(args: &Args) -> Result<(), MeasureError> {
     if let Some(cpus) = &args.on_cpus {
         return measure::as_rank(cpus, args.line_latency, f64::from(args.seconds));
     }
-    if let Some(launcher) = job::launcher() {
-        return Err(PerfError::Usage(format!(
+    if let Some(launcher) = ranks::launcher() {
+        return Err(MeasureError::Usage(format!(
             "tune starts its own processes, but {launcher} is set: run it without a launcher"
         )));
     }
@@ -145,13 +145,13 @@ fn perform(args: &Args) -> Result<(), PerfError> {
 
 /// The file to write, if one is to be written; that it can be is found before minutes of measuring
 /// rather than after them.
-fn target(args: &Args) -> Result<Option<PathBuf>, PerfError> {
+fn target(args: &Args) -> Result<Option<PathBuf>, MeasureError> {
     if args.dry_run {
         return Ok(None);
     }
     let target = args.output.clone().or_else(default_profile);
     let target = target.ok_or_else(|| {
-        PerfError::Usage(
+        MeasureError::Usage(
             "neither XDG_CONFIG_HOME nor HOME says where profiles lie: give --output FILE".into(),
         )
     })?;
@@ -161,8 +161,8 @@ fn target(args: &Args) -> Result<Option<PathBuf>, PerfError> {
 }
 
 /// Starts the two ranks of one measurement, and reads what they found.
-fn start(args: &Args, pair: &Pair, line_latency: LineLatency) -> Result<Findings, PerfError> {
-    let failed = |step| move |source| PerfError::System { step, source };
+fn start(args: &Args, pair: &Pair, line_latency: LineLatency) -> Result<Findings, MeasureError> {
+    let failed = |step| move |source| MeasureError::System { step, source };
     let program = std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into());
     let seconds = args.seconds.to_string();
     let mut command = Command::new(&program);
@@ -181,25 +181,25 @@ fn start(args: &Args, pair: &Pair, line_latency: LineLatency) -> Result<Findings
     unsafe { command.pre_exec(prepare) };
     let output = command.output().map_err(failed("starting the ranks"))?;
     if !output.status.success() {
-        return Err(PerfError::Nothing(format!(
+        return Err(MeasureError::Nothing(format!(
             "the ranks at {} ended with {}",
             pair.locality, output.status
         )));
     }
-    serde_json::from_slice(&output.stdout).map_err(|error| PerfError::System {
+    serde_json::from_slice(&output.stdout).map_err(|error| MeasureError::System {
         step: "reading what was measured",
         source: error.into(),
     })
 }
 
 /// Loads what was written, as every later run will.
-fn verify(path: &FilePath) -> Result<(), PerfError> {
+fn verify(path: &FilePath) -> Result<(), MeasureError> {
     let settings = Settings::builder()
         .with_environment([("LIMIC_PROFILE", path)])
         .build()?;
     match settings.warnings() {
         [] => Ok(()),
-        [warning, ..] => Err(PerfError::Nothing(warning.clone())),
+        [warning, ..] => Err(MeasureError::Nothing(warning.clone())),
     }
 }
 
@@ -208,7 +208,7 @@ fn finish(
     all: &[Findings],
     target: Option<&FilePath>,
     text: &str,
-) -> Result<(), PerfError> {
+) -> Result<(), MeasureError> {
     let to_stdout = args
         .json
         .as_ref()
@@ -217,7 +217,7 @@ fn finish(
         show::plot(all, path)?;
     }
     if let Some(path) = &args.json {
-        super::json::write(&all, path)?;
+        outputs::write_json(&all, path)?;
     }
     if !to_stdout {
         let mut out = show::table(all);

@@ -3,8 +3,9 @@
 use limic::internals::Locality;
 use limic::settings::{LineLatency, Settings};
 use limic::topology::{CpuSet, Topology};
+use limic_measure::MeasureError;
 
-use super::super::{PerfError, floor};
+use super::super::floor;
 
 /// Two CPUs, and how far apart they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +23,7 @@ impl Pair {
     /// How long a cache line takes between them, which says more than the topology: see
     /// [`LineLatency`]. What the settings say (`LIMIC_LINE_LATENCY`) stands in for the measurement,
     /// as in every run.
-    pub(super) fn line_latency(&self) -> Result<LineLatency, PerfError> {
+    pub(super) fn line_latency(&self) -> Result<LineLatency, MeasureError> {
         let asked = Settings::from_environment()?.line_latency();
         if asked != LineLatency::Measured {
             return Ok(asked);
@@ -41,8 +42,8 @@ impl Pair {
 const MOST: usize = 512;
 
 /// The pairs, nearest first.
-pub(super) fn find() -> Result<Vec<Pair>, PerfError> {
-    let allowed = CpuSet::allowed().map_err(|source| PerfError::System {
+pub(super) fn find() -> Result<Vec<Pair>, MeasureError> {
+    let allowed = CpuSet::allowed().map_err(|source| MeasureError::System {
         step: "reading the CPU affinity",
         source,
     })?;

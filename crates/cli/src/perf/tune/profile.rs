@@ -4,9 +4,9 @@ use std::io::Write;
 use std::path::Path as FilePath;
 
 use limic::settings::{ByteSize, MachineKey, PROFILE_VERSION, Settings};
+use limic_measure::MeasureError;
+use limic_measure::machine::date;
 
-use super::super::PerfError;
-use super::super::machine::date;
 use super::measure::Findings;
 
 /// What stays of the profile that was there: one machine may show several localities at different
@@ -136,16 +136,16 @@ fn folder(path: &FilePath) -> &FilePath {
 }
 
 /// Makes the folder in which a profile is to lie.
-pub(super) fn make_folder(path: &FilePath) -> Result<(), PerfError> {
-    std::fs::create_dir_all(folder(path)).map_err(|source| PerfError::File {
+pub(super) fn make_folder(path: &FilePath) -> Result<(), MeasureError> {
+    std::fs::create_dir_all(folder(path)).map_err(|source| MeasureError::File {
         path: path.to_owned(),
         source,
     })
 }
 
 /// Writes it in one step: a run that starts meanwhile sees the old one or the new one.
-pub(super) fn write(path: &FilePath, text: &str) -> Result<(), PerfError> {
-    let failed = |source| PerfError::File {
+pub(super) fn write(path: &FilePath, text: &str) -> Result<(), MeasureError> {
+    let failed = |source| MeasureError::File {
         path: path.to_owned(),
         source,
     };

@@ -5,11 +5,11 @@ use std::path::Path as FilePath;
 
 use comfy_table::{CellAlignment, Table, presets};
 use limic::settings::ByteSize;
+use limic_measure::MeasureError;
+use limic_measure::machine::Machine;
+use limic_measure::numbers::significant;
+use limic_measure::plot::{Axes, Lines, draw};
 
-use super::super::PerfError;
-use super::super::machine::Machine;
-use super::super::plot::{Axes, Lines, draw};
-use super::super::report::significant;
 use super::measure::Findings;
 
 /// Before and after at each size, and the notes.
@@ -70,7 +70,7 @@ pub(super) fn table(all: &[Findings]) -> String {
 }
 
 /// Time over size: a line for each locality and table.
-pub(super) fn plot(all: &[Findings], path: &FilePath) -> Result<(), PerfError> {
+pub(super) fn plot(all: &[Findings], path: &FilePath) -> Result<(), MeasureError> {
     let mut lines: Lines = BTreeMap::new();
     for findings in all {
         for size in &findings.compared {
