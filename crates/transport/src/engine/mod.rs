@@ -41,7 +41,7 @@ pub(crate) mod staging;
 #[cfg(test)]
 mod tests;
 mod transfers;
-mod wakeup;
+pub(crate) mod wakeup;
 
 use core::time::Duration;
 

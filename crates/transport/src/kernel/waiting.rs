@@ -7,6 +7,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::KernelEngine;
 use crate::counters::Event;
+use crate::engine::wakeup::backoff::{Backoff, Step};
 use crate::error::Outcome;
 use crate::raw::RequestId;
 use crate::{Error, Result};
@@ -15,34 +16,23 @@ use crate::{Error, Result};
 const LONGEST: Duration = Duration::from_millis(250);
 /// The longest sleep while the module could not take a send: nobody tells when there is room.
 const BLOCKED: Duration = Duration::from_millis(1);
-/// Polls without a pause.
-const EAGER_POLLS: u32 = 1000;
-/// Yields before sleeping.
-const YIELDS: u32 = 16;
 
 impl KernelEngine {
     /// Progress until there is an answer.
     fn wait_until<T>(&mut self, mut ask: impl FnMut(&mut Self) -> Option<T>) -> T {
-        let mut polls = 0;
+        let mut backoff = Backoff::default();
         loop {
             if let Some(answer) = ask(self) {
                 return answer;
             }
             if self.progress() {
-                polls = 0;
+                backoff.reset();
                 continue;
             }
-            polls += 1;
-            if polls < self.spins {
-                if polls > EAGER_POLLS {
-                    core::hint::spin_loop();
-                }
-            } else if polls < self.spins + YIELDS {
-                rustix::thread::sched_yield();
-            } else {
-                self.sleep(None);
-                // Who was woken up is likely to be woken again soon.
-                polls = self.spins.saturating_sub(EAGER_POLLS);
+            match backoff.next(self.spins, self.spins) {
+                Step::Spin | Step::Sockets => {}
+                Step::Yield { .. } => rustix::thread::sched_yield(),
+                Step::Sleep => self.sleep(None),
             }
         }
     }
