@@ -25,6 +25,29 @@ enum Ring {
     Private(LineProducer<Mapped>),
 }
 
+/// Reserves room in the ring in use, fills it, and publishes it under a kind and a tag. False:
+/// there is no room now. Each ring has code of its own for the whole record.
+macro_rules! publish {
+    ($ring:expr, $bytes:expr, $kind:expr, $tag:expr, |$room:ident| $fill:expr) => {
+        match &mut $ring {
+            Ring::Private(ring) => {
+                publish!(@ ring.reserve_tagged($bytes, $tag), $kind, $tag, |$room| $fill)
+            }
+            Ring::Shared(ring) => publish!(@ ring.reserve($bytes), $kind, $tag, |$room| $fill),
+        }
+    };
+    (@ $reserved:expr, $kind:expr, $tag:expr, |$room:ident| $fill:expr) => {
+        match $reserved {
+            Some(mut $room) => {
+                $fill;
+                $room.publish($kind, 0, $tag);
+                true
+            }
+            None => false,
+        }
+    };
+}
+
 /// The way of records to one peer.
 pub(crate) struct Outbound {
     ring: Ring,
@@ -101,27 +124,14 @@ impl Outbound {
         data: &[RawSlice],
         len: u64,
     ) -> bool {
-        /// The payload and its kind, written into a reservation of either ring.
-        macro_rules! publish {
-            ($room:expr) => {{
-                let Some(mut room) = $room else {
-                    return false;
-                };
-                match immediate {
-                    // SAFETY: the caller's promise; room for `len` is reserved.
-                    None => unsafe { gather(data, &mut room) },
-                    // SAFETY: as above, with room for the word.
-                    Some(word) => unsafe { gather_behind(word, data, &mut room) },
-                }
-                room.publish(frame::message_kind(EAGER, immediate), 0, tag);
-            }};
-        }
         let bytes = (len + immediate.map_or(0, |_| IMMEDIATE_BYTES)) as u32;
-        match &mut self.ring {
-            Ring::Private(ring) => publish!(ring.reserve_tagged(bytes, tag)),
-            Ring::Shared(ring) => publish!(ring.reserve(bytes)),
-        }
-        self.wake()
+        let kind = frame::message_kind(EAGER, immediate);
+        publish!(self.ring, bytes, kind, tag, |room| match immediate {
+            // SAFETY: the caller's promise; room for `len` is reserved.
+            None => unsafe { gather(data, &mut room) },
+            // SAFETY: as above, with room for the word.
+            Some(word) => unsafe { gather_behind(word, data, &mut room) },
+        }) && self.wake()
     }
 
     /// Whether a message of `len` bytes may be its own payload: slots of the shared ring are small.
@@ -143,32 +153,27 @@ impl Outbound {
             None => (0, 0),
             Some(receive) => (frame::OFFSET_BYTES, receive),
         };
-        /// The fragment, written into a reservation of either ring.
-        macro_rules! publish {
-            ($ring:expr, $most:expr) => {{
-                let len = left.min($most - ahead);
-                let mut room = $ring.reserve((ahead + len) as u32)?;
-                if ahead > 0 {
-                    put_words(&mut room, &[at]);
-                }
-                let mut rest = Skip {
-                    inner: &mut room,
-                    skip: ahead,
-                };
-                // SAFETY: the caller's promise; `len` bytes are left, and reserved.
-                unsafe { gather_part(fragment.data, at, len, &mut rest) }
-                room.publish(frame::FRAGMENT_INLINE, 0, tag);
-                len
-            }};
-        }
         if !self.announce_switch_if_pending() {
             return None;
         }
-        let len = match &mut self.ring {
-            Ring::Private(ring) => publish!(ring, self.longest_record),
-            Ring::Shared(ring) => publish!(ring, SHARED_PAYLOAD),
+        let most = match &self.ring {
+            Ring::Private(_) => self.longest_record,
+            Ring::Shared(_) => SHARED_PAYLOAD,
         };
-        self.wake().then_some(len)
+        let len = left.min(most - ahead);
+        let bytes = (ahead + len) as u32;
+        let pushed = publish!(self.ring, bytes, frame::FRAGMENT_INLINE, tag, |room| {
+            if ahead > 0 {
+                put_words(&mut room, &[at]);
+            }
+            let mut rest = Skip {
+                inner: &mut room,
+                skip: ahead,
+            };
+            // SAFETY: the caller's promise; `len` bytes are left, and reserved.
+            unsafe { gather_part(fragment.data, at, len, &mut rest) }
+        });
+        (pushed && self.wake()).then_some(len)
     }
 
     /// Pushes a control record. False: no room now.
@@ -177,22 +182,10 @@ impl Outbound {
         if !self.announce_switch_if_pending() {
             return false;
         }
-        /// The words, written into a reservation of either ring.
-        macro_rules! publish {
-            ($room:expr) => {{
-                let Some(mut room) = $room else {
-                    return false;
-                };
-                put_words(&mut room, words);
-                room.publish(kind, 0, tag);
-            }};
-        }
         let bytes = size_of_val(words) as u32;
-        match &mut self.ring {
-            Ring::Private(ring) => publish!(ring.reserve_tagged(bytes, tag)),
-            Ring::Shared(ring) => publish!(ring.reserve(bytes)),
-        }
-        self.wake()
+        publish!(self.ring, bytes, kind, tag, |room| put_words(
+            &mut room, words
+        )) && self.wake()
     }
 
     /// Pushes a record of words that brings a message. False: no room now.
@@ -223,25 +216,18 @@ impl Outbound {
         if !self.announce_switch_if_pending() {
             return false;
         }
-        match &mut self.ring {
+        let pushed = match &mut self.ring {
             Ring::Private(ring) => {
-                if !ring.push_words_same_tag(kind, tag, words) {
-                    let Some(mut room) = ring.reserve_tagged(bytes, tag) else {
-                        return false;
-                    };
-                    room.write_words(words);
-                    room.publish(kind, 0, tag);
-                }
+                ring.push_words_same_tag(kind, tag, words)
+                    || publish!(@ ring.reserve_tagged(bytes, tag), kind, tag, |room| {
+                        room.write_words(words)
+                    })
             }
-            Ring::Shared(ring) => {
-                let Some(mut room) = ring.reserve(bytes) else {
-                    return false;
-                };
-                put_words(&mut room, &words);
-                room.publish(kind, 0, tag);
-            }
-        }
-        self.wake()
+            Ring::Shared(ring) => publish!(@ ring.reserve(bytes), kind, tag, |room| {
+                put_words(&mut room, &words)
+            }),
+        };
+        pushed && self.wake()
     }
 
     /// Whether any record of words has room now.
