@@ -371,8 +371,8 @@ impl Honest<'_> {
                     }
                 };
                 let mut room = Room::new(status.len as usize);
-                // SAFETY: the room is kept until the receive is over; a process that is killed leaks
-                // it.
+                // SAFETY: the room is kept until the receive is over; a process that is killed
+                // leaks it.
                 match unsafe { self.endpoint.post_claimed(claim, &room.slices()) } {
                     Ok(Posted::Done(Ok(status))) => self.arrived(posted, receive, &status, room),
                     Ok(Posted::Done(Err(error))) | Err(error) => return self.fails(&error),

@@ -1,5 +1,5 @@
-//! What a process does that breaks the rules: it has an endpoint, has met the others, and writes what
-//! it likes into what it has mapped and over its sockets.
+//! What a process does that breaks the rules: it has an endpoint, has met the others, and writes
+//! what it likes into what it has mapped and over its sockets.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::rc::Rc;

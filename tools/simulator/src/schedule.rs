@@ -150,8 +150,8 @@ fn bury() {
                 for fd in descriptors {
                     sim.owners.remove(&fd);
                     if !keep {
-                        // SAFETY: a descriptor of that process, which nobody uses any more. It may have
-                        // closed it already.
+                        // SAFETY: a descriptor of that process, which nobody uses any more. It may
+                        // have closed it already.
                         unsafe { libc::close(fd) };
                     }
                 }
