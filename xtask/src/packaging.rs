@@ -1,7 +1,10 @@
 //! The library crates as others get them: built by the oldest Rust that they promise, and as
 //! packages.
 
-use limic_runner::{Failure, Job, Summary};
+use std::fs;
+use std::time::SystemTime;
+
+use limic_runner::{Failure, Job, Summary, folders};
 
 use crate::optional;
 
@@ -58,7 +61,14 @@ pub(crate) fn package(summary: &mut Summary) -> Result<(), Failure> {
     for (package, _) in &LIBRARIES {
         words.extend(["-p", package]);
     }
-    Job::cargo(&words, 10).run()?;
+    // cargo keeps the sources of packages by the folder that they come from and their version, and
+    // would build those of an earlier run.
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let name = format!("target/packages-{}", now.map_or(0, |now| now.as_nanos()));
+    let packed = Job::cargo(&words, 10).env("CARGO_TARGET_DIR", &name).run();
+    // What stays is in the way of nobody.
+    let _ = fs::remove_dir_all(folders::root().join(name));
+    packed?;
     summary.pass();
     Ok(())
 }
