@@ -317,8 +317,9 @@ impl Engine {
             return false;
         }
         // Takes what the descriptor has reported already, so that it is not readable for nothing.
+        let completed = self.cx.requests.completed();
         self.poll_sockets();
-        if !self.arm() {
+        if self.cx.requests.completed() != completed || !self.arm() {
             return false;
         }
         let must_look = work::longest_sleep(&self.cx);
@@ -342,8 +343,10 @@ impl Engine {
     /// Sleeps until a peer rings, a socket has news, or the time is over.
     pub(crate) fn sleep(&mut self, timeout: Option<Duration>) {
         self.ensure_own();
+        let completed = self.cx.requests.completed();
         connections::contact_sources(&mut self.cx);
-        if !self.arm() {
+        // A source that is gone has failed what is waited for.
+        if self.cx.requests.completed() != completed || !self.arm() {
             return;
         }
         let longest = work::longest_sleep(&self.cx).unwrap_or(LONGEST_SLEEP);
