@@ -26,6 +26,8 @@ pub(crate) struct PeerArenas {
     /// By number. There are few.
     mapped: Vec<(u32, ThreadRc<MappedArena>)>,
     sent: Vec<u32>,
+    /// Arenas of the peer whose descriptors this process had no room for.
+    missed: Vec<u32>,
     /// The flags by which room in the peer's arenas goes back.
     released: PackedFlags<Mapped>,
 }
@@ -36,6 +38,7 @@ impl PeerArenas {
         Self {
             mapped: Vec::new(),
             sent: Vec::new(),
+            missed: Vec::new(),
             released,
         }
     }
@@ -43,6 +46,18 @@ impl PeerArenas {
     /// Gives room back to the peer.
     pub(crate) fn release(&self, flag: u32, generation: u32) {
         self.released.release(flag, generation);
+    }
+
+    /// The descriptor of an arena cannot be had at the moment, if that is not mapped.
+    pub(crate) fn miss(&mut self, number: u32) {
+        if !self.is_mapped(number) && !self.was_missed(number) && self.missed.len() < MOST_ARENAS {
+            self.missed.push(number);
+        }
+    }
+
+    /// Whether a message came while the descriptor of its arena could not be had.
+    pub(crate) fn was_missed(&self, number: u32) -> bool {
+        self.missed.contains(&number)
     }
 
     /// Whether an arena of the peer is mapped.
@@ -61,6 +76,7 @@ impl PeerArenas {
         match PeerArena::attach(fd, most) {
             Ok(arena) => {
                 self.unmap(number);
+                self.missed.retain(|missed| *missed != number);
                 let flags = self.released.clone();
                 let arena = ThreadRc::new(MappedArena { arena, flags });
                 self.mapped.push((number, arena));

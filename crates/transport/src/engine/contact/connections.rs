@@ -282,6 +282,16 @@ pub(crate) fn closed(cx: &mut Cx, index: u32) {
 /// contact at once.
 #[cold]
 pub(crate) fn fetch_arena(cx: &mut Cx, from: u32, arena: u32) {
+    look_for_arena(cx, from, arena);
+    // Its sender has done nothing wrong if this process has no room for its descriptor.
+    if (cx.sockets.has_unread(from) || cx.sockets.is_paused())
+        && let Some(pair) = cx.peers.pair(from)
+    {
+        pair.arenas.miss(arena);
+    }
+}
+
+fn look_for_arena(cx: &mut Cx, from: u32, arena: u32) {
     read_all_of(cx, from);
     for turn in 0..1024 {
         let pair = cx.peers.pair(from);
@@ -295,11 +305,14 @@ pub(crate) fn fetch_arena(cx: &mut Cx, from: u32, arena: u32) {
             cx.sockets.refill_reserve();
         }
         let happened = poll(cx, Some(Duration::ZERO));
-        if cx.sockets.has_unread(from) {
+        let waits = cx.sockets.has_unread(from);
+        if waits {
             // Another thread has the spare descriptors at the moment.
             world::yield_now();
-            read_all_of(cx, from);
-        } else if !happened {
+        }
+        // A hello may have been answered just now, and the arena is behind it.
+        read_all_of(cx, from);
+        if !happened && !waits {
             return;
         }
     }

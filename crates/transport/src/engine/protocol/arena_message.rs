@@ -179,7 +179,8 @@ fn send_new_arena(cx: &mut Cx, to: u32, number: u32) -> bool {
 #[cold]
 fn arena_error(cx: &mut Cx, from: u32, message: &ArenaMessage) -> Error {
     const OUTSIDE: &str = "a message outside of its arena";
-    if cx.sockets.has_unread(from) || cx.sockets.is_paused() {
+    let pair = cx.peers.pair(from);
+    if pair.is_some_and(|pair| pair.arenas.was_missed(message.arena)) {
         // The sender has done nothing wrong, and gets its room back.
         release(cx, from, message);
         return Error::NoMemory(
