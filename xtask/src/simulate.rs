@@ -135,8 +135,18 @@ fn mutants(words: &[OsString]) -> Result<(), Failure> {
     let tree = folders::root().join("target/mutants/tree");
     copy_tree(&tree)?;
     let wanted: Vec<&OsString> = words.iter().filter(|word| *word != "--mutants").collect();
+    let all = list()?;
+    if let Some(unknown) = wanted
+        .iter()
+        .find(|name| !all.iter().any(|one| ***name == *one.name))
+    {
+        return Err(Failure::Missing(format!(
+            "there is no mutant {}: {MUTANTS} has them",
+            unknown.display()
+        )));
+    }
     let mut missed = Vec::new();
-    for mutant in list()? {
+    for mutant in all {
         if !wanted.is_empty() && !wanted.iter().any(|name| **name == *mutant.name) {
             continue;
         }

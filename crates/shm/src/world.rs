@@ -28,8 +28,6 @@ pub enum Call {
     Connect,
     /// A message goes out over a connection.
     Send,
-    /// A message comes in over a connection.
-    Receive,
     /// Memory is reserved.
     Reserve,
 }

@@ -18,6 +18,8 @@ use crate::{honest, hostile, oracle, world};
 pub(crate) const A_USERS_PANIC: &str = "a buffer of the user";
 /// Accesses after which a run is taken to have no end.
 const MOST_ACCESSES: u64 = 6_000_000;
+/// Seconds after which a run is taken to hang without an access.
+const RUN_SECONDS: u32 = 120;
 /// Runs of one worker: what killed processes leave behind is gone with it.
 const BATCH: u64 = 400;
 
@@ -85,6 +87,9 @@ fn work(arguments: &Arguments) -> ExitCode {
         }
         let _ = writeln!(out, "begin {seed}");
         let _ = out.flush();
+        // A loop without an access ends here.
+        // SAFETY: sets a timer, whose signal ends this process.
+        unsafe { libc::alarm(RUN_SECONDS) };
         let (failure, counts) = run(seed, false);
         let _ = writeln!(
             out,

@@ -28,7 +28,16 @@ type Result<T> = core::result::Result<T, Gone>;
 /// A send under way.
 struct Sending {
     id: RequestId,
-    data: Box<[u8]>,
+    _data: Data,
+}
+
+/// Bytes of a message. Who still reads them when they are given back finds others.
+struct Data(Box<[u8]>);
+
+impl Drop for Data {
+    fn drop(&mut self) {
+        self.0.fill(0xee);
+    }
 }
 
 /// A receive under way.
@@ -57,7 +66,7 @@ struct Honest<'a> {
 }
 
 /// A buffer whose owner's code panics when it is dropped.
-struct PanicsOnDrop(#[expect(dead_code, reason = "kept until it is dropped")] Box<[u8]>);
+struct PanicsOnDrop(#[expect(dead_code, reason = "kept until it is dropped")] Data);
 
 impl Drop for PanicsOnDrop {
     fn drop(&mut self) {
@@ -250,7 +259,7 @@ impl Honest<'_> {
             unsafe { room.copy_from_nonoverlapping(data.as_ptr(), data.len()) };
             // SAFETY: it was borrowed just now.
             let posted = unsafe { self.endpoint.post_loan(to, tag, loan, data.len()) };
-            return self.sent(posted, Box::default());
+            return self.sent(posted, Data(Box::default()));
         }
         let cut = sim::with(|sim| sim.rng.usize(0..=data.len()));
         let whole = [RawSlice::from(&data[..])];
@@ -268,10 +277,10 @@ impl Honest<'_> {
                 self.endpoint.post_send(to, tag, slices)
             }
         };
-        self.sent(posted, data)
+        self.sent(posted, Data(data))
     }
 
-    fn sent(&mut self, posted: limic::Result<Posted>, data: Box<[u8]>) -> Result<()> {
+    fn sent(&mut self, posted: limic::Result<Posted>, data: Data) -> Result<()> {
         match posted {
             Ok(Posted::Done(Ok(_))) => Ok(()),
             Ok(Posted::Done(Err(error))) | Err(error) => self.fails(&error),
@@ -281,7 +290,7 @@ impl Honest<'_> {
                 Ok(())
             }
             Ok(Posted::Pending(id)) => {
-                self.sends.push(Sending { id, data });
+                self.sends.push(Sending { id, _data: data });
                 Ok(())
             }
         }

@@ -191,7 +191,8 @@ fn flood(me: usize, held: &mut Vec<Channel>) {
         for _ in 0..sim::with(|sim| sim.rng.usize(0..30)) {
             if let Ok(channel) = Channel::connect(id) {
                 if sim::with(|sim| sim.rng.bool()) {
-                    let junk = sim::with(|sim| [sim.rng.u8(..); 100]);
+                    let mut junk = [0; 100];
+                    sim::with(|sim| sim.rng.fill(&mut junk));
                     let _ = channel.send(&junk, &[]);
                 }
                 if sim::with(|sim| sim.rng.bool()) {

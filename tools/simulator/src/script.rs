@@ -48,7 +48,7 @@ pub(crate) enum Taking {
     Loaned,
 }
 
-/// What happens between two points at which all processes wait for each other, if they do.
+/// A part of what a process does. Processes may be in different ones at a time.
 #[derive(Clone, Debug)]
 pub(crate) struct Phase {
     /// Indices of messages.
@@ -104,7 +104,7 @@ pub(crate) struct Script {
 impl Script {
     pub(crate) fn draw(rng: &mut Rng, kill: bool, malice: Malice) -> Self {
         let hostile = malice != Malice::None;
-        let processes = rng.usize(2..=if hostile { 3 } else { 4 }) + usize::from(hostile);
+        let processes = rng.usize(2..=5 - usize::from(hostile)) + usize::from(hostile);
         let hostile: Vec<bool> = (0..processes)
             .map(|one| hostile && one == processes - 1)
             .collect();
@@ -174,7 +174,7 @@ impl Script {
                 2 => Taking::Loaned,
                 _ => Taking::Posted,
             };
-            // Messages of half of the colours by their tags, the others by a wildcard.
+            // Messages of some colours by a wildcard, the others by their tags.
             let wildcards = rng.u64(0..5);
             let mode = rng.u32(0..4);
             let any_source = !self.may_fail && !self.hostile.contains(&true);
@@ -204,7 +204,6 @@ impl Script {
                     }
                 });
             }
-            // A blocking receive takes them in an order in which they can come.
             rng.shuffle(&mut receives);
             phase.receives[to] = receives;
         }

@@ -120,7 +120,7 @@ impl Process {
 pub(crate) struct Faults {
     /// A call of the kernel fails.
     pub(crate) call: u32,
-    /// A copy between processes is short, is refused for good, or fails.
+    /// A copy between processes is short, or is refused.
     pub(crate) copy: u32,
     /// A process is stopped at an access.
     pub(crate) stop: u32,
@@ -307,7 +307,6 @@ impl Sim {
             Call::Open | Call::Accept => (Errno::MFILE, "no descriptor"),
             Call::Connect => (Errno::AGAIN, "connect would block"),
             Call::Send => (Errno::AGAIN, "send would block"),
-            Call::Receive => (Errno::INTR, "interrupted"),
             Call::Reserve => (Errno::NOMEM, "no memory"),
         };
         self.counts.fault(what);

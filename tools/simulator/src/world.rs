@@ -188,7 +188,7 @@ fn copy(write: bool, pid: i32, local: &[iovec], remote: &[iovec]) -> Result<usiz
         }
         let (what, answer) = match sim.rng.u32(0..8) {
             0 => ("copy refused", Err(libc::EPERM)),
-            _ => ("copy short", Ok(sim.rng.usize(1..=total))),
+            _ => ("copy short", Ok(sim.rng.usize(1..total))),
         };
         sim.counts.fault(what);
         answer
@@ -209,6 +209,10 @@ fn copy(write: bool, pid: i32, local: &[iovec], remote: &[iovec]) -> Result<usiz
         } else {
             Ok(first)
         };
+    }
+    let rest = cut(remote, half, most - half);
+    if write && !process.is_some_and(|process| sim::with(|sim| sim.may_write(process, &rest))) {
+        return Ok(first);
     }
     match part(write, local, remote, half, most - half) {
         Ok(second) => Ok(first + second),

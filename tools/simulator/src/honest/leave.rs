@@ -1,9 +1,9 @@
 //! How a process meets the others at the end, or leaves before it.
 
-use limic::Endpoint;
-use limic::raw::{RequestId, Requests};
+use limic::raw::Requests;
+use limic::{Endpoint, Outcome};
 
-use super::{Honest, doing};
+use super::{Honest, Receiving, doing};
 use crate::schedule::wrong;
 use crate::sim;
 
@@ -37,45 +37,51 @@ impl Honest<'_> {
     pub(super) fn leave_hastily(&mut self) {
         doing(|| "leaves hastily".to_owned());
         self.held.clear();
-        self.endpoint.close();
-        for sending in &mut self.sends {
-            let over = self.endpoint.test(sending.id);
-            if over.is_none() {
-                wrong("a send is not over though the endpoint is closed");
-            }
-            sending.data.fill(0xee);
-        }
-        for receiving in self.receives.drain(..) {
-            receiving.room.give_up();
-        }
+        self.end_all();
     }
 
     /// Ends everything, since a peer is gone.
     pub(super) fn give_up(&mut self) {
         self.held.clear();
-        let mut ids: Vec<RequestId> = self.sends.iter().map(|one| one.id).collect();
-        ids.extend(
-            self.receives
-                .iter()
-                .filter(|one| !one.watched)
-                .map(|one| one.id),
-        );
-        for id in &ids {
+        let sends = self.sends.iter().map(|one| one.id);
+        let receives = self.receives.iter().map(|one| one.id);
+        for id in sends.chain(receives).collect::<Vec<_>>() {
             // It may be over, or too late to cancel.
-            let _ = self.endpoint.cancel(*id);
+            let _ = self.endpoint.cancel(id);
         }
+        self.end_all();
+    }
+
+    /// Closes, and sees that each operation is over.
+    fn end_all(&mut self) {
         self.endpoint.close();
-        for id in ids {
-            doing(|| format!("waits for {id:?} after close"));
-            if self.endpoint.test(id).is_none() {
-                wrong("an operation is not over though the endpoint is closed");
+        doing(|| "looks at what is over after its close".to_owned());
+        while let Some((name, outcome)) = self.endpoint.next_completed() {
+            let listed = self.receives.iter().position(|one| one.posted == name);
+            if let Some(at) = listed {
+                let receiving = self.receives.swap_remove(at);
+                self.ended(receiving, outcome);
             }
         }
-        for receiving in self.receives.drain(..) {
-            receiving.room.give_up();
+        for sending in core::mem::take(&mut self.sends) {
+            if self.endpoint.test(sending.id).is_none() {
+                wrong("a send is not over though the endpoint is closed");
+            }
         }
-        for sending in &mut self.sends {
-            sending.data.fill(0xee);
+        for receiving in core::mem::take(&mut self.receives) {
+            match self.endpoint.test(receiving.id) {
+                Some(outcome) => self.ended(receiving, outcome),
+                None => wrong("a receive is not over though the endpoint is closed"),
+            }
+        }
+    }
+
+    fn ended(&mut self, receiving: Receiving, outcome: Outcome) {
+        match outcome {
+            Ok(status) => {
+                self.arrived(receiving.posted, receiving.receive, &status, receiving.room);
+            }
+            Err(_) => receiving.room.give_up(),
         }
     }
 }

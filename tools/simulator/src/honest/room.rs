@@ -12,7 +12,7 @@ const UNTOUCHED: u8 = 0xa5;
 /// What lies in the room.
 const EMPTY: u8 = 0x5a;
 
-/// Room for one message. Dropped without an end, it is leaked.
+/// Room for one message, into which others may write until it is dropped.
 pub(super) struct Room {
     memory: Box<[u8]>,
     /// Where it is cut in two, if it is.
@@ -62,7 +62,6 @@ impl Room {
     /// The operation is over: gives so many bytes, and sees that no other one was touched.
     pub(super) fn finish(self, len: usize) -> Vec<u8> {
         let end = self.memory.len() - BORDER;
-        self.leave();
         if len > end - BORDER {
             wrong(format!("{len} bytes came into a room of {}", end - BORDER));
         }
@@ -79,16 +78,7 @@ impl Room {
 
     /// The operation is over, and failed.
     pub(super) fn give_up(self) {
-        self.leave();
         self.check();
-    }
-
-    fn leave(&self) {
-        let start = self.start();
-        sim::with(|sim| {
-            let current = sim.current.expect("a process");
-            sim.processes[current].rooms.remove(&start);
-        });
     }
 
     fn check(&self) {
@@ -97,5 +87,16 @@ impl Room {
         if borders.clone().any(|byte| *byte != UNTOUCHED) {
             wrong("a byte outside of the room of a receive was written");
         }
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        let start = self.start();
+        sim::with(|sim| {
+            if let Some(current) = sim.current {
+                sim.processes[current].rooms.remove(&start);
+            }
+        });
     }
 }
