@@ -318,7 +318,9 @@ fn fault_7_the_log_stays_silent_and_the_device_closed() {
         }
         drop(session);
         let log = kernel_log();
-        let new: Vec<_> = log.lines().skip(before).collect();
+        // The clock of an emulated machine that is busy may be complained of at any time.
+        let by_users = |line: &&str| !line.contains("clocksource");
+        let new: Vec<_> = log.lines().skip(before).filter(by_users).collect();
         assert!(new.is_empty(), "the kernel's log has grown: {new:?}");
         // The 32-bit entry has a test of its own, `callers_of_32_bits_are_served_right`.
     });
