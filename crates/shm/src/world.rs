@@ -20,7 +20,7 @@ pub use self::system::*;
 /// A call of the kernel that can fail though its caller did nothing wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Call {
-    /// A descriptor is made: a socket, an event set, an eventfd, a memfd.
+    /// A descriptor is made: a socket, an event set, a timer, a memfd.
     Open,
     /// A connection is accepted.
     Accept,

@@ -321,23 +321,29 @@ impl Honest<'_> {
             self.endpoint
                 .post_recv(&self.selector(&receive), &room.slices())
         };
+        self.goes_on(answer, posted, receive, room)
+    }
+
+    /// A receive was posted: it is over, or it is waited for later.
+    fn goes_on(
+        &mut self,
+        answer: limic::Result<Posted>,
+        posted: u64,
+        receive: Receive,
+        room: Room,
+    ) -> Result<()> {
         match answer {
-            Ok(Posted::Done(Ok(status))) => {
-                self.arrived(posted, receive, &status, room);
-                Ok(())
-            }
-            Ok(Posted::Done(Err(error))) | Err(error) => self.fails(&error),
-            Ok(Posted::Pending(id)) => {
-                self.receives.push(Receiving {
-                    id,
-                    posted,
-                    receive,
-                    room,
-                    watched: false,
-                });
-                Ok(())
-            }
+            Ok(Posted::Done(Ok(status))) => self.arrived(posted, receive, &status, room),
+            Ok(Posted::Done(Err(error))) | Err(error) => return self.fails(&error),
+            Ok(Posted::Pending(id)) => self.receives.push(Receiving {
+                id,
+                posted,
+                receive,
+                room,
+                watched: false,
+            }),
         }
+        Ok(())
     }
 
     /// Takes a message before it goes on.
@@ -382,17 +388,8 @@ impl Honest<'_> {
                 let mut room = Room::new(status.len as usize);
                 // SAFETY: the room is kept until the receive is over; a process that is killed
                 // leaks it.
-                match unsafe { self.endpoint.post_claimed(claim, &room.slices()) } {
-                    Ok(Posted::Done(Ok(status))) => self.arrived(posted, receive, &status, room),
-                    Ok(Posted::Done(Err(error))) | Err(error) => return self.fails(&error),
-                    Ok(Posted::Pending(id)) => self.receives.push(Receiving {
-                        id,
-                        posted,
-                        receive,
-                        room,
-                        watched: false,
-                    }),
-                }
+                let answer = unsafe { self.endpoint.post_claimed(claim, &room.slices()) };
+                return self.goes_on(answer, posted, receive, room);
             }
         }
         Ok(())
