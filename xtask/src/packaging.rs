@@ -8,28 +8,18 @@ use limic_runner::{Failure, Job, Summary, folders};
 
 use crate::optional;
 
-/// Crates that others depend on, with whether the oldest Rust builds them already.
-const LIBRARIES: [(&str, Oldest); 6] = [
-    ("limic-matching", Oldest::Builds),
-    ("limic-shm", Oldest::Builds),
-    ("limic-copy", Oldest::Builds),
-    ("limic-ffi", Oldest::Builds),
-    ("limic-ibverbs", Oldest::Builds),
-    (
-        "limic",
-        Oldest::NotYet("its engine and its policy use let chains"),
-    ),
+/// Crates that others depend on.
+const LIBRARIES: [&str; 6] = [
+    "limic-matching",
+    "limic-shm",
+    "limic-copy",
+    "limic-ffi",
+    "limic-ibverbs",
+    "limic",
 ];
 
 /// The `rust-version` of the library crates: that of Debian's stable release.
 const OLDEST: &str = "1.85.0";
-
-/// What the oldest Rust does with a crate.
-enum Oldest {
-    Builds,
-    /// It stops, for this reason.
-    NotYet(&'static str),
-}
 
 /// Builds the library crates with the oldest Rust. Their tests need a newer one.
 pub(crate) fn oldest_rust(summary: &mut Summary) -> Result<(), Failure> {
@@ -38,13 +28,8 @@ pub(crate) fn oldest_rust(summary: &mut Summary) -> Result<(), Failure> {
         return Ok(());
     }
     let mut words = vec!["run", OLDEST, "cargo", "check", "--all-features"];
-    for (package, oldest) in &LIBRARIES {
-        match oldest {
-            Oldest::Builds => words.extend(["-p", package]),
-            Oldest::NotYet(why) => {
-                summary.skip_check(&format!("{package} with Rust {OLDEST}: {why}"));
-            }
-        }
+    for package in &LIBRARIES {
+        words.extend(["-p", package]);
     }
     Job::new("rustup", 10)
         .args(&words)
@@ -58,7 +43,7 @@ pub(crate) fn oldest_rust(summary: &mut Summary) -> Result<(), Failure> {
 /// Packs the library crates as they would be published, and builds what is in the packages.
 pub(crate) fn package(summary: &mut Summary) -> Result<(), Failure> {
     let mut words = vec!["package", "--quiet", "--allow-dirty"];
-    for (package, _) in &LIBRARIES {
+    for package in &LIBRARIES {
         words.extend(["-p", package]);
     }
     // cargo keeps the sources of packages by the folder that they come from and their version, and

@@ -207,9 +207,9 @@ impl Autotuner {
             return;
         }
         self.window.mixed = true;
-        if let Some(class) = &mut self.classes[self.window.class]
-            && self.window.way != class.current
-        {
+        let way = self.window.way;
+        let class = self.classes[self.window.class].as_mut();
+        if let Some(class) = class.filter(|class| class.current != way) {
             class.spoilt(now_ns().saturating_add(SPOILT_NS));
         }
     }

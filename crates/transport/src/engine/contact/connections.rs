@@ -284,10 +284,10 @@ pub(crate) fn closed(cx: &mut Cx, index: u32) {
 pub(crate) fn fetch_arena(cx: &mut Cx, from: u32, arena: u32) {
     look_for_arena(cx, from, arena);
     // Its sender has done nothing wrong if this process has no room for its descriptor.
-    if (cx.sockets.has_unread(from) || cx.sockets.is_paused())
-        && let Some(pair) = cx.peers.pair(from)
-    {
-        pair.arenas.miss(arena);
+    if cx.sockets.has_unread(from) || cx.sockets.is_paused() {
+        if let Some(pair) = cx.peers.pair(from) {
+            pair.arenas.miss(arena);
+        }
     }
 }
 
