@@ -10,12 +10,11 @@ use crate::{MeasureError, VERSION};
 /// Where the rows go.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Outputs {
-    /// Write one JSON object with the machine and the rows; `-` is standard output, instead of the
-    /// table
+    /// Write all numbers as one JSON object; `-` is standard output, instead of the tables
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 
-    /// Draw time or bandwidth over size
+    /// Draw the numbers, most of them over the message size
     #[arg(long, value_name = "FILE.svg", value_parser = crate::plot::parse_file)]
     pub plot: Option<PathBuf>,
 }

@@ -18,7 +18,8 @@ use std::path::{Path as FilePath, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use limic::settings::{LineLatency, Settings, default_profile};
-use limic_measure::{MeasureError, outputs, ranks};
+use limic_measure::outputs::{self, Outputs};
+use limic_measure::{MeasureError, ranks};
 use rustix::process::{Signal, getpid};
 
 use crate::run::end_with;
@@ -46,13 +47,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SECONDS", default_value = "14", value_parser = clap::value_parser!(u32).range(1..=600))]
     seconds: u32,
 
-    /// Draw the time of a message before and after over its size
-    #[arg(long, value_name = "FILE.svg", value_parser = limic_measure::plot::parse_file)]
-    plot: Option<PathBuf>,
-
-    /// Write what was measured as JSON; `-` is standard output, instead of the table
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    outputs: Outputs,
 
     /// Be a rank of a measurement: the CPUs of both; rank 0 prints what it found
     #[arg(long, hide = true, value_name = "CPU,CPU", value_delimiter = ',')]
@@ -91,7 +87,7 @@ fn perform(args: &Args) -> Result<(), MeasureError> {
         )));
     }
     let target = target(args)?;
-    outputs::check(args.json.iter().chain(&args.plot))?;
+    args.outputs.check()?;
     let pairs = places::find()?;
     let mut all: Vec<Findings> = Vec::new();
     for (index, pair) in pairs.iter().enumerate() {
@@ -209,29 +205,17 @@ fn finish(
     target: Option<&FilePath>,
     text: &str,
 ) -> Result<(), MeasureError> {
-    let to_stdout = args
-        .json
-        .as_ref()
-        .is_some_and(|path| path.as_os_str() == "-");
-    if let Some(path) = &args.plot {
-        show::plot(all, path)?;
-    }
-    if let Some(path) = &args.json {
-        outputs::write_json(&all, path)?;
-    }
-    if !to_stdout {
-        let mut out = show::table(all);
+    let page = || {
+        let table = show::table(all);
         match target {
-            Some(path) => out.push_str(&format!(
-                "written to {}; later runs on this machine load it\n",
+            Some(path) => format!(
+                "{table}written to {}; later runs on this machine load it\n",
                 path.display()
-            )),
-            None => out.push_str(&format!("nothing written; the profile would be\n\n{text}")),
+            ),
+            None => format!("{table}nothing written; the profile would be\n\n{text}"),
         }
-        // A reader that has gone away has seen enough.
-        let _unread = std::io::stdout().lock().write_all(out.as_bytes());
-    }
-    Ok(())
+    };
+    args.outputs.show(&all, page, |path| show::plot(all, path))
 }
 
 /// Tells the user something. A standard error that nobody reads any more is no reason to fail.

@@ -8,11 +8,10 @@ mod formula;
 #[cfg(feature = "ibverbs")]
 mod measured;
 
-use std::path::PathBuf;
-
 use comfy_table::{CellAlignment, Table, presets};
 use limic_measure::numbers::significant;
-use limic_measure::{MeasureError, outputs, plot};
+use limic_measure::outputs::Outputs;
+use limic_measure::{MeasureError, plot};
 
 use self::formula::{TABLE_2, connection_kb, process_mb};
 
@@ -36,13 +35,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value = "256", value_parser = clap::value_parser!(u32).range(0..=16_384))]
     pairs: u32,
 
-    /// Write all numbers as JSON; `-` is standard output, instead of the tables
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-
-    /// Draw the memory of a process over the number of processes
-    #[arg(long, value_name = "FILE.svg", value_parser = plot::parse_file)]
-    plot: Option<PathBuf>,
+    #[command(flatten)]
+    outputs: Outputs,
 }
 
 const AFTER_HELP: &str = "\
@@ -97,7 +91,7 @@ struct Outcome {
 
 /// Calculates, measures, and shows it as asked for.
 pub(super) fn execute(args: &Args) -> Result<(), MeasureError> {
-    outputs::check(args.json.iter().chain(&args.plot))?;
+    args.outputs.check()?;
     let device = if args.pairs == 0 {
         Err("not asked for (--pairs 0)".to_owned())
     } else {
@@ -131,20 +125,8 @@ pub(super) fn execute(args: &Args) -> Result<(), MeasureError> {
         device,
         not_measured,
     };
-    if let Some(path) = &args.plot {
-        draw(&outcome, path)?;
-    }
-    if let Some(path) = &args.json {
-        outputs::write_json(&outcome, path)?;
-    }
-    if args
-        .json
-        .as_ref()
-        .is_none_or(|path| path.as_os_str() != "-")
-    {
-        super::print(&text(&outcome));
-    }
-    Ok(())
+    args.outputs
+        .show(&outcome, || text(&outcome), |path| draw(&outcome, path))
 }
 
 #[cfg(feature = "ibverbs")]

@@ -15,8 +15,9 @@ use std::path::PathBuf;
 use comfy_table::{CellAlignment, Table, presets};
 use limic::settings::ByteSize;
 use limic_measure::numbers::significant;
+use limic_measure::outputs::Outputs;
 use limic_measure::sizes::SizeList;
-use limic_measure::{MeasureError, outputs, plot};
+use limic_measure::{MeasureError, plot};
 
 use self::cluster::Buffer;
 use self::machine::Machine;
@@ -62,13 +63,8 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value = "after")]
     upload: Upload,
 
-    /// Write the machine and all numbers as JSON; `-` is standard output, instead of the tables
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-
-    /// Draw the chain's time over the message size
-    #[arg(long, value_name = "FILE.svg", value_parser = plot::parse_file)]
-    plot: Option<PathBuf>,
+    #[command(flatten)]
+    outputs: Outputs,
 }
 
 const AFTER_HELP: &str = "\
@@ -129,7 +125,7 @@ struct Outcome {
 
 /// Simulates, and shows it as asked for.
 pub(super) fn execute(args: &Args) -> Result<(), MeasureError> {
-    outputs::check(args.json.iter().chain(&args.plot))?;
+    args.outputs.check()?;
     let machine = match &args.machine {
         Some(path) => Machine::read(path),
         None => Ok(Machine::PAPER),
@@ -143,20 +139,11 @@ pub(super) fn execute(args: &Args) -> Result<(), MeasureError> {
         return Ok(());
     }
     let outcome = simulate(args, machine);
-    if let Some(path) = &args.plot {
-        draw(&outcome, path)?;
-    }
-    if let Some(path) = &args.json {
-        outputs::write_json(&outcome, path)?;
-    }
-    if args
-        .json
-        .as_ref()
-        .is_none_or(|path| path.as_os_str() != "-")
-    {
-        super::print(&text(args, &outcome));
-    }
-    Ok(())
+    args.outputs.show(
+        &outcome,
+        || text(args, &outcome),
+        |path| draw(&outcome, path),
+    )
 }
 
 fn simulate(args: &Args, machine: Machine) -> Outcome {
