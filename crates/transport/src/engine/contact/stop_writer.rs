@@ -30,8 +30,10 @@ pub(crate) enum Writer {
 /// Waits for one block, and for longer only if the peer is stopped in the middle of it. Then there
 /// is no bound: the kernel has no call that ends another process's right to a write that it has set
 /// out for, so a buffer that is given back earlier would be written to while it is its owner's. For
-/// a peer that may never count just [`PATIENCE`]: see [`Writer`].
+/// a peer that may never count just [`PATIENCE`], for all receives together: see [`Writer`].
 pub(crate) fn stop_writer(cx: &mut Cx, number: u32, writer: Writer) {
+    let since = Instant::now();
+    let mut told = false;
     for slot in cx.requests.slots() {
         let Operation::Receive(receiving) = cx.requests.get(slot) else {
             continue;
@@ -43,8 +45,6 @@ pub(crate) fn stop_writer(cx: &mut Cx, number: u32, writer: Writer) {
             continue;
         }
         cx.splits.end(split.line);
-        let since = Instant::now();
-        let mut told = false;
         while is_writing(cx, number, split.serial)
             && cx.sockets.is_connected(number)
             && (writer == Writer::Trusted || since.elapsed() < PATIENCE)
