@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, connect, recvmsg, sendmsg,
+    SendAncillaryMessage, SendFlags, Shutdown, connect, recvmsg, sendmsg, shutdown,
 };
 use rustix::process::{PidfdFlags, pidfd_open};
 
@@ -191,6 +191,13 @@ impl Channel {
                 }),
             };
         }
+    }
+
+    /// Sends no more: the other end sees the end of the channel, and this one
+    /// still sees when the other is gone.
+    pub fn end_sending(&self) {
+        // It fails only if the channel has ended already.
+        let _ = shutdown(&self.fd, Shutdown::Write);
     }
 
     /// Receives one message into `buffer`. Never blocks. One thread at a time may do that.

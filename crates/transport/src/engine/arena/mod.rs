@@ -62,8 +62,9 @@ pub(crate) struct Arenas {
     arenas: Vec<Option<OwnArena>>,
     placement: Placement,
     slots: Slots,
-    /// Peers that are forgotten but hold something, and their processes, which live.
-    living_holders: Vec<(u32, OwnedFd)>,
+    /// Peers that are forgotten but hold something, and their processes (a pidfd each), which live.
+    /// Without a pidfd, what such a peer holds comes back when it is dropped, or never.
+    living_holders: Vec<(u32, Option<OwnedFd>)>,
     bytes: usize,
     most: usize,
     /// Slots of the messages that went ahead of their receivers, oldest first.
@@ -361,18 +362,16 @@ impl Arenas {
         }
     }
 
-    /// A peer is about to be forgotten, and its process (a pidfd) may live on.
-    pub(crate) fn keep_for_living(&mut self, peer: u32, process: &OwnedFd) {
+    /// A peer is about to be forgotten, and its process (a pidfd, if there is one) may live on.
+    pub(crate) fn keep_for_living(&mut self, peer: u32, process: Option<&OwnedFd>) {
         let mut sent = self.slots.sent();
         let holds_some =
             sent.any(|slot| self.slots.peer(slot) == peer && !self.slots.is_back(slot));
         let known = self.living_holders.iter().any(|(known, _)| *known == peer);
-        if holds_some && !known && !has_ended(process) {
-            self.living_holders.extend(
-                process
-                    .try_clone()
-                    .map(|process| (peer, world::opened(process))),
-            );
+        if holds_some && !known && !process.is_some_and(has_ended) {
+            // Without a free descriptor for the copy it is as without a pidfd.
+            let process = process.and_then(|process| process.try_clone().ok());
+            self.living_holders.push((peer, process.map(world::opened)));
         }
     }
 
@@ -388,7 +387,7 @@ impl Arenas {
     /// Takes back what processes held that have ended, and had left before.
     fn take_from_ended(&mut self) {
         for (peer, process) in core::mem::take(&mut self.living_holders) {
-            if has_ended(&process) {
+            if process.as_ref().is_some_and(has_ended) {
                 self.take_from(peer);
             } else {
                 self.living_holders.push((peer, process));

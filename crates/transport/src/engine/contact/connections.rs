@@ -12,6 +12,7 @@ use crate::engine::cx::Cx;
 use crate::engine::peer::greeting;
 use crate::engine::peer::sockets::Happened;
 use crate::engine::peer::table::PeerState;
+use crate::engine::process::Process;
 use crate::error::PeerFailure;
 
 /// Makes the first contact with the peers that messages wait for.
@@ -125,16 +126,17 @@ pub(crate) fn drop_connection(cx: &mut Cx, index: u32) {
     let Some(connection) = cx.sockets.remove(index) else {
         return;
     };
-    let (Some(pidfd), Some(peer)) = (connection.pidfd, connection.peer) else {
+    let Some(peer) = connection.peer else {
         return;
     };
-    if cx.identity.is_closed() {
+    if cx.identity.is_closed() || connection.died {
         return;
     }
-    cx.arenas.keep_for_living(peer, &pidfd);
+    cx.arenas.keep_for_living(peer, connection.pidfd.as_ref());
     // A peer that has said goodbye is in the middle of nothing.
     if !connection.said_goodbye {
-        cx.quarantine.enter(peer, pidfd);
+        let process = Process::new(connection.pidfd, connection.channel);
+        cx.quarantine.enter(peer, process);
     }
 }
 

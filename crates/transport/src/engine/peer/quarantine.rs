@@ -4,24 +4,22 @@
 //! Such a process may still read and write what it was given here: its private ring, staging
 //! buffers, probe words (for loans, which outlive even a goodbye, see `arena`). The next peer that
 //! gets them would read its bytes, or lose its own. So all of it is kept until the process has
-//! ended, which its pidfd tells; so is the word in which it says what it accesses. Receives into
-//! which it was writing are kept until it has counted the block. A peer that has said goodbye is in
-//! the middle of nothing, and is not among these.
-
-use std::os::fd::OwnedFd;
+//! ended, which its pidfd tells, or its end of the connection where there is no pidfd; so is the word
+//! in which it says what it accesses. Receives into which it was writing are kept until it has
+//! counted the block. A peer that has said goodbye is in the middle of nothing, and is not among
+//! these.
 
 use limic_shm::segment::ReadOnly;
 
 use crate::Error;
-use crate::engine::process::has_ended;
+use crate::engine::process::Process;
 use crate::engine::splits::PeerSplits;
 use crate::raw::RequestId;
 
 /// A peer whose process lives, as far as is known, with what is kept because of that.
 pub(crate) struct Quarantined {
     pub(crate) peer: u32,
-    /// A pidfd.
-    process: OwnedFd,
+    process: Process,
     pub(crate) rings: Vec<u32>,
     pub(crate) probe_words: Vec<u32>,
     /// Where it says which region it accesses.
@@ -34,7 +32,11 @@ pub(crate) struct Quarantined {
 
 impl Quarantined {
     fn has_ended(&self) -> bool {
-        has_ended(&self.process)
+        self.process.has_ended()
+    }
+
+    fn has_pidfd(&self) -> bool {
+        matches!(self.process, Process::Pidfd(_))
     }
 
     fn is_writing(&self, serial: u64) -> bool {
@@ -49,9 +51,11 @@ impl Quarantined {
 pub(crate) struct Quarantine(Vec<Quarantined>);
 
 impl Quarantine {
-    /// A peer is given up, or will be, and its process (a pidfd) may live on.
-    pub(crate) fn enter(&mut self, peer: u32, process: OwnedFd) {
+    /// A peer is given up, or will be, and its process may live on.
+    pub(crate) fn enter(&mut self, peer: u32, process: Process) {
         match self.find(peer) {
+            // Over another of its connections there was a pidfd, which tells more.
+            Some(known) if matches!(process, Process::Connection(_)) && known.has_pidfd() => {}
             Some(known) => known.process = process,
             None => self.0.push(Quarantined {
                 peer,
@@ -101,7 +105,7 @@ impl Quarantine {
         }
     }
 
-    /// Keeps a receive until the peer's write into it is over. False if it is, or nobody will tell.
+    /// Keeps a receive until the peer's write into it is over. False if it is.
     pub(crate) fn keep_written(
         &mut self,
         peer: u32,

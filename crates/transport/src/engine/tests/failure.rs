@@ -6,12 +6,13 @@ use std::process::{Command, Stdio};
 use limic_shm::ring::shared::SharedProducer;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::{accessed_region, attach_both, known, open, send, tags, turn};
+use super::{accessed_region, attach_both, known, open, send, tags, turn, without_pidfd};
 use crate::engine::Engine;
 use crate::engine::contact::connections;
 use crate::engine::contact::failure::fail_peer;
 use crate::engine::frame;
 use crate::engine::matching::Liveness;
+use crate::engine::process::Process;
 use crate::engine::protocol::{receive, regions};
 use crate::error::PeerFailure;
 use crate::raw::Posted;
@@ -188,12 +189,12 @@ fn a_private_ring_is_given_on_empty() {
     );
 }
 
-/// A process (a pidfd) that has ended.
-fn ended_process() -> OwnedFd {
+/// A process that has ended.
+fn ended_process() -> Process {
     let mut child = Command::new("true").spawn().expect("a process");
     let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty());
     child.wait().expect("wait");
-    process.expect("a pidfd")
+    Process::Pidfd(process.expect("a pidfd"))
 }
 
 /// Pieces of the pool, and the word through which a latency is probed.
@@ -214,6 +215,32 @@ fn what_a_peer_was_given_is_kept_while_its_process_lives() {
     turn(&mut [&mut owner]);
     assert_eq!(owner.cx.staging.held_by(of_peer), 0);
     assert!(owner.cx.memory.is_free_word(word));
+}
+
+/// The kernel gives no pidfd for the receiver, which has closed its endpoint and still reads.
+#[test]
+fn a_loan_is_not_lent_again_while_a_receiver_without_a_pidfd_may_read_it() {
+    let (mut owner, mut receiver) = (open(0), open(0));
+    let (at_owner, of_receiver) = attach_both(&mut receiver, &mut owner);
+    without_pidfd(&mut owner, of_receiver);
+    let loan = owner.borrow_loan(100_000).expect("a loan");
+    let start = loan.start;
+    let sent = owner.post_loan(of_receiver, 3, loan, 100_000);
+    assert!(matches!(sent, Ok(Posted::Done(Ok(_)))), "{sent:?}");
+    let selector = Selector::from((Peer(at_owner), Tag(3)));
+    let taken = receiver.take_loan(&selector).expect("alive");
+    assert!(taken.is_some(), "it was sent");
+    receiver.close();
+    while owner.cx.peers.is_alive(of_receiver) {
+        turn(&mut [&mut owner]);
+    }
+    for _ in 0..10 {
+        turn(&mut [&mut owner]);
+    }
+    let others: Vec<_> = (0..16).map(|_| owner.borrow_loan(100_000)).collect();
+    for other in others {
+        assert_ne!(other.expect("a loan").start, start, "it is read");
+    }
 }
 
 #[test]
@@ -265,7 +292,7 @@ fn a_region_is_given_back_when_the_process_of_a_peer_has_ended() {
     let mut child = command.stdin(Stdio::piped()).spawn().expect("a process");
     let pid = Pid::from_child(&child);
     let process = pidfd_open(pid, PidfdFlags::empty()).expect("a pidfd");
-    owner.cx.quarantine.enter(of_peer, process);
+    owner.cx.quarantine.enter(of_peer, Process::Pidfd(process));
     start_revoke(&mut owner, region).expect("a region");
     assert_eq!(
         regions::revoked(&mut owner.cx, region),

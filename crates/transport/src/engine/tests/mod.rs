@@ -1,6 +1,7 @@
 //! Endpoints of one thread, for tests of single steps: nothing moves but by the turn that a test
 //! gives them.
 
+mod blamed;
 mod closing;
 mod failure;
 mod fragments;
@@ -111,4 +112,12 @@ fn tags(engine: &mut Engine, peer: u32) -> Vec<u64> {
         found.push(status.tag.0);
     }
     found
+}
+
+/// From here on as if the kernel gave no pidfd for a peer, as for one of another pid namespace.
+fn without_pidfd(engine: &mut Engine, peer: u32) {
+    for index in engine.cx.sockets.of_peer(peer) {
+        let connection = engine.cx.sockets.get_mut(index);
+        connection.expect("a connection").pidfd = None;
+    }
 }

@@ -1,0 +1,139 @@
+//! A third has written garbage in the name of a sender that is in the middle of a block of a split
+//! copy: the buffer is given back when the block is written, and not before.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use super::third::{Forger, PATIENCE, Pair};
+use super::{turn, without_pidfd};
+use crate::Error;
+use crate::engine::frame::ControlRecord;
+use crate::engine::matching::Liveness;
+use crate::engine::request::SendStage;
+use crate::raw::RequestId;
+
+/// A pair whose sender is blamed in the middle of a block, and is stopped there.
+struct Stopped {
+    pair: Pair,
+    receive: RequestId,
+    /// Of the sender's copies.
+    line: u32,
+    claimed: u32,
+}
+
+impl Stopped {
+    fn new(has_pidfd: bool) -> Self {
+        let mut pair = Pair::new();
+        if !has_pidfd {
+            without_pidfd(&mut pair.receiver, pair.of_sender);
+        }
+        let send = pair.offer();
+        let receive = pair.accept();
+        pair.take_part(send);
+        let Some(SendStage::SplitWrite(split)) = pair.send_stage(send) else {
+            panic!("the sender takes part");
+        };
+        let claimed = split.own_blocks + 1;
+        pair.sender.cx.splits.claim_back(split.line, claimed);
+        let mut forger = Forger::new(&pair.receiver, pair.of_sender);
+        forger.push(&ControlRecord::new(100, 0, [0; 4]));
+        let since = Instant::now();
+        while pair.receiver.cx.peers.is_alive(pair.of_sender) {
+            assert!(since.elapsed() < PATIENCE, "garbage ends the connection");
+            turn(&mut [&mut pair.receiver]);
+        }
+        Self {
+            pair,
+            receive,
+            line: split.line,
+            claimed,
+        }
+    }
+
+    /// The receive goes on.
+    fn goes_on(&mut self) {
+        let receiver = &mut self.pair.receiver;
+        for _ in 0..100 {
+            turn(&mut [receiver]);
+            assert!(
+                receiver.test(self.receive).is_none(),
+                "given back too early"
+            );
+        }
+    }
+
+    fn write_block(&mut self) {
+        let splits = &self.pair.sender.cx.splits;
+        splits.done_back(self.line, self.claimed);
+    }
+
+    /// The receive ends, since its sender has failed.
+    fn ends(receiver: &mut crate::engine::Engine, receive: RequestId) {
+        let since = Instant::now();
+        let outcome = loop {
+            assert!(since.elapsed() < PATIENCE, "it goes on for too long");
+            turn(&mut [receiver]);
+            if let Some(outcome) = receiver.test(receive) {
+                break outcome;
+            }
+        };
+        assert!(
+            matches!(outcome, Err(Error::PeerFailed { .. })),
+            "{outcome:?}"
+        );
+    }
+}
+
+/// Says when it is dropped.
+struct Buffer(Arc<AtomicBool>);
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_buffer_is_given_back_when_the_sender_that_a_third_has_blamed_has_written_its_block() {
+    for has_pidfd in [true, false] {
+        let mut stopped = Stopped::new(has_pidfd);
+        stopped.goes_on();
+        stopped.write_block();
+        Stopped::ends(&mut stopped.pair.receiver, stopped.receive);
+    }
+}
+
+/// Without a pidfd only the connection says that the sender is through with it.
+#[test]
+fn a_buffer_is_given_back_when_the_blamed_sender_is_gone() {
+    let mut stopped = Stopped::new(false);
+    stopped.goes_on();
+    let Pair {
+        mut receiver,
+        sender,
+        ..
+    } = stopped.pair;
+    drop(sender);
+    Stopped::ends(&mut receiver, stopped.receive);
+}
+
+#[test]
+fn a_buffer_that_is_left_to_a_closed_endpoint_in_the_middle_of_a_block_is_not_freed() {
+    for closes_first in [true, false] {
+        let mut stopped = Stopped::new(true);
+        let freed = Arc::new(AtomicBool::new(false));
+        let buffer = Box::new(Buffer(Arc::clone(&freed)));
+        let receiver = &mut stopped.pair.receiver;
+        if closes_first {
+            receiver.close();
+        }
+        receiver.abandon(stopped.receive, buffer);
+        let Pair {
+            receiver, sender, ..
+        } = stopped.pair;
+        drop(receiver);
+        assert!(!freed.load(Ordering::Relaxed), "its sender may write there");
+        drop(sender);
+    }
+}
