@@ -119,6 +119,11 @@ impl Quarantine {
         kept.is_some()
     }
 
+    /// Whether receives are kept until a write into them is over, of which nobody tells.
+    pub(crate) fn has_written(&self) -> bool {
+        self.0.iter().any(|known| !known.written.is_empty())
+    }
+
     /// A receive into which a peer writes no more, and how it ends.
     pub(crate) fn next_written(&mut self) -> Option<(RequestId, Error)> {
         self.0.iter_mut().find_map(|known| {

@@ -10,6 +10,7 @@ use super::{turn, without_pidfd};
 use crate::Error;
 use crate::engine::frame::ControlRecord;
 use crate::engine::matching::Liveness;
+use crate::engine::progress::work;
 use crate::engine::request::SendStage;
 use crate::raw::RequestId;
 
@@ -51,7 +52,7 @@ impl Stopped {
         }
     }
 
-    /// The receive goes on.
+    /// The receive goes on, and its endpoint does not sleep for long meanwhile.
     fn goes_on(&mut self) {
         let receiver = &mut self.pair.receiver;
         for _ in 0..100 {
@@ -61,6 +62,11 @@ impl Stopped {
                 "given back too early"
             );
         }
+        let longest = work::longest_sleep(&receiver.cx);
+        assert!(
+            longest.is_some_and(|longest| longest <= work::BLOCKED),
+            "nobody rings when the block is written: {longest:?}"
+        );
     }
 
     fn write_block(&mut self) {
