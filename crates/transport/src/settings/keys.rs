@@ -214,7 +214,9 @@ impl Key {
                 Group::Memory,
                 "bytes of unexpected messages, each with some 256 for itself, that an endpoint \
                 keeps before it asks senders to wait with long ones; beyond 16 times as many, all \
-                messages of a peer wait in its ring until some are received",
+                messages of a peer that sent more than its share wait in its ring until some are \
+                received; beyond 32 times as many, such a peer without a ring of its own is given \
+                up",
                 "64K or more bytes (suffix K, M or G), or unlimited",
             ),
             Self::Loan => (

@@ -48,16 +48,17 @@ fn tell(cx: &mut Cx, over_budget: bool) {
 }
 
 /// A peer whose message was kept beyond the cap waits with the next ones, if it is over its share
-/// and has a ring in which they can wait.
+/// and has a ring in which they can wait. Without a ring it fails in the end.
 #[cold]
 fn hold_back(cx: &mut Cx, from: u32) {
     let myself = cx.peers.me() == Some(from);
+    if myself || !cx.matching.is_over_share(from, cx.peers.reached()) {
+        return;
+    }
     let has_ring = cx.peers.get(from).is_some_and(|peer| peer.has_switched);
     if has_ring {
-        if cx.matching.is_over_share(from, cx.peers.attached()) {
-            cx.peers.hold_back(from);
-        }
-    } else if cx.matching.is_over_all() && !myself {
+        cx.peers.hold_back(from);
+    } else if cx.matching.is_over_all() {
         cx.peers.violated(
             from,
             "more messages than memory is given to (LIMIC_UNEXPECTED_BYTES), before their receives",

@@ -144,6 +144,8 @@ pub(crate) struct Peers {
     shared_row: Row,
     /// Peers that share memory with this endpoint.
     attached: u32,
+    /// Peers that are reached by a channel, but for this endpoint itself.
+    reached: u32,
     /// Endpoints of this node that are known by address, this one included if it is.
     local: u32,
     /// Peers with a backlog.
@@ -169,6 +171,7 @@ impl Peers {
             of_process: HashMap::new(),
             me: None,
             attached: 0,
+            reached: 0,
             local: 0,
             backlogged: Vec::new(),
             to_contact: Vec::new(),
@@ -292,6 +295,7 @@ impl Peers {
         if let Some(peer) = self.get(number) {
             peer.state = PeerState::Up(channel);
             self.attached += u32::from(shared);
+            self.reached += 1;
         }
     }
 
@@ -311,6 +315,8 @@ impl Peers {
         let ring = peer.ring.take();
         peer.has_switched = false;
         self.attached -= u32::from(matches!(before, PeerState::Up(Channel::Shm(_))));
+        let other = matches!(before, PeerState::Up(Channel::Shm(_) | Channel::Fabric(_)));
+        self.reached -= u32::from(other);
         Some((before, ring))
     }
 
@@ -329,9 +335,9 @@ impl Peers {
         entries.any(|entry| matches!(entry.state, PeerState::Unmet { .. }))
     }
 
-    /// Peers that share memory with this endpoint.
-    pub(crate) fn attached(&self) -> u32 {
-        self.attached
+    /// Peers that can send to this endpoint now.
+    pub(crate) fn reached(&self) -> u32 {
+        self.reached
     }
 
     /// Endpoints that share this machine's processors with this one, as far as is known, itself

@@ -338,7 +338,7 @@ impl ReceiveRings {
         let mut at = 0;
         while let Some(input) = self.held_back.get_mut(at) {
             moved |= input.deliver_wanted(cx);
-            if cx.matching.is_over_share(input.peer, cx.peers.attached()) {
+            if cx.matching.is_over_share(input.peer, cx.peers.reached()) {
                 at += 1;
             } else {
                 moved = true;

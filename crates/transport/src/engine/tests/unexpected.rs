@@ -152,4 +152,6 @@ fn a_peer_that_floods_the_ring_of_all_is_given_up() {
         turn(&mut [&mut receiver, &mut other]);
         assert!(since.elapsed() < PATIENCE, "the other one's does not come");
     }
+    turn(&mut [&mut receiver, &mut other]);
+    assert!(receiver.cx.peers.is_alive(of_other), "it has sent little");
 }
