@@ -74,6 +74,7 @@ pub(crate) fn fail_peer(cx: &mut Cx, number: u32, why: PeerFailure) {
     }
     if !cx.quarantine.lives(number) {
         cx.staging.forget_peer(number);
+        cx.peers.uncount_contact(number);
     }
     cx.arenas.forget_peer(number);
     fail_operations(cx, number, &why, died);
@@ -182,6 +183,7 @@ pub(crate) fn release_ended(cx: &mut Cx) {
         for ring in ended.rings {
             cx.peers.left_ring(ended.peer, ring);
         }
+        cx.peers.uncount_contact(ended.peer);
         // One that has not failed yet will, and is read first.
         if !cx.peers.is_alive(ended.peer) {
             cx.staging.forget_peer(ended.peer);

@@ -32,8 +32,8 @@ use crate::{Error, Peer, Result};
 const MOST_CONNECTIONS: usize = 4;
 /// Endpoints that may have made the first contact, together with those that are known by address.
 const MOST_PEERS: u32 = 1 << 18;
-/// Endpoints of one process that may have made the first contact: each takes a mapping here, of
-/// which the kernel lets a process have some 65000.
+/// Endpoints of one process that may have made the first contact and are not gone: each takes a
+/// mapping here, of which the kernel lets a process have some 65000.
 const MOST_OF_PROCESS: u32 = 4096;
 
 /// What this endpoint says to a peer when they meet.
@@ -141,6 +141,7 @@ fn on_hello(cx: &mut Cx, index: u32, bytes: &[u8], fds: Vec<OwnedFd>) {
     if hello.address.id == cx.identity.address.id {
         return refuse(cx, index, "it greets with this endpoint's own address");
     }
+    let mut contact_by = None;
     if !cx.peers.knows(&hello.address) {
         if cx.peers.len() >= MOST_PEERS {
             return refuse(cx, index, "too many endpoints have made the first contact");
@@ -151,14 +152,18 @@ fn on_hello(cx: &mut Cx, index: u32, bytes: &[u8], fds: Vec<OwnedFd>) {
             .get(index)
             .and_then(|connection| connection.channel.credentials().ok());
         let pid = credentials.map_or(0, |credentials| credentials.pid);
-        if cx.peers.count_first_contact(pid) >= MOST_OF_PROCESS {
+        if cx.peers.contacts_by(pid) >= MOST_OF_PROCESS {
             let why = "its process has made the first contact for too many endpoints";
             return refuse(cx, index, why);
         }
+        contact_by = Some(pid);
     }
     let Some(peer) = cx.peers.enter(&hello.address, &cx.identity.address) else {
         return refuse(cx, index, "its address differs from the one it has here");
     };
+    if let Some(pid) = contact_by {
+        cx.peers.count_contact(peer, pid);
+    }
     if cx.identity.is_closed() {
         return refuse_closed(cx, index);
     }

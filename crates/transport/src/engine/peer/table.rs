@@ -87,6 +87,8 @@ pub(crate) struct PeerEntry {
     pub(crate) has_switched: bool,
     /// One-sided accesses of the peer that this endpoint is at work on.
     pub(crate) served: u16,
+    /// The process that has made the first contact for it, while that counts for the process.
+    contact_by: Option<i32>,
     /// What was sent to it and received from it.
     pub(crate) counts: Row,
 }
@@ -136,7 +138,8 @@ pub(crate) struct Peers {
     by_id: HashMap<u64, u32>,
     /// What peers were asked over their sockets: few ever are.
     pub(crate) questions: HashMap<u32, Questions>,
-    /// Endpoints of each process that have made the first contact, by its pid.
+    /// Endpoints of each process that have made the first contact and may have a mapping here, by
+    /// its pid.
     of_process: HashMap<i32, u32>,
     /// This endpoint's own number, if it has been named.
     me: Option<u32>,
@@ -214,17 +217,35 @@ impl Peers {
             ring: None,
             has_switched: false,
             served: 0,
+            contact_by: None,
             counts: self.shared_row.clone(),
         });
         Some(number)
     }
 
-    /// A process makes the first contact for an endpoint that is not known. How many it has made
-    /// before.
-    pub(crate) fn count_first_contact(&mut self, pid: i32) -> u32 {
-        let count = self.of_process.entry(pid).or_default();
-        *count += 1;
-        *count - 1
+    /// A process has made the first contact for an endpoint that was not known.
+    pub(crate) fn count_contact(&mut self, number: u32, pid: i32) {
+        if let Some(peer) = self.get(number) {
+            peer.contact_by = Some(pid);
+            *self.of_process.entry(pid).or_default() += 1;
+        }
+    }
+
+    /// Nothing of a peer is mapped here any more.
+    pub(crate) fn uncount_contact(&mut self, number: u32) {
+        let contact_by = self.get(number).and_then(|peer| peer.contact_by.take());
+        let Some(pid) = contact_by else { return };
+        if let Some(count) = self.of_process.get_mut(&pid) {
+            *count -= 1;
+            if *count == 0 {
+                self.of_process.remove(&pid);
+            }
+        }
+    }
+
+    /// Endpoints that count for a process now.
+    pub(crate) fn contacts_by(&self, pid: i32) -> u32 {
+        self.of_process.get(&pid).copied().unwrap_or(0)
     }
 
     /// Whether an endpoint with the id of this address is known.

@@ -205,21 +205,44 @@ fn one_identity_has_few_connections() {
     let (mut engine, mut greedy) = (open(0), open(0));
     let (of_greedy, of_engine) = attach_both(&mut engine, &mut greedy);
     let hello = crate::engine::contact::handshake::greeting(&greedy.cx, greeting::HELLO, of_engine);
-    let id = engine.cx.identity.address.id;
-    let mut held = Vec::new();
-    for _ in 0..40 {
-        let channel = Channel::connect(id).expect("connected");
-        let [shared, owner] = greedy.cx.memory.segment.fds();
-        let fds = [shared, owner, greedy.cx.sockets.doorbell().for_peers()];
-        let _ = channel.send(&hello.encode(), &fds).expect("sent");
-        held.push(channel);
-        turn(&mut [&mut engine]);
-    }
+    let held: Vec<_> = (0..40)
+        .map(|_| greet(&mut engine, &greedy, &hello))
+        .collect();
     assert!(engine.cx.sockets.of_peer(of_greedy).len() <= 4);
     assert!(
         engine.cx.peers.is_alive(of_greedy),
         "those are refused, no more"
     );
+    drop(held);
+}
+
+/// A connection over which a hello has come.
+fn greet(engine: &mut Engine, peer: &Engine, hello: &greeting::Greeting) -> Channel {
+    let channel = Channel::connect(engine.cx.identity.address.id).expect("connected");
+    let [shared, owner] = peer.cx.memory.segment.fds();
+    let fds = [shared, owner, peer.cx.sockets.doorbell().for_peers()];
+    let _ = channel.send(&hello.encode(), &fds).expect("sent");
+    turn(&mut [engine]);
+    channel
+}
+
+/// A process may open and close endpoints as often as it likes.
+#[test]
+fn endpoints_that_have_closed_do_not_count_for_their_process() {
+    let mut engine = open(0);
+    let pid = std::process::id() as i32;
+    for _ in 0..3 {
+        let mut closing = open(0);
+        let of_engine = known(&mut closing, &engine);
+        assert_eq!(closing.attach(of_engine), Ok(false));
+        until(&mut [&mut engine], |engines| {
+            engines[0].cx.peers.contacts_by(pid) == 1
+        });
+        closing.close();
+        until(&mut [&mut engine], |engines| {
+            engines[0].cx.peers.contacts_by(pid) == 0
+        });
+    }
 }
 
 #[test]
@@ -228,15 +251,10 @@ fn one_process_invents_no_endless_row_of_peers() {
     let (_, of_engine) = attach_both(&mut engine, &mut greedy);
     let mut hello =
         crate::engine::contact::handshake::greeting(&greedy.cx, greeting::HELLO, of_engine);
-    let id = engine.cx.identity.address.id;
     let mut known = engine.cx.peers.len();
     loop {
         hello.address.id = hello.address.id.wrapping_add(1);
-        let channel = Channel::connect(id).expect("connected");
-        let [shared, owner] = greedy.cx.memory.segment.fds();
-        let fds = [shared, owner, greedy.cx.sockets.doorbell().for_peers()];
-        let _ = channel.send(&hello.encode(), &fds).expect("sent");
-        turn(&mut [&mut engine]);
+        let channel = greet(&mut engine, &greedy, &hello);
         drop(channel);
         turn(&mut [&mut engine]);
         if engine.cx.peers.len() == known {
