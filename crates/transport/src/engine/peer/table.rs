@@ -87,6 +87,8 @@ pub(crate) struct PeerEntry {
     pub(crate) has_switched: bool,
     /// One-sided accesses of the peer that this endpoint is at work on.
     pub(crate) served: u16,
+    /// One-sided accesses that the peer was asked to help with, and that are not over.
+    pub(crate) asked: u16,
     /// The process that has made the first contact for it, while that counts for the process.
     contact_by: Option<i32>,
     /// What was sent to it and received from it.
@@ -138,6 +140,8 @@ pub(crate) struct Peers {
     by_id: HashMap<u64, u32>,
     /// What peers were asked over their sockets: few ever are.
     pub(crate) questions: HashMap<u32, Questions>,
+    /// One-sided accesses that wait until fewer are under way at the peer: few ever do.
+    pub(crate) to_ask: HashMap<u32, VecDeque<BacklogEntry>>,
     /// Endpoints of each process that have made the first contact and may have a mapping here, by
     /// its pid.
     of_process: HashMap<i32, u32>,
@@ -171,6 +175,7 @@ impl Peers {
             entries: Vec::new(),
             by_id: HashMap::new(),
             questions: HashMap::new(),
+            to_ask: HashMap::new(),
             of_process: HashMap::new(),
             me: None,
             attached: 0,
@@ -217,6 +222,7 @@ impl Peers {
             ring: None,
             has_switched: false,
             served: 0,
+            asked: 0,
             contact_by: None,
             counts: self.shared_row.clone(),
         });
@@ -332,10 +338,12 @@ impl Peers {
             return None;
         }
         peer.backlog.clear();
+        peer.asked = 0;
         let before = core::mem::replace(&mut peer.state, PeerState::Failed(Box::new(why)));
         let ring = peer.ring.take();
         peer.has_switched = false;
         self.attached -= u32::from(matches!(before, PeerState::Up(Channel::Shm(_))));
+        self.to_ask.remove(&number);
         let other = matches!(before, PeerState::Up(Channel::Shm(_) | Channel::Fabric(_)));
         self.reached -= u32::from(other);
         Some((before, ring))

@@ -9,7 +9,7 @@ use crate::engine::frame::{Transfer, Violation};
 use crate::engine::matching::unexpected_store::{
     UnexpectedBody, UnexpectedMessage, UnexpectedStore,
 };
-use crate::engine::protocol::{receive, rendezvous, unexpected};
+use crate::engine::protocol::{receive, rendezvous, rma, unexpected};
 use crate::engine::request::{
     Destination, EagerAssembly, Incoming, Operation, ReceiveStage, Receiving, Requests, Slot, sent,
 };
@@ -241,6 +241,7 @@ fn assembled(cx: &mut Cx, slot: Slot) {
         ReceiveStage::Assembling(incoming) => rendezvous::complete_receive(cx, slot, &incoming),
         ReceiveStage::Get { from, got, .. } => {
             counting::count_received_by(cx, from, Path::Pipeline, got);
+            rma::access_is_over(cx, from);
             cx.requests.complete(slot, sent(from, 0, got));
         }
         _ => {}

@@ -164,8 +164,8 @@ fn is_refuted(cx: &mut Cx, id: RegionId, peer: u32) -> Result<bool> {
 }
 
 /// Accesses of one peer that wait for this endpoint's help at a time. Each has an operation here,
-/// and most have a record in the backlog.
-const MOST_SERVED: u16 = u16::MAX;
+/// and most have a record in the backlog. A peer that keeps the rules asks for fewer (`rma`).
+pub(crate) const MOST_SERVED: u16 = u16::MAX;
 
 /// Whether one more access of a peer is served. One with too many is given up.
 fn is_admitted(cx: &mut Cx, from: u32) -> bool {

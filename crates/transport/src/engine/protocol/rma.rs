@@ -8,6 +8,8 @@
 //! Michael 2004). The word, and the table in which the owner says where the region lies, are each
 //! written by one endpoint alone: nobody else can send a copy elsewhere, or hide one.
 
+use std::collections::VecDeque;
+
 use crate::engine::protocol::receive;
 use crate::engine::protocol::regions;
 use crate::engine::protocol::rendezvous;
@@ -19,6 +21,7 @@ use crate::buffer::{ReceiveBuffer, SendBuffer};
 use crate::engine::control::counting;
 use crate::engine::cx::Cx;
 use crate::engine::frame::{self, Done, RegionAccess};
+use crate::engine::outbox;
 use crate::engine::peer::pair::{REGION_CACHE, ShmPair};
 use crate::engine::peer::table::BacklogEntry;
 use crate::engine::request::{Operation, ReceiveStage, Receiving, SendStage, Sending, sent};
@@ -68,7 +71,7 @@ pub(crate) unsafe fn post_read(
         offset,
         len,
     };
-    send::queue(cx, from, BacklogEntry::Control(asked.encode(frame::GET)));
+    ask(cx, from, BacklogEntry::Control(asked.encode(frame::GET)));
     Ok(receive::posted(cx, slot, 0))
 }
 
@@ -109,8 +112,37 @@ pub(crate) unsafe fn post_write(
         delivered: false,
     }));
     let id = cx.requests.id(slot);
-    send::queue(cx, to, BacklogEntry::Message(id));
+    ask(cx, to, BacklogEntry::Message(id));
     Ok(receive::posted(cx, slot, 0))
+}
+
+/// Accesses under way with the help of one owner: enough to keep it busy, and far fewer than it
+/// serves before it takes this side for one that never waits.
+pub(crate) const MOST_ASKED: u16 = 1024;
+const _: () = assert!(MOST_ASKED <= regions::MOST_SERVED / 2);
+
+/// Asks the owner for its help, or waits until one of many others is over. Not in the backlog: the
+/// owner may wait for what stands behind it there, before it can end another one.
+fn ask(cx: &mut Cx, owner: u32, access: BacklogEntry) {
+    let Some(peer) = cx.peers.get(owner) else {
+        return;
+    };
+    if peer.asked < MOST_ASKED {
+        peer.asked += 1;
+        send::queue(cx, owner, access);
+    } else {
+        cx.peers.to_ask.entry(owner).or_default().push_back(access);
+    }
+}
+
+/// An access with the owner's help is over: the next one is asked for.
+pub(crate) fn access_is_over(cx: &mut Cx, owner: u32) {
+    let waiting = cx.peers.to_ask.get_mut(&owner);
+    if let Some(next) = waiting.and_then(VecDeque::pop_front) {
+        outbox::enqueue(cx, owner, next);
+    } else if let Some(peer) = cx.peers.get(owner) {
+        peer.asked = peer.asked.saturating_sub(1);
+    }
 }
 
 /// Tries single copy on a peer's region. `Ok(false)`: this pair cannot, or the region is not in the
@@ -195,6 +227,7 @@ pub(crate) fn on_answer(cx: &mut Cx, from: u32, id: u64, answer: Done) {
         Done::Nothing => sent(from, 0, 0),
         answer => Err(refused(from, offset, len, answer)),
     };
+    access_is_over(cx, from);
     cx.requests.complete(slot, outcome);
 }
 

@@ -13,7 +13,7 @@ use crate::engine::protocol::eager::{Message, push_eager};
 use crate::engine::protocol::fast_send::{FastSend, is_inline_length, ring, send_fast};
 use crate::engine::protocol::fragments::{self, Fragmented};
 use crate::engine::protocol::receive::posted;
-use crate::engine::protocol::{loopback, offer, packets, send_ahead};
+use crate::engine::protocol::{loopback, offer, packets, rma, send_ahead};
 use crate::engine::request::{Fragments, Operation, SendStage, Sending, Slot, sent};
 use crate::engine::staging::pool::StagingPool;
 use crate::error::Outcome;
@@ -306,6 +306,9 @@ pub(crate) fn finish_send(cx: &mut Cx, slot: Slot, path: Path) {
         return;
     };
     let (to, tag, len) = (sending.to, sending.tag, sending.data.len());
+    if sending.is_access() {
+        rma::access_is_over(cx, to);
+    }
     counting::count_sent(cx, to, path, len);
     end_send(cx, slot, sent(to, tag, len));
 }

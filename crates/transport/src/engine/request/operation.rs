@@ -35,6 +35,18 @@ pub(crate) struct Sending {
     pub(crate) delivered: bool,
 }
 
+impl Sending {
+    /// Whether it is a one-sided write with the help of the region's owner, who confirms each.
+    pub(crate) fn is_access(&self) -> bool {
+        let confirmed = match self.stage {
+            SendStage::Put { .. } | SendStage::Confirming => true,
+            SendStage::Fragments(fragments) => fragments.confirm,
+            _ => false,
+        };
+        confirmed && !self.delivered
+    }
+}
+
 /// Where a send stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SendStage {

@@ -53,6 +53,49 @@ fn access_with_the_owners_help_counts_at_the_side_that_asked() {
     assert_eq!(messages, [(0, 0), (1, 1)]);
 }
 
+/// The peer takes no answer before it has posted them all.
+#[test]
+fn accesses_beyond_those_that_the_owner_helps_with_at_a_time_wait_and_are_done() {
+    const ACCESSES: usize = 5000;
+    let open = || open_with(|with| with.allowed(PathSet::EMPTY.with(Path::Pipeline)));
+    let (mut owner, mut peer) = (open(), open());
+    let (of_peer, of_owner) = attach_both(&mut owner, &mut peer);
+    let (_, key) = regions::expose(&mut owner.cx, vec![1; LEN]).expect("a region");
+    let data = [2_u8; 8];
+    let mut room = [0_u8; 8];
+    let mut pending = Vec::new();
+    for at in 0..ACCESSES {
+        // SAFETY: both outlive the accesses, which are waited for.
+        let posted = unsafe {
+            if at % 8 == 0 {
+                let room = [RawSliceMut::from(&mut room[..])];
+                rma::post_read(&mut peer.cx, of_owner, key, 0, &room)
+            } else {
+                let data = [RawSlice::from(&data[..])];
+                rma::post_write(&mut peer.cx, of_owner, key, 8, &data)
+            }
+        };
+        let Ok(Posted::Pending(id)) = posted else {
+            panic!("the owner has to help: {posted:?}");
+        };
+        pending.push(id);
+        owner.progress();
+        let served = owner.cx.peers.get(of_peer).expect("known").served;
+        assert!(served <= rma::MOST_ASKED, "{served}: the others wait");
+    }
+    for id in pending {
+        let outcome = loop {
+            if let Some(outcome) = peer.test(id) {
+                break outcome;
+            }
+            turn(&mut [&mut owner, &mut peer]);
+        };
+        assert!(outcome.is_ok(), "{outcome:?}");
+    }
+    assert!(owner.cx.peers.is_alive(of_peer));
+    assert_eq!(room, [1; 8]);
+}
+
 #[test]
 fn accesses_that_a_peer_does_not_wait_for_have_a_bound() {
     let open = || open_with(|with| with.allowed(PathSet::EMPTY.with(Path::Pipeline)));
