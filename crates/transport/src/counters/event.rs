@@ -56,11 +56,13 @@ pub enum Event {
     RegistrationHits,
     /// Those whose memory had to be registered, and stays so.
     RegistrationMisses,
+    /// Records that made no sense, whoever wrote them.
+    Violations,
 }
 
 impl Event {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::Unexpected,
         Self::UnexpectedBytes,
         Self::UnexpectedBytesMost,
@@ -86,6 +88,7 @@ impl Event {
         Self::RingPauses,
         Self::RegistrationHits,
         Self::RegistrationMisses,
+        Self::Violations,
     ];
 
     /// The name in text and JSON.
@@ -117,6 +120,7 @@ impl Event {
             Self::RingPauses => "ring_pauses",
             Self::RegistrationHits => "registration_hits",
             Self::RegistrationMisses => "registration_misses",
+            Self::Violations => "violations",
         }
     }
 }

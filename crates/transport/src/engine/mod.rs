@@ -176,6 +176,8 @@ impl Engine {
         if !self.cx.peers.has_notes() {
             return false;
         }
+        let violations = self.cx.peers.take_violations();
+        self.cx.counters.events(Event::Violations, violations);
         while let Some((peer, note)) = self.cx.peers.next_note() {
             match note {
                 Note::HoldBack => self.rings.hold_back(&mut self.cx, peer),

@@ -162,6 +162,8 @@ pub(crate) struct Peers {
     pub(crate) to_contact: Vec<u32>,
     /// What is to be done about peers, oldest first.
     notes: Vec<(u32, Note)>,
+    /// Records that made no sense, and were not counted yet.
+    violations: u64,
     /// The peer to which the line latency is measured next.
     pub(crate) next_probed: u32,
     /// Why this endpoint meets nobody any more, if so.
@@ -184,6 +186,7 @@ impl Peers {
             backlogged: Vec::new(),
             to_contact: Vec::new(),
             notes: Vec::new(),
+            violations: 0,
             next_probed: 0,
             closed: None,
         }
@@ -375,13 +378,23 @@ impl Peers {
         self.local.max(self.attached + 1)
     }
 
-    /// Gives up a peer whose bytes make no sense.
+    /// Gives up a peer whose bytes make no sense. That is said once: whoever writes such bytes
+    /// writes many.
     #[cold]
     pub(crate) fn violated(&mut self, peer: u32, what: impl Into<String>) {
+        self.violations += 1;
+        if self.is_gone(peer) {
+            return;
+        }
         let what = what.into();
         tracing::error!("peer {peer} sent {what}; the connection is given up");
         self.notes
             .push((peer, Note::Ended(PeerFailure::Corrupt(what))));
+    }
+
+    /// How often that was, since the last time that somebody asked.
+    pub(crate) fn take_violations(&mut self) -> u64 {
+        core::mem::take(&mut self.violations)
     }
 
     /// Enters that a peer is gone, if nothing has said so before.

@@ -5,6 +5,7 @@ use limic_shm::ring::line::LineConsumer;
 use limic_shm::ring::shared::{Peek, SharedConsumer};
 
 use crate::buffer::Source;
+use crate::counters::Event;
 use crate::engine::contact::connections;
 use crate::engine::contact::inquiry::Inquiry;
 use crate::engine::control::counting;
@@ -97,6 +98,8 @@ pub(crate) struct ReceiveRings {
     /// The claim that the shared ring waits for: its position, its sender, and whether that is to
     /// be waited for.
     stalled: Option<(u64, u32, Inquiry)>,
+    /// It was said that slots of the shared ring make no sense.
+    told_corrupt: bool,
 }
 
 impl ReceiveRings {
@@ -107,6 +110,7 @@ impl ReceiveRings {
             held_back: Vec::new(),
             turn: 0,
             stalled: None,
+            told_corrupt: false,
         }
     }
 
@@ -202,7 +206,10 @@ impl ReceiveRings {
                     break;
                 }
                 Err(corrupt) => {
-                    tracing::error!("the shared ring: {corrupt}; the slot is skipped");
+                    cx.counters.event(Event::Violations);
+                    if !core::mem::replace(&mut self.told_corrupt, true) {
+                        tracing::error!("the shared ring: {corrupt}; such slots are skipped");
+                    }
                     if !self.shared.skip_corrupt() {
                         break;
                     }

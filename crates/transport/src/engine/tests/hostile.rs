@@ -9,11 +9,13 @@ use limic_shm::ring::shared::SharedProducer;
 
 use super::{accessed_region, attach_both, known, open, open_with, post, send, tags, turn};
 use crate::buffer::ReceiveBuffer;
+use crate::counters::Event;
 use crate::engine::Engine;
 use crate::engine::contact::connections;
 use crate::engine::envelope::Envelope;
-use crate::engine::frame;
+use crate::engine::frame::{self, ControlRecord};
 use crate::engine::matching::Liveness;
+use crate::engine::outbox;
 use crate::engine::peer::greeting;
 use crate::engine::protocol::{receive, regions};
 use crate::engine::request::operation::{Receiving, SplitRead};
@@ -167,6 +169,26 @@ fn a_peer_that_claims_a_write_and_refuses_is_not_waited_for() {
     until(&mut [&mut owner], |engines| {
         matches!(engines[0].cx.requests.take_done(slot), Some(Err(_)))
     });
+}
+
+#[test]
+fn records_that_make_no_sense_are_counted_and_their_peer_fails_once() {
+    let (mut receiver, mut flooding) = (open(0), open(0));
+    let (of_flooding, at_flooding) = attach_both(&mut receiver, &mut flooding);
+    for _ in 0..20 {
+        outbox::control(
+            &mut flooding.cx,
+            at_flooding,
+            ControlRecord::new(100, 0, [0; 4]),
+        );
+    }
+    until(&mut [&mut receiver], |engines| {
+        !engines[0].cx.peers.is_alive(of_flooding)
+    });
+    let counters = receiver.cx.counters.page().counters;
+    let counts = [Event::Violations, Event::PeersFailed].map(|event| counters.event(event));
+    assert_eq!(counts, [20, 1]);
+    assert_eq!(counters.reasons.len(), 1, "{:?}", counters.reasons);
 }
 
 #[test]
