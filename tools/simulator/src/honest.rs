@@ -88,6 +88,11 @@ fn doing(what: impl FnOnce() -> String) {
     });
 }
 
+/// From here on others may find a process gone.
+fn leaves(me: usize) {
+    sim::with(|sim| sim.processes[me].leaves = true);
+}
+
 /// The life of a process.
 pub(crate) fn live(me: usize, script: &Rc<Script>) {
     let script = Rc::clone(script);
@@ -130,7 +135,7 @@ pub(crate) fn live(me: usize, script: &Rc<Script>) {
         bait: None,
     };
     match honest.work() {
-        Ok(()) => {}
+        Ok(()) => leaves(me),
         Err(Gone) => honest.give_up(),
     }
     honest.held.clear();
@@ -425,14 +430,19 @@ impl Honest<'_> {
         }
     }
 
-    /// An operation failed: that is wrong, unless somebody may be gone.
+    fn may_be_lost(&self, peer: Peer) -> bool {
+        let process = self.peers.iter().position(|other| *other == peer);
+        process.is_some_and(|process| sim::with(|sim| sim.processes[process].may_be_lost()))
+    }
+
+    /// An operation failed: that is wrong, unless the peer that it names may be gone.
     fn fails(&mut self, error: &Error) -> Result<()> {
-        let scarce = sim::with(|sim| sim.faults.call > 0);
+        let was_short = sim::with(|sim| sim.processes[self.me].was_short);
         match error {
             // A message in an arena, for whose descriptor there was no room, is lost.
-            Error::NoMemory(_) if scarce => Ok(()),
+            Error::NoMemory(_) if was_short => Ok(()),
             _ if self.script.malice == Malice::Scribbles => Err(Gone),
-            Error::PeerFailed { .. } if self.script.may_fail => {
+            Error::PeerFailed { peer, .. } if self.script.may_fail && self.may_be_lost(*peer) => {
                 doing(|| format!("gives up: {error}"));
                 Err(Gone)
             }

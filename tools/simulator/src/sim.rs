@@ -75,6 +75,10 @@ pub(crate) struct Process {
     pub(crate) rooms: BTreeMap<usize, usize>,
     /// Its endpoint fetches a message into memory of its own.
     pub(crate) fetches: bool,
+    /// It closes, or has given up, so that others lose it.
+    pub(crate) leaves: bool,
+    /// A call of its own has met no memory, or no free descriptor.
+    pub(crate) was_short: bool,
     /// What it is about to do, for people.
     pub(crate) doing: String,
 }
@@ -102,12 +106,19 @@ impl Process {
             hostile,
             rooms: BTreeMap::new(),
             fetches: false,
+            leaves: false,
+            was_short: false,
             doing: "begins".to_owned(),
         }
     }
 
     pub(crate) fn is_over(&self) -> bool {
         matches!(self.state, State::Ended | State::Killed)
+    }
+
+    /// Whether others may find it gone.
+    pub(crate) fn may_be_lost(&self) -> bool {
+        self.is_over() || self.leaves || self.hostile
     }
 
     pub(crate) fn resume(coroutine: &mut Coroutine<(), (), ()>) -> bool {
@@ -309,6 +320,9 @@ impl Sim {
             Call::Send => (Errno::AGAIN, "send would block"),
             Call::Reserve => (Errno::NOMEM, "no memory"),
         };
+        if let (Errno::MFILE | Errno::NOMEM, Some(current)) = (errno, self.current) {
+            self.processes[current].was_short = true;
+        }
         self.counts.fault(what);
         self.note(|| format!("{call:?} fails: {what}"));
         Err(errno)

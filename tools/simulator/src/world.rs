@@ -17,6 +17,9 @@ use crate::sim::{self, Sim, State};
 /// has to show.
 const GUARD_NS: u64 = 250_000_000;
 
+/// Bytes of a copy that only tells whether copies are possible.
+const PROBE: usize = 8;
+
 /// What a yield takes: others may use the processor meanwhile.
 const YIELD_NS: u64 = 20_000;
 
@@ -183,7 +186,10 @@ fn copy(write: bool, pid: i32, local: &[iovec], remote: &[iovec]) -> Result<usiz
         if write && !sim.may_write(process, remote) {
             return Err(libc::EFAULT);
         }
-        if total <= 8 || !sim.chance(sim.faults.copy) {
+        if !write && !sim.may_fill(local) {
+            return Err(libc::EFAULT);
+        }
+        if total <= PROBE || !sim.chance(sim.faults.copy) {
             return Ok(total);
         }
         let (what, answer) = match sim.rng.u32(0..8) {
@@ -270,14 +276,31 @@ impl Sim {
         if self.processes[process].fetches {
             return true;
         }
-        for one in remote {
+        self.has_rooms(process, remote)
+    }
+
+    /// Whether the process that reads out of another one may have the bytes there: only where it
+    /// has posted a receive. A few bytes tell whether a copy is possible at all, and lie anywhere.
+    fn may_fill(&mut self, local: &[iovec]) -> bool {
+        let total: usize = local.iter().map(|one| one.iov_len).sum();
+        match self.current {
+            Some(process) if total > PROBE && !self.processes[process].hostile => {
+                self.processes[process].fetches || self.has_rooms(process, local)
+            }
+            _ => true,
+        }
+    }
+
+    /// Whether memory lies in rooms of a process; if not, the run has failed.
+    fn has_rooms(&mut self, process: usize, memory: &[iovec]) -> bool {
+        for one in memory {
             let (start, len) = (one.iov_base.addr(), one.iov_len);
             let room = self.processes[process].rooms.range(..=start).next_back();
             let inside = room.is_some_and(|(base, room)| start - base + len <= *room);
             if !inside {
                 let doing = &self.processes[process].doing;
                 let what = format!(
-                    "a write of {len} bytes to {start:#x} of process {process}, which has posted \
+                    "a copy of {len} bytes to {start:#x} of process {process}, which has posted \
                      nothing there ({doing})"
                 );
                 self.fail(what);

@@ -3,7 +3,7 @@
 use limic::raw::Requests;
 use limic::{Endpoint, Outcome};
 
-use super::{Honest, Receiving, doing};
+use super::{Honest, Receiving, doing, leaves};
 use crate::schedule::wrong;
 use crate::sim;
 
@@ -35,6 +35,7 @@ impl Honest<'_> {
 
     /// Closes while messages are under way; their buffers are its own again.
     pub(super) fn leave_hastily(&mut self) {
+        leaves(self.me);
         doing(|| "leaves hastily".to_owned());
         self.held.clear();
         self.end_all();
@@ -42,6 +43,7 @@ impl Honest<'_> {
 
     /// Ends everything, since a peer is gone.
     pub(super) fn give_up(&mut self) {
+        leaves(self.me);
         self.held.clear();
         let sends = self.sends.iter().map(|one| one.id);
         let receives = self.receives.iter().map(|one| one.id);
