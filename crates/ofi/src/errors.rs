@@ -15,7 +15,9 @@ pub(crate) fn errno_of(error: &Error) -> i32 {
         Error::PeerFailed { why, .. } => match why {
             PeerFailure::Died | PeerFailure::Reported { .. } => FI_ECONNRESET,
             PeerFailure::Closed | PeerFailure::Forked => FI_ECONNABORTED,
-            PeerFailure::Unreachable | PeerFailure::Refused(_) => FI_ECONNREFUSED,
+            PeerFailure::Unreachable | PeerFailure::Refused(_) | PeerFailure::NotMet(_) => {
+                FI_ECONNREFUSED
+            }
             PeerFailure::OtherNode => FI_EHOSTUNREACH,
             _ => FI_EIO,
         },

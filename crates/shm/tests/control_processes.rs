@@ -122,7 +122,7 @@ fn a_segment_and_a_doorbell_change_hands() {
     let (message, fds) = receive(&channel);
     let epoch = u64::from_le_bytes(message.try_into().unwrap());
     let [shared, owner, doorbell] = <[OwnedFd; 3]>::try_from(fds).unwrap();
-    let segment = PeerSegment::attach([shared, owner], Some(epoch)).unwrap();
+    let segment = PeerSegment::attach([shared.as_fd(), owner.as_fd()], Some(epoch)).unwrap();
     let doorbell = PeerDoorbell::from_fd(doorbell).unwrap();
     let staging = segment.staging();
     for round in 1..=3_u64 {

@@ -75,17 +75,22 @@ fn owner(start: &[u8]) -> OwnedFd {
     forge(start, small().owner_bytes() as u64, BOTH)
 }
 
+/// Attaches, and closes the descriptors.
+fn attach([shared, owner]: [OwnedFd; 2], epoch: Option<u64>) -> Result<PeerSegment, SegmentError> {
+    PeerSegment::attach([shared.as_fd(), owner.as_fd()], epoch)
+}
+
 /// What attaching says after the bytes at `at` were replaced.
 fn corrupted(at: usize, bytes: &[u8]) -> SegmentError {
     let mut start = header();
     start[at..at + bytes.len()].copy_from_slice(bytes);
-    PeerSegment::attach([shared(shared_bytes(), BOTH), owner(&start)], None).unwrap_err()
+    attach([shared(shared_bytes(), BOTH), owner(&start)], None).unwrap_err()
 }
 
 #[test]
 fn both_sides_see_the_same_areas() {
     let own = own();
-    let peer = PeerSegment::attach(handed_over(&own), Some(own.epoch())).unwrap();
+    let peer = attach(handed_over(&own), Some(own.epoch())).unwrap();
     assert_eq!(peer.geometry(), own.geometry());
     assert_eq!(peer.epoch(), own.epoch());
 
@@ -125,7 +130,7 @@ fn both_sides_see_the_same_areas() {
 #[test]
 fn peers_read_what_only_the_owner_writes() {
     let own = own();
-    let peer = PeerSegment::attach(handed_over(&own), None).unwrap();
+    let peer = attach(handed_over(&own), None).unwrap();
     let areas = [
         (own.status(), peer.status()),
         (own.access(), peer.access()),
@@ -161,7 +166,7 @@ fn nobody_else_writes_the_owners_part() {
         let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         assert_eq!(fallocate(fd, hole, 0, 4096), Err(Errno::PERM));
         // Where a segment's shared part is expected, it would be mapped for writing.
-        let error = PeerSegment::attach([duplicate(fd), owner(&header())], None).unwrap_err();
+        let error = attach([duplicate(fd), owner(&header())], None).unwrap_err();
         assert!(
             matches!(
                 error,
@@ -190,7 +195,7 @@ fn nobody_else_writes_the_owners_part() {
 #[test]
 fn every_header_field_is_checked() {
     let honest = [shared(shared_bytes(), BOTH), owner(&header())];
-    assert!(PeerSegment::attach(honest, None).is_ok());
+    assert!(attach(honest, None).is_ok());
 
     let error = corrupted(0, b"X");
     assert!(matches!(error, SegmentError::Magic { .. }), "{error}");
@@ -261,7 +266,7 @@ fn every_header_field_is_checked() {
 fn another_life_of_the_owner_is_refused() {
     let own = own();
     let expected = own.epoch() ^ 1;
-    let error = PeerSegment::attach(handed_over(&own), Some(expected)).unwrap_err();
+    let error = attach(handed_over(&own), Some(expected)).unwrap_err();
     assert!(
         matches!(error, SegmentError::Epoch { expected: e, found } if e == expected && found == own.epoch())
     );
@@ -281,7 +286,7 @@ fn an_unsealed_memfd_is_refused() {
             [shared(len, seals), owner_part(BOTH)],
             [shared(len, BOTH), owner_part(seals)],
         ] {
-            let error = PeerSegment::attach(parts, None).unwrap_err();
+            let error = attach(parts, None).unwrap_err();
             assert!(
                 matches!(error, SegmentError::NotSealed { missing } if missing == text),
                 "{error}"
@@ -297,9 +302,7 @@ fn an_unsealed_memfd_is_refused() {
 
 #[test]
 fn a_short_memfd_is_refused() {
-    let attach = |shared_len, owner| {
-        PeerSegment::attach([shared(shared_len, BOTH), owner], None).unwrap_err()
-    };
+    let attach = |shared_len, owner| attach([shared(shared_len, BOTH), owner], None).unwrap_err();
     for len in [0, 1, 63] {
         let error = attach(shared_bytes(), forge(&[], len, BOTH));
         assert!(
@@ -341,7 +344,7 @@ fn nobody_can_change_the_size_afterwards() {
 fn a_header_that_changes_later_plays_no_part() {
     let hostile = owner(&header());
     let parts = [shared(shared_bytes(), BOTH), duplicate(&hostile)];
-    let peer = PeerSegment::attach(parts, None).unwrap();
+    let peer = attach(parts, None).unwrap();
     let before = *peer.geometry();
     pwrite(&hostile, &[0xff; 64], 0).unwrap();
     assert_eq!(*peer.geometry(), before);
@@ -355,7 +358,7 @@ fn descriptors_that_are_no_memfd_are_refused() {
         [file(), owner(&header())],
         [shared(shared_bytes(), BOTH), file()],
     ] {
-        let error = PeerSegment::attach(parts, None).unwrap_err();
+        let error = attach(parts, None).unwrap_err();
         assert!(matches!(error, SegmentError::NotMemfd { .. }), "{error}");
     }
     let (reader, _writer) = std::io::pipe().unwrap();
@@ -367,7 +370,7 @@ fn descriptors_that_are_no_memfd_are_refused() {
         Err(errno) => println!("SKIPPED: memfd of hugetlbfs: {errno}"),
         Ok(fd) => {
             fcntl_add_seals(&fd, BOTH).unwrap();
-            let error = PeerSegment::attach([fd, owner(&header())], None).unwrap_err();
+            let error = attach([fd, owner(&header())], None).unwrap_err();
             assert!(matches!(error, SegmentError::NotMemfd { .. }), "{error}");
         }
     }
@@ -378,7 +381,7 @@ fn a_memfd_that_cannot_be_written_is_refused() {
     let own = own();
     let path = format!("/proc/self/fd/{}", own.fds()[0].as_raw_fd());
     let reading = File::open(path).unwrap();
-    let error = PeerSegment::attach([reading.into(), owner(&header())], None).unwrap_err();
+    let error = attach([reading.into(), owner(&header())], None).unwrap_err();
     assert!(
         matches!(
             error,
@@ -390,7 +393,7 @@ fn a_memfd_that_cannot_be_written_is_refused() {
         "{error}"
     );
     let sealed = shared(shared_bytes(), BOTH.union(SealFlags::WRITE));
-    let error = PeerSegment::attach([sealed, owner(&header())], None).unwrap_err();
+    let error = attach([sealed, owner(&header())], None).unwrap_err();
     assert!(
         matches!(
             error,
@@ -417,7 +420,7 @@ fn arenas_are_shared_up_to_the_accepted_size() {
     assert!(peer.pointer(u64::MAX, 8).is_none());
     // Peers cannot write: not even a mapping for it can be had.
     let large = Arena::create(small().shared_bytes(), Placement::default()).unwrap();
-    let error = PeerSegment::attach([duplicate(large.fd()), owner(&header())], None).unwrap_err();
+    let error = attach([duplicate(large.fd()), owner(&header())], None).unwrap_err();
     assert!(
         matches!(
             error,

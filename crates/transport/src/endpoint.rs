@@ -197,7 +197,9 @@ pub trait Endpoint: RawEndpoint {
     fn close(&self);
 
     /// Sends and waits until the buffer may be used again. That says nothing about whether the
-    /// receiver has posted a receive, for messages up to the eager limit.
+    /// receiver has posted a receive, for messages up to the eager limit. Such a message lies in
+    /// the receiver's memory, and is lost if the receiver goes before it takes it; operations that
+    /// need the receiver fail from then on.
     ///
     /// ```
     /// use limic::{Endpoint, HybridEndpoint};

@@ -35,6 +35,10 @@ pub enum PeerFailure {
     /// The peer refused the hand-shake.
     #[error("it refused the connection: {0}")]
     Refused(String),
+    /// This process could not meet the peer, which may live: it is short of something, or what the
+    /// peer handed over was not what it has to be.
+    #[error("this process could not meet it: {0}")]
+    NotMet(String),
     /// The peer wrote something into shared memory or onto the control socket that makes no sense.
     #[error("it sent bytes that make no sense ({0}); the connection was given up")]
     Corrupt(String),

@@ -253,13 +253,13 @@ impl PeerSegment {
     /// # Errors
     ///
     /// [`SegmentError`] with the first check that failed.
-    pub fn attach([fd, owner_fd]: [OwnedFd; 2], epoch: Option<u64>) -> Result<Self, SegmentError> {
-        let has = [
-            memfd::examine(fd.as_fd())?,
-            memfd::examine(owner_fd.as_fd())?,
-        ];
+    pub fn attach(
+        [fd, owner_fd]: [BorrowedFd<'_>; 2],
+        epoch: Option<u64>,
+    ) -> Result<Self, SegmentError> {
+        let has = [memfd::examine(fd)?, memfd::examine(owner_fd)?];
         let mut bytes = [0; HEADER_BYTES];
-        let read = pread(&owner_fd, &mut bytes, 0).map_err(|errno| SegmentError::System {
+        let read = pread(owner_fd, &mut bytes, 0).map_err(|errno| SegmentError::System {
             step: "pread of a header",
             errno,
         })?;
@@ -288,8 +288,8 @@ impl PeerSegment {
             }
         }
         let [shared, owner] = needs;
-        let mapping = Mapping::new(fd.as_fd(), shared, shared >= HUGE_PAGE)?;
-        let owner = Mapping::new_readable(owner_fd.as_fd(), owner)?;
+        let mapping = Mapping::new(fd, shared, shared >= HUGE_PAGE)?;
+        let owner = Mapping::new_readable(owner_fd, owner)?;
         let areas = Areas {
             header,
             whole: mapping.into_view(),

@@ -169,6 +169,17 @@ pub enum SegmentError {
 }
 
 impl SegmentError {
+    /// Whether the same step may go well later: this process or the machine is
+    /// short of memory, mappings or descriptors, and the descriptors that were
+    /// given are no reason.
+    #[must_use]
+    pub fn is_temporary(&self) -> bool {
+        let (Self::Map { errno, .. } | Self::System { errno, .. }) = self else {
+            return false;
+        };
+        matches!(*errno, Errno::NOMEM | Errno::MFILE | Errno::NFILE)
+    }
+
     pub(super) fn version(theirs: u32) -> Self {
         Self::LayoutVersion {
             theirs,

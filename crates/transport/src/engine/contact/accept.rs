@@ -26,13 +26,15 @@ fn accept(cx: &mut Cx, most: usize) {
             return;
         };
         let foreign_user = cx.sockets.foreign_user(&channel);
-        let Some(index) = cx.sockets.add(channel, None) else {
-            continue;
-        };
+        let index = cx.sockets.add(channel, None);
         match foreign_user {
-            Some(why) => handshake::refuse(cx, index, &why),
+            Ok(Some(why)) => handshake::refuse(cx, index, &why),
+            Err(error) => {
+                let why = format!("it could not find out who this process is: {error}");
+                handshake::refuse(cx, index, &why);
+            }
             // A peer greets before it waits for anything, so mostly the greeting is there.
-            None => {
+            Ok(None) => {
                 connections::read(cx, index, GREETING);
                 if cx.sockets.has_died(index) {
                     connections::end(cx, index);

@@ -9,7 +9,7 @@ use limic_shm::world::{self, Instant};
 use super::stop_writer::{self, Writer};
 use super::{accept, fabric, failure, handshake};
 use crate::engine::cx::Cx;
-use crate::engine::peer::greeting;
+use crate::engine::peer::greeting::{self, Pending};
 use crate::engine::peer::sockets::Happened;
 use crate::engine::peer::table::PeerState;
 use crate::engine::process::Process;
@@ -54,23 +54,23 @@ pub(crate) fn start(cx: &mut Cx, to: u32) {
     if !address.is_local() {
         return failure::fail_peer(cx, to, PeerFailure::OtherNode);
     }
-    match Channel::connect(address.id) {
-        Ok(channel) => match cx.sockets.foreign_user(&channel) {
-            Some(why) => failure::fail_peer(cx, to, PeerFailure::Refused(why)),
-            None => say_hello(cx, to, channel),
-        },
+    let connected = Channel::connect(address.id).and_then(|channel| {
+        let foreign_user = cx.sockets.foreign_user(&channel)?;
+        Ok((channel, foreign_user))
+    });
+    match connected {
+        Ok((_, Some(why))) => failure::fail_peer(cx, to, PeerFailure::Refused(why)),
+        Ok((channel, None)) => say_hello(cx, to, channel),
         Err(error) if error.is_temporary() => retry_later(cx, to, &error),
         Err(ControlError::NobodyListens { .. }) => {
             failure::fail_peer(cx, to, PeerFailure::Unreachable);
         }
-        Err(error) => failure::fail_peer(cx, to, PeerFailure::Refused(error.to_string())),
+        Err(error) => failure::fail_peer(cx, to, PeerFailure::NotMet(error.to_string())),
     }
 }
 
 fn say_hello(cx: &mut Cx, to: u32, channel: Channel) {
-    let Some(connection) = cx.sockets.add(channel, Some(to)) else {
-        return cx.peers.ended(to, PeerFailure::Unreachable);
-    };
+    let connection = cx.sockets.add(channel, Some(to));
     let hello = handshake::greeting(cx, greeting::HELLO, to);
     match handshake::greet(cx, connection, &hello) {
         Ok(()) => {
@@ -97,24 +97,43 @@ pub(crate) fn retry_later(cx: &mut Cx, to: u32, why: &ControlError) {
     if let PeerState::Unmet { connecting } = &mut peer.state {
         *connecting = false;
     }
-    if !cx.peers.to_contact.contains(&to) {
-        cx.peers.to_contact.push(to);
-    }
-    let full = matches!(why, ControlError::BacklogFull { .. });
-    if !full && cx.sockets.note_contact(false) {
-        tracing::warn!("peer {to} cannot be met: {why}; tried again until it can");
-        cx.counters.reason(None, to, &why.to_string());
+    look_again(cx, to);
+    if !matches!(why, ControlError::BacklogFull { .. }) {
+        say_short(cx, to, &format!("{why}; tried again until it can"));
     }
 }
 
-/// Answers the hellos of a peer that could not be answered when they came. False if there are none.
+/// Keeps a greeting that cannot be answered, or taken in, now.
+pub(crate) fn keep_greeting(cx: &mut Cx, index: u32, peer: u32, pending: Pending, why: &str) {
+    if let Some(connection) = cx.sockets.get_mut(index) {
+        connection.pending = Some(Box::new(pending));
+    }
+    look_again(cx, peer);
+    say_short(cx, peer, why);
+}
+
+/// Progress looks after the first contact with a peer.
+fn look_again(cx: &mut Cx, peer: u32) {
+    if !cx.peers.to_contact.contains(&peer) {
+        cx.peers.to_contact.push(peer);
+    }
+}
+
+/// Says once that this process is short of something that a first contact needs.
+fn say_short(cx: &mut Cx, peer: u32, why: &str) {
+    if cx.sockets.note_contact(false) {
+        tracing::warn!("peer {peer} cannot be met: {why}");
+        cx.counters.reason(None, peer, why);
+    }
+}
+
+/// Looks at the greetings of a peer that waited. False if there are none.
 fn answer_pending(cx: &mut Cx, peer: u32) -> bool {
     let mut answered = false;
     for index in cx.sockets.of_peer(peer) {
-        let pending = cx.sockets.get_mut(index);
-        if let Some(hello) = pending.and_then(|connection| connection.pending_hello.take()) {
-            let (hello, fds) = *hello;
-            handshake::answer(cx, index, peer, hello, fds);
+        let connection = cx.sockets.get_mut(index);
+        if let Some(pending) = connection.and_then(|connection| connection.pending.take()) {
+            handshake::meet(cx, index, peer, *pending);
             answered = true;
         }
     }
@@ -142,7 +161,9 @@ pub(crate) fn drop_connection(cx: &mut Cx, index: u32) {
 
 /// Looks at the sockets once. True if anything happened.
 pub(crate) fn poll(cx: &mut Cx, timeout: Option<Duration>) -> bool {
-    cx.sockets.resume();
+    for index in cx.sockets.resume() {
+        read(cx, index, VISIT);
+    }
     let (events, count) = cx.sockets.wait(timeout);
     // New connections last: they may get the index of one that ends in this round, for which there
     // may be two events.
@@ -189,8 +210,8 @@ fn read_messages(cx: &mut Cx, index: u32, most: usize) {
         let Some(connection) = cx.sockets.get(index) else {
             return;
         };
-        if connection.pending_hello.is_some() {
-            // What is behind a hello is for a pair that is made when the hello is answered.
+        if connection.pending.is_some() {
+            // What is behind a greeting is for a pair that is made when that is taken in.
             return;
         }
         let peer = connection.peer;
@@ -207,6 +228,7 @@ fn read_messages(cx: &mut Cx, index: u32, most: usize) {
                     return cx.sockets.pause(index, &error);
                 }
             }
+            Err(error) if error.is_temporary() => return cx.sockets.pause(index, &error),
             Err(error) => {
                 tracing::warn!("a connection is given up: {error}");
                 let Some(peer) = peer else {

@@ -1,31 +1,17 @@
-//! Peers meet at the first message: two greetings over a connection, and each side maps the other's
-//! segment.
+//! Peers meet at the first message: two greetings over a connection, and each side attaches the
+//! other's segment.
 
+use core::time::Duration;
 use std::os::fd::OwnedFd;
 
-use limic_shm::control::{ControlError, PeerDoorbell, Sent};
-use limic_shm::ring::shared::SharedProducer;
-use limic_shm::ring::wakeup::Waker;
-use limic_shm::ring::{PackedFlags, ReleaseFlags};
-use limic_shm::segment::{LOAN_FLAGS, PeerSegment};
+use limic_shm::control::{ControlError, Sent};
 
-use super::{connections, failure, inquiry};
+use super::{attach, connections, failure, inquiry};
 use crate::counters::Event;
-use crate::engine::arena::peer_arenas::PeerArenas;
-use crate::engine::control::{counting, locality, spins};
 use crate::engine::cx::Cx;
-use crate::engine::outbound::Outbound;
-use crate::engine::peer::copies::SingleCopy;
-use crate::engine::peer::greeting::{self, BadGreeting, Greeting, u32_at, u64_at};
-use crate::engine::peer::pair::{Met, ShmPair};
-use crate::engine::peer::table::{Channel, PeerState};
+use crate::engine::peer::greeting::{self, BadGreeting, Greeting, Pending, u32_at, u64_at};
 use crate::engine::protocol::send;
-use crate::engine::staging::pair::StagingPair;
 use crate::error::PeerFailure;
-use crate::policy::select::{self, LONGEST_EAGER};
-use crate::policy::{Capabilities, INLINE_CAPACITY, Path};
-use crate::single_copy::RemoteProcess;
-use crate::{Error, Peer, Result};
 
 /// Connections with one peer. Two are usual, if both made the first contact at once; others may not
 /// have ended yet.
@@ -184,41 +170,58 @@ fn on_hello(cx: &mut Cx, index: u32, bytes: &[u8], fds: Vec<OwnedFd>) {
     if let Some(connection) = cx.sockets.get_mut(index) {
         connection.peer = Some(peer);
     }
-    answer(cx, index, peer, hello, fds);
+    meet(cx, index, peer, Pending::new(hello, fds));
 }
 
-/// Attaches a peer that has greeted, and welcomes it. If it cannot be told now, its hello is kept:
-/// what is sent to a peer before its welcome is lost.
-pub(crate) fn answer(cx: &mut Cx, index: u32, peer: u32, hello: Greeting, fds: Vec<OwnedFd>) {
-    let welcome = greeting(cx, greeting::WELCOME, peer);
-    let welcomed = greet(cx, index, &welcome);
-    if let Err(error) = &welcomed {
-        if error.is_temporary() {
-            if let Some(connection) = cx.sockets.get_mut(index) {
-                connection.pending_hello = Some(Box::new((hello, fds)));
+/// How long a peer waits to be met while this process has no memory for its segment.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Attaches a peer that has greeted. One that makes the first contact is welcomed in between: when
+/// its segment is mapped, since it sends from then on; and before anything is sent to it, since
+/// that would be lost. What this process is too short of memory or descriptors for waits.
+pub(crate) fn meet(cx: &mut Cx, index: u32, peer: u32, mut pending: Pending) {
+    let is_hello = pending.greeting.kind == greeting::HELLO;
+    match attach::map(cx, peer, &mut pending) {
+        Ok(()) => {}
+        Err(unmapped) if unmapped.is_temporary && pending.since.elapsed() < PATIENCE => {
+            let why = format!("{}; tried for {} s", unmapped.why, PATIENCE.as_secs());
+            return connections::keep_greeting(cx, index, peer, pending, &why);
+        }
+        Err(unmapped) => {
+            refuse(cx, index, &unmapped.why);
+            if !is_hello {
+                failure::fail_peer(cx, peer, PeerFailure::NotMet(unmapped.why));
             }
-            return connections::retry_later(cx, peer, error);
+            return;
         }
     }
-    if let Err(error) = attach(cx, peer, index, &hello, fds) {
-        return refuse(cx, index, &error.to_string());
+    let mut gone = false;
+    if is_hello {
+        let welcome = greeting(cx, greeting::WELCOME, peer);
+        match greet(cx, index, &welcome) {
+            Err(error) if error.is_temporary() => {
+                let why = error.to_string();
+                return connections::keep_greeting(cx, index, peer, pending, &why);
+            }
+            welcomed => gone = welcomed.is_err(),
+        }
     }
-    if welcomed.is_err() {
-        // It has gone already. Its goodbye is still to be read, and so are its last records.
+    if let Some(mapped) = pending.mapped {
+        attach::attach(cx, peer, index, &pending.greeting, *mapped);
+        cx.sockets.note_contact(true);
+    }
+    if gone {
+        // Its goodbye is still to be read, and so are its last records.
         connections::end(cx, index);
     }
     send::flush(cx, peer);
 }
 
 fn on_welcome(cx: &mut Cx, index: u32, peer: u32, bytes: &[u8], fds: Vec<OwnedFd>) {
-    let welcome = match Greeting::decode(bytes) {
-        Ok(welcome) => welcome,
-        Err(error) => return failure::fail_peer(cx, peer, PeerFailure::Refused(error.to_string())),
-    };
-    if let Err(error) = attach(cx, peer, index, &welcome, fds) {
-        return failure::fail_peer(cx, peer, PeerFailure::Refused(error.to_string()));
+    match Greeting::decode(bytes) {
+        Ok(welcome) => meet(cx, index, peer, Pending::new(welcome, fds)),
+        Err(error) => failure::fail_peer(cx, peer, PeerFailure::NotMet(error.to_string())),
     }
-    send::flush(cx, peer);
 }
 
 /// Answers a hello that comes too late.
@@ -243,119 +246,4 @@ pub(crate) fn refuse(cx: &mut Cx, index: u32, why: &str) {
         let _ = connection.channel.send(&message, &[]);
     }
     connections::drop_connection(cx, index);
-}
-
-/// Maps a peer's segment and finds out what this pair can do.
-pub(crate) fn attach(
-    cx: &mut Cx,
-    peer: u32,
-    index: u32,
-    greeting: &Greeting,
-    fds: Vec<OwnedFd>,
-) -> Result<()> {
-    match cx.peers.get(peer).map(|entry| &entry.state) {
-        Some(PeerState::Unmet { .. }) => {}
-        Some(PeerState::Failed(why)) => {
-            return Err(Error::PeerFailed {
-                peer: Peer(peer),
-                why: PeerFailure::clone(why),
-            });
-        }
-        // Both sides connected at the same time: the second connection only watches.
-        Some(PeerState::Up(_)) | None => return Ok(()),
-    }
-    let text = |error: &dyn core::fmt::Display| Error::Segment(error.to_string());
-    let mut fds = fds.into_iter();
-    let (Some(shared), Some(owner), Some(doorbell)) = (fds.next(), fds.next(), fds.next()) else {
-        return Err(Error::Segment(
-            "the greeting came without its descriptors".into(),
-        ));
-    };
-    let segment =
-        PeerSegment::attach([shared, owner], Some(greeting.epoch)).map_err(|e| text(&e))?;
-    let doorbell = PeerDoorbell::from_fd(doorbell).map_err(|e| text(&e))?;
-    let shape = segment.shape();
-    let (copies, capabilities) = single_copy(cx, peer, index, greeting);
-    let producer = SharedProducer::new(segment.shared_ring(), shape.shared_slots, greeting.number)
-        .map_err(|e| text(&e))?;
-    let waker = Waker::new(segment.sleep(), cx.wakeup.fence()).map_err(|e| text(&e))?;
-    let released =
-        ReleaseFlags::new(segment.staging_flags(), shape.staging_pages()).map_err(|e| text(&e))?;
-    let loans_released =
-        PackedFlags::new(segment.loan_flags(), LOAN_FLAGS).map_err(|e| text(&e))?;
-    let counts = counting::assign_row(cx, peer);
-    cx.counters.event(Event::Attached);
-    let same_process = greeting.process == crate::same_process::identity();
-    let longest_record = select::longest_record(shape.ring_bytes, capabilities.max_fragment);
-    let pair = ShmPair::new(Met {
-        out: Outbound::new(producer, waker, doorbell, counts.clone(), longest_record),
-        staging: StagingPair::new(segment.staging(), released, counts),
-        arenas: PeerArenas::new(loans_released),
-        copies,
-        segment,
-        my_number: greeting.number,
-        place: (!same_process).then_some(greeting.place),
-        capabilities,
-    });
-    // A connection before this one may have been put off.
-    cx.quarantine.leave(peer);
-    cx.peers.up(peer, Channel::Shm(Box::new(pair)));
-    locality::update_routes(cx, peer);
-    spins::update_spins(cx);
-    if cx.identity.place.has_moved() {
-        // Perhaps since the greeting was written.
-        locality::announce_place(cx, peer);
-    }
-    Ok(())
-}
-
-/// The backends of single copy between this endpoint and a peer, and what the pair can do with
-/// them.
-fn single_copy(
-    cx: &mut Cx,
-    peer: u32,
-    index: u32,
-    greeting: &Greeting,
-) -> (SingleCopy, Capabilities) {
-    let allowed = cx.settings.allowed();
-    let mut capabilities = Capabilities {
-        paths: allowed,
-        max_inline: INLINE_CAPACITY,
-        max_eager: LONGEST_EAGER,
-        max_fragment: u32::try_from(cx.staging.buffer_bytes).unwrap_or(u32::MAX),
-    };
-    let credentials = cx
-        .sockets
-        .get(index)
-        .and_then(|connection| connection.channel.credentials().ok());
-    let cma = if !allowed.contains(Path::Cma) && !allowed.contains(Path::SplitCopy) {
-        RemoteProcess::none("switched off by the settings")
-    } else {
-        let mut probe = greeting.probe;
-        probe.pid = credentials.map_or(0, |credentials| credentials.pid);
-        RemoteProcess::probe(probe)
-    };
-    if let Some(why) = cma.refusal() {
-        if allowed.contains(Path::Cma) {
-            tracing::info!("cma to peer {peer}: {why}; using pipeline");
-            cx.counters.reason(Some(Path::Cma), peer, why);
-        }
-        capabilities.demote(Path::Cma);
-        capabilities.demote(Path::SplitCopy);
-    }
-    let kmod = cx.transfers.kmod.pair(greeting.kmod);
-    if let Some(why) = kmod.refusal() {
-        // A machine without the module is nothing to speak of.
-        tracing::debug!("kmod to peer {peer}: {why}");
-        capabilities.demote(Path::Kmod);
-    }
-    let same_process = greeting.process == crate::same_process::identity();
-    if !same_process {
-        capabilities.demote(Path::SameProcess);
-    }
-    // A pair that shares memory has no adapter between it.
-    capabilities.demote(Path::RcEager);
-    capabilities.demote(Path::RcRendezvous);
-    let same_process = same_process && allowed.contains(Path::SameProcess);
-    (SingleCopy::new(cma, kmod, same_process), capabilities)
 }

@@ -1,5 +1,10 @@
 //! What endpoints tell each other when they meet.
 
+use std::os::fd::OwnedFd;
+
+use limic_shm::world::Instant;
+
+use super::pair::MappedPeer;
 use crate::address::{ADDRESS_LEN, Address};
 use crate::single_copy::ProbeData;
 use crate::topology::Place;
@@ -42,6 +47,26 @@ pub(crate) struct Greeting {
     pub(crate) epoch: u64,
     /// The greeting endpoint's session with the kernel module; 0 if it has none.
     pub(crate) kmod: u64,
+}
+
+/// A greeting that came and could not be answered, or taken in, when it did.
+pub(crate) struct Pending {
+    pub(crate) greeting: Greeting,
+    /// What came with it, and is not mapped yet.
+    pub(crate) fds: Vec<OwnedFd>,
+    pub(crate) mapped: Option<Box<MappedPeer>>,
+    pub(crate) since: Instant,
+}
+
+impl Pending {
+    pub(crate) fn new(greeting: Greeting, fds: Vec<OwnedFd>) -> Self {
+        Self {
+            greeting,
+            fds,
+            mapped: None,
+            since: Instant::now(),
+        }
+    }
 }
 
 /// A message that is no greeting of this version.

@@ -3,6 +3,10 @@
 
 use core::cell::Cell;
 
+use limic_shm::control::PeerDoorbell;
+use limic_shm::ring::shared::SharedProducer;
+use limic_shm::ring::wakeup::Waker;
+use limic_shm::ring::{Mapped, PackedFlags, ReleaseFlags};
 use limic_shm::segment::{PeerSegment, ReadOnly};
 
 use super::copies::SingleCopy;
@@ -79,6 +83,16 @@ impl PeerRegions {
             cache: Default::default(),
         }
     }
+}
+
+/// What came with the greeting of a peer, mapped and checked, before the two have met.
+pub(crate) struct MappedPeer {
+    pub(crate) segment: PeerSegment,
+    pub(crate) doorbell: PeerDoorbell,
+    pub(crate) producer: SharedProducer<Mapped>,
+    pub(crate) waker: Waker<Mapped>,
+    pub(crate) released: ReleaseFlags<Mapped>,
+    pub(crate) loans_released: PackedFlags<Mapped>,
 }
 
 /// What a pair is made of that its two ends agreed on when they met.

@@ -4,8 +4,8 @@
 //! Such a process may still read and write what it was given here: its private ring, staging
 //! buffers, probe words (for loans, which outlive even a goodbye, see `arena`). The next peer that
 //! gets them would read its bytes, or lose its own. So all of it is kept until the process has
-//! ended, which its pidfd tells, or its end of the connection where there is no pidfd; so is the word
-//! in which it says what it accesses. Receives into which it was writing are kept until it has
+//! ended, which its pidfd tells, or its end of the connection where there is no pidfd; so is the
+//! word in which it says what it accesses. Receives into which it was writing are kept until it has
 //! counted the block. A peer that has said goodbye is in the middle of nothing, and is not among
 //! these.
 

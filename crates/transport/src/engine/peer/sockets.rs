@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use super::greeting::Greeting;
+use super::greeting::Pending;
 use crate::{Error, Result};
 
 /// Descriptors that are kept for those that come: a connection, its process, and as many as a
@@ -78,12 +78,12 @@ pub(crate) struct Connection {
     /// The other side said that it closes in good order.
     pub(crate) said_goodbye: bool,
     /// It is not watched for a while: no descriptor is free for those that its next message
-    /// carries.
+    /// carries, or the kernel has no memory to watch it.
     unread: bool,
     /// How many calls are reading it, one inside of the other.
     readers: u8,
-    /// Its hello, with what came with it, while that cannot be answered.
-    pub(crate) pending_hello: Option<Box<(Greeting, Vec<OwnedFd>)>>,
+    /// Its greeting, while that waits.
+    pub(crate) pending: Option<Box<Pending>>,
 }
 
 /// The sockets of an endpoint.
@@ -182,8 +182,8 @@ impl Sockets {
         self.event_buffer = events;
     }
 
-    /// Adds a connection; gives its index. `None`: it cannot be watched.
-    pub(crate) fn add(&mut self, channel: Channel, peer: Option<u32>) -> Option<u32> {
+    /// Adds a connection; gives its index. One that cannot be watched is looked at now and then.
+    pub(crate) fn add(&mut self, channel: Channel, peer: Option<u32>) -> u32 {
         let index = match self.connections.iter().position(Option::is_none) {
             Some(index) => index,
             None => {
@@ -192,9 +192,10 @@ impl Sockets {
             }
         };
         let token = FIRST + 2 * index as u64;
-        if let Err(error) = self.events.add(channel.as_fd(), token, Trigger::Level) {
-            tracing::warn!("a connection cannot be watched: {error}");
-            return None;
+        let watched = self.events.add(channel.as_fd(), token, Trigger::Level);
+        if let Err(error) = &watched {
+            tracing::warn!("a connection cannot be watched, and is looked at instead: {error}");
+            self.paused_since.get_or_insert_with(Instant::now);
         }
         let pidfd = match channel.pidfd() {
             Err(PidfdError::Refused {
@@ -219,11 +220,11 @@ impl Sockets {
             pidfd,
             died,
             said_goodbye: false,
-            unread: false,
+            unread: watched.is_err(),
             readers: 0,
-            pending_hello: None,
+            pending: None,
         });
-        Some(index as u32)
+        index as u32
     }
 
     /// A call is about to read a connection. False: so many others are at that already, of which
@@ -289,20 +290,24 @@ impl Sockets {
     /// Why the process at the other end of a channel may not have this endpoint's memory, nor hand
     /// it any. Names of abstract sockets belong to no user: a process that knows the name of an
     /// endpoint that is gone can listen in its place.
-    pub(crate) fn foreign_user(&self, channel: &Channel) -> Option<String> {
-        let theirs = match channel.credentials() {
-            Ok(credentials) => credentials.uid,
-            Err(error) => return Some(error.to_string()),
-        };
+    ///
+    /// # Errors
+    /// The kernel does not say who that is.
+    pub(crate) fn foreign_user(
+        &self,
+        channel: &Channel,
+    ) -> core::result::Result<Option<String>, ControlError> {
+        let theirs = channel.credentials()?.uid;
         // A process that has changed its user since it opened the endpoint meets others that have
         // not yet.
         let ours = geteuid().as_raw();
-        (theirs != ours && theirs != self.user).then(|| {
+        let is_foreign = theirs != ours && theirs != self.user;
+        Ok(is_foreign.then(|| {
             format!(
                 "a process of user {theirs} and one of user {ours} have met: all processes of a job \
                  have to be of one user"
             )
-        })
+        }))
     }
 
     /// Makes descriptors that can be given up for others.
@@ -383,36 +388,46 @@ impl Sockets {
             .map(|since| ACCEPT_BACKOFF.saturating_sub(since.elapsed()))
     }
 
-    /// Watches again what was paused, if its time is over.
-    pub(crate) fn resume(&mut self) {
+    /// Watches again what was paused, if its time is over. Gives the connections that still cannot
+    /// be watched.
+    pub(crate) fn resume(&mut self) -> Vec<u32> {
+        let mut unwatched = Vec::new();
         if self.paused_for() != Some(Duration::ZERO) {
-            return;
+            return unwatched;
         }
         self.paused_since = None;
         for (index, connection) in self.connections.iter_mut().enumerate() {
             let Some(connection) = connection else {
                 continue;
             };
-            if core::mem::take(&mut connection.unread) {
+            if connection.unread {
                 let token = FIRST + 2 * index as u64;
-                // It was in the set before.
-                let _ = self
+                let watched = self
                     .events
                     .add(connection.channel.as_fd(), token, Trigger::Level);
+                connection.unread = watched.is_err();
+                if watched.is_err() {
+                    unwatched.push(index as u32);
+                    self.paused_since = Some(Instant::now());
+                }
             }
         }
-        // If it cannot be watched, first contacts have to be made from this side.
-        let _ = self
+        let watched = self
             .events
             .add(self.listener.as_fd(), LISTENER, Trigger::Level);
+        // It is there already if only a connection was paused.
+        if watched.is_err_and(|error| error.kind() != std::io::ErrorKind::AlreadyExists) {
+            self.paused_since = Some(Instant::now());
+        }
+        unwatched
     }
 
-    /// Whether something that a peer has handed over waits: for a free descriptor, or for an answer
-    /// to its hello.
+    /// Whether something that a peer has handed over waits: for a free descriptor, for memory, or
+    /// for an answer to its hello.
     pub(crate) fn has_unread(&self, peer: u32) -> bool {
         let mut connections = self.iter();
         connections.any(|connection| {
-            let waits = connection.unread || connection.pending_hello.is_some();
+            let waits = connection.unread || connection.pending.is_some();
             waits && connection.peer == Some(peer)
         })
     }
