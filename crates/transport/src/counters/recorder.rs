@@ -137,9 +137,9 @@ impl Recorder {
     }
 
     /// Says why something is not as one may expect: once for each path and text, with the first
-    /// peer and how often.
+    /// peer and how often. True the first time, if there is a place for it.
     #[cold]
-    pub(crate) fn reason(&self, path: Option<Path>, peer: u32, text: &str) {
+    pub(crate) fn reason(&self, path: Option<Path>, peer: u32, text: &str) -> bool {
         let text = cut(text, at::REASON_BYTES);
         let path = path.map_or(0, |path| path.index() as u64 + 1);
         for place in (0..at::MOST_REASONS).map(|n| at::REASONS + n * at::REASON_WORDS) {
@@ -157,16 +157,18 @@ impl Recorder {
                 // Last: the reason is complete then. A reader that looks meanwhile sees none.
                 self.word(place + at::REASON_LEN)
                     .store(text.len() as u64, Ordering::Release);
-                return;
+                return true;
             }
             if self.load(place + at::REASON_LEN) == text.len() as u64
                 && self.load(place + at::REASON_PATH) == path
                 && numbered.all(|(place, word)| self.load(place) == word)
             {
-                return add(&self.page, place + at::REASON_TIMES, 1);
+                add(&self.page, place + at::REASON_TIMES, 1);
+                return false;
             }
         }
         self.event(Event::ReasonsLeftOut);
+        false
     }
 
     /// The endpoint is closed: nothing will change any more.
@@ -304,17 +306,19 @@ mod tests {
         let recorder = Recorder::new(1, None).expect("a page");
         let long = "ä".repeat(at::REASON_BYTES);
         for peer in [3, 4] {
-            recorder.reason(Some(Path::Cma), peer, "no");
-            recorder.reason(None, peer, &long);
+            let news = [
+                recorder.reason(Some(Path::Cma), peer, "no"),
+                recorder.reason(None, peer, &long),
+            ];
+            assert_eq!(news, [peer == 3; 2]);
         }
         let reasons = recorder.page().counters.reasons;
         assert_eq!(reasons.len(), 2);
         assert_eq!((reasons[0].times, reasons[0].peer.0), (2, 3));
         assert_eq!(reasons[0].text, "no");
         assert_eq!(reasons[1].text.len(), at::REASON_BYTES);
-        for n in 0..40 {
-            recorder.reason(None, 0, &format!("number {n}"));
-        }
+        let news = (0..40).filter(|n| recorder.reason(None, 0, &format!("number {n}")));
+        assert_eq!(news.count(), at::MOST_REASONS - 2);
         let counters = recorder.page().counters;
         assert_eq!(counters.reasons.len(), at::MOST_REASONS);
         assert_eq!(counters.event(Event::ReasonsLeftOut), 10);

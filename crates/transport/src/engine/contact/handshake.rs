@@ -236,9 +236,11 @@ fn refuse_closed(cx: &mut Cx, index: u32) {
 }
 
 pub(crate) fn refuse(cx: &mut Cx, index: u32, why: &str) {
-    tracing::warn!("a connection was refused: {why}");
     cx.counters.event(Event::Refused);
-    cx.counters.reason(None, u32::MAX, why);
+    // Any process of the network namespace can connect again and again.
+    if cx.counters.reason(None, u32::MAX, why) {
+        tracing::warn!("a connection was refused: {why}");
+    }
     if let Some(connection) = cx.sockets.get(index) {
         let mut message = greeting::REFUSAL.to_le_bytes().to_vec();
         message.extend(why.bytes().take(1024));
