@@ -87,10 +87,6 @@ pub(crate) struct PeerEntry {
     pub(crate) has_switched: bool,
     /// One-sided accesses of the peer that this endpoint is at work on.
     pub(crate) served: u16,
-    /// One-sided accesses that the peer was asked to help with, and that are not over.
-    pub(crate) asked: u16,
-    /// The process that has made the first contact for it, while that counts for the process.
-    contact_by: Option<i32>,
     /// What was sent to it and received from it.
     pub(crate) counts: Row,
 }
@@ -134,14 +130,25 @@ pub(crate) struct Questions {
     pub(crate) answered: u32,
 }
 
+/// One-sided accesses of this endpoint that a peer helps with.
+#[derive(Default)]
+pub(crate) struct Accesses {
+    /// It was asked, and they are not over.
+    pub(crate) asked: u16,
+    /// It is to be asked when fewer are under way.
+    pub(crate) waiting: VecDeque<BacklogEntry>,
+}
+
 /// All peers, by number and by address.
 pub(crate) struct Peers {
     entries: Vec<PeerEntry>,
     by_id: HashMap<u64, u32>,
     /// What peers were asked over their sockets: few ever are.
     pub(crate) questions: HashMap<u32, Questions>,
-    /// One-sided accesses that wait until fewer are under way at the peer: few ever do.
-    pub(crate) to_ask: HashMap<u32, VecDeque<BacklogEntry>>,
+    /// One-sided accesses that peers help with.
+    pub(crate) accesses: HashMap<u32, Accesses>,
+    /// The processes that have made the first contact for peers, by pid, while that counts.
+    contacts: HashMap<u32, i32>,
     /// Endpoints of each process that have made the first contact and may have a mapping here, by
     /// its pid.
     of_process: HashMap<i32, u32>,
@@ -177,7 +184,8 @@ impl Peers {
             entries: Vec::new(),
             by_id: HashMap::new(),
             questions: HashMap::new(),
-            to_ask: HashMap::new(),
+            accesses: HashMap::new(),
+            contacts: HashMap::new(),
             of_process: HashMap::new(),
             me: None,
             attached: 0,
@@ -225,8 +233,6 @@ impl Peers {
             ring: None,
             has_switched: false,
             served: 0,
-            asked: 0,
-            contact_by: None,
             counts: self.shared_row.clone(),
         });
         Some(number)
@@ -234,16 +240,15 @@ impl Peers {
 
     /// A process has made the first contact for an endpoint that was not known.
     pub(crate) fn count_contact(&mut self, number: u32, pid: i32) {
-        if let Some(peer) = self.get(number) {
-            peer.contact_by = Some(pid);
-            *self.of_process.entry(pid).or_default() += 1;
-        }
+        self.contacts.insert(number, pid);
+        *self.of_process.entry(pid).or_default() += 1;
     }
 
     /// Nothing of a peer is mapped here any more.
     pub(crate) fn uncount_contact(&mut self, number: u32) {
-        let contact_by = self.get(number).and_then(|peer| peer.contact_by.take());
-        let Some(pid) = contact_by else { return };
+        let Some(pid) = self.contacts.remove(&number) else {
+            return;
+        };
         if let Some(count) = self.of_process.get_mut(&pid) {
             *count -= 1;
             if *count == 0 {
@@ -341,12 +346,11 @@ impl Peers {
             return None;
         }
         peer.backlog.clear();
-        peer.asked = 0;
         let before = core::mem::replace(&mut peer.state, PeerState::Failed(Box::new(why)));
         let ring = peer.ring.take();
         peer.has_switched = false;
         self.attached -= u32::from(matches!(before, PeerState::Up(Channel::Shm(_))));
-        self.to_ask.remove(&number);
+        self.accesses.remove(&number);
         let other = matches!(before, PeerState::Up(Channel::Shm(_) | Channel::Fabric(_)));
         self.reached -= u32::from(other);
         Some((before, ring))

@@ -8,8 +8,6 @@
 //! Michael 2004). The word, and the table in which the owner says where the region lies, are each
 //! written by one endpoint alone: nobody else can send a copy elsewhere, or hide one.
 
-use std::collections::VecDeque;
-
 use crate::engine::protocol::receive;
 use crate::engine::protocol::regions;
 use crate::engine::protocol::rendezvous;
@@ -124,24 +122,23 @@ const _: () = assert!(MOST_ASKED <= regions::MOST_SERVED / 2);
 /// Asks the owner for its help, or waits until one of many others is over. Not in the backlog: the
 /// owner may wait for what stands behind it there, before it can end another one.
 fn ask(cx: &mut Cx, owner: u32, access: BacklogEntry) {
-    let Some(peer) = cx.peers.get(owner) else {
-        return;
-    };
-    if peer.asked < MOST_ASKED {
-        peer.asked += 1;
+    let accesses = cx.peers.accesses.entry(owner).or_default();
+    if accesses.asked < MOST_ASKED {
+        accesses.asked += 1;
         send::queue(cx, owner, access);
     } else {
-        cx.peers.to_ask.entry(owner).or_default().push_back(access);
+        accesses.waiting.push_back(access);
     }
 }
 
 /// An access with the owner's help is over: the next one is asked for.
 pub(crate) fn access_is_over(cx: &mut Cx, owner: u32) {
-    let waiting = cx.peers.to_ask.get_mut(&owner);
-    if let Some(next) = waiting.and_then(VecDeque::pop_front) {
-        outbox::enqueue(cx, owner, next);
-    } else if let Some(peer) = cx.peers.get(owner) {
-        peer.asked = peer.asked.saturating_sub(1);
+    let Some(accesses) = cx.peers.accesses.get_mut(&owner) else {
+        return;
+    };
+    match accesses.waiting.pop_front() {
+        Some(next) => outbox::enqueue(cx, owner, next),
+        None => accesses.asked = accesses.asked.saturating_sub(1),
     }
 }
 
