@@ -47,6 +47,14 @@ fn a_reply_goes_without_asking() {
 }
 
 #[test]
+fn a_message_of_one_fragment_goes_whole() {
+    let path = |len| explained(&Query::new(len, Locality::SharedCache), History::OneWay).path;
+    assert_eq!(path(select::LONGEST_RECORD + 1), Path::Eager);
+    assert_eq!(path(4096), Path::Eager);
+    assert_eq!(path(4097), Path::EagerFragments);
+}
+
+#[test]
 fn a_slow_receiver_finds_the_message_in_an_arena() {
     let mut query = Query::new(32 << 10, Locality::SharedCache);
     assert_eq!(

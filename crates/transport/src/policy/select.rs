@@ -6,6 +6,8 @@
 //! whatever else the choice depends on, they ask a [`SendState`] for. `limic info --why` asks the
 //! same two, so it gives the answer of the engine.
 
+use limic_shm::segment::STAGING_PAGE;
+
 use super::{Capabilities, Locality, Path, Query, ReceiverPace, Table, Thresholds};
 
 /// Shorter messages go in a record of the ring rather than in a recycled staging buffer: those of
@@ -69,6 +71,8 @@ pub(crate) struct Routes {
     pub(crate) reply_below: u64,
     /// The longest message that goes whole in a recycled buffer.
     pub(crate) longest_single_buffer: u64,
+    /// The longest message that goes whole in any staging buffer: of one fragment.
+    pub(crate) single_fragment: u64,
     /// Shorter messages go ahead of a slow receiver.
     pub(crate) send_ahead_below: u64,
     /// Bytes of a fragment in the middle of a long message.
@@ -146,6 +150,7 @@ impl Routes {
             pipeline_below: thresholds.pipeline_below,
             reply_below: reply_below(pair, thresholds),
             longest_single_buffer: longest_single_buffer(locality),
+            single_fragment: u64::from(STAGING_PAGE).min(pair.buffer_bytes),
             send_ahead_below: ahead.eager_below,
             fragment_bytes: fragment.clamp(64, pair.buffer_bytes),
             window: u64::from(pair.window) * pair.buffer_bytes,
@@ -178,7 +183,8 @@ impl Routes {
         // A message that fits the recycled buffers of a peer is likely to be a reply, for which
         // that peer waits.
         if len < self.eager_below || (len < self.reply_below && len <= state.reply_bytes()) {
-            return if len <= self.longest_single_buffer && state.has_recycled() {
+            let recycled = len <= self.longest_single_buffer && state.has_recycled();
+            return if recycled || len <= self.single_fragment {
                 SendPlan::Buffer
             } else {
                 SendPlan::Fragments

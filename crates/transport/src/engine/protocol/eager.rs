@@ -50,6 +50,10 @@ pub(crate) unsafe fn push_eager(
         if !pair.out.has_room() {
             return None;
         }
+        if !pair.goes_whole(len) && len <= pair.routes.single_fragment {
+            // SAFETY: the caller's promise.
+            return unsafe { push_staged(pair, pool, message) };
+        }
         let target = pair.staging.recycled_target(pool, &mut pair.out, to, len);
         if let Some(target) = target {
             // SAFETY: the caller's promise.
@@ -70,18 +74,19 @@ pub(crate) unsafe fn push_eager(
     unsafe { push_staged(pair, pool, message) }
 }
 
-/// The shared ring has small slots: a longer message lies in a staging buffer.
+/// A message that is longer than the slots of the shared ring, or than a record, lies in a staging
+/// buffer.
 ///
 /// # Safety
 /// As [`push_eager`].
-#[cold]
+#[inline(never)]
 unsafe fn push_staged(
     pair: &mut ShmPair,
     pool: &mut StagingPool,
     message: &Message<'_>,
 ) -> Option<Path> {
     let Message { to, len, .. } = *message;
-    let lengths = (len, len, u64::MAX);
+    let lengths = (len, len, pair.routes.window);
     let (target, room) = pair.staging.target_for(pool, &mut pair.out, to, lengths)?;
     if room < len {
         pair.staging.put_back(pool, target);
