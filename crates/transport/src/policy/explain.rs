@@ -63,9 +63,6 @@ impl SendState for Assumed {
     fn may_recycle(&self, _: u64) -> bool {
         self.history == History::Reply
     }
-    fn has_recycled(&self) -> bool {
-        self.history == History::Reply
-    }
     fn reply_bytes(&self) -> u64 {
         match self.history {
             History::OneWay => 0,

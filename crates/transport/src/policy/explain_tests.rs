@@ -47,11 +47,11 @@ fn a_reply_goes_without_asking() {
 }
 
 #[test]
-fn a_message_of_one_fragment_goes_whole() {
+fn a_message_that_gains_little_by_fragments_goes_in_record() {
     let path = |len| explained(&Query::new(len, Locality::SharedCache), History::OneWay).path;
     assert_eq!(path(select::LONGEST_RECORD + 1), Path::Eager);
-    assert_eq!(path(4096), Path::Eager);
-    assert_eq!(path(4097), Path::EagerFragments);
+    assert_eq!(path(12 << 10), Path::Eager);
+    assert_eq!(path((12 << 10) + 1), Path::EagerFragments);
 }
 
 #[test]

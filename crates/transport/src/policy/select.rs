@@ -6,8 +6,6 @@
 //! whatever else the choice depends on, they ask a [`SendState`] for. `limic info --why` asks the
 //! same two, so it gives the answer of the engine.
 
-use limic_shm::segment::STAGING_PAGE;
-
 use super::{Capabilities, Locality, Path, Query, ReceiverPace, Table, Thresholds};
 
 /// Shorter messages go in a record of the ring rather than in a recycled staging buffer: those of
@@ -69,10 +67,8 @@ pub(crate) struct Routes {
     pub(crate) pipeline_below: u64,
     /// Shorter messages go without asking if they are likely to be a reply.
     pub(crate) reply_below: u64,
-    /// The longest message that goes whole in a recycled buffer.
+    /// The longest message that goes whole in one staging buffer.
     pub(crate) longest_single_buffer: u64,
-    /// The longest message that goes whole in any staging buffer: of one fragment.
-    pub(crate) single_fragment: u64,
     /// Shorter messages go ahead of a slow receiver.
     pub(crate) send_ahead_below: u64,
     /// Bytes of a fragment in the middle of a long message.
@@ -120,8 +116,6 @@ pub(crate) trait SendState {
     fn is_full(&self) -> bool;
     /// There is any use in asking for a recycled buffer for so many bytes.
     fn may_recycle(&self, len: u64) -> bool;
-    /// A recycled buffer waits to be written.
-    fn has_recycled(&self) -> bool;
     /// The longest message that the recycled buffers hold in fragments, in bytes.
     fn reply_bytes(&self) -> u64;
     /// Bytes that the peer has sent, and may keep in buffers for its replies.
@@ -149,8 +143,7 @@ impl Routes {
             eager_below: thresholds.eager_below,
             pipeline_below: thresholds.pipeline_below,
             reply_below: reply_below(pair, thresholds),
-            longest_single_buffer: longest_single_buffer(locality),
-            single_fragment: u64::from(STAGING_PAGE).min(pair.buffer_bytes),
+            longest_single_buffer: longest_single_buffer(locality).min(pair.buffer_bytes),
             send_ahead_below: ahead.eager_below,
             fragment_bytes: fragment.clamp(64, pair.buffer_bytes),
             window: u64::from(pair.window) * pair.buffer_bytes,
@@ -183,8 +176,7 @@ impl Routes {
         // A message that fits the recycled buffers of a peer is likely to be a reply, for which
         // that peer waits.
         if len < self.eager_below || (len < self.reply_below && len <= state.reply_bytes()) {
-            let recycled = len <= self.longest_single_buffer && state.has_recycled();
-            return if recycled || len <= self.single_fragment {
+            return if len <= self.longest_single_buffer {
                 SendPlan::Buffer
             } else {
                 SendPlan::Fragments
@@ -205,7 +197,7 @@ impl Routes {
     }
 }
 
-/// The longest message that goes whole in a recycled buffer: longer ones gain more by the overlap
+/// The longest message that goes whole in one staging buffer: longer ones gain more by the overlap
 /// of two copies than the records of fragments cost, of which the receiver waits for each. Between
 /// cores without a common cache these cost more.
 const fn longest_single_buffer(locality: Locality) -> u64 {

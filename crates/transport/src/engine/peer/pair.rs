@@ -146,7 +146,7 @@ impl ShmPair {
 
     /// Whether an eager message of this length waits until there is room for all of it.
     #[inline(always)]
-    pub(crate) fn goes_whole(&self, len: u64) -> bool {
+    pub(crate) fn goes_in_record(&self, len: u64) -> bool {
         len < self.routes.record_below
     }
 
@@ -185,11 +185,6 @@ impl SendState for PairState<'_> {
     #[inline(always)]
     fn may_recycle(&self, len: u64) -> bool {
         self.pair.staging.may_recycle(len)
-    }
-
-    #[inline(always)]
-    fn has_recycled(&self) -> bool {
-        self.pair.staging.has_recycled()
     }
 
     #[inline]

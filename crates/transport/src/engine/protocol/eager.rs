@@ -50,7 +50,7 @@ pub(crate) unsafe fn push_eager(
         if !pair.out.has_room() {
             return None;
         }
-        if !pair.goes_whole(len) && len <= pair.routes.single_fragment {
+        if !pair.goes_in_record(len) {
             // SAFETY: the caller's promise.
             return unsafe { push_staged(pair, pool, message) };
         }
@@ -58,10 +58,6 @@ pub(crate) unsafe fn push_eager(
         if let Some(target) = target {
             // SAFETY: the caller's promise.
             return unsafe { push_in_buffer(pair, pool, target, message) };
-        }
-        // Without a recycled buffer a longer message goes in fragments.
-        if !pair.goes_whole(len) {
-            return None;
         }
     }
     if pair.out.fits(len, immediate) {

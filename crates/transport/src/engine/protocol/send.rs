@@ -120,7 +120,7 @@ pub(crate) unsafe fn post_send_slow(
         Some(pair) if peer.backlog.is_empty() => {
             match plan(pair, &cx.staging, to, len, true) {
                 // It waits for room.
-                SendPlan::Buffer if pair.goes_whole(len) => SendPlan::Record,
+                SendPlan::Buffer if pair.goes_in_record(len) => SendPlan::Record,
                 plan => plan,
             }
         }
@@ -267,21 +267,22 @@ fn push_queued_shm(cx: &mut Cx, to: u32, slot: Slot) -> bool {
         len: sending.data.len(),
     };
     let plan = plan(pair, pool, to, message.len, false);
-    let short = pair.goes_whole(message.len);
     match plan {
-        SendPlan::Record | SendPlan::Buffer if short => {
-            // SAFETY: readable by the invariant of `SendBuffer`, and `len` is its length.
-            let Some(path) = (unsafe { push_eager(pair, pool, plan, &message) }) else {
-                return false;
-            };
+        SendPlan::Record | SendPlan::Buffer => {
             let (tag, len) = (message.tag, message.len);
-            cx.counters.sent(&peer.counts, path, len);
-            cx.requests.complete(slot, sent(to, tag, len));
-            true
+            // SAFETY: readable by the invariant of `SendBuffer`, and `len` is its length.
+            match unsafe { push_eager(pair, pool, plan, &message) } {
+                Some(path) => {
+                    cx.counters.sent(&peer.counts, path, len);
+                    cx.requests.complete(slot, sent(to, tag, len));
+                    true
+                }
+                None if pair.goes_in_record(len) => false,
+                // There may be room for its fragments.
+                None => fragments::push_queued_eager(cx, to, slot),
+            }
         }
-        SendPlan::Record | SendPlan::Buffer | SendPlan::Fragments => {
-            fragments::push_queued_eager(cx, to, slot)
-        }
+        SendPlan::Fragments => fragments::push_queued_eager(cx, to, slot),
         // Ahead of it stood something, so it is too late to go ahead of the receiver.
         SendPlan::Ahead | SendPlan::Offer => offer::push_offer(cx, to, slot),
     }
