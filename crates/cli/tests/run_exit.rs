@@ -4,10 +4,7 @@
 
 mod launcher;
 
-use std::os::unix::process::CommandExt;
-
 use launcher::*;
-use rustix::process::{Signal, kill_process_group};
 
 fn code(words: &[&str], script: &str) -> (Option<i32>, String) {
     let output = finish(run_script(words, script));
@@ -173,42 +170,4 @@ fn the_time_limit_ends_the_job() {
     let (code, err) = code(&["-n", "2", "--timeout", "0.2"], "sleep 1000");
     assert_eq!(code, Some(124));
     assert!(err.contains("within 0.2 s"), "{err}");
-}
-
-/// Kills the launcher of two ranks that run this script, and waits for the end of the processes
-/// whose numbers these print.
-fn killed_launcher(script: &str) {
-    let mut command = run_script(&["-n", "2"], script);
-    let mut child = command.process_group(0).spawn().unwrap();
-    let lines = Lines::of(&mut child);
-    let watches: Vec<Watch> = (0..2)
-        .map(|_| Watch::on(lines.next().parse().unwrap()))
-        .collect();
-    // With its group, as shells do it.
-    kill_process_group(pid(&child), Signal::KILL).unwrap();
-    watches.iter().for_each(Watch::wait_for_end);
-    collect(child);
-}
-
-#[test]
-fn ranks_die_with_a_launcher_that_is_killed() {
-    killed_launcher("echo $$; exec sleep 1000");
-}
-
-#[test]
-fn what_ranks_have_started_dies_with_a_launcher_that_is_killed() {
-    killed_launcher("sh -c 'echo $$; exec sleep 1000'; true");
-}
-
-#[test]
-fn sessions_of_their_own_die_with_a_launcher_that_is_killed() {
-    killed_launcher("setsid sh -c 'sleep 1000 & echo $!; wait'; true");
-}
-
-#[test]
-fn a_launcher_below_a_launcher_that_is_killed_dies_with_all_below() {
-    let limic = env!("CARGO_BIN_EXE_limic");
-    killed_launcher(&format!(
-        "{limic} run -n 1 sh -c 'sh -c \"echo \\$\\$; exec sleep 1000\"; true'; true"
-    ));
 }

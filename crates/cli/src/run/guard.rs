@@ -2,7 +2,7 @@
 //!
 //! The kernel kills the ranks of a launcher that is gone, and nothing that these have started. So a
 //! second process of this command waits on a pipe whose other end is the launcher's alone. When the
-//! pipe ends, it kills all processes with the job's name in their environment (`PMI_JOBID`),
+//! pipe ends, it kills all processes with the job's name in their environment (`LIMIC_JOB`),
 //! whatever parent, group or session they have. It leads a group of its own, so that what kills the
 //! launcher's group spares it.
 //!
@@ -13,28 +13,44 @@ use std::io::{Error, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitCode, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::SigSet;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use super::processes::numbers;
+use super::processes::{numbers, proc_is_ours};
 
 /// A process that is killed may take this long to end before all are looked for again.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// All are looked for this many times: the kernel does not let every process end.
-const MOST_ROUNDS: u32 = 60;
+/// All are looked for during this time: the kernel does not let every process end.
+const LIMIT: Duration = Duration::from_secs(60);
 
-/// The variable whose value is the job's name, in every rank.
-pub(super) const JOB: &str = "PMI_JOBID";
+/// Where none is found, they are looked for once more after this time.
+const SECOND_LOOK: Duration = Duration::from_millis(20);
+
+/// The variable whose value is the job's name, in every rank. It is not `PMI_JOBID`, which has the
+/// same value, because users set that one for libraries that read it.
+pub(super) const JOB: &str = "LIMIC_JOB";
+
+/// How the name of a job begins.
+pub(super) const PREFIX: &str = "limic_";
 
 /// Kill the processes of a job once the standard input has ended
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The job's name
+    #[arg(value_parser = parse_job)]
     job: String,
+}
+
+/// Nobody means all processes that some other variable's value marks.
+fn parse_job(text: &str) -> Result<String, String> {
+    match text.strip_prefix(PREFIX) {
+        Some(rest) if !rest.is_empty() => Ok(text.to_owned()),
+        _ => Err(format!("the name of a job begins with {PREFIX}")),
+    }
 }
 
 /// The process that waits for the launcher's end, which this is an end of the pipe to.
@@ -72,12 +88,21 @@ pub(crate) fn execute(args: &Args) -> ExitCode {
     // Nothing is ever written.
     std::io::stdin().read_to_end(&mut Vec::new()).ok();
     let mark = format!("{JOB}={}", args.job);
-    for _ in 0..MOST_ROUNDS {
-        let Some(killed) = kill_all(mark.as_bytes()) else {
-            break;
-        };
-        let timeout = Timespec::try_from(PATIENCE).ok();
-        poll(&mut [PollFd::new(&killed, PollFlags::IN)], timeout.as_ref()).ok();
+    let begin = Instant::now();
+    // While a process starts a program, it has no environment: none is left if none is seen twice.
+    let mut none_seen = 0;
+    while none_seen < 2 && begin.elapsed() < LIMIT && proc_is_ours() {
+        match kill_all(mark.as_bytes()) {
+            Some(killed) => {
+                none_seen = 0;
+                let timeout = Timespec::try_from(PATIENCE).ok();
+                poll(&mut [PollFd::new(&killed, PollFlags::IN)], timeout.as_ref()).ok();
+            }
+            None => {
+                none_seen += 1;
+                std::thread::sleep(SECOND_LOOK);
+            }
+        }
     }
     ExitCode::SUCCESS
 }

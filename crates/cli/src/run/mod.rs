@@ -76,11 +76,11 @@ program cannot be executed, 127 if it is not found.
 When a rank fails or aborts, all others get SIGTERM and, after --grace, SIGKILL. The job ends with \
 its ranks: processes that they leave behind are ended as well. SIGINT, SIGTERM, SIGHUP, SIGQUIT, \
 SIGUSR1, SIGUSR2, SIGTSTP and SIGCONT are passed on to the ranks; a second SIGINT kills them. If \
-the launcher is killed, so are the ranks, and all processes that have PMI_JOBID from them.
+the launcher is killed, so are the ranks, and all processes that have LIMIC_JOB from them.
 
 Rank 0 reads the launcher's standard input, all others read nothing.
 
-Ranks see PMI_FD, PMI_RANK, PMI_SIZE, LIMIC_LOCAL_RANK and LIMIC_LOCAL_SIZE.";
+Ranks see PMI_FD, PMI_RANK, PMI_SIZE, LIMIC_LOCAL_RANK, LIMIC_LOCAL_SIZE and LIMIC_JOB.";
 
 /// Runs the job; errors are printed.
 pub(crate) fn execute(args: &Args) -> ExitCode {

@@ -34,10 +34,31 @@ fn stat(text: &str) -> Option<Stat> {
     })
 }
 
-/// Whether this process belongs to the foreground group of its terminal.
+/// Whether /proc is there, and its numbers are those of this process's PID namespace. Of another
+/// namespace's, a number is another process here, which signals would go to.
+pub(super) fn proc_is_ours() -> bool {
+    let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    is_of(&text, getpid().as_raw_nonzero().get())
+}
+
+/// Whether a /proc/self/status is that of the process with this number, in no namespace below.
+fn is_of(status: &str, own: i32) -> bool {
+    let numbers = |name: &str| -> Option<Vec<i32>> {
+        let rest = status.lines().find_map(|line| line.strip_prefix(name))?;
+        rest.split_ascii_whitespace()
+            .map(|word| word.parse().ok())
+            .collect()
+    };
+    // One number for each namespace from that of /proc to that of the process. A kernel without
+    // namespaces does not have this line.
+    let each = numbers("NSpid:").is_none_or(|each| each == [own]);
+    each && numbers("Pid:").is_some_and(|one| one == [own])
+}
+
+/// Whether this process belongs to the foreground group of its terminal, as /proc says.
 pub(super) fn in_foreground() -> bool {
     let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    stat(&text).is_some_and(|stat| stat.group == stat.foreground)
+    stat(&text).is_some_and(|stat| stat.group == stat.foreground) && proc_is_ours()
 }
 
 /// The numbers of all processes.
@@ -70,8 +91,12 @@ enum Target {
 /// Ends the launcher's children, and remembers which were asked.
 #[derive(Debug)]
 pub(super) struct Ender {
-    /// The one child that is not of the job.
+    /// The one child that is not of the job. Where /proc cannot be used, there is none.
     guard: Option<Pid>,
+    /// Where /proc cannot be used, ranks are the only children that are known.
+    proc_is_ours: bool,
+    /// The ranks that were not waited for.
+    ranks: HashSet<Pid>,
     /// Groups that the launcher made: one per rank.
     groups: HashSet<Pid>,
     asked: HashSet<Target>,
@@ -80,10 +105,12 @@ pub(super) struct Ender {
 }
 
 impl Ender {
-    /// Spares the guard.
-    pub(super) fn new(guard: Pid) -> Self {
+    /// Spares the guard. Without one, /proc is of no use.
+    pub(super) fn new(guard: Option<Pid>) -> Self {
         Self {
-            guard: Some(guard),
+            guard,
+            proc_is_ours: guard.is_some(),
+            ranks: HashSet::new(),
             groups: HashSet::new(),
             asked: HashSet::new(),
             refused: HashSet::new(),
@@ -92,8 +119,12 @@ impl Ender {
 
     fn children(&self) -> impl Iterator<Item = (Pid, Pid)> + use<> {
         let guard = self.guard;
-        let all = children().into_iter();
-        all.filter(move |(pid, _)| Some(*pid) != guard)
+        let all = match self.proc_is_ours {
+            true => children(),
+            // Then no rank is in the foreground, and each leads a group.
+            false => self.ranks.iter().map(|&pid| (pid, pid)).collect(),
+        };
+        all.into_iter().filter(move |(pid, _)| Some(*pid) != guard)
     }
 
     /// Whether a process of the job is left. What its processes start is not missed: until its
@@ -102,15 +133,19 @@ impl Ender {
         self.children().next().is_some()
     }
 
-    /// Adds the process group that a rank leads.
-    pub(super) fn add_group(&mut self, leader: Pid) {
-        self.groups.insert(leader);
+    /// Adds a rank, and the process group that it may lead.
+    pub(super) fn add(&mut self, rank: Pid, own_group: bool) {
+        self.ranks.insert(rank);
+        if own_group {
+            self.groups.insert(rank);
+        }
     }
 
     /// The child was waited for: its number may come to mean another process.
     pub(super) fn forget(&mut self, pid: Pid) {
         self.asked.remove(&Target::Process(pid));
         self.refused.remove(&pid);
+        self.ranks.remove(&pid);
         self.guard = self.guard.filter(|guard| *guard != pid);
     }
 
@@ -177,6 +212,22 @@ mod tests {
         assert_eq!(stat(row), Some(expected));
         assert_eq!(stat("12 (a) S 3"), None);
         assert_eq!(stat(""), None);
+    }
+
+    #[test]
+    fn a_proc_of_a_namespace_above_is_told_from_the_own_one() {
+        assert!(proc_is_ours());
+        for (status, ours) in [
+            ("Name:\ta\nPid:\t7\nPPid:\t7\nNSpid:\t7\n", true),
+            ("Pid:\t7\n", true),
+            ("Pid:\t8\nNSpid:\t8\n", false),
+            ("Pid:\t8\nNSpid:\t8\t7\n", false),
+            ("Pid:\t7\nNSpid:\t7\t7\n", false),
+            ("Name:\tPid:\t7\n", false),
+            ("", false),
+        ] {
+            assert_eq!(is_of(status, 7), ours, "{status:?}");
+        }
     }
 
     #[test]

@@ -151,7 +151,7 @@ impl Plan<'_> {
             ("PMI_RANK", &number),
             ("PMI_SIZE", &size),
             ("PMI_SPAWNED", &"0".to_owned()),
-            (guard::JOB, &self.name),
+            ("PMI_JOBID", &self.name),
             ("MPI_LOCALRANKID", &number),
             ("MPI_LOCALNRANKS", &size),
             ("LIMIC_LOCAL_RANK", &number),
@@ -160,6 +160,7 @@ impl Plan<'_> {
             command.env(name, value);
         }
         command.envs(args.env.iter().map(|(key, value)| (key, value)));
+        command.env(guard::JOB, &self.name);
         if rank != 0 {
             command.stdin(Stdio::null());
         }

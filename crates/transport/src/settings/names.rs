@@ -18,7 +18,7 @@ pub struct OtherVariable {
 }
 
 /// The variables that are no settings of an endpoint.
-pub const OTHER_VARIABLES: [OtherVariable; 11] = [
+pub const OTHER_VARIABLES: [OtherVariable; 12] = [
     OtherVariable {
         name: "LIMIC_LOG",
         read_by: "every program",
@@ -71,6 +71,13 @@ pub const OTHER_VARIABLES: [OtherVariable; 11] = [
                   more than CPUs",
         accepted: "set by limic run",
         default: "what MPI launchers say",
+    },
+    OtherVariable {
+        name: "LIMIC_JOB",
+        read_by: "limic run",
+        meaning: "the name of the job, by which its processes are found if the launcher is killed",
+        accepted: "set by limic run",
+        default: "none",
     },
     OtherVariable {
         name: "LIMIC_SYSFS",

@@ -13,11 +13,11 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, getpid, wait};
 
 use super::connection::Connection;
-use super::guard::Guard;
+use super::guard::{self, Guard};
 use super::outcome::Ending;
 use super::output::{Labelled, Sink};
 use super::pmi_server::PmiServer;
-use super::processes::{Ender, in_foreground};
+use super::processes::{Ender, in_foreground, proc_is_ours};
 use super::spawn::{Plan, Started, reserve_files};
 use super::{Args, RunError, binding, notice, system};
 
@@ -94,7 +94,8 @@ pub(super) fn run(args: &Args) -> Result<u8, RunError> {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
-    let name = format!("limic_{}_{:x}", getpid().as_raw_nonzero(), now.as_nanos());
+    let number = getpid().as_raw_nonzero();
+    let name = format!("{}{number}_{:x}", guard::PREFIX, now.as_nanos());
     let plan = Plan {
         args,
         name: name.clone(),
@@ -107,7 +108,16 @@ pub(super) fn run(args: &Args) -> Result<u8, RunError> {
     let signals = SignalFd::with_flags(&mask, flags).map_err(nix_error("making a signalfd"))?;
 
     let failed = |step| move |source| RunError::System { step, source };
-    let guard = Guard::start(&plan.name).map_err(failed("starting the job's guard"))?;
+    let guard = match proc_is_ours() {
+        true => Some(Guard::start(&plan.name).map_err(failed("starting the job's guard"))?),
+        false => {
+            notice(format_args!(
+                "/proc is not there, or is of another PID namespace: what ranks start may outlive \
+                 the job; mount a proc file system of this namespace"
+            ));
+            None
+        }
+    };
     let sink_error = failed("duplicating the standard streams");
     let mut job = Job {
         args,
@@ -118,7 +128,7 @@ pub(super) fn run(args: &Args) -> Result<u8, RunError> {
             Sink::new(std::io::stdout()).map_err(&sink_error)?,
             Sink::new(std::io::stderr()).map_err(&sink_error)?,
         ],
-        ender: Ender::new(guard.pid()),
+        ender: Ender::new(guard.as_ref().map(Guard::pid)),
         phase: Phase::Running,
         end_at: args
             .timeout
@@ -151,9 +161,7 @@ fn nix_error(step: &'static str) -> impl Fn(nix::errno::Errno) -> RunError {
 
 impl Job<'_> {
     fn add(&mut self, started: Started) {
-        if started.own_group {
-            self.ender.add_group(started.pid);
-        }
+        self.ender.add(started.pid, started.own_group);
         let [out, err] = match started.outputs {
             Some([out, err]) => [Some(out), Some(err)],
             None => [None, None],
