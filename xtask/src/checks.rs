@@ -8,6 +8,9 @@ use crate::optional;
 pub(crate) fn fmt() -> Result<(), Failure> {
     setup::run()?;
     Job::cargo(&["fmt", "--all", "--check"], 2).run()?;
+    // A workspace of its own.
+    let fuzz = ["fmt", "--check", "--manifest-path", "fuzz/Cargo.toml"];
+    Job::cargo(&fuzz, 1).run()?;
     Job::new("rustfmt", 1)
         .args(["--check", "kernel/limic_rs/limic_main.rs"])
         .run()

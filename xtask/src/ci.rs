@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use limic_runner::{Failure, Job, Summary, console, setup};
 
-use crate::{checks, counts, examples, lines, packaging, simulate, suite};
+use crate::{checks, counts, examples, fuzz, lines, packaging, simulate, suite};
 
 /// A check, and its name.
 type Check = (&'static str, fn(&mut Summary) -> Result<(), Failure>);
 
 /// The quick checks first, then in an order in which later ones reuse what was built.
-const CHECKS: [Check; 19] = [
+const CHECKS: [Check; 20] = [
     ("setup", |_| setup::run()),
     ("fmt", |_| checks::fmt()),
     ("lines", |_| lines::run()),
@@ -33,6 +33,7 @@ const CHECKS: [Check; 19] = [
     ("loom", checks::loom),
     ("simulate", simulate::check),
     ("miri", checks::miri),
+    ("fuzz", fuzz::check),
     ("lab", |summary| {
         summary.include(Job::tool("limic-lab", 180).arg("ci"))
     }),

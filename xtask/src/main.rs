@@ -5,6 +5,7 @@ mod ci;
 mod counts;
 mod demo;
 mod examples;
+mod fuzz;
 mod install;
 mod lines;
 mod optional;
@@ -80,6 +81,8 @@ enum Task {
     /// that it has to find.
     #[command(disable_help_flag = true)]
     Simulate(Words),
+    /// Decoders of what other processes write, under libFuzzer (nightly).
+    Fuzz(fuzz::Fuzz),
     /// The criterion benches, quick.
     Bench,
     /// Instructions of the hot paths under callgrind, against the committed counts.
@@ -173,6 +176,10 @@ fn run(task: &Task) -> Result<(), Failure> {
         Task::Miri => Summary::of(checks::miri),
         Task::Loom => Summary::of(checks::loom),
         Task::Simulate(words) => setup::run().and_then(|()| simulate::run(&words.words)),
+        Task::Fuzz(wanted) => Summary::of(|summary| {
+            setup::run()?;
+            fuzz::run(wanted, summary)
+        }),
         Task::Bench => setup::run().and_then(|()| checks::bench()),
         Task::Counts { update } => Summary::of(|summary| {
             setup::run()?;

@@ -115,6 +115,18 @@ pub mod internals {
     pub use crate::policy::*;
 }
 
+/// What the fuzzer reads as if a peer had sent it.
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing {
+    pub fn any_record(kind: u8, tag: u64, payload: &[u8]) {
+        crate::engine::frame::any_record::any_record(kind, tag, payload);
+    }
+    pub fn any_greeting(bytes: &[u8]) {
+        crate::engine::peer::greeting::any_greeting(bytes);
+    }
+}
+
 /// The programs of the README are tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -138,6 +138,17 @@ impl Greeting {
     }
 }
 
+/// Reads a greeting, for the fuzzer.
+///
+/// # Panics
+/// What was read says something else when it is written and read again.
+#[cfg(fuzzing)]
+pub fn any_greeting(bytes: &[u8]) {
+    if let Some(greeting) = Greeting::from_bytes(bytes) {
+        assert_eq!(Greeting::from_bytes(&greeting.to_bytes()), Some(greeting));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -35,6 +35,9 @@ use std::time::Instant;
 pub use address::{FABRIC_ADDRESS_LEN, FabricAddress};
 pub use connection::ConnectionFailure;
 pub use greeting::HELLO;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub use greeting::any_greeting;
 pub use sending::SendRefused;
 pub use settings::{FabricSettings, Keep};
 pub use spread::Spread;

@@ -85,6 +85,17 @@ fn field<const N: usize>(bytes: &[u8; HEADER_BYTES], offset: usize) -> [u8; N] {
     std::array::from_fn(|i| bytes[offset + i])
 }
 
+/// Reads a header, for the fuzzer.
+///
+/// # Panics
+/// A header that is taken is not the one of its epoch and its shape.
+#[cfg(fuzzing)]
+pub fn any_header(bytes: &[u8; HEADER_BYTES]) {
+    if let Ok(header) = Header::decode(bytes) {
+        assert_eq!(&header.encode(), bytes);
+    }
+}
+
 #[cfg(test)]
 #[cfg(not(miri))]
 mod tests {

@@ -30,6 +30,9 @@ mod read_only;
 pub use areas::{Areas, OwnSegment, PeerSegment};
 pub use arena::{Arena, PeerArena};
 pub use error::{GeometryError, MemoryLimit, SegmentError};
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub use header::any_header;
 pub use header::{LAYOUT_VERSION, MAGIC};
 pub use layout::{
     Geometry, LOAN_FLAGS, MAX_SEGMENT_BYTES, REGION_BYTES, SPLIT_BYTES, STAGING_PAGE, Shape,

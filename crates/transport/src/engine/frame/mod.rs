@@ -349,7 +349,7 @@ impl Update {
 
 /// A record of a peer, whose words were read once. What they say of this endpoint's requests, rings
 /// and memory is still to be checked by whom it concerns.
-pub(crate) enum Frame<'a, S> {
+pub(crate) enum Frame<'a, S: ?Sized> {
     Eager(Envelope, Skip<&'a S>),
     EagerStaged(Envelope, BufferDescriptor),
     /// A message of so many bytes; the flag says that its sender had to wait with the one before.
@@ -372,7 +372,7 @@ pub(crate) enum Frame<'a, S> {
     ArenaRetired(u32),
 }
 
-impl<'a, S: Source> Frame<'a, S> {
+impl<'a, S: Source + ?Sized> Frame<'a, S> {
     /// Reads a record that came from a peer.
     ///
     /// # Errors
@@ -483,7 +483,7 @@ pub(crate) fn fragmented_from(word: u64) -> (u64, bool) {
 
 /// The first words of a record, all of which it must have.
 #[inline(always)]
-fn read<const N: usize>(record: &impl Source) -> Result<[u64; N], Violation> {
+fn read<const N: usize>(record: &(impl Source + ?Sized)) -> Result<[u64; N], Violation> {
     if record.len() < N as u64 * 8 {
         return Err(SHORT);
     }
@@ -540,6 +540,8 @@ impl ControlRecord {
     }
 }
 
+#[cfg(any(test, fuzzing))]
+pub(crate) mod any_record;
 #[cfg(test)]
 #[path = "tests.rs"]
 mod tests;

@@ -1,5 +1,6 @@
 use proptest::prelude::*;
 
+use super::any_record::any_record;
 use super::descriptor::Lease;
 use super::*;
 
@@ -10,7 +11,7 @@ fn bytes(words: &[u64]) -> Vec<u8> {
 /// What a record is read as by its receiver, in the words of its debug output.
 fn read_back(record: &ControlRecord) -> Result<String, Violation> {
     let payload = bytes(record.words());
-    Frame::decode(3, record.kind, record.tag, &PrivateRecord(payload)).map(|frame| match frame {
+    Frame::decode(3, record.kind, record.tag, &payload[..]).map(|frame| match frame {
         Frame::EagerStaged(envelope, staged) => format!("{envelope:?} {staged:?}"),
         Frame::EagerFragmented(envelope, len, stalled) => format!("{envelope:?} {len} {stalled}"),
         Frame::ReadyToSend(envelope, offer) => format!("{envelope:?} {offer:?}"),
@@ -31,19 +32,6 @@ fn read_back(record: &ControlRecord) -> Result<String, Violation> {
         Frame::Eager(envelope, body) => format!("{envelope:?} {:?}", words::<4>(&body)),
         Frame::FragmentInline(transfer, body) => format!("{transfer:?} {:?}", words::<4>(&body)),
     })
-}
-
-/// A record in private memory.
-struct PrivateRecord(Vec<u8>);
-
-impl Source for PrivateRecord {
-    fn len(&self) -> u64 {
-        self.0.len() as u64
-    }
-    unsafe fn get(&self, at: u64, to: *mut u8, len: usize) {
-        // SAFETY: the caller's promise.
-        unsafe { Source::get(&self.0[..], at, to, len) }
-    }
 }
 
 proptest! {
@@ -80,9 +68,14 @@ proptest! {
 
     /// A peer may write anything into a ring.
     #[test]
-    fn any_record_is_read_or_refused(kind: u8, tag: u64, len in 0_usize..64, byte: u8) {
-        let record = PrivateRecord(vec![byte; len]);
-        let _ = Frame::decode(0, kind, tag, &record).map(|_| ());
+    fn any_record_is_read_or_refused(
+        kind in 0_u8..=ARENA_RETIRED, immediate: bool, tag in prop_oneof![0_u64..8, any::<u64>()],
+        words in proptest::collection::vec(prop_oneof![0_u64..16, any::<u64>()], 0..8),
+        cut in 0_usize..8,
+    ) {
+        let bytes = bytes(&words);
+        let kind = if immediate { kind | IMMEDIATE } else { kind };
+        any_record(kind, tag, &bytes[..bytes.len().saturating_sub(cut)]);
     }
 }
 

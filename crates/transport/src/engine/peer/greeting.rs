@@ -164,6 +164,19 @@ pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
         .map_or(0, u64::from_le_bytes)
 }
 
+/// Reads a greeting, for the fuzzer.
+///
+/// # Panics
+/// What was read says something else when it is written and read again.
+#[cfg(fuzzing)]
+pub(crate) fn any_greeting(bytes: &[u8]) {
+    if let Ok(greeting) = Greeting::decode(bytes) {
+        let again = greeting.encode();
+        let greeting = Greeting::decode(&again).expect("a greeting of this version");
+        assert_eq!(greeting.encode(), again);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
