@@ -86,6 +86,15 @@ impl<M: Memory, const STRIDE: usize> FlagsEvery<M, STRIDE> {
         }
     }
 
+    /// Owner: no return of chunk `index`, which nobody has now, is known any more. For generations
+    /// that begin anew, of which the last return could be one again.
+    pub fn forget(&self, index: u32) {
+        if let Some(flag) = self.flag(index) {
+            // Relaxed: who is lent the chunk next hears of it by a message.
+            flag.store(0, Ordering::Relaxed);
+        }
+    }
+
     /// Owner: whether chunk `index`, lent under `generation`, has come back. If so,
     /// the chunk may be written again. A chunk that does not exist never comes back.
     ///

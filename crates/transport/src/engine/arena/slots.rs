@@ -49,15 +49,6 @@ struct Slot {
     used: SlotUse,
 }
 
-impl Slot {
-    /// Another use of it. 0 is what a flag begins with.
-    #[inline(always)]
-    fn begin(&mut self, used: SlotUse) {
-        self.generation = self.generation.wrapping_add(1).max(1);
-        self.used = used;
-    }
-}
-
 /// All slots. The first [`LOAN_FLAGS`] are named by the number of their flag; those beyond have
 /// none, and are made when an application holds many loans.
 pub(crate) struct Slots {
@@ -177,10 +168,28 @@ impl Slots {
         slot
     }
 
+    /// Another use of a slot that is nobody's.
+    #[inline(always)]
+    fn begin(&mut self, slot: u32, used: SlotUse) {
+        let place = &mut self.slots[slot as usize];
+        place.generation = place.generation.wrapping_add(1);
+        place.used = used;
+        if place.generation == 0 {
+            self.begin_anew(slot);
+        }
+    }
+
+    /// Generations of a slot begin anew: one that came back long ago is forgotten.
+    #[cold]
+    fn begin_anew(&mut self, slot: u32) {
+        self.flags.forget(slot);
+        self.slots[slot as usize].generation = 1;
+    }
+
     /// The application has the loan from now on: its name.
     #[inline(always)]
     pub(crate) fn hold(&mut self, slot: u32) -> u64 {
-        self.slots[slot as usize].begin(SlotUse::Held);
+        self.begin(slot, SlotUse::Held);
         self.name(slot)
     }
 
@@ -226,10 +235,8 @@ impl Slots {
     /// none.
     pub(crate) fn move_to_flag(&mut self, slot: u32) -> Option<u32> {
         let other = self.free.pop()?;
-        let range = self.end(slot);
-        let place = &mut self.slots[other as usize];
-        place.range = range;
-        place.begin(SlotUse::Held);
+        self.slots[other as usize].range = self.end(slot);
+        self.begin(other, SlotUse::Held);
         Some(other)
     }
 
@@ -238,7 +245,7 @@ impl Slots {
         let slot = self.free.pop()?;
         let place = &mut self.slots[slot as usize];
         (place.range, place.peer) = (range, peer);
-        place.begin(SlotUse::SendAhead);
+        self.begin(slot, SlotUse::SendAhead);
         Some(slot)
     }
 
@@ -373,6 +380,18 @@ mod tests {
         assert!(slots.generation(slot) != generation && !slots.is_back(slot));
         assert_eq!(slots.end(slot).len, 7);
         assert_eq!(slots.unused_flags(), 1);
+    }
+
+    /// An application may borrow and return a loan without sending it, as often as it likes.
+    #[test]
+    fn a_flag_says_nothing_of_a_loan_whose_generation_comes_again() {
+        let (mut slots, receiver) = slots();
+        let (slot, generation) = lend(&mut slots, 1);
+        assert!(receiver.release(slot, generation) && slots.is_back(slot));
+        // All generations up to the same one again, most of them at one go.
+        slots.slots[slot as usize].generation = u32::MAX;
+        while slots.hold(slot) != u64::from(generation) << 32 | u64::from(slot) {}
+        assert!(!slots.is_back(slot));
     }
 
     #[test]

@@ -10,6 +10,9 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
+    /// The first generation, and the one behind the last: a flag may still hold it, from long ago.
+    pub(crate) const FIRST: u32 = 1;
+
     pub(crate) fn new(count: u32) -> Self {
         Self {
             taken: vec![false; count as usize],
@@ -45,11 +48,19 @@ impl Pages {
         self.free += pages;
     }
 
-    /// The next generation of pieces that begin with this page: never 0.
+    /// The next generation of pieces that begin with this page: never 0, which a flag begins with.
     #[inline]
     pub(crate) fn next_generation(&mut self, page: u32) -> u32 {
         let generation = &mut self.generations[page as usize];
-        *generation = generation.wrapping_add(1).max(1);
+        *generation = generation.wrapping_add(1).max(Self::FIRST);
         *generation
+    }
+}
+
+#[cfg(test)]
+impl Pages {
+    /// As if all generations of a page were used up.
+    pub(crate) fn use_up(&mut self, page: u32) {
+        self.generations[page as usize] = u32::MAX;
     }
 }

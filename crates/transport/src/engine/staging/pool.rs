@@ -155,6 +155,9 @@ impl StagingPool {
         };
         self.next = page + pages;
         let generation = self.pages.take(page, pages);
+        if generation == Pages::FIRST {
+            self.flags.forget(page);
+        }
         self.held[peer as usize] += pages;
         self.borrowed.push_back(Borrowed {
             page,

@@ -136,6 +136,24 @@ fn what_was_put_back_or_belonged_to_the_dead_is_free() {
     assert!(staging.take(3, 2 * PAGE, ALL).is_none());
 }
 
+/// Pages are taken and put back without being named to a peer, as often as its ring is full.
+#[test]
+fn a_flag_says_nothing_of_a_piece_whose_generation_comes_again() {
+    let (mut staging, flags) = staging(4);
+    let buffer = staging.take(0, PAGE, ALL).expect("there is room");
+    give_back(&flags, buffer);
+    staging.reclaim();
+    staging.pages.use_up(buffer.page);
+    staging.next = buffer.page;
+    let again = staging.take(0, PAGE, ALL).expect("there is room");
+    assert_eq!(
+        (again.page, again.generation),
+        (buffer.page, buffer.generation)
+    );
+    staging.reclaim();
+    assert_eq!(staging.held_by(0), 1);
+}
+
 #[test]
 fn numbers_of_a_peer_stay_within_the_pool() {
     let memory = heap(2 * STAGING_PAGE as usize);

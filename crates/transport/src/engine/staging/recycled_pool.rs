@@ -76,7 +76,7 @@ impl RecycledPool {
         self.by_peer[peer as usize] += pages;
         let page = self.first + at;
         // No piece has this generation, however often it goes to and fro.
-        self.flags.release(page, 0);
+        self.flags.forget(page);
         self.buffers[at as usize] = Some(Placed {
             pages,
             peer,
