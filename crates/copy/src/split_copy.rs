@@ -105,6 +105,18 @@ impl SplitCopy {
         self.is_left(own, front).then(index).flatten()
     }
 
+    /// The bytes that neither side has copied, of which the receiver has copied `front` blocks and
+    /// the sender `back` blocks. Empty if there are none.
+    #[must_use]
+    pub fn left(self, front: u32, back: u32) -> Range<u64> {
+        let start_of = |block: u32| {
+            let start = u64::from(block).saturating_mul(self.block_bytes);
+            start.min(self.total_len)
+        };
+        let start = start_of(front);
+        start..start_of(self.blocks.saturating_sub(back)).max(start)
+    }
+
     fn is_left(self, own: u32, theirs: u32) -> bool {
         u64::from(own) + u64::from(theirs) < u64::from(self.blocks)
     }
@@ -154,6 +166,75 @@ mod tests {
         assert_eq!(cut.next_back(2, 1), None);
         assert_eq!(cut.next_front(1, 2), None);
         assert_eq!(SplitCopy::new(0, 100).unwrap().next_back(0, 0), None);
+    }
+
+    /// All short messages in all small blocks, with all counts of both sides: what is claimed from
+    /// the front and from the back and what is left make up the message, and nothing else.
+    #[test]
+    fn every_byte_of_a_short_message_is_somebodys() {
+        for (total, block) in
+            (0..=24_u64).flat_map(|total| (1..=9).map(move |block| (total, block)))
+        {
+            let cut = SplitCopy::new(total, block).unwrap();
+            let blocks = cut.blocks();
+            for (front, back) in
+                (0..=blocks + 2).flat_map(|f| (0..=blocks + 2).map(move |b| (f, b)))
+            {
+                let met = front + back >= blocks;
+                let ranges = [cut.next_front(front, back), cut.next_back(back, front)];
+                assert!(
+                    ranges.iter().all(|range| range.is_none() == met),
+                    "{cut:?} {front} {back}"
+                );
+                let left = cut.left(front, back);
+                assert!(left.start <= left.end && left.end <= total);
+                if met {
+                    assert!(left.is_empty());
+                    continue;
+                }
+                let [next, last] = ranges.map(|range| range.unwrap());
+                assert_eq!((next.start, last.end), (left.start, left.end));
+                let of_front = (0..front).filter_map(|block| cut.range(block));
+                let of_back = (blocks - back..blocks).filter_map(|block| cut.range(block));
+                let all = of_front.chain([left.clone()]).chain(of_back).flatten();
+                assert!(all.eq(0..total), "{cut:?} {front} {back}");
+            }
+        }
+    }
+
+    /// The ends of all numbers that a message and a peer may bring.
+    #[test]
+    fn no_number_at_the_end_of_its_range_overflows() {
+        let long = [
+            0,
+            1,
+            2,
+            (1 << 32) - 1,
+            1 << 32,
+            (1 << 63) - 1,
+            1 << 63,
+            u64::MAX - 1,
+            u64::MAX,
+        ];
+        let counts = [0, 1, 2, (1 << 31) - 1, 1 << 31, u32::MAX - 1, u32::MAX];
+        for (total, block) in long.iter().flat_map(|t| long.iter().map(move |b| (*t, *b))) {
+            let Ok(cut) = SplitCopy::new(total, block) else {
+                continue;
+            };
+            for (front, back) in counts
+                .iter()
+                .flat_map(|f| counts.iter().map(move |b| (*f, *b)))
+            {
+                let left = cut.left(front, back);
+                let met = u64::from(front) + u64::from(back) >= u64::from(cut.blocks());
+                assert_eq!(left.is_empty(), met, "{cut:?} {front} {back}");
+                assert!(left.end <= total);
+                let start = cut.next_front(front, back).map(|range| range.start);
+                let end = cut.next_back(back, front).map(|range| range.end);
+                let of_left = (!met).then_some((left.start, left.end));
+                assert_eq!(start.zip(end), of_left, "{cut:?} {front} {back}");
+            }
+        }
     }
 
     proptest! {

@@ -215,3 +215,40 @@ impl<S: Sink> Sink for Skip<&mut S> {
         unsafe { self.inner.put(self.skip + at, from, len) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_lies_within_its_memory_whatever_the_numbers() {
+        let memory = ring::heap(4096);
+        let numbers = [
+            0,
+            1,
+            63,
+            64,
+            4095,
+            4096,
+            4097,
+            1 << 32,
+            1 << 63,
+            u64::MAX - 1,
+            u64::MAX,
+        ];
+        for (start, len) in numbers
+            .iter()
+            .flat_map(|start| numbers.map(|len| (*start, len)))
+        {
+            let is_within = u128::from(start) + u128::from(len) <= 4096;
+            let window = Window::new(&memory, start, len);
+            assert_eq!(window.is_some(), is_within, "{len} bytes at {start}");
+            if let Some(window) = window {
+                let mut bytes = vec![1; Source::len(&window) as usize];
+                // SAFETY: the vector has as many bytes as the window.
+                unsafe { window.get(0, bytes.as_mut_ptr(), bytes.len()) };
+                assert!(bytes.iter().all(|byte| *byte == 0));
+            }
+        }
+    }
+}

@@ -307,3 +307,76 @@ fn publish(segment: &OwnSegment, place: u32, region: &Region) {
     // rest.
     word(0).store(region.key, Ordering::Release);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The ends of all numbers that a peer may bring.
+    const NUMBERS: [u64; 12] = [
+        0,
+        1,
+        2,
+        4095,
+        4096,
+        4097,
+        1 << 32,
+        (1 << 63) - 1,
+        1 << 63,
+        u64::MAX - 4096,
+        u64::MAX - 1,
+        u64::MAX,
+    ];
+
+    fn regions(memory: &mut [u8], origin: u64) -> Regions {
+        let mut regions = Regions::default();
+        regions.by_key.insert(7, 0);
+        regions.own.insert(
+            0,
+            Region {
+                start: memory.as_mut_ptr(),
+                len: memory.len(),
+                capacity: None,
+                access: Access::BOTH,
+                origin,
+                key: 7,
+                over: false,
+                users: 0,
+            },
+        );
+        regions
+    }
+
+    /// Offsets are counted from the origin, which may be an address: the region may lie across the
+    /// end of all numbers.
+    #[test]
+    fn what_is_found_lies_within_the_region_whatever_the_numbers() {
+        let mut memory = [0; 4096];
+        let bounds = memory.as_ptr_range();
+        for origin in NUMBERS {
+            let mut regions = regions(&mut memory, origin);
+            for (offset, len) in NUMBERS.iter().flat_map(|at| NUMBERS.map(|len| (*at, len))) {
+                let first = u128::from(offset.wrapping_sub(origin));
+                let is_within = first + u128::from(len) <= 4096;
+                match regions.find(7, offset, len, Access::READ) {
+                    Ok((0, part)) => {
+                        assert!(is_within, "{len} bytes at {offset} from {origin}");
+                        assert!(bounds.start <= part.start && part.len as u64 == len);
+                        assert!(part.start.wrapping_add(part.len).cast_const() <= bounds.end);
+                    }
+                    other => {
+                        assert_eq!(other.err(), Some(Done::OutOfRegion(4096)));
+                        assert!(!is_within, "{len} bytes at {offset} from {origin}");
+                    }
+                }
+                let own = regions.bytes(RegionId(0), offset, len as usize);
+                let is_within = u128::from(offset) + u128::from(len) <= 4096;
+                assert_eq!(own.is_ok(), is_within, "{len} bytes at {offset}");
+            }
+            assert_eq!(
+                regions.find(8, 0, 0, Access::READ).err(),
+                Some(Done::NoRegion)
+            );
+        }
+    }
+}

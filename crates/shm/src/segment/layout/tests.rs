@@ -57,33 +57,79 @@ prop_compose! {
     }
 }
 
+/// Every area lies in its part, on even lines, and none in another.
+fn check(geometry: &Geometry) {
+    let shape = geometry.shape();
+    let parts = [
+        (shared_areas(geometry), geometry.shared_bytes()),
+        (owner_areas(geometry), geometry.owner_bytes()),
+    ];
+    for (areas, bytes) in parts {
+        let mut end = 0;
+        for area in areas {
+            assert!(area.offset % LINE == 0 && area.len % LINE == 0, "{shape:?}");
+            assert!(area.offset >= end, "{shape:?}");
+            end = area.offset + area.len;
+        }
+        assert!(end <= bytes, "{shape:?}");
+    }
+    assert!((geometry.bytes() as u64) < MAX_SEGMENT_BYTES, "{shape:?}");
+    assert_eq!(geometry.private_ring(shape.private_rings), None);
+    let staging = u64::from(shape.staging_buffers) * u64::from(shape.staging_buffer_bytes);
+    assert_eq!(geometry.staging().len as u64, staging);
+    assert_eq!(
+        u64::from(shape.staging_pages()) * u64::from(STAGING_PAGE),
+        staging
+    );
+    assert_eq!(geometry.probe_word(u32::MAX), None);
+}
+
+/// All shapes whose numbers lie at the ends of what is allowed, or just beyond.
+#[test]
+fn the_ends_of_all_ranges_are_laid_out_or_refused() {
+    let least_and_most = [
+        (8, 1 << 16),
+        (0, 1024),
+        (4096, 1 << 24),
+        (0, 4096),
+        (4096, 1 << 24),
+        (0, 65536),
+        (0, 4096),
+        (0, 4096),
+    ];
+    // Each in turn: the least, twice that or one, the most, and one beyond either.
+    let choices = least_and_most.map(|(least, most): (u32, u32)| {
+        [
+            least,
+            (2 * least).max(1),
+            most,
+            most + 1,
+            least.wrapping_sub(1),
+        ]
+    });
+    let mut laid_out = 0;
+    for number in 0..5_usize.pow(8) {
+        let picked: [usize; 8] = std::array::from_fn(|at| number / 5_usize.pow(at as u32) % 5);
+        let shape: [u32; 8] = std::array::from_fn(|at| choices[at][picked[at]]);
+        let is_allowed = picked.iter().all(|choice| *choice < 3);
+        match Geometry::new(Shape::from_array(shape)) {
+            Ok(geometry) => {
+                assert!(is_allowed, "{shape:?}");
+                laid_out += 1;
+                check(&geometry);
+            }
+            Err(error) => assert_eq!(is_allowed, error.field == "the sum of all areas"),
+        }
+    }
+    assert!(laid_out > 1000, "{laid_out}");
+}
+
 proptest! {
     #[test]
     fn areas_are_aligned_apart_and_inside(shape in shapes()) {
         match Geometry::new(shape) {
             Err(error) => prop_assert_eq!(error.field, "the sum of all areas"),
-            Ok(geometry) => {
-                let parts = [
-                    (shared_areas(&geometry), geometry.shared_bytes()),
-                    (owner_areas(&geometry), geometry.owner_bytes()),
-                ];
-                for (areas, bytes) in parts {
-                    let mut end = 0;
-                    for area in areas {
-                        prop_assert!(area.offset % LINE == 0);
-                        prop_assert!(area.len % LINE == 0);
-                        prop_assert!(area.offset >= end);
-                        end = area.offset + area.len;
-                    }
-                    prop_assert!(end <= bytes);
-                }
-                prop_assert!((geometry.bytes() as u64) < MAX_SEGMENT_BYTES);
-                prop_assert_eq!(geometry.private_ring(shape.private_rings), None);
-                let staging = u64::from(shape.staging_buffers) * u64::from(shape.staging_buffer_bytes);
-                prop_assert_eq!(geometry.staging().len as u64, staging);
-                prop_assert_eq!(u64::from(shape.staging_pages()) * u64::from(STAGING_PAGE), staging);
-                prop_assert_eq!(geometry.probe_word(u32::MAX), None);
-            }
+            Ok(geometry) => check(&geometry),
         }
     }
 

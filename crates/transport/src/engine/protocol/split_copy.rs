@@ -278,28 +278,26 @@ fn finish_split(cx: &mut Cx, slot: Slot) {
         return;
     };
     cx.splits.close(split.line);
-    let block = block(split.total);
-    let blocks = split.total.div_ceil(block);
-    let start = (u64::from(split.own_blocks) * block).min(split.total);
-    let end = (blocks.saturating_sub(u64::from(theirs)) * block).min(split.total);
-    let left = end.saturating_sub(start);
-    incoming.got = incoming.wanted - left;
-    if left > 0 {
+    // What has too many blocks is in none.
+    let blocks = SplitCopy::new(split.total, block(split.total));
+    let left = blocks.map_or(0..split.total, |cut| cut.left(split.own_blocks, theirs));
+    incoming.got = incoming.wanted - (left.end - left.start);
+    if !left.is_empty() {
         // One copy failed on the way; the bytes between the two come through chunks.
         incoming.path = Path::Pipeline;
     }
     if let Some(receiving) = cx.requests.receiving(slot) {
         receiving.stage = ReceiveStage::Assembling(incoming);
     }
-    if left == 0 {
+    if left.is_empty() {
         return rendezvous::finish_copy(cx, slot, &incoming);
     }
     let id = cx.requests.id(slot);
     let clear = ClearToSend {
         send: incoming.remote,
         receive: id.0,
-        start,
-        end,
+        start: left.start,
+        end: left.end,
         expose: false,
     };
     outbox::control(cx, incoming.from(), clear.encode());
