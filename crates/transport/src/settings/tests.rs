@@ -404,7 +404,7 @@ fn unknown_variables_warn_with_the_nearest_name() {
     let settings = with(&[
         ("LIMIC_EAGER_MAXX", "1K"),
         ("LIMIC_SPIN", "1"),
-        ("LIMIC_JOB_ID", "x"),
+        ("LIMIC_WEATHER", "x"),
         // These are somebody's.
         ("LIMIC_RANK", "0"),
         ("LIMIC_LOG", "debug"),
@@ -418,7 +418,7 @@ fn unknown_variables_warn_with_the_nearest_name() {
         [
             "unknown variable LIMIC_EAGER_MAXX ignored; did you mean LIMIC_EAGER_MAX?",
             "unknown variable LIMIC_SPIN ignored; did you mean LIMIC_SPIN_US?",
-            "unknown variable LIMIC_JOB_ID ignored; limic info --all lists the variables",
+            "unknown variable LIMIC_WEATHER ignored; limic info --all lists the variables",
         ]
     );
     let settings = with(&[("LIMIC_PATHS", "inline,eager")]).expect("only a warning");
