@@ -59,7 +59,20 @@ pub(crate) fn settings() -> Result<(), Failure> {
     .run()
 }
 
-/// Matching, and the rings on heap memory, under Miri.
+/// Parts of `limic` that need nothing of the kernel but memory: who owns buffers, and what is told
+/// of them. The rest needs memfds and sockets, which Miri does not have.
+const OWNERS: [&str; 8] = [
+    "owners::",
+    "buffer::",
+    "engine::request::",
+    "engine::arena::slots",
+    "engine::arena::thread_rc",
+    "engine::staging::",
+    "engine::frame::",
+    "engine::regions::",
+];
+
+/// Matching, the rings on heap memory, and the owners of buffers, under Miri.
 pub(crate) fn miri(summary: &mut Summary) -> Result<(), Failure> {
     if let Err(why) = optional::miri() {
         summary.skip_check(&format!("Miri: {why}"));
@@ -71,14 +84,29 @@ pub(crate) fn miri(summary: &mut Summary) -> Result<(), Failure> {
         Job::new("rustup", 15)
             .args(["run", "nightly", "cargo", "miri", "test"])
             .args(words)
-            .args(["--", "--show-output"])
+            .arg("--show-output")
             .env("MIRIFLAGS", flags)
             // A crash of the compiler is printed, and leaves no report in the checkout.
             .env("RUSTC_ICE", "0")
+            // Those that do not say themselves how many they want.
+            .env("PROPTEST_CASES", "4")
             .run_tests(summary)
     };
-    run(&["-p", "limic-matching", "-p", "limic-ffi"], flags, summary)?;
-    run(&["-p", "limic-shm", "--lib", "ring::"], flags, summary)
+    run(
+        &["-p", "limic-matching", "-p", "limic-ffi", "--"],
+        flags,
+        summary,
+    )?;
+    run(
+        &["-p", "limic-shm", "--lib", "--", "ring::"],
+        flags,
+        summary,
+    )?;
+    run(
+        &[&["-p", "limic", "--lib", "--"], &OWNERS[..]].concat(),
+        flags,
+        summary,
+    )
 }
 
 /// Every interleaving of the rings, the release flags and the wake-up, as far as loom bounds them.

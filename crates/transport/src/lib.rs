@@ -65,6 +65,9 @@ mod loan;
 #[expect(unsafe_code, reason = "buffers owned by operations")]
 mod owned;
 mod owned_bytes;
+#[cfg(test)]
+#[expect(unsafe_code, reason = "implements the raw interface on the heap")]
+mod owners;
 mod pieces;
 mod policy;
 mod polling;

@@ -346,7 +346,8 @@ mod tests {
         lend(&mut slots, 1);
         // Each of the others comes back at once; far more than there are flags.
         let mut back = 0;
-        for len in 2..2000 {
+        let rounds = if cfg!(miri) { 400 } else { 2000 };
+        for len in 2..rounds {
             let (flag, generation) = lend(&mut slots, len);
             assert!(receiver.release(flag, generation));
             slots.reclaim();
@@ -355,7 +356,7 @@ mod tests {
                 back += 1;
             }
         }
-        assert!(back > 1900, "{back}");
+        assert!(back > rounds - 100, "{back}");
         assert!(slots.lent() <= ROTATE_AT + 1);
         let with_receivers: Vec<usize> = slots.sent().map(|slot| slots.range(slot).len).collect();
         assert!(with_receivers.contains(&1));
