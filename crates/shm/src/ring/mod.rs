@@ -21,6 +21,8 @@
 
 #[cfg(not(loom))]
 mod copy;
+#[cfg(all(test, loom))]
+mod interleavings;
 pub mod line;
 pub mod memory;
 #[cfg(not(loom))]
