@@ -49,6 +49,21 @@ struct Slot {
     used: SlotUse,
 }
 
+/// What the application knows the loan of a slot by.
+#[inline(always)]
+fn name(slot: u32, generation: u32) -> u64 {
+    u64::from(generation) << 32 | u64::from(slot)
+}
+
+/// Generations of a slot begin anew, and one that came back long ago is forgotten: the first one.
+/// 0 is what a flag begins with.
+#[cold]
+#[inline(never)]
+fn begin_anew(flags: &PackedFlags<Mapped>, slot: u32) -> u32 {
+    flags.forget(slot);
+    1
+}
+
 /// All slots. The first [`LOAN_FLAGS`] are named by the number of their flag; those beyond have
 /// none, and are made when an application holds many loans.
 pub(crate) struct Slots {
@@ -168,29 +183,21 @@ impl Slots {
         slot
     }
 
-    /// Another use of a slot that is nobody's.
+    /// Another use of a slot that is nobody's: its generation.
     #[inline(always)]
-    fn begin(&mut self, slot: u32, used: SlotUse) {
+    fn begin(&mut self, slot: u32, used: SlotUse) -> u32 {
         let place = &mut self.slots[slot as usize];
-        place.generation = place.generation.wrapping_add(1);
+        let next = place.generation.checked_add(1);
+        let generation = next.unwrap_or_else(|| begin_anew(&self.flags, slot));
+        place.generation = generation;
         place.used = used;
-        if place.generation == 0 {
-            self.begin_anew(slot);
-        }
-    }
-
-    /// Generations of a slot begin anew: one that came back long ago is forgotten.
-    #[cold]
-    fn begin_anew(&mut self, slot: u32) {
-        self.flags.forget(slot);
-        self.slots[slot as usize].generation = 1;
+        generation
     }
 
     /// The application has the loan from now on: its name.
     #[inline(always)]
     pub(crate) fn hold(&mut self, slot: u32) -> u64 {
-        self.begin(slot, SlotUse::Held);
-        self.name(slot)
+        name(slot, self.begin(slot, SlotUse::Held))
     }
 
     /// The slot of a loan that the application has.
@@ -223,7 +230,7 @@ impl Slots {
     /// What the application knows the loan by.
     #[inline(always)]
     pub(crate) fn name(&self, slot: u32) -> u64 {
-        u64::from(self.generation(slot)) << 32 | u64::from(slot)
+        name(slot, self.generation(slot))
     }
 
     /// Whether an empty slot has a flag.
