@@ -2,6 +2,7 @@
 //! messages. Over an endpoint on the heap, so that Miri sees each access.
 
 mod loopback;
+mod state;
 
 use core::time::Duration;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

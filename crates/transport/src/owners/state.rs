@@ -1,0 +1,149 @@
+//! What is under way at the endpoint on the heap, and the buffers that it holds.
+
+use std::collections::HashMap;
+
+use crate::buffer::{ReceiveBuffer, SendBuffer};
+use crate::engine::envelope::Envelope;
+use crate::engine::request::{Operation, Requests as Table, Slot, sent};
+use crate::raw::{Posted, RawSliceMut, RequestId};
+use crate::{Error, Result, Selector, Status, Tag};
+
+/// What is under way.
+pub(super) enum Task {
+    /// A message, with the loan that it lies in.
+    Send(Tag, SendBuffer, Option<u64>),
+    Receive(Selector, ReceiveBuffer),
+    /// A one-sided access.
+    Copy(SendBuffer, ReceiveBuffer),
+}
+
+/// A vector whose bytes are known by their address alone.
+#[derive(Debug)]
+pub(super) struct Memory {
+    pub(super) start: *mut u8,
+    len: usize,
+    capacity: usize,
+}
+
+impl Memory {
+    pub(super) fn new(bytes: Vec<u8>) -> Self {
+        let mut bytes = core::mem::ManuallyDrop::new(bytes);
+        Self {
+            start: bytes.as_mut_ptr(),
+            len: bytes.len(),
+            capacity: bytes.capacity(),
+        }
+    }
+
+    pub(super) fn part(&self, offset: u64, len: usize) -> Result<RawSliceMut> {
+        let end = offset.checked_add(len as u64);
+        if end.is_none_or(|end| end > self.len as u64) {
+            let (len, region) = (len as u64, self.len as u64);
+            return Err(Error::OutOfRegion {
+                offset,
+                len,
+                region,
+            });
+        }
+        let start = self.start.wrapping_add(offset as usize);
+        Ok(RawSliceMut { start, len })
+    }
+
+    pub(super) fn into_vec(self) -> Vec<u8> {
+        // SAFETY: the three came from one `Vec<u8>`, which this value stands for.
+        unsafe { Vec::from_raw_parts(self.start, self.len, self.capacity) }
+    }
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    table: Option<Table>,
+    pub(super) tasks: Vec<(Slot, Task)>,
+    pub(super) claimed: HashMap<u64, (Slot, Task)>,
+    /// Regions, and loans that are not sent or not received yet, by the same names.
+    pub(super) memory: HashMap<u64, Memory>,
+    names: u64,
+}
+
+// SAFETY: it stands for the vectors in it.
+unsafe impl Send for State {}
+
+impl State {
+    pub(super) fn table(&mut self) -> &mut Table {
+        self.table.get_or_insert_with(Table::new)
+    }
+
+    pub(super) fn name(&mut self) -> u64 {
+        self.names += 1;
+        self.names
+    }
+
+    pub(super) fn start(&mut self, task: Task) -> Posted {
+        let slot = self.table().insert(Operation::Over);
+        self.tasks.push((slot, task));
+        Posted::Pending(self.table().id(slot))
+    }
+
+    pub(super) fn slot(&mut self, id: RequestId) -> Option<Slot> {
+        self.table().find(id)
+    }
+
+    /// The oldest message that is asked for.
+    pub(super) fn sent(&self, selector: &Selector) -> Option<(usize, Status)> {
+        let fits = |(at, (_, task)): (usize, &(Slot, Task))| match task {
+            Task::Send(tag, data, _) if selector.fits_tag(tag.0) => {
+                Some((at, Envelope::new(0, tag.0).status(data.len())))
+            }
+            _ => None,
+        };
+        self.tasks.iter().enumerate().find_map(fits)
+    }
+
+    /// Copies a message, and ends both sides.
+    pub(super) fn deliver(
+        &mut self,
+        (send, task): (Slot, Task),
+        receive: Slot,
+        into: &ReceiveBuffer,
+    ) {
+        let Task::Send(tag, data, loan) = task else {
+            panic!("no message");
+        };
+        into.copy_from_send(&data, into.len());
+        let outcome = Envelope::new(0, tag.0).outcome(data.len(), into.len());
+        let done = sent(0, tag.0, data.len());
+        self.table().complete(send, done);
+        self.table().complete(receive, outcome);
+        if let Some(memory) = loan.and_then(|loan| self.memory.remove(&loan)) {
+            drop(memory.into_vec());
+        }
+    }
+
+    /// Ends one operation, or a send and its receive; whether there was any to end.
+    pub(super) fn step(&mut self) -> bool {
+        for at in 0..self.tasks.len() {
+            match &self.tasks[at].1 {
+                Task::Copy(from, to) => {
+                    to.copy_from_send(from, to.len());
+                    let (slot, _) = self.tasks.remove(at);
+                    self.table().complete(slot, sent(0, 0, 0));
+                    return true;
+                }
+                Task::Receive(selector, _) => {
+                    let Some((from, _)) = self.sent(selector) else {
+                        continue;
+                    };
+                    let (receive, task) = self.tasks.remove(at);
+                    let Task::Receive(_, into) = task else {
+                        return false;
+                    };
+                    let send = self.tasks.remove(from - usize::from(from > at));
+                    self.deliver(send, receive, &into);
+                    return true;
+                }
+                Task::Send(..) => {}
+            }
+        }
+        false
+    }
+}
