@@ -86,14 +86,19 @@ fn each(
         summary.skip_check(&format!("the fuzzer: nightly Rust: {why}"));
         return Ok(());
     }
+    let cargo = |words: &[&str], minutes| {
+        let nightly = Job::new("rustup", minutes).args(["run", "nightly", "cargo"]);
+        nightly.args(words).within(&folders::root().join("fuzz"))
+    };
+    if !cargo(&["fetch", "--locked"], 5).succeeds() {
+        summary.skip_check("the fuzzer: the packages of fuzz/Cargo.lock cannot be had");
+        return Ok(());
+    }
     let host = format!("{}-unknown-linux-gnu", env::consts::ARCH);
-    let words = ["run", "nightly", "cargo", "build", "--quiet", "--release"];
-    Job::new("rustup", 15)
-        .args(words)
+    cargo(&["build", "--quiet", "--release", "--locked"], 15)
         .args(["--target", &host])
         .env("RUSTFLAGS", FLAGS)
         .env("CARGO_TARGET_DIR", folders::root().join("target/fuzz"))
-        .within(&folders::root().join("fuzz"))
         .run()?;
     let found = folders::root().join("target/fuzz/found");
     folders::make(&found)?;
