@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use limic_runner::{Failure, Job, Summary, console, setup};
 
-use crate::{checks, counts, examples, fuzz, lines, packaging, simulate, suite};
+use crate::{checks, counts, examples, fuzz, lines, long, packaging, simulate, suite};
 
 /// A check, and its name.
 type Check = (&'static str, fn(&mut Summary) -> Result<(), Failure>);
@@ -41,6 +41,9 @@ const CHECKS: [Check; 20] = [
     ("bench", |_| checks::bench()),
 ];
 
+/// On demand, behind the others.
+const LONG: [Check; 2] = [("sanitizer", long::sanitizer), ("aarch64", long::aarch64)];
+
 /// The outcome of one check.
 enum Outcome {
     Passed(Duration),
@@ -48,24 +51,28 @@ enum Outcome {
     NotRun,
 }
 
-pub(crate) fn run(keep_going: bool) -> Result<(), Failure> {
+pub(crate) fn run(keep_going: bool, long: bool) -> Result<(), Failure> {
+    let mut checks = CHECKS.to_vec();
+    if long {
+        checks.extend(LONG);
+    }
     let mut summary = Summary::default();
     let begin = Instant::now();
     let mut outcomes = Vec::new();
     let mut failed = Vec::new();
-    for (number, (name, check)) in CHECKS.iter().enumerate() {
+    for (number, (name, check)) in checks.iter().enumerate() {
         if !failed.is_empty() && !keep_going {
             outcomes.push(Outcome::NotRun);
             continue;
         }
-        console::step(&format_args!("[{}/{}] {}", number + 1, CHECKS.len(), name));
+        console::step(&format_args!("[{}/{}] {}", number + 1, checks.len(), name));
         let start = Instant::now();
         let result = check(&mut summary);
         let took = start.elapsed();
         console::step(&format_args!(
             "[{}/{}] {}: {:.1} s",
             number + 1,
-            CHECKS.len(),
+            checks.len(),
             name,
             took.as_secs_f64()
         ));
@@ -78,7 +85,7 @@ pub(crate) fn run(keep_going: bool) -> Result<(), Failure> {
             }
         });
     }
-    print!("\n{}", table(&outcomes, begin.elapsed()));
+    print!("\n{}", table(&checks, &outcomes, begin.elapsed()));
     summary.report(failed.len());
     if failed.is_empty() {
         Ok(())
@@ -95,14 +102,14 @@ pub(crate) fn run(keep_going: bool) -> Result<(), Failure> {
     }
 }
 
-fn table(outcomes: &[Outcome], total: Duration) -> String {
+fn table(checks: &[Check], outcomes: &[Outcome], total: Duration) -> String {
     let mut out = String::new();
     let mut row = |name: &str, verdict: &str, took: Option<Duration>| {
         let seconds = took.map_or_else(|| "-".to_owned(), |t| format!("{:.1} s", t.as_secs_f64()));
         // Writing to a string cannot fail.
         let _ = writeln!(out, "{name:<10} {verdict:<8} {seconds:>9}");
     };
-    for ((name, _), outcome) in CHECKS.iter().zip(outcomes) {
+    for ((name, _), outcome) in checks.iter().zip(outcomes) {
         match outcome {
             Outcome::Passed(took) => row(name, "ok", Some(*took)),
             Outcome::Failed(took) => row(name, "FAILED", Some(*took)),

@@ -8,6 +8,7 @@ mod examples;
 mod fuzz;
 mod install;
 mod lines;
+mod long;
 mod optional;
 mod packaging;
 mod simulate;
@@ -83,6 +84,10 @@ enum Task {
     Simulate(Words),
     /// Decoders of what other processes write, under libFuzzer (nightly).
     Fuzz(fuzz::Fuzz),
+    /// Threads of one process under ThreadSanitizer (nightly).
+    Sanitizer,
+    /// Unit tests on aarch64, in emulation.
+    Aarch64,
     /// The criterion benches, quick.
     Bench,
     /// Instructions of the hot paths under callgrind, against the committed counts.
@@ -100,6 +105,9 @@ enum Task {
         /// Run the remaining checks after one has failed.
         #[arg(long)]
         keep_going: bool,
+        /// Run the checks that take long, too: ThreadSanitizer, and aarch64 in emulation.
+        #[arg(long)]
+        long: bool,
     },
 }
 
@@ -180,12 +188,14 @@ fn run(task: &Task) -> Result<(), Failure> {
             setup::run()?;
             fuzz::run(wanted, summary)
         }),
+        Task::Sanitizer => Summary::of(long::sanitizer),
+        Task::Aarch64 => Summary::of(long::aarch64),
         Task::Bench => setup::run().and_then(|()| checks::bench()),
         Task::Counts { update } => Summary::of(|summary| {
             setup::run()?;
             counts::run(*update, summary)
         }),
         Task::Lab(words) => become_program("limic-lab", &[], words),
-        Task::Ci { keep_going } => ci::run(*keep_going),
+        Task::Ci { keep_going, long } => ci::run(*keep_going, *long),
     }
 }

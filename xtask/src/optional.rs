@@ -56,28 +56,71 @@ pub(crate) fn toolchain(version: &str) -> Result<(), String> {
     installed.map_err(|why| format!("it is not installed ({why})"))
 }
 
-/// The nightly toolchain with Miri. `Err` says why there is none.
-pub(crate) fn miri() -> Result<(), String> {
-    let nightly = |words: &[&str]| Job::new("rustup", 1).args(["run", "nightly"]).args(words);
-    let has_source = || {
-        let sysroot = nightly(&["rustc", "--print", "sysroot"]).capture_quietly();
-        let source = "lib/rustlib/src/rust/library/std";
-        sysroot.is_some_and(|sysroot| Path::new(sysroot.trim()).join(source).is_dir())
-    };
-    let present = || nightly(&["cargo", "miri", "--version"]).succeeds() && has_source();
+/// A command of the nightly toolchain.
+fn nightly(words: &[&str]) -> Job {
+    Job::new("rustup", 1).args(["run", "nightly"]).args(words)
+}
+
+/// Whether the nightly toolchain has the sources of the standard library.
+fn has_source() -> bool {
+    let sysroot = nightly(&["rustc", "--print", "sysroot"]).capture_quietly();
+    let source = "lib/rustlib/src/rust/library/std";
+    sysroot.is_some_and(|sysroot| Path::new(sysroot.trim()).join(source).is_dir())
+}
+
+/// The nightly toolchain with these components. `Err` says why there is none.
+fn nightly_with(components: &[&str], present: impl Fn() -> bool) -> Result<(), String> {
     if present() {
         return Ok(());
     }
-    let components = ["-c", "miri", "-c", "rust-src"];
+    let components = components.iter().flat_map(|component| ["-c", component]);
+    let components: Vec<&str> = components.collect();
     let install = Job::new("rustup", 10)
         .args(["toolchain", "install", "nightly", "--profile", "minimal"])
-        .args(components);
-    let remedy = "rustup toolchain install nightly -c miri -c rust-src";
+        .args(&components);
+    let remedy = format!("rustup toolchain install nightly {}", components.join(" "));
     match install.run() {
-        Err(why) => Err(format!(
-            "Miri is not installed ({why}); install it: {remedy}"
-        )),
+        Err(why) => Err(format!("it is not installed ({why}); install it: {remedy}")),
         Ok(()) if present() => Ok(()),
-        Ok(()) => Err(format!("this nightly has no Miri; try: {remedy}")),
+        Ok(()) => Err(format!("this nightly does not have it; try: {remedy}")),
     }
+}
+
+/// The nightly toolchain with Miri. `Err` says why there is none.
+pub(crate) fn miri() -> Result<(), String> {
+    nightly_with(&["miri", "rust-src"], || {
+        nightly(&["cargo", "miri", "--version"]).succeeds() && has_source()
+    })
+}
+
+/// The nightly toolchain with the sources of the standard library. `Err` says why there is none.
+pub(crate) fn nightly_source() -> Result<(), String> {
+    nightly_with(&["rust-src"], has_source)
+}
+
+/// The target of the emulation.
+pub(crate) const AARCH64: &str = "aarch64-unknown-linux-gnu";
+
+/// Where its system's libraries are.
+pub(crate) const AARCH64_ROOT: &str = "/usr/aarch64-linux-gnu";
+
+/// What builds and emulates programs for aarch64. `Err` says what is missing.
+pub(crate) fn aarch64() -> Result<(), String> {
+    const NEEDS: [Need; 3] = [
+        Need {
+            package: "qemu-user",
+            present: || runs("qemu-aarch64"),
+        },
+        Need {
+            package: "gcc-aarch64-linux-gnu",
+            present: || runs("aarch64-linux-gnu-gcc"),
+        },
+        Need {
+            package: "libc6-dev-arm64-cross",
+            present: || Path::new(AARCH64_ROOT).join("lib/libc.so.6").exists(),
+        },
+    ];
+    install("aarch64 in emulation", &NEEDS).map_err(|why| why.to_string())?;
+    let target = Job::new("rustup", 5).args(["target", "add", AARCH64]);
+    target.run().map_err(|why| why.to_string())
 }
