@@ -88,7 +88,8 @@ impl<'e, E: Endpoint> Region<'e, E> {
     ///
     /// # Errors
     /// [`Error::RegionInUse`](crate::Error::RegionInUse) if a peer is stopped in the middle of an
-    /// access.
+    /// access; [`Error::UnknownRequest`](crate::Error::UnknownRequest) if the endpoint was closed,
+    /// which leaves the memory to peers that may still copy.
     pub fn revoke(mut self) -> Result<Vec<u8>> {
         self.revoked = true;
         self.endpoint.revoke(self.id)

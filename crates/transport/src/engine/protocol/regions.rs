@@ -17,14 +17,27 @@ use crate::engine::request::{
 };
 use crate::policy::Path;
 use crate::raw::{Access, Posted, RawSlice, RawSliceMut, RegionId};
-use crate::{Error, Peer, Result};
+use crate::{Error, Peer, Result, Selector};
 
 /// How long a region that is taken back waits for a peer that seems to access it and does not
 /// answer: it is stopped.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// A closed endpoint exposes nothing. What it exposed before is left to its peers, and a new region
+/// would have the name of one of those.
+///
+/// # Errors
+/// [`Error::PeerFailed`] names this endpoint.
+fn refuse_if_closed(cx: &mut Cx) -> Result<()> {
+    if cx.identity.is_closed() {
+        return cx.matching.check(&cx.peers, &Selector::any());
+    }
+    Ok(())
+}
+
 /// Exposes memory under a random key.
 pub(crate) fn expose(cx: &mut Cx, memory: Vec<u8>) -> Result<(RegionId, u64)> {
+    refuse_if_closed(cx)?;
     let mut memory = core::mem::ManuallyDrop::new(memory);
     let exposure = Exposure {
         memory: RawSliceMut {
@@ -55,6 +68,7 @@ pub(crate) unsafe fn expose_raw(
     access: Access,
     origin: u64,
 ) -> Result<(RegionId, u64)> {
+    refuse_if_closed(cx)?;
     let exposure = Exposure {
         memory,
         capacity: None,

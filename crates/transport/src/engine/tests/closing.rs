@@ -3,9 +3,24 @@
 use core::time::Duration;
 
 use super::{attach_both, open, open_with};
-use crate::Selector;
 use crate::engine::protocol::{receive, send};
+use crate::error::PeerFailure;
 use crate::raw::{Posted, RawSlice, RawSliceMut, SendOptions};
+use crate::{Error, Selector};
+
+/// The places of regions are given anew, and handles of those before the end are still there.
+#[test]
+fn a_closed_endpoint_exposes_nothing() {
+    let mut engine = open(0);
+    let (before, _) = engine.expose(vec![1; 8]).expect("a region");
+    engine.close();
+    let refused = Error::PeerFailed {
+        peer: engine.myself(),
+        why: PeerFailure::Closed,
+    };
+    assert_eq!(engine.expose(vec![2; 8]), Err(refused));
+    assert_eq!(engine.revoke(before), Err(Error::UnknownRequest));
+}
 
 /// The word that it was received waits for room in the sender's ring, which is full.
 #[test]
