@@ -68,7 +68,9 @@ impl<'e, E: Endpoint> Loan<'e, E> {
         self.isend_first(len, to, tag)?.wait()
     }
 
-    /// Starts a send of the whole buffer.
+    /// Starts a send of the whole buffer. The first one between two endpoints waits, as
+    /// [`send`](Self::send) does, until the other one answers: see
+    /// [`attach`](crate::Endpoint::attach).
     ///
     /// # Errors
     /// As [`Endpoint::send`](crate::Endpoint::send).
