@@ -15,6 +15,9 @@ use super::{Asked, Call};
 /// More than a case sends. Each adds its number to its length.
 pub(super) const MOST_MESSAGES: usize = 4096;
 
+/// The longest message of a burst.
+const SHORT: usize = 900;
+
 /// A send under way.
 pub(super) enum Sending<'e> {
     Bytes(OwnedSend<'e, HybridEndpoint>),
@@ -192,6 +195,9 @@ impl<'e> Era<'e> {
         match *call {
             Call::Connect(at, to) => drop(self.connect(at, to)),
             Call::Send(at, (to, tag, len)) => self.send(at, to, tag, len),
+            Call::Burst(at, (to, tag, len), count) => {
+                (0..count).for_each(|_| self.send(at, to, tag, len.min(SHORT)));
+            }
             Call::Receive(at, asked, room) => self.receive(at, asked, room),
             Call::TestSend(which) => {
                 if let Some(send) = pick(&mut self.sends, which) {

@@ -41,6 +41,8 @@ type Which = usize;
 pub(crate) enum Call {
     Connect(usize, usize),
     Send(usize, Sent),
+    /// So many short messages, for which peers get rings of their own.
+    Burst(usize, Sent, usize),
     Receive(usize, Asked, usize),
     TestSend(Which),
     TestReceive(Which),
@@ -121,6 +123,8 @@ fn call() -> impl Strategy<Value = Call> {
     prop_oneof![
         1 => (place(), place()).prop_map(|(at, to)| Call::Connect(at, to)),
         8 => (place(), sent()).prop_map(|(at, sent)| Call::Send(at, sent)),
+        3 => (place(), sent(), 2..40_usize)
+            .prop_map(|(at, sent, count)| Call::Burst(at, sent, count)),
         8 => (place(), asked(), room()).prop_map(|(at, asked, room)| Call::Receive(at, asked, room)),
         2 => which().prop_map(Call::TestSend),
         2 => which().prop_map(Call::TestReceive),
