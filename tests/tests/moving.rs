@@ -81,10 +81,10 @@ fn thresholds_follow_a_rank_to_another_package() {
         if rank.rank == 0 {
             // On two packages: too long to go eagerly.
             endpoint.send(other, DATA, &buffer).expect("send");
-            assert_eq!(messages(&endpoint, Path::EagerFragments), 0);
+            assert_eq!(messages(&endpoint, Path::Eager), 0);
             rank.link.meet(&endpoint);
             // The other rank has moved to this one's package, and says so.
-            while messages(&endpoint, Path::EagerFragments) == 0 {
+            while messages(&endpoint, Path::Eager) == 0 {
                 endpoint.send(other, DATA, &buffer).expect("send");
             }
             endpoint.send(other, DATA + 1, &[]).expect("send");
