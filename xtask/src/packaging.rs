@@ -9,10 +9,11 @@ use limic_runner::{Failure, Job, Summary, folders};
 use crate::optional;
 
 /// Crates that others depend on.
-const LIBRARIES: [&str; 6] = [
+const LIBRARIES: [&str; 7] = [
     "limic-matching",
     "limic-shm",
     "limic-copy",
+    "limic-fabric",
     "limic-ffi",
     "limic-ibverbs",
     "limic",

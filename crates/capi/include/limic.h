@@ -100,7 +100,7 @@
 #define LIMIC_THREADS_SERIALIZED 1
 
 /** Length of an endpoint's address in bytes. */
-#define LIMIC_ADDRESS_LENGTH 48
+#define LIMIC_ADDRESS_LENGTH 64
 
 /** As a time-out: wait without end. Any negative number means the same. */
 #define LIMIC_FOREVER (-1)

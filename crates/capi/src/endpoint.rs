@@ -13,7 +13,7 @@ use crate::options::{Opened, Options, limic_options};
 use crate::table;
 
 /// Length of an endpoint's address in bytes.
-pub const LIMIC_ADDRESS_LENGTH: usize = 48;
+pub const LIMIC_ADDRESS_LENGTH: usize = 64;
 
 const _: () = assert!(LIMIC_ADDRESS_LENGTH == limic::ADDRESS_LEN);
 

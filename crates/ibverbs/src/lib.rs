@@ -5,14 +5,17 @@
 //! - [`fabric`]: all connections of an endpoint: contact, packets, transfers, failure.
 //! - `watch`: memory that is given back to the kernel, which registrations must not outlive;
 //! - [`packet`]: what travels: coalesced messages, cached headers, order across streams.
+//! - [`VerbsFabric`]: the same as the seam to networks asks for it (`limic-fabric`).
 
 mod error;
 pub mod fabric;
 pub mod objects;
 pub mod packet;
+mod seam;
 mod watch;
 
 pub use error::VerbsError;
+pub use seam::VerbsFabric;
 
 /// The programs of the README are tests.
 #[cfg(doctest)]

@@ -198,6 +198,6 @@ fn build(version: u32, hints: &Hints) -> Option<*mut fi_info> {
         (*fabric).prov_version = fi_version(1, 0);
         (*fabric).api_version = version;
     }
-    const { assert!(ADDRESS_LEN <= 48) };
+    const { assert!(ADDRESS_LEN <= 64) };
     Some(info)
 }

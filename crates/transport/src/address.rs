@@ -1,15 +1,18 @@
-//! The address of an endpoint: 48 bytes that any bootstrap can carry.
+//! The address of an endpoint: 64 bytes that any bootstrap can carry.
 
 use core::fmt;
 use std::sync::OnceLock;
 
+use limic_fabric::{PARTS, Parts};
+
 use crate::{Error, Result};
 
-/// Length of an encoded address in bytes. MPIs have room for no more.
-pub const ADDRESS_LEN: usize = 48;
+/// Length of an encoded address in bytes. MPIs that use libfabric have room for no more
+/// (`FI_NAME_MAX`).
+pub const ADDRESS_LEN: usize = 28 + PARTS;
 
 const MAGIC: [u8; 2] = *b"lm";
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// Where an endpoint can be found, and the secret that lets one in.
 ///
@@ -21,7 +24,7 @@ const VERSION: u8 = 1;
 /// | 4..12  | node: a hash of the kernel's boot id and the network namespace |
 /// | 12..20 | id: random, names the endpoint's listening socket |
 /// | 20..28 | secret: random; a process of the same user that shows it is let in |
-/// | 28..48 | fabric address for paths between nodes, zero without one |
+/// | 28..64 | where it is reached over each of its networks ([`Parts`]) |
 ///
 /// A process of the same user that holds an address can exchange messages with the endpoint: hand
 /// it to the job's own processes only.
@@ -30,7 +33,7 @@ pub struct Address {
     pub(crate) node: u64,
     pub(crate) id: u64,
     pub(crate) secret: u64,
-    pub(crate) fabric: [u8; 20],
+    pub(crate) fabric: Parts,
 }
 
 impl Address {
@@ -40,7 +43,7 @@ impl Address {
             node: this_node(),
             id: random()?,
             secret: random()?,
-            fabric: [0; 20],
+            fabric: Parts::NONE,
         })
     }
 
@@ -71,7 +74,7 @@ impl Address {
         out[4..12].copy_from_slice(&self.node.to_le_bytes());
         out[12..20].copy_from_slice(&self.id.to_le_bytes());
         out[20..28].copy_from_slice(&self.secret.to_le_bytes());
-        out[28..48].copy_from_slice(&self.fabric);
+        out[28..].copy_from_slice(&self.fabric.0);
         out
     }
 
@@ -110,8 +113,8 @@ impl Address {
             w.copy_from_slice(&bytes[at..at + 8]);
             u64::from_le_bytes(w)
         };
-        let mut fabric = [0; 20];
-        fabric.copy_from_slice(&bytes[28..48]);
+        let mut fabric = Parts::NONE;
+        fabric.0.copy_from_slice(&bytes[28..]);
         Ok(Self {
             node: word(4),
             id: word(12),
@@ -167,7 +170,7 @@ mod tests {
     fn bytes_come_back() {
         let address = Address::generate().unwrap();
         let bytes = address.to_bytes();
-        assert!(bytes.len() <= 48);
+        assert!(bytes.len() <= 64);
         assert_eq!(Address::from_bytes(&bytes).unwrap(), address);
         assert!(address.is_local());
     }
@@ -184,7 +187,7 @@ mod tests {
     fn malformed_bytes_are_named() {
         let good = Address::generate().unwrap().to_bytes();
         let text = |bytes: &[u8]| Address::from_bytes(bytes).unwrap_err().to_string();
-        assert!(text(&good[..47]).contains("47 bytes given, 48 expected"));
+        assert!(text(&good[..48]).contains("48 bytes given, 64 expected"));
         assert!(text(&[]).contains("0 bytes given"));
         for (at, word) in [(0, "letters"), (2, "version"), (3, "flags")] {
             let mut bytes = good;
@@ -199,7 +202,7 @@ mod tests {
             node: 1,
             id: 2,
             secret: 0xdead_beef,
-            fabric: [0; 20],
+            fabric: Parts::NONE,
         };
         assert!(!format!("{address:?} {address}").contains("beef"));
     }

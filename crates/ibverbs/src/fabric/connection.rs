@@ -3,37 +3,12 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use super::FabricAddress;
 use super::ring::{Pause, RingIn, RingOut};
 use super::spread::Spread;
 use super::transfer::Part;
+use super::{ConnectionFailure, FabricAddress};
 use crate::objects::{Bytes, QueuePair};
 use crate::packet::{Form, Packing, Sequence};
-
-/// Why a connection is over.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ConnectionFailure {
-    /// The greeting was not answered.
-    #[error(
-        "it did not answer for {0} ms: its process has ended, or the network does not lead there"
-    )]
-    Unreachable(u64),
-    /// The last stream failed.
-    #[error(
-        "every connection to it broke ({0}): its process or its node has ended, or the network does not lead there any more"
-    )]
-    Lost(String),
-    /// The peer said goodbye.
-    #[error("it closed its endpoint")]
-    Closed,
-    /// What the peer sent makes no sense.
-    #[error("it sent bytes that make no sense ({0})")]
-    Corrupt(String),
-    /// This side could not do its part.
-    #[error("this side could not connect: {0}")]
-    Local(String),
-}
 
 /// Something that was posted and has not completed.
 #[derive(Debug)]

@@ -6,7 +6,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::connection::{Connection, ConnectionFailure, Stage, Stream};
+use super::ConnectionFailure;
+use super::connection::{Connection, Stage, Stream};
 use super::greeting::{Greeting, LONGEST};
 use super::rail::Rail;
 use super::{ConnectionId, Event, Fabric, FabricAddress};
@@ -360,7 +361,10 @@ impl Fabric {
                 Stage::Greeting { since, next, tries } => {
                     let waited = now.duration_since(*since);
                     if waited > self.settings.greeting {
-                        let why = ConnectionFailure::Unreachable(waited.as_millis() as u64);
+                        let why = ConnectionFailure::Unreachable(format!(
+                            "not for {} ms",
+                            waited.as_millis()
+                        ));
                         self.end(number, why);
                     } else if now >= *next {
                         *next = now + (FIRST_PAUSE * (1 << (*tries).min(5))).min(LONGEST_PAUSE);

@@ -1,6 +1,7 @@
 //! A stream breaks: the others take over what it had. The last one breaks: the peer is lost.
 
-use super::connection::{ConnectionFailure, Posted, Stage};
+use super::ConnectionFailure;
+use super::connection::{Posted, Stage};
 use super::sending::work_id;
 use super::{Event, Fabric};
 use crate::objects::{SendKind, SendWork};

@@ -33,15 +33,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 pub use address::{FABRIC_ADDRESS_LEN, FabricAddress};
-pub use connection::ConnectionFailure;
 pub use greeting::HELLO;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub use greeting::any_greeting;
-pub use sending::SendRefused;
+pub use limic_fabric::{
+    ConnectionFailure, ConnectionId, Counts, Event, Inbox, RemoteRange, SendRefused, TransferError,
+};
 pub use settings::{FabricSettings, Keep};
 pub use spread::Spread;
-pub use transfer::{RemoteRange, TransferError};
 
 use self::cache::Cache;
 use self::connection::Connection;
@@ -51,107 +51,6 @@ use self::spread::Packets;
 use self::transfer::Transfers;
 use crate::VerbsError;
 use crate::objects::{Access, Completion};
-use crate::packet::Form;
-
-/// A connection of one [`Fabric`].
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
-pub struct ConnectionId(pub u32);
-
-/// What [`Fabric::poll`] found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// A peer is connected; it or this side began.
-    Connected {
-        /// The connection.
-        connection: ConnectionId,
-        /// The peer's number.
-        peer: u64,
-        /// What the peer's [`Fabric::open`] was given.
-        hello: Vec<u8>,
-    },
-    /// Messages have arrived: they are in the inbox.
-    Messages,
-    /// A transfer is over.
-    Transferred {
-        /// What it was started with.
-        token: u64,
-        /// How it went.
-        result: Result<(), TransferError>,
-    },
-    /// A connection is over. Everything that was on its way has failed, or is unknown.
-    Failed {
-        /// The connection.
-        connection: ConnectionId,
-        /// Why.
-        why: ConnectionFailure,
-    },
-}
-
-/// Messages of one packet, in order: the caller's, so that it can be read while the fabric works
-/// on.
-#[derive(Debug)]
-pub struct Inbox {
-    connection: ConnectionId,
-    packet: Vec<u8>,
-    messages: Vec<(Form, u32)>,
-}
-
-impl Inbox {
-    /// An empty one, to be used again and again.
-    #[must_use]
-    pub fn new() -> Self {
-        Self {
-            connection: ConnectionId(0),
-            packet: Vec::new(),
-            messages: Vec::new(),
-        }
-    }
-
-    /// Whose messages these are.
-    #[must_use]
-    pub fn connection(&self) -> ConnectionId {
-        self.connection
-    }
-
-    /// The messages in the order sent: header and payload.
-    pub fn messages(&self) -> impl Iterator<Item = (Form, &[u8])> {
-        self.messages.iter().filter_map(|(form, at)| {
-            let start = *at as usize;
-            let payload = self.packet.get(start..start + form.len as usize)?;
-            Some((*form, payload))
-        })
-    }
-}
-
-impl Default for Inbox {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-/// What was moved so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FabricCounts {
-    /// Messages sent in packets.
-    pub messages: u64,
-    /// Packets that they took: fewer, if some were coalesced.
-    pub packets: u64,
-    /// Those of them that went into a peer's ring.
-    pub ring_packets: u64,
-    /// Messages in them.
-    pub ring_messages: u64,
-    /// Times that a peer was asked to leave its ring here alone, since this endpoint was about to
-    /// sleep.
-    pub ring_pauses: u64,
-    /// Work requests of transfers.
-    pub parts: u64,
-    /// Requests that moved from a stream that failed to another.
-    pub moved: u64,
-    /// Registrations that were found in the cache.
-    pub registrations_found: u64,
-    /// Those that were not, and were made for it.
-    pub registrations_made: u64,
-}
 
 /// All connections of one endpoint.
 #[derive(Debug)]
@@ -184,7 +83,7 @@ pub struct Fabric {
     /// Connections whose peers write into a ring here.
     ring_connections: Vec<u32>,
     rings_granted: u16,
-    counts: FabricCounts,
+    counts: Counts,
     scratch: Vec<u8>,
     polls: u32,
     looked_at: Instant,
@@ -240,7 +139,7 @@ impl Fabric {
             late: VecDeque::new(),
             ring_connections: Vec::new(),
             rings_granted: 0,
-            counts: FabricCounts::default(),
+            counts: Counts::default(),
             scratch: Vec::new(),
             polls: 0,
             looked_at: Instant::now(),
@@ -293,7 +192,7 @@ impl Fabric {
 
     /// What was moved so far.
     #[must_use]
-    pub fn counts(&self) -> FabricCounts {
+    pub fn counts(&self) -> Counts {
         self.counts
     }
 

@@ -1,14 +1,13 @@
 //! Packets come out in the order of the connection, whatever way they took.
 
-use super::connection::{ConnectionFailure, Posted, Stage};
+use super::connection::{Posted, Stage};
 use super::contact::DATAGRAM;
 use super::rail::RECEIVE;
 use super::ring::{Pause, Slot};
 use super::sending::{
     CREDITS, GOODBYE, LEND_RING, OWN_KINDS, PAUSE_RING, RESUME_RING, RING_PAUSED,
 };
-use super::transfer::TransferError;
-use super::{Arrived, ConnectionId, Fabric, Inbox};
+use super::{Arrived, ConnectionFailure, ConnectionId, Fabric, Inbox, TransferError};
 use crate::objects::{Completion, WorkStatus};
 use crate::packet::{Arrival, Malformed, Messages, PacketHeader};
 
@@ -138,7 +137,7 @@ impl Fabric {
     /// Puts the messages of one packet into the inbox. False if there is none.
     pub(super) fn take_packet(&mut self, inbox: &mut Inbox) -> bool {
         while let Some((number, packet)) = self.late.pop_front() {
-            inbox.packet = packet;
+            *inbox.bytes_mut() = packet;
             if self.decode(number, inbox) {
                 return true;
             }
@@ -162,7 +161,7 @@ impl Fabric {
                 return false;
             }
             let rail = &self.rails[arrived.rail];
-            rail.copy_packet(arrived.buffer, arrived.len, &mut inbox.packet);
+            rail.copy_packet(arrived.buffer, arrived.len, inbox.bytes_mut());
             self.lend_again(arrived.rail, arrived.buffer);
             let Some((number, _)) = owner else { continue };
             if self.admit(number, inbox) {
@@ -180,7 +179,7 @@ impl Fabric {
             if ring.pause == Pause::Granted {
                 return false;
             }
-            match ring.reader.poll(&ring.memory, &mut inbox.packet) {
+            match ring.reader.poll(&ring.memory, inbox.bytes_mut()) {
                 Slot::Empty => return false,
                 Slot::Nonsense => {
                     self.corrupt(
@@ -200,11 +199,11 @@ impl Fabric {
                 // The next packet to that peer carries them.
             }
             // A slot's packet is filled up to a multiple of four.
-            if let Some(header) = inbox.packet.first_chunk::<{ crate::packet::HEADER }>() {
+            if let Some(header) = inbox.bytes().first_chunk::<{ crate::packet::HEADER }>() {
                 let bytes = usize::from(u16::from_le_bytes([header[6], header[7]]));
                 let exact = crate::packet::HEADER + bytes;
-                if inbox.packet.len().wrapping_sub(exact) < 4 {
-                    inbox.packet.truncate(exact);
+                if inbox.bytes().len().wrapping_sub(exact) < 4 {
+                    inbox.bytes_mut().truncate(exact);
                 }
             }
             if self.admit(number, inbox) {
@@ -224,7 +223,7 @@ impl Fabric {
             return false;
         }
         connection.heard_at = now;
-        let arrival = PacketHeader::split(&inbox.packet).and_then(|(header, _)| {
+        let arrival = PacketHeader::split(inbox.bytes()).and_then(|(header, _)| {
             let arrival = connection.arrivals.arrive(header.sequence)?;
             Ok((header, arrival))
         });
@@ -235,7 +234,7 @@ impl Fabric {
             }
             Ok((_, Arrival::Again)) => false,
             Ok((header, Arrival::Early)) => {
-                let packet = core::mem::take(&mut inbox.packet);
+                let packet = core::mem::take(inbox.bytes_mut());
                 connection.arrivals.keep(header.sequence, packet);
                 false
             }
@@ -253,23 +252,17 @@ impl Fabric {
 
     /// Takes the packet in the inbox apart. True if there are messages for the caller.
     fn decode(&mut self, number: u32, inbox: &mut Inbox) -> bool {
-        inbox.connection = ConnectionId(number);
-        inbox.messages.clear();
+        inbox.begin(ConnectionId(number));
         let Some(connection) = self.connections.get_mut(number as usize) else {
             return false;
         };
         connection.received = connection.received.saturating_add(1);
         let mut own = Vec::new();
-        let read = read_packet(
-            &inbox.packet,
-            &mut connection.last_received,
-            &mut inbox.messages,
-            &mut own,
-        );
+        let read = read_packet(inbox, &mut connection.last_received, &mut own);
         let freed = match read {
             Ok(freed) => freed,
             Err(error) => {
-                inbox.messages.clear();
+                inbox.begin(ConnectionId(number));
                 self.corrupt(number, &error.to_string());
                 return false;
             }
@@ -291,7 +284,7 @@ impl Fabric {
         for (kind, payload) in own {
             self.own_message(number, kind, &payload);
         }
-        !inbox.messages.is_empty()
+        !inbox.is_empty()
     }
 
     fn own_message(&mut self, number: u32, kind: u8, payload: &[u8]) {
@@ -307,12 +300,24 @@ impl Fabric {
     }
 }
 
-/// Reads a packet: the caller's messages as headers and places, and the fabric's own. Gives the
-/// slots given back.
+/// Reads the packet in the inbox: the caller's messages stay there, the fabric's own are taken out.
+/// Gives the slots given back.
 fn read_packet(
+    inbox: &mut Inbox,
+    last: &mut Option<crate::packet::Form>,
+    own: &mut Vec<(u8, Vec<u8>)>,
+) -> Result<u16, Malformed> {
+    // The bytes are lent out while the messages in them are noted.
+    let packet = core::mem::take(inbox.bytes_mut());
+    let read = note_messages(&packet, last, inbox, own);
+    *inbox.bytes_mut() = packet;
+    read
+}
+
+fn note_messages(
     packet: &[u8],
     last: &mut Option<crate::packet::Form>,
-    messages: &mut Vec<(crate::packet::Form, u32)>,
+    inbox: &mut Inbox,
     own: &mut Vec<(u8, Vec<u8>)>,
 ) -> Result<u16, Malformed> {
     let (header, bytes) = PacketHeader::split(packet)?;
@@ -322,7 +327,7 @@ fn read_packet(
             own.push((message.form.kind, message.payload.to_vec()));
         } else {
             let at = message.payload.as_ptr() as usize - packet.as_ptr() as usize;
-            messages.push((message.form, at as u32));
+            inbox.push(message.form, at);
         }
     }
     Ok(header.freed)

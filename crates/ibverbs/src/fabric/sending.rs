@@ -1,29 +1,9 @@
 //! A message goes into a packet, and the packet to the peer.
 
 use super::connection::{OpenPacket, Posted, Stage, Stream};
-use super::{ConnectionFailure, ConnectionId, Fabric};
+use super::{ConnectionId, Fabric, SendRefused};
 use crate::objects::{LocalPiece, RemoteMemory, SendKind, SendWork};
 use crate::packet::{Form, NoRoom, Packing};
-
-/// Why a message was not taken.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SendRefused {
-    /// Not now: the peer is not connected yet, or everything is in use. Try again after
-    /// [`Fabric::poll`].
-    #[error("no room now")]
-    Later,
-    /// Longer than [`Fabric::longest_message`].
-    #[error("{len} bytes are more than the {most} of a packet")]
-    TooLong {
-        /// Its bytes.
-        len: usize,
-        /// The most that fit.
-        most: usize,
-    },
-    /// The connection is over.
-    #[error("the peer failed: {0}")]
-    Failed(ConnectionFailure),
-}
 
 /// Kinds from here on are the fabric's own.
 pub(super) const OWN_KINDS: u8 = 0xf0;

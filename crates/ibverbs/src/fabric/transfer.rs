@@ -3,22 +3,11 @@
 
 use std::sync::Arc;
 
-use super::connection::{ConnectionFailure, Posted};
+use super::connection::Posted;
 use super::sending::work_id;
 use super::spread::{Spread, key_of};
-use super::{ConnectionId, Event, Fabric};
+use super::{ConnectionFailure, ConnectionId, Event, Fabric, RemoteRange, TransferError};
 use crate::objects::{RemoteMemory, SendKind, SendWork};
-
-/// Why a transfer was not done.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TransferError {
-    /// The peer's adapter refused: the key is not (or no longer) valid, or the range lies outside.
-    #[error("the peer's adapter refused access: the memory is not registered (any more)")]
-    Refused,
-    /// The connection is over.
-    #[error("the peer failed: {0}")]
-    Failed(ConnectionFailure),
-}
 
 /// Which way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,15 +43,6 @@ struct Transfer {
 pub(super) struct Transfers {
     slots: Vec<Option<Transfer>>,
     free: Vec<u32>,
-}
-
-/// A range of a peer's memory, with the word of keys that the peer gave ([`Spread::remote_keys`]).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RemoteRange {
-    /// First byte as the peer counts.
-    pub start: u64,
-    /// Keys of all rails.
-    pub keys: u64,
 }
 
 impl Fabric {

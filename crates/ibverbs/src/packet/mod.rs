@@ -18,6 +18,7 @@ mod reader;
 mod sequence;
 mod writer;
 
+pub use limic_fabric::Form;
 pub use reader::{Malformed, Message, Messages};
 pub use sequence::{Arrival, Sequence};
 pub use writer::{NoRoom, Packing};
@@ -33,17 +34,6 @@ pub const MOST: usize = HEADER + u16::MAX as usize;
 
 const MARK_FULL: u8 = 1;
 const MARK_REPEATED: u8 = 2;
-
-/// The header of a message: what the next one may repeat.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Form {
-    /// The layer above names its kinds.
-    pub kind: u8,
-    /// The layer above's tag.
-    pub tag: u64,
-    /// Bytes of payload.
-    pub len: u32,
-}
 
 /// The header of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -175,7 +175,6 @@ impl Source for [u8] {
 pub(crate) struct PrivateBytes<'a>(&'a mut [u8]);
 
 impl<'a> PrivateBytes<'a> {
-    #[cfg_attr(not(feature = "ibverbs"), expect(dead_code, reason = "packets only"))]
     pub(crate) fn new(room: &'a mut [u8]) -> Self {
         Self(room)
     }

@@ -13,7 +13,8 @@ pub(crate) fn leave(cx: &mut Cx, deadline: Instant) {
     cx.identity.close();
     connections::say_goodbye(cx, deadline);
     accept::stop_listening(cx);
-    cx.fabric.close(deadline);
+    cx.fabric
+        .close(deadline.saturating_duration_since(Instant::now()));
     fail_all(cx, &PeerFailure::Closed);
 }
 

@@ -15,14 +15,14 @@ const MARK: [u8; 4] = *b"kmod";
 
 /// Puts rank and group into an address; its id is the handle of the endpoint's list of regions.
 pub(super) fn describe(address: &mut Address, rank: u32, group: u64) {
-    address.fabric[..4].copy_from_slice(&MARK);
-    address.fabric[4..8].copy_from_slice(&rank.to_le_bytes());
-    address.fabric[8..16].copy_from_slice(&group.to_le_bytes());
+    address.fabric.0[..4].copy_from_slice(&MARK);
+    address.fabric.0[4..8].copy_from_slice(&rank.to_le_bytes());
+    address.fabric.0[8..16].copy_from_slice(&group.to_le_bytes());
 }
 
 /// Rank and group of an address of a kernel endpoint.
 fn read(address: &Address) -> Option<(u32, u64)> {
-    let (mark, rest) = address.fabric.split_first_chunk::<4>()?;
+    let (mark, rest) = address.fabric.0.split_first_chunk::<4>()?;
     let (rank, rest) = rest.split_first_chunk::<4>()?;
     let group = rest.first_chunk::<8>()?;
     (*mark == MARK).then(|| (u32::from_le_bytes(*rank), u64::from_le_bytes(*group)))

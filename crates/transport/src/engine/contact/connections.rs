@@ -171,6 +171,7 @@ pub(crate) fn poll(cx: &mut Cx, timeout: Option<Duration>) -> bool {
     for event in &events[..count] {
         match Happened::from(*event) {
             Happened::Wake => {}
+            Happened::Network => cx.fabric.notice(),
             Happened::Accept => accept = true,
             Happened::Readable(index) => read(cx, index, VISIT),
             Happened::ProcessEnded(index) => end(cx, index),

@@ -5,6 +5,7 @@ use crate::Address;
 use crate::counters::Event;
 use crate::engine::control::{counting, spins};
 use crate::engine::cx::Cx;
+use crate::engine::fabric::Link;
 use crate::engine::frame::Update;
 use crate::engine::outbox;
 use crate::engine::peer::table::{Channel, PeerState};
@@ -18,7 +19,7 @@ pub(crate) fn connect(cx: &mut Cx, to: u32) {
     };
     let address = peer.address;
     match cx.fabric.connect(&address, to) {
-        Ok(connection) => reached(cx, connection, to),
+        Ok(link) => reached(cx, link, to),
         Err(why) => failure::fail_peer(cx, to, why),
     }
 }
@@ -38,22 +39,16 @@ pub(crate) fn try_anew(cx: &mut Cx, number: u32) {
     cx.matching.forget_failure(number);
 }
 
-fn reached(cx: &mut Cx, connection: u32, number: u32) {
-    cx.fabric.accepted(connection, number);
+fn reached(cx: &mut Cx, link: Link, number: u32) {
+    cx.fabric.accepted(link, number);
     spins::update_spins(cx);
     counting::assign_row(cx, number);
-    cx.peers.up(number, Channel::Fabric(connection));
+    cx.peers.up(number, Channel::Fabric(link));
 }
 
 /// A connection is ready. `id` is the endpoint at its other end, by its greeting; the hello says
 /// the rest, and must say the same.
-pub(crate) fn on_connected(
-    cx: &mut Cx,
-    connection: u32,
-    known: Option<u32>,
-    id: u64,
-    hello: &[u8],
-) {
+pub(crate) fn on_connected(cx: &mut Cx, link: Link, known: Option<u32>, id: u64, hello: &[u8]) {
     let number = match known {
         Some(number) => Some(number),
         None => Address::from_bytes(hello)
@@ -71,9 +66,9 @@ pub(crate) fn on_connected(
             .is_some_and(|peer| peer.failure().is_none())
     });
     let Some(number) = living else {
-        return cx.fabric.disconnect(connection);
+        return cx.fabric.disconnect(link);
     };
-    reached(cx, connection, number);
+    reached(cx, link, number);
     cx.counters.event(Event::Attached);
     if cx.fabric.is_over_budget() {
         outbox::control(cx, number, Update::OverBudget(true).encode());

@@ -69,7 +69,10 @@ pub(crate) fn fail_peer(cx: &mut Cx, number: u32, why: PeerFailure) {
                 cx.peers.left_ring(number, ring);
             }
         }
-        PeerState::Up(Channel::Fabric(connection)) => cx.fabric.give_up(connection, number),
+        PeerState::Up(Channel::Fabric(connection)) => {
+            cx.fabric.give_up(connection, number);
+            spins::update_spins(cx);
+        }
         PeerState::Up(Channel::Loopback) | PeerState::Unmet { .. } | PeerState::Failed(_) => {}
     }
     if !cx.quarantine.lives(number) {

@@ -10,8 +10,9 @@ const BESIDE_THE_KERNEL: u32 = 4;
 /// that it waits for.
 pub(crate) fn update_spins(cx: &mut Cx) {
     let mut spins = cx.settings.spin_polls(cx.peers.neighbours());
-    if cx.fabric.is_open() {
-        // A poll of an adapter's queue takes some ten times as long as one of a ring.
+    if cx.fabric.has_peers() {
+        // A poll of an adapter's queue, or of a socket, takes some ten times as long as one of a
+        // ring.
         spins /= 8;
     }
     // Where an adapter's work is done by threads of the kernel, those need processors too.

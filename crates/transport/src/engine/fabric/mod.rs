@@ -1,36 +1,36 @@
-//! Peers over verbs: the same records as in shared memory, in packets of the fabric; long messages
-//! by RDMA reads of the receiver, or in packets where memory cannot be registered or lies in
-//! several slices.
+//! Peers over networks: the same records as in shared memory, in packets of a fabric; long messages
+//! by reads of the receiver where the network has them, or in packets where it has not, where
+//! memory cannot be registered, or lies in several slices.
 //!
-//! Matching and requests are the same for peers in shared memory and over the fabric, so a receive
-//! from any source takes from both.
+//! Matching and requests are the same for peers in shared memory and over any fabric, so a receive
+//! from any source takes from all.
 
-#[cfg(not(feature = "ibverbs"))]
-mod absent;
-#[cfg(feature = "ibverbs")]
-mod verbs;
+mod channel;
+mod moving;
+mod open;
 
-#[cfg(not(feature = "ibverbs"))]
-pub(crate) use absent::{FabricChannel, Inbox};
-#[cfg(feature = "ibverbs")]
-pub(crate) use limic_ibverbs::fabric::Inbox;
-#[cfg(feature = "ibverbs")]
-pub(crate) use verbs::FabricChannel;
+pub(crate) use channel::FabricChannel;
+pub(crate) use limic_fabric::Inbox;
+
+use limic_fabric::ConnectionId;
 
 use crate::RequestId;
 use crate::error::PeerFailure;
 
-/// Something that happened at the adapters.
-#[cfg_attr(
-    not(feature = "ibverbs"),
-    expect(dead_code, reason = "nothing happens without adapters")
-)]
+/// A connection with a peer: which of the endpoint's fabrics it is of, and its number there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Link {
+    fabric: u8,
+    connection: ConnectionId,
+}
+
+/// Something that happened at the networks.
 pub(crate) enum Happened {
     /// The inbox has records of this peer.
     Records(u32),
     /// A connection is ready: with the endpoint of this id, which said this.
     Connected {
-        connection: u32,
+        link: Link,
         /// The peer's number, if this endpoint began the connection.
         known: Option<u32>,
         id: u64,

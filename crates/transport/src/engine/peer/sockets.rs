@@ -33,7 +33,7 @@ const MOST_READERS: u8 = 3;
 const LISTENER: u64 = 0;
 const DOORBELL: u64 = 1;
 const FIRST: u64 = 2;
-const ADAPTER: u64 = u64::MAX;
+const NETWORK: u64 = u64::MAX;
 pub(crate) const TIMER: u64 = u64::MAX - 1;
 
 /// What the event set reports.
@@ -41,6 +41,8 @@ pub(crate) const TIMER: u64 = u64::MAX - 1;
 pub(crate) enum Happened {
     /// Something to wake up for, and no more.
     Wake,
+    /// A network has something to tell.
+    Network,
     /// A connection wants to be accepted.
     Accept,
     /// A connection has something to read, or has ended.
@@ -53,7 +55,8 @@ impl From<Event> for Happened {
     fn from(event: Event) -> Self {
         match event.token {
             LISTENER => Self::Accept,
-            DOORBELL | ADAPTER | TIMER => Self::Wake,
+            DOORBELL | TIMER => Self::Wake,
+            NETWORK => Self::Network,
             token => {
                 let index = ((token - FIRST) / 2) as u32;
                 if (token - FIRST) % 2 == 0 {
@@ -93,8 +96,8 @@ pub(crate) struct Sockets {
     event_buffer: Vec<Event>,
     listener: Listener,
     doorbell: Doorbell,
-    /// The adapters' completion channels, which are in the event set.
-    _adapters: Vec<OwnedFd>,
+    /// The networks' descriptors, which are in the event set.
+    _networks: Vec<OwnedFd>,
     /// Given up when no other descriptors are free for those that a peer sends.
     reserve_fds: Vec<OwnedFd>,
     /// The effective user when the endpoint was opened.
@@ -110,8 +113,8 @@ pub(crate) struct Sockets {
 }
 
 impl Sockets {
-    /// A listener under this id, and an event set that watches it, a doorbell and the adapters.
-    pub(crate) fn new(id: u64, adapters: Vec<OwnedFd>) -> Result<Self> {
+    /// A listener under this id, and an event set that watches it, a doorbell and the networks.
+    pub(crate) fn new(id: u64, networks: Vec<OwnedFd>) -> Result<Self> {
         let epoll = |error| Error::system("epoll", error);
         let listener = Listener::bind(id).map_err(|e| Error::system("listening socket", e))?;
         let events = EventSet::new().map_err(epoll)?;
@@ -120,9 +123,9 @@ impl Sockets {
         events
             .add(listener.as_fd(), LISTENER, Trigger::Level)
             .map_err(epoll)?;
-        for adapter in &adapters {
+        for network in &networks {
             events
-                .add(adapter.as_fd(), ADAPTER, Trigger::Level)
+                .add(network.as_fd(), NETWORK, Trigger::Level)
                 .map_err(epoll)?;
         }
         let mut sockets = Self {
@@ -131,7 +134,7 @@ impl Sockets {
             event_buffer: vec![Event::default(); 64],
             listener,
             doorbell,
-            _adapters: adapters,
+            _networks: networks,
             reserve_fds: Vec::new(),
             user: geteuid().as_raw(),
             paused_since: None,

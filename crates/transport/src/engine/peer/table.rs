@@ -9,6 +9,7 @@ use std::collections::{HashMap, VecDeque};
 
 use super::pair::ShmPair;
 use crate::counters::Row;
+use crate::engine::fabric::Link;
 use crate::engine::frame::ControlRecord;
 use crate::engine::matching::Liveness;
 use crate::error::PeerFailure;
@@ -29,7 +30,7 @@ pub(crate) enum Channel {
     /// Through shared memory.
     Shm(Box<ShmPair>),
     /// Over the fabric, by this connection.
-    Fabric(u32),
+    Fabric(Link),
     /// It is this endpoint itself.
     Loopback,
 }

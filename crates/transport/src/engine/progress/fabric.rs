@@ -29,6 +29,9 @@ pub(crate) fn poll(cx: &mut Cx, inbox: &mut Inbox) -> bool {
     let mut moved = false;
     for _ in 0..BATCH {
         let Some(happened) = cx.fabric.poll(inbox) else {
+            if cx.fabric.rest() {
+                continue;
+            }
             break;
         };
         moved = true;
@@ -39,11 +42,11 @@ pub(crate) fn poll(cx: &mut Cx, inbox: &mut Inbox) -> bool {
                 }
             }
             Happened::Connected {
-                connection,
+                link,
                 known,
                 id,
                 hello,
-            } => contact::on_connected(cx, connection, known, id, &hello),
+            } => contact::on_connected(cx, link, known, id, &hello),
             Happened::Read(id, failed) => packets::on_read(cx, id, failed),
             Happened::Failed(peer, why) => {
                 if why != PeerFailure::Closed {

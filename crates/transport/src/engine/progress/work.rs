@@ -29,7 +29,7 @@ pub(crate) fn has_slow_work(cx: &Cx) -> bool {
         | cx.peers.has_notes()
         | !cx.arenas.loans_as_messages.is_empty()
         | cx.regions.has_reads()
-        | cx.fabric.is_open()
+        | cx.fabric.is_active()
         | cx.memory.has_waiting_ring()
 }
 

@@ -2,6 +2,7 @@
 
 use crate::buffer::{SendBuffer, Sink, Skip, put_words};
 use crate::engine::cx::Cx;
+use crate::engine::fabric::Link;
 use crate::engine::frame::{self, ControlRecord, IMMEDIATE_BYTES, OFFSET_BYTES, Offer};
 use crate::engine::peer::table::Channel;
 use crate::engine::protocol::{fragments, rendezvous, send};
@@ -13,8 +14,8 @@ use crate::raw::RequestId;
 const WORTH_REGISTERING: u64 = 16 << 10;
 
 /// The turn of a queued send has come. True if it left the backlog.
-pub(crate) fn push_queued(cx: &mut Cx, to: u32, connection: u32, slot: Slot) -> bool {
-    let longest = cx.fabric.longest_record(connection);
+pub(crate) fn push_queued(cx: &mut Cx, to: u32, link: Link, slot: Slot) -> bool {
+    let longest = cx.fabric.longest_record(link);
     let asks_first = cx.fabric.asks_first(to);
     let Some(sending) = cx.requests.sending(slot) else {
         return true;
@@ -24,11 +25,11 @@ pub(crate) fn push_queued(cx: &mut Cx, to: u32, connection: u32, slot: Slot) -> 
     // What lies in an adapter's queue is lost with this process: the answer to an offer says that
     // it arrived.
     if sending.delivered || asks_first || len + ahead > longest {
-        return push_offer(cx, connection, slot);
+        return push_offer(cx, link, slot);
     }
     let form = (frame::message_kind(frame::EAGER, immediate), tag);
     let data = &sending.data;
-    let pushed = cx.fabric.push(connection, form, ahead + len, |bytes| {
+    let pushed = cx.fabric.push(link, form, ahead + len, |bytes| {
         if let Some(word) = immediate {
             put_words(bytes, &[word]);
         }
@@ -50,7 +51,7 @@ fn fill(bytes: &mut impl Sink, ahead: u64, data: &SendBuffer, at: u64, len: u64)
 }
 
 /// Offers a long message; the receiver may read it out of registered memory.
-fn push_offer(cx: &mut Cx, connection: u32, slot: Slot) -> bool {
+fn push_offer(cx: &mut Cx, link: Link, slot: Slot) -> bool {
     let id = cx.requests.id(slot);
     let Some(sending) = cx.requests.sending(slot) else {
         return true;
@@ -58,7 +59,7 @@ fn push_offer(cx: &mut Cx, connection: u32, slot: Slot) -> bool {
     let len = sending.data.len();
     let registered = match sending.data.slices() {
         // SAFETY: the operation holds the bytes until it is over, and `end_send` says so before.
-        [one] if len >= WORTH_REGISTERING => unsafe { cx.fabric.register_send(id, *one) },
+        [one] if len >= WORTH_REGISTERING => unsafe { cx.fabric.register_send(link, id, *one) },
         _ => None,
     };
     let (address, key) = registered.unwrap_or((0, 0));
@@ -72,7 +73,7 @@ fn push_offer(cx: &mut Cx, connection: u32, slot: Slot) -> bool {
     };
     let (tag, immediate) = (sending.tag, sending.immediate);
     let record = ControlRecord::message(frame::READY_TO_SEND, tag, immediate, offer.encode());
-    let pushed = cx.fabric.push_control(connection, &record);
+    let pushed = cx.fabric.push_control(link, &record);
     if let (true, Some(sending)) = (pushed, cx.requests.sending(slot)) {
         sending.stage = SendStage::Offered { retracting: false };
     }
@@ -80,11 +81,8 @@ fn push_offer(cx: &mut Cx, connection: u32, slot: Slot) -> bool {
 }
 
 /// Sends the fragments that a receiver asked for: (bytes moved, it is over).
-pub(crate) fn push_fragments(cx: &mut Cx, slot: Slot, connection: u32) -> (bool, bool) {
-    let most = cx
-        .fabric
-        .longest_record(connection)
-        .saturating_sub(OFFSET_BYTES);
+pub(crate) fn push_fragments(cx: &mut Cx, slot: Slot, link: Link) -> (bool, bool) {
+    let most = cx.fabric.longest_record(link).saturating_sub(OFFSET_BYTES);
     let mut moved = false;
     loop {
         let Some(sending) = cx.requests.sending(slot) else {
@@ -101,12 +99,10 @@ pub(crate) fn push_fragments(cx: &mut Cx, slot: Slot, connection: u32) -> (bool,
         let len = most.min(end - at);
         let form = (frame::FRAGMENT_INLINE, fragments.receive.unwrap_or(0));
         let data = &sending.data;
-        let pushed = cx
-            .fabric
-            .push(connection, form, OFFSET_BYTES + len, |bytes| {
-                put_words(bytes, &[at]);
-                fill(bytes, OFFSET_BYTES, data, at, len);
-            });
+        let pushed = cx.fabric.push(link, form, OFFSET_BYTES + len, |bytes| {
+            put_words(bytes, &[at]);
+            fill(bytes, OFFSET_BYTES, data, at, len);
+        });
         if !pushed {
             return (moved, false);
         }
@@ -119,13 +115,7 @@ pub(crate) fn push_fragments(cx: &mut Cx, slot: Slot, connection: u32) -> (bool,
 }
 
 /// Starts the transfer of a matched message: a read if both ends are registered, else in packets.
-pub(crate) fn accept(
-    cx: &mut Cx,
-    slot: Slot,
-    offer: &Offer,
-    mut incoming: Incoming,
-    connection: u32,
-) {
+pub(crate) fn accept(cx: &mut Cx, slot: Slot, offer: &Offer, mut incoming: Incoming, link: Link) {
     let id = cx.requests.id(slot);
     let room = match cx.requests.receiving(slot) {
         Some(receiving) => match receiving.into.slices() {
@@ -137,7 +127,7 @@ pub(crate) fn accept(
     let len = incoming.wanted as usize;
     let read = room.map(|room| {
         // SAFETY: the room is the operation's until `on_read`, or until the peer has failed.
-        unsafe { cx.fabric.start_read(connection, id, offer, room, len) }
+        unsafe { cx.fabric.start_read(link, id, offer, room, len) }
     });
     match read {
         Some(Ok(())) => {

@@ -1,0 +1,158 @@
+//! The trait.
+
+use core::fmt::Debug;
+use core::time::Duration;
+use std::os::fd::BorrowedFd;
+
+use crate::{ConnectionFailure, ConnectionId, Counts, Event, Form, Inbox, Part, SendRefused};
+
+/// A range of a peer's memory, with the word of keys that the peer gave ([`Fabric::offer`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemoteRange {
+    /// First byte as the peer counts.
+    pub start: u64,
+    /// What gives access; never 0.
+    pub keys: u64,
+}
+
+/// All connections of one endpoint over one network.
+///
+/// An endpoint has an id and a secret. Whoever shows the secret is let in, and nothing else that it
+/// says is believed before.
+pub trait Fabric: Debug + Send {
+    /// Where peers reach this endpoint.
+    fn part(&self) -> Part;
+
+    /// What peers are told when they are connected.
+    fn set_hello(&mut self, hello: Vec<u8>);
+
+    /// Begins a connection with the endpoint of this id, or gives the one that there is.
+    /// [`Event::Connected`] or [`Event::Failed`] follows.
+    ///
+    /// # Errors
+    /// The place is not one of this network, or this side has no room for a connection.
+    fn connect(
+        &mut self,
+        to: &Part,
+        id: u64,
+        secret: u64,
+    ) -> Result<ConnectionId, ConnectionFailure>;
+
+    /// Ends a connection at once. No event tells of it; its reads are over, and nothing touches
+    /// their memory any more.
+    fn disconnect(&mut self, connection: ConnectionId);
+
+    /// Whether a connection is ready: messages go at once, as far as there is room.
+    fn is_connected(&self, connection: ConnectionId) -> bool;
+
+    /// Bytes of the longest message that [`send`](Self::send) takes on a connection.
+    fn longest_message(&self, connection: ConnectionId) -> usize;
+
+    /// Sends a message, whose payload `fill` writes. Messages of one connection arrive in the order
+    /// sent.
+    ///
+    /// # Errors
+    /// [`SendRefused`]; `fill` was not called then.
+    fn send(
+        &mut self,
+        to: ConnectionId,
+        form: Form,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<(), SendRefused>;
+
+    /// Says that several messages are sent one after the other now, until
+    /// [`uncork`](Self::uncork): they may travel together.
+    fn cork(&mut self, to: ConnectionId);
+
+    /// The last of them has been sent.
+    fn uncork(&mut self, to: ConnectionId);
+
+    /// Whether messages that were taken wait here: then only [`poll`](Self::poll) sends them.
+    fn holds_messages(&self) -> bool;
+
+    /// Moves everything on, and gives one event. `None`: nothing is to be told now.
+    fn poll(&mut self, inbox: &mut Inbox) -> Option<Event>;
+
+    /// The descriptors that become readable when something happens, after [`arm`](Self::arm).
+    fn wake_fds(&self) -> Vec<BorrowedFd<'_>>;
+
+    /// Asks for notice of what comes next. Poll once more before sleeping, and sleep no longer than
+    /// [`patience`](Self::patience).
+    ///
+    /// # Errors
+    /// Says why there will be no notice.
+    fn arm(&mut self) -> Result<(), String>;
+
+    /// One of the descriptors is readable: the next [`poll`](Self::poll) looks at everything.
+    fn notice(&mut self) {}
+
+    /// How long a sleeper may sleep before it has to [`poll`](Self::poll). `None`: until a
+    /// descriptor is readable.
+    fn patience(&self) -> Option<Duration>;
+
+    /// Whether threads of the kernel do the work, on processors that pollers want too.
+    fn needs_processors(&self) -> bool {
+        false
+    }
+
+    /// What was moved so far.
+    fn counts(&self) -> Counts;
+
+    /// Says goodbye to every peer that is connected, and waits until that has arrived, but
+    /// no longer than this.
+    fn close(&mut self, within: Duration);
+
+    /// Gives everything up in a process that was forked from the one that uses it. What belongs to
+    /// both stays as it is.
+    fn leave_to_parent(self: Box<Self>);
+
+    /// Lets peers read `len` bytes at `start`, until [`withdraw`](Self::withdraw) with the same
+    /// token. Offered again under one token, it is the same range.
+    ///
+    /// # Errors
+    /// The network has no remote reads, or this memory cannot be read.
+    ///
+    /// # Safety
+    /// The bytes stay mapped until [`withdraw`](Self::withdraw). Peers may read there also later
+    /// on, whatever the process has at these addresses.
+    #[expect(
+        unsafe_code,
+        reason = "an implementation reads memory behind the borrow checker"
+    )]
+    unsafe fn offer(
+        &mut self,
+        _token: u64,
+        _start: *const u8,
+        _len: usize,
+    ) -> Result<RemoteRange, String> {
+        Err(NO_READS.to_owned())
+    }
+
+    /// What was offered under this token may go.
+    fn withdraw(&mut self, _token: u64) {}
+
+    /// Reads `len` bytes that the peer has offered. [`Event::Transferred`] says when it is over.
+    ///
+    /// # Errors
+    /// The read was not begun.
+    ///
+    /// # Safety
+    /// `into` has room for `len` bytes, which stay mapped and untouched until the event, or until
+    /// the connection is over.
+    #[expect(
+        unsafe_code,
+        reason = "an implementation writes memory behind the borrow checker"
+    )]
+    unsafe fn read(
+        &mut self,
+        _from: ConnectionId,
+        _remote: RemoteRange,
+        _into: *mut u8,
+        _len: usize,
+        _token: u64,
+    ) -> Result<(), String> {
+        Err(NO_READS.to_owned())
+    }
+}
+
+const NO_READS: &str = "this network has no remote reads";

@@ -1,0 +1,113 @@
+//! Where messages lie that have come.
+
+use crate::ConnectionId;
+
+/// The header of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Form {
+    /// The layer above names its kinds.
+    pub kind: u8,
+    /// The layer above's tag.
+    pub tag: u64,
+    /// Bytes of payload.
+    pub len: u32,
+}
+
+/// Messages of one connection, in order: the caller's, so that they can be read while the fabric
+/// works on.
+#[derive(Debug)]
+pub struct Inbox {
+    connection: ConnectionId,
+    bytes: Vec<u8>,
+    messages: Vec<(Form, u32)>,
+}
+
+impl Inbox {
+    /// An empty one, to be used again and again.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            connection: ConnectionId(0),
+            bytes: Vec::new(),
+            messages: Vec::new(),
+        }
+    }
+
+    /// Whose messages these are.
+    #[must_use]
+    pub fn connection(&self) -> ConnectionId {
+        self.connection
+    }
+
+    /// The messages in the order sent: header and payload.
+    pub fn messages(&self) -> impl Iterator<Item = (Form, &[u8])> {
+        self.messages.iter().filter_map(|(form, at)| {
+            let start = *at as usize;
+            let end = start.checked_add(form.len as usize)?;
+            Some((*form, self.bytes.get(start..end)?))
+        })
+    }
+}
+
+/// For fabrics, which fill it.
+impl Inbox {
+    /// Takes the messages out; the ones to come are those of this connection. The bytes stay.
+    pub fn begin(&mut self, connection: ConnectionId) {
+        self.connection = connection;
+        self.messages.clear();
+    }
+
+    /// The bytes among which the payloads lie.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The same, to be filled. What is in them from before may be written over, and kept for its
+    /// room.
+    pub fn bytes_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+
+    /// The next message: its payload begins at byte `at`.
+    pub fn push(&mut self, form: Form, at: usize) {
+        // No packet is so long that a place in it needs more.
+        self.messages.push((form, at as u32));
+    }
+
+    /// Whether there is no message.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+}
+
+impl Default for Inbox {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_that_reaches_behind_the_bytes_is_left_out() {
+        let mut inbox = Inbox::new();
+        inbox.begin(ConnectionId(3));
+        inbox.bytes_mut().extend([1, 2, 3, 4]);
+        let form = |len| Form {
+            kind: 1,
+            tag: 2,
+            len,
+        };
+        inbox.push(form(3), 1);
+        inbox.push(form(4), 1);
+        inbox.push(form(u32::MAX), 4);
+        let messages: Vec<_> = inbox.messages().collect();
+        assert_eq!(messages, [(form(3), &[2, 3, 4][..])]);
+        inbox.begin(ConnectionId(4));
+        assert!(inbox.is_empty());
+    }
+}

@@ -1,0 +1,20 @@
+//! What limic asks of a network: one trait, [`Fabric`], and the words that both sides of it use.
+//!
+//! - [`Fabric`]: all connections of an endpoint over one network;
+//! - [`Event`], [`Inbox`]: what happened, and the messages that came;
+//! - [`Part`], [`Parts`]: where an endpoint is reached over each of its networks.
+//!
+//! A fabric moves messages with a kind and a tag. Those of one connection arrive once and in the
+//! order sent, or the connection fails. It has no threads: everything moves in [`Fabric::poll`].
+
+#![deny(unsafe_code)]
+
+mod event;
+mod fabric;
+mod inbox;
+mod parts;
+
+pub use event::{ConnectionFailure, ConnectionId, Counts, Event, SendRefused, TransferError};
+pub use fabric::{Fabric, RemoteRange};
+pub use inbox::{Form, Inbox};
+pub use parts::{PARTS, Part, Parts, Provider};

@@ -1,0 +1,153 @@
+//! Where an endpoint is reached over its networks: a few bytes for each of them.
+//!
+//! ```text
+//! byte 0     network (high 3 bits), bytes that follow less one (low 5 bits); 0: no more parts
+//! then       the place, as the network writes it
+//! ```
+
+/// Room for the parts of one endpoint.
+pub const PARTS: usize = 36;
+
+/// Most bytes of one place.
+const MOST: usize = 32;
+
+/// Which network a place belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Provider {
+    /// InfiniBand and RoCE, by verbs.
+    Verbs = 1,
+    /// TCP.
+    Tcp = 2,
+}
+
+impl Provider {
+    /// All of them, the preferred ones first: two endpoints use the first one that both have.
+    pub const ALL: [Self; 2] = [Self::Verbs, Self::Tcp];
+
+    /// The name that settings and texts use.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Verbs => "verbs",
+            Self::Tcp => "tcp",
+        }
+    }
+}
+
+/// A place in one network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    provider: Provider,
+    len: u8,
+    place: [u8; MOST],
+}
+
+impl Part {
+    /// A place in a network, as that writes it. `None`: it is empty, or longer than 32 bytes.
+    #[must_use]
+    pub fn new(provider: Provider, place: &[u8]) -> Option<Self> {
+        let mut room = [0; MOST];
+        room.get_mut(..place.len())?.copy_from_slice(place);
+        (!place.is_empty()).then_some(Self {
+            provider,
+            len: place.len() as u8,
+            place: room,
+        })
+    }
+
+    /// Its network.
+    #[must_use]
+    pub fn provider(&self) -> Provider {
+        self.provider
+    }
+
+    /// The place.
+    #[must_use]
+    pub fn place(&self) -> &[u8] {
+        &self.place[..usize::from(self.len)]
+    }
+}
+
+/// The places of one endpoint, as they travel in its address.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Parts(pub [u8; PARTS]);
+
+impl Parts {
+    /// No network.
+    pub const NONE: Self = Self([0; PARTS]);
+
+    /// Adds a place. False: there is no room left for it.
+    #[must_use]
+    pub fn add(&mut self, part: &Part) -> bool {
+        let used: usize = self.iter().map(|part| 1 + part.place().len()).sum();
+        let place = part.place();
+        let Some(room) = self.0.get_mut(used..used + 1 + place.len()) else {
+            return false;
+        };
+        room[0] = (part.provider as u8) << 5 | (part.len - 1);
+        room[1..].copy_from_slice(place);
+        true
+    }
+
+    /// The places in the order added. Ends at a network that this version does not know: what is
+    /// behind it is not of this version either.
+    pub fn iter(&self) -> impl Iterator<Item = Part> + '_ {
+        let mut rest = &self.0[..];
+        core::iter::from_fn(move || {
+            let (head, behind) = rest.split_first()?;
+            let provider = match head >> 5 {
+                1 => Provider::Verbs,
+                2 => Provider::Tcp,
+                _ => return None,
+            };
+            let (place, behind) = behind.split_at_checked(usize::from(head & 0x1f) + 1)?;
+            rest = behind;
+            Part::new(provider, place)
+        })
+    }
+
+    /// The place in this network, if there is one.
+    #[must_use]
+    pub fn find(&self, provider: Provider) -> Option<Part> {
+        self.iter().find(|part| part.provider == provider)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_come_back_as_far_as_there_is_room() {
+        let verbs = Part::new(Provider::Verbs, &[7; 20]).unwrap();
+        let tcp = Part::new(Provider::Tcp, &[9; 6]).unwrap();
+        let mut parts = Parts::NONE;
+        assert_eq!(parts.find(Provider::Tcp), None);
+        assert!(parts.add(&verbs) && parts.add(&tcp));
+        assert_eq!(parts.iter().collect::<Vec<_>>(), [verbs, tcp]);
+        assert_eq!(parts.find(Provider::Tcp), Some(tcp));
+        // 8 bytes are left.
+        assert!(!parts.add(&Part::new(Provider::Tcp, &[1; 18]).unwrap()));
+        assert_eq!(parts.iter().count(), 2);
+    }
+
+    #[test]
+    fn the_longest_place_and_no_place() {
+        let longest = Part::new(Provider::Verbs, &[1; 32]).unwrap();
+        let mut parts = Parts::NONE;
+        assert!(parts.add(&longest));
+        assert_eq!(parts.find(Provider::Verbs), Some(longest));
+        assert_eq!(Part::new(Provider::Verbs, &[1; 33]), None);
+        assert_eq!(Part::new(Provider::Verbs, &[]), None);
+    }
+
+    #[test]
+    fn any_bytes_are_read_without_harm() {
+        for first in 0..=u8::MAX {
+            let mut bytes = [first; PARTS];
+            bytes[20] = first.wrapping_mul(31);
+            assert!(Parts(bytes).iter().count() <= PARTS / 2);
+        }
+    }
+}

@@ -1,0 +1,351 @@
+//! The fabrics of an endpoint, and the peers that are reached over them.
+
+use core::cell::Cell;
+use core::time::Duration;
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+
+use limic_fabric::{ConnectionFailure, Counts, Event as FabricEvent, Fabric, Inbox, Part, Parts};
+
+use super::{Happened, Link, open};
+use crate::counters::{Event, Recorder};
+use crate::error::PeerFailure;
+use crate::settings::{Settings, VerbsConnect, VerbsUse};
+use crate::{Address, RequestId, Result};
+
+/// The fabrics of an endpoint, if it has any.
+pub(crate) struct FabricChannel {
+    /// The preferred ones first: both sides of a pair take the first one that both have.
+    pub(super) fabrics: Vec<Box<dyn Fabric>>,
+    /// They are polled in every progress call: peers are reached over them, or something was
+    /// noticed.
+    active: bool,
+    /// Which fabric is asked first at the next poll.
+    turn: usize,
+    /// Peers of this node are reached over them too.
+    only: bool,
+    at_start: bool,
+    /// What the fabrics had counted when it was last written down.
+    counted: Cell<Counts>,
+    /// This endpoint, which reaches itself without a network.
+    myself: u64,
+    /// The peer at the other end of each connection.
+    peers: HashMap<Link, u32>,
+    /// The fabric over which each offered send is read, by request.
+    pub(super) offered: HashMap<RequestId, u8>,
+    /// Peers that hold too many unexpected bytes, and are asked first.
+    ask_first: Vec<u32>,
+    /// Peers were told to ask first.
+    told: bool,
+}
+
+impl FabricChannel {
+    /// Opens the fabrics that the settings ask for, and puts their places into the endpoint's
+    /// address.
+    pub(crate) fn open(settings: &Settings, address: &mut Address) -> Result<Self> {
+        let mut fabrics = open::open_all(settings, address)?;
+        let mut parts = Parts::NONE;
+        fabrics.retain(|fabric| {
+            let part = fabric.part();
+            let fits = parts.add(&part);
+            if !fits {
+                let name = part.provider().name();
+                tracing::warn!("{name} is off: the address has no room for another network");
+            }
+            fits
+        });
+        address.fabric = parts;
+        let mut channel = Self {
+            fabrics,
+            active: false,
+            turn: 0,
+            only: settings.verbs().used == VerbsUse::Only,
+            at_start: settings.verbs().connect == VerbsConnect::Static,
+            counted: Cell::default(),
+            myself: address.id,
+            peers: HashMap::new(),
+            offered: HashMap::new(),
+            ask_first: Vec::new(),
+            told: false,
+        };
+        for fabric in &mut channel.fabrics {
+            // The hello is the whole address, which the peer may not know.
+            fabric.set_hello(address.to_bytes().to_vec());
+        }
+        channel.arm_all();
+        Ok(channel)
+    }
+
+    /// A forked child has a copy of what is its parent's.
+    pub(crate) fn leave_to_parent(&mut self) {
+        self.active = false;
+        self.peers.clear();
+        for fabric in self.fabrics.drain(..) {
+            fabric.leave_to_parent();
+        }
+    }
+
+    /// Whether progress has to look at the networks: an endpoint without peers there is told by
+    /// its event set when one comes.
+    #[inline(always)]
+    pub(crate) fn is_active(&self) -> bool {
+        self.active
+    }
+
+    /// Whether peers are reached over networks.
+    pub(crate) fn has_peers(&self) -> bool {
+        !self.peers.is_empty()
+    }
+
+    /// The event set says that something is there.
+    pub(crate) fn notice(&mut self) {
+        self.active = !self.fabrics.is_empty();
+        for fabric in &mut self.fabrics {
+            fabric.notice();
+        }
+    }
+
+    /// Nothing more was found. Without peers the networks are left alone until they give notice:
+    /// true if they were asked for that just now, so that one more look is due.
+    pub(crate) fn rest(&mut self) -> bool {
+        if !self.active || self.has_peers() || self.patience().is_some() {
+            return false;
+        }
+        self.active = false;
+        self.arm_all();
+        true
+    }
+
+    /// Whether there are peers over networks, and threads of the kernel do the work.
+    pub(crate) fn needs_processors(&self) -> bool {
+        self.has_peers() && self.fabrics.iter().any(|fabric| fabric.needs_processors())
+    }
+
+    /// The first network that this endpoint and that of the address have.
+    fn common(&self, address: &Address) -> Option<(u8, Part)> {
+        (0_u8..).zip(&self.fabrics).find_map(|(number, fabric)| {
+            let part = address.fabric.find(fabric.part().provider())?;
+            Some((number, part))
+        })
+    }
+
+    /// Whether a peer is reached over a network.
+    pub(crate) fn takes(&self, address: &Address) -> bool {
+        address.id != self.myself
+            && (self.only || !address.is_local())
+            && self.common(address).is_some()
+    }
+
+    /// Whether messages whose sends are over wait for the network.
+    #[inline(always)]
+    pub(crate) fn holds_messages(&self) -> bool {
+        self.active && self.holds_messages_slow()
+    }
+
+    #[cold]
+    fn holds_messages_slow(&self) -> bool {
+        self.fabrics.iter().any(|fabric| fabric.holds_messages())
+    }
+
+    /// Whether the ranks of a job meet before their first message.
+    pub(crate) fn connects_at_start(&self) -> bool {
+        self.at_start
+    }
+
+    /// Descriptors to sleep on, as this endpoint's own.
+    pub(crate) fn wake_fds(&self) -> Vec<OwnedFd> {
+        let fds = self.fabrics.iter().flat_map(|fabric| fabric.wake_fds());
+        fds.filter_map(|fd| fd.try_clone_to_owned().ok()).collect()
+    }
+
+    /// The longest sleep that the networks allow.
+    pub(crate) fn patience(&self) -> Option<Duration> {
+        let waits = self.fabrics.iter().filter_map(|fabric| fabric.patience());
+        waits.min()
+    }
+
+    /// The endpoint is about to sleep. Networks that are left alone have been asked for notice.
+    pub(crate) fn arm(&mut self) {
+        if self.active {
+            self.arm_all();
+        }
+    }
+
+    fn arm_all(&mut self) {
+        for fabric in &mut self.fabrics {
+            if let Err(error) = fabric.arm() {
+                tracing::warn!("no notice of what comes over a network: {error}");
+            }
+        }
+    }
+
+    /// Begins a connection with a peer.
+    ///
+    /// # Errors
+    /// There is no common network, or no connection can be made.
+    pub(crate) fn connect(
+        &mut self,
+        address: &Address,
+        peer: u32,
+    ) -> core::result::Result<Link, PeerFailure> {
+        let (number, part) = self.common(address).ok_or(PeerFailure::OtherNode)?;
+        let fabric = &mut self.fabrics[usize::from(number)];
+        let connection = fabric
+            .connect(&part, address.id, address.secret)
+            .map_err(failure)?;
+        let link = Link {
+            fabric: number,
+            connection,
+        };
+        self.accepted(link, peer);
+        Ok(link)
+    }
+
+    /// A connection that a peer began is with this one.
+    pub(crate) fn accepted(&mut self, link: Link, peer: u32) {
+        self.active = true;
+        self.peers.insert(link, peer);
+    }
+
+    pub(super) fn of(&mut self, link: Link) -> Option<&mut Box<dyn Fabric>> {
+        self.fabrics.get_mut(usize::from(link.fabric))
+    }
+
+    /// Whether a connection is ready.
+    pub(crate) fn is_connected(&self, link: Link) -> bool {
+        let fabric = self.fabrics.get(usize::from(link.fabric));
+        fabric.is_some_and(|fabric| fabric.is_connected(link.connection))
+    }
+
+    /// Ends a connection with a peer that failed: nothing touches memory of its operations
+    /// afterwards.
+    pub(crate) fn give_up(&mut self, link: Link, peer: u32) {
+        self.ask_first.retain(|other| *other != peer);
+        self.peers.remove(&link);
+        self.disconnect(link);
+    }
+
+    /// Ends a connection.
+    pub(crate) fn disconnect(&mut self, link: Link) {
+        if let Some(fabric) = self.of(link) {
+            fabric.disconnect(link.connection);
+        }
+    }
+
+    /// Says goodbye over the networks, and closes them; each takes no longer than this.
+    pub(crate) fn close(&mut self, within: Duration) {
+        self.active = false;
+        for mut fabric in self.fabrics.drain(..) {
+            fabric.close(within);
+        }
+        self.offered.clear();
+    }
+
+    /// What happened next at the networks. Records lie in the inbox then.
+    pub(crate) fn poll(&mut self, inbox: &mut Inbox) -> Option<Happened> {
+        let count = self.fabrics.len();
+        for step in 0..count {
+            let number = (self.turn + step) % count;
+            if let Some(event) = self.fabrics[number].poll(inbox) {
+                // The others have their turn then.
+                self.turn = number + 1;
+                return Some(self.happened(number as u8, event, inbox));
+            }
+        }
+        None
+    }
+
+    fn happened(&mut self, fabric: u8, event: FabricEvent, inbox: &Inbox) -> Happened {
+        match event {
+            FabricEvent::Messages => {
+                let connection = inbox.connection();
+                match self.peers.get(&Link { fabric, connection }) {
+                    Some(from) => Happened::Records(*from),
+                    None => Happened::Nothing,
+                }
+            }
+            FabricEvent::Connected {
+                connection,
+                peer,
+                hello,
+            } => {
+                let link = Link { fabric, connection };
+                Happened::Connected {
+                    known: self.peers.get(&link).copied(),
+                    link,
+                    id: peer,
+                    hello,
+                }
+            }
+            FabricEvent::Transferred { token, result } => {
+                let failed = result.err().map(|error| error.to_string());
+                Happened::Read(RequestId(token), failed)
+            }
+            FabricEvent::Failed { connection, why } => {
+                match self.peers.remove(&Link { fabric, connection }) {
+                    Some(peer) => Happened::Failed(peer, failure(why)),
+                    None => Happened::Nothing,
+                }
+            }
+        }
+    }
+
+    /// Whether a peer is asked before it is sent to.
+    pub(crate) fn asks_first(&self, peer: u32) -> bool {
+        self.ask_first.contains(&peer)
+    }
+
+    /// A peer wants to be asked before it is sent to, or does no longer.
+    pub(crate) fn ask_first(&mut self, peer: u32, ask: bool) {
+        self.ask_first.retain(|other| *other != peer);
+        if ask {
+            self.ask_first.push(peer);
+        }
+    }
+
+    /// This endpoint wants to be asked first, or does no longer: the peers to be told.
+    pub(crate) fn tell_over_budget(&mut self, over_budget: bool) -> Vec<u32> {
+        if core::mem::replace(&mut self.told, over_budget) == over_budget {
+            return Vec::new();
+        }
+        self.peers.values().copied().collect()
+    }
+
+    /// Whether peers were told to ask first.
+    pub(crate) fn is_over_budget(&self) -> bool {
+        self.told
+    }
+
+    /// Writes down what the fabrics have counted since the last time.
+    pub(crate) fn publish(&self, counters: &Recorder) {
+        let mut counts = Counts::default();
+        for fabric in &self.fabrics {
+            counts += fabric.counts();
+        }
+        if counts == self.counted.get() {
+            return;
+        }
+        self.counted.set(counts);
+        for (event, count) in [
+            (Event::VerbsMessages, counts.messages),
+            (Event::VerbsPackets, counts.packets),
+            (Event::RingMessages, counts.ring_messages),
+            (Event::RingPauses, counts.ring_pauses),
+            (Event::RegistrationHits, counts.registrations_found),
+            (Event::RegistrationMisses, counts.registrations_made),
+        ] {
+            // They only grow.
+            counters.at_least(event, count);
+        }
+    }
+}
+
+fn failure(why: ConnectionFailure) -> PeerFailure {
+    match why {
+        ConnectionFailure::Unreachable(_) => PeerFailure::Unreachable,
+        ConnectionFailure::Lost(_) => PeerFailure::Died,
+        ConnectionFailure::Closed => PeerFailure::Closed,
+        ConnectionFailure::Corrupt(what) => PeerFailure::Corrupt(what),
+        other => PeerFailure::Refused(other.to_string()),
+    }
+}
