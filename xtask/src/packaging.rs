@@ -9,11 +9,12 @@ use limic_runner::{Failure, Job, Summary, folders};
 use crate::optional;
 
 /// Crates that others depend on.
-const LIBRARIES: [&str; 7] = [
+const LIBRARIES: [&str; 8] = [
     "limic-matching",
     "limic-shm",
     "limic-copy",
     "limic-fabric",
+    "limic-tcp",
     "limic-ffi",
     "limic-ibverbs",
     "limic",

@@ -73,6 +73,11 @@ pub trait Fabric: Debug + Send {
     /// Moves everything on, and gives one event. `None`: nothing is to be told now.
     fn poll(&mut self, inbox: &mut Inbox) -> Option<Event>;
 
+    /// Turns of other work between two polls: more than 1 where a poll is a call of the kernel.
+    fn poll_every(&self) -> u32 {
+        1
+    }
+
     /// The descriptors that become readable when something happens, after [`arm`](Self::arm).
     fn wake_fds(&self) -> Vec<BorrowedFd<'_>>;
 

@@ -1,0 +1,87 @@
+//! What has to do with time: calls that nobody answers, strangers who say nothing, machines that
+//! are silent.
+
+use core::time::Duration;
+use std::os::fd::AsFd;
+use std::time::Instant;
+
+use limic_fabric::ConnectionFailure;
+use rustix::event::epoll::{self, EventData, EventFlags};
+
+use crate::connection::Stage;
+use crate::fabric::{LISTENER, TcpFabric};
+use crate::sockets;
+
+/// How long a stranger may take for its greeting, which it says at once.
+const GREETING: Duration = Duration::from_secs(10);
+/// The longest sleep while something has a deadline.
+const SLEEP: Duration = Duration::from_millis(100);
+
+impl TcpFabric {
+    /// How long a sleeper may sleep.
+    pub(crate) fn next_deadline(&self) -> Option<Duration> {
+        let strangers = self.strangers.iter().any(Option::is_some);
+        (self.beginning > 0 || strangers || self.paused.is_some()).then_some(SLEEP)
+    }
+
+    /// Ends what has waited for too long.
+    pub(crate) fn look_at_the_clock(&mut self) {
+        let now = Instant::now();
+        self.looked_at = now;
+        if self.paused.is_some_and(|until| now >= until) {
+            self.paused = None;
+            if let Some(listener) = &self.listener {
+                let data = EventData::new_u64(LISTENER);
+                // If it cannot be watched, calls have to go out from this side.
+                let _ = epoll::add(&self.events_set, listener, data, EventFlags::IN);
+            }
+        }
+        for place in 0..self.strangers.len() {
+            let since = self.strangers[place]
+                .as_ref()
+                .map(|stranger| stranger.since);
+            if since.is_some_and(|since| now.duration_since(since) > GREETING) {
+                self.send_away(place, "it said no greeting");
+            }
+        }
+        if self.beginning > 0 {
+            self.end_late_calls(now);
+        }
+        if now.duration_since(self.listened_at) > self.timeout / 4 {
+            self.listened_at = now;
+            self.end_silent();
+        }
+    }
+
+    fn end_late_calls(&mut self, now: Instant) {
+        let waited = self.timeout.as_millis();
+        for number in 0..self.connections.len() as u32 {
+            let why = match self.connection(number).map(|c| &c.stage) {
+                Some(Stage::Calling(until)) if now >= *until => {
+                    format!("its address did not answer for {waited} ms")
+                }
+                Some(Stage::Awaited(until)) if now >= *until => {
+                    format!("it calls itself, but its call did not come for {waited} ms")
+                }
+                _ => continue,
+            };
+            self.fail(number, ConnectionFailure::Unreachable(why));
+        }
+    }
+
+    /// Ends connections with machines that do not answer.
+    fn end_silent(&mut self) {
+        let timeout = self.timeout;
+        for number in 0..self.connections.len() as u32 {
+            let Some(connection) = self.connection(number) else {
+                continue;
+            };
+            let socket = connection.socket.as_ref();
+            let connected = matches!(connection.stage, Stage::Ready | Stage::Greeted { .. });
+            if connected && socket.is_some_and(|s| sockets::is_silent(s.as_fd(), timeout)) {
+                let why = format!("its machine was silent for {} ms", timeout.as_millis());
+                self.fail(number, ConnectionFailure::Unreachable(why));
+            }
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! One connection, and what is known of a peer beyond it.
+
+use std::os::fd::OwnedFd;
+use std::time::Instant;
+
+use limic_fabric::ConnectionFailure;
+
+use crate::outgoing::Outgoing;
+
+/// How far a connection is.
+#[derive(Debug)]
+pub(crate) enum Stage {
+    /// The socket is being connected; it has time until then.
+    Calling(Instant),
+    /// The greeting is out. The peer answers when it looks, however long that takes: the kernel
+    /// tells if it dies meanwhile.
+    Greeted {
+        /// What has come of the answer.
+        answer: Vec<u8>,
+    },
+    /// The peer's own call is to come, until then.
+    Awaited(Instant),
+    Ready,
+    Over(ConnectionFailure),
+}
+
+/// One connection.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    /// The peer.
+    pub(crate) id: u64,
+    pub(crate) stage: Stage,
+    /// `None` while the peer's call is awaited, and when the connection is over.
+    pub(crate) socket: Option<OwnedFd>,
+    pub(crate) out: Outgoing,
+    /// Messages follow at once: they wait for each other.
+    pub(crate) corked: bool,
+    /// The event set tells when the socket takes bytes again.
+    pub(crate) blocked: bool,
+    /// It is among those that hold messages back.
+    pub(crate) holds: bool,
+    /// Nothing can be sent any more; what has come can be read.
+    pub(crate) broken: Option<String>,
+    /// The beginning of a record whose end has not come, if `have` is not 0.
+    pub(crate) input: Vec<u8>,
+    pub(crate) have: usize,
+    /// It is in the list of those that are to be read.
+    pub(crate) listed: bool,
+}
+
+impl Connection {
+    pub(crate) fn new(id: u64, stage: Stage, socket: Option<OwnedFd>) -> Self {
+        Self {
+            id,
+            stage,
+            socket,
+            out: Outgoing::default(),
+            corked: false,
+            blocked: false,
+            holds: false,
+            broken: None,
+            input: Vec::new(),
+            have: 0,
+            listed: false,
+        }
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        matches!(self.stage, Stage::Ready)
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self.stage, Stage::Over(_))
+    }
+}
+
+/// What is known of an endpoint over all connections with it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known {
+    /// Its secret.
+    pub(crate) secret: u64,
+    /// The last connection.
+    pub(crate) connection: u32,
+    /// This side's count of its calls.
+    pub(crate) attempt: u32,
+    /// The peer's count of its calls, as far as it was heard. A call that was given up may come
+    /// late: it is known by its number.
+    pub(crate) heard: u32,
+}
+
+/// Somebody who has connected and not said a whole greeting.
+#[derive(Debug)]
+pub(crate) struct Stranger {
+    pub(crate) socket: OwnedFd,
+    pub(crate) said: Vec<u8>,
+    pub(crate) since: Instant,
+}

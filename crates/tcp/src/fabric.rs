@@ -1,0 +1,311 @@
+//! All connections of one endpoint.
+
+use core::time::Duration;
+use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
+
+use limic_fabric::{
+    ConnectionFailure, ConnectionId, Counts, Event, Fabric, Form, Inbox, Part, SendRefused,
+};
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::io::Errno;
+
+use crate::connection::{Connection, Known, Stage, Stranger};
+use crate::greeting::HELLO;
+use crate::place::{part_of, place_of};
+use crate::record::LONGEST;
+use crate::{interface, sockets};
+
+/// What a fabric is opened with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TcpSettings {
+    /// The interface that peers call, by name or address; `None`: the one that leads to others.
+    pub interface: Option<String>,
+    /// The loopback serves if there is nothing else.
+    pub also_loopback: bool,
+    /// How long a machine may be silent that was asked for something, before it counts as lost.
+    pub timeout: Duration,
+}
+
+impl Default for TcpSettings {
+    fn default() -> Self {
+        Self {
+            interface: None,
+            also_loopback: false,
+            timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+/// What a token of the event set stands for.
+pub(crate) const LISTENER: u64 = 0;
+pub(crate) const STRANGER: u64 = 1 << 32;
+pub(crate) const CONNECTION: u64 = 2 << 32;
+
+/// All connections of one endpoint.
+#[derive(Debug)]
+pub struct TcpFabric {
+    pub(crate) events_set: OwnedFd,
+    pub(crate) listener: Option<OwnedFd>,
+    pub(crate) part: Part,
+    /// Where calls come from, if that was asked for.
+    pub(crate) from: Option<IpAddr>,
+    pub(crate) timeout: Duration,
+    pub(crate) id: u64,
+    pub(crate) secret: u64,
+    pub(crate) hello: Vec<u8>,
+    /// By number; a number is used once.
+    pub(crate) connections: Vec<Option<Box<Connection>>>,
+    pub(crate) known: HashMap<u64, Known>,
+    pub(crate) strangers: Vec<Option<Stranger>>,
+    pub(crate) events: VecDeque<Event>,
+    /// Connections that are to be read.
+    pub(crate) readable: VecDeque<u32>,
+    /// The connection that brought the last messages: it is likely to bring the next ones.
+    pub(crate) hot: Option<u32>,
+    /// Connections that are not over.
+    pub(crate) alive: u32,
+    /// Those of them that are not ready.
+    pub(crate) beginning: u32,
+    /// Those that hold messages.
+    pub(crate) holding: u32,
+    /// Polls.
+    pub(crate) turn: u32,
+    /// The next poll looks at everything.
+    pub(crate) noticed: bool,
+    /// Nobody is accepted until then: no descriptor was free.
+    pub(crate) paused: Option<Instant>,
+    pub(crate) looked_at: Instant,
+    pub(crate) listened_at: Instant,
+    pub(crate) counts: Counts,
+    /// Room to read into.
+    pub(crate) spare: Vec<u8>,
+}
+
+impl TcpFabric {
+    /// Listens. `id` names the endpoint, and `secret` lets peers in.
+    ///
+    /// # Errors
+    /// Says what is in the way.
+    pub fn open(settings: &TcpSettings, id: u64, secret: u64) -> Result<Self, String> {
+        let ip = interface::choose(settings.interface.as_deref(), settings.also_loopback)?;
+        let failed = |what: &str, error: Errno| format!("{what} at {ip}: {error}");
+        let (listener, at) = sockets::listener(ip).map_err(|error| failed("a socket", error))?;
+        let part = part_of(at).ok_or_else(|| format!("{at} is no address of IP"))?;
+        let events_set = epoll::create(epoll::CreateFlags::CLOEXEC);
+        let events_set = events_set.map_err(|error| failed("epoll", error))?;
+        let data = EventData::new_u64(LISTENER);
+        epoll::add(&events_set, &listener, data, EventFlags::IN)
+            .map_err(|error| failed("epoll", error))?;
+        Ok(Self {
+            events_set,
+            listener: Some(listener),
+            part,
+            from: settings.interface.as_ref().map(|_| ip),
+            timeout: settings.timeout,
+            id,
+            secret,
+            hello: Vec::new(),
+            connections: Vec::new(),
+            known: HashMap::new(),
+            strangers: Vec::new(),
+            events: VecDeque::new(),
+            readable: VecDeque::new(),
+            hot: None,
+            alive: 0,
+            beginning: 0,
+            holding: 0,
+            turn: 0,
+            noticed: true,
+            paused: None,
+            looked_at: Instant::now(),
+            listened_at: Instant::now(),
+            counts: Counts::default(),
+            spare: Vec::new(),
+        })
+    }
+
+    pub(crate) fn connection(&mut self, number: u32) -> Option<&mut Connection> {
+        self.connections.get_mut(number as usize)?.as_deref_mut()
+    }
+
+    /// Adds a connection; gives its number.
+    pub(crate) fn enter(&mut self, connection: Connection) -> u32 {
+        self.alive += 1;
+        self.beginning += u32::from(!connection.is_ready());
+        self.connections.push(Some(Box::new(connection)));
+        self.connections.len() as u32 - 1
+    }
+
+    /// Watches the socket of a connection.
+    pub(crate) fn watch(&self, number: u32, socket: &OwnedFd, flags: EventFlags) {
+        let data = EventData::new_u64(CONNECTION | u64::from(number));
+        if let Err(error) = epoll::add(&self.events_set, socket, data, flags) {
+            tracing::warn!("a connection cannot be watched: {error}");
+        }
+    }
+
+    /// Changes what a connection is watched for.
+    pub(crate) fn watch_for(&self, number: u32, flags: EventFlags) {
+        let connection = self
+            .connections
+            .get(number as usize)
+            .and_then(Option::as_ref);
+        if let Some(socket) = connection.and_then(|connection| connection.socket.as_ref()) {
+            let data = EventData::new_u64(CONNECTION | u64::from(number));
+            // It fails only for a socket that is not in the set.
+            let _ = epoll::modify(&self.events_set, socket, data, flags);
+        }
+    }
+
+    /// Closes a socket that is in the event set. A forked child may have a copy of it, so it is
+    /// taken out first.
+    pub(crate) fn close_socket(&self, socket: OwnedFd) {
+        // It fails only for a socket that is not in the set.
+        let _ = epoll::delete(&self.events_set, &socket);
+        drop(socket);
+    }
+
+    /// A connection ends, and an event tells of it.
+    pub(crate) fn fail(&mut self, number: u32, why: ConnectionFailure) {
+        if self.end(number, why.clone()) {
+            let connection = ConnectionId(number);
+            self.events.push_back(Event::Failed { connection, why });
+        }
+    }
+
+    /// A connection ends. False if it was over.
+    pub(crate) fn end(&mut self, number: u32, why: ConnectionFailure) -> bool {
+        let Some(connection) = self.connection(number) else {
+            return false;
+        };
+        if connection.is_over() {
+            return false;
+        }
+        let was_ready = connection.is_ready();
+        let held = core::mem::take(&mut connection.holds);
+        connection.stage = Stage::Over(why);
+        connection.out = crate::outgoing::Outgoing::default();
+        (connection.input, connection.have) = (Vec::new(), 0);
+        let socket = connection.socket.take();
+        self.alive -= 1;
+        self.beginning -= u32::from(!was_ready);
+        self.holding -= u32::from(held);
+        if let Some(socket) = socket {
+            self.close_socket(socket);
+        }
+        true
+    }
+}
+
+impl Fabric for TcpFabric {
+    fn part(&self) -> Part {
+        self.part
+    }
+
+    fn set_hello(&mut self, hello: Vec<u8>) {
+        debug_assert!(hello.len() <= HELLO, "the layer above keeps to it");
+        self.hello = hello;
+    }
+
+    fn connect(
+        &mut self,
+        to: &Part,
+        id: u64,
+        secret: u64,
+    ) -> Result<ConnectionId, ConnectionFailure> {
+        self.call(to, id, secret).map(ConnectionId)
+    }
+
+    fn disconnect(&mut self, connection: ConnectionId) {
+        self.end(connection.0, ConnectionFailure::Closed);
+        let of_it = |event: &Event| {
+            matches!(event, Event::Failed { connection: other, .. }
+                | Event::Connected { connection: other, .. } if *other == connection)
+        };
+        self.events.retain(|event| !of_it(event));
+    }
+
+    fn is_connected(&self, connection: ConnectionId) -> bool {
+        let connection = self.connections.get(connection.0 as usize);
+        connection.is_some_and(|connection| connection.as_ref().is_some_and(|c| c.is_ready()))
+    }
+
+    fn longest_message(&self, _: ConnectionId) -> usize {
+        LONGEST
+    }
+
+    fn send(
+        &mut self,
+        to: ConnectionId,
+        form: Form,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<(), SendRefused> {
+        self.write_message(to.0, form, fill)
+    }
+
+    fn cork(&mut self, to: ConnectionId) {
+        if let Some(connection) = self.connection(to.0) {
+            connection.corked = true;
+        }
+    }
+
+    fn uncork(&mut self, to: ConnectionId) {
+        if let Some(connection) = self.connection(to.0) {
+            connection.corked = false;
+        }
+        self.flush(to.0);
+    }
+
+    fn holds_messages(&self) -> bool {
+        self.holding > 0
+    }
+
+    fn poll(&mut self, inbox: &mut Inbox) -> Option<Event> {
+        self.take_next(inbox)
+    }
+
+    fn poll_every(&self) -> u32 {
+        8
+    }
+
+    fn wake_fds(&self) -> Vec<BorrowedFd<'_>> {
+        vec![self.events_set.as_fd()]
+    }
+
+    fn arm(&mut self) -> Result<(), String> {
+        // The event set stays readable as long as anything is there: nothing is to be asked for.
+        self.look_at_the_clock();
+        self.noticed = true;
+        Ok(())
+    }
+
+    fn notice(&mut self) {
+        self.noticed = true;
+    }
+
+    fn patience(&self) -> Option<Duration> {
+        self.next_deadline()
+    }
+
+    fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    fn close(&mut self, within: Duration) {
+        self.say_goodbye(within);
+    }
+
+    fn leave_to_parent(self: Box<Self>) {
+        // The copies of the sockets are closed, and nothing is said over them. What the event set
+        // watches stays, since it is one for both processes.
+        drop(self);
+    }
+}
+
+/// The place of a peer.
+pub(crate) fn place(to: &Part) -> Result<std::net::SocketAddr, ConnectionFailure> {
+    place_of(to).ok_or_else(|| ConnectionFailure::Local("its address is none of TCP".to_owned()))
+}

@@ -1,0 +1,166 @@
+//! What travels once two endpoints are connected: records, one behind the other.
+//!
+//! ```text
+//! length u32 | kind u8 | 0 u8 | 0 u16 | tag u64 | payload       little-endian
+//! ```
+
+use limic_fabric::{Form, Inbox};
+
+/// Bytes before a record's payload.
+pub(crate) const HEADER: usize = 16;
+/// The longest payload: a fragment of a long message is one record, so it is long enough that a
+/// call of the kernel costs little beside its bytes.
+pub(crate) const LONGEST: usize = 64 << 10;
+/// The sender has closed its endpoint.
+pub(crate) const GOODBYE: u8 = 0xf0;
+
+/// A record's header.
+pub(crate) fn header(form: Form) -> [u8; HEADER] {
+    let mut out = [0; HEADER];
+    out[..4].copy_from_slice(&form.len.to_le_bytes());
+    out[4] = form.kind;
+    out[8..].copy_from_slice(&form.tag.to_le_bytes());
+    out
+}
+
+/// What a stretch of bytes holds.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Taken {
+    /// Bytes of whole records.
+    pub(crate) bytes: usize,
+    /// The last one says goodbye; what is behind it is nobody's.
+    pub(crate) goodbye: bool,
+}
+
+/// Notes the whole records among the bytes in an inbox.
+///
+/// # Errors
+/// What makes no sense.
+pub(crate) fn take(bytes: &[u8], inbox: &mut Inbox) -> Result<Taken, String> {
+    let mut at = 0;
+    while let Some(head) = bytes.get(at..).and_then(<[u8]>::first_chunk::<HEADER>) {
+        let [
+            l0,
+            l1,
+            l2,
+            l3,
+            kind,
+            0,
+            0,
+            0,
+            t0,
+            t1,
+            t2,
+            t3,
+            t4,
+            t5,
+            t6,
+            t7,
+        ] = *head
+        else {
+            return Err("a record whose reserved bytes are not zero".to_owned());
+        };
+        let len = u32::from_le_bytes([l0, l1, l2, l3]);
+        if len as usize > LONGEST {
+            return Err(format!("a record of {len} bytes, {LONGEST} is the longest"));
+        }
+        let end = at + HEADER + len as usize;
+        if end > bytes.len() {
+            break;
+        }
+        if kind == GOODBYE {
+            let goodbye = true;
+            return Ok(Taken {
+                bytes: end,
+                goodbye,
+            });
+        }
+        if kind > GOODBYE {
+            return Err(format!("a record of unknown kind {kind:#04x}"));
+        }
+        let tag = u64::from_le_bytes([t0, t1, t2, t3, t4, t5, t6, t7]);
+        inbox.push(Form { kind, tag, len }, at + HEADER);
+        at = end;
+    }
+    Ok(Taken {
+        bytes: at,
+        goodbye: false,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use limic_fabric::ConnectionId;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn record(kind: u8, tag: u64, payload: &[u8]) -> Vec<u8> {
+        let len = payload.len() as u32;
+        let mut bytes = header(Form { kind, tag, len }).to_vec();
+        bytes.extend(payload);
+        bytes
+    }
+
+    proptest! {
+        /// However the bytes are cut, the records come out as they went in.
+        #[test]
+        fn records_come_out_as_they_went_in(
+            records in proptest::collection::vec(
+                (0..GOODBYE, any::<u64>(), proptest::collection::vec(any::<u8>(), 0..90)), 0..20),
+            cuts in proptest::collection::vec(1..200_usize, 1..40),
+        ) {
+            let all: Vec<u8> = records.iter().flat_map(|(k, t, p)| record(*k, *t, p)).collect();
+            let (mut seen, mut kept, mut at) = (Vec::new(), Vec::new(), 0);
+            for cut in cuts.iter().cycle() {
+                let end = (at + cut).min(all.len());
+                kept.extend(&all[at..end]);
+                at = end;
+                let mut inbox = Inbox::new();
+                inbox.begin(ConnectionId(0));
+                let taken = take(&kept, &mut inbox).unwrap();
+                *inbox.bytes_mut() = kept.clone();
+                seen.extend(inbox.messages().map(|(f, p)| (f.kind, f.tag, p.to_vec())));
+                kept.drain(..taken.bytes);
+                if at == all.len() {
+                    break;
+                }
+            }
+            prop_assert!(kept.is_empty());
+            prop_assert_eq!(seen, records);
+        }
+
+        #[test]
+        fn any_bytes_are_read_without_harm(
+            bytes in proptest::collection::vec(any::<u8>(), 0..300),
+        ) {
+            let mut inbox = Inbox::new();
+            if let Ok(taken) = take(&bytes, &mut inbox) {
+                prop_assert!(taken.bytes <= bytes.len());
+            }
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_named() {
+        let mut inbox = Inbox::new();
+        let mut too_long = record(1, 2, &[]);
+        too_long[..4].copy_from_slice(&(LONGEST as u32 + 1).to_le_bytes());
+        let error = take(&too_long, &mut inbox).unwrap_err();
+        assert!(error.contains("65537"), "{error}");
+        assert!(take(&record(0xf1, 0, &[]), &mut inbox).is_err());
+        let mut reserved = record(1, 2, &[]);
+        reserved[6] = 1;
+        assert!(take(&reserved, &mut inbox).is_err());
+        assert!(inbox.is_empty());
+    }
+
+    #[test]
+    fn nothing_is_read_behind_a_goodbye() {
+        let mut inbox = Inbox::new();
+        let mut bytes = record(GOODBYE, 0, &[]);
+        bytes.extend([0xff; 40]);
+        let taken = take(&bytes, &mut inbox).unwrap();
+        assert_eq!((taken.bytes, taken.goodbye), (HEADER, true));
+    }
+}

@@ -1,0 +1,98 @@
+//! Sockets with the options that connections have.
+
+use core::time::Duration;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SocketFlags, SocketType, bind, connect, getsockname, ipproto, listen,
+    socket_with, sockopt,
+};
+
+/// Calls that wait in the kernel until they are accepted: an endpoint that computes leaves the
+/// whole job waiting there. The kernel has its own bound too (net.core.somaxconn).
+const BACKLOG: i32 = 4096;
+
+fn socket(ip: IpAddr) -> Result<OwnedFd, Errno> {
+    let family = match ip {
+        IpAddr::V4(_) => AddressFamily::INET,
+        IpAddr::V6(_) => AddressFamily::INET6,
+    };
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))
+}
+
+/// A socket that peers call, at this address; and where that is.
+pub(crate) fn listener(ip: IpAddr) -> Result<(OwnedFd, SocketAddr), Errno> {
+    let listener = socket(ip)?;
+    bind(&listener, &SocketAddr::new(ip, 0))?;
+    listen(&listener, BACKLOG)?;
+    let at = SocketAddr::try_from(getsockname(&listener)?)?;
+    Ok((listener, at))
+}
+
+/// A socket that is being connected; from this address, if one is given and of the same family.
+pub(crate) fn call(to: SocketAddr, from: Option<IpAddr>) -> Result<OwnedFd, Errno> {
+    let socket = socket(to.ip())?;
+    if let Some(from) = from.filter(|from| from.is_ipv4() == to.is_ipv4()) {
+        bind(&socket, &SocketAddr::new(from, 0))?;
+    }
+    match connect(&socket, &to) {
+        Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => Ok(socket),
+        Err(error) => Err(error),
+    }
+}
+
+/// Small messages go at once, and a machine that is gone is noticed within this time though nothing
+/// is sent.
+pub(crate) fn prepare(socket: &OwnedFd, timeout: Duration) -> Result<(), Errno> {
+    const TRIES: u32 = 3;
+    let second = Duration::from_secs(1);
+    sockopt::set_tcp_nodelay(socket, true)?;
+    sockopt::set_socket_keepalive(socket, true)?;
+    sockopt::set_tcp_keepidle(socket, (timeout / 2).max(second))?;
+    sockopt::set_tcp_keepintvl(socket, (timeout / (2 * TRIES)).max(second))?;
+    sockopt::set_tcp_keepcnt(socket, TRIES)
+}
+
+/// What went wrong with a socket, if anything did.
+pub(crate) fn error_of(socket: &OwnedFd) -> Option<Errno> {
+    match sockopt::socket_error(socket) {
+        Ok(Ok(())) => None,
+        Ok(Err(error)) | Err(error) => Some(error),
+    }
+}
+
+/// Whether the other machine has not answered for this time, though it was asked more than once.
+///
+/// TCP_USER_TIMEOUT would end a connection too whose peer answers, but takes no bytes since its
+/// process computes: so the kernel's own numbers are looked at instead.
+#[expect(unsafe_code, reason = "rustix has no TCP_INFO")]
+pub(crate) fn is_silent(socket: BorrowedFd<'_>, timeout: Duration) -> bool {
+    // SAFETY: all of its fields are numbers.
+    let mut info: libc::tcp_info = unsafe { core::mem::zeroed() };
+    let mut len = size_of::<libc::tcp_info>() as libc::socklen_t;
+    // SAFETY: the kernel writes no more than `len` bytes, all of them of `info`.
+    let got = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            (&raw mut info).cast(),
+            &raw mut len,
+        )
+    };
+    let asked = info.tcpi_retransmits >= 2 || info.tcpi_probes >= 2;
+    let heard = Duration::from_millis(info.tcpi_last_ack_recv.into());
+    got == 0 && asked && heard > timeout
+}
+
+/// Whether bytes are on their way that the other machine has not acknowledged.
+#[expect(unsafe_code, reason = "rustix has no SIOCOUTQ")]
+pub(crate) fn is_under_way(socket: BorrowedFd<'_>) -> bool {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: SIOCOUTQ, which is TIOCOUTQ, writes one int.
+    let got = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    got == 0 && bytes > 0
+}

@@ -1,0 +1,260 @@
+//! Two endpoints meet, talk, and part.
+
+mod side;
+
+use core::time::Duration;
+
+use limic_fabric::{ConnectionFailure, Fabric, SendRefused};
+use side::{Side, until};
+
+#[test]
+fn a_call_is_answered_and_both_know_each_other() {
+    let (mut a, mut b) = (Side::open(1), Side::open(2));
+    let there = a.call(&b);
+    assert_eq!(a.send(there, 1, b"x"), Err(SendRefused::Later));
+    until("the meeting", &mut [&mut a, &mut b], |sides| {
+        sides.iter().all(|side| side.connected.len() == 1)
+    });
+    assert_eq!(a.connected, [(there, 2, b"I am 2".to_vec())]);
+    let (back, id, hello) = b.connected[0].clone();
+    assert_eq!((id, &hello[..]), (1, &b"I am 1"[..]));
+    // It is the same connection for both.
+    assert_eq!(b.call(&a), back);
+    a.send(there, 7, b"to b").expect("ready");
+    b.send(back, 8, b"to a").expect("ready");
+    until("the messages", &mut [&mut a, &mut b], |sides| {
+        sides.iter().all(|side| side.came.len() == 1)
+    });
+    assert_eq!(b.came, [(back, 1, 7, b"to b".to_vec())]);
+    assert_eq!(a.came, [(there, 1, 8, b"to a".to_vec())]);
+}
+
+/// Both have called before either looks.
+#[test]
+fn of_two_calls_at_once_one_stays() {
+    for (first, second) in [(1, 2), (2, 1)] {
+        for looks in 0..40 {
+            let (mut a, mut b) = (Side::open(first), Side::open(second));
+            let there = a.call(&b);
+            // How far the first one is when the second one calls.
+            for _ in 0..looks {
+                a.progress();
+            }
+            let back = b.call(&a);
+            until("the meeting", &mut [&mut b, &mut a], |sides| {
+                sides.iter().all(|side| !side.connected.is_empty())
+            });
+            a.send(there, 1, b"one").expect("ready");
+            b.send(back, 2, b"two").expect("ready");
+            until("the messages", &mut [&mut a, &mut b], |sides| {
+                sides.iter().all(|side| side.came.len() == 1)
+            });
+            // What is left of the other call does no harm.
+            for _ in 0..300 {
+                a.progress();
+                b.progress();
+            }
+            for side in [&a, &b] {
+                assert_eq!(side.connected.len(), 1, "{:?}", side.connected);
+                assert_eq!(side.failed, []);
+            }
+        }
+    }
+}
+
+/// An endpoint computes for long: its kernel takes the call.
+#[test]
+fn a_call_waits_for_one_that_does_not_look() {
+    let timeout = Duration::from_secs(1);
+    let (mut a, mut b) = (Side::with(1, timeout), Side::open(2));
+    let there = a.call(&b);
+    let start = std::time::Instant::now();
+    while start.elapsed() < 3 * timeout {
+        a.progress();
+        std::thread::yield_now();
+    }
+    assert_eq!(a.failed, []);
+    until("the meeting", &mut [&mut a, &mut b], |sides| {
+        sides.iter().all(|side| side.connected.len() == 1)
+    });
+    assert!(a.fabric.is_connected(there));
+}
+
+#[test]
+fn nobody_there_is_an_error() {
+    let mut a = Side::open(1);
+    let gone = Side::open(2);
+    let (part, id, secret) = (gone.fabric.part(), gone.id, gone.secret);
+    drop(gone);
+    match a.fabric.connect(&part, id, secret) {
+        Err(why) => assert!(matches!(why, ConnectionFailure::Unreachable(_)), "{why}"),
+        Ok(_) => {
+            until("the failure", &mut [&mut a], |sides| {
+                !sides[0].failed.is_empty()
+            });
+            let why = &a.failed[0].1;
+            assert!(matches!(why, ConnectionFailure::Unreachable(_)), "{why}");
+        }
+    }
+}
+
+#[test]
+fn a_goodbye_comes_behind_all_messages() {
+    let (mut a, mut b) = (Side::open(1), Side::open(2));
+    let there = a.call(&b);
+    until("the meeting", &mut [&mut a, &mut b], |sides| {
+        sides.iter().all(|side| side.connected.len() == 1)
+    });
+    // Messages of the other one lie unread meanwhile.
+    let back = b.connected[0].0;
+    b.send(back, 9, &[3; 5000]).expect("ready");
+    let mut sent = 0_u64;
+    while a.send(there, sent, &[1; 5000]).is_ok() {
+        sent += 1;
+    }
+    let closing = std::thread::spawn(move || {
+        a.fabric.close(Duration::from_secs(30));
+        drop(a);
+    });
+    until("the end", &mut [&mut b], |sides| {
+        !sides[0].failed.is_empty()
+    });
+    closing.join().expect("closed");
+    assert_eq!(b.failed, [(back, ConnectionFailure::Closed)]);
+    let tags: Vec<u64> = b.came.iter().map(|(_, _, tag, _)| *tag).collect();
+    assert_eq!(tags, (0..sent).collect::<Vec<_>>());
+}
+
+#[test]
+fn an_end_without_goodbye_is_a_loss_and_a_new_call_is_another_connection() {
+    let (mut a, mut b) = (Side::open(1), Side::open(2));
+    let there = a.call(&b);
+    until("the meeting", &mut [&mut a, &mut b], |sides| {
+        sides.iter().all(|side| side.connected.len() == 1)
+    });
+    a.send(there, 1, b"before").expect("ready");
+    a.fabric.disconnect(there);
+    until("the end", &mut [&mut b], |sides| {
+        !sides[0].failed.is_empty()
+    });
+    assert!(matches!(b.failed[0].1, ConnectionFailure::Lost(_)));
+    assert_eq!(b.came.len(), 1, "what was sent before it was lost");
+    let again = a.call(&b);
+    assert_ne!(again, there);
+    until("a second meeting", &mut [&mut a, &mut b], |sides| {
+        sides.iter().all(|side| side.connected.len() == 2)
+    });
+    a.send(again, 2, b"after").expect("ready");
+    until("the message", &mut [&mut a, &mut b], |sides| {
+        sides[1].came.len() == 2
+    });
+}
+
+/// The peer has given up a connection of which this side does not know yet.
+#[test]
+fn a_new_call_ends_the_connection_that_was_there() {
+    let (mut a, mut b) = (Side::open(1), Side::open(2));
+    let there = a.call(&b);
+    until("the meeting", &mut [&mut a, &mut b], |sides| {
+        sides.iter().all(|side| side.connected.len() == 1)
+    });
+    let before = b.connected[0].0;
+    a.fabric.disconnect(there);
+    let again = a.call(&b);
+    until("a second meeting", &mut [&mut a, &mut b], |sides| {
+        sides.iter().all(|side| side.connected.len() == 2)
+    });
+    assert_eq!(b.failed.len(), 1);
+    assert_eq!(b.failed[0].0, before);
+    let after = b.connected[1].0;
+    assert_ne!(before, after);
+    b.send(after, 5, b"anew").expect("ready");
+    until("the message", &mut [&mut a, &mut b], |sides| {
+        sides[0].came.len() == 1
+    });
+    assert_eq!(a.came[0].0, again);
+}
+
+/// One reads nothing for long: the other keeps little, is not told of a loss, and everything comes
+/// in order afterwards.
+#[test]
+fn a_slow_reader_holds_its_sender_back() {
+    let timeout = Duration::from_secs(1);
+    let (mut a, mut b) = (Side::with(1, timeout), Side::with(2, timeout));
+    let there = a.call(&b);
+    until("the meeting", &mut [&mut a, &mut b], |sides| {
+        sides.iter().all(|side| side.connected.len() == 1)
+    });
+    let mut sent = 0_u64;
+    let start = std::time::Instant::now();
+    let mut refused = 0;
+    // The machine is alive: a loss would be wrong, however long nothing is read.
+    while start.elapsed() < 4 * timeout {
+        match a.send(there, sent, &sent.to_le_bytes().repeat(4000)) {
+            Ok(()) => sent += 1,
+            Err(SendRefused::Later) => {
+                refused += 1;
+                a.progress();
+                std::thread::yield_now();
+            }
+            Err(why) => panic!("{why}"),
+        }
+    }
+    assert!(refused > 0 && a.failed.is_empty(), "{:?}", a.failed);
+    assert!(a.fabric.holds_messages());
+    until("everything", &mut [&mut a, &mut b], |sides| {
+        sides[1].came.len() as u64 == sent
+    });
+    assert!(!a.fabric.holds_messages());
+    for (number, (_, _, tag, payload)) in (0..).zip(&b.came) {
+        assert_eq!((*tag, payload.len()), (number, 32_000));
+        assert!(payload.chunks(8).all(|word| word == number.to_le_bytes()));
+    }
+}
+
+/// Both write more than the network holds before either reads: reading goes on while writing waits.
+#[test]
+fn floods_both_ways_do_not_lock() {
+    const COUNT: u64 = 2000;
+    let (mut a, mut b) = (Side::open(1), Side::open(2));
+    let there = a.call(&b);
+    until("the meeting", &mut [&mut a, &mut b], |sides| {
+        sides.iter().all(|side| side.connected.len() == 1)
+    });
+    let ends = [there, b.connected[0].0];
+    let mut sent = [0_u64; 2];
+    let payload = vec![7; 20_000];
+    while [&a, &b].iter().any(|side| (side.came.len() as u64) < COUNT) {
+        for (at, side) in [&mut a, &mut b].into_iter().enumerate() {
+            while sent[at] < COUNT && side.send(ends[at], sent[at], &payload).is_ok() {
+                sent[at] += 1;
+            }
+            side.progress();
+        }
+    }
+    for side in [&a, &b] {
+        let mut tags = side.came.iter().map(|(_, _, tag, _)| *tag);
+        assert!(tags.by_ref().eq(0..COUNT));
+    }
+}
+
+#[test]
+fn corked_messages_travel_together() {
+    let (mut a, mut b) = (Side::open(1), Side::open(2));
+    let there = a.call(&b);
+    until("the meeting", &mut [&mut a, &mut b], |sides| {
+        sides.iter().all(|side| side.connected.len() == 1)
+    });
+    let before = a.fabric.counts().packets;
+    a.fabric.cork(there);
+    for tag in 0..100 {
+        a.send(there, tag, b"short").expect("ready");
+    }
+    assert!(a.fabric.holds_messages());
+    a.fabric.uncork(there);
+    assert!(!a.fabric.holds_messages());
+    assert_eq!(a.fabric.counts().packets, before + 1);
+    until("the messages", &mut [&mut b], |sides| {
+        sides[0].came.len() == 100
+    });
+}
