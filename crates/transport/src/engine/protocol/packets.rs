@@ -140,7 +140,6 @@ pub(crate) fn accept(cx: &mut Cx, slot: Slot, offer: &Offer, mut incoming: Incom
         Some(Err(why)) => tracing::debug!("a message comes in packets: {why}"),
         None => {}
     }
-    incoming.path = Path::RcEager;
     rendezvous::request_fragments(cx, slot, &incoming, false);
 }
 

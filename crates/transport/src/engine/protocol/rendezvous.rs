@@ -111,11 +111,9 @@ fn choose(
 /// Asks the sender for the rest of a message in fragments; `expose`: the next message is to be
 /// exposed to the kernel module.
 pub(crate) fn request_fragments(cx: &mut Cx, slot: Slot, incoming: &Incoming, expose: bool) {
+    let path = packets::fragments_path(cx, incoming.from());
     if let Some(receiving) = cx.requests.receiving(slot) {
-        receiving.stage = ReceiveStage::Assembling(Incoming {
-            path: Path::Pipeline,
-            ..*incoming
-        });
+        receiving.stage = ReceiveStage::Assembling(Incoming { path, ..*incoming });
     }
     let clear = ClearToSend {
         send: incoming.remote,
