@@ -246,7 +246,7 @@ fn jobs_meet_at_the_start_or_on_demand() {
         let status = Command::new(&command)
             .args(["run", "-n", "4"])
             .arg(&example)
-            .env("LIMIC_VERBS", "only")
+            .env("LIMIC_FABRIC", "verbs-only")
             .env("LIMIC_VERBS_CONNECT", when)
             .status();
         assert!(status.expect("limic run").success(), "{when}");

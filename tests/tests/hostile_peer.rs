@@ -3,7 +3,7 @@
 use std::os::fd::AsRawFd;
 
 use limic::counters::Event;
-use limic::{Endpoint, HybridEndpoint, Selector};
+use limic::{ADDRESS_LEN, Endpoint, HybridEndpoint, Selector};
 use limic_tests::attacker::{Scribble, writable_segments};
 use limic_tests::process::{open_descriptors, socket_name, vanish};
 use limic_tests::{Cast, Random, Rank, check, content};
@@ -137,16 +137,16 @@ fn throw_garbage(seed: u64, name: &str, address: &[u8]) {
         let mut bytes: Vec<u8> = (0..random.below(300))
             .map(|_| random.next_u64() as u8)
             .collect();
-        if round % 2 == 0 && bytes.len() > 70 {
+        if round % 2 == 0 && bytes.len() > 16 + ADDRESS_LEN {
             // It begins like a greeting with the right secret, and goes wrong later.
             bytes[..4].copy_from_slice(&((round / 2 % 7) as u32).to_le_bytes());
             // One of these is the version that is spoken.
-            let version = 1 + (round / 2 % 8) as u32;
+            let version = 8 + (round / 2 % 8) as u32;
             bytes[4..8].copy_from_slice(&version.to_le_bytes());
             bytes[8..16].copy_from_slice(&address[20..28]);
-            bytes[16..64].copy_from_slice(address);
+            bytes[16..16 + ADDRESS_LEN].copy_from_slice(address);
             if round % 4 == 0 {
-                bytes.resize(120, 7);
+                bytes.resize(16 + ADDRESS_LEN + 56, 7);
             }
         }
         for _ in 0..=random.below(3) {

@@ -106,7 +106,8 @@ unsafe fn put(bytes: &[u8], to: *mut c_void, length: usize) -> Result<(), Failur
 /// - `address`, `length`: what `limic_address` gave there.
 /// - `peer`: set to the peer, a small number that means something at this endpoint only.
 ///
-/// Errors: `LIMIC_ERR_ADDRESS`; misuse.
+/// Errors: `LIMIC_ERR_ADDRESS`; `LIMIC_ERR_NO_PATH` if it is on another machine, and no network
+/// leads there; misuse.
 ///
 /// # Safety
 /// `address` is NULL or readable for `length` bytes, `peer` is NULL or writable.

@@ -1,7 +1,7 @@
 //! Lanes over verbs: one for each combination of send entries, coalescing and streams,
 //! so that all of them are measured by the same processes in turn.
 
-use limic::settings::{Settings, SettingsBuilder, SettingsError, VerbsSettings, VerbsUse};
+use limic::settings::{FabricUse, Settings, SettingsBuilder, SettingsError, VerbsSettings};
 
 /// How an endpoint of a lane uses verbs; these are fields of the JSON's rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -44,7 +44,7 @@ impl VerbsLane {
     /// As [`settings`](Self::settings), for more of them.
     pub fn builder(self) -> SettingsBuilder {
         Settings::builder()
-            .verbs(VerbsUse::Only)
+            .fabric(FabricUse::VerbsOnly)
             .verbs_entries(self.entries)
             .verbs_coalesce(self.coalesce)
             .verbs_streams(self.streams)

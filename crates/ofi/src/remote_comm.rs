@@ -3,18 +3,22 @@
 use std::sync::OnceLock;
 
 use limic::Settings;
-use limic::settings::VerbsUse;
+use limic::networks::networks;
 
 /// Why peers on other nodes cannot be reached from here, if it is so.
 pub(crate) fn no_other_node() -> Option<&'static str> {
     static WHY: OnceLock<Option<String>> = OnceLock::new();
     WHY.get_or_init(|| {
         // Settings that make no sense are told where endpoints are opened.
-        if Settings::from_environment().is_ok_and(|settings| settings.verbs().used == VerbsUse::Off)
-        {
-            return Some("LIMIC_VERBS is off".to_owned());
+        let settings = Settings::from_environment().unwrap_or_default();
+        let mut reasons = Vec::new();
+        for network in networks(&settings) {
+            match network.state {
+                Ok(_) => return None,
+                Err(why) => reasons.push(format!("{}: {why}", network.name)),
+            }
         }
-        limic::verbs::devices().err().map(|why| why.to_string())
+        Some(reasons.join("; "))
     })
     .as_deref()
 }

@@ -138,7 +138,7 @@ fn other_nodes_are_offered_only_if_they_can_be_reached_or_nobody_is_there() {
     let asked = |ranks_here: Option<&str>| {
         let mut info = command("fi_info", provider.path());
         info.args(["-p", "limic", "-c", "FI_REMOTE_COMM"])
-            .env("LIMIC_VERBS", "off")
+            .env("LIMIC_FABRIC", "off")
             .env("OMPI_COMM_WORLD_SIZE", "4")
             .env_remove("SLURM_STEP_NUM_NODES")
             .env_remove("OMPI_COMM_WORLD_LOCAL_SIZE")

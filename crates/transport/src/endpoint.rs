@@ -70,7 +70,9 @@ pub trait Endpoint: RawEndpoint {
     /// ```
     ///
     /// # Errors
-    /// [`Error::BadAddress`](crate::Error::BadAddress).
+    /// [`Error::BadAddress`](crate::Error::BadAddress);
+    /// [`Error::NoCommonNetwork`](crate::Error::NoCommonNetwork) if the address is of another node,
+    /// and names no network that this endpoint has.
     fn connect(&self, address: &[u8]) -> Result<Peer>;
 
     /// The address of a peer, also of one that made the first contact itself.

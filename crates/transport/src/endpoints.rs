@@ -9,7 +9,7 @@ use crate::Result;
 use crate::engine::Engine;
 use crate::engine_cell::EngineCell;
 use crate::policy::{Path, PathSet};
-use crate::settings::Settings;
+use crate::settings::{FabricUse, Settings};
 
 /// Every path within one node, picked per message: what applications use.
 pub struct HybridEndpoint(Opened);
@@ -74,7 +74,7 @@ impl ShmEndpoint {
     /// # Errors
     /// As [`HybridEndpoint::open`].
     pub fn with(settings: Settings) -> Result<Self> {
-        Opened::new(settings.restricted_to(SHARED_MEMORY).without_verbs()).map(Self)
+        Opened::new(settings.restricted_to(SHARED_MEMORY).over(FabricUse::Off)).map(Self)
     }
 }
 
@@ -89,12 +89,12 @@ impl VerbsEndpoint {
         Self::with(Settings::from_environment()?)
     }
 
-    /// Opens an endpoint with given settings, whatever they say of [`verbs`](Settings::verbs).
+    /// Opens an endpoint with given settings, whatever they say of [networks](Settings::fabric).
     ///
     /// # Errors
     /// As [`open`](Self::open).
     pub fn with(settings: Settings) -> Result<Self> {
-        Opened::new(settings.over_verbs_only()).map(Self)
+        Opened::new(settings.over(FabricUse::VerbsOnly)).map(Self)
     }
 }
 

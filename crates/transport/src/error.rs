@@ -19,13 +19,13 @@ pub enum PeerFailure {
     /// The peer closed its endpoint in good order.
     #[error("it closed its endpoint")]
     Closed,
-    /// Nobody listens at the peer's address.
+    /// Nobody answers at the peer's address.
     #[error(
-        "nobody listens at its address: the process has ended, never opened the endpoint, or runs in another network namespace"
+        "nobody answers at its address: the process has ended, never opened the endpoint, or runs in another network namespace; or the network does not lead there (any more)"
     )]
     Unreachable,
     /// The address names another machine, and no network path is available.
-    #[error("it is on another node and no path leads there (`limic info` says why verbs are off)")]
+    #[error("it is on another node and no network leads there (`limic info` says why each is off)")]
     OtherNode,
     /// This process was forked from the one that opened the endpoint.
     #[error(
@@ -112,6 +112,18 @@ pub enum Error {
     /// The bytes are not an address of a limic endpoint.
     #[error("malformed address: {0}")]
     BadAddress(String),
+    /// The address is of another node, and no network is both here and there.
+    #[error(
+        "no network leads to {address}, which is on another node: here there is {here}, there is {there} (`limic info` says on each node what is off and why)"
+    )]
+    NoCommonNetwork {
+        /// The address.
+        address: crate::Address,
+        /// The networks of this endpoint.
+        here: String,
+        /// Those of the other one.
+        there: String,
+    },
     /// The request is not (or no longer) one of this endpoint's.
     #[error(
         "the request is unknown to this endpoint: it was completed and freed, or belongs to another endpoint"

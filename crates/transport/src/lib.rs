@@ -62,6 +62,7 @@ mod kmod;
 mod label;
 #[expect(unsafe_code, reason = "memory in the shared segment, lent out")]
 mod loan;
+pub mod networks;
 #[expect(unsafe_code, reason = "buffers owned by operations")]
 mod owned;
 mod owned_bytes;
@@ -83,7 +84,6 @@ pub mod settings;
 #[expect(unsafe_code, reason = "hands buffers to the copy engine")]
 mod single_copy;
 pub mod topology;
-pub mod verbs;
 mod wait;
 mod warning;
 mod world;

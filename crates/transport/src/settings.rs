@@ -34,6 +34,7 @@ mod apply;
 mod builder;
 mod environment;
 mod error;
+mod fabric;
 mod file;
 mod group;
 mod keys;
@@ -58,12 +59,13 @@ pub use crate::policy::{
 };
 pub use builder::SettingsBuilder;
 pub use error::SettingsError;
+pub use fabric::{FabricUse, TcpSettings};
 pub use group::Group;
 pub use names::{OTHER_VARIABLES, OtherVariable};
 pub use profile::{MachineKey, PROFILE_VERSION, default_profile};
 pub use spin::Spin;
 pub use variables::Variable;
-pub use verbs::{VerbsCache, VerbsConnect, VerbsSettings, VerbsUse};
+pub use verbs::{VerbsCache, VerbsConnect, VerbsSettings};
 
 use keys::Key;
 
@@ -126,6 +128,8 @@ pub struct Settings {
     line_latency: LineLatency,
     stats: Option<String>,
     kernel_group: Option<String>,
+    fabric: FabricUse,
+    tcp: TcpSettings,
     verbs: VerbsSettings,
     /// Where each key was last set, in the order of [`Key::ALL`].
     sources: [RowSource; Key::ALL.len()],
@@ -154,6 +158,8 @@ impl Default for Settings {
             line_latency: LineLatency::Measured,
             stats: None,
             kernel_group: None,
+            fabric: FabricUse::Auto,
+            tcp: TcpSettings::default(),
             verbs: VerbsSettings::default(),
             sources: [const { RowSource::BuiltIn }; Key::ALL.len()],
             profile: None,
@@ -292,22 +298,27 @@ impl Settings {
         self.kernel_group.as_deref()
     }
 
-    /// How verbs are used (`LIMIC_VERBS`, `LIMIC_VERBS_*`).
+    /// Which networks lead to peers (`LIMIC_FABRIC`).
+    #[must_use]
+    pub fn fabric(&self) -> FabricUse {
+        self.fabric
+    }
+
+    /// How TCP is used (`LIMIC_TCP_*`).
+    #[must_use]
+    pub fn tcp(&self) -> TcpSettings {
+        self.tcp.clone()
+    }
+
+    /// How verbs are used (`LIMIC_VERBS_*`).
     #[must_use]
     pub fn verbs(&self) -> VerbsSettings {
         self.verbs.clone()
     }
 
-    /// With every peer reached over verbs.
-    #[cfg(feature = "ibverbs")]
-    pub(crate) fn over_verbs_only(mut self) -> Self {
-        self.verbs.used = VerbsUse::Only;
-        self
-    }
-
-    /// With no peer reached over verbs.
-    pub(crate) fn without_verbs(mut self) -> Self {
-        self.verbs.used = VerbsUse::Off;
+    /// With these networks, whatever was said before.
+    pub(crate) fn over(mut self, used: FabricUse) -> Self {
+        self.fabric = used;
         self
     }
 

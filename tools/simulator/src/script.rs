@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use limic::settings::{LineLatency, Path, PathSet, Spin};
+use limic::settings::{FabricUse, LineLatency, Path, PathSet, Spin};
 use limic::{Settings, Tag};
 
 /// Lengths at which something changes, and some in between.
@@ -244,6 +244,7 @@ fn settings(rng: &mut Rng, ending: Ending, malice: Malice) -> Settings {
     };
     let settings = Settings::builder()
         .without_environment()
+        .fabric(FabricUse::Off)
         .allowed(paths)
         .long_path(long)
         .eager_max(u64::from(pick(rng, &[256, 1024, 8192, 65_536])))

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use limic::internals::{History, Locality, Query, ReceiverPace, Row};
 use limic::settings::{ByteSize, LineLatency, Settings, Variable};
 use limic::topology::Summary;
-use paths::PathState;
+use paths::{NetworkState, PathState};
 use placement::Placement;
 
 /// Say what this machine offers: topology, paths, memory, thresholds, settings
@@ -165,6 +165,7 @@ struct Info {
     limic: &'static str,
     topology: Summary,
     paths: Vec<PathState>,
+    networks: Vec<NetworkState>,
     placement: Placement,
     thresholds: Vec<Threshold>,
     settings: Vec<Variable>,
@@ -204,6 +205,7 @@ impl Info {
             limic: env!("CARGO_PKG_VERSION"),
             topology: Summary::current(),
             paths: paths::states(settings),
+            networks: paths::network_states(settings),
             placement: Placement::try_out(settings),
             thresholds: settings.policy().rows().iter().map(Threshold::of).collect(),
             settings: settings.variables(),

@@ -2,8 +2,8 @@
 
 use limic::Settings;
 use limic::internals::{Capabilities, Locality};
-use limic::settings::{Path, PathSet, VerbsUse};
-use limic::verbs::VerbsOff;
+use limic::networks::{Network, NetworkOff, networks};
+use limic::settings::{Path, PathSet};
 
 /// Whether a path can be taken on this machine with these settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -45,8 +45,8 @@ const fn meaning(path: Path) -> &'static str {
         Path::SplitCopy => "one copy, shared by the receiver's reads and the sender's writes",
         Path::Kmod => "one copy, by the kernel module /dev/limic",
         Path::Loan => "no copy: a buffer in shared memory changes hands",
-        Path::RcEager => "verbs: packets of a reliable connection, coalesced while it is busy",
-        Path::RcRendezvous => "verbs: the receiver reads by RDMA",
+        Path::RcEager => "other machines: packets over verbs or TCP, coalesced while that is busy",
+        Path::RcRendezvous => "other machines: the receiver reads by RDMA, over verbs",
         _ => "",
     }
 }
@@ -118,26 +118,70 @@ fn off(settings: &Settings, path: Path, refused: &Refusals) -> Option<(String, S
     match path {
         Path::Cma | Path::SplitCopy => refused.cma.as_ref().map(cause_and_remedy),
         Path::Kmod => refused.kmod.as_ref().map(cause_and_remedy),
-        Path::RcEager | Path::RcRendezvous => verbs_off(settings),
+        Path::RcEager => networks_off(settings, &["verbs", "tcp"]),
+        Path::RcRendezvous => networks_off(settings, &["verbs"]),
         _ => None,
     }
 }
 
-/// Why there are no paths over verbs, and what to do.
-fn verbs_off(settings: &Settings) -> Option<(String, String)> {
-    if settings.verbs().used == VerbsUse::Off {
-        let remedy = "unset LIMIC_VERBS, or set it to auto".to_owned();
-        return Some(("switched off by the settings".to_owned(), remedy));
+/// Why none of these networks leads to other machines, and what to do.
+fn networks_off(settings: &Settings, among: &[&str]) -> Option<(String, String)> {
+    let mut reasons = Vec::new();
+    let mut remedy = "";
+    for network in networks(settings) {
+        if !among.contains(&network.name) {
+            continue;
+        }
+        let why = network.state.err()?;
+        if remedy.is_empty() {
+            remedy = remedy_for(network.name, &why);
+        }
+        reasons.push(format!("{}: {why}", network.name));
     }
-    let why = limic::verbs::devices().err()?;
-    let remedy = match why {
-        VerbsOff::NotBuilt => "build with the feature ibverbs",
+    Some((reasons.join("; "), remedy.to_owned()))
+}
+
+/// What to do about a network that is off.
+fn remedy_for(name: &str, why: &NetworkOff) -> &'static str {
+    match why {
+        NetworkOff::Settings(_) => "unset LIMIC_FABRIC, or set it to auto",
+        NetworkOff::NotBuilt => "build with the feature ibverbs",
+        _ if name == "tcp" => "give an interface an address, and name it in LIMIC_TCP_INTERFACE",
         _ => {
-            "none is needed within one node; for peers on other nodes: an InfiniBand, RoCE or iWARP adapter, or a soft \
-             one (rdma link add rxe0 type rxe netdev NAME), and ibverbs-providers"
+            "none is needed within one node, nor where TCP is fast enough; else an InfiniBand or \
+             RoCE adapter, or a soft one (rdma link add rxe0 type rxe netdev NAME), and \
+             ibverbs-providers"
+        }
+    }
+}
+
+/// A network that leads to other machines, or why it does not.
+#[derive(Debug, Clone, serde::Serialize)]
+pub(super) struct NetworkState {
+    pub(super) network: &'static str,
+    pub(super) state: State,
+    /// Devices, or the address that peers are told.
+    pub(super) at: Option<String>,
+    /// Why it is off.
+    pub(super) reason: Option<String>,
+    /// What to do about that.
+    pub(super) remedy: Option<&'static str>,
+}
+
+/// Every network.
+pub(super) fn network_states(settings: &Settings) -> Vec<NetworkState> {
+    let state = |network: Network| {
+        let name = network.name;
+        let why = network.state.as_ref().err();
+        NetworkState {
+            network: name,
+            state: why.map_or(State::On, |_| State::Off),
+            reason: why.map(ToString::to_string),
+            remedy: why.map(|why| remedy_for(name, why)),
+            at: network.state.ok(),
         }
     };
-    Some((why.to_string(), remedy.to_owned()))
+    networks(settings).into_iter().map(state).collect()
 }
 
 /// What a pair of endpoints at this distance can do here.

@@ -17,6 +17,7 @@ impl Info {
         let mut text = format!("limic {}\n", self.limic);
         section(&mut text, "Topology", &self.topology.to_string());
         section(&mut text, "Paths", &self.paths());
+        section(&mut text, "Networks", &self.networks());
         section(&mut text, "Memory", &self.placement.to_string());
         if all {
             section(&mut text, "Thresholds", &self.rows());
@@ -46,6 +47,20 @@ impl Info {
                 before = Some((state.path, reason));
             }
             table.add_row([state.path, state.state.name(), &about]);
+        }
+        table.trim_fmt()
+    }
+
+    /// What leads to other machines.
+    fn networks(&self) -> String {
+        let mut table = plain_table();
+        for network in &self.networks {
+            let about = match (&network.at, &network.reason, network.remedy) {
+                (Some(at), _, _) => format!("peers on other machines reach this one at {at}"),
+                (None, Some(reason), Some(remedy)) => format!("why: {reason}\nremedy: {remedy}"),
+                _ => String::new(),
+            };
+            table.add_row([network.network, network.state.name(), &about]);
         }
         table.trim_fmt()
     }

@@ -47,6 +47,9 @@ impl Engine {
     pub(crate) fn connect(&mut self, address: &[u8]) -> Result<Peer> {
         self.ensure_own();
         let address = Address::from_bytes(address)?;
+        if !self.cx.peers.knows(&address) {
+            self.cx.fabric.check(&address)?;
+        }
         let known = self.cx.peers.enter(&address, &self.cx.identity.address);
         if let Some(number) = known {
             fabric::try_anew(&mut self.cx, number);

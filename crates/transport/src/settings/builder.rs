@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use super::environment::{self, Environment};
 use super::keys::{self, Key};
 use super::values::{Layer, Value};
-use super::{Settings, SettingsError, Spin, VerbsCache, VerbsConnect, VerbsUse, file};
+use super::{FabricUse, Settings, SettingsError, Spin, VerbsCache, VerbsConnect, file};
 use crate::policy::{ByteSize, LineLatency, Path, PathSet, Row, RowSource};
 use crate::warning;
 
@@ -232,9 +232,28 @@ impl SettingsBuilder {
         )
     }
 
-    /// Which peers are reached over verbs (`LIMIC_VERBS`).
-    pub fn verbs(self, used: VerbsUse) -> Self {
-        self.value("verbs", Key::Verbs, Value::Verbs(used), used.to_string())
+    /// Which networks lead to peers (`LIMIC_FABRIC`).
+    pub fn fabric(self, used: FabricUse) -> Self {
+        let value = Value::Fabric(used);
+        self.value("fabric", Key::Fabric, value, used.to_string())
+    }
+
+    /// The interface over which peers reach the endpoint by TCP, its name or address, or `auto`
+    /// (`LIMIC_TCP_INTERFACE`).
+    pub fn tcp_interface(self, interface: &str) -> Self {
+        let key = Key::TcpInterface;
+        // An empty name is an error of `build`.
+        let value = key
+            .parse(interface)
+            .unwrap_or_else(|| Value::Text(Some(String::new())));
+        self.value("tcp_interface", key, value, interface.to_owned())
+    }
+
+    /// How long a machine that is reached by TCP may be silent (`LIMIC_TCP_TIMEOUT_MS`).
+    pub fn tcp_timeout(self, time: core::time::Duration) -> Self {
+        let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let value = Value::Number(millis);
+        self.value("tcp_timeout_ms", Key::TcpTimeout, value, millis.to_string())
     }
 
     /// Queue pairs to each peer over verbs (`LIMIC_VERBS_STREAMS`).

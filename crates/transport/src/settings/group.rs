@@ -19,18 +19,21 @@ pub enum Group {
     /// The kernel module.
     KernelModule,
     /// Peers on other machines.
+    Networks,
+    /// Those that are reached over verbs.
     Verbs,
 }
 
 impl Group {
     /// Every group, in the order in which they are shown.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Files,
         Self::Paths,
         Self::Memory,
         Self::Waiting,
         Self::Observation,
         Self::KernelModule,
+        Self::Networks,
         Self::Verbs,
     ];
 
@@ -58,6 +61,10 @@ impl Group {
             Self::KernelModule => {
                 "It matters to endpoints of the kind `KernelEndpoint`, where the module is loaded."
             }
+            Self::Networks => {
+                "They matter in jobs on several machines. Messages within one machine go through \
+                 shared memory."
+            }
             Self::Verbs => {
                 "They matter in builds with the feature `ibverbs`, where an adapter is there."
             }
@@ -74,6 +81,7 @@ impl fmt::Display for Group {
             Self::Waiting => "Waiting",
             Self::Observation => "Observation",
             Self::KernelModule => "Kernel module",
+            Self::Networks => "Other machines",
             Self::Verbs => "Verbs",
         })
     }

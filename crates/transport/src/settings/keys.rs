@@ -27,7 +27,9 @@ pub(super) enum Key {
     Autotune,
     LineLatency,
     Stats,
-    Verbs,
+    Fabric,
+    TcpInterface,
+    TcpTimeout,
     VerbsStreams,
     VerbsEntries,
     VerbsCoalesce,
@@ -76,7 +78,7 @@ const PATHS: &str = "a list of self, process, inline, eager, pipeline, cma, spli
                      kmod, rc-eager, rc-rendezvous; or all";
 
 impl Key {
-    pub(super) const ALL: [Self; 32] = [
+    pub(super) const ALL: [Self; 34] = [
         Self::Long,
         Self::PipelineFragment,
         Self::InlineMax,
@@ -99,7 +101,9 @@ impl Key {
         Self::Autotune,
         Self::LineLatency,
         Self::Stats,
-        Self::Verbs,
+        Self::Fabric,
+        Self::TcpInterface,
+        Self::TcpTimeout,
         Self::VerbsStreams,
         Self::VerbsEntries,
         Self::VerbsCoalesce,
@@ -279,13 +283,30 @@ impl Key {
                 ends in .json",
                 "none, stderr, or the path of a file: %p in it is the process, %r the rank",
             ),
-            Self::Verbs => (
-                "LIMIC_VERBS",
-                "verbs",
-                Group::Verbs,
-                "peers that are reached over verbs: auto is those on other machines where there \
-                is an adapter",
-                "auto, off or only",
+            Self::Fabric => (
+                "LIMIC_FABRIC",
+                "fabric",
+                Group::Networks,
+                "networks that lead to peers on other machines: auto is verbs where both sides \
+                have an adapter, else TCP. With verbs-only and tcp-only, peers on this machine \
+                are reached so too",
+                "auto, verbs, tcp, off, verbs-only or tcp-only",
+            ),
+            Self::TcpInterface => (
+                "LIMIC_TCP_INTERFACE",
+                "tcp_interface",
+                Group::Networks,
+                "interface over which peers reach this endpoint; auto is the one that leads to \
+                other networks",
+                "auto, or the name or the address of an interface that is up",
+            ),
+            Self::TcpTimeout => (
+                "LIMIC_TCP_TIMEOUT_MS",
+                "tcp_timeout_ms",
+                Group::Networks,
+                "milliseconds for which a machine may be silent that was asked for something, \
+                before its peers count as lost",
+                "1000 to 3600000 milliseconds",
             ),
             Self::VerbsStreams => (
                 "LIMIC_VERBS_STREAMS",

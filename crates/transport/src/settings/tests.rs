@@ -138,7 +138,9 @@ fn every_variable_does_something() {
         ("LIMIC_AUTOTUNE", "no"),
         ("LIMIC_LINE_LATENCY", "180"),
         ("LIMIC_STATS", "counts.json"),
-        ("LIMIC_VERBS", "off"),
+        ("LIMIC_FABRIC", "verbs-only"),
+        ("LIMIC_TCP_INTERFACE", "eth1"),
+        ("LIMIC_TCP_TIMEOUT_MS", "5000"),
         ("LIMIC_VERBS_STREAMS", "2"),
         ("LIMIC_VERBS_DEVICES", "mlx5_0:1, rxe0"),
         ("LIMIC_VERBS_RINGS", "3"),
@@ -180,10 +182,14 @@ fn every_variable_does_something() {
     assert_eq!(settings.patience(), Duration::from_millis(8));
     assert_eq!((settings.skew(), settings.autotune()), (false, false));
     assert_eq!(settings.line_latency(), LineLatency::Nanoseconds(180));
+    assert_eq!(settings.fabric(), FabricUse::VerbsOnly);
+    let tcp = settings.tcp();
+    assert_eq!(tcp.interface.as_deref(), Some("eth1"));
+    assert_eq!(tcp.timeout, Duration::from_secs(5));
     let verbs = settings.verbs();
     assert_eq!(
-        (verbs.used, verbs.streams, verbs.entries, verbs.coalesce),
-        (VerbsUse::Off, 2, 5, false)
+        (verbs.streams, verbs.entries, verbs.coalesce),
+        (2, 5, false)
     );
     assert_eq!(settings.kernel_group(), Some("fd:3"));
     assert_eq!(Settings::default().kernel_group(), None);

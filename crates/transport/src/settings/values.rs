@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use super::keys::Key;
 use super::verbs::devices;
-use super::{Spin, VerbsCache, VerbsConnect, VerbsUse};
+use super::{FabricUse, Spin, VerbsCache, VerbsConnect};
 use crate::policy::{
     ByteSize, INLINE_CAPACITY, LineLatency, MAX_FRAGMENT, MIN_FRAGMENT, Path, PathSet, Row,
     RowSource,
@@ -21,7 +21,7 @@ pub(super) enum Value {
     Node(Option<u32>),
     Text(Option<String>),
     LineLatency(LineLatency),
-    Verbs(VerbsUse),
+    Fabric(FabricUse),
     Connect(VerbsConnect),
     Cache(VerbsCache),
 }
@@ -63,8 +63,9 @@ impl Key {
             | Self::VerbsStreams
             | Self::VerbsRings
             | Self::VerbsRetry
+            | Self::TcpTimeout
             | Self::VerbsEntries => text.parse().ok().map(Value::Number),
-            Self::Verbs => text.parse().ok().map(Value::Verbs),
+            Self::Fabric => text.parse().ok().map(Value::Fabric),
             Self::LineLatency => text.parse().ok().map(Value::LineLatency),
             Self::VerbsCache => text.parse().ok().map(Value::Cache),
             Self::VerbsConnect => text.parse().ok().map(Value::Connect),
@@ -84,8 +85,10 @@ impl Key {
             Self::NumaNode => text.parse().ok().map(|node| Value::Node(Some(node))),
             Self::KernelGroup if text.eq_ignore_ascii_case("auto") => Some(Value::Text(None)),
             Self::KernelGroup => Some(Value::Text(Some(text.to_owned()))),
-            Self::VerbsDevices if text.eq_ignore_ascii_case("auto") => Some(Value::Text(None)),
-            Self::VerbsDevices => Some(Value::Text(Some(text.to_owned()))),
+            Self::VerbsDevices | Self::TcpInterface if text.eq_ignore_ascii_case("auto") => {
+                Some(Value::Text(None))
+            }
+            Self::VerbsDevices | Self::TcpInterface => Some(Value::Text(Some(text.to_owned()))),
             Self::Stats if text.eq_ignore_ascii_case("none") => Some(Value::Text(None)),
             Self::Stats => Some(Value::Text(Some(text.to_owned()))),
         };
@@ -113,7 +116,7 @@ impl Key {
                 Self::HugePages | Self::Skew | Self::Autotune | Self::VerbsCoalesce,
                 Value::Flag(_),
             )
-            | (Self::Verbs, Value::Verbs(_))
+            | (Self::Fabric, Value::Fabric(_))
             | (Self::LineLatency, Value::LineLatency(_)) => true,
             (Self::VerbsCache, Value::Cache(_)) | (Self::VerbsConnect, Value::Connect(_)) => true,
             (Self::VerbsRings, Value::Number(n)) => *n <= 1024,
@@ -132,7 +135,10 @@ impl Key {
                 let descriptor = text.strip_prefix("fd:");
                 !text.is_empty() && descriptor.is_none_or(|fd| fd.parse::<u16>().is_ok())
             }),
-            (Self::Stats, Value::Text(text)) => text.as_ref().is_none_or(|text| !text.is_empty()),
+            (Self::TcpTimeout, Value::Number(n)) => (1000..=3_600_000).contains(n),
+            (Self::Stats | Self::TcpInterface, Value::Text(text)) => {
+                text.as_ref().is_none_or(|text| !text.is_empty())
+            }
             _ => false,
         }
     }
@@ -167,7 +173,9 @@ mod tests {
             (Key::Autotune, "on", "an"),
             (Key::LineLatency, "180", "far"),
             (Key::LineLatency, "Topology", "-1"),
-            (Key::Verbs, "only", "maybe"),
+            (Key::Fabric, "TCP-only", "only"),
+            (Key::TcpInterface, "eth0", ""),
+            (Key::TcpTimeout, "1000", "999"),
             (Key::VerbsStreams, "8", "9"),
             (Key::VerbsEntries, "2", "1"),
             (Key::VerbsCoalesce, "off", "2"),

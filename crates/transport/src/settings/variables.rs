@@ -94,7 +94,12 @@ impl Settings {
             }
             Key::LineLatency => self.line_latency.to_string(),
             Key::Stats => self.stats.clone().unwrap_or_else(|| "none".to_owned()),
-            Key::Verbs => self.verbs.used.to_string(),
+            Key::Fabric => self.fabric.to_string(),
+            Key::TcpInterface => {
+                let interface = self.tcp.interface.clone();
+                interface.unwrap_or_else(|| "auto".to_owned())
+            }
+            Key::TcpTimeout => self.tcp.timeout.as_millis().to_string(),
             Key::VerbsStreams => self.verbs.streams.to_string(),
             Key::VerbsEntries => self.verbs.entries.to_string(),
             Key::VerbsCoalesce => on_off(self.verbs.coalesce),

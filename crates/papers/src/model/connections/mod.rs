@@ -139,7 +139,7 @@ fn measure_all(args: &Args) -> Result<(String, Vec<Measured>), String> {
 
 #[cfg(not(feature = "ibverbs"))]
 fn measure_all(_args: &Args) -> Result<(String, Vec<Measured>), String> {
-    Err(limic::verbs::VerbsOff::NotBuilt.to_string())
+    Err(limic::networks::NetworkOff::NotBuilt.to_string())
 }
 
 fn text(outcome: &Outcome) -> String {

@@ -5,13 +5,15 @@ use core::time::Duration;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 
-use limic_fabric::{ConnectionFailure, Counts, Event as FabricEvent, Fabric, Inbox, Part, Parts};
+use limic_fabric::{
+    ConnectionFailure, Counts, Event as FabricEvent, Fabric, Inbox, Part, Parts, Provider,
+};
 
 use super::{Happened, Link, open};
 use crate::counters::{Event, Recorder};
 use crate::error::PeerFailure;
-use crate::settings::{Settings, VerbsConnect, VerbsUse};
-use crate::{Address, RequestId, Result};
+use crate::settings::{Settings, VerbsConnect};
+use crate::{Address, Error, RequestId, Result};
 
 /// The fabrics of an endpoint, if it has any.
 pub(crate) struct FabricChannel {
@@ -20,6 +22,10 @@ pub(crate) struct FabricChannel {
     /// They are polled in every progress call: peers are reached over them, or something was
     /// noticed.
     active: bool,
+    /// Progress calls between two looks at the networks.
+    every: u32,
+    /// Progress calls since the last one.
+    passed: u32,
     /// Which fabric is asked first at the next poll.
     turn: usize,
     /// Peers of this node are reached over them too.
@@ -58,8 +64,10 @@ impl FabricChannel {
         let mut channel = Self {
             fabrics,
             active: false,
+            every: 1,
+            passed: 0,
             turn: 0,
-            only: settings.verbs().used == VerbsUse::Only,
+            only: settings.fabric().is_only(),
             at_start: settings.verbs().connect == VerbsConnect::Static,
             counted: Cell::default(),
             myself: address.id,
@@ -92,6 +100,23 @@ impl FabricChannel {
         self.active
     }
 
+    /// Whether a look at the networks is due: one that costs a call of the kernel has its turn now
+    /// and then, so that peers in shared memory do not pay for it each time.
+    pub(crate) fn is_due(&mut self) -> bool {
+        self.passed += 1;
+        self.active && self.passed >= self.every
+    }
+
+    /// Progress calls between two looks at the networks.
+    pub(crate) fn looks_every(&self) -> u32 {
+        self.every
+    }
+
+    /// The next progress call looks.
+    fn look_now(&mut self) {
+        self.passed = self.every;
+    }
+
     /// Whether peers are reached over networks.
     pub(crate) fn has_peers(&self) -> bool {
         !self.peers.is_empty()
@@ -100,6 +125,7 @@ impl FabricChannel {
     /// The event set says that something is there.
     pub(crate) fn notice(&mut self) {
         self.active = !self.fabrics.is_empty();
+        self.look_now();
         for fabric in &mut self.fabrics {
             fabric.notice();
         }
@@ -136,6 +162,31 @@ impl FabricChannel {
             && self.common(address).is_some()
     }
 
+    /// An endpoint on another node can be reached.
+    ///
+    /// # Errors
+    /// [`Error::NoCommonNetwork`].
+    pub(crate) fn check(&self, address: &Address) -> Result<()> {
+        if address.is_local() || self.common(address).is_some() {
+            return Ok(());
+        }
+        let names = |providers: &mut dyn Iterator<Item = Provider>| {
+            let names: Vec<_> = providers.map(Provider::name).collect();
+            if names.is_empty() {
+                "none".to_owned()
+            } else {
+                names.join(" and ")
+            }
+        };
+        let mut here = self.fabrics.iter().map(|fabric| fabric.part().provider());
+        let mut there = address.fabric.iter().map(|part| part.provider());
+        Err(Error::NoCommonNetwork {
+            address: *address,
+            here: names(&mut here),
+            there: names(&mut there),
+        })
+    }
+
     /// Whether messages whose sends are over wait for the network.
     #[inline(always)]
     pub(crate) fn holds_messages(&self) -> bool {
@@ -167,6 +218,7 @@ impl FabricChannel {
     /// The endpoint is about to sleep. Networks that are left alone have been asked for notice.
     pub(crate) fn arm(&mut self) {
         if self.active {
+            self.look_now();
             self.arm_all();
         }
     }
@@ -205,6 +257,12 @@ impl FabricChannel {
     pub(crate) fn accepted(&mut self, link: Link, peer: u32) {
         self.active = true;
         self.peers.insert(link, peer);
+        let used = (0_u8..).zip(&self.fabrics).filter(|(number, _)| {
+            let mut links = self.peers.keys();
+            links.any(|link| link.fabric == *number)
+        });
+        let every = used.map(|(_, fabric)| fabric.poll_every()).min();
+        self.every = every.unwrap_or(1);
     }
 
     pub(super) fn of(&mut self, link: Link) -> Option<&mut Box<dyn Fabric>> {
@@ -243,6 +301,7 @@ impl FabricChannel {
 
     /// What happened next at the networks. Records lie in the inbox then.
     pub(crate) fn poll(&mut self, inbox: &mut Inbox) -> Option<Happened> {
+        self.passed = 0;
         let count = self.fabrics.len();
         for step in 0..count {
             let number = (self.turn + step) % count;

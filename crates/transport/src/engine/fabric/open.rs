@@ -4,42 +4,68 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use limic_fabric::{Fabric, Provider};
+use limic_tcp::{TcpFabric, TcpSettings};
 
-use crate::settings::{Settings, VerbsUse};
+use crate::settings::Settings;
 use crate::{Address, Error, Result};
+
+/// A fabric; or why there is none.
+type Opened = core::result::Result<Box<dyn Fabric>, String>;
 
 /// Opens the fabrics that the settings ask for, the preferred ones first.
 ///
 /// # Errors
 /// All peers are to be reached over one, and that is off.
 pub(super) fn open_all(settings: &Settings, address: &Address) -> Result<Vec<Box<dyn Fabric>>> {
-    let used = settings.verbs().used;
-    let mut opened: Vec<Box<dyn Fabric>> = Vec::new();
-    if used != VerbsUse::Off {
-        match verbs(settings, address) {
-            Ok(fabric) => opened.extend(fabric),
-            Err(why) if used == VerbsUse::Only => return Err(off(Provider::Verbs, &why)),
-            Err(why) => tracing::debug!("verbs are off: {why}"),
+    let used = settings.fabric();
+    let mut opened = Vec::new();
+    for provider in Provider::ALL {
+        let fabric = match provider {
+            Provider::Verbs if used.has_verbs() => verbs(settings, address),
+            Provider::Tcp if used.has_tcp() => tcp(settings, address),
+            Provider::Verbs | Provider::Tcp => continue,
+        };
+        match fabric {
+            Ok(fabric) => opened.push(fabric),
+            Err(why) if used.is_only() => {
+                return Err(Error::Settings(format!(
+                    "all peers are to be reached over a network (LIMIC_FABRIC={used}), which is \
+                     off: {why}"
+                )));
+            }
+            Err(why) => tracing::debug!("{} is off: {why}", provider.name()),
         }
     }
     Ok(opened)
 }
 
-fn off(provider: Provider, why: &str) -> Error {
-    let name = provider.name();
-    Error::Settings(format!(
-        "all peers are to be reached over {name} (LIMIC_VERBS=only), which are off: {why}"
-    ))
+fn tcp(settings: &Settings, address: &Address) -> Opened {
+    let tcp = settings.tcp();
+    let wanted = TcpSettings {
+        interface: tcp.interface,
+        also_loopback: settings.fabric().is_only(),
+        timeout: tcp.timeout,
+    };
+    let asked = wanted.interface.is_some();
+    match TcpFabric::open(&wanted, address.id, address.secret) {
+        Ok(fabric) => Ok(Box::new(fabric)),
+        Err(why) => {
+            if asked {
+                tracing::warn!("tcp is off: {why}");
+            }
+            Err(why)
+        }
+    }
 }
 
 #[cfg(not(feature = "ibverbs"))]
-fn verbs(_: &Settings, _: &Address) -> Result<Option<Box<dyn Fabric>>, String> {
+fn verbs(_: &Settings, _: &Address) -> Opened {
     Err("this program was built without the feature ibverbs".to_owned())
 }
 
 /// The verbs of a machine that has an adapter; or why there are none.
 #[cfg(feature = "ibverbs")]
-fn verbs(settings: &Settings, address: &Address) -> Result<Option<Box<dyn Fabric>>, String> {
+fn verbs(settings: &Settings, address: &Address) -> Opened {
     use limic_ibverbs::fabric::{FabricSettings, Keep};
     use limic_ibverbs::{VerbsError, VerbsFabric};
 
@@ -48,9 +74,9 @@ fn verbs(settings: &Settings, address: &Address) -> Result<Option<Box<dyn Fabric
     // A machine without a device is not asked again at each endpoint.
     static NO_DEVICE: AtomicBool = AtomicBool::new(false);
     let verbs = settings.verbs();
-    let only = verbs.used == VerbsUse::Only;
+    let only = settings.fabric().is_only();
     if NO_DEVICE.load(Ordering::Relaxed) && !only {
-        return Ok(None);
+        return Err("this machine has no device".to_owned());
     }
     let wanted = FabricSettings {
         streams: verbs.streams,
@@ -67,7 +93,7 @@ fn verbs(settings: &Settings, address: &Address) -> Result<Option<Box<dyn Fabric
         ..FabricSettings::DEFAULT
     };
     match VerbsFabric::open(wanted, address.id, address.secret) {
-        Ok(fabric) => Ok(Some(Box::new(fabric))),
+        Ok(fabric) => Ok(Box::new(fabric)),
         Err(why) => {
             match why {
                 VerbsError::NoLibrary(_) | VerbsError::NoDevice(_) | VerbsError::NoPort { .. } => {

@@ -11,7 +11,7 @@ use crate::topology::Place;
 
 /// Version of everything that two endpoints must agree on: this greeting and the records in the
 /// rings. The layout of the segment has a version of its own.
-pub(crate) const PROTOCOL: u32 = 13;
+pub(crate) const PROTOCOL: u32 = 14;
 
 /// First word of a message on the control channel.
 pub(crate) const HELLO: u32 = 1;

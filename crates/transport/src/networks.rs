@@ -1,0 +1,87 @@
+//! Which networks lead to other machines from here.
+
+use crate::settings::Settings;
+
+/// A network, and whether endpoints here use it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Network {
+    /// Its name, as in `LIMIC_FABRIC`.
+    pub name: &'static str,
+    /// The devices, or the address that peers are told; or why it is off.
+    pub state: Result<String, NetworkOff>,
+}
+
+/// Why a network is off.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NetworkOff {
+    /// The settings say so.
+    #[error("switched off by the settings (LIMIC_FABRIC={0})")]
+    Settings(String),
+    /// This build of limic does not have it.
+    #[error("this build has no verbs (feature ibverbs)")]
+    NotBuilt,
+    /// The machine has nothing that can be used.
+    #[error("{0}")]
+    Unusable(String),
+}
+
+/// All networks that limic knows, the preferred ones first.
+#[must_use]
+pub fn networks(settings: &Settings) -> [Network; 2] {
+    let used = settings.fabric();
+    let state = |on: bool, find: &dyn Fn() -> Result<String, NetworkOff>| {
+        if on {
+            find()
+        } else {
+            Err(NetworkOff::Settings(used.to_string()))
+        }
+    };
+    [
+        Network {
+            name: "verbs",
+            state: state(used.has_verbs(), &|| {
+                verbs().map(|devices| devices.join(", "))
+            }),
+        },
+        Network {
+            name: "tcp",
+            state: state(used.has_tcp(), &|| tcp(settings)),
+        },
+    ]
+}
+
+fn tcp(settings: &Settings) -> Result<String, NetworkOff> {
+    let interface = settings.tcp().interface;
+    let only = settings.fabric().is_only();
+    let ip = limic_tcp::interface::choose(interface.as_deref(), only);
+    ip.map(|ip| ip.to_string()).map_err(NetworkOff::Unusable)
+}
+
+/// Names of the devices of verbs with an active port, or why there is none.
+///
+/// # Errors
+/// [`NetworkOff`].
+#[cfg(feature = "ibverbs")]
+fn verbs() -> Result<Vec<String>, NetworkOff> {
+    use limic_ibverbs::objects::{Context, devices};
+    let text = |error: limic_ibverbs::VerbsError| NetworkOff::Unusable(error.to_string());
+    let mut usable = Vec::new();
+    let mut why = Vec::new();
+    for device in devices().map_err(text)? {
+        match Context::open(&device).and_then(|context| context.first_port()) {
+            Ok(_) => usable.push(device.name),
+            Err(error) => why.push(format!("{}: {error}", device.name)),
+        }
+    }
+    if usable.is_empty() {
+        return Err(NetworkOff::Unusable(why.join("; ")));
+    }
+    Ok(usable)
+}
+
+#[cfg(not(feature = "ibverbs"))]
+fn verbs() -> Result<Vec<String>, NetworkOff> {
+    Err(NetworkOff::NotBuilt)
+}

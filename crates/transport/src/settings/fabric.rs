@@ -1,0 +1,100 @@
+//! What can be said about networks.
+
+use core::fmt;
+use core::str::FromStr;
+use core::time::Duration;
+
+/// Which networks lead to peers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum FabricUse {
+    /// To peers on other nodes: verbs where both sides have an adapter, else TCP.
+    #[default]
+    Auto,
+    /// To peers on other nodes: verbs.
+    Verbs,
+    /// To peers on other nodes: TCP.
+    Tcp,
+    /// None: peers on other nodes are not reached.
+    Off,
+    /// Verbs to all peers, those on this node too: opening an endpoint fails without a device.
+    VerbsOnly,
+    /// TCP to all peers, those on this node too.
+    TcpOnly,
+}
+
+impl FabricUse {
+    const ALL: [Self; 6] = [
+        Self::Auto,
+        Self::Verbs,
+        Self::Tcp,
+        Self::Off,
+        Self::VerbsOnly,
+        Self::TcpOnly,
+    ];
+
+    /// Whether peers may be reached over verbs.
+    #[must_use]
+    pub const fn has_verbs(self) -> bool {
+        matches!(self, Self::Auto | Self::Verbs | Self::VerbsOnly)
+    }
+
+    /// Whether peers may be reached over TCP.
+    #[must_use]
+    pub const fn has_tcp(self) -> bool {
+        matches!(self, Self::Auto | Self::Tcp | Self::TcpOnly)
+    }
+
+    /// Whether peers on this node are reached over a network too.
+    #[must_use]
+    pub const fn is_only(self) -> bool {
+        matches!(self, Self::VerbsOnly | Self::TcpOnly)
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Verbs => "verbs",
+            Self::Tcp => "tcp",
+            Self::Off => "off",
+            Self::VerbsOnly => "verbs-only",
+            Self::TcpOnly => "tcp-only",
+        }
+    }
+}
+
+impl fmt::Display for FabricUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for FabricUse {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let named = |used: &&Self| text.eq_ignore_ascii_case(used.name());
+        Self::ALL.iter().find(named).copied().ok_or(())
+    }
+}
+
+/// How TCP is used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TcpSettings {
+    /// The interface, by name or address, over which peers reach this endpoint
+    /// (`LIMIC_TCP_INTERFACE`). `None`: the one that leads to other networks.
+    pub interface: Option<String>,
+    /// How long a machine may be silent that was asked for something, before its peers count as
+    /// lost: 1 s to 1 hour (`LIMIC_TCP_TIMEOUT_MS`).
+    pub timeout: Duration,
+}
+
+impl Default for TcpSettings {
+    fn default() -> Self {
+        Self {
+            interface: None,
+            timeout: Duration::from_secs(30),
+        }
+    }
+}
