@@ -5,6 +5,7 @@
 //! - [`Cast`]: tests with real processes. The test binary starts itself again, once per rank, with
 //!   a watchdog over all of them; a [`Link`] lets the ranks exchange addresses and meet beside
 //!   limic.
+//! - [`Namespaces`]: two network namespaces as two nodes, for tests of what goes between machines.
 //! - [`soundness`]: programs that must not compile.
 //!
 //! Whole-system tests lie in `tests/`, one file per subject.
@@ -17,6 +18,7 @@ pub mod failing;
 pub mod forgery;
 mod hub;
 mod link;
+mod namespaces;
 mod nodes;
 mod party;
 pub mod process;
@@ -26,6 +28,7 @@ mod watch;
 pub use cast::{Cast, Ended, Rank, Report};
 pub use content::{Random, check, content};
 pub use link::Link;
+pub use namespaces::Namespaces;
 pub use party::{Case, Party};
 
 /// For cases that run on every machine: see [`conformance!`](macro@conformance).
