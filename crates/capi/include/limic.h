@@ -387,8 +387,8 @@ int limic_address(struct limic_endpoint endpoint, void *address, size_t length);
  * - address, length: what limic_address gave there.
  * - peer: set to the peer, a small number that means something at this endpoint only.
  *
- * Errors: LIMIC_ERR_ADDRESS; LIMIC_ERR_NO_PATH if it is on another machine, and no network
- * leads there; misuse.
+ * Errors: LIMIC_ERR_ADDRESS; LIMIC_ERR_NO_PATH if it is on another machine, and no network leads
+ * there; misuse.
  *
  * Requires: address is NULL or readable for length bytes, peer is NULL or writable.
  */
