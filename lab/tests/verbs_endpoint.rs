@@ -49,7 +49,7 @@ fn peers_that_talk_a_lot_get_rings() {
             ping_pong(&endpoint, rank.rank, peers[1 - rank.rank as usize], 200);
             let counters = endpoint.counters();
             let ringed = counters.event(Event::RingMessages);
-            assert!(counters.event(Event::VerbsMessages) >= 200);
+            assert!(counters.event(Event::NetworkMessages) >= 200);
             if rings == 0 {
                 assert_eq!(ringed, 0);
             } else {

@@ -90,8 +90,8 @@ pub fn delivered_sends<E: Endpoint>(case: &Case<E>) {
                     Ok(_) => true,
                     Err(id) => party.endpoint.is_done(id),
                 };
-                let verbs = party.endpoint.counters().event(Event::VerbsMessages) > 0;
-                assert!(!(verbs && over), "{len} bytes, which nobody has received");
+                let network = party.endpoint.counters().event(Event::NetworkMessages) > 0;
+                assert!(!(network && over), "{len} bytes, which nobody has received");
                 party.meet();
                 let sent = posted.unwrap_or_else(|id| party.endpoint.wait(id).expect("done"));
                 assert_eq!(sent.len, len as u64);

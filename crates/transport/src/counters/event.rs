@@ -44,10 +44,10 @@ pub enum Event {
     Refused,
     /// Reasons that did not fit beside the others.
     ReasonsLeftOut,
-    /// Messages sent over verbs in packets.
-    VerbsMessages,
-    /// The packets.
-    VerbsPackets,
+    /// Messages sent over verbs or TCP in packets.
+    NetworkMessages,
+    /// The packets; over TCP, what was written at once.
+    NetworkPackets,
     /// Those of the messages that went by RDMA writes into a ring of the peer.
     RingMessages,
     /// Times that a peer was asked to leave its ring alone, since this endpoint was about to sleep.
@@ -82,8 +82,8 @@ impl Event {
         Self::PeersFailed,
         Self::Refused,
         Self::ReasonsLeftOut,
-        Self::VerbsMessages,
-        Self::VerbsPackets,
+        Self::NetworkMessages,
+        Self::NetworkPackets,
         Self::RingMessages,
         Self::RingPauses,
         Self::RegistrationHits,
@@ -114,8 +114,8 @@ impl Event {
             Self::PeersFailed => "peers_failed",
             Self::Refused => "refused",
             Self::ReasonsLeftOut => "reasons_left_out",
-            Self::VerbsMessages => "verbs_messages",
-            Self::VerbsPackets => "verbs_packets",
+            Self::NetworkMessages => "network_messages",
+            Self::NetworkPackets => "network_packets",
             Self::RingMessages => "ring_messages",
             Self::RingPauses => "ring_pauses",
             Self::RegistrationHits => "registration_hits",

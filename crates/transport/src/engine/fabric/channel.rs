@@ -384,10 +384,11 @@ impl FabricChannel {
         if counts == self.counted.get() {
             return;
         }
-        self.counted.set(counts);
+        let before = self.counted.replace(counts);
+        counters.events(Event::Refused, counts.refused - before.refused);
         for (event, count) in [
-            (Event::VerbsMessages, counts.messages),
-            (Event::VerbsPackets, counts.packets),
+            (Event::NetworkMessages, counts.messages),
+            (Event::NetworkPackets, counts.packets),
             (Event::RingMessages, counts.ring_messages),
             (Event::RingPauses, counts.ring_pauses),
             (Event::RegistrationHits, counts.registrations_found),
