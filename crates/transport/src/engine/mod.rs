@@ -220,7 +220,12 @@ impl Engine {
     /// The same without a look at the private ring of a peer.
     #[inline]
     fn poll_except(&mut self, peer: Option<u32>) -> bool {
-        let moved = self.progress_except(peer);
+        let mut moved = self.progress_except(peer);
+        if !moved && self.cx.fabric.is_active() {
+            // The application may not call again for long.
+            self.cx.fabric.look_now();
+            moved = self.slow_work();
+        }
         if !moved && self.turns % SOCKETS_WHILE_POLLED == 0 {
             return self.poll_sockets();
         }

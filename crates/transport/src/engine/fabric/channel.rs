@@ -113,7 +113,7 @@ impl FabricChannel {
     }
 
     /// The next progress call looks.
-    fn look_now(&mut self) {
+    pub(crate) fn look_now(&mut self) {
         self.passed = self.every;
     }
 
