@@ -1,0 +1,151 @@
+//! Ranks that reach each other over TCP alone: many of them, killed ones, strangers.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, TcpStream};
+use std::time::Duration;
+
+use limic::counters::Event;
+use limic::settings::{FabricUse, SettingsBuilder, Spin};
+use limic::{Endpoint, Error, HybridEndpoint, PeerFailure, Settings, Tag};
+use limic_tests::process::die;
+use limic_tests::{Cast, check, content};
+
+const TAG: Tag = Tag(7);
+
+fn endpoint(with: impl FnOnce(SettingsBuilder) -> SettingsBuilder) -> HybridEndpoint {
+    let builder = Settings::builder()
+        .without_environment()
+        .fabric(FabricUse::TcpOnly);
+    let settings = with(builder).build().expect("settings");
+    HybridEndpoint::with(settings).expect("an endpoint")
+}
+
+/// All first contacts at once, from both sides, and long messages behind them.
+#[test]
+fn sixteen_ranks_all_to_all() {
+    let cast = Cast::new("sixteen_ranks_all_to_all").ranks(16).alone();
+    cast.limit(Duration::from_secs(120)).run(|rank| {
+        let endpoint = endpoint(|s| s);
+        let peers = rank.connect(&endpoint);
+        let others = || (1..rank.ranks).map(|step| (rank.rank + step) % rank.ranks);
+        for (round, len) in [(0_u64, 8), (1, 1000), (2, 200_000)] {
+            let number = |from: u32, to: u32| (round << 32) | u64::from(from) << 16 | u64::from(to);
+            let receives: Vec<_> = others()
+                .map(|other| {
+                    let from = (peers[other as usize], round);
+                    (other, endpoint.irecv(from, vec![0; len]).expect("irecv"))
+                })
+                .collect();
+            let sends: Vec<_> = others()
+                .map(|other| {
+                    let data = content(number(rank.rank, other), len);
+                    let to = peers[other as usize];
+                    endpoint.isend(to, round, data).expect("isend")
+                })
+                .collect();
+            for (other, receive) in receives {
+                let (status, buffer) = receive.wait().expect("receive");
+                assert_eq!(status.len, len as u64);
+                check(number(other, rank.rank), &buffer);
+            }
+            for send in sends {
+                send.wait().expect("send");
+            }
+        }
+        rank.link.meet(&endpoint);
+    });
+}
+
+/// A rank is killed while others send to it, wait for it, and sleep: each learns it by name, and
+/// the others go on.
+#[test]
+fn a_killed_rank_is_named_to_all() {
+    const VICTIM: usize = 2;
+    let cast = Cast::new("a_killed_rank_is_named_to_all").ranks(4);
+    cast.dies(VICTIM as u32).run(|rank| {
+        let endpoint = endpoint(|s| s.spin(Spin::For(Duration::ZERO)));
+        let peers = rank.connect(&endpoint);
+        let (me, victim) = (rank.rank as usize, peers[VICTIM]);
+        let mut word = [0; 4];
+        if me == VICTIM {
+            for other in [0, 1, 3] {
+                endpoint.send(peers[other], TAG, b"here").expect("send");
+            }
+            // Until all of them have seen it.
+            for other in [0, 1, 3] {
+                endpoint.recv((peers[other], TAG), &mut word).expect("recv");
+            }
+            die();
+        }
+        endpoint.recv((victim, TAG), &mut word).expect("recv");
+        endpoint.send(victim, TAG, b"seen").expect("send");
+        let error = match me {
+            // It waits, and sleeps.
+            0 => endpoint.recv((victim, TAG), &mut word).expect_err("dead"),
+            // It has offered a long message.
+            1 => {
+                let long = vec![1; 1 << 20];
+                endpoint.send(victim, TAG, &long).expect_err("dead")
+            }
+            // It sends short ones.
+            _ => loop {
+                if let Err(error) = endpoint.send(victim, TAG, b"more") {
+                    break error;
+                }
+            },
+        };
+        let Error::PeerFailed { peer, why } = &error else {
+            panic!("{error}");
+        };
+        assert_eq!((peer, why), (&victim, &PeerFailure::Died));
+        let survivors = [0, 1, 3].iter().filter(|other| **other != me);
+        for other in survivors {
+            let peer = peers[*other];
+            endpoint
+                .send_recv(peer, Tag(9), b"okay", (peer, Tag(9)), &mut word)
+                .expect("exchange");
+            assert_eq!(&word, b"okay");
+        }
+        rank.link.meet(&endpoint);
+    });
+}
+
+/// Whoever finds the port is not let in, and counted; the job does not notice.
+#[test]
+fn strangers_at_the_port_are_counted_and_harm_nobody() {
+    Cast::new("strangers_at_the_port_are_counted_and_harm_nobody").run(|rank| {
+        let endpoint = endpoint(|s| s.tcp_interface("127.0.0.1"));
+        let peers = rank.connect(&endpoint);
+        let other = peers[1 - rank.rank as usize];
+        let mut word = [0; 4];
+        if rank.rank == 1 {
+            let address = endpoint.peer_address(other).expect("known").to_bytes();
+            // Behind the fixed part: one part with its length, four bytes of an address, a port.
+            let place = &address[29..35];
+            let ip = IpAddr::from([place[0], place[1], place[2], place[3]]);
+            let port = u16::from_be_bytes([place[4], place[5]]);
+            for round in 0..20_u8 {
+                let mut stranger = TcpStream::connect((ip, port)).expect("it listens");
+                // It may be closed before all is written.
+                let _ = stranger.write_all(&[round; 300]);
+                stranger
+                    .set_read_timeout(Some(Duration::from_millis(1)))
+                    .expect("a limit");
+                let _ = stranger.read(&mut [0; 16]);
+            }
+        }
+        for _ in 0..100 {
+            endpoint
+                .send_recv(other, TAG, b"okay", (other, TAG), &mut word)
+                .expect("exchange");
+        }
+        rank.link.meet(&endpoint);
+        if rank.rank == 0 {
+            let refused = || endpoint.counters().event(Event::Refused);
+            while refused() < 20 {
+                endpoint.progress();
+            }
+        }
+        rank.link.meet(&endpoint);
+    });
+}
