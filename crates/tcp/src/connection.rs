@@ -37,6 +37,8 @@ pub(crate) struct Connection {
     pub(crate) corked: bool,
     /// The event set tells when the socket takes bytes again.
     pub(crate) blocked: bool,
+    /// A message was refused since: the caller has more for this peer, and will call again.
+    pub(crate) refused: bool,
     /// It is among those that hold messages back.
     pub(crate) holds: bool,
     /// Nothing can be sent any more; what has come can be read.
@@ -57,6 +59,7 @@ impl Connection {
             out: Outgoing::default(),
             corked: false,
             blocked: false,
+            refused: false,
             holds: false,
             broken: None,
             input: Vec::new(),

@@ -190,6 +190,9 @@ impl TcpFabric {
         connection.out = crate::outgoing::Outgoing::default();
         (connection.input, connection.have) = (Vec::new(), 0);
         let socket = connection.socket.take();
+        if self.hot == Some(number) {
+            self.hot = None;
+        }
         self.alive -= 1;
         self.beginning -= u32::from(!was_ready);
         self.holding -= u32::from(held);

@@ -48,6 +48,8 @@ impl TcpFabric {
         }
         // What the socket does not take is kept, and nothing is put behind it: so little is kept.
         if connection.blocked || connection.broken.is_some() {
+            connection.refused = true;
+            self.note_held(number);
             return Err(SendRefused::Later);
         }
         let together = connection.out.len() + HEADER + len <= TOGETHER;
@@ -85,7 +87,10 @@ impl TcpFabric {
         }
         let was_blocked = connection.blocked;
         match connection.out.write(socket.as_fd()) {
-            Ok(all) => connection.blocked = !all,
+            Ok(all) => {
+                connection.blocked = !all;
+                connection.refused &= !all;
+            }
             Err(error) => {
                 // What the peer has sent before can be read still; then the connection ends.
                 connection.broken = Some(error.to_string());
@@ -107,12 +112,13 @@ impl TcpFabric {
         self.note_held(number);
     }
 
-    /// Keeps count of the connections that hold messages.
+    /// Keeps count of the connections that hold messages. Who has more for a peer than its socket
+    /// takes has to call again in any case, and other calls do not wait for that peer.
     pub(crate) fn note_held(&mut self, number: u32) {
         let Some(connection) = self.connection(number) else {
             return;
         };
-        let holds = connection.is_ready() && !connection.out.is_empty();
+        let holds = connection.is_ready() && !connection.out.is_empty() && !connection.refused;
         let held = core::mem::replace(&mut connection.holds, holds);
         self.holding = self.holding + u32::from(holds) - u32::from(held);
     }
