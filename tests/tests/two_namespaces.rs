@@ -128,11 +128,12 @@ fn without_a_common_network_connect_says_so() {
         let blobs = rank.link.exchange(&endpoint.address().to_bytes());
         let other = blobs[1 - rank.rank as usize].as_deref().expect("it lives");
         let error = endpoint.connect(other).expect_err("nothing leads there");
-        let Error::NoCommonNetwork { here, there, .. } = &error else {
-            panic!("{error}");
-        };
-        let expected = [("tcp", "none"), ("none", "tcp")][rank.rank as usize];
-        assert_eq!((&**here, &**there), expected);
+        assert!(matches!(error, Error::NoCommonNetwork(_)), "{error}");
+        let each = [
+            "here there is tcp, there is none",
+            "here there is none, there is tcp",
+        ][rank.rank as usize];
+        assert!(error.to_string().contains(each), "{error}");
         assert!(error.to_string().contains("limic info"), "{error}");
         rank.link.meet(&endpoint);
     });

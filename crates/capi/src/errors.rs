@@ -140,7 +140,7 @@ impl limic_error {
             Error::UnknownRequest => LIMIC_ERR_REQUEST,
             Error::UnknownRegion { .. } | Error::RegionInUse { .. } => LIMIC_ERR_REGION,
             Error::OutOfRegion { .. } => LIMIC_ERR_RANGE,
-            Error::NoPath { .. } | Error::NoCommonNetwork { .. } => LIMIC_ERR_NO_PATH,
+            Error::NoPath { .. } | Error::NoCommonNetwork(_) => LIMIC_ERR_NO_PATH,
             Error::NoMemory(_) => LIMIC_ERR_NO_MEMORY,
             Error::Settings(_) => LIMIC_ERR_SETTINGS,
             Error::Bootstrap(_) => LIMIC_ERR_STARTUP,

@@ -26,7 +26,7 @@ pub(crate) fn errno_of(error: &Error) -> i32 {
         Error::RegionInUse { .. } => FI_EBUSY,
         Error::KeyInUse { .. } => FI_ENOKEY,
         Error::OutOfRegion { .. } => FI_EACCES,
-        Error::NoPath { .. } | Error::NoCommonNetwork { .. } => FI_EHOSTUNREACH,
+        Error::NoPath { .. } | Error::NoCommonNetwork(_) => FI_EHOSTUNREACH,
         Error::NoMemory(_) | Error::Segment(_) => FI_ENOMEM,
         Error::System { source, .. } => source.0,
         Error::Settings(_) => FI_EINVAL,

@@ -113,17 +113,8 @@ pub enum Error {
     #[error("malformed address: {0}")]
     BadAddress(String),
     /// The address is of another node, and no network is both here and there.
-    #[error(
-        "no network leads to {address}, which is on another node: here there is {here}, there is {there} (`limic info` says on each node what is off and why)"
-    )]
-    NoCommonNetwork {
-        /// The address.
-        address: crate::Address,
-        /// The networks of this endpoint.
-        here: String,
-        /// Those of the other one.
-        there: String,
-    },
+    #[error("no network leads to {0} (`limic info` says on each node what is off and why)")]
+    NoCommonNetwork(String),
     /// The request is not (or no longer) one of this endpoint's.
     #[error(
         "the request is unknown to this endpoint: it was completed and freed, or belongs to another endpoint"

@@ -329,8 +329,9 @@ impl Engine {
     /// Waits for one request.
     #[inline(always)]
     pub(crate) fn wait(&mut self, id: RequestId) -> Outcome {
-        if let Some(status) = self.cx.requests.take_status(id) {
-            self.flush_pending();
+        if !self.cx.fabric.is_active()
+            && let Some(status) = self.cx.requests.take_status(id)
+        {
             return Ok(status);
         }
         self.wait_longer(id)

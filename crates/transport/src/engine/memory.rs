@@ -9,9 +9,9 @@ use limic_shm::segment::OwnSegment;
 use limic_shm::sync::AtomicU64;
 
 /// A sender stands between claim and publication in the shared ring.
-const STALLED: u8 = 1;
+const STALLED: usize = 1;
 /// Messages of some peers are to stay in their private rings.
-const HELD_BACK: u8 = 2;
+const HELD_BACK: usize = 2;
 
 /// The segment that peers write to.
 pub(crate) struct OwnMemory {
@@ -22,8 +22,9 @@ pub(crate) struct OwnMemory {
     free_words: Vec<u32>,
     /// Where this endpoint says which region of a peer it accesses.
     access: Mapped,
-    /// Which rings hold records that wait: [`STALLED`], [`HELD_BACK`].
-    waiting: u8,
+    /// Which rings hold records that wait: [`STALLED`], [`HELD_BACK`]. As wide as the lengths that
+    /// progress looks at with it, so that one comparison serves for all.
+    waiting: usize,
 }
 
 impl OwnMemory {
@@ -104,7 +105,7 @@ impl OwnMemory {
 
     /// Some private rings are held back, or none is.
     pub(crate) fn set_held_back(&mut self, any: bool) {
-        self.waiting = (self.waiting & !HELD_BACK) | (u8::from(any) * HELD_BACK);
+        self.waiting = (self.waiting & !HELD_BACK) | (usize::from(any) * HELD_BACK);
     }
 
     pub(crate) fn has_held_back(&self) -> bool {

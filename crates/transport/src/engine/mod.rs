@@ -67,7 +67,7 @@ use crate::settings::Settings;
 /// Progress calls between two looks at the sockets while messages flow.
 const SOCKETS_WHILE_BUSY: u32 = 4096;
 /// Polls of the application in vain between two looks at the sockets.
-const SOCKETS_WHILE_POLLED: u32 = 128;
+pub(crate) const SOCKETS_WHILE_POLLED: u32 = 128;
 /// The longest sleep without looking around: a guard against a peer that meddles with the wake-up
 /// flag, not something that anybody waits for.
 const LONGEST_SLEEP: Duration = if cfg!(limic_sim) {
@@ -220,12 +220,20 @@ impl Engine {
     /// The same without a look at the private ring of a peer.
     #[inline]
     fn poll_except(&mut self, peer: Option<u32>) -> bool {
-        let mut moved = self.progress_except(peer);
-        if !moved && self.cx.fabric.is_active() {
-            // The application may not call again for long.
-            self.cx.fabric.look_now();
-            moved = self.slow_work();
+        let moved = self.progress_except(peer);
+        if !moved && self.turns & self.cx.fabric.poll_mask() == 0 {
+            return self.poll_in_vain();
         }
+        moved
+    }
+
+    /// The application may not poll again for long, so the networks have their turn each time.
+    #[cold]
+    fn poll_in_vain(&mut self) -> bool {
+        let moved = self.cx.fabric.is_active() && {
+            self.cx.fabric.look_now();
+            self.slow_work()
+        };
         if !moved && self.turns % SOCKETS_WHILE_POLLED == 0 {
             return self.poll_sockets();
         }

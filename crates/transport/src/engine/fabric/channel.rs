@@ -11,17 +11,24 @@ use limic_fabric::{
 
 use super::{Happened, Link, open};
 use crate::counters::{Event, Recorder};
+use crate::engine::SOCKETS_WHILE_POLLED;
 use crate::error::PeerFailure;
 use crate::settings::{Settings, VerbsConnect};
 use crate::{Address, Error, RequestId, Result};
+
+/// What an endpoint without peers over networks looks at seldom.
+const IDLE: u32 = SOCKETS_WHILE_POLLED - 1;
 
 /// The fabrics of an endpoint, if it has any.
 pub(crate) struct FabricChannel {
     /// The preferred ones first: both sides of a pair take the first one that both have.
     pub(super) fabrics: Vec<Box<dyn Fabric>>,
     /// They are polled in every progress call: peers are reached over them, or something was
-    /// noticed.
-    active: bool,
+    /// noticed. 1 or 0, in a word as wide as the lengths that progress looks at with it, so that
+    /// one comparison serves for all.
+    active: usize,
+    /// Of the number of polls in vain, these bits are 0 where there is more to look at.
+    poll_mask: u32,
     /// Progress calls between two looks at the networks.
     every: u32,
     /// Progress calls since the last one.
@@ -36,13 +43,13 @@ pub(crate) struct FabricChannel {
     /// This endpoint, which reaches itself without a network.
     myself: u64,
     /// The peer at the other end of each connection.
-    peers: HashMap<Link, u32>,
+    pub(super) peers: HashMap<Link, u32>,
     /// The fabric over which each offered send is read, by request.
     pub(super) offered: HashMap<RequestId, u8>,
     /// Peers that hold too many unexpected bytes, and are asked first.
-    ask_first: Vec<u32>,
+    pub(super) ask_first: Vec<u32>,
     /// Peers were told to ask first.
-    told: bool,
+    pub(super) told: bool,
 }
 
 impl FabricChannel {
@@ -63,7 +70,8 @@ impl FabricChannel {
         address.fabric = parts;
         let mut channel = Self {
             fabrics,
-            active: false,
+            active: 0,
+            poll_mask: IDLE,
             every: 1,
             passed: 0,
             turn: 0,
@@ -86,7 +94,7 @@ impl FabricChannel {
 
     /// A forked child has a copy of what is its parent's.
     pub(crate) fn leave_to_parent(&mut self) {
-        self.active = false;
+        self.set_active(false);
         self.peers.clear();
         for fabric in self.fabrics.drain(..) {
             fabric.leave_to_parent();
@@ -97,14 +105,26 @@ impl FabricChannel {
     /// its event set when one comes.
     #[inline(always)]
     pub(crate) fn is_active(&self) -> bool {
-        self.active
+        self.active != 0
+    }
+
+    /// Of the number of polls in vain, these bits are 0 where there is more to look at: sockets now
+    /// and then, and networks each time.
+    #[inline(always)]
+    pub(crate) fn poll_mask(&self) -> u32 {
+        self.poll_mask
+    }
+
+    fn set_active(&mut self, active: bool) {
+        self.active = usize::from(active);
+        self.poll_mask = if active { 0 } else { IDLE };
     }
 
     /// Whether a look at the networks is due: one that costs a call of the kernel has its turn now
     /// and then, so that peers in shared memory do not pay for it each time.
     pub(crate) fn is_due(&mut self) -> bool {
-        self.passed += 1;
-        self.active && self.passed >= self.every
+        self.passed = self.passed.saturating_add(1);
+        self.is_active() && self.passed >= self.every
     }
 
     /// Progress calls between two looks at the networks.
@@ -124,7 +144,7 @@ impl FabricChannel {
 
     /// The event set says that something is there.
     pub(crate) fn notice(&mut self) {
-        self.active = !self.fabrics.is_empty();
+        self.set_active(!self.fabrics.is_empty());
         self.look_now();
         for fabric in &mut self.fabrics {
             fabric.notice();
@@ -134,10 +154,10 @@ impl FabricChannel {
     /// Nothing more was found. Without peers the networks are left alone until they give notice:
     /// true if they were asked for that just now, so that one more look is due.
     pub(crate) fn rest(&mut self) -> bool {
-        if !self.active || self.has_peers() || self.patience().is_some() {
+        if !self.is_active() || self.has_peers() || self.patience().is_some() {
             return false;
         }
-        self.active = false;
+        self.set_active(false);
         self.arm_all();
         true
     }
@@ -180,17 +200,17 @@ impl FabricChannel {
         };
         let mut here = self.fabrics.iter().map(|fabric| fabric.part().provider());
         let mut there = address.fabric.iter().map(|part| part.provider());
-        Err(Error::NoCommonNetwork {
-            address: *address,
-            here: names(&mut here),
-            there: names(&mut there),
-        })
+        Err(Error::NoCommonNetwork(format!(
+            "{address}, which is on another node: here there is {}, there is {}",
+            names(&mut here),
+            names(&mut there)
+        )))
     }
 
     /// Whether messages whose sends are over wait for the network.
     #[inline(always)]
     pub(crate) fn holds_messages(&self) -> bool {
-        self.active && self.holds_messages_slow()
+        self.is_active() && self.holds_messages_slow()
     }
 
     #[cold]
@@ -217,7 +237,7 @@ impl FabricChannel {
 
     /// The endpoint is about to sleep. Networks that are left alone have been asked for notice.
     pub(crate) fn arm(&mut self) {
-        if self.active {
+        if self.is_active() {
             self.look_now();
             self.arm_all();
         }
@@ -255,7 +275,7 @@ impl FabricChannel {
 
     /// A connection that a peer began is with this one.
     pub(crate) fn accepted(&mut self, link: Link, peer: u32) {
-        self.active = true;
+        self.set_active(true);
         self.peers.insert(link, peer);
         let used = (0_u8..).zip(&self.fabrics).filter(|(number, _)| {
             let mut links = self.peers.keys();
@@ -292,7 +312,7 @@ impl FabricChannel {
 
     /// Says goodbye over the networks, and closes them; each takes no longer than this.
     pub(crate) fn close(&mut self, within: Duration) {
-        self.active = false;
+        self.set_active(false);
         for mut fabric in self.fabrics.drain(..) {
             fabric.close(within);
         }
@@ -347,32 +367,6 @@ impl FabricChannel {
                 }
             }
         }
-    }
-
-    /// Whether a peer is asked before it is sent to.
-    pub(crate) fn asks_first(&self, peer: u32) -> bool {
-        self.ask_first.contains(&peer)
-    }
-
-    /// A peer wants to be asked before it is sent to, or does no longer.
-    pub(crate) fn ask_first(&mut self, peer: u32, ask: bool) {
-        self.ask_first.retain(|other| *other != peer);
-        if ask {
-            self.ask_first.push(peer);
-        }
-    }
-
-    /// This endpoint wants to be asked first, or does no longer: the peers to be told.
-    pub(crate) fn tell_over_budget(&mut self, over_budget: bool) -> Vec<u32> {
-        if core::mem::replace(&mut self.told, over_budget) == over_budget {
-            return Vec::new();
-        }
-        self.peers.values().copied().collect()
-    }
-
-    /// Whether peers were told to ask first.
-    pub(crate) fn is_over_budget(&self) -> bool {
-        self.told
     }
 
     /// Writes down what the fabrics have counted since the last time.

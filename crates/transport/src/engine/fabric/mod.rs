@@ -5,6 +5,7 @@
 //! Matching and requests are the same for peers in shared memory and over any fabric, so a receive
 //! from any source takes from all.
 
+mod budget;
 mod channel;
 mod moving;
 mod open;
