@@ -41,12 +41,11 @@ impl TcpFabric {
     ) -> Result<u32, ConnectionFailure> {
         let at = place(to)?;
         let before = self.known.get(&id).copied();
-        if let Some(known) = before
-            && self
-                .connection(known.connection)
-                .is_some_and(|c| !c.is_over())
-        {
-            return Ok(known.connection);
+        if let Some(known) = before {
+            let there_is = self.connection(known.connection);
+            if there_is.is_some_and(|connection| !connection.is_over()) {
+                return Ok(known.connection);
+            }
         }
         let socket = sockets::call(at, self.from).map_err(|error| match error {
             Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM => {

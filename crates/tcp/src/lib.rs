@@ -8,9 +8,9 @@
 //! the endpoint that is called; nothing else of it is believed before. If both begin at once, one
 //! rule decides at both ends which connection stays (`contact`).
 //!
-//! A message is copied into the buffer of its connection and written at once; while the socket
-//! takes no more, further messages are refused, so that they wait where they are. What comes is read
-//! in any case.
+//! A message is copied into the buffer of its connection and written at once. While the socket
+//! takes no more, further messages are refused, so that they wait where they are. What comes is
+//! read in any case.
 
 #![deny(unsafe_code)]
 
