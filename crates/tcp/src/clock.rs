@@ -25,9 +25,12 @@ impl TcpFabric {
     }
 
     /// Ends what has waited for too long.
+    ///
+    /// A limit is judged by the time of the look before. Between two looks the event set is asked,
+    /// so what came while this endpoint computed is taken before its limit counts.
     pub(crate) fn look_at_the_clock(&mut self) {
         let now = Instant::now();
-        self.looked_at = now;
+        let before = core::mem::replace(&mut self.looked_at, now);
         if self.paused.is_some_and(|until| now >= until) {
             self.paused = None;
             if let Some(listener) = &self.listener {
@@ -40,12 +43,12 @@ impl TcpFabric {
             let since = self.strangers[place]
                 .as_ref()
                 .map(|stranger| stranger.since);
-            if since.is_some_and(|since| now.duration_since(since) > GREETING) {
+            if since.is_some_and(|since| before.saturating_duration_since(since) > GREETING) {
                 self.send_away(place, "it said no greeting");
             }
         }
         if self.beginning > 0 {
-            self.end_late_calls(now);
+            self.end_late_calls(before);
         }
         if now.duration_since(self.listened_at) > self.timeout / 4 {
             self.listened_at = now;
@@ -53,14 +56,14 @@ impl TcpFabric {
         }
     }
 
-    fn end_late_calls(&mut self, now: Instant) {
+    fn end_late_calls(&mut self, before: Instant) {
         let waited = self.timeout.as_millis();
         for number in 0..self.connections.len() as u32 {
             let why = match self.connection(number).map(|c| &c.stage) {
-                Some(Stage::Calling(until)) if now >= *until => {
+                Some(Stage::Calling(until)) if before >= *until => {
                     format!("its address did not answer for {waited} ms")
                 }
-                Some(Stage::Awaited(until)) if now >= *until => {
+                Some(Stage::Awaited(until)) if before >= *until => {
                     format!("it calls itself, but its call did not come for {waited} ms")
                 }
                 _ => continue,

@@ -80,6 +80,22 @@ fn a_call_waits_for_one_that_does_not_look() {
     assert!(a.fabric.is_connected(there));
 }
 
+/// The caller computes for longer than its call may take: the kernel connects meanwhile.
+#[test]
+fn a_caller_that_does_not_look_has_no_late_call() {
+    let timeout = Duration::from_millis(200);
+    let (mut a, mut b) = (Side::with(1, timeout), Side::open(2));
+    let there = a.call(&b);
+    std::thread::sleep(2 * timeout);
+    // It looks at the clock first, as before a sleep.
+    a.fabric.arm().expect("armed");
+    until("the meeting", &mut [&mut a, &mut b], |sides| {
+        assert_eq!(sides[0].failed, []);
+        sides.iter().all(|side| side.connected.len() == 1)
+    });
+    assert!(a.fabric.is_connected(there));
+}
+
 #[test]
 fn nobody_there_is_an_error() {
     let mut a = Side::open(1);
