@@ -73,6 +73,8 @@ pub struct TcpFabric {
     pub(crate) holding: u32,
     /// Polls.
     pub(crate) turn: u32,
+    /// Reads since the event set was asked.
+    pub(crate) reads: u32,
     /// The next poll looks at everything.
     pub(crate) noticed: bool,
     /// Nobody is accepted until then: no descriptor was free.
@@ -118,6 +120,7 @@ impl TcpFabric {
             beginning: 0,
             holding: 0,
             turn: 0,
+            reads: 0,
             noticed: true,
             paused: None,
             looked_at: Instant::now(),

@@ -17,7 +17,7 @@ use crate::record::{self, HEADER, LONGEST};
 const READ: usize = 128 << 10;
 /// Bytes of messages that travel together.
 const TOGETHER: usize = 64 << 10;
-/// Polls between two questions to the event set, while one connection brings messages.
+/// Polls between two questions to the event set, and reads, while one connection brings messages.
 const ASK_EVERY: u32 = 4;
 /// The same without any connection: the endpoint's own event set tells of a call.
 const ASK_IDLE: u32 = 64;
@@ -138,7 +138,8 @@ impl TcpFabric {
         if let Some(event) = self.events.pop_front() {
             return Some(event);
         }
-        if self.readable.is_empty() {
+        // A connection that always has more does not keep the others from being seen.
+        if self.readable.is_empty() || self.reads >= ASK_EVERY {
             self.look();
         }
         while let Some(number) = self.readable.pop_front() {
@@ -161,6 +162,7 @@ impl TcpFabric {
         let strangers = self.strangers.iter().any(Option::is_some);
         let every = match self.hot {
             _ if self.noticed || strangers || self.beginning > 0 => 1,
+            _ if self.reads >= ASK_EVERY => 1,
             _ if self.alive == 0 => ASK_IDLE,
             Some(_) => ASK_EVERY,
             None => 1,
@@ -175,6 +177,7 @@ impl TcpFabric {
 
     /// Asks the event set.
     fn ask(&mut self) {
+        self.reads = 0;
         let mut ready = [const { MaybeUninit::<epoll::Event>::uninit() }; EVENTS];
         let now = Timespec::default();
         let Ok((ready, _)) = epoll::wait(&self.events_set, &mut ready[..], Some(&now)) else {
@@ -284,6 +287,7 @@ impl TcpFabric {
             self.list(number);
         }
         self.hot = Some(number);
+        self.reads += 1;
         !inbox.is_empty()
     }
 

@@ -3,9 +3,10 @@
 mod side;
 
 use core::time::Duration;
+use std::io::Write;
 
 use limic_fabric::{ConnectionFailure, Fabric, SendRefused};
-use side::{Side, until};
+use side::{Side, greeting, until};
 
 #[test]
 fn a_call_is_answered_and_both_know_each_other() {
@@ -257,6 +258,41 @@ fn floods_both_ways_do_not_lock() {
         let mut tags = side.came.iter().map(|(_, _, tag, _)| *tag);
         assert!(tags.by_ref().eq(0..COUNT));
     }
+}
+
+/// One peer writes all the time, faster than this side reads.
+#[test]
+fn a_fast_sender_does_not_keep_others_from_being_heard() {
+    let mut a = Side::open(1);
+    let mut fast = a.stranger();
+    fast.write_all(&greeting(&a, a.secret, 9, 1))
+        .expect("written");
+    until("the fast one", &mut [&mut a], |sides| {
+        sides[0].connected.len() == 1
+    });
+    let writer = std::thread::spawn(move || {
+        // Records without a payload, of kind 1: they cost the reader more than the writer.
+        let mut records = vec![0; 1 << 20];
+        for record in records.chunks_mut(16) {
+            record[4] = 1;
+        }
+        while fast.write_all(&records).is_ok() {}
+    });
+    // It has more than one read takes, always.
+    until("the flood", &mut [&mut a], |sides| {
+        sides[0].came.len() > 100_000
+    });
+    let mut b = Side::open(2);
+    let there = b.call(&a);
+    until("a meeting beside it", &mut [&mut a, &mut b], |sides| {
+        sides[1].fabric.is_connected(there)
+    });
+    b.send(there, 3, b"heard").expect("ready");
+    until("a message beside it", &mut [&mut a, &mut b], |sides| {
+        sides[0].came.iter().any(|(.., payload)| payload == b"heard")
+    });
+    drop(a);
+    writer.join().expect("the end of the connection");
 }
 
 #[test]
