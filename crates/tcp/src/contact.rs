@@ -11,25 +11,17 @@
 //! that was given up and comes late is known.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use limic_fabric::{ConnectionFailure, ConnectionId, Event, Part};
-use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, SocketFlags, accept_with, recv, send};
+use rustix::net::{RecvFlags, recv};
 
-use crate::connection::{Connection, Known, Stage, Stranger};
-use crate::fabric::{STRANGER, TcpFabric, place};
+use crate::connection::{Connection, Known, Stage};
+use crate::fabric::{TcpFabric, place};
 use crate::greeting::{Answer, Greeting, Heard, Verdict};
 use crate::sockets;
-
-/// Connections without a greeting. Who calls says it at once, so only those wait that say nothing;
-/// the one that has waited longest goes.
-const STRANGERS: usize = 64;
-/// Calls that are accepted at a time.
-const VISIT: usize = 64;
-/// How long nobody is accepted after that has failed.
-const PAUSE: Duration = Duration::from_millis(100);
 
 impl TcpFabric {
     /// Begins a connection, or gives the one that there is.
@@ -164,194 +156,10 @@ impl TcpFabric {
             }
         }
     }
-
-    /// Accepts those who have called.
-    pub(crate) fn accept(&mut self) {
-        for _ in 0..VISIT {
-            let Some(listener) = &self.listener else {
-                return;
-            };
-            match accept_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
-                Ok(socket) => self.receive_stranger(socket),
-                Err(Errno::AGAIN) => return,
-                // Who called has gone already, or the network has.
-                Err(
-                    Errno::INTR
-                    | Errno::CONNABORTED
-                    | Errno::NETDOWN
-                    | Errno::NETUNREACH
-                    | Errno::HOSTUNREACH
-                    | Errno::PROTO,
-                ) => {}
-                Err(error) => {
-                    // Mostly no descriptor is free. The call would wake this endpoint all the time.
-                    tracing::warn!("calls over TCP wait: {error} (ulimit -n?)");
-                    let _ = epoll::delete(&self.events_set, listener);
-                    self.paused = Some(Instant::now() + PAUSE);
-                    return;
-                }
-            }
-        }
-    }
-
-    fn receive_stranger(&mut self, socket: OwnedFd) {
-        let place = match self.strangers.iter().position(Option::is_none) {
-            Some(free) => free,
-            None if self.strangers.len() < STRANGERS => {
-                self.strangers.push(None);
-                self.strangers.len() - 1
-            }
-            None => {
-                let since = |place: &usize| self.strangers[*place].as_ref().map(|s| s.since);
-                let oldest = (0..self.strangers.len()).min_by_key(since).unwrap_or(0);
-                self.send_away(oldest, "it waited longest without a greeting");
-                oldest
-            }
-        };
-        self.strangers[place] = Some(Stranger {
-            socket,
-            said: Vec::new(),
-            since: Instant::now(),
-        });
-        let stranger = self.strangers[place].as_ref();
-        if let Some(stranger) = stranger {
-            let data = EventData::new_u64(STRANGER | place as u64);
-            let watched = epoll::add(&self.events_set, &stranger.socket, data, EventFlags::IN);
-            if watched.is_err() {
-                return self.send_away(place, "it cannot be watched");
-            }
-        }
-        // Mostly the greeting is here already.
-        self.listen_to(place);
-    }
-
-    /// Closes the connection of somebody who is not let in.
-    pub(crate) fn send_away(&mut self, place: usize, why: &str) {
-        if let Some(stranger) = self.strangers.get_mut(place).and_then(Option::take) {
-            tracing::debug!("a call over TCP is turned away: {why}");
-            self.counts.refused += 1;
-            self.close_socket(stranger.socket);
-        }
-    }
-
-    /// Something of a greeting has come.
-    pub(crate) fn listen_to(&mut self, place: usize) {
-        while let Some(Some(stranger)) = self.strangers.get_mut(place) {
-            match Greeting::from_bytes(&stranger.said) {
-                Ok(Heard::Missing(more)) => {
-                    match hear(&stranger.socket, &mut stranger.said, more) {
-                        Ok(true) => {}
-                        Ok(false) => return,
-                        Err(why) => return self.send_away(place, &why),
-                    }
-                }
-                Ok(Heard::Whole(greeting)) => return self.greeted(place, greeting),
-                Err(why) => return self.send_away(place, why),
-            }
-        }
-    }
-
-    /// Somebody has said a greeting. Whoever does not know the secret is believed nothing.
-    fn greeted(&mut self, place: usize, greeting: Greeting) {
-        if (greeting.to, greeting.secret) != (self.id, self.secret) || greeting.from == self.id {
-            return self.send_away(place, "it called another endpoint, or has not its secret");
-        }
-        let before = self.known.get(&greeting.from).copied();
-        let mut mine_stays = false;
-        let mut instead = None;
-        if let Some(known) = before {
-            if known.secret != greeting.answer_secret {
-                return self.send_away(place, "it is not the peer whose name it gives");
-            }
-            if greeting.attempt <= known.heard {
-                return self.send_away(place, "a call that was given up");
-            }
-            match self.connection(known.connection).map(|c| &c.stage) {
-                Some(Stage::Greeted { .. }) => {
-                    mine_stays = self.id < greeting.from;
-                    instead = Some(known.connection);
-                }
-                Some(Stage::Calling(_) | Stage::Awaited(_)) => instead = Some(known.connection),
-                // It would not call again if the connection was any good.
-                Some(Stage::Ready) => {
-                    let why = ConnectionFailure::Lost("it has connected anew".to_owned());
-                    self.fail(known.connection, why);
-                }
-                Some(Stage::Over(_)) | None => {}
-            }
-        }
-        let Some(Some(stranger)) = self.strangers.get_mut(place).map(Option::take) else {
-            return;
-        };
-        let socket = stranger.socket;
-        let answer = Answer {
-            verdict: if mine_stays {
-                Verdict::MineStays
-            } else {
-                Verdict::Taken
-            },
-            from: self.id,
-            secret: greeting.answer_secret,
-            attempt: before.map_or(0, |known| known.attempt),
-            hello: self.hello.clone(),
-        };
-        let bytes = answer.to_bytes();
-        // A new socket has room for it.
-        let said = send(&socket, &bytes, SendFlags::NOSIGNAL) == Ok(bytes.len());
-        let _ = epoll::delete(&self.events_set, &socket);
-        if mine_stays || !said || sockets::prepare(&socket, self.timeout).is_err() {
-            return;
-        }
-        self.take_call(socket, &greeting, instead, before);
-    }
-
-    /// A call is taken: as a new connection, or in place of one that this side has begun.
-    fn take_call(
-        &mut self,
-        socket: OwnedFd,
-        greeting: &Greeting,
-        instead: Option<u32>,
-        before: Option<Known>,
-    ) {
-        let number = instead.unwrap_or_else(|| {
-            let stage = Stage::Awaited(Instant::now());
-            self.enter(Connection::new(greeting.from, stage, None))
-        });
-        let Some(connection) = self.connection(number) else {
-            return;
-        };
-        let own = connection.socket.take();
-        connection.out.clear();
-        connection.blocked = false;
-        connection.stage = Stage::Ready;
-        self.beginning -= 1;
-        if let Some(own) = own {
-            self.close_socket(own);
-        }
-        self.watch(number, &socket, EventFlags::IN);
-        if let Some(connection) = self.connection(number) {
-            connection.socket = Some(socket);
-        }
-        self.note_held(number);
-        self.known.insert(
-            greeting.from,
-            Known {
-                secret: greeting.answer_secret,
-                connection: number,
-                attempt: before.map_or(0, |known| known.attempt),
-                heard: greeting.attempt,
-            },
-        );
-        self.events.push_back(Event::Connected {
-            connection: ConnectionId(number),
-            peer: greeting.from,
-            hello: greeting.hello.clone(),
-        });
-    }
 }
 
 /// Reads at most `more` bytes. False: none are here.
-fn hear(socket: &OwnedFd, said: &mut Vec<u8>, more: usize) -> Result<bool, String> {
+pub(crate) fn hear(socket: &OwnedFd, said: &mut Vec<u8>, more: usize) -> Result<bool, String> {
     let start = said.len();
     said.resize(start + more, 0);
     let got = loop {

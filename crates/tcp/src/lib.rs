@@ -14,6 +14,7 @@
 
 #![deny(unsafe_code)]
 
+mod called;
 mod clock;
 mod closing;
 mod connection;
