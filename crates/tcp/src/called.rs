@@ -156,8 +156,12 @@ impl TcpFabric {
         let bytes = answer.to_bytes();
         // A new socket has room for it.
         let said = send(&socket, &bytes, SendFlags::NOSIGNAL) == Ok(bytes.len());
+        if !said || sockets::prepare(&socket, self.timeout).is_err() {
+            return self.close_socket(socket);
+        }
         let _ = epoll::delete(&self.events_set, &socket);
-        if mine_stays || !said || sockets::prepare(&socket, self.timeout).is_err() {
+        if mine_stays {
+            // The peer ends the connection, when it has read the answer.
             return;
         }
         self.take_call(socket, &greeting, instead, before);

@@ -11,6 +11,7 @@ use limic_fabric::{
 };
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
+use rustix::net::{Shutdown, shutdown};
 
 use crate::connection::{Connection, Known, Stage, Stranger};
 use crate::greeting::HELLO;
@@ -163,11 +164,13 @@ impl TcpFabric {
         }
     }
 
-    /// Closes a socket that is in the event set. A forked child may have a copy of it, so it is
-    /// taken out first.
+    /// Closes a socket that is in the event set, and ends its connection. A forked child may have
+    /// a copy of it, so it is taken out and shut down first.
     pub(crate) fn close_socket(&self, socket: OwnedFd) {
         // It fails only for a socket that is not in the set.
         let _ = epoll::delete(&self.events_set, &socket);
+        // It fails only for a connection that has ended.
+        let _ = shutdown(&socket, Shutdown::Both);
         drop(socket);
     }
 

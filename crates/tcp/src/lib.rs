@@ -27,5 +27,7 @@ mod outgoing;
 mod place;
 mod record;
 mod sockets;
+#[cfg(test)]
+mod tests;
 
 pub use fabric::{TcpFabric, TcpSettings};

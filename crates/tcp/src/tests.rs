@@ -1,0 +1,73 @@
+//! What comes about only from inside: copies of sockets, and what the kernel refuses.
+
+use core::time::Duration;
+use std::os::fd::OwnedFd;
+use std::time::Instant;
+
+use limic_fabric::{ConnectionFailure, ConnectionId, Event, Fabric, Inbox};
+
+use crate::fabric::{TcpFabric, TcpSettings};
+
+const WATCHDOG: Duration = Duration::from_secs(60);
+
+fn open(id: u64) -> TcpFabric {
+    let settings = TcpSettings {
+        interface: Some("127.0.0.1".to_owned()),
+        ..TcpSettings::default()
+    };
+    TcpFabric::open(&settings, id, id).expect("the loopback")
+}
+
+fn call(from: &mut TcpFabric, to: &TcpFabric) -> Result<ConnectionId, ConnectionFailure> {
+    from.connect(&to.part(), to.id, to.secret)
+}
+
+/// The next event of the first one.
+fn next(of: &mut TcpFabric, beside: &mut TcpFabric) -> Event {
+    let start = Instant::now();
+    let mut inbox = Inbox::new();
+    loop {
+        if let Some(event) = of.poll(&mut inbox) {
+            return event;
+        }
+        beside.poll(&mut inbox);
+        assert!(start.elapsed() < WATCHDOG, "nothing happens");
+    }
+}
+
+/// Two that are connected, by these connections.
+fn pair() -> (TcpFabric, ConnectionId, TcpFabric, ConnectionId) {
+    let (mut a, mut b) = (open(1), open(2));
+    let there = call(&mut a, &b).expect("it listens");
+    let Event::Connected {
+        connection: back, ..
+    } = next(&mut b, &mut a)
+    else {
+        panic!("not a meeting");
+    };
+    let came = next(&mut a, &mut b);
+    assert!(matches!(came, Event::Connected { connection, .. } if connection == there));
+    (a, there, b, back)
+}
+
+/// As a forked child keeps it.
+fn copy(of: &mut TcpFabric, connection: ConnectionId) -> OwnedFd {
+    let connection = of.connection(connection.0).expect("it is there");
+    let socket = connection.socket.as_ref().expect("it is connected");
+    socket.try_clone().expect("a descriptor")
+}
+
+#[test]
+fn a_copy_of_a_socket_does_not_hide_the_end_of_its_connection() {
+    let (mut a, there, mut b, back) = pair();
+    let copy = copy(&mut a, there);
+    a.disconnect(there);
+    match next(&mut b, &mut a) {
+        Event::Failed { connection, why } => {
+            assert_eq!(connection, back);
+            assert!(matches!(why, ConnectionFailure::Lost(_)), "{why}");
+        }
+        event => panic!("{event:?}"),
+    }
+    drop(copy);
+}
