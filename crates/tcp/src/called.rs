@@ -159,9 +159,9 @@ impl TcpFabric {
         if !said || sockets::prepare(&socket, self.timeout).is_err() {
             return self.close_socket(socket);
         }
-        let _ = epoll::delete(&self.events_set, &socket);
         if mine_stays {
             // The peer ends the connection, when it has read the answer.
+            let _ = epoll::delete(&self.events_set, &socket);
             return;
         }
         self.take_call(socket, &greeting, instead, before);
@@ -182,19 +182,15 @@ impl TcpFabric {
         let Some(connection) = self.connection(number) else {
             return;
         };
-        let own = connection.socket.take();
-        connection.out.clear();
-        connection.blocked = false;
-        connection.stage = Stage::Ready;
+        // Nothing of this side's own call stays.
+        let mut taken = Connection::new(greeting.from, Stage::Ready, Some(socket));
+        (taken.corked, taken.listed) = (connection.corked, connection.listed);
+        let own = core::mem::replace(connection, taken).socket;
         self.beginning -= 1;
         if let Some(own) = own {
             self.close_socket(own);
         }
-        self.watch(number, &socket, EventFlags::IN);
-        if let Some(connection) = self.connection(number) {
-            connection.socket = Some(socket);
-        }
-        self.note_held(number);
+        self.watch_for(number, EventFlags::IN);
         self.known.insert(
             greeting.from,
             Known {

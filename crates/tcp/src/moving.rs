@@ -234,8 +234,15 @@ impl TcpFabric {
         };
         bytes.resize(READ, 0);
         let got = recv(socket.as_fd(), &mut bytes[have..], RecvFlags::empty());
+        let broken = connection.broken.is_some();
         let whole = match got {
             Ok((_, got)) if got > 0 => have + got,
+            // All that came before it broke has been read.
+            Err(Errno::AGAIN) if broken => {
+                self.spare = bytes;
+                self.ended(number, None);
+                return false;
+            }
             Err(Errno::AGAIN | Errno::INTR) => {
                 // As it was.
                 if have > 0 {
@@ -282,8 +289,8 @@ impl TcpFabric {
         }
         if taken.goodbye {
             self.fail(number, ConnectionFailure::Closed);
-        } else if whole == READ {
-            // Mostly there is more.
+        } else if whole == READ || broken {
+            // Mostly there is more; and a connection that is broken is read to its end.
             self.list(number);
         }
         self.hot = Some(number);

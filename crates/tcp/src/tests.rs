@@ -4,8 +4,11 @@ use core::time::Duration;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
-use limic_fabric::{ConnectionFailure, ConnectionId, Event, Fabric, Inbox};
+use limic_fabric::{ConnectionFailure, ConnectionId, Event, Fabric, Form, Inbox, SendRefused};
 
+use rustix::net::{Shutdown, shutdown};
+
+use crate::connection::Stage;
 use crate::fabric::{TcpFabric, TcpSettings};
 
 const WATCHDOG: Duration = Duration::from_secs(60);
@@ -50,6 +53,13 @@ fn pair() -> (TcpFabric, ConnectionId, TcpFabric, ConnectionId) {
     (a, there, b, back)
 }
 
+fn send(from: &mut TcpFabric, to: ConnectionId) -> Result<(), SendRefused> {
+    let (kind, tag, len) = (1, 0, 5);
+    from.send(to, Form { kind, tag, len }, &mut |room| {
+        room.copy_from_slice(b"bytes");
+    })
+}
+
 /// As a forked child keeps it.
 fn copy(of: &mut TcpFabric, connection: ConnectionId) -> OwnedFd {
     let connection = of.connection(connection.0).expect("it is there");
@@ -70,4 +80,42 @@ fn a_copy_of_a_socket_does_not_hide_the_end_of_its_connection() {
         event => panic!("{event:?}"),
     }
     drop(copy);
+}
+
+/// The peer is alive and sends nothing: only writing tells.
+#[test]
+fn a_connection_that_cannot_be_written_ends() {
+    let (mut a, there, mut b, _) = pair();
+    shutdown(copy(&mut a, there), Shutdown::Write).expect("connected");
+    send(&mut a, there).expect("taken");
+    let mut inbox = Inbox::new();
+    let start = Instant::now();
+    let failed = loop {
+        // The peer does not look: nothing of it ends the connection.
+        match a.poll(&mut inbox) {
+            Some(event) => break event,
+            None => assert!(start.elapsed() < WATCHDOG, "nothing happens"),
+        }
+    };
+    assert!(matches!(failed, Event::Failed { connection, .. } if connection == there));
+    assert!(matches!(next(&mut b, &mut a), Event::Failed { .. }));
+}
+
+/// The peer's call takes the place of one that has failed to write.
+#[test]
+fn a_call_that_is_taken_has_nothing_of_the_one_before() {
+    let (mut a, mut b) = (open(1), open(2));
+    let there = call(&mut a, &b).expect("it listens");
+    let connection = a.connection(there.0).expect("it has begun");
+    connection.stage = Stage::Awaited(Instant::now() + WATCHDOG);
+    connection.broken = Some("a failure".to_owned());
+    (connection.input, connection.have) = (vec![7; 16], 5);
+    call(&mut b, &a).expect("it listens");
+    assert!(matches!(next(&mut a, &mut b), Event::Connected { .. }));
+    assert!(matches!(next(&mut b, &mut a), Event::Connected { .. }));
+    send(&mut a, there).expect("ready");
+    assert_eq!(next(&mut b, &mut a), Event::Messages);
+    let back = b.known[&1].connection;
+    send(&mut b, ConnectionId(back)).expect("ready");
+    assert_eq!(next(&mut a, &mut b), Event::Messages);
 }
