@@ -10,7 +10,7 @@ use rustix::net::{SendFlags, SocketFlags, accept_with, send};
 
 use crate::connection::{Connection, Known, Stage, Stranger};
 use crate::contact::hear;
-use crate::fabric::{STRANGER, TcpFabric};
+use crate::fabric::{LISTENER, STRANGER, TcpFabric};
 use crate::greeting::{Answer, Greeting, Heard, Verdict};
 use crate::sockets;
 
@@ -48,6 +48,17 @@ impl TcpFabric {
                     self.paused = Some(Instant::now() + PAUSE);
                     return;
                 }
+            }
+        }
+    }
+
+    /// Watches the listener again.
+    pub(crate) fn accept_again(&mut self) {
+        self.paused = None;
+        if let Some(listener) = &self.listener {
+            let data = EventData::new_u64(LISTENER);
+            if epoll::add(&self.events_set, listener, data, EventFlags::IN).is_err() {
+                self.paused = Some(Instant::now() + PAUSE);
             }
         }
     }

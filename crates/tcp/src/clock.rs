@@ -6,10 +6,9 @@ use std::os::fd::AsFd;
 use std::time::Instant;
 
 use limic_fabric::ConnectionFailure;
-use rustix::event::epoll::{self, EventData, EventFlags};
 
 use crate::connection::Stage;
-use crate::fabric::{LISTENER, TcpFabric};
+use crate::fabric::TcpFabric;
 use crate::sockets;
 
 /// How long a stranger may take for its greeting, which it says at once.
@@ -32,12 +31,7 @@ impl TcpFabric {
         let now = Instant::now();
         let before = core::mem::replace(&mut self.looked_at, now);
         if self.paused.is_some_and(|until| now >= until) {
-            self.paused = None;
-            if let Some(listener) = &self.listener {
-                let data = EventData::new_u64(LISTENER);
-                // If it cannot be watched, calls have to go out from this side.
-                let _ = epoll::add(&self.events_set, listener, data, EventFlags::IN);
-            }
+            self.accept_again();
         }
         for place in 0..self.strangers.len() {
             let since = self.strangers[place]

@@ -46,11 +46,8 @@ impl TcpFabric {
             _ => ConnectionFailure::Unreachable(format!("{at}: {error}")),
         })?;
         let deadline = Instant::now() + self.timeout;
-        let number = self.enter(Connection::new(id, Stage::Calling(deadline), None));
-        self.watch(number, &socket, EventFlags::OUT);
-        if let Some(connection) = self.connection(number) {
-            connection.socket = Some(socket);
-        }
+        self.watch(self.connections.len() as u32, &socket, EventFlags::OUT)?;
+        let number = self.enter(Connection::new(id, Stage::Calling(deadline), Some(socket)));
         let known = Known {
             secret,
             connection: number,

@@ -144,11 +144,20 @@ impl TcpFabric {
     }
 
     /// Watches the socket of a connection.
-    pub(crate) fn watch(&self, number: u32, socket: &OwnedFd, flags: EventFlags) {
+    ///
+    /// # Errors
+    /// The kernel has no room for it: nobody would read it.
+    pub(crate) fn watch(
+        &self,
+        number: u32,
+        socket: &OwnedFd,
+        flags: EventFlags,
+    ) -> Result<(), ConnectionFailure> {
         let data = EventData::new_u64(CONNECTION | u64::from(number));
-        if let Err(error) = epoll::add(&self.events_set, socket, data, flags) {
-            tracing::warn!("a connection cannot be watched: {error}");
-        }
+        epoll::add(&self.events_set, socket, data, flags).map_err(|error| {
+            let hint = "sysctl fs.epoll.max_user_watches";
+            ConnectionFailure::Local(format!("a socket cannot be watched: {error} ({hint}?)"))
+        })
     }
 
     /// Changes what a connection is watched for.

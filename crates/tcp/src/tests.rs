@@ -119,3 +119,30 @@ fn a_call_that_is_taken_has_nothing_of_the_one_before() {
     send(&mut b, ConnectionId(back)).expect("ready");
     assert_eq!(next(&mut a, &mut b), Event::Messages);
 }
+
+#[test]
+fn a_call_that_cannot_be_watched_is_a_failure_of_this_side() {
+    let (mut a, b) = (open(1), open(2));
+    let no_set = std::fs::File::open("/dev/null").expect("a file");
+    let set = core::mem::replace(&mut a.events_set, no_set.into());
+    let why = call(&mut a, &b).expect_err("nobody would read it");
+    assert!(matches!(why, ConnectionFailure::Local(_)), "{why}");
+    assert!(a.patience().is_none(), "nothing is waited for");
+    // It is no end for good.
+    a.events_set = set;
+    call(&mut a, &b).expect("it listens");
+}
+
+/// The listener could not be watched for a while.
+#[test]
+fn calls_are_accepted_when_the_listener_can_be_watched_again() {
+    let (mut a, mut b) = (open(1), open(2));
+    rustix::event::epoll::delete(&b.events_set, b.listener.as_ref().expect("it listens"))
+        .expect("it was there");
+    let no_set = std::fs::File::open("/dev/null").expect("a file");
+    let set = core::mem::replace(&mut b.events_set, no_set.into());
+    b.accept_again();
+    b.events_set = set;
+    call(&mut a, &b).expect("it listens");
+    assert!(matches!(next(&mut b, &mut a), Event::Connected { .. }));
+}
