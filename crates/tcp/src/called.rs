@@ -14,9 +14,12 @@ use crate::fabric::{LISTENER, STRANGER, TcpFabric};
 use crate::greeting::{Answer, Greeting, Heard, Verdict};
 use crate::sockets;
 
-/// Connections without a greeting. Who calls says it at once, so only those wait that say nothing;
-/// the one that has waited longest goes.
+/// Connections without a greeting. The kernel keeps a caller until it says something, so mostly
+/// only those wait here that say nothing.
 const STRANGERS: usize = 64;
+/// How long a stranger keeps its place though others wait for one. Then the one that has waited
+/// longest goes.
+const YOUNG: Duration = Duration::from_secs(1);
 /// Calls that are accepted at a time.
 const VISIT: usize = 64;
 /// How long nobody is accepted after that has failed.
@@ -26,6 +29,9 @@ impl TcpFabric {
     /// Accepts those who have called.
     pub(crate) fn accept(&mut self) {
         for _ in 0..VISIT {
+            if let Some(wait) = self.is_full_for() {
+                return self.accept_later(wait);
+            }
             let Some(listener) = &self.listener else {
                 return;
             };
@@ -44,12 +50,42 @@ impl TcpFabric {
                 Err(error) => {
                     // Mostly no descriptor is free. The call would wake this endpoint all the time.
                     tracing::warn!("calls over TCP wait: {error} (ulimit -n?)");
-                    let _ = epoll::delete(&self.events_set, listener);
-                    self.paused = Some(Instant::now() + PAUSE);
-                    return;
+                    return self.accept_later(PAUSE);
                 }
             }
         }
+    }
+
+    /// How long no stranger gives its place to another one.
+    fn is_full_for(&self) -> Option<Duration> {
+        if !self.is_full() {
+            return None;
+        }
+        let oldest = self.strangers.iter().flatten().map(|s| s.since).min()?;
+        YOUNG.checked_sub(oldest.elapsed())
+    }
+
+    fn is_full(&self) -> bool {
+        self.strangers.len() == STRANGERS && self.strangers.iter().all(Option::is_some)
+    }
+
+    /// Calls wait in the kernel for so long, or until a stranger leaves its place.
+    fn accept_later(&mut self, wait: Duration) {
+        if let Some(listener) = &self.listener {
+            // It fails only for a socket that is not in the set.
+            let _ = epoll::delete(&self.events_set, listener);
+        }
+        self.paused = Some(Instant::now() + wait);
+    }
+
+    /// A stranger leaves its place.
+    fn take_stranger(&mut self, place: usize) -> Option<Stranger> {
+        let full = self.paused.is_some() && self.is_full();
+        let stranger = self.strangers.get_mut(place)?.take();
+        if full {
+            self.accept_again();
+        }
+        stranger
     }
 
     /// Watches the listener again.
@@ -73,6 +109,8 @@ impl TcpFabric {
             None => {
                 let since = |place: &usize| self.strangers[*place].as_ref().map(|s| s.since);
                 let oldest = (0..self.strangers.len()).min_by_key(since).unwrap_or(0);
+                // Its greeting may have come meanwhile.
+                self.listen_to(oldest);
                 self.send_away(oldest, "it waited longest without a greeting");
                 oldest
             }
@@ -96,7 +134,7 @@ impl TcpFabric {
 
     /// Closes the connection of somebody who is not let in.
     pub(crate) fn send_away(&mut self, place: usize, why: &str) {
-        if let Some(stranger) = self.strangers.get_mut(place).and_then(Option::take) {
+        if let Some(stranger) = self.take_stranger(place) {
             tracing::debug!("a call over TCP is turned away: {why}");
             self.counts.refused += 1;
             self.close_socket(stranger.socket);
@@ -140,7 +178,9 @@ impl TcpFabric {
                     mine_stays = self.id < greeting.from;
                     instead = Some(known.connection);
                 }
-                Some(Stage::Calling(_) | Stage::Awaited(_)) => instead = Some(known.connection),
+                Some(Stage::Calling(_) | Stage::Pausing(_) | Stage::Awaited(_)) => {
+                    instead = Some(known.connection);
+                }
                 // It would not call again if the connection was any good.
                 Some(Stage::Ready) => {
                     let why = ConnectionFailure::Lost("it has connected anew".to_owned());
@@ -149,7 +189,7 @@ impl TcpFabric {
                 Some(Stage::Over(_)) | None => {}
             }
         }
-        let Some(Some(stranger)) = self.strangers.get_mut(place).map(Option::take) else {
+        let Some(stranger) = self.take_stranger(place) else {
             return;
         };
         let socket = stranger.socket;

@@ -11,7 +11,7 @@ use crate::connection::Stage;
 use crate::fabric::TcpFabric;
 use crate::sockets;
 
-/// How long a stranger may take for its greeting, which it says at once.
+/// The longest that a stranger may take for its greeting.
 const GREETING: Duration = Duration::from_secs(10);
 /// The longest sleep while something has a deadline.
 const SLEEP: Duration = Duration::from_millis(100);
@@ -33,11 +33,12 @@ impl TcpFabric {
         if self.paused.is_some_and(|until| now >= until) {
             self.accept_again();
         }
+        let greeting = self.timeout.min(GREETING);
         for place in 0..self.strangers.len() {
             let since = self.strangers[place]
                 .as_ref()
                 .map(|stranger| stranger.since);
-            if since.is_some_and(|since| before.saturating_duration_since(since) > GREETING) {
+            if since.is_some_and(|since| before.saturating_duration_since(since) > greeting) {
                 self.send_away(place, "it said no greeting");
             }
         }
@@ -59,6 +60,10 @@ impl TcpFabric {
                 }
                 Some(Stage::Awaited(until)) if before >= *until => {
                     format!("it calls itself, but its call did not come for {waited} ms")
+                }
+                Some(Stage::Pausing(until)) if before >= *until => {
+                    self.call_again(number);
+                    continue;
                 }
                 _ => continue,
             };

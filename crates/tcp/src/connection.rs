@@ -1,11 +1,16 @@
 //! One connection, and what is known of a peer beyond it.
 
+use core::time::Duration;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use limic_fabric::ConnectionFailure;
 
 use crate::outgoing::Outgoing;
+
+/// How long the first pause of a call lasts: an endpoint that looks has taken a call by then.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
 
 /// How far a connection is.
 #[derive(Debug)]
@@ -18,6 +23,8 @@ pub(crate) enum Stage {
         /// What has come of the answer.
         answer: Vec<u8>,
     },
+    /// The call has ended without an answer, and is made anew then.
+    Pausing(Instant),
     /// The peer's own call is to come, until then.
     Awaited(Instant),
     Ready,
@@ -30,7 +37,12 @@ pub(crate) struct Connection {
     /// The peer.
     pub(crate) id: u64,
     pub(crate) stage: Stage,
-    /// `None` while the peer's call is awaited, and when the connection is over.
+    /// Where this side has called, if it has.
+    pub(crate) at: Option<SocketAddr>,
+    /// How long the call pauses if it ends without an answer.
+    pub(crate) pause: Duration,
+    /// `None` while the peer's call is awaited, while this side's pauses, and when the connection
+    /// is over.
     pub(crate) socket: Option<OwnedFd>,
     pub(crate) out: Outgoing,
     /// Messages follow at once: they wait for each other.
@@ -55,6 +67,8 @@ impl Connection {
         Self {
             id,
             stage,
+            at: None,
+            pause: FIRST_PAUSE,
             socket,
             out: Outgoing::default(),
             corked: false,

@@ -8,8 +8,9 @@
 //! If both call at once, each has a greeting out and hears the other's. The call of the endpoint
 //! with the smaller id stays: that one answers so, and the other takes its call in place of its
 //! own. A call whose greeting is not out yet gives way in any case. Calls are counted, so that one
-//! that was given up and comes late is known.
+//! that was given up and comes late is known. A call that ends without an answer is made anew.
 
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
@@ -39,15 +40,11 @@ impl TcpFabric {
                 return Ok(known.connection);
             }
         }
-        let socket = sockets::call(at, self.from).map_err(|error| match error {
-            Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM => {
-                ConnectionFailure::Local(format!("a socket: {error} (ulimit -n?)"))
-            }
-            _ => ConnectionFailure::Unreachable(format!("{at}: {error}")),
-        })?;
         let deadline = Instant::now() + self.timeout;
-        self.watch(self.connections.len() as u32, &socket, EventFlags::OUT)?;
-        let number = self.enter(Connection::new(id, Stage::Calling(deadline), Some(socket)));
+        let socket = self.begin_call(self.connections.len() as u32, at)?;
+        let mut connection = Connection::new(id, Stage::Calling(deadline), Some(socket));
+        connection.at = Some(at);
+        let number = self.enter(connection);
         let known = Known {
             secret,
             connection: number,
@@ -56,6 +53,61 @@ impl TcpFabric {
         };
         self.known.insert(id, known);
         Ok(number)
+    }
+
+    /// A socket that is being connected, and watched for a connection of this number.
+    fn begin_call(&self, number: u32, at: SocketAddr) -> Result<OwnedFd, ConnectionFailure> {
+        let socket = sockets::call(at, self.from).map_err(|error| match error {
+            Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM => {
+                ConnectionFailure::Local(format!("a socket: {error} (ulimit -n?)"))
+            }
+            _ => ConnectionFailure::Unreachable(format!("{at}: {error}")),
+        })?;
+        self.watch(number, &socket, EventFlags::OUT)?;
+        Ok(socket)
+    }
+
+    /// A call has ended without a byte of an answer. The peer turns away whoever is silent between
+    /// connecting and its greeting, as a caller that computes is. So the call is made anew, after
+    /// a pause that doubles each time; all pauses together last as long as a call may.
+    fn call_later(&mut self, number: u32, why: String) {
+        let timeout = self.timeout;
+        let Some(connection) = self.connection(number) else {
+            return;
+        };
+        let pause = connection.pause;
+        if pause > timeout / 2 {
+            return self.fail(number, ConnectionFailure::Unreachable(why));
+        }
+        connection.pause = 2 * pause;
+        connection.stage = Stage::Pausing(Instant::now() + pause);
+        connection.out.clear();
+        connection.blocked = false;
+        connection.broken = None;
+        if let Some(socket) = connection.socket.take() {
+            self.close_socket(socket);
+        }
+    }
+
+    /// The pause is over.
+    pub(crate) fn call_again(&mut self, number: u32) {
+        let deadline = Instant::now() + self.timeout;
+        let Some(at) = self.connection(number).and_then(|c| c.at) else {
+            return;
+        };
+        let socket = match self.begin_call(number, at) {
+            Ok(socket) => socket,
+            Err(why) => return self.fail(number, why),
+        };
+        let Some(connection) = self.connection(number) else {
+            return;
+        };
+        connection.stage = Stage::Calling(deadline);
+        connection.socket = Some(socket);
+        let peer = connection.id;
+        if let Some(known) = self.known.get_mut(&peer) {
+            known.attempt += 1;
+        }
     }
 
     /// The socket of a call has news: it is connected, or nobody is there.
@@ -89,6 +141,7 @@ impl TcpFabric {
         }
         self.watch_for(number, EventFlags::IN);
         self.flush(number);
+        self.answered(number);
     }
 
     /// Something of the answer to a greeting has come.
@@ -105,13 +158,20 @@ impl TcpFabric {
                 return;
             };
             match Answer::from_bytes(answer) {
-                Ok(Heard::Missing(more)) => match hear(socket, answer, more) {
-                    Ok(true) => {}
-                    Ok(false) => return,
-                    Err(why) => {
-                        return self.fail(number, ConnectionFailure::Unreachable(why));
+                Ok(Heard::Missing(more)) => {
+                    let why = match hear(socket, answer, more) {
+                        Ok(true) => continue,
+                        Ok(false) => match connection.broken.take() {
+                            Some(why) => why,
+                            None => return,
+                        },
+                        Err(why) => why,
+                    };
+                    if answer.is_empty() {
+                        return self.call_later(number, why);
                     }
-                },
+                    return self.fail(number, ConnectionFailure::Unreachable(why));
+                }
                 Ok(Heard::Whole(answer)) if answer.from == peer && answer.secret == secret => {
                     return self.judged(number, answer);
                 }

@@ -78,7 +78,7 @@ pub struct TcpFabric {
     pub(crate) reads: u32,
     /// The next poll looks at everything.
     pub(crate) noticed: bool,
-    /// Nobody is accepted until then: no descriptor was free.
+    /// Nobody is accepted until then: no descriptor was free, or no place for a stranger.
     pub(crate) paused: Option<Instant>,
     pub(crate) looked_at: Instant,
     pub(crate) listened_at: Instant,
@@ -95,7 +95,8 @@ impl TcpFabric {
     pub fn open(settings: &TcpSettings, id: u64, secret: u64) -> Result<Self, String> {
         let ip = interface::choose(settings.interface.as_deref(), settings.also_loopback)?;
         let failed = |what: &str, error: Errno| format!("{what} at {ip}: {error}");
-        let (listener, at) = sockets::listener(ip).map_err(|error| failed("a socket", error))?;
+        let listening = sockets::listener(ip, settings.timeout);
+        let (listener, at) = listening.map_err(|error| failed("a socket", error))?;
         let part = part_of(at).ok_or_else(|| format!("{at} is no address of IP"))?;
         let events_set = epoll::create(epoll::CreateFlags::CLOEXEC);
         let events_set = events_set.map_err(|error| failed("epoll", error))?;

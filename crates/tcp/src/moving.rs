@@ -210,7 +210,7 @@ impl TcpFabric {
                     self.list(number);
                 }
             }
-            Some(Stage::Awaited(_) | Stage::Over(_)) | None => {}
+            Some(Stage::Pausing(_) | Stage::Awaited(_) | Stage::Over(_)) | None => {}
         }
     }
 

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::net::{
@@ -23,13 +23,32 @@ fn socket(ip: IpAddr) -> Result<OwnedFd, Errno> {
     socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))
 }
 
-/// A socket that peers call, at this address; and where that is.
-pub(crate) fn listener(ip: IpAddr) -> Result<(OwnedFd, SocketAddr), Errno> {
+/// A socket that peers call, at this address; and where that is. The kernel keeps back who has
+/// connected and says nothing, for this time about.
+pub(crate) fn listener(ip: IpAddr, silent: Duration) -> Result<(OwnedFd, SocketAddr), Errno> {
     let listener = socket(ip)?;
     bind(&listener, &SocketAddr::new(ip, 0))?;
+    defer_accept(listener.as_fd(), silent);
     listen(&listener, BACKLOG)?;
     let at = SocketAddr::try_from(getsockname(&listener)?)?;
     Ok((listener, at))
+}
+
+#[expect(unsafe_code, reason = "rustix has no TCP_DEFER_ACCEPT")]
+fn defer_accept(listener: BorrowedFd<'_>, silent: Duration) {
+    let seconds = libc::c_int::try_from(silent.as_secs()).unwrap_or(libc::c_int::MAX);
+    let seconds = seconds.max(1);
+    // SAFETY: the kernel reads one int, and `seconds` is one. Where it does not know the option,
+    // such callers are accepted at once, and wait as strangers.
+    unsafe {
+        libc::setsockopt(
+            listener.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_DEFER_ACCEPT,
+            (&raw const seconds).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        );
+    }
 }
 
 /// A socket that is being connected; from this address, if one is given and of the same family.

@@ -97,6 +97,58 @@ fn a_caller_that_does_not_look_has_no_late_call() {
     assert!(a.fabric.is_connected(there));
 }
 
+/// The caller computes between its connection and its greeting, and the peer does not wait.
+#[test]
+fn a_caller_that_was_turned_away_for_its_silence_calls_again() {
+    let (mut a, mut b) = (Side::open(1), Side::with(2, Duration::from_millis(200)));
+    let there = a.call(&b);
+    until("the end of patience", &mut [&mut b], |sides| {
+        sides[0].fabric.counts().refused == 1
+    });
+    until("the meeting", &mut [&mut a, &mut b], |sides| {
+        assert!(sides.iter().all(|side| side.failed.is_empty()));
+        sides.iter().all(|side| side.connected.len() == 1)
+    });
+    a.send(there, 1, b"after all").expect("ready");
+    until("the message", &mut [&mut a, &mut b], |sides| {
+        sides[1].came.len() == 1
+    });
+}
+
+/// More than are accepted at a time, and all of them slow with their greetings.
+#[test]
+fn of_two_hundred_callers_none_is_lost() {
+    let mut root = Side::with(1, Duration::from_secs(1));
+    let mut callers: Vec<Side> = (2..202).map(Side::open).collect();
+    for caller in &mut callers {
+        caller.call(&root);
+    }
+    until("the end of patience", &mut [&mut root], |sides| {
+        sides[0].fabric.counts().refused > 0
+    });
+    let mut sides: Vec<&mut Side> = callers.iter_mut().collect();
+    sides.push(&mut root);
+    until("all meetings", &mut sides, |sides| {
+        assert!(sides.iter().all(|side| side.failed.is_empty()));
+        let met = |side: &&mut Side| side.connected.len() == 1;
+        sides[200].connected.len() == 200 && sides[..200].iter().all(met)
+    });
+}
+
+/// Calling again has an end.
+#[test]
+fn a_call_that_is_never_answered_is_given_up() {
+    let (mut a, mut b) = (Side::with(1, Duration::from_millis(200)), Side::open(2));
+    let there = a.fabric.connect(&b.fabric.part(), 2, b.secret ^ 1);
+    until("the failure", &mut [&mut a, &mut b], |sides| {
+        !sides[0].failed.is_empty()
+    });
+    assert_eq!(Ok(a.failed[0].0), there);
+    let why = &a.failed[0].1;
+    assert!(matches!(why, ConnectionFailure::Unreachable(_)), "{why}");
+    assert!(b.fabric.counts().refused > 1 && a.fabric.patience().is_none());
+}
+
 #[test]
 fn nobody_there_is_an_error() {
     let mut a = Side::open(1);
@@ -289,7 +341,10 @@ fn a_fast_sender_does_not_keep_others_from_being_heard() {
     });
     b.send(there, 3, b"heard").expect("ready");
     until("a message beside it", &mut [&mut a, &mut b], |sides| {
-        sides[0].came.iter().any(|(.., payload)| payload == b"heard")
+        sides[0]
+            .came
+            .iter()
+            .any(|(.., payload)| payload == b"heard")
     });
     drop(a);
     writer.join().expect("the end of the connection");
