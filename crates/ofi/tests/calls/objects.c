@@ -126,7 +126,7 @@ static struct fid_ep *open_alone(struct fi_info *like, struct fi_cq_attr *attr, 
                                  fi_addr_t *itself)
 {
     struct fid_ep *end;
-    char name[48];
+    char name[64];
     size_t len = sizeof name;
     OK(fi_cq_open(domain, attr, queue, NULL));
     OK(fi_endpoint(domain, like, &end, NULL));
@@ -207,7 +207,7 @@ static void poll_counters(void)
     struct fid_cq *queue;
     struct fid_ep *end;
     fi_addr_t itself;
-    char byte, name[48];
+    char byte, name[64];
     size_t len = sizeof name;
     void *found[2];
     OK(fi_cq_open(domain, &attr, &queue, NULL));
@@ -318,7 +318,7 @@ static void dozens(void)
     struct fid_av *vectors[DOMAINS];
     struct fid_cq *queues[DOMAINS];
     struct fid_ep *ends[ALL];
-    static char names[ALL][48];
+    static char names[ALL][64];
     static unsigned char in[ALL][5000], out[5000];
     int got = 0, seen[ALL] = {0};
     for (int d = 0; d < DOMAINS; d++) {

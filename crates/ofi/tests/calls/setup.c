@@ -93,7 +93,7 @@ void open_all(enum fi_wait_obj wait, int threading, int mr_mode)
     OK(fi_enable(ep));
     char mine[256], theirs[256];
     size_t len = 0;
-    CHECK(fi_getname(&ep->fid, NULL, &len) == -FI_ETOOSMALL && len == 48);
+    CHECK(fi_getname(&ep->fid, NULL, &len) == -FI_ETOOSMALL && len == 64);
     OK(fi_getname(&ep->fid, mine, &len));
     CHECK(write(line_to_other, mine, len) == (ssize_t) len);
     CHECK(read(line_to_other, theirs, len) == (ssize_t) len);
@@ -124,7 +124,7 @@ struct fid_ep *open_end(struct fi_info *like, struct fid_cntr *started)
 /* Where the same endpoint of the other process stands. */
 fi_addr_t swap_names(struct fid_ep *end)
 {
-    char mine[48], theirs[48];
+    char mine[64], theirs[64];
     size_t len = sizeof mine;
     fi_addr_t at;
     OK(fi_getname(&end->fid, mine, &len));

@@ -11,7 +11,7 @@ static void *ask(void *nothing)
         char name[64];
         size_t len = sizeof name, room = sizeof least;
         OK(fi_getname(&ep->fid, name, &len));
-        CHECK(len == 48);
+        CHECK(len == 64);
         OK(fi_setopt(&ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &least, sizeof least));
         OK(fi_getopt(&ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &least, &room));
         CHECK(least == 100 && room == sizeof least);

@@ -163,7 +163,7 @@ static void threshold(void)
     struct fi_cq_tagged_entry entries[4];
     struct fid_cq *queue;
     struct fid_ep *end;
-    char bytes[8], name[48];
+    char bytes[8], name[64];
     size_t len = sizeof name;
     fi_addr_t itself;
     OK(fi_cq_open(domain, &attr, &queue, NULL));
