@@ -13,8 +13,8 @@ pub(crate) fn leave(cx: &mut Cx, deadline: Instant) {
     cx.identity.close();
     connections::say_goodbye(cx, deadline);
     accept::stop_listening(cx);
-    cx.fabric
-        .close(deadline.saturating_duration_since(Instant::now()));
+    let within = deadline.saturating_duration_since(Instant::now());
+    cx.fabric.close(within, &cx.counters);
     fail_all(cx, &PeerFailure::Closed);
 }
 

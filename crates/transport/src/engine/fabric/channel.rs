@@ -10,7 +10,7 @@ use limic_fabric::{
 };
 
 use super::{Happened, Link, open};
-use crate::counters::{Event, Recorder};
+use crate::counters::Recorder;
 use crate::engine::SOCKETS_WHILE_POLLED;
 use crate::error::PeerFailure;
 use crate::settings::{Settings, VerbsConnect};
@@ -39,7 +39,7 @@ pub(crate) struct FabricChannel {
     only: bool,
     at_start: bool,
     /// What the fabrics had counted when it was last written down.
-    counted: Cell<Counts>,
+    pub(super) counted: Cell<Counts>,
     /// This endpoint, which reaches itself without a network.
     myself: u64,
     /// The peer at the other end of each connection.
@@ -310,12 +310,15 @@ impl FabricChannel {
         }
     }
 
-    /// Says goodbye over the networks, and closes them; each takes no longer than this.
-    pub(crate) fn close(&mut self, within: Duration) {
+    /// Says goodbye over the networks, writes down what they have counted, and closes them; each
+    /// takes no longer than this.
+    pub(crate) fn close(&mut self, within: Duration, counters: &Recorder) {
         self.set_active(false);
-        for mut fabric in self.fabrics.drain(..) {
+        for fabric in &mut self.fabrics {
             fabric.close(within);
         }
+        self.publish(counters);
+        self.fabrics.clear();
         self.offered.clear();
     }
 
@@ -366,30 +369,6 @@ impl FabricChannel {
                     None => Happened::Nothing,
                 }
             }
-        }
-    }
-
-    /// Writes down what the fabrics have counted since the last time.
-    pub(crate) fn publish(&self, counters: &Recorder) {
-        let mut counts = Counts::default();
-        for fabric in &self.fabrics {
-            counts += fabric.counts();
-        }
-        if counts == self.counted.get() {
-            return;
-        }
-        let before = self.counted.replace(counts);
-        counters.events(Event::Refused, counts.refused - before.refused);
-        for (event, count) in [
-            (Event::NetworkMessages, counts.messages),
-            (Event::NetworkPackets, counts.packets),
-            (Event::RingMessages, counts.ring_messages),
-            (Event::RingPauses, counts.ring_pauses),
-            (Event::RegistrationHits, counts.registrations_found),
-            (Event::RegistrationMisses, counts.registrations_made),
-        ] {
-            // They only grow.
-            counters.at_least(event, count);
         }
     }
 }

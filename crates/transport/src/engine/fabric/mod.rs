@@ -7,6 +7,7 @@
 
 mod budget;
 mod channel;
+mod counts;
 mod moving;
 mod open;
 

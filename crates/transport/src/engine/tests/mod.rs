@@ -6,6 +6,7 @@ mod closing;
 mod failure;
 mod fragments;
 mod hostile;
+mod networks;
 mod one_sided;
 mod receive_bypass;
 mod sleeping;
