@@ -178,6 +178,7 @@ pub(crate) fn poll(cx: &mut Cx, timeout: Option<Duration>) -> bool {
         }
     }
     cx.sockets.give_back(events);
+    cx.fabric.look_at_deadlines();
     if count > 0 {
         // What it would wake up for is taken out of the set.
         cx.wakeup.poller.notify();

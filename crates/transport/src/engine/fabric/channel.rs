@@ -151,10 +151,18 @@ impl FabricChannel {
         }
     }
 
-    /// Nothing more was found. Without peers the networks are left alone until they give notice:
-    /// true if they were asked for that just now, so that one more look is due.
+    /// The sockets have their turn, and with them the deadlines of networks that are left alone.
+    pub(crate) fn look_at_deadlines(&mut self) {
+        if !self.is_active() && self.patience().is_some() {
+            self.notice();
+        }
+    }
+
+    /// Nothing more was found. Without peers the networks are left alone until they give notice,
+    /// whoever calls there and says nothing: true if they were asked for that just now, so that one
+    /// more look is due.
     pub(crate) fn rest(&mut self) -> bool {
-        if !self.is_active() || self.has_peers() || self.patience().is_some() {
+        if !self.is_active() || self.has_peers() {
             return false;
         }
         self.set_active(false);

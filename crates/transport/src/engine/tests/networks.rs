@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 
 use limic_fabric::Provider;
 
-use super::open_with;
+use super::{attach_both, open, open_with, send, tags};
 use crate::counters::Event;
 use crate::engine::Engine;
 use crate::settings::FabricUse;
@@ -56,4 +56,34 @@ fn a_forked_child_can_ask_for_the_counters() {
     // What the engine does in a child.
     engine.leave_to_parent();
     assert_eq!(refused(&engine), 1);
+}
+
+/// Progress calls look at the networks only where there is something: one who is silent is nothing.
+#[test]
+fn a_silent_caller_does_not_make_peers_in_shared_memory_pay_for_networks() {
+    let (mut engine, mut peer) = (listening(FabricUse::Tcp), open(1));
+    let (of_peer, at_peer) = attach_both(&mut engine, &mut peer);
+    let mut caller = call(&engine);
+    while engine.cx.fabric.patience().is_none() {
+        engine.poll_sockets();
+        engine.progress();
+    }
+    engine.progress();
+    assert!(!engine.cx.fabric.is_active());
+    for tag in 0..10 {
+        send(&mut peer, at_peer, tag);
+        engine.progress();
+        assert!(!engine.cx.fabric.is_active());
+    }
+    assert_eq!(tags(&mut engine, of_peer).len(), 10);
+    // The silent one is not forgotten: each look at the sockets is one at its time too.
+    engine.poll_sockets();
+    assert!(engine.cx.fabric.is_active());
+    engine.progress();
+    assert!(!engine.cx.fabric.is_active());
+    caller.write_all(&[7; 300]).expect("it listens");
+    while refused(&engine) == 0 {
+        engine.poll_sockets();
+        engine.progress();
+    }
 }
