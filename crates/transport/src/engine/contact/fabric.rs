@@ -1,13 +1,13 @@
 //! Peers meet over the fabric.
 
-use super::failure;
-use crate::Address;
+use super::{failure, handshake};
 use crate::counters::Event;
 use crate::engine::control::{counting, spins};
 use crate::engine::cx::Cx;
 use crate::engine::fabric::Link;
 use crate::engine::frame::Update;
 use crate::engine::outbox;
+use crate::engine::peer::greeting;
 use crate::engine::peer::table::{Channel, PeerState};
 use crate::engine::protocol::send;
 use crate::error::PeerFailure;
@@ -49,10 +49,13 @@ fn reached(cx: &mut Cx, link: Link, number: u32) {
 /// A connection is ready. `id` is the endpoint at its other end, by its greeting; the hello says
 /// the rest, and must say the same.
 pub(crate) fn on_connected(cx: &mut Cx, link: Link, known: Option<u32>, id: u64, hello: &[u8]) {
+    let address = match greeting::address_in(hello) {
+        Ok(address) => address,
+        Err(why) => return refuse(cx, link, known, &why.to_string()),
+    };
     let number = match known {
         Some(number) => Some(number),
-        None => Address::from_bytes(hello)
-            .ok()
+        None => Some(address)
             .filter(|address| address.id == id && address.id != cx.identity.address.id)
             .and_then(|address| cx.peers.enter(&address, &cx.identity.address))
             // Messages go to this peer already: no other connection takes their way.
@@ -74,4 +77,13 @@ pub(crate) fn on_connected(cx: &mut Cx, link: Link, known: Option<u32>, id: u64,
         outbox::control(cx, number, Update::OverBudget(true).encode());
     }
     send::flush(cx, number);
+}
+
+/// Ends a connection with an endpoint that cannot be talked to.
+fn refuse(cx: &mut Cx, link: Link, known: Option<u32>, why: &str) {
+    match known {
+        Some(number) => failure::fail_peer(cx, number, PeerFailure::NotMet(why.to_owned())),
+        None => handshake::count_refusal(cx, why),
+    }
+    cx.fabric.disconnect(link);
 }

@@ -235,12 +235,17 @@ fn refuse_closed(cx: &mut Cx, index: u32) {
     connections::drop_connection(cx, index);
 }
 
-pub(crate) fn refuse(cx: &mut Cx, index: u32, why: &str) {
+/// Counts a connection that is refused, and says why once.
+pub(crate) fn count_refusal(cx: &Cx, why: &str) {
     cx.counters.event(Event::Refused);
     // Any process of the network namespace can connect again and again.
     if cx.counters.reason(None, u32::MAX, why) {
         tracing::warn!("a connection was refused: {why}");
     }
+}
+
+pub(crate) fn refuse(cx: &mut Cx, index: u32, why: &str) {
+    count_refusal(cx, why);
     if let Some(connection) = cx.sockets.get(index) {
         let mut message = greeting::REFUSAL.to_le_bytes().to_vec();
         message.extend(why.bytes().take(1024));

@@ -12,6 +12,7 @@ use limic_fabric::{
 use super::{Happened, Link, open};
 use crate::counters::Recorder;
 use crate::engine::SOCKETS_WHILE_POLLED;
+use crate::engine::peer::greeting;
 use crate::error::PeerFailure;
 use crate::settings::{Settings, VerbsConnect};
 use crate::{Address, Error, RequestId, Result};
@@ -85,8 +86,7 @@ impl FabricChannel {
             told: false,
         };
         for fabric in &mut channel.fabrics {
-            // The hello is the whole address, which the peer may not know.
-            fabric.set_hello(address.to_bytes().to_vec());
+            fabric.set_hello(greeting::hello(address));
         }
         channel.arm_all();
         Ok(channel)

@@ -9,8 +9,8 @@ use crate::address::{ADDRESS_LEN, Address};
 use crate::single_copy::ProbeData;
 use crate::topology::Place;
 
-/// Version of everything that two endpoints must agree on: this greeting and the records in the
-/// rings. The layout of the segment has a version of its own.
+/// Version of everything that two endpoints must agree on: this greeting, the hello over networks,
+/// and the records. The layout of the segment has a version of its own.
 pub(crate) const PROTOCOL: u32 = 14;
 
 /// First word of a message on the control channel.
@@ -80,6 +80,26 @@ pub(crate) enum BadGreeting {
     Version { theirs: u32 },
     #[error("a malformed address in the greeting")]
     Address,
+}
+
+/// What this endpoint says of itself over a network: the version, and the whole address, which the
+/// peer may not know.
+pub(crate) fn hello(address: &Address) -> Vec<u8> {
+    let mut hello = PROTOCOL.to_le_bytes().to_vec();
+    hello.extend(address.to_bytes());
+    hello
+}
+
+/// The address in the hello of a peer.
+pub(crate) fn address_in(hello: &[u8]) -> Result<Address, BadGreeting> {
+    // The version comes first: another one may say something else behind it.
+    let Some((version, address)) = hello.split_first_chunk() else {
+        return Err(BadGreeting::Address);
+    };
+    match u32::from_le_bytes(*version) {
+        PROTOCOL => Address::from_bytes(address).map_err(|_| BadGreeting::Address),
+        theirs => Err(BadGreeting::Version { theirs }),
+    }
 }
 
 /// The question whether a peer is in the middle of something, or the answer.

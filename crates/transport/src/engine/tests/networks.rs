@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 
 use limic_fabric::Provider;
 
-use super::{attach_both, open, open_with, send, tags};
+use super::{attach_both, open, open_with, post, send, tags};
 use crate::counters::Event;
 use crate::engine::Engine;
 use crate::settings::FabricUse;
@@ -85,5 +85,86 @@ fn a_silent_caller_does_not_make_peers_in_shared_memory_pay_for_networks() {
     while refused(&engine) == 0 {
         engine.poll_sockets();
         engine.progress();
+    }
+}
+
+/// An endpoint of another version at the other end: which of both calls makes no difference.
+mod other_version {
+    use limic_fabric::{Fabric, Inbox, Parts};
+    use limic_tcp::{TcpFabric, TcpSettings};
+
+    use super::*;
+    use crate::engine::peer::greeting::{self, PROTOCOL};
+    use crate::error::PeerFailure;
+    use crate::raw::Posted;
+    use crate::{Address, Error};
+
+    /// Speaks the next version.
+    fn stranger(address: &mut Address) -> TcpFabric {
+        let settings = TcpSettings {
+            interface: Some("127.0.0.1".to_owned()),
+            ..TcpSettings::default()
+        };
+        let mut stranger = TcpFabric::open(&settings, address.id, address.secret).expect("tcp");
+        address.fabric = Parts::NONE;
+        assert!(address.fabric.add(&stranger.part()));
+        let mut hello = greeting::hello(address);
+        hello[..4].copy_from_slice(&(PROTOCOL + 1).to_le_bytes());
+        stranger.set_hello(hello);
+        stranger
+    }
+
+    fn turn(engine: &mut Engine, stranger: &mut TcpFabric) {
+        engine.poll_sockets();
+        engine.progress();
+        stranger.poll(&mut Inbox::new());
+    }
+
+    #[test]
+    fn is_named_as_the_reason_where_it_is_called() {
+        let mut engine = listening(FabricUse::TcpOnly);
+        let mut address = Address::generate().expect("random");
+        let mut stranger = stranger(&mut address);
+        let peer = engine.connect(&address.to_bytes()).expect("an address");
+        // SAFETY: the data stays for ever.
+        let posted = unsafe { post(&mut engine, peer.0, 1, &[7; 8]) };
+        while engine.cx.peers.alive(peer.0).is_ok() {
+            turn(&mut engine, &mut stranger);
+        }
+        let Posted::Pending(send) = posted else {
+            panic!("it has not been met: {posted:?}");
+        };
+        let why = match engine.wait(send) {
+            Err(Error::PeerFailed {
+                why: PeerFailure::NotMet(why),
+                ..
+            }) => why,
+            other => panic!("{other:?}"),
+        };
+        let theirs = format!("protocol version {}", PROTOCOL + 1);
+        assert!(
+            why.contains(&theirs) && why.contains("build all ranks"),
+            "{why}"
+        );
+    }
+
+    #[test]
+    fn is_turned_away_where_it_calls() {
+        let mut engine = listening(FabricUse::TcpOnly);
+        let mut stranger = stranger(&mut Address::generate().expect("random"));
+        let to = engine.cx.identity.address;
+        let part = to.fabric.find(Provider::Tcp).expect("a place");
+        let call = stranger.connect(&part, to.id, to.secret);
+        call.expect("a socket");
+        while refused(&engine) == 0 {
+            turn(&mut engine, &mut stranger);
+        }
+        let reasons = engine.counters().reasons;
+        let version = |text: &str| text.contains("build all ranks with one version");
+        assert!(
+            reasons.iter().any(|reason| version(&reason.text)),
+            "{reasons:?}"
+        );
+        assert!(!engine.cx.fabric.has_peers());
     }
 }
