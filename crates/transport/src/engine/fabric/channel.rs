@@ -272,7 +272,7 @@ impl FabricChannel {
         let fabric = &mut self.fabrics[usize::from(number)];
         let connection = fabric
             .connect(&part, address.id, address.secret)
-            .map_err(failure)?;
+            .map_err(|why| failure(peer, why))?;
         let link = Link {
             fabric: number,
             connection,
@@ -373,7 +373,7 @@ impl FabricChannel {
             }
             FabricEvent::Failed { connection, why } => {
                 match self.peers.remove(&Link { fabric, connection }) {
-                    Some(peer) => Happened::Failed(peer, failure(why)),
+                    Some(peer) => Happened::Failed(peer, failure(peer, why)),
                     None => Happened::Nothing,
                 }
             }
@@ -381,12 +381,18 @@ impl FabricChannel {
     }
 }
 
-fn failure(why: ConnectionFailure) -> PeerFailure {
+/// What a peer's failure is to those who wait for it. The log has the network's own words, which
+/// say more: addresses, errors of the system, times.
+fn failure(peer: u32, why: ConnectionFailure) -> PeerFailure {
+    if why != ConnectionFailure::Closed {
+        tracing::warn!("peer {peer} over a network: {why}");
+    }
     match why {
         ConnectionFailure::Unreachable(_) => PeerFailure::Unreachable,
         ConnectionFailure::Lost(_) => PeerFailure::Died,
         ConnectionFailure::Closed => PeerFailure::Closed,
         ConnectionFailure::Corrupt(what) => PeerFailure::Corrupt(what),
-        other => PeerFailure::Refused(other.to_string()),
+        ConnectionFailure::Local(what) => PeerFailure::NotMet(what),
+        other => PeerFailure::NotMet(other.to_string()),
     }
 }

@@ -6,7 +6,6 @@ use crate::engine::contact::{fabric as contact, failure};
 use crate::engine::cx::Cx;
 use crate::engine::fabric::{Happened, Inbox};
 use crate::engine::protocol::packets;
-use crate::error::PeerFailure;
 
 /// Events handled before the rings get their turn.
 const BATCH: usize = 32;
@@ -48,12 +47,7 @@ pub(crate) fn poll(cx: &mut Cx, inbox: &mut Inbox) -> bool {
                 hello,
             } => contact::on_connected(cx, link, known, id, &hello),
             Happened::Read(id, failed) => packets::on_read(cx, id, failed),
-            Happened::Failed(peer, why) => {
-                if why != PeerFailure::Closed {
-                    tracing::warn!("the connection with peer {peer} is over: {why}");
-                }
-                failure::fail_peer(cx, peer, why);
-            }
+            Happened::Failed(peer, why) => failure::fail_peer(cx, peer, why),
             Happened::Nothing => {}
         }
     }

@@ -1,14 +1,18 @@
 //! An endpoint and the networks that it listens at.
 
 use std::io::Write;
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
 
-use limic_fabric::Provider;
+use limic_fabric::{Part, Provider};
 
 use super::{attach_both, open, open_with, post, send, tags};
 use crate::counters::Event;
 use crate::engine::Engine;
+use crate::error::PeerFailure;
+use crate::raw::Posted;
 use crate::settings::FabricUse;
+use crate::{Address, Error};
 
 /// An endpoint that listens at the loopback.
 fn listening(used: FabricUse) -> Engine {
@@ -88,6 +92,92 @@ fn a_silent_caller_does_not_make_peers_in_shared_memory_pay_for_networks() {
     }
 }
 
+/// A peer of which only the place in the network is known, and somebody listens there.
+fn elsewhere() -> (Address, TcpListener) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("a port").port();
+    let place = [&[127, 0, 0, 1][..], &port.to_be_bytes()].concat();
+    let mut address = Address::generate().expect("random");
+    let part = Part::new(Provider::Tcp, &place).expect("a place");
+    assert!(address.fabric.add(&part));
+    (address, listener)
+}
+
+/// Why a peer at this address is not reached.
+fn failure_at(engine: &mut Engine, address: &Address, mut turn: impl FnMut()) -> PeerFailure {
+    let peer = engine.connect(&address.to_bytes()).expect("an address");
+    // SAFETY: the data stays for ever.
+    let posted = unsafe { post(engine, peer.0, 1, &[7; 8]) };
+    let Posted::Pending(send) = posted else {
+        panic!("it has not been met: {posted:?}");
+    };
+    while engine.cx.peers.alive(peer.0).is_ok() {
+        engine.poll_sockets();
+        engine.progress();
+        turn();
+    }
+    match engine.wait(send) {
+        Err(Error::PeerFailed { why, .. }) => why,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_log_says_why_a_peer_is_not_reached() {
+    let mut engine = listening(FabricUse::TcpOnly);
+    let (address, listener) = elsewhere();
+    drop(listener);
+    let log = Log::default();
+    let why =
+        tracing::subscriber::with_default(log.clone(), || failure_at(&mut engine, &address, || {}));
+    assert_eq!(why, PeerFailure::Unreachable);
+    let lines = log.0.lock().expect("no panic");
+    let of_it = |line: &&String| line.contains("Connection refused");
+    assert_eq!(lines.iter().filter(of_it).count(), 1, "{lines:?}");
+}
+
+#[test]
+fn an_answer_without_sense_is_not_this_sides_fault() {
+    let mut engine = listening(FabricUse::TcpOnly);
+    let (address, listener) = elsewhere();
+    let answers = std::thread::spawn(move || {
+        let (mut called, _) = listener.accept().expect("a call");
+        called.write_all(&[7; 300]).expect("it waits for an answer");
+        called
+    });
+    let why = failure_at(&mut engine, &address, || {});
+    drop(answers.join().expect("no panic"));
+    let PeerFailure::NotMet(why) = why else {
+        panic!("{why}");
+    };
+    assert!(why.starts_with("it answers with"), "{why}");
+}
+
+/// The lines of a log.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<String>>>);
+
+impl tracing::Subscriber for Log {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut lines = self.0.lock().expect("no panic");
+        event.record(
+            &mut |_: &tracing::field::Field, value: &dyn core::fmt::Debug| {
+                lines.push(format!("{value:?}"));
+            },
+        );
+    }
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
 /// An endpoint of another version at the other end: which of both calls makes no difference.
 mod other_version {
     use limic_fabric::{Fabric, Inbox, Parts};
@@ -95,9 +185,6 @@ mod other_version {
 
     use super::*;
     use crate::engine::peer::greeting::{self, PROTOCOL};
-    use crate::error::PeerFailure;
-    use crate::raw::Posted;
-    use crate::{Address, Error};
 
     /// Speaks the next version.
     fn stranger(address: &mut Address) -> TcpFabric {
@@ -125,21 +212,11 @@ mod other_version {
         let mut engine = listening(FabricUse::TcpOnly);
         let mut address = Address::generate().expect("random");
         let mut stranger = stranger(&mut address);
-        let peer = engine.connect(&address.to_bytes()).expect("an address");
-        // SAFETY: the data stays for ever.
-        let posted = unsafe { post(&mut engine, peer.0, 1, &[7; 8]) };
-        while engine.cx.peers.alive(peer.0).is_ok() {
-            turn(&mut engine, &mut stranger);
-        }
-        let Posted::Pending(send) = posted else {
-            panic!("it has not been met: {posted:?}");
-        };
-        let why = match engine.wait(send) {
-            Err(Error::PeerFailed {
-                why: PeerFailure::NotMet(why),
-                ..
-            }) => why,
-            other => panic!("{other:?}"),
+        let why = failure_at(&mut engine, &address, || {
+            stranger.poll(&mut Inbox::new());
+        });
+        let PeerFailure::NotMet(why) = why else {
+            panic!("{why}");
         };
         let theirs = format!("protocol version {}", PROTOCOL + 1);
         assert!(
