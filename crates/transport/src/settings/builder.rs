@@ -312,7 +312,7 @@ impl SettingsBuilder {
         self.value("verbs_cache", Key::VerbsCache, value, kept.to_string())
     }
 
-    /// When the ranks of a job meet over verbs (`LIMIC_VERBS_CONNECT`).
+    /// When the ranks of a job meet over verbs or TCP (`LIMIC_VERBS_CONNECT`).
     pub fn verbs_connect(self, when: VerbsConnect) -> Self {
         self.value(
             "verbs_connect",

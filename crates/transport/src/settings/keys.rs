@@ -365,7 +365,8 @@ impl Key {
                 "LIMIC_VERBS_CONNECT",
                 "verbs_connect",
                 Group::Verbs,
-                "when ranks meet: each pair at its first message, or all pairs at the start",
+                "when ranks meet over verbs or TCP: each pair at its first message, or all pairs at \
+                the start",
                 "on-demand or static",
             ),
             Self::VerbsRetry => (

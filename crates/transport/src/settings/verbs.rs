@@ -105,7 +105,7 @@ pub struct VerbsSettings {
     pub rings: u16,
     /// Which registrations of long messages' memory are kept (`LIMIC_VERBS_CACHE`).
     pub cache: VerbsCache,
-    /// When ranks meet (`LIMIC_VERBS_CONNECT`).
+    /// When ranks meet (`LIMIC_VERBS_CONNECT`), also over TCP.
     pub connect: VerbsConnect,
     /// Least time for which adapters repeat what a peer does not acknowledge, before the peer
     /// counts as lost: 10 ms to 10 minutes (`LIMIC_VERBS_RETRY_MS`). Adapters know few steps, each
