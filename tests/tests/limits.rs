@@ -4,7 +4,8 @@ use std::io::IoSlice;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-use limic::{Endpoint, Error, HybridEndpoint, Selector};
+use limic::settings::FabricUse;
+use limic::{Endpoint, Error, HybridEndpoint, Selector, Settings};
 use limic_tests::{Cast, Rank, check, content};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::socket::{
@@ -37,8 +38,20 @@ fn try_in_vain(endpoint: &HybridEndpoint) {
 /// A message to a peer that was not met yet, while no descriptor is free.
 #[test]
 fn a_sender_without_a_free_descriptor_waits() {
-    Cast::new("a_sender_without_a_free_descriptor_waits").run(|rank| {
-        let endpoint = HybridEndpoint::open().expect("open");
+    send_without_descriptors("a_sender_without_a_free_descriptor_waits", FabricUse::Auto);
+}
+
+/// The same over TCP.
+#[test]
+fn a_sender_over_tcp_without_a_free_descriptor_waits() {
+    let name = "a_sender_over_tcp_without_a_free_descriptor_waits";
+    send_without_descriptors(name, FabricUse::TcpOnly);
+}
+
+fn send_without_descriptors(name: &str, fabric: FabricUse) {
+    Cast::new(name).run(|rank| {
+        let settings = Settings::builder().fabric(fabric).build();
+        let endpoint = HybridEndpoint::with(settings.expect("settings")).expect("open");
         let peers = rank.connect(&endpoint);
         if rank.rank == 1 {
             let mut inbox = vec![0; 5000];

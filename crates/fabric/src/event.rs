@@ -22,6 +22,9 @@ pub enum ConnectionFailure {
     /// What the peer sent makes no sense.
     #[error("it sent bytes that make no sense ({0})")]
     Corrupt(String),
+    /// This process is short of something, and may not be for long: the same may go well later.
+    #[error("this process is short of something: {0}")]
+    Short(String),
     /// This side could not do its part.
     #[error("this side could not connect: {0}")]
     Local(String),

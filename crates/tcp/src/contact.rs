@@ -59,7 +59,7 @@ impl TcpFabric {
     fn begin_call(&self, number: u32, at: SocketAddr) -> Result<OwnedFd, ConnectionFailure> {
         let socket = sockets::call(at, self.from).map_err(|error| match error {
             Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM => {
-                ConnectionFailure::Local(format!("a socket: {error} (ulimit -n?)"))
+                ConnectionFailure::Short(format!("a socket: {error} (ulimit -n?)"))
             }
             _ => ConnectionFailure::Unreachable(format!("{at}: {error}")),
         })?;

@@ -90,7 +90,21 @@ fn say_hello(cx: &mut Cx, to: u32, channel: Channel) {
 
 /// The first contact with a peer that lives has to wait: the peer accepts nobody at the moment, or
 /// a limit of this process is reached.
-pub(crate) fn retry_later(cx: &mut Cx, to: u32, why: &ControlError) {
+fn retry_later(cx: &mut Cx, to: u32, why: &ControlError) {
+    if matches!(why, ControlError::BacklogFull { .. }) {
+        begin_again(cx, to);
+    } else {
+        retry_with_room(cx, to, &why.to_string());
+    }
+}
+
+/// The first contact with a peer waits until this process has what it is short of.
+pub(crate) fn retry_with_room(cx: &mut Cx, to: u32, what: &str) {
+    begin_again(cx, to);
+    say_short(cx, to, &format!("{what}; tried again until it can"));
+}
+
+fn begin_again(cx: &mut Cx, to: u32) {
     let Some(peer) = cx.peers.get(to) else {
         return;
     };
@@ -98,9 +112,6 @@ pub(crate) fn retry_later(cx: &mut Cx, to: u32, why: &ControlError) {
         *connecting = false;
     }
     look_again(cx, to);
-    if !matches!(why, ControlError::BacklogFull { .. }) {
-        say_short(cx, to, &format!("{why}; tried again until it can"));
-    }
 }
 
 /// Keeps a greeting that cannot be answered, or taken in, now.

@@ -1,10 +1,10 @@
 //! Peers meet over the fabric.
 
-use super::{failure, handshake};
+use super::{connections, failure, handshake};
 use crate::counters::Event;
 use crate::engine::control::{counting, spins};
 use crate::engine::cx::Cx;
-use crate::engine::fabric::Link;
+use crate::engine::fabric::{Link, NotBegun};
 use crate::engine::frame::Update;
 use crate::engine::outbox;
 use crate::engine::peer::greeting;
@@ -19,8 +19,12 @@ pub(crate) fn connect(cx: &mut Cx, to: u32) {
     };
     let address = peer.address;
     match cx.fabric.connect(&address, to) {
-        Ok(link) => reached(cx, link, to),
-        Err(why) => failure::fail_peer(cx, to, why),
+        Ok(link) => {
+            cx.sockets.note_contact(true);
+            reached(cx, link, to);
+        }
+        Err(NotBegun::Short(what)) => connections::retry_with_room(cx, to, &what),
+        Err(NotBegun::Failed(why)) => failure::fail_peer(cx, to, why),
     }
 }
 

@@ -9,7 +9,7 @@ use limic_fabric::{
     ConnectionFailure, Counts, Event as FabricEvent, Fabric, Inbox, Part, Parts, Provider,
 };
 
-use super::{Happened, Link, open};
+use super::{Happened, Link, NotBegun, failure, open};
 use crate::counters::Recorder;
 use crate::engine::SOCKETS_WHILE_POLLED;
 use crate::engine::peer::greeting;
@@ -267,12 +267,17 @@ impl FabricChannel {
         &mut self,
         address: &Address,
         peer: u32,
-    ) -> core::result::Result<Link, PeerFailure> {
-        let (number, part) = self.common(address).ok_or(PeerFailure::OtherNode)?;
+    ) -> core::result::Result<Link, NotBegun> {
+        let no_network = NotBegun::Failed(PeerFailure::OtherNode);
+        let (number, part) = self.common(address).ok_or(no_network)?;
         let fabric = &mut self.fabrics[usize::from(number)];
-        let connection = fabric
-            .connect(&part, address.id, address.secret)
-            .map_err(|why| failure(peer, why))?;
+        let connection =
+            fabric
+                .connect(&part, address.id, address.secret)
+                .map_err(|why| match why {
+                    ConnectionFailure::Short(what) => NotBegun::Short(what),
+                    why => NotBegun::Failed(failure(peer, why)),
+                })?;
         let link = Link {
             fabric: number,
             connection,
@@ -378,21 +383,5 @@ impl FabricChannel {
                 }
             }
         }
-    }
-}
-
-/// What a peer's failure is to those who wait for it. The log has the network's own words, which
-/// say more: addresses, errors of the system, times.
-fn failure(peer: u32, why: ConnectionFailure) -> PeerFailure {
-    if why != ConnectionFailure::Closed {
-        tracing::warn!("peer {peer} over a network: {why}");
-    }
-    match why {
-        ConnectionFailure::Unreachable(_) => PeerFailure::Unreachable,
-        ConnectionFailure::Lost(_) => PeerFailure::Died,
-        ConnectionFailure::Closed => PeerFailure::Closed,
-        ConnectionFailure::Corrupt(what) => PeerFailure::Corrupt(what),
-        ConnectionFailure::Local(what) => PeerFailure::NotMet(what),
-        other => PeerFailure::NotMet(other.to_string()),
     }
 }

@@ -14,7 +14,7 @@ mod open;
 pub(crate) use channel::FabricChannel;
 pub(crate) use limic_fabric::Inbox;
 
-use limic_fabric::ConnectionId;
+use limic_fabric::{ConnectionFailure, ConnectionId};
 
 use crate::RequestId;
 use crate::error::PeerFailure;
@@ -24,6 +24,13 @@ use crate::error::PeerFailure;
 pub(crate) struct Link {
     fabric: u8,
     connection: ConnectionId,
+}
+
+/// Why no connection was begun.
+pub(crate) enum NotBegun {
+    /// This process is short of this, and may not be for long.
+    Short(String),
+    Failed(PeerFailure),
 }
 
 /// Something that happened at the networks.
@@ -44,4 +51,20 @@ pub(crate) enum Happened {
     Failed(u32, PeerFailure),
     /// Nothing that concerns a peer.
     Nothing,
+}
+
+/// What a peer's failure is to those who wait for it. The log has the network's own words, which
+/// say more: addresses, errors of the system, times.
+fn failure(peer: u32, why: ConnectionFailure) -> PeerFailure {
+    if why != ConnectionFailure::Closed {
+        tracing::warn!("peer {peer} over a network: {why}");
+    }
+    match why {
+        ConnectionFailure::Unreachable(_) => PeerFailure::Unreachable,
+        ConnectionFailure::Lost(_) => PeerFailure::Died,
+        ConnectionFailure::Closed => PeerFailure::Closed,
+        ConnectionFailure::Corrupt(what) => PeerFailure::Corrupt(what),
+        ConnectionFailure::Local(what) => PeerFailure::NotMet(what),
+        other => PeerFailure::NotMet(other.to_string()),
+    }
 }
