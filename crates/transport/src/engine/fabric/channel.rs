@@ -9,16 +9,13 @@ use limic_fabric::{
     ConnectionFailure, Counts, Event as FabricEvent, Fabric, Inbox, Part, Parts, Provider,
 };
 
+use super::looks::IDLE;
 use super::{Happened, Link, NotBegun, failure, open};
 use crate::counters::Recorder;
-use crate::engine::SOCKETS_WHILE_POLLED;
 use crate::engine::peer::greeting;
 use crate::error::PeerFailure;
 use crate::settings::{Settings, VerbsConnect};
 use crate::{Address, Error, RequestId, Result};
-
-/// What an endpoint without peers over networks looks at seldom.
-const IDLE: u32 = SOCKETS_WHILE_POLLED - 1;
 
 /// The fabrics of an endpoint, if it has any.
 pub(crate) struct FabricChannel {
@@ -27,13 +24,17 @@ pub(crate) struct FabricChannel {
     /// They are polled in every progress call: peers are reached over them, or something was
     /// noticed. 1 or 0, in a word as wide as the lengths that progress looks at with it, so that
     /// one comparison serves for all.
-    active: usize,
+    pub(super) active: usize,
     /// Of the number of polls in vain, these bits are 0 where there is more to look at.
-    poll_mask: u32,
+    pub(super) poll_mask: u32,
     /// Progress calls between two looks at the networks.
-    every: u32,
+    pub(super) every: u32,
     /// Progress calls since the last one.
-    passed: u32,
+    pub(super) passed: u32,
+    /// Looks so far.
+    pub(super) looks: u32,
+    /// The look under way, or the next one, is at all of them.
+    pub(super) all: bool,
     /// Which fabric is asked first at the next poll.
     turn: usize,
     /// Peers of this node are reached over them too.
@@ -69,12 +70,23 @@ impl FabricChannel {
             fits
         });
         address.fabric = parts;
+        Ok(Self::with(fabrics, settings, address))
+    }
+
+    /// These, the preferred ones first.
+    pub(super) fn with(
+        fabrics: Vec<Box<dyn Fabric>>,
+        settings: &Settings,
+        address: &Address,
+    ) -> Self {
         let mut channel = Self {
             fabrics,
             active: 0,
             poll_mask: IDLE,
             every: 1,
             passed: 0,
+            looks: 0,
+            all: true,
             turn: 0,
             only: settings.fabric().is_only(),
             at_start: settings.verbs().connect == VerbsConnect::Static,
@@ -89,7 +101,7 @@ impl FabricChannel {
             fabric.set_hello(greeting::hello(address));
         }
         channel.arm_all();
-        Ok(channel)
+        channel
     }
 
     /// A forked child has a copy of what is its parent's.
@@ -101,73 +113,9 @@ impl FabricChannel {
         }
     }
 
-    /// Whether progress has to look at the networks: an endpoint without peers there is told by
-    /// its event set when one comes.
-    #[inline(always)]
-    pub(crate) fn is_active(&self) -> bool {
-        self.active != 0
-    }
-
-    /// Of the number of polls in vain, these bits are 0 where there is more to look at: sockets now
-    /// and then, and networks each time.
-    #[inline(always)]
-    pub(crate) fn poll_mask(&self) -> u32 {
-        self.poll_mask
-    }
-
-    fn set_active(&mut self, active: bool) {
-        self.active = usize::from(active);
-        self.poll_mask = if active { 0 } else { IDLE };
-    }
-
-    /// Whether a look at the networks is due: one that costs a call of the kernel has its turn now
-    /// and then, so that peers in shared memory do not pay for it each time.
-    pub(crate) fn is_due(&mut self) -> bool {
-        self.passed = self.passed.saturating_add(1);
-        self.is_active() && self.passed >= self.every
-    }
-
-    /// Progress calls between two looks at the networks.
-    pub(crate) fn looks_every(&self) -> u32 {
-        self.every
-    }
-
-    /// The next progress call looks.
-    pub(crate) fn look_now(&mut self) {
-        self.passed = self.every;
-    }
-
     /// Whether peers are reached over networks.
     pub(crate) fn has_peers(&self) -> bool {
         !self.peers.is_empty()
-    }
-
-    /// The event set says that something is there.
-    pub(crate) fn notice(&mut self) {
-        self.set_active(!self.fabrics.is_empty());
-        self.look_now();
-        for fabric in &mut self.fabrics {
-            fabric.notice();
-        }
-    }
-
-    /// The sockets have their turn, and with them the deadlines of networks that are left alone.
-    pub(crate) fn look_at_deadlines(&mut self) {
-        if !self.is_active() && self.patience().is_some() {
-            self.notice();
-        }
-    }
-
-    /// Nothing more was found. Without peers the networks are left alone until they give notice,
-    /// whoever calls there and says nothing: true if they were asked for that just now, so that one
-    /// more look is due.
-    pub(crate) fn rest(&mut self) -> bool {
-        if !self.is_active() || self.has_peers() {
-            return false;
-        }
-        self.set_active(false);
-        self.arm_all();
-        true
     }
 
     /// Whether there are peers over networks, and threads of the kernel do the work.
@@ -241,22 +189,6 @@ impl FabricChannel {
     pub(crate) fn patience(&self) -> Option<Duration> {
         let waits = self.fabrics.iter().filter_map(|fabric| fabric.patience());
         waits.min()
-    }
-
-    /// The endpoint is about to sleep. Networks that are left alone have been asked for notice.
-    pub(crate) fn arm(&mut self) {
-        if self.is_active() {
-            self.look_now();
-            self.arm_all();
-        }
-    }
-
-    fn arm_all(&mut self) {
-        for fabric in &mut self.fabrics {
-            if let Err(error) = fabric.arm() {
-                tracing::warn!("no notice of what comes over a network: {error}");
-            }
-        }
     }
 
     /// Begins a connection with a peer.
@@ -341,12 +273,18 @@ impl FabricChannel {
         let count = self.fabrics.len();
         for step in 0..count {
             let number = (self.turn + step) % count;
+            // One that has to be looked at each time does not bring the others' turn forward.
+            let looks = self.fabrics[number].poll_every() / self.every;
+            if !self.all && self.looks % looks.max(1) != 0 {
+                continue;
+            }
             if let Some(event) = self.fabrics[number].poll(inbox) {
                 // The others have their turn then.
                 self.turn = number + 1;
                 return Some(self.happened(number as u8, event, inbox));
             }
         }
+        self.all = false;
         None
     }
 

@@ -8,8 +8,11 @@
 mod budget;
 mod channel;
 mod counts;
+mod looks;
 mod moving;
 mod open;
+#[cfg(test)]
+mod turns;
 
 pub(crate) use channel::FabricChannel;
 pub(crate) use limic_fabric::Inbox;
