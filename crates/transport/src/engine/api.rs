@@ -329,10 +329,10 @@ impl Engine {
     /// Waits for one request.
     #[inline(always)]
     pub(crate) fn wait(&mut self, id: RequestId) -> Outcome {
-        if !self.cx.fabric.is_active()
-            && let Some(status) = self.cx.requests.take_status(id)
-        {
-            return Ok(status);
+        if !self.cx.fabric.is_active() {
+            if let Some(status) = self.cx.requests.take_status(id) {
+                return Ok(status);
+            }
         }
         self.wait_longer(id)
     }

@@ -89,10 +89,11 @@ impl FabricChannel {
     /// The send is over, and its memory nobody's but the application's.
     #[inline]
     pub(crate) fn send_is_over(&mut self, id: RequestId) {
-        if !self.offered.is_empty()
-            && let Some(number) = self.offered.remove(&id)
-            && let Some(fabric) = self.fabrics.get_mut(usize::from(number))
-        {
+        if self.offered.is_empty() {
+            return;
+        }
+        let number = self.offered.remove(&id).map(usize::from);
+        if let Some(fabric) = number.and_then(|number| self.fabrics.get_mut(number)) {
             fabric.withdraw(id.0);
         }
     }
