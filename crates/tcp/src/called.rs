@@ -158,10 +158,27 @@ impl TcpFabric {
         }
     }
 
+    /// Somebody calls another endpoint, or has not the secret of this one. It may have an old address:
+    /// it is told, and need not call again.
+    fn refuse(&mut self, place: usize, greeting: &Greeting) {
+        let answer = Answer {
+            verdict: Verdict::Refused,
+            from: greeting.to,
+            secret: greeting.answer_secret,
+            attempt: 0,
+            hello: Vec::new(),
+        };
+        if let Some(Some(stranger)) = self.strangers.get(place) {
+            // Where there is no room, the caller finds out by its limit.
+            let _ = send(&stranger.socket, &answer.to_bytes(), SendFlags::NOSIGNAL);
+        }
+        self.send_away(place, "it called another endpoint, or has not its secret");
+    }
+
     /// Somebody has said a greeting. Whoever does not know the secret is believed nothing.
     fn greeted(&mut self, place: usize, greeting: Greeting) {
         if (greeting.to, greeting.secret) != (self.id, self.secret) || greeting.from == self.id {
-            return self.send_away(place, "it called another endpoint, or has not its secret");
+            return self.refuse(place, &greeting);
         }
         let before = self.known.get(&greeting.from).copied();
         let mut mine_stays = false;

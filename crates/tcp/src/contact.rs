@@ -205,6 +205,10 @@ impl TcpFabric {
                     hello: answer.hello,
                 });
             }
+            Verdict::Refused => {
+                let why = "whoever is at its address is another endpoint, or has another secret";
+                self.fail(number, ConnectionFailure::Unreachable(why.to_owned()));
+            }
             Verdict::MineStays => {
                 connection.stage = Stage::Awaited(deadline);
                 if let Some(socket) = connection.socket.take() {

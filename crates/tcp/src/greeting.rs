@@ -42,6 +42,9 @@ pub(crate) enum Verdict {
     Taken,
     /// Both have called: the call of the one who answers stays, and this one goes.
     MineStays,
+    /// Who is called is not there, or the caller has not its secret. The answer says nothing that
+    /// the caller has not said.
+    Refused,
 }
 
 /// What is answered.
@@ -105,7 +108,12 @@ impl Answer {
     /// As it travels.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut out = ANSWER.to_vec();
-        out.extend([u8::from(self.verdict == Verdict::MineStays), 0]);
+        let verdict = match self.verdict {
+            Verdict::Taken => 0,
+            Verdict::MineStays => 1,
+            Verdict::Refused => 2,
+        };
+        out.extend([verdict, 0]);
         for word in [self.from, self.secret] {
             out.extend(word.to_le_bytes());
         }
@@ -125,6 +133,7 @@ impl Answer {
         let verdict = match fixed[6..8] {
             [0, 0] => Verdict::Taken,
             [1, 0] => Verdict::MineStays,
+            [2, 0] => Verdict::Refused,
             _ => return Err("an unknown verdict"),
         };
         Ok(Heard::Whole(Self {
@@ -204,7 +213,7 @@ mod tests {
         fn greetings_and_answers_come_back(
             words in any::<[u64; 4]>(),
             attempt in any::<u32>(),
-            mine in any::<bool>(),
+            verdict in 0..3_usize,
             hello in proptest::collection::vec(any::<u8>(), 0..=HELLO),
         ) {
             let [to, secret, from, answer_secret] = words;
@@ -214,7 +223,7 @@ mod tests {
             bytes.extend([9; 50]);
             let read = read_in_parts(&bytes, Greeting::from_bytes);
             prop_assert_eq!(read, Ok((greeting.clone(), len)));
-            let verdict = if mine { Verdict::MineStays } else { Verdict::Taken };
+            let verdict = [Verdict::Taken, Verdict::MineStays, Verdict::Refused][verdict];
             let answer = Answer { verdict, from, secret, attempt, hello: greeting.hello };
             let bytes = answer.to_bytes();
             let read = read_in_parts(&bytes, Answer::from_bytes);

@@ -4,9 +4,10 @@ mod side;
 
 use core::time::Duration;
 use std::io::Write;
+use std::net::TcpListener;
 
 use limic_fabric::{ConnectionFailure, Fabric, SendRefused};
-use side::{Side, greeting, until};
+use side::{Side, address, greeting, until};
 
 #[test]
 fn a_call_is_answered_and_both_know_each_other() {
@@ -138,7 +139,28 @@ fn of_two_hundred_callers_none_is_lost() {
 /// Calling again has an end.
 #[test]
 fn a_call_that_is_never_answered_is_given_up() {
-    let (mut a, mut b) = (Side::with(1, Duration::from_millis(200)), Side::open(2));
+    let mut a = Side::with(1, Duration::from_millis(200));
+    let gone = Side::open(2);
+    let (part, secret) = (gone.fabric.part(), gone.secret);
+    drop(gone);
+    let deaf = TcpListener::bind(address(&part)).expect("a port that is free again");
+    deaf.set_nonblocking(true).expect("a mode");
+    let there = a.fabric.connect(&part, 2, secret);
+    let mut calls = 0;
+    until("the failure", &mut [&mut a], |sides| {
+        calls += usize::from(deaf.accept().is_ok());
+        !sides[0].failed.is_empty()
+    });
+    assert_eq!(Ok(a.failed[0].0), there);
+    let why = &a.failed[0].1;
+    assert!(matches!(why, ConnectionFailure::Unreachable(_)), "{why}");
+    assert!(calls > 1 && a.fabric.patience().is_none());
+}
+
+/// Its address is an old one: a port that is another endpoint's now.
+#[test]
+fn a_call_that_is_refused_is_not_made_again() {
+    let (mut a, mut b) = (Side::open(1), Side::open(2));
     let there = a.fabric.connect(&b.fabric.part(), 2, b.secret ^ 1);
     until("the failure", &mut [&mut a, &mut b], |sides| {
         !sides[0].failed.is_empty()
@@ -146,7 +168,7 @@ fn a_call_that_is_never_answered_is_given_up() {
     assert_eq!(Ok(a.failed[0].0), there);
     let why = &a.failed[0].1;
     assert!(matches!(why, ConnectionFailure::Unreachable(_)), "{why}");
-    assert!(b.fabric.counts().refused > 1 && a.fabric.patience().is_none());
+    assert_eq!(b.fabric.counts().refused, 1);
 }
 
 #[test]
