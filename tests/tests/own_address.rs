@@ -5,7 +5,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-use limic::{Address, Endpoint, HybridEndpoint};
+use limic::{ADDRESS_LEN, Address, Endpoint, HybridEndpoint};
 use limic_tests::process::socket_name;
 use limic_tests::{Cast, Link, check, content};
 use nix::sys::socket::{
@@ -63,7 +63,7 @@ fn greet_as_itself(link: &Link, endpoint: &HybridEndpoint, victim: &Address) -> 
     bytes[12] ^= 1;
     let elsewhere = Address::from_bytes(&bytes).expect("an address");
     let (mut hello, descriptors) = greeting(&elsewhere);
-    hello[16..64].copy_from_slice(&victim.to_bytes());
+    hello[16..16 + ADDRESS_LEN].copy_from_slice(&victim.to_bytes());
     let socket = seqpacket();
     connect(socket.as_raw_fd(), &name(victim)).expect("connect");
     let raw: Vec<RawFd> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
