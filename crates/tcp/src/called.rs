@@ -158,8 +158,8 @@ impl TcpFabric {
         }
     }
 
-    /// Somebody calls another endpoint, or has not the secret of this one. It may have an old address:
-    /// it is told, and need not call again.
+    /// Somebody calls another endpoint, or has not the secret of this one. Its address of that may
+    /// be an old one, so it is told, and does not call again.
     fn refuse(&mut self, place: usize, greeting: &Greeting) {
         let answer = Answer {
             verdict: Verdict::Refused,
