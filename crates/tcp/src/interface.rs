@@ -1,16 +1,19 @@
 //! The addresses of this machine, and which one peers are told.
 
-use core::ffi::CStr;
-use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+
+use nix::errno::Errno;
+use nix::ifaddrs::getifaddrs;
+use nix::net::if_::InterfaceFlags;
+use nix::sys::socket::SockaddrStorage;
 
 /// An address of a network interface that is up.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Interface {
+struct Interface {
     /// The interface's name.
-    pub name: String,
+    name: String,
     /// Its address.
-    pub ip: IpAddr,
+    ip: IpAddr,
 }
 
 /// The address that peers are told: that of an interface by name, or itself; else the one that
@@ -80,60 +83,23 @@ fn is_usable(ip: IpAddr) -> bool {
 ///
 /// # Errors
 /// The kernel's.
-#[expect(unsafe_code, reason = "getifaddrs gives a list of pointers")]
-pub fn list() -> io::Result<Vec<Interface>> {
-    let mut first: *mut libc::ifaddrs = core::ptr::null_mut();
-    // SAFETY: `first` is a place for a pointer.
-    if unsafe { libc::getifaddrs(&raw mut first) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let mut found = Vec::new();
-    let mut next = first;
-    // SAFETY: the list is the C library's, whole and unchanged until `freeifaddrs`; names end with
-    // a zero.
-    while let Some(entry) = unsafe { next.as_ref() } {
-        next = entry.ifa_next;
-        let up = entry.ifa_flags & libc::IFF_UP as u32 != 0;
-        // SAFETY: as above.
-        if let Some(ip) = unsafe { address(entry.ifa_addr) }.filter(|ip| up && is_usable(*ip)) {
-            // SAFETY: as above.
-            let name = unsafe { CStr::from_ptr(entry.ifa_name) };
-            found.push(Interface {
-                name: name.to_string_lossy().into_owned(),
-                ip,
-            });
-        }
-    }
-    // SAFETY: it is the list of `getifaddrs`, and nothing refers to it any more.
-    unsafe { libc::freeifaddrs(first) };
+fn list() -> Result<Vec<Interface>, Errno> {
+    let up = getifaddrs()?.filter(|found| found.flags.contains(InterfaceFlags::IFF_UP));
+    let mut found: Vec<_> = up
+        .filter_map(|found| {
+            let ip = ip_in(&found.address?).filter(|ip| is_usable(*ip))?;
+            let name = found.interface_name;
+            Some(Interface { name, ip })
+        })
+        .collect();
     found.sort_by_key(|found| found.ip.is_ipv6());
     Ok(found)
 }
 
 /// The IP address in a socket address, if it is one.
-///
-/// # Safety
-/// `at` is null, or points to a whole socket address of its family.
-#[expect(unsafe_code, reason = "a socket address is known by its first word")]
-unsafe fn address(at: *const libc::sockaddr) -> Option<IpAddr> {
-    // SAFETY: the caller's promise; the family says what lies there. The reads ask for no
-    // alignment.
-    unsafe {
-        if at.is_null() {
-            return None;
-        }
-        match i32::from((&raw const (*at).sa_family).read_unaligned()) {
-            libc::AF_INET => {
-                let found = at.cast::<libc::sockaddr_in>().read_unaligned();
-                Some(IpAddr::from(found.sin_addr.s_addr.to_ne_bytes()))
-            }
-            libc::AF_INET6 => {
-                let found = at.cast::<libc::sockaddr_in6>().read_unaligned();
-                Some(IpAddr::from(found.sin6_addr.s6_addr))
-            }
-            _ => None,
-        }
-    }
+fn ip_in(address: &SockaddrStorage) -> Option<IpAddr> {
+    let four = address.as_sockaddr_in().map(|four| four.ip().into());
+    four.or_else(|| Some(address.as_sockaddr_in6()?.ip().into()))
 }
 
 #[cfg(test)]
