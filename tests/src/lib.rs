@@ -10,6 +10,7 @@
 //!
 //! Whole-system tests lie in `tests/`, one file per subject.
 
+mod all_to_all;
 pub mod attacker;
 mod cast;
 pub mod conformance;
@@ -25,6 +26,7 @@ pub mod process;
 pub mod soundness;
 mod watch;
 
+pub use all_to_all::all_to_all;
 pub use cast::{Cast, Ended, Rank, Report};
 pub use content::{Random, check, content};
 pub use link::Link;

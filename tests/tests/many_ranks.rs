@@ -1,36 +1,13 @@
 //! More ranks than cores.
 
-use limic::{Endpoint, HybridEndpoint, Settings};
-use limic_tests::{Cast, Rank, check, content};
+use limic::{HybridEndpoint, Settings};
+use limic_tests::{Cast, Rank, all_to_all};
 use std::time::Duration;
 
-fn all_to_all(rank: &Rank, endpoint: &HybridEndpoint, rounds: u64, len: usize) {
+fn rounds(rank: &Rank, endpoint: &HybridEndpoint, rounds: u64, len: usize) {
     let peers = rank.connect(endpoint);
     for round in 0..rounds {
-        let number = |from: u32, to: u32| (round << 32) | u64::from(from) << 16 | u64::from(to);
-        let others = || (1..rank.ranks).map(|step| (rank.rank + step) % rank.ranks);
-        let receives: Vec<_> = others()
-            .map(|other| {
-                let from = (peers[other as usize], round);
-                (other, endpoint.irecv(from, vec![0; len]).expect("irecv"))
-            })
-            .collect();
-        let sends: Vec<_> = others()
-            .map(|other| {
-                let data = content(number(rank.rank, other), len);
-                endpoint
-                    .isend(peers[other as usize], round, data)
-                    .expect("isend")
-            })
-            .collect();
-        for (other, receive) in receives {
-            let (status, buffer) = receive.wait().expect("receive");
-            assert_eq!(status.len, len as u64);
-            check(number(other, rank.rank), &buffer);
-        }
-        for send in sends {
-            send.wait().expect("send");
-        }
+        all_to_all(rank, endpoint, &peers, round, len);
     }
     rank.link.meet(endpoint);
 }
@@ -47,7 +24,7 @@ fn sixty_four_ranks_all_to_all() {
             .staging_buffers(16)
             .staging_buffer_bytes(16 << 10);
         let endpoint = HybridEndpoint::with(settings.build().expect("settings")).expect("open");
-        all_to_all(rank, &endpoint, 3, 1024);
+        rounds(rank, &endpoint, 3, 1024);
     });
 }
 
@@ -59,8 +36,8 @@ fn four_times_oversubscribed() {
     let cast = Cast::new("four_times_oversubscribed").ranks(ranks).alone();
     cast.run(|rank| {
         let endpoint = HybridEndpoint::open().expect("open");
-        all_to_all(rank, &endpoint, 20, 100);
+        rounds(rank, &endpoint, 20, 100);
         let endpoint = HybridEndpoint::open().expect("open");
-        all_to_all(rank, &endpoint, 3, 200_000);
+        rounds(rank, &endpoint, 3, 200_000);
     });
 }

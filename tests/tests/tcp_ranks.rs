@@ -8,7 +8,7 @@ use limic::counters::Event;
 use limic::settings::{FabricUse, SettingsBuilder, Spin};
 use limic::{Endpoint, Error, HybridEndpoint, PeerFailure, Settings, Tag};
 use limic_tests::process::die;
-use limic_tests::{Cast, check, content};
+use limic_tests::{Cast, all_to_all};
 
 const TAG: Tag = Tag(7);
 
@@ -27,30 +27,8 @@ fn sixteen_ranks_all_to_all() {
     cast.limit(Duration::from_secs(120)).run(|rank| {
         let endpoint = endpoint(|s| s);
         let peers = rank.connect(&endpoint);
-        let others = || (1..rank.ranks).map(|step| (rank.rank + step) % rank.ranks);
-        for (round, len) in [(0_u64, 8), (1, 1000), (2, 200_000)] {
-            let number = |from: u32, to: u32| (round << 32) | u64::from(from) << 16 | u64::from(to);
-            let receives: Vec<_> = others()
-                .map(|other| {
-                    let from = (peers[other as usize], round);
-                    (other, endpoint.irecv(from, vec![0; len]).expect("irecv"))
-                })
-                .collect();
-            let sends: Vec<_> = others()
-                .map(|other| {
-                    let data = content(number(rank.rank, other), len);
-                    let to = peers[other as usize];
-                    endpoint.isend(to, round, data).expect("isend")
-                })
-                .collect();
-            for (other, receive) in receives {
-                let (status, buffer) = receive.wait().expect("receive");
-                assert_eq!(status.len, len as u64);
-                check(number(other, rank.rank), &buffer);
-            }
-            for send in sends {
-                send.wait().expect("send");
-            }
+        for (round, len) in [(0, 8), (1, 1000), (2, 200_000)] {
+            all_to_all(rank, &endpoint, &peers, round, len);
         }
         rank.link.meet(&endpoint);
     });
