@@ -95,22 +95,20 @@ pub(crate) fn attach(cx: &mut Cx, peer: u32, index: u32, greeting: &Greeting, ma
     let counts = counting::assign_row(cx, peer);
     cx.counters.event(Event::Attached);
     let same_process = greeting.process == crate::same_process::identity();
-    let MappedPeer {
-        segment,
-        doorbell,
-        producer,
-        waker,
-        released,
-        loans_released,
-    } = mapped;
-    let ring_bytes = segment.shape().ring_bytes;
+    let ring_bytes = mapped.segment.shape().ring_bytes;
     let longest_record = select::longest_record(ring_bytes, capabilities.max_fragment);
     let pair = ShmPair::new(Met {
-        out: Outbound::new(producer, waker, doorbell, counts.clone(), longest_record),
-        staging: StagingPair::new(segment.staging(), released, counts),
-        arenas: PeerArenas::new(loans_released),
+        out: Outbound::new(
+            mapped.producer,
+            mapped.waker,
+            mapped.doorbell,
+            counts.clone(),
+            longest_record,
+        ),
+        staging: StagingPair::new(mapped.segment.staging(), mapped.released, counts),
+        arenas: PeerArenas::new(mapped.loans_released),
         copies,
-        segment,
+        segment: mapped.segment,
         my_number: greeting.number,
         place: (!same_process).then_some(greeting.place),
         capabilities,
