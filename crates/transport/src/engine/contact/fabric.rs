@@ -44,7 +44,7 @@ pub(crate) fn try_anew(cx: &mut Cx, number: u32) {
 }
 
 fn reached(cx: &mut Cx, link: Link, number: u32) {
-    cx.fabric.accepted(link, number);
+    cx.fabric.reached(link, number);
     spins::update_spins(cx);
     counting::assign_row(cx, number);
     cx.peers.up(number, Channel::Fabric(link));

@@ -210,24 +210,21 @@ impl FabricChannel {
                     ConnectionFailure::Short(what) => NotBegun::Short(what),
                     why => NotBegun::Failed(failure(peer, why)),
                 })?;
-        let link = Link {
+        Ok(Link {
             fabric: number,
             connection,
-        };
-        self.accepted(link, peer);
-        Ok(link)
+        })
     }
 
-    /// A connection that a peer began is with this one.
-    pub(crate) fn accepted(&mut self, link: Link, peer: u32) {
+    /// A connection that this endpoint or a peer began is with this one.
+    pub(crate) fn reached(&mut self, link: Link, peer: u32) {
         self.set_active(true);
+        let every = self.of(link).map_or(1, |fabric| fabric.poll_every());
+        self.every = match self.has_peers() {
+            true => self.every.min(every),
+            false => every,
+        };
         self.peers.insert(link, peer);
-        let used = (0_u8..).zip(&self.fabrics).filter(|(number, _)| {
-            let mut links = self.peers.keys();
-            links.any(|link| link.fabric == *number)
-        });
-        let every = used.map(|(_, fabric)| fabric.poll_every()).min();
-        self.every = every.unwrap_or(1);
     }
 
     pub(super) fn of(&mut self, link: Link) -> Option<&mut Box<dyn Fabric>> {

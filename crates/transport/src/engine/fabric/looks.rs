@@ -91,3 +91,7 @@ impl FabricChannel {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "looks_tests.rs"]
+mod tests;

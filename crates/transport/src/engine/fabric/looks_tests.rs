@@ -10,7 +10,8 @@ use limic_fabric::{
     SendRefused,
 };
 
-use super::{FabricChannel, Link};
+use super::FabricChannel;
+use crate::engine::fabric::Link;
 use crate::{Address, Settings};
 
 /// A network over which nothing comes. It counts how often it was looked at.
@@ -92,7 +93,7 @@ fn a_cheap_network_does_not_bring_forward_the_turn_of_a_dear_one() {
     let mut channel = FabricChannel::with(fabrics.collect(), &settings, &address);
     for fabric in 0..2 {
         let connection = ConnectionId(0);
-        channel.accepted(Link { fabric, connection }, fabric.into());
+        channel.reached(Link { fabric, connection }, fabric.into());
     }
     // The first look is at all.
     progress(&mut channel);

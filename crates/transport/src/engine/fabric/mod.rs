@@ -11,8 +11,6 @@ mod counts;
 mod looks;
 mod moving;
 mod open;
-#[cfg(test)]
-mod turns;
 
 pub(crate) use channel::FabricChannel;
 pub(crate) use limic_fabric::Inbox;
