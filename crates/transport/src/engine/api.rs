@@ -340,12 +340,7 @@ impl Engine {
     #[inline(never)]
     fn wait_longer(&mut self, id: RequestId) -> Outcome {
         let outcome = self.wait_until(Awaited::Operation(id), |engine| {
-            // Looked up each time: a request that was abandoned meanwhile frees itself, and its
-            // slot is another's then.
-            match engine.cx.requests.find(id) {
-                None => Some(Err(Error::UnknownRequest)),
-                Some(slot) => engine.cx.requests.take_done(slot),
-            }
+            engine.cx.requests.take_outcome(id)
         });
         self.flush_pending();
         outcome
@@ -357,13 +352,7 @@ impl Engine {
             return None;
         }
         let found = self.wait_until(Awaited::OneOf(ids), |engine| {
-            ids.iter().enumerate().find_map(|(at, id)| {
-                let outcome = match engine.cx.requests.find(*id) {
-                    None => Err(Error::UnknownRequest),
-                    Some(slot) => engine.cx.requests.take_done(slot)?,
-                };
-                Some((at, outcome))
-            })
+            engine.cx.requests.take_any(ids)
         });
         self.flush_pending();
         Some(found)
@@ -372,17 +361,10 @@ impl Engine {
     /// Tests one request.
     #[inline]
     pub(crate) fn test(&mut self, id: RequestId) -> Option<Outcome> {
-        let Some(slot) = self.cx.requests.find(id) else {
-            return Some(Err(Error::UnknownRequest));
-        };
-        if !self.cx.requests.is_done(slot) {
+        if !self.cx.requests.is_over(id) {
             self.poll();
         }
-        // Looked up again: an abandoned request frees itself.
-        match self.cx.requests.find(id) {
-            None => Some(Err(Error::UnknownRequest)),
-            Some(slot) => self.cx.requests.take_done(slot),
-        }
+        self.cx.requests.take_outcome(id)
     }
 
     /// Who has waited may not call again for long: what waits for an entry of a queue pair, which
@@ -402,10 +384,7 @@ impl Engine {
     }
 
     pub(crate) fn is_done(&self, id: RequestId) -> bool {
-        self.cx
-            .requests
-            .find(id)
-            .is_none_or(|slot| self.cx.requests.is_done(slot))
+        self.cx.requests.is_over(id)
     }
 
     pub(crate) fn sender_of(&self, id: RequestId) -> Option<Peer> {
@@ -417,9 +396,7 @@ impl Engine {
     }
 
     pub(crate) fn watch(&mut self, id: RequestId, name: u64) -> Result<()> {
-        let slot = self.cx.requests.find(id).ok_or(Error::UnknownRequest)?;
-        self.cx.requests.watch(slot, name);
-        Ok(())
+        self.cx.requests.watch(id, name)
     }
 
     #[inline]

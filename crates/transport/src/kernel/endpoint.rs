@@ -137,10 +137,7 @@ impl Requests for KernelEndpoint {
         self.engine.enter(move |engine| engine.test(request))
     }
     fn is_done(&self, request: RequestId) -> bool {
-        self.engine.read(|engine| {
-            let slot = engine.requests.find(request);
-            slot.is_none_or(|slot| engine.requests.is_done(slot))
-        })
+        self.engine.read(|engine| engine.requests.is_over(request))
     }
     fn wait(&self, request: RequestId) -> Outcome {
         self.engine.enter(move |engine| engine.wait(request))
@@ -156,7 +153,8 @@ impl Requests for KernelEndpoint {
         None
     }
     fn watch(&self, request: RequestId, name: u64) -> Result<()> {
-        self.engine.enter(move |engine| engine.watch(request, name))
+        self.engine
+            .enter(move |engine| engine.requests.watch(request, name))
     }
     fn next_completed(&self) -> Option<(u64, Outcome)> {
         self.engine
@@ -170,7 +168,7 @@ impl Requests for KernelEndpoint {
             .enter(move |engine| engine.requests.insert_done(outcome, owner))
     }
     fn new_owner(&self) -> u32 {
-        self.engine.enter(move |engine| engine.new_owner())
+        self.engine.enter(move |engine| engine.requests.new_owner())
     }
     unsafe fn set_owner(&self, request: RequestId, owner: u32) {
         self.engine.enter(move |engine| {

@@ -128,7 +128,6 @@ pub(crate) struct KernelEngine {
     loans: Loans,
     counters: Recorder,
     spins: u32,
-    owner: u32,
     /// The process that opened the endpoint: the session is no forked child's.
     process: u32,
     wake: OwnedFd,
@@ -212,7 +211,6 @@ impl KernelEngine {
             loans: Loans::new(settings.loan_bytes()),
             counters,
             spins: settings.spin_polls(1),
-            owner: 0,
             process: std::process::id(),
             wake,
             module: Some(Module {

@@ -10,7 +10,6 @@ use crate::counters::Event;
 use crate::engine::wakeup::backoff::{Backoff, Step};
 use crate::error::Outcome;
 use crate::raw::RequestId;
-use crate::{Error, Result};
 
 /// The longest sleep without looking around.
 const LONGEST: Duration = Duration::from_millis(250);
@@ -39,11 +38,7 @@ impl KernelEngine {
 
     /// Waits for one request.
     pub(super) fn wait(&mut self, id: RequestId) -> Outcome {
-        self.wait_until(|engine| match engine.requests.find(id) {
-            Some(slot) => engine.requests.take_done(slot),
-            // It was abandoned, and freed itself.
-            None => Some(Err(Error::UnknownRequest)),
-        })
+        self.wait_until(|engine| engine.requests.take_outcome(id))
     }
 
     /// Waits for one of several requests.
@@ -51,25 +46,15 @@ impl KernelEngine {
         if ids.is_empty() {
             return None;
         }
-        Some(self.wait_until(|engine| {
-            ids.iter().enumerate().find_map(|(at, id)| {
-                let Some(slot) = engine.requests.find(*id) else {
-                    return Some((at, Err(Error::UnknownRequest)));
-                };
-                Some((at, engine.requests.take_done(slot)?))
-            })
-        }))
+        Some(self.wait_until(|engine| engine.requests.take_any(ids)))
     }
 
     /// Tests one request.
     pub(super) fn test(&mut self, id: RequestId) -> Option<Outcome> {
-        let Some(slot) = self.requests.find(id) else {
-            return Some(Err(Error::UnknownRequest));
-        };
-        if !self.requests.is_done(slot) {
+        if !self.requests.is_over(id) {
             self.progress();
         }
-        self.requests.take_done(slot)
+        self.requests.take_outcome(id)
     }
 
     /// Asks the module to make the descriptor readable when something happens from now on. False if
@@ -116,18 +101,5 @@ impl KernelEngine {
         if poll(&mut entries, Some(&time)).is_ok_and(|ready| ready > 0) {
             self.counters.event(Event::WakeUps);
         }
-    }
-
-    /// A number for a new scope.
-    pub(super) fn new_owner(&mut self) -> u32 {
-        self.owner = self.owner.wrapping_add(1).max(1);
-        self.owner
-    }
-
-    /// Has a request listed when it is done.
-    pub(super) fn watch(&mut self, id: RequestId, name: u64) -> Result<()> {
-        let slot = self.requests.find(id).ok_or(Error::UnknownRequest)?;
-        self.requests.watch(slot, name);
-        Ok(())
     }
 }

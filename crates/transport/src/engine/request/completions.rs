@@ -3,6 +3,7 @@
 
 use super::{NONE, OnCompletion, OperationKind, RequestId, Requests, Slot};
 use crate::error::Outcome;
+use crate::{Error, Result};
 
 impl<O: OperationKind> Requests<O> {
     /// An operation that nobody waits for has completed.
@@ -32,12 +33,14 @@ impl<O: OperationKind> Requests<O> {
 
     /// Has an operation listed under `name` as soon as it completes.
     #[inline]
-    pub(crate) fn watch(&mut self, slot: Slot, name: u64) {
+    pub(crate) fn watch(&mut self, id: RequestId, name: u64) -> Result<()> {
+        let slot = self.find(id).ok_or(Error::UnknownRequest)?;
         self.entries[slot as usize].on_completion = OnCompletion::List;
         self.cold[slot as usize].name = name;
         if self.is_done(slot) {
             self.list_late(slot);
         }
+        Ok(())
     }
 
     /// An operation had completed when it was watched.

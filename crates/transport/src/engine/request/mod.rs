@@ -325,6 +325,12 @@ impl<O: OperationKind> Requests<O> {
         )
     }
 
+    /// Whether an operation is complete, or was and is gone.
+    #[inline]
+    pub(crate) fn is_over(&self, id: RequestId) -> bool {
+        self.find(id).is_none_or(|slot| self.is_done(slot))
+    }
+
     /// Completes a receive well. Its buffer is the owner's from here on.
     #[inline(always)]
     fn deliver(&mut self, slot: Slot, status: Status) {
@@ -386,6 +392,22 @@ impl<O: OperationKind> Requests<O> {
         entry.release(self.free);
         self.free = slot;
         Some(status)
+    }
+
+    /// The outcome of an operation if it is over, which frees its slot. One that was abandoned may
+    /// have freed itself, and its slot be another's: who waits asks by the id each time.
+    #[inline(always)]
+    pub(crate) fn take_outcome(&mut self, id: RequestId) -> Option<Outcome> {
+        match self.find(id) {
+            None => Some(Err(Error::UnknownRequest)),
+            Some(slot) => self.take_done(slot),
+        }
+    }
+
+    /// The same of the first of several that is over, and its place.
+    pub(crate) fn take_any(&mut self, ids: &[RequestId]) -> Option<(usize, Outcome)> {
+        let mut ids = ids.iter().enumerate();
+        ids.find_map(|(at, id)| Some((at, self.take_outcome(*id)?)))
     }
 
     #[cold]

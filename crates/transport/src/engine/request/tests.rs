@@ -21,10 +21,11 @@ fn stale_ids_mean_nothing() {
 #[test]
 fn watched_operations_are_listed_in_the_order_of_their_ends() {
     let mut requests = Requests::<Operation>::new();
-    let slots: Vec<Slot> = (0..4).map(|_| requests.take_slot()).collect();
+    let slots: Vec<Slot> = (0..4).map(|_| requests.insert(Operation::Over)).collect();
     requests.complete(slots[3], Err(Error::Cancelled));
     for slot in &slots {
-        requests.watch(*slot, u64::from(*slot) + 10);
+        let id = requests.id(*slot);
+        requests.watch(id, u64::from(*slot) + 10).expect("known");
     }
     for slot in [2, 0, 1] {
         requests.complete(slots[slot], Err(Error::Cancelled));
@@ -82,7 +83,7 @@ fn three_in_fifo() -> (Requests<Operation>, [RequestId; 3]) {
 fn a_watched_operation_has_its_name_until_it_is_done() {
     let (mut requests, ids) = three_in_fifo();
     let slot = requests.find(ids[1]).expect("in the fifo");
-    requests.watch(slot, 7);
+    requests.watch(ids[1], 7).expect("known");
     assert_eq!(requests.watched(7), Some(ids[1]));
     assert_eq!(requests.watched(0), None);
     requests.complete(slot, Err(Error::Cancelled));
@@ -159,8 +160,7 @@ fn a_part_of_the_fifo_is_drained_in_its_order() {
 fn a_listed_operation_is_unknown_to_whoever_has_its_id() {
     let (mut requests, ids) = three_in_fifo();
     for (id, (from, tag)) in ids.into_iter().zip([(1, 5), (7, 5), (2, 9)]) {
-        let slot = requests.find(id).expect("in the fifo");
-        requests.watch(slot, id.0);
+        requests.watch(id, id.0).expect("known");
         assert!(requests.deliver_to_head(Envelope::new(from, tag), &[][..]));
         assert_eq!(requests.find(id), None);
         assert_eq!(requests.take_status(id), None);
