@@ -1,43 +1,36 @@
 //! The endpoints that users open.
 
 mod calls;
-mod raw;
-
-use std::os::fd::OwnedFd;
+mod messages;
 
 use crate::Result;
 use crate::engine::Engine;
-use crate::engine_cell::EngineCell;
 use crate::policy::{Path, PathSet};
 use crate::settings::{FabricUse, Settings};
 
+pub(crate) use calls::{Opened, calls};
+
 /// Every path within one node, picked per message: what applications use.
-pub struct HybridEndpoint(Opened);
+pub struct HybridEndpoint(Opened<Engine>);
 
 /// Shared memory only: two copies, or none for loans. What is left where processes may not read
 /// each other's memory.
-pub struct ShmEndpoint(Opened);
+pub struct ShmEndpoint(Opened<Engine>);
 
 /// Verbs only: every peer, also on this node, is reached through the adapter. For measurements, and
 /// for nodes whose processes share no memory.
 #[cfg(feature = "ibverbs")]
-pub struct VerbsEndpoint(Opened);
+pub struct VerbsEndpoint(Opened<Engine>);
 
-struct Opened {
-    engine: EngineCell<Engine>,
-    /// A descriptor of its own, so that it can be lent while the engine works.
-    wake: OwnedFd,
-}
+calls!(HybridEndpoint, cx.requests);
+calls!(ShmEndpoint, cx.requests);
+#[cfg(feature = "ibverbs")]
+calls!(VerbsEndpoint, cx.requests);
 
-impl Opened {
-    fn new(settings: Settings) -> Result<Self> {
-        let engine = Engine::open(settings)?;
-        let wake = engine.wake_fd()?;
-        Ok(Self {
-            engine: EngineCell::new(engine),
-            wake,
-        })
-    }
+fn open(settings: Settings) -> Result<Opened<Engine>> {
+    let engine = Engine::open(settings)?;
+    let wake = engine.wake_fd()?;
+    Ok(Opened::new(engine, wake))
 }
 
 impl HybridEndpoint {
@@ -56,7 +49,7 @@ impl HybridEndpoint {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn with(settings: Settings) -> Result<Self> {
-        Opened::new(settings).map(Self)
+        open(settings).map(Self)
     }
 }
 
@@ -74,7 +67,7 @@ impl ShmEndpoint {
     /// # Errors
     /// As [`HybridEndpoint::open`].
     pub fn with(settings: Settings) -> Result<Self> {
-        Opened::new(settings.restricted_to(SHARED_MEMORY).over(FabricUse::Off)).map(Self)
+        open(settings.restricted_to(SHARED_MEMORY).over(FabricUse::Off)).map(Self)
     }
 }
 
@@ -94,7 +87,7 @@ impl VerbsEndpoint {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn with(settings: Settings) -> Result<Self> {
-        Opened::new(settings.over(FabricUse::VerbsOnly)).map(Self)
+        open(settings.over(FabricUse::VerbsOnly)).map(Self)
     }
 }
 

@@ -1,62 +1,221 @@
-//! What each of the endpoints does for the calls of [`Endpoint`] that need no buffer: it hands them
-//! on to its engine.
+//! What every endpoint does for the traits that its calls belong to, whatever its engine is: it
+//! hands the calls on. Sends, receives and loans differ from engine to engine, and are elsewhere.
 
-use core::time::Duration;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::OwnedFd;
 
-#[cfg(feature = "ibverbs")]
-use super::VerbsEndpoint;
-use super::{HybridEndpoint, ShmEndpoint};
-use crate::counters::Counters;
-use crate::engine::Engine;
-use crate::{Address, Endpoint, Peer, Result};
+use crate::engine_cell::EngineCell;
 
-macro_rules! endpoint {
-    ($name:ident) => {
-        impl Endpoint for $name {
-            fn address(&self) -> Address {
-                self.0.engine.read(|engine| engine.cx.identity.address)
-            }
-            fn myself(&self) -> Peer {
-                self.0.engine.enter(move |engine| engine.myself())
-            }
-            fn connect(&self, address: &[u8]) -> Result<Peer> {
-                self.0.engine.enter(move |engine| engine.connect(address))
-            }
-            fn peer_address(&self, peer: Peer) -> Result<Address> {
-                self.0.engine.enter(move |engine| engine.peer_address(peer))
-            }
-            fn attach(&self, peer: Peer) -> Result<bool> {
-                self.0.engine.enter(move |engine| engine.attach(peer.0))
-            }
-            #[inline]
-            fn progress(&self) -> bool {
-                self.0.engine.progress(Engine::poll)
-            }
-            fn sleep(&self, timeout: Option<Duration>) {
-                self.0
-                    .engine
-                    .enter_and_free(move |engine| engine.sleep(timeout));
-            }
-            fn wake_fd(&self) -> BorrowedFd<'_> {
-                self.0.wake.as_fd()
-            }
-            fn arm(&self) -> bool {
-                self.0
-                    .engine
-                    .enter_and_free(move |engine| engine.arm_for_poll())
-            }
-            fn counters(&self) -> Counters {
-                self.0.engine.read(|engine| engine.counters())
-            }
-            fn close(&self) {
-                self.0.engine.enter_and_free(move |engine| engine.close());
-            }
-        }
-    };
+/// What an endpoint is made of.
+pub(crate) struct Opened<E> {
+    pub(crate) engine: EngineCell<E>,
+    /// A descriptor of its own, so that it can be lent while the engine works.
+    pub(crate) wake: OwnedFd,
 }
 
-endpoint!(HybridEndpoint);
-endpoint!(ShmEndpoint);
-#[cfg(feature = "ibverbs")]
-endpoint!(VerbsEndpoint);
+impl<E> Opened<E> {
+    pub(crate) fn new(engine: E, wake: OwnedFd) -> Self {
+        let engine = EngineCell::new(engine);
+        Self { engine, wake }
+    }
+}
+
+/// The calls of an endpoint that is a tuple of an [`Opened`], and where its engine has the table of
+/// requests.
+macro_rules! calls {
+    ($name:ident, $($table:ident).+) => {
+        const _: () = {
+            use core::fmt;
+            use core::time::Duration;
+            use std::any::Any;
+            use std::os::fd::{AsFd, BorrowedFd};
+
+            use $crate::error::Outcome;
+            use $crate::raw::sealed::Sealed;
+            use $crate::raw::{
+                Access, ClaimId, OneSided, Posted, RawSlice, RawSliceMut, RegionId, RequestId,
+                Requests, Runtime,
+            };
+            use $crate::{Address, Counters, Endpoint, Peer, Result, Status, Tag};
+
+            impl fmt::Debug for $name {
+                fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                    let mut out = f.debug_tuple(stringify!($name));
+                    match self.0.engine.try_read() {
+                        Ok(engine) => out.field(&engine.address()).finish(),
+                        Err(_) => out.finish_non_exhaustive(),
+                    }
+                }
+            }
+
+            impl Sealed for $name {}
+
+            impl Requests for $name {
+                #[inline]
+                fn test(&self, request: RequestId) -> Option<Outcome> {
+                    self.0.engine.enter(move |engine| engine.test(request))
+                }
+                fn is_done(&self, request: RequestId) -> bool {
+                    self.0.engine.read(|engine| engine.$($table).+.is_over(request))
+                }
+                #[inline(always)]
+                fn wait(&self, request: RequestId) -> Outcome {
+                    self.0.engine.enter(move |engine| engine.wait(request))
+                }
+                fn wait_any(&self, requests: &[RequestId]) -> Option<(usize, Outcome)> {
+                    self.0.engine.enter(move |engine| engine.wait_any(requests))
+                }
+                fn cancel(&self, request: RequestId) -> Result<()> {
+                    self.0.engine.enter_and_free(move |engine| engine.cancel(request))
+                }
+                fn sender_of(&self, request: RequestId) -> Option<Peer> {
+                    self.0.engine.read(|engine| engine.sender_of(request))
+                }
+                fn watch(&self, request: RequestId, name: u64) -> Result<()> {
+                    self.0.engine.enter(move |engine| engine.$($table).+.watch(request, name))
+                }
+                #[inline]
+                fn next_completed(&self) -> Option<(u64, Outcome)> {
+                    self.0.engine.enter(move |engine| engine.$($table).+.next_completed())
+                }
+                fn watched(&self, name: u64) -> Option<RequestId> {
+                    self.0.engine.read(|engine| engine.$($table).+.watched(name))
+                }
+                fn insert_done(&self, outcome: Outcome, owner: u32) -> RequestId {
+                    self.0
+                        .engine
+                        .enter(move |engine| engine.$($table).+.insert_done(outcome, owner))
+                }
+                fn new_owner(&self) -> u32 {
+                    self.0.engine.enter(move |engine| engine.$($table).+.new_owner())
+                }
+                #[inline]
+                unsafe fn set_owner(&self, request: RequestId, owner: u32) {
+                    self.0.engine.enter(move |engine| {
+                        if let Some(slot) = engine.$($table).+.find(request) {
+                            engine.$($table).+.set_owner(slot, owner);
+                        }
+                    });
+                }
+                fn owned_by(&self, owner: u32) -> Option<RequestId> {
+                    self.0.engine.enter(move |engine| engine.$($table).+.owned_by(owner))
+                }
+                fn abandon(&self, request: RequestId, buffer: Box<dyn Any + Send>) {
+                    self.0.engine.enter_and_free(move |engine| engine.abandon(request, buffer));
+                }
+            }
+
+            impl OneSided for $name {
+                fn expose(&self, memory: Vec<u8>) -> Result<(RegionId, u64)> {
+                    self.0.engine.enter(move |engine| engine.expose(memory))
+                }
+                unsafe fn expose_raw(
+                    &self,
+                    memory: RawSliceMut,
+                    key: Option<u64>,
+                    access: Access,
+                    origin: u64,
+                ) -> Result<(RegionId, u64)> {
+                    self.0.engine.enter(move |engine| {
+                        // SAFETY: the caller's promise.
+                        unsafe { engine.expose_raw(memory, key, access, origin) }
+                    })
+                }
+                fn region_read(
+                    &self,
+                    region: RegionId,
+                    offset: u64,
+                    into: &mut [u8],
+                ) -> Result<()> {
+                    self.0.engine.enter(move |engine| engine.region_read(region, offset, into))
+                }
+                fn region_write(&self, region: RegionId, offset: u64, from: &[u8]) -> Result<()> {
+                    self.0.engine.enter(move |engine| engine.region_write(region, offset, from))
+                }
+                fn revoke(&self, region: RegionId) -> Result<Vec<u8>> {
+                    self.0.engine.enter(move |engine| engine.revoke(region))
+                }
+                unsafe fn post_read(
+                    &self,
+                    peer: Peer,
+                    key: u64,
+                    offset: u64,
+                    into: &[RawSliceMut],
+                ) -> Result<Posted> {
+                    self.0.engine.enter(move |engine| {
+                        // SAFETY: the caller's promise.
+                        unsafe { engine.read(peer.0, key, offset, into) }
+                    })
+                }
+                unsafe fn post_write(
+                    &self,
+                    peer: Peer,
+                    key: u64,
+                    offset: u64,
+                    from: &[RawSlice],
+                ) -> Result<Posted> {
+                    self.0.engine.enter(move |engine| {
+                        // SAFETY: the caller's promise.
+                        unsafe { engine.write(peer.0, key, offset, from) }
+                    })
+                }
+            }
+
+            impl Runtime for $name {
+                fn keep_any_source_receives(&self) {
+                    self.0.engine.enter(move |engine| engine.keep_any_source_receives());
+                }
+                fn reserve_tags(&self, tag: Tag, mask: u64) {
+                    self.0.engine.enter(move |engine| engine.reserve_tags(tag.0, mask));
+                }
+                #[inline]
+                fn take_reserved(&self) -> Option<(Status, ClaimId)> {
+                    self.0.engine.enter(move |engine| engine.take_reserved())
+                }
+                fn connects_at_start(&self, peer: Peer) -> Result<bool> {
+                    self.0.engine.enter(move |engine| engine.connects_at_start(peer.0))
+                }
+                fn is_busy(&self) -> bool {
+                    self.0.engine.is_busy()
+                }
+            }
+
+            impl Endpoint for $name {
+                fn address(&self) -> Address {
+                    self.0.engine.read(|engine| engine.address())
+                }
+                fn myself(&self) -> Peer {
+                    self.0.engine.enter(move |engine| engine.myself())
+                }
+                fn connect(&self, address: &[u8]) -> Result<Peer> {
+                    self.0.engine.enter(move |engine| engine.connect(address))
+                }
+                fn peer_address(&self, peer: Peer) -> Result<Address> {
+                    self.0.engine.enter(move |engine| engine.peer_address(peer))
+                }
+                fn attach(&self, peer: Peer) -> Result<bool> {
+                    self.0.engine.enter(move |engine| engine.attach(peer.0))
+                }
+                #[inline]
+                fn progress(&self) -> bool {
+                    self.0.engine.progress(|engine| engine.poll())
+                }
+                fn sleep(&self, timeout: Option<Duration>) {
+                    self.0.engine.enter_and_free(move |engine| engine.sleep(timeout));
+                }
+                fn wake_fd(&self) -> BorrowedFd<'_> {
+                    self.0.wake.as_fd()
+                }
+                fn arm(&self) -> bool {
+                    self.0.engine.enter_and_free(move |engine| engine.arm_for_poll())
+                }
+                fn counters(&self) -> Counters {
+                    self.0.engine.read(|engine| engine.counters())
+                }
+                fn close(&self) {
+                    self.0.engine.enter_and_free(move |engine| engine.close());
+                }
+            }
+        };
+    };
+}
+pub(crate) use calls;

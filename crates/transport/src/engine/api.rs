@@ -37,6 +37,10 @@ impl Engine {
             .map_err(|e| Error::system("dup of the epoll descriptor", e))
     }
 
+    pub(crate) fn address(&self) -> Address {
+        self.cx.identity.address
+    }
+
     pub(crate) fn myself(&mut self) -> Peer {
         let address = self.cx.identity.address;
         // The own address always agrees with itself.
@@ -383,10 +387,6 @@ impl Engine {
         });
     }
 
-    pub(crate) fn is_done(&self, id: RequestId) -> bool {
-        self.cx.requests.is_over(id)
-    }
-
     pub(crate) fn sender_of(&self, id: RequestId) -> Option<Peer> {
         let slot = self.cx.requests.find(id)?;
         match self.cx.requests.under_way(slot)? {
@@ -395,40 +395,8 @@ impl Engine {
         }
     }
 
-    pub(crate) fn watch(&mut self, id: RequestId, name: u64) -> Result<()> {
-        self.cx.requests.watch(id, name)
-    }
-
-    #[inline]
-    pub(crate) fn next_completed(&mut self) -> Option<(u64, Outcome)> {
-        self.cx.requests.next_completed()
-    }
-
-    pub(crate) fn watched(&self, name: u64) -> Option<RequestId> {
-        self.cx.requests.watched(name)
-    }
-
     pub(crate) fn cancel(&mut self, id: RequestId) -> Result<()> {
         cancel::cancel(&mut self.cx, id)
-    }
-
-    #[inline]
-    pub(crate) fn set_owner(&mut self, id: RequestId, owner: u32) {
-        if let Some(slot) = self.cx.requests.find(id) {
-            self.cx.requests.set_owner(slot, owner);
-        }
-    }
-
-    pub(crate) fn insert_done(&mut self, outcome: Outcome, owner: u32) -> RequestId {
-        self.cx.requests.insert_done(outcome, owner)
-    }
-
-    pub(crate) fn new_owner(&mut self) -> u32 {
-        self.cx.requests.new_owner()
-    }
-
-    pub(crate) fn owned_by(&mut self, owner: u32) -> Option<RequestId> {
-        self.cx.requests.owned_by(owner)
     }
 
     pub(crate) fn abandon(&mut self, id: RequestId, buffer: Box<dyn Any + Send>) {

@@ -20,7 +20,7 @@ impl KernelEngine {
         }
         let deadline = Instant::now() + self.settings.linger();
         while self.has_sends() && Instant::now() < deadline {
-            if !self.progress() {
+            if !self.poll() {
                 self.sleep(Some(deadline.saturating_duration_since(Instant::now())));
             }
         }
@@ -109,7 +109,7 @@ impl KernelEngine {
             module.is_some_and(|module| !module.posted.is_empty())
         };
         while left(self) && Instant::now() < deadline {
-            if !self.progress() {
+            if !self.poll() {
                 self.sleep(Some(deadline.saturating_duration_since(Instant::now())));
             }
         }

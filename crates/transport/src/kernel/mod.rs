@@ -227,7 +227,7 @@ impl KernelEngine {
     /// Moves everything on once. True if anything moved. In vain it costs one look at a cache line
     /// that the module writes when something happened.
     #[inline]
-    fn progress(&mut self) -> bool {
+    fn poll(&mut self) -> bool {
         let Some(module) = &self.module else {
             return false;
         };

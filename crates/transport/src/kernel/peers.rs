@@ -148,6 +148,10 @@ impl KernelEngine {
         self.add(address, Ok(rank))
     }
 
+    pub(super) fn address(&self) -> Address {
+        self.address
+    }
+
     pub(super) fn myself(&mut self) -> Peer {
         self.peer_of(self.peers.me)
     }
@@ -305,6 +309,11 @@ impl KernelEngine {
             }),
             None => Ok(true),
         }
+    }
+
+    /// No peer: nobody meets anybody, the kernel has all.
+    pub(super) fn connects_at_start(&self, _: u32) -> Result<bool> {
+        Ok(false)
     }
 
     /// The handle of a peer's list of regions; 0 if only its rank is known.

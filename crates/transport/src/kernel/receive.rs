@@ -12,7 +12,7 @@ use super::{KernelEngine, Operation, Place, Receiving};
 use crate::buffer::ReceiveBuffer;
 use crate::engine::request::Slot;
 use crate::error::{Outcome, PeerFailure};
-use crate::raw::{ClaimId, Posted, RawSliceMut};
+use crate::raw::{ClaimId, Posted, RawSliceMut, RequestId};
 use crate::{Error, Peer, Result, Selector, Status, Tag};
 
 /// What became of a receive that was offered to the module.
@@ -342,7 +342,7 @@ impl KernelEngine {
     /// The oldest message that fits and that no receive waits for; with `take`, out of matching.
     fn see(&mut self, selector: &Selector, take: bool) -> Result<Option<Found>> {
         let wanted = self.wanted(selector)?;
-        self.progress();
+        self.poll();
         self.put_aside();
         loop {
             let Some(found) = self.look_for(wanted, false)? else {
@@ -424,6 +424,17 @@ impl KernelEngine {
         };
         let status = self.fetch(found, &into)?;
         Ok(Some((status, bytes)))
+    }
+
+    /// Nobody: a message comes at once.
+    pub(super) fn sender_of(&self, _: RequestId) -> Option<Peer> {
+        None
+    }
+
+    /// Receives from any source outlive a peer.
+    pub(super) fn keep_any_source_receives(&mut self) {
+        self.any_outlives = true;
+        self.unreported.clear();
     }
 
     /// Keeps messages with this tag out of matching.

@@ -24,7 +24,7 @@ impl KernelEngine {
             if let Some(answer) = ask(self) {
                 return answer;
             }
-            if self.progress() {
+            if self.poll() {
                 backoff.reset();
                 continue;
             }
@@ -52,7 +52,7 @@ impl KernelEngine {
     /// Tests one request.
     pub(super) fn test(&mut self, id: RequestId) -> Option<Outcome> {
         if !self.requests.is_over(id) {
-            self.progress();
+            self.poll();
         }
         self.requests.take_outcome(id)
     }
@@ -69,11 +69,11 @@ impl KernelEngine {
         }
         // What happened before the call shows now, what happens after it makes the descriptor
         // readable.
-        !self.progress()
+        !self.poll()
     }
 
     /// For the poll loop of a runtime: false if there is work already.
-    pub(super) fn arm(&mut self) -> bool {
+    pub(super) fn arm_for_poll(&mut self) -> bool {
         self.listen() && self.backlog.is_empty()
     }
 

@@ -45,7 +45,7 @@ fn peers_that_take_nothing_leave_room_to_others() {
         }
         let done = |engine: &Engine, posted: &Posted| match posted {
             Posted::Done(outcome) => outcome.is_ok(),
-            Posted::Pending(id) => engine.is_done(*id),
+            Posted::Pending(id) => engine.cx.requests.is_over(*id),
         };
         assert!(
             done(&sender, &there),

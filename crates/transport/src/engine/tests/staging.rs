@@ -38,7 +38,7 @@ fn pass(from: &mut Engine, to: u32, other: &mut Engine, source: u32, len: usize,
     };
     let is_done = |engine: &Engine, posted: &Posted| match posted {
         Posted::Done(outcome) => outcome.is_ok(),
-        Posted::Pending(id) => engine.is_done(*id),
+        Posted::Pending(id) => engine.cx.requests.is_over(*id),
     };
     for _ in 0..10_000 {
         turn(&mut [from, other]);

@@ -1,7 +1,4 @@
-//! What each of the endpoints does for [`RawEndpoint`]: it hands the calls on to its engine.
-
-use core::fmt;
-use std::any::Any;
+//! Sends, receives and loans of the endpoints over the engine: they hand the calls on to it.
 
 #[cfg(feature = "ibverbs")]
 use super::VerbsEndpoint;
@@ -11,10 +8,9 @@ use crate::engine::Engine;
 use crate::engine::protocol::fast_send::{FastSend, is_inline_length};
 use crate::engine::request::sent;
 use crate::error::Outcome;
-use crate::raw::sealed::Sealed;
 use crate::raw::{
-    Access, ClaimId, Loans, Messages, OneSided, Posted, RawEndpoint, RawLoan, RawLoaned, RawSlice,
-    RawSliceMut, RegionId, RequestId, Requests, Runtime, SendOptions,
+    ClaimId, Loans, Messages, Posted, RawEndpoint, RawLoan, RawLoaned, RawSlice, RawSliceMut,
+    RequestId, SendOptions,
 };
 use crate::{Endpoint, Peer, Result, Selector, Status, Tag};
 
@@ -25,7 +21,7 @@ use crate::{Endpoint, Peer, Result, Selector, Status, Tag};
 #[inline(never)]
 unsafe fn send_and_wait<E: Endpoint>(
     endpoint: &E,
-    opened: &Opened,
+    opened: &Opened<Engine>,
     to: Peer,
     tag: Tag,
     data: &[RawSlice],
@@ -37,7 +33,7 @@ unsafe fn send_and_wait<E: Endpoint>(
     outcome.map(|_| ())
 }
 
-impl Opened {
+impl Opened<Engine> {
     /// A message of one slice that is not [short](Engine::send_fast). True if it was
     /// sent.
     ///
@@ -79,22 +75,10 @@ impl Opened {
 
 macro_rules! endpoint {
     ($name:ident) => {
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                let mut out = f.debug_tuple(stringify!($name));
-                match self.0.engine.try_read() {
-                    Ok(engine) => out.field(&engine.cx.identity.address).finish(),
-                    Err(_) => out.finish_non_exhaustive(),
-                }
-            }
-        }
-
         // SAFETY: the engine touches a posted buffer only through `SendBuffer` and `ReceiveBuffer`,
         // which it drops when it marks the operation done, and both stay within the slices they
         // were made of.
         unsafe impl RawEndpoint for $name {}
-
-        impl Sealed for $name {}
 
         impl Messages for $name {
             #[inline]
@@ -230,120 +214,6 @@ macro_rules! endpoint {
             }
         }
 
-        impl Requests for $name {
-            #[inline]
-            fn test(&self, request: RequestId) -> Option<Outcome> {
-                self.0.engine.enter(move |engine| engine.test(request))
-            }
-            fn is_done(&self, request: RequestId) -> bool {
-                self.0.engine.read(|engine| engine.is_done(request))
-            }
-            #[inline(always)]
-            fn wait(&self, request: RequestId) -> Outcome {
-                self.0.engine.enter(move |engine| engine.wait(request))
-            }
-            fn wait_any(&self, requests: &[RequestId]) -> Option<(usize, Outcome)> {
-                self.0.engine.enter(move |engine| engine.wait_any(requests))
-            }
-            fn cancel(&self, request: RequestId) -> Result<()> {
-                self.0
-                    .engine
-                    .enter_and_free(move |engine| engine.cancel(request))
-            }
-            fn sender_of(&self, request: RequestId) -> Option<Peer> {
-                self.0.engine.read(|engine| engine.sender_of(request))
-            }
-            fn watch(&self, request: RequestId, name: u64) -> Result<()> {
-                self.0
-                    .engine
-                    .enter(move |engine| engine.watch(request, name))
-            }
-            #[inline]
-            fn next_completed(&self) -> Option<(u64, Outcome)> {
-                self.0.engine.enter(move |engine| engine.next_completed())
-            }
-            fn watched(&self, name: u64) -> Option<RequestId> {
-                self.0.engine.read(|engine| engine.watched(name))
-            }
-            fn insert_done(&self, outcome: Outcome, owner: u32) -> RequestId {
-                self.0
-                    .engine
-                    .enter(move |engine| engine.insert_done(outcome, owner))
-            }
-            fn new_owner(&self) -> u32 {
-                self.0.engine.enter(move |engine| engine.new_owner())
-            }
-            #[inline]
-            unsafe fn set_owner(&self, request: RequestId, owner: u32) {
-                self.0
-                    .engine
-                    .enter(move |engine| engine.set_owner(request, owner));
-            }
-            fn owned_by(&self, owner: u32) -> Option<RequestId> {
-                self.0.engine.enter(move |engine| engine.owned_by(owner))
-            }
-            fn abandon(&self, request: RequestId, buffer: Box<dyn Any + Send>) {
-                self.0
-                    .engine
-                    .enter_and_free(move |engine| engine.abandon(request, buffer));
-            }
-        }
-
-        impl OneSided for $name {
-            fn expose(&self, memory: Vec<u8>) -> Result<(RegionId, u64)> {
-                self.0.engine.enter(move |engine| engine.expose(memory))
-            }
-            unsafe fn expose_raw(
-                &self,
-                memory: RawSliceMut,
-                key: Option<u64>,
-                access: Access,
-                origin: u64,
-            ) -> Result<(RegionId, u64)> {
-                self.0.engine.enter(move |engine| {
-                    // SAFETY: the caller's promise.
-                    unsafe { engine.expose_raw(memory, key, access, origin) }
-                })
-            }
-            fn region_read(&self, region: RegionId, offset: u64, into: &mut [u8]) -> Result<()> {
-                self.0
-                    .engine
-                    .enter(move |engine| engine.region_read(region, offset, into))
-            }
-            fn region_write(&self, region: RegionId, offset: u64, from: &[u8]) -> Result<()> {
-                self.0
-                    .engine
-                    .enter(move |engine| engine.region_write(region, offset, from))
-            }
-            fn revoke(&self, region: RegionId) -> Result<Vec<u8>> {
-                self.0.engine.enter(move |engine| engine.revoke(region))
-            }
-            unsafe fn post_read(
-                &self,
-                peer: Peer,
-                key: u64,
-                offset: u64,
-                into: &[RawSliceMut],
-            ) -> Result<Posted> {
-                self.0.engine.enter(move |engine| {
-                    // SAFETY: the caller's promise.
-                    unsafe { engine.read(peer.0, key, offset, into) }
-                })
-            }
-            unsafe fn post_write(
-                &self,
-                peer: Peer,
-                key: u64,
-                offset: u64,
-                from: &[RawSlice],
-            ) -> Result<Posted> {
-                self.0.engine.enter(move |engine| {
-                    // SAFETY: the caller's promise.
-                    unsafe { engine.write(peer.0, key, offset, from) }
-                })
-            }
-        }
-
         impl Loans for $name {
             #[inline(always)]
             fn borrow_loan(&self, len: usize) -> Result<RawLoan> {
@@ -399,31 +269,6 @@ macro_rules! endpoint {
                     Some(taken) => Ok(taken),
                     None => crate::polling::poll_until(self, || self.take_loan(selector)),
                 }
-            }
-        }
-
-        impl Runtime for $name {
-            fn keep_any_source_receives(&self) {
-                self.0
-                    .engine
-                    .enter(move |engine| engine.keep_any_source_receives());
-            }
-            fn reserve_tags(&self, tag: Tag, mask: u64) {
-                self.0
-                    .engine
-                    .enter(move |engine| engine.reserve_tags(tag.0, mask));
-            }
-            #[inline]
-            fn take_reserved(&self) -> Option<(Status, ClaimId)> {
-                self.0.engine.enter(move |engine| engine.take_reserved())
-            }
-            fn connects_at_start(&self, peer: Peer) -> Result<bool> {
-                self.0
-                    .engine
-                    .enter(move |engine| engine.connects_at_start(peer.0))
-            }
-            fn is_busy(&self) -> bool {
-                self.0.engine.is_busy()
             }
         }
     };
