@@ -41,7 +41,7 @@ fn one_thread(criterion: &mut Criterion) {
                 let from = black_box(from.as_slice());
                 let mut room = producer.reserve(from.len() as u32).expect("room");
                 room.write_bytes(0, from);
-                room.publish(1, 0, 7);
+                room.publish(1, 7);
                 let record = consumer.peek().expect("honest").expect("a record");
                 assert!(record.read_bytes(0, &mut to));
                 consumer.pop();
@@ -58,9 +58,9 @@ fn one_thread(criterion: &mut Criterion) {
             let from = black_box(from.as_slice());
             let mut room = producer.reserve(from.len() as u32).expect("room");
             room.write_bytes(0, from);
-            room.publish(1, 0, 7);
+            room.publish(1, 7);
             match consumer.peek() {
-                Ok(Peek::Ready(record)) => assert!(record.read_bytes(0, &mut to)),
+                Ok(Peek::Ready(_, record)) => assert!(record.read_bytes(0, &mut to)),
                 other => panic!("no record: {other:?}"),
             }
             consumer.pop();
@@ -79,7 +79,7 @@ fn send(producer: &mut LineProducer<Mapped>, value: u64) {
     loop {
         if let Some(mut room) = producer.reserve(8) {
             room.write_bytes(0, &value.to_ne_bytes());
-            room.publish(1, 0, value);
+            room.publish(1, value);
             return;
         }
         spin_loop();

@@ -29,24 +29,24 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         let len = u32::from(stored[2]);
         if let Some(mut record) = sender.reserve(len) {
             record.write_bytes(0, &room[..len as usize]);
-            record.publish(1, 0, len.into());
+            record.publish(1, len.into());
         }
         if let Some(mut record) = claimer.reserve(len.min(shared::MAX_PAYLOAD)) {
             record.write_bytes(0, &room[..len.min(shared::MAX_PAYLOAD) as usize]);
-            record.publish(1, 0, len.into());
+            record.publish(1, len.into());
         }
         for _ in 0..MOST {
             let Ok(Some(record)) = private.peek() else {
                 break;
             };
-            assert!(record.read_bytes(0, &mut room[..record.len as usize]));
+            assert!(record.read_bytes(0, &mut room[..record.length() as usize]));
             private.pop();
         }
         for _ in 0..MOST {
             match shared.peek() {
                 Ok(shared::Peek::Empty) => break,
-                Ok(shared::Peek::Ready(record)) => {
-                    assert!(record.read_bytes(0, &mut room[..record.len as usize]));
+                Ok(shared::Peek::Ready(_, record)) => {
+                    assert!(record.read_bytes(0, &mut room[..record.length() as usize]));
                     shared.pop();
                 }
                 Ok(shared::Peek::Stalled { .. }) => assert!(shared.skip_stalled()),

@@ -120,7 +120,7 @@ pub(crate) fn push_line(producer: &mut LineProducer<Mapped>, count: usize) {
     for _ in 0..count {
         if let Some(mut room) = producer.reserve(black_box(8)) {
             room.write_bytes(0, black_box(&[1; 8]));
-            room.publish(1, 0, 7);
+            room.publish(1, 7);
         }
     }
 }
@@ -142,7 +142,7 @@ pub(crate) fn push_shared(producer: &mut SharedProducer<Mapped>, count: usize) {
     for _ in 0..count {
         if let Some(mut room) = producer.reserve(black_box(8)) {
             room.write_bytes(0, black_box(&[1; 8]));
-            room.publish(1, 0, 7);
+            room.publish(1, 7);
         }
     }
 }
@@ -150,7 +150,7 @@ pub(crate) fn push_shared(producer: &mut SharedProducer<Mapped>, count: usize) {
 #[inline(never)]
 pub(crate) fn pop_shared(consumer: &mut SharedConsumer<Mapped>, count: usize) {
     for _ in 0..count {
-        if let Ok(Peek::Ready(record)) = consumer.peek() {
+        if let Ok(Peek::Ready(_, record)) = consumer.peek() {
             let mut bytes = [0; 8];
             black_box(record.read_bytes(0, &mut bytes));
             black_box(bytes);

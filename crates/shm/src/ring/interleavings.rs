@@ -99,7 +99,7 @@ fn transfer(records: u64, fault: Fault) {
                 loop {
                     if let Some(mut room) = producer.reserve(LEN) {
                         room.write_bytes(0, &[tag as u8; LEN as usize]);
-                        room.publish(1, 0, tag);
+                        room.publish(1, tag);
                         sender.wake_other();
                         break;
                     }

@@ -14,7 +14,7 @@
 //!
 //! ```text
 //! bytes 0..8    header: payload length 0..30, [`SAME_TAG`] 30, [`ENDS_LINE`] 31, kind 32..40,
-//!               flags 40..48, check 48..64 (low bits of the word's position)
+//!               check 48..64 (low bits of the word's position)
 //! bytes 8..16   tag; absent if it is that of the record before
 //! bytes ..      payload
 //! ```
@@ -105,7 +105,7 @@ mod producer;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-pub use consumer::{LineConsumer, Record};
+pub use consumer::LineConsumer;
 pub use producer::{LineProducer, Reservation};
 
 /// Kind of the record that covers the end of a lap, or leads to the other one; not for users.
@@ -265,6 +265,6 @@ fn rest_of_line(position: u64) -> u64 {
 
 /// Header word of a record at `position`. `len` may carry [`ENDS_LINE`].
 #[inline(always)]
-fn header(len: u32, kind: u8, flags: u8, position: u64) -> u64 {
-    u64::from(len) | u64::from(kind) << 32 | u64::from(flags) << 40 | position << 48
+fn header(len: u32, kind: u8, position: u64) -> u64 {
+    u64::from(len) | u64::from(kind) << 32 | position << 48
 }

@@ -27,6 +27,7 @@ pub mod line;
 pub mod memory;
 #[cfg(not(loom))]
 mod prefetch;
+mod record;
 pub mod release;
 pub mod shared;
 pub mod wakeup;
@@ -40,6 +41,7 @@ pub use line::{LineConsumer, LineProducer};
 pub use memory::Memory;
 #[cfg(not(loom))]
 pub use memory::{Mapped, heap};
+pub use record::Record;
 pub use release::{FlagsEvery, PackedFlags, ReleaseFlags};
 pub use shared::{SharedConsumer, SharedProducer};
 pub use wakeup::{AsymmetricFence, Sleeper, Waker};

@@ -6,7 +6,7 @@
 //! line 0      head hint: position of the next claim, moved by senders
 //! line 1      reserved
 //! line 2..    slots of 256 bytes, a power of two of them:
-//!             0..8 state, 8..16 tag, 16..24 length 0..32, kind 32..40, flags 40..48,
+//!             0..8 state, 8..16 tag, 16..24 length 0..32, kind 32..40,
 //!             24..256 payload
 //! state       lap 0..42, sender 42..62, phase 62..64 (0 free, 1 claimed, 2 ready)
 //! ```
@@ -63,7 +63,7 @@ mod producer;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-pub use consumer::{Peek, Record, SharedConsumer};
+pub use consumer::{Peek, SharedConsumer};
 pub use producer::{Reservation, SharedProducer};
 
 /// Bytes of a slot.
@@ -130,8 +130,8 @@ const fn laps_ahead(state: u64, lap: u64) -> i64 {
 
 /// Third word of a slot.
 #[inline(always)]
-const fn meta(len: u32, kind: u8, flags: u8) -> u64 {
-    len as u64 | (kind as u64) << 32 | (flags as u64) << 40
+const fn meta(len: u32, kind: u8) -> u64 {
+    len as u64 | (kind as u64) << 32
 }
 
 /// Shape of one ring, checked against its memory.

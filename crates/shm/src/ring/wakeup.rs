@@ -282,7 +282,7 @@ mod tests {
                 for seed in 0..records {
                     while producer
                         .reserve(0)
-                        .map(|room| room.publish(1, 0, seed))
+                        .map(|room| room.publish(1, seed))
                         .is_none()
                     {
                         watchdog.turn();

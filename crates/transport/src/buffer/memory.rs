@@ -21,22 +21,10 @@ impl Sink for ring::shared::Reservation<'_, Mapped> {
     }
 }
 
-impl Source for ring::line::Record<'_, Mapped> {
+impl Source for ring::Record<'_, Mapped> {
     #[inline(always)]
     fn len(&self) -> u64 {
-        u64::from(self.len)
-    }
-    #[inline(always)]
-    unsafe fn get(&self, at: u64, to: *mut u8, len: usize) {
-        // SAFETY: the caller's promise.
-        unsafe { self.read(at as u32, to, len as u32) }
-    }
-}
-
-impl Source for ring::shared::Record<'_, Mapped> {
-    #[inline(always)]
-    fn len(&self) -> u64 {
-        u64::from(self.len)
+        u64::from(self.length())
     }
     #[inline(always)]
     unsafe fn get(&self, at: u64, to: *mut u8, len: usize) {

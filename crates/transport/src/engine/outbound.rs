@@ -40,7 +40,7 @@ macro_rules! publish {
         match $reserved {
             Some(mut $room) => {
                 $fill;
-                $room.publish($kind, 0, $tag);
+                $room.publish($kind, $tag);
                 true
             }
             None => false,
@@ -276,7 +276,7 @@ impl Outbound {
                 return false;
             };
             put_words(&mut room, &[u64::from(number)]);
-            room.publish(RING_SWITCH, 0, 0);
+            room.publish(RING_SWITCH, 0);
             self.ring = Ring::Private(ring);
             return self.wake();
         }

@@ -4,7 +4,7 @@ use super::{
     ENDS_LINE, GeometryError, INLINE_PAYLOAD, LINE, LINE_WORDS, Lap, Memory, PAD, READ,
     RECORD_HEADER, SAME_TAG, Shape, WORD, rest_of_line, words_for,
 };
-use crate::ring::Corrupt;
+use crate::ring::{Corrupt, Record};
 use crate::sync::{AtomicU64, Ordering};
 
 /// Most pads on the way from one record to the next: to the other lap, and over its end.
@@ -184,15 +184,13 @@ impl<M: Memory> LineConsumer<M> {
             self.tag = tag.load(Ordering::Relaxed);
             offset + RECORD_HEADER
         };
-        let len = length(word);
         Record {
             kind: (word >> 32) as u8,
-            flags: (word >> 40) as u8,
             tag: self.tag,
-            len,
             mem: &self.mem,
             payload,
-            checked: len,
+            len: length(word),
+            credit: READ[0],
         }
     }
 
@@ -359,77 +357,6 @@ fn length(word: u64) -> u32 {
 #[inline(always)]
 fn words_of(word: u64) -> u64 {
     words_for(length(word)) - u64::from(word & SAME_TAG != 0)
-}
-
-/// The oldest record of a ring. Header fields were read once, and are private;
-/// the payload is still in shared memory.
-#[derive(Debug)]
-pub struct Record<'a, M> {
-    /// Kind that the producer gave; neither 0 nor [`PAD`].
-    pub kind: u8,
-    /// Flags that the producer gave.
-    pub flags: u8,
-    /// Tag that the producer gave.
-    pub tag: u64,
-    /// Bytes of payload.
-    pub len: u32,
-    mem: &'a M,
-    /// Offset of the payload.
-    payload: usize,
-    /// `len` as it was checked, out of the caller's reach: so many bytes of
-    /// payload follow in one piece.
-    checked: u32,
-}
-
-impl<M: Memory> Record<'_, M> {
-    /// Copies `len` bytes from byte `at` of the payload.
-    ///
-    /// # Safety
-    ///
-    /// `at + len` is at most the length that `peek` gave this record, and `to` is valid for `len`
-    /// bytes outside of the ring.
-    #[inline(always)]
-    pub unsafe fn read(&self, at: u32, to: *mut u8, len: u32) {
-        debug_assert!(u64::from(at) + u64::from(len) <= u64::from(self.checked));
-        // SAFETY: `record_words` checked that the payload ends within the ring; an
-        // honest producer does not touch it before `pop` returns these words
-        // (pair *word credit*).
-        unsafe {
-            let offset = self.payload + at as usize;
-            if !self.mem.read_short(offset, to, len as usize) {
-                read_lines(self.mem, offset, to, len as usize);
-            }
-        }
-    }
-
-    /// Copies from byte `at` of the payload, as many bytes as `to` has; says
-    /// whether the payload has them, and copies nothing if not.
-    #[inline]
-    #[must_use]
-    pub fn read_bytes(&self, at: u32, to: &mut [u8]) -> bool {
-        if at > self.checked || to.len() > (self.checked - at) as usize {
-            return false;
-        }
-        // SAFETY: just checked; a slice of private memory is outside of the ring.
-        unsafe { self.read(at, to.as_mut_ptr(), to.len() as u32) }
-        true
-    }
-}
-
-/// Copies a payload of several lines.
-///
-/// So many words are soon returned, and what the caller sends in answer stands behind that store in
-/// this core's store buffer; so the consumer's line is asked for ahead of the copy, which takes as
-/// long.
-///
-/// # Safety
-///
-/// As [`Record::read`], `offset` being that of the first byte; `len > 64`.
-#[inline(never)]
-unsafe fn read_lines<M: Memory>(mem: &M, offset: usize, to: *mut u8, len: usize) {
-    mem.prefetch_write(READ[0]);
-    // SAFETY: the caller's promise.
-    unsafe { mem.read(offset, to, len) }
 }
 
 const _: () = assert!(INLINE_PAYLOAD as usize == LINE - RECORD_HEADER);

@@ -43,7 +43,7 @@ fn drain(consumer: &mut LineConsumer<Mapped>, most: usize) {
     for _ in 0..most {
         match consumer.peek() {
             Ok(Some(record)) => {
-                let len = record.len as usize;
+                let len = record.length() as usize;
                 assert!(record.read_bytes(0, &mut private[..len]));
             }
             Ok(None) => return,
@@ -63,10 +63,10 @@ fn ring_line_reports_each_kind_of_bad_header() {
         .max_record_payload();
     for (word, what) in [
         (1, "kind 0"),
-        (header(8, 1, 0, 5), "check field"),
-        (header(max + 1, 1, 0, 0), "longer"),
-        (header(u32::MAX, 1, 0, 0), "longer"),
-        (header(LINES * 8, PAD, 0, 0), "pad"),
+        (header(8, 1, 5), "check field"),
+        (header(max + 1, 1, 0), "longer"),
+        (header(u32::MAX, 1, 0), "longer"),
+        (header(LINES * 8, PAD, 0), "pad"),
         (u64::MAX, "check field"),
     ] {
         let (mem, mut consumer) = consumer();
@@ -85,34 +85,34 @@ fn ring_line_refuses_records_and_pads_that_leave_the_ring() {
     let (mem, mut consumer) = consumer();
     // Honest records up to the last line but one.
     for index in 0..14 {
-        let line = header(0, 1, 0, at(index as u64)) | ENDS_LINE;
+        let line = header(0, 1, at(index as u64)) | ENDS_LINE;
         put(&mem, index, line);
         assert!(consumer.peek().expect("fine").is_some());
         consumer.pop();
     }
-    put(&mem, 14, header(3 * 64 - 16, 1, 0, at(14)));
+    put(&mem, 14, header(3 * 64 - 16, 1, at(14)));
     assert!(consumer.peek().is_err(), "three lines, and two are left");
-    put(&mem, 14, header(8, PAD, 0, at(14)));
+    put(&mem, 14, header(8, PAD, at(14)));
     assert!(consumer.peek().is_err(), "a pad of one line too few");
-    put(&mem, 14, header(16, PAD, 0, at(14)));
-    put(&mem, 0, header(16 * 8, PAD, 0, at(16)));
+    put(&mem, 14, header(16, PAD, at(14)));
+    put(&mem, 0, header(16 * 8, PAD, at(16)));
     assert!(consumer.peek().is_err(), "a pad behind a pad");
 }
 
 #[test]
 fn ring_line_refuses_jumps_that_lead_nowhere() {
     let (mem, mut alone) = consumer();
-    put(&mem, 0, header(0, PAD, 0, 0));
+    put(&mem, 0, header(0, PAD, 0));
     assert!(alone.peek().is_err(), "there is no other lap");
     let (mem, _, mut consumer) = two_laps();
-    put(&mem, 0, header(0, PAD, 0, 0));
-    put(&mem, 4, header(0, PAD, 0, 0));
-    put(&mem, 1, header(0, PAD, 0, at(1)));
+    put(&mem, 0, header(0, PAD, 0));
+    put(&mem, 4, header(0, PAD, 0));
+    put(&mem, 1, header(0, PAD, at(1)));
     assert!(consumer.peek().is_err(), "to and fro without a record");
     let (mem, _, mut consumer) = two_laps();
-    put(&mem, 0, header(0, PAD, 0, 0));
+    put(&mem, 0, header(0, PAD, 0));
     assert!(consumer.peek().expect("nothing yet").is_none());
-    put(&mem, 4, header(8, 1, 0, 0));
+    put(&mem, 4, header(8, 1, 0));
     assert!(consumer.peek().expect("the record").is_some());
 }
 
@@ -122,7 +122,7 @@ fn ring_line_producer_ignores_impossible_credit() {
     let mut producer = LineProducer::new(mem.clone(), LINES).expect("geometry");
     let mut sent = 0_u64;
     while let Some(room) = producer.reserve(8) {
-        room.publish(1, 0, 0);
+        room.publish(1, 0);
         sent += 1;
     }
     for read in [u64::MAX, sent * 4 + 1, 1 << 63] {
@@ -136,10 +136,7 @@ fn ring_line_producer_ignores_impossible_credit() {
     assert!(producer.reserve(8).is_some());
     mem.word64(READ[0]).store(at(1), Ordering::Release);
     for _ in 0..4 {
-        producer
-            .reserve(8)
-            .expect("the credit stays")
-            .publish(1, 0, 0);
+        producer.reserve(8).expect("the credit stays").publish(1, 0);
     }
     assert!(producer.reserve(8).is_none());
 }
@@ -155,10 +152,10 @@ fn word() -> impl Strategy<Value = u64> {
             any::<u8>(),
             0..512_u64
         )
-            .prop_map(|(len, bits, kind, flags, position)| header(
-                len, kind, flags, position
-            ) | bits),
-        (0..136_u32, 0..512_u64).prop_map(|(words, position)| header(words, PAD, 0, position)),
+            .prop_map(|(len, bits, kind, unused, position)| {
+                header(len, kind, position) | bits | u64::from(unused) << 40
+            }),
+        (0..136_u32, 0..512_u64).prop_map(|(words, position)| header(words, PAD, position)),
     ]
 }
 
@@ -177,10 +174,10 @@ proptest! {
             mem.word64(at * 8).store(word, Ordering::Release);
             drain(&mut consumer, 64);
             let tag = word % 2;
-            if let Some(mut room) = producer.reserve_tagged((word % 700) as u32, tag) {
-                let bytes = vec![1; room.len() as usize];
+            let bytes = vec![1; (word % 700) as usize];
+            if let Some(mut room) = producer.reserve_tagged(bytes.len() as u32, tag) {
                 room.write_bytes(0, &bytes);
-                room.publish(1, 0, tag);
+                room.publish(1, tag);
             }
             if consumer.peek().is_err() && word % 3 == 0 {
                 consumer.reset();
@@ -206,7 +203,7 @@ proptest! {
                 _ => 0,
             };
             mem.word64(offset)
-                .store(header(len, kind, 0, position) | bits, Ordering::Release);
+                .store(header(len, kind, position) | bits, Ordering::Release);
             drain(&mut consumer, 3);
         }
     }

@@ -2,7 +2,8 @@
 
 use loom::thread;
 
-use super::{LineConsumer, LineProducer, Record, Shape, area_len};
+use super::{LineConsumer, LineProducer, Shape, area_len};
+use crate::ring::Record;
 use crate::ring::memory::modelled::Modelled;
 
 /// Too few lines for records to share them.
@@ -12,7 +13,7 @@ const PACKED: u32 = 8;
 
 /// Payload of `len` bytes, whose words all look like headers of some line.
 fn pattern(seed: u64, len: u32) -> Vec<u8> {
-    let word = super::header(8, 1, 0, seed);
+    let word = super::header(8, 1, seed);
     word.to_ne_bytes()
         .iter()
         .copied()
@@ -48,7 +49,7 @@ fn transfer_tagged(lines: u32, hot: u64, lengths: &'static [u32], tag: fn(u64) -
                     }
                     if let Some(mut room) = producer.reserve_tagged(len, tag(seed as u64)) {
                         room.write_bytes(0, &bytes);
-                        room.publish(1, 0, tag(seed as u64));
+                        room.publish(1, tag(seed as u64));
                         break;
                     }
                     thread::yield_now();
@@ -57,7 +58,7 @@ fn transfer_tagged(lines: u32, hot: u64, lengths: &'static [u32], tag: fn(u64) -
         });
         for (seed, &len) in lengths.iter().enumerate() {
             let check = |record: &Record<'_, Modelled>| {
-                assert_eq!((record.tag, record.len), (tag(seed as u64), len));
+                assert_eq!((record.tag, record.length()), (tag(seed as u64), len));
                 let mut payload = vec![0; len as usize];
                 assert!(record.read_bytes(0, &mut payload));
                 assert_eq!(payload, pattern(seed as u64, len));

@@ -183,7 +183,7 @@ impl<M: Memory> LineProducer<M> {
         };
         // The terminator, before the header: see the module's docs.
         behind.store(0, Ordering::Relaxed);
-        let mut word = header(len as u32, kind, 0, slot.start) | SAME_TAG;
+        let mut word = header(len as u32, kind, slot.start) | SAME_TAG;
         if slot.ends_line {
             word |= ENDS_LINE;
         }
@@ -309,7 +309,7 @@ impl<M: Memory> LineProducer<M> {
         let head = unsafe { self.mem.word64_unchecked(cursor.offset(cursor.index)) };
         // Release: pairs with the acquire load in `LineConsumer::peek` (pair *record
         // header*), for the pad and for all of the record behind it.
-        head.store(header(len as u32, PAD, 0, cursor.write), Ordering::Release);
+        head.store(header(len as u32, PAD, cursor.write), Ordering::Release);
     }
 
     /// Publishes a record whose own header is stored already, but where the consumer does not look

@@ -4,7 +4,7 @@ use super::{
     CLAIMED, FREE, GeometryError, HEAD, MAX_PAYLOAD, Memory, READY, SLOT_HEADER, Shape, VOID,
     laps_ahead, phase_of, sender_of, state,
 };
-use crate::ring::Corrupt;
+use crate::ring::{Corrupt, Record};
 use crate::sync::{AtomicU64, Ordering};
 
 /// What the ring shows at the consumer's position.
@@ -12,8 +12,9 @@ use crate::sync::{AtomicU64, Ordering};
 pub enum Peek<'a, M> {
     /// Nothing.
     Empty,
-    /// The oldest record.
-    Ready(Record<'a, M>),
+    /// The oldest record, and the number of its sender. A hostile sender can use the number of
+    /// another one.
+    Ready(u32, Record<'a, M>),
     /// The next record is claimed and not published: its sender is at work on it,
     /// or has died. In the latter case, call [`SharedConsumer::skip_stalled`].
     Stalled {
@@ -98,17 +99,20 @@ impl<M: Memory> SharedConsumer<M> {
         let tag = unsafe { self.mem.word64_unchecked(offset + 8) };
         // Relaxed: ordered by the state word (pair *slot ready*).
         let tag = tag.load(Ordering::Relaxed);
-        let len = meta as u32;
-        Ok(Peek::Ready(Record {
-            sender: sender_of(word),
+        Ok(Peek::Ready(sender_of(word), self.record(offset, meta, tag)))
+    }
+
+    /// The record of the slot at this offset, whose other words were read and checked.
+    #[inline(always)]
+    fn record(&self, offset: usize, meta: u64, tag: u64) -> Record<'_, M> {
+        Record {
             kind: (meta >> 32) as u8,
-            flags: (meta >> 40) as u8,
             tag,
-            len,
             mem: &self.mem,
             payload: offset + SLOT_HEADER,
-            checked: len,
-        }))
+            len: meta as u32,
+            credit: offset,
+        }
     }
 
     /// The third word of the slot, read once per use.
@@ -245,20 +249,10 @@ impl<M: Memory> SharedConsumer<M> {
             {
                 continue;
             }
-            let len = words as u32;
-            take(&Record {
-                sender,
-                kind: (words >> 32) as u8,
-                flags: (words >> 40) as u8,
-                tag: tag.load(Ordering::Relaxed),
-                len,
-                mem: &self.mem,
-                payload: offset + SLOT_HEADER,
-                checked: len,
-            });
+            take(&self.record(offset, words, tag.load(Ordering::Relaxed)));
             // Relaxed: for this end alone, which passes over the slot in its turn and then frees
             // it.
-            meta.store(super::meta(0, VOID, 0), Ordering::Relaxed);
+            meta.store(super::meta(0, VOID), Ordering::Relaxed);
         }
     }
 
@@ -318,56 +312,5 @@ impl<M: Memory> SharedConsumer<M> {
         self.position = self.position.wrapping_add(1);
         self.free = state(FREE, 0, self.shape.lap(self.position));
         self.peeked = false;
-    }
-}
-
-/// The oldest record of a shared ring. Header fields were read once, and are
-/// private; the payload is still in shared memory.
-#[derive(Debug)]
-pub struct Record<'a, M> {
-    /// Number of the sender. A hostile sender can use the number of another one.
-    pub sender: u32,
-    /// Kind that the sender gave; not 0.
-    pub kind: u8,
-    /// Flags that the sender gave.
-    pub flags: u8,
-    /// Tag that the sender gave.
-    pub tag: u64,
-    /// Bytes of payload; at most [`MAX_PAYLOAD`].
-    pub len: u32,
-    mem: &'a M,
-    /// Offset of the payload.
-    payload: usize,
-    /// `len` as it was checked, out of the caller's reach: so many bytes of
-    /// payload follow within the slot.
-    checked: u32,
-}
-
-impl<M: Memory> Record<'_, M> {
-    /// Copies `len` bytes from byte `at` of the payload.
-    ///
-    /// # Safety
-    ///
-    /// `at + len` is at most the length that `peek` gave this record, and `to` is valid for `len`
-    /// bytes outside of the ring.
-    #[inline(always)]
-    pub unsafe fn read(&self, at: u32, to: *mut u8, len: u32) {
-        debug_assert!(u64::from(at) + u64::from(len) <= u64::from(self.checked));
-        // SAFETY: `is_record` checked that the payload ends within the slot; honest
-        // senders do not touch it before it is free (pair *slot free*).
-        unsafe { self.mem.read(self.payload + at as usize, to, len as usize) }
-    }
-
-    /// Copies from byte `at` of the payload, as many bytes as `to` has; says
-    /// whether the payload has them, and copies nothing if not.
-    #[inline]
-    #[must_use]
-    pub fn read_bytes(&self, at: u32, to: &mut [u8]) -> bool {
-        if at > self.checked || to.len() > (self.checked - at) as usize {
-            return false;
-        }
-        // SAFETY: just checked; a slice of private memory is outside of the ring.
-        unsafe { self.read(at, to.as_mut_ptr(), to.len() as u32) }
-        true
     }
 }

@@ -28,7 +28,7 @@ fn put(mem: &Mapped, offset: usize, word: u64) {
 fn send(producer: &mut SharedProducer<Mapped>, tag: u64) -> bool {
     producer
         .reserve(8)
-        .map(|room| room.publish(1, 0, tag))
+        .map(|room| room.publish(1, tag))
         .is_some()
 }
 
@@ -39,9 +39,9 @@ fn drain(consumer: &mut SharedConsumer<Mapped>) -> Vec<u64> {
     for _ in 0..4 * SLOTS {
         match consumer.peek() {
             Ok(Peek::Empty) => break,
-            Ok(Peek::Ready(record)) => {
+            Ok(Peek::Ready(_, record)) => {
                 let mut private = [0; MAX_PAYLOAD as usize];
-                assert!(record.read_bytes(0, &mut private[..record.len as usize]));
+                assert!(record.read_bytes(0, &mut private[..record.length() as usize]));
                 tags.push(record.tag);
                 consumer.pop();
             }
@@ -58,12 +58,12 @@ fn drain(consumer: &mut SharedConsumer<Mapped>) -> Vec<u64> {
 #[test]
 fn ring_shared_reports_each_kind_of_bad_slot_and_frees_it() {
     for (word, third, what) in [
-        (state(READY, 3, 1), meta(8, 1, 0), "another lap"),
-        (state(CLAIMED, 3, u64::MAX), meta(8, 1, 0), "another lap"),
-        (state(FREE, 3, 0), meta(8, 1, 0), "names a sender"),
-        (state(3, 3, 0), meta(8, 1, 0), "no such phase"),
-        (state(READY, 3, 0), meta(MAX_PAYLOAD + 1, 1, 0), "longer"),
-        (state(READY, 3, 0), meta(u32::MAX, 0, 0), "longer"),
+        (state(READY, 3, 1), meta(8, 1), "another lap"),
+        (state(CLAIMED, 3, u64::MAX), meta(8, 1), "another lap"),
+        (state(FREE, 3, 0), meta(8, 1), "names a sender"),
+        (state(3, 3, 0), meta(8, 1), "no such phase"),
+        (state(READY, 3, 0), meta(MAX_PAYLOAD + 1, 1), "longer"),
+        (state(READY, 3, 0), meta(u32::MAX, 0), "longer"),
     ] {
         let (mem, mut producer, mut consumer) = ring();
         put(&mem, FIRST, word);
@@ -136,7 +136,7 @@ fn word() -> impl Strategy<Value = u64> {
         any::<u64>(),
         0..64_u64,
         (0..4_u64, 0..8_u32, 0..6_u64).prop_map(|(phase, id, lap)| state(phase, id, lap)),
-        (0..300_u32, any::<u8>()).prop_map(|(len, kind)| meta(len, kind, 0)),
+        (0..300_u32, any::<u8>()).prop_map(|(len, kind)| meta(len, kind)),
     ]
 }
 

@@ -11,7 +11,7 @@ fn send(producer: &mut SharedProducer<Modelled>, tag: u64) {
     loop {
         if let Some(mut room) = producer.reserve(8) {
             room.write_bytes(0, &tag.to_ne_bytes());
-            room.publish(1, 0, tag);
+            room.publish(1, tag);
             return;
         }
         thread::yield_now();
@@ -19,13 +19,13 @@ fn send(producer: &mut SharedProducer<Modelled>, tag: u64) {
 }
 
 fn receive(consumer: &mut SharedConsumer<Modelled>) -> Option<(u32, u64)> {
-    let Peek::Ready(record) = consumer.peek().expect("honest senders") else {
+    let Peek::Ready(sender, record) = consumer.peek().expect("honest senders") else {
         return None;
     };
     let mut payload = [0; 8];
     assert!(record.read_bytes(0, &mut payload));
     assert_eq!(u64::from_ne_bytes(payload), record.tag);
-    let got = (record.sender, record.tag);
+    let got = (sender, record.tag);
     consumer.pop();
     Some(got)
 }
@@ -48,7 +48,7 @@ fn two_senders(before: u64, counts: [u64; 2]) {
                 for _ in 0..counts[id as usize] {
                     if let Some(mut room) = producer.reserve(8) {
                         room.write_bytes(0, &u64::to_ne_bytes(sent));
-                        room.publish(1, 0, sent);
+                        room.publish(1, sent);
                         sent += 1;
                     }
                 }

@@ -183,25 +183,11 @@ pub struct Reservation<'a, M: Memory> {
 }
 
 impl<M: Memory> Reservation<'_, M> {
-    /// Bytes of payload.
-    #[inline]
-    #[must_use]
-    pub fn len(&self) -> u32 {
-        self.len
-    }
-
-    /// Whether the payload has no bytes.
-    #[inline]
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
     /// Copies `len` bytes to byte `at` of the payload.
     ///
     /// # Safety
     ///
-    /// `at + len <= self.len()`, and `from` is valid for `len` bytes outside of
+    /// `at + len` is at most the length that was reserved, and `from` is valid for `len` bytes outside of
     /// the ring.
     #[inline(always)]
     pub unsafe fn write(&mut self, at: u32, from: *const u8, len: u32) {
@@ -238,9 +224,9 @@ impl<M: Memory> Reservation<'_, M> {
     ///
     /// If it is.
     #[inline]
-    pub fn publish(self, kind: u8, flags: u8, tag: u64) {
+    pub fn publish(self, kind: u8, tag: u64) {
         assert!(kind != VOID, "kind 0 is the ring's own");
-        self.finish(meta(self.len, kind, flags), tag);
+        self.finish(meta(self.len, kind), tag);
         core::mem::forget(self);
     }
 
@@ -265,7 +251,7 @@ impl<M: Memory> Reservation<'_, M> {
 
 impl<M: Memory> Drop for Reservation<'_, M> {
     fn drop(&mut self) {
-        self.finish(meta(0, VOID, 0), 0);
+        self.finish(meta(0, VOID), 0);
     }
 }
 

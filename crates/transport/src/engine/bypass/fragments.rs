@@ -49,7 +49,7 @@ pub(crate) fn take(
                 peeks += 1;
                 continue;
             }
-            Ok(Some(record)) if record.kind == frame::FRAGMENT_STAGED && record.len == 16 => {
+            Ok(Some(record)) if record.kind == frame::FRAGMENT_STAGED && record.length() == 16 => {
                 BufferDescriptor::from(words::<2>(&record))
             }
             // Bytes in a record, or another record: the receive is posted.

@@ -94,7 +94,7 @@ pub(crate) fn round(
         let (kind, tag) = (record.kind, record.tag);
         let fits = selector.fits_tag(tag);
         if fits && kind == frame::EAGER {
-            let len = u64::from(record.len);
+            let len = u64::from(record.length());
             into.copy_from(0, len, &record);
             counting::count_received(cx, source, 1, len);
             rings::credit_returned(cx, source, ring.pop());

@@ -45,7 +45,7 @@ impl PrivateRing {
         while taken < most {
             let mut len = 0;
             let delivered = self.ring.take_if(|record| {
-                len = record.len;
+                len = record.length();
                 record.kind == frame::EAGER
                     && requests.deliver_to_head(Envelope::new(peer, record.tag), record)
             });
@@ -143,7 +143,7 @@ impl ReceiveRings {
                         let envelope = Envelope::new(input.peer, record.tag);
                         if receive::deliver_eager(cx, envelope, &record) {
                             messages += 1;
-                            bytes += u64::from(record.len);
+                            bytes += u64::from(record.length());
                         }
                     }
                     Ok(Some(record)) => {
@@ -187,8 +187,7 @@ impl ReceiveRings {
         while taken < BATCH {
             match self.shared.peek() {
                 Ok(Peek::Empty) => break,
-                Ok(Peek::Ready(record)) => {
-                    let from = record.sender;
+                Ok(Peek::Ready(from, record)) => {
                     if !on_shared_record(cx, from, record.kind, record.tag, &record) {
                         cx.memory.stall();
                         break;

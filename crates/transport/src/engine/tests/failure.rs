@@ -40,7 +40,7 @@ fn last_words_behind_a_claim_of_another_peer_are_delivered() {
     }
     assert!(!receiver.cx.peers.is_alive(of_leaving), "it has closed");
     assert_eq!(tags(&mut receiver, of_leaving), [5]);
-    held.publish(frame::EAGER, 0, 6);
+    held.publish(frame::EAGER, 6);
     turn(&mut [&mut receiver]);
     assert_eq!(tags(&mut receiver, of_leaving), [0; 0], "once is enough");
     assert_eq!(tags(&mut receiver, of_slow), [6]);
@@ -164,7 +164,7 @@ fn a_private_ring_is_given_on_empty() {
     let why = PeerFailure::Corrupt("for this test".to_owned());
     fail_peer(&mut receiver.cx, of_first, why);
     receiver.handle_notes();
-    held.publish(frame::EAGER, 0, 100);
+    held.publish(frame::EAGER, 100);
     let ring_of_next = |receiver: &mut Engine| receiver.cx.peers.get(of_next)?.ring;
     for tag in 101..110 {
         send(&mut next, at_next, tag);

@@ -86,7 +86,7 @@ fn a_claim_that_a_peer_makes_after_it_denied_another_one_is_waited_for() {
     for _ in 0..10 {
         turn(&mut [&mut receiver]);
     }
-    held.publish(frame::EAGER, 0, 6);
+    held.publish(frame::EAGER, 6);
     until(&mut [&mut receiver, &mut sender], |engines| {
         tags(engines[0], of_sender) == [6]
     });

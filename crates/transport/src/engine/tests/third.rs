@@ -46,7 +46,7 @@ impl Forger {
         for (at, word) in words.iter().enumerate() {
             room.write_bytes(8 * at as u32, &word.to_ne_bytes());
         }
-        room.publish(record.kind, 0, record.tag);
+        room.publish(record.kind, record.tag);
     }
 }
 

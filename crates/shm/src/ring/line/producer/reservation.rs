@@ -24,20 +24,6 @@ pub struct Reservation<'a, M> {
 }
 
 impl<M: Memory> Reservation<'_, M> {
-    /// Bytes of payload.
-    #[inline]
-    #[must_use]
-    pub fn len(&self) -> u32 {
-        self.len
-    }
-
-    /// Whether the payload has no bytes.
-    #[inline]
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
     /// Offset of the payload; `len` bytes follow in one piece.
     #[inline(always)]
     fn payload(&self) -> usize {
@@ -48,7 +34,7 @@ impl<M: Memory> Reservation<'_, M> {
     ///
     /// # Safety
     ///
-    /// `at + len <= self.len()`, and `from` is valid for `len` bytes outside of
+    /// `at + len` is at most the length that was reserved, and `from` is valid for `len` bytes outside of
     /// the ring.
     #[inline(always)]
     pub unsafe fn write(&mut self, at: u32, from: *const u8, len: u32) {
@@ -112,7 +98,7 @@ impl<M: Memory> Reservation<'_, M> {
     ///
     /// If `kind` is one of these, or the room was reserved for another tag.
     #[inline(always)]
-    pub fn publish(self, kind: u8, flags: u8, tag: u64) {
+    pub fn publish(self, kind: u8, tag: u64) {
         assert!(
             kind != 0 && kind != PAD,
             "kinds 0 and 255 are the ring's own"
@@ -134,7 +120,7 @@ impl<M: Memory> Reservation<'_, M> {
         };
         // The terminator, before the header: see the module's docs.
         behind.store(0, Ordering::Relaxed);
-        let mut word = header(len, kind, flags, slot.start);
+        let mut word = header(len, kind, slot.start);
         if same {
             assert!(tag == ring.tag, "the room was reserved for another tag");
             word |= SAME_TAG;

@@ -11,7 +11,7 @@ fn in_two(producer: &mut LineProducer<Mapped>, tag: u64, bytes: &[u8]) -> bool {
         return false;
     };
     room.write_bytes(0, bytes);
-    room.publish(1, 0, tag);
+    room.publish(1, tag);
     true
 }
 
@@ -27,7 +27,7 @@ type Taken = Option<(u8, u64, Vec<u8>, bool)>;
 
 fn take_in_two(consumer: &mut LineConsumer<Mapped>) -> Taken {
     let record = consumer.peek().expect("an honest ring")?;
-    let mut bytes = vec![0; record.len as usize];
+    let mut bytes = vec![0; record.length() as usize];
     assert!(record.read_bytes(0, &mut bytes));
     let (kind, tag) = (record.kind, record.tag);
     Some((kind, tag, bytes, consumer.pop()))
@@ -38,7 +38,7 @@ fn take_in_one(consumer: &mut LineConsumer<Mapped>) -> Taken {
     // Left where it is, it is there the next time.
     assert!(!consumer.take_if(|_| false));
     let found = consumer.take_if(|record| {
-        let mut bytes = vec![0; record.len as usize];
+        let mut bytes = vec![0; record.length() as usize];
         assert!(record.read_bytes(0, &mut bytes));
         taken = (record.kind, record.tag, bytes);
         true
