@@ -187,8 +187,8 @@ impl<M: Memory> Reservation<'_, M> {
     ///
     /// # Safety
     ///
-    /// `at + len` is at most the length that was reserved, and `from` is valid for `len` bytes outside of
-    /// the ring.
+    /// `at + len` is at most the length that was reserved, and `from` is valid for `len` bytes
+    /// outside of the ring.
     #[inline(always)]
     pub unsafe fn write(&mut self, at: u32, from: *const u8, len: u32) {
         debug_assert!(u64::from(at) + u64::from(len) <= u64::from(self.len));
