@@ -125,22 +125,6 @@ pub struct OwnedSend<'e, E: Endpoint>(Owned<'e, E>);
 /// it first if that is not meant.
 pub struct OwnedRecv<'e, E: Endpoint>(Owned<'e, E>);
 
-impl<E: Endpoint> fmt::Debug for OwnedSend<'_, E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OwnedSend")
-            .field("state", &self.0.handle.posted)
-            .finish()
-    }
-}
-
-impl<E: Endpoint> fmt::Debug for OwnedRecv<'_, E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OwnedRecv")
-            .field("state", &self.0.handle.posted)
-            .finish()
-    }
-}
-
 impl<'e, E: Endpoint> OwnedSend<'e, E> {
     pub(crate) fn start(endpoint: &'e E, to: Peer, tag: Tag, data: Vec<u8>) -> Result<Self> {
         Owned::start(endpoint, data, |parts| {
@@ -172,29 +156,6 @@ impl<'e, E: Endpoint> OwnedSend<'e, E> {
     pub fn wait(self) -> Result<Vec<u8>> {
         let (outcome, buffer) = self.0.finish();
         outcome.map(|_| buffer)
-    }
-
-    /// Like [`wait`](Self::wait), but gives the buffer back in any case.
-    pub fn wait_buffer(self) -> (Outcome, Vec<u8>) {
-        self.0.finish()
-    }
-
-    /// Makes progress; true when done. Waiting then returns at once.
-    pub fn test(&mut self) -> bool {
-        self.0.handle.test()
-    }
-
-    /// Waits until it is done or the time is over; true when done. Waiting then returns at once.
-    pub fn wait_timeout(&mut self, timeout: Duration) -> bool {
-        self.0.handle.wait_timeout(timeout)
-    }
-
-    /// Asks that the send be cancelled; waiting says what became of it.
-    ///
-    /// # Errors
-    /// [`Error::UnknownRequest`](crate::Error::UnknownRequest) never for a handle of this endpoint.
-    pub fn cancel(&self) -> Result<()> {
-        self.0.handle.cancel()
     }
 }
 
@@ -231,67 +192,67 @@ impl<'e, E: Endpoint> OwnedRecv<'e, E> {
         let (outcome, buffer) = self.0.finish();
         outcome.map(|status| (status, buffer))
     }
-
-    /// Like [`wait`](Self::wait), but gives the buffer back in any case.
-    pub fn wait_buffer(self) -> (Outcome, Vec<u8>) {
-        self.0.finish()
-    }
-
-    /// Makes progress; true when done. Waiting then returns at once.
-    pub fn test(&mut self) -> bool {
-        self.0.handle.test()
-    }
-
-    /// Waits until it is done or the time is over; true when done. Waiting then returns at once.
-    pub fn wait_timeout(&mut self, timeout: Duration) -> bool {
-        self.0.handle.wait_timeout(timeout)
-    }
-
-    /// Asks that the receive be cancelled; waiting says what became of it.
-    ///
-    /// # Errors
-    /// [`Error::UnknownRequest`](crate::Error::UnknownRequest) never for a handle of this endpoint.
-    pub fn cancel(&self) -> Result<()> {
-        self.0.handle.cancel()
-    }
 }
 
-impl<E: Endpoint> Waited for OwnedSend<'_, E> {
-    type Output = (Outcome, Vec<u8>);
-    fn under_way(&self) -> Option<RequestId> {
-        self.0.handle.pending()
-    }
-    fn is_over(&self) -> bool {
-        self.0.handle.is_over()
-    }
-    fn wait_within(&mut self, timeout: Duration) -> bool {
-        self.wait_timeout(timeout)
-    }
-    fn is_of(&self, endpoint: *const ()) -> bool {
-        place_of(self.0.handle.endpoint) == endpoint
-    }
-    fn complete(mut self, outcome: Option<Outcome>) -> Self::Output {
-        self.0.handle.learn(outcome);
-        self.0.finish()
-    }
+/// What both kinds of handles do alike.
+macro_rules! handle {
+    ($name:ident) => {
+        impl<E: Endpoint> fmt::Debug for $name<'_, E> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct(stringify!($name))
+                    .field("state", &self.0.handle.posted)
+                    .finish()
+            }
+        }
+
+        impl<E: Endpoint> $name<'_, E> {
+            /// Like [`wait`](Self::wait), but gives the buffer back in any case.
+            pub fn wait_buffer(self) -> (Outcome, Vec<u8>) {
+                self.0.finish()
+            }
+
+            /// Makes progress; true when done. Waiting then returns at once.
+            pub fn test(&mut self) -> bool {
+                self.0.handle.test()
+            }
+
+            /// Waits until it is done or the time is over; true when done. Waiting then returns at
+            /// once.
+            pub fn wait_timeout(&mut self, timeout: Duration) -> bool {
+                self.0.handle.wait_timeout(timeout)
+            }
+
+            /// Asks that the operation be cancelled; waiting says what became of it.
+            ///
+            /// # Errors
+            /// [`Error::UnknownRequest`](crate::Error::UnknownRequest) never for a handle of this
+            /// endpoint.
+            pub fn cancel(&self) -> Result<()> {
+                self.0.handle.cancel()
+            }
+        }
+
+        impl<E: Endpoint> Waited for $name<'_, E> {
+            type Output = (Outcome, Vec<u8>);
+            fn under_way(&self) -> Option<RequestId> {
+                self.0.handle.pending()
+            }
+            fn is_over(&self) -> bool {
+                self.0.handle.is_over()
+            }
+            fn wait_within(&mut self, timeout: Duration) -> bool {
+                self.wait_timeout(timeout)
+            }
+            fn is_of(&self, endpoint: *const ()) -> bool {
+                place_of(self.0.handle.endpoint) == endpoint
+            }
+            fn complete(mut self, outcome: Option<Outcome>) -> Self::Output {
+                self.0.handle.learn(outcome);
+                self.0.finish()
+            }
+        }
+    };
 }
 
-impl<E: Endpoint> Waited for OwnedRecv<'_, E> {
-    type Output = (Outcome, Vec<u8>);
-    fn under_way(&self) -> Option<RequestId> {
-        self.0.handle.pending()
-    }
-    fn is_over(&self) -> bool {
-        self.0.handle.is_over()
-    }
-    fn wait_within(&mut self, timeout: Duration) -> bool {
-        self.wait_timeout(timeout)
-    }
-    fn is_of(&self, endpoint: *const ()) -> bool {
-        place_of(self.0.handle.endpoint) == endpoint
-    }
-    fn complete(mut self, outcome: Option<Outcome>) -> Self::Output {
-        self.0.handle.learn(outcome);
-        self.0.finish()
-    }
-}
+handle!(OwnedSend);
+handle!(OwnedRecv);
