@@ -1,0 +1,254 @@
+//! What the words of a record say: offers, places of messages, what is asked for, what became of it.
+
+use limic_shm::segment::LOAN_FLAGS;
+
+use super::{
+    CLEAR_TO_SEND, ControlRecord, DONE, SPLIT_COPY, UPDATE, Violation, flagged, halves, unflagged,
+};
+use crate::policy::{Path, ReceiverPace};
+use crate::topology::Place;
+
+/// A long message that its receiver has to ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Offer {
+    pub(crate) len: u64,
+    /// The sender's request.
+    pub(crate) send: u64,
+    /// Where the bytes lie in the sender's memory, if they lie in one place.
+    pub(crate) address: u64,
+    /// The key under which they are exposed, or 0.
+    pub(crate) key: u64,
+    /// The bytes lie in several slices, which single copy cannot name.
+    pub(crate) vectored: bool,
+    /// The sender waits for [`Done::Received`], also if the bytes come in packets.
+    pub(crate) confirm: bool,
+}
+
+const VECTORED: u64 = 1;
+const CONFIRM: u64 = 2;
+
+impl Offer {
+    pub(crate) fn encode(&self) -> [u64; 4] {
+        let flag = |set: bool, bit: u64| if set { bit } else { 0 };
+        let flags = flag(self.vectored, VECTORED) | flag(self.confirm, CONFIRM);
+        [self.send, flagged(flags, self.len), self.address, self.key]
+    }
+
+    pub(super) fn decode([send, len, address, key]: [u64; 4]) -> Self {
+        let (flags, len) = unflagged(len);
+        Self {
+            len,
+            send,
+            address,
+            key,
+            vectored: flags & VECTORED != 0,
+            confirm: flags & CONFIRM != 0,
+        }
+    }
+}
+
+/// Where a message lies in an arena of its sender: a loan, or a message that was sent ahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ArenaMessage {
+    pub(crate) arena: u32,
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
+    /// The release flag by which the room goes back, and its generation.
+    pub(crate) flag: u32,
+    pub(crate) generation: u32,
+    /// For a message that was sent ahead of a slow receiver: how many before it were not taken yet,
+    /// by its sender's count.
+    pub(crate) send_ahead: Option<u32>,
+}
+
+/// Bits of a flag's number, in the word that names the room.
+const FLAG_BITS: u32 = LOAN_FLAGS.ilog2();
+const _: () = assert!(LOAN_FLAGS.is_power_of_two());
+
+/// Numbers of arenas that such a word can have.
+pub(crate) const MOST_ARENAS: usize = 1 << (u32::BITS - FLAG_BITS);
+
+impl ArenaMessage {
+    #[inline(always)]
+    pub(crate) fn encode(&self) -> [u64; 3] {
+        let ahead = self.send_ahead.map_or(0, |before| 1 + u64::from(before));
+        [
+            halves(self.arena << FLAG_BITS | self.flag, self.generation),
+            self.offset,
+            flagged(ahead, self.len),
+        ]
+    }
+
+    #[inline(always)]
+    pub(crate) fn decode([name, offset, len]: [u64; 3]) -> Self {
+        let (ahead, len) = unflagged(len);
+        Self {
+            arena: name as u32 >> FLAG_BITS,
+            offset,
+            len,
+            flag: name as u32 & (LOAN_FLAGS - 1),
+            generation: (name >> 32) as u32,
+            send_ahead: (ahead as u32).checked_sub(1),
+        }
+    }
+
+    /// The path that its sender counted it for.
+    pub(crate) fn path(&self) -> Path {
+        if self.send_ahead.is_some() {
+            Path::SendAhead
+        } else {
+            Path::Loan
+        }
+    }
+}
+
+/// The receiver of an offer wants its bytes from `start` to `end` in fragments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ClearToSend {
+    pub(crate) send: u64,
+    pub(crate) receive: u64,
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    /// It could have read them through the kernel module: the next message is to be exposed to it.
+    pub(crate) expose: bool,
+}
+
+impl ClearToSend {
+    pub(crate) fn encode(&self) -> ControlRecord {
+        let words = [self.send, self.receive, self.start, self.end];
+        ControlRecord::new(CLEAR_TO_SEND, self.expose.into(), words)
+    }
+}
+
+/// The receiver reads from the front, and asks the sender to write from the back. Where to stands
+/// in the receiver's line, and not here: any peer of the sender can write a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SplitRequest {
+    pub(crate) send: u64,
+    /// The receiver's line.
+    pub(crate) line: u32,
+}
+
+impl SplitRequest {
+    pub(crate) fn encode(&self) -> ControlRecord {
+        ControlRecord::new(SPLIT_COPY, 0, [self.send, self.line.into()])
+    }
+}
+
+/// Of which message a fragment is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Transfer {
+    /// The eager message that is coming from the peer: its next bytes.
+    Eager,
+    /// A message, or bytes of a region, that a receive of the peer asked for.
+    Asked {
+        receive: u64,
+        /// The first byte of the fragment.
+        at: u64,
+    },
+}
+
+/// A one-sided access that goes through the owner of the region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RegionAccess {
+    /// The request of who asks.
+    pub(crate) id: u64,
+    pub(crate) key: u64,
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
+}
+
+impl RegionAccess {
+    pub(crate) fn encode(&self, kind: u8) -> ControlRecord {
+        ControlRecord::new(kind, 0, [self.id, self.key, self.offset, self.len])
+    }
+
+    pub(super) fn decode([id, key, offset, len]: [u64; 4]) -> Self {
+        Self {
+            id,
+            key,
+            offset,
+            len,
+        }
+    }
+}
+
+/// What became of a request that the peer waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Done {
+    /// The receiver has all bytes, which came by this path.
+    Received(Path),
+    /// The offer is taken back; nobody had matched it.
+    Retracted,
+    /// The sender has written its blocks of a split copy, or takes no part in it: its line says
+    /// which.
+    Written,
+    /// The one-sided access asks for no bytes.
+    Nothing,
+    /// No region has this key.
+    NoRegion,
+    /// The access reaches outside of the region, which has so many bytes.
+    OutOfRegion(u64),
+}
+
+impl Done {
+    pub(crate) fn encode(self, id: u64) -> ControlRecord {
+        let (what, value) = match self {
+            Self::Received(path) => (0, path.index() as u64),
+            Self::Retracted => (1, 0),
+            Self::Written => (2, 0),
+            Self::Nothing => (3, 0),
+            Self::NoRegion => (4, 0),
+            Self::OutOfRegion(len) => (5, len),
+        };
+        ControlRecord::new(DONE, what, [id, value])
+    }
+
+    pub(super) fn decode(what: u64, value: u64) -> Result<Self, Violation> {
+        Ok(match what {
+            0 => {
+                let path = usize::try_from(value).ok();
+                let path = path.and_then(|path| Path::ALL.get(path).copied());
+                Self::Received(path.ok_or("a message by a path that does not exist")?)
+            }
+            1 => Self::Retracted,
+            2 => Self::Written,
+            3 => Self::Nothing,
+            4 => Self::NoRegion,
+            5 => Self::OutOfRegion(value),
+            _ => return Err("the end of a request in no known way"),
+        })
+    }
+}
+
+/// Something about a peer has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Update {
+    /// How it keeps up with this endpoint's messages.
+    Pace(ReceiverPace),
+    /// Where it runs.
+    Place(Place),
+    /// Whether it holds too many unexpected bytes, so that it wants to be asked first (over verbs).
+    OverBudget(bool),
+}
+
+impl Update {
+    pub(crate) fn encode(self) -> ControlRecord {
+        let (which, value) = match self {
+            Self::Pace(pace) => (0, u64::from(pace == ReceiverPace::Slow)),
+            Self::Place(place) => (1, u64::from_le_bytes(place.to_bytes())),
+            Self::OverBudget(over) => (2, over.into()),
+        };
+        ControlRecord::new(UPDATE, which, [value])
+    }
+
+    pub(super) fn decode(which: u64, value: u64) -> Result<Self, Violation> {
+        Ok(match which {
+            0 if value == 0 => Self::Pace(ReceiverPace::Steady),
+            0 => Self::Pace(ReceiverPace::Slow),
+            1 => Self::Place(Place::from_bytes(value.to_le_bytes())),
+            2 => Self::OverBudget(value != 0),
+            _ => return Err("an update of no known kind"),
+        })
+    }
+}
