@@ -12,16 +12,18 @@
 //! - An id is a slot and its generation. A slot that is freed gets another generation.
 
 pub(crate) mod completions;
+mod entry;
 pub(crate) mod operation;
+mod owners;
 pub(crate) mod posted_fifo;
-
-use std::any::Any;
 
 use limic_matching::PostedId;
 use limic_shm::world::FIRST_GENERATION;
 
-use self::posted_fifo::{FifoReceive, PostedFifo};
-use crate::buffer::{ReceiveBuffer, SingleSlice, Source};
+pub(crate) use self::entry::OperationKind;
+use self::entry::{ColdEntry, Entry, OnCompletion, State, copy_by_words};
+use self::posted_fifo::PostedFifo;
+use crate::buffer::{ReceiveBuffer, Source};
 use crate::engine_cell::Freed;
 use crate::error::Outcome;
 use crate::raw::RequestId;
@@ -35,127 +37,6 @@ pub(crate) use operation::{
 pub(crate) type Slot = u32;
 
 const NONE: u32 = u32::MAX;
-
-/// What an entry is now.
-#[derive(Clone, Copy)]
-enum State {
-    Free,
-    /// A receive in the posted fifo.
-    InFifo(FifoReceive),
-    /// A receive into one slice in the posted queue; or one that left the fifo and is not queued
-    /// yet.
-    Posted {
-        /// Its position in the queue.
-        id: PostedId,
-        room: SingleSlice,
-    },
-    /// Any other operation: see [`ColdEntry::operation`].
-    Other,
-    /// Completed well; the owner has not asked for the status yet.
-    Done(Status),
-    /// Completed with [`ColdEntry::error`].
-    Failed,
-}
-
-/// What happens when an operation completes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum OnCompletion {
-    /// It waits for its owner to ask.
-    Keep,
-    /// Nobody asks: the slot is freed, and then [`ColdEntry::buffer`].
-    Free,
-    /// It goes to the end of the completion list, under [`ColdEntry::name`].
-    List,
-}
-
-/// What each operation has.
-#[repr(align(64))]
-struct Entry {
-    generation: u32,
-    /// The next entry of the list that this one is in.
-    next: u32,
-    /// The scope that the operation belongs to; 0 for none.
-    owner: u32,
-    on_completion: OnCompletion,
-    state: State,
-}
-
-const _: () = assert!(size_of::<Entry>() == 64, "one cache line");
-
-impl Entry {
-    /// Makes the entry a free one under another id. Its state is free already.
-    #[inline(always)]
-    fn release(&mut self, next: u32) {
-        self.forget_id();
-        self.owner = 0;
-        self.next = next;
-        self.on_completion = OnCompletion::Keep;
-    }
-
-    /// From now on, nobody knows the id of what is in the entry.
-    #[inline(always)]
-    fn forget_id(&mut self) {
-        self.generation = self.generation.wrapping_add(1).max(1);
-    }
-
-    #[inline(always)]
-    fn is_free(&self) -> bool {
-        matches!(self.state, State::Free)
-    }
-}
-
-/// Copies a status field by field. It may have been stored in such parts a moment ago, and one wide
-/// load of two of them would wait until all stores before them are done.
-#[inline(always)]
-fn copy_by_words(status: &Status) -> Status {
-    /// Volatile, so that the compiler does not merge two loads.
-    #[inline(always)]
-    fn load<T: Copy>(word: &T) -> T {
-        // SAFETY: a reference is valid, aligned and initialised.
-        unsafe { core::ptr::from_ref(word).read_volatile() }
-    }
-    Status {
-        peer: load(&status.peer),
-        tag: load(&status.tag),
-        len: load(&status.len),
-        immediate: status.immediate.as_ref().map(load),
-    }
-}
-
-/// What kinds of operations an engine has.
-pub(crate) trait OperationKind: Sized {
-    /// No operation, or a completed one.
-    const OVER: Self;
-
-    /// A receive at this position of the posted queue, as an operation of its own.
-    fn posted(id: PostedId, into: ReceiveBuffer) -> Self;
-}
-
-impl OperationKind for Operation {
-    const OVER: Self = Self::Over;
-
-    fn posted(id: PostedId, into: ReceiveBuffer) -> Self {
-        let stage = ReceiveStage::Posted { id };
-        Self::Receive(Receiving { into, stage })
-    }
-}
-
-/// What only some operations have.
-struct ColdEntry<O> {
-    operation: O,
-    error: Option<Error>,
-    name: u64,
-    buffer: Option<Box<dyn Any + Send>>,
-}
-
-impl<O: OperationKind> ColdEntry<O> {
-    const NOTHING: Self = Self {
-        operation: O::OVER,
-        error: None,
-        name: 0,
-        buffer: None,
-    };
-}
 
 /// The table. Slots are reused last in, first out, so that a steady state stays in the cache.
 pub(crate) struct Requests<O = Operation> {
@@ -436,79 +317,11 @@ impl<O: OperationKind> Requests<O> {
         self.freed.add(cold.buffer);
     }
 
-    /// Whether buffers of abandoned operations are to be dropped.
-    #[inline(always)]
-    pub(crate) fn has_freed(&self) -> bool {
-        !self.freed.is_empty()
-    }
-
-    /// The buffers of abandoned operations that are over.
-    pub(crate) fn take_freed(&mut self) -> Freed {
-        core::mem::take(&mut self.freed)
-    }
-
-    /// A number for a new scope, which no operation has.
-    pub(crate) fn new_owner(&mut self) -> u32 {
-        loop {
-            self.last_owner = self.last_owner.wrapping_add(1).max(1);
-            if self.owned_by(self.last_owner).is_none() {
-                return self.last_owner;
-            }
-        }
-    }
-
-    #[inline]
-    pub(crate) fn set_owner(&mut self, slot: Slot, owner: u32) {
-        let entry = &mut self.entries[slot as usize];
-        self.owned += usize::from(owner != 0);
-        self.owned -= usize::from(entry.owner != 0);
-        entry.owner = owner;
-    }
-
-    /// Some operation of a scope. Linear in the table, also for all of a scope together if it
-    /// starts none meanwhile; constant if no scope has any.
-    pub(crate) fn owned_by(&mut self, owner: u32) -> Option<RequestId> {
-        if self.owned == 0 {
-            return None;
-        }
-        let (last, from) = self.found;
-        let from = if last == owner { from } else { 0 };
-        let is_owned = |entry: &Entry| entry.owner == owner;
-        let slot = match self.entries.iter().skip(from).position(is_owned) {
-            Some(at) => from + at,
-            None => self.entries.iter().position(is_owned)?,
-        };
-        self.found = (owner, slot);
-        Some(self.id(slot as u32))
-    }
-
-    /// Leaves an operation to itself; `buffer` is dropped when the operation completes. So is a
-    /// buffer of an earlier call, which the operation may still use.
-    pub(crate) fn abandon(&mut self, slot: Slot, buffer: Box<dyn Any + Send>) {
-        self.entries[slot as usize].on_completion = OnCompletion::Free;
-        let kept = &mut self.cold[slot as usize].buffer;
-        *kept = Some(match kept.take() {
-            Some(earlier) => Box::new((earlier, buffer)),
-            None => buffer,
-        });
-        if self.is_done(slot) {
-            self.release(slot);
-        }
-    }
-
     /// Slots of operations that exist, for a walk over all of them. Linear: failures only.
     pub(crate) fn slots(&self) -> Vec<Slot> {
         (0..self.entries.len() as u32)
             .filter(|slot| !self.entries[*slot as usize].is_free())
             .collect()
-    }
-
-    /// Forgets the buffers of abandoned operations instead of freeing them: the last resort when an
-    /// endpoint closes while a peer may still be copying.
-    pub(crate) fn leak_abandoned(&mut self) {
-        for cold in &mut self.cold {
-            core::mem::forget(cold.buffer.take());
-        }
     }
 }
 

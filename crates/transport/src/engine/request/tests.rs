@@ -1,6 +1,7 @@
 //! Ids, the completion list, abandoned operations, and the posted fifo.
 
 use super::*;
+use crate::buffer::SingleSlice;
 use crate::engine::envelope::Envelope;
 use crate::{Peer, Tag};
 
