@@ -1,12 +1,14 @@
 //! The peers of this endpoint.
 //!
-//! - `table`: all peers, and how each is reached;
+//! - `table`: all peers; `entry`: one of them, and how it is reached;
 //! - `pair`: a peer that shares memory with this endpoint; `copies`: single copy between the two;
 //!   `latency`: how long a cache line takes from one to the other;
-//! - `sockets`: connections to peers; `greeting`: what two endpoints say when they meet;
+//! - `sockets`: connections to peers, and what of them is `paused`; `greeting`: what two endpoints
+//!   say when they meet;
 //! - `quarantine`: what peers left behind that failed while their processes live.
 
 pub(crate) mod copies;
+mod entry;
 pub(crate) mod greeting;
 pub(crate) mod latency;
 pub(crate) mod pair;

@@ -7,138 +7,14 @@
 
 use std::collections::{HashMap, VecDeque};
 
+pub(crate) use super::entry::{
+    Accesses, BacklogEntry, Channel, Note, PeerEntry, PeerState, Questions,
+};
 use super::pair::ShmPair;
 use crate::counters::Row;
-use crate::engine::fabric::Link;
-use crate::engine::frame::ControlRecord;
 use crate::engine::matching::Liveness;
 use crate::error::PeerFailure;
-use crate::policy::Path;
-use crate::raw::RequestId;
 use crate::{Address, Error, Peer, Result};
-
-/// Something that waits for its turn to go to a peer.
-#[derive(Clone, Copy)]
-pub(crate) enum BacklogEntry {
-    /// A send whose turn has not come.
-    Message(RequestId),
-    Control(ControlRecord),
-}
-
-/// How a peer is reached.
-pub(crate) enum Channel {
-    /// Through shared memory.
-    Shm(Box<ShmPair>),
-    /// Over the fabric, by this connection.
-    Fabric(Link),
-    /// It is this endpoint itself.
-    Loopback,
-}
-
-impl Channel {
-    /// Whether what was sent arrives though this process ends: memory is shared, packets are not.
-    pub(crate) fn outlives_sender(&self) -> bool {
-        !matches!(self, Self::Fabric(_))
-    }
-
-    /// The path of a long message in fragments.
-    pub(crate) fn fragments_path(&self) -> Path {
-        match self {
-            Self::Fabric(_) => Path::RcEager,
-            Self::Shm(_) | Self::Loopback => Path::Pipeline,
-        }
-    }
-}
-
-/// How this endpoint stands with a peer.
-pub(crate) enum PeerState {
-    /// They have not met. What is sent waits.
-    Unmet {
-        /// A first contact was made, and not answered.
-        connecting: bool,
-    },
-    Up(Channel),
-    /// Boxed, so that one compare tells a channel of shared memory from all else.
-    Failed(Box<PeerFailure>),
-}
-
-/// What progress is to do about a peer.
-pub(crate) enum Note {
-    /// Its connection ended: it fails after its last records were read.
-    Ended(PeerFailure),
-    /// This was the private ring of one that is gone.
-    LeftRing(u32),
-    /// It sends more than is received: its messages wait in its private ring.
-    HoldBack,
-}
-
-/// One peer.
-pub(crate) struct PeerEntry {
-    pub(crate) address: Address,
-    pub(crate) state: PeerState,
-    /// What could not be pushed yet, in order. While it is not empty, everything queues behind it.
-    pub(crate) backlog: VecDeque<BacklogEntry>,
-    /// The peer stands in the list of peers with a backlog.
-    pub(crate) listed: bool,
-    /// Records that came through the shared ring; decides who gets a private one.
-    pub(crate) shared_records: u32,
-    /// The private ring, in this endpoint's segment, that the peer was given.
-    pub(crate) ring: Option<u32>,
-    /// Its records come through that ring.
-    pub(crate) has_switched: bool,
-    /// One-sided accesses of the peer that this endpoint is at work on.
-    pub(crate) served: u16,
-    /// What was sent to it and received from it.
-    pub(crate) counts: Row,
-}
-
-impl PeerEntry {
-    #[inline(always)]
-    pub(crate) fn pair(&self) -> Option<&ShmPair> {
-        match &self.state {
-            PeerState::Up(Channel::Shm(pair)) => Some(pair),
-            _ => None,
-        }
-    }
-
-    #[inline(always)]
-    pub(crate) fn pair_mut(&mut self) -> Option<&mut ShmPair> {
-        match &mut self.state {
-            PeerState::Up(Channel::Shm(pair)) => Some(pair),
-            _ => None,
-        }
-    }
-
-    pub(crate) fn channel(&self) -> Option<&Channel> {
-        match &self.state {
-            PeerState::Up(channel) => Some(channel),
-            _ => None,
-        }
-    }
-
-    pub(crate) fn failure(&self) -> Option<&PeerFailure> {
-        match &self.state {
-            PeerState::Failed(why) => Some(why),
-            _ => None,
-        }
-    }
-}
-
-/// Questions that a peer was asked, and up to which one it has answered (`contact::inquiry`).
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Questions {
-    pub(crate) asked: u32,
-    pub(crate) answered: u32,
-}
-
-/// One-sided accesses of this endpoint that a peer helps with.
-#[derive(Default)]
-pub(crate) struct Accesses {
-    /// It was asked, and they are not over.
-    pub(crate) asked: u16,
-    /// It is to be asked when fewer are under way.
-    pub(crate) waiting: VecDeque<BacklogEntry>,
-}
 
 /// All peers, by number and by address.
 pub(crate) struct Peers {
