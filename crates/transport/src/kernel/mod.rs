@@ -4,9 +4,9 @@
 //! 1. `send`: posted; the module copies it into a receive that waits, keeps it if it is short, or
 //!    pins and queues it;
 //! 2. `receive`: a receive from one peer goes to the module at once, and meets its message there,
-//!    whoever comes first. One from any source waits in this process and finds its message by a
-//!    probe, and so do receives that could otherwise overtake it;
-//! 3. `ending`: how it went shows in mapped memory, and becomes the outcome of the request.
+//!    whoever comes first. One from any source waits in this process (`queue`) and finds its
+//!    message by a probe, and so do receives that could otherwise overtake it;
+//! 3. `completion`: how it went shows in mapped memory, and becomes the outcome of the request.
 //!
 //! Beside that: the `group` in which ranks find each other, `peers`, `regions` for one-sided
 //! access, `loans`, `waiting`, `closing`. There is no shared segment and no socket: all that two
@@ -19,6 +19,7 @@ mod group;
 mod loans;
 mod one_sided;
 mod peers;
+mod queue;
 mod receive;
 mod region_directory;
 mod regions;
