@@ -1,0 +1,224 @@
+//! Sends, receives and probes.
+
+use crate::buffer::ReceiveBuffer;
+use crate::engine::Engine;
+use crate::engine::bypass::receive::{self as receive_bypass, Bypass, Round};
+use crate::engine::contact::connections;
+use crate::engine::envelope::Envelope;
+use crate::engine::progress::work;
+use crate::engine::protocol::fast_send::FastSend;
+use crate::engine::protocol::{assembly, fast_send, receive, send};
+use crate::engine::request::Incoming;
+use crate::error::Outcome;
+use crate::raw::{ClaimId, Posted, RawSlice, RawSliceMut, RequestId, SendOptions};
+use crate::{Result, Selector, Status};
+
+/// Sends.
+impl Engine {
+    /// # Safety
+    /// As [`fast_send::send_fast`].
+    #[inline(always)]
+    pub(crate) unsafe fn send_fast(&mut self, to: u32, tag: u64, data: RawSlice) -> FastSend {
+        // SAFETY: the caller's promise.
+        unsafe { fast_send::send_fast(&mut self.cx, to, tag, data) }
+    }
+
+    /// Rings the receiver of what was sent just now.
+    /// False: this process is a forked child, and nobody received it.
+    #[cold]
+    pub(crate) fn ring(&mut self, to: u32) -> bool {
+        fast_send::ring(&mut self.cx, to)
+    }
+
+    /// # Safety
+    /// As [`send::send_now`].
+    #[inline(always)]
+    pub(crate) unsafe fn send_now(
+        &mut self,
+        to: u32,
+        tag: u64,
+        immediate: Option<u64>,
+        data: &[RawSlice],
+    ) -> Result<bool> {
+        // SAFETY: the caller's promise.
+        unsafe { send::send_now(&mut self.cx, to, tag, immediate, data) }
+    }
+
+    /// # Safety
+    /// As [`send::try_send`].
+    #[inline(always)]
+    pub(crate) unsafe fn try_send(
+        &mut self,
+        to: u32,
+        tag: u64,
+        immediate: Option<u64>,
+        data: &[RawSlice],
+    ) -> Result<bool> {
+        // SAFETY: the caller's promise.
+        unsafe { send::try_send(&mut self.cx, to, tag, immediate, data) }
+    }
+
+    /// Makes the first contact with a peer that the message just posted waits for.
+    #[inline(always)]
+    fn contact_if_needed(&mut self) {
+        if !self.cx.peers.to_contact.is_empty() {
+            connections::contact_peers(&mut self.cx);
+        }
+    }
+
+    /// # Safety
+    /// As [`send::post_send_slow`].
+    pub(crate) unsafe fn post_send_slow(
+        &mut self,
+        to: u32,
+        tag: u64,
+        options: SendOptions,
+        data: &[RawSlice],
+    ) -> Result<Posted> {
+        self.ensure_own();
+        // SAFETY: the caller's promise.
+        let posted = unsafe { send::post_send_slow(&mut self.cx, to, tag, options, data) };
+        self.contact_if_needed();
+        posted
+    }
+}
+
+/// Receives.
+impl Engine {
+    /// # Safety
+    /// As [`receive::post_recv`].
+    #[inline(always)]
+    pub(crate) unsafe fn post_recv(
+        &mut self,
+        selector: &Selector,
+        into: &[RawSliceMut],
+        owner: u32,
+    ) -> Result<Posted> {
+        // SAFETY: the caller's promise.
+        unsafe { receive::post_recv(&mut self.cx, selector, into, owner) }
+    }
+
+    /// # Safety
+    /// As [`receive::post_to_fifo`].
+    #[inline(always)]
+    pub(crate) unsafe fn post_to_fifo(
+        &mut self,
+        selector: &Selector,
+        into: RawSliceMut,
+        owner: u32,
+    ) -> Option<RequestId> {
+        // SAFETY: the caller's promise.
+        unsafe { receive::post_to_fifo(&mut self.cx, selector, into, owner) }
+    }
+
+    /// # Safety
+    /// As [`receive::post_claimed`].
+    pub(crate) unsafe fn post_claimed(
+        &mut self,
+        claim: ClaimId,
+        into: &[RawSliceMut],
+    ) -> Result<Posted> {
+        // SAFETY: the caller's promise.
+        unsafe { receive::post_claimed(&mut self.cx, claim, into) }
+    }
+
+    /// Receives and waits.
+    ///
+    /// # Safety
+    /// As [`Messages::recv_blocking`](crate::raw::Messages::recv_blocking).
+    #[inline]
+    pub(crate) unsafe fn recv_blocking(
+        &mut self,
+        selector: &Selector,
+        into: &[RawSliceMut],
+    ) -> Outcome {
+        if let Some(source) = selector.source {
+            // SAFETY: the caller's promise, for the time of the call.
+            let buffer = unsafe { ReceiveBuffer::new(into) };
+            let room = buffer.len();
+            match self.receive_bypass(source.0, selector, &buffer) {
+                Bypass::Received(tag, len) => {
+                    return Envelope::new(source.0, tag).outcome(len, room);
+                }
+                Bypass::Started(tag, len, at) => {
+                    let id = self.post_remaining(source.0, tag, len, at, buffer);
+                    return self.wait(id);
+                }
+                Bypass::No => {}
+            }
+        }
+        // SAFETY: the caller's promise.
+        match unsafe { self.post_recv(selector, into, 0) }? {
+            Posted::Done(outcome) => outcome,
+            Posted::Pending(id) => self.wait(id),
+        }
+    }
+
+    #[inline]
+    pub(in crate::engine) fn receive_bypass(
+        &mut self,
+        source: u32,
+        selector: &Selector,
+        into: &ReceiveBuffer,
+    ) -> Bypass {
+        self.bypassed += 1;
+        if work::has_slow_work(&self.cx) || self.bypassed >= receive_bypass::OTHERS_EVERY {
+            // Who receives one message after the other must not keep the other peers from theirs.
+            // What comes from this source would be unexpected if it were taken now.
+            self.bypassed = 0;
+            self.poll_except(Some(source));
+        }
+        for _ in 0..receive_bypass::rounds(self.cx.wakeup.spins()) {
+            match receive_bypass::round(&mut self.rings, &mut self.cx, source, selector, into) {
+                Round::Done(found, messages) => {
+                    self.bypassed += messages;
+                    return found;
+                }
+                // The message may come meanwhile, and would have no receive.
+                Round::Empty => {
+                    self.progress_except(Some(source));
+                }
+                Round::Other => {}
+            }
+        }
+        Bypass::No
+    }
+
+    /// The first `at` bytes of a message are in the buffer; the others come as for any receive.
+    #[cold]
+    pub(in crate::engine) fn post_remaining(
+        &mut self,
+        source: u32,
+        tag: u64,
+        len: u64,
+        at: u64,
+        into: ReceiveBuffer,
+    ) -> RequestId {
+        let incoming = Incoming::new(Envelope::new(source, tag), len, into.len());
+        let slot = assembly::receive_remaining(&mut self.cx, incoming, at, into);
+        self.cx.requests.id(slot)
+    }
+
+    pub(crate) fn probe(&mut self, selector: &Selector) -> Result<Option<Status>> {
+        self.poll();
+        receive::probe(&mut self.cx, selector)
+    }
+
+    pub(crate) fn claim(&mut self, selector: &Selector) -> Result<Option<(Status, ClaimId)>> {
+        self.poll();
+        receive::claim(&mut self.cx, selector)
+    }
+
+    pub(crate) fn reserve_tags(&mut self, tag: u64, mask: u64) {
+        self.cx.matching.reserve_tags(tag, mask);
+    }
+
+    #[inline]
+    pub(crate) fn take_reserved(&mut self) -> Option<(Status, ClaimId)> {
+        self.cx.matching.take_reserved()
+    }
+
+    pub(crate) fn keep_any_source_receives(&mut self) {
+        self.cx.matching.keep_any_source_receives();
+    }
+}

@@ -1,0 +1,106 @@
+//! What becomes of operations that were posted: waits, tests, ends that nobody waits for.
+
+use std::any::Any;
+
+use crate::engine::Engine;
+use crate::engine::patience::Awaited;
+use crate::engine::protocol::cancel;
+use crate::engine::request::Operation;
+use crate::engine_cell::{Freed, Frees};
+use crate::error::Outcome;
+use crate::raw::RequestId;
+use crate::{Peer, Result};
+
+impl Engine {
+    /// Waits for one request.
+    #[inline(always)]
+    pub(crate) fn wait(&mut self, id: RequestId) -> Outcome {
+        if !self.cx.fabric.is_active() {
+            if let Some(status) = self.cx.requests.take_status(id) {
+                return Ok(status);
+            }
+        }
+        self.wait_longer(id)
+    }
+
+    #[inline(never)]
+    fn wait_longer(&mut self, id: RequestId) -> Outcome {
+        let outcome = self.wait_until(Awaited::Operation(id), |engine| {
+            engine.cx.requests.take_outcome(id)
+        });
+        self.flush_pending();
+        outcome
+    }
+
+    /// Waits for one of several requests.
+    pub(crate) fn wait_any(&mut self, ids: &[RequestId]) -> Option<(usize, Outcome)> {
+        if ids.is_empty() {
+            return None;
+        }
+        let found = self.wait_until(Awaited::OneOf(ids), |engine| {
+            engine.cx.requests.take_any(ids)
+        });
+        self.flush_pending();
+        Some(found)
+    }
+
+    /// Tests one request.
+    #[inline]
+    pub(crate) fn test(&mut self, id: RequestId) -> Option<Outcome> {
+        if !self.cx.requests.is_over(id) {
+            self.poll();
+        }
+        self.cx.requests.take_outcome(id)
+    }
+
+    /// Who has waited may not call again for long: what waits for an entry of a queue pair, which
+    /// only calls push on, goes now. It may be the record that a peer waits for.
+    #[inline(always)]
+    pub(crate) fn flush_pending(&mut self) {
+        if self.cx.fabric.holds_messages() {
+            self.flush_pending_slow();
+        }
+    }
+
+    #[cold]
+    fn flush_pending_slow(&mut self) {
+        self.wait_until(Awaited::Own, |engine| {
+            (!engine.cx.fabric.holds_messages()).then_some(())
+        });
+    }
+
+    pub(crate) fn sender_of(&self, id: RequestId) -> Option<Peer> {
+        let slot = self.cx.requests.find(id)?;
+        match self.cx.requests.under_way(slot)? {
+            Operation::Receive(receiving) => receiving.stage.sender().map(Peer),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn cancel(&mut self, id: RequestId) -> Result<()> {
+        cancel::cancel(&mut self.cx, id)
+    }
+
+    pub(crate) fn abandon(&mut self, id: RequestId, buffer: Box<dyn Any + Send>) {
+        let Some(slot) = self.cx.requests.find(id) else {
+            return;
+        };
+        if self.cx.identity.is_closed() && !self.cx.requests.is_done(slot) {
+            // A peer that is stopped in the middle of a copy may still write there, and nobody
+            // looks for its end any more.
+            core::mem::forget(buffer);
+            return;
+        }
+        self.cx.requests.abandon(slot, buffer);
+    }
+}
+
+impl Frees for Engine {
+    #[inline(always)]
+    fn has_freed(&self) -> bool {
+        self.cx.requests.has_freed()
+    }
+    fn take_freed(&mut self) -> Freed {
+        self.cx.requests.take_freed()
+    }
+}
