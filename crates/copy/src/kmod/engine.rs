@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::abi::{self, Iov};
+use super::group::Group;
 use super::lasting::Lasting;
-use super::messages::Group;
 use super::session::Session;
 use crate::window::{Cursor, MAX_BYTES_PER_CALL, Span, total};
 use crate::{

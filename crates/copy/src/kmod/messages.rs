@@ -3,36 +3,16 @@
 //! A member of a group posts sends and receives; whoever comes second copies, in its own call. How
 //! a request ended shows in mapped memory, so that nobody has to trap to look.
 
-use std::os::fd::{BorrowedFd, RawFd};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use super::abi::{self, Iov};
+use super::call_error::{CallError, refused};
 use super::engine::{KmodPair, KmodPeer};
+use super::group::{Group, fingerprint};
 use super::session::Session;
 use super::status::{Ended, News, StatusArea};
 use crate::{LocalSlice, LocalSliceMut, RefusalReason, Refused};
-
-/// Which group a session joins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Group {
-    /// The one with this token, made if it is not there, with room for so many ranks.
-    Token([u64; 2], u32),
-    /// The one of the session behind a descriptor, which was inherited or passed over.
-    Descriptor(RawFd),
-}
-
-/// What became of a member of a group.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Member {
-    /// Nobody has had this rank.
-    Absent,
-    /// It is there.
-    Present,
-    /// Its process closed its session.
-    Closed,
-    /// Its process ended, or runs another program.
-    Left,
-}
 
 /// Which messages a receive or probe means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,91 +49,12 @@ pub enum Posted {
     Pending,
 }
 
-/// Why a call was refused. Nothing was posted then.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum CallError {
-    /// The other side has left its group.
-    #[error("that member has left the group (EPIPE)")]
-    Gone,
-    /// Nobody has had this rank.
-    #[error("nobody has had that rank of the group (ESRCH)")]
-    Absent,
-    /// The receiver's unexpected queue is full.
-    #[error("the receiver holds as many unexpected messages as it takes (ENOBUFS)")]
-    Full,
-    /// RLIMIT_MEMLOCK.
-    #[error(
-        "RLIMIT_MEMLOCK does not allow to pin more memory (EAGAIN): raise it, with `ulimit -l` or in /etc/security/limits.conf"
-    )]
-    LockedMemory,
-    /// Memory that is not there, or cannot be pinned.
-    #[error(
-        "EFAULT: the memory is not mapped, not writable, or a shared mapping of a file, which cannot be pinned"
-    )]
-    BadAddress,
-    /// No such message was taken.
-    #[error("no such message was taken by a probe (ENOENT)")]
-    NoMessage,
-    /// It is too late to cancel.
-    #[error("it has met the other side already (EALREADY)")]
-    TooLate,
-    /// The session is another process's.
-    #[error("the session was opened by another process, of which this one is a child (ESTALE)")]
-    Forked,
-    /// Anything else.
-    #[error("/dev/limic: {}", std::io::Error::from_raw_os_error(*.0))]
-    Other(i32),
-}
-
-#[cold]
-fn refused(errno: i32) -> CallError {
-    match errno {
-        libc::EPIPE => CallError::Gone,
-        libc::ESRCH => CallError::Absent,
-        libc::ENOBUFS => CallError::Full,
-        libc::EAGAIN => CallError::LockedMemory,
-        libc::EFAULT => CallError::BadAddress,
-        libc::ENOENT => CallError::NoMessage,
-        libc::EALREADY => CallError::TooLate,
-        libc::ESTALE => CallError::Forked,
-        errno => CallError::Other(errno),
-    }
-}
-
-impl Session {
-    /// Joins a group, with any rank; gives what the module said.
-    pub(crate) fn join(&self, group: Group) -> Result<abi::Join, Refused> {
-        let mut join = abi::Join {
-            rank: abi::ANY_RANK,
-            ..abi::Join::default()
-        };
-        match group {
-            Group::Token(token, size) => {
-                (join.token, join.size) = (token, size);
-                join.flags = abi::JOIN_CREATE;
-            }
-            Group::Descriptor(fd) => (join.flags, join.fd) = (abi::JOIN_FD, fd),
-        }
-        // SAFETY: the call touches its structure alone.
-        unsafe { self.call(&mut join) }.map_err(|errno| Refused {
-            errno: Some(errno),
-            reason: match errno {
-                libc::ENOSPC => RefusalReason::GroupFull,
-                libc::EBADF | libc::ENOENT => RefusalReason::NoGroup,
-                _ => RefusalReason::Module,
-            },
-        })?;
-        Ok(join)
-    }
-}
-
 /// A member of a group that sends and receives.
 #[derive(Debug)]
 pub struct Messages {
     // Before the session, which lives as long as its mapping does.
     status: StatusArea,
-    session: Arc<Session>,
+    pub(super) session: Arc<Session>,
     rank: u32,
     size: u32,
     group: u64,
@@ -434,33 +335,6 @@ impl Messages {
     pub fn trap(&self) -> Result<(), CallError> {
         self.session.trap().map_err(refused)
     }
-
-    /// Whether a rank is there.
-    ///
-    /// # Errors
-    /// [`CallError::Other`] with EINVAL: it is no rank of the group.
-    pub fn member(&self, rank: u32) -> Result<Member, CallError> {
-        let mut call = abi::Member {
-            rank,
-            ..abi::Member::default()
-        };
-        // SAFETY: the call touches its structure alone.
-        unsafe { self.session.call(&mut call) }.map_err(refused)?;
-        Ok(match call.state {
-            abi::MEMBER_ABSENT => Member::Absent,
-            abi::MEMBER_PRESENT => Member::Present,
-            abi::MEMBER_CLOSED => Member::Closed,
-            _ => Member::Left,
-        })
-    }
-}
-
-/// FNV-1a of a token: the same in all processes, and no token.
-fn fingerprint(token: [u64; 2]) -> u64 {
-    let bytes = token.into_iter().flat_map(u64::to_le_bytes);
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
 }
 
 fn posted(state: u32) -> Posted {

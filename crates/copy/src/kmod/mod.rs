@@ -6,7 +6,9 @@
 //! nothing else.
 
 mod abi;
+mod call_error;
 mod engine;
+mod group;
 mod lasting;
 mod latches;
 mod mark;
@@ -14,7 +16,9 @@ mod messages;
 mod session;
 mod status;
 
+pub use call_error::CallError;
 pub use engine::{Kmod, KmodPair, KmodPeer};
+pub use group::{Group, Member};
 pub use lasting::{Lasting, Opened};
-pub use messages::{CallError, Found, Group, Member, Messages, Posted, Wanted};
+pub use messages::{Found, Messages, Posted, Wanted};
 pub use status::{Ended, News};
