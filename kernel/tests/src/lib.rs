@@ -16,6 +16,7 @@ mod latches;
 mod ledger;
 mod memory;
 mod pattern;
+mod requests;
 mod session;
 
 pub use child::{Child, Line, signal, wait_for};
@@ -24,7 +25,8 @@ pub use latches::Latches;
 pub use ledger::{Ledger, gauge};
 pub use memory::{Memory, PAGE, lock_at_most};
 pub use pattern::{Random, check, fill};
-pub use session::{Errno, Session, Slot, To, cookie};
+pub use requests::{Slot, cookie};
+pub use session::{Errno, Session, To};
 
 /// Whether this is a guest of the lab that has the module; says `SKIPPED` if it is not.
 #[must_use]
