@@ -64,22 +64,17 @@ impl SettingsBuilder {
 
     /// Bytes of a fragment of a pipelined message: 1 KiB to 16 MiB, a multiple of 64.
     pub fn pipeline_fragment(self, bytes: u32) -> Self {
-        self.number("pipeline_fragment", Key::PipelineFragment, u64::from(bytes))
+        self.number("pipeline_fragment", Key::PipelineFragment, bytes)
     }
 
     /// Path of long messages between processes: pipeline, cma, split-copy or kmod.
     pub fn long_path(self, path: Path) -> Self {
-        self.value("long_path", Key::Long, Value::Path(path), path.to_string())
+        self.value("long_path", Key::Long, Value::Path(path), path)
     }
 
     /// Paths that may be used; at least one. [`Path::SelfCopy`] always may.
     pub fn allowed(self, paths: PathSet) -> Self {
-        self.value(
-            "allowed",
-            Key::Paths,
-            Value::Paths(paths),
-            paths.to_string(),
-        )
+        self.value("allowed", Key::Paths, Value::Paths(paths), paths)
     }
 
     /// Rows to lay over the policy table; see [`Table::overlaid`](crate::policy::Table::overlaid).
@@ -96,50 +91,37 @@ impl SettingsBuilder {
 
     /// Rings of an endpoint for single peers that talk a lot: 0 to 1024.
     pub fn private_rings(self, rings: u32) -> Self {
-        self.number("private_rings", Key::PrivateRings, u64::from(rings))
+        self.number("private_rings", Key::PrivateRings, rings)
     }
 
     /// Payload bytes of a private ring: a power of two, 4 KiB to 16 MiB.
     pub fn ring_bytes(self, bytes: u32) -> Self {
-        self.number("ring_bytes", Key::RingBytes, u64::from(bytes))
+        self.number("ring_bytes", Key::RingBytes, bytes)
     }
 
     /// Slots of an endpoint's ring for all peers: a power of two, 8 to 65536.
     pub fn shared_slots(self, slots: u32) -> Self {
-        self.number("shared_slots", Key::SharedSlots, u64::from(slots))
+        self.number("shared_slots", Key::SharedSlots, slots)
     }
 
     /// Staging buffers of an endpoint, through which fragments of messages go: 1 to 4096.
     pub fn staging_buffers(self, staging_buffers: u32) -> Self {
-        self.number(
-            "staging_buffers",
-            Key::StagingBuffers,
-            u64::from(staging_buffers),
-        )
+        self.number("staging_buffers", Key::StagingBuffers, staging_buffers)
     }
 
     /// Bytes of a buffer of the staging pool: a power of two, 4 KiB to 16 MiB.
     pub fn staging_buffer_bytes(self, bytes: u32) -> Self {
-        self.number(
-            "staging_buffer_bytes",
-            Key::StagingBufferBytes,
-            u64::from(bytes),
-        )
+        self.number("staging_buffer_bytes", Key::StagingBufferBytes, bytes)
     }
 
     /// How long a waiting endpoint polls before it yields and sleeps: at most a minute.
     pub fn spin(self, spin: Spin) -> Self {
-        self.value("spin", Key::Spin, Value::Spin(spin), spin.to_string())
+        self.value("spin", Key::Spin, Value::Spin(spin), spin)
     }
 
     /// Whether to ask for huge pages for the segment.
     pub fn huge_pages(self, wanted: bool) -> Self {
-        self.value(
-            "huge_pages",
-            Key::HugePages,
-            Value::Flag(wanted),
-            wanted.to_string(),
-        )
+        self.value("huge_pages", Key::HugePages, Value::Flag(wanted), wanted)
     }
 
     /// NUMA node of the segment's memory; `None` is where the endpoint runs.
@@ -165,35 +147,28 @@ impl SettingsBuilder {
 
     /// Most fragments of pipelined messages on their way to one peer: 2 to 4096.
     pub fn pipeline_window(self, fragments: u32) -> Self {
-        self.number("pipeline_window", Key::Window, u64::from(fragments))
+        self.number("pipeline_window", Key::Window, fragments)
     }
 
     /// How long a closing endpoint waits for peers to take what was sent: at most an hour.
     pub fn linger(self, time: core::time::Duration) -> Self {
-        let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        self.number("linger", Key::Linger, millis)
+        self.number("linger", Key::Linger, millis(time))
     }
 
     /// After what time a blocking call says once what it waits for: at most an hour, 0 for never.
     pub fn patience(self, time: core::time::Duration) -> Self {
-        let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        self.number("patience", Key::Patience, millis)
+        self.number("patience", Key::Patience, millis(time))
     }
 
     /// Whether messages are sent ahead to slow receivers.
     pub fn skew(self, wanted: bool) -> Self {
-        self.value("skew", Key::Skew, Value::Flag(wanted), wanted.to_string())
+        self.value("skew", Key::Skew, Value::Flag(wanted), wanted)
     }
 
     /// Whether long messages are measured, and take another path than the table's where it is
     /// faster.
     pub fn autotune(self, wanted: bool) -> Self {
-        self.value(
-            "autotune",
-            Key::Autotune,
-            Value::Flag(wanted),
-            wanted.to_string(),
-        )
+        self.value("autotune", Key::Autotune, Value::Flag(wanted), wanted)
     }
 
     /// Where the locality of two processes comes from (`LIMIC_LINE_LATENCY`).
@@ -202,114 +177,73 @@ impl SettingsBuilder {
             "line_latency",
             Key::LineLatency,
             Value::LineLatency(source),
-            source.to_string(),
+            source,
         )
     }
 
     /// Where an endpoint's counters go when it closes: `stderr`, or the end of a file, as JSON if
     /// its name ends in `.json`; `%p` in it is the process, `%r` the rank. `none` is nowhere.
     pub fn stats(self, target: &str) -> Self {
-        match Key::Stats.parse(target) {
-            Some(value) => self.value("stats", Key::Stats, value, target.to_owned()),
-            None => self.value(
-                "stats",
-                Key::Stats,
-                Value::Text(Some(String::new())),
-                target.to_owned(),
-            ),
-        }
+        self.text("stats", Key::Stats, target)
     }
 
     /// The group of the kernel module that a [`KernelEndpoint`](crate::KernelEndpoint) joins
     /// (`LIMIC_KERNEL_GROUP`): `auto`, `fd:N`, or a word that the job's ranks share.
     pub fn kernel_group(self, group: &str) -> Self {
         let text = (!group.eq_ignore_ascii_case("auto")).then(|| group.to_owned());
-        self.value(
-            "kernel_group",
-            Key::KernelGroup,
-            Value::Text(text),
-            group.to_owned(),
-        )
+        self.value("kernel_group", Key::KernelGroup, Value::Text(text), group)
     }
 
     /// Which networks lead to peers (`LIMIC_FABRIC`).
     pub fn fabric(self, used: FabricUse) -> Self {
-        let value = Value::Fabric(used);
-        self.value("fabric", Key::Fabric, value, used.to_string())
+        self.value("fabric", Key::Fabric, Value::Fabric(used), used)
     }
 
     /// The interface over which peers reach the endpoint by TCP, its name or address, or `auto`
     /// (`LIMIC_TCP_INTERFACE`).
     pub fn tcp_interface(self, interface: &str) -> Self {
-        let key = Key::TcpInterface;
-        // An empty name is an error of `build`.
-        let value = key
-            .parse(interface)
-            .unwrap_or_else(|| Value::Text(Some(String::new())));
-        self.value("tcp_interface", key, value, interface.to_owned())
+        self.text("tcp_interface", Key::TcpInterface, interface)
     }
 
     /// How long a machine that is reached by TCP may be silent (`LIMIC_TCP_TIMEOUT_MS`).
     pub fn tcp_timeout(self, time: core::time::Duration) -> Self {
-        let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        let value = Value::Number(millis);
-        self.value("tcp_timeout_ms", Key::TcpTimeout, value, millis.to_string())
+        self.count("tcp_timeout_ms", Key::TcpTimeout, millis(time))
     }
 
     /// Queue pairs to each peer over verbs (`LIMIC_VERBS_STREAMS`).
     pub fn verbs_streams(self, streams: u8) -> Self {
-        let value = Value::Number(streams.into());
-        self.value(
-            "verbs_streams",
-            Key::VerbsStreams,
-            value,
-            streams.to_string(),
-        )
+        self.count("verbs_streams", Key::VerbsStreams, streams)
     }
 
     /// Entries of each queue pair's send queue (`LIMIC_VERBS_ENTRIES`).
     pub fn verbs_entries(self, entries: u16) -> Self {
-        let value = Value::Number(entries.into());
-        self.value(
-            "verbs_entries",
-            Key::VerbsEntries,
-            value,
-            entries.to_string(),
-        )
+        self.count("verbs_entries", Key::VerbsEntries, entries)
     }
 
     /// Whether messages over verbs share packets while no entry is free (`LIMIC_VERBS_COALESCE`).
     pub fn verbs_coalesce(self, wanted: bool) -> Self {
-        let value = Value::Flag(wanted);
         self.value(
             "verbs_coalesce",
             Key::VerbsCoalesce,
-            value,
-            wanted.to_string(),
+            Value::Flag(wanted),
+            wanted,
         )
     }
 
     /// Adapters for verbs, `NAME` or `NAME:PORT` with commas between, or `auto`
     /// (`LIMIC_VERBS_DEVICES`).
     pub fn verbs_devices(self, list: &str) -> Self {
-        let key = Key::VerbsDevices;
-        // A list that makes no sense is an error of `build`.
-        let value = key
-            .parse(list)
-            .unwrap_or_else(|| Value::Text(Some(String::new())));
-        self.value("verbs_devices", key, value, list.to_owned())
+        self.text("verbs_devices", Key::VerbsDevices, list)
     }
 
     /// Most peers that get a ring to write into over verbs (`LIMIC_VERBS_RINGS`); 0 for none.
     pub fn verbs_rings(self, rings: u16) -> Self {
-        let value = Value::Number(rings.into());
-        self.value("verbs_rings", Key::VerbsRings, value, rings.to_string())
+        self.count("verbs_rings", Key::VerbsRings, rings)
     }
 
     /// Which registrations of long messages' memory are kept (`LIMIC_VERBS_CACHE`).
     pub fn verbs_cache(self, kept: VerbsCache) -> Self {
-        let value = Value::Cache(kept);
-        self.value("verbs_cache", Key::VerbsCache, value, kept.to_string())
+        self.value("verbs_cache", Key::VerbsCache, Value::Cache(kept), kept)
     }
 
     /// When the ranks of a job meet over verbs or TCP (`LIMIC_VERBS_CONNECT`).
@@ -318,16 +252,14 @@ impl SettingsBuilder {
             "verbs_connect",
             Key::VerbsConnect,
             Value::Connect(when),
-            when.to_string(),
+            when,
         )
     }
 
     /// Least time for which adapters repeat what a peer does not acknowledge, before the peer
     /// counts as lost (`LIMIC_VERBS_RETRY_MS`).
     pub fn verbs_retry(self, time: core::time::Duration) -> Self {
-        let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        let value = Value::Number(millis);
-        self.value("verbs_retry_ms", Key::VerbsRetry, value, millis.to_string())
+        self.count("verbs_retry_ms", Key::VerbsRetry, millis(time))
     }
 
     /// The settings: built-in values, profile, file, environment and this builder, later ones
@@ -397,21 +329,38 @@ impl SettingsBuilder {
         Ok(settings)
     }
 
-    fn number(self, name: &'static str, key: Key, n: u64) -> Self {
-        self.value(name, key, Value::Number(n), ByteSize(n).to_string())
+    fn number(self, name: &'static str, key: Key, n: impl Into<u64>) -> Self {
+        let n = n.into();
+        self.value(name, key, Value::Number(n), ByteSize(n))
     }
 
-    fn value(mut self, name: &'static str, key: Key, value: Value, text: String) -> Self {
+    fn count(self, name: &'static str, key: Key, n: impl Into<u64>) -> Self {
+        let n = n.into();
+        self.value(name, key, Value::Number(n), n)
+    }
+
+    /// What makes no sense is an error of `build`, as an empty text is.
+    fn text(self, name: &'static str, key: Key, text: &str) -> Self {
+        let value = key.parse(text);
+        let value = value.unwrap_or_else(|| Value::Text(Some(String::new())));
+        self.value(name, key, value, text)
+    }
+
+    fn value(mut self, name: &'static str, key: Key, value: Value, text: impl ToString) -> Self {
         if key.accepts(&value) {
             self.layer.values.push((key, value, RowSource::Application));
         } else if self.refused.is_none() {
             let accepted = key.info().accepted.to_owned();
             self.refused = Some(SettingsError::Argument {
                 name,
-                value: text,
+                value: text.to_string(),
                 accepted,
             });
         }
         self
     }
+}
+
+fn millis(time: core::time::Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
