@@ -62,6 +62,7 @@ mod kmod;
 mod label;
 #[expect(unsafe_code, reason = "memory in the shared segment, lent out")]
 mod loan;
+mod named;
 pub mod networks;
 #[expect(unsafe_code, reason = "buffers owned by operations")]
 mod owned;

@@ -3,65 +3,59 @@
 use core::fmt;
 use core::str::FromStr;
 
-/// How a message gets from one endpoint to another: what settings name, counters count, and
-/// `limic info --why` prints.
-///
-/// [`Path::parts`] says what each is made of. Nothing but printing relies on the order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-#[repr(u8)]
-pub enum Path {
-    /// An endpoint to itself.
-    SelfCopy = 0,
-    /// Two endpoints in one process: out of the sender's buffer.
-    SameProcess = 1,
-    /// In one cache line of the ring, together with the header.
-    Inline = 2,
-    /// Whole, in a record of the ring or in one staging buffer, before the receive is known.
-    Eager = 3,
-    /// In fragments through staging buffers, once the receive is known.
-    Pipeline = 4,
-    /// One copy by the receiver with `process_vm_readv`.
-    Cma = 5,
-    /// One copy, shared: the receiver reads from the front while the sender writes from the back.
-    SplitCopy = 6,
-    /// A buffer in an arena of the sender is handed over.
-    Loan = 7,
-    /// One copy by the receiver through the kernel module.
-    Kmod = 8,
-    /// In packets over a connection of verbs, coalesced while it is busy.
-    RcEager = 9,
-    /// The receiver reads by RDMA.
-    RcRendezvous = 10,
-    /// An eager message that is longer than a record: in fragments that nobody asked for.
-    EagerFragments = 11,
-    /// An eager message that a slow receiver finds in an arena of the sender.
-    SendAhead = 12,
+use crate::named::named;
+
+named! {
+    /// How a message gets from one endpoint to another: what settings name, counters count, and
+    /// `limic info --why` prints.
+    ///
+    /// [`Path::parts`] says what each is made of. Nothing but printing relies on the order.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[non_exhaustive]
+    #[repr(u8)]
+    pub enum Path {
+        /// An endpoint to itself.
+        SelfCopy = "self",
+        /// Two endpoints in one process: out of the sender's buffer.
+        SameProcess = "process",
+        /// In one cache line of the ring, together with the header.
+        Inline = "inline",
+        /// Whole, in a record of the ring or in one staging buffer, before the receive is known.
+        Eager = "eager",
+        /// In fragments through staging buffers, once the receive is known.
+        Pipeline = "pipeline",
+        /// One copy by the receiver with `process_vm_readv`.
+        Cma = "cma",
+        /// One copy, shared: the receiver reads from the front while the sender writes from the
+        /// back.
+        SplitCopy = "split-copy",
+        /// A buffer in an arena of the sender is handed over.
+        Loan = "loan",
+        /// One copy by the receiver through the kernel module.
+        Kmod = "kmod",
+        /// In packets over a connection of verbs, coalesced while it is busy.
+        RcEager = "rc-eager",
+        /// The receiver reads by RDMA.
+        RcRendezvous = "rc-rendezvous",
+        /// An eager message that is longer than a record: in fragments that nobody asked for.
+        EagerFragments = "eager-fragments",
+        /// An eager message that a slow receiver finds in an arena of the sender.
+        SendAhead = "send-ahead",
+    }
 }
 
-/// When the bytes of a message move.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Protocol {
-    /// Sender and receiver are one endpoint.
-    Loopback,
-    /// At once, before the receive is known.
-    Eager,
-    /// The sender writes into an arena of its own, and the receiver finds the bytes there.
-    Arena,
-    /// Once the receive is known: the sender asks, and the receiver answers.
-    Rendezvous,
-}
-
-impl Protocol {
-    /// The name that is printed: `loopback`, `eager`, `arena`, `rendezvous`.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Loopback => "loopback",
-            Self::Eager => "eager",
-            Self::Arena => "arena",
-            Self::Rendezvous => "rendezvous",
-        }
+named! {
+    /// When the bytes of a message move.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum Protocol {
+        /// Sender and receiver are one endpoint.
+        Loopback = "loopback",
+        /// At once, before the receive is known.
+        Eager = "eager",
+        /// The sender writes into an arena of its own, and the receiver finds the bytes there.
+        Arena = "arena",
+        /// Once the receive is known: the sender asks, and the receiver answers.
+        Rendezvous = "rendezvous",
     }
 }
 
@@ -80,29 +74,18 @@ pub enum Copies {
     Packets,
 }
 
-/// What carries out a single copy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Backend {
-    /// A plain copy in one address space.
-    Memory,
-    /// Cross-memory attach: `process_vm_readv` and `process_vm_writev`.
-    Cma,
-    /// limic's kernel module.
-    Kmod,
-    /// A read by the network adapter.
-    Fabric,
-}
-
-impl Backend {
-    /// The name that is printed: `memory`, `cma`, `kmod`, `fabric`.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Memory => "memory",
-            Self::Cma => "cma",
-            Self::Kmod => "kmod",
-            Self::Fabric => "fabric",
-        }
+named! {
+    /// What carries out a single copy.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum Backend {
+        /// A plain copy in one address space.
+        Memory = "memory",
+        /// Cross-memory attach: `process_vm_readv` and `process_vm_writev`.
+        Cma = "cma",
+        /// limic's kernel module.
+        Kmod = "kmod",
+        /// A read by the network adapter.
+        Fabric = "fabric",
     }
 }
 
@@ -133,23 +116,6 @@ impl fmt::Display for Parts {
 }
 
 impl Path {
-    /// Every path.
-    pub const ALL: [Self; 13] = [
-        Self::SelfCopy,
-        Self::SameProcess,
-        Self::Inline,
-        Self::Eager,
-        Self::Pipeline,
-        Self::Cma,
-        Self::SplitCopy,
-        Self::Loan,
-        Self::Kmod,
-        Self::RcEager,
-        Self::RcRendezvous,
-        Self::EagerFragments,
-        Self::SendAhead,
-    ];
-
     /// How many of them, from the first one on, settings can name. Whether an eager message goes by
     /// one of the others follows from its length and its receiver.
     const SETTABLE: usize = 11;
@@ -165,27 +131,6 @@ impl Path {
         match self {
             Self::EagerFragments | Self::SendAhead => Self::Eager,
             path => path,
-        }
-    }
-
-    /// The name that is printed and read: `self`, `process`, `inline`, `eager`, `pipeline`, `cma`,
-    /// `split-copy`, `loan`, `kmod`, `rc-eager`, `rc-rendezvous`, `eager-fragments`, `send-ahead`.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::SelfCopy => "self",
-            Self::SameProcess => "process",
-            Self::Inline => "inline",
-            Self::Eager => "eager",
-            Self::Pipeline => "pipeline",
-            Self::Cma => "cma",
-            Self::SplitCopy => "split-copy",
-            Self::Loan => "loan",
-            Self::Kmod => "kmod",
-            Self::RcEager => "rc-eager",
-            Self::RcRendezvous => "rc-rendezvous",
-            Self::EagerFragments => "eager-fragments",
-            Self::SendAhead => "send-ahead",
         }
     }
 
@@ -234,18 +179,6 @@ impl Path {
     #[must_use]
     pub const fn is_fragmented(self) -> bool {
         matches!(self, Self::Pipeline)
-    }
-}
-
-impl fmt::Display for Path {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl serde::Serialize for Path {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.name())
     }
 }
 

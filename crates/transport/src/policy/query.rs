@@ -1,70 +1,38 @@
 //! What the policy is asked.
 
-use core::fmt;
 use core::str::FromStr;
 
 use super::Capabilities;
+use crate::named::{find, named};
 
-/// How far apart two endpoints are, nearest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-#[repr(u8)]
-pub enum Locality {
-    /// An endpoint and itself.
-    Itself = 0,
-    /// Two endpoints in one process.
-    SameProcess = 1,
-    /// Two processes on cores that share an L2 or L3 cache.
-    SharedCache = 2,
-    /// Two processes on one package, without a common cache or where it is not known.
-    SamePackage = 3,
-    /// Two processes on different packages.
-    OtherPackage = 4,
+named! {
+    /// How far apart two endpoints are, nearest first.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[non_exhaustive]
+    #[repr(u8)]
+    pub enum Locality {
+        /// An endpoint and itself.
+        Itself = "self",
+        /// Two endpoints in one process.
+        SameProcess = "same-process",
+        /// Two processes on cores that share an L2 or L3 cache.
+        SharedCache = "shared-cache",
+        /// Two processes on one package, without a common cache or where it is not known.
+        SamePackage = "same-package",
+        /// Two processes on different packages.
+        OtherPackage = "other-package",
+    }
 }
 
 impl Locality {
-    /// Every locality, nearest first.
-    pub const ALL: [Self; 5] = [
-        Self::Itself,
-        Self::SameProcess,
-        Self::SharedCache,
-        Self::SamePackage,
-        Self::OtherPackage,
-    ];
-
     /// The localities of two different processes.
     pub const BETWEEN_PROCESSES: [Self; 3] =
         [Self::SharedCache, Self::SamePackage, Self::OtherPackage];
-
-    /// The name that is printed and read: `self`, `same-process`, `shared-cache`, `same-package`,
-    /// `other-package`.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Itself => "self",
-            Self::SameProcess => "same-process",
-            Self::SharedCache => "shared-cache",
-            Self::SamePackage => "same-package",
-            Self::OtherPackage => "other-package",
-        }
-    }
 
     /// A small number for tables: less than `Locality::ALL.len()`.
     #[must_use]
     pub const fn index(self) -> usize {
         self as usize
-    }
-}
-
-impl fmt::Display for Locality {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl serde::Serialize for Locality {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.name())
     }
 }
 
@@ -79,42 +47,21 @@ impl FromStr for Locality {
     type Err = ParseLocalityError;
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
-        let name = name.trim();
-        Self::ALL
-            .into_iter()
-            .find(|locality| locality.name().eq_ignore_ascii_case(name))
-            .ok_or_else(|| ParseLocalityError(name.to_owned()))
+        let found = find(&Self::ALL, Self::name, name);
+        found.ok_or_else(|| ParseLocalityError(name.trim().to_owned()))
     }
 }
 
-/// How the receiver keeps up with the sender: each row of the table holds for one of these.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-#[repr(u8)]
-pub enum ReceiverPace {
-    /// Both sides keep pace.
-    #[default]
-    Steady = 0,
-    /// The receiver lags behind, and has asked this sender to send ahead what it can.
-    Slow = 1,
-}
-
-impl ReceiverPace {
-    /// Every one.
-    pub const ALL: [Self; 2] = [Self::Steady, Self::Slow];
-
-    /// The name that is printed and read: `usual`, `slow-receiver`.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Steady => "usual",
-            Self::Slow => "slow-receiver",
-        }
-    }
-}
-
-impl fmt::Display for ReceiverPace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
+named! {
+    /// How the receiver keeps up with the sender: each row of the table holds for one of these.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+    #[repr(u8)]
+    pub enum ReceiverPace {
+        /// Both sides keep pace.
+        #[default]
+        Steady = "usual",
+        /// The receiver lags behind, and has asked this sender to send ahead what it can.
+        Slow = "slow-receiver",
     }
 }
 
@@ -127,11 +74,8 @@ impl FromStr for ReceiverPace {
     type Err = ParsePaceError;
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
-        let name = name.trim();
-        Self::ALL
-            .into_iter()
-            .find(|pace| pace.name().eq_ignore_ascii_case(name))
-            .ok_or_else(|| ParsePaceError(name.to_owned()))
+        let found = find(&Self::ALL, Self::name, name);
+        found.ok_or_else(|| ParsePaceError(name.trim().to_owned()))
     }
 }
 

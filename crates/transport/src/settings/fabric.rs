@@ -1,38 +1,32 @@
 //! What can be said about networks.
 
-use core::fmt;
 use core::str::FromStr;
 use core::time::Duration;
 
-/// Which networks lead to peers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum FabricUse {
-    /// To peers on other nodes: verbs where both sides have an adapter, else TCP.
-    #[default]
-    Auto,
-    /// To peers on other nodes: verbs.
-    Verbs,
-    /// To peers on other nodes: TCP.
-    Tcp,
-    /// None: peers on other nodes are not reached.
-    Off,
-    /// Verbs to all peers, those on this node too: opening an endpoint fails without a device.
-    VerbsOnly,
-    /// TCP to all peers, those on this node too.
-    TcpOnly,
+use crate::named::{find, named};
+
+named! {
+    /// Which networks lead to peers.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+    #[non_exhaustive]
+    pub enum FabricUse {
+        /// To peers on other nodes: verbs where both sides have an adapter, else TCP.
+        #[default]
+        Auto = "auto",
+        /// To peers on other nodes: verbs.
+        Verbs = "verbs",
+        /// To peers on other nodes: TCP.
+        Tcp = "tcp",
+        /// None: peers on other nodes are not reached.
+        Off = "off",
+        /// Verbs to all peers, those on this node too: opening an endpoint fails without a device.
+        VerbsOnly = "verbs-only",
+        /// TCP to all peers, those on this node too.
+        TcpOnly = "tcp-only",
+    }
 }
 
 impl FabricUse {
-    const ALL: [Self; 6] = [
-        Self::Auto,
-        Self::Verbs,
-        Self::Tcp,
-        Self::Off,
-        Self::VerbsOnly,
-        Self::TcpOnly,
-    ];
-
     /// Whether peers may be reached over verbs.
     #[must_use]
     pub const fn has_verbs(self) -> bool {
@@ -50,31 +44,13 @@ impl FabricUse {
     pub const fn is_only(self) -> bool {
         matches!(self, Self::VerbsOnly | Self::TcpOnly)
     }
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Verbs => "verbs",
-            Self::Tcp => "tcp",
-            Self::Off => "off",
-            Self::VerbsOnly => "verbs-only",
-            Self::TcpOnly => "tcp-only",
-        }
-    }
-}
-
-impl fmt::Display for FabricUse {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
 }
 
 impl FromStr for FabricUse {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
-        let named = |used: &&Self| text.eq_ignore_ascii_case(used.name());
-        Self::ALL.iter().find(named).copied().ok_or(())
+        find(&Self::ALL, Self::name, text).ok_or(())
     }
 }
 

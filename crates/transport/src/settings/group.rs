@@ -1,42 +1,32 @@
 //! Settings that have to do with one thing.
 
-use core::fmt;
+use crate::named::named;
 
-/// What settings have to do with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Group {
-    /// Files that hold settings.
-    Files,
-    /// Which path a message takes.
-    Paths,
-    /// Shared memory.
-    Memory,
-    /// How long an endpoint waits, and in which way.
-    Waiting,
-    /// What an endpoint says of itself.
-    Observation,
-    /// The kernel module.
-    KernelModule,
-    /// Peers on other machines.
-    Networks,
-    /// Those that are reached over verbs.
-    Verbs,
+named! {
+    /// What settings have to do with.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub enum Group {
+        /// Files that hold settings.
+        Files = "Files",
+        /// Which path a message takes.
+        Paths = "Paths",
+        /// Shared memory.
+        Memory = "Memory",
+        /// How long an endpoint waits, and in which way.
+        Waiting = "Waiting",
+        /// What an endpoint says of itself.
+        Observation = "Observation",
+        /// The kernel module.
+        KernelModule = "Kernel module",
+        /// Peers on other machines.
+        Networks = "Other machines",
+        /// Those that are reached over verbs.
+        Verbs = "Verbs",
+    }
 }
 
 impl Group {
-    /// Every group, in the order in which they are shown.
-    pub const ALL: [Self; 8] = [
-        Self::Files,
-        Self::Paths,
-        Self::Memory,
-        Self::Waiting,
-        Self::Observation,
-        Self::KernelModule,
-        Self::Networks,
-        Self::Verbs,
-    ];
-
     /// When the settings of the group matter, in a sentence or two.
     #[must_use]
     pub const fn about(self) -> &'static str {
@@ -69,26 +59,5 @@ impl Group {
                 "They matter in builds with the feature `ibverbs`, where an adapter is there."
             }
         }
-    }
-}
-
-impl fmt::Display for Group {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Files => "Files",
-            Self::Paths => "Paths",
-            Self::Memory => "Memory",
-            Self::Waiting => "Waiting",
-            Self::Observation => "Observation",
-            Self::KernelModule => "Kernel module",
-            Self::Networks => "Other machines",
-            Self::Verbs => "Verbs",
-        })
-    }
-}
-
-impl serde::Serialize for Group {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
     }
 }

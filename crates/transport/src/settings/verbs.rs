@@ -1,25 +1,19 @@
 //! What can be said about verbs.
 
-use core::fmt;
 use core::str::FromStr;
 use core::time::Duration;
 
-/// When the ranks of a job meet over verbs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum VerbsConnect {
-    /// Each pair at its first message.
-    #[default]
-    OnDemand,
-    /// All pairs when the job starts, in `n - 1` steps.
-    Static,
-}
+use crate::named::{find, named};
 
-impl fmt::Display for VerbsConnect {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::OnDemand => "on-demand",
-            Self::Static => "static",
-        })
+named! {
+    /// When the ranks of a job meet over verbs.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+    pub enum VerbsConnect {
+        /// Each pair at its first message.
+        #[default]
+        OnDemand = "on-demand",
+        /// All pairs when the job starts, in `n - 1` steps.
+        Static = "static",
     }
 }
 
@@ -27,35 +21,23 @@ impl FromStr for VerbsConnect {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
-        match text.to_ascii_lowercase().as_str() {
-            "on-demand" => Ok(Self::OnDemand),
-            "static" => Ok(Self::Static),
-            _ => Err(()),
-        }
+        find(&Self::ALL, Self::name, text).ok_or(())
     }
 }
 
-/// Which registrations of long messages' memory are kept for the next message. As long as a
-/// registration is kept, peers can read memory that was sent from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum VerbsCache {
-    /// Those that cannot become wrong: on devices with on-demand paging.
-    #[default]
-    Auto,
-    /// None.
-    Off,
-    /// On other devices too. The process gets a thread that the kernel tells of memory that is
-    /// unmapped (userfaultfd).
-    Watch,
-}
-
-impl fmt::Display for VerbsCache {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Auto => "auto",
-            Self::Off => "off",
-            Self::Watch => "watch",
-        })
+named! {
+    /// Which registrations of long messages' memory are kept for the next message. As long as a
+    /// registration is kept, peers can read memory that was sent from.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+    pub enum VerbsCache {
+        /// Those that cannot become wrong: on devices with on-demand paging.
+        #[default]
+        Auto = "auto",
+        /// None.
+        Off = "off",
+        /// On other devices too. The process gets a thread that the kernel tells of memory that is
+        /// unmapped (userfaultfd).
+        Watch = "watch",
     }
 }
 
@@ -64,10 +46,8 @@ impl FromStr for VerbsCache {
 
     fn from_str(text: &str) -> Result<Self, ()> {
         match text.to_ascii_lowercase().as_str() {
-            "auto" => Ok(Self::Auto),
-            "off" | "no" | "0" => Ok(Self::Off),
-            "watch" => Ok(Self::Watch),
-            _ => Err(()),
+            "no" | "0" => Ok(Self::Off),
+            text => find(&Self::ALL, Self::name, text).ok_or(()),
         }
     }
 }
