@@ -70,6 +70,8 @@ mod owned_bytes;
 #[cfg(test)]
 #[expect(unsafe_code, reason = "implements the raw interface on the heap")]
 mod owners;
+#[expect(unsafe_code, reason = "vectors taken apart, and put together again")]
+mod parts;
 mod pieces;
 mod policy;
 mod polling;

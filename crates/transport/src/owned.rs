@@ -1,60 +1,17 @@
 //! Owned requests: the buffer moves into the operation and comes back at completion.
 
 use core::fmt;
-use core::mem::{self, ManuallyDrop};
+use core::mem::ManuallyDrop;
 use core::time::Duration;
 
 use crate::error::Outcome;
 use crate::handle::Handle;
-use crate::raw::{Posted, RawSlice, RawSliceMut, RequestId};
+use crate::parts::Parts;
+use crate::raw::{Posted, RequestId};
 use crate::region::RegionKey;
 use crate::wait::place_of;
 use crate::wait::sealed::Waited;
 use crate::{Endpoint, Peer, Result, Selector, Status, Tag};
-
-/// A `Vec<u8>` taken apart, so that moving the request around never touches bytes that the endpoint
-/// may be writing.
-struct Parts {
-    start: *mut u8,
-    len: usize,
-    capacity: usize,
-}
-
-// SAFETY: it stands for a `Vec<u8>`, which is `Send`.
-unsafe impl Send for Parts {}
-
-impl Parts {
-    fn new(buffer: Vec<u8>) -> Self {
-        let mut buffer = ManuallyDrop::new(buffer);
-        Self {
-            start: buffer.as_mut_ptr(),
-            len: buffer.len(),
-            capacity: buffer.capacity(),
-        }
-    }
-
-    fn readable(&self) -> RawSlice {
-        RawSlice {
-            start: self.start,
-            len: self.len,
-        }
-    }
-
-    fn writable(&self) -> RawSliceMut {
-        RawSliceMut {
-            start: self.start,
-            len: self.len,
-        }
-    }
-
-    /// # Safety
-    /// The operation is done, and this is called once.
-    unsafe fn rebuild(&self) -> Vec<u8> {
-        // SAFETY: the three came from one `Vec<u8>`; the caller promises that nobody else uses
-        // them.
-        unsafe { Vec::from_raw_parts(self.start, self.len, self.capacity) }
-    }
-}
 
 /// Drops the buffer of an abandoned request when the endpoint is through with it.
 struct Orphan(Parts);
@@ -80,7 +37,7 @@ impl<'e, E: Endpoint> Owned<'e, E> {
         buffer: Vec<u8>,
         post: impl FnOnce(&Parts) -> Result<Posted>,
     ) -> Result<Self> {
-        let parts = Parts::new(buffer);
+        let parts = Parts::of(buffer);
         match post(&parts) {
             Ok(posted) => {
                 let handle = Handle { endpoint, posted };
@@ -106,8 +63,7 @@ impl<E: Endpoint> Drop for Owned<'_, E> {
     /// Lets the operation go on by itself: a send is still delivered. The buffer is freed when it
     /// is done.
     fn drop(&mut self) {
-        let parts = mem::replace(&mut self.parts, Parts::new(Vec::new()));
-        let orphan = Orphan(parts);
+        let orphan = Orphan(self.parts);
         if let Some(id) = self.handle.pending() {
             self.handle.endpoint.abandon(id, Box::new(orphan));
         }

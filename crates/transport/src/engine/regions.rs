@@ -14,16 +14,13 @@ use limic_shm::sync::{Ordering, fence};
 
 use super::contact::inquiry::Inquiry;
 use super::frame::Done;
+use crate::parts::Parts;
 use crate::raw::{Access, RawSliceMut, RegionId, RequestId};
 use crate::{Error, Result};
 
 /// One region.
 struct Region {
-    /// Taken apart, so that nobody holds a reference to bytes that peers may write.
-    start: *mut u8,
-    len: usize,
-    /// Of the vector that it was; `None`: the memory stays the application's.
-    capacity: Option<usize>,
+    memory: Parts,
     access: Access,
     /// The offset by which peers name the first byte.
     origin: u64,
@@ -32,34 +29,6 @@ struct Region {
     over: bool,
     /// Transfers through this endpoint that use it now.
     users: u32,
-}
-
-// SAFETY: it stands for a `Vec<u8>`, or for memory that whoever exposed it promised to leave there.
-unsafe impl Send for Region {}
-
-impl Region {
-    /// # Safety
-    /// Nobody else uses the memory any more, and this is called once.
-    unsafe fn rebuild(self) -> Vec<u8> {
-        match self.capacity {
-            // SAFETY: the three came from one `Vec<u8>`.
-            Some(capacity) => unsafe { Vec::from_raw_parts(self.start, self.len, capacity) },
-            None => Vec::new(),
-        }
-    }
-
-    fn has(&self, offset: u64, len: u64) -> bool {
-        let end = offset.checked_add(len);
-        end.is_some_and(|end| end <= self.len as u64)
-    }
-
-    /// Bytes of the region.
-    fn part(&self, offset: u64, len: usize) -> RawSliceMut {
-        RawSliceMut {
-            start: self.start.wrapping_add(offset as usize),
-            len,
-        }
-    }
 }
 
 /// What is to be exposed, and how.
@@ -101,9 +70,7 @@ impl Regions {
     ) -> Result<(RegionId, u64)> {
         let key = self.new_key(segment, exposure.key)?;
         let region = Region {
-            start: exposure.memory.start,
-            len: exposure.memory.len,
-            capacity: exposure.capacity,
+            memory: Parts::new(exposure.memory, exposure.capacity),
             access: exposure.access,
             origin: exposure.origin,
             key,
@@ -148,15 +115,7 @@ impl Regions {
 
     /// Bytes of a region, for its owner's plain copies.
     pub(crate) fn bytes(&mut self, id: RegionId, offset: u64, len: usize) -> Result<RawSliceMut> {
-        let region = self.get(id)?;
-        if region.has(offset, len as u64) {
-            return Ok(region.part(offset, len));
-        }
-        Err(Error::OutOfRegion {
-            offset,
-            len: len as u64,
-            region: region.len as u64,
-        })
+        self.get(id)?.memory.part(offset, len)
     }
 
     /// Bytes that a peer asks for by key, or this endpoint as a peer would; with the region's
@@ -176,10 +135,9 @@ impl Regions {
         let fits = |(_, region): &(u32, &Region)| !region.over && region.access.contains(access);
         let (place, region) = found.filter(fits).ok_or(Done::NoRegion)?;
         let offset = offset.wrapping_sub(region.origin);
-        if !region.has(offset, len) {
-            return Err(Done::OutOfRegion(region.len as u64));
-        }
-        Ok((place, region.part(offset, len as usize)))
+        let found = region.memory.get(offset, len);
+        let bytes = found.ok_or(Done::OutOfRegion(region.memory.len()))?;
+        Ok((place, bytes))
     }
 
     /// A transfer uses a region.
@@ -276,7 +234,7 @@ impl Regions {
         self.accessors.retain(|known| known.0 != id.0 as u32);
         self.revoked = false;
         // SAFETY: the caller's promise: nobody can reach it any more.
-        Ok(unsafe { region.rebuild() })
+        Ok(unsafe { region.memory.rebuild() })
     }
 
     /// Whether one is taken back that may be in use.
@@ -298,9 +256,10 @@ fn publish(segment: &OwnSegment, place: u32, region: &Region) {
     }
     let table = segment.regions();
     let word = |at| table.word64(place as usize * REGION_BYTES + at);
-    let address = region.start.expose_provenance() as u64;
+    let memory = region.memory.writable();
+    let address = memory.start.expose_provenance() as u64;
     word(8).store(address, Ordering::Relaxed);
-    word(16).store(region.len as u64, Ordering::Relaxed);
+    word(16).store(memory.len as u64, Ordering::Relaxed);
     word(24).store(region.access.bits(), Ordering::Relaxed);
     word(32).store(region.origin, Ordering::Relaxed);
     // Release: pairs with the acquire in `rma::find_region`: a peer that sees the key sees the
@@ -334,9 +293,7 @@ mod tests {
         regions.own.insert(
             0,
             Region {
-                start: memory.as_mut_ptr(),
-                len: memory.len(),
-                capacity: None,
+                memory: Parts::new(RawSliceMut::from(memory), None),
                 access: Access::BOTH,
                 origin,
                 key: 7,

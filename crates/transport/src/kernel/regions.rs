@@ -12,6 +12,7 @@ use limic_copy::{Access as Reach, CopyEngine, LocalSlice, RemoteRange};
 
 use super::KernelEngine;
 use super::region_directory::{DirectoryEntry, WORDS};
+use crate::parts::Parts;
 use crate::raw::{Access, RawSliceMut, RegionId};
 use crate::{Address, Error, Result};
 
@@ -22,26 +23,7 @@ pub(super) struct Own {
     pub(super) listed: DirectoryEntry,
     /// Its entry of the list.
     entry: usize,
-    /// Taken apart, so that nobody holds a reference to bytes that peers may write.
-    start: *mut u8,
-    len: usize,
-    /// Of the vector that it was; `None`: the memory stays the application's.
-    capacity: Option<usize>,
-}
-
-// SAFETY: it stands for a `Vec<u8>`, or for memory that whoever exposed it promised to leave there.
-unsafe impl Send for Own {}
-
-impl Own {
-    /// # Safety
-    /// Nobody else uses the memory any more, and this is called once.
-    unsafe fn rebuild(self) -> Vec<u8> {
-        match self.capacity {
-            // SAFETY: the three came from one `Vec<u8>`.
-            Some(capacity) => unsafe { Vec::from_raw_parts(self.start, self.len, capacity) },
-            None => Vec::new(),
-        }
-    }
+    memory: Parts,
 }
 
 /// The regions of this endpoint.
@@ -80,15 +62,11 @@ impl Regions {
 impl KernelEngine {
     /// Exposes memory under a random key.
     pub(super) fn expose(&mut self, memory: Vec<u8>) -> Result<(RegionId, u64)> {
-        let mut memory = core::mem::ManuallyDrop::new(memory);
-        let room = RawSliceMut {
-            // Of the vector, whose memory it is to be again: not of a slice in it.
-            start: memory.as_mut_ptr(),
-            len: memory.len(),
-        };
-        let exposed = self.expose_keyed(room, Some(memory.capacity()), None, Access::BOTH, 0);
+        let memory = Parts::of(memory);
+        let exposed = self.expose_keyed(memory, None, Access::BOTH, 0);
         if exposed.is_err() {
-            core::mem::ManuallyDrop::into_inner(memory);
+            // SAFETY: it was not exposed.
+            drop(unsafe { memory.rebuild() });
         }
         exposed
     }
@@ -109,13 +87,12 @@ impl KernelEngine {
         if let Some(key) = key.filter(taken) {
             return Err(Error::KeyInUse { key });
         }
-        self.expose_keyed(memory, None, key, access, origin)
+        self.expose_keyed(Parts::new(memory, None), key, access, origin)
     }
 
     fn expose_keyed(
         &mut self,
-        RawSliceMut { start, len }: RawSliceMut,
-        capacity: Option<usize>,
+        memory: Parts,
         key: Option<u64>,
         access: Access,
         origin: u64,
@@ -140,6 +117,7 @@ impl KernelEngine {
             (false, false) => None,
         };
         let mut handle = 0;
+        let RawSliceMut { start, len } = memory.writable();
         if let Some(reach) = reach.filter(|_| len > 0) {
             let mut range = [RemoteRange::default()];
             // SAFETY: it stays where it is until it is revoked, and meanwhile peers may read and
@@ -175,9 +153,7 @@ impl KernelEngine {
         let own = Own {
             listed,
             entry,
-            start,
-            len,
-            capacity,
+            memory,
         };
         self.regions.own.insert(id, own);
         Ok((RegionId(id), key))
@@ -187,15 +163,7 @@ impl KernelEngine {
     fn own_bytes(&self, region: RegionId, offset: u64, len: usize) -> Result<*mut u8> {
         let own = self.regions.own.get(&region.0);
         let own = own.ok_or(Error::UnknownRequest)?;
-        let fits = offset.checked_add(len as u64);
-        if fits.is_none_or(|end| end > own.len as u64) {
-            return Err(Error::OutOfRegion {
-                offset,
-                len: len as u64,
-                region: own.len as u64,
-            });
-        }
-        Ok(own.start.wrapping_add(offset as usize))
+        Ok(own.memory.part(offset, len)?.start)
     }
 
     /// Copies out of an own region.
@@ -233,7 +201,7 @@ impl KernelEngine {
         self.regions.free.push(own.entry);
         self.take_back(own.listed.handle);
         // SAFETY: revoked, or gone with the session; and out of the table.
-        Ok(unsafe { own.rebuild() })
+        Ok(unsafe { own.memory.rebuild() })
     }
 
     fn take_back(&self, handle: u64) {

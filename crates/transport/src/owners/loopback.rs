@@ -198,13 +198,13 @@ impl OneSided for Loopback {
         })
     }
     fn region_read(&self, region: RegionId, offset: u64, into: &mut [u8]) -> Result<()> {
-        let part = self.state().memory[&region.0].part(offset, into.len())?;
+        let part = self.state().memory[&region.0].0.part(offset, into.len())?;
         // SAFETY: within the region, which nobody else has.
         unsafe { core::ptr::copy_nonoverlapping(part.start, into.as_mut_ptr(), part.len) };
         Ok(())
     }
     fn region_write(&self, region: RegionId, offset: u64, from: &[u8]) -> Result<()> {
-        let part = self.state().memory[&region.0].part(offset, from.len())?;
+        let part = self.state().memory[&region.0].0.part(offset, from.len())?;
         // SAFETY: as in `region_read`.
         unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), part.start, part.len) };
         Ok(())
@@ -228,7 +228,7 @@ impl OneSided for Loopback {
             .memory
             .get(&key)
             .ok_or(Error::UnknownRegion { peer })?;
-        let RawSliceMut { start, len } = memory.part(offset, into.len() as usize)?;
+        let RawSliceMut { start, len } = memory.0.part(offset, into.len() as usize)?;
         // SAFETY: the region stays until it is revoked, which ends all copies.
         let from = unsafe { SendBuffer::new(&[RawSlice { start, len }]) };
         Ok(state.start(Task::Copy(from, into)))
@@ -247,7 +247,7 @@ impl OneSided for Loopback {
             .memory
             .get(&key)
             .ok_or(Error::UnknownRegion { peer })?;
-        let part = memory.part(offset, from.len() as usize)?;
+        let part = memory.0.part(offset, from.len() as usize)?;
         // SAFETY: the region stays until it is revoked, which ends all copies.
         let into = unsafe { ReceiveBuffer::new(&[part]) };
         Ok(state.start(Task::Copy(from, into)))
@@ -258,7 +258,7 @@ impl Loans for Loopback {
     fn borrow_loan(&self, len: usize) -> Result<RawLoan> {
         let mut state = self.state();
         let (id, memory) = (state.name(), Memory::new(vec![0; len]));
-        let start = memory.start;
+        let start = memory.0.writable().start;
         state.memory.insert(id, memory);
         Ok(RawLoan { start, len, id })
     }

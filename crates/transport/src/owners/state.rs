@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use crate::buffer::{ReceiveBuffer, SendBuffer};
 use crate::engine::envelope::Envelope;
 use crate::engine::request::{Operation, Requests as Table, Slot, sent};
-use crate::raw::{Posted, RawSliceMut, RequestId};
-use crate::{Error, Result, Selector, Status, Tag};
+use crate::parts::Parts;
+use crate::raw::{Posted, RequestId};
+use crate::{Selector, Status, Tag};
 
 /// What is under way.
 pub(super) enum Task {
@@ -19,39 +20,16 @@ pub(super) enum Task {
 
 /// A vector whose bytes are known by their address alone.
 #[derive(Debug)]
-pub(super) struct Memory {
-    pub(super) start: *mut u8,
-    len: usize,
-    capacity: usize,
-}
+pub(super) struct Memory(pub(super) Parts);
 
 impl Memory {
     pub(super) fn new(bytes: Vec<u8>) -> Self {
-        let mut bytes = core::mem::ManuallyDrop::new(bytes);
-        Self {
-            start: bytes.as_mut_ptr(),
-            len: bytes.len(),
-            capacity: bytes.capacity(),
-        }
-    }
-
-    pub(super) fn part(&self, offset: u64, len: usize) -> Result<RawSliceMut> {
-        let end = offset.checked_add(len as u64);
-        if end.is_none_or(|end| end > self.len as u64) {
-            let (len, region) = (len as u64, self.len as u64);
-            return Err(Error::OutOfRegion {
-                offset,
-                len,
-                region,
-            });
-        }
-        let start = self.start.wrapping_add(offset as usize);
-        Ok(RawSliceMut { start, len })
+        Self(Parts::of(bytes))
     }
 
     pub(super) fn into_vec(self) -> Vec<u8> {
-        // SAFETY: the three came from one `Vec<u8>`, which this value stands for.
-        unsafe { Vec::from_raw_parts(self.start, self.len, self.capacity) }
+        // SAFETY: this value stands for the vector.
+        unsafe { self.0.rebuild() }
     }
 }
 
