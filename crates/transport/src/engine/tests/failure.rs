@@ -3,10 +3,12 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Command, Stdio};
 
-use limic_shm::ring::shared::SharedProducer;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::{accessed_region, attach_both, known, open, send, tags, turn, without_pidfd};
+use super::{
+    accessed_region, attach_both, claimer, known, open, send, start_revoke, tags, turn,
+    without_pidfd,
+};
 use crate::engine::Engine;
 use crate::engine::contact::connections;
 use crate::engine::contact::failure::fail_peer;
@@ -17,13 +19,6 @@ use crate::engine::protocol::{receive, regions};
 use crate::error::PeerFailure;
 use crate::raw::Posted;
 use crate::{Error, Peer, Selector, Tag};
-
-/// A claim in the shared ring of `owner`, in the name of a peer: as of one that is preempted before
-/// it publishes.
-fn claimer(owner: &Engine, peer: u32) -> SharedProducer<limic_shm::ring::Mapped> {
-    let slots = owner.cx.memory.segment.shape().shared_slots;
-    SharedProducer::new(owner.cx.memory.segment.shared_ring(), slots, peer).expect("a sender")
-}
 
 #[test]
 fn last_words_behind_a_claim_of_another_peer_are_delivered() {
@@ -322,9 +317,4 @@ fn bytes_to_itself_that_wait_are_counted_until_they_are_received() {
         Ok(Posted::Done(Err(Error::Truncated { .. })))
     ));
     assert_eq!(engine.cx.counters.unexpected_bytes(), 8);
-}
-
-fn start_revoke(owner: &mut Engine, region: crate::raw::RegionId) -> crate::Result<()> {
-    let segment = &owner.cx.memory.segment;
-    owner.cx.regions.start_revoke(segment, region)
 }

@@ -5,9 +5,11 @@ use std::os::fd::AsFd;
 use std::time::Instant;
 
 use limic_shm::control::Channel;
-use limic_shm::ring::shared::SharedProducer;
 
-use super::{accessed_region, attach_both, known, open, open_with, post, send, tags, turn};
+use super::{
+    accessed_region, attach_both, claimer, known, open, open_with, post, send, start_revoke, tags,
+    turn,
+};
 use crate::buffer::ReceiveBuffer;
 use crate::counters::Event;
 use crate::engine::Engine;
@@ -43,9 +45,7 @@ fn a_claim_that_a_living_peer_did_not_make_holds_nobody_up() {
     let (mut receiver, mut named, mut sender) = (open(0), open(0), open(0));
     let (of_named, _) = attach_both(&mut receiver, &mut named);
     let (of_sender, at_sender) = attach_both(&mut receiver, &mut sender);
-    let slots = receiver.cx.memory.segment.shape().shared_slots;
-    let ring = receiver.cx.memory.segment.shared_ring();
-    let mut forger = SharedProducer::new(ring, slots, of_named).expect("a sender");
+    let mut forger = claimer(&receiver, of_named);
     core::mem::forget(forger.reserve(0).expect("room"));
     send(&mut sender, at_sender, 5);
     until(&mut [&mut receiver, &mut named, &mut sender], |engines| {
@@ -58,10 +58,8 @@ fn a_claim_that_a_living_peer_did_not_make_holds_nobody_up() {
 fn a_claim_in_the_name_of_its_receiver_holds_nobody_up() {
     let (mut receiver, mut sender) = (open(0), open(0));
     let (of_sender, at_sender) = attach_both(&mut receiver, &mut sender);
-    let slots = receiver.cx.memory.segment.shape().shared_slots;
-    let ring = receiver.cx.memory.segment.shared_ring();
     let own = receiver.myself().0;
-    let mut forger = SharedProducer::new(ring, slots, own).expect("a sender");
+    let mut forger = claimer(&receiver, own);
     core::mem::forget(forger.reserve(0).expect("room"));
     send(&mut sender, at_sender, 5);
     until(&mut [&mut receiver, &mut sender], |engines| {
@@ -73,9 +71,7 @@ fn a_claim_in_the_name_of_its_receiver_holds_nobody_up() {
 fn a_claim_that_a_peer_makes_after_it_denied_another_one_is_waited_for() {
     let (mut receiver, mut sender) = (open(0), open(0));
     let (of_sender, _) = attach_both(&mut receiver, &mut sender);
-    let slots = receiver.cx.memory.segment.shape().shared_slots;
-    let ring = receiver.cx.memory.segment.shared_ring();
-    let mut claims = SharedProducer::new(ring, slots, of_sender).expect("a sender");
+    let mut claims = claimer(&receiver, of_sender);
     core::mem::forget(claims.reserve(0).expect("a forged one"));
     // It denies the first one; meanwhile it is preempted behind its next claim.
     let held = claims.reserve(0).expect("room");
@@ -97,12 +93,7 @@ fn a_region_comes_back_though_a_peer_that_does_nothing_says_that_it_accesses_it(
     let (mut owner, mut peer) = (open(1), open(1));
     attach_both(&mut owner, &mut peer);
     let (region, _) = accessed_region(&mut owner, &peer);
-    let segment = &owner.cx.memory.segment;
-    owner
-        .cx
-        .regions
-        .start_revoke(segment, region)
-        .expect("region");
+    start_revoke(&mut owner, region).expect("a region");
     let mut memory = None;
     until(&mut [&mut owner, &mut peer], |engines| {
         memory = regions::revoked(&mut engines[0].cx, region).expect("a region");

@@ -14,7 +14,8 @@ mod staging;
 mod third;
 mod unexpected;
 
-use limic_shm::ring::Memory;
+use limic_shm::ring::shared::SharedProducer;
+use limic_shm::ring::{Mapped, Memory};
 use limic_shm::sync::Ordering;
 
 use super::Engine;
@@ -103,6 +104,19 @@ fn accessed_region(owner: &mut Engine, peer: &Engine) -> (RegionId, impl Fn() + 
     let announce = move |key| word.word64(0).store(key, Ordering::Release);
     announce(key);
     (region, move || announce(0))
+}
+
+/// A claim in the shared ring of `owner`, in the name of a peer: as of one that is preempted before
+/// it publishes.
+fn claimer(owner: &Engine, peer: u32) -> SharedProducer<Mapped> {
+    let slots = owner.cx.memory.segment.shape().shared_slots;
+    SharedProducer::new(owner.cx.memory.segment.shared_ring(), slots, peer).expect("a sender")
+}
+
+/// Begins to take a region back.
+fn start_revoke(owner: &mut Engine, region: RegionId) -> crate::Result<()> {
+    let segment = &owner.cx.memory.segment;
+    owner.cx.regions.start_revoke(segment, region)
 }
 
 /// Tags of the messages of a peer that wait, oldest first.

@@ -7,7 +7,7 @@ use std::time::Instant;
 use limic_shm::ring::Mapped;
 use limic_shm::ring::shared::SharedProducer;
 
-use super::{attach_both, open_with, post, turn};
+use super::{attach_both, claimer, open_with, post, turn};
 use crate::engine::Engine;
 use crate::engine::frame::{ClearToSend, ControlRecord, Done, SPLIT_COPY};
 use crate::engine::protocol::receive;
@@ -34,10 +34,7 @@ pub(super) struct Forger(SharedProducer<Mapped>);
 
 impl Forger {
     pub(super) fn new(reader: &Engine, in_the_name_of: u32) -> Self {
-        let segment = &reader.cx.memory.segment;
-        let ring = segment.shared_ring();
-        let ring = SharedProducer::new(ring, segment.shape().shared_slots, in_the_name_of);
-        Self(ring.expect("a sender"))
+        Self(claimer(reader, in_the_name_of))
     }
 
     pub(super) fn push(&mut self, record: &ControlRecord) {
@@ -142,12 +139,33 @@ impl Pair {
         (sent.expect("sent"), received.expect("received"))
     }
 
+    /// A third asks the sender to write to a victim, whose bytes are alike, and it does not.
+    fn ask_in_vain(&mut self, send: RequestId, record: &ControlRecord, victim: &[u8]) {
+        Forger::new(&self.sender, self.of_receiver).push(record);
+        for _ in 0..100 {
+            self.sender.progress();
+        }
+        assert!(victim.iter().all(|byte| *byte == 0x5A), "it was written to");
+        assert_eq!(self.send_stage(send), OFFERED);
+    }
+
     /// The message arrives whole, and both ends say so.
     fn check(&mut self, send: RequestId, receive: RequestId) {
         let (sent, received) = self.finish(send, receive);
         assert!(sent.is_ok(), "{sent:?}");
         assert!(received.is_ok(), "{received:?}");
         assert!(self.room == self.data, "other bytes have come");
+    }
+}
+
+/// What a receiver writes into its line for a copy of which this sender is to do a part.
+fn terms(sender: u32, send: RequestId, into: &[u8]) -> SplitTerms {
+    SplitTerms {
+        sender,
+        send: send.0,
+        receive: 7,
+        bytes: LEN as u64,
+        address: into.as_ptr().expose_provenance() as u64,
     }
 }
 
@@ -161,13 +179,7 @@ fn a_write_that_a_third_asks_for_is_not_made() {
     let address = victim.as_ptr().expose_provenance() as u64;
     // The id of the send, all bytes, and an address in the receiver.
     let words = [send.0, 0, LEN as u64, 0, address];
-    let mut forger = Forger::new(&pair.sender, pair.of_receiver);
-    forger.push(&ControlRecord::new(SPLIT_COPY, 0, words));
-    for _ in 0..100 {
-        pair.sender.progress();
-    }
-    assert!(victim.iter().all(|byte| *byte == 0x5A), "it was written to");
-    assert_eq!(pair.send_stage(send), OFFERED);
+    pair.ask_in_vain(send, &ControlRecord::new(SPLIT_COPY, 0, words), &victim);
     let receive = pair.accept();
     pair.check(send, receive);
 }
@@ -179,22 +191,11 @@ fn a_write_that_another_sender_was_asked_for_is_not_made() {
     let (of_other, _) = attach_both(&mut pair.receiver, &mut other);
     let send = pair.offer();
     let victim = vec![0x5A_u8; LEN];
-    let terms = SplitTerms {
-        sender: of_other,
-        // Ids of requests are alike in all endpoints.
-        send: send.0,
-        receive: 7,
-        bytes: LEN as u64,
-        address: victim.as_ptr().expose_provenance() as u64,
-    };
+    // Ids of requests are alike in all endpoints.
+    let terms = terms(of_other, send, &victim);
     let (line, _) = pair.receiver.cx.splits.open(&terms).expect("a line");
-    let mut forger = Forger::new(&pair.sender, pair.of_receiver);
-    forger.push(&ControlRecord::new(SPLIT_COPY, 0, [send.0, line.into()]));
-    for _ in 0..100 {
-        pair.sender.progress();
-    }
-    assert!(victim.iter().all(|byte| *byte == 0x5A), "it was written to");
-    assert_eq!(pair.send_stage(send), OFFERED);
+    let record = ControlRecord::new(SPLIT_COPY, 0, [send.0, line.into()]);
+    pair.ask_in_vain(send, &record, &victim);
     pair.receiver.cx.splits.close(line);
 }
 
@@ -203,24 +204,13 @@ fn a_request_for_a_write_that_comes_when_the_receiver_has_given_up_is_nothing() 
     let mut pair = Pair::new();
     let send = pair.offer();
     let victim = vec![0x5A_u8; LEN];
-    let terms = SplitTerms {
-        sender: pair.of_sender,
-        send: send.0,
-        receive: 7,
-        bytes: LEN as u64,
-        address: victim.as_ptr().expose_provenance() as u64,
-    };
+    let terms = terms(pair.of_sender, send, &victim);
     let splits = &mut pair.receiver.cx.splits;
     let (line, _) = splits.open(&terms).expect("a line");
     // The record was held back meanwhile; or it is one that was seen before, played again.
     splits.close(line);
-    let mut forger = Forger::new(&pair.sender, pair.of_receiver);
-    forger.push(&ControlRecord::new(SPLIT_COPY, 0, [send.0, line.into()]));
-    for _ in 0..100 {
-        pair.sender.progress();
-    }
-    assert!(victim.iter().all(|byte| *byte == 0x5A), "it was written to");
-    assert_eq!(pair.send_stage(send), OFFERED);
+    let record = ControlRecord::new(SPLIT_COPY, 0, [send.0, line.into()]);
+    pair.ask_in_vain(send, &record, &victim);
 }
 
 #[test]
