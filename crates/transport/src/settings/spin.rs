@@ -4,6 +4,7 @@ use core::fmt;
 use core::time::Duration;
 
 use super::Settings;
+use crate::topology::CpuSet;
 
 /// How long a waiting endpoint polls before it yields and then sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -70,11 +71,5 @@ fn ranks_of_this_node() -> u32 {
 /// CPUs of the machine: a rank that is bound to one of them shares the machine with the others.
 fn all_cpus() -> u32 {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
-    text.trim()
-        .split(',')
-        .filter_map(|range| {
-            let (first, last) = range.split_once('-').unwrap_or((range, range));
-            Some(last.parse::<u32>().ok()? - first.parse::<u32>().ok()? + 1)
-        })
-        .sum()
+    text.parse::<CpuSet>().map_or(0, |cpus| cpus.len() as u32)
 }
