@@ -18,15 +18,6 @@ enum Offered {
     Busy,
 }
 
-/// What a send says of itself.
-#[derive(Clone, Copy)]
-struct Label {
-    to: u32,
-    rank: u32,
-    tag: u64,
-    immediate: Option<u64>,
-}
-
 impl KernelEngine {
     /// Starts a send.
     ///
@@ -40,12 +31,6 @@ impl KernelEngine {
         data: &[RawSlice],
     ) -> Result<Posted> {
         let rank = self.rank(to)?;
-        let label = Label {
-            to,
-            rank,
-            tag,
-            immediate,
-        };
         // More pieces than a list takes become one: abandoned with the request.
         let gathered = (data.len() > Messages::PIECES).then(|| {
             // SAFETY: the caller's promise.
@@ -61,7 +46,7 @@ impl KernelEngine {
         {
             // SAFETY: the caller's promise, and what was gathered is kept until the request is
             // over.
-            match unsafe { self.offer(label, data) }? {
+            match unsafe { self.offer((to, rank), tag, immediate, data) }? {
                 Offered::Over(outcome) => return Ok(Posted::Done(outcome)),
                 Offered::Queued(slot) => place = Place::Module(slot),
                 Offered::Busy => {}
@@ -99,19 +84,13 @@ impl KernelEngine {
         data: &[RawSlice],
     ) -> Result<Option<Status>> {
         let rank = self.rank(to)?;
-        let label = Label {
-            to,
-            rank,
-            tag,
-            immediate,
-        };
         let waits = self.peers.get(to).is_some_and(|entry| entry.backlogged > 0);
         if waits || total(data) > Messages::BUFFERED || data.len() > Messages::PIECES {
             return Ok(None);
         }
         // SAFETY: readable during the call, by the caller; a send that the module keeps is over
         // when it returns.
-        match unsafe { self.offer(label, data) }? {
+        match unsafe { self.offer((to, rank), tag, immediate, data) }? {
             Offered::Over(outcome) => outcome.map(Some),
             Offered::Queued(_) | Offered::Busy => Ok(None),
         }
@@ -121,7 +100,13 @@ impl KernelEngine {
     ///
     /// # Safety
     /// As [`post_send`](Self::post_send).
-    unsafe fn offer(&mut self, label: Label, data: &[RawSlice]) -> Result<Offered> {
+    unsafe fn offer(
+        &mut self,
+        (to, rank): (u32, u32),
+        tag: u64,
+        immediate: Option<u64>,
+        data: &[RawSlice],
+    ) -> Result<Offered> {
         let len = total(data);
         let Some(module) = &mut self.module else {
             return Ok(Offered::Busy);
@@ -133,12 +118,6 @@ impl KernelEngine {
         let pieces = local(data);
         // SAFETY: the caller's promise.
         let called = unsafe {
-            let Label {
-                rank,
-                tag,
-                immediate,
-                ..
-            } = label;
             module
                 .messages
                 .send(slot, rank, tag, immediate, &pieces, buffered)
@@ -148,7 +127,7 @@ impl KernelEngine {
             Ok(InModule::Done) => {
                 let ended = module.messages.ended(slot);
                 module.free.push(slot);
-                Ok(Offered::Over(self.sent(label.to, label.tag, len, ended)))
+                Ok(Offered::Over(self.sent(to, tag, len, ended)))
             }
             Err(why) => {
                 module.free.push(slot);
@@ -157,7 +136,7 @@ impl KernelEngine {
                     CallError::Full => Ok(Offered::Busy),
                     // What is pinned now is let go some time.
                     CallError::LockedMemory if pinned => Ok(Offered::Busy),
-                    why => Err(self.error(label.to, why)),
+                    why => Err(self.error(to, why)),
                 }
             }
         }
@@ -179,15 +158,9 @@ impl KernelEngine {
             }
             let slices = sending.data.slices().to_vec();
             let offered = self.rank(to).and_then(|rank| {
-                let label = Label {
-                    to,
-                    rank,
-                    tag,
-                    immediate,
-                };
                 // SAFETY: the request is not over, so its buffer is readable by the invariant of
                 // `SendBuffer`.
-                unsafe { self.offer(label, &slices) }
+                unsafe { self.offer((to, rank), tag, immediate, &slices) }
             });
             match offered {
                 Ok(Offered::Busy) => {
