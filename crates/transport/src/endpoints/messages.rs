@@ -1,11 +1,13 @@
-//! Sends, receives and loans of the endpoints over the engine: they hand the calls on to it.
+//! Sends, receives and loans of the endpoints over the engine: they hand the calls on to it,
+//! or right to its protocols.
 
 #[cfg(feature = "ibverbs")]
 use super::VerbsEndpoint;
 use super::{HybridEndpoint, Opened, ShmEndpoint};
 use crate::buffer::total;
 use crate::engine::Engine;
-use crate::engine::protocol::fast_send::{FastSend, is_inline_length};
+use crate::engine::protocol::fast_send::{self, FastSend, is_inline_length};
+use crate::engine::protocol::{receive, send};
 use crate::engine::request::sent;
 use crate::error::Outcome;
 use crate::raw::{
@@ -34,8 +36,7 @@ unsafe fn send_and_wait<E: Endpoint>(
 }
 
 impl Opened<Engine> {
-    /// A message of one slice that is not [short](Engine::send_fast). True if it was
-    /// sent.
+    /// A message of one slice that is not [short](fast_send::send_fast). True if it was sent.
     ///
     /// # Safety
     /// As [`Messages::try_send_slice`].
@@ -43,7 +44,7 @@ impl Opened<Engine> {
     unsafe fn send_one(&self, to: Peer, tag: Tag, data: RawSlice) -> bool {
         let send = move |engine: &mut Engine| {
             // SAFETY: the caller's promise.
-            unsafe { engine.send_now(to.0, tag.0, None, &[data]) }
+            unsafe { send::send_now(&mut engine.cx, to.0, tag.0, None, &[data]) }
         };
         matches!(self.engine.enter(send), Ok(true))
     }
@@ -69,7 +70,8 @@ impl Opened<Engine> {
     /// Rings the receiver of what was sent just now. False: it was not sent.
     #[cold]
     fn ring(&self, to: Peer) -> bool {
-        self.engine.enter(move |engine| engine.ring(to.0))
+        self.engine
+            .enter(move |engine| fast_send::ring(&mut engine.cx, to.0))
     }
 }
 
@@ -92,7 +94,9 @@ macro_rules! endpoint {
                 let mut engine = self.0.engine.at_once();
                 // What is in a ring is delivered, since that is shared memory.
                 // SAFETY: the caller's promise.
-                let at_once = unsafe { engine.try_send(to.0, tag.0, options.immediate, data) }?;
+                let at_once = unsafe {
+                    send::try_send(&mut engine.cx, to.0, tag.0, options.immediate, data)
+                }?;
                 drop(engine);
                 if at_once {
                     return Ok(Posted::Done(sent(to.0, tag.0, total(data))));
@@ -110,7 +114,7 @@ macro_rules! endpoint {
             ) -> Result<Option<Status>> {
                 let mut engine = self.0.engine.at_once();
                 // SAFETY: the caller's promise.
-                let sent = unsafe { engine.try_send(to.0, tag.0, immediate, data) }?;
+                let sent = unsafe { send::try_send(&mut engine.cx, to.0, tag.0, immediate, data) }?;
                 Ok(sent.then(|| Status {
                     peer: to,
                     tag,
@@ -124,8 +128,10 @@ macro_rules! endpoint {
                     // SAFETY: the caller's promise.
                     return unsafe { self.0.send_one(to, tag, data) };
                 }
+                let mut engine = self.0.engine.at_once();
                 // SAFETY: the caller's promise.
-                let sent = unsafe { self.0.engine.at_once().send_fast(to.0, tag.0, data) };
+                let sent = unsafe { fast_send::send_fast(&mut engine.cx, to.0, tag.0, data) };
+                drop(engine);
                 // The rest is called last, so that the short way has no registers to save.
                 match sent {
                     FastSend::Sent => true,
@@ -149,7 +155,10 @@ macro_rules! endpoint {
                 let sent = unsafe {
                     match data {
                         [one] if is_inline_length(one.len) => self.try_send_slice(to, tag, *one),
-                        _ => self.0.engine.at_once().send_now(to.0, tag.0, None, data)?,
+                        _ => {
+                            let cx = &mut self.0.engine.at_once().cx;
+                            send::send_now(cx, to.0, tag.0, None, data)?
+                        }
                     }
                 };
                 if sent {
@@ -166,7 +175,7 @@ macro_rules! endpoint {
             ) -> Result<Posted> {
                 self.0.engine.enter(move |engine| {
                     // SAFETY: the caller's promise.
-                    unsafe { engine.post_recv(selector, into, 0) }
+                    unsafe { receive::post_recv(&mut engine.cx, selector, into, 0) }
                 })
             }
             #[inline]
@@ -178,7 +187,7 @@ macro_rules! endpoint {
             ) -> Result<Posted> {
                 self.0.engine.enter(move |engine| {
                     // SAFETY: the caller's promise.
-                    unsafe { engine.post_recv(selector, into, owner) }
+                    unsafe { receive::post_recv(&mut engine.cx, selector, into, owner) }
                 })
             }
             #[inline(always)]
@@ -190,7 +199,7 @@ macro_rules! endpoint {
             ) -> Option<RequestId> {
                 self.0.engine.enter(move |engine| {
                     // SAFETY: the caller's promise.
-                    unsafe { engine.post_to_fifo(selector, into, owner) }
+                    unsafe { receive::post_to_fifo(&mut engine.cx, selector, into, owner) }
                 })
             }
             #[inline]
@@ -203,7 +212,7 @@ macro_rules! endpoint {
             unsafe fn post_claimed(&self, claim: ClaimId, into: &[RawSliceMut]) -> Result<Posted> {
                 self.0.engine.enter(move |engine| {
                     // SAFETY: the caller's promise.
-                    unsafe { engine.post_claimed(claim, into) }
+                    unsafe { receive::post_claimed(&mut engine.cx, claim, into) }
                 })
             }
             fn peek(&self, selector: &Selector) -> Result<Option<Status>> {

@@ -6,8 +6,7 @@ use crate::engine::bypass::receive::{self as receive_bypass, Bypass, Round};
 use crate::engine::contact::connections;
 use crate::engine::envelope::Envelope;
 use crate::engine::progress::work;
-use crate::engine::protocol::fast_send::FastSend;
-use crate::engine::protocol::{assembly, fast_send, receive, send};
+use crate::engine::protocol::{assembly, receive, send};
 use crate::engine::request::Incoming;
 use crate::error::Outcome;
 use crate::raw::{ClaimId, Posted, RawSlice, RawSliceMut, RequestId, SendOptions};
@@ -15,49 +14,6 @@ use crate::{Result, Selector, Status};
 
 /// Sends.
 impl Engine {
-    /// # Safety
-    /// As [`fast_send::send_fast`].
-    #[inline(always)]
-    pub(crate) unsafe fn send_fast(&mut self, to: u32, tag: u64, data: RawSlice) -> FastSend {
-        // SAFETY: the caller's promise.
-        unsafe { fast_send::send_fast(&mut self.cx, to, tag, data) }
-    }
-
-    /// Rings the receiver of what was sent just now.
-    /// False: this process is a forked child, and nobody received it.
-    #[cold]
-    pub(crate) fn ring(&mut self, to: u32) -> bool {
-        fast_send::ring(&mut self.cx, to)
-    }
-
-    /// # Safety
-    /// As [`send::send_now`].
-    #[inline(always)]
-    pub(crate) unsafe fn send_now(
-        &mut self,
-        to: u32,
-        tag: u64,
-        immediate: Option<u64>,
-        data: &[RawSlice],
-    ) -> Result<bool> {
-        // SAFETY: the caller's promise.
-        unsafe { send::send_now(&mut self.cx, to, tag, immediate, data) }
-    }
-
-    /// # Safety
-    /// As [`send::try_send`].
-    #[inline(always)]
-    pub(crate) unsafe fn try_send(
-        &mut self,
-        to: u32,
-        tag: u64,
-        immediate: Option<u64>,
-        data: &[RawSlice],
-    ) -> Result<bool> {
-        // SAFETY: the caller's promise.
-        unsafe { send::try_send(&mut self.cx, to, tag, immediate, data) }
-    }
-
     /// Makes the first contact with a peer that the message just posted waits for.
     #[inline(always)]
     fn contact_if_needed(&mut self) {
@@ -85,43 +41,6 @@ impl Engine {
 
 /// Receives.
 impl Engine {
-    /// # Safety
-    /// As [`receive::post_recv`].
-    #[inline(always)]
-    pub(crate) unsafe fn post_recv(
-        &mut self,
-        selector: &Selector,
-        into: &[RawSliceMut],
-        owner: u32,
-    ) -> Result<Posted> {
-        // SAFETY: the caller's promise.
-        unsafe { receive::post_recv(&mut self.cx, selector, into, owner) }
-    }
-
-    /// # Safety
-    /// As [`receive::post_to_fifo`].
-    #[inline(always)]
-    pub(crate) unsafe fn post_to_fifo(
-        &mut self,
-        selector: &Selector,
-        into: RawSliceMut,
-        owner: u32,
-    ) -> Option<RequestId> {
-        // SAFETY: the caller's promise.
-        unsafe { receive::post_to_fifo(&mut self.cx, selector, into, owner) }
-    }
-
-    /// # Safety
-    /// As [`receive::post_claimed`].
-    pub(crate) unsafe fn post_claimed(
-        &mut self,
-        claim: ClaimId,
-        into: &[RawSliceMut],
-    ) -> Result<Posted> {
-        // SAFETY: the caller's promise.
-        unsafe { receive::post_claimed(&mut self.cx, claim, into) }
-    }
-
     /// Receives and waits.
     ///
     /// # Safety
@@ -148,7 +67,7 @@ impl Engine {
             }
         }
         // SAFETY: the caller's promise.
-        match unsafe { self.post_recv(selector, into, 0) }? {
+        match unsafe { receive::post_recv(&mut self.cx, selector, into, 0) }? {
             Posted::Done(outcome) => outcome,
             Posted::Pending(id) => self.wait(id),
         }

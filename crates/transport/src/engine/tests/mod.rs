@@ -19,7 +19,7 @@ use limic_shm::ring::{Mapped, Memory};
 use limic_shm::sync::Ordering;
 
 use super::Engine;
-use super::protocol::{receive, regions};
+use super::protocol::{self, receive, regions};
 use super::request::sent;
 use crate::policy::select::LONGEST_EAGER;
 use crate::policy::{Path, PathSet};
@@ -72,7 +72,7 @@ unsafe fn post(from: &mut Engine, to: u32, tag: u64, data: &[u8]) -> Posted {
     let slices = [RawSlice::from(data)];
     // SAFETY: the caller's promise.
     let posted = unsafe {
-        match from.try_send(to, tag, None, &slices) {
+        match protocol::send::try_send(&mut from.cx, to, tag, None, &slices) {
             Ok(true) => Ok(Posted::Done(sent(to, tag, data.len() as u64))),
             Ok(false) => from.post_send_slow(to, tag, SendOptions::default(), &slices),
             Err(error) => Err(error),
