@@ -1,0 +1,159 @@
+//! Waiting: progress again and again, then yields, then sleep until somebody rings.
+
+use core::time::Duration;
+
+use limic_shm::world;
+
+use super::Engine;
+use super::contact::connections;
+use super::control::locality;
+use super::patience::{Awaited, Patience};
+use super::peer::sockets::TIMER;
+use super::progress::work;
+use super::wakeup::backoff::{Backoff, Step};
+use crate::counters::Event;
+
+/// The longest sleep without looking around: a guard against a peer that meddles with the wake-up
+/// flag, not something that anybody waits for.
+const LONGEST_SLEEP: Duration = if cfg!(limic_sim) {
+    // A wake-up that is lost has to show.
+    Duration::from_secs(86_400)
+} else {
+    Duration::from_millis(250)
+};
+
+impl Engine {
+    /// Makes progress until `done` has an answer.
+    #[inline]
+    pub(crate) fn wait_until<T>(
+        &mut self,
+        awaited: Awaited<'_>,
+        mut done: impl FnMut(&mut Self) -> Option<T>,
+    ) -> T {
+        let mut backoff = Backoff::default();
+        let mut patience = Patience::default();
+        loop {
+            if let Some(answer) = done(self) {
+                return answer;
+            }
+            if self.progress() {
+                backoff.reset();
+            } else {
+                self.snooze(&mut backoff, &mut patience, awaited);
+            }
+        }
+    }
+
+    /// One step of a wait after progress in vain.
+    #[inline]
+    fn snooze(&mut self, backoff: &mut Backoff, patience: &mut Patience, awaited: Awaited<'_>) {
+        let (limit, spins) = (self.cx.wakeup.spin_limit(), self.cx.wakeup.spins());
+        match backoff.next(limit, spins) {
+            Step::Spin => {}
+            step => self.snooze_slow(step, patience, awaited),
+        }
+    }
+
+    #[cold]
+    fn snooze_slow(&mut self, step: Step, patience: &mut Patience, awaited: Awaited<'_>) {
+        match step {
+            Step::Spin => {}
+            Step::Sockets => {
+                self.poll_sockets();
+            }
+            Step::Yield { first } => {
+                self.cx.transfers.yielded();
+                if first {
+                    locality::check_cpu(&mut self.cx);
+                }
+                world::yield_now();
+            }
+            Step::Sleep => {
+                self.cx.transfers.yielded();
+                patience.before_sleep(&mut self.cx, awaited);
+                self.sleep(None);
+            }
+        }
+    }
+
+    /// Asks senders to ring. False if something moved: there is work, and nobody needs to ring.
+    fn arm(&mut self) -> bool {
+        self.rings.repair_head();
+        if !self.cx.wakeup.announce() {
+            self.cx.wakeup.wake_up();
+            return false;
+        }
+        self.cx.fabric.arm();
+        // Pairs with the senders' look at the flag: what was published before they looked is seen
+        // now.
+        if self.progress() {
+            self.cx.wakeup.wake_up();
+            return false;
+        }
+        true
+    }
+
+    /// As [`arm`](Self::arm), for a caller that sleeps on the event set's descriptor without a
+    /// limit. A timer makes the descriptor readable in time for what nobody rings for, and after
+    /// [`LONGEST_SLEEP`] in any case.
+    pub(crate) fn arm_for_poll(&mut self) -> bool {
+        self.ensure_own();
+        let another_polls = self.cx.wakeup.poller.disarm();
+        let armed = self.try_to_arm_for_poll();
+        if armed | another_polls {
+            self.cx.wakeup.poller.arm();
+        }
+        if !armed {
+            self.cx.wakeup.poller.notify();
+        }
+        armed
+    }
+
+    fn try_to_arm_for_poll(&mut self) -> bool {
+        if self.cx.identity.is_closed() {
+            // Nobody would ring.
+            return false;
+        }
+        // Takes what the descriptor has reported already, so that it is not readable for nothing.
+        let completed = self.cx.requests.completed();
+        self.poll_sockets();
+        if self.cx.requests.completed() != completed || !self.arm() {
+            return false;
+        }
+        let must_look = work::longest_sleep(&self.cx);
+        let after = must_look.unwrap_or(LONGEST_SLEEP);
+        let timer = self
+            .cx
+            .wakeup
+            .set_timer(self.cx.sockets.events(), TIMER, after);
+        if let Err(error) = timer {
+            // Mostly no descriptor is free. Then the caller does not sleep, if something waits for
+            // which nobody rings.
+            tracing::debug!("no timer: {error}");
+            if must_look.is_some() {
+                self.cx.wakeup.wake_up();
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Sleeps until a peer rings, a socket has news, or the time is over.
+    pub(crate) fn sleep(&mut self, timeout: Option<Duration>) {
+        self.ensure_own();
+        let completed = self.cx.requests.completed();
+        connections::contact_sources(&mut self.cx);
+        // A source that is gone has failed what is waited for.
+        if self.cx.requests.completed() != completed || !self.arm() {
+            return;
+        }
+        let longest = work::longest_sleep(&self.cx).unwrap_or(LONGEST_SLEEP);
+        let timeout = timeout.unwrap_or(longest).min(longest);
+        self.cx.counters.event(Event::Sleeps);
+        if connections::poll(&mut self.cx, Some(timeout)) {
+            self.cx.counters.event(Event::WakeUps);
+        }
+        self.cx.wakeup.wake_up();
+        self.handle_notes();
+    }
+}
