@@ -31,66 +31,19 @@ use crate::counters::Row;
 use crate::engine::frame::Violation;
 use crate::engine::frame::descriptor::{BufferDescriptor, Lease};
 use crate::engine::outbound::Outbound;
-use crate::engine::staging::pool::{
-    StagingBuffer, StagingPool, buffer_window, bytes_of_pages, pages_for,
-};
+use crate::engine::staging::pool::{StagingPool, buffer_window, bytes_of_pages};
 use crate::engine::staging::recycled_buffers::{
-    LONG_BUFFER, PageRun, PoolOwner, RecycledBuffer, RecycledBuffers,
+    LONG_BUFFER, PoolOwner, RecycledBuffer, RecycledBuffers,
 };
-use crate::policy::select::LONGEST_RECYCLED;
+pub(crate) use crate::engine::staging::target::Target;
 
 /// Messages that have to come before another long reply may come unasked for, if one did at the
 /// wrong time.
 const REPLY_PENALTY: u64 = 32;
-/// Recycled buffers that go back when none of them is long enough, and there is no room for a
-/// longer one.
-const TRIM: u32 = 4;
 /// Looks after which recycled buffers count as not used any more: some ten milliseconds of polling.
 pub(crate) const IDLE_LOOKS: u32 = 256;
 
 const OUTSIDE: Violation = "a buffer outside of the staging pool";
-
-/// Where bytes for a peer go. Words, as in [`RecycledBuffer`].
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Target {
-    run: PageRun,
-    /// Has 32 bits, in a word for the same reason.
-    generation: u64,
-    lease: Lease,
-}
-
-impl Target {
-    #[inline(always)]
-    fn new(page: u32, pages: u32, generation: u32, lease: Lease) -> Self {
-        Self {
-            run: PageRun::new(page, pages),
-            generation: generation.into(),
-            lease,
-        }
-    }
-
-    /// A recycled buffer, which goes to the peer.
-    #[inline(always)]
-    fn of(pool: &mut StagingPool, buffer: RecycledBuffer) -> Self {
-        let (generation, lease) = if buffer.is_local() {
-            (pool.recycled.transfer(buffer.page()), Lease::Transferred)
-        } else {
-            (buffer.generation(), Lease::Returned)
-        };
-        Self {
-            run: buffer.run,
-            generation: generation.into(),
-            lease,
-        }
-    }
-
-    /// What a record says of its first `len` bytes.
-    #[inline(always)]
-    pub(crate) fn descriptor(&self, len: u64) -> BufferDescriptor {
-        let (page, pages) = (self.run.page(), self.run.pages());
-        BufferDescriptor::new(page, self.generation as u32, pages, len, self.lease)
-    }
-}
 
 /// What becomes of a buffer when it is read.
 #[derive(Clone, Copy)]
@@ -104,11 +57,11 @@ pub(crate) enum AfterRead {
 /// The staging memory of a pair.
 pub(crate) struct StagingPair {
     /// The peer's pool.
-    memory: Mapped,
+    pub(super) memory: Mapped,
     released: ReleaseFlags<Mapped>,
-    recycled: RecycledBuffers,
+    pub(super) recycled: RecycledBuffers,
     /// What came from the peer.
-    counts: Row,
+    pub(super) counts: Row,
 }
 
 impl StagingPair {
@@ -153,140 +106,6 @@ impl StagingPair {
         self.has_recycled()
             || self.recycled.credit >= len
             || self.counts.received_bytes() != self.recycled.received
-    }
-
-    /// A recycled buffer for `len` bytes, or one that the peer may keep.
-    #[inline(always)]
-    pub(crate) fn recycled_target(
-        &mut self,
-        pool: &mut StagingPool,
-        out: &mut Outbound,
-        to: u32,
-        len: u64,
-    ) -> Option<Target> {
-        match self.recycled.take(pages_for(len)) {
-            Some(buffer) => Some(Target::of(pool, buffer)),
-            None => self.recycled_target_slow(pool, out, to, len),
-        }
-    }
-
-    /// The same, if no recycled buffer has just so many pages: a buffer that goes to and fro from
-    /// now on, or a longer one.
-    #[cold]
-    fn recycled_target_slow(
-        &mut self,
-        pool: &mut StagingPool,
-        out: &mut Outbound,
-        to: u32,
-        len: u64,
-    ) -> Option<Target> {
-        let pages = pages_for(len);
-        let earned = self.has_earned(len);
-        if earned {
-            if let Some(buffer) = pool.recycled.take(to, len) {
-                self.recycled.credit -= len;
-                let (page, generation) = (buffer.page, buffer.generation);
-                return Some(Target::new(page, pages, generation, Lease::Transferred));
-            }
-        }
-        if let Some(longer) = self.recycled.take_longer(pages) {
-            // With longer buffers in the place of its own a message keeps more memory on its way
-            // than the caches next to its core hold. So the one of this pool that was not used for
-            // longest makes room for one of this length, if not for this message, then for one of
-            // the next.
-            if earned {
-                if let Some(unused) = self.recycled.take_oldest_local(pages) {
-                    self.give_back(pool, out, unused);
-                }
-            }
-            return Some(Target::of(pool, longer));
-        }
-        if earned {
-            // There are as many as may be; the next ones have to be earned anew.
-            self.recycled.credit = 0;
-            // Perhaps recycled buffers are too short for what goes now.
-            for _ in 0..TRIM {
-                let Some(buffer) = self.recycled.pop() else {
-                    break;
-                };
-                self.give_back(pool, out, buffer);
-            }
-        }
-        None
-    }
-
-    /// Whether the peer may keep so many bytes more.
-    fn has_earned(&mut self, len: u64) -> bool {
-        // Otherwise nobody knows how much came from this peer.
-        if !self.counts.is_own() {
-            return false;
-        }
-        self.recycled.credit_for(self.counts.received_bytes());
-        self.recycled.credit >= len
-    }
-
-    /// A buffer for the first of `len` bytes, and for how many, of a message of `whole` bytes; the
-    /// peer holds at most `most` bytes that it has not returned.
-    // What a function returns in memory is copied in its caller, two words at a time: see
-    // `RecycledBuffer`.
-    #[inline(always)]
-    pub(crate) fn target_for(
-        &mut self,
-        pool: &mut StagingPool,
-        out: &mut Outbound,
-        to: u32,
-        (len, whole, most): (u64, u64, u64),
-    ) -> Option<(Target, u64)> {
-        if whole <= LONGEST_RECYCLED {
-            if let Some(target) = self.recycled_target(pool, out, to, len) {
-                return Some((target, len));
-            }
-        }
-        let (buffer, len) = pool.take_some(to, len, most)?;
-        let target = Target::new(
-            buffer.page,
-            pages_for(len),
-            buffer.generation,
-            Lease::Borrowed,
-        );
-        Some((target, len))
-    }
-
-    /// The first `len` bytes of a target. `far`: the peer reads them from far away.
-    #[inline(always)]
-    pub(crate) fn window_of<'a>(
-        &'a self,
-        pool: &'a StagingPool,
-        target: &Target,
-        len: u64,
-        far: bool,
-    ) -> Option<Window<'a>> {
-        let memory = match target.lease {
-            Lease::Returned => &self.memory,
-            Lease::Borrowed | Lease::Transferred => pool.memory(),
-        };
-        let window = buffer_window(memory, target.run.page(), len)?;
-        // Between cores without a common cache, a buffer that is used in turn is read several times
-        // faster out of memory than out of the cache of the core that wrote it; a recycled one is
-        // not.
-        Some(window.non_temporal(far && target.lease == Lease::Borrowed))
-    }
-
-    /// Takes back a target that was not named to the peer after all.
-    #[cold]
-    pub(crate) fn put_back(&mut self, pool: &mut StagingPool, target: Target) {
-        let (page, generation) = (target.run.page(), target.generation as u32);
-        let owner = match target.lease {
-            Lease::Borrowed => return pool.put_back(StagingBuffer { page, generation }),
-            Lease::Transferred => {
-                pool.recycled.keep_here(page);
-                PoolOwner::Local
-            }
-            Lease::Returned => PoolOwner::Peer,
-        };
-        let pages = target.run.pages();
-        self.recycled
-            .push(RecycledBuffer::new(owner, page, pages, generation));
     }
 
     /// The pool that the peer speaks of: this endpoint's, if the buffer comes back.
@@ -427,7 +246,12 @@ impl StagingPair {
         }
     }
 
-    fn give_back(&mut self, pool: &mut StagingPool, out: &mut Outbound, buffer: RecycledBuffer) {
+    pub(super) fn give_back(
+        &mut self,
+        pool: &mut StagingPool,
+        out: &mut Outbound,
+        buffer: RecycledBuffer,
+    ) {
         if buffer.is_local() {
             pool.recycled.end(buffer.page());
         } else {
