@@ -1,6 +1,7 @@
 //! Enums whose values have names.
 
-/// An enum of the form `Value = "name"`. It gets the list of its values, `name`, and prints as that.
+/// An enum of the form `Value = "name"`. It gets the list of its values, and `name`, as which it
+/// prints.
 macro_rules! named {
     (
         $(#[$of_enum:meta])*

@@ -18,8 +18,8 @@ named! {
         UnexpectedDepthMost = "unexpected_depth_most",
         /// Times that so much was unexpected that senders were asked to offer instead of sending.
         OverBudget = "over_budget",
-        /// Sends that could not go at once: no room in a ring, no link yet, or too long to go without
-        /// asking.
+        /// Sends that could not go at once: no room in a ring, no link yet, or too long to go
+        /// without asking.
         Waited = "waited",
         /// Times that this endpoint slept.
         Sleeps = "sleeps",
@@ -53,7 +53,8 @@ named! {
         NetworkPackets = "network_packets",
         /// Those of the messages that went by RDMA writes into a ring of the peer.
         RingMessages = "ring_messages",
-        /// Times that a peer was asked to leave its ring alone, since this endpoint was about to sleep.
+        /// Times that a peer was asked to leave its ring alone, since this endpoint was about to
+        /// sleep.
         RingPauses = "ring_pauses",
         /// Long messages over verbs whose memory was registered from before.
         RegistrationHits = "registration_hits",

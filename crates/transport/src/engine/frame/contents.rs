@@ -1,4 +1,5 @@
-//! What the words of a record say: offers, places of messages, what is asked for, what became of it.
+//! What the words of a record say: offers, places of messages, what is asked for, and what became
+//! of it.
 
 use limic_shm::segment::LOAN_FLAGS;
 

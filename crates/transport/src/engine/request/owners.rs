@@ -1,5 +1,5 @@
-//! Operations that are not waited for one by one by whoever posted them: those of a scope, and those
-//! that were left to themselves.
+//! Operations that are not waited for one by one by whoever posted them: those of a scope, and
+//! those that were left to themselves.
 
 use std::any::Any;
 
