@@ -3,8 +3,9 @@
 //! Two processes would write one ring as its only writer, and take messages from one another. So,
 //! when `fork` returns in the child,
 //!
-//! - mappings that this process can write and its peers can read are replaced by private zeroes at
-//!   the same place: what the child does to its copies of rings, loans and flags is seen by nobody;
+//! - mappings that this process can write and its peers can read are replaced by private memory at
+//!   the same place: what the child does to rings, loans and flags is seen by nobody. It is zeroes,
+//!   but a copy where the program's own data lie, for which the parent's fork waits;
 //! - values that remember their [`Process`] find that it is not the current one.
 //!
 //! A fork by a raw system call is not seen. The C library's locks do not survive one either.
@@ -13,9 +14,13 @@ use core::cell::Cell;
 use core::ffi::c_void;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
-use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+use rustix::fs::{SeekFrom, seek};
+use rustix::io::{Errno, read, retry_on_intr};
+use rustix::mm::{MapFlags, MremapFlags, ProtFlags, mmap_anonymous, mremap_fixed};
+use rustix::pipe::{PipeFlags, pipe_with};
 
 /// Whether this process was forked from one that watched for that.
 static FORKED: AtomicBool = AtomicBool::new(false);
@@ -67,6 +72,8 @@ impl Process {
 struct Shared {
     start: usize,
     len: usize,
+    /// The descriptor of what a child gets a copy of, rather than zeroes.
+    copied: Option<RawFd>,
 }
 
 static SHARED: Mutex<Vec<Shared>> = Mutex::new(Vec::new());
@@ -75,11 +82,12 @@ fn shared() -> MutexGuard<'static, Vec<Shared>> {
     SHARED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Enters a mapping that a child must not write.
-pub(crate) fn enter_mapping(start: NonNull<c_void>, len: usize) {
+/// Enters a mapping that a child must not write. `copied`: the descriptor behind it, if the child
+/// is to have a copy.
+pub(crate) fn enter_mapping(start: NonNull<c_void>, len: usize, copied: Option<RawFd>) {
     watch_forks();
     let start = start.as_ptr().addr();
-    shared().push(Shared { start, len });
+    shared().push(Shared { start, len, copied });
 }
 
 /// Takes a mapping out, before it is unmapped.
@@ -91,16 +99,18 @@ pub(crate) fn leave_mapping(start: NonNull<c_void>) {
     }
 }
 
-/// Leaves shared memory to the parent: private zeroes lie in its place from now on.
+/// Leaves shared memory to the parent: private memory lies in its place from now on.
 fn replace(shared: &[Shared]) {
     for one in shared {
-        let access = ProtFlags::READ | ProtFlags::WRITE;
-        let flags = MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE;
-        let start = core::ptr::without_provenance_mut(one.start);
         // SAFETY: the range is a mapping of its `Mapping` alone, which lives as long as its entry;
         // whoever has a view of it takes what is there for another process's to change, and zeroes
-        // are one such change.
-        let replaced = unsafe { mmap_anonymous(start, one.len, access, flags) };
+        // are one such change. A copy changes nothing.
+        let replaced = unsafe {
+            match one.copied {
+                None => map_private(one.start, one.len, MapFlags::FIXED).map(|_| ()),
+                Some(fd) => copy_private(one, fd),
+            }
+        };
         if replaced.is_err() {
             // To go on means to write into the parent's memory.
             std::process::abort();
@@ -108,19 +118,67 @@ fn replace(shared: &[Shared]) {
     }
 }
 
+/// # Safety
+/// As `mmap`, if `at` is [`MapFlags::FIXED`].
+unsafe fn map_private(start: usize, len: usize, at: MapFlags) -> Result<*mut c_void, Errno> {
+    let access = ProtFlags::READ | ProtFlags::WRITE;
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | at;
+    let start = core::ptr::without_provenance_mut(start);
+    // SAFETY: the caller's promise.
+    unsafe { mmap_anonymous(start, len, access, flags) }
+}
+
+/// Puts a private copy in the place of a mapping. Pages that nobody has touched are not copied.
+///
+/// # Safety
+/// The mapping may be replaced, and `fd` is the file behind it.
+unsafe fn copy_private(mapping: &Shared, fd: RawFd) -> Result<(), Errno> {
+    // SAFETY: it is open as long as the mapping has its entry.
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    let old = core::ptr::without_provenance_mut::<c_void>(mapping.start);
+    // SAFETY: the kernel chooses an address where nothing is mapped.
+    let new = unsafe { map_private(0, mapping.len, MapFlags::empty()) }?;
+    let mut at = 0;
+    while let Ok(start) = seek(fd, SeekFrom::Data(at)) {
+        let end = seek(fd, SeekFrom::Hole(start))?.min(mapping.len as u64);
+        let from = old.wrapping_byte_add(start as usize).cast::<u8>();
+        let to = new.wrapping_byte_add(start as usize).cast::<u8>();
+        // SAFETY: both mappings have `len` bytes, and the new one is nobody else's.
+        unsafe { core::ptr::copy_nonoverlapping(from, to, (end - start) as usize) };
+        at = end;
+    }
+    let flags = MremapFlags::MAYMOVE;
+    // SAFETY: the caller's promise; the new mapping moves, and nothing points to where it was.
+    unsafe { mremap_fixed(new, mapping.len, mapping.len, flags, old) }.map(|_| ())
+}
+
 thread_local! {
     /// The list of mappings, locked by the thread that forks: no other one holds the lock in the
     /// child.
     static LOCKED: Cell<Option<MutexGuard<'static, Vec<Shared>>>> = const { Cell::new(None) };
+    /// A pipe of which the child's end closes when the child has its copies: the parent must not
+    /// change what is copied.
+    static COPIED: Cell<Option<(OwnedFd, OwnedFd)>> = const { Cell::new(None) };
 }
 
 extern "C" fn before_fork() {
     // Fails in a thread that ends: then memory stays shared, and only the endpoints' calls see it.
-    let _ = LOCKED.try_with(|locked| locked.set(Some(shared())));
+    let _ = LOCKED.try_with(|locked| {
+        let shared = shared();
+        if shared.iter().any(|one| one.copied.is_some()) {
+            // Without a free descriptor the parent goes on, and what it writes meanwhile may show.
+            COPIED.set(pipe_with(PipeFlags::CLOEXEC).ok());
+        }
+        locked.set(Some(shared));
+    });
 }
 
 extern "C" fn after_fork_in_parent() {
     let _ = LOCKED.try_with(Cell::take);
+    if let Ok(Some((until_copied, childs_end))) = COPIED.try_with(Cell::take) {
+        drop(childs_end);
+        while retry_on_intr(|| read(&until_copied, &mut [0])).is_ok_and(|bytes| bytes > 0) {}
+    }
 }
 
 extern "C" fn after_fork_in_child() {
@@ -133,9 +191,11 @@ extern "C" fn after_fork_in_child() {
             shared.clear();
         }
     });
+    let _ = COPIED.try_with(Cell::take);
 }
 
-fn watch_forks() {
+/// From now on a child that is forked finds out that it is one.
+pub fn watch_forks() {
     static WATCHED: Once = Once::new();
     WATCHED.call_once(|| {
         // SAFETY: three functions that take a lock and map memory; they live as long as this

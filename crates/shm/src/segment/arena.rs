@@ -1,10 +1,11 @@
-//! Memory beyond the segment: for loans and for regions exposed to peers.
+//! Memory beyond the segment: for loans, for what goes ahead of its receiver, and for the
+//! application's buffers that peers may read.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use super::areas::make;
-use super::mapping::Mapping;
+use super::mapping::{Forked, HUGE_PAGE, Mapping};
 use super::memfd::Peers;
 use super::{Granted, Placement, SegmentError, memfd};
 use crate::ring::{Mapped, Memory};
@@ -54,6 +55,36 @@ impl Arena {
         })
     }
 
+    /// Makes an arena of which each page is made when it is first touched, and which a forked child
+    /// has a copy of: memory for a program's own data. Where the system gives no more memory than
+    /// it has (`vm.overcommit_memory=2`), all pages are reserved at once.
+    ///
+    /// # Errors
+    ///
+    /// As [`create`](Self::create).
+    pub fn create_lazy(bytes: usize) -> Result<Self, SegmentError> {
+        let bytes = bytes
+            .max(1)
+            .checked_next_multiple_of(PAGE)
+            .unwrap_or(usize::MAX);
+        let placement = Placement {
+            numa_node: None,
+            huge_pages: true,
+        };
+        let fd = memfd::create(memfd::NAME, bytes as u64)?;
+        let mapping = Mapping::for_forks(fd.as_fd(), bytes, bytes >= HUGE_PAGE, Forked::Copied)?;
+        let granted = placement.apply(&mapping);
+        if strict_accounting() {
+            memfd::reserve(fd.as_fd(), bytes as u64)?;
+        }
+        memfd::seal(fd.as_fd(), Peers::Read)?;
+        Ok(Self {
+            fd,
+            view: mapping.into_view(),
+            granted,
+        })
+    }
+
     /// The memfd, to be sent to peers.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
@@ -73,6 +104,12 @@ impl Arena {
     pub fn granted(&self) -> &Granted {
         &self.granted
     }
+}
+
+/// Whether the kernel promises no memory that it does not have. Then a page that cannot be made
+/// raises SIGBUS; else the process that uses most memory is killed, as for all memory.
+fn strict_accounting() -> bool {
+    std::fs::read("/proc/sys/vm/overcommit_memory").is_ok_and(|mode| mode.starts_with(b"2"))
 }
 
 /// A peer's arena, mapped here for reading. The descriptor is not kept. Clones share the mapping.

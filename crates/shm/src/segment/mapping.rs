@@ -1,11 +1,11 @@
 //! A mapping that ends with its last view.
 
 use std::ffi::c_void;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 
-use rustix::io::Errno;
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
 use super::SegmentError;
@@ -16,12 +16,23 @@ use crate::world;
 /// A huge page of the processors that this is used on.
 pub(super) const HUGE_PAGE: usize = 2 << 20;
 
+/// What a forked child has where its parent has a mapping that it writes and peers read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Forked {
+    /// Zeroes.
+    Zeroed,
+    /// What lay there.
+    Copied,
+}
+
 /// A shared mapping of a sealed memfd; unmapped when dropped.
 #[derive(Debug)]
 pub(super) struct Mapping {
     base: NonNull<c_void>,
     len: usize,
     writable: bool,
+    /// By this a forked child finds the pages that it copies.
+    _copied: Option<OwnedFd>,
 }
 
 // SAFETY: the mapping belongs to the process, not to a thread; `Mapping` itself
@@ -34,7 +45,24 @@ impl Mapping {
     /// Maps the first `len` bytes of `fd`; on a border of huge pages if
     /// `aligned`.
     pub(super) fn new(fd: BorrowedFd<'_>, len: usize, aligned: bool) -> Result<Self, SegmentError> {
-        Self::with(fd, len, aligned, ProtFlags::READ | ProtFlags::WRITE)
+        Self::for_forks(fd, len, aligned, Forked::Zeroed)
+    }
+
+    /// The same; says what a forked child has there.
+    pub(super) fn for_forks(
+        fd: BorrowedFd<'_>,
+        len: usize,
+        aligned: bool,
+        forked: Forked,
+    ) -> Result<Self, SegmentError> {
+        let copied = match forked {
+            Forked::Zeroed => None,
+            Forked::Copied => Some(world::opened(dup(fd)?)),
+        };
+        let mut mapping = Self::with(fd, len, aligned, ProtFlags::READ | ProtFlags::WRITE)?;
+        process::enter_mapping(mapping.base, len, copied.as_ref().map(AsRawFd::as_raw_fd));
+        mapping._copied = copied;
+        Ok(mapping)
     }
 
     /// Like [`new`](Self::new), for reading only.
@@ -60,13 +88,11 @@ impl Mapping {
         })?;
         let writable = access.contains(ProtFlags::WRITE);
         world::mapped(base.as_ptr().addr(), len, writable);
-        if writable {
-            process::enter_mapping(base, len);
-        }
         Ok(Self {
             base,
             len,
             writable,
+            _copied: None,
         })
     }
 
@@ -98,6 +124,13 @@ impl Drop for Mapping {
         // every view of it holds this value, so none is left.
         let _ = unsafe { munmap(self.base.as_ptr(), self.len) };
     }
+}
+
+fn dup(fd: BorrowedFd<'_>) -> Result<OwnedFd, SegmentError> {
+    fcntl_dupfd_cloexec(fd, 0).map_err(|errno| SegmentError::System {
+        step: "dup of a memfd",
+        errno,
+    })
 }
 
 fn map_anywhere(fd: BorrowedFd<'_>, len: usize, access: ProtFlags) -> Result<*mut c_void, Errno> {
