@@ -9,11 +9,12 @@ use limic_runner::{Failure, Job, Summary, folders};
 use crate::optional;
 
 /// Crates that others depend on.
-const LIBRARIES: [&str; 8] = [
+const LIBRARIES: [&str; 9] = [
     "limic-matching",
     "limic-shm",
     "limic-copy",
     "limic-fabric",
+    "limic-heap",
     "limic-tcp",
     "limic-ffi",
     "limic-ibverbs",

@@ -1,0 +1,149 @@
+//! What a child process has of the heap, and a program that is started.
+
+use std::io::Read;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::process::Command;
+
+use limic_heap::{Buffer, PeerReadable};
+
+#[global_allocator]
+static HEAP: PeerReadable = PeerReadable::new();
+
+const LEN: usize = 300_000;
+
+/// Forks; what the child says must be true, or this fails.
+fn in_child(says: impl FnOnce() -> bool, meanwhile: impl FnOnce()) {
+    // SAFETY: the child calls `says`, which works on memory that is its own, and ends.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0, "{}", std::io::Error::last_os_error());
+    if child == 0 {
+        let code = i32::from(!says());
+        // SAFETY: ends the child without what the harness has to do at its end.
+        unsafe { libc::_exit(code) };
+    }
+    meanwhile();
+    let mut status = 0;
+    // SAFETY: a child of this process, and a place for what it ends with.
+    let ended = unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!(
+        (ended, status),
+        (child, 0),
+        "what the child has is not as it should be"
+    );
+}
+
+/// A pipe: what is read, and what is written.
+fn pipe() -> [OwnedFd; 2] {
+    let mut fds = [0; 2];
+    // SAFETY: room for two descriptors.
+    let made = unsafe { libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC) };
+    assert_eq!(made, 0);
+    // SAFETY: two descriptors that nobody else has.
+    fds.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+#[test]
+fn a_child_has_a_copy_of_its_own() {
+    let mut buffer = Buffer::new(LEN).expect("memory");
+    for (at, byte) in buffer.iter_mut().enumerate() {
+        *byte = at as u8;
+    }
+    let mut vector: Vec<u8> = buffer.to_vec();
+    let [wait, go] = pipe();
+    let bytes = buffer.as_mut_ptr();
+    let childs_end = go.as_raw_fd();
+    in_child(
+        || {
+            // Until the parent has written.
+            // SAFETY: the child's own copy of a descriptor; a byte of room.
+            unsafe { libc::close(childs_end) };
+            let mut word = [0];
+            // SAFETY: as above.
+            unsafe { libc::read(wait.as_raw_fd(), word.as_mut_ptr().cast(), 1) };
+            // SAFETY: the buffer is alive, and the child has this thread alone.
+            let mine = unsafe { std::slice::from_raw_parts_mut(bytes, LEN) };
+            let same = mine.iter().enumerate().all(|(at, byte)| *byte == at as u8);
+            mine.fill(1);
+            let vectors_too = vector
+                .iter()
+                .enumerate()
+                .all(|(at, byte)| *byte == at as u8);
+            vector.fill(2);
+            vector.resize(2 * LEN, 3);
+            same && vectors_too && limic_heap::place(bytes, LEN).is_none()
+        },
+        || {
+            // SAFETY: as above, in the parent.
+            unsafe { std::slice::from_raw_parts_mut(bytes, LEN) }.fill(9);
+            drop(go);
+        },
+    );
+    assert!(buffer.iter().all(|byte| *byte == 9));
+    assert!(
+        vector
+            .iter()
+            .enumerate()
+            .all(|(at, byte)| *byte == at as u8)
+    );
+    assert!(buffer.is_peer_readable());
+}
+
+#[test]
+fn what_a_child_allocates_can_be_read_by_its_peers() {
+    let _before = Buffer::new(LEN).expect("memory");
+    in_child(
+        || {
+            let long = Buffer::new(40 << 20);
+            long.is_some_and(|buffer| buffer.is_peer_readable() && buffer[LEN] == 0)
+        },
+        || (),
+    );
+}
+
+#[test]
+fn a_started_program_inherits_no_descriptor() {
+    let buffer = Buffer::new(LEN).expect("memory");
+    assert!(buffer.is_peer_readable());
+    let listed = Command::new("ls")
+        .args(["-l", "/proc/self/fd"])
+        .output()
+        .expect("ls");
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    assert!(
+        listed.contains("->") && !listed.contains("memfd"),
+        "{listed}"
+    );
+}
+
+#[test]
+fn who_has_the_descriptor_can_read_and_not_write() {
+    let mut buffer = Buffer::new(LEN).expect("memory");
+    buffer[7] = 77;
+    let place = limic_heap::place(buffer.as_ptr(), LEN).expect("a place");
+    let (fd, bytes) = limic_heap::descriptor(place.arena).expect("a descriptor");
+    let map = |access| {
+        // SAFETY: the kernel chooses where.
+        unsafe {
+            let fd = fd.as_raw_fd();
+            libc::mmap(std::ptr::null_mut(), bytes, access, libc::MAP_SHARED, fd, 0)
+        }
+    };
+    assert_eq!(map(libc::PROT_READ | libc::PROT_WRITE), libc::MAP_FAILED);
+    let readable = map(libc::PROT_READ);
+    assert_ne!(readable, libc::MAP_FAILED);
+    let there = readable
+        .cast::<u8>()
+        .wrapping_add(place.offset as usize + 7);
+    // SAFETY: within the mapping, which ends after this.
+    assert_eq!(unsafe { there.read_volatile() }, 77);
+    // SAFETY: the mapping made above.
+    unsafe { libc::munmap(readable, bytes) };
+    // SAFETY: a descriptor of this process.
+    let hole = unsafe {
+        let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+        libc::fallocate(fd.as_raw_fd(), mode, 0, 4096)
+    };
+    assert_eq!(hole, -1, "a hole takes the bytes away");
+    let mut file = std::fs::File::from(fd);
+    assert!(file.read(&mut [0; 8]).is_ok());
+}
