@@ -37,6 +37,7 @@ fn draw(random: &mut Random) -> Drawn {
             Path::Pipeline,
             Path::Cma,
             Path::SplitCopy,
+            Path::PeerReadable,
         ];
         let drawn = paths.into_iter().filter(|_| random.below(3) > 0);
         builder = builder.allowed(drawn.collect());
@@ -125,7 +126,14 @@ fn what_was_counted_is_what_was_explained() {
             let bits = 3 + random.below(18);
             let len = (1_u64 << bits) + random.below(1 << bits);
             let reply = random.below(2) == 0;
-            explained(rank, &drawn, &endpoint, other, len, reply);
+            let peer_readable = random.below(3) == 0;
+            let message = Query {
+                pace: ReceiverPace::Steady,
+                capabilities: capabilities(&drawn.settings),
+                peer_readable,
+                ..Query::new(len, drawn.locality)
+            };
+            explained(rank, &drawn, &endpoint, other, &message, reply);
             rank.link.meet(&endpoint);
         }
     });
@@ -136,31 +144,33 @@ fn explained(
     drawn: &Drawn,
     endpoint: &HybridEndpoint,
     other: Peer,
-    len: u64,
+    query: &Query,
     reply: bool,
 ) {
-    let mut data = vec![7; len as usize];
+    let (mut private, mut readable) = (Vec::new(), None);
+    let data = if query.peer_readable {
+        let buffer = endpoint.buffer(query.bytes as usize).expect("memory");
+        &mut readable.insert(buffer)[..]
+    } else {
+        private.resize(query.bytes as usize, 7);
+        &mut private[..]
+    };
     let mut counted = Vec::new();
     for _ in 0..WARM {
         if reply {
-            one(rank, endpoint, other, 1, &mut data);
+            one(rank, endpoint, other, 1, data);
         }
-        counted = one(rank, endpoint, other, 0, &mut data);
+        counted = one(rank, endpoint, other, 0, data);
         if !reply {
             meet(endpoint, other);
         }
     }
-    let query = Query {
-        pace: ReceiverPace::Steady,
-        capabilities: capabilities(&drawn.settings),
-        ..Query::new(len, drawn.locality)
-    };
     let history = if reply {
         History::Reply
     } else {
         History::OneWay
     };
-    let explanation = drawn.settings.explain(&query, history);
+    let explanation = drawn.settings.explain(query, history);
     let expected = match explanation.path {
         // What comes whole through a ring is one for its receiver.
         Path::Inline if rank.rank == 1 => Path::Eager,

@@ -6,6 +6,7 @@ use std::os::fd::BorrowedFd;
 
 use crate::counters::Counters;
 use crate::error::Outcome;
+use crate::heap::Buffer;
 use crate::loan::{Loan, Loaned};
 use crate::owned::{OwnedRecv, OwnedSend};
 use crate::owned_bytes::OwnedBytes;
@@ -591,6 +592,26 @@ pub trait Endpoint: RawEndpoint {
         Self: Sized,
     {
         Loan::new(self, len)
+    }
+
+    /// A buffer of `len` bytes, all 0, that peers on this node may read: a message out of it, or
+    /// out of any slice of it, is copied once, by its receiver. It is sent as any slice is, as often
+    /// as wanted; [`heap`](crate::heap) says what peers see.
+    ///
+    /// ```
+    /// use limic::{Endpoint, HybridEndpoint};
+    ///
+    /// let endpoint = HybridEndpoint::open()?;
+    /// let mut buffer = endpoint.buffer(1 << 20)?;
+    /// buffer[..5].copy_from_slice(b"hello");
+    /// endpoint.send(endpoint.myself(), 7, &buffer)?;
+    /// # Ok::<(), limic::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`](crate::Error::NoMemory).
+    fn buffer(&self, len: usize) -> Result<Buffer> {
+        Buffer::new(len).ok_or_else(|| Error::NoMemory(format!("a buffer of {len} bytes")))
     }
 
     /// Waits for a message and takes it where it lies: without a copy if it was sent as a [`Loan`].

@@ -63,6 +63,10 @@ mod label;
 #[expect(unsafe_code, reason = "memory in the shared segment, lent out")]
 mod loan;
 mod named;
+/// Memory that peers may read: buffers, and an allocator for the whole program.
+pub mod heap {
+    pub use limic_heap::{Buffer, PeerReadable};
+}
 pub mod networks;
 #[expect(unsafe_code, reason = "buffers owned by operations")]
 mod owned;
@@ -100,6 +104,7 @@ pub use endpoint::Endpoint;
 pub use endpoints::VerbsEndpoint;
 pub use endpoints::{HybridEndpoint, ShmEndpoint};
 pub use error::{Errno, Error, Outcome, PeerFailure, Result};
+pub use heap::Buffer;
 pub use kernel::KernelEndpoint;
 pub use label::{Peer, Selector, Status, Tag};
 pub use loan::{Loan, LoanSend, Loaned, LoanedByte};

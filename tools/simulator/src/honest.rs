@@ -32,11 +32,27 @@ struct Sending {
 }
 
 /// Bytes of a message. Who still reads them when they are given back finds others.
-struct Data(Box<[u8]>);
+enum Data {
+    Private(Box<[u8]>),
+    PeerReadable(limic::Buffer),
+}
+
+impl Data {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Private(bytes) => bytes,
+            Self::PeerReadable(buffer) => buffer,
+        }
+    }
+}
 
 impl Drop for Data {
     fn drop(&mut self) {
-        self.0.fill(0xee);
+        let bytes = match self {
+            Self::Private(bytes) => &mut bytes[..],
+            Self::PeerReadable(buffer) => &mut buffer[..],
+        };
+        bytes.fill(0xee);
     }
 }
 
@@ -264,11 +280,19 @@ impl Honest<'_> {
             unsafe { room.copy_from_nonoverlapping(data.as_ptr(), data.len()) };
             // SAFETY: it was borrowed just now.
             let posted = unsafe { self.endpoint.post_loan(to, tag, loan, data.len()) };
-            return self.sent(posted, Data(Box::default()));
+            return self.sent(posted, Data::Private(Box::default()));
         }
-        let cut = sim::with(|sim| sim.rng.usize(0..=data.len()));
-        let whole = [RawSlice::from(&data[..])];
-        let pieces = [RawSlice::from(&data[..cut]), RawSlice::from(&data[cut..])];
+        let data = match limic::Buffer::new(data.len()).filter(|_| one_in(2)) {
+            Some(mut buffer) => {
+                buffer.copy_from_slice(&data);
+                Data::PeerReadable(buffer)
+            }
+            None => Data::Private(data),
+        };
+        let bytes = data.bytes();
+        let cut = sim::with(|sim| sim.rng.usize(0..=bytes.len()));
+        let whole = [RawSlice::from(bytes)];
+        let pieces = [RawSlice::from(&bytes[..cut]), RawSlice::from(&bytes[cut..])];
         let slices = if one_in(4) { &pieces[..] } else { &whole[..] };
         // SAFETY: the data is kept until the send is over (`sends`, or abandoned to the endpoint);
         // a process that is killed leaks it.
@@ -282,7 +306,7 @@ impl Honest<'_> {
                 self.endpoint.post_send(to, tag, slices)
             }
         };
-        self.sent(posted, Data(data))
+        self.sent(posted, data)
     }
 
     fn sent(&mut self, posted: limic::Result<Posted>, data: Data) -> Result<()> {

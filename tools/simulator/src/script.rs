@@ -218,6 +218,7 @@ fn settings(rng: &mut Rng, ending: Ending, malice: Malice) -> Settings {
         Path::Loan,
         Path::SelfCopy,
         Path::SameProcess,
+        Path::PeerReadable,
     ] {
         paths = paths.with(path);
     }

@@ -29,6 +29,10 @@ pub(crate) struct Args {
     #[arg(long, requires = "why")]
     slow_receiver: bool,
 
+    /// For --why: the message lies in a buffer that peers may read
+    #[arg(long, requires = "why")]
+    peer_readable: bool,
+
     /// Show the counters of a process that runs: what each of its endpoints has sent and received,
     /// by path, peer and size
     #[arg(long, value_name = "PID", conflicts_with = "why", value_parser = clap::value_parser!(u32).range(1..))]
@@ -52,6 +56,7 @@ CAP_SYS_PTRACE. docs/counters.md describes what is shown.
 
 Examples:
   limic info --why shared-cache 64K --slow-receiver
+  limic info --why shared-cache 64K --peer-readable
   limic info --pid 4711
 
 Exit code: 0, 1 if the process has no endpoint or cannot be looked into, or 2 for a bad command line or \
@@ -109,7 +114,13 @@ fn text(args: &Args) -> Result<String, InfoError> {
             } else {
                 ReceiverPace::Steady
             };
-            Ok(why(&settings, locality, bytes, pace))
+            let query = Query {
+                pace,
+                peer_readable: args.peer_readable,
+                capabilities: paths::capabilities(&settings, locality),
+                ..Query::new(bytes, locality)
+            };
+            Ok(why(&settings, &query))
         }
         _ => {
             let info = Info::of(&settings);
@@ -123,13 +134,11 @@ fn text(args: &Args) -> Result<String, InfoError> {
 }
 
 /// The engine's answer, for a pair that can do what this machine lets processes do.
-fn why(settings: &Settings, locality: Locality, bytes: u64, pace: ReceiverPace) -> String {
-    let mut query = Query::new(bytes, locality);
-    query.capabilities = paths::capabilities(settings, locality);
-    query.pace = pace;
-    let explanation = settings.explain(&query, History::OneWay);
+fn why(settings: &Settings, query: &Query) -> String {
+    let Query { locality, pace, .. } = *query;
+    let explanation = settings.explain(query, History::OneWay);
     let mut text = format!("{locality}: {explanation}");
-    let reply = settings.explain(&query, History::Reply);
+    let reply = settings.explain(query, History::Reply);
     if reply.path != explanation.path {
         text.push_str(&format!("{locality}: {reply}"));
     }

@@ -47,6 +47,7 @@ const fn meaning(path: Path) -> &'static str {
         Path::Loan => "no copy: a buffer in shared memory changes hands",
         Path::RcEager => "other machines: packets over verbs or TCP, coalesced while that is busy",
         Path::RcRendezvous => "other machines: the receiver reads by RDMA, over verbs",
+        Path::PeerReadable => "one copy, out of a buffer that the receiver has mapped",
         _ => "",
     }
 }

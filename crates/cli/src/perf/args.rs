@@ -302,6 +302,8 @@ pub(super) enum Wanted {
     Kernel,
     /// No copy: buffers in shared memory change hands
     Loan,
+    /// One copy by the receiver out of a buffer that it has mapped
+    PeerReadable,
     /// One plain copy between threads of one process
     Process,
 }
@@ -327,6 +329,7 @@ impl Wanted {
             Self::SplitCopy => Path::SplitCopy,
             Self::Kmod => Path::Kmod,
             Self::Loan => Path::Loan,
+            Self::PeerReadable => Path::PeerReadable,
             Self::Process => Path::SameProcess,
         })
     }

@@ -64,6 +64,7 @@ pub(super) fn as_rank(order: &Order<'_>) -> Result<Option<Report>, MeasureError>
         control,
         lanes,
         buffers: Vec::new(),
+        readable: Buffers::peer_readable(),
         progress: ProgressBar::hidden(),
         report: Report {
             checked: messages.check,
@@ -97,6 +98,8 @@ struct Run<'a> {
     lanes: Vec<Lane>,
     /// One for each rank that this process runs at a time.
     buffers: Vec<Buffers>,
+    /// Those of the lane that sends from memory which peers may read.
+    readable: Buffers,
     progress: ProgressBar,
     report: Report,
 }
@@ -223,15 +226,24 @@ impl Run<'_> {
     fn run(&mut self, lane: usize, work: &Work) -> Result<Measured, MeasureError> {
         let control = &self.control;
         let rank = control.rank();
-        let Lane { teams, kernel, .. } = &mut self.lanes[lane];
+        let Lane {
+            teams,
+            kernel,
+            wanted,
+            ..
+        } = &mut self.lanes[lane];
         self.buffers
-            .resize_with(teams.len().max(self.buffers.len()).max(1), Buffers::default);
+            .resize_with(teams.len().max(self.buffers.len()).max(1), Buffers::private);
         let wait_for_all = || control.barrier();
         let counters = self.order.messages.counters;
         let buffers = &mut self.buffers;
         let mine = match (teams.as_mut_slice(), kernel) {
             (_, Some(Ok(team))) => one(team, &mut buffers[0], work, counters, &wait_for_all)
                 .map_err(|stopped| explain(stopped, rank))?,
+            ([team], _) if *wanted == Wanted::PeerReadable => {
+                one(team, &mut self.readable, work, counters, &wait_for_all)
+                    .map_err(|stopped| explain(stopped, rank))?
+            }
             ([team], _) => one(team, &mut buffers[0], work, counters, &wait_for_all)
                 .map_err(|stopped| explain(stopped, rank))?,
             // All ranks of this lane are threads of rank 0; the other processes wait for the

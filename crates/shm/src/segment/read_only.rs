@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::mapping::Mapping;
-use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
+use crate::sync::{AtomicU64, Ordering, fence};
 use crate::world;
 
 /// A range of the part of a segment that only its owner writes, mapped here for reading. Clones are
@@ -75,20 +75,6 @@ impl ReadOnly {
         // In place of an acquire load, which read-only memory need not allow.
         fence(Ordering::Acquire);
         word
-    }
-
-    /// The word of 4 bytes at `offset`, loaded without an order.
-    ///
-    /// # Panics
-    /// Unless `offset` is a multiple of 4 and the word is within the range.
-    #[cfg_attr(limic_sim, track_caller)]
-    #[inline(always)]
-    #[must_use]
-    pub fn load32(&self, offset: usize) -> u32 {
-        self.check::<4>(offset);
-        world::access();
-        // SAFETY: as in `load`.
-        unsafe { self.base.byte_add(offset).cast::<AtomicU32>().as_ref() }.load(Ordering::Relaxed)
     }
 
     #[inline(always)]

@@ -6,7 +6,7 @@
 /// The first word: `limiccnt`.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"limiccnt");
 /// Counts up when a word changes its meaning.
-pub(super) const VERSION: u64 = 2;
+pub(super) const VERSION: u64 = 3;
 
 pub(super) const AT_MAGIC: usize = 0;
 pub(super) const AT_VERSION: usize = 1;

@@ -56,7 +56,7 @@ use self::patience::Awaited;
 use self::peer::table::Note;
 use self::progress::rings::ReceiveRings;
 use self::progress::{fabric as fabric_progress, work};
-use self::protocol::send_ahead;
+use self::protocol::{arena_message, send_ahead};
 use self::staging::pair::IDLE_LOOKS;
 use crate::Result;
 use crate::counters::Event;
@@ -130,6 +130,7 @@ impl Engine {
             locality::check_cpu(&mut self.cx);
             line_latency::probe_next_peer(&mut self.cx);
             send_ahead::retire_send_ahead(&mut self.cx);
+            arena_message::retire_gone(&mut self.cx);
             self.give_back_idle(self.turns / SOCKETS_WHILE_BUSY);
         }
         for (ring, peer) in self.cx.memory.take_switched() {

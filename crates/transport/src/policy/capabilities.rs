@@ -59,6 +59,7 @@ impl Capabilities {
             }),
             Path::Cma | Path::SplitCopy if vectored => Some(Refusal::Vectored),
             Path::Loan => Some(Refusal::NotLoaned),
+            Path::PeerReadable => Some(Refusal::NotPeerReadable),
             _ => None,
         }
     }
@@ -84,6 +85,8 @@ pub enum Refusal {
     Vectored,
     /// The buffer is not a loan.
     NotLoaned,
+    /// The path is for buffers that peers may read, of whatever row of the table.
+    NotPeerReadable,
 }
 
 impl fmt::Display for Refusal {
@@ -95,6 +98,7 @@ impl fmt::Display for Refusal {
             Self::OtherProcess => f.write_str("serves only endpoints of one process"),
             Self::Vectored => f.write_str("needs the sender's bytes in one slice"),
             Self::NotLoaned => f.write_str("needs a buffer that was lent by the endpoint"),
+            Self::NotPeerReadable => f.write_str("needs a buffer that peers may read"),
         }
     }
 }

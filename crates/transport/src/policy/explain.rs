@@ -48,6 +48,7 @@ pub struct Explanation {
 struct Assumed {
     history: History,
     pace: ReceiverPace,
+    peer_readable: bool,
 }
 
 impl SendState for Assumed {
@@ -59,6 +60,9 @@ impl SendState for Assumed {
     }
     fn is_full(&self) -> bool {
         self.is_slow()
+    }
+    fn is_peer_readable(&self) -> bool {
+        self.peer_readable
     }
     fn may_recycle(&self, _: u64) -> bool {
         self.history == History::Reply
@@ -80,6 +84,7 @@ pub(crate) fn explain(pair: &Pair<'_>, query: &Query, history: History) -> Expla
     let state = Assumed {
         history,
         pace: query.pace,
+        peer_readable: query.peer_readable,
     };
     let sent = if pair.locality == Locality::Itself {
         Some(Path::SelfCopy)
@@ -93,6 +98,7 @@ pub(crate) fn explain(pair: &Pair<'_>, query: &Query, history: History) -> Expla
             let offered = Offered {
                 len: query.bytes,
                 vectored: query.vectored,
+                peer_readable: query.peer_readable && query.bytes >= routes.peer_readable_from,
                 whole: true,
                 pace: query.pace,
             };
@@ -134,6 +140,7 @@ fn note(path: Path, row: &Row, history: History) -> Option<&'static str> {
             History::OneWay => "the receiver need not be asked",
         }),
         Path::EagerFragments => Some("longer than a record: eager, in fragments"),
+        Path::PeerReadable => Some("the receiver has mapped the memory in which the bytes lie"),
         Path::SendAhead => Some("the bytes lie in an arena until the receiver comes to them"),
         Path::Pipeline => Some("no allowed path can carry it, and every pair can do this one"),
         _ => None,

@@ -37,6 +37,8 @@ named! {
         RcEager = "rc-eager",
         /// The receiver reads by RDMA.
         RcRendezvous = "rc-rendezvous",
+        /// One copy by the receiver, out of memory of the sender that it has mapped.
+        PeerReadable = "peer-readable",
         /// An eager message that is longer than a record: in fragments that nobody asked for.
         EagerFragments = "eager-fragments",
         /// An eager message that a slow receiver finds in an arena of the sender.
@@ -78,7 +80,7 @@ named! {
     /// What carries out a single copy.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum Backend {
-        /// A plain copy in one address space.
+        /// A plain copy of memory that both have mapped.
         Memory = "memory",
         /// Cross-memory attach: `process_vm_readv` and `process_vm_writev`.
         Cma = "cma",
@@ -118,7 +120,7 @@ impl fmt::Display for Parts {
 impl Path {
     /// How many of them, from the first one on, settings can name. Whether an eager message goes by
     /// one of the others follows from its length and its receiver.
-    const SETTABLE: usize = 11;
+    const SETTABLE: usize = 12;
 
     /// The paths that settings can name.
     pub fn settable() -> impl Iterator<Item = Self> {
@@ -141,7 +143,7 @@ impl Path {
         use Protocol::{Arena, Eager, Loopback, Rendezvous};
         let (protocol, copies, fragments) = match self {
             Self::SelfCopy => (Loopback, Single(Backend::Memory), false),
-            Self::SameProcess => (Rendezvous, Single(Backend::Memory), false),
+            Self::SameProcess | Self::PeerReadable => (Rendezvous, Single(Backend::Memory), false),
             Self::Inline | Self::Eager => (Eager, Two, false),
             Self::EagerFragments => (Eager, Two, true),
             Self::SendAhead => (Arena, Two, false),
@@ -186,7 +188,7 @@ impl Path {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "'{0}' is not a path; accepted: self, process, inline, eager, pipeline, cma, split-copy, \
-     loan, kmod, rc-eager, rc-rendezvous"
+     loan, kmod, rc-eager, rc-rendezvous, peer-readable"
 )]
 pub struct ParsePathError(String);
 
@@ -323,7 +325,7 @@ mod tests {
         assert_eq!(
             error.to_string(),
             "'egaer' is not a path; accepted: self, process, inline, eager, pipeline, cma, \
-             split-copy, loan, kmod, rc-eager, rc-rendezvous"
+             split-copy, loan, kmod, rc-eager, rc-rendezvous, peer-readable"
         );
         assert!("".parse::<PathSet>().is_err());
     }

@@ -90,6 +90,8 @@ pub struct Query {
     pub pace: ReceiverPace,
     /// Whether the bytes lie in several slices.
     pub vectored: bool,
+    /// Whether they lie in memory that peers may read ([`Buffer`](crate::Buffer)).
+    pub peer_readable: bool,
     /// What the pair can do.
     pub capabilities: Capabilities,
 }
@@ -104,6 +106,7 @@ impl Query {
             locality,
             pace: ReceiverPace::Steady,
             vectored: false,
+            peer_readable: false,
             capabilities: Capabilities::ALL,
         }
     }

@@ -28,6 +28,10 @@ pub(crate) const LONGEST_RECYCLED: u64 = 1 << 20;
 /// stays in the caches.
 pub(crate) const LONGEST_RECORD: u64 = 2816;
 
+/// Shorter messages go by two copies also out of memory that the receiver may read: they are there
+/// before it has found the record.
+const SHORTEST_PEER_READABLE: u64 = (12 << 10) + 1;
+
 /// The most that goes in one record, in bytes, to a peer with private rings of so many bytes, from
 /// a pool with staging buffers of so many.
 pub(crate) fn longest_record(ring_bytes: u32, buffer_bytes: u32) -> u64 {
@@ -71,6 +75,8 @@ pub(crate) struct Routes {
     pub(crate) longest_single_buffer: u64,
     /// Shorter messages go ahead of a slow receiver.
     pub(crate) send_ahead_below: u64,
+    /// Messages of this length and longer ones stay where they are, if the receiver may read there.
+    pub(crate) peer_readable_from: u64,
     /// Bytes of a fragment in the middle of a long message.
     pub(crate) fragment_bytes: u64,
     /// Most bytes in staging buffers that the peer has not returned.
@@ -114,6 +120,8 @@ pub(crate) trait SendState {
     fn is_slow(&self) -> bool;
     /// The ring had no room for the message.
     fn is_full(&self) -> bool;
+    /// The bytes lie in memory that peers may read.
+    fn is_peer_readable(&self) -> bool;
     /// There is any use in asking for a recycled buffer for so many bytes.
     fn may_recycle(&self, len: u64) -> bool;
     /// The longest message that the recycled buffers hold in fragments, in bytes.
@@ -145,6 +153,7 @@ impl Routes {
             reply_below: reply_below(pair, thresholds),
             longest_single_buffer: longest_single_buffer(locality).min(pair.buffer_bytes),
             send_ahead_below: ahead.eager_below,
+            peer_readable_from: peer_readable_from(pair),
             fragment_bytes: fragment.clamp(64, pair.buffer_bytes),
             window: u64::from(pair.window) * pair.buffer_bytes,
         }
@@ -170,7 +179,8 @@ impl Routes {
         if self.goes_ahead(len, state) {
             return SendPlan::Ahead;
         }
-        if state.is_over_budget() {
+        let stays = len >= self.peer_readable_from && state.is_peer_readable();
+        if stays || state.is_over_budget() {
             return SendPlan::Offer;
         }
         // A message that fits the recycled buffers of a peer is likely to be a reply, for which
@@ -207,6 +217,16 @@ const fn longest_single_buffer(locality: Locality) -> u64 {
     }
 }
 
+/// From how many bytes on a message stays where it is, if the receiver may read there.
+fn peer_readable_from(pair: &Pair<'_>) -> u64 {
+    // In one process, each buffer can be read.
+    let is_near = pair.locality <= Locality::SameProcess;
+    if is_near || !pair.capabilities.paths.contains(Path::PeerReadable) {
+        return u64::MAX;
+    }
+    SHORTEST_PEER_READABLE
+}
+
 /// Below how many bytes a reply goes without asking: 0 if shorter messages are to be asked for
 /// already.
 fn reply_below(pair: &Pair<'_>, thresholds: Thresholds) -> u64 {
@@ -230,6 +250,8 @@ pub(crate) struct Offered {
     pub(crate) len: u64,
     /// The sender's bytes lie in several slices.
     pub(crate) vectored: bool,
+    /// The sender's bytes lie in memory that this endpoint may read.
+    pub(crate) peer_readable: bool,
     /// The receive buffer has one address.
     pub(crate) whole: bool,
     pub(crate) pace: ReceiverPace,
@@ -241,6 +263,12 @@ impl Offered {
         // The message was offered, so the paths without asking are not open to it any more.
         capabilities.demote(Path::Inline);
         capabilities.demote(Path::Eager);
+        if self.peer_readable {
+            // No other backend is told where they lie.
+            for path in [Path::Cma, Path::SplitCopy, Path::Kmod] {
+                capabilities.demote(path);
+            }
+        }
         if !self.whole {
             // Each end writes into the memory of the other, or reads it, at one address.
             capabilities.demote(Path::SplitCopy);
@@ -250,6 +278,7 @@ impl Offered {
             locality,
             pace: self.pace,
             vectored: self.vectored,
+            peer_readable: self.peer_readable,
             capabilities,
         }
     }
@@ -258,6 +287,9 @@ impl Offered {
 /// How the bytes of an offered message come, and whether what is measured at run time may overrule
 /// that. Where no allowed path can carry them, they come in fragments: every pair can do that.
 pub(crate) fn answer(table: &Table, query: &Query) -> (Path, bool) {
+    if query.peer_readable && query.capabilities.paths.contains(Path::PeerReadable) {
+        return (Path::PeerReadable, false);
+    }
     match table.choose_tunable(query) {
         Some((choice, tunable)) if choice.path.is_rendezvous() => {
             // Messages in several slices have other paths, which those in one must not learn from.

@@ -321,6 +321,7 @@ impl Table {
                 locality,
                 pace,
                 vectored: false,
+                peer_readable: false,
                 capabilities: *capabilities,
             };
             self.choose_tunable(&query)

@@ -46,6 +46,7 @@ fn queries() -> impl Strategy<Value = Query> {
             locality,
             pace,
             vectored,
+            peer_readable: false,
             capabilities,
         },
     )

@@ -239,7 +239,7 @@ fn bad_variables_are_named_with_what_is_accepted() {
         text("LIMIC_LONG", "eager"),
         "LIMIC_LONG=eager: accepted is pipeline, cma, split-copy or kmod"
     );
-    assert!(text("LIMIC_PATHS", "inline,,eager").contains("rc-rendezvous; or all"));
+    assert!(text("LIMIC_PATHS", "inline,,eager").contains("peer-readable; or all"));
     assert_eq!(
         text("LIMIC_CONFIG", "/nonexistent/x.toml"),
         "/nonexistent/x.toml (from LIMIC_CONFIG) cannot be read: No such file or directory (os error 2)"

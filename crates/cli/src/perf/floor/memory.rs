@@ -120,7 +120,7 @@ impl Memory {
             step: "taking memory for the longest message",
             source: std::io::ErrorKind::OutOfMemory.into(),
         };
-        let (mut source, mut target) = (Pool::default(), Pool::default());
+        let (mut source, mut target) = (Pool::private(), Pool::private());
         source.take(longest).map_err(no_memory)?;
         target.take(longest).map_err(no_memory)?;
         let bell = super::wake::bell()?;

@@ -114,7 +114,7 @@ pub(super) fn as_rank(args: &Args) -> Result<Option<Report>, MeasureError> {
         Ok(Variant {
             name,
             lane,
-            buffers: Buffers::default(),
+            buffers: Buffers::private(),
         })
     };
     let mut skewed = vec![
@@ -133,7 +133,7 @@ pub(super) fn as_rank(args: &Args) -> Result<Option<Report>, MeasureError> {
         long.push(Variant {
             name,
             lane,
-            buffers: Buffers::default(),
+            buffers: Buffers::private(),
         });
     }
     let bound = cpus.iter().all(Option::is_some);

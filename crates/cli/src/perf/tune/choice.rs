@@ -59,6 +59,7 @@ fn built_in(locality: Locality, bytes: u64) -> Path {
         locality,
         pace: ReceiverPace::Steady,
         vectored: false,
+        peer_readable: false,
         capabilities: Capabilities::ALL,
     };
     let choice = Table::built_in().choose(&query);

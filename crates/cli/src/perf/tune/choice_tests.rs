@@ -49,6 +49,7 @@ fn path(table: &Table, bytes: u64, pace: ReceiverPace) -> Path {
         locality: HERE,
         pace,
         vectored: false,
+        peer_readable: false,
         capabilities: Capabilities::ALL,
     };
     table.choose(&query).expect("everything can be done").path

@@ -274,7 +274,7 @@ impl Bench {
         Ok(Ways {
             way,
             lane,
-            buffers: Buffers::default(),
+            buffers: Buffers::private(),
         })
     }
 

@@ -3,6 +3,7 @@
 //! The owner alone hands out room. A receiver gives a loan back by a release flag in the owner's
 //! segment; peers map arenas for reading only.
 
+pub(crate) mod heap;
 pub(crate) mod peer_arenas;
 mod send_ahead;
 mod slots;
@@ -15,6 +16,7 @@ use limic_shm::ring::{Mapped, Memory, PackedFlags};
 use limic_shm::segment::{Arena, Placement};
 use limic_shm::world;
 
+use self::heap::HeapArenas;
 use self::slots::Slots;
 use crate::engine::frame::{ArenaMessage, MOST_ARENAS};
 use crate::engine::process::has_ended;
@@ -62,6 +64,8 @@ pub(crate) struct Arenas {
     arenas: Vec<Option<OwnArena>>,
     placement: Placement,
     slots: Slots,
+    /// Those of the process's heap.
+    pub(crate) heap: HeapArenas,
     /// Peers that are forgotten but hold something, and their processes (a pidfd each), which live.
     /// Without a pidfd, what such a peer holds comes back when it is dropped, or never.
     living_holders: Vec<(u32, Option<OwnedFd>)>,
@@ -82,6 +86,7 @@ impl Arenas {
             arenas: Vec::new(),
             placement,
             slots: Slots::new(flags),
+            heap: HeapArenas::default(),
             living_holders: Vec::new(),
             bytes: 0,
             most,
@@ -403,7 +408,12 @@ impl Arenas {
 
     /// The descriptor of an arena, and its size.
     pub(crate) fn descriptor(&self, number: u32) -> Option<(BorrowedFd<'_>, usize)> {
-        let arena = self.arenas.get(number as usize)?.as_ref()?;
-        Some((arena.arena.fd(), arena.arena.bytes()))
+        match self.arenas.get(number as usize) {
+            Some(arena) => {
+                let arena = &arena.as_ref()?.arena;
+                Some((arena.fd(), arena.bytes()))
+            }
+            None => self.heap.descriptor(number),
+        }
     }
 }

@@ -5,7 +5,9 @@ use std::os::fd::OwnedFd;
 use limic_shm::ring::{Mapped, PackedFlags};
 use limic_shm::segment::PeerArena;
 
+use crate::buffer::{ArenaBytes, ReceiveBuffer, Skip};
 use crate::engine::arena::thread_rc::ThreadRc;
+use crate::single_copy::RemoteBytes;
 
 /// Arenas of one peer that are mapped at a time: each costs this process page tables.
 const MOST_ARENAS: usize = 4096;
@@ -15,6 +17,15 @@ const MOST_ARENAS: usize = 4096;
 pub(crate) struct MappedArena {
     pub(crate) arena: PeerArena,
     pub(crate) flags: PackedFlags<Mapped>,
+}
+
+/// Why a message cannot be read out of an arena of the peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unreadable {
+    /// This process had no room for the arena's descriptor.
+    Missed,
+    /// There is no such arena, or the bytes are not all in it.
+    Outside,
 }
 
 /// The arenas of one peer, as far as it has handed them over, and which of this endpoint's it has.
@@ -90,6 +101,35 @@ impl PeerArenas {
         let mut mapped = self.mapped.iter_mut();
         let (_, arena) = mapped.find(|(known, _)| *known == number)?;
         Some(arena)
+    }
+
+    /// Copies up to `most` bytes from byte `at` of a message on that lies in an arena of the peer.
+    pub(crate) fn read(
+        &mut self,
+        message: RemoteBytes,
+        into: &ReceiveBuffer,
+        at: u64,
+        most: u64,
+    ) -> Result<u64, Unreadable> {
+        let number = message.key as u32;
+        let missed = self.was_missed(number);
+        let bytes = self
+            .get(number)
+            .and_then(|arena| ArenaBytes::new(&arena.arena, message.address, message.len));
+        let Some(bytes) = bytes else {
+            return Err(if missed {
+                Unreadable::Missed
+            } else {
+                Unreadable::Outside
+            });
+        };
+        let part = most.min(message.len.saturating_sub(at));
+        let source = Skip {
+            inner: &bytes,
+            skip: at,
+        };
+        into.copy_part(at, part, &source, message.len);
+        Ok(part)
     }
 
     /// The peer uses an arena no longer. Loans that are held there keep it mapped.

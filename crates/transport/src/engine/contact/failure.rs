@@ -101,6 +101,8 @@ fn fail_operations(cx: &mut Cx, number: u32, why: &PeerFailure, died: bool) {
     for slot in slots {
         cx.requests.complete(slot, Err(error.clone()));
     }
+    // Its connections are closed by now: it finds out when it looks at them.
+    cx.memory.count_given_up();
     forget_offers(cx, number);
     for slot in cx.requests.slots() {
         let concerned = match cx.requests.get(slot) {

@@ -1,8 +1,5 @@
 //! What unexpected messages take is counted, and senders learn when it is too much.
 
-use limic_shm::ring::Memory;
-use limic_shm::sync::Ordering;
-
 use crate::engine::cx::Cx;
 use crate::engine::frame::Update;
 use crate::engine::outbox;
@@ -39,12 +36,7 @@ fn tell(cx: &mut Cx, over_budget: bool) {
     for peer in cx.fabric.tell_over_budget(over_budget) {
         outbox::control(cx, peer, Update::OverBudget(over_budget).encode());
     }
-    // Relaxed: senders look at it now and then, and nothing hangs on the order.
-    cx.memory
-        .segment
-        .status()
-        .word32(0)
-        .store(u32::from(over_budget), Ordering::Relaxed);
+    cx.memory.tell_over_budget(over_budget);
 }
 
 /// A peer whose message was kept beyond the cap waits with the next ones, if it is over its share

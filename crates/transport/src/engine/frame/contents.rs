@@ -15,23 +15,29 @@ pub(crate) struct Offer {
     pub(crate) len: u64,
     /// The sender's request.
     pub(crate) send: u64,
-    /// Where the bytes lie in the sender's memory, if they lie in one place.
+    /// Where the bytes lie in the sender's memory, if they lie in one place; in which of its
+    /// arenas, if the receiver may read there.
     pub(crate) address: u64,
-    /// The key under which they are exposed, or 0.
+    /// The key under which they are exposed, or 0; the number of the arena.
     pub(crate) key: u64,
     /// The bytes lie in several slices, which single copy cannot name.
     pub(crate) vectored: bool,
+    /// The bytes lie in an arena.
+    pub(crate) peer_readable: bool,
     /// The sender waits for [`Done::Received`], also if the bytes come in packets.
     pub(crate) confirm: bool,
 }
 
 const VECTORED: u64 = 1;
 const CONFIRM: u64 = 2;
+const PEER_READABLE: u64 = 4;
 
 impl Offer {
     pub(crate) fn encode(&self) -> [u64; 4] {
         let flag = |set: bool, bit: u64| if set { bit } else { 0 };
-        let flags = flag(self.vectored, VECTORED) | flag(self.confirm, CONFIRM);
+        let flags = flag(self.vectored, VECTORED)
+            | flag(self.confirm, CONFIRM)
+            | flag(self.peer_readable, PEER_READABLE);
         [self.send, flagged(flags, self.len), self.address, self.key]
     }
 
@@ -44,7 +50,13 @@ impl Offer {
             key,
             vectored: flags & VECTORED != 0,
             confirm: flags & CONFIRM != 0,
+            peer_readable: flags & PEER_READABLE != 0,
         }
+    }
+
+    /// The number of the arena in which the bytes lie.
+    pub(crate) fn arena(&self) -> Option<u32> {
+        self.peer_readable.then_some(self.key as u32)
     }
 }
 

@@ -41,10 +41,10 @@ proptest! {
     #[test]
     fn an_offer_comes_back(
         tag: u64, immediate: Option<u64>, len in 0_u64..1 << 56, send: u64, address: u64, key: u64,
-        vectored: bool, confirm: bool,
+        vectored: bool, confirm: bool, peer_readable: bool,
     ) {
         let envelope = Envelope { from: 3, tag, immediate };
-        let offer = Offer { len, send, address, key, vectored, confirm };
+        let offer = Offer { len, send, address, key, vectored, peer_readable, confirm };
         let record = ControlRecord::message(READY_TO_SEND, tag, immediate, offer.encode());
         prop_assert_eq!(read_back(&record), Ok(format!("{envelope:?} {offer:?}")));
     }

@@ -8,10 +8,13 @@ use limic_shm::ring::shared::SharedProducer;
 use limic_shm::ring::wakeup::Waker;
 use limic_shm::ring::{Mapped, PackedFlags, ReleaseFlags};
 use limic_shm::segment::{PeerSegment, ReadOnly};
+use limic_shm::sync::{Ordering, fence};
 
 use super::copies::SingleCopy;
 use super::latency::LatencyProbe;
+use crate::engine::arena::heap::place_of;
 use crate::engine::arena::peer_arenas::PeerArenas;
+use crate::engine::memory::{GIVEN_UP, OVER_BUDGET};
 use crate::engine::outbound::Outbound;
 use crate::engine::request::EagerAssembly;
 use crate::engine::splits::PeerSplits;
@@ -21,6 +24,7 @@ use crate::policy::autotune::Autotuner;
 use crate::policy::select::{Routes, SendState};
 use crate::policy::slow_receiver::SlowReceiver;
 use crate::policy::{Capabilities, ReceiverPace};
+use crate::raw::RawSlice;
 use crate::topology::{Locality, Place};
 
 /// Regions of one peer that are found again at once.
@@ -33,8 +37,7 @@ pub(crate) struct ShmPair {
     pub(crate) arenas: PeerArenas,
     pub(crate) copies: SingleCopy,
     pub(crate) segment: PeerSegment,
-    /// The line on which the peer says whether it holds too many unexpected bytes.
-    status: ReadOnly,
+    pub(crate) status: PeerStatus,
     pub(crate) regions: PeerRegions,
     pub(crate) splits: PeerSplits,
     pub(crate) routes: Routes,
@@ -63,6 +66,47 @@ pub(crate) struct Pace {
     pub(crate) peer: ReceiverPace,
     /// How this endpoint keeps up with the peer.
     pub(crate) own: SlowReceiver,
+}
+
+/// What the peer says of itself on a line of its own. The line stays in this core's cache while
+/// nothing changes.
+pub(crate) struct PeerStatus {
+    line: ReadOnly,
+    /// Peers that it had given up when this endpoint was last known to be none of them.
+    others_given_up: u64,
+}
+
+impl PeerStatus {
+    fn new(line: ReadOnly) -> Self {
+        // None: the first look finds out more.
+        let others_given_up = 0;
+        Self {
+            line,
+            others_given_up,
+        }
+    }
+
+    /// Whether the peer holds too many unexpected bytes.
+    #[inline(always)]
+    fn is_over_budget(&self) -> bool {
+        self.line.load(OVER_BUDGET) != 0
+    }
+
+    /// How many peers it has given up, if that are more than were known to be others: this endpoint
+    /// may be one of them, and what was read out of the peer's buffers before this call may be what
+    /// their owner wrote there later. Pairs with [`OwnMemory::count_given_up`].
+    ///
+    /// [`OwnMemory::count_given_up`]: super::super::memory::OwnMemory::count_given_up
+    pub(crate) fn given_up(&self) -> Option<u64> {
+        fence(Ordering::Acquire);
+        let given_up = self.line.load(GIVEN_UP);
+        (given_up != self.others_given_up).then_some(given_up)
+    }
+
+    /// This endpoint was none of those.
+    pub(crate) fn others_were_given_up(&mut self, count: u64) {
+        self.others_given_up = count;
+    }
 }
 
 /// The regions that a peer has exposed.
@@ -116,7 +160,7 @@ impl ShmPair {
             staging: met.staging,
             arenas: met.arenas,
             copies: met.copies,
-            status: segment.status(),
+            status: PeerStatus::new(segment.status()),
             regions: PeerRegions::new(&segment),
             splits: PeerSplits::new(&segment, met.my_number),
             segment,
@@ -137,13 +181,6 @@ impl ShmPair {
         }
     }
 
-    /// Whether the peer holds too many unexpected bytes. The line stays in this core's cache while
-    /// nothing changes.
-    #[inline(always)]
-    fn is_over_budget(&self) -> bool {
-        self.status.load32(0) != 0
-    }
-
     /// Whether an eager message of this length waits until there is room for all of it.
     #[inline(always)]
     pub(crate) fn goes_in_record(&self, len: u64) -> bool {
@@ -162,6 +199,7 @@ pub(crate) struct PairState<'a> {
     pub(crate) pair: &'a ShmPair,
     pub(crate) pool: &'a StagingPool,
     pub(crate) to: u32,
+    pub(crate) data: &'a [RawSlice],
     /// The ring had no room for the message.
     pub(crate) full: bool,
 }
@@ -169,7 +207,7 @@ pub(crate) struct PairState<'a> {
 impl SendState for PairState<'_> {
     #[inline(always)]
     fn is_over_budget(&self) -> bool {
-        self.pair.is_over_budget()
+        self.pair.status.is_over_budget()
     }
 
     #[inline(always)]
@@ -180,6 +218,10 @@ impl SendState for PairState<'_> {
     #[inline(always)]
     fn is_full(&self) -> bool {
         self.full
+    }
+
+    fn is_peer_readable(&self) -> bool {
+        place_of(self.data).is_some()
     }
 
     #[inline(always)]

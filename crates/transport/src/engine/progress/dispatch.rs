@@ -33,12 +33,14 @@ fn on_frame<S: Source>(cx: &mut Cx, from: u32, frame: Frame<'_, S>) -> Result<()
         Frame::FragmentInline(transfer, bytes) => {
             assembly::on_fragment_inline(cx, from, transfer, &bytes)
         }
-        Frame::ReadyToSend(envelope, offer) => receive::on_ready_to_send(cx, envelope, offer),
-        Frame::Arena(envelope, message) => {
-            let pair = cx.peers.pair(from);
-            if pair.is_some_and(|pair| !pair.arenas.is_mapped(message.arena)) {
-                connections::fetch_arena(cx, from, message.arena);
+        Frame::ReadyToSend(envelope, offer) => {
+            if let Some(arena) = offer.arena() {
+                need_arena(cx, from, arena);
             }
+            receive::on_ready_to_send(cx, envelope, offer)
+        }
+        Frame::Arena(envelope, message) => {
+            need_arena(cx, from, message.arena);
             arena_message::on_arena(cx, envelope, message)
         }
         Frame::ClearToSend(clear) => rendezvous::on_clear_to_send(cx, from, clear),
@@ -74,6 +76,15 @@ fn on_frame<S: Source>(cx: &mut Cx, from: u32, frame: Frame<'_, S>) -> Result<()
             }
             Ok(())
         }
+    }
+}
+
+/// A message lies in an arena of the peer.
+#[inline(always)]
+fn need_arena(cx: &mut Cx, from: u32, arena: u32) {
+    let pair = cx.peers.pair(from);
+    if pair.is_some_and(|pair| !pair.arenas.is_mapped(arena)) {
+        connections::fetch_arena(cx, from, arena);
     }
 }
 

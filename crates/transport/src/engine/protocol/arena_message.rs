@@ -9,8 +9,9 @@ use crate::engine::arena::thread_rc::{ThreadRc, ThreadRef};
 use crate::engine::control::{counting, pace};
 use crate::engine::cx::Cx;
 use crate::engine::envelope::Envelope;
-use crate::engine::frame::{ArenaMessage, Violation};
+use crate::engine::frame::{self, ArenaMessage, ControlRecord, Violation};
 use crate::engine::matching::unexpected_store::{UnexpectedBody, UnexpectedMessage};
+use crate::engine::outbox;
 use crate::engine::peer::greeting;
 use crate::engine::protocol::unexpected;
 use crate::engine::request::Operation;
@@ -157,8 +158,31 @@ pub(crate) fn send_arena(cx: &mut Cx, to: u32, number: u32) -> bool {
     pair.is_some_and(|pair| pair.arenas.was_sent(number)) || send_new_arena(cx, to, number)
 }
 
+/// Tells the peers that have mapped arenas that these are no more.
+#[cold]
+pub(crate) fn retire(cx: &mut Cx, arenas: &[u32]) {
+    for arena in arenas.iter().copied() {
+        for peer in 0..cx.peers.len() {
+            let pair = cx.peers.pair(peer);
+            if pair.is_some_and(|pair| pair.arenas.forget_sent(arena)) {
+                let record = ControlRecord::new(frame::ARENA_RETIRED, 0, [arena.into()]);
+                outbox::control(cx, peer, record);
+            }
+        }
+    }
+}
+
+/// The same of the heap's arenas that the process has given back.
+#[cold]
+pub(crate) fn retire_gone(cx: &mut Cx) {
+    let gone = cx.arenas.heap.retire();
+    retire(cx, &gone);
+}
+
 #[cold]
 fn send_new_arena(cx: &mut Cx, to: u32, number: u32) -> bool {
+    // Where one comes, another one may have gone, and its memory is held until the peers know.
+    retire_gone(cx);
     let Some(index) = cx.sockets.of_peer(to).first().copied() else {
         return false;
     };

@@ -1,8 +1,10 @@
 //! A long message is offered to its receiver, who says how the bytes go.
 
 use crate::buffer::SendBuffer;
+use crate::engine::arena::heap::HeapPlace;
 use crate::engine::cx::Cx;
 use crate::engine::frame::{self, Offer};
+use crate::engine::protocol::arena_message;
 use crate::engine::request::{SendStage, Slot};
 use crate::kmod::Exposed;
 use crate::single_copy::address_of;
@@ -10,6 +12,7 @@ use crate::single_copy::address_of;
 /// Offers a queued send to a peer that shares memory with this endpoint. False: no room now.
 pub(crate) fn push_offer(cx: &mut Cx, to: u32, slot: Slot) -> bool {
     let id = cx.requests.id(slot);
+    let place = heap_place(cx, to, slot);
     let Some(pair) = cx.peers.pair(to) else {
         return false;
     };
@@ -18,15 +21,21 @@ pub(crate) fn push_offer(cx: &mut Cx, to: u32, slot: Slot) -> bool {
     };
     let address = address_of(sending.data.slices());
     let same_process = pair.copies.is_same_process();
-    if sending.exposed.is_none() && !same_process {
+    if sending.exposed.is_none() && !same_process && place.is_none() {
         sending.exposed = pair.copies.expose(&mut cx.transfers.kmod, &sending.data);
     }
+    let key = || sending.exposed.as_ref().map_or(0, Exposed::handle);
+    let (address, key) = match place {
+        Some(place) => (Some(place.offset), u64::from(place.arena)),
+        None => (address, key()),
+    };
     let offer = Offer {
         len: sending.data.len(),
         send: id.0,
         address: address.unwrap_or(0),
-        key: sending.exposed.as_ref().map_or(0, Exposed::handle),
+        key,
         vectored: address.is_none(),
+        peer_readable: place.is_some(),
         confirm: false,
     };
     let (kind, tag, immediate) = (frame::READY_TO_SEND, sending.tag, sending.immediate);
@@ -40,4 +49,15 @@ pub(crate) fn push_offer(cx: &mut Cx, to: u32, slot: Slot) -> bool {
         crate::same_process::enter(cx.identity.address.id, id.0, second);
     }
     true
+}
+
+/// Where the bytes lie that the peer may read, if it has mapped them or will before it sees an
+/// offer.
+fn heap_place(cx: &mut Cx, to: u32, slot: Slot) -> Option<HeapPlace> {
+    let sending = cx.requests.sending(slot)?;
+    if sending.data.len() < cx.peers.pair(to)?.routes.peer_readable_from {
+        return None;
+    }
+    let place = cx.arenas.heap.place(sending.data.slices())?;
+    arena_message::send_arena(cx, to, place.arena).then_some(place)
 }

@@ -68,6 +68,7 @@ fn push_offer(cx: &mut Cx, link: Link, slot: Slot) -> bool {
         send: id.0,
         address,
         key,
+        peer_readable: false,
         vectored: sending.data.slices().len() != 1,
         confirm: sending.delivered,
     };

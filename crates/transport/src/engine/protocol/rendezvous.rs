@@ -58,7 +58,7 @@ fn accept_shm(cx: &mut Cx, slot: Slot, offer: &Offer, mut incoming: Incoming, wh
         // The sender exposes its bytes only where they are likely to be read: from the next message
         // on.
         Path::Kmod if offer.key == 0 => request_fragments(cx, slot, &incoming, true),
-        Path::Cma | Path::Kmod => {
+        Path::Cma | Path::Kmod | Path::PeerReadable => {
             if let Some(receiving) = cx.requests.receiving(slot) {
                 receiving.stage = ReceiveStage::Reading(incoming);
             }
@@ -96,6 +96,7 @@ fn choose(
     let offered = Offered {
         len,
         vectored: offer.vectored,
+        peer_readable: offer.peer_readable,
         whole,
         pace: pair.pace.own.pace(),
     };
@@ -134,12 +135,32 @@ pub(crate) fn finish_receive(cx: &mut Cx, slot: Slot, incoming: &Incoming) {
 
 /// All wanted bytes were read out of the sender's memory.
 pub(crate) fn finish_copy(cx: &mut Cx, slot: Slot, incoming: &Incoming) {
-    if connections::has_left(cx, incoming.from()) {
+    if has_left(cx, incoming) {
         // The buffer may have been its owner's again while it was read: the receive fails with the
         // peer.
         return;
     }
     finish_receive(cx, slot, incoming);
+}
+
+/// Whether the sender may have had its buffer back while it was read.
+fn has_left(cx: &mut Cx, incoming: &Incoming) -> bool {
+    let from = incoming.from();
+    if incoming.path != Path::PeerReadable {
+        return connections::has_left(cx, from);
+    }
+    // What a peer that has died has left behind is there, and stays as it is.
+    let Some(given_up) = cx.peers.pair(from).map(|pair| pair.status.given_up()) else {
+        return true;
+    };
+    let Some(count) = given_up else {
+        return false;
+    };
+    let has_left = connections::has_left(cx, from);
+    if let Some(pair) = cx.peers.pair(from) {
+        pair.status.others_were_given_up(count);
+    }
+    has_left
 }
 
 /// All wanted bytes are in the receive buffer.

@@ -69,7 +69,7 @@ pub(crate) unsafe fn send_now(
     if waits {
         return Ok(false);
     }
-    let plan = plan(pair, pool, to, len, false);
+    let plan = plan(pair, pool, to, data, len, false);
     if !matches!(plan, SendPlan::Record | SendPlan::Buffer) {
         return Ok(false);
     }
@@ -90,13 +90,21 @@ pub(crate) unsafe fn send_now(
 
 /// How a message leaves by shared memory. `full`: the ring had no room for it.
 #[inline(always)]
-fn plan(pair: &ShmPair, pool: &StagingPool, to: u32, len: u64, full: bool) -> SendPlan {
+fn plan(
+    pair: &ShmPair,
+    pool: &StagingPool,
+    to: u32,
+    data: &[RawSlice],
+    len: u64,
+    full: bool,
+) -> SendPlan {
     pair.routes.select(
         len,
         &PairState {
             pair,
             pool,
             to,
+            data,
             full,
         },
     )
@@ -118,7 +126,7 @@ pub(crate) unsafe fn post_send_slow(
     let peer = cx.peers.alive(to)?;
     let plan = match peer.pair() {
         Some(pair) if peer.backlog.is_empty() => {
-            match plan(pair, &cx.staging, to, len, true) {
+            match plan(pair, &cx.staging, to, data, len, true) {
                 // It waits for room.
                 SendPlan::Buffer if pair.goes_in_record(len) => SendPlan::Record,
                 plan => plan,
@@ -266,7 +274,7 @@ fn push_queued_shm(cx: &mut Cx, to: u32, slot: Slot) -> bool {
         data: sending.data.slices(),
         len: sending.data.len(),
     };
-    let plan = plan(pair, pool, to, message.len, false);
+    let plan = plan(pair, pool, to, message.data, message.len, false);
     match plan {
         SendPlan::Record | SendPlan::Buffer => {
             let (tag, len) = (message.tag, message.len);

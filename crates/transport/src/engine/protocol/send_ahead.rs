@@ -9,8 +9,7 @@ use crate::buffer::{Window, gather};
 use crate::counters::Event;
 use crate::engine::control::counting;
 use crate::engine::cx::Cx;
-use crate::engine::frame::{self, ControlRecord};
-use crate::engine::outbox;
+use crate::engine::frame;
 use crate::engine::protocol::arena_message;
 use crate::engine::protocol::eager::Message;
 use crate::policy::Path;
@@ -74,13 +73,6 @@ pub(crate) fn retire_send_ahead(cx: &mut Cx) {
     if now - cx.arenas.send_ahead_idle_since_ns < IDLE_NS {
         return;
     }
-    for arena in cx.arenas.retire_idle_send_ahead() {
-        for peer in 0..cx.peers.len() {
-            let pair = cx.peers.pair(peer);
-            if pair.is_some_and(|pair| pair.arenas.forget_sent(arena)) {
-                let record = ControlRecord::new(frame::ARENA_RETIRED, 0, [arena.into()]);
-                outbox::control(cx, peer, record);
-            }
-        }
-    }
+    let retired = cx.arenas.retire_idle_send_ahead();
+    arena_message::retire(cx, &retired);
 }

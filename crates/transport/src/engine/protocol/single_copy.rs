@@ -3,10 +3,12 @@
 //! Each visit copies a bounded piece, so that an endpoint that moves gigabytes still answers
 //! others.
 
+use crate::engine::arena::peer_arenas::Unreadable;
 use crate::engine::cx::Cx;
 use crate::engine::protocol::rendezvous;
 use crate::engine::protocol::split_copy;
-use crate::engine::request::{Operation, ReceiveStage, SendStage, Slot};
+use crate::engine::request::{Incoming, Operation, ReceiveStage, SendStage, Slot};
+use crate::policy::Path;
 use crate::single_copy::RemoteBytes;
 
 /// Bytes per visit.
@@ -56,6 +58,21 @@ fn read_step(cx: &mut Cx, slot: Slot) -> bool {
         key: incoming.key,
         len: incoming.wanted,
     };
+    if incoming.path == Path::PeerReadable {
+        return match pair.arenas.read(remote, into, got, COPY_STEP) {
+            Ok(copied) => go_on(cx, slot, incoming, copied),
+            // Fragments need no descriptor.
+            Err(Unreadable::Missed) => {
+                rendezvous::request_fragments(cx, slot, &incoming, false);
+                true
+            }
+            Err(Unreadable::Outside) => {
+                cx.peers
+                    .violated(incoming.from(), "a message outside of its arena");
+                true
+            }
+        };
+    }
     let read = pair
         .copies
         .read(incoming.path, remote, into, got, COPY_STEP);
@@ -66,13 +83,21 @@ fn read_step(cx: &mut Cx, slot: Slot) -> bool {
         Ok(copied) => (copied, None),
         Err(failed) => (failed.copied, Some(failed.why)),
     };
-    incoming.got += copied;
     if let Some(why) = failed {
+        incoming.got += copied;
         rendezvous::demote(cx, incoming.from(), incoming.path, &why);
         rendezvous::request_fragments(cx, slot, &incoming, false);
         return true;
     }
-    receiving.stage = ReceiveStage::Reading(incoming);
+    go_on(cx, slot, incoming, copied)
+}
+
+/// So many bytes more have come. True if that was all.
+fn go_on(cx: &mut Cx, slot: Slot, mut incoming: Incoming, copied: u64) -> bool {
+    incoming.got += copied;
+    if let Some(receiving) = cx.requests.receiving(slot) {
+        receiving.stage = ReceiveStage::Reading(incoming);
+    }
     let all = incoming.got >= incoming.wanted;
     if all {
         rendezvous::finish_copy(cx, slot, &incoming);
