@@ -19,6 +19,7 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod arguments;
+pub mod buffers;
 pub mod counters;
 pub mod endpoint;
 mod endpoint_state;

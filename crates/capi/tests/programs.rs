@@ -42,6 +42,7 @@ programs! {
     requests: 2,
     probe: 2,
     loans: 2,
+    buffers: 2,
     regions: 2,
     progress: 2,
     counters: 2,
