@@ -43,6 +43,13 @@ const PROVIDER: (&str, &str, &str) = (
     "lib/libfabric/liblimic-fi.so",
 );
 
+/// The library that is preloaded, likewise.
+const HEAP: (&str, &str, &str) = (
+    "limic-heap-preload",
+    "liblimic_heap_preload.so",
+    "lib/liblimic-heap.so",
+);
+
 /// The command: package, program, and where it goes.
 const COMMAND: (&str, &str, &str) = ("limic-cli", "limic", "bin/limic");
 
@@ -81,7 +88,9 @@ pub(crate) fn run(install: &Install) -> Result<(), Failure> {
     for library in &LIBRARIES {
         library.install(&built, &work, &place.prefix, &mut tree)?;
     }
-    tree.file(&built.join(PROVIDER.1), PROVIDER.2, 0o755)?;
+    for (_, file, place) in [PROVIDER, HEAP] {
+        tree.file(&built.join(file), place, 0o755)?;
+    }
     tree.file(&root().join(RULE.0), RULE.1, 0o644)?;
     tree.finish()?;
     console::step(&format_args!("installed in {}", staged.display()));
@@ -118,7 +127,7 @@ pub(crate) fn remove(place: &Place) -> Result<(), Failure> {
 fn build(debug: bool) -> Result<PathBuf, Failure> {
     let mut words = vec!["build", "--lib", "--bin", COMMAND.1];
     let packages = LIBRARIES.map(|library| library.package);
-    for package in packages.into_iter().chain([PROVIDER.0, COMMAND.0]) {
+    for package in packages.into_iter().chain([PROVIDER.0, HEAP.0, COMMAND.0]) {
         words.extend(["-p", package]);
     }
     words.extend((!debug).then_some("--release"));

@@ -1,0 +1,249 @@
+//! `liblimic-heap.so`: preloaded, it serves the long blocks of a program's `malloc` from memory that
+//! its peers may read, so that unmodified MPI programs over limic send them with one copy.
+//!
+//! Short blocks, and all that the heap cannot serve, are the C library's as before. The functions
+//! have the names and the contracts of the C library's.
+//!
+//! `LIMIC_HEAP_FROM` says from how many bytes on a block is long; 0 switches the library off.
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use limic_heap::{INTERFACE, Interface, raw};
+
+unsafe extern "C" {
+    fn __libc_malloc(size: usize) -> *mut c_void;
+    fn __libc_calloc(count: usize, size: usize) -> *mut c_void;
+    fn __libc_realloc(block: *mut c_void, size: usize) -> *mut c_void;
+    fn __libc_memalign(align: usize, size: usize) -> *mut c_void;
+    fn __libc_free(block: *mut c_void);
+}
+
+/// Where libraries which contain limic ask for this heap.
+#[unsafe(no_mangle)]
+pub static limic_heap_v1: Interface = INTERFACE;
+
+/// From how many bytes on a block is long; 0 before that is known.
+static FROM: AtomicUsize = AtomicUsize::new(0);
+
+/// Shorter messages gain nothing.
+const USUAL: usize = 16 << 10;
+
+fn from() -> usize {
+    match FROM.load(Relaxed) {
+        0 => {
+            let from = from_environment();
+            FROM.store(from, Relaxed);
+            from
+        }
+        from => from,
+    }
+}
+
+/// Nothing here may allocate.
+#[cold]
+fn from_environment() -> usize {
+    // SAFETY: a name that ends with a zero.
+    let value: *const c_char = unsafe { libc::getenv(c"LIMIC_HEAP_FROM".as_ptr()) };
+    if value.is_null() {
+        return USUAL;
+    }
+    // SAFETY: what the C library gives ends with a zero.
+    let value = unsafe { CStr::from_ptr(value) }.to_bytes();
+    match bytes_of(value) {
+        Some(0) => usize::MAX,
+        Some(bytes) => bytes,
+        None => {
+            let text =
+                c"liblimic-heap: LIMIC_HEAP_FROM is no number of bytes (16384, 64K, 1M): 16K\n";
+            // SAFETY: a text with its length.
+            unsafe { libc::write(2, text.as_ptr().cast(), text.count_bytes()) };
+            USUAL
+        }
+    }
+}
+
+/// A number with an optional suffix K, M or G.
+fn bytes_of(value: &[u8]) -> Option<usize> {
+    let (digits, unit) = match value.split_last()? {
+        (b'k' | b'K', digits) => (digits, 1 << 10),
+        (b'm' | b'M', digits) => (digits, 1 << 20),
+        (b'g' | b'G', digits) => (digits, 1 << 30),
+        _ => (value, 1),
+    };
+    core::str::from_utf8(digits)
+        .ok()?
+        .parse::<usize>()
+        .ok()?
+        .checked_mul(unit)
+}
+
+/// A long block, or null if it is the C library's affair.
+fn long(size: usize, align: usize, zeroed: bool) -> *mut c_void {
+    if size < from() {
+        return null_mut();
+    }
+    raw::allocate(size, align, zeroed).cast()
+}
+
+/// See malloc(3).
+#[unsafe(no_mangle)]
+pub extern "C" fn malloc(size: usize) -> *mut c_void {
+    let block = long(size, 1, false);
+    if block.is_null() {
+        // SAFETY: the C library's function.
+        return unsafe { __libc_malloc(size) };
+    }
+    block
+}
+
+/// See calloc(3).
+#[unsafe(no_mangle)]
+pub extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
+    let block = count
+        .checked_mul(size)
+        .map_or(null_mut(), |bytes| long(bytes, 1, true));
+    if block.is_null() {
+        // SAFETY: the C library's function, which refuses what is too much.
+        return unsafe { __libc_calloc(count, size) };
+    }
+    block
+}
+
+/// See free(3).
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn free(block: *mut c_void) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if !raw::free(block.cast()) {
+            __libc_free(block);
+        }
+    }
+}
+
+/// See realloc(3).
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void {
+    if block.is_null() {
+        return malloc(size);
+    }
+    // SAFETY: the caller's block.
+    let is_long = unsafe { raw::length(block.cast()) }.is_some();
+    if !is_long && size < from() {
+        // SAFETY: the caller's promise; the C library allocated it.
+        return unsafe { __libc_realloc(block, size) };
+    }
+    if size == 0 {
+        // SAFETY: the caller gives it up.
+        unsafe { free(block) };
+        return null_mut();
+    }
+    // SAFETY: the caller's block, of which it keeps `size` bytes.
+    if size >= from() && unsafe { raw::resize(block.cast(), size) } {
+        return block;
+    }
+    let new = malloc(size);
+    if !new.is_null() {
+        // SAFETY: two blocks with as many bytes, of which the old one ends here.
+        unsafe {
+            let bytes = malloc_usable_size(block).min(size);
+            core::ptr::copy_nonoverlapping(block.cast::<u8>(), new.cast(), bytes);
+            free(block);
+        }
+    }
+    new
+}
+
+/// See malloc_usable_size(3).
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize {
+    // SAFETY: the caller's block.
+    if let Some(bytes) = unsafe { raw::length(block.cast()) } {
+        return bytes;
+    }
+    static THEIRS: AtomicUsize = AtomicUsize::new(0);
+    let mut theirs = THEIRS.load(Relaxed);
+    if theirs == 0 {
+        // SAFETY: looks a name up, which ends with a zero.
+        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, c"malloc_usable_size".as_ptr()) };
+        theirs = found.expose_provenance();
+        THEIRS.store(theirs, Relaxed);
+    }
+    let theirs = core::ptr::with_exposed_provenance::<c_void>(theirs);
+    if theirs.is_null() {
+        return 0;
+    }
+    type UsableSize = unsafe extern "C" fn(*mut c_void) -> usize;
+    // SAFETY: the C library's function of this name.
+    unsafe { core::mem::transmute::<*const c_void, UsableSize>(theirs)(block) }
+}
+
+/// See memalign(3).
+#[unsafe(no_mangle)]
+pub extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
+    let block = long(size, align, false);
+    if block.is_null() {
+        // SAFETY: the C library's function.
+        return unsafe { __libc_memalign(align, size) };
+    }
+    block
+}
+
+/// See aligned_alloc(3).
+#[unsafe(no_mangle)]
+pub extern "C" fn aligned_alloc(align: usize, size: usize) -> *mut c_void {
+    memalign(align, size)
+}
+
+/// See posix_memalign(3).
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn posix_memalign(
+    block: *mut *mut c_void,
+    align: usize,
+    size: usize,
+) -> c_int {
+    if !align.is_power_of_two() || !align.is_multiple_of(size_of::<*mut c_void>()) {
+        return libc::EINVAL;
+    }
+    let new = memalign(align, size);
+    if new.is_null() {
+        return libc::ENOMEM;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { block.write(new) };
+    0
+}
+
+/// A page of the system, in bytes.
+fn page() -> usize {
+    // SAFETY: asks for a number.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
+}
+
+/// See valloc(3).
+#[unsafe(no_mangle)]
+pub extern "C" fn valloc(size: usize) -> *mut c_void {
+    memalign(page(), size)
+}
+
+/// See pvalloc(3).
+#[unsafe(no_mangle)]
+pub extern "C" fn pvalloc(size: usize) -> *mut c_void {
+    match size.max(1).checked_next_multiple_of(page()) {
+        Some(size) => memalign(page(), size),
+        None => null_mut(),
+    }
+}
