@@ -1,13 +1,21 @@
 //! Checks that take long, or find little in most changes: `cargo xtask ci --long`.
 
 use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
 
+use limic_runner::folders::{self, root};
 use limic_runner::{Failure, Job, Summary};
 
+use crate::install::library::{LIMIC, NEEDED};
 use crate::optional;
 
 /// Other flags and other targets make other files, so that the usual builds stay valid.
 const SANITIZER: &str = "target/sanitizer";
+
+/// Its first report ends a program, with a bad status.
+const HALT: &str = "halt_on_error=1";
 
 /// Threads of one process under ThreadSanitizer, which sees the whole program: the standard library
 /// is built anew.
@@ -16,23 +24,89 @@ pub(crate) fn sanitizer(summary: &mut Summary) -> Result<(), Failure> {
         summary.skip_check(&format!("ThreadSanitizer: {why}"));
         return Ok(());
     }
-    let host = format!("{}-unknown-linux-gnu", env::consts::ARCH);
-    let run = |words: &[&str], summary: &mut Summary| {
-        Job::new("rustup", 20)
-            .args(["run", "nightly", "cargo", "test", "-Zbuild-std"])
-            .args(["--target", &host])
+    let test = |words: &[&str], summary: &mut Summary| {
+        sanitized("test")
             .args(words)
-            .env("RUSTFLAGS", "-Zsanitizer=thread")
-            .env("CARGO_TARGET_DIR", SANITIZER)
-            .env("TSAN_OPTIONS", "halt_on_error=1")
+            .env("TSAN_OPTIONS", HALT)
             .run_tests(summary)
     };
-    run(&["-p", "limic-shm", "--lib", "ring::"], summary)?;
-    run(&["-p", "limic", "--lib"], summary)?;
-    run(
+    test(&["-p", "limic-shm", "--lib", "ring::"], summary)?;
+    test(&["-p", "limic", "--lib"], summary)?;
+    test(
         &["-p", "limic-tests", "--test", "conformance", "threads"],
         summary,
-    )
+    )?;
+    sanitized_c(summary)
+}
+
+/// A command of cargo's, for programs with ThreadSanitizer in them.
+fn sanitized(command: &str) -> Job {
+    Job::new("rustup", 20)
+        .args(["run", "nightly", "cargo", command, "-Zbuild-std"])
+        .args(["--target", &host()])
+        .env("RUSTFLAGS", "-Zsanitizer=thread")
+        .env("CARGO_TARGET_DIR", SANITIZER)
+}
+
+fn host() -> String {
+    format!("{}-unknown-linux-gnu", env::consts::ARCH)
+}
+
+/// The C programs that start threads, over the library for C.
+///
+/// The runtime is rustc's, for both: gcc's has not all that the code of rustc calls.
+fn sanitized_c(summary: &mut Summary) -> Result<(), Failure> {
+    const PROGRAMS: &str = "crates/capi/tests/c";
+    sanitized("build")
+        .args(["-p", LIMIC.package, "--lib"])
+        .run()?;
+    let target = root().join(SANITIZER);
+    let library = target.join(host()).join("debug").join(LIMIC.built);
+    let runtimes = Job::new("rustup", 1)
+        .args(["run", "nightly", "rustc", "--print", "target-libdir"])
+        .capture()?;
+    let runtime = Path::new(runtimes.trim()).join("librustc-nightly_rt.tsan.a");
+    let folder = target.join("c");
+    folders::make(&folder)?;
+    for name in with_threads(&root().join(PROGRAMS))? {
+        let object = folder.join(&name).with_extension("o");
+        Job::new("cc", 1)
+            .args(["-std=c11", "-D_GNU_SOURCE", "-pthread", "-g", "-c"])
+            // Copies that gcc writes out itself are not seen; calls of libc are.
+            .args(["-fsanitize=thread", "-fno-builtin", "-Icrates/capi/include"])
+            .arg(Path::new(PROGRAMS).join(&name))
+            .arg("-o")
+            .arg(&object)
+            .run()?;
+        let program = object.with_extension("");
+        Job::new("cc", 2)
+            .arg(&object)
+            .arg(&library)
+            .arg("-Wl,--whole-archive")
+            .arg(&runtime)
+            .arg("-Wl,--no-whole-archive")
+            .args(NEEDED)
+            .arg("-o")
+            .arg(&program)
+            .run()?;
+        Job::new(&program, 2).env("TSAN_OPTIONS", HALT).run()?;
+        summary.pass();
+    }
+    Ok(())
+}
+
+/// The sources in a folder that start threads. Each runs as a world of one.
+fn with_threads(folder: &Path) -> Result<Vec<OsString>, Failure> {
+    let failed = |why| Failure::file("read", folder, why);
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let text = fs::read_to_string(entry.path()).map_err(failed)?;
+        if text.contains("pthread_create") {
+            names.push(entry.file_name());
+        }
+    }
+    Ok(names)
 }
 
 /// Unit tests on aarch64, whose memory is ordered less than that of x86-64. An emulator shows what

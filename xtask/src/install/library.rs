@@ -14,13 +14,13 @@ use limic_runner::{Failure, Job};
 use super::tree::Tree;
 
 /// The system libraries that the static libraries need.
-const NEEDED: [&str; 4] = ["-lgcc_s", "-lm", "-lpthread", "-ldl"];
+pub(crate) const NEEDED: [&str; 4] = ["-lgcc_s", "-lm", "-lpthread", "-ldl"];
 
 /// A library for C.
-pub(super) struct Library {
-    pub(super) package: &'static str,
+pub(crate) struct Library {
+    pub(crate) package: &'static str,
     /// The static library, as cargo names it.
-    built: &'static str,
+    pub(crate) built: &'static str,
     /// Its name in C.
     name: &'static str,
     /// The version number in the soname, and the whole version.
@@ -33,18 +33,21 @@ pub(super) struct Library {
     header: &'static str,
 }
 
+/// The library of `limic.h`.
+pub(crate) const LIMIC: Library = Library {
+    package: "limic-capi",
+    built: "liblimic_c.a",
+    name: "limic",
+    major: "1",
+    version: "1.0.0",
+    folder: "crates/capi",
+    map: "limic.map",
+    pkg_config: "limic.pc",
+    header: "include/limic.h",
+};
+
 pub(super) const LIBRARIES: [Library; 2] = [
-    Library {
-        package: "limic-capi",
-        built: "liblimic_c.a",
-        name: "limic",
-        major: "1",
-        version: "1.0.0",
-        folder: "crates/capi",
-        map: "limic.map",
-        pkg_config: "limic.pc",
-        header: "include/limic.h",
-    },
+    LIMIC,
     Library {
         package: "limic2",
         built: "liblimic2_c.a",

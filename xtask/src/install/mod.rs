@@ -1,7 +1,7 @@
 //! `cargo xtask install` and `uninstall`: the command, its manual, the libraries for C, the
 //! libfabric provider and the udev rule, below a prefix.
 
-mod library;
+pub(crate) mod library;
 mod loader;
 mod tree;
 
