@@ -47,15 +47,14 @@ struct End {
 }
 
 impl End {
-    /// Two ends that wake each other.
-    fn pair() -> [Self; 2] {
-        let fences = AsymmetricFence::fences();
+    /// Two ends that wake each other, by these fences.
+    fn pair(fences: [AsymmetricFence; 2]) -> [Self; 2] {
         let words = [(); 2].map(|()| Modelled::new(AREA_LEN));
         let bells = [(); 2].map(|()| Bell::new());
         [(0, 1), (1, 0)].map(|(own, other)| Self {
-            sleeper: Sleeper::new(words[own].clone(), fences).expect("geometry"),
+            sleeper: Sleeper::new(words[own].clone(), fences[own]).expect("geometry"),
             bell: Arc::clone(&bells[own]),
-            other: Waker::new(words[other].clone(), fences).expect("geometry"),
+            other: Waker::new(words[other].clone(), fences[own]).expect("geometry"),
             other_bell: Arc::clone(&bells[other]),
         })
     }
@@ -87,13 +86,15 @@ enum Fault {
     Room,
 }
 
-/// So many records; the first of them fill the ring.
-fn transfer(records: u64, fault: Fault) {
+/// So many records; the first of them fill the ring. The ends' fences are these of
+/// [`AsymmetricFence::all`].
+fn transfer(records: u64, fences: [usize; 2], fault: Fault) {
     loom::model(move || {
+        let all = AsymmetricFence::all();
         let mem = Modelled::new(line::area_len(LINES));
         let mut producer = LineProducer::new(mem.clone(), LINES).expect("geometry");
         let mut consumer = LineConsumer::new(mem, LINES).expect("geometry");
-        let [mut sender, mut receiver] = End::pair();
+        let [mut sender, mut receiver] = End::pair(fences.map(|at| all[at]));
         let sending = thread::spawn(move || {
             for tag in 0..records {
                 loop {
@@ -130,18 +131,20 @@ fn transfer(records: u64, fault: Fault) {
 
 #[test]
 fn no_end_sleeps_through_a_record_or_through_room() {
-    transfer(1, Fault::None);
-    transfer(3, Fault::None);
+    for fences in (0..4).flat_map(|a| (0..4).map(move |b| [a, b])) {
+        transfer(1, fences, Fault::None);
+        transfer(3, fences, Fault::None);
+    }
 }
 
 #[test]
 #[should_panic(expected = "deadlock")]
 fn an_end_sleeps_through_a_record_if_it_looks_once() {
-    transfer(1, Fault::SecondLook);
+    transfer(1, [3, 3], Fault::SecondLook);
 }
 
 #[test]
 #[should_panic(expected = "deadlock")]
 fn an_end_sleeps_through_room_of_which_it_is_not_told() {
-    transfer(3, Fault::Room);
+    transfer(3, [3, 3], Fault::Room);
 }

@@ -20,7 +20,7 @@
 //! writes meanwhile, hence of its own cache; no fence, no move.
 
 use super::{GeometryError, LINE, Memory, check_area};
-use crate::sync::{AtomicU64, Ordering, fence};
+use crate::sync::{AtomicU64, Ordering, fence, heavy_fence, light_fence};
 
 /// Bit of the word: the receiver sleeps or is about to.
 pub const ASLEEP: u64 = 1;
@@ -55,8 +55,16 @@ impl AsymmetricFence {
         }
         use rustix::thread::{MembarrierCommand, membarrier};
         let registered = membarrier(MembarrierCommand::RegisterGlobalExpedited).is_ok();
-        let heavy = membarrier(MembarrierCommand::GlobalExpedited).is_ok();
+        let heavy = heavy_fence();
         Self { registered, heavy }
+    }
+
+    /// Each that a process may have, in a model.
+    #[cfg(all(test, loom))]
+    pub(crate) fn all() -> [Self; 4] {
+        crate::sync::modelled::prepare();
+        [(false, false), (true, false), (false, true), (true, true)]
+            .map(|(registered, heavy)| Self { registered, heavy })
     }
 
     /// Neither: full fences on both sides, which always works.
@@ -84,23 +92,18 @@ impl AsymmetricFence {
     /// loading the word.
     #[inline(always)]
     fn light(self) {
-        #[cfg(not(loom))]
         if self.registered {
-            crate::sync::compiler_fence(Ordering::SeqCst);
-            return;
+            light_fence();
+        } else {
+            fence(Ordering::SeqCst);
         }
-        fence(Ordering::SeqCst);
     }
 
     /// The receiver's half of pair *sleep barrier*: between storing the word and
     /// looking at the rings. Says whether it reached the senders too.
     fn heavy(self) -> bool {
-        #[cfg(not(any(loom, miri)))]
-        if self.heavy {
-            use rustix::thread::{MembarrierCommand, membarrier};
-            if membarrier(MembarrierCommand::GlobalExpedited).is_ok() {
-                return true;
-            }
+        if self.heavy && heavy_fence() {
+            return true;
         }
         fence(Ordering::SeqCst);
         false
@@ -326,16 +329,15 @@ mod interleavings {
     use crate::ring::memory::{Memory, modelled::Modelled};
     use crate::sync::Ordering;
 
-    fn no_lost_wake_up(senders: usize) {
+    fn no_lost_wake_up(senders: usize, receiver: usize, sender: usize) {
         loom::model(move || {
+            let fences = AsymmetricFence::all();
             let flag = Modelled::new(AREA_LEN);
             let messages = Modelled::new(128);
-            let mut sleeper =
-                Sleeper::new(flag.clone(), AsymmetricFence::fences()).expect("geometry");
+            let mut sleeper = Sleeper::new(flag.clone(), fences[receiver]).expect("geometry");
             let threads: Vec<_> = (0..senders)
                 .map(|index| {
-                    let waker =
-                        Waker::new(flag.clone(), AsymmetricFence::fences()).expect("geometry");
+                    let waker = Waker::new(flag.clone(), fences[sender]).expect("geometry");
                     let messages = messages.clone();
                     thread::spawn(move || {
                         messages.word64(index * 64).store(1, Ordering::Release);
@@ -360,13 +362,20 @@ mod interleavings {
         });
     }
 
+    /// All that processes may do about barriers, on both sides.
+    fn with_all_fences(senders: usize) {
+        for (receiver, sender) in (0..4).flat_map(|a| (0..4).map(move |b| (a, b))) {
+            no_lost_wake_up(senders, receiver, sender);
+        }
+    }
+
     #[test]
     fn sleep_flag_loses_no_wake_up_of_one_sender() {
-        no_lost_wake_up(1);
+        with_all_fences(1);
     }
 
     #[test]
     fn sleep_flag_loses_no_wake_up_of_two_senders() {
-        no_lost_wake_up(2);
+        with_all_fences(2);
     }
 }
