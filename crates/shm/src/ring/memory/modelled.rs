@@ -10,6 +10,8 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// Bytes of a word.
 const WORD: usize = 8;
+/// Bytes of a short word.
+const HALF: usize = 4;
 /// Words per line.
 const WORDS: usize = LINE / WORD;
 
@@ -19,8 +21,8 @@ const WORDS: usize = LINE / WORD;
 #[derive(Debug)]
 struct Line {
     words: [AtomicU64; WORDS],
-    /// The one 32-bit word that a line of the rings has: at byte 0 or 8.
-    half: AtomicU32,
+    /// Words of 4 bytes: a line of flags has sixteen, and one of the rings has one.
+    halves: [AtomicU32; LINE / HALF],
     bytes: [UnsafeCell<[u8; WORD]>; WORDS],
 }
 
@@ -43,7 +45,7 @@ impl Modelled {
         let lines = (0..len.div_ceil(LINE))
             .map(|_| Line {
                 words: std::array::from_fn(|_| AtomicU64::new(0)),
-                half: AtomicU32::new(0),
+                halves: std::array::from_fn(|_| AtomicU32::new(0)),
                 bytes: std::array::from_fn(|_| UnsafeCell::new([0; WORD])),
             })
             .collect();
@@ -85,8 +87,7 @@ unsafe impl Memory for Modelled {
 
     unsafe fn word32_unchecked(&self, offset: usize) -> &AtomicU32 {
         let at = self.base + offset;
-        assert!(at % LINE == 0 || at % LINE == 8);
-        &self.lines[at / LINE].half
+        &self.lines[at / LINE].halves[at % LINE / HALF]
     }
 
     unsafe fn write(&self, offset: usize, from: *const u8, len: usize) {

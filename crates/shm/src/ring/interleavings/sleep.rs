@@ -6,9 +6,9 @@ use std::sync::Arc;
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
 
-use super::line::{self, LineConsumer, LineProducer};
-use super::memory::modelled::Modelled;
-use super::wakeup::{AREA_LEN, AsymmetricFence, Sleeper, Waker};
+use crate::ring::line::{self, LineConsumer, LineProducer};
+use crate::ring::memory::modelled::Modelled;
+use crate::ring::wakeup::{AREA_LEN, AsymmetricFence, Sleeper, Waker};
 
 /// Too few for three records of two lines.
 const LINES: u32 = 4;

@@ -1,0 +1,4 @@
+//! Rings under loom together with what messages need beside them.
+
+mod buffers;
+mod sleep;
