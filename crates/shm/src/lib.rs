@@ -9,12 +9,15 @@
 //! - [`ring`]: the private line ring of one sender, the shared ring of many
 //!   senders, the release flags of pool chunks, and the wake-up flag. All of it is generic over
 //!   where the bytes live.
+//! - [`owner`]: what an endpoint says in memory that only it can write: of split copies and
+//!   regions.
 //! - [`segment`]: the memfd, its layout, and how it is mapped and checked.
 //! - [`control`]: the Unix socket: hand-over of file descriptors, liveness, and
 //!   the event set on which an idle endpoint sleeps.
 //! - [`world`]: the seams at which a simulator takes the place of clock, kernel and scheduler.
 //! - [`process`]: whether this is still the process that opened an endpoint.
 
+pub mod owner;
 pub mod ring;
 pub mod sync;
 

@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::ptr::null_mut;
 use std::sync::atomic::Ordering;
 
+use limic_shm::owner::Words;
 use limic_shm::ring::{Mapped, Memory};
 use limic_shm::segment::{
     Arena, Geometry, LAYOUT_VERSION, OwnSegment, PeerArena, PeerSegment, Placement, SegmentError,

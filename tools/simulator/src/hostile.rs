@@ -8,9 +8,10 @@ use std::time::Duration;
 use limic::raw::{Messages, Posted, RawSlice};
 use limic::{Endpoint, HybridEndpoint, Peer, Tag};
 use limic_shm::control::Channel;
+use limic_shm::owner::split::SPLIT_BYTES;
 use limic_shm::ring::Memory;
 use limic_shm::ring::shared::SharedProducer;
-use limic_shm::segment::{Areas, SPLIT_BYTES};
+use limic_shm::segment::Areas;
 use limic_shm::sync::Ordering;
 
 use crate::schedule::{give_way, wait_for};

@@ -178,19 +178,19 @@ impl OwnSegment {
         self.owner_view(ACCESS)
     }
 
-    /// What this endpoint says of split copies into its memory,
-    /// [`SPLIT_BYTES`](super::SPLIT_BYTES) each.
+    /// What this endpoint says of split copies into its memory:
+    /// [`owner::split`](crate::owner::split).
     pub fn split_in(&self) -> Mapped {
         self.owner_view(self.geometry().split_in())
     }
 
-    /// What this endpoint says of split copies out of its memory,
-    /// [`SPLIT_BYTES`](super::SPLIT_BYTES) each.
+    /// What this endpoint says of split copies out of its memory:
+    /// [`owner::split`](crate::owner::split).
     pub fn split_out(&self) -> Mapped {
         self.owner_view(self.geometry().split_out())
     }
 
-    /// The table of exposed regions, [`REGION_BYTES`](super::REGION_BYTES) each.
+    /// The table of exposed regions: [`owner::region`](crate::owner::region).
     pub fn regions(&self) -> Mapped {
         self.owner_view(self.geometry().regions())
     }
@@ -311,19 +311,18 @@ impl PeerSegment {
         self.owner_view(ACCESS)
     }
 
-    /// What the peer says of split copies into its memory, [`SPLIT_BYTES`](super::SPLIT_BYTES)
-    /// each.
+    /// What the peer says of split copies into its memory: [`owner::split`](crate::owner::split).
     pub fn split_in(&self) -> ReadOnly {
         self.owner_view(self.geometry().split_in())
     }
 
-    /// What the peer says of split copies out of its memory, [`SPLIT_BYTES`](super::SPLIT_BYTES)
-    /// each.
+    /// What the peer says of split copies out of its memory:
+    /// [`owner::split`](crate::owner::split).
     pub fn split_out(&self) -> ReadOnly {
         self.owner_view(self.geometry().split_out())
     }
 
-    /// The peer's table of exposed regions, [`REGION_BYTES`](super::REGION_BYTES) each.
+    /// The peer's table of exposed regions: [`owner::region`](crate::owner::region).
     pub fn regions(&self) -> ReadOnly {
         self.owner_view(self.geometry().regions())
     }

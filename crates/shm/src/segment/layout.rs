@@ -24,14 +24,11 @@
 //! such shift: whoever copies a piece of it walks through all of its sets anyway.
 
 use super::GeometryError;
+use crate::owner::{region::REGION_BYTES, split::SPLIT_BYTES};
 use crate::ring::{LINE, Mapped, PackedFlags, ReleaseFlags, line, shared, wakeup};
 
 /// Release flags for loans in arenas: how many loans can be with receivers at one time.
 pub const LOAN_FLAGS: u32 = 256;
-/// Bytes of one entry of the table of exposed regions.
-pub const REGION_BYTES: usize = 64;
-/// Bytes of what one side of a split copy says of it.
-pub const SPLIT_BYTES: usize = 64;
 /// Bytes of a page of the pool, the unit in which pieces of it are lent: what the shortest chunk
 /// has.
 pub const STAGING_PAGE: u32 = 4096;

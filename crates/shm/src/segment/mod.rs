@@ -34,8 +34,6 @@ pub use error::{GeometryError, MemoryLimit, SegmentError};
 #[doc(hidden)]
 pub use header::any_header;
 pub use header::{LAYOUT_VERSION, MAGIC};
-pub use layout::{
-    Geometry, LOAN_FLAGS, MAX_SEGMENT_BYTES, REGION_BYTES, SPLIT_BYTES, STAGING_PAGE, Shape,
-};
+pub use layout::{Geometry, LOAN_FLAGS, MAX_SEGMENT_BYTES, STAGING_PAGE, Shape};
 pub use placement::{Grant, Granted, Placement};
 pub use read_only::ReadOnly;

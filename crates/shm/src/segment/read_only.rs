@@ -4,7 +4,8 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::mapping::Mapping;
-use crate::sync::{AtomicU64, Ordering, fence};
+use crate::owner::Words;
+use crate::sync::{AtomicU64, Ordering};
 use crate::world;
 
 /// A range of the part of a segment that only its owner writes, mapped here for reading. Clones are
@@ -47,36 +48,6 @@ impl ReadOnly {
         }
     }
 
-    /// The word of 8 bytes at `offset`, loaded without an order.
-    ///
-    /// # Panics
-    /// Unless `offset` is a multiple of 8 and the word is within the range.
-    #[cfg_attr(limic_sim, track_caller)]
-    #[inline(always)]
-    #[must_use]
-    pub fn load(&self, offset: usize) -> u64 {
-        self.check::<8>(offset);
-        world::access();
-        // SAFETY: in range and aligned: just checked. The mapping is kept by `self` and has the
-        // bytes for as long as it lives, since a sealed tmpfs file cannot shrink. A relaxed load of
-        // 8 bytes is one that read-only memory allows.
-        unsafe { self.base.byte_add(offset).cast::<AtomicU64>().as_ref() }.load(Ordering::Relaxed)
-    }
-
-    /// As [`load`](Self::load); what the owner stored before a store with release that this sees is
-    /// seen afterwards.
-    ///
-    /// # Panics
-    /// As [`load`](Self::load).
-    #[inline]
-    #[must_use]
-    pub fn load_acquire(&self, offset: usize) -> u64 {
-        let word = self.load(offset);
-        // In place of an acquire load, which read-only memory need not allow.
-        fence(Ordering::Acquire);
-        word
-    }
-
     #[inline(always)]
     fn check<const BYTES: usize>(&self, offset: usize) {
         assert!(
@@ -84,5 +55,18 @@ impl ReadOnly {
             "no word of {BYTES} bytes at offset {offset} of {} bytes",
             self.len
         );
+    }
+}
+
+impl Words for ReadOnly {
+    #[cfg_attr(limic_sim, track_caller)]
+    #[inline(always)]
+    fn load(&self, offset: usize) -> u64 {
+        self.check::<8>(offset);
+        world::access();
+        // SAFETY: in range and aligned: just checked. The mapping is kept by `self` and has the
+        // bytes for as long as it lives, since a sealed tmpfs file cannot shrink. A relaxed load of
+        // 8 bytes is one that read-only memory allows.
+        unsafe { self.base.byte_add(offset).cast::<AtomicU64>().as_ref() }.load(Ordering::Relaxed)
     }
 }

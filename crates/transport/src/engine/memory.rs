@@ -3,10 +3,11 @@
 //! # Invariants
 //! A ring or a word is in one place: free here, with a peer, with an operation, or in quarantine.
 
+use limic_shm::owner::region::Accessing;
 use limic_shm::ring::line::LineConsumer;
 use limic_shm::ring::{LINE, Mapped, Memory};
 use limic_shm::segment::OwnSegment;
-use limic_shm::sync::{AtomicU64, Ordering, fence};
+use limic_shm::sync::{Ordering, fence};
 
 /// A sender stands between claim and publication in the shared ring.
 const STALLED: usize = 1;
@@ -28,7 +29,7 @@ pub(crate) struct OwnMemory {
     switched: Vec<(u32, u32)>,
     free_words: Vec<u32>,
     /// Where this endpoint says which region of a peer it accesses.
-    access: Mapped,
+    access: Accessing<Mapped>,
     /// Which rings hold records that wait: [`STALLED`], [`HELD_BACK`]. As wide as the lengths that
     /// progress looks at with it, so that one comparison serves for all.
     waiting: usize,
@@ -41,8 +42,8 @@ impl OwnMemory {
             free_rings: (0..shape.private_rings).rev().collect(),
             switched: Vec::new(),
             free_words: (0..shape.probe_words).rev().collect(),
-            access: segment.access(),
             status: segment.status(),
+            access: Accessing::new(segment.access()),
             waiting: 0,
             segment,
         }
@@ -111,8 +112,8 @@ impl OwnMemory {
     }
 
     /// The word in which this endpoint says which region of a peer it accesses, by its key.
-    pub(crate) fn access(&self) -> &AtomicU64 {
-        self.access.word64(0)
+    pub(crate) fn access(&self) -> &Accessing<Mapped> {
+        &self.access
     }
 
     #[cfg(test)]

@@ -8,9 +8,9 @@
 
 use std::collections::HashMap;
 
-use limic_shm::ring::Memory;
-use limic_shm::segment::{OwnSegment, REGION_BYTES};
-use limic_shm::sync::{Ordering, fence};
+use limic_shm::owner::region::{RegionTable, RegionTerms};
+use limic_shm::ring::Mapped;
+use limic_shm::segment::OwnSegment;
 
 use super::contact::inquiry::Inquiry;
 use super::frame::Done;
@@ -80,7 +80,14 @@ impl Regions {
         let place = (0..=self.own.len() as u32).find(|place| !self.own.contains_key(place));
         // One of `n + 1` places is free where `n` are taken.
         let place = place.unwrap_or(u32::MAX);
-        publish(segment, place, &region);
+        let memory = region.memory.writable();
+        let terms = RegionTerms {
+            address: memory.start.expose_provenance() as u64,
+            len: memory.len as u64,
+            access: region.access.bits(),
+            origin: region.origin,
+        };
+        table(segment).publish(place, key, &terms);
         self.by_key.insert(key, place);
         self.own.insert(place, region);
         Ok((RegionId(u64::from(place)), key))
@@ -191,15 +198,9 @@ impl Regions {
     pub(crate) fn start_revoke(&mut self, segment: &OwnSegment, id: RegionId) -> Result<()> {
         self.get(id)?.over = true;
         self.revoked = true;
-        if id.0 < u64::from(segment.shape().regions) {
-            let table = segment.regions();
-            table
-                .word64(id.0 as usize * REGION_BYTES)
-                .store(0, Ordering::Relaxed);
+        if let Ok(place) = u32::try_from(id.0) {
+            table(segment).remove(place);
         }
-        // Pairs with the fence in `rma::access`: either this side sees what the accessor says, or
-        // the accessor sees that the key is gone.
-        fence(Ordering::SeqCst);
         Ok(())
     }
 
@@ -249,22 +250,9 @@ impl Regions {
     }
 }
 
-/// Enters a region into the table that peers look into, if it has a place there.
-fn publish(segment: &OwnSegment, place: u32, region: &Region) {
-    if place >= segment.shape().regions {
-        return;
-    }
-    let table = segment.regions();
-    let word = |at| table.word64(place as usize * REGION_BYTES + at);
-    let memory = region.memory.writable();
-    let address = memory.start.expose_provenance() as u64;
-    word(8).store(address, Ordering::Relaxed);
-    word(16).store(memory.len as u64, Ordering::Relaxed);
-    word(24).store(region.access.bits(), Ordering::Relaxed);
-    word(32).store(region.origin, Ordering::Relaxed);
-    // Release: pairs with the acquire in `rma::find_region`: a peer that sees the key sees the
-    // rest.
-    word(0).store(region.key, Ordering::Release);
+/// The table that peers look into.
+fn table(segment: &OwnSegment) -> RegionTable<Mapped> {
+    RegionTable::new(segment.regions(), segment.shape().regions)
 }
 
 #[cfg(test)]

@@ -44,7 +44,7 @@ pub(crate) fn stop_writer(cx: &mut Cx, number: u32, writer: Writer) {
         if incoming.from() != number || split.stopped {
             continue;
         }
-        cx.splits.end(split.line);
+        cx.splits.incoming.end(split.line);
         while is_writing(cx, number, split.serial)
             && cx.sockets.is_connected(number)
             && (writer == Writer::Trusted || since.elapsed() < PATIENCE)

@@ -4,6 +4,8 @@
 use core::cell::Cell;
 
 use limic_shm::control::PeerDoorbell;
+use limic_shm::owner::Words;
+use limic_shm::owner::region::{PeerAccess, PeerRegionTable};
 use limic_shm::ring::shared::SharedProducer;
 use limic_shm::ring::wakeup::Waker;
 use limic_shm::ring::{Mapped, PackedFlags, ReleaseFlags};
@@ -17,7 +19,7 @@ use crate::engine::arena::peer_arenas::PeerArenas;
 use crate::engine::memory::{GIVEN_UP, OVER_BUDGET};
 use crate::engine::outbound::Outbound;
 use crate::engine::request::EagerAssembly;
-use crate::engine::splits::PeerSplits;
+use crate::engine::splits::{self, PeerSplits};
 use crate::engine::staging::pair::StagingPair;
 use crate::engine::staging::pool::{StagingPool, bytes_of_pages};
 use crate::policy::autotune::Autotuner;
@@ -112,9 +114,9 @@ impl PeerStatus {
 /// The regions that a peer has exposed.
 pub(crate) struct PeerRegions {
     /// The peer's table.
-    pub(crate) table: ReadOnly,
+    pub(crate) table: PeerRegionTable<ReadOnly>,
     /// Where the peer says which region it accesses.
-    pub(crate) access: ReadOnly,
+    pub(crate) access: PeerAccess<ReadOnly>,
     /// Places in the table where regions were found last, by the low bits of their keys.
     pub(crate) cache: [Cell<u32>; REGION_CACHE],
 }
@@ -122,8 +124,8 @@ pub(crate) struct PeerRegions {
 impl PeerRegions {
     pub(crate) fn new(segment: &PeerSegment) -> Self {
         Self {
-            table: segment.regions(),
-            access: segment.access(),
+            table: PeerRegionTable::new(segment.regions(), segment.shape().regions),
+            access: PeerAccess::new(segment.access()),
             cache: Default::default(),
         }
     }
@@ -162,7 +164,7 @@ impl ShmPair {
             copies: met.copies,
             status: PeerStatus::new(segment.status()),
             regions: PeerRegions::new(&segment),
-            splits: PeerSplits::new(&segment, met.my_number),
+            splits: splits::of_peer(&segment, met.my_number),
             segment,
             routes: Routes::default(),
             nearness: Nearness {

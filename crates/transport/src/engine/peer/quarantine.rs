@@ -9,6 +9,7 @@
 //! counted the block. A peer that has said goodbye is in the middle of nothing, and is not among
 //! these.
 
+use limic_shm::owner::region::PeerAccess;
 use limic_shm::segment::ReadOnly;
 
 use crate::Error;
@@ -23,7 +24,7 @@ pub(crate) struct Quarantined {
     pub(crate) rings: Vec<u32>,
     pub(crate) probe_words: Vec<u32>,
     /// Where it says which region it accesses.
-    access: Option<ReadOnly>,
+    access: Option<PeerAccess<ReadOnly>>,
     /// What it says of split copies.
     splits: Option<PeerSplits>,
     /// Receives into which it was writing: request, serial number, and how they end.
@@ -94,11 +95,16 @@ impl Quarantine {
     pub(crate) fn accesses(&self, peer: u32) -> Option<u64> {
         let mut known = self.0.iter();
         let known = known.find(|known| known.peer == peer && !known.has_ended())?;
-        known.access.as_ref().map(|word| word.load_acquire(0))
+        known.access.as_ref().map(PeerAccess::key)
     }
 
     /// Keeps where a peer says which region it accesses, and how far its split copies are.
-    pub(crate) fn keep_words(&mut self, peer: u32, access: ReadOnly, splits: PeerSplits) {
+    pub(crate) fn keep_words(
+        &mut self,
+        peer: u32,
+        access: PeerAccess<ReadOnly>,
+        splits: PeerSplits,
+    ) {
         if let Some(known) = self.find(peer) {
             known.access = Some(access);
             known.splits = Some(splits);

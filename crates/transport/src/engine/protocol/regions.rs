@@ -148,10 +148,9 @@ pub(crate) fn revoked(cx: &mut Cx, id: RegionId) -> Result<Option<Vec<u8>>> {
         return Ok(None);
     };
     for number in 0..cx.peers.len() {
-        // Acquire: pairs with the release in `rma::access` that empties the word; the copy came
-        // before. What a process that has ended left there means nothing.
+        // What a process that has ended left there means nothing.
         let accesses = match cx.peers.pair(number) {
-            Some(pair) => Some(pair.regions.access.load_acquire(0)),
+            Some(pair) => Some(pair.regions.access.key()),
             None => cx.quarantine.accesses(number),
         };
         if accesses == Some(key) && !is_refuted(cx, id, number)? {

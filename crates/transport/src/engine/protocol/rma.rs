@@ -2,18 +2,15 @@
 //! through chunks with it.
 //!
 //! A region may not be taken back while somebody copies, and a cross-memory attach cannot be
-//! stopped by its target. So whoever copies first says which region it accesses, by its key, in a
-//! word of its own segment, and then looks again whether the region is still there; the owner first
-//! removes the region and then waits until no peer says that it accesses it (hazard pointers,
-//! Michael 2004). The word, and the table in which the owner says where the region lies, are each
-//! written by one endpoint alone: nobody else can send a copy elsewhere, or hide one.
+//! stopped by its target. So each end says something and then looks: [`limic_shm::owner::region`].
+//! The word of the accessor, and the owner's table, are each written by one endpoint alone: nobody
+//! else can send a copy elsewhere, or hide one.
 
 use crate::engine::protocol::receive;
 use crate::engine::protocol::regions;
 use crate::engine::protocol::rendezvous;
 use crate::engine::protocol::send;
-use limic_shm::segment::REGION_BYTES;
-use limic_shm::sync::{Ordering, fence};
+use limic_shm::owner::region::RegionTerms;
 
 use crate::buffer::{ReceiveBuffer, SendBuffer};
 use crate::engine::control::counting;
@@ -158,38 +155,36 @@ fn access(
         return Ok(false);
     }
     let accesses = cx.memory.access();
-    accesses.store(key, Ordering::Relaxed);
-    // Pairs with the fence in `Regions::start_revoke`.
-    fence(Ordering::SeqCst);
+    accesses.begin(key);
     let found = find_region(pair, key, access);
     let result = match found {
         None => {
-            accesses.store(0, Ordering::Release);
+            accesses.end();
             return Ok(false);
         }
-        Some((_, region, origin))
+        Some(region)
             if offset
-                .wrapping_sub(origin)
+                .wrapping_sub(region.origin)
                 .checked_add(len)
-                .is_none_or(|end| end > region) =>
+                .is_none_or(|end| end > region.len) =>
         {
             Err(Error::OutOfRegion {
                 offset,
                 len,
-                region,
+                region: region.len,
             })
         }
-        Some((address, _, origin)) => {
+        Some(region) => {
+            let address = region.address.wrapping_add(offset);
             let remote = RemoteBytes {
-                address: address.wrapping_add(offset).wrapping_sub(origin),
+                address: address.wrapping_sub(region.origin),
                 key: 0,
                 len,
             };
             Ok(if len == 0 { Ok(0) } else { copy(pair, remote) })
         }
     };
-    // Release: pairs with the acquire in `regions::revoked`: the copy is over.
-    accesses.store(0, Ordering::Release);
+    accesses.end();
     match result? {
         Ok(_) => Ok(true),
         Err(failed) => {
@@ -240,26 +235,20 @@ pub(crate) fn refused(owner: u32, offset: u64, len: u64, answer: Done) -> Error 
     }
 }
 
-/// Address, length and origin of a peer's region, if it allows the access. One line of the peer's
-/// memory is read for a region that was found before, and one per region in the way at the first
-/// time.
-fn find_region(pair: &ShmPair, key: u64, access: Access) -> Option<(u64, u64, u64)> {
+/// A peer's region, if it allows the access. One line of the peer's memory is read for a region
+/// that was found before, and one per region in the way at the first time.
+fn find_region(pair: &ShmPair, key: u64, access: Access) -> Option<RegionTerms> {
     if key == 0 {
         return None;
     }
-    let count = pair.segment.shape().regions;
+    let table = &pair.regions.table;
     let look = |place: u32| {
-        if place >= count {
-            return None;
-        }
-        let table = &pair.regions.table;
-        let read = |at| table.load(place as usize * REGION_BYTES + at);
-        // Acquire: pairs with the release in `regions::publish`.
-        let live = table.load_acquire(place as usize * REGION_BYTES) == key
-            && Access::from_bits(read(24)).contains(access);
-        live.then(|| (read(8), read(16), read(32)))
+        let region = table.look(place, key)?;
+        Access::from_bits(region.access)
+            .contains(access)
+            .then_some(region)
     };
     let known = &pair.regions.cache[key as usize % REGION_CACHE];
     look(known.get())
-        .or_else(|| (0..count).find_map(|place| look(place).inspect(|_| known.set(place))))
+        .or_else(|| (0..table.count()).find_map(|place| look(place).inspect(|_| known.set(place))))
 }

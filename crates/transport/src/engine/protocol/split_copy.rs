@@ -14,12 +14,12 @@ use crate::engine::outbox;
 use crate::engine::protocol::rendezvous;
 
 use limic_copy::SplitCopy;
+use limic_shm::owner::split::SplitTerms;
 
 use crate::engine::cx::Cx;
 use crate::engine::frame::{ClearToSend, Done, SplitRequest, Violation};
 use crate::engine::request::operation::{SplitRead, SplitWrite};
 use crate::engine::request::{Incoming, Operation, ReceiveStage, SendStage, Slot};
-use crate::engine::splits::SplitTerms;
 use crate::policy::Path;
 use crate::raw::RequestId;
 use crate::single_copy::{RemoteBytes, address_of_room};
@@ -154,7 +154,7 @@ pub(crate) fn split_read(cx: &mut Cx, slot: Slot) -> bool {
         finish_split(cx, slot);
         return true;
     };
-    cx.splits.claim_front(split.line, split.own_blocks + 1);
+    cx.splits.incoming.claim(split.line, split.own_blocks + 1);
     let remote = RemoteBytes {
         address: incoming.address,
         key: incoming.key,
@@ -202,7 +202,7 @@ pub(crate) fn split_write(cx: &mut Cx, slot: Slot) -> bool {
     let mut failed = None;
     if let Some(range) = range {
         let claimed = split.own_blocks + 1;
-        cx.splits.claim_back(split.line, claimed);
+        cx.splits.outgoing.claim(split.line, claimed);
         // If it shows the copy now, the receiver will see the claim before it gives the buffer
         // back.
         let written = pair.splits.shows(split.asked, split.serial).then(|| {
@@ -214,7 +214,7 @@ pub(crate) fn split_write(cx: &mut Cx, slot: Slot) -> bool {
             let len = range.end - range.start;
             pair.copies.write(remote, &sending.data, range.start, len)
         });
-        cx.splits.done_back(split.line, claimed);
+        cx.splits.outgoing.done(split.line, claimed);
         match written {
             Some(Ok(_)) => {
                 split.own_blocks = claimed;
@@ -227,7 +227,7 @@ pub(crate) fn split_write(cx: &mut Cx, slot: Slot) -> bool {
     }
     split.finished = true;
     sending.stage = SendStage::SplitWrite(split);
-    cx.splits.finish_back(split.line, split.own_blocks);
+    cx.splits.outgoing.finish(split.line, split.own_blocks);
     if let Some(why) = failed {
         rendezvous::demote(cx, to, Path::SplitCopy, &why);
     }
@@ -251,7 +251,7 @@ pub(crate) fn on_written(cx: &mut Cx, from: u32, id: u64) {
     };
     if split.peer_blocks.is_none() && pair.splits.progress(split.serial).is_none() {
         // From here on it cannot begin.
-        cx.splits.end(split.line);
+        cx.splits.incoming.end(split.line);
         if pair.splits.progress(split.serial).is_none() {
             split.peer_blocks = Some(0);
             receiving.stage = ReceiveStage::SplitRead(incoming, split);

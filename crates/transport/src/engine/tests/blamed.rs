@@ -36,7 +36,7 @@ impl Stopped {
             panic!("the sender takes part");
         };
         let claimed = split.own_blocks + 1;
-        pair.sender.cx.splits.claim_back(split.line, claimed);
+        pair.sender.cx.splits.outgoing.claim(split.line, claimed);
         let mut forger = Forger::new(&pair.receiver, pair.of_sender);
         forger.push(&ControlRecord::new(100, 0, [0; 4]));
         let since = Instant::now();
@@ -71,7 +71,7 @@ impl Stopped {
 
     fn write_block(&mut self) {
         let splits = &self.pair.sender.cx.splits;
-        splits.done_back(self.line, self.claimed);
+        splits.outgoing.done(self.line, self.claimed);
     }
 
     /// The receive ends, since its sender has failed.

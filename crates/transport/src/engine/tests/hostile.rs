@@ -22,11 +22,11 @@ use crate::engine::peer::greeting;
 use crate::engine::protocol::{receive, regions};
 use crate::engine::request::operation::{Receiving, SplitRead};
 use crate::engine::request::{Incoming, Operation, ReceiveStage};
-use crate::engine::splits::SplitTerms;
 use crate::error::PeerFailure;
 use crate::policy::{Path, PathSet};
 use crate::raw::{Posted, RawSliceMut, RequestId};
 use crate::{Error, Peer, Selector, Tag};
+use limic_shm::owner::split::SplitTerms;
 
 /// Longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -126,7 +126,7 @@ fn being_written(owner: &mut Engine, peer: &mut Engine, (of_peer, of_owner): (u3
     let (line, serial) = owner.cx.splits.open(&terms).expect("a line");
     let splits = &mut peer.cx.splits;
     let written = splits.take_out(RequestId(7), of_owner, serial, |_| false);
-    splits.claim_back(written.expect("a line"), 1);
+    splits.outgoing.claim(written.expect("a line"), 1);
     let incoming = Incoming::new(Envelope::new(of_peer, 0), 1 << 20, 1 << 20);
     let stage = ReceiveStage::SplitRead(incoming, SplitRead::new(line, serial, 1 << 20));
     // SAFETY: no room.

@@ -12,11 +12,11 @@ use crate::engine::Engine;
 use crate::engine::frame::{ClearToSend, ControlRecord, Done, SPLIT_COPY};
 use crate::engine::protocol::receive;
 use crate::engine::request::{Operation, ReceiveStage, SendStage};
-use crate::engine::splits::SplitTerms;
 use crate::error::Outcome;
 use crate::policy::{Path, PathSet};
 use crate::raw::{Posted, RawSliceMut, RequestId};
 use crate::{Peer, Selector, Tag};
+use limic_shm::owner::split::SplitTerms;
 
 const LEN: usize = 4 << 20;
 /// Longer than anything here takes.
