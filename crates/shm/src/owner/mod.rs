@@ -4,6 +4,8 @@
 //! - [`split`]: how far the two ends of a split copy are.
 //! - [`region`]: where exposed regions lie, and which region of a peer an endpoint accesses.
 
+#[cfg(all(test, loom))]
+mod interleavings;
 pub mod region;
 pub mod split;
 

@@ -131,7 +131,8 @@ impl<M: Memory> Accessing<M> {
 
     /// An access begins, if the region is still in its owner's table. That is to be looked at next.
     pub fn begin(&self, key: u64) {
-        self.0.word64(0).store(key, Ordering::Relaxed);
+        // Release: as in `end`, for who finds this word and not the one that ended the last access.
+        self.0.word64(0).store(key, Ordering::Release);
         // Pairs with the fence in `RegionTable::remove`.
         fence(Ordering::SeqCst);
     }
@@ -155,7 +156,8 @@ impl<W: Words> PeerAccess<W> {
 
     /// The region's key; 0 for none.
     pub fn key(&self) -> u64 {
-        // Acquire: pairs with the release in `Accessing::end`: the copy came before.
+        // Acquire: pairs with the releases in `Accessing::end` and `begin`: the copy of the access
+        // before is over.
         self.0.load_acquire(0)
     }
 }

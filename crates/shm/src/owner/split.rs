@@ -120,8 +120,10 @@ impl<M: Memory> SplitOut<M> {
     /// Takes part in a copy of a receiver, by a line of which the last send is over.
     pub fn take(&self, line: u32, receiver: u32, serial: u64) {
         let word = |at| at_line(&self.0, line, at);
-        word(SERIAL).store(0, Ordering::Relaxed);
-        // Pairs with the acquire fence in `PeerSplits::progress`: who sees a part of what follows
+        // Release: pairs with the last acquire fence in `PeerSplits::progress`: who sees that the
+        // line is another copy's sees the bytes of the copy before.
+        word(SERIAL).store(0, Ordering::Release);
+        // Pairs with the acquire fences in `PeerSplits::progress`: who sees a part of what follows
         // sees that the line is another copy's.
         fence(Ordering::Release);
         word(PARTNER).store(receiver.into(), Ordering::Relaxed);
@@ -213,7 +215,7 @@ impl<W: Words> PeerSplits<W> {
     /// How far the peer is as the sender of a copy into this endpoint. `None`: it does not take
     /// part, and if the copy has ended, it never will.
     pub fn progress(&self, serial: u64) -> Option<SplitProgress> {
-        (0..self.count).find_map(|line| {
+        let progress = (0..self.count).find_map(|line| {
             let load = |at| self.outgoing.load(line as usize * SPLIT_BYTES + at);
             let load_acquire = |at| self.outgoing.load_acquire(line as usize * SPLIT_BYTES + at);
             // Acquire: pairs with the release in `SplitOut::take`.
@@ -232,7 +234,11 @@ impl<W: Words> PeerSplits<W> {
                 is_idle: finished != 0 || done >= claimed,
                 finished: finished.checked_sub(1).map(count),
             })
-        })
+        });
+        // Pairs with the releases in `SplitOut::take`: if the line is another copy's by now, the
+        // bytes are there.
+        fence(Ordering::Acquire);
+        progress
     }
 }
 
