@@ -341,14 +341,18 @@ impl Deref for PeerSegment {
     }
 }
 
-/// A sealed memfd of `bytes` bytes with all its space reserved, mapped.
+/// A sealed memfd of `bytes` bytes, and what is left of the last page, with all its space reserved,
+/// mapped.
 pub(super) fn make(
     name: &str,
     bytes: usize,
     placement: Placement,
     peers: Peers,
 ) -> Result<(OwnedFd, Mapping, Granted), SegmentError> {
-    let fd = memfd::create(name, bytes as u64)?;
+    let whole = bytes.checked_next_multiple_of(rustix::param::page_size());
+    // What is too much for a number is refused as what is too much for the machine.
+    let whole = whole.unwrap_or(usize::MAX) as u64;
+    let fd = memfd::create(name, whole)?;
     let mapping = Mapping::new(fd.as_fd(), bytes, placement.aligned(bytes))?;
     let mut granted = placement.apply(&mapping);
     // fallocate knows nothing of the mapping's wish for huge pages, and pages
@@ -357,7 +361,7 @@ pub(super) fn make(
     if granted.huge_pages == Grant::Granted {
         let _ = populate(&mapping);
     }
-    memfd::reserve(fd.as_fd(), bytes as u64)?;
+    memfd::reserve(fd.as_fd(), whole)?;
     granted.populated = populate(&mapping);
     memfd::seal(fd.as_fd(), peers)?;
     Ok((fd, mapping, granted))

@@ -141,7 +141,7 @@ fn map_anywhere(fd: BorrowedFd<'_>, len: usize, access: ProtFlags) -> Result<*mu
 /// The kernel can only use a huge page where file offset and address agree
 /// modulo its size.
 fn map_aligned(fd: BorrowedFd<'_>, len: usize, access: ProtFlags) -> Result<*mut c_void, Errno> {
-    // Whole pages, as munmap wants them.
+    // Whole pages, as munmap wants them, and emulators of other pages than the kernel's.
     let covered = len.next_multiple_of(rustix::param::page_size());
     let room = covered + HUGE_PAGE;
     // SAFETY: the kernel chooses an address where nothing is mapped.
@@ -155,11 +155,11 @@ fn map_aligned(fd: BorrowedFd<'_>, len: usize, access: ProtFlags) -> Result<*mut
     }?;
     let lead = start.addr().next_multiple_of(HUGE_PAGE) - start.addr();
     let base = start.wrapping_byte_add(lead);
-    // SAFETY: base..base + len lies in the reservation just made (lead is less
+    // SAFETY: base..base + covered lies in the reservation just made (lead is less
     // than a huge page), which nobody else knows of; mapping over it is its use.
     let mapped = unsafe {
         let flags = MapFlags::SHARED | MapFlags::FIXED;
-        mmap(base, len, access, flags, fd, 0)
+        mmap(base, covered, access, flags, fd, 0)
     };
     let Ok(base) = mapped else {
         // SAFETY: the reservation, all of it, still ours alone.
