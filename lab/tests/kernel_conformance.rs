@@ -6,7 +6,9 @@ use limic_copy::{CopyEngine, Group, Kmod, LocalSlice, LocalSliceMut, RemoteRange
 use limic_lab_tests::in_guest;
 use limic_module_tests::{Child, Fault, Memory};
 use limic_tests::conformance::settings;
+use limic_tests::process::pass;
 use limic_tests::{Cast, conformance};
+use std::time::Duration;
 
 fn kernel_endpoint() -> limic::Result<KernelEndpoint> {
     KernelEndpoint::with(settings(|s| s)?)
@@ -55,6 +57,34 @@ fn another_group_is_out_of_reach() {
     assert_eq!((status.len, &room), (5, b"hello"));
     let error = one.send(far, 1, b"hello").expect_err("another group");
     assert!(error.to_string().contains("LIMIC_KERNEL_GROUP"), "{error}");
+}
+
+/// A receive that waits for long says what it waits for, as that of other endpoints does.
+#[test]
+fn a_receive_of_what_nobody_sends_names_tag_and_peer() {
+    if !in_guest() {
+        return;
+    }
+    let cast = Cast::new("a_receive_of_what_nobody_sends_names_tag_and_peer");
+    let report = cast.run(|rank| {
+        let settings = settings(|s| s.patience(Duration::from_millis(20))).expect("settings");
+        let endpoint = KernelEndpoint::with(settings).expect("an endpoint");
+        let peers = rank.connect(&endpoint);
+        if rank.rank == 1 {
+            // It is the time that is told of. A sleeping endpoint looks around four times in it.
+            pass(Duration::from_secs(1));
+            endpoint.send(peers[0], 5, b"now").expect("send");
+        } else {
+            let received = endpoint.recv((peers[1], 5), &mut [0; 8]);
+            assert_eq!(received.expect("recv").len, 3);
+        }
+        rank.link.meet(&endpoint);
+    });
+    if let Some(report) = report {
+        let output = &report.ended[0].output;
+        let wanted = "has waited for 20ms in recv of tag 5 from peer 1";
+        assert!(output.contains(wanted), "{output}");
+    }
 }
 
 /// What a region is not for, the module refuses too, to who asks it past the endpoint.

@@ -7,12 +7,14 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use limic::topology::CpuSet;
-use limic::{Barrier, Endpoint, HybridEndpoint, Selector, Tag};
+use limic::{Barrier, Endpoint, HybridEndpoint, Peer, Selector, Tag};
 
 /// What a process that this test starts waits in.
 const ROLE: &str = "LIMIC_TEST_ROLE";
 /// Its parent's address, in hexadecimal digits.
 const PARENT: &str = "LIMIC_TEST_PARENT";
+/// More loans than fit the rings and have flags.
+const LENT: u32 = 20_000;
 /// Longer than anything here takes.
 const WATCHDOG: Duration = Duration::from_secs(60);
 
@@ -64,6 +66,22 @@ fn a_process_waits() {
             let status = endpoint.recv((parent, 5), &mut [0; 8]).expect("it comes");
             assert_eq!(status.len, 3);
         }
+        "probe" => {
+            let any_tag = Selector::any_tag(parent);
+            assert_eq!(endpoint.wait_probe(any_tag).expect("it comes").len, 3);
+            endpoint.recv(any_tag, &mut [0; 8]).expect("it is here");
+        }
+        "loan" => {
+            let loaned = endpoint.recv_loaned((parent, 5)).expect("it comes");
+            assert_eq!(loaned.to_vec(), b"now");
+        }
+        "lend" => {
+            for _ in 0..LENT {
+                let loan = endpoint.loan(8).expect("it comes back");
+                loan.send(parent, 6).expect("the parent lives");
+            }
+            endpoint.recv((parent, 5), &mut [0; 8]).expect("it comes");
+        }
         _ => {
             let myself = endpoint.myself();
             assert_eq!(myself.index(), 1, "the ranks are in order");
@@ -78,6 +96,11 @@ fn a_process_waits() {
 /// Starts a process, reads the line that it says while it waits, answers with `message`, and gives
 /// the line.
 fn said(role: &str, message: &[u8]) -> String {
+    said_before(role, message, |_, _| {})
+}
+
+/// The same; the parent does something before it answers.
+fn said_before(role: &str, message: &[u8], before: impl FnOnce(&HybridEndpoint, Peer)) -> String {
     let endpoint = HybridEndpoint::open().expect("open");
     let mut waiting = start(role, &endpoint);
     let came = endpoint.recv(Selector::any(), &mut [0; 8]);
@@ -93,6 +116,7 @@ fn said(role: &str, message: &[u8]) -> String {
         rest
     });
     let line = told.recv_timeout(WATCHDOG).expect("it says nothing");
+    before(&endpoint, child);
     endpoint.send(child, 5, message).expect("the child lives");
     assert!(waiting.child.wait().expect("a child").success());
     assert_eq!(reader.join().expect("text"), "", "one line is all");
@@ -106,6 +130,34 @@ fn a_receive_of_what_nobody_sends_names_tag_and_peer() {
         "limic: warning: rank 7 has waited for 20ms in recv of tag 5 from peer 0 \
          (LIMIC_LOG=off ends such lines)\n"
     );
+}
+
+#[test]
+fn a_probe_for_what_nobody_sends_names_the_peer() {
+    assert_eq!(
+        said("probe", b"now"),
+        "limic: warning: rank 7 has waited for 20ms in wait_probe of any tag from peer 0 \
+         (LIMIC_LOG=off ends such lines)\n"
+    );
+}
+
+#[test]
+fn a_receive_in_place_of_what_nobody_sends_names_tag_and_peer() {
+    let line = said("loan", b"now");
+    let wanted = "waited for 20ms in recv_loaned of tag 5 from peer 0 ";
+    assert!(line.contains(wanted), "{line}");
+}
+
+#[test]
+fn a_loan_that_nobody_takes_names_tag_and_peer() {
+    let line = said_before("lend", b"", |endpoint, child| {
+        for _ in 0..LENT {
+            let loaned = endpoint.recv_loaned((child, 6)).expect("the child lives");
+            assert_eq!(loaned.len(), 8);
+        }
+    });
+    let wanted = "waited for 20ms in send of tag 6 to peer 0, which takes nothing";
+    assert!(line.contains(wanted), "{line}");
 }
 
 #[test]

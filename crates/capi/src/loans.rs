@@ -147,8 +147,10 @@ pub unsafe extern "C" fn limic_loan_recv(
         // SAFETY: the caller's promise.
         let status = unsafe { StatusOut::new(status) }?;
         let raw = held.raw();
-        let patience = Patience::of(timeout_ns);
-        let taken = until(raw, patience, || Ok(raw.take_loan(&selector)?))?;
+        let taken = match Patience::of(timeout_ns) {
+            Patience::Forever => raw.take_loan_blocking(&selector)?,
+            patience => until(raw, patience, || Ok(raw.take_loan(&selector)?))?,
+        };
         status.found(&taken.status);
         data.write(taken.start.cast());
         loan.write(limic_loan {

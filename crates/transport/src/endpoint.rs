@@ -515,7 +515,7 @@ pub trait Endpoint: RawEndpoint {
         Self: Sized,
     {
         let selector = from.into();
-        poll_until(self, || self.peek(&selector))
+        poll_until(self, "wait_probe", &selector, || self.peek(&selector))
     }
 
     /// As [`wait_probe`](Self::wait_probe); `None` if no fitting message arrives within the time.

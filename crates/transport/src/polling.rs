@@ -4,27 +4,36 @@ use core::time::Duration;
 
 use limic_shm::world::Instant;
 
-use crate::{Endpoint, Result};
+use crate::engine::patience::Patience;
+use crate::{Endpoint, Result, Selector};
 
 /// About 50 us of asking before the first sleep.
 const POLLS: u32 = 1000;
 /// Questions between two looks at the clock.
 const CLOCK: u32 = 64;
 
-/// Asks until there is an answer. Each question makes progress.
+/// Asks until there is an answer. Each question makes progress. If the answer takes long, the
+/// message that `call` waits for is said.
 pub(crate) fn poll_until<E: Endpoint + ?Sized, T>(
     endpoint: &E,
+    call: &'static str,
+    selector: &Selector,
     mut ask: impl FnMut() -> Result<Option<T>>,
 ) -> Result<T> {
+    let mut patience = Patience::default();
     let mut polls = 0;
     loop {
         if let Some(answer) = ask()? {
             return Ok(answer);
         }
-        polls += 1;
-        if polls > POLLS {
-            endpoint.sleep(None);
+        if polls < POLLS {
+            polls += 1;
+            continue;
         }
+        if patience.is_over(endpoint.patience()) {
+            endpoint.say_awaited(call, selector);
+        }
+        endpoint.sleep(None);
     }
 }
 

@@ -29,13 +29,14 @@ macro_rules! calls {
             use std::any::Any;
             use std::os::fd::{AsFd, BorrowedFd};
 
+            use $crate::engine::patience::Awaited;
             use $crate::error::Outcome;
             use $crate::raw::sealed::Sealed;
             use $crate::raw::{
                 Access, ClaimId, OneSided, Posted, RawSlice, RawSliceMut, RegionId, RequestId,
                 Requests, Runtime,
             };
-            use $crate::{Address, Counters, Endpoint, Peer, Result, Status, Tag};
+            use $crate::{Address, Counters, Endpoint, Peer, Result, Selector, Status, Tag};
 
             impl fmt::Debug for $name {
                 fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -173,6 +174,14 @@ macro_rules! calls {
                 }
                 fn connects_at_start(&self, peer: Peer) -> Result<bool> {
                     self.0.engine.enter(move |engine| engine.connects_at_start(peer.0))
+                }
+                fn patience(&self) -> Duration {
+                    self.0.engine.read(|engine| engine.patience())
+                }
+                fn say_awaited(&self, call: &'static str, selector: &Selector) {
+                    self.0.engine.enter(move |engine| {
+                        engine.say_awaited(Awaited::Message(call, selector));
+                    });
                 }
                 fn is_busy(&self) -> bool {
                     self.0.engine.is_busy()

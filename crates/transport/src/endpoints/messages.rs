@@ -10,6 +10,7 @@ use crate::engine::protocol::fast_send::{self, FastSend, is_inline_length};
 use crate::engine::protocol::{receive, send};
 use crate::engine::request::sent;
 use crate::error::Outcome;
+use crate::polling::poll_until;
 use crate::raw::{
     ClaimId, Loans, Messages, Posted, RawEndpoint, RawLoan, RawLoaned, RawSlice, RawSliceMut,
     RequestId, SendOptions,
@@ -276,7 +277,7 @@ macro_rules! endpoint {
                     .enter(move |engine| engine.take_loan_spinning(selector));
                 match soon {
                     Some(taken) => Ok(taken),
-                    None => crate::polling::poll_until(self, || self.take_loan(selector)),
+                    None => poll_until(self, "recv_loaned", selector, || self.take_loan(selector)),
                 }
             }
         }

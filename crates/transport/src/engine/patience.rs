@@ -5,20 +5,23 @@ use core::cell::Cell;
 use core::time::Duration;
 use limic_shm::world::Instant;
 
-use limic_matching::{Selector, Source};
+use limic_matching::{Selector as Query, Source};
 
 use super::cx::Cx;
+use super::matching::posted::query;
 use super::peer::table::PeerState;
 use super::request::{Operation, SendStage};
 use crate::counters::recorder;
 use crate::raw::RequestId;
-use crate::warning;
+use crate::{Selector, warning};
 
 /// What a call waits for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Awaited<'a> {
     Operation(RequestId),
     OneOf(&'a [RequestId]),
+    /// A message that a call of this name looks for again and again.
+    Message(&'static str, &'a Selector),
     /// The first contact with a peer.
     Contact(u32),
     /// Nobody accesses a region any more that is taken back.
@@ -40,17 +43,17 @@ pub(crate) enum Patience {
 }
 
 impl Patience {
-    /// The call is about to sleep.
-    pub(crate) fn before_sleep(&mut self, cx: &mut Cx, awaited: Awaited<'_>) {
-        let patience = cx.settings.patience();
+    /// The call is about to sleep. True if it has to say now what it waits for, after so long.
+    pub(crate) fn is_over(&mut self, patience: Duration) -> bool {
         match self {
             Self::Fresh => *self = Self::Since(Instant::now()),
             Self::Since(since) if !patience.is_zero() && since.elapsed() >= patience => {
                 *self = Self::Over;
-                say(cx, awaited, patience);
+                return true;
             }
             Self::Since(_) | Self::Over => {}
         }
+        false
     }
 }
 
@@ -72,14 +75,20 @@ pub(crate) fn in_call<T>(name: &'static str, parts: impl FnOnce() -> T) -> T {
     parts()
 }
 
+/// Says what a call waits for, if it is an engine's.
 #[cold]
-fn say(cx: &mut Cx, awaited: Awaited<'_>, patience: Duration) {
-    let Some(what) = describe(cx, awaited) else {
-        return;
-    };
+pub(crate) fn say(cx: &mut Cx, awaited: Awaited<'_>) {
+    if let Some(what) = describe(cx, awaited) {
+        say_line(cx.identity.address.id, cx.settings.patience(), &what);
+    }
+}
+
+/// Says what a call of the endpoint with this id waits for.
+#[cold]
+pub(crate) fn say_line(id: u64, patience: Duration, what: &str) {
     let who = match recorder::rank() {
         Some(rank) => format!("rank {rank}"),
-        None => format!("endpoint {:016x}", cx.identity.address.id),
+        None => format!("endpoint {id:016x}"),
     };
     let call = CALL.get().map(|call| format!("{call}: "));
     warning::say(&format!(
@@ -91,18 +100,34 @@ fn say(cx: &mut Cx, awaited: Awaited<'_>, patience: Duration) {
 fn describe(cx: &mut Cx, awaited: Awaited<'_>) -> Option<String> {
     match awaited {
         Awaited::Operation(id) => operation(cx, id),
-        Awaited::OneOf([id]) => operation(cx, *id),
-        Awaited::OneOf(ids) => {
-            let first = ids.iter().find_map(|id| operation(cx, *id))?;
-            Some(format!(
-                "wait_any for {} operations, first {first}",
-                ids.len()
-            ))
+        Awaited::OneOf(ids) => one_of(ids, |id| operation(cx, id)),
+        Awaited::Message(call, selector) => {
+            let from = selector.source.map(|peer| name(cx, peer.0));
+            Some(message(call, &query(selector), from))
         }
         Awaited::Contact(peer) => Some(format!("a first contact with {}", name(cx, peer))),
         Awaited::Region => Some("revoke of a region that peers access".into()),
         Awaited::Own => None,
     }
+}
+
+/// One of several operations, each of which is said by `operation`.
+pub(crate) fn one_of(
+    ids: &[RequestId],
+    mut operation: impl FnMut(RequestId) -> Option<String>,
+) -> Option<String> {
+    let first = ids.iter().find_map(|id| operation(*id))?;
+    let count = ids.len();
+    Some(match ids {
+        [_] => first,
+        _ => format!("wait_any for {count} operations, first {first}"),
+    })
+}
+
+/// A message that a call looks for, from a peer of this name or any.
+pub(crate) fn message(call: &str, selector: &Query, from: Option<String>) -> String {
+    let from = from.unwrap_or_else(|| "any peer".into());
+    format!("{call} of {} from {from}", tag(selector))
 }
 
 fn operation(cx: &mut Cx, id: RequestId) -> Option<String> {
@@ -117,10 +142,10 @@ fn operation(cx: &mut Cx, id: RequestId) -> Option<String> {
     };
     if let Some(selector) = selector {
         let from = match selector.source {
-            Source::Is(peer) => name(cx, peer),
-            Source::Any => "any peer".into(),
+            Source::Is(peer) => Some(name(cx, peer)),
+            Source::Any => None,
         };
-        return Some(format!("recv of {} from {from}", tag(&selector)));
+        return Some(message("recv", &selector, from));
     }
     match cx.requests.under_way(slot)? {
         Operation::Send(sending) => {
@@ -150,8 +175,8 @@ fn operation(cx: &mut Cx, id: RequestId) -> Option<String> {
     }
 }
 
-fn tag(selector: &Selector) -> String {
-    let Selector { tag, mask, .. } = *selector;
+fn tag(selector: &Query) -> String {
+    let Query { tag, mask, .. } = *selector;
     if mask == u64::MAX {
         format!("tag {tag}")
     } else if tag & mask == 0 {

@@ -7,7 +7,7 @@ use limic_shm::world;
 use super::Engine;
 use super::contact::connections;
 use super::control::locality;
-use super::patience::{Awaited, Patience};
+use super::patience::{self, Awaited, Patience};
 use super::peer::sockets::TIMER;
 use super::progress::work;
 use super::wakeup::backoff::{Backoff, Step};
@@ -70,10 +70,23 @@ impl Engine {
             }
             Step::Sleep => {
                 self.cx.transfers.yielded();
-                patience.before_sleep(&mut self.cx, awaited);
+                if patience.is_over(self.patience()) {
+                    self.say_awaited(awaited);
+                }
                 self.sleep(None);
             }
         }
+    }
+
+    /// After how long a wait says what it waits for.
+    pub(crate) fn patience(&self) -> Duration {
+        self.cx.settings.patience()
+    }
+
+    /// Says what a wait has waited for, for long.
+    #[cold]
+    pub(crate) fn say_awaited(&mut self, awaited: Awaited<'_>) {
+        patience::say(&mut self.cx, awaited);
     }
 
     /// Asks senders to ring. False if something moved: there is work, and nobody needs to ring.

@@ -3,6 +3,7 @@
 use super::KernelEngine;
 use crate::endpoints::{Opened, calls};
 use crate::engine_cell::{Freed, Frees};
+use crate::polling::poll_until;
 use crate::raw::{
     ClaimId, Loans, Messages, Posted, RawEndpoint, RawLoan, RawLoaned, RawSlice, RawSliceMut,
     SendOptions,
@@ -126,6 +127,6 @@ impl Loans for KernelEndpoint {
             .enter(move |engine| engine.take_loan(selector))
     }
     fn take_loan_blocking(&self, selector: &Selector) -> Result<RawLoaned> {
-        crate::polling::poll_until(self, || self.take_loan(selector))
+        poll_until(self, "recv_loaned", selector, || self.take_loan(selector))
     }
 }

@@ -5,8 +5,11 @@ use std::os::fd::AsFd;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::KernelEngine;
+use super::{KernelEngine, Operation, Sending};
+use crate::Selector;
 use crate::counters::Event;
+use crate::engine::matching::posted::query;
+use crate::engine::patience::{self, Awaited, Patience};
 use crate::engine::wakeup::backoff::{Backoff, Step};
 use crate::error::Outcome;
 use crate::raw::RequestId;
@@ -16,10 +19,20 @@ const LONGEST: Duration = Duration::from_millis(250);
 /// The longest sleep while the module could not take a send: nobody tells when there is room.
 const BLOCKED: Duration = Duration::from_millis(1);
 
+fn sought(call: &str, selector: &Selector) -> String {
+    let from = selector.source.map(|peer| format!("peer {}", peer.0));
+    patience::message(call, &query(selector), from)
+}
+
 impl KernelEngine {
     /// Progress until there is an answer.
-    fn wait_until<T>(&mut self, mut ask: impl FnMut(&mut Self) -> Option<T>) -> T {
+    fn wait_until<T>(
+        &mut self,
+        awaited: Awaited<'_>,
+        mut ask: impl FnMut(&mut Self) -> Option<T>,
+    ) -> T {
         let mut backoff = Backoff::default();
+        let mut patience = Patience::default();
         loop {
             if let Some(answer) = ask(self) {
                 return answer;
@@ -31,14 +44,21 @@ impl KernelEngine {
             match backoff.next(self.spins, self.spins) {
                 Step::Spin | Step::Sockets => {}
                 Step::Yield { .. } => rustix::thread::sched_yield(),
-                Step::Sleep => self.sleep(None),
+                Step::Sleep => {
+                    if patience.is_over(self.patience()) {
+                        self.say_awaited(awaited);
+                    }
+                    self.sleep(None);
+                }
             }
         }
     }
 
     /// Waits for one request.
     pub(super) fn wait(&mut self, id: RequestId) -> Outcome {
-        self.wait_until(|engine| engine.requests.take_outcome(id))
+        self.wait_until(Awaited::Operation(id), |engine| {
+            engine.requests.take_outcome(id)
+        })
     }
 
     /// Waits for one of several requests.
@@ -46,7 +66,7 @@ impl KernelEngine {
         if ids.is_empty() {
             return None;
         }
-        Some(self.wait_until(|engine| engine.requests.take_any(ids)))
+        Some(self.wait_until(Awaited::OneOf(ids), |engine| engine.requests.take_any(ids)))
     }
 
     /// Tests one request.
@@ -100,6 +120,36 @@ impl KernelEngine {
         // An error is a signal, after which the caller looks again like after anything else.
         if poll(&mut entries, Some(&time)).is_ok_and(|ready| ready > 0) {
             self.counters.event(Event::WakeUps);
+        }
+    }
+
+    /// After how long a wait says what it waits for.
+    pub(crate) fn patience(&self) -> Duration {
+        self.settings.patience()
+    }
+
+    /// Says what a wait has waited for, for long.
+    #[cold]
+    pub(crate) fn say_awaited(&self, awaited: Awaited<'_>) {
+        let what = match awaited {
+            Awaited::Operation(id) => self.described(id),
+            Awaited::OneOf(ids) => patience::one_of(ids, |id| self.described(id)),
+            Awaited::Message(call, selector) => Some(sought(call, selector)),
+            Awaited::Contact(_) | Awaited::Region | Awaited::Own => None,
+        };
+        if let Some(what) = what {
+            patience::say_line(self.address.id, self.patience(), &what);
+        }
+    }
+
+    fn described(&self, id: RequestId) -> Option<String> {
+        let slot = self.requests.find(id)?;
+        match self.requests.under_way(slot)? {
+            Operation::Send(Sending { to, tag, .. }) => Some(format!(
+                "send of tag {tag} to peer {to}, which has not received it"
+            )),
+            Operation::Receive(receiving) => Some(sought("recv", &receiving.selector)),
+            Operation::Over => None,
         }
     }
 }

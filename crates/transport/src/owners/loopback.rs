@@ -298,6 +298,10 @@ impl Runtime for Loopback {
     fn connects_at_start(&self, _: Peer) -> Result<bool> {
         Ok(false)
     }
+    fn patience(&self) -> Duration {
+        Duration::ZERO
+    }
+    fn say_awaited(&self, _: &'static str, _: &Selector) {}
     fn is_busy(&self) -> bool {
         self.0.try_borrow_mut().is_err()
     }

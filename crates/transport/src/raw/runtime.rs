@@ -1,10 +1,11 @@
 //! What a runtime that has an endpoint to itself asks of it.
 
 use core::fmt::Debug;
+use core::time::Duration;
 
 use super::ClaimId;
 use super::sealed::Sealed;
-use crate::{Peer, Result, Status, Tag};
+use crate::{Peer, Result, Selector, Status, Tag};
 
 /// What a runtime that has an endpoint to itself asks of it: a libfabric provider, a C library, a
 /// start-up.
@@ -28,6 +29,12 @@ pub trait Runtime: Debug + Send + Sealed {
     /// # Errors
     /// [`Error::UnknownPeer`](crate::Error::UnknownPeer).
     fn connects_at_start(&self, peer: Peer) -> Result<bool>;
+
+    /// After what time a call says what it waits for (`LIMIC_PATIENCE_MS`); zero: never.
+    fn patience(&self) -> Duration;
+
+    /// Says, as a warning, that a call of this name has waited so long for such a message.
+    fn say_awaited(&self, call: &'static str, selector: &Selector);
 
     /// Whether a call of this endpoint is under way. Only a signal handler, or what runs in one
     /// when the process ends, can find it so; it must make no other call of the endpoint then,
