@@ -6,6 +6,7 @@
 //!   a watchdog over all of them; a [`Link`] lets the ranks exchange addresses and meet beside
 //!   limic.
 //! - [`Namespaces`]: two network namespaces as two nodes, for tests of what goes between machines.
+//! - [`stepped`]: processes that go on by single instructions, to be ended or held anywhere.
 //! - [`soundness`]: programs that must not compile.
 //!
 //! Whole-system tests lie in `tests/`, one file per subject.
@@ -24,6 +25,7 @@ mod nodes;
 mod party;
 pub mod process;
 pub mod soundness;
+pub mod stepped;
 mod watch;
 
 pub use all_to_all::all_to_all;

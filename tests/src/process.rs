@@ -80,8 +80,19 @@ pub fn mappings() -> usize {
     text.lines().count()
 }
 
-/// Open descriptors of this process.
+/// How many descriptors of this process are open.
 #[must_use]
 pub fn open_descriptors() -> usize {
-    std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
+    descriptors().len()
+}
+
+/// What the open descriptors of this process are, for people.
+#[must_use]
+pub fn descriptors() -> Vec<String> {
+    let entries = std::fs::read_dir("/proc/self/fd").into_iter().flatten();
+    let named = entries.flatten().map(|entry| {
+        let target = std::fs::read_link(entry.path()).unwrap_or_default();
+        format!("{} {}", entry.file_name().display(), target.display())
+    });
+    named.collect()
 }
