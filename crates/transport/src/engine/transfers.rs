@@ -8,10 +8,11 @@ use crate::kmod::Device;
 /// Bytes that a sender moves in long fragments, once it has waited so long that it yielded.
 const OVERSUBSCRIBED_BYTES: u64 = 1 << 20;
 
-/// Long messages under way, by slot.
+/// Long messages under way.
 pub(crate) struct Transfers {
-    /// Sends whose receivers asked for fragments.
-    pub(crate) fragmented: VecDeque<Slot>,
+    /// Peers that asked for fragments and wait for some (`PeerEntry::asked`), or waited before they
+    /// failed.
+    pub(crate) asked_by: VecDeque<u32>,
     /// Single copies.
     pub(crate) copies: VecDeque<Slot>,
     /// Bytes that still go as if the receiver did not run beside the sender.
@@ -23,7 +24,7 @@ pub(crate) struct Transfers {
 impl Transfers {
     pub(crate) fn new(kmod: Device) -> Self {
         Self {
-            fragmented: VecDeque::new(),
+            asked_by: VecDeque::new(),
             copies: VecDeque::new(),
             oversubscribed: 0,
             kmod,
@@ -32,18 +33,18 @@ impl Transfers {
 
     /// Nothing is moved any more.
     pub(crate) fn leave_to_parent(&mut self) {
-        self.fragmented.clear();
+        self.asked_by.clear();
         self.copies.clear();
     }
 
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
-        self.fragmented.is_empty() && self.copies.is_empty()
+        self.asked_by.is_empty() && self.copies.is_empty()
     }
 
     /// The endpoint waits in vain: the receivers of its fragments do not run beside it.
     pub(crate) fn yielded(&mut self) {
-        if !self.fragmented.is_empty() {
+        if !self.asked_by.is_empty() {
             self.oversubscribed = OVERSUBSCRIBED_BYTES;
         }
     }

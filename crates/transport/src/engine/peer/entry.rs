@@ -7,6 +7,7 @@ use crate::Address;
 use crate::counters::Row;
 use crate::engine::fabric::Link;
 use crate::engine::frame::ControlRecord;
+use crate::engine::request::Slot;
 use crate::error::PeerFailure;
 use crate::policy::Path;
 use crate::raw::RequestId;
@@ -72,6 +73,9 @@ pub(crate) struct PeerEntry {
     pub(crate) state: PeerState,
     /// What could not be pushed yet, in order. While it is not empty, everything queues behind it.
     pub(crate) backlog: VecDeque<BacklogEntry>,
+    /// Sends of which the peer asked for fragments, and that wait for room, oldest first. While
+    /// there are some, it stands in `Transfers::asked_by`.
+    pub(crate) asked: VecDeque<Slot>,
     /// The peer stands in the list of peers with a backlog.
     pub(crate) listed: bool,
     /// Records that came through the shared ring; decides who gets a private one.

@@ -105,6 +105,7 @@ impl Peers {
             address: *address,
             state,
             backlog: VecDeque::new(),
+            asked: VecDeque::new(),
             listed: false,
             shared_records: 0,
             ring: None,
@@ -223,6 +224,7 @@ impl Peers {
             return None;
         }
         peer.backlog.clear();
+        peer.asked.clear();
         let before = core::mem::replace(&mut peer.state, PeerState::Failed(Box::new(why)));
         let ring = peer.ring.take();
         peer.has_switched = false;

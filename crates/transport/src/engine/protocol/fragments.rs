@@ -263,20 +263,50 @@ pub(crate) fn push_queued_eager(cx: &mut Cx, to: u32, slot: Slot) -> bool {
     all
 }
 
-/// Pushes fragments of what receivers asked for, oldest first. True if bytes moved.
+/// A receiver asks for fragments of a send. They go at once, if no other send to it waits for room.
+pub(crate) fn begin_asked(cx: &mut Cx, to: u32, slot: Slot) {
+    let is_first = cx.peers.get(to).is_some_and(|peer| peer.asked.is_empty());
+    if !(is_first && push_asked_of(cx, slot).1) {
+        wait_for_room(cx, to, slot);
+    }
+}
+
+/// Progress pushes the fragments of a send, behind those of others to the same peer.
+pub(crate) fn wait_for_room(cx: &mut Cx, to: u32, slot: Slot) {
+    let Some(peer) = cx.peers.get(to) else {
+        return;
+    };
+    if peer.asked.is_empty() {
+        cx.transfers.asked_by.push_back(to);
+    }
+    peer.asked.push_back(slot);
+}
+
+/// Pushes fragments of what receivers asked for, to each the oldest first. True if bytes moved.
 pub(crate) fn push_asked(cx: &mut Cx) -> bool {
     let mut moved = false;
-    for _ in 0..cx.transfers.fragmented.len() {
-        let Some(slot) = cx.transfers.fragmented.pop_front() else {
+    for _ in 0..cx.transfers.asked_by.len() {
+        let Some(to) = cx.transfers.asked_by.pop_front() else {
             break;
         };
-        let (went, over) = push_asked_of(cx, slot);
-        moved |= went;
-        if !over {
-            cx.transfers.fragmented.push_back(slot);
+        // Where the oldest has no room, none has.
+        while let Some(slot) = front_asked(cx, to) {
+            let (went, over) = push_asked_of(cx, slot);
+            moved |= went;
+            if !over {
+                cx.transfers.asked_by.push_back(to);
+                break;
+            }
+            if let Some(peer) = cx.peers.get(to) {
+                peer.asked.pop_front();
+            }
         }
     }
     moved
+}
+
+fn front_asked(cx: &mut Cx, to: u32) -> Option<Slot> {
+    cx.peers.get(to)?.asked.front().copied()
 }
 
 /// Pushes fragments of one send until there is no room: (bytes moved, it is over).

@@ -4,7 +4,7 @@
 
 use core::time::Duration;
 
-use super::{rendezvous, rma};
+use super::{fragments, rendezvous, rma};
 use crate::buffer::{ReceiveBuffer, SendBuffer};
 use crate::engine::control::counting;
 use crate::engine::cx::Cx;
@@ -234,7 +234,7 @@ pub(crate) fn on_get(cx: &mut Cx, from: u32, asked: RegionAccess) {
     cx.regions.begin_read(cx.requests.id(slot), place, from);
     // Frees the slot by itself, and the region's user with it.
     cx.requests.abandon(slot, Box::new(()));
-    cx.transfers.fragmented.push_back(slot);
+    fragments::wait_for_room(cx, from, slot);
 }
 
 /// A peer wants to write to a region.

@@ -219,8 +219,7 @@ pub(crate) fn on_clear_to_send(
         confirm,
     });
     autotune::note_long_send(cx, from);
-    cx.transfers.fragmented.push_back(slot);
-    fragments::push_asked(cx);
+    fragments::begin_asked(cx, from, slot);
     Ok(())
 }
 
