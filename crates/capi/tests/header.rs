@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 /// The files with the C interface, in the order of the header.
-const SOURCES: [&str; 17] = [
+const SOURCES: [&str; 18] = [
     "errors",
     "handles",
     "arguments",
@@ -19,6 +19,7 @@ const SOURCES: [&str; 17] = [
     "requests",
     "request_lists",
     "probe",
+    "buffers",
     "loans",
     "regions",
     "progress",

@@ -91,7 +91,7 @@ fn garbage_is_named_and_the_rest_is_shown() {
         .flat_map(|n| n.wrapping_mul(0x9e37_79b9).to_le_bytes())
         .collect();
     let mut page = wild.clone();
-    page[..16].copy_from_slice(&[b"limiccnt".as_slice(), &2_u64.to_ne_bytes()].concat());
+    page[..16].copy_from_slice(&[b"limiccnt".as_slice(), &3_u64.to_ne_bytes()].concat());
     let files = [b"short".to_vec(), wild, page].map(|bytes| {
         let fd = memfd_create("limic-counters", MemfdFlags::CLOEXEC).unwrap();
         let mut file = std::fs::File::from(fd);
