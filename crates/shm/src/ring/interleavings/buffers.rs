@@ -45,7 +45,7 @@ fn ring() -> (LineProducer<Modelled>, LineConsumer<Modelled>) {
 /// A record names a generation.
 fn tell(producer: &mut LineProducer<Modelled>, generation: u32) {
     let room = producer.reserve(0).expect("room for all records");
-    room.publish(1, 0, generation.into());
+    room.publish(1, generation.into());
 }
 
 fn hear(consumer: &mut LineConsumer<Modelled>) -> u64 {
