@@ -117,11 +117,13 @@ pub extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
 /// As the C library's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free(block: *mut c_void) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller's promise. What the C library does here leaves `errno` as it was.
     unsafe {
+        let before = *libc::__errno_location();
         if !raw::free(block.cast()) {
-            __libc_free(block);
+            return __libc_free(block);
         }
+        *libc::__errno_location() = before;
     }
 }
 
@@ -171,21 +173,37 @@ pub unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize {
     if let Some(bytes) = unsafe { raw::length(block.cast()) } {
         return bytes;
     }
-    static THEIRS: AtomicUsize = AtomicUsize::new(0);
-    let mut theirs = THEIRS.load(Relaxed);
-    if theirs == 0 {
-        // SAFETY: looks a name up, which ends with a zero.
-        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, c"malloc_usable_size".as_ptr()) };
-        theirs = found.expose_provenance();
-        THEIRS.store(theirs, Relaxed);
-    }
-    let theirs = core::ptr::with_exposed_provenance::<c_void>(theirs);
+    let theirs = core::ptr::with_exposed_provenance::<c_void>(usable_size());
     if theirs.is_null() {
         return 0;
     }
     type UsableSize = unsafe extern "C" fn(*mut c_void) -> usize;
     // SAFETY: the C library's function of this name.
     unsafe { core::mem::transmute::<*const c_void, UsableSize>(theirs)(block) }
+}
+
+/// The address of the C library's `malloc_usable_size`, the only one of these functions that has no
+/// second name.
+fn usable_size() -> usize {
+    static FOUND: AtomicUsize = AtomicUsize::new(0);
+    let mut found = FOUND.load(Relaxed);
+    if found == 0 {
+        // SAFETY: looks a name up, which ends with a zero.
+        let there = unsafe { libc::dlsym(libc::RTLD_NEXT, c"malloc_usable_size".as_ptr()) };
+        found = there.expose_provenance();
+        FOUND.store(found, Relaxed);
+    }
+    found
+}
+
+/// Runs when the library is loaded, before there are threads that fork or load others.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static PREPARE: extern "C" fn() = prepare;
+
+extern "C" fn prepare() {
+    usable_size();
+    raw::prepare();
 }
 
 /// See memalign(3).
@@ -244,6 +262,10 @@ pub extern "C" fn valloc(size: usize) -> *mut c_void {
 pub extern "C" fn pvalloc(size: usize) -> *mut c_void {
     match size.max(1).checked_next_multiple_of(page()) {
         Some(size) => memalign(page(), size),
-        None => null_mut(),
+        None => {
+            // SAFETY: this thread's own.
+            unsafe { *libc::__errno_location() = libc::ENOMEM };
+            null_mut()
+        }
     }
 }

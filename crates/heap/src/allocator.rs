@@ -70,8 +70,9 @@ unsafe impl GlobalAlloc for PeerReadable {
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: the caller gives up a block, and this is its first byte.
-        if !unsafe { raw::free(block) } {
+        // SAFETY: the caller gives up a block, and this is its first byte. A short one is the
+        // system's.
+        if layout.size() < self.from || !unsafe { raw::free(block) } {
             // SAFETY: the caller's promise; the heap did not allocate it.
             unsafe { System.dealloc(block, layout) };
         }

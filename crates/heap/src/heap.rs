@@ -1,16 +1,17 @@
 //! The heap of this process: arenas, and blocks in them.
 
 use core::cell::Cell;
+use core::mem::ManuallyDrop;
 use core::ptr::null_mut;
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
-use limic_shm::process;
+use limic_shm::process::{self, Process};
 use limic_shm::ring::Memory;
 use limic_shm::segment::Arena;
 
 use crate::runs::Runs;
-use crate::table::{self, Found, MOST};
+use crate::table::{self, Entered, Found, MOST};
 
 /// Blocks begin on a page and have whole pages.
 pub(crate) const PAGE: usize = 4096;
@@ -18,13 +19,25 @@ pub(crate) const PAGE: usize = 4096;
 const SHARED_BYTES: usize = 128 << 20;
 /// Longer blocks have arenas of their own, and their memory goes back to the system with them.
 const LONGEST_SHARED: usize = 32 << 20;
+/// After the system has refused an arena, so many blocks go without before it is asked again: it
+/// takes long to ask.
+const WITHOUT: u32 = 256;
 
 struct HeapArena {
     arena: Arena,
     id: u64,
     start: *mut u8,
-    /// `None`: one block has all of it.
-    runs: Option<Runs>,
+    /// The process that made it: a child has a copy, which peers cannot read.
+    process: Process,
+    purpose: Use,
+}
+
+/// What an arena is used for.
+enum Use {
+    /// Many blocks.
+    Shared(Runs),
+    /// One block of so many bytes. There is room behind it to grow.
+    Own(usize),
 }
 
 // SAFETY: the pointer is to the arena's mapping, which belongs to the process and not to a thread.
@@ -33,24 +46,33 @@ unsafe impl Send for HeapArena {}
 struct Heap {
     arenas: Vec<Option<HeapArena>>,
     last_id: u64,
+    /// So many blocks go without another arena.
+    without: u32,
 }
 
 static HEAP: Mutex<Heap> = Mutex::new(Heap {
     arenas: Vec::new(),
     last_id: 0,
+    without: 0,
 });
 
 thread_local! {
     /// This thread is in the heap: what it allocates there is other memory.
     static BUSY: Cell<bool> = const { Cell::new(false) };
-    /// The heap, locked by the thread that forks.
-    static LOCKED: Cell<Option<MutexGuard<'static, Heap>>> = const { Cell::new(None) };
+    /// The heap, locked by the thread that forks. Without a destructor, so that it is there in a
+    /// thread that ends too.
+    static LOCKED: Cell<Option<ManuallyDrop<MutexGuard<'static, Heap>>>> =
+        const { Cell::new(None) };
 }
 
-/// Uses the heap. `None` in a thread that is in it already, or ends.
+/// Uses the heap. `None` in a thread that is in it already.
 fn with_heap<R>(use_it: impl FnOnce(&mut Heap) -> R) -> Option<R> {
-    if BUSY.try_with(|busy| busy.replace(true)).unwrap_or(true) {
-        return None;
+    if BUSY.replace(true) {
+        // What other libraries do at a fork, while this thread has the lock.
+        let mut locked = LOCKED.take()?;
+        let result = use_it(&mut locked);
+        LOCKED.set(Some(locked));
+        return Some(result);
     }
     watch_forks();
     let result = use_it(&mut HEAP.lock().unwrap_or_else(PoisonError::into_inner));
@@ -60,29 +82,33 @@ fn with_heap<R>(use_it: impl FnOnce(&mut Heap) -> R) -> Option<R> {
 
 /// A fork has to find the heap as no call has left it halfway, and nobody else in the child would
 /// unlock it.
-fn watch_forks() {
+///
+/// The C library calls these before those of [`process::watch_forks`], and after them when the fork
+/// is done. So the heap is locked first, as when an arena is made, and unlocked when the child has
+/// its copies. In between, what this thread itself allocates is other memory.
+pub(crate) fn watch_forks() {
     extern "C" fn before() {
-        let _ = LOCKED.try_with(|locked| {
-            // What this thread allocates until the fork is over is other memory.
-            if !BUSY.replace(true) {
-                locked.set(Some(HEAP.lock().unwrap_or_else(PoisonError::into_inner)));
-            }
-        });
+        if !BUSY.replace(true) {
+            let heap = HEAP.lock().unwrap_or_else(PoisonError::into_inner);
+            LOCKED.set(Some(ManuallyDrop::new(heap)));
+        }
     }
     extern "C" fn after() {
-        let _ = LOCKED.try_with(|locked| {
-            if locked.take().is_some() {
-                BUSY.set(false);
-            }
-        });
+        if let Some(heap) = LOCKED.take() {
+            drop(ManuallyDrop::into_inner(heap));
+            BUSY.set(false);
+        }
     }
     static WATCHED: Once = Once::new();
     WATCHED.call_once(|| {
-        // First, so that the heap is locked before the list of mappings, as when an arena is made.
         process::watch_forks();
         // SAFETY: functions that take a lock and leave it; they live as long as this library, with
         // which the C library forgets them.
-        unsafe { libc::pthread_atfork(Some(before), Some(after), Some(after)) };
+        let failed = unsafe { libc::pthread_atfork(Some(before), Some(after), Some(after)) };
+        if failed != 0 {
+            // Then there is nothing for a fork to find.
+            HEAP.lock().unwrap_or_else(PoisonError::into_inner).without = u32::MAX;
+        }
     });
 }
 
@@ -112,7 +138,7 @@ pub(crate) fn allocate(bytes: usize, align: usize, zeroed: bool) -> *mut u8 {
 /// # Safety
 /// It was found at the first byte of a block that nobody uses any more.
 pub(crate) unsafe fn free(found: Found) {
-    // A thread that ends, or is in the heap, has no blocks but from before: they stay in use.
+    // A thread that is in the heap has none of its blocks.
     let emptied = with_heap(|heap| heap.free(found)).flatten();
     drop(emptied);
 }
@@ -147,38 +173,47 @@ impl Heap {
     /// A block of whole pages, and whether they are zero because nobody has touched them.
     fn allocate(&mut self, bytes: usize) -> Option<(*mut u8, bool)> {
         if bytes > LONGEST_SHARED {
-            let arena = self.grow(bytes, false)?;
+            // Room to grow costs nothing before it is touched.
+            let room = whole_pages(bytes.checked_add(bytes / 2)?)?;
+            let arena = self.grow(room, Use::Own(bytes))?;
             return Some((arena.start, true));
         }
-        let block = self
-            .arenas
-            .iter_mut()
-            .flatten()
-            .find_map(|arena| arena.take(bytes));
-        block.or_else(|| self.grow(SHARED_BYTES, true)?.take(bytes))
+        let mut arenas = self.arenas.iter_mut().flatten();
+        let block = arenas.find_map(|arena| arena.take(bytes));
+        block.or_else(|| {
+            let runs = Runs::new((SHARED_BYTES / PAGE) as u32)?;
+            self.grow(SHARED_BYTES, Use::Shared(runs))?.take(bytes)
+        })
     }
 
-    fn grow(&mut self, bytes: usize, is_for_many: bool) -> Option<&mut HeapArena> {
-        let place = self.arenas.iter().position(Option::is_none);
-        let index = place.unwrap_or(self.arenas.len());
-        if index >= MOST {
+    fn grow(&mut self, bytes: usize, purpose: Use) -> Option<&mut HeapArena> {
+        if self.without > 0 {
+            self.without = self
+                .without
+                .saturating_sub(u32::from(self.without < u32::MAX));
             return None;
         }
-        let runs = match is_for_many {
-            true => Some(Runs::new((bytes / PAGE) as u32)?),
-            false => None,
+        let index = self.arenas.iter().position(Option::is_none);
+        let index = index.unwrap_or(self.arenas.len());
+        let arena = if index < most_arenas() {
+            Arena::create_lazy(bytes).ok()
+        } else {
+            None
         };
-        let arena = Arena::create_lazy(bytes).ok()?;
+        let Some(arena) = arena else {
+            self.without = WITHOUT;
+            return None;
+        };
         let start = arena.view().pointer(0);
         self.last_id += 1;
-        let id = self.last_id;
-        table::enter(index, id, start.expose_provenance(), bytes);
         let arena = HeapArena {
-            arena,
-            id,
+            id: self.last_id,
             start,
-            runs,
+            process: Process::current(),
+            purpose,
+            arena,
         };
+        table::enter(index, &arena.entry());
         if index == self.arenas.len() {
             self.arenas.push(None);
         }
@@ -188,10 +223,11 @@ impl Heap {
     /// Gives the arena if it is of no use any more, to be dropped without the lock.
     fn free(&mut self, found: Found) -> Option<HeapArena> {
         let arena = self.arenas[found.index].as_mut()?;
-        if let Some(runs) = &mut arena.runs {
+        if let Use::Shared(runs) = &mut arena.purpose {
             runs.give_back((found.offset / PAGE) as u32);
             // One without blocks stays, for the next ones.
-            if !runs.is_unused() || self.unused() < 2 {
+            let stays = arena.process.is_current() && self.unused() < 2;
+            if stays || !self.arenas[found.index].as_ref()?.is_unused() {
                 return None;
             }
         }
@@ -199,43 +235,76 @@ impl Heap {
         self.arenas[found.index].take()
     }
 
-    fn length(&self, found: Found) -> usize {
-        let arena = self.arenas[found.index].as_ref();
-        arena.map_or(0, |arena| arena.length(found.offset))
-    }
-
+    /// Arenas without blocks that serve the next ones.
     fn unused(&self) -> usize {
-        let runs = self
-            .arenas
-            .iter()
-            .flatten()
-            .filter_map(|arena| arena.runs.as_ref());
-        runs.filter(|runs| runs.is_unused()).count()
+        let arenas = self.arenas.iter().flatten();
+        let unused = arenas.filter(|arena| arena.is_unused() && arena.process.is_current());
+        unused.count()
     }
 
     fn resize(&mut self, found: Found, bytes: usize) -> bool {
         let Some(arena) = self.arenas[found.index].as_mut() else {
             return false;
         };
-        match &mut arena.runs {
-            Some(runs) => runs.resize((found.offset / PAGE) as u32, (bytes / PAGE) as u32),
+        match &mut arena.purpose {
+            Use::Shared(runs) => runs.resize((found.offset / PAGE) as u32, (bytes / PAGE) as u32),
             // What is left over of a long block stays with it, unless that is much.
-            None => bytes <= arena.arena.bytes() && bytes > arena.arena.bytes() / 2,
+            Use::Own(has) => {
+                let room = arena.arena.bytes();
+                let fits = bytes <= room && bytes > room / 2;
+                if fits {
+                    *has = bytes;
+                }
+                fits
+            }
         }
+    }
+
+    fn length(&self, found: Found) -> usize {
+        let arena = self.arenas[found.index].as_ref();
+        arena.map_or(0, |arena| match &arena.purpose {
+            Use::Shared(runs) => runs.pages_at((found.offset / PAGE) as u32) as usize * PAGE,
+            Use::Own(bytes) => *bytes,
+        })
     }
 }
 
 impl HeapArena {
-    fn length(&self, offset: usize) -> usize {
-        match &self.runs {
-            Some(runs) => runs.pages_at((offset / PAGE) as u32) as usize * PAGE,
-            None => self.arena.bytes(),
+    fn entry(&self) -> Entered {
+        Entered {
+            id: self.id,
+            start: self.start.expose_provenance(),
+            len: self.arena.bytes(),
+            process: self.process,
         }
     }
 
+    fn is_unused(&self) -> bool {
+        matches!(&self.purpose, Use::Shared(runs) if runs.is_unused())
+    }
+
+    /// A new block, if this arena has room for it and peers may read it.
     fn take(&mut self, bytes: usize) -> Option<(*mut u8, bool)> {
-        let taken = self.runs.as_mut()?.take((bytes / PAGE) as u32)?;
+        let Use::Shared(runs) = &mut self.purpose else {
+            return None;
+        };
+        if !self.process.is_current() {
+            return None;
+        }
+        let taken = runs.take((bytes / PAGE) as u32)?;
         let start = self.start.wrapping_add(taken.page as usize * PAGE);
         Some((start, taken.untouched))
     }
+}
+
+/// Arenas that there may be: each has a descriptor, and the program needs most of them itself.
+fn most_arenas() -> usize {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: room for the answer.
+    let asked = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    let share = usize::try_from(limit.rlim_cur / 8).unwrap_or(MOST);
+    if asked == 0 { share.min(MOST) } else { 0 }
 }

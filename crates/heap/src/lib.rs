@@ -17,6 +17,11 @@
 //! - **Memory that is given back** stays with the process for the next blocks; blocks of more than
 //!   32 MiB go back to the system at once.
 
+/// The programs of the README are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;
+
 mod allocator;
 mod buffer;
 mod heap;
@@ -64,6 +69,14 @@ pub fn descriptor(arena: u64) -> Option<(OwnedFd, usize)> {
         return preloaded::descriptor(arena);
     }
     heap::descriptor(arena)
+}
+
+/// How often an arena was given back to the system: while that is the same, all are there that
+/// were.
+#[inline]
+#[must_use]
+pub fn arenas_left() -> u64 {
+    table::left().wrapping_add(preloaded::left())
 }
 
 /// Whether an arena is still there.

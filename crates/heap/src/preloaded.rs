@@ -17,6 +17,7 @@ pub struct Interface {
     place: extern "C" fn(*const c_void, usize, &mut u64, &mut u64) -> c_int,
     descriptor: extern "C" fn(u64, &mut usize) -> c_int,
     is_there: extern "C" fn(u64) -> c_int,
+    left: extern "C" fn() -> u64,
 }
 
 /// The heap of this copy of the code, for others.
@@ -24,6 +25,7 @@ pub const INTERFACE: Interface = Interface {
     place: place_for_others,
     descriptor: descriptor_for_others,
     is_there: is_there_for_others,
+    left: left_for_others,
 };
 
 extern "C" fn place_for_others(
@@ -55,6 +57,10 @@ extern "C" fn descriptor_for_others(arena: u64, bytes: &mut usize) -> c_int {
 
 extern "C" fn is_there_for_others(arena: u64) -> c_int {
     c_int::from(table::contains(arena))
+}
+
+extern "C" fn left_for_others() -> u64 {
+    table::left()
 }
 
 /// The interface of the library, if it is loaded.
@@ -93,6 +99,11 @@ pub(crate) fn descriptor(arena: u64) -> Option<(OwnedFd, usize)> {
 /// Whether an arena of that heap is still there.
 pub(crate) fn is_there(arena: u64) -> bool {
     interface().is_some_and(|heap| (heap.is_there)(arena & !PRELOADED) != 0)
+}
+
+/// How often an arena of that heap has left.
+pub(crate) fn left() -> u64 {
+    interface().map_or(0, |heap| (heap.left)())
 }
 
 /// Whether a number is that of an arena there.

@@ -1,7 +1,12 @@
-//! Blocks of the heap by address, for allocators in other languages.
+//! Blocks of the heap by address, for allocators.
 
 use crate::heap;
 use crate::table;
+
+/// Gets ready, as long as nobody forks or loads a library: else the first block does so.
+pub fn prepare() {
+    heap::watch_forks();
+}
 
 /// Allocates at least `bytes` bytes, in whole pages of 4096 bytes and on one. Null if `align` is
 /// more than that, or no memory is to be had that peers may read; other memory may be.

@@ -7,8 +7,8 @@ use limic_shm::process::Process;
 
 use crate::Place;
 
-/// The most arenas at a time.
-pub(crate) const MOST: usize = 1024;
+/// The most arenas at a time: each has a descriptor, of which a program needs others too.
+pub(crate) const MOST: usize = 256;
 
 /// Where the arena of a place in the table lies. Written under the heap's lock.
 struct Entry {
@@ -46,24 +46,52 @@ pub(crate) struct Found {
     pub(crate) is_shared: bool,
 }
 
+/// All arenas that ever were lie between these two addresses. Relaxed: whoever asks for a block
+/// has learned of it after its arena was entered.
+static LOWEST: AtomicUsize = AtomicUsize::new(usize::MAX);
+static HIGHEST: AtomicUsize = AtomicUsize::new(0);
+
+/// How often an arena has left.
+static LEFT: AtomicU64 = AtomicU64::new(0);
+
+/// What the table has of an arena.
+pub(crate) struct Entered {
+    pub(crate) id: u64,
+    pub(crate) start: usize,
+    pub(crate) len: usize,
+    pub(crate) process: Process,
+}
+
 /// Enters an arena.
-pub(crate) fn enter(index: usize, id: u64, start: usize, len: usize) {
+pub(crate) fn enter(index: usize, arena: &Entered) {
     let entry = &ENTRIES[index];
-    entry.start.store(start, Release);
-    entry.len.store(len, Release);
-    entry.process.store(Process::current().to_bits(), Release);
-    entry.id.store(id, Release);
+    entry.start.store(arena.start, Release);
+    entry.len.store(arena.len, Release);
+    entry.process.store(arena.process.to_bits(), Release);
+    entry.id.store(arena.id, Release);
+    LOWEST.fetch_min(arena.start, Relaxed);
+    HIGHEST.fetch_max(arena.start + arena.len, Relaxed);
     USED.fetch_max(index + 1, Release);
 }
 
 /// Takes an arena out. Nobody has a block of it any more.
 pub(crate) fn leave(index: usize) {
     ENTRIES[index].id.store(0, Release);
+    LEFT.fetch_add(1, Release);
+}
+
+/// How often an arena has left: while that is the same, all are there that were.
+#[inline]
+pub(crate) fn left() -> u64 {
+    LEFT.load(Acquire)
 }
 
 /// The arena in which an address lies. Whoever asks has the block there, or it is no block.
 #[inline]
 pub(crate) fn find(address: usize) -> Option<Found> {
+    if address < LOWEST.load(Relaxed) || address >= HIGHEST.load(Relaxed) {
+        return None;
+    }
     let entries = &ENTRIES[..USED.load(Acquire)];
     entries.iter().enumerate().find_map(|(index, entry)| {
         let id = entry.id.load(Acquire);

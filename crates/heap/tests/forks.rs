@@ -93,11 +93,70 @@ fn what_a_child_allocates_can_be_read_by_its_peers() {
     let _before = Buffer::new(LEN).expect("memory");
     in_child(
         || {
-            let long = Buffer::new(40 << 20);
-            long.is_some_and(|buffer| buffer.is_peer_readable() && buffer[LEN] == 0)
+            [LEN, 40 << 20].into_iter().all(|len| {
+                let buffer = Buffer::new(len);
+                buffer.is_some_and(|buffer| buffer.is_peer_readable() && buffer[len - 1] == 0)
+            })
         },
         || (),
     );
+}
+
+/// As daemons do, which close whatever there is.
+fn close_memory_files() -> usize {
+    let numbers = 3..1024;
+    let closed = numbers.filter(|number| {
+        let link = std::fs::read_link(format!("/proc/self/fd/{number}"));
+        let is_memory = link.is_ok_and(|link| link.to_string_lossy().contains("memfd:limic"));
+        // SAFETY: what has this descriptor does not use it any more but to close it.
+        is_memory && unsafe { libc::close(*number) } == 0
+    });
+    closed.count()
+}
+
+#[test]
+fn a_child_has_its_copy_though_the_descriptor_was_closed() {
+    in_child(
+        || {
+            let Some(mut buffer) = Buffer::new(40 << 20) else {
+                return false;
+            };
+            buffer[LEN] = 7;
+            let closed = close_memory_files();
+            // Another file has the number now.
+            let _null = std::fs::File::open("/dev/null");
+            in_child(|| buffer[LEN] == 7 && buffer[0] == 0, || ());
+            // Its arena would close what is closed.
+            std::mem::forget(buffer);
+            closed > 0
+        },
+        || (),
+    );
+}
+
+#[test]
+fn a_fork_of_one_thread_leaves_others_their_memory() {
+    let mut block = vec![1_u8; LEN];
+    std::thread::scope(|scope| {
+        let churn = scope.spawn(|| {
+            for round in 0..2000_usize {
+                let bytes = vec![round as u8; 20_000 + round % 7 * 4096];
+                assert!(bytes.iter().all(|byte| *byte == round as u8));
+            }
+        });
+        while !churn.is_finished() {
+            in_child(
+                || {
+                    let same = block.iter().all(|byte| *byte == 1);
+                    let mut other = vec![0_u8; LEN];
+                    other.fill(2);
+                    same && other.iter().all(|byte| *byte == 2)
+                },
+                || (),
+            );
+            block.fill(1);
+        }
+    });
 }
 
 #[test]

@@ -12,13 +12,14 @@
 
 use core::cell::Cell;
 use core::ffi::c_void;
+use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
-use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
-use rustix::fs::{SeekFrom, seek};
-use rustix::io::{Errno, read, retry_on_intr};
+use rustix::fs::{SeekFrom, fstat, seek};
+use rustix::io::{Errno, pread, read, retry_on_intr, write};
 use rustix::mm::{MapFlags, MremapFlags, ProtFlags, mmap_anonymous, mremap_fixed};
 use rustix::pipe::{PipeFlags, pipe_with};
 
@@ -72,8 +73,45 @@ impl Process {
 struct Shared {
     start: usize,
     len: usize,
-    /// The descriptor of what a child gets a copy of, rather than zeroes.
-    copied: Option<RawFd>,
+    /// The file of what a child gets a copy of, rather than zeroes.
+    copied: Option<File>,
+}
+
+/// An open file, and what tells whether its descriptor is still its own: a program may close any
+/// number, or put another file there.
+#[derive(Clone, Copy)]
+struct File {
+    fd: RawFd,
+    device: u64,
+    inode: u64,
+}
+
+impl File {
+    fn of(fd: BorrowedFd<'_>) -> Option<Self> {
+        let stat = fstat(fd).ok()?;
+        Some(Self {
+            fd: fd.as_raw_fd(),
+            device: stat.st_dev,
+            inode: stat.st_ino,
+        })
+    }
+
+    /// Puts another file in the place of this one.
+    fn replace_by(self, other: &OwnedFd) {
+        if self.get().is_some() {
+            // SAFETY: the number is this file's, and its owner only closes it from now on: nobody
+            // asks a child for the descriptor of what it has a copy of.
+            let _ = unsafe { libc::dup3(other.as_raw_fd(), self.fd, libc::O_CLOEXEC) };
+        }
+    }
+
+    /// The descriptor, if it is still this file's.
+    fn get(&self) -> Option<BorrowedFd<'_>> {
+        // SAFETY: used for nothing but to ask what it is, before that is known.
+        let fd = unsafe { BorrowedFd::borrow_raw(self.fd) };
+        let stat = fstat(fd).ok()?;
+        ((stat.st_dev, stat.st_ino) == (self.device, self.inode)).then_some(fd)
+    }
 }
 
 static SHARED: Mutex<Vec<Shared>> = Mutex::new(Vec::new());
@@ -82,12 +120,31 @@ fn shared() -> MutexGuard<'static, Vec<Shared>> {
     SHARED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Enters a mapping that a child must not write. `copied`: the descriptor behind it, if the child
-/// is to have a copy.
-pub(crate) fn enter_mapping(start: NonNull<c_void>, len: usize, copied: Option<RawFd>) {
+/// Enters a mapping that a child must not write. `copied`: the file behind it, if the child is to
+/// have a copy.
+pub(crate) fn enter_mapping(start: NonNull<c_void>, len: usize, copied: Option<BorrowedFd<'_>>) {
     watch_forks();
-    let start = start.as_ptr().addr();
-    shared().push(Shared { start, len, copied });
+    let entry = Shared {
+        start: start.as_ptr().expose_provenance(),
+        len,
+        copied: copied.and_then(File::of),
+    };
+    loop {
+        let mut list = shared();
+        if list.len() < list.capacity() {
+            return list.push(entry);
+        }
+        let wanted = 2 * list.capacity() + 16;
+        drop(list);
+        // Without the lock: the allocator may be one that makes a mapping for this.
+        let mut longer = Vec::with_capacity(wanted);
+        let mut list = shared();
+        if list.capacity() < wanted {
+            longer.append(&mut list);
+            core::mem::swap(&mut *list, &mut longer);
+        }
+        drop(list);
+    }
 }
 
 /// Takes a mapping out, before it is unmapped.
@@ -106,9 +163,9 @@ fn replace(shared: &[Shared]) {
         // whoever has a view of it takes what is there for another process's to change, and zeroes
         // are one such change. A copy changes nothing.
         let replaced = unsafe {
-            match one.copied {
+            match &one.copied {
                 None => map_private(one.start, one.len, MapFlags::FIXED).map(|_| ()),
-                Some(fd) => copy_private(one, fd),
+                Some(file) => copy_private(one, file),
             }
         };
         if replaced.is_err() {
@@ -131,67 +188,103 @@ unsafe fn map_private(start: usize, len: usize, at: MapFlags) -> Result<*mut c_v
 /// Puts a private copy in the place of a mapping. Pages that nobody has touched are not copied.
 ///
 /// # Safety
-/// The mapping may be replaced, and `fd` is the file behind it.
-unsafe fn copy_private(mapping: &Shared, fd: RawFd) -> Result<(), Errno> {
-    // SAFETY: it is open as long as the mapping has its entry.
-    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-    let old = core::ptr::without_provenance_mut::<c_void>(mapping.start);
+/// The mapping may be replaced, and `file` is what lies behind it.
+unsafe fn copy_private(mapping: &Shared, file: &File) -> Result<(), Errno> {
+    let old = core::ptr::with_exposed_provenance_mut::<c_void>(mapping.start);
     // SAFETY: the kernel chooses an address where nothing is mapped.
     let new = unsafe { map_private(0, mapping.len, MapFlags::empty()) }?;
-    let mut at = 0;
-    while let Ok(start) = seek(fd, SeekFrom::Data(at)) {
-        let end = seek(fd, SeekFrom::Hole(start))?.min(mapping.len as u64);
-        let from = old.wrapping_byte_add(start as usize).cast::<u8>();
-        let to = new.wrapping_byte_add(start as usize).cast::<u8>();
-        // SAFETY: both mappings have `len` bytes, and the new one is nobody else's.
-        unsafe { core::ptr::copy_nonoverlapping(from, to, (end - start) as usize) };
-        at = end;
+    // SAFETY: the new mapping has `len` bytes, and is nobody else's.
+    let bytes = unsafe { core::slice::from_raw_parts_mut(new.cast::<u8>(), mapping.len) };
+    match file.get() {
+        Some(fd) => read_data(fd, bytes)?,
+        // SAFETY: both have `len` bytes. The program has taken the descriptor away.
+        None => unsafe {
+            core::ptr::copy_nonoverlapping(old.cast::<u8>(), bytes.as_mut_ptr(), mapping.len);
+        },
     }
     let flags = MremapFlags::MAYMOVE;
     // SAFETY: the caller's promise; the new mapping moves, and nothing points to where it was.
     unsafe { mremap_fixed(new, mapping.len, mapping.len, flags, old) }.map(|_| ())
 }
 
+/// Reads what a file has, whatever access its mapping allows. Where it has no pages, nothing is
+/// read.
+fn read_data(fd: BorrowedFd<'_>, bytes: &mut [u8]) -> Result<(), Errno> {
+    let mut at = 0;
+    loop {
+        let start = match seek(fd, SeekFrom::Data(at)) {
+            Ok(start) => start,
+            // There is nothing behind it.
+            Err(Errno::NXIO) => return Ok(()),
+            Err(why) => return Err(why),
+        };
+        at = seek(fd, SeekFrom::Hole(start))?;
+        let end = bytes.len().min(at as usize);
+        let mut room = bytes.get_mut(start as usize..end).unwrap_or_default();
+        let mut from = start;
+        while !room.is_empty() {
+            let read = retry_on_intr(|| pread(fd, &mut *room, from))?;
+            if read == 0 {
+                return Err(Errno::IO);
+            }
+            room = room.get_mut(read..).unwrap_or_default();
+            from += read as u64;
+        }
+    }
+}
+
 thread_local! {
+    // Without destructors, so that they are there in a thread that ends too.
     /// The list of mappings, locked by the thread that forks: no other one holds the lock in the
     /// child.
-    static LOCKED: Cell<Option<MutexGuard<'static, Vec<Shared>>>> = const { Cell::new(None) };
-    /// A pipe of which the child's end closes when the child has its copies: the parent must not
-    /// change what is copied.
-    static COPIED: Cell<Option<(OwnedFd, OwnedFd)>> = const { Cell::new(None) };
+    static LOCKED: Cell<Option<ManuallyDrop<MutexGuard<'static, Vec<Shared>>>>> =
+        const { Cell::new(None) };
+    /// A pipe, to be read and to be written. The child closes its end when it has its copies: until
+    /// then the thread that forks must not change what is copied.
+    static COPIED: Cell<Option<ManuallyDrop<(OwnedFd, OwnedFd)>>> = const { Cell::new(None) };
 }
 
 extern "C" fn before_fork() {
-    // Fails in a thread that ends: then memory stays shared, and only the endpoints' calls see it.
-    let _ = LOCKED.try_with(|locked| {
-        let shared = shared();
-        if shared.iter().any(|one| one.copied.is_some()) {
-            // Without a free descriptor the parent goes on, and what it writes meanwhile may show.
-            COPIED.set(pipe_with(PipeFlags::CLOEXEC).ok());
-        }
-        locked.set(Some(shared));
-    });
+    let list = shared();
+    let here = core::ptr::from_ref(&list).addr();
+    let copied = || list.iter().filter(|one| one.copied.is_some());
+    if copied().any(|one| here.wrapping_sub(one.start) < one.len) {
+        // Parent and child would run on one stack.
+        let text = b"limic: a fork on a stack in peer-readable memory: ended\n";
+        let _ = write(std::io::stderr(), text);
+        std::process::abort();
+    }
+    if copied().next().is_some() {
+        // Without a free descriptor the parent goes on, and what it writes meanwhile may show.
+        COPIED.set(pipe_with(PipeFlags::CLOEXEC).ok().map(ManuallyDrop::new));
+    }
+    LOCKED.set(Some(ManuallyDrop::new(list)));
 }
 
 extern "C" fn after_fork_in_parent() {
-    let _ = LOCKED.try_with(Cell::take);
-    if let Ok(Some((until_copied, childs_end))) = COPIED.try_with(Cell::take) {
+    if let Some(pipe) = COPIED.take() {
+        let (until_copied, childs_end) = ManuallyDrop::into_inner(pipe);
         drop(childs_end);
         while retry_on_intr(|| read(&until_copied, &mut [0])).is_ok_and(|bytes| bytes > 0) {}
     }
+    drop(LOCKED.take().map(ManuallyDrop::into_inner));
 }
 
 extern "C" fn after_fork_in_child() {
     CHILD.store(std::process::id(), Relaxed);
     FORKED.store(true, Relaxed);
-    let _ = LOCKED.try_with(|locked| {
-        if let Some(mut shared) = locked.take() {
-            replace(&shared);
-            // They are the child's own from now on, for its children too.
-            shared.clear();
+    let pipe = COPIED.take().map(ManuallyDrop::into_inner);
+    if let Some(mut list) = LOCKED.take().map(ManuallyDrop::into_inner) {
+        replace(&list);
+        if let Some((other, _)) = &pipe {
+            // The child keeps no memory that its parent gives back.
+            list.iter()
+                .filter_map(|one| one.copied)
+                .for_each(|file| file.replace_by(other));
         }
-    });
-    let _ = COPIED.try_with(Cell::take);
+        // They are the child's own from now on, for its children too.
+        list.clear();
+    }
 }
 
 /// From now on a child that is forked finds out that it is one.

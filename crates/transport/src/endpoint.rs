@@ -604,7 +604,7 @@ pub trait Endpoint: RawEndpoint {
     /// let endpoint = HybridEndpoint::open()?;
     /// let mut buffer = endpoint.buffer(1 << 20)?;
     /// buffer[..5].copy_from_slice(b"hello");
-    /// endpoint.send(endpoint.myself(), 7, &buffer)?;
+    /// endpoint.send(endpoint.myself(), 7, &buffer[..5])?;
     /// # Ok::<(), limic::Error>(())
     /// ```
     ///

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use super::areas::make;
-use super::mapping::{Forked, HUGE_PAGE, Mapping};
+use super::mapping::{HUGE_PAGE, Mapping};
 use super::memfd::Peers;
 use super::{Granted, Placement, SegmentError, memfd};
 use crate::ring::{Mapped, Memory};
@@ -16,7 +16,7 @@ const PAGE: usize = 4096;
 /// it is sealed against writing through mappings made later (F_SEAL_FUTURE_WRITE).
 #[derive(Debug)]
 pub struct Arena {
-    fd: OwnedFd,
+    fd: Arc<OwnedFd>,
     view: Mapped,
     granted: Granted,
 }
@@ -49,7 +49,7 @@ impl Arena {
             .unwrap_or(usize::MAX);
         let (fd, mapping, granted) = make(name, bytes, placement, Peers::Read)?;
         Ok(Self {
-            fd,
+            fd: Arc::new(fd),
             view: mapping.into_view(),
             granted,
         })
@@ -65,14 +65,14 @@ impl Arena {
     pub fn create_lazy(bytes: usize) -> Result<Self, SegmentError> {
         let bytes = bytes
             .max(1)
-            .checked_next_multiple_of(PAGE)
+            .checked_next_multiple_of(rustix::param::page_size())
             .unwrap_or(usize::MAX);
         let placement = Placement {
             numa_node: None,
             huge_pages: true,
         };
-        let fd = memfd::create(memfd::NAME, bytes as u64)?;
-        let mapping = Mapping::for_forks(fd.as_fd(), bytes, bytes >= HUGE_PAGE, Forked::Copied)?;
+        let fd = Arc::new(memfd::create(memfd::NAME, bytes as u64)?);
+        let mapping = Mapping::new_copied(&fd, bytes, bytes >= HUGE_PAGE)?;
         let granted = placement.apply(&mapping);
         if strict_accounting() {
             memfd::reserve(fd.as_fd(), bytes as u64)?;

@@ -1,11 +1,11 @@
 //! A mapping that ends with its last view.
 
 use std::ffi::c_void;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 
-use rustix::io::{Errno, fcntl_dupfd_cloexec};
+use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
 use super::SegmentError;
@@ -16,15 +16,6 @@ use crate::world;
 /// A huge page of the processors that this is used on.
 pub(super) const HUGE_PAGE: usize = 2 << 20;
 
-/// What a forked child has where its parent has a mapping that it writes and peers read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Forked {
-    /// Zeroes.
-    Zeroed,
-    /// What lay there.
-    Copied,
-}
-
 /// A shared mapping of a sealed memfd; unmapped when dropped.
 #[derive(Debug)]
 pub(super) struct Mapping {
@@ -32,7 +23,7 @@ pub(super) struct Mapping {
     len: usize,
     writable: bool,
     /// By this a forked child finds the pages that it copies.
-    _copied: Option<OwnedFd>,
+    _copied: Option<Arc<OwnedFd>>,
 }
 
 // SAFETY: the mapping belongs to the process, not to a thread; `Mapping` itself
@@ -45,23 +36,21 @@ impl Mapping {
     /// Maps the first `len` bytes of `fd`; on a border of huge pages if
     /// `aligned`.
     pub(super) fn new(fd: BorrowedFd<'_>, len: usize, aligned: bool) -> Result<Self, SegmentError> {
-        Self::for_forks(fd, len, aligned, Forked::Zeroed)
+        let mapping = Self::with(fd, len, aligned, ProtFlags::READ | ProtFlags::WRITE)?;
+        process::enter_mapping(mapping.base, len, None);
+        Ok(mapping)
     }
 
-    /// The same; says what a forked child has there.
-    pub(super) fn for_forks(
-        fd: BorrowedFd<'_>,
+    /// The same of memory of which a forked child is to have a copy, and not zeroes in its place.
+    pub(super) fn new_copied(
+        fd: &Arc<OwnedFd>,
         len: usize,
         aligned: bool,
-        forked: Forked,
     ) -> Result<Self, SegmentError> {
-        let copied = match forked {
-            Forked::Zeroed => None,
-            Forked::Copied => Some(world::opened(dup(fd)?)),
-        };
-        let mut mapping = Self::with(fd, len, aligned, ProtFlags::READ | ProtFlags::WRITE)?;
-        process::enter_mapping(mapping.base, len, copied.as_ref().map(AsRawFd::as_raw_fd));
-        mapping._copied = copied;
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        let mut mapping = Self::with(fd.as_fd(), len, aligned, access)?;
+        process::enter_mapping(mapping.base, len, Some(fd.as_fd()));
+        mapping._copied = Some(Arc::clone(fd));
         Ok(mapping)
     }
 
@@ -124,13 +113,6 @@ impl Drop for Mapping {
         // every view of it holds this value, so none is left.
         let _ = unsafe { munmap(self.base.as_ptr(), self.len) };
     }
-}
-
-fn dup(fd: BorrowedFd<'_>) -> Result<OwnedFd, SegmentError> {
-    fcntl_dupfd_cloexec(fd, 0).map_err(|errno| SegmentError::System {
-        step: "dup of a memfd",
-        errno,
-    })
 }
 
 fn map_anywhere(fd: BorrowedFd<'_>, len: usize, access: ProtFlags) -> Result<*mut c_void, Errno> {

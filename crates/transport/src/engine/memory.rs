@@ -88,7 +88,8 @@ impl OwnMemory {
             count.load(Ordering::Relaxed).wrapping_add(1),
             Ordering::Relaxed,
         );
-        fence(Ordering::Release);
+        // Stronger than a release, which orders no non-temporal stores of the owners.
+        fence(Ordering::SeqCst);
     }
 
     /// Tells all peers whether this endpoint holds too many unexpected bytes.

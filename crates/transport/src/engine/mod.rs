@@ -130,9 +130,9 @@ impl Engine {
             locality::check_cpu(&mut self.cx);
             line_latency::probe_next_peer(&mut self.cx);
             send_ahead::retire_send_ahead(&mut self.cx);
-            arena_message::retire_gone(&mut self.cx);
             self.give_back_idle(self.turns / SOCKETS_WHILE_BUSY);
         }
+        arena_message::retire_gone(&mut self.cx);
         for (ring, peer) in self.cx.memory.take_switched() {
             self.rings.open_ring(&mut self.cx, ring, peer);
             moved = true;

@@ -2,7 +2,7 @@
 //!
 //! The heap is the process's, and peers know its arenas by numbers that this endpoint gives them.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use crate::raw::RawSlice;
 
@@ -13,8 +13,6 @@ const FIRST: u32 = 1 << 31;
 struct Known {
     id: u64,
     number: u32,
-    fd: OwnedFd,
-    bytes: usize,
 }
 
 /// The heap's arenas that messages of this endpoint have lain in.
@@ -25,6 +23,8 @@ struct Known {
 pub(crate) struct HeapArenas {
     known: Vec<Known>,
     given: u32,
+    /// How often the heap had given an arena back when `known` was last looked through.
+    left: u64,
 }
 
 /// Where a message lies in the heap: the number of the arena, and where it begins there.
@@ -60,30 +60,31 @@ impl HeapArenas {
     #[cold]
     fn enter(&mut self, id: u64) -> Option<u32> {
         let number = FIRST.checked_add(self.given)?;
-        let (fd, bytes) = limic_heap::descriptor(id)?;
         self.given += 1;
-        self.known.push(Known {
-            id,
-            number,
-            fd,
-            bytes,
-        });
+        self.known.push(Known { id, number });
         Some(number)
     }
 
     /// The descriptor of an arena, and its size.
-    pub(super) fn descriptor(&self, number: u32) -> Option<(BorrowedFd<'_>, usize)> {
+    pub(crate) fn descriptor(&self, number: u32) -> Option<(OwnedFd, usize)> {
         let known = self.known.iter().find(|known| known.number == number)?;
-        Some((known.fd.as_fd(), known.bytes))
+        limic_heap::descriptor(known.id)
     }
 
     /// Forgets the arenas that the heap has no more. Gives their numbers, for the peers that have
-    /// mapped them.
+    /// mapped them. No message lies there any more: a send is over before its memory is free.
     pub(crate) fn retire(&mut self) -> Vec<u32> {
-        let is_there = |known: &Known| limic_heap::is_there(known.id);
-        let gone = self.known.iter().filter(|known| !is_there(known));
-        let gone = gone.map(|known| known.number).collect();
-        self.known.retain(is_there);
+        let mut gone = Vec::new();
+        let left = limic_heap::arenas_left();
+        if core::mem::replace(&mut self.left, left) != left {
+            self.known.retain(|known| {
+                let is_there = limic_heap::is_there(known.id);
+                if !is_there {
+                    gone.push(known.number);
+                }
+                is_there
+            });
+        }
         gone
     }
 }

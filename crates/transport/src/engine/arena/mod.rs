@@ -406,14 +406,9 @@ impl Arenas {
         self.end_send_ahead_if(holds);
     }
 
-    /// The descriptor of an arena, and its size.
+    /// The descriptor of an arena of this endpoint, and its size.
     pub(crate) fn descriptor(&self, number: u32) -> Option<(BorrowedFd<'_>, usize)> {
-        match self.arenas.get(number as usize) {
-            Some(arena) => {
-                let arena = &arena.as_ref()?.arena;
-                Some((arena.fd(), arena.bytes()))
-            }
-            None => self.heap.descriptor(number),
-        }
+        let arena = self.arenas.get(number as usize)?.as_ref()?;
+        Some((arena.arena.fd(), arena.arena.bytes()))
     }
 }

@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 
 use limic_shm::ring::{Mapped, PackedFlags};
-use limic_shm::segment::PeerArena;
+use limic_shm::segment::{PeerArena, SegmentError};
 
 use crate::buffer::{ArenaBytes, ReceiveBuffer, Skip};
 use crate::engine::arena::thread_rc::ThreadRc;
@@ -22,7 +22,7 @@ pub(crate) struct MappedArena {
 /// Why a message cannot be read out of an arena of the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unreadable {
-    /// This process had no room for the arena's descriptor.
+    /// This process had no descriptor or no memory for the arena.
     Missed,
     /// There is no such arena, or the bytes are not all in it.
     Outside,
@@ -37,7 +37,7 @@ pub(crate) struct PeerArenas {
     /// By number. There are few.
     mapped: Vec<(u32, ThreadRc<MappedArena>)>,
     sent: Vec<u32>,
-    /// Arenas of the peer whose descriptors this process had no room for.
+    /// Arenas of the peer for which this process had no descriptor or no memory.
     missed: Vec<u32>,
     /// The flags by which room in the peer's arenas goes back.
     released: PackedFlags<Mapped>,
@@ -81,18 +81,23 @@ impl PeerArenas {
     pub(crate) fn map(&mut self, number: u32, bytes: u64, fd: OwnedFd) {
         if self.mapped.len() >= MOST_ARENAS && !self.is_mapped(number) {
             tracing::warn!("a peer has {MOST_ARENAS} arenas, and no other one is mapped");
-            return;
+            return self.miss(number);
         }
         let most = usize::try_from(bytes).unwrap_or(usize::MAX);
         match PeerArena::attach(fd, most) {
             Ok(arena) => {
                 self.unmap(number);
-                self.missed.retain(|missed| *missed != number);
                 let flags = self.released.clone();
                 let arena = ThreadRc::new(MappedArena { arena, flags });
                 self.mapped.push((number, arena));
             }
-            Err(error) => tracing::warn!("an arena for loans cannot be mapped: {error}"),
+            Err(error) => {
+                tracing::warn!("an arena of a peer cannot be mapped: {error}");
+                // A want of memory here is no fault of the peer's.
+                if matches!(error, SegmentError::Map { .. }) {
+                    self.miss(number);
+                }
+            }
         }
     }
 
@@ -135,6 +140,7 @@ impl PeerArenas {
     /// The peer uses an arena no longer. Loans that are held there keep it mapped.
     pub(crate) fn unmap(&mut self, number: u32) {
         self.mapped.retain(|(known, _)| *known != number);
+        self.missed.retain(|missed| *missed != number);
     }
 
     /// An arena is no more. Says whether the peer has it.

@@ -162,6 +162,8 @@ pub(crate) fn drop_connection(cx: &mut Cx, index: u32) {
     if cx.identity.is_closed() || connection.died {
         return;
     }
+    // The peer is to see it, though a forked child of this process may hold the socket too.
+    connection.channel.end_sending();
     cx.arenas.keep_for_living(peer, connection.pidfd.as_ref());
     // A peer that has said goodbye is in the middle of nothing.
     if !connection.said_goodbye {

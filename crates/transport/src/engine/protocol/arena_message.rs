@@ -1,6 +1,8 @@
 //! Messages that lie in an arena of their sender, loans and messages that were sent ahead, as their
 //! receiver sees them: held where they lie, or copied out.
 
+use std::os::fd::AsFd;
+
 use limic_shm::control::Sent;
 
 use crate::buffer::{ArenaBytes, ReceiveBuffer, append};
@@ -189,7 +191,9 @@ fn send_new_arena(cx: &mut Cx, to: u32, number: u32) -> bool {
     let Some(connection) = cx.sockets.get(index) else {
         return false;
     };
-    let Some((fd, bytes)) = cx.arenas.descriptor(number) else {
+    let of_heap = cx.arenas.heap.descriptor(number);
+    let of_heap = of_heap.as_ref().map(|(fd, bytes)| (fd.as_fd(), *bytes));
+    let Some((fd, bytes)) = of_heap.or_else(|| cx.arenas.descriptor(number)) else {
         return false;
     };
     let message = greeting::arena(number, bytes as u64);
