@@ -749,6 +749,33 @@ int limic_imrecv(struct limic_message *message, void *data, size_t length,
  */
 int limic_message_drop(struct limic_message *message);
 
+/* ---- Buffers that peers may read. They belong to the process, not to an endpoint  */
+
+/**
+ * Allocates length bytes, all 0, that peers on this node may read and cannot write: a message out
+ * of them, or out of any part of them, is copied once, by its receiver. They are used as any memory
+ * is, by any endpoint and thread, and sent as often as wanted.
+ *
+ * - data: set to the first byte, on a page.
+ *
+ * If the system gives no such memory, it is ordinary memory. A forked child has a copy, which no
+ * peer can read.
+ *
+ * Errors: LIMIC_ERR_NO_MEMORY, LIMIC_ERR_INVALID.
+ *
+ * Requires: data is NULL or writable.
+ */
+int limic_buffer_alloc(size_t length, void **data);
+
+/**
+ * Gives a buffer back. NULL is none, and nothing happens.
+ *
+ * Errors: LIMIC_ERR_INVALID if data is not the first byte of a buffer.
+ *
+ * Requires: data is NULL, or no operation and nobody else uses the buffer any more.
+ */
+int limic_buffer_free(void *data);
+
 /* ---- Loans: messages that are built, and read, in shared memory ------------ */
 
 /**
