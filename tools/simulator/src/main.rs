@@ -28,6 +28,8 @@ mod world;
 
 #[cfg(limic_sim)]
 fn main() -> std::process::ExitCode {
+    // Peer-readable memory is the whole program's, and no simulated process's to give back.
+    let _heap = limic::Buffer::new(1);
     campaign::main()
 }
 

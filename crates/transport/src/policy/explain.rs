@@ -45,6 +45,7 @@ pub struct Explanation {
 }
 
 /// The state of a pair that nobody disturbs, with that history.
+#[derive(Clone, Copy)]
 struct Assumed {
     history: History,
     pace: ReceiverPace,

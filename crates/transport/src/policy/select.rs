@@ -161,7 +161,7 @@ impl Routes {
 
     /// How a message of `len` bytes leaves.
     #[inline(always)]
-    pub(crate) fn select(&self, len: u64, state: &impl SendState) -> SendPlan {
+    pub(crate) fn select(&self, len: u64, state: &(impl SendState + Copy)) -> SendPlan {
         if len < self.inline_below || (len < self.record_below && !state.is_over_budget()) {
             return if len >= SHORTEST_AHEAD && state.is_full() && self.goes_ahead(len, state) {
                 SendPlan::Ahead
@@ -171,11 +171,14 @@ impl Routes {
                 SendPlan::Record
             };
         }
-        self.select_long(len, state)
+        self.select_long(len, *state)
     }
 
-    #[inline]
-    fn select_long(&self, len: u64, state: &impl SendState) -> SendPlan {
+    /// Not inlined, and with a state of its own: its questions would take registers from the short
+    /// messages, or have the state stored for each of them.
+    #[inline(never)]
+    fn select_long(&self, len: u64, state: impl SendState) -> SendPlan {
+        let state = &state;
         if self.goes_ahead(len, state) {
             return SendPlan::Ahead;
         }

@@ -34,7 +34,9 @@ pub(crate) struct HeapPlace {
     pub(crate) offset: u64,
 }
 
-/// Where bytes lie in the process's heap, if they lie there in one piece.
+/// Where bytes lie in the process's heap, if they lie there in one piece. Not inlined: short
+/// messages share code with long ones, and do not ask.
+#[inline(never)]
 pub(crate) fn place_of(data: &[RawSlice]) -> Option<limic_heap::Place> {
     match data {
         [one] => limic_heap::place(one.start, one.len),

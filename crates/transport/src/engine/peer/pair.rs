@@ -197,6 +197,7 @@ impl ShmPair {
 }
 
 /// What the choice of a protocol for a message to the peer depends on.
+#[derive(Clone, Copy)]
 pub(crate) struct PairState<'a> {
     pub(crate) pair: &'a ShmPair,
     pub(crate) pool: &'a StagingPool,
