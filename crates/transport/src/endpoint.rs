@@ -595,8 +595,8 @@ pub trait Endpoint: RawEndpoint {
     }
 
     /// A buffer of `len` bytes, all 0, that peers on this node may read: a message out of it, or
-    /// out of any slice of it, is copied once, by its receiver. It is sent as any slice is, as often
-    /// as wanted; [`heap`](crate::heap) says what peers see.
+    /// out of any slice of it, is copied once, by its receiver. It is sent as any slice is, as
+    /// often as wanted; [`heap`](crate::heap) says what peers see.
     ///
     /// ```
     /// use limic::{Endpoint, HybridEndpoint};

@@ -132,7 +132,9 @@ impl Engine {
             send_ahead::retire_send_ahead(&mut self.cx);
             self.give_back_idle(self.turns / SOCKETS_WHILE_BUSY);
         }
-        arena_message::retire_gone(&mut self.cx);
+        if self.cx.arenas.heap.has_known() {
+            arena_message::retire_gone(&mut self.cx);
+        }
         for (ring, peer) in self.cx.memory.take_switched() {
             self.rings.open_ring(&mut self.cx, ring, peer);
             moved = true;

@@ -159,6 +159,12 @@ impl Routes {
         }
     }
 
+    /// Whether a message of `len` bytes may leave whole: in one record, or in one buffer.
+    #[inline(always)]
+    pub(crate) fn may_go_whole(&self, len: u64) -> bool {
+        len <= self.longest_single_buffer || len < self.record_below || len < self.inline_below
+    }
+
     /// How a message of `len` bytes leaves.
     #[inline(always)]
     pub(crate) fn select(&self, len: u64, state: &(impl SendState + Copy)) -> SendPlan {

@@ -73,6 +73,12 @@ impl HeapArenas {
         limic_heap::descriptor(known.id)
     }
 
+    /// Whether a message has lain in one.
+    #[inline(always)]
+    pub(crate) fn has_known(&self) -> bool {
+        !self.known.is_empty()
+    }
+
     /// Forgets the arenas that the heap has no more. Gives their numbers, for the peers that have
     /// mapped them. No message lies there any more: a send is over before its memory is free.
     pub(crate) fn retire(&mut self) -> Vec<u32> {

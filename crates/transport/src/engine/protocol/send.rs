@@ -66,7 +66,7 @@ pub(crate) unsafe fn send_now(
     let PeerState::Up(Channel::Shm(pair)) = &mut peer.state else {
         return Ok(false);
     };
-    if waits {
+    if waits || !pair.routes.may_go_whole(len) {
         return Ok(false);
     }
     let plan = plan(pair, pool, to, data, len, false);
