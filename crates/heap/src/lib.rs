@@ -10,10 +10,11 @@
 //! - **No memory, no descriptor, or a stricter system:** ordinary memory takes its place, and
 //!   messages go as from there.
 //! - **fork:** the child has a copy of its own, which no peer can read; the parent's call waits
-//!   until the copy is made. What the child allocates later can be read again. A child that was
-//!   made by a raw system call shares the memory with its parent, and must not write it.
+//!   until the copy is made. What the child allocates later can be read by its peers. A child that
+//!   was made by a raw system call, or by `_Fork`, shares the memory with its parent, and must not
+//!   write it.
 //! - **exec, posix_spawn:** nothing is left of it, and no descriptor is inherited.
-//! - **mremap** of a block is not for its user, as with any allocator.
+//! - Do not call **mremap** on a block, as on any allocator's.
 //! - **Memory that is given back** stays with the process for the next blocks; blocks of more than
 //!   32 MiB go back to the system at once.
 

@@ -12,8 +12,9 @@ use crate::ring::{Mapped, Memory};
 
 const PAGE: usize = 4096;
 
-/// A sealed memfd with all its space reserved, mapped here, zeroed. Its owner alone can write it:
-/// it is sealed against writing through mappings made later (F_SEAL_FUTURE_WRITE).
+/// A sealed memfd, mapped here, zeroed. Its owner alone can write it: it is sealed against writing
+/// through mappings made later (F_SEAL_FUTURE_WRITE). All its space is reserved, unless it was
+/// [made otherwise](Self::create_lazy).
 #[derive(Debug)]
 pub struct Arena {
     fd: Arc<OwnedFd>,

@@ -80,7 +80,7 @@ pub(crate) struct PeerStatus {
 
 impl PeerStatus {
     fn new(line: ReadOnly) -> Self {
-        // None: the first look finds out more.
+        // If that is wrong, the first look finds out.
         let others_given_up = 0;
         Self {
             line,
@@ -94,9 +94,9 @@ impl PeerStatus {
         self.line.load(OVER_BUDGET) != 0
     }
 
-    /// How many peers it has given up, if that are more than were known to be others: this endpoint
-    /// may be one of them, and what was read out of the peer's buffers before this call may be what
-    /// their owner wrote there later. Pairs with [`OwnMemory::count_given_up`].
+    /// How many peers it has given up, if that has changed since this endpoint was last known to be
+    /// none of them. Then this endpoint may be one, and what it has read out of the peer's buffers
+    /// may be what their owner wrote there later. Pairs with [`OwnMemory::count_given_up`].
     ///
     /// [`OwnMemory::count_given_up`]: super::super::memory::OwnMemory::count_given_up
     pub(crate) fn given_up(&self) -> Option<u64> {
