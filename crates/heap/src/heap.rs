@@ -68,7 +68,7 @@ thread_local! {
 /// Uses the heap. `None` in a thread that is in it already.
 fn with_heap<R>(use_it: impl FnOnce(&mut Heap) -> R) -> Option<R> {
     if BUSY.replace(true) {
-        // What other libraries do at a fork, while this thread has the lock.
+        // What other libraries ask during a fork, while this thread has the lock.
         let mut locked = LOCKED.take()?;
         let result = use_it(&mut locked);
         LOCKED.set(Some(locked));
@@ -85,7 +85,7 @@ fn with_heap<R>(use_it: impl FnOnce(&mut Heap) -> R) -> Option<R> {
 ///
 /// The C library calls these before those of [`process::watch_forks`], and after them when the fork
 /// is done. So the heap is locked first, as when an arena is made, and unlocked when the child has
-/// its copies. In between, what this thread itself allocates is other memory.
+/// its copies. In between, this thread allocates other memory, and what it gives back stays in use.
 pub(crate) fn watch_forks() {
     extern "C" fn before() {
         if !BUSY.replace(true) {
@@ -112,6 +112,11 @@ pub(crate) fn watch_forks() {
     });
 }
 
+/// Whether this thread is in the heap, or forks: then it can make no mapping, and end none.
+fn is_busy() -> bool {
+    BUSY.get()
+}
+
 /// Whole pages for so many bytes; `None` if no address space has as many.
 fn whole_pages(bytes: usize) -> Option<usize> {
     bytes.max(1).checked_next_multiple_of(PAGE)
@@ -122,6 +127,9 @@ pub(crate) fn allocate(bytes: usize, align: usize, zeroed: bool) -> *mut u8 {
     let Some(bytes) = whole_pages(bytes).filter(|_| align <= PAGE) else {
         return null_mut();
     };
+    if is_busy() {
+        return null_mut();
+    }
     let block = with_heap(|heap| heap.allocate(bytes)).flatten();
     let Some((start, untouched)) = block else {
         return null_mut();
@@ -138,9 +146,11 @@ pub(crate) fn allocate(bytes: usize, align: usize, zeroed: bool) -> *mut u8 {
 /// # Safety
 /// It was found at the first byte of a block that nobody uses any more.
 pub(crate) unsafe fn free(found: Found) {
-    // A thread that is in the heap has none of its blocks.
-    let emptied = with_heap(|heap| heap.free(found)).flatten();
-    drop(emptied);
+    // What other libraries give back during a fork stays in use.
+    if !is_busy() {
+        let emptied = with_heap(|heap| heap.free(found)).flatten();
+        drop(emptied);
+    }
 }
 
 /// Makes a block longer or shorter where it lies. False: that cannot be.
