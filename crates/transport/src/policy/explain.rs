@@ -99,7 +99,7 @@ pub(crate) fn explain(pair: &Pair<'_>, query: &Query, history: History) -> Expla
             let offered = Offered {
                 len: query.bytes,
                 vectored: query.vectored,
-                peer_readable: query.peer_readable && query.bytes >= routes.peer_readable_from,
+                peer_readable: query.peer_readable && routes.may_stay(query.bytes),
                 whole: true,
                 pace: query.pace,
             };

@@ -165,6 +165,12 @@ impl Routes {
         len <= self.longest_single_buffer || len < self.record_below || len < self.inline_below
     }
 
+    /// Whether a message of `len` bytes stays where it is, if the receiver may read there.
+    #[inline(always)]
+    pub(crate) fn may_stay(&self, len: u64) -> bool {
+        len >= self.peer_readable_from
+    }
+
     /// How a message of `len` bytes leaves.
     #[inline(always)]
     pub(crate) fn select(&self, len: u64, state: &(impl SendState + Copy)) -> SendPlan {
@@ -188,7 +194,7 @@ impl Routes {
         if self.goes_ahead(len, state) {
             return SendPlan::Ahead;
         }
-        let stays = len >= self.peer_readable_from && state.is_peer_readable();
+        let stays = self.may_stay(len) && state.is_peer_readable();
         if stays || state.is_over_budget() {
             return SendPlan::Offer;
         }

@@ -66,8 +66,8 @@ impl PeerArenas {
         }
     }
 
-    /// Whether a message came while the descriptor of its arena could not be had.
-    pub(crate) fn was_missed(&self, number: u32) -> bool {
+    /// Whether a message came while the descriptor of its arena, or memory for it, could not be had.
+    fn was_missed(&self, number: u32) -> bool {
         self.missed.contains(&number)
     }
 
@@ -108,6 +108,28 @@ impl PeerArenas {
         Some(arena)
     }
 
+    /// The bytes of a message that lies in an arena of the peer. They are there as long as the
+    /// arena is mapped.
+    pub(crate) fn bytes(
+        &mut self,
+        number: u32,
+        offset: u64,
+        len: u64,
+    ) -> Result<ArenaBytes, Unreadable> {
+        let arena = self.get(number);
+        let bytes = arena.and_then(|arena| ArenaBytes::new(&arena.arena, offset, len));
+        bytes.ok_or_else(|| self.why_unreadable(number))
+    }
+
+    /// Why there are no such bytes in an arena.
+    pub(crate) fn why_unreadable(&self, number: u32) -> Unreadable {
+        if self.was_missed(number) {
+            Unreadable::Missed
+        } else {
+            Unreadable::Outside
+        }
+    }
+
     /// Copies up to `most` bytes from byte `at` of a message on that lies in an arena of the peer.
     pub(crate) fn read(
         &mut self,
@@ -116,18 +138,7 @@ impl PeerArenas {
         at: u64,
         most: u64,
     ) -> Result<u64, Unreadable> {
-        let number = message.key as u32;
-        let missed = self.was_missed(number);
-        let bytes = self
-            .get(number)
-            .and_then(|arena| ArenaBytes::new(&arena.arena, message.address, message.len));
-        let Some(bytes) = bytes else {
-            return Err(if missed {
-                Unreadable::Missed
-            } else {
-                Unreadable::Outside
-            });
-        };
+        let bytes = self.bytes(message.key as u32, message.address, message.len)?;
         let part = most.min(message.len.saturating_sub(at));
         let source = Skip {
             inner: &bytes,

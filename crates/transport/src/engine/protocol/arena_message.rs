@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use limic_shm::control::Sent;
 
 use crate::buffer::{ArenaBytes, ReceiveBuffer, append};
-use crate::engine::arena::peer_arenas::MappedArena;
+use crate::engine::arena::peer_arenas::{MappedArena, Unreadable};
 use crate::engine::arena::thread_rc::{ThreadRc, ThreadRef};
 use crate::engine::control::{counting, pace};
 use crate::engine::cx::Cx;
@@ -19,6 +19,9 @@ use crate::engine::protocol::unexpected;
 use crate::engine::request::Operation;
 use crate::policy::slow_receiver::LONG;
 use crate::{Error, Peer, Result};
+
+/// What a peer is told off for.
+pub(crate) const OUTSIDE: Violation = "a message outside of its arena";
 
 /// Keeps a received loan mapped, and tells its owner when it is dropped.
 #[derive(Debug)]
@@ -71,12 +74,6 @@ pub(crate) fn on_arena(
     Ok(())
 }
 
-/// The memory that a message lies in. Its descriptor came before the message, unless this process
-/// had no room for it.
-fn mapped_arena(cx: &mut Cx, from: u32, arena: u32) -> Option<&mut ThreadRc<MappedArena>> {
-    cx.peers.pair(from)?.arenas.get(arena)
-}
-
 /// A private copy of an unexpected message in an arena, if its bytes can be had.
 pub(crate) fn bytes_of(cx: &mut Cx, token: u32) -> Option<Vec<u8>> {
     let unexpected = cx.matching.store().get(token)?;
@@ -84,8 +81,9 @@ pub(crate) fn bytes_of(cx: &mut Cx, token: u32) -> Option<Vec<u8>> {
         return None;
     };
     let from = unexpected.envelope.from;
-    let arena = mapped_arena(cx, from, message.arena)?;
-    let bytes = ArenaBytes::new(&arena.arena, message.offset, message.len)?;
+    let arenas = &mut cx.peers.pair(from)?.arenas;
+    let bytes = arenas.bytes(message.arena, message.offset, message.len);
+    let bytes = bytes.ok()?;
     let mut copy = Vec::new();
     copy.try_reserve_exact(usize::try_from(message.len).ok()?)
         .ok()?;
@@ -100,9 +98,12 @@ pub(crate) fn copy_out(
     message: ArenaMessage,
     into: &ReceiveBuffer,
 ) -> Result<()> {
-    let bytes = mapped_arena(cx, from, message.arena)
-        .and_then(|arena| ArenaBytes::new(&arena.arena, message.offset, message.len));
-    let Some(bytes) = bytes else {
+    let pair = cx.peers.pair(from);
+    let bytes = pair.map(|pair| {
+        let ArenaMessage { arena, offset, .. } = message;
+        pair.arenas.bytes(arena, offset, message.len)
+    });
+    let Some(Ok(bytes)) = bytes else {
         return Err(arena_error(cx, from, &message));
     };
     // The arena stays mapped meanwhile: only a record takes it away, and none is looked at in this
@@ -206,13 +207,15 @@ fn send_new_arena(cx: &mut Cx, to: u32, number: u32) -> bool {
 
 #[cold]
 fn arena_error(cx: &mut Cx, from: u32, message: &ArenaMessage) -> Error {
-    const OUTSIDE: &str = "a message outside of its arena";
     let pair = cx.peers.pair(from);
-    if pair.is_some_and(|pair| pair.arenas.was_missed(message.arena)) {
+    let why = pair.map(|pair| pair.arenas.why_unreadable(message.arena));
+    if why == Some(Unreadable::Missed) {
         // The sender has done nothing wrong, and gets its room back.
         release(cx, from, message);
         return Error::NoMemory(
-            "no descriptor is free for the memory in which a message lies: raise ulimit -n".into(),
+            "no descriptor is free for the memory in which a message lies, or that cannot be mapped: \
+             raise ulimit -n or -v"
+                .into(),
         );
     }
     cx.peers.violated(from, OUTSIDE);

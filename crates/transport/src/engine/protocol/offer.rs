@@ -55,7 +55,7 @@ pub(crate) fn push_offer(cx: &mut Cx, to: u32, slot: Slot) -> bool {
 /// offer.
 fn heap_place(cx: &mut Cx, to: u32, slot: Slot) -> Option<HeapPlace> {
     let sending = cx.requests.sending(slot)?;
-    if sending.data.len() < cx.peers.pair(to)?.routes.peer_readable_from {
+    if !cx.peers.pair(to)?.routes.may_stay(sending.data.len()) {
         return None;
     }
     let place = cx.arenas.heap.place(sending.data.slices())?;

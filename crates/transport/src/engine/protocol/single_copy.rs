@@ -5,8 +5,7 @@
 
 use crate::engine::arena::peer_arenas::Unreadable;
 use crate::engine::cx::Cx;
-use crate::engine::protocol::rendezvous;
-use crate::engine::protocol::split_copy;
+use crate::engine::protocol::{arena_message, rendezvous, split_copy};
 use crate::engine::request::{Incoming, Operation, ReceiveStage, SendStage, Slot};
 use crate::policy::Path;
 use crate::single_copy::RemoteBytes;
@@ -67,8 +66,7 @@ fn read_step(cx: &mut Cx, slot: Slot) -> bool {
                 true
             }
             Err(Unreadable::Outside) => {
-                cx.peers
-                    .violated(incoming.from(), "a message outside of its arena");
+                cx.peers.violated(incoming.from(), arena_message::OUTSIDE);
                 true
             }
         };
