@@ -27,6 +27,26 @@ pub fn vanish() -> ! {
     unsafe { libc::_exit(0) }
 }
 
+/// Forks a child that holds all descriptors for a minute, if nobody ends it before. Gives its
+/// number.
+pub fn idle_child() -> i32 {
+    // SAFETY: the child makes plain system calls only, which is allowed after a fork of a process
+    // with threads. It closes the standard streams, so that the test does not wait for it.
+    unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            for descriptor in 0..3 {
+                libc::close(descriptor);
+            }
+            libc::alarm(60);
+            libc::pause();
+            libc::_exit(0);
+        }
+        assert!(child > 0, "fork");
+        child
+    }
+}
+
 /// Bytes of memory that can be had without swapping.
 #[must_use]
 pub fn available_memory() -> u64 {

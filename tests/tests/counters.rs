@@ -6,6 +6,7 @@ use std::path::Path as FilePath;
 use limic::counters::{CountersError, Event, Found, Page, Traffic, of_process};
 use limic::settings::Path;
 use limic::{Endpoint, HybridEndpoint, Peer, Settings};
+use limic_tests::process::idle_child;
 use limic_tests::{Cast, Rank, content, skip};
 
 const NOBODY: u32 = 65_534;
@@ -229,15 +230,7 @@ fn a_child_has_inherited_its_parents_counters() {
         .run(|rank| {
             let file = rank.directory.join("stats.txt");
             let endpoint = open(&[("LIMIC_STATS", file.to_str().expect("UTF-8"))]);
-            // SAFETY: the child calls nothing but `pause`.
-            let child = unsafe { libc::fork() };
-            if child == 0 {
-                loop {
-                    // SAFETY: it has no conditions.
-                    unsafe { libc::pause() };
-                }
-            }
-            assert!(child > 0, "fork");
+            let child = idle_child();
             let found = of_process(child as u32).expect("an own child");
             assert_eq!(the_only(&found).process, std::process::id());
             assert!(found[0].inherited);

@@ -1,7 +1,9 @@
 //! A rank that is killed: the others learn it at once, by name, and nothing of it is left.
 
 use limic::{Address, Endpoint, Error, HybridEndpoint, Peer, PeerFailure, Selector, Tag};
-use limic_tests::process::{abstract_socket_exists, die, monotonic_ns, pass, socket_name};
+use limic_tests::process::{
+    abstract_socket_exists, die, idle_child, monotonic_ns, pass, socket_name,
+};
 use limic_tests::{Cast, Random, Rank, Report, check, content};
 use std::time::Duration;
 
@@ -255,22 +257,7 @@ fn a_forked_child_does_not_hide_the_death() {
         endpoint.send(other, 1_u64, &[1]).expect("send");
         endpoint.recv((other, 1), &mut [0]).expect("recv");
         if rank.rank == 1 {
-            // SAFETY: the child only sleeps, which is allowed after a fork of a process with
-            // threads.
-            let child = unsafe { libc::fork() };
-            if child == 0 {
-                // SAFETY: plain system calls; the standard streams are closed so that the test does
-                // not wait.
-                unsafe {
-                    for descriptor in 0..3 {
-                        libc::close(descriptor);
-                    }
-                    libc::alarm(60);
-                    libc::pause();
-                    libc::_exit(0);
-                }
-            }
-            assert!(child > 0, "fork");
+            let child = idle_child();
             std::fs::write(rank.directory.join("child"), child.to_string()).expect("write");
             let _ = rank.link.exchange(b"forked");
             die();

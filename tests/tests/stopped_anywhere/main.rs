@@ -13,7 +13,7 @@ mod stage;
 
 use limic::settings::{FabricUse, Spin};
 use limic::{Endpoint, HybridEndpoint, RegionKey, Settings, Tag};
-use limic_tests::process::{descriptors, mappings, open_descriptors};
+use limic_tests::process::{descriptors, idle_child, mappings, open_descriptors};
 use limic_tests::stepped::{Line, Pace, Stepped, mark, share_one_processor};
 use limic_tests::{Cast, content, skip};
 use std::time::Duration;
@@ -66,25 +66,6 @@ fn live(operation: &Operation, line: &Line) {
     (operation.victim)(&mut victim);
     mark();
     victim.check();
-}
-
-/// A child that holds all descriptors, and is ended by the partner.
-fn idle_child() -> i32 {
-    // SAFETY: the child makes system calls only. It closes the standard streams, so that the test
-    // does not wait for it.
-    unsafe {
-        let child = libc::fork();
-        if child == 0 {
-            for descriptor in 0..3 {
-                libc::close(descriptor);
-            }
-            libc::alarm(60);
-            libc::pause();
-            libc::_exit(0);
-        }
-        assert!(child > 0, "fork");
-        child
-    }
 }
 
 /// As many places as are wanted; or else the fewer, the longer the operation is.

@@ -36,12 +36,9 @@ impl Buffers {
 
     /// None yet, of memory that peers may read.
     pub(super) fn peer_readable() -> Self {
-        let pool = || Pool {
-            bytes: Memory::PeerReadable(None),
-        };
         Self {
-            send: pool(),
-            receive: pool(),
+            send: Pool::peer_readable(),
+            receive: Pool::peer_readable(),
         }
     }
 }
@@ -89,6 +86,13 @@ impl Pool {
     pub(super) fn private() -> Self {
         Self {
             bytes: Memory::Private(Vec::new()),
+        }
+    }
+
+    /// Nothing yet, of memory that peers may read.
+    fn peer_readable() -> Self {
+        Self {
+            bytes: Memory::PeerReadable(None),
         }
     }
 

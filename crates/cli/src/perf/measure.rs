@@ -236,14 +236,13 @@ impl Run<'_> {
             .resize_with(teams.len().max(self.buffers.len()).max(1), Buffers::private);
         let wait_for_all = || control.barrier();
         let counters = self.order.messages.counters;
-        let buffers = &mut self.buffers;
+        let buffers = match wanted {
+            Wanted::PeerReadable => core::slice::from_mut(&mut self.readable),
+            _ => self.buffers.as_mut_slice(),
+        };
         let mine = match (teams.as_mut_slice(), kernel) {
             (_, Some(Ok(team))) => one(team, &mut buffers[0], work, counters, &wait_for_all)
                 .map_err(|stopped| explain(stopped, rank))?,
-            ([team], _) if *wanted == Wanted::PeerReadable => {
-                one(team, &mut self.readable, work, counters, &wait_for_all)
-                    .map_err(|stopped| explain(stopped, rank))?
-            }
             ([team], _) => one(team, &mut buffers[0], work, counters, &wait_for_all)
                 .map_err(|stopped| explain(stopped, rank))?,
             // All ranks of this lane are threads of rank 0; the other processes wait for the
