@@ -1,5 +1,5 @@
-//! `liblimic-heap.so`: preloaded, it serves the long blocks of a program's `malloc` from memory that
-//! its peers may read, so that unmodified MPI programs over limic send them with one copy.
+//! `liblimic-heap.so`: preloaded, it serves the long blocks of a program's `malloc` from memory
+//! that its peers may read, so that unmodified MPI programs over limic send them with one copy.
 //!
 //! Short blocks, and all that the heap cannot serve, are the C library's as before. The functions
 //! have the names and the contracts of the C library's.
@@ -79,36 +79,36 @@ fn bytes_of(value: &[u8]) -> Option<usize> {
         .checked_mul(unit)
 }
 
-/// A long block, or null if it is the C library's affair.
-fn long(size: usize, align: usize, zeroed: bool) -> *mut c_void {
-    if size < from() {
-        return null_mut();
+/// A block of the heap if it is long, and can be had there; else what the C library gives.
+fn allocate(
+    size: usize,
+    align: usize,
+    zeroed: bool,
+    theirs: impl FnOnce() -> *mut c_void,
+) -> *mut c_void {
+    if size >= from() {
+        let block = raw::allocate(size, align, zeroed);
+        if !block.is_null() {
+            return block.cast();
+        }
     }
-    raw::allocate(size, align, zeroed).cast()
+    theirs()
 }
 
 /// See malloc(3).
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc(size: usize) -> *mut c_void {
-    let block = long(size, 1, false);
-    if block.is_null() {
-        // SAFETY: the C library's function.
-        return unsafe { __libc_malloc(size) };
-    }
-    block
+    // SAFETY: the C library's function.
+    allocate(size, 1, false, || unsafe { __libc_malloc(size) })
 }
 
 /// See calloc(3).
 #[unsafe(no_mangle)]
 pub extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
-    let block = count
-        .checked_mul(size)
-        .map_or(null_mut(), |bytes| long(bytes, 1, true));
-    if block.is_null() {
-        // SAFETY: the C library's function, which refuses what is too much.
-        return unsafe { __libc_calloc(count, size) };
-    }
-    block
+    // What is too much for a number is too much for the heap, and the C library refuses it.
+    let bytes = count.saturating_mul(size);
+    // SAFETY: the C library's function.
+    allocate(bytes, 1, true, || unsafe { __libc_calloc(count, size) })
 }
 
 /// See free(3).
@@ -209,12 +209,10 @@ extern "C" fn prepare() {
 /// See memalign(3).
 #[unsafe(no_mangle)]
 pub extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
-    let block = long(size, align, false);
-    if block.is_null() {
-        // SAFETY: the C library's function.
-        return unsafe { __libc_memalign(align, size) };
-    }
-    block
+    // SAFETY: the C library's function.
+    allocate(size, align, false, || unsafe {
+        __libc_memalign(align, size)
+    })
 }
 
 /// See aligned_alloc(3).

@@ -33,11 +33,20 @@ impl PeerReadable {
         Self { from: bytes }
     }
 
-    fn allocate(self, layout: Layout, zeroed: bool) -> *mut u8 {
-        if layout.size() < self.from {
-            return core::ptr::null_mut();
+    /// A block of the heap if it is long, and can be had there; else what the system gives.
+    fn allocate(
+        self,
+        layout: Layout,
+        zeroed: bool,
+        system: impl FnOnce(Layout) -> *mut u8,
+    ) -> *mut u8 {
+        if layout.size() >= self.from {
+            let block = raw::allocate(layout.size(), layout.align(), zeroed);
+            if !block.is_null() {
+                return block;
+            }
         }
-        raw::allocate(layout.size(), layout.align(), zeroed)
+        system(layout)
     }
 }
 
@@ -52,21 +61,15 @@ impl Default for PeerReadable {
 // heap's if and only if its address is in an arena, and arenas stay while they have blocks.
 unsafe impl GlobalAlloc for PeerReadable {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let block = self.allocate(layout, false);
-        if block.is_null() {
-            // SAFETY: the caller's promise.
-            return unsafe { System.alloc(layout) };
-        }
-        block
+        // SAFETY: the caller's promise.
+        self.allocate(layout, false, |layout| unsafe { System.alloc(layout) })
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        let block = self.allocate(layout, true);
-        if block.is_null() {
-            // SAFETY: the caller's promise.
-            return unsafe { System.alloc_zeroed(layout) };
-        }
-        block
+        // SAFETY: the caller's promise.
+        self.allocate(layout, true, |layout| unsafe {
+            System.alloc_zeroed(layout)
+        })
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {

@@ -9,6 +9,7 @@ use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use limic_shm::process::{self, Process};
 use limic_shm::ring::Memory;
 use limic_shm::segment::Arena;
+use rustix::process::{Resource, getrlimit};
 
 use crate::runs::Runs;
 use crate::table::{self, Entered, Found, MOST};
@@ -19,9 +20,9 @@ pub(crate) const PAGE: usize = 4096;
 const SHARED_BYTES: usize = 128 << 20;
 /// Longer blocks have arenas of their own, and their memory goes back to the system with them.
 const LONGEST_SHARED: usize = 32 << 20;
-/// After the system has refused an arena, so many blocks go without before it is asked again: it
-/// takes long to ask.
-const WITHOUT: u32 = 256;
+/// After the system has refused an arena, so many blocks pass before it is asked again: it takes
+/// long to ask.
+const PAUSE: u64 = 256;
 
 struct HeapArena {
     arena: Arena,
@@ -46,18 +47,19 @@ unsafe impl Send for HeapArena {}
 struct Heap {
     arenas: Vec<Option<HeapArena>>,
     last_id: u64,
-    /// So many blocks go without another arena.
-    without: u32,
+    /// So many blocks pass before another arena is asked for.
+    pause: u64,
 }
 
 static HEAP: Mutex<Heap> = Mutex::new(Heap {
     arenas: Vec::new(),
     last_id: 0,
-    without: 0,
+    pause: 0,
 });
 
 thread_local! {
-    /// This thread is in the heap: what it allocates there is other memory.
+    /// This thread is in the heap, or forks: what it allocates then is other memory, since it can
+    /// make no mapping, and end none.
     static BUSY: Cell<bool> = const { Cell::new(false) };
     /// The heap, locked by the thread that forks. Without a destructor, so that it is there in a
     /// thread that ends too.
@@ -107,14 +109,9 @@ pub(crate) fn watch_forks() {
         let failed = unsafe { libc::pthread_atfork(Some(before), Some(after), Some(after)) };
         if failed != 0 {
             // Then there is nothing for a fork to find.
-            HEAP.lock().unwrap_or_else(PoisonError::into_inner).without = u32::MAX;
+            HEAP.lock().unwrap_or_else(PoisonError::into_inner).pause = u64::MAX;
         }
     });
-}
-
-/// Whether this thread is in the heap, or forks: then it can make no mapping, and end none.
-fn is_busy() -> bool {
-    BUSY.get()
 }
 
 /// Whole pages for so many bytes; `None` if no address space has as many.
@@ -127,7 +124,7 @@ pub(crate) fn allocate(bytes: usize, align: usize, zeroed: bool) -> *mut u8 {
     let Some(bytes) = whole_pages(bytes).filter(|_| align <= PAGE) else {
         return null_mut();
     };
-    if is_busy() {
+    if BUSY.get() {
         return null_mut();
     }
     let block = with_heap(|heap| heap.allocate(bytes)).flatten();
@@ -147,7 +144,7 @@ pub(crate) fn allocate(bytes: usize, align: usize, zeroed: bool) -> *mut u8 {
 /// It was found at the first byte of a block that nobody uses any more.
 pub(crate) unsafe fn free(found: Found) {
     // What other libraries give back during a fork stays in use.
-    if !is_busy() {
+    if !BUSY.get() {
         let emptied = with_heap(|heap| heap.free(found)).flatten();
         drop(emptied);
     }
@@ -197,10 +194,8 @@ impl Heap {
     }
 
     fn grow(&mut self, bytes: usize, purpose: Use) -> Option<&mut HeapArena> {
-        if self.without > 0 {
-            self.without = self
-                .without
-                .saturating_sub(u32::from(self.without < u32::MAX));
+        if self.pause > 0 {
+            self.pause -= 1;
             return None;
         }
         let index = self.arenas.iter().position(Option::is_none);
@@ -211,7 +206,7 @@ impl Heap {
             None
         };
         let Some(arena) = arena else {
-            self.without = WITHOUT;
+            self.pause = PAUSE;
             return None;
         };
         let start = arena.view().pointer(0);
@@ -309,12 +304,7 @@ impl HeapArena {
 
 /// Arenas that there may be: each has a descriptor, and the program needs most of them itself.
 fn most_arenas() -> usize {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: room for the answer.
-    let asked = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
-    let share = usize::try_from(limit.rlim_cur / 8).unwrap_or(MOST);
-    if asked == 0 { share.min(MOST) } else { 0 }
+    // `None`: there is no limit.
+    let files = getrlimit(Resource::Nofile).current;
+    files.map_or(MOST, |files| MOST.min((files / 8) as usize))
 }

@@ -72,12 +72,11 @@ pub fn descriptor(arena: u64) -> Option<(OwnedFd, usize)> {
     heap::descriptor(arena)
 }
 
-/// How often an arena was given back to the system: while that is the same, all are there that
-/// were.
+/// How many arenas were given back to the system: while that is the same, all are there that were.
 #[inline]
 #[must_use]
-pub fn arenas_left() -> u64 {
-    table::left().wrapping_add(preloaded::left())
+pub fn ended_arenas() -> u64 {
+    table::ended().wrapping_add(preloaded::ended())
 }
 
 /// Whether an arena is still there.

@@ -17,7 +17,7 @@ pub struct Interface {
     place: extern "C" fn(*const c_void, usize, &mut u64, &mut u64) -> c_int,
     descriptor: extern "C" fn(u64, &mut usize) -> c_int,
     is_there: extern "C" fn(u64) -> c_int,
-    left: extern "C" fn() -> u64,
+    ended: extern "C" fn() -> u64,
 }
 
 /// The heap of this copy of the code, for others.
@@ -25,7 +25,7 @@ pub const INTERFACE: Interface = Interface {
     place: place_for_others,
     descriptor: descriptor_for_others,
     is_there: is_there_for_others,
-    left: left_for_others,
+    ended: ended_for_others,
 };
 
 extern "C" fn place_for_others(
@@ -59,8 +59,8 @@ extern "C" fn is_there_for_others(arena: u64) -> c_int {
     c_int::from(table::contains(arena))
 }
 
-extern "C" fn left_for_others() -> u64 {
-    table::left()
+extern "C" fn ended_for_others() -> u64 {
+    table::ended()
 }
 
 /// The interface of the library, if it is loaded.
@@ -101,9 +101,9 @@ pub(crate) fn is_there(arena: u64) -> bool {
     interface().is_some_and(|heap| (heap.is_there)(arena & !PRELOADED) != 0)
 }
 
-/// How often an arena of that heap has left.
-pub(crate) fn left() -> u64 {
-    interface().map_or(0, |heap| (heap.left)())
+/// How many arenas of that heap have ended.
+pub(crate) fn ended() -> u64 {
+    interface().map_or(0, |heap| (heap.ended)())
 }
 
 /// Whether a number is that of an arena there.

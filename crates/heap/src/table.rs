@@ -51,8 +51,8 @@ pub(crate) struct Found {
 static LOWEST: AtomicUsize = AtomicUsize::new(usize::MAX);
 static HIGHEST: AtomicUsize = AtomicUsize::new(0);
 
-/// How often an arena has left.
-static LEFT: AtomicU64 = AtomicU64::new(0);
+/// How many arenas have ended.
+static ENDED: AtomicU64 = AtomicU64::new(0);
 
 /// What the table has of an arena.
 pub(crate) struct Entered {
@@ -77,13 +77,13 @@ pub(crate) fn enter(index: usize, arena: &Entered) {
 /// Takes an arena out. Nobody has a block of it any more.
 pub(crate) fn leave(index: usize) {
     ENTRIES[index].id.store(0, Release);
-    LEFT.fetch_add(1, Release);
+    ENDED.fetch_add(1, Release);
 }
 
-/// How often an arena has left: while that is the same, all are there that were.
+/// How many arenas have ended: while that is the same, all are there that were.
 #[inline]
-pub(crate) fn left() -> u64 {
-    LEFT.load(Acquire)
+pub(crate) fn ended() -> u64 {
+    ENDED.load(Acquire)
 }
 
 /// The arena in which an address lies. Whoever asks has the block there, or it is no block.

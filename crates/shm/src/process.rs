@@ -87,13 +87,14 @@ struct File {
 }
 
 impl File {
-    fn of(fd: BorrowedFd<'_>) -> Option<Self> {
-        let stat = fstat(fd).ok()?;
-        Some(Self {
+    fn of(fd: BorrowedFd<'_>) -> Self {
+        // Without an answer it is taken for closed, and the copy is made through the mapping.
+        let (device, inode) = fstat(fd).map_or((0, 0), |stat| (stat.st_dev, stat.st_ino));
+        Self {
             fd: fd.as_raw_fd(),
-            device: stat.st_dev,
-            inode: stat.st_ino,
-        })
+            device,
+            inode,
+        }
     }
 
     /// Puts another file in the place of this one.
@@ -127,7 +128,7 @@ pub(crate) fn enter_mapping(start: NonNull<c_void>, len: usize, copied: Option<B
     let entry = Shared {
         start: start.as_ptr().expose_provenance(),
         len,
-        copied: copied.and_then(File::of),
+        copied: copied.map(File::of),
     };
     loop {
         let mut list = shared();

@@ -23,8 +23,8 @@ struct Known {
 pub(crate) struct HeapArenas {
     known: Vec<Known>,
     given: u32,
-    /// How often the heap had given an arena back when `known` was last looked through.
-    left: u64,
+    /// How many arenas of the heap had ended when `known` was last looked through.
+    ended: u64,
 }
 
 /// Where a message lies in the heap: the number of the arena, and where it begins there.
@@ -83,8 +83,8 @@ impl HeapArenas {
     /// mapped them. No message lies there any more: a send is over before its memory is free.
     pub(crate) fn retire(&mut self) -> Vec<u32> {
         let mut gone = Vec::new();
-        let left = limic_heap::arenas_left();
-        if core::mem::replace(&mut self.left, left) != left {
+        let ended = limic_heap::ended_arenas();
+        if core::mem::replace(&mut self.ended, ended) != ended {
             self.known.retain(|known| {
                 let is_there = limic_heap::is_there(known.id);
                 if !is_there {

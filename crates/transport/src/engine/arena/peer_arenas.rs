@@ -66,7 +66,7 @@ impl PeerArenas {
         }
     }
 
-    /// Whether a message came while the descriptor of its arena, or memory for it, could not be had.
+    /// Whether a message came while its arena could not be mapped here, or had no descriptor.
     fn was_missed(&self, number: u32) -> bool {
         self.missed.contains(&number)
     }
