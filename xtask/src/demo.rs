@@ -13,7 +13,7 @@ use self::measured::{Info, Report};
 const TWO_RANKS: (&str, &str) = ("2", "8,1K,16K,256K,1M");
 /// Four ranks often share cores, so that long messages would take minutes.
 const FOUR_RANKS: (&str, &str) = ("4", "8,1K,16K,256K");
-const PATHS: &str = "hybrid,inline,eager,pipeline,cma,split-copy,loan,process";
+const PATHS: &str = "hybrid,inline,eager,pipeline,cma,split-copy,loan,peer-readable,process";
 
 pub(crate) fn run() -> Result<(), Failure> {
     console::step(&"[1/4] setup");

@@ -315,6 +315,7 @@ pub(super) fn skipped_path(asked: Path, taken: Option<Path>) -> String {
         },
         Path::Eager => "longer than an eager message may be".to_owned(),
         Path::Loan => "see LIMIC_LOAN_BYTES".to_owned(),
+        Path::PeerReadable => "so short a message gains nothing by it".to_owned(),
         _ => "limic info shows what is on".to_owned(),
     };
     format!("went by {taken} ({why})")

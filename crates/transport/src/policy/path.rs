@@ -3,7 +3,7 @@
 use core::fmt;
 use core::str::FromStr;
 
-use crate::named::named;
+use crate::named::{find, named};
 
 named! {
     /// How a message gets from one endpoint to another: what settings name, counters count, and
@@ -196,10 +196,9 @@ impl FromStr for Path {
     type Err = ParsePathError;
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
-        let name = name.trim();
-        Self::settable()
-            .find(|path| path.name().eq_ignore_ascii_case(name))
-            .ok_or_else(|| ParsePathError(name.to_owned()))
+        let settable = Self::ALL.split_at(Self::SETTABLE).0;
+        let found = find(settable, Self::name, name);
+        found.ok_or_else(|| ParsePathError(name.trim().to_owned()))
     }
 }
 
