@@ -26,8 +26,20 @@ pub(crate) enum Awaited<'a> {
     Contact(u32),
     /// Nobody accesses a region any more that is taken back.
     Region,
+    /// Peers take what was sent, until the linger time is over.
+    Linger(Instant),
     /// Something that ends by itself.
     Own,
+}
+
+impl Awaited<'_> {
+    /// How long the caller may sleep at most.
+    pub(crate) fn longest_sleep(self) -> Option<Duration> {
+        match self {
+            Self::Linger(end) => Some(end.saturating_duration_since(Instant::now())),
+            _ => None,
+        }
+    }
 }
 
 /// How long a call has waited, as far as it has slept.
@@ -107,7 +119,7 @@ fn describe(cx: &mut Cx, awaited: Awaited<'_>) -> Option<String> {
         }
         Awaited::Contact(peer) => Some(format!("a first contact with {}", name(cx, peer))),
         Awaited::Region => Some("revoke of a region that peers access".into()),
-        Awaited::Own => None,
+        Awaited::Linger(_) | Awaited::Own => None,
     }
 }
 

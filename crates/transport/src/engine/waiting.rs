@@ -73,7 +73,7 @@ impl Engine {
                 if patience.is_over(self.patience()) {
                     self.say_awaited(awaited);
                 }
-                self.sleep(None);
+                self.sleep(awaited.longest_sleep());
             }
         }
     }

@@ -135,7 +135,7 @@ impl KernelEngine {
             Awaited::Operation(id) => self.described(id),
             Awaited::OneOf(ids) => patience::one_of(ids, |id| self.described(id)),
             Awaited::Message(call, selector) => Some(sought(call, selector)),
-            Awaited::Contact(_) | Awaited::Region | Awaited::Own => None,
+            Awaited::Contact(_) | Awaited::Region | Awaited::Linger(_) | Awaited::Own => None,
         };
         if let Some(what) = what {
             patience::say_line(self.address.id, self.patience(), &what);
