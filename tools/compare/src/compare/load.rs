@@ -1,7 +1,7 @@
 //! The load of other programs on the machine during a measurement.
 
 use std::fs::read_to_string;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
@@ -36,15 +36,6 @@ impl Average {
             cpus: std::thread::available_parallelism().map_or(1, usize::from),
         }
     }
-
-    pub(super) fn warning(&self) -> Option<String> {
-        (self.load > 0.75 * self.cpus as f64).then(|| {
-            format!(
-                "the machine is busy: load {:.1} on {} CPUs before the first round",
-                self.load, self.cpus
-            )
-        })
-    }
 }
 
 impl Load {
@@ -62,21 +53,39 @@ impl Load {
     }
 
     pub(super) fn warnings(&self) -> Vec<String> {
-        let mut warnings: Vec<String> = self.before.warning().into_iter().collect();
+        let mut warnings = Vec::new();
         for (share, who) in [
             (self.others, "other programs"),
             (self.stolen, "other guests"),
         ] {
             if share > DOUBTFUL {
                 warnings.push(format!(
-                    "{who} took {:.0} % of the CPUs' time meanwhile: trust ratios rather than \
-                     times, and of the ratios those with a narrow range",
+                    "{who} took {:.0} % of the CPUs' time",
                     share * 100.0
                 ));
             }
         }
         warnings
     }
+}
+
+/// The machine is watched for so long, and so often, before it counts as busy.
+const LOOK: Duration = Duration::from_millis(700);
+const LOOKS: u32 = 6;
+
+/// Why nothing that is measured now would mean anything, if so.
+pub(super) fn busy() -> Option<String> {
+    let mut said = Vec::new();
+    for _ in 0..LOOKS {
+        let watch = Watch::start();
+        // Of the CPUs' use there is no event, only an account over some time.
+        std::thread::sleep(LOOK);
+        said = watch.finish().warnings();
+        if said.is_empty() {
+            return None;
+        }
+    }
+    Some(said.join("; "))
 }
 
 /// Watches from before the first round until after the last one.
@@ -93,10 +102,6 @@ impl Watch {
             begin: Instant::now(),
             ticks: Ticks::now(),
         }
-    }
-
-    pub(super) fn before(&self) -> Average {
-        self.before
     }
 
     pub(super) fn finish(&self) -> Load {
@@ -197,6 +202,6 @@ mod tests {
             seconds: 1.0,
         };
         assert!(of(0.5, 0.01).warnings().is_empty());
-        assert_eq!(of(3.0, 0.5).warnings().len(), 2);
+        assert_eq!(of(3.0, 0.5).warnings().len(), 1);
     }
 }

@@ -66,6 +66,17 @@ impl Pass {
             _ => false,
         }
     }
+
+    /// The middle of the readings on a logarithmic scale, if the machine did not change meanwhile.
+    fn steady(&self) -> Option<f64> {
+        let (least, most) = (self.line_latency_us_least?, self.line_latency_us_most?);
+        (!self.changed()).then(|| middle(least, most))
+    }
+}
+
+/// The middle on a logarithmic scale.
+fn middle(a: f64, b: f64) -> f64 {
+    (a * b).sqrt()
 }
 
 /// The distance of the CPUs, on a machine that changes.
@@ -74,6 +85,15 @@ impl Pass {
 pub(super) enum Distance {
     Near,
     Far,
+}
+
+impl Distance {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Near => "near",
+            Self::Far => "far",
+        }
+    }
 }
 
 /// The distance in each round of each pattern. On a machine that did not change there is none.
@@ -86,62 +106,55 @@ pub(super) struct Distances {
 
 impl Distances {
     pub(super) fn of(passes: &[Pass]) -> Self {
-        let changing = spread(passes).filter(|us| changed(us.least, us.most));
+        let mut steady: Vec<f64> = passes.iter().filter_map(Pass::steady).collect();
+        steady.sort_by(f64::total_cmp);
+        // The widest step between two neighbours parts them. It is wider than a steady pass, so
+        // that none lies across.
+        let steps = steady.windows(2).map(|two| (two[0], two[1]));
+        let widest = steps.max_by(|a, b| (a.1 / a.0).total_cmp(&(b.1 / b.0)));
+        let parting = widest.filter(|(below, above)| changed(*below, *above));
         Self {
-            // The middle on a logarithmic scale.
-            border: changing.map(|us| (us.least * us.most).sqrt()),
+            border: parting.map(|(below, above)| middle(below, above)),
             passes: passes.to_vec(),
         }
     }
 
-    /// None also for a pass in which the distance changed. `round` is counted from 0.
-    pub(super) fn at(&self, pattern: Pattern, round: usize) -> Option<Distance> {
-        let border = self.border?;
-        let pass = self.pass(pattern, round)?;
-        match (pass.line_latency_us_least?, pass.line_latency_us_most?) {
-            (_, most) if most < border => Some(Distance::Near),
-            (least, _) if least >= border => Some(Distance::Far),
-            _ => None,
+    /// Those that the machine showed: near and far, or none on a machine that did not change.
+    pub(super) fn seen(&self) -> Vec<Option<Distance>> {
+        match self.border {
+            Some(_) => vec![Some(Distance::Near), Some(Distance::Far)],
+            None => vec![None],
         }
     }
 
-    /// Whether the distance changed while a pattern was measured, so that not all subjects met the
-    /// same machine.
-    pub(super) fn changed(&self, pattern: Pattern, round: usize) -> bool {
-        self.pass(pattern, round).is_some_and(Pass::changed)
-    }
-
-    fn pass(&self, pattern: Pattern, round: usize) -> Option<&Pass> {
+    /// Whether a pattern met the machine at this distance in a round, from the first subject to the
+    /// last one. `round` is counted from 0.
+    pub(super) fn holds(&self, pattern: Pattern, round: usize, distance: Option<Distance>) -> bool {
         let pattern = pattern.measured_with().unwrap_or(pattern);
         let mut passes = self.passes.iter();
-        passes.find(|pass| pass.pattern == pattern && pass.round as usize == round + 1)
+        let pass = passes.find(|pass| pass.pattern == pattern && pass.round as usize == round + 1);
+        pass.is_some_and(|pass| self.is_at(pass, distance))
     }
 
-    /// The number of passes at each distance, in words.
-    fn words(&self) -> Option<String> {
-        let border = self.border?;
-        let line_latencies = |want: Option<Distance>| -> Vec<f64> {
-            let all = self.passes.iter();
-            let of = all.filter(|p| self.at(p.pattern, p.round as usize - 1) == want);
-            of.filter_map(|pass| pass.line_latency_us_least).collect()
-        };
-        let words = |want: Distance, name: &str| {
-            let us = line_latencies(Some(want));
-            let median = Spread::of(us.iter().copied())?.median;
-            Some(format!("{} {name} (median {median:.3} us)", us.len()))
-        };
-        let mut parts: Vec<String> = [(Distance::Near, "near"), (Distance::Far, "far")]
-            .into_iter()
-            .filter_map(|(want, name)| words(want, name))
-            .collect();
-        let between = line_latencies(None).len();
-        if between > 0 {
-            parts.push(format!("{between} from the one to the other"));
+    /// The rounds of a pattern at a distance.
+    pub(super) fn rounds(&self, pattern: Pattern, distance: Option<Distance>) -> usize {
+        let of = self.passes.iter().filter(|pass| pass.pattern == pattern);
+        of.filter(|pass| self.is_at(pass, distance)).count()
+    }
+
+    /// Not where the machine changed meanwhile.
+    fn is_at(&self, pass: &Pass, distance: Option<Distance>) -> bool {
+        if pass.changed() {
+            return false;
         }
-        Some(format!(
-            "passes, parted at a line latency of {border:.3} us: {}",
-            parts.join(", ")
-        ))
+        match (self.border, distance) {
+            (None, None) => true,
+            (Some(border), Some(distance)) => {
+                let here = |us| (us < border) == (distance == Distance::Near);
+                pass.steady().is_some_and(here)
+            }
+            _ => false,
+        }
     }
 }
 
@@ -158,7 +171,7 @@ pub(super) fn machine(limic: &Path, cpus: &[usize; 2]) -> Option<serde_json::Val
 
 fn floor(limic: &Path, cpus: &[usize; 2]) -> Option<String> {
     let mut command = Command::new(limic);
-    command.args(["perf", "floor", "--sizes", "64", "--rounds", "3"]);
+    command.args(["perf", "floor", "--only", "cache-line", "--rounds", "3"]);
     command.args(["--seconds-per-point", "0.03", "--json", "-"]);
     let ended = timeout::run(command, cpus, LIMIT);
     ended.failure.is_none().then_some(ended.out)
@@ -195,22 +208,18 @@ pub(super) fn spread(passes: &[Pass]) -> Option<Spread> {
 /// Doubts that the readings raise about the results.
 pub(super) fn warnings(passes: &[Pass]) -> Vec<String> {
     let mut warnings = Vec::new();
-    if let Some(all) = spread(passes)
-        && changed(all.least, all.most)
-    {
+    if let (Some(border), Some(all)) = (Distances::of(passes).border, spread(passes)) {
         warnings.push(format!(
-            "the CPUs did not keep their distance: the line latency was {:.3} to {:.3} us (median \
-             {:.3}), so times differ between rounds; ratios are taken within each round, and shown \
-             for each distance",
-            all.least, all.most, all.median
+            "the CPUs did not keep their distance: the line latency was {:.3} to {:.3} us; there is \
+             a table for the rounds below {border:.3} us (near) and one for those above (far)",
+            all.least, all.most
         ));
-        warnings.extend(Distances::of(passes).words());
     }
     let changed = passes.iter().filter(|pass| pass.changed()).count();
     if changed > 0 {
         warnings.push(format!(
-            "that changed within {changed} of {} passes of a pattern through all peers, which \
-             count only where there is no steady one",
+            "the distance changed within {changed} of {} passes of a pattern through all peers, \
+             which do not count",
             passes.len()
         ));
     }
@@ -233,8 +242,8 @@ mod tests {
         assert!(pass(0.06, 0.18).changed() && pass(0.18, 0.06).changed());
         assert!(!Pass::new(1, Pattern::Rate, None).changed());
         assert!(warnings(&[pass(0.06, 0.07)]).is_empty());
-        assert_eq!(warnings(&[pass(0.06, 0.07), pass(0.17, 0.18)]).len(), 2);
-        assert_eq!(warnings(&[pass(0.06, 0.18)]).len(), 3);
+        assert_eq!(warnings(&[pass(0.06, 0.07), pass(0.17, 0.18)]).len(), 1);
+        assert_eq!(warnings(&[pass(0.06, 0.18)]).len(), 1);
     }
 
     #[test]
@@ -244,13 +253,27 @@ mod tests {
             pass.round = round;
         }
         let distances = Distances::of(&passes);
-        let at = [0, 1, 2, 3].map(|round| distances.at(Pattern::Rate, round));
-        assert_eq!(at, [Some(Distance::Near), Some(Distance::Far), None, None]);
-        assert_eq!(distances.at(Pattern::Latency, 0), None);
-        let changed = [0, 1, 2, 3].map(|round| distances.changed(Pattern::Rate, round));
-        assert_eq!(changed, [false, false, true, false]);
+        let (near, far) = (Some(Distance::Near), Some(Distance::Far));
+        assert_eq!(distances.seen(), [near, far]);
+        let rounds = |distance| -> Vec<usize> {
+            let holds = |round: &usize| distances.holds(Pattern::Rate, *round, distance);
+            (0..4).filter(holds).collect()
+        };
+        assert_eq!((rounds(near), rounds(far)), (vec![0], vec![1]));
+        assert!(!distances.holds(Pattern::Latency, 0, near));
+        assert_eq!(distances.rounds(Pattern::Rate, far), 1);
         let calm = Distances::of(&passes[..1]);
-        assert_eq!(calm.at(Pattern::Rate, 0), None);
+        assert_eq!(calm.seen(), [None]);
+        assert!(calm.holds(Pattern::Rate, 0, None));
+        // A reading of a pass that does not count moves no border.
+        passes[2] = pass(0.03, 9.0);
+        passes[2].round = 3;
+        let border = Distances::of(&passes).border.expect("two distances");
+        assert!((0.031..0.17).contains(&border), "{border}");
+        // A round in which the machine changed counts nowhere.
+        let torn = Distances::of(&passes[2..]);
+        assert_eq!(torn.seen(), [None]);
+        assert_eq!(torn.rounds(Pattern::Rate, None), 0);
     }
 
     #[test]

@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use super::pattern::Pattern;
 use super::ratio::Judged;
-use super::report::{Report, Row, Shown};
-use super::table::{bytes, ratio, significant, verdict};
+use super::report::{Report, Row, Shown, distances};
+use super::table::{bytes, ratio, significant, to_floor, verdict};
 
 const PATTERNS: [(Pattern, &str); 9] = [
     (
@@ -56,21 +56,26 @@ pub(super) fn render(report: &Report) -> String {
     // Writing to a string cannot fail.
     let _ = writeln!(
         text,
-        "Written by `{}`; [benchmarking.md](../benchmarking.md) says how. Medians of {} rounds, with \
-         the best and the worst round in brackets; in bold the best. {} of {} targets are \
-         reached.\n",
+        "Written by `{}`; [benchmarking.md](../benchmarking.md) says how. Medians of the \
+         steady rounds (*rounds* says how many), with the best and the worst of them in brackets; \
+         in bold the best. {} of {} targets are reached.\n",
         run.command(),
-        run.rounds,
         score.reached,
         score.judged
     );
     text.push_str(&run.page_head(&score));
     text.push_str("\n![time and bandwidth over size](results.svg)\n");
     for (pattern, title) in PATTERNS {
-        let rows = report.rows.iter();
-        let rows: Vec<&Row> = rows.filter(|row| row.pattern == pattern).collect();
-        if !rows.is_empty() {
-            section(&mut text, report, pattern, title, &rows);
+        for distance in distances(report.rows.iter().map(|row| row.distance)) {
+            let of = |row: &&Row| row.pattern == pattern && row.distance == distance;
+            let rows: Vec<&Row> = report.rows.iter().filter(of).collect();
+            if !rows.is_empty() {
+                let title = match distance {
+                    Some(distance) => format!("{title}; while the CPUs are {}", distance.name()),
+                    None => title.to_owned(),
+                };
+                section(&mut text, report, pattern, &title, &rows);
+            }
         }
     }
     text
@@ -86,12 +91,12 @@ fn section(text: &mut String, report: &Report, pattern: Pattern, title: &str, ro
     let _ = writeln!(text, "\n## {title}\n");
     let _ = writeln!(
         text,
-        "| bytes | {} | rank | ratio | in rounds | near/far | best rounds | target |",
+        "| bytes | {} | rank | ratio | in rounds | rounds | best rounds | to floor | target |",
         names.join(" | ")
     );
     let _ = writeln!(
         text,
-        "|---{}|---|---|---|---|---|---|",
+        "|---{}|---|---|---|---|---|---|---|",
         "|---".repeat(names.len())
     );
     for row in rows {
@@ -112,11 +117,12 @@ fn section(text: &mut String, report: &Report, pattern: Pattern, title: &str, ro
         }
         let _ = writeln!(
             text,
-            "| {} | {} | {} | {} | {} |",
+            "| {} | {} | {} | {} | {} | {} |",
             bytes(row.bytes),
             cells.join(" | "),
             row.rank.map_or("-".to_owned(), |rank| rank.to_string()),
             ratios.join(" | "),
+            to_floor(row),
             targets(&row.targets)
         );
     }

@@ -71,8 +71,8 @@ pub struct Compare {
     #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
     patterns: Vec<Pattern>,
 
-    /// Rounds; each goes through all patterns, and each pattern through all peers [default: 5; with
-    /// --quick 3]
+    /// Steady rounds, near and far if the machine shows both; each goes through all patterns, and
+    /// each pattern through all peers [default: 5; with --quick 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
 
@@ -80,6 +80,10 @@ pub struct Compare {
     /// seconds]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: Option<u64>,
+
+    /// Measure though other programs or other guests use the CPUs
+    #[arg(long)]
+    busy: bool,
 
     /// Go on with the last run of this kind, which had no time for all its rounds
     #[arg(long)]
@@ -90,9 +94,18 @@ pub struct Compare {
     cpus: Vec<usize>,
 
     /// Folder for results.json, results.md and results.svg, with --mpi for mpi.json, mpi.md and
-    /// mpi.svg [default: docs/compare; with --quick target/compare]
+    /// mpi.svg [default: docs/compare if the comparison is whole, all ran and nobody else used the
+    /// CPUs, else target/compare]
     #[arg(long, value_name = "FOLDER")]
     output: Option<PathBuf>,
+}
+
+impl Compare {
+    /// Whether all patterns, peers and rounds are asked for.
+    fn is_whole(&self) -> bool {
+        let all = self.patterns.is_empty() && self.peers.is_empty();
+        all && !self.quick && self.rounds.is_none_or(|rounds| rounds >= Plan::ROUNDS)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -173,7 +186,10 @@ pub(crate) fn run(args: &Compare) -> Result<(), Failure> {
     let plan = Plan::new(comparison, args.quick, args.rounds, args.seconds);
     let patterns = patterns(comparison, &args.patterns)?;
     let wanted = wanted(comparison, &args.peers)?;
-    let output = output(args)?;
+    // Before the measurement, so that a wrong path shows at once.
+    if let Some(folder) = &args.output {
+        folders::make(folder)?;
+    }
     console::step(&"[1/4] setup");
     setup::run()?;
     console::step(&"[2/4] build");
@@ -186,20 +202,26 @@ pub(crate) fn run(args: &Compare) -> Result<(), Failure> {
     let mut state = if args.resume {
         State::resume(&stamp, &names)?
     } else {
-        State::new(&plan)
+        State::default()
     };
 
     console::step(&format_args!(
-        "[4/4] {} rounds on CPUs {} and {}, at most {} s",
+        "[4/4] {} steady rounds on CPUs {} and {}, at most {} s",
         plan.rounds,
         cpus[0],
         cpus[1],
         plan.limit.as_secs()
     ));
-    let watch = Watch::start();
-    if let Some(warning) = watch.before().warning() {
-        console::detail(&format_args!("warning: {warning}"));
+    if let Some(why) = load::busy() {
+        if !args.busy {
+            return Err(Failure::Missing(format!(
+                "the machine is busy, so that nothing measured now would mean anything: {why}; \
+                 wait until it is idle, or measure all the same with --busy"
+            )));
+        }
+        console::detail(&format_args!("warning: the machine is busy: {why}"));
     }
+    let watch = Watch::start();
     let schedule = Schedule {
         plan: &plan,
         patterns: &patterns,
@@ -211,8 +233,17 @@ pub(crate) fn run(args: &Compare) -> Result<(), Failure> {
         let now = watch.finish();
         earlier.map_or(now, |earlier| earlier.and(now))
     };
-    let left = schedule.run(&mut state, |state| state.keep(&stamp, load()))?;
-    let mut run = Run::new(&plan, &field.subjects, &cpus, &state, load(), left);
+    let short = schedule.run(&mut state, |state| state.keep(&stamp, load()))?;
+    let load = load();
+    let output = match &args.output {
+        Some(folder) => folder.clone(),
+        None => {
+            let all_ran = field.missing.is_empty() && state.samples.failures().is_empty();
+            let undisturbed = short.is_empty() && load.warnings().is_empty();
+            usual_output(args.is_whole() && all_ran && undisturbed)?
+        }
+    };
+    let mut run = Run::new(&plan, &field.subjects, &cpus, &state, load, &short);
     run.missing = field.missing;
     match comparison {
         Comparison::Mpi => {
@@ -225,11 +256,12 @@ pub(crate) fn run(args: &Compare) -> Result<(), Failure> {
         }
     }
     console::detail(&format_args!("written to {}", output.display()));
-    if left == 0 {
+    if short.is_empty() {
         State::forget(&stamp);
     } else {
         console::detail(&format_args!(
-            "{left} passes were not made, for want of time: the same command with --resume goes on"
+            "steady rounds are missing ({}): the same command with --resume goes on",
+            short.join("; ")
         ));
     }
     Ok(())
@@ -278,7 +310,8 @@ fn field(comparison: Comparison, wanted: &[Wanted]) -> Result<Field, Failure> {
     for line in &field.missing {
         console::detail(&format_args!("could not be had: {line}"));
     }
-    if field.subjects.len() < 2 {
+    // limic and the floor alone are no comparison.
+    if field.subjects.len() < 3 && field.duels.is_empty() {
         let list = field.missing.join("\n");
         return Err(Failure::Missing(format!(
             "there is nothing to compare with:\n{list}"
@@ -289,7 +322,7 @@ fn field(comparison: Comparison, wanted: &[Wanted]) -> Result<Field, Failure> {
 
 fn peers(wanted: &[Wanted]) -> Result<Field, Failure> {
     let mut field = Field {
-        subjects: vec![Subject::limic()?],
+        subjects: vec![Subject::limic()?, Subject::floor()],
         built: limic(),
         ..Field::default()
     };
@@ -325,17 +358,16 @@ fn mpis(wanted: &[Wanted]) -> Result<Field, Failure> {
     Ok(field)
 }
 
-/// The folder of the results. It is made before the measurement, so that a wrong path shows at
-/// once.
-fn output(args: &Compare) -> Result<PathBuf, Failure> {
-    let usual = if args.quick {
-        target().join("compare")
-    } else {
+/// The folder of the results where none is asked for. The page of the repository is replaced only
+/// by a whole one.
+fn usual_output(whole: bool) -> Result<PathBuf, Failure> {
+    let usual = if whole {
         root().join("docs/compare")
+    } else {
+        target().join("compare")
     };
-    let folder = args.output.clone().unwrap_or(usual);
-    folders::make(&folder)?;
-    Ok(folder)
+    folders::make(&usual)?;
+    Ok(usual)
 }
 
 /// Writes a report as JSON, as a page and as a plot: `NAME.json`, `NAME.md`, `NAME.svg`.

@@ -159,11 +159,10 @@ impl Pattern {
 pub(super) struct Plan {
     pub(super) comparison: Comparison,
     pub(super) quick: bool,
+    /// Steady rounds at each distance that the machine shows.
     pub(super) rounds: u32,
     /// Time for one size in one round.
     pub(super) seconds: f64,
-    /// Times that a pass is made again because the machine has changed meanwhile.
-    pub(super) repeats: u32,
     /// No pass begins that is likely to end after this time.
     pub(super) limit: Duration,
     /// Whether the limit cuts even the first round short.
@@ -171,6 +170,9 @@ pub(super) struct Plan {
 }
 
 impl Plan {
+    /// Steady rounds of a whole comparison.
+    pub(super) const ROUNDS: u32 = 5;
+
     /// `seconds` is how long to measure in all, if that was asked for.
     pub(super) fn new(
         comparison: Comparison,
@@ -182,9 +184,8 @@ impl Plan {
         Self {
             comparison,
             quick,
-            rounds: rounds.unwrap_or(if quick { 3 } else { 5 }),
+            rounds: rounds.unwrap_or(if quick { 3 } else { Self::ROUNDS }),
             seconds: if quick { 0.03 } else { 0.06 },
-            repeats: 1,
             limit: seconds.map_or(usual, Duration::from_secs),
             strict: seconds.is_some(),
         }

@@ -2,7 +2,6 @@
 
 use serde::Serialize;
 
-use super::machine_state::{Distance, Distances};
 use super::pattern::Pattern;
 use super::samples::{Samples, Spread};
 use super::table::times;
@@ -13,7 +12,7 @@ use super::targets::{Against, Target};
 pub(super) struct Ratio {
     /// The name of the other one, the best of the peers in question.
     pub(super) peer: &'static str,
-    /// Rounds in which both finished. Where there are steady rounds, only these count.
+    /// Rounds in which both finished.
     pub(super) rounds: usize,
     /// Median of the ratios within each round.
     pub(super) median: f64,
@@ -22,9 +21,6 @@ pub(super) struct Ratio {
     /// Smallest and largest ratio within one round.
     pub(super) least: f64,
     pub(super) most: f64,
-    /// Medians of the rounds in which the CPUs were near and far, if they were both.
-    pub(super) near: Option<f64>,
-    pub(super) far: Option<f64>,
 }
 
 /// The targets that are reached, and those that are missed.
@@ -128,7 +124,6 @@ fn missed<'a>(all: impl Iterator<Item = (String, &'a Judged)>) -> Vec<String> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Point<'a> {
     pub(super) samples: &'a Samples,
-    pub(super) distances: &'a Distances,
     pub(super) pattern: Pattern,
     pub(super) bytes: u64,
     /// The subject whose ratios are wanted.
@@ -151,17 +146,12 @@ impl Point<'_> {
             }
         };
         let rounds = samples.of(pattern, bytes, self.mine).iter();
-        let rounds = rounds.zip(samples.of(pattern, bytes, peer)).enumerate();
-        let of_rounds: Vec<(usize, f64)> = rounds
-            .filter_map(|(round, (a, b))| Some((round, over((*a)?, (*b)?))))
+        let rounds = rounds.zip(samples.of(pattern, bytes, peer));
+        let of_rounds: Vec<f64> = rounds
+            .filter_map(|(a, b)| Some(over((*a)?, (*b)?)))
             .collect();
         // A comparison is fair only within rounds that both finished.
-        let within = Spread::of(of_rounds.iter().map(|(_, ratio)| *ratio))?;
-        let at = |distance| {
-            let here = |round| self.distances.at(pattern, round) == Some(distance);
-            let of = of_rounds.iter().filter(|(round, _)| here(*round));
-            Some(Spread::of(of.map(|(_, ratio)| *ratio))?.median)
-        };
+        let within = Spread::of(of_rounds.iter().copied())?;
         Some(Ratio {
             peer,
             rounds: of_rounds.len(),
@@ -169,8 +159,6 @@ impl Point<'_> {
             best_rounds: over(mine.least, theirs.least),
             least: within.least,
             most: within.most,
-            near: at(Distance::Near),
-            far: at(Distance::Far),
         })
     }
 
@@ -211,6 +199,7 @@ impl Point<'_> {
         let better = self
             .peers
             .iter()
+            .filter(|name| Against::Best.includes(name))
             .filter_map(|name| median(name))
             .filter(|m| *m < mine);
         Some(1 + better.count())
@@ -220,15 +209,15 @@ impl Point<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::machine_state::Pass;
+    use crate::compare::machine_state::{Distance, Distances, Pass};
     use crate::compare::outcome::Outcome;
-    use crate::compare::subject::LIMIC;
+    use crate::compare::subject::{FLOOR, LIMIC};
     use crate::compare::targets;
 
-    const PEERS: [&str; 3] = ["MPICH", "Intel MPI", "UCX"];
+    const PEERS: [&str; 4] = ["MPICH", "Intel MPI", "UCX", FLOOR];
 
     fn samples(pattern: Pattern, times: &[(&'static str, &[f64])]) -> Samples {
-        let mut samples = Samples::new(3);
+        let mut samples = Samples::default();
         for (name, rounds) in times {
             for (round, seconds) in rounds.iter().enumerate() {
                 let outcome = Outcome {
@@ -241,10 +230,9 @@ mod tests {
         samples
     }
 
-    fn point<'a>(samples: &'a Samples, distances: &'a Distances, pattern: Pattern) -> Point<'a> {
+    fn point(samples: &Samples, pattern: Pattern) -> Point<'_> {
         Point {
             samples,
-            distances,
             pattern,
             bytes: 1 << 20,
             mine: LIMIC,
@@ -260,8 +248,8 @@ mod tests {
             ("UCX", &[3.0, 2.5, 2.5]),
         ];
         let of = |pattern| {
-            let (samples, distances) = (samples(pattern, &times), Distances::default());
-            let point = point(&samples, &distances, pattern);
+            let samples = samples(pattern, &times);
+            let point = point(&samples, pattern);
             assert_eq!(point.rank(), Some(1));
             point.ratio(Against::Best).expect("a ratio")
         };
@@ -271,68 +259,61 @@ mod tests {
             ("UCX", 0.8, 0.8)
         );
         assert_eq!((time.least, time.most), (2.0 / 3.0, 1.6));
-        assert_eq!((time.near, time.far), (None, None));
         let rate = of(Pattern::Bandwidth);
         assert_eq!((rate.median, rate.least, rate.most), (1.25, 0.625, 1.5));
     }
 
     #[test]
-    fn each_distance_has_a_ratio() {
+    fn each_distance_has_a_ratio_of_its_steady_rounds() {
         let pass = |round, us| Pass::new(round, Pattern::Latency, Some(us));
         let mut passes = [pass(1, 0.03), pass(2, 0.18), pass(3, 0.17)];
         let times: [(&'static str, &[f64]); 2] =
             [("limic", &[1.0, 3.0, 4.0]), ("UCX", &[2.0, 2.0, 2.0])];
         let samples = samples(Pattern::Latency, &times);
-        let distances = Distances::of(&passes);
-        let all = point(&samples, &distances, Pattern::Latency);
-        let ratio = all.ratio(Against::Best).expect("a ratio");
-        assert_eq!((ratio.near, ratio.far), (Some(0.5), Some(1.75)));
-        assert_eq!(all.rank(), Some(2));
-        // A round in which the machine changed counts only where there is no other.
+        let ratio = |passes: &[Pass], distance| {
+            let samples = samples.at(&Distances::of(passes), Some(distance));
+            let ratio = point(&samples, Pattern::Latency).ratio(Against::Best);
+            ratio.map(|ratio| (ratio.median, ratio.rounds))
+        };
+        assert_eq!(ratio(&passes, Distance::Near), Some((0.5, 1)));
+        assert_eq!(ratio(&passes, Distance::Far), Some((1.75, 2)));
+        // A round in which the machine changed counts nowhere.
         passes[2].read(Some(0.03));
-        let distances = Distances::of(&passes);
-        let samples = samples.steady(&distances);
-        let steady = point(&samples, &distances, Pattern::Latency);
-        let ratio = steady.ratio(Against::Best).expect("a ratio");
-        assert_eq!((ratio.median, ratio.far), (1.0, Some(1.5)));
-        assert_eq!(ratio.rounds, 2);
-        // The times beside the ratio come from the same rounds.
-        let shown = samples.spread(Pattern::Latency, 1 << 20, LIMIC);
-        assert_eq!(shown.expect("times").most, 3.0);
+        assert_eq!(ratio(&passes, Distance::Far), Some((1.5, 1)));
+        passes[0].read(Some(0.18));
+        assert_eq!(ratio(&passes, Distance::Near), None);
     }
 
     #[test]
     fn targets_are_judged_against_their_own_peers_and_misses_are_ranked() {
         let times: [(&'static str, &[f64]); 3] =
-            [("limic", &[2.0]), ("Intel MPI", &[1.9]), ("MPICH", &[5.0])];
+            [("limic", &[2.0]), ("Intel MPI", &[1.9]), (FLOOR, &[1.0])];
         let pattern = Pattern::Latency;
-        let (samples, distances) = (samples(pattern, &times), Distances::default());
-        let judged = point(&samples, &distances, pattern).judge(targets::of(pattern, 1 << 20));
+        let samples = samples(pattern, &times);
+        let judged = point(&samples, pattern).judge(targets::of(pattern, 1 << 20));
         let reached: Vec<_> = judged.iter().map(|one| one.reached).collect();
         assert_eq!(reached, [Some(false), Some(false)]);
-        assert_eq!(judged[1].ratio.as_ref().map(|r| r.peer), Some("MPICH"));
+        assert_eq!(judged[1].ratio.as_ref().map(|r| r.peer), Some(FLOOR));
+        // The loop has no place among the peers.
+        assert_eq!(point(&samples, pattern).rank(), Some(2));
         let score = Score::of(judged.iter().map(|one| ("latency 1M".to_owned(), one)));
         let missed = score.missed;
         assert!(
-            missed[0].starts_with("latency 1M: 0.40 of MPICH"),
+            missed[0].starts_with("latency 1M: 2.00 of floor"),
             "{missed:?}"
         );
-        assert!(missed[1].ends_with("missed 1.05 times"), "{missed:?}");
+        assert!(missed[1].ends_with("missed 1.11 times"), "{missed:?}");
     }
 
     #[test]
     fn without_a_peer_there_is_no_verdict_and_a_failure_is_a_miss() {
         let pattern = Pattern::Latency;
-        let distances = Distances::default();
         let alone = samples(pattern, &[("limic", &[1.0])]);
-        assert_eq!(
-            point(&alone, &distances, pattern).ratio(Against::Best),
-            None
-        );
-        let absent = samples(pattern, &[("UCX", &[1.0])]);
-        let point = point(&absent, &distances, pattern);
+        assert_eq!(point(&alone, pattern).ratio(Against::Best), None);
+        let absent = samples(pattern, &[(FLOOR, &[1.0])]);
+        let point = point(&absent, pattern);
         let judged = point.judge(targets::of(pattern, 1 << 20));
-        // UCX is one of the others; there is no Intel MPI.
+        // There is no Intel MPI.
         let reached: Vec<_> = judged.iter().map(|one| one.reached).collect();
         assert_eq!(reached, [None, Some(false)]);
         let score = Score::of(judged.iter().map(|one| ("latency 1M".to_owned(), one)));

@@ -140,6 +140,7 @@ mod tests {
             out: out.to_owned(),
             err: String::new(),
             failure: failure.map(str::to_owned),
+            code: None,
             hung: false,
         }
     }

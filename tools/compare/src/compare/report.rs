@@ -6,12 +6,12 @@ use std::path::Path;
 use limic_runner::Failure;
 use serde::Serialize;
 
-use super::machine_state::Distances;
+use super::machine_state::{Distance, Distances};
 use super::pattern::{Pattern, Plan};
 use super::ratio::{Judged, Point, Ratio, Score};
 use super::run::Run;
 use super::samples::Samples;
-use super::subject::{LIMIC, Subject};
+use super::subject::{FLOOR, LIMIC, Subject};
 use super::table::bytes;
 use super::targets::{self, Against};
 use super::{markdown, plot, table, write};
@@ -28,6 +28,8 @@ pub(super) struct Report {
 /// One pattern at one size.
 #[derive(Debug, Serialize)]
 pub(super) struct Row {
+    /// Of the rounds that count here; none on a machine that kept one distance.
+    pub(super) distance: Option<Distance>,
     pub(super) pattern: Pattern,
     pub(super) ranks: u32,
     pub(super) bytes: u64,
@@ -40,6 +42,9 @@ pub(super) struct Row {
     pub(super) ratio: Option<Ratio>,
     /// The result of the best peer, or limic's own reference.
     pub(super) best: Option<Shown>,
+    /// The loop of two copies, and the ratio to it.
+    pub(super) floor: Option<Shown>,
+    pub(super) over_floor: Option<Ratio>,
     pub(super) targets: Vec<Judged>,
 }
 
@@ -65,20 +70,21 @@ impl Shown {
 
 impl Report {
     pub(super) fn new(run: Run, plan: &Plan, subjects: &[Subject], samples: &Samples) -> Self {
-        let names: Vec<&'static str> = subjects.iter().map(Subject::name).collect();
+        let mut names: Vec<&'static str> = subjects.iter().map(Subject::name).collect();
+        names.retain(|name| *name != FLOOR);
         let distances = Distances::of(&run.passes);
-        let samples = &samples.steady(&distances);
-        let row = |(pattern, bytes)| row(plan, samples, &distances, pattern, bytes, &names);
-        Self {
-            rows: samples.points().map(row).collect(),
-            run,
-            names,
+        let mut rows = Vec::new();
+        for distance in distances.seen() {
+            let samples = &samples.at(&distances, distance);
+            let row = |(pattern, bytes)| row(plan, samples, distance, pattern, bytes, &names);
+            rows.extend(samples.points().map(row));
         }
+        Self { run, names, rows }
     }
 
     pub(super) fn score(&self) -> Score {
         Score::of(self.rows.iter().flat_map(|row| {
-            let what = format!("{} {}", row.pattern.name(), bytes(row.bytes));
+            let what = point_name(row.distance, row.pattern, row.bytes);
             row.targets.iter().map(move |one| (what.clone(), one))
         }))
     }
@@ -92,7 +98,12 @@ impl Report {
 
     fn plot(&self) -> Result<String, Failure> {
         let panel = |pattern: Pattern| {
-            let rows = || self.rows.iter().filter(|row| row.pattern == pattern);
+            // One distance to a picture: the first one, which is the near one where there are two.
+            let first = self.rows.first().map(|row| row.distance);
+            let rows = || {
+                let rows = self.rows.iter();
+                rows.filter(|row| row.pattern == pattern && Some(row.distance) == first)
+            };
             let line = |(at, name): (usize, &&'static str)| plot::Line {
                 name: (*name).to_owned(),
                 color: at,
@@ -112,10 +123,23 @@ impl Report {
     }
 }
 
+/// `far latency 64K`
+pub(super) fn point_name(distance: Option<Distance>, pattern: Pattern, size: u64) -> String {
+    let distance = distance.map_or_else(String::new, |one| format!("{} ", one.name()));
+    format!("{distance}{} {}", pattern.name(), bytes(size))
+}
+
+/// The distances of some rows, each once, in their order.
+pub(super) fn distances(rows: impl Iterator<Item = Option<Distance>>) -> Vec<Option<Distance>> {
+    let mut found: Vec<Option<Distance>> = rows.collect();
+    found.dedup();
+    found
+}
+
 fn row(
     plan: &Plan,
     samples: &Samples,
-    distances: &Distances,
+    distance: Option<Distance>,
     pattern: Pattern,
     bytes: u64,
     names: &[&'static str],
@@ -124,11 +148,10 @@ fn row(
     let others = names.iter().copied().filter(|name| *name != LIMIC);
     let peers: Vec<&'static str> = match own {
         Some(reference) => vec![reference],
-        None => others.collect(),
+        None => others.chain([FLOOR]).collect(),
     };
     let point = Point {
         samples,
-        distances,
         pattern,
         bytes,
         mine: LIMIC,
@@ -137,6 +160,7 @@ fn row(
     let shown = |name: &str| Shown::of(samples, pattern, bytes, name);
     let ratio = point.ratio(Against::Best);
     Row {
+        distance,
         pattern,
         ranks: plan.ranks(pattern),
         bytes,
@@ -146,6 +170,8 @@ fn row(
         rank: point.rank().filter(|_| own.is_none()),
         best: ratio.as_ref().and_then(|ratio| shown(ratio.peer)),
         ratio,
+        floor: shown(FLOOR),
+        over_floor: point.ratio(Against::Floor),
         targets: point.judge(targets::of(pattern, bytes)),
     }
 }

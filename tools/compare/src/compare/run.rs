@@ -46,16 +46,18 @@ impl Run {
         cpus: &[usize; 2],
         state: &State,
         load: Load,
-        left: usize,
+        short: &[String],
     ) -> Self {
         let settings = std::env::vars()
             .filter(|(name, _)| name.starts_with("LIMIC_"))
             .map(|(name, value)| format!("{name}={value}"));
         let mut warnings = load.warnings();
         warnings.extend(machine_state::warnings(&state.passes));
-        if left > 0 {
+        if !short.is_empty() {
             warnings.push(format!(
-                "the time was over before {left} passes of a pattern through all peers"
+                "the machine gave fewer than {} steady rounds in the time: {}",
+                plan.rounds,
+                short.join("; ")
             ));
         }
         let machine = state.samples.machine().cloned();

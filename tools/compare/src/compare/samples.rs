@@ -4,15 +4,14 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::machine_state::Distances;
+use super::machine_state::{Distance, Distances};
 use super::outcome::Outcome;
 use super::pattern::Pattern;
 use super::subject::LIMIC;
 
 /// Times by pattern, size and subject, each with a place for every round.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Samples {
-    rounds: usize,
     times: BTreeMap<(Pattern, u64), OfAll>,
     /// The last failure of each subject in each pattern.
     failures: BTreeMap<(Pattern, &'static str), String>,
@@ -47,16 +46,6 @@ impl Spread {
 }
 
 impl Samples {
-    pub(super) fn new(rounds: usize) -> Self {
-        Self {
-            rounds,
-            times: BTreeMap::new(),
-            failures: BTreeMap::new(),
-            given_up: Vec::new(),
-            machine: None,
-        }
-    }
-
     /// Takes in the results of a run.
     pub(super) fn take(
         &mut self,
@@ -84,49 +73,24 @@ impl Samples {
         self.machine = self.machine.take().or(outcome.machine);
     }
 
-    /// Forgets a round of a pattern, and of the patterns that are measured with it.
-    pub(super) fn forget(&mut self, round: usize, pattern: Pattern) {
-        for ((of, _), all) in &mut self.times {
-            if *of == pattern || of.measured_with() == Some(pattern) {
-                for rounds in all.values_mut() {
-                    if let Some(time) = rounds.get_mut(round) {
-                        *time = None;
-                    }
-                }
-            }
-        }
-    }
-
     fn enter(&mut self, point: (Pattern, u64), name: &'static str, round: usize, seconds: f64) {
         let all = self.times.entry(point).or_default();
-        let rounds = all.entry(name).or_insert_with(|| vec![None; self.rounds]);
-        if let Some(place) = rounds.get_mut(round) {
-            *place = Some(seconds);
-        }
+        let rounds = all.entry(name).or_default();
+        rounds.resize(rounds.len().max(round + 1), None);
+        rounds[round] = Some(seconds);
     }
 
-    /// Leaves the rounds out in which the machine changed, at each point where every subject has
-    /// another round.
-    pub(super) fn steady(&self, distances: &Distances) -> Self {
+    /// The rounds at a distance alone, and the points that have any.
+    pub(super) fn at(&self, distances: &Distances, distance: Option<Distance>) -> Self {
         let mut kept = self.clone();
-        for ((pattern, _), all) in &mut kept.times {
-            let steady = |round: usize| !distances.changed(*pattern, round);
-            let has_steady = |rounds: &Vec<Option<f64>>| {
-                let mut done = rounds.iter().enumerate();
-                done.any(|(round, time)| time.is_some() && steady(round))
-            };
-            if !all.values().all(has_steady) {
-                continue;
-            }
-            for (round, time) in all
-                .values_mut()
-                .flat_map(|times| times.iter_mut().enumerate())
-            {
-                if !steady(round) {
-                    *time = None;
+        kept.times.retain(|(pattern, _), all| {
+            for times in all.values_mut() {
+                for (round, time) in times.iter_mut().enumerate() {
+                    *time = time.filter(|_| distances.holds(*pattern, round, distance));
                 }
             }
-        }
+            all.values().flatten().any(Option::is_some)
+        });
         kept
     }
 
@@ -172,7 +136,6 @@ impl Samples {
 /// [`Samples`] for a file.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Stored {
-    rounds: usize,
     times: Vec<(Pattern, u64, String, Vec<Option<f64>>)>,
     failures: Vec<(Pattern, String, String)>,
     given_up: Vec<(Pattern, String)>,
@@ -191,7 +154,6 @@ impl Samples {
         let failures = failures.map(|((p, name), why)| (*p, (*name).to_owned(), why.clone()));
         let given_up = self.given_up.iter();
         Stored {
-            rounds: self.rounds,
             times: times.collect(),
             failures: failures.collect(),
             given_up: given_up.map(|(p, name)| (*p, (*name).to_owned())).collect(),
@@ -205,7 +167,7 @@ impl Samples {
             let all = names.iter().copied().chain(pattern.reference());
             all.into_iter().find(|known| *known == name)
         };
-        let mut samples = Self::new(stored.rounds);
+        let mut samples = Self::default();
         for (pattern, bytes, name, rounds) in stored.times {
             for (round, seconds) in rounds.into_iter().enumerate() {
                 if let (Some(name), Some(seconds)) = (known(pattern, &name), seconds) {
@@ -242,7 +204,7 @@ mod tests {
 
     #[test]
     fn rounds_keep_their_places_and_a_subject_that_hung_is_given_up() {
-        let mut samples = Samples::new(3);
+        let mut samples = Samples::default();
         let outcome = |seconds, hung: bool| Outcome {
             times: vec![(8, seconds)],
             failure: hung.then(|| "hung".to_owned()),
@@ -262,24 +224,8 @@ mod tests {
     }
 
     #[test]
-    fn a_round_that_is_repeated_is_forgotten_in_both_patterns() {
-        let mut samples = Samples::new(2);
-        let outcome = || Outcome {
-            times: vec![(8, 1.0)],
-            also: vec![(Pattern::AfterSkew, 8, 2.0)],
-            ..Outcome::default()
-        };
-        for round in 0..2 {
-            samples.take(round, Pattern::Skew, LIMIC, outcome());
-        }
-        samples.forget(1, Pattern::Skew);
-        assert_eq!(samples.of(Pattern::Skew, 8, LIMIC), [Some(1.0), None]);
-        assert_eq!(samples.of(Pattern::AfterSkew, 8, LIMIC), [Some(2.0), None]);
-    }
-
-    #[test]
     fn what_is_stored_comes_back() {
-        let mut samples = Samples::new(2);
+        let mut samples = Samples::default();
         let outcome = Outcome {
             times: vec![(8, 1.5)],
             also: vec![(Pattern::AfterSkew, 8, 0.5)],

@@ -1,7 +1,7 @@
 //! Goes through rounds, patterns and subjects, so that all subjects meet the same machine.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use limic_runner::{Failure, console};
 
@@ -20,63 +20,63 @@ pub(super) struct Schedule<'a> {
 }
 
 impl Schedule<'_> {
-    /// Makes the passes that `state` does not have yet, as far as the time goes, and calls `keep`
-    /// after each. Returns the number of passes that are left.
+    /// Makes passes until each pattern has its steady rounds at each distance that the machine
+    /// shows, as far as the time goes, and calls `keep` after each. Returns the patterns that lack
+    /// rounds, and how many they have.
     pub(super) fn run(
         &self,
         state: &mut State,
         mut keep: impl FnMut(&State) -> Result<(), Failure>,
-    ) -> Result<usize, Failure> {
-        let steps = (1..=self.plan.rounds)
-            .flat_map(|round| self.patterns.iter().map(move |pattern| (round, *pattern)))
-            .filter(|step| !state.has(*step));
-        let mut steps: Vec<(u32, Pattern)> = steps.collect();
-        steps.reverse();
+    ) -> Result<Vec<String>, Failure> {
         let limic = subject::program();
         let mut reading = machine_state::read(&limic, self.cpus);
         let begin = Instant::now();
-        while let Some((round, pattern)) = steps.last().copied() {
-            let expected = state.expected(pattern);
-            let first_round = round == 1;
-            let fits = |spent: Duration| {
-                let expected = expected.unwrap_or_default();
-                self.plan.has_time(spent, expected, first_round)
-            };
-            if !fits(begin.elapsed()) {
+        'rounds: for round in 1_u32.. {
+            let mut short = state.short(self.patterns, self.plan.rounds);
+            short.retain(|(pattern, _)| self.takers(state, *pattern).next().is_some());
+            if short.is_empty() {
                 break;
             }
-            console::detail(&format_args!(
-                "round {round}/{}, {}{}",
-                self.plan.rounds,
-                pattern.name(),
-                self.left(state, &steps, begin.elapsed())
-            ));
-            let started = Instant::now();
-            let mut repeats = 0;
-            let mut pass = loop {
+            for (pattern, _) in short {
+                if state.has((round, pattern)) {
+                    continue;
+                }
+                let expected = state.expected(pattern).unwrap_or_default();
+                if !self.plan.has_time(begin.elapsed(), expected, round == 1) {
+                    break 'rounds;
+                }
+                console::detail(&format_args!(
+                    "round {round}, {}; {} of at most {} s",
+                    pattern.name(),
+                    begin.elapsed().as_secs(),
+                    self.plan.limit.as_secs()
+                ));
+                let started = Instant::now();
                 let mut pass = Pass::new(round, pattern, reading);
                 reading = self.pass(&mut pass, state, &limic).or(reading);
-                let again = repeats < self.plan.repeats && fits(begin.elapsed());
-                if !pass.changed() || !again {
-                    break pass;
+                pass.seconds = started.elapsed().as_secs_f64();
+                if let Some(us) = reading {
+                    let steady = if pass.changed() {
+                        "; it has changed meanwhile: this round does not count"
+                    } else {
+                        ""
+                    };
+                    console::detail(&format_args!("  the line latency is {us:.3} us{steady}"));
                 }
-                repeats += 1;
-                // A subject that fails in the repeat must not be judged by another distance.
-                state.samples.forget(round as usize - 1, pattern);
-                console::detail(&"the CPUs' distance has changed meanwhile: once more");
-            };
-            pass.seconds = started.elapsed().as_secs_f64();
-            if let Some(us) = reading {
-                console::detail(&format_args!(
-                    "  {:.0} s; the line latency is {us:.3} us",
-                    pass.seconds
-                ));
+                state.passes.push(pass);
+                keep(state)?;
             }
-            state.passes.push(pass);
-            steps.pop();
-            keep(state)?;
         }
-        Ok(steps.len())
+        let short = state.short(self.patterns, self.plan.rounds);
+        Ok(short.into_iter().map(|(_, words)| words).collect())
+    }
+
+    /// Those who run a pattern, and did not hang in it before.
+    fn takers(&self, state: &State, pattern: Pattern) -> impl Iterator<Item = &Subject> {
+        let here = move |subject: &&Subject| {
+            subject.can(pattern) && !state.samples.given_up(pattern, subject.name())
+        };
+        self.subjects.iter().filter(here)
     }
 
     /// All subjects once. Returns the line latency after the last one, if any ran.
@@ -102,22 +102,5 @@ impl Schedule<'_> {
             pass.read(reading);
         }
         reading
-    }
-
-    /// `, 2 min left`, once every pattern has been measured.
-    fn left(&self, state: &State, steps: &[(u32, Pattern)], spent: Duration) -> String {
-        let expected: Option<Duration> = steps
-            .iter()
-            .map(|(_, pattern)| state.expected(*pattern))
-            .sum();
-        let Some(left) = expected else {
-            return String::new();
-        };
-        let left = left.min(self.plan.limit.saturating_sub(spent)).as_secs();
-        if left < 90 {
-            format!(", {left} s left")
-        } else {
-            format!(", {} min left", left.div_ceil(60))
-        }
     }
 }

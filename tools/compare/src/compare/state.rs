@@ -8,7 +8,7 @@ use limic_runner::folders::{self, target};
 use serde::{Deserialize, Serialize};
 
 use super::load::Load;
-use super::machine_state::Pass;
+use super::machine_state::{Distance, Distances, Pass};
 use super::pattern::{Comparison, Pattern, Plan};
 use super::samples::{Samples, Stored};
 
@@ -50,7 +50,7 @@ impl Stamp {
 }
 
 /// Everything that was measured.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) samples: Samples,
     pub(super) passes: Vec<Pass>,
@@ -67,14 +67,6 @@ struct File {
 }
 
 impl State {
-    pub(super) fn new(plan: &Plan) -> Self {
-        Self {
-            samples: Samples::new(plan.rounds as usize),
-            passes: Vec::new(),
-            load: None,
-        }
-    }
-
     /// Takes up a run that was cut short.
     pub(super) fn resume(stamp: &Stamp, names: &[&'static str]) -> Result<Self, Failure> {
         let path = stamp.file();
@@ -132,6 +124,25 @@ impl State {
         passes.any(|pass| pass.round == round && pass.pattern == pattern)
     }
 
+    /// The patterns that lack steady rounds at a distance that the machine showed, in words.
+    pub(super) fn short(&self, patterns: &[Pattern], wanted: u32) -> Vec<(Pattern, String)> {
+        let distances = Distances::of(&self.passes);
+        let mut short = Vec::new();
+        for pattern in patterns {
+            let lacking = |distance: &Option<Distance>| {
+                let rounds = distances.rounds(*pattern, *distance);
+                let name = distance.map_or("", Distance::name);
+                (rounds < wanted as usize).then(|| format!("{rounds} {name}").trim_end().to_owned())
+            };
+            let lacking: Vec<String> = distances.seen().iter().filter_map(lacking).collect();
+            if !lacking.is_empty() {
+                let words = format!("{}: {}", pattern.name(), lacking.join(", "));
+                short.push((*pattern, words));
+            }
+        }
+        short
+    }
+
     /// The longest time that a pass of a pattern has taken.
     pub(super) fn expected(&self, pattern: Pattern) -> Option<Duration> {
         let of = self.passes.iter().filter(|pass| pass.pattern == pattern);
@@ -146,7 +157,7 @@ mod tests {
 
     #[test]
     fn passes_are_known_by_round_and_pattern() {
-        let mut state = State::new(&Plan::new(Comparison::Peers, true, None, None));
+        let mut state = State::default();
         let mut pass = Pass::new(1, Pattern::Rate, None);
         pass.seconds = 2.0;
         state.passes.push(pass);
@@ -154,6 +165,24 @@ mod tests {
         assert!(!state.has((2, Pattern::Rate)) && !state.has((1, Pattern::Latency)));
         assert_eq!(state.expected(Pattern::Rate), Some(Duration::from_secs(2)));
         assert_eq!(state.expected(Pattern::Latency), None);
+    }
+
+    #[test]
+    fn steady_rounds_are_wanted_at_each_distance_that_was_seen() {
+        let mut state = State::default();
+        let mut pass = |round, us| state.passes.push(Pass::new(round, Pattern::Rate, Some(us)));
+        pass(1, 0.03);
+        pass(2, 0.031);
+        let words = |state: &State| -> Vec<String> {
+            let short = state.short(&[Pattern::Rate], 2);
+            short.into_iter().map(|(_, words)| words).collect()
+        };
+        assert!(words(&state).is_empty());
+        state.passes.push(Pass::new(3, Pattern::Rate, Some(0.18)));
+        assert_eq!(words(&state), ["rate: 1 far"]);
+        state.passes.push(Pass::new(4, Pattern::Rate, Some(0.17)));
+        assert!(words(&state).is_empty());
+        assert_eq!(State::default().short(&[Pattern::Rate], 2).len(), 1);
     }
 
     #[test]

@@ -15,6 +15,9 @@ use crate::mpi::{OverLimic, proof};
 /// limic's own name among them.
 pub(super) const LIMIC: &str = "limic";
 
+/// What the machine allows: no peer, but measured in the same passes.
+pub(super) const FLOOR: &str = "floor";
+
 /// A message layer that is compared.
 #[derive(Debug)]
 pub(super) struct Subject {
@@ -26,6 +29,8 @@ pub(super) struct Subject {
 #[derive(Debug)]
 enum Runner {
     Limic,
+    /// Two copies without tags, requests and counters, by `limic perf floor`.
+    Floor,
     /// An MPI as it comes.
     Mpi {
         mpi: Mpi,
@@ -56,6 +61,14 @@ impl Subject {
             title: format!("limic {}", env!("CARGO_PKG_VERSION")),
             runner: Runner::Limic,
         })
+    }
+
+    pub(super) fn floor() -> Self {
+        Self {
+            name: FLOOR,
+            title: "the floor of two copies".to_owned(),
+            runner: Runner::Floor,
+        }
     }
 
     /// `program` is benches/mpi/patterns.c, compiled for the MPI.
@@ -97,6 +110,7 @@ impl Subject {
     pub(super) fn can(&self, pattern: Pattern) -> bool {
         match &self.runner {
             Runner::Limic => true,
+            Runner::Floor => floor_kind(pattern).is_some(),
             // limic alone has the patterns that it measures against a reference of its own.
             Runner::Mpi { .. } | Runner::Over { .. } => pattern.reference().is_none(),
             Runner::Tool(Tool::Ucx) => {
@@ -118,6 +132,7 @@ impl Subject {
         };
         let (command, program) = match &self.runner {
             Runner::Limic => return limic(pattern, plan, cpus),
+            Runner::Floor => return floor(pattern, plan, cpus),
             Runner::Tool(tool) => return pairs::measure(*tool, pattern, plan, cpus),
             Runner::Mpi { mpi, program } => (mpi.mpiexec(ranks, placement), program),
             Runner::Over { over, program } => (over.mpiexec(ranks, placement), program),
@@ -154,6 +169,27 @@ impl Subject {
     pub(super) fn is_intel(name: &str) -> bool {
         name == Kind::Intelmpi.title()
     }
+}
+
+/// The kind of `limic perf floor` with the shape of a pattern.
+fn floor_kind(pattern: Pattern) -> Option<&'static str> {
+    match pattern {
+        Pattern::Latency => Some("two-copy"),
+        Pattern::Bandwidth => Some("two-copy-stream"),
+        _ => None,
+    }
+}
+
+fn floor(pattern: Pattern, plan: &Plan, cpus: &[usize; 2]) -> Outcome {
+    let sizes = plan.sizes(pattern).into_iter().filter(|bytes| *bytes > 0);
+    let sizes: Vec<String> = sizes.map(|bytes| bytes.to_string()).collect();
+    let mut command = Command::new(program());
+    command.args(words("perf floor --rounds 1 --json - --only"));
+    command.arg(floor_kind(pattern).unwrap_or_default());
+    command.args(["--sizes", &sizes.join(",")]);
+    command.args(["--seconds-per-point", &plan.seconds.to_string()]);
+    let ended = timeout::run(command, cpus, plan.patience(pattern));
+    reading::limic(&ended, pattern)
 }
 
 fn limic(pattern: Pattern, plan: &Plan, cpus: &[usize; 2]) -> Outcome {

@@ -2,34 +2,53 @@
 
 use comfy_table::{CellAlignment, Table, presets};
 
+use super::machine_state::Distance;
 use super::ratio::{Judged, Ratio};
-use super::report::{Report, Row};
+use super::report::{Report, Row, distances};
 use super::subject::LIMIC;
 
 /// The columns of a ratio.
-pub(super) const RATIO: [&str; 4] = ["ratio", "in rounds", "near/far", "best rounds"];
+pub(super) const RATIO: [&str; 4] = ["ratio", "in rounds", "rounds", "best rounds"];
 
 pub(super) fn render(report: &Report) -> String {
+    let mut text = String::new();
+    for distance in distances(report.rows.iter().map(|row| row.distance)) {
+        let rows = report.rows.iter().filter(|row| row.distance == distance);
+        text.push_str(&title(distance));
+        text.push_str(&of_distance(report, rows));
+    }
+    format!(
+        "{text}\nRatios of limic to the best peer; times: less is better, MB/s and M/s: more is \
+         better. Rank 1 is the best. No peer has loans, or follows skew: these are measured \
+         against limic's own paths. To floor: limic over a bare loop of two copies; \
+         us below 1, or MB/s above 1: limic is faster than the loop.\n{}",
+        report.run.closing(&report.score())
+    )
+}
+
+/// The line above a table of one distance.
+pub(super) fn title(distance: Option<Distance>) -> String {
+    distance.map_or_else(
+        || "\n".to_owned(),
+        |one| format!("\nwhile the CPUs are {}\n", one.name()),
+    )
+}
+
+fn of_distance<'a>(report: &Report, rows: impl Iterator<Item = &'a Row>) -> String {
     let mut table = Table::new();
     let mut header = vec!["pattern", "bytes", "limic", "best peer", "", "unit", "rank"];
     header.extend(RATIO);
-    header.extend(["target", ""]);
+    header.extend(["to floor", "target", ""]);
     table.load_style(presets::NOTHING).set_header(header);
-    for row in &report.rows {
+    for row in rows {
         table.add_row(cells(report, row));
     }
-    for column in [1, 2, 3, 6, 7, 8, 9, 10] {
+    for column in [1, 2, 3, 6, 7, 8, 9, 10, 11] {
         if let Some(column) = table.column_mut(column) {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
-    format!(
-        "\n{}\n\nRatios of limic to the best peer; times: less is better, MB/s and M/s: more is \
-         better. Rank 1 is the best. No peer has loans, or follows skew: these are measured \
-         against limic's own paths.\n{}",
-        table.trim_fmt(),
-        report.run.closing(&report.score())
-    )
+    format!("{}\n", table.trim_fmt())
 }
 
 fn cells(report: &Report, row: &Row) -> Vec<String> {
@@ -52,9 +71,16 @@ fn cells(report: &Report, row: &Row) -> Vec<String> {
         or_dash(row.rank.map(|rank| format!("{rank} of {}", peers + 1))),
     ];
     cells.extend(ratio(row.ratio.as_ref()));
+    cells.push(to_floor(row));
     cells.push(lines(&row.targets, |one| one.target.words()));
     cells.push(lines(&row.targets, verdict));
     cells
+}
+
+/// The ratio to the loop of two copies, where there is one.
+pub(super) fn to_floor(row: &Row) -> String {
+    let ratio = row.over_floor.as_ref();
+    ratio.map_or("-".to_owned(), |ratio| times(ratio.median))
 }
 
 /// The cells for the columns of [`RATIO`].
@@ -62,15 +88,10 @@ pub(super) fn ratio(ratio: Option<&Ratio>) -> [String; 4] {
     let Some(ratio) = ratio else {
         return ["-", "-", "-", "-"].map(str::to_owned);
     };
-    let or_dash = |ratio: Option<f64>| ratio.map_or("-".to_owned(), times);
-    let distances = match (ratio.near, ratio.far) {
-        (None, None) => "-".to_owned(),
-        (near, far) => format!("{}/{}", or_dash(near), or_dash(far)),
-    };
     [
         times(ratio.median),
         format!("{}..{}", times(ratio.least), times(ratio.most)),
-        distances,
+        ratio.rounds.to_string(),
         times(ratio.best_rounds),
     ]
 }
@@ -140,20 +161,16 @@ mod tests {
     }
 
     #[test]
-    fn both_distances_are_shown_if_the_cpus_had_both() {
-        let mut one = Ratio {
+    fn a_ratio_says_how_many_rounds_it_comes_from() {
+        let one = Ratio {
             peer: "UCX",
             rounds: 3,
             median: 0.5,
             best_rounds: 0.4,
             least: 0.3,
             most: 0.6,
-            near: None,
-            far: None,
         };
-        assert_eq!(ratio(Some(&one)), ["0.50", "0.30..0.60", "-", "0.40"]);
-        one.far = Some(0.6);
-        assert_eq!(ratio(Some(&one))[2], "-/0.60");
+        assert_eq!(ratio(Some(&one)), ["0.50", "0.30..0.60", "3", "0.40"]);
         assert_eq!(ratio(None)[0], "-");
     }
 }

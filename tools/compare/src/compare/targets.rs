@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::pattern::Pattern;
-use super::subject::Subject;
+use super::subject::{FLOOR, Subject};
 
 /// The peers that a target is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -12,8 +12,8 @@ pub(super) enum Against {
     /// The best of all.
     Best,
     IntelMpi,
-    /// The best of all but Intel MPI.
-    Others,
+    /// The loop of two copies.
+    Floor,
 }
 
 /// A ratio to reach.
@@ -30,9 +30,9 @@ pub(super) struct Target {
 impl Against {
     pub(super) fn includes(self, name: &str) -> bool {
         match self {
-            Self::Best => true,
+            Self::Best => name != FLOOR,
             Self::IntelMpi => Subject::is_intel(name),
-            Self::Others => !Subject::is_intel(name),
+            Self::Floor => name == FLOOR,
         }
     }
 
@@ -40,7 +40,7 @@ impl Against {
         match self {
             Self::Best => "",
             Self::IntelMpi => " (Intel MPI)",
-            Self::Others => " (others)",
+            Self::Floor => " (floor)",
         }
     }
 }
@@ -82,23 +82,27 @@ pub(super) fn of(pattern: Pattern, bytes: u64) -> Vec<Target> {
     const KIB: u64 = 1 << 10;
     let at_most = Target::at_most;
     match pattern {
-        Pattern::Latency if bytes <= 256 => vec![at_most(Against::Best, 0.8)],
-        Pattern::Latency if bytes < 64 * KIB => vec![at_most(Against::Best, 0.85)],
-        // At least the bandwidth of Intel MPI, and three times that of the others.
+        Pattern::Latency if bytes <= 256 => vec![at_most(Against::Best, 0.6)],
+        Pattern::Latency if bytes <= 8 * KIB => vec![at_most(Against::Best, 0.65)],
         Pattern::Latency => vec![
-            at_most(Against::IntelMpi, 1.0),
-            at_most(Against::Others, 1.0 / 3.0),
+            match bytes / KIB {
+                ..=16 => at_most(Against::Best, 0.8),
+                17..=256 => at_most(Against::IntelMpi, 1.0),
+                _ => at_most(Against::IntelMpi, 0.95),
+            },
+            at_most(Against::Floor, 1.08),
         ],
-        Pattern::Bandwidth if bytes >= 64 * KIB => vec![Target::at_least(1.2)],
+        Pattern::Bandwidth if bytes <= 32 * KIB => vec![Target::at_least(1.2)],
+        Pattern::Bandwidth => vec![Target::at_least(1.0)],
+        Pattern::Bibandwidth if bytes <= 8 * KIB => vec![Target::at_least(1.5)],
+        Pattern::Bibandwidth => vec![Target::at_least(1.0)],
         Pattern::Rate => vec![Target::at_least(3.0)],
-        Pattern::Barrier | Pattern::Alltoall => vec![at_most(Against::Best, 1.0)],
+        Pattern::Barrier | Pattern::Alltoall => vec![at_most(Against::Best, 0.7)],
         // At any length.
-        Pattern::Loan => vec![at_most(Against::Best, 2.0)],
+        Pattern::Loan => vec![at_most(Against::Best, 1.5)],
         Pattern::Skew => vec![at_most(Against::Best, 1.2)],
         Pattern::AfterSkew => vec![Target::at_least(1.0 / 1.1)],
-        Pattern::Bandwidth | Pattern::Bibandwidth | Pattern::Allgather | Pattern::Allreduce => {
-            Vec::new()
-        }
+        Pattern::Allgather | Pattern::Allreduce => Vec::new(),
     }
 }
 
@@ -109,17 +113,24 @@ mod tests {
     #[test]
     fn each_size_has_its_target() {
         let first = |pattern, bytes| of(pattern, bytes).first().map(Target::words);
-        assert_eq!(first(Pattern::Latency, 256).as_deref(), Some("<= 0.80"));
-        assert_eq!(first(Pattern::Latency, 512).as_deref(), Some("<= 0.85"));
+        assert_eq!(first(Pattern::Latency, 256).as_deref(), Some("<= 0.60"));
+        assert_eq!(first(Pattern::Latency, 512).as_deref(), Some("<= 0.65"));
+        assert_eq!(
+            first(Pattern::Latency, 16 << 10).as_deref(),
+            Some("<= 0.80")
+        );
         assert_eq!(
             first(Pattern::Latency, 32 << 10).as_deref(),
-            Some("<= 0.85")
+            Some("<= 1.00 (Intel MPI)")
         );
-        assert_eq!(of(Pattern::Latency, 64 << 10).len(), 2);
-        assert_eq!(first(Pattern::Bandwidth, 32 << 10), None);
+        assert_eq!(of(Pattern::Latency, 4 << 20).len(), 2);
+        assert_eq!(
+            first(Pattern::Bandwidth, 32 << 10).as_deref(),
+            Some(">= 1.20")
+        );
         assert_eq!(
             first(Pattern::Bandwidth, 4 << 20).as_deref(),
-            Some(">= 1.20")
+            Some(">= 1.00")
         );
         assert_eq!(first(Pattern::Rate, 8).as_deref(), Some(">= 3.00"));
     }
@@ -127,7 +138,7 @@ mod tests {
     #[test]
     fn times_may_not_exceed_and_rates_may_not_fall_short() {
         let time = of(Pattern::Latency, 8)[0];
-        assert!(time.reached(0.8) && !time.reached(0.81));
+        assert!(time.reached(0.6) && !time.reached(0.61));
         let rate = of(Pattern::Rate, 8)[0];
         assert!(rate.reached(3.0) && !rate.reached(2.99));
     }

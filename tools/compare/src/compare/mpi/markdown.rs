@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::super::markdown::{cell, targets};
 use super::super::pattern::Pattern;
+use super::super::report::distances;
 use super::super::table::{bytes, ratio};
 use super::report::{Report, Row};
 
@@ -42,10 +43,10 @@ pub(super) fn render(report: &Report) -> String {
     let _ = writeln!(
         text,
         "Written by `{}`; [benchmarking.md](../benchmarking.md) says how. Each MPI as it comes, and \
-         the same with its messages over limic by the libfabric provider. Medians of {} rounds, \
-         with the best and the worst round in brackets. {} of {} targets are reached.\n",
+         the same with its messages over limic by the libfabric provider. Medians of the \
+         steady rounds (*rounds* says how many), with the best and the worst of them in brackets. \
+         {} of {} targets are reached.\n",
         run.command(),
-        run.rounds,
         score.reached,
         score.judged
     );
@@ -56,10 +57,16 @@ pub(super) fn render(report: &Report) -> String {
         if of_pattern().next().is_some() {
             let _ = writeln!(text, "\n## {title}\n");
         }
-        for name in report.names() {
-            let rows: Vec<&Row> = of_pattern().filter(|row| row.mpi == name).collect();
-            if !rows.is_empty() {
-                section(&mut text, name, &rows);
+        for distance in distances(report.rows.iter().map(|row| row.distance)) {
+            for name in report.names() {
+                let of = |row: &&Row| row.mpi == name && row.distance == distance;
+                let rows: Vec<&Row> = of_pattern().filter(of).collect();
+                if !rows.is_empty() {
+                    if let Some(distance) = distance {
+                        let _ = writeln!(text, "While the CPUs are {}:\n", distance.name());
+                    }
+                    section(&mut text, name, &rows);
+                }
             }
         }
     }
@@ -69,7 +76,7 @@ pub(super) fn render(report: &Report) -> String {
 fn section(text: &mut String, name: &str, rows: &[&Row]) {
     let _ = writeln!(
         text,
-        "| bytes | {name} | {name} over limic | ratio | in rounds | near/far | best rounds | target |\n\
+        "| bytes | {name} | {name} over limic | ratio | in rounds | rounds | best rounds | target |\n\
          |---|---|---|---|---|---|---|---|"
     );
     for row in rows {

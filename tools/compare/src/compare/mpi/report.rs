@@ -6,13 +6,12 @@ use std::path::Path;
 use limic_runner::Failure;
 use serde::Serialize;
 
-use super::super::machine_state::Distances;
+use super::super::machine_state::{Distance, Distances};
 use super::super::pattern::{Pattern, Plan};
 use super::super::ratio::{Judged, Point, Ratio, Score};
-use super::super::report::Shown;
+use super::super::report::{Shown, point_name};
 use super::super::run::Run;
 use super::super::samples::Samples;
-use super::super::table::bytes;
 use super::super::targets::Against;
 use super::super::{plot, write};
 use super::{Duel, goals, markdown, table};
@@ -36,6 +35,8 @@ pub(in super::super) struct Report {
 /// One MPI in one pattern at one size.
 #[derive(Debug, Serialize)]
 pub(super) struct Row {
+    /// Of the rounds that count here; none on a machine that kept one distance.
+    pub(super) distance: Option<Distance>,
     pub(super) mpi: &'static str,
     pub(super) pattern: Pattern,
     pub(super) ranks: u32,
@@ -52,7 +53,20 @@ pub(super) struct Row {
 impl Report {
     pub(in super::super) fn new(run: Run, plan: &Plan, duels: &[Duel], samples: &Samples) -> Self {
         let distances = Distances::of(&run.passes);
-        let samples = &samples.steady(&distances);
+        let mut rows = Vec::new();
+        for distance in distances.seen() {
+            rows.extend(Self::rows(
+                plan,
+                duels,
+                samples.at(&distances, distance),
+                distance,
+            ));
+        }
+        Self { run, rows }
+    }
+
+    fn rows(plan: &Plan, duels: &[Duel], samples: Samples, distance: Option<Distance>) -> Vec<Row> {
+        let samples = &samples;
         let mut rows = Vec::new();
         for (pattern, bytes) in samples.points() {
             for duel in duels {
@@ -63,13 +77,13 @@ impl Report {
                 }
                 let point = Point {
                     samples,
-                    distances: &distances,
                     pattern,
                     bytes,
                     mine: duel.over,
                     peers: &[duel.own],
                 };
                 rows.push(Row {
+                    distance,
                     mpi: duel.own,
                     pattern,
                     ranks: plan.ranks(pattern),
@@ -82,12 +96,13 @@ impl Report {
                 });
             }
         }
-        Self { run, rows }
+        rows
     }
 
     pub(super) fn score(&self) -> Score {
         Score::of(self.rows.iter().flat_map(|row| {
-            let what = format!("{} {} over limic", row.pattern.name(), bytes(row.bytes));
+            let what = point_name(row.distance, row.pattern, row.bytes);
+            let what = format!("{what} over limic");
             row.targets.iter().map(move |one| (what.clone(), one))
         }))
     }
@@ -111,12 +126,17 @@ impl Report {
 
     fn plot(&self) -> Result<String, Failure> {
         let names = self.names();
+        // One distance to a picture: the first one, which is the near one where there are two.
+        let first = self.rows.first().map(|row| row.distance);
         let panel = |pattern: Pattern| {
             let mut lines = Vec::new();
             for (color, name) in names.iter().enumerate() {
                 let rows = || {
                     let rows = self.rows.iter();
-                    rows.filter(move |row| row.pattern == pattern && row.mpi == *name)
+                    rows.filter(move |row| {
+                        let here = Some(row.distance) == first && row.pattern == pattern;
+                        here && row.mpi == *name
+                    })
                 };
                 lines.push(plot::Line {
                     name: (*name).to_owned(),

@@ -2,12 +2,14 @@
 
 use comfy_table::{CellAlignment, Table, presets};
 
+use super::super::machine_state::Distance;
 use super::super::table::{RATIO, bytes, lines, ratio, significant, verdict};
 use super::report::Report;
 
 pub(super) fn render(report: &Report) -> String {
     let mut table = Table::new();
     let mut header = vec![
+        "",
         "pattern",
         "ranks",
         "bytes",
@@ -24,6 +26,7 @@ pub(super) fn render(report: &Report) -> String {
             one.map_or("-".to_owned(), |shown| significant(shown.median))
         };
         let mut cells = vec![
+            row.distance.map_or("", Distance::name).to_owned(),
             row.pattern.name().to_owned(),
             row.ranks.to_string(),
             bytes(row.bytes),
@@ -37,7 +40,7 @@ pub(super) fn render(report: &Report) -> String {
         cells.push(lines(&row.targets, verdict));
         table.add_row(cells);
     }
-    for column in [1, 2, 4, 5, 7, 8, 9, 10] {
+    for column in [2, 3, 5, 6, 8, 9, 10, 11] {
         if let Some(column) = table.column_mut(column) {
             column.set_cell_alignment(CellAlignment::Right);
         }
