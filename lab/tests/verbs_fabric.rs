@@ -98,7 +98,7 @@ impl Side {
             }
             Some(Event::Transferred { token, result }) => self.transferred.push((token, result)),
             Some(Event::Failed { why, .. }) => self.failed = Some(why),
-            Some(Event::Connected { .. }) | None => {}
+            Some(Event::Connected { .. } | Event::Rest { .. }) | None => {}
         }
     }
 
@@ -481,7 +481,7 @@ fn a_completion_queue_grows_with_the_connections() {
                         }
                     }
                     Some(Event::Failed { why, .. }) => panic!("{why}"),
-                    Some(Event::Transferred { .. }) | None => {}
+                    Some(Event::Transferred { .. } | Event::Rest { .. }) | None => {}
                 }
             }
         }

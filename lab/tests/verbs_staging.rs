@@ -126,7 +126,7 @@ fn a_refused_write_is_an_error_and_costs_are_not_negative() {
     assert_eq!(costs.device_byte, None);
     let [mut here, _there] = linked(&domain);
     let source = HostMemory::new(&domain, 4096).expect("an area");
-    let piece = source.piece(0, 64).expect("inside");
+    let piece = source.slice(0, 64).expect("inside");
     let nowhere = AreaCard {
         start: 0x1000,
         key: 0x0123_4567,

@@ -56,6 +56,12 @@ impl Namespaces {
         Ok(())
     }
 
+    /// The names of both, as `ip netns` has them.
+    #[must_use]
+    pub fn names(&self) -> &[String; 2] {
+        &self.names
+    }
+
     /// In a rank: enters the namespace of this node. The program begins again there, once.
     ///
     /// # Panics

@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
-use limic::{Endpoint, Error, HybridEndpoint, PeerFailure, Tag};
-use limic_tests::{Cast, check, content};
+use limic::{Endpoint, Error, HybridEndpoint, PeerFailure, Selector, Tag};
+use limic_tests::{Cast, check, content, skip};
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::Pid;
 
 /// The child ends at once; the parent's messages go on, also those under way.
 #[test]
@@ -28,8 +31,8 @@ fn a_fork_does_not_disturb() {
             assert!(child > 0, "fork");
             check(round, &receive.wait().expect("receive").1);
             send.wait().expect("send");
-            let child = nix::unistd::Pid::from_raw(child);
-            nix::sys::wait::waitpid(child, None).expect("the child has ended");
+            let child = Pid::from_raw(child);
+            waitpid(child, None).expect("the child has ended");
         }
         rank.link.meet(&endpoint);
     });
@@ -123,9 +126,9 @@ fn a_child_finds_the_endpoint_closed_and_takes_nothing() {
             unsafe { libc::_exit(i32::from(outcome.is_err())) };
         }
         assert!(child > 0, "fork");
-        let pid = nix::unistd::Pid::from_raw(child);
-        let ended = nix::sys::wait::waitpid(pid, None).expect("the child has ended");
-        assert_eq!(ended, nix::sys::wait::WaitStatus::Exited(pid, 0));
+        let pid = Pid::from_raw(child);
+        let ended = waitpid(pid, None).expect("the child has ended");
+        assert_eq!(ended, WaitStatus::Exited(pid, 0));
         assert!(loan.iter().all(|byte| *byte == rank.rank as u8));
         loan.send(other, Tag(98)).expect("send");
         let loaned = endpoint.recv_loaned((other, 98)).expect("loaned").to_vec();
@@ -142,5 +145,101 @@ fn a_child_finds_the_endpoint_closed_and_takes_nothing() {
         region.write_at(0, &[8]).expect("write");
         assert_eq!(held.len(), 64);
         rank.link.meet(&endpoint);
+    });
+}
+
+/// A thread of the parent copies a message under a lock. The child, which has not that thread,
+/// drops what it has of the message and of its endpoint, and ends.
+#[test]
+fn a_child_waits_for_no_thread_of_its_parent() {
+    const LEN: usize = 32 << 20;
+    const ROUNDS: u64 = 20;
+    let cast = Cast::new("a_child_waits_for_no_thread_of_its_parent").ranks(1);
+    cast.run(|_| {
+        let [sender, receiver] = [(), ()].map(|()| HybridEndpoint::open().expect("open"));
+        let to = sender.connect(&receiver.address().to_bytes());
+        let from = receiver.connect(&sender.address().to_bytes());
+        let (to, from) = (to.expect("an address"), from.expect("an address"));
+        let receives = std::thread::spawn(move || {
+            let mut room = vec![0; LEN];
+            for round in 0..ROUNDS {
+                receiver.recv((from, round), &mut room).expect("recv");
+                check(round, &room);
+            }
+        });
+        for round in 0..ROUNDS {
+            let send = sender.isend(to, round, content(round, LEN));
+            let send = send.expect("isend");
+            // SAFETY: the child runs on in this thread alone.
+            let child = unsafe { libc::fork() };
+            if child == 0 {
+                // SAFETY: it ends, whatever happens.
+                unsafe { libc::alarm(50) };
+                drop(send);
+                drop(sender);
+                std::process::exit(0);
+            }
+            assert!(child > 0, "fork");
+            send.wait().expect("send");
+            ends_well(Pid::from_raw(child));
+        }
+        receives.join().expect("it receives all");
+    });
+}
+
+/// Forks a process that is the first one of a new namespace of processes, so that its pid is 1, and
+/// runs `body` there. `None`: that is not allowed here.
+fn fork_to_namespace(body: impl FnOnce()) -> Option<Pid> {
+    unshare(CloneFlags::CLONE_NEWPID).ok()?;
+    // SAFETY: the child runs on in this thread alone, and ends without a destructor.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: it ends, whatever happens.
+        unsafe { libc::alarm(50) };
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            assert_eq!(std::process::id(), 1);
+            body();
+        }));
+        // SAFETY: ends the child without running anything of the parent's.
+        unsafe { libc::_exit(i32::from(outcome.is_err())) };
+    }
+    assert!(child > 0, "fork");
+    Some(Pid::from_raw(child))
+}
+
+fn ends_well(child: Pid) {
+    let ended = waitpid(child, None).expect("the child has ended");
+    assert_eq!(ended, WaitStatus::Exited(child, 0));
+}
+
+/// As in containers: parent and child both have the pid 1, each in a namespace of its own.
+#[test]
+fn a_child_with_its_parents_pid_is_another_process() {
+    const LEN: usize = 3_000_000;
+    let cast = Cast::new("a_child_with_its_parents_pid_is_another_process").ranks(1);
+    cast.run(|_| {
+        let parent = fork_to_namespace(|| {
+            let endpoint = HybridEndpoint::open().expect("open");
+            let child = fork_to_namespace(|| {
+                let forked = Error::PeerFailed {
+                    peer: endpoint.myself(),
+                    why: PeerFailure::Forked,
+                };
+                let sent = endpoint.send(endpoint.myself(), 5, b"from the child");
+                assert_eq!(sent, Err(forked));
+                let own = HybridEndpoint::open().expect("open");
+                let parent = own.connect(&endpoint.address().to_bytes());
+                let parent = parent.expect("an address");
+                own.send(parent, 1, &content(1, LEN)).expect("send");
+            });
+            let mut room = vec![0; LEN];
+            endpoint.recv(Selector::any(), &mut room).expect("recv");
+            check(1, &room);
+            ends_well(child.expect("as its parent may"));
+        });
+        match parent {
+            None => skip("a process may make no namespace of processes here"),
+            Some(parent) => ends_well(parent),
+        }
     });
 }

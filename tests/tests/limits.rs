@@ -199,6 +199,52 @@ fn what_follows_a_welcome_waits_for_free_descriptors() {
     });
 }
 
+/// Lets this process use so many bytes of addresses more, and no others; gives what the limit was.
+fn limit_addresses(more: u64) -> (u64, u64) {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_AS).expect("getrlimit");
+    let status = std::fs::read_to_string("/proc/self/statm").expect("statm");
+    let pages = status.split(' ').next().expect("a size");
+    let pages: u64 = pages.parse().expect("pages");
+    setrlimit(Resource::RLIMIT_AS, pages * 4096 + more, hard).expect("setrlimit");
+    (soft, hard)
+}
+
+/// A loan lies in memory of its sender, which its receiver has no addresses for: the receive says
+/// so, the sender has its room back, and the two go on.
+#[test]
+fn a_loan_that_cannot_be_mapped_ends_its_receive_alone() {
+    const LEN: usize = 64 << 20;
+    Cast::new("a_loan_that_cannot_be_mapped_ends_its_receive_alone").run(|rank| {
+        let endpoint = HybridEndpoint::open().expect("open");
+        let peers = rank.connect(&endpoint);
+        let other = peers[1 - rank.rank as usize];
+        let mut inbox = [0; 4];
+        endpoint
+            .send_recv(other, 1_u64, b"here", (other, 1), &mut inbox)
+            .expect("a peer");
+        if rank.rank == 1 {
+            let (soft, hard) = limit_addresses(LEN as u64 / 4);
+            let _ = rank.link.exchange(&[]);
+            let error = endpoint.recv_loaned((other, 2)).map(|_| ());
+            assert!(matches!(error, Err(Error::NoMemory(_))), "{error:?}");
+            let mut copied = vec![0; 1 << 20];
+            endpoint
+                .recv((other, 3), &mut copied)
+                .expect("the peer lives");
+            check(3, &copied);
+            setrlimit(Resource::RLIMIT_AS, soft, hard).expect("setrlimit");
+        } else {
+            let _ = rank.link.exchange(&[]);
+            let loan = endpoint.loan(LEN).expect("loan");
+            loan.send(other, 2_u64).expect("send");
+            endpoint
+                .send(other, 3_u64, &content(3, 1 << 20))
+                .expect("the peer lives");
+        }
+        rank.link.meet(&endpoint);
+    });
+}
+
 /// A message that there is no memory for stays where it is, and is received as soon as there is
 /// some.
 #[test]
@@ -214,18 +260,10 @@ fn a_message_without_memory_waits() {
         } else {
             let from = Selector::from((peers[0], 1));
             endpoint.wait_probe(from).expect("probe");
-            let (soft, hard) = getrlimit(Resource::RLIMIT_AS).expect("getrlimit");
-            let status = std::fs::read_to_string("/proc/self/statm").expect("statm");
-            let pages: u64 = status
-                .split(' ')
-                .next()
-                .expect("a size")
-                .parse()
-                .expect("pages");
-            let most = pages * 4096 + LEN as u64 / 4;
-            setrlimit(Resource::RLIMIT_AS, most, hard).expect("setrlimit");
+            let before = limit_addresses(LEN as u64 / 4);
             let error = endpoint.recv_loaned(from).map(|_| ());
             assert!(matches!(error, Err(Error::NoMemory(_))), "{error:?}");
+            let (soft, hard) = before;
             setrlimit(Resource::RLIMIT_AS, soft, hard).expect("setrlimit");
             let loaned = endpoint.recv_loaned(from).expect("there is memory now");
             check(1, &loaned.to_vec());
@@ -297,4 +335,73 @@ fn a_hello_that_cannot_be_sent_is_sent_later() {
 #[test]
 fn a_welcome_that_cannot_be_sent_is_sent_later() {
     Cast::new("a_welcome_that_cannot_be_sent_is_sent_later").run(|rank| meet_with_a_limit(rank, 1));
+}
+
+/// A process that knows the secret meets an endpoint as many others.
+#[test]
+fn one_process_leaves_descriptors_for_others() {
+    Cast::new("one_process_leaves_descriptors_for_others")
+        .ranks(3)
+        .run(|rank| {
+            let endpoint = HybridEndpoint::open().expect("open");
+            let blobs = rank.link.exchange(&endpoint.address().to_bytes());
+            let victim = blobs[0].as_deref().expect("it lives");
+            let work = || {
+                endpoint.progress();
+                endpoint.sleep(Some(Duration::ZERO));
+            };
+            if rank.rank == 0 {
+                limit_descriptors(few().max(200));
+            }
+            let greedy: Vec<_> = match rank.rank {
+                1 => {
+                    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("getrlimit");
+                    limit_descriptors(hard.min(4096));
+                    (0..GREEDY).filter_map(|_| meet(victim)).collect()
+                }
+                _ => Vec::new(),
+            };
+            let _ = rank.link.exchange_while(&[], work);
+            if rank.rank == 1 {
+                assert!(
+                    greedy.len() > 20,
+                    "a process may have some: {}",
+                    greedy.len()
+                );
+            }
+            if rank.rank == 2 {
+                let victim = endpoint.connect(victim).expect("an address");
+                let mut send = endpoint
+                    .isend(victim, 1_u64, content(1, 5000))
+                    .expect("isend");
+                assert!(send.wait_timeout(PATIENCE), "there is no room");
+                send.wait().expect("the peer lives");
+            }
+            if rank.rank == 0 {
+                let mut inbox = vec![0; 5000];
+                let status = endpoint.recv_timeout(Selector::any(), &mut inbox, PATIENCE);
+                assert!(matches!(status, Ok(Some(_))), "{status:?}");
+                check(1, &inbox);
+            }
+            rank.link.meet(&endpoint);
+        });
+}
+
+/// Endpoints of one process: more than have room in 200 descriptors.
+const GREEDY: usize = 70;
+/// Longer than a message takes.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// An endpoint that has met the one of this address; none if that takes no more.
+fn meet(address: &[u8]) -> Option<HybridEndpoint> {
+    let endpoint = HybridEndpoint::open().expect("open");
+    let peer = endpoint.connect(address).expect("an address");
+    for _ in 0..500 {
+        match endpoint.attach(peer) {
+            Ok(true) => return Some(endpoint),
+            Ok(false) => endpoint.sleep(Some(Duration::from_millis(1))),
+            Err(_) => return None,
+        };
+    }
+    None
 }

@@ -1,13 +1,17 @@
 //! A call that waits for long says what it waits for. Each case is a process of its own: this
 //! program, once more, which waits for what its parent sends only when it has read the line.
 
+use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use limic::settings::{Path, PathSet, Settings};
 use limic::topology::CpuSet;
-use limic::{Barrier, Endpoint, HybridEndpoint, Peer, Selector, Tag};
+use limic::{
+    Barrier, Endpoint, HybridEndpoint, Peer, RegionKey, Selector, Tag, wait_any, wait_some,
+};
 
 /// What a process that this test starts waits in.
 const ROLE: &str = "LIMIC_TEST_ROLE";
@@ -15,6 +19,8 @@ const ROLE: &str = "LIMIC_TEST_ROLE";
 const PARENT: &str = "LIMIC_TEST_PARENT";
 /// More loans than fit the rings and have flags.
 const LENT: u32 = 20_000;
+/// More than all staging buffers hold.
+const REGION: usize = 64 << 20;
 /// Longer than anything here takes.
 const WATCHDOG: Duration = Duration::from_secs(60);
 
@@ -75,6 +81,28 @@ fn a_process_waits() {
             let loaned = endpoint.recv_loaned((parent, 5)).expect("it comes");
             assert_eq!(loaned.to_vec(), b"now");
         }
+        "some" => {
+            let mut receives = vec![endpoint.irecv((parent, 5), vec![0; 8]).expect("irecv")];
+            assert_eq!(wait_some(&endpoint, &mut receives).len(), 1);
+        }
+        "any" => {
+            let receives = [5, 6, 5].map(|tag| endpoint.irecv((parent, tag), vec![0; 8]));
+            let mut receives: Vec<_> = receives
+                .into_iter()
+                .map(|one| one.expect("irecv"))
+                .collect();
+            assert!(wait_any(&endpoint, &mut receives).is_some());
+        }
+        "revoke" => {
+            let region = endpoint.region(vec![1; REGION]).expect("a region");
+            let key = region.key().0.to_le_bytes();
+            endpoint.send(parent, 2, &key).expect("the parent lives");
+            endpoint
+                .recv((parent, 3), &mut [0; 8])
+                .expect("it has begun");
+            assert_eq!(region.revoke().expect("it ends"), vec![2; REGION]);
+            endpoint.recv((parent, 5), &mut [0; 8]).expect("it comes");
+        }
         "lend" => {
             for _ in 0..LENT {
                 let loan = endpoint.loan(8).expect("it comes back");
@@ -102,9 +130,21 @@ fn said(role: &str, message: &[u8]) -> String {
 /// The same; the parent does something before it answers.
 fn said_before(role: &str, message: &[u8], before: impl FnOnce(&HybridEndpoint, Peer)) -> String {
     let endpoint = HybridEndpoint::open().expect("open");
-    let mut waiting = start(role, &endpoint);
+    said_while(&endpoint, role, message, |_| {}, before)
+}
+
+/// The same; the parent begins something before the child waits.
+fn said_while(
+    endpoint: &HybridEndpoint,
+    role: &str,
+    message: &[u8],
+    begin: impl FnOnce(Peer),
+    before: impl FnOnce(&HybridEndpoint, Peer),
+) -> String {
+    let mut waiting = start(role, endpoint);
     let came = endpoint.recv(Selector::any(), &mut [0; 8]);
     let child = came.expect("the child says that it is there").peer;
+    begin(child);
     let (tell, told) = mpsc::channel();
     let mut stderr = waiting.stderr.take().expect("a pipe");
     let reader = std::thread::spawn(move || {
@@ -116,7 +156,7 @@ fn said_before(role: &str, message: &[u8], before: impl FnOnce(&HybridEndpoint, 
         rest
     });
     let line = told.recv_timeout(WATCHDOG).expect("it says nothing");
-    before(&endpoint, child);
+    before(endpoint, child);
     endpoint.send(child, 5, message).expect("the child lives");
     assert!(waiting.child.wait().expect("a child").success());
     assert_eq!(reader.join().expect("text"), "", "one line is all");
@@ -139,6 +179,50 @@ fn a_probe_for_what_nobody_sends_names_the_peer() {
         "limic: warning: rank 7 has waited for 20ms in wait_probe of any tag from peer 0 \
          (LIMIC_LOG=off ends such lines)\n"
     );
+}
+
+#[test]
+fn a_wait_for_some_of_what_nobody_sends_names_tag_and_peer() {
+    let line = said("some", b"now");
+    let wanted = "waited for 20ms in recv of tag 5 from peer 0 ";
+    assert!(line.contains(wanted), "{line}");
+}
+
+#[test]
+fn a_wait_for_any_of_what_nobody_sends_names_each() {
+    let line = said("any", b"now");
+    let wanted = "in wait_any for 3 operations: recv of tag 5 from peer 0; recv of tag 6 from \
+                  peer 0 (";
+    assert!(line.contains(wanted), "{line}");
+}
+
+/// The parent moves nothing in the middle of an access with the child's help.
+#[test]
+fn a_revoke_names_the_peer_that_accesses_the_region() {
+    let paths = PathSet::EMPTY.with(Path::Inline).with(Path::Pipeline);
+    let settings = Settings::builder()
+        .allowed(paths)
+        .build()
+        .expect("settings");
+    let endpoint = HybridEndpoint::with(settings).expect("open");
+    let data = vec![2; REGION];
+    let access = RefCell::new(None);
+    let begin = |child| {
+        let mut key = [0; 8];
+        endpoint
+            .recv((child, 2), &mut key)
+            .expect("the child lives");
+        let key = RegionKey(u64::from_le_bytes(key));
+        let written = endpoint.iwrite(child, key, 0, data.clone());
+        access.replace(Some(written.expect("the child lives")));
+        endpoint.send(child, 3, b"").expect("the child lives");
+    };
+    let line = said_while(&endpoint, "revoke", b"", begin, |_, _| {
+        let access = access.take().expect("it has begun");
+        access.wait().expect("the region is there");
+    });
+    let wanted = "waited for 20ms in revoke of a region in use by peer 0 (";
+    assert!(line.contains(wanted), "{line}");
 }
 
 #[test]

@@ -24,7 +24,16 @@ struct PanicsOnDrop;
 
 impl Drop for PanicsOnDrop {
     fn drop(&mut self) {
-        panic!("the Drop of what was kept for a request");
+        std::panic::panic_any(PanicsToo);
+    }
+}
+
+/// What the panic comes with.
+struct PanicsToo;
+
+impl Drop for PanicsToo {
+    fn drop(&mut self) {
+        panic!("the Drop of a panic in the Drop of what was kept for a request");
     }
 }
 
@@ -149,4 +158,40 @@ fn a_barrier_of_ranks_of_which_one_died_before_they_met_ends() {
         }
         rank.link.meet(&endpoint);
     });
+}
+
+/// Ids of requests are numbers, and anybody can make one up: of what is in the list of completions,
+/// or has been, or will be. Each request that is there still has an id of its own.
+#[test]
+fn ids_that_are_made_up_give_no_two_requests_one_id() {
+    let endpoint = HybridEndpoint::open().expect("open");
+    let known: Vec<_> = (0..4)
+        .map(|name| {
+            let id = endpoint.insert_done(Err(Error::Cancelled), 0);
+            endpoint.watch(id, name).expect("it is there");
+            id
+        })
+        .collect();
+    for id in &known {
+        for ahead in 0..3_u64 {
+            let made_up = RequestId(id.0.wrapping_add(ahead << 32));
+            assert_eq!(endpoint.test(made_up), Some(Err(Error::UnknownRequest)));
+            assert_eq!(endpoint.wait(made_up), Err(Error::UnknownRequest));
+            assert_eq!(
+                endpoint.wait_any(&[made_up]),
+                Some((0, Err(Error::UnknownRequest)))
+            );
+            assert_eq!(endpoint.cancel(made_up), Err(Error::UnknownRequest));
+            assert_eq!(endpoint.watch(made_up, 9), Err(Error::UnknownRequest));
+            endpoint.abandon(made_up, Box::new(()));
+        }
+    }
+    let mut later: Vec<_> = (0..8)
+        .map(|_| endpoint.insert_done(Err(Error::Cancelled), 0).0)
+        .collect();
+    later.sort_unstable();
+    later.dedup();
+    assert_eq!(later.len(), 8);
+    let names = core::iter::from_fn(|| Some(endpoint.next_completed()?.0));
+    assert_eq!(names.collect::<Vec<_>>(), [0, 1, 2, 3]);
 }

@@ -5,7 +5,7 @@ use std::net::{IpAddr, TcpStream};
 use std::time::Duration;
 
 use limic::counters::Event;
-use limic::settings::{FabricUse, SettingsBuilder, Spin};
+use limic::settings::{FabricUse, Path, SettingsBuilder, Spin};
 use limic::{Endpoint, Error, HybridEndpoint, PeerFailure, Settings, Tag};
 use limic_tests::process::die;
 use limic_tests::{Cast, all_to_all};
@@ -31,6 +31,45 @@ fn sixteen_ranks_all_to_all() {
             all_to_all(rank, &endpoint, &peers, round, len);
         }
         rank.link.meet(&endpoint);
+    });
+}
+
+/// Short and long messages, expected and not: the receiver counts the path that the sender counts.
+#[test]
+fn both_ends_count_the_same_path() {
+    const LENGTHS: [usize; 3] = [8, 1000, 200_000];
+    let cast = Cast::new("both_ends_count_the_same_path").ranks(2);
+    cast.run(|rank| {
+        let endpoint = endpoint(|s| s);
+        let peers = rank.connect(&endpoint);
+        let other = peers[1 - rank.rank as usize];
+        for len in LENGTHS {
+            if rank.rank == 0 {
+                endpoint.send(other, TAG, &vec![7; len]).expect("send");
+                // It waits at the receiver, for which another one came first.
+                endpoint.send(other, TAG, &vec![7; len]).expect("send");
+                endpoint.send(other, Tag(8), &[]).expect("send");
+            } else {
+                let mut room = vec![0; len];
+                endpoint.recv((other, TAG), &mut room).expect("recv");
+                endpoint.recv((other, Tag(8)), &mut []).expect("recv");
+                endpoint.recv((other, TAG), &mut room).expect("recv");
+            }
+        }
+        rank.link.meet(&endpoint);
+        let counters = endpoint.counters();
+        let counted = match rank.rank {
+            0 => counters.sent_paths,
+            _ => counters.received_paths,
+        };
+        let counted: Vec<_> = counted
+            .into_iter()
+            .filter(|(_, of)| of.messages > 0)
+            .collect();
+        let [(Path::RcEager, traffic)] = counted[..] else {
+            panic!("rank {}: {counted:?}", rank.rank);
+        };
+        assert_eq!(traffic.messages, 3 * LENGTHS.len() as u64);
     });
 }
 

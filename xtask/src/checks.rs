@@ -116,6 +116,8 @@ pub(crate) fn loom(summary: &mut Summary) -> Result<(), Failure> {
             "test",
             "-p",
             "limic-shm",
+            "-p",
+            "limic-models",
             "--release",
             "--lib",
             "--",

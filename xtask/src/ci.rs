@@ -79,8 +79,8 @@ pub(crate) fn run(keep_going: bool, long: bool) -> Result<(), Failure> {
         outcomes.push(match result {
             Ok(()) => Outcome::Passed(took),
             Err(failure) => {
-                console::error(&format_args!("{}: {failure}", name));
-                failed.push(*name);
+                console::error(&format_args!("{name}: {failure}"));
+                failed.push((*name, failure));
                 Outcome::Failed(took)
             }
         });
@@ -90,15 +90,16 @@ pub(crate) fn run(keep_going: bool, long: bool) -> Result<(), Failure> {
     if failed.is_empty() {
         Ok(())
     } else {
-        Err(Failure::Checks(format!(
-            "{}; alone: cargo xtask {}",
-            failed.join(", "),
-            failed.first().map_or("ci", |name| match *name {
+        // Once more, at the end: what lies between is long.
+        let reasons = failed.iter().map(|(name, failure)| {
+            let alone = match *name {
                 "tests" => "test",
                 "lab" => "lab test --short",
                 name => name,
-            })
-        )))
+            };
+            format!("\n{name}: {failure}\nalone: cargo xtask {alone}")
+        });
+        Err(Failure::Checks(reasons.collect()))
     }
 }
 

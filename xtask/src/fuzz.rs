@@ -113,7 +113,7 @@ fn each(
         let ended = job.run_lines(|line| lines.push(line.to_owned()));
         if let Err(failure) = ended {
             lines.iter().for_each(|line| console::detail(line));
-            return Err(failure);
+            return Err(Failure::Wrong(format!("{failure}{}", reason(&lines))));
         }
         let runs = lines
             .iter()
@@ -122,4 +122,12 @@ fn each(
         summary.pass();
     }
     Ok(())
+}
+
+/// What a target says that it found, and the input with which it found it.
+fn reason(lines: &[String]) -> String {
+    let says = |line: &&String| line.contains("panicked at") || line.contains("ERROR:");
+    let found = lines.iter().skip_while(|line| !says(line)).take(12);
+    let input = lines.iter().filter(|line| line.starts_with("Base64:"));
+    found.chain(input).map(|line| format!("\n{line}")).collect()
 }

@@ -109,9 +109,9 @@ fn with_threads(folder: &Path) -> Result<Vec<OsString>, Failure> {
     Ok(names)
 }
 
-/// Unit tests on aarch64, whose memory is ordered less than that of x86-64, and whose pages are
-/// often larger. An emulator shows what does not work at all, and little of what the order of
-/// memory does.
+/// Unit and conformance tests on aarch64, whose memory is ordered less than that of x86-64, and
+/// whose pages are often larger. An emulator shows what does not work at all, and little of what
+/// the order of memory does.
 pub(crate) fn aarch64(summary: &mut Summary) -> Result<(), Failure> {
     if env::consts::ARCH == "aarch64" {
         summary.skip_check("aarch64 in emulation: this is one, and its tests ran");
@@ -121,27 +121,36 @@ pub(crate) fn aarch64(summary: &mut Summary) -> Result<(), Failure> {
         summary.skip_check(&format!("aarch64 in emulation: {why}"));
         return Ok(());
     }
-    for page in ["4096", "65536"] {
-        emulated(page, summary)?;
-    }
-    Ok(())
-}
-
-/// The unit tests, with pages of this size.
-fn emulated(page: &str, summary: &mut Summary) -> Result<(), Failure> {
-    let packages = ["limic-copy", "limic-shm", "limic-matching", "limic"];
-    let packages = packages.iter().flat_map(|package| ["-p", package]);
+    let packages = [
+        "limic-copy",
+        "limic-shm",
+        "limic-matching",
+        "limic-bootstrap",
+        "limic",
+    ];
     // The emulator has no single copy between processes, which these need.
     let single_copy = [
         "engine::tests::third",
         "engine::tests::blamed",
         "a_copy_out_of_a_buffer",
     ];
-    let single_copy = single_copy.iter().flat_map(|tests| ["--skip", tests]);
+    for page in ["4096", "65536"] {
+        emulated(page)
+            .args(packages.iter().flat_map(|package| ["-p", package]))
+            .args(["--lib", "--", "--show-output"])
+            .args(single_copy.iter().flat_map(|tests| ["--skip", tests]))
+            .run_tests(summary)?;
+        // Ranks that are threads need no single copy, and all of the suite runs with them.
+        emulated(page)
+            .args(["-p", "limic-tests", "--test", "conformance", "_threads::"])
+            .run_tests(summary)?;
+    }
+    Ok(())
+}
+
+/// Tests of cargo's, with pages of this size.
+fn emulated(page: &str) -> Job {
     Job::cargo(&["test", "--target", optional::AARCH64], 30)
-        .args(packages)
-        .args(["--lib", "--", "--show-output"])
-        .args(single_copy)
         .env(
             "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER",
             "aarch64-linux-gnu-gcc",
@@ -153,5 +162,4 @@ fn emulated(page: &str, summary: &mut Summary) -> Result<(), Failure> {
         // A backtrace maps the program's file to its end, which is amidst an emulated page: the
         // emulator crashes.
         .env("RUST_BACKTRACE", "0")
-        .run_tests(summary)
 }

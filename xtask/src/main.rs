@@ -38,6 +38,9 @@ enum Task {
     /// Unmodified MPIs over limic, through the libfabric provider: the variables, and checks.
     #[command(disable_help_flag = true)]
     Mpi(Words),
+    /// libfabric's own tests (fabtests) over the libfabric provider, out of a folder that is named.
+    #[command(disable_help_flag = true)]
+    Fabtests(Words),
     /// Measure limic against MPICH, Open MPI, Intel MPI, UCX and libfabric on this machine.
     #[command(disable_help_flag = true)]
     Compare(Words),
@@ -86,7 +89,7 @@ enum Task {
     Fuzz(fuzz::Fuzz),
     /// Threads of one process under ThreadSanitizer (nightly).
     Sanitizer,
-    /// Unit tests on aarch64, in emulation.
+    /// Unit and conformance tests on aarch64, in emulation.
     Aarch64,
     /// The criterion benches, quick.
     Bench,
@@ -148,6 +151,7 @@ fn run(task: &Task) -> Result<(), Failure> {
         Task::Setup => setup::run(),
         Task::Peers => limic_peers::install_all(),
         Task::Mpi(words) => become_program("limic-compare", &["mpi"], words),
+        Task::Fabtests(words) => become_program("limic-fabtests", &[], words),
         Task::Compare(words) => become_program("limic-compare", &["compare"], words),
         Task::CLatency(words) => become_program("limic-compare", &["c-latency"], words),
         Task::Demo => demo::run(),

@@ -9,7 +9,7 @@ use limic_runner::{Failure, Job, Summary, folders};
 use crate::optional;
 
 /// Crates that others depend on.
-const LIBRARIES: [&str; 9] = [
+const LIBRARIES: [&str; 10] = [
     "limic-matching",
     "limic-shm",
     "limic-copy",
@@ -18,6 +18,7 @@ const LIBRARIES: [&str; 9] = [
     "limic-tcp",
     "limic-ffi",
     "limic-ibverbs",
+    "limic-bootstrap",
     "limic",
 ];
 

@@ -12,6 +12,8 @@ use serde::Deserialize;
 /// Runs in CI: about a minute. They are the same each time, so that a change is to blame for what
 /// they find; other seeds are for those who look for faults.
 const RUNS: &str = "2000";
+/// Of `LIMIC_LOG`: what users are warned of happens in runs all the time.
+const QUIET: &str = "off";
 /// Seconds in which a mutant has to be found.
 const MUTANT_SECONDS: &str = "180";
 /// Where the list of mutants lies.
@@ -25,6 +27,7 @@ pub(crate) fn run(words: &[OsString]) -> Result<(), Failure> {
     build(folders::root(), "target/simulator")?;
     let status = Command::new(program(&folders::root().join("target/simulator")))
         .args(words)
+        .env("LIMIC_LOG", QUIET)
         .status();
     match status {
         Ok(status) if status.success() => Ok(()),
@@ -41,6 +44,7 @@ pub(crate) fn check(summary: &mut Summary) -> Result<(), Failure> {
     build(folders::root(), "target/simulator")?;
     Job::new(program(&folders::root().join("target/simulator")), 5)
         .args(["--seeds", RUNS])
+        .env("LIMIC_LOG", QUIET)
         .run()?;
     summary.pass();
     Ok(())

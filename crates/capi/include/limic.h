@@ -158,7 +158,10 @@ typedef enum limic_error {
     LIMIC_ERR_UNKNOWN_PEER = -13,
     /** The bytes are not the address of an endpoint. */
     LIMIC_ERR_ADDRESS = -14,
-    /** The peer exposes no region under this key (any more). */
+    /**
+     * The peer exposes no region under this key (any more), or a peer is in the middle of an access
+     * to a region of this endpoint that is to be revoked.
+     */
     LIMIC_ERR_REGION = -15,
     /** The access reaches outside of the region, or is longer than the loan. */
     LIMIC_ERR_RANGE = -16,
@@ -362,8 +365,13 @@ int limic_endpoint_open(const struct limic_options *options, struct limic_endpoi
  *
  * For a world this leaves the job without waiting for the others; limic_world_finalize waits.
  *
- * A buffer that a peer may still be copying from is the one exception: if the linger time is over
- * and a receiver is in the middle of a single copy, it gets what lies there then.
+ * Two buffers are exceptions. If the linger time is over and a receiver is in the middle of a
+ * single copy, it gets what lies in the buffer then. If a sender is stopped in the middle of a
+ * write into a buffer, it may write there until it goes on or ends; a warning names it.
+ *
+ * Errors: LIMIC_ERR_REGION if a peer is stopped in the middle of an access to a region. The
+ * endpoint is closed, but memory of limic_region_expose may be read and written until that peer has
+ * ended; memory of limic_region_allocate is never freed.
  */
 int limic_endpoint_close(struct limic_endpoint endpoint);
 
@@ -474,7 +482,8 @@ int limic_world_barrier(struct limic_endpoint endpoint);
  * misses a message. The handle is void afterwards, also after an error of the transport.
  *
  * Errors: LIMIC_ERR_PEER_FAILED if a rank died, LIMIC_ERR_STARTUP, LIMIC_ERR_INTERNAL for an
- * endpoint that failed; and, with the handle still valid, misuse.
+ * endpoint that failed; LIMIC_ERR_REGION as limic_endpoint_close; and, with the handle still valid,
+ * misuse.
  */
 int limic_world_finalize(struct limic_endpoint endpoint);
 
@@ -870,7 +879,9 @@ int limic_region_allocate(struct limic_endpoint endpoint, size_t length, void **
  * Ends an exposure, after the accesses under way have finished. Memory of limic_region_expose is
  * the caller's again, memory of limic_region_allocate is freed. region becomes LIMIC_REGION_NULL.
  *
- * Errors: LIMIC_ERR_REQUEST if it was revoked already.
+ * Errors: LIMIC_ERR_REQUEST if it was revoked already. LIMIC_ERR_REGION if a peer is in the middle
+ * of an access and nothing of that moves for ten seconds, as when it is stopped: no other access
+ * begins, but region and its memory stay as they are, and the call can be made again.
  *
  * Requires: region is NULL or readable and writable.
  */

@@ -2,9 +2,10 @@
 
 use core::ffi::{c_int, c_void};
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
 use limic::Buffer;
+use limic_shm::process::LockHere;
 
 use crate::arguments::{output, too_long};
 use crate::errors::Failure;
@@ -12,10 +13,10 @@ use crate::errors::limic_error::{LIMIC_ERR_INVALID, LIMIC_ERR_NO_MEMORY};
 use crate::ffi_guard::guarded;
 
 /// All buffers that C has, by their addresses.
-static BUFFERS: Mutex<Option<HashMap<usize, Buffer>>> = Mutex::new(None);
+static BUFFERS: LockHere<Option<HashMap<usize, Buffer>>> = LockHere::new(None);
 
 fn buffers() -> MutexGuard<'static, Option<HashMap<usize, Buffer>>> {
-    BUFFERS.lock().unwrap_or_else(PoisonError::into_inner)
+    BUFFERS.lock()
 }
 
 /// Allocates `length` bytes, all 0, that peers on this node may read and cannot write: a message

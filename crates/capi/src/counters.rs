@@ -5,6 +5,7 @@ use core::ffi::{c_char, c_int};
 use limic::Peer;
 use limic::counters::Traffic;
 use limic::settings::Path;
+use limic_shm::process::ValueHere;
 
 use crate::errors::Failure;
 use crate::errors::limic_error::{LIMIC_ERR_INVALID, LIMIC_ERR_UNKNOWN_PEER};
@@ -179,8 +180,8 @@ pub extern "C" fn limic_path_count() -> u32 {
 /// that is no path. The memory is the library's and stays valid.
 #[unsafe(no_mangle)]
 pub extern "C" fn limic_path_name(path: u32) -> *const c_char {
-    static NAMES: std::sync::OnceLock<Vec<std::ffi::CString>> = std::sync::OnceLock::new();
-    let names = NAMES.get_or_init(|| {
+    static NAMES: ValueHere<Vec<std::ffi::CString>> = ValueHere::new();
+    let names = NAMES.get_or_make(|| {
         let names = Path::ALL
             .iter()
             .map(|path| std::ffi::CString::new(path.name()));

@@ -53,14 +53,16 @@ pub unsafe extern "C" fn limic_endpoint_open(
 ///
 /// For a world this leaves the job without waiting for the others; `limic_world_finalize` waits.
 ///
-/// A buffer that a peer may still be copying from is the one exception: if the linger time is over
-/// and a receiver is in the middle of a single copy, it gets what lies there then.
+/// Two buffers are exceptions. If the linger time is over and a receiver is in the middle of a
+/// single copy, it gets what lies in the buffer then. If a sender is stopped in the middle of a
+/// write into a buffer, it may write there until it goes on or ends; a warning names it.
+///
+/// Errors: `LIMIC_ERR_REGION` if a peer is stopped in the middle of an access to a region. The
+/// endpoint is closed, but memory of `limic_region_expose` may be read and written until that peer
+/// has ended; memory of `limic_region_allocate` is never freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn limic_endpoint_close(endpoint: limic_endpoint) -> c_int {
-    guarded(|| {
-        table::remove(endpoint)?.into_kind(drop);
-        Ok(())
-    })
+    guarded(|| Ok(table::remove(endpoint)?.into_kind(drop)?))
 }
 
 /// The address of an endpoint: `LIMIC_ADDRESS_LENGTH` bytes that travel to the other processes in

@@ -2,7 +2,7 @@
 
 use limic::Outcome;
 use limic::raw::{ClaimId, RawLoan, RawLoaned, RawSlice, RawSliceMut, RegionId, RequestId};
-use limic::{Endpoint, HybridEndpoint, KernelEndpoint, ShmEndpoint, World};
+use limic::{Endpoint, Error, HybridEndpoint, KernelEndpoint, ShmEndpoint, World};
 use limic_ffi::Slab;
 
 /// An endpoint of one of the kinds, alone or with a job around it.
@@ -97,7 +97,13 @@ impl Kind {
 
 impl EndpointState {
     /// Takes back what C holds of the endpoint, and hands the endpoint on to its end.
-    pub(crate) fn into_kind<R>(mut self: Box<Self>, end: impl FnOnce(Kind) -> R) -> R {
+    ///
+    /// # Errors
+    /// The endpoint has ended, but a peer is in the middle of an access to a region.
+    pub(crate) fn into_kind<R>(
+        mut self: Box<Self>,
+        end: impl FnOnce(Kind) -> R,
+    ) -> Result<R, Error> {
         let raw = self.kind.raw();
         for lent in self.loans.drain() {
             if let Lent::Room(loan) = lent {
@@ -106,12 +112,16 @@ impl EndpointState {
                 unsafe { raw.return_loan(loan) };
             }
         }
-        // Peers may not reach C's memory any more when this returns. The only error is an unknown
-        // region, and there is then nothing to revoke.
+        // Peers may not reach C's memory any more when this returns. Of a region that is not known
+        // there is nothing to revoke.
+        let mut in_use = None;
         for region in self.regions.drain() {
-            let _ = raw.revoke(region.id);
+            if let Err(error @ Error::RegionInUse { .. }) = raw.revoke(region.id) {
+                in_use = Some(error);
+            }
         }
-        end(self.kind)
+        let ended = end(self.kind);
+        in_use.map_or(Ok(ended), Err)
     }
 
     /// The endpoint alone, for a process that ends now: taking back what C holds could wait for a

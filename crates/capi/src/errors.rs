@@ -48,7 +48,8 @@ pub enum limic_error {
     LIMIC_ERR_UNKNOWN_PEER = -13,
     /// The bytes are not the address of an endpoint.
     LIMIC_ERR_ADDRESS = -14,
-    /// The peer exposes no region under this key (any more).
+    /// The peer exposes no region under this key (any more), or a peer is in the middle of an
+    /// access to a region of this endpoint that is to be revoked.
     LIMIC_ERR_REGION = -15,
     /// The access reaches outside of the region, or is longer than the loan.
     LIMIC_ERR_RANGE = -16,
@@ -117,7 +118,9 @@ impl limic_error {
             LIMIC_ERR_PEER_FAILED => c"the peer is gone",
             LIMIC_ERR_UNKNOWN_PEER => c"there is no such peer or rank",
             LIMIC_ERR_ADDRESS => c"the bytes are not the address of an endpoint",
-            LIMIC_ERR_REGION => c"the peer exposes no region under this key",
+            LIMIC_ERR_REGION => {
+                c"the peer exposes no region under this key, or one of this endpoint is in use"
+            }
             LIMIC_ERR_RANGE => c"the access reaches outside of the region or loan",
             LIMIC_ERR_NO_PATH => c"no path can carry the message",
             LIMIC_ERR_NO_MEMORY => c"memory or a table is used up",

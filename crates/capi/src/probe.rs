@@ -12,7 +12,7 @@ use crate::ffi_guard::inside;
 use crate::handles::{limic_endpoint, limic_message, limic_request};
 use crate::messages::{finish, start};
 use crate::status::{StatusOut, limic_status};
-use crate::waiting::{Patience, until};
+use crate::waiting::{Patience, until_message};
 
 /// Waits until a message that fits has arrived, at most `timeout_ns` nanoseconds (0 looks once,
 /// `LIMIC_FOREVER` waits without end), and describes it without taking it.
@@ -36,7 +36,9 @@ pub unsafe extern "C" fn limic_probe(
         // SAFETY: the caller's promise.
         let status = unsafe { StatusOut::new(status) }?;
         let raw = held.raw();
-        let found = until(raw, Patience::of(timeout_ns), || Ok(raw.peek(&selector)?))?;
+        let wanted = ("limic_probe", &selector);
+        let patience = Patience::of(timeout_ns);
+        let found = until_message(raw, patience, wanted, || raw.peek(&selector))?;
         status.found(&found);
         Ok(())
     })
@@ -66,7 +68,9 @@ pub unsafe extern "C" fn limic_mprobe(
         // SAFETY: the caller's promise.
         let status = unsafe { StatusOut::new(status) }?;
         let raw = held.raw();
-        let (found, claim) = until(raw, Patience::of(timeout_ns), || Ok(raw.claim(&selector)?))?;
+        let wanted = ("limic_mprobe", &selector);
+        let patience = Patience::of(timeout_ns);
+        let (found, claim) = until_message(raw, patience, wanted, || raw.claim(&selector))?;
         message.write(limic_message {
             endpoint: endpoint.id,
             number: held.claims.insert(claim),

@@ -3,7 +3,7 @@
 use core::ffi::{c_int, c_void};
 
 use limic::raw::RegionId;
-use limic::{Access, Peer};
+use limic::{Access, Error, Peer};
 
 use crate::arguments::{bytes, output, room, too_long};
 use crate::endpoint_state::{EndpointState, Exposed};
@@ -102,7 +102,9 @@ fn enter(
 /// the caller's again, memory of `limic_region_allocate` is freed. `region` becomes
 /// `LIMIC_REGION_NULL`.
 ///
-/// Errors: `LIMIC_ERR_REQUEST` if it was revoked already.
+/// Errors: `LIMIC_ERR_REQUEST` if it was revoked already. `LIMIC_ERR_REGION` if a peer is in the
+/// middle of an access and nothing of that moves for ten seconds, as when it is stopped: no other
+/// access begins, but `region` and its memory stay as they are, and the call can be made again.
 ///
 /// # Safety
 /// `region` is NULL or readable and writable.
@@ -113,17 +115,20 @@ pub unsafe extern "C" fn limic_region_revoke(region: *mut limic_region) -> c_int
         return Failure::null("region").report();
     };
     inside(region.owner(), |held| {
-        let exposed = held.regions.take(region.number).ok_or_else(|| {
-            Failure::new(
+        let Some(&mut Exposed { id, allocated }) = held.regions.get_mut(region.number) else {
+            return Err(Failure::new(
                 LIMIC_ERR_REQUEST,
                 "the region is not known: it was revoked already",
-            )
-        })?;
-        *region = limic_region::default();
+            ));
+        };
+        let memory = held.raw().revoke(id);
+        if !matches!(memory, Err(Error::RegionInUse { .. })) {
+            held.regions.take(region.number);
+            *region = limic_region::default();
+        }
         // What was allocated comes back as a vector and is freed here.
-        let memory = held.raw().revoke(exposed.id)?;
-        debug_assert!(exposed.allocated || memory.is_empty());
-        Ok(())
+        debug_assert!(allocated || memory.as_ref().map_or(true, Vec::is_empty));
+        Ok(memory.map(drop)?)
     })
 }
 

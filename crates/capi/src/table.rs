@@ -8,10 +8,9 @@
 //! - in the serialized mode each call takes it and gives it up.
 
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use limic_shm::process::Process;
+use limic_shm::process::{LockHere, Process};
 
 use crate::endpoint_state::EndpointState;
 use crate::errors::Failure;
@@ -28,7 +27,7 @@ struct Place {
     /// Of the handle that means it now; 0: nothing is open here.
     generation: AtomicU32,
     /// The mark of the process that opened it.
-    process: AtomicU32,
+    process: AtomicU64,
     /// The thread that may use it; 0: none. With the bit [`ENDED`], it is about to end, and others
     /// may take it too.
     owner: AtomicUsize,
@@ -47,7 +46,7 @@ impl Place {
     const fn empty() -> Self {
         Self {
             generation: AtomicU32::new(0),
-            process: AtomicU32::new(0),
+            process: AtomicU64::new(0),
             owner: AtomicUsize::new(0),
             serialized: AtomicBool::new(false),
             busy: AtomicBool::new(false),
@@ -65,10 +64,20 @@ struct Free {
     returned: Vec<(usize, u32)>,
 }
 
-static FREE: Mutex<Free> = Mutex::new(Free {
+static FREE: LockHere<Free> = LockHere::new(Free {
     fresh: 0,
     returned: Vec::new(),
 });
+
+/// Of a child whose parent had the lock in another thread: what was given back is not used again.
+impl Default for Free {
+    fn default() -> Self {
+        Self {
+            fresh: USED.load(Ordering::Relaxed),
+            returned: Vec::new(),
+        }
+    }
+}
 
 /// Places that were ever used, from the first on.
 static USED: AtomicUsize = AtomicUsize::new(0);
@@ -125,7 +134,7 @@ fn mark_at_end() {
 /// Enters an endpoint and gives its handle. The calling thread owns it.
 pub(crate) fn insert(held: EndpointState, threads: Threads) -> Result<limic_endpoint, Failure> {
     let process = Process::current().to_bits();
-    let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut free = FREE.lock();
     let (at, generation) = match free.returned.pop() {
         Some(place) => place,
         None if free.fresh < PLACES => {
@@ -305,7 +314,7 @@ pub(crate) fn remove(endpoint: limic_endpoint) -> Result<Box<EndpointState>, Fai
     place.generation.store(0, Ordering::Release);
     drop(inside);
     place.owner.store(0, Ordering::Release);
-    let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut free = FREE.lock();
     let at = (endpoint.id as u32 as usize).wrapping_sub(1);
     let next = ((endpoint.id >> 32) as u32).wrapping_add(1).max(1);
     free.returned.push((at, next));

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use limic::Endpoint;
+use limic::raw::{poll_until, poll_within};
+use limic::{Endpoint, Selector};
 
 use crate::errors::Failure;
 use crate::errors::limic_error::LIMIC_ERR_TIMEOUT;
@@ -33,39 +34,31 @@ impl Patience {
     }
 }
 
-/// About 50 us of asking before the first sleep.
-const POLLS: u32 = 1000;
-/// Questions between two looks at the clock.
-const CLOCK: u32 = 64;
-
 /// Asks until there is an answer or the time is over. Each question makes progress.
 pub(crate) fn until<T>(
     raw: &dyn Endpoint,
     patience: Patience,
-    mut ask: impl FnMut() -> Result<Option<T>, Failure>,
+    ask: impl FnMut() -> Result<Option<T>, Failure>,
 ) -> Result<T, Failure> {
-    let mut polls = 0_u32;
-    loop {
-        if let Some(answer) = ask()? {
-            return Ok(answer);
-        }
-        polls = polls.saturating_add(1);
-        let sleepy = polls > POLLS;
-        let left = match patience {
-            Patience::Look => return Err(late()),
-            Patience::Forever => None,
-            Patience::Until(_) if !sleepy && !polls.is_multiple_of(CLOCK) => None,
-            Patience::Until(deadline) => {
-                let left = deadline.saturating_duration_since(Instant::now());
-                if left.is_zero() {
-                    return Err(late());
-                }
-                Some(left)
-            }
-        };
-        if sleepy {
-            raw.sleep(left);
-        }
+    let left = match patience {
+        Patience::Look => Duration::ZERO,
+        Patience::Until(deadline) => deadline.saturating_duration_since(Instant::now()),
+        Patience::Forever => Duration::MAX,
+    };
+    poll_within(raw, left, ask)?.ok_or_else(late)
+}
+
+/// As [`until`], for a message that `call` looks for: without a time limit, it is said if it takes
+/// long.
+pub(crate) fn until_message<T>(
+    raw: &dyn Endpoint,
+    patience: Patience,
+    (call, selector): (&'static str, &Selector),
+    mut ask: impl FnMut() -> limic::Result<Option<T>>,
+) -> Result<T, Failure> {
+    match patience {
+        Patience::Forever => Ok(poll_until(raw, call, selector, ask)?),
+        _ => until(raw, patience, || Ok(ask()?)),
     }
 }
 

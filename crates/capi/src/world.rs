@@ -149,7 +149,8 @@ pub extern "C" fn limic_world_barrier(endpoint: limic_endpoint) -> c_int {
 /// misses a message. The handle is void afterwards, also after an error of the transport.
 ///
 /// Errors: `LIMIC_ERR_PEER_FAILED` if a rank died, `LIMIC_ERR_STARTUP`, `LIMIC_ERR_INTERNAL` for an
-/// endpoint that failed; and, with the handle still valid, misuse.
+/// endpoint that failed; `LIMIC_ERR_REGION` as `limic_endpoint_close`; and, with the handle still
+/// valid, misuse.
 #[unsafe(no_mangle)]
 pub extern "C" fn limic_world_finalize(endpoint: limic_endpoint) -> c_int {
     let looked = guarded(|| job(table::enter(endpoint)?.held()?).map(|_| ()));
@@ -160,7 +161,7 @@ pub extern "C" fn limic_world_finalize(endpoint: limic_endpoint) -> c_int {
         let held = table::remove(endpoint)?;
         if held.broken {
             // It takes part in nothing any more, and the other ranks must not wait for it.
-            held.into_kind(drop);
+            held.into_kind(drop)?;
             return Err(broken());
         }
         held.into_kind(|kind| match kind {
@@ -169,7 +170,7 @@ pub extern "C" fn limic_world_finalize(endpoint: limic_endpoint) -> c_int {
             Kind::KernelWorld(world) => world.finalize(),
             // Looked at above, and the handle means the same endpoint.
             Kind::Hybrid(_) | Kind::Shm(_) | Kind::Kernel(_) => Ok(()),
-        })?;
+        })??;
         Ok(())
     })
 }

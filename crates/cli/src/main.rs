@@ -23,6 +23,8 @@ enum Command {
     Manual(manual::Args),
     #[command(hide = true)]
     Guard(run::guard::Args),
+    #[command(hide = true)]
+    Host(run::host::Args),
 }
 
 const AFTER_HELP: &str = "\
@@ -48,6 +50,7 @@ fn main() -> ExitCode {
         Command::Model(args) => args.execute(),
         Command::Manual(args) => manual::execute(&args, Command::command()),
         Command::Guard(args) => run::guard::execute(&args),
+        Command::Host(args) => run::host::execute(&args),
     }
 }
 

@@ -175,7 +175,7 @@ fn what_makes_no_sense_is_said_with_code_2() {
         (
             &["--why", "next-door", "8"][..],
             &[][..],
-            "'next-door' is not a locality",
+            "'next-door' is not a receiver",
         ),
         (
             &["--why", "self", "big"],
@@ -226,6 +226,39 @@ fn why_knows_receivers_that_lag_behind() {
     let text = out(&info(&words, &off));
     assert!(text.contains("LIMIC_SKEW is off"), "{text}");
     let output = info(&["--slow-receiver"], &profile);
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn why_knows_networks_the_module_loans_and_slices() {
+    for (words, parts) in [
+        (
+            &["tcp", "1M"][..],
+            &["tcp: 1M", "go by rc-eager", "eager limit"][..],
+        ),
+        (&["kernel", "8"], &["go by eager", "the module keeps it"]),
+        (&["kernel", "64K"], &["go by kmod"]),
+        (
+            &["shared-cache", "64K", "--loan"],
+            &["go by loan", "no copy"],
+        ),
+        (&["tcp", "64K", "--loan"], &["go by rc-eager", "not loan: "]),
+        (
+            &["same-package", "1M", "--slices", "3"],
+            &[
+                "go by pipeline",
+                "needs the sender's bytes in one slice",
+                "but: the first path",
+            ],
+        ),
+    ] {
+        let words: Vec<_> = ["--why"].iter().chain(words).copied().collect();
+        let text = out(&info(&words, &[("LIMIC_PROFILE", "off")]));
+        for part in parts {
+            assert!(text.contains(part), "{words:?}: {text}");
+        }
+    }
+    let output = info(&["--why", "tcp", "8", "--slow-receiver"], &[]);
     assert_eq!(output.status.code(), Some(2));
 }
 

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use crate::CopyError;
 
-/// A piece of another process's memory, as its owner named it.
+/// A slice of another process's memory, as its owner named it.
 ///
 /// The owner makes it with [`CopyEngine::expose`] and sends its three numbers in a message. What
 /// they mean is the engine's business:
@@ -24,7 +24,7 @@ pub struct RemoteRange {
     pub len: u64,
 }
 
-/// A piece of this process's memory that an engine may read.
+/// A slice of this process's memory that an engine may read.
 ///
 /// It is an address and a length without a lifetime, because an operation may outlive the call
 /// that started it. Only `unsafe` functions use it; they say what must hold then.
@@ -34,7 +34,7 @@ pub struct LocalSlice {
     len: usize,
 }
 
-/// A piece of this process's memory that an engine may write. See [`LocalSlice`].
+/// A slice of this process's memory that an engine may write. See [`LocalSlice`].
 #[derive(Debug, Clone, Copy)]
 pub struct LocalSliceMut {
     pointer: *mut u8,
@@ -134,7 +134,7 @@ pub enum Access {
 
 /// An engine that copies between this process's memory and a peer's with one copy.
 ///
-/// The lists of a call may be cut differently (three remote pieces, one local), but must have the
+/// The lists of a call may be cut differently (three remote slices, one local), but must have the
 /// same total length. Lists are walked in order.
 ///
 /// # Errors
@@ -148,10 +148,10 @@ pub trait CopyEngine: Debug + Send {
 
     /// Makes `local` reachable for peers and writes what they need to name it into `out`, in
     /// order; returns how many entries of `out` were used (at most `local.len()`: an engine with
-    /// handles may name several pieces by one range). The lengths add up to that of `local`.
+    /// handles may name several slices by one range). The lengths add up to that of `local`.
     ///
     /// # Safety
-    /// Until [`revoke`](Self::revoke), every piece stays valid for what `access` names; and unless
+    /// Until [`revoke`](Self::revoke), every slice stays valid for what `access` names; and unless
     /// that is [`Access::Read`], this process holds no reference to the bytes while a peer may
     /// write them.
     ///
@@ -176,10 +176,10 @@ pub trait CopyEngine: Debug + Send {
     /// that whole part; `Ok(0)` without a system call if there is nothing left.
     ///
     /// Checking and skipping costs a walk over both lists per call, so a list of thousands of
-    /// pieces wants a `limit` of many pieces.
+    /// slices wants a `limit` of many slices.
     ///
     /// # Safety
-    /// For the whole call every piece of `local` is valid for writes of its length, and nobody
+    /// For the whole call every slice of `local` is valid for writes of its length, and nobody
     /// else in this process reads or writes it. Nothing is asked of `remote`: the kernel checks
     /// it. What arrives is whatever the peer had there, torn if it was writing.
     ///
@@ -197,7 +197,7 @@ pub trait CopyEngine: Debug + Send {
     /// Copies a part of `local` into the peer's `remote`: see [`read_at`](Self::read_at).
     ///
     /// # Safety
-    /// For the whole call every piece of `local` is valid for reads of its length, and nobody in
+    /// For the whole call every slice of `local` is valid for reads of its length, and nobody in
     /// this process writes it. The peer consented to writes into `remote`: an engine whose
     /// kernel side does not ask for consent (cross-memory attach) changes whatever lies there.
     ///

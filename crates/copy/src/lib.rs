@@ -4,7 +4,7 @@
 //! receiver. The engines here copy it once, straight from one process's buffer into the other's.
 //!
 //! - [`CopyEngine`] is what every engine offers: expose a buffer, read a peer's, write a peer's.
-//!   Lists of pieces on both sides, any length, and a bounded form ([`CopyEngine::read_at`]) so
+//!   Lists of slices on both sides, any length, and a bounded form ([`CopyEngine::read_at`]) so
 //!   that a caller gets back to its progress loop.
 //! - [`Cma`] is the engine over `process_vm_readv(2)` and `process_vm_writev(2)` ("cross-memory
 //!   attach"). [`Cma::probe`] tries it on a peer and, when that is refused, says exactly why and

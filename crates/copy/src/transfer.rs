@@ -85,7 +85,7 @@ pub(crate) enum Stopped {
 /// system call, two walks over the lists and no allocation.
 ///
 /// # Safety
-/// As [`VmSyscall::call`] for every piece of `local`, for the whole call.
+/// As [`VmSyscall::call`] for every slice of `local`, for the whole call.
 pub(crate) unsafe fn transfer<V: VmSyscall, L: Span>(
     vm: &V,
     direction: Direction,
@@ -165,7 +165,7 @@ unsafe fn run<const N: usize, V: VmSyscall, L: Span>(
             // kernel would pin pages that it does not copy.
             (locals, _) = local.window(&mut local_entries, reach);
         }
-        // SAFETY: the entries name parts of the caller's pieces, for which it vouches.
+        // SAFETY: the entries name parts of the caller's slices, for which it vouches.
         let moved = unsafe {
             vm.call(
                 direction,

@@ -1,4 +1,4 @@
-//! Cutting long lists of pieces into what one system call takes.
+//! Cutting long lists of slices into what one system call takes.
 
 use libc::{c_void, iovec};
 
@@ -8,9 +8,9 @@ use crate::{LocalSlice, LocalSliceMut, RemoteRange};
 /// on the local side; rounded down to 64 KiB it holds for every page size and keeps alignment.
 pub(crate) const MAX_BYTES_PER_CALL: u64 = 0x7fff_0000;
 
-/// A piece of memory in a list. Only numbers: nothing here touches the memory.
+/// A slice of memory in a list. Only numbers: nothing here touches the memory.
 pub(crate) trait Span {
-    /// Address of byte `offset` of the piece, for an iovec.
+    /// Address of byte `offset` of the slice, for an iovec.
     fn at(&self, offset: u64) -> *mut c_void;
     /// Length in bytes.
     fn bytes(&self) -> u64;
@@ -66,7 +66,7 @@ pub(crate) const EMPTY: iovec = iovec {
     iov_len: 0,
 };
 
-/// A place in a list: the pieces from the current one on, and an offset into the first of them.
+/// A place in a list: the slices from the current one on, and an offset into the first of them.
 #[derive(Debug)]
 pub(crate) struct Cursor<'a, S> {
     spans: &'a [S],
@@ -79,7 +79,7 @@ impl<'a, S: Span> Cursor<'a, S> {
         Self { spans, offset: 0 }
     }
 
-    /// Whether at most `entries` pieces are left.
+    /// Whether at most `entries` slices are left.
     pub(crate) fn is_short(&self, entries: usize) -> bool {
         self.spans.len() <= entries
     }
@@ -99,7 +99,7 @@ impl<'a, S: Span> Cursor<'a, S> {
         }
     }
 
-    /// Fills `out` with what comes next, at most `limit` bytes and leaving out empty pieces.
+    /// Fills `out` with what comes next, at most `limit` bytes and leaving out empty slices.
     /// Returns the entries used and the bytes that they name.
     pub(crate) fn window(&self, out: &mut [iovec], limit: u64) -> (usize, u64) {
         let (mut used, mut named, mut offset) = (0, 0, self.offset);

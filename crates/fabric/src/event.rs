@@ -42,8 +42,18 @@ pub enum Event {
         /// What the peer says of itself.
         hello: Vec<u8>,
     },
-    /// Messages have arrived: they are in the inbox.
+    /// Messages have arrived: they are in the inbox. The last one may have [begun] only.
+    ///
+    /// [begun]: crate::Inbox::begun
     Messages,
+    /// More bytes may be there of the message that has begun on this connection, for
+    /// [`Fabric::receive`](crate::Fabric::receive).
+    Rest {
+        /// The connection.
+        connection: ConnectionId,
+        /// Bytes of the message that are still to come.
+        left: usize,
+    },
     /// A read is over.
     Transferred {
         /// What it was started with.
@@ -78,7 +88,7 @@ pub enum SendRefused {
     /// [`Fabric::poll`](crate::Fabric::poll).
     #[error("no room now")]
     Later,
-    /// Longer than [`Fabric::longest_message`](crate::Fabric::longest_message).
+    /// Longer than [`Limits::longest`](crate::Limits::longest).
     #[error("{len} bytes are more than the {most} of a packet")]
     TooLong {
         /// Its bytes.

@@ -4,7 +4,9 @@ use core::fmt::Debug;
 use core::time::Duration;
 use std::os::fd::BorrowedFd;
 
-use crate::{ConnectionFailure, ConnectionId, Counts, Event, Form, Inbox, Part, SendRefused};
+use crate::{
+    ConnectionFailure, ConnectionId, Counts, Event, Form, Inbox, Limits, Part, SendRefused,
+};
 
 /// A range of a peer's memory, with the word of keys that the peer gave ([`Fabric::offer`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +15,15 @@ pub struct RemoteRange {
     pub start: u64,
     /// What gives access; never 0.
     pub keys: u64,
+}
+
+/// A part of a message where it lies in this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    /// First byte.
+    pub start: *const u8,
+    /// Bytes.
+    pub len: usize,
 }
 
 /// All connections of one endpoint over one network.
@@ -45,8 +56,8 @@ pub trait Fabric: Debug + Send {
     /// Whether a connection is ready: messages go at once, as far as there is room.
     fn is_connected(&self, connection: ConnectionId) -> bool;
 
-    /// Bytes of the longest message that [`send`](Self::send) takes on a connection.
-    fn longest_message(&self, connection: ConnectionId) -> usize;
+    /// What a connection takes.
+    fn limits(&self, connection: ConnectionId) -> Limits;
 
     /// Sends a message, whose payload `fill` writes. Messages of one connection arrive in the order
     /// sent.
@@ -59,6 +70,60 @@ pub trait Fabric: Debug + Send {
         form: Form,
         fill: &mut dyn FnMut(&mut [u8]),
     ) -> Result<(), SendRefused>;
+
+    /// Begins a message: its payload is `head`, a few bytes, and then `data`, or more if the form
+    /// says so. Gives how many bytes of `data` have gone. The others follow by
+    /// [`go_on`](Self::go_on), and nothing else goes on the connection before.
+    ///
+    /// # Errors
+    /// [`SendRefused`]; nothing of it has gone then.
+    ///
+    /// # Safety
+    /// The data can be read during the call.
+    #[expect(
+        unsafe_code,
+        reason = "an implementation reads memory behind the borrow checker"
+    )]
+    unsafe fn begin(
+        &mut self,
+        _to: ConnectionId,
+        form: Form,
+        _head: &[u8],
+        _data: &[Stretch],
+    ) -> Result<usize, SendRefused> {
+        let len = form.len as usize;
+        Err(SendRefused::TooLong { len, most: 0 })
+    }
+
+    /// Goes on with the message that has begun. Gives how many bytes of `data` have gone.
+    ///
+    /// # Safety
+    /// As [`begin`](Self::begin).
+    #[expect(
+        unsafe_code,
+        reason = "an implementation reads memory behind the borrow checker"
+    )]
+    unsafe fn go_on(&mut self, _to: ConnectionId, _data: &[Stretch]) -> usize {
+        0
+    }
+
+    /// Bytes of the message that has begun to go on a connection, which are still to be given.
+    fn left_to_go(&self, _to: ConnectionId) -> usize {
+        0
+    }
+
+    /// Takes bytes of the message that [has begun](Inbox::begun), as many as are there and have
+    /// room; gives their number. [`Event::Rest`] says when there may be more.
+    ///
+    /// # Safety
+    /// `into` has room for `len` bytes.
+    #[expect(
+        unsafe_code,
+        reason = "an implementation writes memory behind the borrow checker"
+    )]
+    unsafe fn receive(&mut self, _from: ConnectionId, _into: *mut u8, _len: usize) -> usize {
+        0
+    }
 
     /// Says that several messages are sent one after the other now, until
     /// [`uncork`](Self::uncork): they may travel together.

@@ -20,6 +20,7 @@ pub struct Inbox {
     connection: ConnectionId,
     bytes: Vec<u8>,
     messages: Vec<(Form, u32)>,
+    begun: Option<(Form, usize, usize)>,
 }
 
 impl Inbox {
@@ -30,6 +31,7 @@ impl Inbox {
             connection: ConnectionId(0),
             bytes: Vec::new(),
             messages: Vec::new(),
+            begun: None,
         }
     }
 
@@ -47,6 +49,15 @@ impl Inbox {
             Some((*form, self.bytes.get(start..end)?))
         })
     }
+
+    /// A long message of which only the beginning is here: its header, and the first bytes of its
+    /// payload. It comes after the others; its rest is to be
+    /// [received](crate::Fabric::receive).
+    #[must_use]
+    pub fn begun(&self) -> Option<(Form, &[u8])> {
+        let (form, start, end) = self.begun?;
+        Some((form, self.bytes.get(start..end)?))
+    }
 }
 
 /// For fabrics, which fill it.
@@ -55,6 +66,7 @@ impl Inbox {
     pub fn begin(&mut self, connection: ConnectionId) {
         self.connection = connection;
         self.messages.clear();
+        self.begun = None;
     }
 
     /// The bytes among which the payloads lie.
@@ -75,10 +87,15 @@ impl Inbox {
         self.messages.push((form, at as u32));
     }
 
+    /// A message begins, the first bytes of whose payload are those from `start` to `end`.
+    pub fn push_begun(&mut self, form: Form, start: usize, end: usize) {
+        self.begun = Some((form, start, end));
+    }
+
     /// Whether there is no message.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.messages.is_empty()
+        self.messages.is_empty() && self.begun.is_none()
     }
 }
 

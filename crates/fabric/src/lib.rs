@@ -6,15 +6,20 @@
 //!
 //! A fabric moves messages with a kind and a tag. Those of one connection arrive once and in the
 //! order sent, or the connection fails. It has no threads: everything moves in [`Fabric::poll`].
+//!
+//! Where a fabric can, long messages go out of the memory of the application, and come into it
+//! ([`Fabric::begin`], [`Fabric::receive`]).
 
 #![deny(unsafe_code)]
 
 mod event;
 mod fabric;
 mod inbox;
+mod limits;
 mod parts;
 
 pub use event::{ConnectionFailure, ConnectionId, Counts, Event, SendRefused, TransferError};
-pub use fabric::{Fabric, RemoteRange};
+pub use fabric::{Fabric, RemoteRange, Stretch};
 pub use inbox::{Form, Inbox};
+pub use limits::Limits;
 pub use parts::{PARTS, Part, Parts, Provider};

@@ -40,6 +40,12 @@ pub struct Panic {
 }
 
 impl Panic {
+    /// The payload, if it is such a value.
+    #[must_use]
+    pub fn get<T: 'static>(&self) -> Option<&T> {
+        self.payload.as_deref()?.downcast_ref()
+    }
+
     /// What the panic said.
     #[cold]
     pub fn text(&self) -> &str {

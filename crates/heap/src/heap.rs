@@ -4,9 +4,9 @@ use core::cell::Cell;
 use core::mem::ManuallyDrop;
 use core::ptr::null_mut;
 use std::os::fd::OwnedFd;
-use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use limic_shm::process::{self, Process};
+use limic_shm::process::{self, OnceHere, Process};
 use limic_shm::ring::Memory;
 use limic_shm::segment::Arena;
 use rustix::process::{Resource, getrlimit};
@@ -101,8 +101,8 @@ pub(crate) fn watch_forks() {
             BUSY.set(false);
         }
     }
-    static WATCHED: Once = Once::new();
-    WATCHED.call_once(|| {
+    static WATCHED: OnceHere = OnceHere::new();
+    WATCHED.call(|| {
         process::watch_forks();
         // SAFETY: functions that take a lock and leave it; they live as long as this library, with
         // which the C library forgets them.

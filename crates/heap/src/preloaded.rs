@@ -3,7 +3,8 @@
 
 use core::ffi::{c_int, c_void};
 use std::os::fd::{FromRawFd, OwnedFd};
-use std::sync::OnceLock;
+
+use limic_shm::process::ValueHere;
 
 use crate::{Place, heap, table};
 
@@ -65,8 +66,8 @@ extern "C" fn ended_for_others() -> u64 {
 
 /// The interface of the library, if it is loaded.
 fn interface() -> Option<&'static Interface> {
-    static FOUND: OnceLock<Option<&'static Interface>> = OnceLock::new();
-    *FOUND.get_or_init(|| {
+    static FOUND: ValueHere<Option<&'static Interface>> = ValueHere::new();
+    *FOUND.get_or_make(|| {
         // SAFETY: looks a name up, which ends with a zero.
         let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"limic_heap_v1".as_ptr()) };
         // SAFETY: only that library has this name, and stays loaded; the name has the version of

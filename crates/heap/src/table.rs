@@ -1,7 +1,7 @@
 //! Which arena an address lies in: asked at every long message, without a lock.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
+use core::sync::atomic::{AtomicU64, AtomicUsize};
 
 use limic_shm::process::Process;
 
@@ -18,7 +18,7 @@ struct Entry {
     id: AtomicU64,
     start: AtomicUsize,
     len: AtomicUsize,
-    process: AtomicU32,
+    process: AtomicU64,
 }
 
 static ENTRIES: [Entry; MOST] = [const {
@@ -26,7 +26,7 @@ static ENTRIES: [Entry; MOST] = [const {
         id: AtomicU64::new(0),
         start: AtomicUsize::new(0),
         len: AtomicUsize::new(0),
-        process: AtomicU32::new(0),
+        process: AtomicU64::new(0),
     }
 }; MOST];
 

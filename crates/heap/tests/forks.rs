@@ -134,6 +134,41 @@ fn a_child_has_its_copy_though_the_descriptor_was_closed() {
     );
 }
 
+/// The parent goes on at once, and what it writes then is not in the child's copy.
+#[test]
+fn a_child_has_its_copy_though_no_descriptor_is_free() {
+    const LONG: usize = 64 << 20;
+    in_child(
+        || {
+            let Some(mut buffer) = Buffer::new(LONG) else {
+                return false;
+            };
+            buffer.fill(7);
+            let none = libc::rlimit {
+                rlim_cur: 0,
+                rlim_max: 0,
+            };
+            // SAFETY: a limit of this process, which is a child of its own.
+            let limited = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const none) };
+            assert_eq!(limited, 0);
+            let bytes = buffer.as_mut_ptr();
+            in_child(
+                || {
+                    // SAFETY: the child's own copy, in this thread alone.
+                    let copy = unsafe { std::slice::from_raw_parts(bytes, LONG) };
+                    copy.iter().all(|byte| *byte == 7)
+                },
+                || {
+                    // SAFETY: the buffer is alive, and the parent has this thread alone.
+                    unsafe { std::slice::from_raw_parts_mut(bytes, LONG) }.fill(9);
+                },
+            );
+            buffer.iter().all(|byte| *byte == 9)
+        },
+        || (),
+    );
+}
+
 #[test]
 fn a_fork_of_one_thread_leaves_others_their_memory() {
     let mut block = vec![1_u8; LEN];

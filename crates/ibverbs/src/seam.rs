@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use limic_fabric::{
-    ConnectionFailure, ConnectionId, Counts, Event, Fabric, Form, Inbox, Part, Provider,
+    ConnectionFailure, ConnectionId, Counts, Event, Fabric, Form, Inbox, Limits, Part, Provider,
     RemoteRange, SendRefused,
 };
 
@@ -26,7 +26,22 @@ pub struct VerbsFabric {
     reading: HashMap<u64, Arc<Spread>>,
 }
 
+/// What a connection takes whose packets have so many bytes.
+const fn limits(packet_bytes: u32) -> Limits {
+    Limits {
+        longest: fabric::longest_message(packet_bytes) as u64,
+        in_place_from: u64::MAX,
+        has_reads: true,
+    }
+}
+
 impl VerbsFabric {
+    /// What connections take where both ends have these settings.
+    #[must_use]
+    pub const fn limits_with(settings: &FabricSettings) -> Limits {
+        limits(settings.packet_bytes)
+    }
+
     /// Opens the devices; `id` and `secret` are those of the endpoint.
     ///
     /// # Errors
@@ -81,8 +96,8 @@ impl Fabric for VerbsFabric {
         self.fabric.is_connected(connection)
     }
 
-    fn longest_message(&self, connection: ConnectionId) -> usize {
-        self.fabric.longest_message(connection)
+    fn limits(&self, connection: ConnectionId) -> Limits {
+        limits(self.fabric.packet_bytes(connection))
     }
 
     fn send(

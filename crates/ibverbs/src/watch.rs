@@ -160,10 +160,14 @@ impl Watch {
         is_private(first, behind).then_some(watched)
     }
 
-    fn lock(&self) -> MutexGuard<'_, ()> {
-        self.lock
-            .lock()
-            .unwrap_or_else(|broken| broken.into_inner())
+    /// None in a forked child: the thread that had the lock may not be there, and nobody reads.
+    fn lock(&self) -> Option<MutexGuard<'_, ()>> {
+        let lock = || {
+            self.lock
+                .lock()
+                .unwrap_or_else(|broken| broken.into_inner())
+        };
+        (self.process == std::process::id()).then(lock)
     }
 
     /// The thread's life.

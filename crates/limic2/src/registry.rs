@@ -66,11 +66,8 @@ impl Found {
             Ok(seals) if seals.contains(wanted) => {}
             _ => return Err(no_table(pid, "the file is not sealed")),
         }
-        let copy = file
-            .as_fd()
-            .try_clone_to_owned()
-            .map_err(|why| no_table(pid, why))?;
-        let arena = PeerArena::attach(copy, TABLE_BYTES).map_err(|why| no_table(pid, why))?;
+        let arena =
+            PeerArena::attach(file.as_fd(), TABLE_BYTES).map_err(|why| no_table(pid, why))?;
         let word = |at| word(&arena, at).map_or(0, |word| word.load(Ordering::Acquire));
         // Acquire: pairs with the release in `Tables::grow`.
         let magic = word(AT_MAGIC);

@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 use std::os::fd::RawFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use limic_shm::process::{LockHere, Process};
 
 use crate::descriptor::{Part, Registered};
 use crate::refusal::Refusal;
@@ -12,20 +14,20 @@ struct Open {
     session: Arc<Session>,
     /// The process that opened it: a forked child inherits the descriptor, but neither the lock of
     /// the table nor its address space.
-    process: u32,
+    process: Process,
 }
 
-static OPEN: Mutex<Option<HashMap<RawFd, Open>>> = Mutex::new(None);
+static OPEN: LockHere<Option<HashMap<RawFd, Open>>> = LockHere::new(None);
 
 fn with<T>(use_it: impl FnOnce(&mut HashMap<RawFd, Open>) -> T) -> T {
-    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut open = OPEN.lock();
     use_it(open.get_or_insert_default())
 }
 
 pub(crate) fn open() -> Result<RawFd, Refusal> {
     let session = Arc::new(Session::open()?);
     let fd = session.fd();
-    let process = std::process::id();
+    let process = Process::current();
     // In a forked child an entry of the parent may have the number; its tables are not the child's.
     let old = with(|open| open.insert(fd, Open { session, process }));
     if let Some(old) = old {
@@ -37,7 +39,7 @@ pub(crate) fn open() -> Result<RawFd, Refusal> {
 pub(crate) fn close(fd: RawFd) -> Result<(), Refusal> {
     let closed = with(|open| open.remove(&fd));
     match closed {
-        Some(open) if open.process == std::process::id() => Ok(()),
+        Some(open) if open.process.is_current() => Ok(()),
         Some(open) => {
             forget(open);
             Err(not_open(fd))
@@ -63,9 +65,8 @@ fn not_open(fd: RawFd) -> Refusal {
 }
 
 pub(crate) fn find(fd: RawFd) -> Result<Arc<Session>, Refusal> {
-    let process = std::process::id();
     with(|open| {
-        let found = open.get(&fd).filter(|open| open.process == process);
+        let found = open.get(&fd).filter(|open| open.process.is_current());
         found.map(|open| Arc::clone(&open.session))
     })
     .ok_or_else(|| not_open(fd))
@@ -73,9 +74,8 @@ pub(crate) fn find(fd: RawFd) -> Result<Arc<Session>, Refusal> {
 
 /// What one of this process's own sessions registered.
 pub(crate) fn look_up_here(registered: Registered) -> Result<(Part, (u64, u64)), Refusal> {
-    let process = std::process::id();
     let sessions: Vec<Arc<Session>> = with(|open| {
-        let own = open.values().filter(|open| open.process == process);
+        let own = open.values().filter(|open| open.process.is_current());
         own.map(|open| Arc::clone(&open.session)).collect()
     });
     let mut found = sessions

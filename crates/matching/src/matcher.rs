@@ -127,7 +127,25 @@ impl<S: Storage> Matcher<S> {
         }
     }
 
-    /// Arrival, first step: removes the oldest posted receive that the message fits.
+    /// As [`post`](Self::post), for a receive that stays queued whatever finds it, at its place in
+    /// the order: room for many messages. [`cancel_posted`](Self::cancel_posted) removes it.
+    ///
+    /// # Errors
+    /// As [`post`](Self::post).
+    pub fn post_staying(&mut self, selector: &Selector, token: Token) -> Result<PostedId, Full> {
+        match self
+            .posted
+            .push_staying(&mut self.storage.posted(), selector, token)
+        {
+            Some((index, generation)) => Ok(PostedId { index, generation }),
+            None => Err(Full::Posted {
+                capacity: self.posted_capacity(),
+            }),
+        }
+    }
+
+    /// Arrival, first step: removes the oldest posted receive that the message fits, unless that
+    /// one stays.
     #[inline(always)]
     pub fn take_posted(&mut self, envelope: &Envelope) -> Option<Token> {
         if self.posted.queue.len == 0 {

@@ -34,6 +34,8 @@ pub(super) struct Posted {
     unindexed: u32,
     lag: u32,
     loose: u32,
+    /// Receives that stay queued when a message finds them.
+    staying: u32,
     /// Bit per class that has receives.
     active: u64,
     classes: [Class; CLASSES],
@@ -48,6 +50,7 @@ impl Posted {
             unindexed: NIL,
             lag: 0,
             loose: 0,
+            staying: 0,
             active: 0,
             classes: [Class {
                 mask: 0,
@@ -76,6 +79,29 @@ impl Posted {
             node.class = UNINDEXED;
             id = node.entry.next;
         }
+        if self.staying > 0 {
+            self.index_all(memory);
+        }
+    }
+
+    /// Puts all receives into their bins.
+    fn index_all(&mut self, memory: &mut PostedMemory<'_>) {
+        while self.lag > 0 && self.index_oldest(memory).is_some() {}
+    }
+
+    /// Queues a receive that stays when a message finds it. It goes into its bin, and with it all
+    /// older ones, so that those which are matched without bins know nothing of it.
+    pub(super) fn push_staying(
+        &mut self,
+        memory: &mut PostedMemory<'_>,
+        selector: &Selector,
+        token: Token,
+    ) -> Option<(u32, u32)> {
+        let (id, generation) = self.push(memory, selector, token)?;
+        self.staying += 1;
+        memory.nodes.get_mut(id as usize)?.stays = true;
+        self.index_all(memory);
+        Some((id, generation))
     }
 
     /// Queues a receive. One cache line, no hashing.
@@ -92,6 +118,7 @@ impl Posted {
         node.source = selector.source.number();
         node.any = selector.source.is_any();
         node.class = UNINDEXED;
+        node.stays = false;
         node.sequence = self.sequence;
         let generation = node.entry.generation;
         self.sequence += 1;
@@ -147,7 +174,7 @@ impl Posted {
         )
     }
 
-    /// Removes the oldest receive that the message fits.
+    /// Removes the oldest receive that the message fits, unless that one stays.
     ///
     /// One line for the oldest receive of all. Else, per class with receives in bins, one bucket,
     /// and one line for a hit; then at most [`SCAN`] lines; then, once for each receive that is
@@ -176,7 +203,7 @@ impl Posted {
         if self.queue.len > self.lag {
             let oldest = self.find(memory, envelope);
             if let Some((id, place)) = oldest {
-                return self.remove_at(memory, id, Some(place));
+                return self.found(memory, id, place);
             }
         }
         let mut id = self.unindexed;
@@ -197,10 +224,18 @@ impl Posted {
         memory: &mut PostedMemory<'_>,
         envelope: &Envelope,
     ) -> Option<Token> {
-        while self.lag > 0 {
-            self.index_oldest(memory)?;
-        }
+        self.index_all(memory);
         let (id, place) = self.find(memory, envelope)?;
+        self.found(memory, id, place)
+    }
+
+    /// A message has found a receive in its bin.
+    #[inline]
+    fn found(&mut self, memory: &mut PostedMemory<'_>, id: u32, place: Place) -> Option<Token> {
+        let node = memory.nodes.get(id as usize)?;
+        if node.stays {
+            return Some(node.entry.token);
+        }
         self.remove_at(memory, id, Some(place))
     }
 
@@ -292,6 +327,7 @@ impl Posted {
         } else {
             let (key, class) = (node.key(), node.class);
             let place = || place.unwrap_or_else(|| self.hasher.place(&key));
+            self.staying -= u32::from(node.stays);
             bins::remove(memory.nodes, memory.buckets, place, id)?;
             match self.classes.get_mut(usize::from(class)) {
                 Some(slot) => {

@@ -25,6 +25,8 @@ pub struct PostedNode {
     pub(super) source: u32,
     pub(super) any: bool,
     pub(super) class: u8,
+    /// It stays queued when a message finds it. Always in a bin.
+    pub(super) stays: bool,
 }
 
 const _: () = assert!(size_of::<PostedNode>() == 64);
@@ -40,6 +42,7 @@ impl PostedNode {
         source: 0,
         any: false,
         class: UNINDEXED,
+        stays: false,
     };
 
     #[inline]

@@ -258,3 +258,28 @@ fn errors_say_what_to_do() {
         "the table of posted receives is full at 64 entries: reserve more, or match some"
     );
 }
+
+#[test]
+fn a_staying_receive_keeps_its_place_until_it_is_cancelled() {
+    for depth in DEPTHS {
+        let mut matcher = matcher();
+        matcher.post(&any(7, EXACT), 1).expect("room");
+        ballast(&mut matcher, depth);
+        let staying = matcher.post_staying(&any(7, EXACT), 2).expect("room");
+        ballast(&mut matcher, depth);
+        matcher.post(&is(3, 7, EXACT), 3).expect("room");
+        let find = |matcher: &mut HeapMatcher| matcher.take_posted(&message(3, 7));
+        assert_eq!(find(&mut matcher), Some(1), "the older one comes first");
+        for _ in 0..3 {
+            assert_eq!(find(&mut matcher), Some(2));
+        }
+        // The tables are built anew.
+        matcher.reserve(10_000, 0).expect("memory");
+        for _ in 0..3 {
+            assert_eq!(find(&mut matcher), Some(2));
+        }
+        assert_eq!(matcher.cancel_posted(staying), Some(2));
+        assert_eq!(find(&mut matcher), Some(3));
+        assert_eq!(find(&mut matcher), None);
+    }
+}

@@ -2,31 +2,48 @@
 //!
 //! Inserting decodes an address and contacts nobody: that happens at the first message.
 
-use core::cell::RefCell;
+mod strangers;
+
+use core::cell::{Cell, RefCell};
 use core::ffi::{c_char, c_int, c_void};
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::collections::hash_map::Entry::Occupied;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::Instant;
 
 use limic::{ADDRESS_LEN, Address};
 
+use self::strangers::Strangers;
 use crate::abi::entries::fi_av_attr;
 use crate::abi::errno::*;
 use crate::abi::objects::{fi_ops_av, fid_av, fid_domain};
 use crate::abi::*;
 use crate::domain::Domain;
-use crate::errors::reported;
 use crate::ffi_guard;
+use crate::names::Name;
 use crate::object::{self, Head, Object};
+use crate::services;
 
 /// An address vector.
 #[repr(C)]
 pub(crate) struct AddressVector {
     head: Head<fid_av>,
     pub(crate) domain: Arc<Domain>,
-    entries: RefCell<Vec<Option<Address>>>,
+    entries: RefCell<Vec<Option<Entry>>>,
+    /// Positions that nobody has any more.
+    free: RefCell<VecDeque<usize>>,
+    /// Those whose address is unknown.
+    unasked: Cell<usize>,
+    strangers: RefCell<Strangers>,
     /// The positions of each address, in the order in which it was inserted.
     positions: RefCell<HashMap<[u8; ADDRESS_LEN], Vec<fi_addr_t>>>,
+}
+
+/// Whom a position stands for.
+struct Entry {
+    name: Name,
+    /// Unknown while nobody has asked for a service.
+    address: Option<Address>,
 }
 
 // SAFETY: `repr(C)`, and the head comes first.
@@ -57,27 +74,91 @@ static AV_OPS: fi_ops_av = fi_ops_av {
 };
 
 impl AddressVector {
-    /// The address at a position.
-    pub(crate) fn address(&self, at: fi_addr_t) -> Option<Address> {
-        let entries = self.entries.borrow();
-        *entries.get(usize::try_from(at).ok()?)?
+    /// The address at a position; of a service, whoever has it is asked.
+    pub(crate) fn resolved(&self, at: fi_addr_t) -> Result<Address, i32> {
+        let mut entries = self.entries.borrow_mut();
+        let place = usize::try_from(at).ok().and_then(|at| entries.get_mut(at));
+        let entry = place.and_then(Option::as_mut).ok_or(FI_EINVAL)?;
+        match (entry.address, &entry.name) {
+            (Some(address), _) => Ok(address),
+            (None, Name::Address(address)) => Ok(*address),
+            (None, Name::Service(service)) => {
+                let address = services::ask(service)?;
+                entry.address = Some(address);
+                self.unasked.set(self.unasked.get() - 1);
+                self.stands(at, &address);
+                Ok(address)
+            }
+        }
     }
 
     /// Where an address stands: first, if it stands at several positions.
     pub(crate) fn position(&self, address: &Address) -> Option<fi_addr_t> {
-        let positions = self.positions.borrow();
-        positions.get(&address.to_bytes())?.first().copied()
+        let known = || {
+            let positions = self.positions.borrow();
+            positions.get(&address.to_bytes())?.first().copied()
+        };
+        known().or_else(|| {
+            if self.unasked.get() == 0 || self.strangers.borrow().has(address, Instant::now()) {
+                return None;
+            }
+            let late = self.ask_services();
+            self.strangers
+                .borrow_mut()
+                .add(address, late, Instant::now());
+            known()
+        })
     }
 
-    fn enter(&self, address: Address) -> fi_addr_t {
-        let mut entries = self.entries.borrow_mut();
-        // Positions are not used again: an endpoint may still know the old one.
-        let at = entries.len() as fi_addr_t;
-        entries.push(Some(address));
+    /// Asks all services that nobody has sent to. True if one of them has not answered in time.
+    #[cold]
+    fn ask_services(&self) -> bool {
+        let entries = self.entries.borrow();
+        let unasked = |entry: &Option<Entry>| entry.as_ref().is_some_and(|it| it.address.is_none());
+        let places: Vec<usize> = (0..entries.len())
+            .filter(|at| unasked(&entries[*at]))
+            .collect();
+        drop(entries);
+        let mut late = false;
+        for at in places {
+            // One that is not there has sent nothing.
+            late |= self.resolved(at as fi_addr_t) == Err(FI_ETIMEDOUT);
+        }
+        late
+    }
+
+    /// An address stands at a position.
+    fn stands(&self, at: fi_addr_t, address: &Address) {
         let mut positions = self.positions.borrow_mut();
-        positions.entry(address.to_bytes()).or_default().push(at);
-        if address.is_local() {
+        let all = positions.entry(address.to_bytes()).or_default();
+        all.push(at);
+        if all.len() == 1 && address.is_local() {
             self.domain.count_neighbours(1);
+        }
+    }
+
+    fn enter(&self, name: Name) -> fi_addr_t {
+        let mut entries = self.entries.borrow_mut();
+        // The oldest of those that were given back: endpoints have forgotten who stood there.
+        let free = self.free.borrow_mut().pop_front();
+        let place = free.unwrap_or(entries.len());
+        let at = place as fi_addr_t;
+        let address = match &name {
+            Name::Address(address) => Some(*address),
+            Name::Service(_) => None,
+        };
+        let entry = Some(Entry { name, address });
+        match entries.get_mut(place) {
+            Some(old) => *old = entry,
+            None => entries.push(entry),
+        }
+        match address {
+            Some(address) => self.stands(at, &address),
+            None => {
+                self.unasked.set(self.unasked.get() + 1);
+                // It may be the new one's.
+                *self.strangers.borrow_mut() = Strangers::default();
+            }
         }
         at
     }
@@ -85,20 +166,23 @@ impl AddressVector {
     fn take_out(&self, at: fi_addr_t) -> bool {
         let mut entries = self.entries.borrow_mut();
         let place = usize::try_from(at).ok().and_then(|at| entries.get_mut(at));
-        let Some(address) = place.and_then(Option::take) else {
+        let Some(entry) = place.and_then(Option::take) else {
             return false;
         };
+        self.free.borrow_mut().push_back(at as usize);
+        self.domain
+            .for_each_endpoint(|endpoint| endpoint.forget_address(self, at));
+        let Some(address) = entry.address else {
+            self.unasked.set(self.unasked.get() - 1);
+            return true;
+        };
         let mut positions = self.positions.borrow_mut();
-        if let Entry::Occupied(mut all) = positions.entry(address.to_bytes()) {
+        if let Occupied(mut all) = positions.entry(address.to_bytes()) {
             all.get_mut().retain(|known| *known != at);
             if all.get().is_empty() {
                 all.remove();
+                self.domain.count_neighbours(-i32::from(address.is_local()));
             }
-        }
-        self.domain
-            .for_each_endpoint(|endpoint| endpoint.forget_address(self, at));
-        if address.is_local() {
-            self.domain.count_neighbours(-1);
         }
         true
     }
@@ -121,6 +205,9 @@ pub(crate) unsafe extern "C" fn open(
         if !asked.name.is_null() || asked.flags & FI_EVENT != 0 {
             return Err(FI_ENOSYS);
         }
+        if asked.flags & !FI_SYMMETRIC != 0 {
+            return Err(FI_EBADFLAGS);
+        }
         if asked.r#type == FI_AV_UNSPEC {
             asked.r#type = FI_AV_TABLE;
         }
@@ -131,6 +218,9 @@ pub(crate) unsafe extern "C" fn open(
             }),
             // SAFETY: a domain of this provider.
             domain: unsafe { object::share(domain) },
+            free: RefCell::default(),
+            unasked: Cell::new(0),
+            strangers: RefCell::default(),
             entries: RefCell::new(Vec::with_capacity(asked.count.min(1 << 20))),
             positions: RefCell::default(),
         });
@@ -144,9 +234,9 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     ffi_guard::status(|| {
         // SAFETY: C closes what it was given, once.
         let av = unsafe { object::take_back::<AddressVector>(fid) }.ok_or(FI_EBUSY)?;
-        let _turn = av.domain.enter();
-        for at in 0..av.entries.borrow().len() {
-            let local = av.entries.borrow()[at].is_some_and(|address| address.is_local());
+        let _turn = av.domain.enter_alone();
+        for address in av.positions.borrow().keys() {
+            let local = Address::from_bytes(address).is_ok_and(|address| address.is_local());
             av.domain.count_neighbours(-i32::from(local));
         }
         Ok(())
@@ -179,19 +269,27 @@ unsafe extern "C" fn insert(
         if addresses.is_null() && count > 0 {
             return -FI_EINVAL;
         }
+        // One of them says that the application chooses what its peers are called.
+        if flags & !(FI_MORE | FI_SYNC_ERR) != 0 {
+            return -FI_EBADFLAGS;
+        }
         // SAFETY: an address vector of this provider.
         let av: &AddressVector = unsafe { object::object(av) };
-        let _turn = av.domain.enter();
+        let _turn = av.domain.enter_alone();
         let mut good = 0;
         for number in 0..count {
-            // SAFETY: C passes `count` addresses of the length that `fi_getname` gives.
-            let bytes = unsafe {
-                let start = addresses.cast::<u8>().add(number * ADDRESS_LEN);
-                core::slice::from_raw_parts(start, ADDRESS_LEN)
+            // SAFETY: C passes `count` addresses of the length that `fi_getname` gives, or as many
+            // pointers to text.
+            let name = unsafe {
+                if av.domain.text {
+                    Name::read(*addresses.cast::<*const c_void>().add(number), true)
+                } else {
+                    Name::read(addresses.byte_add(number * ADDRESS_LEN), false)
+                }
             };
-            let (place, errno) = match Address::from_bytes(bytes) {
-                Ok(address) => (av.enter(address), 0),
-                Err(error) => (FI_ADDR_NOTAVAIL, reported(&error)),
+            let (place, errno) = match name {
+                Ok(name) => (av.enter(name), 0),
+                Err(errno) => (FI_ADDR_NOTAVAIL, errno),
             };
             good += c_int::from(errno == 0);
             if !places.is_null() {
@@ -216,7 +314,7 @@ unsafe extern "C" fn remove(
     ffi_guard::status(|| {
         // SAFETY: an address vector of this provider.
         let av: &AddressVector = unsafe { object::object(av) };
-        let _turn = av.domain.enter();
+        let _turn = av.domain.enter_alone();
         let mut all = true;
         for number in 0..count {
             // SAFETY: C passes `count` places.
@@ -235,10 +333,19 @@ unsafe extern "C" fn lookup(
     ffi_guard::status(|| {
         // SAFETY: an address vector of this provider.
         let av: &AddressVector = unsafe { object::object(av) };
-        let _turn = av.domain.enter();
-        let found = av.address(at).ok_or(FI_EINVAL)?;
+        let _turn = av.domain.enter_alone();
+        let entries = av.entries.borrow();
+        let place = usize::try_from(at).ok().and_then(|at| entries.get(at));
+        let entry = place.and_then(Option::as_ref).ok_or(FI_EINVAL)?;
+        // Once it is known: a service means another endpoint on another node.
+        let address_known = entry.address.map(Name::Address);
+        let name = address_known.as_ref().unwrap_or(&entry.name);
         // SAFETY: C passes a length and as much room.
-        unsafe { put_address(&found, address, len).or(Ok(())) }
+        match unsafe { put_bytes(&name.to_bytes(av.domain.text), address, len) } {
+            // It is cut, and its length told (fi_av(3)).
+            Err(FI_ETOOSMALL) => Ok(()),
+            other => other,
+        }
     })
 }
 
@@ -246,12 +353,11 @@ unsafe extern "C" fn lookup(
 ///
 /// # Safety
 /// `len` is null or valid, and `room` valid for as many bytes.
-pub(crate) unsafe fn put_address(
-    address: &Address,
+pub(crate) unsafe fn put_bytes(
+    bytes: &[u8],
     room: *mut c_void,
     len: *mut usize,
 ) -> Result<(), i32> {
-    let bytes = address.to_bytes();
     // SAFETY: the caller's promise.
     unsafe {
         let len = len.as_mut().ok_or(FI_EINVAL)?;
@@ -269,7 +375,7 @@ pub(crate) unsafe fn put_address(
 
 /// An address as text, which does not show the secret in it.
 unsafe extern "C" fn straddr(
-    _: *mut fid_av,
+    av: *mut fid_av,
     address: *const c_void,
     buffer: *mut c_char,
     len: *mut usize,
@@ -278,9 +384,12 @@ unsafe extern "C" fn straddr(
         if address.is_null() || len.is_null() {
             return core::ptr::null();
         }
-        // SAFETY: C passes an address of this provider.
-        let bytes = unsafe { core::slice::from_raw_parts(address.cast::<u8>(), ADDRESS_LEN) };
-        let text = Address::from_bytes(bytes).map_or_else(|e| e.to_string(), |a| a.to_string());
+        // SAFETY: C passes what it was given, and an address in its format.
+        let name = unsafe {
+            let av: &AddressVector = object::object(av);
+            Name::read(address, av.domain.text)
+        };
+        let text = name.map_or_else(|_| "not an address".to_owned(), |name| name.shown());
         // SAFETY: C passes a length and as much room.
         unsafe {
             let given = core::mem::replace(&mut *len, text.len() + 1);

@@ -90,9 +90,18 @@ const STARTING: u64 = FI_REMOTE_CQ_DATA
     | FI_INJECT
     | FI_INJECT_COMPLETE
     | FI_TRANSMIT_COMPLETE
-    | FI_DELIVERY_COMPLETE;
-/// Flags that a call may have which receives or looks for messages.
-const RECEIVING: u64 = FI_MULTI_RECV | FI_MORE | FI_COMPLETION | FI_PEEK | FI_CLAIM | FI_DISCARD;
+    | FI_DELIVERY_COMPLETE
+    | FI_MATCH_COMPLETE;
+/// Flags that a call may have which receives or looks for messages. A receive is complete when its
+/// bytes are in place, whatever it asks for.
+const RECEIVING: u64 = FI_MULTI_RECV
+    | FI_MORE
+    | FI_COMPLETION
+    | FI_TRANSMIT_COMPLETE
+    | FI_DELIVERY_COMPLETE
+    | FI_PEEK
+    | FI_CLAIM
+    | FI_DISCARD;
 
 /// The form of a call.
 #[derive(Clone, Copy)]
@@ -108,7 +117,7 @@ pub(crate) enum CallFlags {
 
 impl CallFlags {
     /// A call that starts something at a peer. What is asked beyond what there is, such as
-    /// `FI_FENCE` or `FI_MATCH_COMPLETE`, is refused, since the caller would rely on it.
+    /// `FI_FENCE` or `FI_COMMIT_COMPLETE`, is refused, since the caller would rely on it.
     #[inline(always)]
     pub(crate) fn starting(flags: u64) -> Result<Self, i32> {
         Self::checked(flags, STARTING)

@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use limic::raw::{Messages, Posted, RawSliceMut, Runtime};
+use limic::raw::{ClaimId, Messages, Posted, RawSliceMut, Runtime};
 use limic::{Outcome, Peer, Status};
 
 use crate::abi::errno::FI_EIO;
@@ -53,9 +53,48 @@ pub(crate) struct Coming {
     pub(crate) outcome: Option<Outcome>,
 }
 
-/// Messages that wait, by peer: for their own bytes, or for those of an earlier one. Peers without
-/// any are not there.
-pub(crate) type Waiting = HashMap<Peer, VecDeque<*mut Coming>>;
+/// Messages of one peer that have memory here. More than an application has in flight that waits
+/// for answers now and then.
+const MOST: usize = 32;
+
+/// Messages of a peer that wait: for their own bytes, or for those of an earlier one.
+///
+/// Few of them have memory here. The others stay with the engine, which counts them with all that
+/// the peer has sent and was not received, and holds the peer back.
+#[derive(Debug)]
+pub(crate) struct Line<C, L> {
+    coming: VecDeque<C>,
+    later: VecDeque<L>,
+}
+
+impl<C, L> Default for Line<C, L> {
+    fn default() -> Self {
+        Self {
+            coming: VecDeque::new(),
+            later: VecDeque::new(),
+        }
+    }
+}
+
+impl<C, L> Line<C, L> {
+    fn is_empty(&self) -> bool {
+        self.coming.is_empty() && self.later.is_empty()
+    }
+
+    /// Whether the next one has to wait for memory.
+    fn is_full(&self) -> bool {
+        self.coming.len() >= MOST || !self.later.is_empty()
+    }
+
+    /// The next message that is to have memory, if there is room.
+    fn next_to_come(&mut self) -> Option<L> {
+        let room = self.coming.len() < MOST;
+        room.then(|| self.later.pop_front()).flatten()
+    }
+}
+
+/// Messages that wait, by peer. Peers without any are not there.
+pub(crate) type Waiting = HashMap<Peer, Line<*mut Coming, (Status, ClaimId)>>;
 
 impl Endpoint {
     /// Handles what other endpoints have said.
@@ -67,7 +106,33 @@ impl Endpoint {
     }
 
     #[cold]
-    fn hear(&self, status: Status, claim: limic::raw::ClaimId) {
+    fn hear(&self, status: Status, claim: ClaimId) {
+        let peer = status.peer;
+        let (waits, full) = {
+            let waiting = self.waiting.borrow();
+            let line = waiting.get(&peer);
+            (line.is_some(), line.is_some_and(Line::is_full))
+        };
+        if full {
+            let mut waiting = self.waiting.borrow_mut();
+            let line = waiting.entry(peer).or_default();
+            return line.later.push_back((status, claim));
+        }
+        let Some(coming) = self.fetch(status, claim) else {
+            return;
+        };
+        // SAFETY: `fetch` has made it, and nobody else has it if it is over.
+        let is_here = unsafe { (*coming).outcome.is_some() };
+        if is_here && !waits {
+            // SAFETY: as above.
+            let coming = unsafe { Box::from_raw(coming) };
+            return self.heard(&coming);
+        }
+        self.wait_for(peer, coming);
+    }
+
+    /// Has the bytes of a message come, into memory that came from a box. `None`: it is lost.
+    fn fetch(&self, status: Status, claim: ClaimId) -> Option<*mut Coming> {
         let len = usize::try_from(status.len).unwrap_or(usize::MAX);
         let mut coming = Box::new(Coming {
             bytes: vec![0; len.min(LONGEST)],
@@ -79,26 +144,26 @@ impl Endpoint {
             len: coming.bytes.len(),
         }];
         // SAFETY: the room lives until the receive is over: `coming` is kept until then.
-        let posted = unsafe { self.limic.post_claimed(claim, &room) };
-        let pending = match posted {
-            Ok(Posted::Done(outcome)) => {
-                coming.outcome = Some(outcome);
-                None
+        match unsafe { self.limic.post_claimed(claim, &room) } {
+            Ok(Posted::Done(outcome)) => coming.outcome = Some(outcome),
+            Ok(Posted::Pending(id)) => {
+                let coming = Box::into_raw(coming);
+                self.watch(id, name_of(coming, kind::ASIDE));
+                return Some(coming);
             }
-            Ok(Posted::Pending(id)) => Some(id),
-            Err(error) => return log::info(&error),
-        };
-        if pending.is_none() && !self.waiting.borrow().contains_key(&status.peer) {
-            return self.heard(&coming);
+            Err(error) => {
+                log::info(&error);
+                return None;
+            }
         }
-        // A short message may be there before a long one of the same peer that was sent earlier,
-        // and waits for it: operations are executed in the order in which they were asked for.
-        let coming = Box::into_raw(coming);
-        if let Some(id) = pending {
-            self.watch(id, name_of(coming, kind::ASIDE));
-        }
+        Some(Box::into_raw(coming))
+    }
+
+    /// A short message may be there before a long one of the same peer that was sent earlier, and
+    /// waits for it: operations are executed in the order in which they were asked for.
+    fn wait_for(&self, peer: Peer, coming: *mut Coming) {
         let mut waiting = self.waiting.borrow_mut();
-        waiting.entry(status.peer).or_default().push_back(coming);
+        waiting.entry(peer).or_default().coming.push_back(coming);
     }
 
     /// A long message of another endpoint is there.
@@ -113,30 +178,48 @@ impl Endpoint {
         };
         while let Some(next) = self.next_heard(peer) {
             self.heard(&next);
+            self.fetch_more(peer);
+        }
+    }
+
+    /// Has those come for which there was no room.
+    fn fetch_more(&self, peer: Peer) {
+        loop {
+            let next = self
+                .waiting
+                .borrow_mut()
+                .get_mut(&peer)
+                .and_then(Line::next_to_come);
+            let Some((status, claim)) = next else { break };
+            if let Some(coming) = self.fetch(status, claim) {
+                self.wait_for(peer, coming);
+            }
+        }
+        let mut waiting = self.waiting.borrow_mut();
+        if waiting.get(&peer).is_some_and(Line::is_empty) {
+            waiting.remove(&peer);
         }
     }
 
     /// Takes the oldest message of a peer that waits, if it is there.
     fn next_heard(&self, peer: Peer) -> Option<Box<Coming>> {
         let mut waiting = self.waiting.borrow_mut();
-        let queue = waiting.get_mut(&peer)?;
+        let line = waiting.get_mut(&peer)?;
         // SAFETY: what is in a queue is alive, and is in none after this.
         let next = unsafe {
-            let first = *queue.front()?;
+            let first = *line.coming.front()?;
             (*first).outcome.as_ref()?;
             Box::from_raw(first)
         };
-        queue.pop_front();
-        if queue.is_empty() {
-            waiting.remove(&peer);
-        }
+        line.coming.pop_front();
         Some(next)
     }
 
     /// The endpoint is closed, and what has come is not executed any more. A message that is not
     /// over stays: its peer may be writing into it.
     pub(crate) fn forget_asides(&self) {
-        for coming in self.waiting.take().into_values().flatten() {
+        let lines = self.waiting.take().into_values();
+        for coming in lines.flat_map(|line| line.coming) {
             // SAFETY: what was in a queue is alive, and is in none any more.
             unsafe {
                 if (*coming).outcome.is_some() {
@@ -218,6 +301,7 @@ impl Endpoint {
             flags: 0,
             reported: false,
             delivered: false,
+            matched: false,
         };
         // SAFETY: there is no context.
         unsafe { self.send_copy_to(peer, &sent, bytes) }.map(drop)
@@ -230,5 +314,32 @@ impl Endpoint {
             Err(limic::Error::Truncated { .. }) => FI_EIO,
             Err(error) => errno_of(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_has_memory_for_few_messages_and_keeps_their_order() {
+        const SENT: usize = 10 * MOST;
+        let mut line = Line::default();
+        for number in 0..SENT {
+            if line.is_full() {
+                line.later.push_back(number);
+            } else {
+                line.coming.push_back(number);
+            }
+        }
+        let mut heard = Vec::new();
+        while let Some(first) = line.coming.pop_front() {
+            heard.push(first);
+            while let Some(next) = line.next_to_come() {
+                line.coming.push_back(next);
+            }
+            assert!(line.coming.len() <= MOST);
+        }
+        assert!(line.is_empty() && heard.into_iter().eq(0..SENT));
     }
 }

@@ -3,26 +3,32 @@
 use core::cell::{Cell, RefCell};
 use core::ffi::{c_int, c_void};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use rustix::process::Pid;
+use rustix::thread::sched_getaffinity;
 
 use crate::abi::errno::*;
 use crate::abi::info::fi_info;
 use crate::abi::objects::{fi_ops_domain, fid_domain, fid_fabric};
 use crate::abi::*;
+use crate::auto_progress::AutoProgress;
 use crate::endpoint::Endpoint;
 use crate::fabric::Fabric;
 use crate::memory_region::{self, Region};
 use crate::node::Pool;
 use crate::object::{self, Head, Object};
+use crate::turns::{ControlTurn, Turn, Turns};
 use crate::{address_vector, atomic, completion_queue, counter, endpoint, ffi_guard, poll_set};
 
 /// A domain.
 #[repr(C)]
 pub(crate) struct Domain {
     head: Head<fid_domain>,
-    /// Held during every call about something in the domain, unless the application has promised
-    /// that no two threads are in one at once (`FI_THREAD_DOMAIN`).
-    lock: Option<Mutex<()>>,
+    /// One is taken in every call about something in the domain.
+    pub(crate) turns: Turns,
+    /// Moves messages along while nobody calls.
+    pub(crate) auto: Option<AutoProgress>,
     pub(crate) fabric: Arc<Fabric>,
     pub(crate) pool: Pool,
     /// Endpoints that are open, by number.
@@ -32,11 +38,12 @@ pub(crate) struct Domain {
     /// Keys and addresses are the provider's business (`FI_MR_BASIC`).
     pub(crate) basic_regions: bool,
     pub(crate) next_key: Cell<u64>,
+    /// Addresses are text.
+    pub(crate) text: bool,
     /// Endpoints of this node in the address vectors, itself included.
     neighbours: Cell<u32>,
-    /// The thread that looked last for something that was not there; at first, the one that opened
-    /// the domain.
-    looked: Cell<libc::pthread_t>,
+    /// CPUs for all of them.
+    cpus: u32,
     /// Empty looks at a queue after which a thread gives way to others.
     patience: Cell<u32>,
 }
@@ -46,13 +53,16 @@ unsafe impl Object for Domain {
     const CLASS: usize = class::DOMAIN;
 }
 
-// SAFETY: everything that changes is touched only between `enter` and the end of the guard, under
-// the lock or under the application's promise to serialise its calls.
+// SAFETY: everything that changes is touched in a turn alone, and two turns exclude each other, by
+// the lock or by the application's promise to serialise its data calls.
 unsafe impl Send for Domain {}
 // SAFETY: as above.
 unsafe impl Sync for Domain {}
 
-static OPS: fi_ops = object::ops::<Domain>();
+static OPS: fi_ops = fi_ops {
+    close,
+    ..object::ops::<Domain>()
+};
 
 static DOMAIN_OPS: fi_ops_domain = fi_ops_domain {
     size: size_of::<fi_ops_domain>(),
@@ -75,28 +85,15 @@ const RARELY: u32 = 1024;
 const OFTEN: u32 = 8;
 
 impl Domain {
-    /// Begins a call about something in the domain.
+    /// Begins a data call about something in the domain.
     #[inline(always)]
-    pub(crate) fn enter(&self) -> Option<MutexGuard<'_, ()>> {
-        // The lock guards no invariant across a panic: see `border`.
-        self.lock
-            .as_ref()
-            .map(|lock| lock.lock().unwrap_or_else(PoisonError::into_inner))
+    pub(crate) fn enter(&self) -> Turn<'_> {
+        self.turns.data()
     }
 
-    /// The lock of such calls, if there is one.
-    pub(crate) fn lock(&self) -> Option<&Mutex<()>> {
-        self.lock.as_ref()
-    }
-
-    /// This thread is about to give its CPU to others.
-    pub(crate) fn looks(&self) {
-        self.looked.set(this_thread());
-    }
-
-    /// Whether this thread may be the only one that uses the domain.
-    pub(crate) fn is_this_threads(&self) -> bool {
-        self.looked.get() == this_thread()
+    /// Begins a control call about something in the domain: of any thread, beside any others.
+    pub(crate) fn enter_alone(&self) -> ControlTurn<'_> {
+        self.turns.control()
     }
 
     /// Gives an endpoint a number.
@@ -142,20 +139,39 @@ impl Domain {
     pub(crate) fn count_neighbours(&self, change: i32) {
         let count = self.neighbours.get().saturating_add_signed(change);
         self.neighbours.set(count);
-        let often = count > online_cpus();
+        let often = count > self.cpus;
         self.patience.set(if often { OFTEN } else { RARELY });
     }
 }
 
-fn this_thread() -> libc::pthread_t {
-    // SAFETY: a plain question to the C library.
-    unsafe { libc::pthread_self() }
+/// CPUs that the endpoints of this node may run on: those that this process may use, or the one
+/// that started it, which knows of no binding to single ones.
+fn allowed_cpus() -> u32 {
+    cpus_of(None)
+        .max(cpus_of(rustix::process::getppid()))
+        .max(1)
 }
 
-fn online_cpus() -> u32 {
-    // SAFETY: a plain question to the C library.
-    let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
-    u32::try_from(count).unwrap_or(1).max(1)
+fn cpus_of(process: Option<Pid>) -> u32 {
+    sched_getaffinity(process).map_or(0, |set| set.count())
+}
+
+unsafe extern "C" fn close(fid: *mut fid) -> c_int {
+    ffi_guard::status(|| {
+        // SAFETY: C closes what it was given, once.
+        unsafe {
+            if object::is_shared::<Domain>(fid) {
+                return Err(FI_EBUSY);
+            }
+            let domain: &Domain = object::object(fid);
+            // In a forked child its thread may have been inside.
+            drop(domain.enter_alone());
+            if let Some(auto) = &domain.auto {
+                auto.stop();
+            }
+            object::take_back::<Domain>(fid).map(drop).ok_or(FI_EBUSY)
+        }
+    })
 }
 
 /// `fi_domain2`; no flag is known.
@@ -186,15 +202,19 @@ pub(crate) unsafe extern "C" fn open(
         if domain.is_null() {
             return Err(FI_EINVAL);
         }
+        // SAFETY: as above.
+        let text = unsafe { info.as_ref() }.is_some_and(|info| info.addr_format == FI_ADDR_STR);
+        let moves = attr.is_some_and(|attr| attr.data_progress == FI_PROGRESS_AUTO);
+        let auto = moves.then(AutoProgress::new).transpose()?;
         let threading = attr.map_or(FI_THREAD_UNSPEC, |attr| attr.threading);
-        let serial = threading == FI_THREAD_DOMAIN;
         let object = Arc::new(Domain {
             head: Head::new(fid_domain {
                 fid: object::fid_of::<Domain>(context, &OPS),
                 ops: &DOMAIN_OPS,
                 mr: &memory_region::OPS,
             }),
-            lock: (!serial).then(Mutex::default),
+            turns: Turns::new(threading == FI_THREAD_DOMAIN && auto.is_none()),
+            auto,
             // SAFETY: a fabric of this provider.
             fabric: unsafe { object::share(fabric) },
             pool: Pool::new(),
@@ -202,12 +222,41 @@ pub(crate) unsafe extern "C" fn open(
             regions: RefCell::default(),
             basic_regions: attr.is_some_and(|attr| attr.mr_mode == FI_MR_BASIC),
             next_key: Cell::new(1),
+            text,
             neighbours: Cell::new(0),
-            looked: Cell::new(this_thread()),
+            cpus: allowed_cpus(),
             patience: Cell::new(RARELY),
         });
+        if let Some(auto) = &object.auto {
+            // SAFETY: `close` stops it before the domain goes.
+            unsafe { auto.start(Arc::as_ptr(&object))? };
+        }
         // SAFETY: checked.
         unsafe { *domain = object::hand_out(object) };
         Ok(())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::thread::{CpuSet, sched_setaffinity};
+
+    use super::*;
+
+    #[test]
+    fn cpus_that_nobody_may_use_do_not_count() {
+        let all = sched_getaffinity(None).expect("a set");
+        assert_eq!(
+            allowed_cpus(),
+            all.count(),
+            "as the parent, and what it was started by"
+        );
+        let first = (0..CpuSet::MAX_CPU).find(|cpu| all.is_set(*cpu));
+        let mut one = CpuSet::new();
+        one.set(first.expect("this thread runs somewhere"));
+        sched_setaffinity(None, &one).expect("allowed");
+        assert_eq!(cpus_of(None), 1);
+        // A binding of this process alone is none of its neighbours.
+        assert_eq!(allowed_cpus(), all.count());
+    }
 }

@@ -2,6 +2,8 @@
 
 use core::ffi::CStr;
 
+use limic_shm::process::ValueHere;
+
 use limic::{Error, PeerFailure};
 
 use crate::abi::errno::*;
@@ -41,12 +43,18 @@ pub(crate) fn reported(error: &Error) -> i32 {
     errno_of(error)
 }
 
-/// Whether the peer closed its endpoint in good order, and so wants nothing more.
-pub(crate) fn is_closed(error: &Error) -> bool {
+/// The variable that says what becomes of messages to an endpoint that was closed.
+const CLOSED: &str = "LIMIC_FI_CLOSED";
+
+/// Whether a message that failed so is dropped: its peer has closed its endpoint in good order, and
+/// wants nothing more. Where `CLOSED` is `error`, that is an error like others.
+pub(crate) fn is_dropped(error: &Error) -> bool {
+    static TELLS: ValueHere<bool> = ValueHere::new();
     let Error::PeerFailed { why, .. } = error else {
         return false;
     };
-    matches!(why, PeerFailure::Closed)
+    let tells = || std::env::var(CLOSED).is_ok_and(|value| value == "error");
+    matches!(why, PeerFailure::Closed) && !TELLS.get_or_make(tells)
 }
 
 /// What a provider's error number means; it is libfabric's own number.

@@ -4,8 +4,10 @@
 use core::ffi::{c_char, c_int, c_void};
 use core::time::Duration;
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, MutexGuard, PoisonError};
 use std::time::Instant;
+
+use limic_shm::process::LockHere;
 
 use crate::abi::entries::{fi_eq_attr, fi_eq_err_entry};
 use crate::abi::errno::*;
@@ -14,6 +16,7 @@ use crate::abi::*;
 use crate::fabric::Fabric;
 use crate::ffi_guard;
 use crate::object::{self, Head, Object};
+use crate::wait::{self, WaitObject};
 
 /// An event queue.
 #[repr(C)]
@@ -21,8 +24,11 @@ pub(crate) struct EventQueue {
     head: Head<fid_eq>,
     _fabric: Arc<Fabric>,
     /// Numbers of events, with what they carry.
-    events: Mutex<VecDeque<(u32, Vec<u8>)>>,
+    events: LockHere<VecDeque<(u32, Vec<u8>)>>,
     written: Condvar,
+    /// Readable while there are any.
+    wait: Option<WaitObject>,
+    wait_kind: u32,
 }
 
 // SAFETY: `repr(C)`, and the head comes first.
@@ -35,7 +41,10 @@ unsafe impl Send for EventQueue {}
 // SAFETY: as above.
 unsafe impl Sync for EventQueue {}
 
-static OPS: fi_ops = object::ops::<EventQueue>();
+static OPS: fi_ops = fi_ops {
+    control,
+    ..object::ops::<EventQueue>()
+};
 
 static EQ_OPS: fi_ops_eq = fi_ops_eq {
     size: size_of::<fi_ops_eq>(),
@@ -52,12 +61,17 @@ const FI_PEEK_EVENT: u64 = FI_PEEK;
 impl EventQueue {
     fn events(&self) -> MutexGuard<'_, VecDeque<(u32, Vec<u8>)>> {
         // Events go in and out whole.
-        self.events.lock().unwrap_or_else(PoisonError::into_inner)
+        self.events.lock()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.events().is_empty()
     }
 
     /// # Safety
     /// `event` is valid, and there is room for `len` bytes at `buffer`.
     unsafe fn take(
+        &self,
         events: &mut VecDeque<(u32, Vec<u8>)>,
         event: *mut u32,
         buffer: *mut c_void,
@@ -77,6 +91,9 @@ impl EventQueue {
         if flags & FI_PEEK_EVENT == 0 {
             events.pop_front();
         }
+        if let (true, Some(wait)) = (events.is_empty(), &self.wait) {
+            wait.heard();
+        }
         Ok(count)
     }
 }
@@ -94,9 +111,7 @@ pub(crate) unsafe extern "C" fn open(
         if queue.is_null() {
             return Err(FI_EINVAL);
         }
-        if !matches!(waits, FI_WAIT_NONE | FI_WAIT_UNSPEC | FI_WAIT_YIELD) {
-            return Err(FI_ENOSYS);
-        }
+        let wait = WaitObject::asked(waits)?;
         let object = Arc::new(EventQueue {
             head: Head::new(fid_eq {
                 fid: object::fid_of::<EventQueue>(context, &OPS),
@@ -104,8 +119,10 @@ pub(crate) unsafe extern "C" fn open(
             }),
             // SAFETY: a fabric of this provider.
             _fabric: unsafe { object::share(fabric) },
-            events: Mutex::default(),
+            events: LockHere::default(),
             written: Condvar::new(),
+            wait,
+            wait_kind: waits,
         });
         // SAFETY: checked.
         unsafe { *queue = object::hand_out(object) };
@@ -124,7 +141,7 @@ unsafe extern "C" fn read(
         // SAFETY: C passes what it was given, and room.
         unsafe {
             let queue: &EventQueue = object::object(queue);
-            EventQueue::take(&mut queue.events(), event, buffer, len, flags)
+            queue.take(&mut queue.events(), event, buffer, len, flags)
         }
     })
 }
@@ -151,7 +168,12 @@ unsafe extern "C" fn write(
             };
             (queue, bytes)
         };
-        queue.events().push_back((event, bytes));
+        let mut events = queue.events();
+        events.push_back((event, bytes));
+        if let Some(wait) = &queue.wait {
+            wait.call();
+        }
+        drop(events);
         queue.written.notify_one();
         Ok(len)
     })
@@ -185,7 +207,17 @@ unsafe extern "C" fn sread(
                 .0;
         }
         // SAFETY: C passes room.
-        unsafe { EventQueue::take(&mut events, event, buffer, len, flags) }
+        unsafe { queue.take(&mut events, event, buffer, len, flags) }
+    })
+}
+
+unsafe extern "C" fn control(fid: *mut fid, what: c_int, argument: *mut c_void) -> c_int {
+    ffi_guard::status(|| {
+        // SAFETY: C passes what it was given, and room for what the command gives.
+        unsafe {
+            let queue: &EventQueue = object::object(fid);
+            wait::control(queue.wait.as_ref(), queue.wait_kind, what, argument)
+        }
     })
 }
 

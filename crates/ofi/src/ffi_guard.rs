@@ -13,8 +13,21 @@ pub(crate) fn cross<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
     guard(body).unwrap_or_else(|panic| caught(otherwise, &panic))
 }
 
+/// Leaves the call: it ends with `FI_EOTHER`, or what else stands for a failure.
+#[cold]
+pub(crate) fn leave(why: &'static str) -> ! {
+    std::panic::resume_unwind(Box::new(Left(why)))
+}
+
+/// Why a call was left, which is no bug.
+struct Left(&'static str);
+
 #[cold]
 fn caught<T>(otherwise: T, panic: &Panic) -> T {
+    if let Some(Left(why)) = panic.get() {
+        log::warn(why);
+        return otherwise;
+    }
     log::warn(&format_args!("a bug of limic: {}", panic.text()));
     otherwise
 }
@@ -41,4 +54,9 @@ pub(crate) fn size(body: impl FnOnce() -> Result<usize, i32>) -> isize {
 /// under the C calling conventions of Linux the caller removes them.
 pub(crate) unsafe extern "C" fn no_such_function() -> i32 {
     -crate::abi::errno::FI_ENOSYS
+}
+
+/// The same, of those that give a `ssize_t`.
+pub(crate) unsafe extern "C" fn no_such_call() -> isize {
+    -(crate::abi::errno::FI_ENOSYS as isize)
 }

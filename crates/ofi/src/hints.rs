@@ -1,6 +1,6 @@
 //! What an application asks of `fi_getinfo`, and whether this provider has it.
 
-use core::ffi::{CStr, c_char};
+use core::ffi::{CStr, c_char, c_void};
 
 use crate::abi::info::fi_info;
 use crate::abi::*;
@@ -8,6 +8,7 @@ use crate::call::IOV_LIMIT;
 use crate::info::{
     INJECT_SIZE, LONGEST, MR_IOV_LIMIT, OP_FLAGS, ORDER, QUEUE_SIZE, TAG_FORMAT, caps,
 };
+use crate::names::Name;
 use crate::remote_comm;
 
 /// The hints, with nothing asked where there are none.
@@ -29,12 +30,18 @@ pub(crate) struct Hints {
     mr_mode: Option<i32>,
     tx_flags: u64,
     rx_flags: u64,
+    /// Operations under way.
+    tx_size: usize,
+    rx_size: usize,
     orders: u64,
     comp_order: u64,
     /// Amounts that are asked for, with those that there are, and their names.
     amounts: Vec<(usize, usize, &'static str)>,
     /// Names that do not agree with this provider's.
     stranger: Option<String>,
+    /// Addresses of the endpoint and of the one that it talks to, as they are given.
+    pub(crate) source: Option<Vec<u8>>,
+    pub(crate) target: Option<Vec<u8>>,
     /// Contexts of one endpoint, if more than one is asked for.
     contexts: usize,
 }
@@ -54,8 +61,10 @@ impl Hints {
             addr_format: info.addr_format,
             ..Self::default()
         };
-        // SAFETY: as above.
+        // SAFETY: as above; addresses are as long as the hints say.
         unsafe {
+            read.source = bytes(info.src_addr, info.src_addrlen);
+            read.target = bytes(info.dest_addr, info.dest_addrlen);
             if let Some(ep) = info.ep_attr.as_ref() {
                 read.ep_type = ep.r#type;
                 read.protocol = ep.protocol;
@@ -66,6 +75,7 @@ impl Hints {
             if let Some(tx) = info.tx_attr.as_ref() {
                 read.part_caps |= tx.caps;
                 read.tx_flags = tx.op_flags;
+                read.tx_size = tx.size;
                 read.orders |= tx.msg_order;
                 read.comp_order |= tx.comp_order;
                 read.asks(tx.inject_size, INJECT_SIZE, "bytes of an injected message");
@@ -76,6 +86,7 @@ impl Hints {
             if let Some(rx) = info.rx_attr.as_ref() {
                 read.part_caps |= rx.caps;
                 read.rx_flags = rx.op_flags;
+                read.rx_size = rx.size;
                 read.orders |= rx.msg_order;
                 read.comp_order |= rx.comp_order;
                 read.asks(rx.iov_limit, IOV_LIMIT, "pieces of a buffer");
@@ -87,7 +98,7 @@ impl Hints {
                 read.data_progress = domain.data_progress;
                 read.av_type = domain.av_type;
                 read.mr_mode = Some(domain.mr_mode);
-                read.part_caps |= domain.caps & !FI_REMOTE_COMM;
+                read.part_caps |= domain.caps;
                 let pieces = "pieces of a memory region";
                 read.asks(domain.mr_iov_limit, MR_IOV_LIMIT, pieces);
                 read.asks(domain.cq_data_size, 8, "bytes of data in a completion");
@@ -141,11 +152,14 @@ impl Hints {
         } else if missing != 0 {
             return Some(format!("capabilities {missing:#x} are not there"));
         }
-        if !matches!(self.addr_format, FI_FORMAT_UNSPEC | FI_ADDR_STR) {
+        let formats = [FI_FORMAT_UNSPEC, FI_ADDR_STR, FI_ADDR_LIMIC];
+        if !formats.contains(&self.addr_format) {
             return Some(format!("address format {} is unknown", self.addr_format));
         }
-        if [self.control_progress, self.data_progress].contains(&FI_PROGRESS_AUTO) {
-            return Some("progress is manual".to_owned());
+        for address in [&self.source, &self.target].into_iter().flatten() {
+            if Name::within(address, self.text()).is_err() {
+                return Some("an address is none of this provider's, or cut".to_owned());
+            }
         }
         if self.orders & !ORDER != 0 {
             let orders = self.orders & !ORDER;
@@ -207,8 +221,17 @@ impl Hints {
         }
     }
 
+    /// Whether addresses are text.
+    pub(crate) fn text(&self) -> bool {
+        self.addr_format == FI_ADDR_STR
+    }
+
     pub(crate) fn address_format(&self) -> u32 {
-        FI_ADDR_STR
+        if self.text() {
+            FI_ADDR_STR
+        } else {
+            FI_ADDR_LIMIC
+        }
     }
 
     pub(crate) fn tx_flags(&self) -> u64 {
@@ -219,12 +242,30 @@ impl Hints {
         self.rx_flags
     }
 
+    /// Queues grow as they are used: each size is as good as any other.
+    pub(crate) fn tx_size(&self) -> usize {
+        self.tx_size.max(QUEUE_SIZE)
+    }
+
+    pub(crate) fn rx_size(&self) -> usize {
+        self.rx_size.max(QUEUE_SIZE)
+    }
+
     pub(crate) fn tag_format(&self) -> u64 {
         if self.tag_format == 0 {
             TAG_FORMAT
         } else {
             self.tag_format
         }
+    }
+
+    /// Control calls are over when they return: all of them make progress by themselves.
+    pub(crate) fn control_progress(&self) -> u32 {
+        progress(self.control_progress)
+    }
+
+    pub(crate) fn data_progress(&self) -> u32 {
+        progress(self.data_progress)
     }
 
     /// Every level is offered; only `FI_THREAD_DOMAIN` saves a lock.
@@ -235,23 +276,41 @@ impl Hints {
         }
     }
 
+    /// Both types are alike here, and none is better: who asks for none is told of none.
     pub(crate) fn av_type(&self) -> u32 {
-        if self.av_type == FI_AV_UNSPEC {
-            FI_AV_TABLE
-        } else {
-            self.av_type
-        }
+        self.av_type
     }
 
     /// Keys and offsets are the application's to choose, unless it knows nothing but keys and
-    /// addresses of the provider's choice, as applications before version 1.5 may.
-    pub(crate) fn mr_mode(&self) -> i32 {
+    /// addresses of the provider's choice, as applications before version 1.5 may. Those know two
+    /// modes, and no bits.
+    pub(crate) fn mr_mode(&self, version: u32) -> i32 {
         match self.mr_mode {
             Some(FI_MR_BASIC) => FI_MR_BASIC,
             Some(FI_MR_SCALABLE) => FI_MR_SCALABLE,
+            _ if version < fi_version(1, 5) => FI_MR_SCALABLE,
             _ => 0,
         }
     }
+}
+
+/// Progress by a thread is for those who ask for it.
+fn progress(asked: u32) -> u32 {
+    if asked == FI_PROGRESS_AUTO {
+        FI_PROGRESS_AUTO
+    } else {
+        FI_PROGRESS_MANUAL
+    }
+}
+
+/// A copy of an address of hints; one without bytes is none.
+///
+/// # Safety
+/// `start` is null, or valid for so many bytes.
+unsafe fn bytes(start: *const c_void, len: usize) -> Option<Vec<u8>> {
+    // SAFETY: the caller's promise.
+    (!start.is_null() && len > 0)
+        .then(|| unsafe { core::slice::from_raw_parts(start.cast(), len) }.to_vec())
 }
 
 const _: () = assert!(QUEUE_SIZE <= 1 << 20);

@@ -1,6 +1,6 @@
 //! `fi_getinfo`: what this provider offers.
 
-use core::ffi::{c_char, c_int};
+use core::ffi::{CStr, c_char, c_int, c_void};
 
 use limic::ADDRESS_LEN;
 
@@ -11,6 +11,7 @@ use crate::abi::info::{
 use crate::abi::*;
 use crate::call::IOV_LIMIT;
 use crate::hints::Hints;
+use crate::names::{self, Name};
 use crate::{ffi_guard, log, remote_comm};
 
 /// Everything that endpoints can do, wherever they are.
@@ -51,6 +52,7 @@ pub(crate) const OP_FLAGS: u64 = FI_COMPLETION
     | FI_INJECT_COMPLETE
     | FI_TRANSMIT_COMPLETE
     | FI_DELIVERY_COMPLETE
+    | FI_MATCH_COMPLETE
     | FI_MULTI_RECV
     | FI_REMOTE_CQ_DATA;
 
@@ -75,7 +77,7 @@ pub(crate) unsafe extern "C" fn getinfo(
     version: u32,
     node: *const c_char,
     service: *const c_char,
-    _flags: u64,
+    flags: u64,
     hints: *const fi_info,
     info: *mut *mut fi_info,
 ) -> c_int {
@@ -83,20 +85,76 @@ pub(crate) unsafe extern "C" fn getinfo(
         if info.is_null() {
             return Err(FI_EINVAL);
         }
-        if !node.is_null() || !service.is_null() {
-            // Host names and ports mean nothing here: addresses come from `fi_getname`.
-            return Err(FI_ENODATA);
-        }
         // SAFETY: the core passes hints or null.
-        let hints = unsafe { Hints::read(hints) };
+        let mut hints = unsafe { Hints::read(hints) };
         if let Some(why) = hints.refusal() {
             log::info(&format_args!("not what is asked for: {why}"));
             return Err(FI_ENODATA);
+        }
+        // SAFETY: C passes strings or null.
+        let (node, service) = unsafe { (text_of(node)?, text_of(service)?) };
+        if node.is_some() || service.is_some() {
+            let is_own = flags & FI_SOURCE != 0;
+            let name = named(node, service, flags)?;
+            let bytes = name.map(|name| name.to_bytes(hints.text()));
+            match (bytes, is_own) {
+                (Some(bytes), true) => hints.source = Some(bytes),
+                (Some(bytes), false) => hints.target = Some(bytes),
+                // What it is called is each endpoint's own matter.
+                (None, true) => {}
+                (None, false) => return Err(FI_ENODATA),
+            }
         }
         // SAFETY: checked.
         unsafe { *info = build(version, &hints).ok_or(FI_ENOMEM)? };
         Ok(())
     })
+}
+
+/// # Safety
+/// `text` is null or a C string.
+unsafe fn text_of<'a>(text: *const c_char) -> Result<Option<&'a str>, i32> {
+    if text.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: the caller's promise.
+    let text = unsafe { CStr::from_ptr(text) };
+    text.to_str().map(Some).map_err(|_| FI_EINVAL)
+}
+
+/// Who is meant by a node and a service; with a node alone, nobody in particular.
+///
+/// # Errors
+/// `FI_ENODATA`: nobody on this node.
+fn named(node: Option<&str>, service: Option<&str>, flags: u64) -> Result<Option<Name>, i32> {
+    if let (Some(node), None) = (node, service)
+        && let Some(name) = Name::from_text(node)
+    {
+        return Ok(Some(name));
+    }
+    if node.is_some_and(|node| !names::is_here(node, flags & FI_NUMERICHOST != 0)) {
+        return Err(FI_ENODATA);
+    }
+    match service {
+        Some(service) => Name::service(service).map(Some).ok_or(FI_ENODATA),
+        None => Ok(None),
+    }
+}
+
+/// A copy of an address that libfabric frees, and its length.
+fn copy_of(address: Option<&Vec<u8>>) -> Option<(*mut c_void, usize)> {
+    let Some(address) = address else {
+        return Some((core::ptr::null_mut(), 0));
+    };
+    // SAFETY: a plain allocation, of that many bytes.
+    unsafe {
+        let copy = libc::malloc(address.len());
+        if copy.is_null() {
+            return None;
+        }
+        core::ptr::copy_nonoverlapping(address.as_ptr(), copy.cast(), address.len());
+        Some((copy, address.len()))
+    }
 }
 
 /// A zeroed structure that libfabric frees.
@@ -120,6 +178,8 @@ fn build(version: u32, hints: &Hints) -> Option<*mut fi_info> {
     );
     let (ep, domain) = (make::<fi_ep_attr>()?, make::<fi_domain_attr>()?);
     let fabric = make::<fi_fabric_attr>()?;
+    let source = copy_of(hints.source.as_ref())?;
+    let target = copy_of(hints.target.as_ref())?;
     let caps = hints.caps_given();
     let mode = hints.mode_given();
     // SAFETY: just made, zeroed, and long enough.
@@ -127,7 +187,8 @@ fn build(version: u32, hints: &Hints) -> Option<*mut fi_info> {
         (*info).caps = caps;
         (*info).mode = mode;
         (*info).addr_format = hints.address_format();
-        (*info).src_addrlen = 0;
+        ((*info).src_addr, (*info).src_addrlen) = source;
+        ((*info).dest_addr, (*info).dest_addrlen) = target;
         (*info).tx_attr = tx;
         (*info).rx_attr = rx;
         (*info).ep_attr = ep;
@@ -140,7 +201,7 @@ fn build(version: u32, hints: &Hints) -> Option<*mut fi_info> {
         (*tx).op_flags = hints.tx_flags();
         (*tx).msg_order = ORDER;
         (*tx).inject_size = INJECT_SIZE;
-        (*tx).size = QUEUE_SIZE;
+        (*tx).size = hints.tx_size();
         (*tx).iov_limit = IOV_LIMIT;
         (*tx).rma_iov_limit = IOV_LIMIT;
         (*tx).tclass = FI_TC_UNSPEC;
@@ -159,7 +220,7 @@ fn build(version: u32, hints: &Hints) -> Option<*mut fi_info> {
         (*rx).mode = mode;
         (*rx).op_flags = hints.rx_flags();
         (*rx).msg_order = ORDER;
-        (*rx).size = QUEUE_SIZE;
+        (*rx).size = hints.rx_size();
         (*rx).iov_limit = IOV_LIMIT;
 
         (*ep).r#type = FI_EP_RDM;
@@ -175,11 +236,11 @@ fn build(version: u32, hints: &Hints) -> Option<*mut fi_info> {
 
         (*domain).name = name();
         (*domain).threading = hints.threading();
-        (*domain).control_progress = FI_PROGRESS_MANUAL;
-        (*domain).data_progress = FI_PROGRESS_MANUAL;
+        (*domain).control_progress = hints.control_progress();
+        (*domain).data_progress = hints.data_progress();
         (*domain).resource_mgmt = FI_RM_ENABLED;
         (*domain).av_type = hints.av_type();
-        (*domain).mr_mode = hints.mr_mode();
+        (*domain).mr_mode = hints.mr_mode(version);
         (*domain).mr_key_size = 8;
         (*domain).cq_data_size = 8;
         (*domain).cq_cnt = MANY;

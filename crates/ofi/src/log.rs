@@ -3,7 +3,8 @@
 use core::ffi::{c_char, c_int};
 use core::fmt;
 use std::ffi::CString;
-use std::sync::OnceLock;
+
+use limic_shm::process::ValueHere;
 
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -37,9 +38,9 @@ struct Functions {
 }
 
 fn functions() -> Option<&'static Functions> {
-    static FUNCTIONS: OnceLock<Option<Functions>> = OnceLock::new();
+    static FUNCTIONS: ValueHere<Option<Functions>> = ValueHere::new();
     FUNCTIONS
-        .get_or_init(|| {
+        .get_or_make(|| {
             // SAFETY: plain calls of the dynamic linker. Without NOLOAD nothing is loaded that is
             // not there; the handle stays open, so the functions stay.
             let (enabled, log) = unsafe {

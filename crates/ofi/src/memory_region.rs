@@ -5,7 +5,7 @@ use core::ffi::{c_int, c_void};
 use std::sync::Arc;
 
 use limic::raw::{OneSided, RawSliceMut};
-use limic::{Access, RegionId};
+use limic::{Access, Error, RegionId};
 
 use crate::abi::entries::fi_mr_attr;
 use crate::abi::errno::*;
@@ -105,17 +105,21 @@ impl Region {
         }
     }
 
-    fn revoke(&self) {
-        let exposed = core::mem::take(&mut *self.exposed.borrow_mut());
+    /// Waits for accesses under way.
+    ///
+    /// # Errors
+    /// `FI_EBUSY`: a peer is in the middle of one, and stays there. No other one begins.
+    fn revoke(&self) -> Result<(), i32> {
+        let mut exposed = self.exposed.borrow_mut();
         self.domain.for_each_endpoint(|endpoint| {
-            for (_, id) in exposed
-                .iter()
-                .filter(|(number, _)| *number == endpoint.number)
-            {
-                // Waits for accesses under way. Unknown regions are those of a closed endpoint.
-                let _ = endpoint.limic.revoke(*id);
-            }
+            exposed.retain(|(number, id)| {
+                let in_use =
+                    || matches!(endpoint.limic.revoke(*id), Err(Error::RegionInUse { .. }));
+                *number != endpoint.number || in_use()
+            });
         });
+        // Those of closed endpoints are forgotten already.
+        exposed.is_empty().then_some(()).ok_or(FI_EBUSY)
     }
 }
 
@@ -136,7 +140,7 @@ unsafe fn register(domain: *mut fid, asked: &Asked, region: *mut *mut fid_mr) ->
     }
     // SAFETY: the caller's promise.
     let domain: Arc<Domain> = unsafe { object::share(domain) };
-    let _turn = domain.enter();
+    let _turn = domain.enter_alone();
     let basic = domain.basic_regions;
     let key = if basic {
         let key = domain.next_key.get();
@@ -175,7 +179,8 @@ unsafe fn register(domain: *mut fid, asked: &Asked, region: *mut *mut fid_mr) ->
         }
     });
     if exposed.is_err() {
-        object.revoke();
+        // No peer knows the key yet.
+        let _ = object.revoke();
         return exposed;
     }
     domain.regions.borrow_mut().insert(key, Arc::clone(&object));
@@ -191,11 +196,14 @@ unsafe extern "C" fn reg(
     access: u64,
     offset: u64,
     key: u64,
-    _flags: u64,
+    flags: u64,
     region: *mut *mut fid_mr,
     context: *mut c_void,
 ) -> c_int {
     ffi_guard::status(|| {
+        if flags != 0 {
+            return Err(FI_EBADFLAGS);
+        }
         if offset != 0 {
             return Err(FI_EINVAL);
         }
@@ -246,6 +254,10 @@ unsafe extern "C" fn regattr(
     let Some(attr) = (unsafe { attr.as_ref() }) else {
         return -FI_EINVAL;
     };
+    // One of them says that the attributes hold no addresses.
+    if flags != 0 {
+        return -FI_EBADFLAGS;
+    }
     // Memory of devices is not reached from here.
     if attr.iface != 0 {
         return -FI_ENOSYS;
@@ -271,8 +283,8 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
         // SAFETY: C closes what it was given, once.
         let region: Arc<Region> = unsafe { object::share(fid) };
         let domain = Arc::clone(&region.domain);
-        let turn = domain.enter();
-        region.revoke();
+        let turn = domain.enter_alone();
+        region.revoke()?;
         domain.regions.borrow_mut().remove(&region.key);
         drop(region);
         // SAFETY: as above.

@@ -1,194 +1,202 @@
-//! Buffers for many messages (`FI_MULTI_RECV`): each is a receive that is posted again with the
-//! room that is left.
+//! Buffers for many messages (`FI_MULTI_RECV`): limic cuts a piece off for each message, and the
+//! buffer keeps its place among the posted receives.
 //!
 //! Messages of one sender are reported in the order sent, though completions have no order. MPICH
-//! needs it: of some messages that overtake others it keeps a part only (docs/libfabric.md). So all
-//! that has ended is reported before any buffer is posted again, which may meet a message that
-//! waits; and what has overtaken a longer message of its sender is reported after that. Messages
-//! meet buffers in the order in which these were posted, so that order tells.
+//! needs it: of some messages that overtake others it keeps a part only (docs/libfabric.md). So the
+//! messages stand in a list, in the order in which they took their pieces, and one that has
+//! overtaken a longer one of its sender is reported after that. A buffer is given back with the
+//! last of its messages that is reported.
 
 use core::ffi::c_void;
+use std::collections::VecDeque;
 
-use limic::raw::{Messages, Posted, RawSliceMut, Requests};
-use limic::{Error, Outcome, Peer, RequestId, Selector, Tag};
+use limic::raw::{Messages, Posted, RawSliceMut, Requests, Taken};
+use limic::{Outcome, Peer, RequestId, Selector, Tag};
 
 use crate::abi::FI_MULTI_RECV;
 use crate::endpoint::{Endpoint, sort};
 use crate::node::{NO_REQUEST, Node, Spare, mark};
-use crate::progress::{kind, name_of};
+use crate::progress::{kind, name_of, pointer_of};
+
+/// A message for which there is a piece of a buffer.
+struct Piece {
+    /// Its own node.
+    node: *mut Node,
+    buffer: *mut Spare,
+    from: Peer,
+    outcome: Option<Outcome>,
+}
 
 /// The buffers of an endpoint. All that are listed are alive.
 #[derive(Default)]
 pub(crate) struct Multi {
-    /// All of them, in the order in which they were posted last.
-    all: Vec<*mut Spare>,
-    /// Those that have met a message which is over and not reported.
-    pub(crate) ended: Vec<(*mut Spare, Outcome)>,
-    /// Those that are to be posted.
-    left: Vec<*mut Spare>,
-}
-
-impl Multi {
-    /// It is posted now, after all others.
-    fn goes_last(&mut self, multi: *mut Spare) {
-        self.all.retain(|known| *known != multi);
-        self.all.push(multi);
-    }
-}
-
-/// Whose message it was.
-fn sender(outcome: &Outcome) -> Option<Peer> {
-    match outcome {
-        Ok(status) => Some(status.peer),
-        Err(Error::Truncated { peer, .. }) => Some(*peer),
-        Err(_) => None,
-    }
+    buffers: Vec<*mut Spare>,
+    /// Messages that are not reported, in the order in which they came.
+    pieces: VecDeque<Piece>,
 }
 
 impl Endpoint {
-    /// Posts a new one.
+    /// Posts room for many messages.
     ///
     /// # Safety
-    /// It is filled in but for its request; its room is the operation's until it is given back.
-    pub(crate) unsafe fn add_multi(&self, multi: *mut Spare) {
-        // What has ended before is before what this one may have at once.
-        self.collect();
-        {
-            let mut lists = self.multi.borrow_mut();
-            lists.all.push(multi);
-            lists.left.push(multi);
+    /// The node of the operation is filled in; the room is the operation's until it is given back.
+    pub(crate) unsafe fn add_multi(
+        &self,
+        buffer: *mut Spare,
+        from: Option<Peer>,
+        room: RawSliceMut,
+    ) {
+        self.multi.borrow_mut().buffers.push(buffer);
+        self.has_multi.set(true);
+        let selector = Selector {
+            source: from,
+            tag: Tag(sort::UNTAGGED),
+            mask: sort::MASK,
+        };
+        let name = name_of(buffer, kind::MULTI);
+        let least = self.least_room.get();
+        // SAFETY: the caller's promise.
+        unsafe {
+            let posted = self.limic.post_recv_many(&selector, room, least, name);
+            (*buffer).node.rest = match &posted {
+                Ok(Some(id)) => id.0,
+                Ok(None) | Err(_) => NO_REQUEST,
+            };
+            // Messages that were there may have taken all pieces of a buffer that is over already.
+            // It is this call's until its end is reported.
+            (*buffer).pieces += u32::from(posted.is_err());
+            self.pieces_were_taken();
+            if let Err(error) = posted {
+                (*buffer).pieces -= 1;
+                self.multi_has_ended(buffer, Err(error));
+            }
         }
-        self.settle_multis();
     }
 
-    /// Ends one, if it has this name: a message that is on its way into it is its last. Gives its
-    /// request.
-    pub(crate) fn end_multi(&self, context: *mut c_void) -> Option<RequestId> {
+    /// The request of the buffer with this name, if it is posted.
+    pub(crate) fn posted_multi(&self, context: *mut c_void) -> Option<RequestId> {
         let lists = self.multi.borrow();
         // SAFETY: listed ones are alive.
-        let named = |multi: &*mut Spare| unsafe { (**multi).context } == context;
-        let multi = lists.all.iter().copied().find(named)?;
+        let named = |buffer: &*mut Spare| unsafe {
+            (**buffer).context == context && (**buffer).node.rest != NO_REQUEST
+        };
+        let buffer = lists.buffers.iter().copied().find(named)?;
         // SAFETY: as above.
-        unsafe {
-            (*multi).node.flags |= mark::CANCELLED;
-            Some(RequestId((*multi).node.rest))
-        }
+        Some(RequestId(unsafe { (*buffer).node.rest }))
     }
 
-    /// Reports what has ended, and posts again what has room left, until nothing more is there.
-    pub(crate) fn settle_multis(&self) {
-        loop {
-            self.report_multis();
-            let mut left = core::mem::take(&mut self.multi.borrow_mut().left);
-            if left.is_empty() {
-                return;
-            }
-            for multi in left.drain(..) {
-                // SAFETY: listed ones are alive, and it is not posted.
-                let met = unsafe { self.post_multi(multi) };
-                if let Some(outcome) = met {
-                    self.multi.borrow_mut().ended.push((multi, outcome));
-                }
-            }
-            // For its memory.
-            self.multi.borrow_mut().left = left;
+    /// Takes note of the messages that have taken pieces, and reports those that are over.
+    #[cold]
+    pub(crate) fn pieces_were_taken(&self) {
+        while let Some(taken) = self.limic.next_taken() {
+            self.piece_was_taken(taken);
         }
+        self.report_pieces();
     }
 
-    /// Reports what has ended, but for what has overtaken a message that is still on its way.
-    fn report_multis(&self) {
+    fn piece_was_taken(&self, taken: Taken) {
+        let buffer: *mut Spare = pointer_of(taken.name);
+        // SAFETY: named when it was posted, and alive until its last piece is reported.
+        let node = unsafe {
+            let node = self.domain.pool.take((*buffer).context).cast::<Node>();
+            (*node).flags |= (*buffer).node.flags & (mark::PUBLIC | mark::SILENT) | self.mark();
+            (*node).buf = taken.start.cast();
+            (*buffer).pieces += 1;
+            if taken.last {
+                (*buffer).node.rest = NO_REQUEST;
+            }
+            node
+        };
+        let outcome = match taken.posted {
+            Posted::Done(outcome) => Some(outcome),
+            Posted::Pending(id) if self.limic.is_done(id) => self.limic.test(id),
+            Posted::Pending(id) => {
+                self.watch(id, name_of(node, kind::PIECE));
+                None
+            }
+        };
+        self.multi.borrow_mut().pieces.push_back(Piece {
+            node,
+            buffer,
+            from: taken.from,
+            outcome,
+        });
+    }
+
+    /// A message is over.
+    ///
+    /// # Safety
+    /// The node is one of a piece that was watched.
+    pub(crate) unsafe fn piece_is_over(&self, node: *mut Node, outcome: Outcome) {
+        let mut lists = self.multi.borrow_mut();
+        if let Some(piece) = lists.pieces.iter_mut().find(|piece| piece.node == node) {
+            piece.outcome = Some(outcome);
+        }
+        drop(lists);
+        self.report_pieces();
+    }
+
+    /// Reports what is over, but for what has overtaken a message that is still on its way.
+    fn report_pieces(&self) {
         let mut on_the_way: Vec<Peer> = Vec::new();
         let mut at = 0;
         loop {
             let mut lists = self.multi.borrow_mut();
-            let Some(&multi) = lists.all.get(at).filter(|_| !lists.ended.is_empty()) else {
+            let Some(piece) = lists.pieces.get_mut(at) else {
                 return;
             };
-            at += 1;
-            let Some(nth) = lists.ended.iter().position(|(one, _)| *one == multi) else {
-                // SAFETY: listed ones are alive.
-                let request = unsafe { (*multi).node.rest };
-                on_the_way.extend(self.limic.sender_of(RequestId(request)));
+            let waits = on_the_way.contains(&piece.from);
+            let outcome = if waits { None } else { piece.outcome.take() };
+            let (node, buffer, from) = (piece.node, piece.buffer, piece.from);
+            let Some(outcome) = outcome else {
+                if !waits {
+                    on_the_way.push(from);
+                }
+                at += 1;
                 continue;
             };
-            let overtook = sender(&lists.ended[nth].1).is_some_and(|it| on_the_way.contains(&it));
-            if overtook {
-                continue;
-            }
-            let (_, outcome) = lists.ended.remove(nth);
+            lists.pieces.remove(at);
             drop(lists);
-            // SAFETY: listed ones are alive, and it is not posted.
-            if unsafe { self.report_multi(multi, outcome) } {
-                self.multi.borrow_mut().left.push(multi);
-            } else {
-                // It is listed no more.
-                at -= 1;
+            // SAFETY: listed ones are alive, and in no other list.
+            unsafe {
+                (*buffer).pieces -= 1;
+                if (*buffer).pieces == 0 && (*buffer).node.rest == NO_REQUEST {
+                    // Its end is reported whether or not its messages are.
+                    (*node).flags = (*node).flags & !mark::SILENT | FI_MULTI_RECV;
+                    self.forget_multi(buffer);
+                }
+                self.finish(node, outcome);
             }
         }
     }
 
-    /// Reports a message. Whether room is left; else the application has it back.
+    /// A buffer has ended that was cancelled, or whose sender is gone: with the message that is on
+    /// its way into it, if there is one.
     ///
     /// # Safety
-    /// `multi` is one of this endpoint that is not posted.
-    unsafe fn report_multi(&self, multi: *mut Spare, outcome: Outcome) -> bool {
-        // SAFETY: the caller's promise; the application leaves the room alone until it gets it
-        // back.
-        unsafe {
-            let (start, len) = (*multi).room;
-            let used = match &outcome {
-                Ok(status) => status.len as usize,
-                Err(Error::Truncated { buffer, .. }) => *buffer as usize,
-                Err(_) => 0,
-            };
-            let ended = matches!(&outcome, Err(error) if !matches!(error, Error::Truncated { .. }));
-            let left = len.saturating_sub(used);
-            // The next message begins where any type may lie.
-            let rest = start.wrapping_add(used);
-            let skip = rest.align_offset(16).min(left);
-            (*multi).room = (rest.wrapping_add(skip), left - skip);
-            (*multi).node.rest = NO_REQUEST;
-            let cancelled = (*multi).node.flags & mark::CANCELLED != 0;
-            let over = ended || cancelled || left - skip < self.least_room.get().max(1);
-            let node = self.domain.pool.take((*multi).context).cast::<Node>();
-            (*node).flags |= (*multi).node.flags & mark::PUBLIC | self.mark();
-            (*node).buf = start.cast();
-            if over {
-                (*node).flags |= FI_MULTI_RECV;
-                self.multi.borrow_mut().all.retain(|known| *known != multi);
-                self.domain.pool.give_back(multi.cast());
-            }
-            self.finish(node, outcome);
-            !over
-        }
-    }
-
-    /// Posts the room that is left. Gives an outcome if a message was there already.
-    ///
-    /// # Safety
-    /// As [`report_multi`](Self::report_multi).
-    unsafe fn post_multi(&self, multi: *mut Spare) -> Option<Outcome> {
-        self.multi.borrow_mut().goes_last(multi);
+    /// The buffer is listed.
+    pub(crate) unsafe fn multi_has_ended(&self, buffer: *mut Spare, outcome: Outcome) {
         // SAFETY: the caller's promise.
         unsafe {
-            let (start, len) = (*multi).room;
-            let selector = Selector {
-                source: (*multi).source,
-                tag: Tag(sort::UNTAGGED),
-                mask: sort::MASK,
-            };
-            match self
-                .limic
-                .post_recv(&selector, &[RawSliceMut { start, len }])
-            {
-                Ok(Posted::Done(outcome)) => Some(outcome),
-                Ok(Posted::Pending(id)) => {
-                    (*multi).node.rest = id.0;
-                    self.watch(id, name_of(multi, kind::MULTI));
-                    None
-                }
-                Err(error) => Some(Err(error)),
+            (*buffer).node.rest = NO_REQUEST;
+            if (*buffer).pieces > 0 {
+                return;
             }
+            let node = self.domain.pool.take((*buffer).context).cast::<Node>();
+            (*node).flags |= (*buffer).node.flags & mark::PUBLIC | FI_MULTI_RECV | self.mark();
+            self.forget_multi(buffer);
+            self.finish(node, outcome);
         }
+    }
+
+    /// # Safety
+    /// The buffer is listed, and nobody uses it any more.
+    unsafe fn forget_multi(&self, buffer: *mut Spare) {
+        self.multi
+            .borrow_mut()
+            .buffers
+            .retain(|known| *known != buffer);
+        // SAFETY: the caller's promise.
+        unsafe { self.domain.pool.give_back(buffer.cast()) };
     }
 }

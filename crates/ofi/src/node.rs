@@ -8,8 +8,6 @@
 use core::cell::Cell;
 use core::ffi::c_void;
 
-use limic::Peer;
-
 use crate::abi::FI_ADDR_NOTAVAIL;
 
 /// Completion flags are below bit 32; these say more about the node.
@@ -22,12 +20,10 @@ pub(crate) mod mark {
     pub(crate) const SILENT: u64 = 1 << 61;
     /// A write whose target gets the word `data` when it is done.
     pub(crate) const NOTIFY: u64 = 1 << 60;
-    /// A send that was asked to be complete only when it is delivered.
+    /// A send that was asked to be complete only when it is delivered, or matched.
     pub(crate) const DELIVERED: u64 = 1 << 59;
     /// A look at messages, which receives none.
     pub(crate) const LOOK: u64 = 1 << 58;
-    /// A multi-receive that the application has cancelled.
-    pub(crate) const CANCELLED: u64 = 1 << 57;
     /// The number of the endpoint.
     pub(crate) const ENDPOINT_SHIFT: u32 = 32;
     /// What applications see.
@@ -70,10 +66,8 @@ pub(crate) struct Spare {
     pub(crate) node: Node,
     /// What the application calls the operation.
     pub(crate) context: *mut c_void,
-    /// Of a multi-receive: where the room that is left begins, and its length.
-    pub(crate) room: (*mut u8, usize),
-    /// Of a multi-receive: whom it accepts.
-    pub(crate) source: Option<Peer>,
+    /// Of a multi-receive: its messages that are not reported.
+    pub(crate) pieces: u32,
     /// Of a part: the whole, whose `rest` counts the parts that are not over.
     pub(crate) whole: *mut Node,
 }
@@ -135,8 +129,7 @@ impl Pool {
             let spare = Box::into_raw(Box::new(Spare {
                 node: Node::EMPTY,
                 context,
-                room: (core::ptr::null_mut(), 0),
-                source: None,
+                pieces: 0,
                 whole: core::ptr::null_mut(),
             }));
             let mut all = self.all.take();
@@ -155,6 +148,7 @@ impl Pool {
                 ..Node::EMPTY
             };
             (*spare).context = context;
+            (*spare).pieces = 0;
         }
         spare
     }

@@ -2,6 +2,7 @@
 
 use core::cell::UnsafeCell;
 use core::ffi::{c_char, c_int, c_void};
+use core::mem::ManuallyDrop;
 use std::sync::Arc;
 
 use crate::abi::errno::*;
@@ -116,6 +117,16 @@ pub(crate) unsafe fn share_if<O: Object>(head: *mut fid) -> Option<Arc<O>> {
         }
         Some(share(head))
     }
+}
+
+/// Whether something that was opened from an object, or bound to it, is still open.
+///
+/// # Safety
+/// As [`object`].
+pub(crate) unsafe fn is_shared<O: Object>(head: *mut fid) -> bool {
+    // SAFETY: the caller's promise: it came from `Arc::into_raw`, and goes on belonging to C.
+    let object = ManuallyDrop::new(unsafe { Arc::from_raw(head.cast_const().cast::<O>()) });
+    Arc::strong_count(&object) > 1
 }
 
 /// Takes an object back that nobody else uses. `None`: something that was opened from it, or bound

@@ -111,7 +111,7 @@ unsafe extern "C" fn poll_add(set: *mut fid_poll, fid: *mut fid, _: u64) -> c_in
     ffi_guard::status(|| {
         // SAFETY: C passes what it was given; so below.
         let set: &PollSet = unsafe { object::object(set) };
-        let _turn = set.domain.enter();
+        let _turn = set.domain.enter_alone();
         // SAFETY: as above.
         let member = unsafe {
             object::share_if::<Queue>(fid)
@@ -136,7 +136,7 @@ unsafe extern "C" fn poll_del(set: *mut fid_poll, fid: *mut fid, _: u64) -> c_in
     ffi_guard::status(|| {
         // SAFETY: C passes what it was given.
         let set: &PollSet = unsafe { object::object(set) };
-        let _turn = set.domain.enter();
+        let _turn = set.domain.enter_alone();
         let mut members = set.members.borrow_mut();
         let at = members.iter().position(|(member, _)| *member == fid);
         members.swap_remove(at.ok_or(FI_EINVAL)?);

@@ -7,7 +7,8 @@ use crate::abi::errno::FI_ECANCELED;
 use crate::abi::*;
 use crate::control_channel::Coming;
 use crate::endpoint::{Endpoint, sort};
-use crate::errors::{errno_of, is_closed, reported};
+use crate::errors::{errno_of, is_dropped, reported};
+use crate::log;
 use crate::node::{Node, Spare, mark};
 use crate::send::Copied;
 
@@ -24,6 +25,8 @@ pub(crate) mod kind {
     pub(crate) const PART: u64 = 3;
     /// A message of another endpoint's provider.
     pub(crate) const ASIDE: u64 = 4;
+    /// The node of a message in a buffer for many.
+    pub(crate) const PIECE: u64 = 5;
     pub(crate) const BITS: u64 = 7;
 }
 
@@ -33,7 +36,7 @@ pub(crate) fn name_of<T>(pointer: *mut T, kind: u64) -> u64 {
     pointer.expose_provenance() as u64 | kind
 }
 
-fn pointer_of<T>(name: u64) -> *mut T {
+pub(crate) fn pointer_of<T>(name: u64) -> *mut T {
     core::ptr::with_exposed_provenance_mut((name & !kind::BITS) as usize)
 }
 
@@ -50,6 +53,10 @@ impl Endpoint {
     /// Puts what has ended into the completion queues.
     #[inline(always)]
     pub(crate) fn collect(&self) {
+        if self.has_multi.get() {
+            // Before anything else is: some of it may be over.
+            self.pieces_were_taken();
+        }
         while let Some((name, outcome)) = self.limic.next_completed() {
             self.ended(name, outcome);
         }
@@ -72,33 +79,13 @@ impl Endpoint {
         // SAFETY: names are made by `name_of` of what their kinds say, which lives until here.
         unsafe {
             match name & kind::BITS {
-                kind::MULTI => self.multis_have_ended(name, outcome),
+                kind::MULTI => self.multi_has_ended(pointer_of(name), outcome),
+                kind::PIECE => self.piece_is_over(pointer_of(name), outcome),
                 kind::COPY => self.copy_has_gone(*Box::from_raw(pointer_of(name)), outcome),
                 kind::PART => self.part_is_over(pointer_of::<Spare>(name), &outcome),
                 _ => self.aside_has_come(pointer_of(name), outcome),
             }
         }
-    }
-
-    /// A message has come into a buffer for many. Everything that has ended is taken note of before
-    /// anything is posted again.
-    ///
-    /// # Safety
-    /// As in [`ended_otherwise`](Self::ended_otherwise).
-    unsafe fn multis_have_ended(&self, name: u64, outcome: Outcome) {
-        let met = |name, outcome| {
-            let mut lists = self.multi.borrow_mut();
-            lists.ended.push((pointer_of(name), outcome));
-        };
-        met(name, outcome);
-        while let Some((name, outcome)) = self.limic.next_completed() {
-            if name & kind::BITS == kind::MULTI {
-                met(name, outcome);
-            } else {
-                self.ended(name, outcome);
-            }
-        }
-        self.settle_multis();
     }
 
     /// The endpoint is closed: what was under way is not reported. Gives back the memory that it
@@ -151,7 +138,7 @@ impl Endpoint {
         // SAFETY: the caller's promise.
         unsafe {
             (*node).rest = 0;
-            if is_closed(&error) && (*node).flags & (FI_SEND | mark::DELIVERED) == FI_SEND {
+            if is_dropped(&error) && (*node).flags & (FI_SEND | mark::DELIVERED) == FI_SEND {
                 // As if the message had been the last that it did not ask for. It was not asked to
                 // be delivered.
                 return;
@@ -175,6 +162,9 @@ impl Endpoint {
                     (*node).data = *data;
                     (*node).flags |= FI_REMOTE_CQ_DATA;
                 }
+            } else if (*node).flags & mark::SILENT != 0 {
+                // There may be thousands, and one line for each drowns all others.
+                log::info(&error);
             } else if (*node).error != FI_ECANCELED {
                 reported(&error);
             }

@@ -251,15 +251,13 @@ impl Endpoint {
         wanted: &Wanted,
         room: RawSliceMut,
     ) -> Result<usize, i32> {
-        let multi: *mut Spare = self.domain.pool.take(wanted.context);
-        // SAFETY: a node of this operation.
+        let buffer: *mut Spare = self.domain.pool.take(wanted.context);
+        let silent = if wanted.reported { 0 } else { mark::SILENT };
+        // SAFETY: a node of this operation; the room is the caller's promise.
         unsafe {
-            (*multi).node.flags |= wanted.flags | self.mark();
-            (*multi).room = (room.start, room.len);
-            (*multi).source = wanted.selector.source;
+            (*buffer).node.flags |= wanted.flags | silent | self.mark();
+            self.add_multi(buffer, wanted.selector.source, room);
         }
-        // SAFETY: as above; the room is the caller's promise.
-        unsafe { self.add_multi(multi) };
         Ok(0)
     }
 }

@@ -1,14 +1,13 @@
 //! How far endpoints reach: what `FI_REMOTE_COMM` says.
 
-use std::sync::OnceLock;
-
 use limic::Settings;
 use limic::networks::networks;
+use limic_shm::process::ValueHere;
 
 /// Why peers on other nodes cannot be reached from here, if it is so.
 pub(crate) fn no_other_node() -> Option<&'static str> {
-    static WHY: OnceLock<Option<String>> = OnceLock::new();
-    WHY.get_or_init(|| {
+    static WHY: ValueHere<Option<String>> = ValueHere::new();
+    WHY.get_or_make(|| {
         // Settings that make no sense are told where endpoints are opened.
         let settings = Settings::from_environment().unwrap_or_default();
         let mut reasons = Vec::new();

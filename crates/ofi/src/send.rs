@@ -7,15 +7,16 @@ use limic::{Error, Outcome, Peer, RequestId, Tag};
 
 use crate::abi::errno::*;
 use crate::abi::*;
-use crate::call::{Bytes, CallFlags, TagSpace, append};
+use crate::call::{Bytes, CallFlags, NO_CONTEXT, TagSpace, append};
 use crate::endpoint::Endpoint;
-use crate::errors::{is_closed, reported};
-use crate::log;
+use crate::errors::{is_dropped, reported};
 use crate::node::{NO_PEER, Node, Spare, mark};
 use crate::progress::{kind, name_of};
 
-/// Most injected messages that wait in copies; beyond that callers have to make progress first.
+/// Most injected messages that wait in copies, and most bytes of them; beyond that callers have to
+/// make progress first.
 const MOST_INJECTED: u32 = 1 << 16;
+const MOST_INJECTED_BYTES: usize = 64 << 20;
 
 /// What an operation is about, beside its bytes.
 #[derive(Clone, Copy)]
@@ -30,6 +31,8 @@ pub(crate) struct Sent {
     pub(crate) reported: bool,
     /// It is there only when the message is at its target, whatever becomes of this process.
     pub(crate) delivered: bool,
+    /// It is there only when a receive has taken the message.
+    pub(crate) matched: bool,
 }
 
 /// Injected bytes that could not go at once.
@@ -74,15 +77,16 @@ pub(crate) unsafe fn call(
         tag: given.sort.tag()?,
         data: given.data,
         context: given.context,
-        flags: given.sort.flag() | FI_SEND | delivered(flags),
+        flags: given.sort.flag() | FI_SEND,
         reported: flags & FI_COMPLETION != 0,
-        delivered: flags & FI_DELIVERY_COMPLETE != 0,
+        delivered: false,
+        matched: false,
     };
     // SAFETY: the caller's promise.
     unsafe {
         let slices = bytes.slices()?;
-        // One test for both.
-        match (form, flags & (FI_INJECT | FI_DELIVERY_COMPLETE)) {
+        // One test for all.
+        match (form, flags & (FI_INJECT | REACHES)) {
             (CallFlags::Inject, _) => endpoint.inject(&sent, slices.as_slice()),
             (_, 0) => endpoint.send(&sent, slices.as_slice()),
             (_, asked) => endpoint.send_as_asked(&sent, slices.as_slice(), asked),
@@ -90,12 +94,8 @@ pub(crate) unsafe fn call(
     }
 }
 
-/// The mark of a send that is to be delivered, from the flag of its call.
-#[inline(always)]
-fn delivered(flags: u64) -> u64 {
-    const UP: u32 = mark::DELIVERED.trailing_zeros() - FI_DELIVERY_COMPLETE.trailing_zeros();
-    (flags & FI_DELIVERY_COMPLETE) << UP
-}
+/// Flags of sends that are complete only when something has become of them at their target.
+const REACHES: u64 = FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE;
 
 impl Endpoint {
     /// Sends.
@@ -129,13 +129,24 @@ impl Endpoint {
         slices: &[RawSlice],
         asked: u64,
     ) -> Result<usize, i32> {
+        let reaches = asked & REACHES != 0;
+        let sent = &Sent {
+            flags: sent.flags | if reaches { mark::DELIVERED } else { 0 },
+            delivered: reaches,
+            matched: asked & FI_MATCH_COMPLETE != 0,
+            ..*sent
+        };
         // SAFETY: the caller's promise.
         unsafe {
-            if asked & FI_INJECT != 0 {
-                return self.inject(sent, slices);
+            match asked & FI_INJECT {
+                0 => {
+                    let posted = self.post(self.peer(sent.to)?, sent, slices);
+                    self.was_posted(sent, posted)
+                }
+                // It would be over as soon as it has gone.
+                _ if sent.matched => self.inject_later(sent, slices),
+                _ => self.inject(sent, slices),
             }
-            let posted = self.post(self.peer(sent.to)?, sent, slices);
-            self.was_posted(sent, posted)
         }
     }
 
@@ -147,6 +158,7 @@ impl Endpoint {
         let options = SendOptions {
             immediate: sent.data,
             delivered: sent.delivered,
+            matched: sent.matched,
         };
         // SAFETY: the caller's promise.
         unsafe {
@@ -216,7 +228,7 @@ impl Endpoint {
 
     #[cold]
     fn not_sent(&self, sent: &Sent, error: Error) -> Result<usize, i32> {
-        if is_closed(&error) && !sent.delivered {
+        if is_dropped(&error) && !sent.delivered {
             // What it did not ask for any more is dropped.
             self.sent(sent);
             return Ok(0);
@@ -259,7 +271,8 @@ impl Endpoint {
 
     /// Whether one more copy may wait.
     pub(crate) fn may_inject(&self) -> Result<(), i32> {
-        if self.injected.get() >= MOST_INJECTED {
+        let bytes = self.injected_bytes.get();
+        if self.injected.get() >= MOST_INJECTED || bytes >= MOST_INJECTED_BYTES {
             self.progress();
             return Err(FI_EAGAIN);
         }
@@ -311,6 +324,8 @@ impl Endpoint {
     /// Keeps injected bytes until they have gone.
     pub(crate) fn watch_copy(&self, id: RequestId, bytes: Vec<u8>, of: Of) {
         self.injected.set(self.injected.get() + 1);
+        let all = self.injected_bytes.get() + bytes.len();
+        self.injected_bytes.set(all);
         let copied = Box::into_raw(Box::new(Copied { bytes, of }));
         self.watch(id, name_of(copied, kind::COPY));
     }
@@ -318,23 +333,25 @@ impl Endpoint {
     /// The copy of injected bytes has gone.
     pub(crate) fn copy_has_gone(&self, copied: Copied, outcome: Outcome) {
         self.injected.set(self.injected.get().saturating_sub(1));
+        let rest = self.injected_bytes.get() - copied.bytes.len();
+        self.injected_bytes.set(rest);
         drop(copied.bytes);
         // SAFETY: the node of this operation, in no list; or a part that is over.
         unsafe {
             match copied.of {
                 Of::Operation(node) => self.finish(node, outcome),
                 Of::Part(part) => self.part_is_over(part, &outcome),
-                Of::Unreported(flags) => {
-                    let failed = match outcome {
-                        Err(error) if !is_closed(&error) || flags & mark::DELIVERED != 0 => {
-                            // Nobody asked to be told; the log has the reason.
-                            log::info(&format_args!("an injected message was lost: {error}"));
-                            mark::FAILED
-                        }
-                        _ => 0,
-                    };
-                    self.count_unreported(flags | failed);
-                }
+                // What the provider itself says to peers is no send of the application's.
+                Of::Unreported(0) => {}
+                Of::Unreported(flags) => match outcome {
+                    Ok(_) => self.count_unreported(flags),
+                    // Failures are reported, whether or not success would have been.
+                    Err(_) => {
+                        let node = self.domain.pool.take(NO_CONTEXT).cast::<Node>();
+                        (*node).flags |= flags | self.mark() | mark::SILENT;
+                        self.finish(node, outcome);
+                    }
+                },
             }
         }
     }

@@ -1,15 +1,21 @@
 //! Waiting for completions: the descriptor of a queue, and waits without one.
 
-use core::ffi::c_int;
+use core::ffi::{c_int, c_void};
 use core::time::Duration;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
 
+use limic::raw::Runtime;
+use limic_shm::process::Process;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 
 use crate::abi::errno::*;
 use crate::abi::objects::fid_fabric;
-use crate::abi::{class, fid};
+use crate::abi::*;
 use crate::completion_queue::Queue;
+use crate::counter::Counter;
+use crate::endpoint::Endpoint;
+use crate::event_queue::EventQueue;
 use crate::ffi_guard;
 use crate::object;
 
@@ -18,18 +24,36 @@ use crate::object;
 pub(crate) struct WaitObject {
     set: OwnedFd,
     call: OwnedFd,
+    /// A forked child has copies of descriptors that are its parent's.
+    process: Process,
 }
 
 /// The token of the call; endpoints have their numbers.
 const CALL: u64 = u64::MAX;
 
+/// The longest sleep without looking around.
+pub(crate) const LONGEST: Duration = Duration::from_millis(250);
+
 impl WaitObject {
+    /// What counters and event queues have: a descriptor only for those who ask for one.
+    pub(crate) fn asked(kind: u32) -> Result<Option<Self>, i32> {
+        match kind {
+            FI_WAIT_NONE | FI_WAIT_UNSPEC | FI_WAIT_YIELD => Ok(None),
+            FI_WAIT_FD => Self::new().map(Some).map_err(|errno| errno.raw_os_error()),
+            _ => Err(FI_ENOSYS),
+        }
+    }
+
     pub(crate) fn new() -> rustix::io::Result<Self> {
         let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let call = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let readable = epoll::EventFlags::IN;
         epoll::add(&set, &call, epoll::EventData::new_u64(CALL), readable)?;
-        Ok(Self { set, call })
+        Ok(Self {
+            set,
+            call,
+            process: Process::current(),
+        })
     }
 
     pub(crate) fn add(&self, endpoint: BorrowedFd<'_>, number: u16) -> rustix::io::Result<()> {
@@ -38,8 +62,10 @@ impl WaitObject {
     }
 
     pub(crate) fn remove(&self, endpoint: BorrowedFd<'_>) {
-        // It is not there if adding it failed, which was reported.
-        let _ = epoll::delete(&self.set, endpoint);
+        if self.process.is_current() {
+            // It is not there if adding it failed, which was reported.
+            let _ = epoll::delete(&self.set, endpoint);
+        }
     }
 
     pub(crate) fn descriptor(&self) -> c_int {
@@ -48,14 +74,18 @@ impl WaitObject {
 
     /// Wakes whoever waits: readable until it is [`heard`](Self::heard).
     pub(crate) fn call(&self) {
-        // Fails only if the counter is full: then it is readable already.
-        let _ = rustix::io::write(&self.call, &1_u64.to_ne_bytes());
+        if self.process.is_current() {
+            // Fails only if the counter is full: then it is readable already.
+            let _ = rustix::io::write(&self.call, &1_u64.to_ne_bytes());
+        }
     }
 
     /// Whoever waits from now on waits for the next call.
     pub(crate) fn heard(&self) {
-        // Fails if nobody has called.
-        let _ = rustix::io::read(&self.call, &mut [0_u8; 8]);
+        if self.process.is_current() {
+            // Fails if nobody has called.
+            let _ = rustix::io::read(&self.call, &mut [0_u8; 8]);
+        }
     }
 
     /// Sleeps until the descriptor is readable, at most so long.
@@ -92,6 +122,67 @@ impl Patience {
     }
 }
 
+/// A call that waits for long says once what it waits for, as limic's own do.
+pub(crate) struct Told {
+    since: Instant,
+    over: bool,
+}
+
+impl Told {
+    pub(crate) fn new() -> Self {
+        Self {
+            since: Instant::now(),
+            over: false,
+        }
+    }
+
+    /// The call of this name is about to sleep, for what ends at one of the endpoints.
+    ///
+    /// # Safety
+    /// The endpoints are alive, and the caller has entered their domain.
+    pub(crate) unsafe fn look(&mut self, call: &'static str, endpoints: &[*const Endpoint]) {
+        if self.over {
+            return;
+        }
+        for endpoint in endpoints {
+            // SAFETY: the caller's promise.
+            let endpoint = unsafe { &**endpoint };
+            let patience = endpoint.limic.patience();
+            if !patience.is_zero() && self.since.elapsed() >= patience {
+                self.over = true;
+                endpoint.limic.say_under_way(call);
+            }
+        }
+    }
+}
+
+/// `fi_control` of what can be waited for: its descriptor, and of what kind that is.
+///
+/// # Safety
+/// `argument` is null, or room for what the command gives.
+pub(crate) unsafe fn control(
+    wait: Option<&WaitObject>,
+    kind: u32,
+    what: c_int,
+    argument: *mut c_void,
+) -> Result<(), i32> {
+    if argument.is_null() {
+        return Err(FI_EINVAL);
+    }
+    match (what, wait) {
+        // SAFETY: the caller's promise.
+        (command::GETWAIT, Some(wait)) => unsafe {
+            *argument.cast::<c_int>() = wait.descriptor();
+        },
+        // SAFETY: the caller's promise.
+        (command::GETWAITOBJ, _) => unsafe {
+            *argument.cast::<u32>() = wait.map_or(kind, |_| FI_WAIT_FD);
+        },
+        _ => return Err(FI_ENOSYS),
+    }
+    Ok(())
+}
+
 /// `fi_trywait`: whether the descriptors of these objects may be polled now. If there is something
 /// to do it is `FI_EAGAIN`; else senders ring from now on.
 pub(crate) unsafe extern "C" fn trywait(
@@ -101,28 +192,54 @@ pub(crate) unsafe extern "C" fn trywait(
 ) -> c_int {
     ffi_guard::status(|| {
         let count = usize::try_from(count).map_err(|_| FI_EINVAL)?;
-        let each_queue = |asked: fn(&Queue) -> bool| {
+        // What one of them moved may have ended in another one that was looked at before.
+        for again in [false, true] {
             for number in 0..count {
                 // SAFETY: C passes `count` objects of this provider.
-                let fid = unsafe { *fids.add(number) };
-                // SAFETY: as above.
-                match unsafe { (*fid).fclass } {
-                    class::CQ => {
-                        // SAFETY: as its class says.
-                        let queue: &Queue = unsafe { object::object(fid) };
-                        let _turn = queue.domain.enter();
-                        if !asked(queue) {
-                            return Err(FI_EAGAIN);
-                        }
-                    }
-                    class::CNTR | class::EQ => {}
-                    _ => return Err(FI_EINVAL),
+                if !unsafe { is_quiet(*fids.add(number), again)? } {
+                    return Err(FI_EAGAIN);
                 }
             }
-            Ok(())
-        };
-        each_queue(Queue::may_sleep)?;
-        // What one of them moved may have ended in another one that was looked at before.
-        each_queue(|queue| !queue.has_any())
+        }
+        Ok(())
     })
+}
+
+/// Whether there is nothing to do for an object; `again`: it was asked before, and nobody need be
+/// told to ring.
+///
+/// # Safety
+/// `fid` is an object of this provider.
+unsafe fn is_quiet(fid: *mut fid, again: bool) -> Result<bool, i32> {
+    // SAFETY: the caller's promise; each is what its class says.
+    unsafe {
+        match (*fid).fclass {
+            class::CQ => {
+                let queue: &Queue = object::object(fid);
+                let _turn = queue.domain.enter();
+                Ok(if again {
+                    !queue.has_any()
+                } else {
+                    queue.may_sleep()
+                })
+            }
+            class::CNTR => {
+                let counter: &Counter = object::object(fid);
+                if !counter.has_descriptor() {
+                    return Ok(true);
+                }
+                let _turn = counter.domain.enter();
+                Ok(if again {
+                    !counter.has_news()
+                } else {
+                    counter.may_sleep()
+                })
+            }
+            class::EQ => {
+                let events: &EventQueue = object::object(fid);
+                Ok(events.is_empty())
+            }
+            _ => Err(FI_EINVAL),
+        }
+    }
 }

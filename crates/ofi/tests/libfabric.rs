@@ -202,7 +202,8 @@ fn tagged_ping_pong() {
     ping_pong("tagged");
 }
 
-const SOURCES: [&str; 11] = [
+const SOURCES: [&str; 13] = [
+    "asked.c",
     "atomics.c",
     "main.c",
     "setup.c",
@@ -212,6 +213,7 @@ const SOURCES: [&str; 11] = [
     "flags.c",
     "memory.c",
     "objects.c",
+    "names.c",
     "waiting.c",
     "ends.c",
 ];
@@ -302,6 +304,14 @@ fn sleeping_on_a_queue() {
 }
 
 #[test]
+fn a_wait_for_a_queue_says_what_it_waits_for() {
+    if let Some((_, errors)) = part_with("waiting", &[("LIMIC_PATIENCE_MS", "100")]) {
+        let wanted = "has waited for 100ms in fi_cq_sread for recv of tag 77 from peer ";
+        assert!(errors.contains(wanted), "{errors}");
+    }
+}
+
+#[test]
 fn counts_and_order_of_atomics() {
     part("atomics");
 }
@@ -320,8 +330,33 @@ fn objects_are_bound_once_and_taken_out_for_good() {
 }
 
 #[test]
+fn objects_where_there_is_no_network() {
+    part_with("objects", &[("LIMIC_FABRIC", "off")]);
+}
+
+#[test]
+fn closed_peers_where_they_are_errors() {
+    part_with("objects", &[("LIMIC_FI_CLOSED", "error")]);
+}
+
+#[test]
+fn endpoints_by_node_and_service() {
+    part("names");
+}
+
+#[test]
 fn threads_that_ask_while_another_one_moves_messages() {
     part("threads");
+}
+
+#[test]
+fn peers_that_make_no_call() {
+    part("moved");
+}
+
+#[test]
+fn control_calls_of_any_thread() {
+    part("controls");
 }
 
 #[test]
@@ -330,8 +365,18 @@ fn a_killed_peer() {
 }
 
 #[test]
+fn injected_messages_that_are_lost() {
+    part("lost");
+}
+
+#[test]
 fn what_is_delivered_when_its_sender_is_killed() {
     part_with("delivered", &[("LIMIC_EAGER_MAX", "64K")]);
+}
+
+#[test]
+fn a_region_that_a_stopped_peer_writes() {
+    part("stopped");
 }
 
 #[test]

@@ -5,29 +5,43 @@
 //!
 //! - mappings that this process can write and its peers can read are replaced by private memory at
 //!   the same place: what the child does to rings, loans and flags is seen by nobody. It is zeroes,
-//!   but a copy where the program's own data lie, for which the parent's fork waits;
-//! - values that remember their [`Process`] find that it is not the current one.
+//!   but a copy where the program's own data lie. The thread that forks makes it, before there is a
+//!   child: so it waits for nobody, needs no descriptor, and writes nothing meanwhile;
+//! - values that remember their [`Process`] find that it is not the current one. A number was drawn
+//!   for the child: in a namespace of its own it can have its parent's pid.
 //!
 //! A fork by a raw system call is not seen. The C library's locks do not survive one either.
+
+#[cfg(all(test, not(miri), not(loom)))]
+pub(crate) mod child;
+mod here;
 
 use core::cell::Cell;
 use core::ffi::c_void;
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicBool, AtomicU64};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{SeekFrom, fstat, seek};
-use rustix::io::{Errno, pread, read, retry_on_intr, write};
-use rustix::mm::{MapFlags, MremapFlags, ProtFlags, mmap_anonymous, mremap_fixed};
-use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::io::{Errno, pread, retry_on_intr, write};
+use rustix::mm::{MapFlags, MremapFlags, ProtFlags, mmap_anonymous, mremap_fixed, munmap};
+
+pub use self::here::{LockHere, OnceHere, ValueHere};
 
 /// Whether this process was forked from one that watched for that.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
-/// The process id, as a child learns it when it is forked.
-static CHILD: AtomicU32 = AtomicU32::new(0);
+/// The number of this process, from the first question on: one that no other process has.
+static CURRENT: AtomicU64 = AtomicU64::new(0);
+
+fn draw() -> u64 {
+    // Without random numbers a child still differs from its parents.
+    let before = CURRENT.load(Relaxed);
+    getrandom::u64().unwrap_or(before.wrapping_add(1))
+}
 
 /// Whether this process was forked, so that it may have what is another one's.
 #[inline(always)]
@@ -36,35 +50,35 @@ pub fn was_forked() -> bool {
     FORKED.load(Relaxed)
 }
 
-/// A process that something belongs to.
+/// A process that something belongs to. Not its pid: namespaces of processes each have a 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Process(u32);
+pub struct Process(u64);
 
 impl Process {
     /// This process.
     #[must_use]
     pub fn current() -> Self {
         watch_forks();
-        Self(std::process::id())
+        Self(CURRENT.load(Relaxed))
     }
 
     /// Whether this is the process, and not a child that was forked from it.
     #[inline(always)]
     #[must_use]
     pub fn is_current(self) -> bool {
-        !was_forked() || self.0 == CHILD.load(Relaxed)
+        self.0 == CURRENT.load(Relaxed)
     }
 
-    /// Its number, to be kept in an atomic.
+    /// Its number, to be kept in an atomic, or told to others.
     #[must_use]
-    pub fn to_bits(self) -> u32 {
+    pub fn to_bits(self) -> u64 {
         self.0
     }
 
     /// The process with such a number.
     #[inline(always)]
     #[must_use]
-    pub fn from_bits(bits: u32) -> Self {
+    pub fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
 }
@@ -75,6 +89,8 @@ struct Shared {
     len: usize,
     /// The file of what a child gets a copy of, rather than zeroes.
     copied: Option<File>,
+    /// The address of that copy during a fork. None also if there is no memory for it.
+    copy: Option<usize>,
 }
 
 /// An open file, and what tells whether its descriptor is still its own: a program may close any
@@ -97,21 +113,32 @@ impl File {
         }
     }
 
-    /// Puts another file in the place of this one.
-    fn replace_by(self, other: &OwnedFd) {
-        if self.get().is_some() {
-            // SAFETY: the number is this file's, and its owner only closes it from now on: nobody
-            // asks a child for the descriptor of what it has a copy of.
-            let _ = unsafe { libc::dup3(other.as_raw_fd(), self.fd, libc::O_CLOEXEC) };
-        }
-    }
-
     /// The descriptor, if it is still this file's.
     fn get(&self) -> Option<BorrowedFd<'_>> {
         // SAFETY: used for nothing but to ask what it is, before that is known.
         let fd = unsafe { BorrowedFd::borrow_raw(self.fd) };
         let stat = fstat(fd).ok()?;
         ((stat.st_dev, stat.st_ino) == (self.device, self.inode)).then_some(fd)
+    }
+}
+
+/// Puts an empty file in the place of each: the child keeps no memory that its parent gives back.
+/// The numbers stay taken, since their owners close them.
+fn empty(files: impl Iterator<Item = File>) {
+    let mut instead = None;
+    for file in files.filter(|file| file.get().is_some()) {
+        // SAFETY: the numbers are these files', whose owners only close them from now on: nobody
+        // asks a child for the descriptor of what it has a copy of. The first one makes room for
+        // the empty file, and no other thread is there to take it.
+        unsafe {
+            let empty = *instead.get_or_insert_with(|| {
+                libc::close(file.fd);
+                libc::eventfd(0, libc::EFD_CLOEXEC)
+            });
+            if empty != file.fd {
+                libc::dup3(empty, file.fd, libc::O_CLOEXEC);
+            }
+        }
     }
 }
 
@@ -129,6 +156,7 @@ pub(crate) fn enter_mapping(start: NonNull<c_void>, len: usize, copied: Option<B
         start: start.as_ptr().expose_provenance(),
         len,
         copied: copied.map(File::of),
+        copy: None,
     };
     loop {
         let mut list = shared();
@@ -158,15 +186,16 @@ pub(crate) fn leave_mapping(start: NonNull<c_void>) {
 }
 
 /// Leaves shared memory to the parent: private memory lies in its place from now on.
-fn replace(shared: &[Shared]) {
+fn replace(shared: &mut [Shared]) {
     for one in shared {
         // SAFETY: the range is a mapping of its `Mapping` alone, which lives as long as its entry;
         // whoever has a view of it takes what is there for another process's to change, and zeroes
         // are one such change. A copy changes nothing.
         let replaced = unsafe {
-            match &one.copied {
-                None => map_private(one.start, one.len, MapFlags::FIXED).map(|_| ()),
-                Some(file) => copy_private(one, file),
+            match (&one.copied, one.copy.take()) {
+                (None, _) => map_private(one.start, one.len, MapFlags::FIXED).map(|_| ()),
+                (Some(_), Some(copy)) => move_mapping(copy, one.len, one.start),
+                (Some(_), None) => Err(Errno::NOMEM),
             }
         };
         if replaced.is_err() {
@@ -186,26 +215,39 @@ unsafe fn map_private(start: usize, len: usize, at: MapFlags) -> Result<*mut c_v
     unsafe { mmap_anonymous(start, len, access, flags) }
 }
 
-/// Puts a private copy in the place of a mapping. Pages that nobody has touched are not copied.
-///
 /// # Safety
-/// The mapping may be replaced, and `file` is what lies behind it.
-unsafe fn copy_private(mapping: &Shared, file: &File) -> Result<(), Errno> {
-    let old = core::ptr::with_exposed_provenance_mut::<c_void>(mapping.start);
+/// Both are mappings of that length that nobody uses by what is there, and `to` may be replaced.
+unsafe fn move_mapping(from: usize, len: usize, to: usize) -> Result<(), Errno> {
+    let [from, to] = [from, to].map(core::ptr::with_exposed_provenance_mut::<c_void>);
+    // SAFETY: the caller's promise.
+    unsafe { mremap_fixed(from, len, len, MremapFlags::MAYMOVE, to) }.map(|_| ())
+}
+
+/// A private copy of a mapping. Pages that nobody has touched are not copied.
+fn copy_private(mapping: &Shared, file: File) -> Result<usize, Errno> {
     // SAFETY: the kernel chooses an address where nothing is mapped.
     let new = unsafe { map_private(0, mapping.len, MapFlags::empty()) }?;
     // SAFETY: the new mapping has `len` bytes, and is nobody else's.
     let bytes = unsafe { core::slice::from_raw_parts_mut(new.cast::<u8>(), mapping.len) };
-    match file.get() {
-        Some(fd) => read_data(fd, bytes)?,
-        // SAFETY: both have `len` bytes. The program has taken the descriptor away.
-        None => unsafe {
-            core::ptr::copy_nonoverlapping(old.cast::<u8>(), bytes.as_mut_ptr(), mapping.len);
-        },
-    }
-    let flags = MremapFlags::MAYMOVE;
-    // SAFETY: the caller's promise; the new mapping moves, and nothing points to where it was.
-    unsafe { mremap_fixed(new, mapping.len, mapping.len, flags, old) }.map(|_| ())
+    let copied = match file.get() {
+        Some(fd) => read_data(fd, bytes),
+        None => {
+            let old = core::ptr::with_exposed_provenance::<u8>(mapping.start);
+            // SAFETY: both have `len` bytes. The program has taken the descriptor away.
+            unsafe { core::ptr::copy_nonoverlapping(old, bytes.as_mut_ptr(), mapping.len) };
+            Ok(())
+        }
+    };
+    let copy = new.expose_provenance();
+    copied.inspect_err(|_| drop_copy(copy, mapping.len))?;
+    Ok(copy)
+}
+
+fn drop_copy(copy: usize, len: usize) {
+    let start = core::ptr::with_exposed_provenance_mut(copy);
+    // SAFETY: a mapping that `copy_private` made, and nobody uses. It fails only where the kernel
+    // has no memory to take one out: then it stays.
+    let _ = unsafe { munmap(start, len) };
 }
 
 /// Reads what a file has, whatever access its mapping allows. Where it has no pages, nothing is
@@ -240,49 +282,48 @@ thread_local! {
     /// child.
     static LOCKED: Cell<Option<ManuallyDrop<MutexGuard<'static, Vec<Shared>>>>> =
         const { Cell::new(None) };
-    /// A pipe, to be read and to be written. The child closes its end when it has its copies: until
-    /// then the thread that forks must not change what is copied.
-    static COPIED: Cell<Option<ManuallyDrop<(OwnedFd, OwnedFd)>>> = const { Cell::new(None) };
 }
 
 extern "C" fn before_fork() {
-    let list = shared();
+    if let Some(list) = LOCKED.take() {
+        // A child may have entered these functions again: see `OnceHere`.
+        return LOCKED.set(Some(list));
+    }
+    let mut list = shared();
     let here = core::ptr::from_ref(&list).addr();
-    let copied = || list.iter().filter(|one| one.copied.is_some());
-    if copied().any(|one| here.wrapping_sub(one.start) < one.len) {
+    let copied = |one: &&Shared| one.copied.is_some();
+    if list
+        .iter()
+        .filter(copied)
+        .any(|one| here.wrapping_sub(one.start) < one.len)
+    {
         // Parent and child would run on one stack.
         let text = b"limic: a fork on a stack in peer-readable memory: ended\n";
         let _ = write(std::io::stderr(), text);
         std::process::abort();
     }
-    if copied().next().is_some() {
-        // Without a free descriptor the parent goes on, and what it writes meanwhile may show.
-        COPIED.set(pipe_with(PipeFlags::CLOEXEC).ok().map(ManuallyDrop::new));
+    for one in list.iter_mut() {
+        one.copy = one.copied.and_then(|file| copy_private(one, file).ok());
     }
     LOCKED.set(Some(ManuallyDrop::new(list)));
 }
 
 extern "C" fn after_fork_in_parent() {
-    if let Some(pipe) = COPIED.take() {
-        let (until_copied, childs_end) = ManuallyDrop::into_inner(pipe);
-        drop(childs_end);
-        while retry_on_intr(|| read(&until_copied, &mut [0])).is_ok_and(|bytes| bytes > 0) {}
+    if let Some(mut list) = LOCKED.take().map(ManuallyDrop::into_inner) {
+        for one in list.iter_mut() {
+            if let Some(copy) = one.copy.take() {
+                drop_copy(copy, one.len);
+            }
+        }
     }
-    drop(LOCKED.take().map(ManuallyDrop::into_inner));
 }
 
 extern "C" fn after_fork_in_child() {
-    CHILD.store(std::process::id(), Relaxed);
+    CURRENT.store(draw(), Relaxed);
     FORKED.store(true, Relaxed);
-    let pipe = COPIED.take().map(ManuallyDrop::into_inner);
     if let Some(mut list) = LOCKED.take().map(ManuallyDrop::into_inner) {
-        replace(&list);
-        if let Some((other, _)) = &pipe {
-            // The child keeps no memory that its parent gives back.
-            list.iter()
-                .filter_map(|one| one.copied)
-                .for_each(|file| file.replace_by(other));
-        }
+        replace(&mut list);
+        empty(list.iter().filter_map(|one| one.copied));
         // They are the child's own from now on, for its children too.
         list.clear();
     }
@@ -290,8 +331,9 @@ extern "C" fn after_fork_in_child() {
 
 /// From now on a child that is forked finds out that it is one.
 pub fn watch_forks() {
-    static WATCHED: Once = Once::new();
-    WATCHED.call_once(|| {
+    static WATCHED: OnceHere = OnceHere::new();
+    WATCHED.call(|| {
+        CURRENT.store(draw(), Relaxed);
         // SAFETY: three functions that take a lock and map memory; they live as long as this
         // library, with which the C library forgets them. It can only fail for want of memory.
         let failed = unsafe {

@@ -1,7 +1,7 @@
 //! The seam for atomics: real ones, or loom's under `--cfg loom`.
 
 #[cfg(loom)]
-pub(crate) mod modelled;
+pub mod modelled;
 
 #[cfg(not(loom))]
 pub use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};

@@ -14,6 +14,7 @@ use limic_shm::control::{
     Channel, ControlError, Doorbell, DoorbellError, Listener, MAX_FDS, MAX_MESSAGE, PeerDoorbell,
     Received, Sent, abstract_name,
 };
+use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
     SocketFlags, SocketType, bind, listen, sendmsg, socket_with,
@@ -81,6 +82,12 @@ fn up_to_four_descriptors_arrive() {
     ));
 }
 
+/// Takes a message that was refused: nothing in it makes that wait.
+fn take(from: &Channel) {
+    let none = rustix::net::RecvFlags::DONTWAIT;
+    rustix::net::recv(from, &mut [0; 1], none).expect("it is still there");
+}
+
 #[test]
 fn too_many_descriptors_are_refused_and_closed() {
     let _alone = alone();
@@ -95,6 +102,7 @@ fn too_many_descriptors_are_refused_and_closed() {
             "{error}"
         );
         assert_eq!(open_fds(), before);
+        take(&far);
     }
     // The next message is not disturbed.
     assert_eq!(near.send(b"y", &[]).unwrap(), Sent::Done);
@@ -126,6 +134,7 @@ fn long_messages_are_refused_and_their_descriptors_closed() {
         "{error}"
     );
     assert_eq!(open_fds(), before);
+    take(&far);
     assert!(matches!(
         far.receive(&mut [0; 16]).unwrap(),
         Received::WouldBlock
@@ -144,6 +153,7 @@ fn an_empty_message_ends_the_channel_and_leaks_nothing() {
         Received::Closed
     ));
     assert_eq!(open_fds(), before);
+    take(&far);
 }
 
 #[test]
@@ -213,6 +223,28 @@ fn a_full_backlog_is_told_from_nobody_there() {
         assert!(waiting.len() < 100, "the backlog never fills up");
     };
     assert!(matches!(error, ControlError::BacklogFull { .. }), "{error}");
+}
+
+/// Silencing it would close them.
+#[test]
+fn nobody_puts_descriptors_into_a_doorbell() {
+    let _alone = alone();
+    let doorbell = Doorbell::new().unwrap();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let fds = [doorbell.for_peers()];
+    assert!(control.push(SendAncillaryMessage::ScmRights(&fds)));
+    let byte = [IoSlice::new(b"x")];
+    match sendmsg(
+        doorbell.for_peers(),
+        &byte,
+        &mut control,
+        SendFlags::NOSIGNAL,
+    ) {
+        Err(Errno::PERM) => doorbell.ring(),
+        Ok(_) => println!("SKIPPED: the kernel is older than Linux 6.16"),
+        Err(error) => panic!("{error}"),
+    }
 }
 
 #[test]

@@ -14,7 +14,7 @@ use limic_shm::owner::Words;
 use limic_shm::ring::{Mapped, Memory};
 use limic_shm::segment::{
     Arena, Geometry, LAYOUT_VERSION, OwnSegment, PeerArena, PeerSegment, Placement, SegmentError,
-    Shape,
+    Shape, UnmappedArena,
 };
 use rustix::fs::{
     FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create,
@@ -292,7 +292,7 @@ fn an_unsealed_memfd_is_refused() {
                 "{error}"
             );
         }
-        let error = PeerArena::attach(forge(&[], len, seals), usize::MAX).unwrap_err();
+        let error = PeerArena::attach(forge(&[], len, seals).as_fd(), usize::MAX).unwrap_err();
         assert!(
             matches!(error, SegmentError::NotSealed { missing } if missing == text),
             "{error}"
@@ -362,7 +362,7 @@ fn descriptors_that_are_no_memfd_are_refused() {
         assert!(matches!(error, SegmentError::NotMemfd { .. }), "{error}");
     }
     let (reader, _writer) = std::io::pipe().unwrap();
-    let error = PeerArena::attach(reader.into(), usize::MAX).unwrap_err();
+    let error = PeerArena::attach(reader.as_fd(), usize::MAX).unwrap_err();
     assert!(matches!(error, SegmentError::NotMemfd { .. }), "{error}");
 
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB;
@@ -410,7 +410,7 @@ fn a_memfd_that_cannot_be_written_is_refused() {
 fn arenas_are_shared_up_to_the_accepted_size() {
     let arena = Arena::create(100_000, Placement::default()).unwrap();
     assert_eq!(arena.bytes(), 102_400);
-    let peer = PeerArena::attach(duplicate(arena.fd()), 102_400).unwrap();
+    let peer = PeerArena::attach(arena.fd(), 102_400).unwrap();
     assert_eq!(peer.bytes(), arena.bytes());
     arena.view().word64(102_392).store(7, Ordering::Relaxed);
     let last = peer.pointer(102_392, 8).unwrap();
@@ -418,6 +418,12 @@ fn arenas_are_shared_up_to_the_accepted_size() {
     assert_eq!(unsafe { last.cast::<u64>().read_unaligned() }, 7);
     assert!(peer.pointer(102_393, 8).is_none());
     assert!(peer.pointer(u64::MAX, 8).is_none());
+    let unmapped = UnmappedArena::new(duplicate(arena.fd())).unwrap();
+    let mut read = [0; 8];
+    assert!(unmapped.read(102_392, &mut read));
+    assert_eq!(u64::from_ne_bytes(read), 7);
+    assert!(!unmapped.read(102_393, &mut read));
+    assert!(!unmapped.read(u64::MAX, &mut read));
     // Peers cannot write: not even a mapping for it can be had.
     let large = Arena::create(small().shared_bytes(), Placement::default()).unwrap();
     let error = attach([duplicate(large.fd()), owner(&header())], None).unwrap_err();
@@ -432,7 +438,7 @@ fn arenas_are_shared_up_to_the_accepted_size() {
         "{error}"
     );
 
-    let error = PeerArena::attach(duplicate(arena.fd()), 102_399).unwrap_err();
+    let error = PeerArena::attach(arena.fd(), 102_399).unwrap_err();
     assert!(
         matches!(
             error,
@@ -447,7 +453,7 @@ fn arenas_are_shared_up_to_the_accepted_size() {
         Arena::create(0, Placement::default()).unwrap().bytes(),
         4096
     );
-    let error = PeerArena::attach(forge(&[], 0, BOTH), usize::MAX).unwrap_err();
+    let error = PeerArena::attach(forge(&[], 0, BOTH).as_fd(), usize::MAX).unwrap_err();
     assert!(
         matches!(error, SegmentError::Truncated { has: 0, .. }),
         "{error}"

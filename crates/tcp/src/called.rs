@@ -1,17 +1,18 @@
 //! Those who call, until they have said a greeting.
 
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use limic_fabric::{ConnectionFailure, ConnectionId, Event};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
-use rustix::net::{SendFlags, SocketFlags, accept_with, send};
+use rustix::net::{SendFlags, SocketFlags, accept_with, getpeername, send};
 
 use crate::connection::{Connection, Known, Stage, Stranger};
 use crate::contact::hear;
 use crate::fabric::{LISTENER, STRANGER, TcpFabric};
-use crate::greeting::{Answer, Greeting, Heard, Verdict};
+use crate::greeting::{Answer, Greeting, Heard, Limit, Verdict};
 use crate::sockets;
 
 /// Connections without a greeting. The kernel keeps a caller until it says something, so mostly
@@ -24,6 +25,10 @@ const YOUNG: Duration = Duration::from_secs(1);
 const VISIT: usize = 64;
 /// How long nobody is accepted after that has failed.
 const PAUSE: Duration = Duration::from_millis(100);
+/// Endpoints that may be known.
+pub(crate) const MOST_KNOWN: usize = 1 << 18;
+/// Connections that may have been made from one address and are not over.
+pub(crate) const MOST_FROM_ONE_ADDRESS: usize = 4096;
 
 impl TcpFabric {
     /// Accepts those who have called.
@@ -158,11 +163,10 @@ impl TcpFabric {
         }
     }
 
-    /// Somebody calls another endpoint, or has not the secret of this one. Its address of that may
-    /// be an old one, so it is told, and does not call again.
-    fn refuse(&mut self, place: usize, greeting: &Greeting) {
+    /// Somebody who calls is told why it is not let in.
+    fn refuse(&mut self, place: usize, greeting: &Greeting, verdict: Verdict, why: &str) {
         let answer = Answer {
-            verdict: Verdict::Refused,
+            verdict,
             from: greeting.to,
             secret: greeting.answer_secret,
             attempt: 0,
@@ -172,13 +176,44 @@ impl TcpFabric {
             // Where there is no room, the caller finds out by its limit.
             let _ = send(&stranger.socket, &answer.to_bytes(), SendFlags::NOSIGNAL);
         }
-        self.send_away(place, "it called another endpoint, or has not its secret");
+        self.send_away(place, why);
+    }
+
+    /// Forgets endpoints whose connection is over, if all names are taken: a quarter of them, since
+    /// that is a look at all, and those first that were connected first. One that comes back is new
+    /// here. Living ones keep their names, which nobody takes who has not their secret.
+    fn forget_gone(&mut self) {
+        if self.known.len() < MOST_KNOWN {
+            return;
+        }
+        let connections = &mut self.connections;
+        let is_over = |connection: &Option<Box<Connection>>| {
+            connection.as_ref().is_none_or(|it| it.is_over())
+        };
+        let mut gone: Vec<u32> = self.known.values().map(|known| known.connection).collect();
+        gone.retain(|number| connections.get(*number as usize).is_none_or(is_over));
+        if gone.is_empty() {
+            return;
+        }
+        let last = gone.len() / 4;
+        let (_, last, _) = gone.select_nth_unstable(last);
+        let last = *last;
+        self.known.retain(|_, known| {
+            let at = connections.get_mut(known.connection as usize);
+            let keep = known.connection > last || !at.as_ref().is_none_or(|it| is_over(it));
+            if let (false, Some(over)) = (keep, at) {
+                *over = None;
+            }
+            keep
+        });
     }
 
     /// Somebody has said a greeting. Whoever does not know the secret is believed nothing.
     fn greeted(&mut self, place: usize, greeting: Greeting) {
         if (greeting.to, greeting.secret) != (self.id, self.secret) || greeting.from == self.id {
-            return self.refuse(place, &greeting);
+            // Its address of that one may be old: it does not call again.
+            let why = "it called another endpoint, or has not its secret";
+            return self.refuse(place, &greeting, Verdict::Refused, why);
         }
         let before = self.known.get(&greeting.from).copied();
         let mut mine_stays = false;
@@ -206,6 +241,23 @@ impl TcpFabric {
                 Some(Stage::Over(_)) | None => {}
             }
         }
+        if before.is_none() {
+            self.forget_gone();
+            if self.known.len() >= MOST_KNOWN {
+                let verdict = Verdict::Full(Limit::Known);
+                return self.refuse(place, &greeting, verdict, "too many endpoints have called");
+            }
+        }
+        let Some(from) = self.caller(place) else {
+            return self.send_away(place, "it has gone");
+        };
+        if instead.is_none() && self.has_many_from(from) {
+            let (verdict, why) = (
+                Verdict::Full(Limit::FromAddress),
+                "its address has called often",
+            );
+            return self.refuse(place, &greeting, verdict, why);
+        }
         let Some(stranger) = self.take_stranger(place) else {
             return;
         };
@@ -232,13 +284,31 @@ impl TcpFabric {
             let _ = epoll::delete(&self.events_set, &socket);
             return;
         }
-        self.take_call(socket, &greeting, instead, before);
+        let mut taken = Connection::new(greeting.from, Stage::Ready, Some(socket));
+        taken.from = Some(from);
+        self.take_call(taken, &greeting, instead, before);
+    }
+
+    /// From where a stranger calls; `None` if it has gone.
+    fn caller(&self, place: usize) -> Option<IpAddr> {
+        let stranger = self.strangers.get(place)?.as_ref()?;
+        let at = SocketAddr::try_from(getpeername(&stranger.socket).ok()??).ok()?;
+        Some(at.ip().to_canonical())
+    }
+
+    /// Whether no more connections are taken from an address.
+    fn has_many_from(&self, from: IpAddr) -> bool {
+        // Mostly there are not so many of all.
+        self.alive as usize >= MOST_FROM_ONE_ADDRESS && {
+            let living = self.connections.iter().flatten().filter(|c| !c.is_over());
+            living.filter(|c| c.from == Some(from)).count() >= MOST_FROM_ONE_ADDRESS
+        }
     }
 
     /// A call is taken: as a new connection, or in place of one that this side has begun.
     fn take_call(
         &mut self,
-        socket: OwnedFd,
+        mut taken: Connection,
         greeting: &Greeting,
         instead: Option<u32>,
         before: Option<Known>,
@@ -251,14 +321,14 @@ impl TcpFabric {
             return;
         };
         // Nothing of this side's own call stays.
-        let mut taken = Connection::new(greeting.from, Stage::Ready, Some(socket));
         (taken.corked, taken.listed) = (connection.corked, connection.listed);
-        let own = core::mem::replace(connection, taken).socket;
+        let own = core::mem::replace(connection, taken);
         self.beginning -= 1;
-        if let Some(own) = own {
+        self.blocked -= u32::from(own.blocked);
+        if let Some(own) = own.socket {
             self.close_socket(own);
         }
-        self.watch_for(number, EventFlags::IN);
+        self.watch_anew(number);
         self.known.insert(
             greeting.from,
             Known {

@@ -29,7 +29,8 @@ impl TcpFabric {
         }
         let ready = |number: &u32| {
             let connection = self.connections[*number as usize].as_ref();
-            connection.is_some_and(|connection| connection.is_ready())
+            // In the midst of a long message nothing can be said.
+            connection.is_some_and(|connection| connection.is_ready() && connection.to_go == 0)
         };
         let mut left: Vec<u32> = (0..self.connections.len() as u32).filter(ready).collect();
         for number in &left {

@@ -1,11 +1,12 @@
 //! One connection, and what is known of a peer beyond it.
 
 use core::time::Duration;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use limic_fabric::ConnectionFailure;
+use rustix::event::epoll::EventFlags;
 
 use crate::outgoing::Outgoing;
 
@@ -39,6 +40,8 @@ pub(crate) struct Connection {
     pub(crate) stage: Stage,
     /// Where this side has called, if it has.
     pub(crate) at: Option<SocketAddr>,
+    /// From where the peer has called, if its call was taken.
+    pub(crate) from: Option<IpAddr>,
     /// How long the call pauses if it ends without an answer.
     pub(crate) pause: Duration,
     /// `None` while the peer's call is awaited, while this side's pauses, and when the connection
@@ -55,9 +58,14 @@ pub(crate) struct Connection {
     pub(crate) holds: bool,
     /// Nothing can be sent any more; what has come can be read.
     pub(crate) broken: Option<String>,
-    /// The beginning of a record whose end has not come, if `have` is not 0.
+    /// Bytes of the message that has begun to go, which the caller has still to give.
+    pub(crate) to_go: usize,
+    /// The beginning of a record whose end has not come.
     pub(crate) input: Vec<u8>,
-    pub(crate) have: usize,
+    /// Bytes of the long message that has begun to come, which the caller receives.
+    pub(crate) to_come: usize,
+    /// The last message was long, and the next one may be.
+    pub(crate) long: bool,
     /// It is in the list of those that are to be read.
     pub(crate) listed: bool,
 }
@@ -68,6 +76,7 @@ impl Connection {
             id,
             stage,
             at: None,
+            from: None,
             pause: FIRST_PAUSE,
             socket,
             out: Outgoing::default(),
@@ -76,14 +85,23 @@ impl Connection {
             refused: false,
             holds: false,
             broken: None,
+            to_go: 0,
             input: Vec::new(),
-            have: 0,
+            to_come: 0,
+            long: false,
             listed: false,
         }
     }
 
     pub(crate) fn is_ready(&self) -> bool {
         matches!(self.stage, Stage::Ready)
+    }
+
+    /// What the event set is asked for.
+    pub(crate) fn waits_for(&self) -> EventFlags {
+        let mut flags = EventFlags::IN;
+        flags.set(EventFlags::OUT, self.blocked);
+        flags
     }
 
     pub(crate) fn is_over(&self) -> bool {

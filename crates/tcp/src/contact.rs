@@ -67,24 +67,27 @@ impl TcpFabric {
         Ok(socket)
     }
 
-    /// A call has ended without a byte of an answer. The peer turns away whoever is silent between
-    /// connecting and its greeting, as a caller that computes is. So the call is made anew, after
-    /// a pause that doubles each time; all pauses together last as long as a call may.
-    fn call_later(&mut self, number: u32, why: String) {
+    /// A call has ended without a byte of an answer, or the peer has no room for it. The peer turns
+    /// away whoever is silent between connecting and its greeting, as a caller that computes is. So
+    /// the call is made anew, after a pause that doubles each time; all pauses together last as
+    /// long as a call may.
+    fn call_later(&mut self, number: u32, why: ConnectionFailure) {
         let timeout = self.timeout;
         let Some(connection) = self.connection(number) else {
             return;
         };
         let pause = connection.pause;
         if pause > timeout / 2 {
-            return self.fail(number, ConnectionFailure::Unreachable(why));
+            return self.fail(number, why);
         }
         connection.pause = 2 * pause;
         connection.stage = Stage::Pausing(Instant::now() + pause);
         connection.out.clear();
-        connection.blocked = false;
+        let blocked = core::mem::take(&mut connection.blocked);
         connection.broken = None;
-        if let Some(socket) = connection.socket.take() {
+        let socket = connection.socket.take();
+        self.blocked -= u32::from(blocked);
+        if let Some(socket) = socket {
             self.close_socket(socket);
         }
     }
@@ -139,7 +142,7 @@ impl TcpFabric {
             connection.out.add(bytes.len()).copy_from_slice(&bytes);
             connection.stage = Stage::Greeted { answer: Vec::new() };
         }
-        self.watch_for(number, EventFlags::IN);
+        self.watch_anew(number);
         self.flush(number);
         self.answered(number);
     }
@@ -168,6 +171,7 @@ impl TcpFabric {
                         Err(why) => why,
                     };
                     if answer.is_empty() {
+                        let why = ConnectionFailure::Unreachable(why);
                         return self.call_later(number, why);
                     }
                     return self.fail(number, ConnectionFailure::Unreachable(why));
@@ -208,6 +212,9 @@ impl TcpFabric {
             Verdict::Refused => {
                 let why = "whoever is at its address is another endpoint, or has another secret";
                 self.fail(number, ConnectionFailure::Unreachable(why.to_owned()));
+            }
+            Verdict::Full(limit) => {
+                self.call_later(number, ConnectionFailure::Local(limit.text()));
             }
             Verdict::MineStays => {
                 connection.stage = Stage::Awaited(deadline);

@@ -7,7 +7,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
 use limic_fabric::{
-    ConnectionFailure, ConnectionId, Counts, Event, Fabric, Form, Inbox, Part, SendRefused,
+    ConnectionFailure, ConnectionId, Counts, Event, Fabric, Form, Inbox, Limits, Part, SendRefused,
+    Stretch,
 };
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
@@ -15,8 +16,9 @@ use rustix::net::{Shutdown, shutdown};
 
 use crate::connection::{Connection, Known, Stage, Stranger};
 use crate::greeting::HELLO;
+use crate::looking::{Hot, Look};
 use crate::place::{part_of, place_of};
-use crate::record::LONGEST;
+use crate::record::{LONGEST, WRITTEN_IN_PLACE};
 use crate::{interface, sockets};
 
 /// What a fabric is opened with.
@@ -64,30 +66,37 @@ pub struct TcpFabric {
     pub(crate) events: VecDeque<Event>,
     /// Connections that are to be read.
     pub(crate) readable: VecDeque<u32>,
-    /// The connection that brought the last messages: it is likely to bring the next ones.
-    pub(crate) hot: Option<u32>,
+    /// The connection that brought the last bytes.
+    pub(crate) hot: Hot,
+    /// How far the next poll looks.
+    pub(crate) next_look: Look,
     /// Connections that are not over.
     pub(crate) alive: u32,
     /// Those of them that are not ready.
     pub(crate) beginning: u32,
     /// Those that hold messages.
     pub(crate) holding: u32,
+    /// Those whose socket takes nothing more.
+    pub(crate) blocked: u32,
     /// Polls.
     pub(crate) turn: u32,
     /// Reads since the event set was asked.
     pub(crate) reads: u32,
-    /// The next poll looks at everything.
-    pub(crate) noticed: bool,
     /// Nobody is accepted until then: no descriptor was free, or no place for a stranger.
     pub(crate) paused: Option<Instant>,
     pub(crate) looked_at: Instant,
     pub(crate) listened_at: Instant,
     pub(crate) counts: Counts,
-    /// Room to read into.
-    pub(crate) spare: Vec<u8>,
 }
 
 impl TcpFabric {
+    /// What each connection takes.
+    pub const LIMITS: Limits = Limits {
+        longest: LONGEST as u64,
+        in_place_from: WRITTEN_IN_PLACE as u64,
+        has_reads: false,
+    };
+
     /// Listens. `id` names the endpoint, and `secret` lets peers in.
     ///
     /// # Errors
@@ -117,18 +126,18 @@ impl TcpFabric {
             strangers: Vec::new(),
             events: VecDeque::new(),
             readable: VecDeque::new(),
-            hot: None,
+            hot: Hot::Nobody,
+            next_look: Look::Everything,
             alive: 0,
             beginning: 0,
             holding: 0,
+            blocked: 0,
             turn: 0,
             reads: 0,
-            noticed: true,
             paused: None,
             looked_at: Instant::now(),
             listened_at: Instant::now(),
             counts: Counts::default(),
-            spare: Vec::new(),
         })
     }
 
@@ -142,36 +151,6 @@ impl TcpFabric {
         self.beginning += u32::from(!connection.is_ready());
         self.connections.push(Some(Box::new(connection)));
         self.connections.len() as u32 - 1
-    }
-
-    /// Watches the socket of a connection.
-    ///
-    /// # Errors
-    /// The kernel has no room for it: nobody would read it.
-    pub(crate) fn watch(
-        &self,
-        number: u32,
-        socket: &OwnedFd,
-        flags: EventFlags,
-    ) -> Result<(), ConnectionFailure> {
-        let data = EventData::new_u64(CONNECTION | u64::from(number));
-        epoll::add(&self.events_set, socket, data, flags).map_err(|error| {
-            let hint = "sysctl fs.epoll.max_user_watches";
-            ConnectionFailure::Local(format!("a socket cannot be watched: {error} ({hint}?)"))
-        })
-    }
-
-    /// Changes what a connection is watched for.
-    pub(crate) fn watch_for(&self, number: u32, flags: EventFlags) {
-        let connection = self
-            .connections
-            .get(number as usize)
-            .and_then(Option::as_ref);
-        if let Some(socket) = connection.and_then(|connection| connection.socket.as_ref()) {
-            let data = EventData::new_u64(CONNECTION | u64::from(number));
-            // It fails only for a socket that is not in the set.
-            let _ = epoll::modify(&self.events_set, socket, data, flags);
-        }
     }
 
     /// Closes a socket that is in the event set, and ends its connection. A forked child may have
@@ -204,14 +183,16 @@ impl TcpFabric {
         let held = core::mem::take(&mut connection.holds);
         connection.stage = Stage::Over(why);
         connection.out = crate::outgoing::Outgoing::default();
-        (connection.input, connection.have) = (Vec::new(), 0);
+        connection.input = Vec::new();
+        let blocked = core::mem::take(&mut connection.blocked);
         let socket = connection.socket.take();
-        if self.hot == Some(number) {
-            self.hot = None;
+        if self.hot.number() == Some(number) {
+            self.hot = Hot::Nobody;
         }
         self.alive -= 1;
         self.beginning -= u32::from(!was_ready);
         self.holding -= u32::from(held);
+        self.blocked -= u32::from(blocked);
         if let Some(socket) = socket {
             self.close_socket(socket);
         }
@@ -252,8 +233,8 @@ impl Fabric for TcpFabric {
         connection.is_some_and(|connection| connection.as_ref().is_some_and(|c| c.is_ready()))
     }
 
-    fn longest_message(&self, _: ConnectionId) -> usize {
-        LONGEST
+    fn limits(&self, _: ConnectionId) -> Limits {
+        Self::LIMITS
     }
 
     fn send(
@@ -263,6 +244,35 @@ impl Fabric for TcpFabric {
         fill: &mut dyn FnMut(&mut [u8]),
     ) -> Result<(), SendRefused> {
         self.write_message(to.0, form, fill)
+    }
+
+    #[expect(unsafe_code, reason = "the trait's")]
+    unsafe fn begin(
+        &mut self,
+        to: ConnectionId,
+        form: Form,
+        head: &[u8],
+        data: &[Stretch],
+    ) -> Result<usize, SendRefused> {
+        // SAFETY: the caller's promise.
+        unsafe { self.begin_message(to.0, form, head, data) }
+    }
+
+    #[expect(unsafe_code, reason = "the trait's")]
+    unsafe fn go_on(&mut self, to: ConnectionId, data: &[Stretch]) -> usize {
+        // SAFETY: the caller's promise.
+        unsafe { self.write_rest(to.0, data) }
+    }
+
+    fn left_to_go(&self, to: ConnectionId) -> usize {
+        let connection = self.connections.get(to.0 as usize);
+        connection.and_then(Option::as_ref).map_or(0, |c| c.to_go)
+    }
+
+    #[expect(unsafe_code, reason = "the trait's")]
+    unsafe fn receive(&mut self, from: ConnectionId, into: *mut u8, len: usize) -> usize {
+        // SAFETY: the caller's promise.
+        unsafe { self.read_rest(from.0, into, len) }
     }
 
     fn cork(&mut self, to: ConnectionId) {
@@ -295,14 +305,15 @@ impl Fabric for TcpFabric {
     }
 
     fn arm(&mut self) -> Result<(), String> {
-        // The event set stays readable as long as anything is there: nothing is to be asked for.
+        // The event set stays readable as long as anything is there that it watches.
+        self.watch_hot();
         self.look_at_the_clock();
-        self.noticed = true;
+        self.next_look = Look::Everything;
         Ok(())
     }
 
     fn notice(&mut self) {
-        self.noticed = true;
+        self.next_look = Look::Everything;
     }
 
     fn patience(&self) -> Option<Duration> {

@@ -10,6 +10,8 @@
 //! The caller shows the secret of the one it calls, and gives its own, which the answer has to
 //! show. The hello is the layer above's.
 
+use crate::called::{MOST_FROM_ONE_ADDRESS, MOST_KNOWN};
+
 /// Most bytes of a hello.
 pub(crate) const HELLO: usize = 128;
 
@@ -45,6 +47,30 @@ pub(crate) enum Verdict {
     /// Who is called is not there, or the caller has not its secret. The answer says nothing that
     /// the caller has not said.
     Refused,
+    /// Who is called takes no more callers of this kind at the moment.
+    Full(Limit),
+}
+
+/// What an endpoint has as much of as it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Limit {
+    /// Connections from the caller's address.
+    FromAddress,
+    /// Endpoints.
+    Known,
+}
+
+impl Limit {
+    /// What its caller is told.
+    pub(crate) fn text(self) -> String {
+        match self {
+            Self::FromAddress => format!(
+                "the peer takes no more than {MOST_FROM_ONE_ADDRESS} connections from the address \
+                 of this machine at a time"
+            ),
+            Self::Known => format!("the peer takes no more than {MOST_KNOWN} endpoints at a time"),
+        }
+    }
 }
 
 /// What is answered.
@@ -112,6 +138,8 @@ impl Answer {
             Verdict::Taken => 0,
             Verdict::MineStays => 1,
             Verdict::Refused => 2,
+            Verdict::Full(Limit::FromAddress) => 3,
+            Verdict::Full(Limit::Known) => 4,
         };
         out.extend([verdict, 0]);
         for word in [self.from, self.secret] {
@@ -134,6 +162,8 @@ impl Answer {
             [0, 0] => Verdict::Taken,
             [1, 0] => Verdict::MineStays,
             [2, 0] => Verdict::Refused,
+            [3, 0] => Verdict::Full(Limit::FromAddress),
+            [4, 0] => Verdict::Full(Limit::Known),
             _ => return Err("an unknown verdict"),
         };
         Ok(Heard::Whole(Self {
@@ -213,7 +243,7 @@ mod tests {
         fn greetings_and_answers_come_back(
             words in any::<[u64; 4]>(),
             attempt in any::<u32>(),
-            verdict in 0..3_usize,
+            verdict in 0..5_usize,
             hello in proptest::collection::vec(any::<u8>(), 0..=HELLO),
         ) {
             let [to, secret, from, answer_secret] = words;
@@ -223,7 +253,13 @@ mod tests {
             bytes.extend([9; 50]);
             let read = read_in_parts(&bytes, Greeting::from_bytes);
             prop_assert_eq!(read, Ok((greeting.clone(), len)));
-            let verdict = [Verdict::Taken, Verdict::MineStays, Verdict::Refused][verdict];
+            let verdict = [
+                Verdict::Taken,
+                Verdict::MineStays,
+                Verdict::Refused,
+                Verdict::Full(Limit::FromAddress),
+                Verdict::Full(Limit::Known),
+            ][verdict];
             let answer = Answer { verdict, from, secret, attempt, hello: greeting.hello };
             let bytes = answer.to_bytes();
             let read = read_in_parts(&bytes, Answer::from_bytes);

@@ -22,9 +22,11 @@ mod contact;
 mod fabric;
 mod greeting;
 pub mod interface;
+mod looking;
 mod moving;
 mod outgoing;
 mod place;
+mod reading;
 mod record;
 mod sockets;
 #[cfg(test)]

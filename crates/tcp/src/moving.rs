@@ -1,32 +1,40 @@
-//! Messages go out, and come in.
+//! Messages go out.
 
-use core::mem::MaybeUninit;
 use std::os::fd::AsFd;
 
-use limic_fabric::{ConnectionFailure, ConnectionId, Event, Form, Inbox, SendRefused};
-use rustix::event::Timespec;
-use rustix::event::epoll::{self, EventFlags};
+use limic_fabric::{ConnectionFailure, Form, SendRefused, Stretch};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, recv};
 
-use crate::connection::Stage;
-use crate::fabric::{CONNECTION, LISTENER, STRANGER, TcpFabric};
+use crate::connection::{Connection, Stage};
+use crate::fabric::TcpFabric;
 use crate::record::{self, HEADER, LONGEST};
 
-/// Bytes that are read at a time: the longest record fits, and what is behind it.
-const READ: usize = 128 << 10;
 /// Bytes of messages that travel together.
-const TOGETHER: usize = 64 << 10;
-/// Polls between two questions to the event set, and reads, while one connection brings messages.
-const ASK_EVERY: u32 = 4;
-/// The same without any connection: the endpoint's own event set tells of a call.
-const ASK_IDLE: u32 = 64;
-/// Polls between two looks at the clock.
-const CLOCK_EVERY: u32 = 64;
-/// Events that are taken at a time.
-const EVENTS: usize = 64;
+const TOGETHER: usize = 32 << 10;
 
 impl TcpFabric {
+    /// A connection that takes a message of `len` bytes now.
+    fn taking(&mut self, number: u32, len: usize) -> Result<&mut Connection, SendRefused> {
+        if len > LONGEST {
+            return Err(SendRefused::TooLong { len, most: LONGEST });
+        }
+        // One that is over and forgotten.
+        let over = SendRefused::Failed(ConnectionFailure::Closed);
+        let connection = self.connection(number).ok_or(over)?;
+        match &connection.stage {
+            Stage::Ready => {}
+            Stage::Over(why) => return Err(SendRefused::Failed(why.clone())),
+            _ => return Err(SendRefused::Later),
+        }
+        // What the socket does not take is kept, and nothing is put behind it: so little is kept.
+        if connection.blocked || connection.broken.is_some() || connection.to_go > 0 {
+            connection.refused = true;
+            self.note_held(number);
+            return Err(SendRefused::Later);
+        }
+        self.connection(number).ok_or(SendRefused::Later)
+    }
+
     /// Sends a message, or lets it wait for those that follow.
     pub(crate) fn write_message(
         &mut self,
@@ -35,23 +43,7 @@ impl TcpFabric {
         fill: &mut dyn FnMut(&mut [u8]),
     ) -> Result<(), SendRefused> {
         let len = form.len as usize;
-        if len > LONGEST {
-            return Err(SendRefused::TooLong { len, most: LONGEST });
-        }
-        let Some(connection) = self.connection(number) else {
-            return Err(SendRefused::Later);
-        };
-        match &connection.stage {
-            Stage::Ready => {}
-            Stage::Over(why) => return Err(SendRefused::Failed(why.clone())),
-            _ => return Err(SendRefused::Later),
-        }
-        // What the socket does not take is kept, and nothing is put behind it: so little is kept.
-        if connection.blocked || connection.broken.is_some() {
-            connection.refused = true;
-            self.note_held(number);
-            return Err(SendRefused::Later);
-        }
+        let connection = self.taking(number, len)?;
         let together = connection.out.len() + HEADER + len <= TOGETHER;
         if !connection.out.is_empty() && !together {
             self.flush(number);
@@ -62,16 +54,59 @@ impl TcpFabric {
         head.copy_from_slice(&record::header(form));
         fill(payload);
         self.counts.messages += 1;
-        self.flush_unless_corked(number);
-        Ok(())
-    }
-
-    fn flush_unless_corked(&mut self, number: u32) {
         if self.connection(number).is_some_and(|c| c.corked) {
             self.note_held(number);
         } else {
             self.flush(number);
         }
+        Ok(())
+    }
+
+    /// Begins a message whose data stays where it is.
+    ///
+    /// # Safety
+    /// The data can be read during the call.
+    #[expect(unsafe_code, reason = "the data is the caller's")]
+    pub(crate) unsafe fn begin_message(
+        &mut self,
+        number: u32,
+        form: Form,
+        head: &[u8],
+        data: &[Stretch],
+    ) -> Result<usize, SendRefused> {
+        let connection = self.taking(number, form.len as usize)?;
+        let room = connection.out.add(HEADER + head.len());
+        room[..HEADER].copy_from_slice(&record::header(form));
+        room[HEADER..].copy_from_slice(head);
+        connection.to_go = form.len as usize - head.len();
+        self.counts.messages += 1;
+        // SAFETY: the caller's promise.
+        Ok(unsafe { self.write_rest(number, data) })
+    }
+
+    /// Writes what waits, and data of the message that has begun; gives how many bytes of it went.
+    ///
+    /// # Safety
+    /// The data can be read during the call.
+    #[expect(unsafe_code, reason = "the data is the caller's")]
+    pub(crate) unsafe fn write_rest(&mut self, number: u32, data: &[Stretch]) -> usize {
+        let Some(connection) = self.connection(number) else {
+            return 0;
+        };
+        let Some(socket) = connection.socket.as_ref() else {
+            return 0;
+        };
+        if connection.blocked || connection.broken.is_some() {
+            return 0;
+        }
+        // SAFETY: the caller's promise.
+        let written = unsafe { connection.out.write_before(socket.as_fd(), data) };
+        let gone = *written.as_ref().unwrap_or(&0);
+        connection.to_go = connection.to_go.saturating_sub(gone);
+        self.counts.packets += u64::from(gone > 0);
+        let given: usize = data.iter().map(|stretch| stretch.len).sum();
+        self.note_written(number, written.map(|gone| gone == given));
+        gone
     }
 
     /// Writes what waits, as far as the socket takes it.
@@ -82,33 +117,45 @@ impl TcpFabric {
         let Some(socket) = connection.socket.as_ref() else {
             return;
         };
-        if connection.out.is_empty() || connection.broken.is_some() {
+        if connection.broken.is_some() || connection.out.is_empty() {
             return;
         }
-        let was_blocked = connection.blocked;
-        match connection.out.write(socket.as_fd()) {
-            Ok(all) => {
-                connection.blocked = !all;
-                connection.refused &= !all;
-            }
+        let written = connection.out.write(socket.as_fd());
+        self.counts.packets += 1;
+        self.note_written(number, written);
+    }
+
+    /// A socket has room again. Only the event set says so: of a message that goes in parts nothing
+    /// may wait here, but with its sender.
+    pub(crate) fn has_room(&mut self, number: u32) {
+        let waits = self.connection(number).map(|c| !c.out.is_empty());
+        match waits {
+            Some(true) => self.flush(number),
+            Some(false) => self.note_written(number, Ok(true)),
+            None => {}
+        }
+    }
+
+    /// A socket took all that was written, or not; or the connection is broken.
+    fn note_written(&mut self, number: u32, all: Result<bool, Errno>) {
+        let Some(connection) = self.connection(number) else {
+            return;
+        };
+        let blocked = all == Ok(false);
+        let was_blocked = core::mem::replace(&mut connection.blocked, blocked);
+        match all {
+            Ok(all) => connection.refused &= !all,
             Err(error) => {
                 // What the peer has sent before can be read still; then the connection ends.
                 connection.broken = Some(error.to_string());
-                connection.blocked = false;
                 connection.out.clear();
                 self.list(number);
             }
         }
-        let blocked = self.connection(number).is_some_and(|c| c.blocked);
+        self.blocked = self.blocked + u32::from(blocked) - u32::from(was_blocked);
         if blocked != was_blocked {
-            let more = if blocked {
-                EventFlags::OUT
-            } else {
-                EventFlags::empty()
-            };
-            self.watch_for(number, EventFlags::IN | more);
+            self.watch_anew(number);
         }
-        self.counts.packets += 1;
         self.note_held(number);
     }
 
@@ -118,196 +165,9 @@ impl TcpFabric {
         let Some(connection) = self.connection(number) else {
             return;
         };
-        let holds = connection.is_ready() && !connection.out.is_empty() && !connection.refused;
+        let behind = connection.refused || connection.to_go > 0;
+        let holds = connection.is_ready() && !connection.out.is_empty() && !behind;
         let held = core::mem::replace(&mut connection.holds, holds);
         self.holding = self.holding + u32::from(holds) - u32::from(held);
-    }
-
-    /// A connection is to be read.
-    fn list(&mut self, number: u32) {
-        let Some(connection) = self.connection(number) else {
-            return;
-        };
-        if !core::mem::replace(&mut connection.listed, true) {
-            self.readable.push_back(number);
-        }
-    }
-
-    /// The next event; the messages of one are in the inbox.
-    pub(crate) fn take_next(&mut self, inbox: &mut Inbox) -> Option<Event> {
-        if let Some(event) = self.events.pop_front() {
-            return Some(event);
-        }
-        // A connection that always has more does not keep the others from being seen.
-        if self.readable.is_empty() || self.reads >= ASK_EVERY {
-            self.look();
-        }
-        while let Some(number) = self.readable.pop_front() {
-            if self.read(number, inbox) {
-                return Some(Event::Messages);
-            }
-            if let Some(event) = self.events.pop_front() {
-                return Some(event);
-            }
-        }
-        self.events.pop_front()
-    }
-
-    /// Looks where something is to be read.
-    fn look(&mut self) {
-        self.turn = self.turn.wrapping_add(1);
-        if self.turn % CLOCK_EVERY == 0 {
-            self.look_at_the_clock();
-        }
-        let strangers = self.strangers.iter().any(Option::is_some);
-        let every = match self.hot {
-            _ if self.noticed || strangers || self.beginning > 0 => 1,
-            _ if self.reads >= ASK_EVERY => 1,
-            _ if self.alive == 0 => ASK_IDLE,
-            Some(_) => ASK_EVERY,
-            None => 1,
-        };
-        if self.turn % every == 0 {
-            self.noticed = false;
-            self.ask();
-        } else if let Some(hot) = self.hot {
-            self.list(hot);
-        }
-    }
-
-    /// Asks the event set.
-    fn ask(&mut self) {
-        self.reads = 0;
-        let mut ready = [const { MaybeUninit::<epoll::Event>::uninit() }; EVENTS];
-        let now = Timespec::default();
-        let Ok((ready, _)) = epoll::wait(&self.events_set, &mut ready[..], Some(&now)) else {
-            return;
-        };
-        for event in ready.iter() {
-            let (token, flags) = ({ event.data }.u64(), { event.flags });
-            let low = token as u32;
-            match token & !u64::from(u32::MAX) {
-                STRANGER => self.listen_to(low as usize),
-                CONNECTION => self.has_news(low, flags),
-                _ if token == LISTENER => self.accept(),
-                _ => {}
-            }
-        }
-    }
-
-    fn has_news(&mut self, number: u32, flags: EventFlags) {
-        match self.connection(number).map(|c| &c.stage) {
-            Some(Stage::Calling(_)) => self.connected(number),
-            Some(Stage::Greeted { .. }) => {
-                self.flush(number);
-                self.answered(number);
-            }
-            Some(Stage::Ready) => {
-                if flags.contains(EventFlags::OUT) {
-                    self.flush(number);
-                }
-                if flags.intersects(EventFlags::IN | EventFlags::ERR | EventFlags::HUP) {
-                    self.list(number);
-                }
-            }
-            Some(Stage::Pausing(_) | Stage::Awaited(_) | Stage::Over(_)) | None => {}
-        }
-    }
-
-    /// Reads a connection once. True if there are messages in the inbox.
-    fn read(&mut self, number: u32, inbox: &mut Inbox) -> bool {
-        let mut spare = core::mem::take(&mut self.spare);
-        let Some(connection) = self.connection(number) else {
-            self.spare = spare;
-            return false;
-        };
-        connection.listed = false;
-        let (true, Some(socket)) = (connection.is_ready(), &connection.socket) else {
-            self.spare = spare;
-            return false;
-        };
-        let have = connection.have;
-        let mut bytes = if have > 0 {
-            core::mem::take(&mut connection.input)
-        } else {
-            core::mem::take(&mut spare)
-        };
-        bytes.resize(READ, 0);
-        let got = recv(socket.as_fd(), &mut bytes[have..], RecvFlags::empty());
-        let broken = connection.broken.is_some();
-        let whole = match got {
-            Ok((_, got)) if got > 0 => have + got,
-            // All that came before it broke has been read.
-            Err(Errno::AGAIN) if broken => {
-                self.spare = bytes;
-                self.ended(number, None);
-                return false;
-            }
-            Err(Errno::AGAIN | Errno::INTR) => {
-                // As it was.
-                if have > 0 {
-                    connection.input = bytes;
-                } else {
-                    spare = bytes;
-                }
-                self.spare = spare;
-                return false;
-            }
-            ended => {
-                self.spare = bytes;
-                let why = ended.err().map(|error| (error, error.to_string()));
-                self.ended(number, why);
-                return false;
-            }
-        };
-        inbox.begin(ConnectionId(number));
-        let taken = match record::take(&bytes[..whole], inbox) {
-            Ok(taken) => taken,
-            Err(why) => {
-                inbox.begin(ConnectionId(number));
-                self.spare = bytes;
-                self.fail(number, ConnectionFailure::Corrupt(why));
-                return false;
-            }
-        };
-        connection.have = whole - taken.bytes;
-        if taken.bytes == 0 {
-            // Not one whole record yet.
-            connection.input = bytes;
-            self.spare = spare;
-        } else {
-            core::mem::swap(inbox.bytes_mut(), &mut bytes);
-            let rest = &inbox.bytes()[taken.bytes..whole];
-            if !rest.is_empty() {
-                let mut input = core::mem::take(&mut bytes);
-                input.resize(READ, 0);
-                input[..rest.len()].copy_from_slice(rest);
-                connection.input = input;
-            }
-            // The larger one of the two that are left.
-            self.spare = if spare.is_empty() { bytes } else { spare };
-        }
-        if taken.goodbye {
-            self.fail(number, ConnectionFailure::Closed);
-        } else if whole == READ || broken {
-            // Mostly there is more; and a connection that is broken is read to its end.
-            self.list(number);
-        }
-        self.hot = Some(number);
-        self.reads += 1;
-        !inbox.is_empty()
-    }
-
-    /// A connection has ended without a goodbye.
-    fn ended(&mut self, number: u32, error: Option<(Errno, String)>) {
-        let broken = self.connection(number).and_then(|c| c.broken.take());
-        let why = match error {
-            Some((Errno::TIMEDOUT | Errno::HOSTUNREACH | Errno::NETUNREACH, text)) => {
-                ConnectionFailure::Unreachable(text)
-            }
-            Some((_, text)) => ConnectionFailure::Lost(text),
-            None => ConnectionFailure::Lost(broken.unwrap_or_else(|| "it ended".to_owned())),
-        };
-        self.fail(number, why);
     }
 }

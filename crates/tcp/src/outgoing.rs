@@ -2,8 +2,11 @@
 
 use std::os::fd::BorrowedFd;
 
+use limic_fabric::Stretch;
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
+
+use crate::sockets;
 
 /// Bytes in order. The room for them stays when they are gone.
 #[derive(Debug, Default)]
@@ -48,6 +51,34 @@ impl Outgoing {
     /// Nothing is to be sent any more.
     pub(crate) fn clear(&mut self) {
         (self.start, self.end) = (0, 0);
+    }
+
+    /// Writes what waits and some data behind it, as much as the socket takes at once. Gives how
+    /// many bytes of the data it took.
+    ///
+    /// # Errors
+    /// The connection is broken.
+    ///
+    /// # Safety
+    /// The data can be read during the call.
+    #[expect(unsafe_code, reason = "the data is the caller's")]
+    pub(crate) unsafe fn write_before(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        data: &[Stretch],
+    ) -> Result<usize, Errno> {
+        let waiting = &self.room[self.start..self.end];
+        let sent = loop {
+            // SAFETY: the caller's promise.
+            match unsafe { sockets::send_all_of(socket, waiting, data) } {
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => break 0,
+                sent => break sent?,
+            }
+        };
+        let of_waiting = sent.min(waiting.len());
+        self.start += of_waiting;
+        Ok(sent - of_waiting)
     }
 
     /// Writes as much as the socket takes. True if nothing is left.

@@ -8,9 +8,14 @@ use limic_fabric::{Form, Inbox};
 
 /// Bytes before a record's payload.
 pub(crate) const HEADER: usize = 16;
-/// The longest payload: a fragment of a long message is one record, so it is long enough that a
-/// call of the kernel costs little beside its bytes.
-pub(crate) const LONGEST: usize = 64 << 10;
+/// The longest payload: so much goes to a peer before anything else does.
+pub(crate) const LONGEST: usize = 1 << 20;
+/// A longer payload is not gathered here, but received part by part.
+pub(crate) const LONG: usize = 16 << 10;
+/// A longer payload is written out of the memory of its sender.
+pub(crate) const WRITTEN_IN_PLACE: usize = 8 << 10;
+/// The first bytes of a long payload that are there at once, for words ahead of a message.
+pub(crate) const FIRST: usize = 64;
 /// The sender has closed its endpoint.
 pub(crate) const GOODBYE: u8 = 0xf0;
 
@@ -30,14 +35,19 @@ pub(crate) struct Taken {
     pub(crate) bytes: usize,
     /// The last one says goodbye; what is behind it is nobody's.
     pub(crate) goodbye: bool,
+    /// Behind the whole records a long one begins: so many bytes of it are to come.
+    pub(crate) to_come: usize,
+    /// The last record is long.
+    pub(crate) long: bool,
 }
 
-/// Notes the whole records among the bytes in an inbox.
+/// Notes the whole records among the bytes in an inbox, and the beginning of a long one.
 ///
 /// # Errors
 /// What makes no sense.
 pub(crate) fn take(bytes: &[u8], inbox: &mut Inbox) -> Result<Taken, String> {
     let mut at = 0;
+    let mut long = false;
     while let Some(head) = bytes.get(at..).and_then(<[u8]>::first_chunk::<HEADER>) {
         let [
             l0,
@@ -65,26 +75,41 @@ pub(crate) fn take(bytes: &[u8], inbox: &mut Inbox) -> Result<Taken, String> {
             return Err(format!("a record of {len} bytes, {LONGEST} is the longest"));
         }
         let end = at + HEADER + len as usize;
-        if end > bytes.len() {
+        long = len as usize > LONG;
+        let enough = if long { at + HEADER + FIRST } else { end };
+        if enough > bytes.len() {
             break;
         }
-        if kind == GOODBYE {
-            let goodbye = true;
+        if kind == GOODBYE && !long {
             return Ok(Taken {
                 bytes: end,
-                goodbye,
+                goodbye: true,
+                to_come: 0,
+                long,
             });
         }
-        if kind > GOODBYE {
-            return Err(format!("a record of unknown kind {kind:#04x}"));
+        if kind >= GOODBYE {
+            return Err(format!("a record of kind {kind:#04x} and {len} bytes"));
         }
         let tag = u64::from_le_bytes([t0, t1, t2, t3, t4, t5, t6, t7]);
-        inbox.push(Form { kind, tag, len }, at + HEADER);
+        let form = Form { kind, tag, len };
+        if end > bytes.len() {
+            inbox.push_begun(form, at + HEADER, bytes.len());
+            return Ok(Taken {
+                bytes: bytes.len(),
+                goodbye: false,
+                to_come: end - bytes.len(),
+                long,
+            });
+        }
+        inbox.push(form, at + HEADER);
         at = end;
     }
     Ok(Taken {
         bytes: at,
         goodbye: false,
+        to_come: 0,
+        long,
     })
 }
 
@@ -147,7 +172,7 @@ mod tests {
         let mut too_long = record(1, 2, &[]);
         too_long[..4].copy_from_slice(&(LONGEST as u32 + 1).to_le_bytes());
         let error = take(&too_long, &mut inbox).unwrap_err();
-        assert!(error.contains("65537"), "{error}");
+        assert!(error.contains("1048577"), "{error}");
         assert!(take(&record(0xf1, 0, &[]), &mut inbox).is_err());
         let mut reserved = record(1, 2, &[]);
         reserved[6] = 1;

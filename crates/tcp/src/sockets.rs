@@ -4,6 +4,7 @@ use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
+use limic_fabric::Stretch;
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, SocketFlags, SocketType, bind, connect, getsockname, ipproto, listen,
@@ -114,4 +115,59 @@ pub(crate) fn is_under_way(socket: BorrowedFd<'_>) -> bool {
     // SAFETY: SIOCOUTQ, which is TIOCOUTQ, writes one int.
     let got = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
     got == 0 && bytes > 0
+}
+
+/// Most parts of a message that are written by one call.
+const PARTS: usize = 8;
+
+/// Writes some bytes and a message's data behind them by one call; gives how many went. If the data
+/// is in very many parts, it is the first ones.
+///
+/// # Safety
+/// The data can be read during the call.
+#[expect(unsafe_code, reason = "the data is the application's")]
+pub(crate) unsafe fn send_all_of(
+    socket: BorrowedFd<'_>,
+    before: &[u8],
+    data: &[Stretch],
+) -> Result<usize, Errno> {
+    let part = |start: *const u8, len| libc::iovec {
+        iov_base: start.cast_mut().cast(),
+        iov_len: len,
+    };
+    let mut parts = [part(core::ptr::null(), 0); 1 + PARTS];
+    parts[0] = part(before.as_ptr(), before.len());
+    for (to, stretch) in parts[1..].iter_mut().zip(data) {
+        *to = part(stretch.start, stretch.len);
+    }
+    // SAFETY: all of its fields are numbers or pointers.
+    let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
+    message.msg_iov = parts.as_mut_ptr();
+    message.msg_iovlen = 1 + data.len().min(PARTS);
+    // A peer that is gone is an error here, and not a signal.
+    // SAFETY: the kernel reads the parts, which are there by the caller's promise, and writes
+    // nothing.
+    let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) };
+    number_of_bytes(sent)
+}
+
+/// Reads into memory of the application; gives how many bytes came.
+///
+/// # Safety
+/// `into` has room for `len` bytes.
+#[expect(unsafe_code, reason = "the room is the application's")]
+pub(crate) unsafe fn receive(
+    socket: BorrowedFd<'_>,
+    into: *mut u8,
+    len: usize,
+) -> Result<usize, Errno> {
+    // SAFETY: the caller's promise.
+    number_of_bytes(unsafe { libc::recv(socket.as_raw_fd(), into.cast(), len, 0) })
+}
+
+fn number_of_bytes(result: isize) -> Result<usize, Errno> {
+    usize::try_from(result).map_err(|_| {
+        let error = std::io::Error::last_os_error().raw_os_error();
+        Errno::from_raw_os_error(error.unwrap_or(0))
+    })
 }

@@ -1,15 +1,19 @@
 //! What comes about only from inside: copies of sockets, and what the kernel refuses.
 
 use core::time::Duration;
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
-use limic_fabric::{ConnectionFailure, ConnectionId, Event, Fabric, Form, Inbox, SendRefused};
+use limic_fabric::{
+    ConnectionFailure, ConnectionId, Event, Fabric, Form, Inbox, SendRefused, Stretch,
+};
+use rustix::net::{Shutdown, shutdown, sockopt};
 
-use rustix::net::{Shutdown, shutdown};
-
-use crate::connection::Stage;
+use crate::called::{MOST_FROM_ONE_ADDRESS, MOST_KNOWN};
+use crate::connection::{Connection, Known, Stage};
 use crate::fabric::{TcpFabric, TcpSettings};
+use crate::record::{HEADER, LONGEST};
 
 const WATCHDOG: Duration = Duration::from_secs(60);
 
@@ -109,7 +113,7 @@ fn a_call_that_is_taken_has_nothing_of_the_one_before() {
     let connection = a.connection(there.0).expect("it has begun");
     connection.stage = Stage::Awaited(Instant::now() + WATCHDOG);
     connection.broken = Some("a failure".to_owned());
-    (connection.input, connection.have) = (vec![7; 16], 5);
+    connection.input = vec![7; 5];
     call(&mut b, &a).expect("it listens");
     assert!(matches!(next(&mut a, &mut b), Event::Connected { .. }));
     assert!(matches!(next(&mut b, &mut a), Event::Connected { .. }));
@@ -145,4 +149,157 @@ fn calls_are_accepted_when_the_listener_can_be_watched_again() {
     b.events_set = set;
     call(&mut a, &b).expect("it listens");
     assert!(matches!(next(&mut b, &mut a), Event::Connected { .. }));
+}
+
+/// The receiver does not read: its sender keeps what is written together, and of a long message not
+/// even that.
+#[expect(unsafe_code, reason = "begin is given memory")]
+#[test]
+fn a_connection_keeps_little_of_what_its_socket_does_not_take() {
+    const LEN: usize = 8000;
+    for long in [false, true] {
+        let (mut a, there, _b, _) = pair();
+        let (kind, tag) = (1, 0);
+        loop {
+            let blocked = if long {
+                let data = vec![1_u8; LONGEST];
+                let part = Stretch {
+                    start: data.as_ptr(),
+                    len: data.len(),
+                };
+                let len = LONGEST as u32;
+                // SAFETY: the data is there during the call.
+                let begun = unsafe { a.begin(there, Form { kind, tag, len }, &[], &[part]) };
+                begun.expect("the one before is gone") < LONGEST
+            } else {
+                let len = LEN as u32;
+                a.cork(there);
+                for _ in 0..100 {
+                    let _ = a.send(there, Form { kind, tag, len }, &mut |room| room.fill(1));
+                }
+                a.uncork(there);
+                a.blocked > 0
+            };
+            if blocked {
+                break;
+            }
+        }
+        let kept = a.connection(there.0).expect("it lasts").out.len();
+        let most = if long { HEADER } else { 32 << 10 };
+        assert!(kept <= most, "{kept}");
+    }
+}
+
+#[test]
+fn a_machine_that_is_gone_is_noticed_though_nothing_is_sent() {
+    let (mut a, there, _b, _) = pair();
+    let socket = copy(&mut a, there);
+    assert_eq!(sockopt::socket_keepalive(&socket), Ok(true));
+    assert_eq!(sockopt::tcp_nodelay(&socket), Ok(true));
+    let idle = sockopt::tcp_keepidle(&socket).expect("an option");
+    let between = sockopt::tcp_keepintvl(&socket).expect("an option");
+    let count = sockopt::tcp_keepcnt(&socket).expect("an option");
+    assert_eq!(idle + between * count, TcpSettings::default().timeout);
+}
+
+/// Connections that were made from an address; gives the last one.
+fn made_from(fabric: &mut TcpFabric, ip: Ipv4Addr) -> u32 {
+    let mut last = 0;
+    for id in 0..MOST_FROM_ONE_ADDRESS as u64 {
+        let mut connection = Connection::new(1000 + id, Stage::Ready, None);
+        connection.from = Some(IpAddr::V4(ip));
+        last = fabric.enter(connection);
+    }
+    last
+}
+
+/// Whether a call from 127.0.0.1 is taken, by an endpoint of this id.
+fn is_taken(called: &mut TcpFabric, id: u64) -> bool {
+    let mut caller = open(id);
+    call(&mut caller, called).expect("it listens");
+    let (refused, start) = (called.counts.refused, Instant::now());
+    let mut inbox = Inbox::new();
+    loop {
+        caller.poll(&mut inbox);
+        if let Some(Event::Connected { peer, .. }) = called.poll(&mut inbox) {
+            assert_eq!(peer, id);
+            return true;
+        }
+        if called.counts.refused > refused {
+            return false;
+        }
+        assert!(start.elapsed() < WATCHDOG, "nothing happens");
+    }
+}
+
+#[test]
+fn one_address_has_only_so_many_connections_at_a_time() {
+    let mut called = open(1);
+    made_from(&mut called, Ipv4Addr::new(127, 0, 0, 9));
+    assert!(is_taken(&mut called, 2), "another address has many");
+    let mut called = open(1);
+    let last = made_from(&mut called, Ipv4Addr::LOCALHOST);
+    let told = why_not_taken(&mut called, 2);
+    assert!(told.contains("4096 connections from"), "{told}");
+    called.end(last, ConnectionFailure::Closed);
+    assert!(is_taken(&mut called, 3), "one of them is over");
+}
+
+/// As many names as may be known but one, with the connections that `connection` gives.
+fn know(called: &mut TcpFabric, mut connection: impl FnMut(&mut TcpFabric) -> u32) {
+    for id in 0..MOST_KNOWN as u64 - 1 {
+        let connection = connection(called);
+        let known = Known {
+            secret: 0,
+            connection,
+            attempt: 0,
+            heard: 0,
+        };
+        called.known.insert(1000 + id, known);
+    }
+}
+
+#[test]
+fn endpoints_invent_no_endless_row_of_names() {
+    let mut called = open(1);
+    let lives = called.enter(Connection::new(9, Stage::Ready, None));
+    know(&mut called, |_| lives);
+    assert!(is_taken(&mut called, 2), "the last name");
+    called.known.get_mut(&2).expect("it is taken").connection = lives;
+    let told = why_not_taken(&mut called, 3);
+    assert!(told.contains("262144 endpoints"), "{told}");
+}
+
+/// The names of endpoints that are gone are for others.
+#[test]
+fn nobody_is_kept_out_by_those_who_are_gone() {
+    let mut called = open(1);
+    know(&mut called, |called| {
+        let number = called.enter(Connection::new(9, Stage::Ready, None));
+        if number % 1000 > 0 {
+            called.end(number, ConnectionFailure::Closed);
+        }
+        number
+    });
+    assert!(is_taken(&mut called, 2), "the last name");
+    assert!(is_taken(&mut called, 3), "others are gone");
+    let first: Vec<u64> = (1000..2002)
+        .filter(|id| called.known.contains_key(id))
+        .collect();
+    assert_eq!(first, [1000, 2000], "those that live");
+    assert!(
+        called.known.contains_key(&(MOST_KNOWN as u64)),
+        "a late one"
+    );
+}
+
+/// Why an endpoint of this id gives up that calls from 127.0.0.1, where there is no room for it.
+fn why_not_taken(called: &mut TcpFabric, id: u64) -> String {
+    let mut caller = open(id);
+    caller.timeout = Duration::from_millis(100);
+    call(&mut caller, called).expect("it listens");
+    match next(&mut caller, called) {
+        Event::Failed { why, .. } => why.to_string(),
+        event => panic!("{event:?}"),
+    }
 }

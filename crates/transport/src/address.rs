@@ -1,9 +1,9 @@
 //! The address of an endpoint: 64 bytes that any bootstrap can carry.
 
 use core::fmt;
-use std::sync::OnceLock;
 
 use limic_fabric::{PARTS, Parts};
+use limic_shm::process::ValueHere;
 
 use crate::{Error, Result};
 
@@ -148,8 +148,8 @@ impl fmt::Display for Address {
 /// Identifies this boot of this machine and this network namespace (abstract sockets end at its
 /// border), so that two processes with the same value can reach each other's sockets.
 fn this_node() -> u64 {
-    static NODE: OnceLock<u64> = OnceLock::new();
-    *NODE.get_or_init(|| {
+    static NODE: ValueHere<u64> = ValueHere::new();
+    *NODE.get_or_make(|| {
         let boot = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let net = std::fs::read_link("/proc/self/ns/net").unwrap_or_default();
         // FNV-1a: both ends must compute the same value in every build of the library, which the

@@ -101,7 +101,7 @@ mod tests {
     use crate::raw::{RawSlice, RawSliceMut};
 
     #[test]
-    fn pieces_of_any_shape_meet() {
+    fn slices_of_any_shape_meet() {
         let data: Vec<u8> = (0..100).collect();
         let slices = [
             RawSlice::from(&data[..7]),
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_room_in_pieces_is_filled_past_the_caches_too() {
+    fn a_room_in_slices_is_filled_past_the_caches_too() {
         let memory = limic_shm::ring::heap(1 << 10);
         let data: Vec<u8> = (0..1000_u32).map(|i| (i % 251) as u8).collect();
         let window = || Window::new(&memory, 8, 1000).expect("within");

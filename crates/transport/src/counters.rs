@@ -85,7 +85,7 @@ pub struct Counters {
     /// Times that this endpoint slept.
     pub sleeps: u64,
     /// Messages that went ahead of a receiver that lags behind: they lie in shared memory until it
-    /// takes them, and their senders did not wait. Part of the eager path's traffic.
+    /// takes them, and their senders did not wait. Counted as path `send-ahead` too.
     pub ahead: Traffic,
     /// Peers that lag behind this endpoint's messages now, as they said.
     pub lagging: Vec<Peer>,

@@ -225,7 +225,7 @@ pub trait Endpoint: RawEndpoint {
         unsafe { self.send_blocking(to, tag.into(), &[RawSlice::from(data)]) }
     }
 
-    /// Sends the concatenation of several pieces as one message.
+    /// Sends the concatenation of several slices as one message.
     ///
     /// ```
     /// use std::io::IoSlice;
@@ -234,8 +234,8 @@ pub trait Endpoint: RawEndpoint {
     ///
     /// let endpoint = HybridEndpoint::open()?;
     /// let myself = endpoint.myself();
-    /// let pieces = [IoSlice::new(b"one "), IoSlice::new(b"message")];
-    /// endpoint.send_vectored(myself, 7, &pieces)?;
+    /// let slices = [IoSlice::new(b"one "), IoSlice::new(b"message")];
+    /// endpoint.send_vectored(myself, 7, &slices)?;
     /// # Ok::<(), limic::Error>(())
     /// ```
     ///
@@ -245,7 +245,7 @@ pub trait Endpoint: RawEndpoint {
     where
         Self: Sized,
     {
-        let slices: Vec<RawSlice> = data.iter().map(|piece| RawSlice::from(&**piece)).collect();
+        let slices: Vec<RawSlice> = data.iter().map(|slice| RawSlice::from(&**slice)).collect();
         // SAFETY: as in `send`.
         let posted = unsafe { self.post_send(to, tag.into(), &slices) }?;
         finish(self, posted).map(|_| ())
@@ -268,7 +268,8 @@ pub trait Endpoint: RawEndpoint {
     /// # Errors
     /// [`Error::Truncated`](crate::Error::Truncated) with both lengths if the message is longer
     /// than the buffer, [`Error::PeerFailed`](crate::Error::PeerFailed) if the peer named (or, for
-    /// any source, some peer) died.
+    /// any source, some peer that this endpoint has met) died. A peer that dies before the two have
+    /// met is missed only by who names it: a receive from any source waits on.
     #[inline]
     fn recv(&self, from: impl Into<Selector>, buffer: &mut [u8]) -> Outcome
     where
@@ -278,7 +279,7 @@ pub trait Endpoint: RawEndpoint {
         unsafe { self.recv_blocking(&from.into(), &[RawSliceMut::from(buffer)]) }
     }
 
-    /// Receives one message into several pieces, filled in order.
+    /// Receives one message into several slices, filled in order.
     ///
     /// ```
     /// use std::io::IoSliceMut;
@@ -289,8 +290,8 @@ pub trait Endpoint: RawEndpoint {
     /// let myself = endpoint.myself();
     /// endpoint.send(myself, 7, b"head and body")?;
     /// let (mut head, mut body) = ([0; 5], [0; 64]);
-    /// let mut pieces = [IoSliceMut::new(&mut head), IoSliceMut::new(&mut body)];
-    /// endpoint.recv_vectored((myself, 7), &mut pieces)?;
+    /// let mut slices = [IoSliceMut::new(&mut head), IoSliceMut::new(&mut body)];
+    /// endpoint.recv_vectored((myself, 7), &mut slices)?;
     /// assert_eq!(&head, b"head ");
     /// # Ok::<(), limic::Error>(())
     /// ```
@@ -303,7 +304,7 @@ pub trait Endpoint: RawEndpoint {
     {
         let slices: Vec<RawSliceMut> = buffers
             .iter_mut()
-            .map(|piece| RawSliceMut::from(&mut **piece))
+            .map(|slice| RawSliceMut::from(&mut **slice))
             .collect();
         // SAFETY: as in `recv`.
         let posted = unsafe { self.post_recv(&from.into(), &slices) }?;

@@ -33,7 +33,13 @@ impl Freed {
 impl Drop for Freed {
     fn drop(&mut self) {
         for buffer in self.0.drain(..) {
-            let _ = catch_unwind(AssertUnwindSafe(|| drop(buffer)));
+            let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(buffer))) else {
+                continue;
+            };
+            // What it panicked with may panic when it is dropped, and so on: the second is leaked.
+            if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+                core::mem::forget(second);
+            }
         }
     }
 }
@@ -52,7 +58,7 @@ pub(crate) struct EngineCell<T>(RefCell<T>);
 
 /// Runs a call out of which no panic unwinds: a function of C cannot, so it ends the process.
 #[inline(always)]
-extern "C" fn without_unwinding<A>(call: impl FnOnce() -> A) -> A {
+pub(crate) extern "C" fn without_unwinding<A>(call: impl FnOnce() -> A) -> A {
     call()
 }
 

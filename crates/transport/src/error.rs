@@ -137,7 +137,7 @@ pub enum Error {
         key: u64,
     },
     /// A region was to be taken back while a peer accesses it, and that peer does not go on: its
-    /// process is stopped. The memory stays with the endpoint, and is never freed.
+    /// process is stopped. The memory stays with the endpoint, which never frees it by itself.
     #[error(
         "{peer} is in the middle of an access to the region and does not go on (is it stopped?): the memory stays with the endpoint"
     )]
@@ -214,6 +214,7 @@ impl Error {
             | Self::PeerFailed { peer, .. }
             | Self::UnknownPeer { peer, .. }
             | Self::UnknownRegion { peer }
+            | Self::RegionInUse { peer, .. }
             | Self::NoPath { peer, .. } => Some(*peer),
             _ => None,
         }

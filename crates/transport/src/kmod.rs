@@ -8,11 +8,11 @@ use limic_copy::{
 };
 
 use crate::buffer::{ReceiveBuffer, SendBuffer};
-use crate::pieces::Pieces;
+use crate::copy_slices::CopySlices;
 use crate::single_copy::Failed;
 
-/// The most pieces of a buffer that is exposed.
-pub(crate) const MOST_PIECES: usize = limic_copy::KmodPair::PIECES;
+/// The most slices of a buffer that is exposed.
+pub(crate) const MOST_SLICES: usize = limic_copy::KmodPair::SLICES;
 
 /// This endpoint's session with the module.
 #[derive(Debug)]
@@ -141,7 +141,7 @@ impl KmodPair {
         if self.offers != Offers::Wanted {
             return None;
         }
-        if data.slices().len() > MOST_PIECES {
+        if data.slices().len() > MOST_SLICES {
             return None;
         }
         let (pair, _) = self.parts.as_ref().ok()?;
@@ -178,7 +178,7 @@ impl KmodPair {
         limit: u64,
     ) -> Result<u64, Failed> {
         let (pair, peer) = self.parts()?;
-        let local = Pieces::cut(
+        let local = CopySlices::cut(
             into.slices(),
             len,
             |s| s.len,
@@ -200,8 +200,8 @@ impl KmodPair {
 }
 
 /// The first `len` bytes of a send, for the engine.
-fn readable(from: &SendBuffer, len: u64) -> Pieces<LocalSlice> {
-    Pieces::cut(
+fn readable(from: &SendBuffer, len: u64) -> CopySlices<LocalSlice> {
+    CopySlices::cut(
         from.slices(),
         len,
         |s| s.len,

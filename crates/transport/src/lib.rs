@@ -35,7 +35,11 @@ mod barrier;
 pub mod bootstrap;
 #[expect(unsafe_code, reason = "the one place where message bytes are touched")]
 mod buffer;
+#[cfg(test)]
+#[expect(unsafe_code, reason = "forks")]
+mod child;
 mod connect_at_start;
+mod copy_slices;
 pub mod counters;
 #[expect(
     unsafe_code,
@@ -76,7 +80,6 @@ mod owned_bytes;
 mod owners;
 #[expect(unsafe_code, reason = "vectors taken apart, and put together again")]
 mod parts;
-mod pieces;
 mod policy;
 mod polling;
 #[expect(unsafe_code, reason = "receives into a borrowed buffer")]

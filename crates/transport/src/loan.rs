@@ -32,7 +32,7 @@ impl<E: Endpoint> fmt::Debug for Loan<'_, E> {
 impl<'e, E: Endpoint> Loan<'e, E> {
     // Everything that hands a loan on is inlined into its caller. What a function returns in memory
     // is stored word by word there, and copied two words at a time, for which the copy waits until
-    // all stores before it are done: 15 ns of a loan on either side.
+    // all stores before it are done.
     #[inline(always)]
     pub(crate) fn new(endpoint: &'e E, len: usize) -> Result<Self> {
         Ok(Self {

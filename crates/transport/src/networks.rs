@@ -1,5 +1,7 @@
 //! Which networks lead to other machines from here.
 
+use limic_fabric::Limits;
+
 use crate::settings::Settings;
 
 /// A network, and whether endpoints here use it.
@@ -57,6 +59,24 @@ fn tcp(settings: &Settings) -> Result<String, NetworkOff> {
     let only = settings.fabric().is_only();
     let ip = limic_tcp::interface::choose(interface.as_deref(), only);
     ip.map(|ip| ip.to_string()).map_err(NetworkOff::Unusable)
+}
+
+/// What connections over the network of this name take. `None`: this build of limic does not have
+/// it.
+#[doc(hidden)]
+#[must_use]
+pub fn limits(name: &str) -> Option<Limits> {
+    match name {
+        "tcp" => Some(limic_tcp::TcpFabric::LIMITS),
+        #[cfg(feature = "ibverbs")]
+        "verbs" => {
+            use limic_ibverbs::fabric::FabricSettings;
+            Some(limic_ibverbs::VerbsFabric::limits_with(
+                &FabricSettings::DEFAULT,
+            ))
+        }
+        _ => None,
+    }
 }
 
 /// Names of the devices of verbs with an active port, or why there is none.

@@ -1,11 +1,12 @@
 //! Asking an endpoint again and again, with sleep between once that takes longer.
 
+use core::convert::Infallible;
 use core::time::Duration;
 
 use limic_shm::world::Instant;
 
 use crate::engine::patience::Patience;
-use crate::{Endpoint, Result, Selector};
+use crate::{Endpoint, Selector};
 
 /// About 50 us of asking before the first sleep.
 const POLLS: u32 = 1000;
@@ -14,12 +15,15 @@ const CLOCK: u32 = 64;
 
 /// Asks until there is an answer. Each question makes progress. If the answer takes long, the
 /// message that `call` waits for is said.
-pub(crate) fn poll_until<E: Endpoint + ?Sized, T>(
+///
+/// # Errors
+/// The first one of a question.
+pub fn poll_until<E: Endpoint + ?Sized, T, F>(
     endpoint: &E,
     call: &'static str,
     selector: &Selector,
-    mut ask: impl FnMut() -> Result<Option<T>>,
-) -> Result<T> {
+    mut ask: impl FnMut() -> Result<Option<T>, F>,
+) -> Result<T, F> {
     let mut patience = Patience::default();
     let mut polls = 0;
     loop {
@@ -37,12 +41,16 @@ pub(crate) fn poll_until<E: Endpoint + ?Sized, T>(
     }
 }
 
-/// Asks until there is an answer or the time is over. Without any time, it asks once.
-pub(crate) fn poll_within<E: Endpoint + ?Sized, T>(
+/// Asks until there is an answer or the time is over. Each question makes progress. Without any
+/// time, it asks once.
+///
+/// # Errors
+/// The first one of a question.
+pub fn poll_within<E: Endpoint + ?Sized, T, F>(
     endpoint: &E,
     timeout: Duration,
-    mut ask: impl FnMut() -> Result<Option<T>>,
-) -> Result<Option<T>> {
+    mut ask: impl FnMut() -> Result<Option<T>, F>,
+) -> Result<Option<T>, F> {
     // A time beyond what the clock can say never comes.
     let deadline = Instant::now().checked_add(timeout);
     let mut polls = 0_u32;
@@ -72,8 +80,6 @@ pub(crate) fn within<E: Endpoint + ?Sized>(
     timeout: Duration,
     mut ask: impl FnMut() -> bool,
 ) -> bool {
-    matches!(
-        poll_within(endpoint, timeout, || Ok(ask().then_some(()))),
-        Ok(Some(()))
-    )
+    let answer: Result<_, Infallible> = poll_within(endpoint, timeout, || Ok(ask().then_some(())));
+    matches!(answer, Ok(Some(())))
 }

@@ -11,8 +11,10 @@ mod requests;
 mod runtime;
 mod slices;
 
+use crate::Peer;
 use crate::error::Outcome;
 
+pub use crate::polling::{poll_until, poll_within};
 pub use loans::{Hold, Loans, RawLoan, RawLoaned};
 pub use messages::Messages;
 pub use one_sided::OneSided;
@@ -40,6 +42,25 @@ pub enum Posted {
     Pending(RequestId),
 }
 
+/// A message for which a receive for many has given a part of its room:
+/// [`Messages::post_recv_many`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Taken {
+    /// The name of the receive.
+    pub name: u64,
+    /// Where the part begins.
+    pub start: *mut u8,
+    /// The sender.
+    pub from: Peer,
+    /// The receive is over: too little of its room is left.
+    pub last: bool,
+    /// The receive of this message.
+    pub posted: Posted,
+}
+
+// SAFETY: the address is only told, never used by the crate.
+unsafe impl Send for Taken {}
+
 /// What a send carries beside its bytes, and when it is over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SendOptions {
@@ -50,6 +71,9 @@ pub struct SendOptions {
     /// process. On one node that is so for all messages; what goes to other nodes waits until it is
     /// received, also if it is short.
     pub delivered: bool,
+    /// The send is over only when a receive has taken the message: MPI's synchronous mode. A look
+    /// at the message takes nothing. Endpoints over the kernel module refuse it.
+    pub matched: bool,
 }
 
 /// One end of the transport, in terms of raw memory: all of what this module has traits for.

@@ -2,9 +2,8 @@
 
 use core::fmt;
 
-use crate::Endpoint;
-use crate::Result;
 use crate::raw::RegionId;
+use crate::{Endpoint, Error, Result, warning};
 
 /// The key of an exposed region: whoever holds it, and is a peer, may read and write the region.
 /// Random, so that it cannot be guessed.
@@ -20,7 +19,8 @@ impl fmt::Debug for RegionKey {
 /// Exposed memory. Peers may change its bytes at any time, so it is read and written by copies
 /// only.
 ///
-/// Dropping it revokes the exposure.
+/// Dropping it revokes the exposure. Where [`revoke`](Self::revoke) would fail because a peer is in
+/// the middle of an access, the memory is never freed, and a warning says so.
 pub struct Region<'e, E: Endpoint> {
     endpoint: &'e E,
     id: RegionId,
@@ -87,9 +87,9 @@ impl<'e, E: Endpoint> Region<'e, E> {
     /// Ends the exposure and gives the memory back, after accesses under way have finished.
     ///
     /// # Errors
-    /// [`Error::RegionInUse`](crate::Error::RegionInUse) if a peer is stopped in the middle of an
-    /// access; [`Error::UnknownRequest`](crate::Error::UnknownRequest) if the endpoint was closed,
-    /// which leaves the memory to peers that may still copy.
+    /// [`Error::RegionInUse`] if a peer is stopped in the middle of an access, and nothing of that
+    /// moves for ten seconds: the memory is never freed. [`Error::UnknownRequest`] if the endpoint
+    /// was closed, which leaves the memory to peers that may still copy.
     pub fn revoke(mut self) -> Result<Vec<u8>> {
         self.revoked = true;
         self.endpoint.revoke(self.id)
@@ -98,9 +98,15 @@ impl<'e, E: Endpoint> Region<'e, E> {
 
 impl<E: Endpoint> Drop for Region<'_, E> {
     fn drop(&mut self) {
-        if !self.revoked {
-            // The only error is an unknown region, and there is then nothing to revoke.
-            let _ = self.endpoint.revoke(self.id);
+        if self.revoked {
+            return;
+        }
+        // Of a closed endpoint there is nothing to revoke.
+        if let Err(error @ Error::RegionInUse { .. }) = self.endpoint.revoke(self.id) {
+            warning::say(&format!(
+                "a region of {} bytes is dropped: {error}",
+                self.len
+            ));
         }
     }
 }

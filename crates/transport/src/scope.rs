@@ -6,6 +6,7 @@ use core::fmt;
 use core::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
+use crate::engine_cell::without_unwinding;
 use crate::raw::{Posted, RawSlice, RawSliceMut, RequestId};
 use crate::region::RegionKey;
 use crate::{Endpoint, Error, Peer, Result, Selector, Tag};
@@ -79,7 +80,7 @@ impl<'scope, 'env, E: Endpoint> Scope<'scope, 'env, E> {
         ScopedSend { what }
     }
 
-    /// Starts a send of several pieces as one message.
+    /// Starts a send of several slices as one message.
     ///
     /// # Errors
     /// As [`Endpoint::send`].
@@ -132,7 +133,7 @@ impl<'scope, 'env, E: Endpoint> Scope<'scope, 'env, E> {
         })
     }
 
-    /// Starts a receive into several pieces, filled in order. The pieces come back at the end of
+    /// Starts a receive into several slices, filled in order. The slices come back at the end of
     /// the scope.
     ///
     /// # Errors
@@ -207,6 +208,24 @@ impl<'scope, 'env, E: Endpoint> Scope<'scope, 'env, E> {
     }
 }
 
+/// Ends all operations of a scope, also those whose handles were dropped or leaked.
+#[inline(never)]
+fn end(endpoint: &impl Endpoint, owner: u32, failed: bool) -> Option<Error> {
+    let mut first_error = None;
+    while let Some(id) = endpoint.owned_by(owner) {
+        if failed {
+            // It can only say that the request is unknown, and it was found just now.
+            let _ = endpoint.cancel(id);
+        }
+        match endpoint.wait(id) {
+            Err(Error::Cancelled) if failed => {}
+            Err(error) => first_error = first_error.or(Some(error)),
+            Ok(_) => {}
+        }
+    }
+    first_error
+}
+
 /// Runs a scope: the one place that ends the borrows of scoped operations.
 pub(crate) fn run<'env, E, T, F>(endpoint: &'env E, body: F) -> Result<T>
 where
@@ -221,19 +240,11 @@ where
     };
     let result = catch_unwind(AssertUnwindSafe(|| body(&scope)));
     let failed = !matches!(result, Ok(Ok(_)));
-    let mut first_error = None;
-    // Also the requests whose handles were dropped or leaked: the borrows end when this returns.
-    while let Some(id) = endpoint.owned_by(scope.owner) {
-        if failed {
-            // It can only say that the request is unknown, and it was found just now.
-            let _ = endpoint.cancel(id);
-        }
-        match endpoint.wait(id) {
-            Err(Error::Cancelled) if failed => {}
-            Err(error) => first_error = first_error.or(Some(error)),
-            Ok(_) => {}
-        }
-    }
+    let first_error = match endpoint.owned_by(scope.owner) {
+        None => None,
+        // A panic would end the borrows of what is still under way.
+        Some(_) => without_unwinding(|| end(endpoint, scope.owner, failed)),
+    };
     match (result, first_error) {
         (Err(panic), _) => resume_unwind(panic),
         (Ok(Ok(_)), Some(error)) => Err(error),

@@ -32,6 +32,7 @@
 
 mod apply;
 mod builder;
+mod copy;
 mod environment;
 mod error;
 mod fabric;
@@ -51,13 +52,16 @@ use std::path::{Path as FilePath, PathBuf};
 use limic_shm::segment::Shape;
 
 use crate::counters::exit_report::Target;
-use crate::policy::{self, Explanation, History, Query, ReceiverPace, RowSource, Table, select};
+use crate::policy::{
+    Explanation, Question, Receiver, ReceiverPace, RowSource, Table, explain, select,
+};
 
 pub use crate::policy::{
     ByteSize, LineLatency, ParseByteSizeError, ParseLineLatencyError, ParsePathError, Path,
     PathSet, TableError,
 };
 pub use builder::SettingsBuilder;
+pub use copy::CopyInstructions;
 pub use error::SettingsError;
 pub use fabric::{FabricUse, TcpSettings};
 pub use group::Group;
@@ -126,6 +130,7 @@ pub struct Settings {
     skew: bool,
     autotune: bool,
     line_latency: LineLatency,
+    copy: CopyInstructions,
     stats: Option<String>,
     kernel_group: Option<String>,
     fabric: FabricUse,
@@ -156,6 +161,7 @@ impl Default for Settings {
             skew: true,
             autotune: true,
             line_latency: LineLatency::Measured,
+            copy: CopyInstructions::Auto,
             stats: None,
             kernel_group: None,
             fabric: FabricUse::Auto,
@@ -284,6 +290,13 @@ impl Settings {
         self.line_latency
     }
 
+    /// Instructions that copy what is long (`LIMIC_COPY`): those that suit the processor by
+    /// default. They hold for the whole process: the endpoint that was opened last decides.
+    #[must_use]
+    pub fn copy(&self) -> CopyInstructions {
+        self.copy
+    }
+
     /// Where an endpoint's counters go when it closes, or when its process ends normally before
     /// that (`LIMIC_STATS`): nowhere by default.
     pub(crate) fn stats(&self) -> Option<Target> {
@@ -329,32 +342,36 @@ impl Settings {
         self
     }
 
-    /// How a message goes between two endpoints with these settings, and why: what the engine does
-    /// for a pair that nobody disturbs, whose receiver takes the message into one slice. `query`
-    /// says what the pair can do.
+    /// How a message goes with these settings, and why: what the engine does for a pair that nobody
+    /// disturbs, whose receiver takes the message into one slice.
     ///
     /// ```
     /// use limic::Settings;
-    /// use limic::internals::{History, Locality, Query};
+    /// use limic::internals::{Locality, Question};
     /// use limic::settings::Path;
     ///
     /// let settings = Settings::builder().without_environment().build()?;
-    /// let query = Query::new(8, Locality::SharedCache);
-    /// assert_eq!(settings.explain(&query, History::OneWay).path, Path::Inline);
+    /// let question = Question::near(8, Locality::SharedCache);
+    /// assert_eq!(settings.explain(&question).path, Path::Inline);
     /// # Ok::<(), limic::settings::SettingsError>(())
     /// ```
     #[doc(hidden)]
     #[must_use]
-    pub fn explain(&self, query: &Query, history: History) -> Explanation {
+    pub fn explain(&self, question: &Question) -> Explanation {
+        let (locality, pace, capabilities) = match question.receiver {
+            Receiver::Near {
+                locality,
+                pace,
+                capabilities,
+            } => (locality, pace, capabilities),
+            Receiver::Network(limits) => return explain::over_network(&limits, question),
+            Receiver::Module => return explain::by_module(question),
+        };
         let segment = self.segment;
-        let mut query = *query;
-        if !self.skew {
-            query.pace = ReceiverPace::Steady;
-        }
         let pair = select::Pair {
             table: &self.policy,
-            locality: query.locality,
-            capabilities: query.capabilities,
+            locality,
+            capabilities,
             longest_record: select::longest_record(
                 segment.ring_bytes,
                 segment.staging_buffer_bytes,
@@ -363,7 +380,12 @@ impl Settings {
             window: self.pipeline_window,
             unexpected_budget: self.unexpected_budget_bytes,
         };
-        let mut explanation = policy::explain(&pair, &query, history);
+        let pace = if self.skew {
+            pace
+        } else {
+            ReceiverPace::Steady
+        };
+        let mut explanation = explain::near(&pair, pace, question);
         explanation.is_measured &= self.autotune;
         explanation
     }

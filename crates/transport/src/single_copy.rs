@@ -5,7 +5,7 @@ use limic_copy::{
 };
 
 use crate::buffer::{ReceiveBuffer, SendBuffer};
-use crate::pieces::Pieces;
+use crate::copy_slices::CopySlices;
 use crate::raw::{RawSlice, RawSliceMut};
 
 /// Bytes in another process.
@@ -86,7 +86,7 @@ impl RemoteProcess {
         limit: u64,
     ) -> Result<u64, Failed> {
         let peer = self.peer()?;
-        let local = Pieces::cut(
+        let local = CopySlices::cut(
             into.slices(),
             remote.len,
             |s| s.len,
@@ -108,7 +108,7 @@ impl RemoteProcess {
         limit: u64,
     ) -> Result<u64, Failed> {
         let peer = self.peer()?;
-        let local = Pieces::cut(
+        let local = CopySlices::cut(
             from.slices(),
             remote.len,
             |s| s.len,
@@ -145,7 +145,7 @@ fn failed(error: &CopyError) -> Failed {
     }
 }
 
-/// The address of a send's bytes, for an offer; `None` if they lie in several pieces.
+/// The address of a send's bytes, for an offer; `None` if they lie in several slices.
 pub(crate) fn address_of(slices: &[RawSlice]) -> Option<u64> {
     match slices {
         [one] => Some(one.start.expose_provenance() as u64),
@@ -153,7 +153,7 @@ pub(crate) fn address_of(slices: &[RawSlice]) -> Option<u64> {
     }
 }
 
-/// The address of a receive's room; `None` if it lies in several pieces.
+/// The address of a receive's room; `None` if it lies in several slices.
 pub(crate) fn address_of_room(slices: &[RawSliceMut]) -> Option<u64> {
     match slices {
         [one] => Some(one.start.expose_provenance() as u64),

@@ -5,6 +5,7 @@ use core::time::Duration;
 use limic_shm::world::Instant;
 
 use crate::Endpoint;
+use crate::error::Outcome;
 use crate::polling::within;
 use crate::raw::RequestId;
 
@@ -63,6 +64,16 @@ pub fn wait_any<E: Endpoint, R: Request>(
     endpoint: &E,
     requests: &mut Vec<R>,
 ) -> Option<(usize, R::Output)> {
+    let (at, outcome) = wait_first(endpoint, requests)?;
+    Some((at, requests.swap_remove(at).complete(outcome)))
+}
+
+/// The position of the first request that is done, after as long as it takes, and its outcome if
+/// it was taken.
+fn wait_first<E: Endpoint, R: Request>(
+    endpoint: &E,
+    requests: &[R],
+) -> Option<(usize, Option<Outcome>)> {
     let here = place_of(endpoint);
     let mut few = [RequestId(0); FEW];
     let mut many = Vec::new();
@@ -74,14 +85,14 @@ pub fn wait_any<E: Endpoint, R: Request>(
     } else {
         &mut many[..]
     };
-    for (at, (id, request)) in ids.iter_mut().zip(&*requests).enumerate() {
+    for (at, (id, request)) in ids.iter_mut().zip(requests).enumerate() {
         match request.pending() {
             Some(pending) if request.is_of(here) => *id = pending,
-            _ => return Some((at, requests.swap_remove(at).complete(None))),
+            _ => return Some((at, None)),
         }
     }
     let (at, outcome) = endpoint.wait_any(ids)?;
-    Some((at, requests.swap_remove(at).complete(Some(outcome))))
+    Some((at, Some(outcome)))
 }
 
 /// So many requests are waited for without an allocation.
@@ -104,7 +115,10 @@ pub fn wait_some<E: Endpoint, R: Request>(
     endpoint: &E,
     requests: &mut Vec<R>,
 ) -> Vec<(usize, R::Output)> {
-    wait_some_timeout(endpoint, requests, Duration::MAX)
+    match wait_first(endpoint, requests) {
+        Some((first, outcome)) => take_over(requests, first, outcome),
+        None => Vec::new(),
+    }
 }
 
 /// As [`wait_some`]; empty also if none is done within the time.
@@ -113,13 +127,24 @@ pub fn wait_some_timeout<E: Endpoint, R: Request>(
     requests: &mut Vec<R>,
     timeout: Duration,
 ) -> Vec<(usize, R::Output)> {
-    if first_over(endpoint, requests, timeout).is_none() {
-        return Vec::new();
+    match first_over(endpoint, requests, timeout) {
+        Some(first) => take_over(requests, first, None),
+        None => Vec::new(),
     }
+}
+
+/// Takes all that are done out of the list. The one at `first` is, whose outcome may be known.
+fn take_over<R: Request>(
+    requests: &mut Vec<R>,
+    first: usize,
+    mut outcome: Option<Outcome>,
+) -> Vec<(usize, R::Output)> {
     let mut over = Vec::new();
     let mut left = Vec::with_capacity(requests.len());
     for (at, request) in requests.drain(..).enumerate() {
-        if request.is_over() {
+        if at == first {
+            over.push((at, request.complete(outcome.take())));
+        } else if request.is_over() {
             over.push((at, request.complete(None)));
         } else {
             left.push(request);

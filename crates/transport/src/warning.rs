@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::io::Write;
-use std::sync::{Mutex, PoisonError};
+
+use limic_shm::process::LockHere;
 
 /// Says `line`, once in the life of the process: to the subscriber of `tracing` if one takes
 /// warnings of limic, else on standard error, unless `LIMIC_LOG` is `off` or `error`.
 pub(crate) fn say(line: &str) {
-    static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+    static SAID: LockHere<BTreeSet<String>> = LockHere::new(BTreeSet::new());
+    let mut said = SAID.lock();
     let news = said.insert(line.to_owned());
     // A subscriber may do anything, so it gets the line without the lock.
     drop(said);

@@ -108,7 +108,8 @@ macro_rules! conformance {
                     sends_that_go_on;
                 one_sided: eight_bytes, a_mebibyte, out_of_range, unknown_and_revoked_keys,
                     beside_messages, own_region, several_at_once;
-                runtimes: immediate_words, delivered_sends, finished_requests_are_listed, set_aside_messages, regions_in_place;
+                runtimes: immediate_words, delivered_sends, matched_sends, finished_requests_are_listed,
+                    set_aside_messages, regions_in_place;
                 waking: a_sleeping_receiver_is_woken, a_sleeping_sender_is_woken, poll_on_the_descriptor,
                     poll_while_rings_are_full,
                     a_timed_sleep_ends;

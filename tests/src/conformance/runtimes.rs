@@ -81,6 +81,7 @@ pub fn delivered_sends<E: Endpoint>(case: &Case<E>) {
                 let options = SendOptions {
                     immediate: word,
                     delivered: true,
+                    ..SendOptions::default()
                 };
                 // SAFETY: `data` lives until the send is done.
                 let posted = unsafe { party.endpoint.post_send_with(other, TAG, options, &slices) };
@@ -101,6 +102,49 @@ pub fn delivered_sends<E: Endpoint>(case: &Case<E>) {
             // The sender has looked now.
             party.meet();
             receive(party, number, len, word);
+        }
+        party.meet();
+    });
+}
+
+/// A send that waits for its match is over only when a receive has taken its message, however short
+/// that is, and whoever has looked at it. Endpoints over the kernel module refuse such sends.
+pub fn matched_sends<E: Endpoint>(case: &Case<E>) {
+    case.run(2, |party| {
+        let options = SendOptions {
+            matched: true,
+            ..SendOptions::default()
+        };
+        let data = content(0, 70_000);
+        // SAFETY: `data` lives until the sends are done; so below.
+        let post = |to, len| unsafe {
+            let slices = [RawSlice::from(&data[..len])];
+            party.endpoint.post_send_with(to, TAG, options, &slices)
+        };
+        let to_itself = match post(party.endpoint.myself(), 8) {
+            Err(error @ limic::Error::System { .. }) => return println!("SKIPPED: {error}"),
+            posted => started(posted).expect_err("nobody has received it"),
+        };
+        receive(party, 0, 8, None);
+        party.endpoint.wait(to_itself).expect("received");
+        for len in lengths().into_iter().filter(|len| *len <= data.len()) {
+            if party.rank == 0 {
+                let pending = started(post(party.other(), len)).expect_err("not received");
+                // The other one has seen it, and taken nothing, when it comes here.
+                party.meet();
+                party.endpoint.progress();
+                assert!(!party.endpoint.is_done(pending), "{len} bytes");
+                party.meet();
+                assert_eq!(party.endpoint.wait(pending).expect("done").len, len as u64);
+                continue;
+            }
+            party
+                .endpoint
+                .wait_probe(Selector::any())
+                .expect("it comes");
+            party.meet();
+            party.meet();
+            receive(party, 0, len, None);
         }
         party.meet();
     });

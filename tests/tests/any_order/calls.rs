@@ -8,6 +8,7 @@ use limic::{Claimed, Endpoint, Error, Peer, Selector};
 use limic_tests::content;
 
 use super::era::{Era, MOST_MESSAGES, Sending, pick};
+use super::raw::{Raw, number_of};
 use super::{Asked, End, Scoped};
 
 /// Messages up to this length are at hand once they have arrived: taking them does not wait.
@@ -174,7 +175,13 @@ impl Era<'_> {
         }
     }
 
-    pub(super) fn scope(&mut self, at: usize, requests: &[Scoped], end: End) {
+    pub(super) fn scope(
+        &mut self,
+        at: usize,
+        requests: &[Scoped],
+        calls: &[(Raw, usize)],
+        end: End,
+    ) {
         let endpoint = self.endpoint(at);
         // What is sent and where it is received lives longer than the scope.
         let mut sent = Vec::new();
@@ -217,7 +224,11 @@ impl Era<'_> {
                 for _ in 0..8 {
                     self.progress();
                 }
-                self.end_scoped(sends, receives, &mut outcomes);
+                let of_sends = sends.iter().filter_map(|(_, send)| number_of(send));
+                let of_receives = receives.iter().filter_map(|(.., recv)| number_of(recv));
+                let ids: Vec<_> = of_sends.chain(of_receives).collect();
+                let touched = self.raw_in_scope(at, &ids, calls);
+                self.end_scoped(sends, receives, &touched, &mut outcomes);
                 match end {
                     End::Done => Ok(()),
                     End::Error => Err(Error::Cancelled),

@@ -10,6 +10,7 @@ use limic::{
 use limic_tests::{check, content};
 
 use super::model::{Ask, Fate, Model};
+use super::raw::Entries;
 use super::{Asked, Call};
 
 /// More than a case sends. Each adds its number to its length.
@@ -65,6 +66,8 @@ pub(super) struct Era<'e> {
     pub(super) receives: Vec<Receive<'e>>,
     pub(super) loans: Vec<(usize, Loan<'e, HybridEndpoint>)>,
     pub(super) exposed: Vec<Exposed<'e>>,
+    /// By place: what was entered by number.
+    pub(super) entries: Vec<Entries>,
     /// Short messages are at hand once they have arrived.
     pub(super) at_hand: bool,
 }
@@ -92,6 +95,7 @@ impl<'e> Era<'e> {
             receives: Vec::new(),
             loans: Vec::new(),
             exposed: Vec::new(),
+            entries: endpoints.iter().map(|_| Entries::default()).collect(),
             at_hand,
         }
     }
@@ -271,7 +275,8 @@ impl<'e> Era<'e> {
                 self.endpoint(at).close();
                 self.model.leave(self.name(at));
             }
-            Call::Scope(at, ref requests, end) => self.scope(at, requests, end),
+            Call::Scope(at, ref requests, ref calls, end) => self.scope(at, requests, calls, end),
+            Call::Raw(at, raw, which) => self.raw(at, raw, which),
         }
     }
 

@@ -2,10 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use limic::{HybridEndpoint, Outcome, Result, ScopedRecv, ScopedSend};
+use limic::raw::RequestId;
+use limic::{Error, HybridEndpoint, Outcome, Result, ScopedRecv, ScopedSend};
 
 use super::era::Era;
-use super::model::Ask;
+use super::model::{Ask, Fate};
+use super::raw::number_of;
 
 /// Room for every message.
 const ROOM: usize = 1 << 20;
@@ -25,9 +27,12 @@ impl Era<'_> {
         &mut self,
         sends: Vec<(usize, Result<ScopedSend<'scope, HybridEndpoint>>)>,
         receives: Vec<(usize, Ask, Result<ScopedRecv<'scope, HybridEndpoint>>)>,
+        touched: &[RequestId],
         outcomes: &mut Vec<Ended>,
     ) {
+        let is_touched = |id: Option<RequestId>| id.is_some_and(|id| touched.contains(&id));
         for (message, send) in sends {
+            let left_open = is_touched(number_of(&send));
             let outcome = send.and_then(|mut send| {
                 if !send.test() {
                     send.cancel()?;
@@ -38,9 +43,14 @@ impl Era<'_> {
                 }
                 send.wait()
             });
-            self.model.sent(message, true, &outcome);
+            if left_open && outcome == Err(Error::UnknownRequest) {
+                self.model.message(message).fate = Fate::Open;
+            } else {
+                self.model.sent(message, true, &outcome);
+            }
         }
         for (number, ask, receive) in receives {
+            let given_up = is_touched(number_of(&receive));
             let mut bytes = Vec::new();
             let outcome = receive.and_then(|mut receive| {
                 if !receive.test() {
@@ -53,7 +63,11 @@ impl Era<'_> {
                 bytes.extend_from_slice(room);
                 Ok(status)
             });
-            outcomes.push((number, ask, outcome, bytes));
+            if given_up && outcome == Err(Error::UnknownRequest) {
+                self.model.give_up(ask);
+            } else {
+                outcomes.push((number, ask, outcome, bytes));
+            }
         }
     }
 
@@ -113,5 +127,6 @@ impl Era<'_> {
         while !self.receives.is_empty() {
             self.look();
         }
+        self.end_raw();
     }
 }

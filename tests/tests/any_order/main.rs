@@ -12,6 +12,7 @@ mod calls;
 mod era;
 mod finish;
 mod model;
+mod raw;
 
 use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,6 +26,7 @@ use proptest::test_runner::RngSeed;
 
 use era::Era;
 use model::Model;
+use raw::Raw;
 
 /// Far longer than a case takes.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -64,7 +66,8 @@ pub(crate) enum Call {
     Sleep(usize),
     Arm(usize),
     Close(usize),
-    Scope(usize, Vec<Scoped>, End),
+    Scope(usize, Vec<Scoped>, Vec<(Raw, Which)>, End),
+    Raw(usize, Raw, Which),
 }
 
 /// To whom, under which tag, and how long.
@@ -113,11 +116,34 @@ fn asked() -> impl Strategy<Value = Asked> {
     (prop::option::of(place()), prop::option::of(0..3_u64))
 }
 
+fn raw() -> impl Strategy<Value = Raw> {
+    prop_oneof![
+        3 => (any::<bool>(), any::<bool>())
+            .prop_map(|(new_owner, fails)| Raw::Enter { new_owner, fails }),
+        10 => prop::sample::select(vec![
+            Raw::IsDone,
+            Raw::Test,
+            Raw::Wait,
+            Raw::WaitAny,
+            Raw::Cancel,
+            Raw::Watch,
+            Raw::Abandon,
+            Raw::OwnedBy,
+            Raw::Watched,
+            Raw::NextCompleted,
+        ]),
+    ]
+}
+
 fn call() -> impl Strategy<Value = Call> {
     let which = || 0..64_usize;
     let scoped = prop_oneof![
         sent().prop_map(Scoped::Send),
         (asked(), room()).prop_map(|(asked, room)| Scoped::Receive(asked, room)),
+    ];
+    let calls = prop_oneof![
+        Just(Vec::new()),
+        prop::collection::vec((raw(), which()), 0..6),
     ];
     let end = prop::sample::select(vec![End::Done, End::Error, End::Panic]);
     prop_oneof![
@@ -148,8 +174,9 @@ fn call() -> impl Strategy<Value = Call> {
         1 => place().prop_map(Call::Arm),
         1 => prop::sample::select(vec![None, None, None, Some(0), Some(1)])
             .prop_map(|at| at.map_or(Call::Progress(0), Call::Close)),
-        3 => (place(), prop::collection::vec(scoped, 0..5), end)
-            .prop_map(|(at, requests, end)| Call::Scope(at, requests, end)),
+        3 => (place(), prop::collection::vec(scoped, 0..5), calls, end)
+            .prop_map(|(at, requests, calls, end)| Call::Scope(at, requests, calls, end)),
+        6 => (place(), raw(), which()).prop_map(|(at, raw, which)| Call::Raw(at, raw, which)),
     ]
 }
 

@@ -349,4 +349,13 @@ mod tests {
         assert_eq!(super::option("# CONFIG_A_B is not set"), Some("CONFIG_A_B"));
         assert_eq!(super::option("# What = CONFIG_A"), None);
     }
+
+    #[test]
+    fn dkms_builds_the_module_for_the_series_that_it_is_tested_with() {
+        let path = limic_runner::folders::root().join("kernel/limic_rs/dkms.conf");
+        let text = std::fs::read_to_string(path).expect("the module has a dkms.conf");
+        let series = super::SERIES.replace('.', r"\.");
+        let wanted = format!("BUILD_EXCLUSIVE_KERNEL=\"^{series}\\.\"");
+        assert!(text.lines().any(|line| line == wanted), "{wanted}");
+    }
 }

@@ -40,7 +40,8 @@ pub fn has_library(what: &str) -> bool {
 }
 
 /// The packages that are missing.
-pub(crate) fn missing(needs: &[Need]) -> Vec<&'static str> {
+#[must_use]
+pub fn missing(needs: &[Need]) -> Vec<&'static str> {
     let absent = needs.iter().filter(|need| !(need.present)());
     absent.map(|need| need.package).collect()
 }

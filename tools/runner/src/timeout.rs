@@ -1,6 +1,6 @@
 //! A program that may hang, fail or print too little. What it printed is kept in each case.
 
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use crate::deadline::Deadline;
@@ -16,6 +16,8 @@ pub struct Ended {
     pub err: String,
     /// Why it did not end as it should.
     pub failure: Option<String>,
+    /// Its exit code, unless a signal ended it.
+    pub code: Option<i32>,
     /// Whether it was killed because its time was over.
     pub hung: bool,
 }
@@ -88,6 +90,7 @@ pub fn run(command: Command, cpus: &[usize], limit: Duration) -> Ended {
             out: String::new(),
             err: String::new(),
             failure: Some(format!("cannot be started: {why}")),
+            code: None,
             hung: false,
         },
     }
@@ -98,6 +101,7 @@ impl Running {
     pub fn wait(mut self) -> Ended {
         let status = self.child.wait();
         let hung = self.deadline.disarm();
+        let code = status.as_ref().ok().and_then(ExitStatus::code);
         let failure = match status {
             _ if hung => Some(format!("hung: ended after {} s", self.limit.as_secs_f64())),
             Ok(status) if status.success() => None,
@@ -108,6 +112,7 @@ impl Running {
             out: self.out.end(),
             err: self.err.end(),
             failure,
+            code,
             hung,
         }
     }
@@ -158,6 +163,7 @@ mod tests {
         );
         let why = ended.explain().expect("a failure");
         assert!(why.contains('3') && why.ends_with("no such file"), "{why}");
+        assert_eq!(ended.code, Some(3));
         assert_eq!(shell("echo fine", Duration::from_secs(60)).explain(), None);
     }
 }

@@ -86,6 +86,15 @@ struct PanicsOnDrop(#[expect(dead_code, reason = "kept until it is dropped")] Da
 
 impl Drop for PanicsOnDrop {
     fn drop(&mut self) {
+        std::panic::panic_any(PanicsToo);
+    }
+}
+
+/// What that panic comes with.
+pub(crate) struct PanicsToo;
+
+impl Drop for PanicsToo {
+    fn drop(&mut self) {
         panic!("{}", crate::campaign::A_USERS_PANIC);
     }
 }

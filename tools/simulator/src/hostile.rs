@@ -114,9 +114,14 @@ fn betray(me: usize, endpoint: &HybridEndpoint, peers: &[Peer], bait: &[u8]) {
         give_way();
         claim_blocks(me);
     }
+    // A welcome of no version, from one that was welcome.
+    let welcome = sim::with(|sim| sim.rng.bool()).then_some([2, 0, 0, 0, 0, 0, 0, 0]);
     // A queue may be full.
     for _ in 0..200 {
-        garbage(me, true);
+        match &welcome {
+            Some(welcome) => say(me, welcome),
+            None => garbage(me, true),
+        }
         give_way();
     }
 }
@@ -207,16 +212,20 @@ fn flood(me: usize, held: &mut Vec<Channel>) {
 
 /// Messages that no honest peer sends, over all sockets that it has.
 fn garbage(me: usize, long: bool) {
-    let fds: Vec<i32> = sim::with(|sim| sim.processes[me].descriptors.iter().copied().collect());
     let junk = sim::with(|sim| {
         let mut junk = vec![0_u8; if long { 5000 } else { sim.rng.usize(1..200) }];
         sim.rng.fill(&mut junk);
         junk
     });
+    say(me, &junk);
+}
+
+fn say(me: usize, message: &[u8]) {
+    let fds: Vec<i32> = sim::with(|sim| sim.processes[me].descriptors.iter().copied().collect());
     for fd in fds {
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-        // SAFETY: sends bytes of this frame; it fails for what is no socket, or was closed.
-        unsafe { libc::send(fd, junk.as_ptr().cast(), junk.len(), flags) };
+        // SAFETY: sends bytes of the caller's; it fails for what is no socket, or was closed.
+        unsafe { libc::send(fd, message.as_ptr().cast(), message.len(), flags) };
     }
     note("garbage over a socket");
 }

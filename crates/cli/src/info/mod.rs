@@ -1,15 +1,18 @@
 //! `limic info`: what this machine offers to limic, and why a message takes the path that it takes.
 
+mod copies;
 mod paths;
 mod placement;
 mod process;
 mod text;
+mod why;
 
 use std::io::Write;
 use std::process::ExitCode;
 
-use limic::internals::{History, Locality, Query, ReceiverPace, Row};
-use limic::settings::{ByteSize, LineLatency, Settings, Variable};
+use copies::Copies;
+use limic::internals::{Locality, Row};
+use limic::settings::{Settings, Variable};
 use limic::topology::Summary;
 use paths::{NetworkState, PathState};
 use placement::Placement;
@@ -21,17 +24,12 @@ use placement::Placement;
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
-    /// Say which path a message of SIZE bytes takes between two endpoints at LOCALITY, and why
-    #[arg(long, num_args = 2, value_names = ["LOCALITY", "SIZE"])]
+    /// Say which path a message of SIZE bytes takes to a RECEIVER, and why
+    #[arg(long, num_args = 2, value_names = ["RECEIVER", "SIZE"])]
     why: Option<Vec<String>>,
 
-    /// For --why: the receiver lags behind and has said so
-    #[arg(long, requires = "why")]
-    slow_receiver: bool,
-
-    /// For --why: the message lies in a buffer that peers may read
-    #[arg(long, requires = "why")]
-    peer_readable: bool,
+    #[command(flatten)]
+    message: why::Message,
 
     /// Show the counters of a process that runs: what each of its endpoints has sent and received,
     /// by path, peer and size
@@ -48,8 +46,9 @@ pub(crate) struct Args {
 }
 
 const AFTER_HELP: &str = "\
-LOCALITY is self, same-process, shared-cache, same-package or other-package. SIZE is a number of \
-bytes, with an optional suffix K, M or G.
+RECEIVER is self, same-process, shared-cache, same-package or other-package: an endpoint of this \
+machine so far away; tcp or verbs: one that is reached over that network; or kernel: one whose \
+messages the kernel module matches. SIZE is a number of bytes, with an optional suffix K, M or G.
 
 --pid does not disturb the process, which may be stopped too. It has to be one's own, or one needs \
 CAP_SYS_PTRACE. docs/counters.md describes what is shown.
@@ -57,6 +56,7 @@ CAP_SYS_PTRACE. docs/counters.md describes what is shown.
 Examples:
   limic info --why shared-cache 64K --slow-receiver
   limic info --why shared-cache 64K --peer-readable
+  limic info --why tcp 1M --slices 3
   limic info --pid 4711
 
 Exit code: 0, 1 if the process has no endpoint or cannot be looked into, or 2 for a bad command line or \
@@ -87,10 +87,7 @@ enum InfoError {
     Settings(#[from] limic::settings::SettingsError),
 
     #[error("--why: {0}")]
-    Locality(#[from] limic::internals::ParseLocalityError),
-
-    #[error("--why: {0}")]
-    Size(#[from] limic::settings::ParseByteSizeError),
+    Why(#[from] why::WhyError),
 
     #[error("{0}")]
     Process(#[from] process::ProcessError),
@@ -106,22 +103,7 @@ fn text(args: &Args) -> Result<String, InfoError> {
     }
     let settings = Settings::from_environment()?;
     match args.why.as_deref() {
-        Some([locality, size]) => {
-            let locality = locality.parse()?;
-            let ByteSize(bytes) = size.parse()?;
-            let pace = if args.slow_receiver {
-                ReceiverPace::Slow
-            } else {
-                ReceiverPace::Steady
-            };
-            let query = Query {
-                pace,
-                peer_readable: args.peer_readable,
-                capabilities: paths::capabilities(&settings, locality),
-                ..Query::new(bytes, locality)
-            };
-            Ok(why(&settings, &query))
-        }
+        Some([to, size]) => Ok(why::text(&settings, to, size, &args.message)?),
         _ => {
             let info = Info::of(&settings);
             if args.json {
@@ -133,41 +115,6 @@ fn text(args: &Args) -> Result<String, InfoError> {
     }
 }
 
-/// The engine's answer, for a pair that can do what this machine lets processes do.
-fn why(settings: &Settings, query: &Query) -> String {
-    let Query { locality, pace, .. } = *query;
-    let explanation = settings.explain(query, History::OneWay);
-    let mut text = format!("{locality}: {explanation}");
-    let reply = settings.explain(query, History::Reply);
-    if reply.path != explanation.path {
-        text.push_str(&format!("{locality}: {reply}"));
-    }
-    if pace == ReceiverPace::Slow && !settings.skew() {
-        text.push_str("  LIMIC_SKEW is off: the rows for usual hold also while a receiver lags\n");
-    }
-    if Locality::BETWEEN_PROCESSES.contains(&locality) {
-        text.push_str(match settings.line_latency() {
-            LineLatency::Measured => {
-                "  whether a pair is at shared-cache follows from the measured latency of a cache line\n\
-                 \x20 too, not from the topology alone (LIMIC_LINE_LATENCY)\n"
-            }
-            LineLatency::Topology => {
-                "  where a pair is follows from the topology alone (LIMIC_LINE_LATENCY)\n"
-            }
-            LineLatency::Nanoseconds(_) => "  where a pair is follows from LIMIC_LINE_LATENCY\n",
-        });
-    }
-    let refused = explanation.refused.iter().map(|refused| refused.path);
-    for state in paths::states(settings) {
-        if let Some(reason) = &state.reason
-            && refused.clone().any(|path| path.name() == state.path)
-        {
-            text.push_str(&format!("  {} is off here: {reason}\n", state.path));
-        }
-    }
-    text
-}
-
 /// What `limic info --json` prints.
 #[derive(Debug, serde::Serialize)]
 struct Info {
@@ -176,6 +123,7 @@ struct Info {
     paths: Vec<PathState>,
     networks: Vec<NetworkState>,
     placement: Placement,
+    copies: Copies,
     thresholds: Vec<Threshold>,
     settings: Vec<Variable>,
     warnings: Vec<String>,
@@ -216,6 +164,7 @@ impl Info {
             paths: paths::states(settings),
             networks: paths::network_states(settings),
             placement: Placement::try_out(settings),
+            copies: Copies::choose(settings),
             thresholds: settings.policy().rows().iter().map(Threshold::of).collect(),
             settings: settings.variables(),
             warnings: settings.warnings().to_vec(),

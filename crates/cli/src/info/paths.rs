@@ -40,7 +40,7 @@ const fn meaning(path: Path) -> &'static str {
         Path::SameProcess => "two endpoints in one process: one plain copy",
         Path::Inline => "in the ring slot's first cache line",
         Path::Eager => "two copies through the ring, sent before the receive is known",
-        Path::Pipeline => "two overlapped copies through a pool of chunks",
+        Path::Pipeline => "two overlapped copies through a pool of staging buffers",
         Path::Cma => "one copy, by process_vm_readv",
         Path::SplitCopy => "one copy, shared by the receiver's reads and the sender's writes",
         Path::Kmod => "one copy, by the kernel module /dev/limic",

@@ -19,6 +19,7 @@ impl Info {
         section(&mut text, "Paths", &self.paths());
         section(&mut text, "Networks", &self.networks());
         section(&mut text, "Memory", &self.placement.to_string());
+        section(&mut text, "Copies", &self.copies.to_string());
         if all {
             section(&mut text, "Thresholds", &self.rows());
             section(&mut text, "Settings", &self.settings());

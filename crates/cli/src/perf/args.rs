@@ -288,7 +288,7 @@ pub(super) enum Wanted {
     Inline,
     /// Two copies through the ring
     Eager,
-    /// Two overlapped copies through a pool of chunks
+    /// Two overlapped copies through a pool of staging buffers
     Pipeline,
     /// One copy by process_vm_readv
     Cma,

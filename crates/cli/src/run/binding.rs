@@ -3,7 +3,9 @@
 use rustix::thread::CpuSet;
 
 /// What `--bind` takes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, serde::Serialize, serde::Deserialize,
+)]
 pub(super) enum Policy {
     /// The kernel places the ranks
     None,

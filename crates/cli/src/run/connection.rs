@@ -3,7 +3,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use limic::bootstrap::wire::{LineBuffer, Message, WireError};
+use limic::bootstrap::wire::{LineBuffer, WireError};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
@@ -79,8 +79,8 @@ impl Connection {
     }
 
     /// Queues an answer and sends what the socket takes.
-    pub(super) fn answer(&mut self, message: &Message) {
-        self.unsent.extend_from_slice(&message.encode());
+    pub(super) fn answer(&mut self, line: &[u8]) {
+        self.unsent.extend_from_slice(line);
         self.flush();
     }
 

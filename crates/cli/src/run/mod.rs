@@ -1,31 +1,39 @@
-//! `limic run`: starts the ranks of a job on this node and serves PMI-1 to them.
+//! `limic run`: starts the ranks of a job and serves PMI-1 to them.
 //!
 //! The life of a job: [`binding`] picks CPUs, [`spawn`] starts the ranks, [`job`] waits on all of
 //! their events in one thread ([`pmi_server`] answers their start-up over each rank's
 //! [`connection`], [`output`] labels their lines, [`processes`] finds and ends what they leave
 //! behind), and [`outcome`] makes the exit code. [`guard`] is there for the launcher's own end.
+//!
+//! On several [`hosts`] the launcher logs in to each and starts this command there, as a [`host`]
+//! of the job, which does the same for its ranks but leaves PMI and every decision to the launcher.
+//! What the two say to each other is in [`wire`].
 
 mod binding;
 mod connection;
 pub(crate) mod guard;
+pub(crate) mod host;
+mod hosts;
 mod job;
 mod outcome;
 mod output;
 mod pmi_server;
 mod processes;
 mod spawn;
+mod wire;
 
 pub(crate) use spawn::end_with;
 
 use std::ffi::OsString;
 use std::io::Write;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 /// Most ranks that one launcher starts: each needs a process and up to four descriptors.
 const MAX_RANKS: u32 = 4096;
 
-/// Start a program as the ranks of a job on this node
+/// Start a program as the ranks of a job, on this machine or on several
 ///
 /// The ranks find each other through PMI-1, so limic programs run under it, and so do MPI programs
 /// whose library speaks PMI-1 (MPICH and its relatives).
@@ -42,6 +50,16 @@ pub(crate) struct Args {
     /// for all ranks, else none]
     #[arg(long, value_enum)]
     bind: Option<binding::Policy>,
+
+    /// Run on these hosts, in blocks of ranks as equal as can be; with NAME:RANKS, as many on each
+    /// as are said, until all have their place
+    #[arg(long, value_name = "NAME[:RANKS],...", value_delimiter = ',', value_parser = hosts::parse)]
+    hosts: Vec<hosts::Host>,
+
+    /// The command that logs in to a host: it is called with the host's name and one command line
+    /// for the shell there
+    #[arg(long, value_name = "COMMAND", default_value = job::SSH, requires = "hosts")]
+    launcher: String,
 
     /// Begin each line that a rank prints with `[rank] `
     #[arg(short, long)]
@@ -77,6 +95,11 @@ When a rank fails or aborts, all others get SIGTERM and, after --grace, SIGKILL.
 its ranks: processes that they leave behind are ended as well. SIGINT, SIGTERM, SIGHUP, SIGQUIT, \
 SIGUSR1, SIGUSR2, SIGTSTP and SIGCONT are passed on to the ranks; a second SIGINT kills them. If \
 the launcher is killed, so are the ranks, and all processes that have LIMIC_JOB from them.
+
+With --hosts, this command and the program have to be at the same places on all hosts, and ssh has \
+to get there without a password. Ranks run in the directory that the launcher runs in, with its \
+environment. Nothing listens for the launcher: all goes through ssh. The host that the launcher \
+runs on needs no ssh.
 
 Rank 0 reads the launcher's standard input, all others read nothing.
 
@@ -119,6 +142,21 @@ enum RunError {
         ranks: u32,
         needed: u64,
         allowed: u64,
+    },
+
+    #[error("--hosts: {why}")]
+    Hosts { why: String },
+
+    #[error("{command}: cannot be started ({source}); --launcher names another program")]
+    Launcher {
+        command: String,
+        source: std::io::Error,
+    },
+
+    #[error("{}: cannot be entered ({source}); ranks run in the launcher's own directory", .directory.display())]
+    Directory {
+        directory: PathBuf,
+        source: std::io::Error,
     },
 
     #[error("--bind cpu: {source}; use --bind none")]

@@ -1,4 +1,5 @@
-//! `--label`: whole lines from many ranks onto one standard output and one standard error.
+//! What ranks print through the launcher, onto one standard output and one standard error: whole
+//! lines with `--label`, and else the bytes as they come.
 //!
 //! Lines are bytes, not text. A reader of the launcher's output that is slow (a pager) slows the
 //! ranks down, never the launcher: it writes only what the kernel takes without waiting.
@@ -19,7 +20,8 @@ const PIECE: usize = 4096;
 /// The launcher's own standard output or error.
 #[derive(Debug)]
 pub(super) struct Sink {
-    fd: OwnedFd,
+    /// None on a host of several: the launcher writes what is taken from the queue.
+    fd: Option<OwnedFd>,
     queue: Vec<u8>,
     written: usize,
     broken: bool,
@@ -29,11 +31,41 @@ impl Sink {
     /// Writes to a duplicate of `fd`.
     pub(super) fn new(fd: impl AsFd) -> std::io::Result<Self> {
         Ok(Self {
-            fd: fd.as_fd().try_clone_to_owned()?,
+            fd: Some(fd.as_fd().try_clone_to_owned()?),
+            ..Self::relayed()
+        })
+    }
+
+    /// Keeps what is to be written for [`Self::take`].
+    pub(super) fn relayed() -> Self {
+        Self {
+            fd: None,
             queue: Vec::new(),
             written: 0,
             broken: false,
-        })
+        }
+    }
+
+    /// Adds bytes to those that wait, which are as many as their sender keeps to.
+    pub(super) fn add(&mut self, bytes: &[u8]) {
+        if !self.broken {
+            self.queue.extend_from_slice(bytes);
+        }
+    }
+
+    /// At most so many of the bytes that wait.
+    pub(super) fn take(&mut self, most: usize) -> Vec<u8> {
+        let end = self.queue.len().min(self.written + most);
+        let taken = self.queue[self.written..end].to_vec();
+        self.written = end;
+        self.forget_written();
+        taken
+    }
+
+    /// The descriptor that takes the bytes that wait, if any do.
+    pub(super) fn wanted(&self) -> Option<BorrowedFd<'_>> {
+        let fd = self.fd.as_ref().filter(|_| self.pending());
+        fd.map(AsFd::as_fd)
     }
 
     /// Whether bytes wait to be written.
@@ -56,17 +88,25 @@ impl Sink {
         self.written = self.queue.len();
     }
 
+    /// Nobody reads it any more.
+    pub(super) fn give_up(&mut self) {
+        self.broken = true;
+        self.discard();
+    }
+
     /// Writes one piece. Call it when `poll` reports room.
     pub(super) fn write(&mut self) {
+        let Some(fd) = &self.fd else { return };
         let end = self.queue.len().min(self.written + PIECE);
-        match rustix::io::write(&self.fd, &self.queue[self.written..end]) {
+        match rustix::io::write(fd, &self.queue[self.written..end]) {
             Ok(count) => self.written += count,
             Err(Errno::AGAIN | Errno::INTR) => {}
-            Err(_) => {
-                self.broken = true;
-                self.written = self.queue.len();
-            }
+            Err(_) => self.give_up(),
         }
+        self.forget_written();
+    }
+
+    fn forget_written(&mut self) {
         if !self.pending() || self.written >= MAX_QUEUED {
             drop(self.queue.drain(..self.written));
             self.written = 0;
@@ -74,26 +114,21 @@ impl Sink {
     }
 }
 
-impl AsFd for Sink {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
-    }
-}
-
 /// The reading end of a rank's output, and the line that it has not finished.
 #[derive(Debug)]
-pub(super) struct Labelled {
+pub(super) struct Output {
     pipe: OwnedFd,
-    prefix: String,
+    /// What each line begins with. Without it, nothing is cut into lines.
+    prefix: Option<String>,
     partial: Vec<u8>,
 }
 
-impl Labelled {
-    /// `pipe` is non-blocking.
-    pub(super) fn new(pipe: OwnedFd, rank: u32) -> Self {
+impl Output {
+    /// `pipe` is non-blocking. The lines of a rank that is given begin with its number.
+    pub(super) fn new(pipe: OwnedFd, label: Option<u32>) -> Self {
         Self {
             pipe,
-            prefix: format!("[{rank}] "),
+            prefix: label.map(|rank| format!("[{rank}] ")),
             partial: Vec::new(),
         }
     }
@@ -121,11 +156,15 @@ impl Labelled {
     }
 
     fn feed(&mut self, bytes: &[u8], queue: &mut Vec<u8>) {
+        let Some(prefix) = &self.prefix else {
+            queue.extend_from_slice(bytes);
+            return;
+        };
         for piece in bytes.split_inclusive(|&byte| byte == b'\n') {
             self.partial.extend_from_slice(piece);
             let whole = self.partial.ends_with(b"\n");
             if whole || self.partial.len() >= MAX_PARTIAL {
-                queue.extend_from_slice(self.prefix.as_bytes());
+                queue.extend_from_slice(prefix.as_bytes());
                 queue.append(&mut self.partial);
                 if !whole {
                     queue.push(b'\n');
@@ -135,7 +174,7 @@ impl Labelled {
     }
 }
 
-impl AsFd for Labelled {
+impl AsFd for Output {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.pipe.as_fd()
     }
@@ -147,7 +186,7 @@ mod tests {
 
     fn labelled(pieces: &[&[u8]]) -> Vec<u8> {
         let (pipe, _) = rustix::pipe::pipe().unwrap();
-        let mut stream = Labelled::new(pipe, 3);
+        let mut stream = Output::new(pipe, Some(3));
         let mut sink = Sink::new(std::io::stderr()).unwrap();
         for piece in pieces {
             stream.feed(piece, &mut sink.queue);

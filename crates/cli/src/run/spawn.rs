@@ -1,6 +1,8 @@
 //! Starts one rank: its environment, its descriptors, its CPU, and its tie to the launcher's life.
 
+use std::ffi::OsString;
 use std::io::{Error, ErrorKind};
+use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -16,8 +18,8 @@ use rustix::process::{
 use rustix::thread::sched_setaffinity;
 
 use super::connection::Connection;
-use super::output::Labelled;
-use super::{Args, RunError, binding, guard, system};
+use super::output::Output;
+use super::{RunError, binding, guard, system};
 
 /// A rank that runs, and the launcher's ends of what it was given.
 #[derive(Debug)]
@@ -26,16 +28,28 @@ pub(super) struct Started {
     /// Whether it leads a process group of its own.
     pub(super) own_group: bool,
     pub(super) connection: Connection,
-    /// With `--label`: its standard output and standard error.
-    pub(super) outputs: Option<[Labelled; 2]>,
+    /// Its standard output and standard error, where they go through the launcher.
+    pub(super) outputs: [Option<Output>; 2],
+    /// Its standard input, where that comes through the launcher.
+    pub(super) input: Option<OwnedFd>,
 }
 
-/// What all ranks of a job share.
+/// What all ranks that one launcher starts share.
 #[derive(Debug)]
 pub(super) struct Plan<'a> {
-    pub(super) args: &'a Args,
-    /// The job's name, of which there is no other on this machine.
-    pub(super) name: String,
+    pub(super) program: &'a [OsString],
+    /// Variables of the ranks beside those of the launcher.
+    pub(super) env: &'a [(OsString, OsString)],
+    pub(super) label: bool,
+    /// The job's name, of which there is no other.
+    pub(super) job: &'a str,
+    /// What marks its processes on this machine.
+    pub(super) mark: &'a str,
+    /// The ranks to be started here, of `size` in all.
+    pub(super) ranks: Range<u32>,
+    pub(super) size: u32,
+    /// The job has several hosts: the ranks' streams are those of a launcher elsewhere.
+    pub(super) is_remote: bool,
     /// The signals that were blocked when the launcher started.
     pub(super) mask: SigSet,
     /// The limit on open files as the launcher found it, if it had to be raised.
@@ -47,17 +61,17 @@ pub(super) struct Plan<'a> {
 
 /// Makes sure that the launcher may hold the descriptors of all ranks; returns the former limit if
 /// it was raised, for the ranks to go back to.
-pub(super) fn reserve_files(args: &Args) -> Result<Option<Rlimit>, RunError> {
-    let each = if args.label { 3 } else { 1 };
+pub(super) fn reserve_files(ranks: u32, are_read: bool) -> Result<Option<Rlimit>, RunError> {
+    let each = if are_read { 3 } else { 1 };
     // Beside the ranks' own: the standard streams, the signals, the library's, one rank being made.
-    let needed = u64::from(args.ranks) * each + 64;
+    let needed = u64::from(ranks) * each + 64;
     let old = getrlimit(Resource::Nofile);
     if old.current.is_none_or(|current| current >= needed) {
         return Ok(None);
     }
     if let Some(allowed) = old.maximum.filter(|&maximum| maximum < needed) {
         return Err(RunError::Descriptors {
-            ranks: args.ranks,
+            ranks,
             needed,
             allowed,
         });
@@ -93,11 +107,15 @@ impl Plan<'_> {
         if own_group {
             command.process_group(0);
         }
-        let outputs = match self.args.label {
-            true => Some([
-                label(rank, &mut command, false)?,
-                label(rank, &mut command, true)?,
-            ]),
+        let outputs = match self.label || self.is_remote {
+            true => [
+                Some(self.output(rank, &mut command, false)?),
+                Some(self.output(rank, &mut command, true)?),
+            ],
+            false => [None, None],
+        };
+        let input = match self.is_remote && rank == 0 {
+            true => Some(input(&mut command)?),
             false => None,
         };
         let launcher = getpid();
@@ -130,45 +148,59 @@ impl Plan<'_> {
             own_group,
             connection: Connection::new(mine),
             outputs,
+            input,
         })
     }
 
     fn command(&self, rank: u32, socket: &OwnedFd) -> Command {
-        let args = self.args;
-        let mut command = Command::new(&args.program[0]);
-        command.args(&args.program[1..]);
-        // What launchers around this one told about themselves does not hold for the ranks.
-        for (name, _) in std::env::vars_os() {
-            let text = name.to_string_lossy();
-            if text.starts_with("PMI_") || text.starts_with("PMIX_") || text.starts_with("HYDI_") {
-                command.env_remove(&name);
-            }
+        let mut command = Command::new(&self.program[0]);
+        command.args(&self.program[1..]);
+        for name in std::env::vars_os()
+            .map(|(name, _)| name)
+            .filter(of_launchers)
+        {
+            command.env_remove(name);
         }
-        let size = args.ranks.to_string();
         let number = rank.to_string();
+        let local = (rank - self.ranks.start).to_string();
+        let local_size = self.ranks.len().to_string();
         for (name, value) in [
             ("PMI_FD", &socket.as_raw_fd().to_string()),
             ("PMI_RANK", &number),
-            ("PMI_SIZE", &size),
+            ("PMI_SIZE", &self.size.to_string()),
             ("PMI_SPAWNED", &"0".to_owned()),
-            ("PMI_JOBID", &self.name),
-            ("MPI_LOCALRANKID", &number),
-            ("MPI_LOCALNRANKS", &size),
-            ("LIMIC_LOCAL_RANK", &number),
-            ("LIMIC_LOCAL_SIZE", &size),
+            ("PMI_JOBID", &self.job.to_owned()),
+            ("MPI_LOCALRANKID", &local),
+            ("MPI_LOCALNRANKS", &local_size),
+            ("LIMIC_LOCAL_RANK", &local),
+            ("LIMIC_LOCAL_SIZE", &local_size),
         ] {
             command.env(name, value);
         }
-        command.envs(args.env.iter().map(|(key, value)| (key, value)));
-        command.env(guard::JOB, &self.name);
+        command.envs(self.env.iter().map(|(key, value)| (key, value)));
+        command.env(guard::JOB, self.mark);
         if rank != 0 {
             command.stdin(Stdio::null());
         }
         command
     }
 
+    /// Gives the command a pipe as its standard output or standard error.
+    fn output(&self, rank: u32, command: &mut Command, error: bool) -> Result<Output, RunError> {
+        let step = "making a rank's output pipe";
+        let (read, write) = pipe_with(PipeFlags::CLOEXEC).map_err(system(step))?;
+        // The reading end alone: the two ends of a pipe are separate files.
+        rustix::io::ioctl_fionbio(&read, true).map_err(system(step))?;
+        if error {
+            command.stderr(Stdio::from(write));
+        } else {
+            command.stdout(Stdio::from(write));
+        }
+        Ok(Output::new(read, self.label.then_some(rank)))
+    }
+
     fn failed(&self, rank: u32, source: Error) -> RunError {
-        let program = self.args.program[0].to_string_lossy().into_owned();
+        let program = self.program[0].to_string_lossy().into_owned();
         match Errno::from_io_error(&source) {
             Some(Errno::NOENT | Errno::NOTDIR) => RunError::NotFound { program },
             Some(
@@ -182,16 +214,20 @@ impl Plan<'_> {
     }
 }
 
-/// Gives the command a pipe as its standard output or standard error.
-fn label(rank: u32, command: &mut Command, error: bool) -> Result<Labelled, RunError> {
-    let step = "making a rank's output pipe";
+/// Whether a variable is what a launcher around this one told about itself, which does not hold for
+/// the ranks.
+pub(super) fn of_launchers(name: &OsString) -> bool {
+    let text = name.to_string_lossy();
+    ["PMI_", "PMIX_", "HYDI_"]
+        .iter()
+        .any(|prefix| text.starts_with(prefix))
+}
+
+/// Gives the command a pipe as its standard input.
+fn input(command: &mut Command) -> Result<OwnedFd, RunError> {
+    let step = "making a rank's input pipe";
     let (read, write) = pipe_with(PipeFlags::CLOEXEC).map_err(system(step))?;
-    // The reading end alone: the two ends of a pipe are separate files.
-    rustix::io::ioctl_fionbio(&read, true).map_err(system(step))?;
-    if error {
-        command.stderr(Stdio::from(write));
-    } else {
-        command.stdout(Stdio::from(write));
-    }
-    Ok(Labelled::new(read, rank))
+    rustix::io::ioctl_fionbio(&write, true).map_err(system(step))?;
+    command.stdin(Stdio::from(read));
+    Ok(write)
 }

@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 pub(crate) const DEVICE: &str = "/dev/limic";
 /// Version of the interface that this crate speaks.
 pub(crate) const VERSION: u32 = 1;
-/// Pieces in one list, at most.
+/// Slices in one list, at most.
 pub(crate) const MAX_IOV: usize = 1024;
 
 pub(crate) const EXPOSE_READ: u32 = 1 << 0;

@@ -11,8 +11,8 @@ use crate::{
     Access, CopyEngine, CopyError, LocalSlice, LocalSliceMut, RefusalReason, Refused, RemoteRange,
 };
 
-/// Pieces that a call keeps on the stack; longer lists take more calls of this many.
-const PIECES: usize = 64;
+/// Slices that a call keeps on the stack; longer lists take more calls of this many.
+const SLICES: usize = 64;
 
 /// This process's session with the kernel module, shared by the engines of all pairs.
 #[derive(Debug, Clone)]
@@ -80,7 +80,7 @@ impl Kmod {
 
 /// The engine between this session and that of one peer.
 ///
-/// A [`RemoteRange`] is a handle and an offset under it. One exposure holds a whole list of pieces,
+/// A [`RemoteRange`] is a handle and an offset under it. One exposure holds a whole list of slices,
 /// so [`expose`](CopyEngine::expose) always uses one entry.
 #[derive(Debug, Clone)]
 pub struct KmodPair {
@@ -97,8 +97,8 @@ pub struct KmodPeer {
 }
 
 impl KmodPair {
-    /// The most pieces of a buffer that is exposed.
-    pub const PIECES: usize = abi::MAX_IOV;
+    /// The most slices of a buffer that is exposed.
+    pub const SLICES: usize = abi::MAX_IOV;
 
     /// The engine between a session and its whole group: every member reaches what is exposed.
     pub(crate) fn with_group(session: &Arc<Session>) -> (Self, KmodPeer) {
@@ -167,20 +167,20 @@ impl KmodPair {
         flags: u32,
         latch: usize,
     ) -> Result<RemoteRange, CopyError> {
-        let piece = |slice: &LocalSlice| Iov {
+        let entry = |slice: &LocalSlice| Iov {
             base: slice.pointer().expose_provenance() as u64,
             len: slice.len() as u64,
         };
-        // One piece, the usual case, needs no memory.
+        // One slice, the usual case, needs no memory.
         let one;
         let many;
-        let pieces: &[Iov] = match local {
+        let slices: &[Iov] = match local {
             [slice] => {
-                one = [piece(slice)];
+                one = [entry(slice)];
                 &one
             }
-            slices if slices.len() <= Self::PIECES => {
-                many = slices.iter().map(piece).collect::<Vec<Iov>>();
+            slices if slices.len() <= Self::SLICES => {
+                many = slices.iter().map(entry).collect::<Vec<Iov>>();
                 &many
             }
             _ => return Err(CopyError::Other(libc::E2BIG)),
@@ -191,8 +191,8 @@ impl KmodPair {
             Access::ReadWrite => abi::EXPOSE_READ | abi::EXPOSE_WRITE,
         };
         let mut call = abi::Expose {
-            iov: pieces.as_ptr().expose_provenance() as u64,
-            nr_iov: pieces.len() as u32,
+            iov: slices.as_ptr().expose_provenance() as u64,
+            nr_iov: slices.len() as u32,
             flags: direction | flags,
             to: if self.peer == 0 {
                 abi::TO_GROUP
@@ -203,7 +203,7 @@ impl KmodPair {
             latch: latch as u32,
             ..abi::Expose::default()
         };
-        // SAFETY: the list lives until the call returns; what its pieces name is touched by peers
+        // SAFETY: the list lives until the call returns; what its slices name is touched by peers
         // later, which the caller allows until it revokes.
         unsafe { self.session.call(&mut call) }.map_err(|errno| error(errno, 0))?;
         Ok(RemoteRange {
@@ -242,14 +242,14 @@ impl KmodPair {
         let mut local = Cursor::new(local);
         local.advance(skip);
         let mut copied = 0;
-        let mut entries = [crate::window::EMPTY; PIECES];
+        let mut entries = [crate::window::EMPTY; SLICES];
         while copied < wanted {
             let (range, offset, here) = place(remote, skip + copied);
             let bytes = here.min(wanted - copied).min(MAX_BYTES_PER_CALL);
             let (used, bytes) = local.window(&mut entries, bytes);
-            let mut pieces = [Iov::default(); PIECES];
-            for (piece, entry) in pieces.iter_mut().zip(&entries[..used]) {
-                *piece = Iov {
+            let mut slices = [Iov::default(); SLICES];
+            for (slice, entry) in slices.iter_mut().zip(&entries[..used]) {
+                *slice = Iov {
                     base: entry.iov_base.expose_provenance() as u64,
                     len: entry.iov_len as u64,
                 };
@@ -259,12 +259,12 @@ impl KmodPair {
                 handle: range.key,
                 // Beyond every exposure: the module says ERANGE.
                 offset: offset.unwrap_or(u64::MAX),
-                iov: pieces.as_ptr().expose_provenance() as u64,
+                iov: slices.as_ptr().expose_provenance() as u64,
                 nr_iov: used as u32,
                 flags,
                 ..abi::Copy::default()
             };
-            // SAFETY: the list lives on this frame; the pieces that it names are parts of the
+            // SAFETY: the list lives on this frame; the slices that it names are parts of the
             // caller's, for which it vouches.
             if let Err(errno) = unsafe { self.session.call(&mut call) } {
                 let before_error = if matches!(

@@ -64,8 +64,8 @@ impl Messages {
     /// Longest message in bytes that the kernel keeps for a receiver that has posted nothing yet.
     pub const BUFFERED: u64 = abi::MAX_BUFFERED;
 
-    /// Pieces that one list has at most.
-    pub const PIECES: usize = abi::MAX_IOV;
+    /// Slices that one list has at most.
+    pub const SLICES: usize = abi::MAX_IOV;
 
     /// Opens a session with `slots` requests at a time and room for `unexpected` messages, and
     /// joins a group.
@@ -138,7 +138,7 @@ impl Messages {
         KmodPair::with_group(&self.session)
     }
 
-    /// Sends the pieces, in a slot in which nothing is pending. With `buffered` the kernel keeps
+    /// Sends the slices, in a slot in which nothing is pending. With `buffered` the kernel keeps
     /// the bytes, at most [`BUFFERED`](Self::BUFFERED), if there is no receive yet, so that the
     /// request is over at once.
     ///
@@ -146,14 +146,14 @@ impl Messages {
     /// [`CallError`].
     ///
     /// # Safety
-    /// The pieces are readable, and nobody writes there, until the request is over.
+    /// The slices are readable, and nobody writes there, until the request is over.
     pub unsafe fn send(
         &self,
         slot: u32,
         to: u32,
         tag: u64,
         immediate: Option<u64>,
-        pieces: &[LocalSlice],
+        slices: &[LocalSlice],
         buffered: bool,
     ) -> Result<Posted, CallError> {
         let mut call = abi::Send {
@@ -167,8 +167,8 @@ impl Messages {
             ..abi::Send::default()
         };
         with_list(
-            pieces,
-            |piece| (piece.pointer().expose_provenance(), piece.len()),
+            slices,
+            |slice| (slice.pointer().expose_provenance(), slice.len()),
             |list, len| {
                 (call.iov, call.nr_iov) = (list, len);
                 // SAFETY: the list lives during the call, and for what it names the caller vouches.
@@ -178,18 +178,18 @@ impl Messages {
         Ok(posted(call.state))
     }
 
-    /// Receives into the pieces, in a slot in which nothing is pending.
+    /// Receives into the slices, in a slot in which nothing is pending.
     ///
     /// # Errors
     /// [`CallError`]; [`CallError::Gone`] if the source has left and no message of it is here.
     ///
     /// # Safety
-    /// The pieces are writable, and nobody else touches them, until the request is over.
+    /// The slices are writable, and nobody else touches them, until the request is over.
     pub unsafe fn recv(
         &self,
         slot: u32,
         wanted: Wanted,
-        pieces: &[LocalSliceMut],
+        slices: &[LocalSliceMut],
     ) -> Result<Posted, CallError> {
         let call = abi::Recv {
             flags: self.session.keeping(abi::RECV_KEEP),
@@ -200,7 +200,7 @@ impl Messages {
             ..abi::Recv::default()
         };
         // SAFETY: the caller's promise.
-        unsafe { self.receive(call, pieces) }
+        unsafe { self.receive(call, slices) }
     }
 
     /// Receives a message that a probe took. Over when it returns.
@@ -209,12 +209,12 @@ impl Messages {
     /// [`CallError`].
     ///
     /// # Safety
-    /// The pieces are writable, and nobody else touches them, during the call.
+    /// The slices are writable, and nobody else touches them, during the call.
     pub unsafe fn recv_taken(
         &self,
         slot: u32,
         name: u64,
-        pieces: &[LocalSliceMut],
+        slices: &[LocalSliceMut],
     ) -> Result<Posted, CallError> {
         let call = abi::Recv {
             flags: abi::RECV_MESSAGE,
@@ -223,7 +223,7 @@ impl Messages {
             ..abi::Recv::default()
         };
         // SAFETY: the caller's promise.
-        unsafe { self.receive(call, pieces) }
+        unsafe { self.receive(call, slices) }
     }
 
     /// # Safety
@@ -231,11 +231,11 @@ impl Messages {
     unsafe fn receive(
         &self,
         mut call: abi::Recv,
-        pieces: &[LocalSliceMut],
+        slices: &[LocalSliceMut],
     ) -> Result<Posted, CallError> {
         with_list(
-            pieces,
-            |piece| (piece.pointer().expose_provenance(), piece.len()),
+            slices,
+            |slice| (slice.pointer().expose_provenance(), slice.len()),
             |list, len| {
                 (call.iov, call.nr_iov) = (list, len);
                 // SAFETY: the list lives during the call, and for what it names the caller vouches.
@@ -345,15 +345,15 @@ fn posted(state: u32) -> Posted {
     }
 }
 
-/// Calls with the list as the module reads it; one piece, the usual case, needs no memory.
+/// Calls with the list as the module reads it; one slice, the usual case, needs no memory.
 #[inline]
 fn with_list<S>(
-    pieces: &[S],
+    slices: &[S],
     parts: impl Fn(&S) -> (usize, usize),
     call: impl FnOnce(u64, u32) -> Result<(), i32>,
 ) -> Result<(), CallError> {
-    let entry = |piece: &S| {
-        let (base, len) = parts(piece);
+    let entry = |slice: &S| {
+        let (base, len) = parts(slice);
         Iov {
             base: base as u64,
             len: len as u64,
@@ -361,13 +361,13 @@ fn with_list<S>(
     };
     let one;
     let many;
-    let list: &[Iov] = match pieces {
-        [piece] => {
-            one = [entry(piece)];
+    let list: &[Iov] = match slices {
+        [slice] => {
+            one = [entry(slice)];
             &one
         }
-        pieces if pieces.len() <= abi::MAX_IOV => {
-            many = pieces.iter().map(entry).collect::<Vec<Iov>>();
+        slices if slices.len() <= abi::MAX_IOV => {
+            many = slices.iter().map(entry).collect::<Vec<Iov>>();
             &many
         }
         _ => return Err(CallError::Other(libc::E2BIG)),

@@ -247,7 +247,7 @@ fn hostile_lists_are_refused_before_any_call() {
     assert_eq!(script.calls.get(), 0);
 }
 
-/// Lengths of pieces that add up to `total`, cut at `marks`.
+/// Lengths of slices that add up to `total`, cut at `marks`.
 fn cuts(total: u64, marks: &[u64]) -> Vec<u64> {
     let mut marks: Vec<_> = marks.iter().map(|mark| mark % (total + 1)).collect();
     marks.extend([0, total]);

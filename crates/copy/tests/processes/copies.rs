@@ -17,7 +17,7 @@ fn part(range: RemoteRange, offset: usize, len: usize) -> RemoteRange {
     }
 }
 
-/// `bytes` cut into pieces of `size`, which may leave a shorter last one.
+/// `bytes` cut into slices of `size`, which may leave a shorter last one.
 fn cut_mut(bytes: &mut [u8], size: usize) -> Vec<LocalSliceMut> {
     bytes.chunks_mut(size).map(LocalSliceMut::from).collect()
 }
@@ -27,12 +27,12 @@ fn cut(bytes: &[u8], size: usize) -> Vec<LocalSlice> {
 }
 
 fn cut_remote(range: RemoteRange, size: u64) -> Vec<RemoteRange> {
-    let pieces = 0..range.len.div_ceil(size);
-    pieces
-        .map(|piece| RemoteRange {
+    let slices = 0..range.len.div_ceil(size);
+    slices
+        .map(|slice| RemoteRange {
             key: 0,
-            address: range.address + piece * size,
-            len: size.min(range.len - piece * size),
+            address: range.address + slice * size,
+            len: size.min(range.len - slice * size),
         })
         .collect()
 }
@@ -44,7 +44,7 @@ fn read(
     size: usize,
 ) -> Result<u64, CopyError> {
     let local = cut_mut(bytes, size);
-    // SAFETY: the pieces are those of `bytes`, borrowed mutably for the whole call.
+    // SAFETY: the slices are those of `bytes`, borrowed mutably for the whole call.
     unsafe { Cma.read(peer, remote, &local) }
 }
 
@@ -55,7 +55,7 @@ fn write(
     size: usize,
 ) -> Result<u64, CopyError> {
     let local = cut(bytes, size);
-    // SAFETY: the pieces are those of `bytes`, borrowed for the whole call; the peer expects the
+    // SAFETY: the slices are those of `bytes`, borrowed for the whole call; the peer expects the
     // write.
     unsafe { Cma.write(peer, remote, &local) }
 }
@@ -113,7 +113,7 @@ fn lists_of_different_shapes() {
     let total = 300_007;
     let (mut peer, target, range) = Peer::with_buffer(&format!("buffer {total}"));
     let expected: Vec<u8> = (0..total).map(pattern).collect();
-    // Up to 42 858 pieces on a side, far over the 1024 of one system call.
+    // Up to 42 858 slices on a side, far over the 1024 of one system call.
     for (remote_size, local_size) in [
         (7, total),
         (total, 7),
@@ -158,7 +158,7 @@ fn a_long_message_in_bounded_steps() {
     let local = cut_mut(&mut bytes, 50_003);
     let (mut done, mut steps) = (0, 0);
     loop {
-        // SAFETY: the pieces are those of `bytes`, which nothing else touches meanwhile.
+        // SAFETY: the slices are those of `bytes`, which nothing else touches meanwhile.
         let copied = unsafe { Cma.read_at(&target, &remote, &local, done, 100_000) }.unwrap();
         if copied == 0 {
             break;
@@ -226,16 +226,16 @@ fn mistakes_in_a_call_are_told() {
     let pid = i32::try_from(std::process::id()).unwrap();
     let this = Cma::probe(pid, word.address(), 5).unwrap();
     let source = *b"single copy";
-    let pieces = [
+    let slices = [
         LocalSlice::from(&source[..6]),
         LocalSlice::from(&source[6..]),
     ];
     let mut ranges = [RemoteRange::default(); 2];
     // SAFETY: `source` lives to the end of the test and is only read.
-    let exposed = unsafe { Cma.expose(&pieces, Access::Read, &mut ranges) };
+    let exposed = unsafe { Cma.expose(&slices, Access::Read, &mut ranges) };
     assert_eq!(exposed, Ok(2));
     // SAFETY: as above.
-    let exposed = unsafe { Cma.expose(&pieces, Access::Read, &mut ranges[..1]) };
+    let exposed = unsafe { Cma.expose(&slices, Access::Read, &mut ranges[..1]) };
     assert_eq!(exposed, Err(CopyError::ListTooShort { have: 1, need: 2 }));
 
     let mut target = [0; 11];

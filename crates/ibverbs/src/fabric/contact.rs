@@ -14,7 +14,7 @@ use super::{ConnectionId, Event, Fabric, FabricAddress};
 use crate::VerbsError;
 use crate::objects::{
     Access, AddressHandle, Bytes, Completion, CompletionQueue, DatagramQueue, GRH_BYTES,
-    LocalPiece, MemoryRegion, ProtectionDomain, QueuePairState, WorkKind, WorkStatus,
+    LocalSlice, MemoryRegion, ProtectionDomain, QueuePairState, WorkKind, WorkStatus,
 };
 use crate::packet::Sequence;
 
@@ -74,11 +74,11 @@ impl Greeter {
 
     fn post_receive(&self, slot: u32) -> Result<(), VerbsError> {
         let at = slot as usize * SLOT_BYTES;
-        let Some(piece) = LocalPiece::of(self.memory.registration(), at, SLOT_BYTES) else {
+        let Some(slice) = LocalSlice::of(self.memory.registration(), at, SLOT_BYTES) else {
             return Ok(());
         };
         // SAFETY: the slot is not posted at this time; the region outlives the queue (field order).
-        unsafe { self.queue.post_receive(DATAGRAM | u64::from(slot), piece) }
+        unsafe { self.queue.post_receive(DATAGRAM | u64::from(slot), slice) }
     }
 
     /// Sends a datagram if there is a slot; a lost one is repeated by the clock.
@@ -87,11 +87,11 @@ impl Greeter {
         let at = (SLOTS + slot) as usize * SLOT_BYTES;
         self.memory.memory_mut().write(at, bytes);
         let sent = AddressHandle::new(&self.domain, &rail.port, &to.port).and_then(|way| {
-            let piece = LocalPiece::of(self.memory.registration(), at, bytes.len());
-            let Some(piece) = piece else { return Ok(()) };
+            let slice = LocalSlice::of(self.memory.registration(), at, bytes.len());
+            let Some(slice) = slice else { return Ok(()) };
             let id = DATAGRAM | 1 << 32 | u64::from(slot);
             // SAFETY: the slot is not in use until its completion; the handle is kept until then.
-            unsafe { self.queue.send(id, piece, &way, to.greeter)? };
+            unsafe { self.queue.send(id, slice, &way, to.greeter)? };
             self.ways[slot as usize] = Some(way);
             Ok(())
         });

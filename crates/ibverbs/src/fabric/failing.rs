@@ -178,7 +178,7 @@ impl Fabric {
         let work = SendWork {
             id: work_id(number, place, stream.next),
             kind: SendKind::Write(crate::objects::RemoteMemory { start: 0, key: 0 }),
-            pieces: &[],
+            slices: &[],
             inline: false,
             signalled: true,
         };

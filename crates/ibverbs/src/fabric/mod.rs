@@ -49,8 +49,18 @@ use self::contact::Greeter;
 use self::rail::Rail;
 use self::spread::Packets;
 use self::transfer::Transfers;
-use crate::VerbsError;
 use crate::objects::{Access, Completion};
+use crate::{VerbsError, packet};
+
+/// Bytes of the longest message in a packet of so many bytes.
+pub(crate) const fn longest_message(packet_bytes: u32) -> usize {
+    let bytes = if (packet_bytes as usize) < packet::MOST {
+        packet_bytes as usize
+    } else {
+        packet::MOST
+    };
+    bytes - packet::HEADER - packet::FULL
+}
 
 /// All connections of one endpoint.
 #[derive(Debug)]
@@ -180,14 +190,16 @@ impl Fabric {
         domains.any(|domain| domain.context().limits().in_software)
     }
 
+    /// Bytes of a packet on a connection.
+    pub(crate) fn packet_bytes(&self, connection: ConnectionId) -> u32 {
+        let connection = self.connections.get(connection.0 as usize);
+        connection.map_or(self.settings.packet_bytes, |c| c.packet_bytes)
+    }
+
     /// Bytes of the longest message that [`send`](Self::send) takes on a connection.
     #[must_use]
     pub fn longest_message(&self, connection: ConnectionId) -> usize {
-        let bytes = self
-            .connections
-            .get(connection.0 as usize)
-            .map_or(self.settings.packet_bytes, |c| c.packet_bytes);
-        (bytes as usize).min(crate::packet::MOST) - crate::packet::HEADER - crate::packet::FULL
+        longest_message(self.packet_bytes(connection))
     }
 
     /// What was moved so far.

@@ -6,11 +6,11 @@ use super::FabricSettings;
 use super::contact::DATAGRAMS;
 use crate::VerbsError;
 use crate::objects::{
-    Access, Bytes, CompletionQueue, Context, Device, LocalPiece, MemoryRegion, Notifier, Port,
+    Access, Bytes, CompletionQueue, Context, Device, LocalSlice, MemoryRegion, Notifier, Port,
     ProtectionDomain, QueuePair, QueuePairSettings, SharedReceiveQueue, devices,
 };
 
-/// Most rails: their keys for one piece of memory travel in one 64-bit word.
+/// Most rails: their keys for one slice of memory travel in one 64-bit word.
 pub(super) const RAILS: usize = 2;
 
 /// Receives of the shared queue have this bit in their number, with the buffer below.
@@ -100,13 +100,13 @@ impl Rail {
     /// Lends a receive buffer to the adapter.
     pub(super) fn post_receive(&self, buffer: u32) -> Result<(), VerbsError> {
         let at = buffer as usize * self.packet_bytes;
-        let Some(piece) = LocalPiece::of(self.buffers.registration(), at, self.packet_bytes) else {
+        let Some(slice) = LocalSlice::of(self.buffers.registration(), at, self.packet_bytes) else {
             return Ok(());
         };
         // SAFETY: the buffer was posted at the start, or its receive has completed and its bytes
         // were copied out; the region outlives the queue (field order), and nothing but
         // `copy_packet` looks at it.
-        unsafe { self.receives.post(RECEIVE | u64::from(buffer), piece) }
+        unsafe { self.receives.post(RECEIVE | u64::from(buffer), slice) }
     }
 
     /// Copies a received packet out of its buffer.
@@ -131,7 +131,7 @@ impl Rail {
             first_packet,
             QueuePairSettings {
                 send_entries: settings.send_entries.into(),
-                pieces: 1,
+                slices: 1,
                 inline_bytes: self.inline_bytes,
                 retries: settings.retries,
                 timeout: settings.timeout,

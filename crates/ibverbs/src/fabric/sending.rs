@@ -2,7 +2,7 @@
 
 use super::connection::{OpenPacket, Posted, Stage, Stream};
 use super::{ConnectionId, Fabric, SendRefused};
-use crate::objects::{LocalPiece, RemoteMemory, SendKind, SendWork};
+use crate::objects::{LocalSlice, RemoteMemory, SendKind, SendWork};
 use crate::packet::{Form, NoRoom, Packing};
 
 /// Kinds from here on are the fabric's own.
@@ -180,22 +180,22 @@ impl Fabric {
         let signalled = stream.must_signal(entries);
         let id = work_id(number, place, stream.next);
         let rail = stream.rail;
-        let (kind, piece) = match slot {
+        let (kind, slice) = match slot {
             Some((start, keys)) => {
                 let framed = self.packets.frame(buffer, len as usize);
                 let remote = RemoteMemory {
                     start,
                     key: keys[rail.min(1)],
                 };
-                let piece = self.packets.framed(buffer, rail, framed);
-                (SendKind::Write(remote), piece)
+                let slice = self.packets.framed(buffer, rail, framed);
+                (SendKind::Write(remote), slice)
             }
             None => (
                 SendKind::Send,
-                self.packets.piece(buffer, rail, len as usize),
+                self.packets.slice(buffer, rail, len as usize),
             ),
         };
-        let result = post(stream, id, kind, piece, signalled);
+        let result = post(stream, id, kind, slice, signalled);
         stream.account(signalled, Posted::Packet { buffer, len });
         if let Err(error) = result {
             self.stream_failed(number, place, &error.to_string());
@@ -248,17 +248,17 @@ fn post(
     stream: &Stream,
     id: u64,
     kind: SendKind,
-    piece: Option<LocalPiece>,
+    slice: Option<LocalSlice>,
     signalled: bool,
 ) -> Result<(), crate::VerbsError> {
-    let Some(piece) = piece else {
+    let Some(slice) = slice else {
         return Ok(());
     };
     let work = SendWork {
         id,
         kind,
-        inline: piece.len <= stream.pair.inline_bytes(),
-        pieces: &[piece],
+        inline: slice.len <= stream.pair.inline_bytes(),
+        slices: &[slice],
         signalled,
     };
     // SAFETY: the buffer is taken from the pool and goes back to it only when the request is over,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::rail::{RAILS, Rail};
 use super::ring::FRAME;
 use crate::VerbsError;
-use crate::objects::{Access, Bytes, LocalPiece, ProtectionDomain, Registration, StableBytes};
+use crate::objects::{Access, Bytes, LocalSlice, ProtectionDomain, Registration, StableBytes};
 
 /// One range, registered on every rail.
 #[derive(Debug)]
@@ -67,8 +67,8 @@ impl Spread {
         u64::from(keys[0]) | u64::from(keys[1]) << 32
     }
 
-    pub(super) fn piece(&self, rail: usize, at: usize, len: usize) -> Option<LocalPiece> {
-        LocalPiece::of(self.registrations.get(rail)?, at, len)
+    pub(super) fn slice(&self, rail: usize, at: usize, len: usize) -> Option<LocalSlice> {
+        LocalSlice::of(self.registrations.get(rail)?, at, len)
     }
 }
 
@@ -146,13 +146,13 @@ impl Packets {
         padded + FRAME
     }
 
-    pub(super) fn piece(&self, buffer: u32, rail: usize, len: usize) -> Option<LocalPiece> {
-        self.spread.piece(rail, self.start_of(buffer), len)
+    pub(super) fn slice(&self, buffer: u32, rail: usize, len: usize) -> Option<LocalSlice> {
+        self.spread.slice(rail, self.start_of(buffer), len)
     }
 
     /// A packet with its frame, of so many bytes in all.
-    pub(super) fn framed(&self, buffer: u32, rail: usize, len: usize) -> Option<LocalPiece> {
-        self.spread.piece(rail, self.start_of(buffer) - 4, len)
+    pub(super) fn framed(&self, buffer: u32, rail: usize, len: usize) -> Option<LocalSlice> {
+        self.spread.slice(rail, self.start_of(buffer) - 4, len)
     }
 
     fn start_of(&self, buffer: u32) -> usize {

@@ -166,12 +166,12 @@ impl Fabric {
             let Some(transfer) = self.transfers.get(part.transfer) else {
                 continue;
             };
-            let piece = transfer.local.piece(
+            let slice = transfer.local.slice(
                 stream.rail,
                 transfer.local_at.saturating_add(part.at as usize),
                 part.len as usize,
             );
-            let Some(piece) = piece else {
+            let Some(slice) = slice else {
                 self.part_over(part, Err(TransferError::Refused));
                 continue;
             };
@@ -185,7 +185,7 @@ impl Fabric {
                     Direction::Read => SendKind::Read(remote),
                     Direction::Write => SendKind::Write(remote),
                 },
-                pieces: &[piece],
+                slices: &[slice],
                 inline: false,
                 signalled: true,
             };

@@ -11,7 +11,7 @@ use super::completion::CompletionQueue;
 use super::domain::ProtectionDomain;
 use super::port::{Port, PortAddress};
 use super::queue_pair::{blank, modify};
-use super::work::LocalPiece;
+use super::work::LocalSlice;
 use crate::VerbsError;
 use crate::error::leaked;
 
@@ -137,14 +137,14 @@ impl DatagramQueue {
     /// [`VerbsError::Call`] if the queue is full.
     ///
     /// # Safety
-    /// The piece stays registered and is left alone until the receive completes or the queue is
+    /// The slice stays registered and is left alone until the receive completes or the queue is
     /// destroyed.
-    pub unsafe fn post_receive(&self, id: u64, piece: LocalPiece) -> Result<(), VerbsError> {
-        let mut piece = piece.raw();
+    pub unsafe fn post_receive(&self, id: u64, slice: LocalSlice) -> Result<(), VerbsError> {
+        let mut slice = slice.raw();
         let mut work = sys::ibv_recv_wr {
             wr_id: id,
             next: std::ptr::null_mut(),
-            sg_list: &raw mut piece,
+            sg_list: &raw mut slice,
             num_sge: 1,
         };
         let mut bad = std::ptr::null_mut();
@@ -160,20 +160,20 @@ impl DatagramQueue {
     /// [`VerbsError::Call`] if the queue is full.
     ///
     /// # Safety
-    /// The piece stays registered and unwritten, and the handle alive, until the completion or the
+    /// The slice stays registered and unwritten, and the handle alive, until the completion or the
     /// queue's end.
     pub unsafe fn send(
         &self,
         id: u64,
-        piece: LocalPiece,
+        slice: LocalSlice,
         way: &AddressHandle,
         number: u32,
     ) -> Result<(), VerbsError> {
-        let mut piece = piece.raw();
+        let mut slice = slice.raw();
         // SAFETY: all-zero bytes are a value of this plain C struct.
         let mut work: sys::ibv_send_wr = unsafe { std::mem::zeroed() };
         work.wr_id = id;
-        work.sg_list = &raw mut piece;
+        work.sg_list = &raw mut slice;
         work.num_sge = 1;
         work.opcode = sys::ibv_wr_opcode::IBV_WR_SEND;
         work.wr.ud = sys::ud_t {

@@ -89,8 +89,8 @@ pub struct Limits {
     pub queue_pairs: u32,
     /// Work requests of one queue.
     pub work_requests: u32,
-    /// Pieces of one work request.
-    pub pieces: u32,
+    /// Slices of one work request.
+    pub slices: u32,
     /// Entries of a completion queue.
     pub completions: u32,
     /// RDMA reads under way that one queue pair may have started, and may be asked for.
@@ -156,7 +156,7 @@ impl Context {
             limits: Limits {
                 queue_pairs: 0,
                 work_requests: 0,
-                pieces: 0,
+                slices: 0,
                 completions: 0,
                 reads: 0,
                 ports: 0,
@@ -182,7 +182,7 @@ impl Context {
         Ok(Limits {
             queue_pairs: count(plain.max_qp),
             work_requests: count(plain.max_qp_wr),
-            pieces: count(plain.max_sge),
+            slices: count(plain.max_sge),
             completions: count(plain.max_cqe),
             reads: plain
                 .max_qp_rd_atom

@@ -7,7 +7,7 @@ use rdma_sys as sys;
 
 use super::domain::ProtectionDomain;
 use super::memory::{Access, Bytes, MemoryRegion};
-use super::work::LocalPiece;
+use super::work::LocalSlice;
 use crate::VerbsError;
 use crate::error::leaked;
 
@@ -37,7 +37,7 @@ pub trait AdapterMemory: Send {
     fn read(&self, at: usize, into: &mut [u8]) -> Result<(), VerbsError>;
 
     /// A part of it for a work request. `None` if it lies outside.
-    fn piece(&self, at: usize, len: usize) -> Option<LocalPiece>;
+    fn slice(&self, at: usize, len: usize) -> Option<LocalSlice>;
 
     /// The key for peers.
     fn remote_key(&self) -> u32;
@@ -153,9 +153,9 @@ impl AdapterMemory for DeviceMemory {
         VerbsError::check("ibv_memcpy_from_dm", returned)
     }
 
-    fn piece(&self, at: usize, len: usize) -> Option<LocalPiece> {
+    fn slice(&self, at: usize, len: usize) -> Option<LocalSlice> {
         inside(at, len, self.len).ok()?;
-        Some(LocalPiece {
+        Some(LocalSlice {
             start: at as u64,
             len: u32::try_from(len).ok()?,
             // SAFETY: a live region; the key never changes.
@@ -221,8 +221,8 @@ impl AdapterMemory for HostMemory {
         Ok(())
     }
 
-    fn piece(&self, at: usize, len: usize) -> Option<LocalPiece> {
-        LocalPiece::of(self.0.registration(), at, len)
+    fn slice(&self, at: usize, len: usize) -> Option<LocalSlice> {
+        LocalSlice::of(self.0.registration(), at, len)
     }
 
     fn remote_key(&self) -> u32 {

@@ -35,4 +35,4 @@ pub use memory::{Access, Bytes, MemoryRegion, Registration, StableBytes};
 pub use port::{Gid, LinkLayer, Port, PortAddress};
 pub use queue_pair::{QueuePair, QueuePairSettings, QueuePairState, RemoteQueuePair};
 pub use shared_receive::SharedReceiveQueue;
-pub use work::{LocalPiece, RemoteMemory, SendKind, SendWork};
+pub use work::{LocalSlice, RemoteMemory, SendKind, SendWork};

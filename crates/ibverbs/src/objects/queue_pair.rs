@@ -41,8 +41,8 @@ impl QueuePairState {
 pub struct QueuePairSettings {
     /// Entries of the send queue: what a connection's memory depends on.
     pub send_entries: u32,
-    /// Pieces of one work request.
-    pub pieces: u32,
+    /// Slices of one work request.
+    pub slices: u32,
     /// Bytes that fit into a work request itself.
     pub inline_bytes: u32,
     /// Times that an unanswered packet is repeated, 0 to 7.
@@ -111,7 +111,7 @@ impl QueuePair {
                 settings.send_entries,
                 limits.work_requests,
             ),
-            ("pieces of a work request", settings.pieces, limits.pieces),
+            ("slices of a work request", settings.slices, limits.slices),
         ] {
             if wanted > most {
                 return Err(VerbsError::Limit {
@@ -130,7 +130,7 @@ impl QueuePair {
             cap: sys::ibv_qp_cap {
                 max_send_wr: settings.send_entries.max(1),
                 max_recv_wr: 0,
-                max_send_sge: settings.pieces.max(1),
+                max_send_sge: settings.slices.max(1),
                 max_recv_sge: 0,
                 max_inline_data: settings.inline_bytes,
             },
@@ -250,41 +250,41 @@ impl QueuePair {
     /// inline bytes do not fit.
     ///
     /// # Safety
-    /// Unless inline, the pieces stay registered and (for a read: untouched; else: unwritten) until
+    /// Unless inline, the slices stay registered and (for a read: untouched; else: unwritten) until
     /// the request is over: completed, or followed by a completed one, or this queue pair
     /// destroyed.
     #[inline]
     pub unsafe fn post(&self, work: &SendWork<'_>) -> Result<(), VerbsError> {
-        const PIECES: usize = 16;
+        const SLICES: usize = 16;
         if self.state != QueuePairState::Connected {
             return Err(VerbsError::State {
                 state: self.state.name(),
                 wanted: "take work",
             });
         }
-        if work.pieces.len() > PIECES {
+        if work.slices.len() > SLICES {
             return Err(VerbsError::Limit {
                 device: self.domain.context().name().to_owned(),
-                what: "pieces of a work request",
-                wanted: work.pieces.len() as u64,
-                most: PIECES as u64,
+                what: "slices of a work request",
+                wanted: work.slices.len() as u64,
+                most: SLICES as u64,
             });
         }
-        let mut pieces = [const {
+        let mut slices = [const {
             sys::ibv_sge {
                 addr: 0,
                 length: 0,
                 lkey: 0,
             }
-        }; PIECES];
-        for (raw, piece) in pieces.iter_mut().zip(work.pieces) {
-            *raw = piece.raw();
+        }; SLICES];
+        for (raw, slice) in slices.iter_mut().zip(work.slices) {
+            *raw = slice.raw();
         }
         // SAFETY: all-zero bytes are a value of this plain C struct.
         let mut raw: sys::ibv_send_wr = unsafe { std::mem::zeroed() };
         raw.wr_id = work.id;
-        raw.sg_list = pieces.as_mut_ptr();
-        raw.num_sge = work.pieces.len() as i32;
+        raw.sg_list = slices.as_mut_ptr();
+        raw.num_sge = work.slices.len() as i32;
         let remote = match work.kind {
             SendKind::Send => {
                 raw.opcode = sys::ibv_wr_opcode::IBV_WR_SEND;

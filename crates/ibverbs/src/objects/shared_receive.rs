@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rdma_sys as sys;
 
 use super::domain::ProtectionDomain;
-use super::work::LocalPiece;
+use super::work::LocalSlice;
 use crate::VerbsError;
 use crate::error::leaked;
 
@@ -24,7 +24,7 @@ unsafe impl Send for SharedReceiveQueue {}
 unsafe impl Sync for SharedReceiveQueue {}
 
 impl SharedReceiveQueue {
-    /// A queue for `entries` receives of one piece each.
+    /// A queue for `entries` receives of one slice each.
     ///
     /// # Errors
     /// [`VerbsError::Limit`] (0 where the device has none), [`VerbsError::Call`].
@@ -62,14 +62,14 @@ impl SharedReceiveQueue {
     /// [`VerbsError::Call`] if the queue is full.
     ///
     /// # Safety
-    /// The piece's memory stays registered and is left alone until the receive completes, or until
+    /// The slice's memory stays registered and is left alone until the receive completes, or until
     /// every queue pair on this queue is destroyed.
-    pub unsafe fn post(&self, id: u64, piece: LocalPiece) -> Result<(), VerbsError> {
-        let mut piece = piece.raw();
+    pub unsafe fn post(&self, id: u64, slice: LocalSlice) -> Result<(), VerbsError> {
+        let mut slice = slice.raw();
         let mut work = sys::ibv_recv_wr {
             wr_id: id,
             next: std::ptr::null_mut(),
-            sg_list: &raw mut piece,
+            sg_list: &raw mut slice,
             num_sge: 1,
         };
         let mut bad = std::ptr::null_mut();

@@ -4,9 +4,9 @@ use rdma_sys as sys;
 
 use super::memory::Registration;
 
-/// A piece of registered memory of this process.
+/// A slice of registered memory of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LocalPiece {
+pub struct LocalSlice {
     /// First byte.
     pub start: u64,
     /// Bytes.
@@ -15,7 +15,7 @@ pub struct LocalPiece {
     pub key: u32,
 }
 
-impl LocalPiece {
+impl LocalSlice {
     /// `len` bytes from offset `at` of a registration. `None` if they lie outside.
     #[must_use]
     pub fn of(registration: &Registration, at: usize, len: usize) -> Option<Self> {
@@ -65,7 +65,7 @@ pub struct SendWork<'a> {
     /// What to do.
     pub kind: SendKind,
     /// The bytes, in this order.
-    pub pieces: &'a [LocalPiece],
+    pub slices: &'a [LocalSlice],
     /// The adapter takes the bytes during the post (no more than the queue pair's inline room): the
     /// memory is free at once and its keys do not count.
     pub inline: bool,

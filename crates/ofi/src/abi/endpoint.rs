@@ -14,7 +14,14 @@ pub(crate) struct fid_ep {
     pub(crate) rma: *const fi_ops_rma,
     pub(crate) tagged: *const fi_ops_tagged,
     pub(crate) atomic: *const fi_ops_atomic,
-    pub(crate) collective: *const c_void,
+    pub(crate) collective: *const fi_ops_collective,
+}
+
+/// Nothing of it is there.
+#[repr(C)]
+pub(crate) struct fi_ops_collective {
+    pub(crate) size: usize,
+    pub(crate) calls: [unsafe extern "C" fn() -> isize; 11],
 }
 
 table! { fi_ops_ep {

@@ -26,6 +26,7 @@ pub(crate) const FI_INJECT: u64 = 1 << 25;
 pub(crate) const FI_INJECT_COMPLETE: u64 = 1 << 26;
 pub(crate) const FI_TRANSMIT_COMPLETE: u64 = 1 << 27;
 pub(crate) const FI_DELIVERY_COMPLETE: u64 = 1 << 28;
+pub(crate) const FI_MATCH_COMPLETE: u64 = 1 << 31;
 pub(crate) const FI_CLAIM: u64 = 1 << 59;
 pub(crate) const FI_DISCARD: u64 = 1 << 58;
 pub(crate) const FI_FETCH_ATOMIC: u64 = 1 << 58;
@@ -35,6 +36,10 @@ pub(crate) const FI_COMPARE_ATOMIC: u64 = 1 << 59;
 pub(crate) const FI_SELECTIVE_COMPLETION: u64 = 1 << 59;
 /// Flag of address vectors: insertions are reported through an event queue.
 pub(crate) const FI_EVENT: u64 = FI_COMPLETION;
+/// Flag of queues: the number of the interrupt's processor is given.
+pub(crate) const FI_AFFINITY: u64 = 1 << 29;
+/// Flag of address vectors: all processes fill theirs alike.
+pub(crate) const FI_SYMMETRIC: u64 = 1 << 59;
 /// Flag of `fi_av_insert`: an error number per address.
 pub(crate) const FI_SYNC_ERR: u64 = 1 << 58;
 
@@ -75,6 +80,10 @@ pub(crate) const FI_EP_RDM: u32 = 3;
 /// Formats of addresses.
 pub(crate) const FI_FORMAT_UNSPEC: u32 = 0;
 pub(crate) const FI_ADDR_STR: u32 = 9;
+/// The 64 bytes that no other provider knows.
+pub(crate) const FI_ADDR_LIMIC: u32 = FI_PROV_SPECIFIC | 0x6c6d;
+/// Flags of `fi_getinfo`: node and service are those of the endpoint itself; a node is no name.
+pub(crate) const FI_NUMERICHOST: u64 = 1 << 55;
 
 /// Formats of completions.
 pub(crate) const FI_CQ_FORMAT_UNSPEC: u32 = 0;

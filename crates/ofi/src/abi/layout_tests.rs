@@ -82,6 +82,7 @@ fn structures() -> Vec<Fact> {
         fid_ep { fid, ops, cm, msg, rma, tagged, atomic, collective }
         fi_ops_ep { size, cancel, getopt, setopt, tx_ctx, rx_ctx, rx_size_left, tx_size_left }
         fi_ops_cm { size, setname, getname, getpeer, connect, listen, accept, reject, shutdown, join }
+        fi_ops_collective { size }
         fi_msg { msg_iov, desc, iov_count, addr, context, data }
         fi_msg_tagged { msg_iov, desc, iov_count, addr, tag, ignore, context, data }
         fi_rma_iov { addr, len, key }
@@ -158,6 +159,7 @@ fn numbers() -> Vec<Fact> {
         FI_INJECT_COMPLETE,
         FI_TRANSMIT_COMPLETE,
         FI_DELIVERY_COMPLETE,
+        FI_MATCH_COMPLETE,
         FI_CLAIM,
         FI_DISCARD,
         FI_FETCH_ATOMIC,
@@ -165,6 +167,8 @@ fn numbers() -> Vec<Fact> {
         FI_SELECTIVE_COMPLETION,
         FI_EVENT,
         FI_SYNC_ERR,
+        FI_AFFINITY,
+        FI_SYMMETRIC,
         FI_ORDER_SAS,
         FI_ORDER_ATOMIC_RAR,
         FI_ORDER_ATOMIC_RAW,
@@ -185,6 +189,7 @@ fn numbers() -> Vec<Fact> {
         FI_EP_RDM,
         FI_FORMAT_UNSPEC,
         FI_ADDR_STR,
+        FI_NUMERICHOST,
         FI_CQ_FORMAT_UNSPEC,
         FI_CQ_FORMAT_CONTEXT,
         FI_CQ_FORMAT_MSG,
@@ -256,7 +261,8 @@ fn structures_and_numbers_are_those_of_the_headers() {
     let facts: Vec<Fact> = structures().into_iter().chain(numbers()).collect();
     let mut text = String::from(
         "#include <stddef.h>\n#include <stdint.h>\n#include <stdio.h>\n#include <rdma/fabric.h>\n\
-         #include <rdma/fi_atomic.h>\n#include <rdma/fi_cm.h>\n#include <rdma/fi_domain.h>\n\
+         #include <rdma/fi_atomic.h>\n#include <rdma/fi_cm.h>\n\
+         #include <rdma/fi_collective.h>\n#include <rdma/fi_domain.h>\n\
          #include <rdma/fi_endpoint.h>\n#include <rdma/fi_eq.h>\n#include <rdma/fi_errno.h>\n\
          #include <rdma/fi_rma.h>\n#include <rdma/fi_tagged.h>\n#include <rdma/providers/fi_prov.h>\n\
          int main(void) {\n",

@@ -1,6 +1,6 @@
 //! What atomic operations do to memory, element by element.
 
-use std::sync::{Mutex, PoisonError};
+use limic_shm::process::LockHere;
 
 /// Operations, numbered as libfabric does.
 pub(crate) mod op {
@@ -173,7 +173,7 @@ pub(crate) struct Reduction<'a> {
 }
 
 /// Serialises operations of all endpoints of this process: two of them may expose the same memory.
-static TURN: Mutex<()> = Mutex::new(());
+static TURN: LockHere<()> = LockHere::new(());
 
 impl Reduction<'_> {
     /// Changes `count` elements, and returns what they were before.
@@ -182,8 +182,7 @@ impl Reduction<'_> {
     /// `target` is valid for `count` elements of the type; others change it only through this
     /// function, or accept to be torn.
     pub(crate) unsafe fn run(&self, target: *mut u8, count: usize) -> Vec<u8> {
-        // The lock guards no invariant across a panic.
-        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = TURN.lock();
         // SAFETY: the caller's promise.
         unsafe {
             match self.datatype {

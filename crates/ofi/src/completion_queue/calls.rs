@@ -12,7 +12,7 @@ use crate::abi::objects::{fi_ops_cq, fid_cq, fid_domain};
 use crate::abi::*;
 use crate::errors::text_of;
 use crate::object::{self, Head};
-use crate::wait::WaitObject;
+use crate::wait::{self, WaitObject};
 use crate::{ffi_guard, log};
 
 static OPS: fi_ops = fi_ops {
@@ -43,6 +43,10 @@ pub(crate) unsafe extern "C" fn open(
         let attr = unsafe { attr.as_mut() }.ok_or(FI_EINVAL)?;
         if queue.is_null() {
             return Err(FI_EINVAL);
+        }
+        // Which processor is interrupted is a wish; that another provider fills the queue is none.
+        if attr.flags & !FI_AFFINITY != 0 {
+            return Err(FI_EBADFLAGS);
         }
         // Whoever leaves the choice to the provider learns it here; a short entry fits any room.
         if attr.format == FI_CQ_FORMAT_UNSPEC {
@@ -96,26 +100,11 @@ pub(crate) unsafe extern "C" fn open(
 
 unsafe extern "C" fn control(fid: *mut fid, what: c_int, argument: *mut c_void) -> c_int {
     ffi_guard::status(|| {
-        // SAFETY: C passes what it was given.
-        let queue: &Queue = unsafe { object::object(fid) };
-        if argument.is_null() {
-            return Err(FI_EINVAL);
+        // SAFETY: C passes what it was given, and room for what the command gives.
+        unsafe {
+            let queue: &Queue = object::object(fid);
+            wait::control(queue.wait.as_ref(), queue.wait_kind, what, argument)
         }
-        match (what, &queue.wait) {
-            // SAFETY: the argument of this command is room for a descriptor.
-            (command::GETWAIT, Some(wait)) => unsafe {
-                *argument.cast::<c_int>() = wait.descriptor();
-            },
-            // SAFETY: the argument of this command is room for a kind.
-            (command::GETWAITOBJ, _) => unsafe {
-                *argument.cast::<u32>() = match &queue.wait {
-                    Some(_) => FI_WAIT_FD,
-                    None => queue.wait_kind,
-                };
-            },
-            _ => return Err(FI_ENOSYS),
-        }
-        Ok(())
     })
 }
 
@@ -124,8 +113,7 @@ unsafe extern "C" fn read(queue: *mut fid_cq, buffer: *mut c_void, count: usize)
         // SAFETY: C passes what it was given, and room for `count` entries; so below.
         unsafe {
             let queue: &Queue = object::object(queue);
-            let _turn = queue.domain.enter();
-            queue.read(buffer, count, core::ptr::null_mut())
+            queue.read_now(buffer, count, core::ptr::null_mut())
         }
     })
 }
@@ -140,8 +128,7 @@ unsafe extern "C" fn readfrom(
         // SAFETY: as above.
         unsafe {
             let queue: &Queue = object::object(queue);
-            let _turn = queue.domain.enter();
-            queue.read(buffer, count, sources)
+            queue.read_now(buffer, count, sources)
         }
     })
 }
@@ -199,7 +186,8 @@ unsafe extern "C" fn signal(queue: *mut fid_cq) -> c_int {
     ffi_guard::status(|| {
         // SAFETY: C passes what it was given.
         let queue: &Queue = unsafe { object::object(queue) };
-        let _turn = queue.domain.enter();
+        // Its caller is hardly ever the thread that waits.
+        let _turn = queue.domain.enter_alone();
         queue.signals.give();
         if let Some(wait) = &queue.wait {
             wait.call();

@@ -116,7 +116,7 @@ impl Queue {
     /// would wait, and not where the one that is waited for may need this CPU.
     #[inline(always)]
     pub(super) fn look_longer(&self) {
-        let may = self.domain.lock().is_none() && !self.domain.is_crowded();
+        let may = self.domain.turns.is_serial() && !self.domain.is_crowded();
         if may && self.idle.luck().tries() {
             self.keep_looking();
         }
@@ -139,13 +139,10 @@ impl Queue {
         luck.note(false);
     }
 
-    /// An empty look. Who is waited for may wait for this very CPU.
+    /// An empty look. True if it is time to give way: who is waited for may wait for this very CPU.
     #[inline(always)]
-    pub(super) fn give_way(&self) {
-        if self.idle.is_over(self.domain.patience()) {
-            self.domain.looks();
-            rustix::thread::sched_yield();
-        }
+    pub(super) fn gives_way(&self) -> bool {
+        self.idle.is_over(self.domain.patience())
     }
 }
 

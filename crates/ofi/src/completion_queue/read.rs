@@ -9,24 +9,62 @@ use crate::abi::entries::{fi_cq_err_entry, fi_cq_tagged_entry};
 use crate::abi::errno::*;
 use crate::abi::*;
 use crate::node::{Node, context_of, mark};
-use crate::wait::Patience;
+use crate::wait::{LONGEST, Patience, Told};
 
-/// The longest sleep without looking around.
-const LONGEST: Duration = Duration::from_millis(250);
+/// Why nothing was read.
+pub(super) enum Miss {
+    Error(i32),
+    /// Nothing is there; and whether it is time to give way to others.
+    Empty(bool),
+}
+
+impl Miss {
+    /// Gives way if it is time to. Not in a turn, for which other threads would wait.
+    #[inline(always)]
+    fn outside(self) -> i32 {
+        match self {
+            Self::Error(errno) => errno,
+            Self::Empty(gives_way) => {
+                if gives_way {
+                    rustix::thread::sched_yield();
+                }
+                FI_EAGAIN
+            }
+        }
+    }
+}
 
 impl Queue {
+    /// [`read`](Self::read) in a turn of its own.
+    ///
+    /// # Safety
+    /// As [`read`](Self::read).
+    #[inline(always)]
+    pub(super) unsafe fn read_now(
+        &self,
+        buffer: *mut c_void,
+        count: usize,
+        sources: *mut fi_addr_t,
+    ) -> Result<usize, i32> {
+        let turn = self.domain.enter();
+        // SAFETY: the caller's promise.
+        let read = unsafe { self.read(buffer, count, sources) };
+        drop(turn);
+        read.map_err(Miss::outside)
+    }
+
     /// Reads up to `count` completions into the application's buffer.
     ///
     /// # Safety
     /// There is room for them at `buffer`, and for as many addresses at `sources` unless that is
     /// null.
     #[inline(always)]
-    pub(super) unsafe fn read(
+    unsafe fn read(
         &self,
         buffer: *mut c_void,
         count: usize,
         sources: *mut fi_addr_t,
-    ) -> Result<usize, i32> {
+    ) -> Result<usize, Miss> {
         if self.first.get().is_null() {
             self.progress();
             if self.first.get().is_null() {
@@ -43,7 +81,7 @@ impl Queue {
             unsafe {
                 if (*node).flags & mark::FAILED != 0 {
                     if done == 0 {
-                        return Err(FI_EAVAIL);
+                        return Err(Miss::Error(FI_EAVAIL));
                     }
                     break;
                 }
@@ -64,19 +102,18 @@ impl Queue {
         if count == 0 && self.has_any() {
             return self.look();
         }
-        self.give_way();
-        Err(FI_EAGAIN)
+        Err(Miss::Empty(self.gives_way()))
     }
 
     /// A read without room, while completions wait: it makes progress, and tells of a failed
     /// operation.
     #[cold]
-    fn look(&self) -> Result<usize, i32> {
+    fn look(&self) -> Result<usize, Miss> {
         self.progress();
         // SAFETY: nodes in the list are alive, and there is one.
         let flags = unsafe { (*self.first.get()).flags };
         if flags & mark::FAILED != 0 {
-            return Err(FI_EAVAIL);
+            return Err(Miss::Error(FI_EAVAIL));
         }
         Ok(0)
     }
@@ -172,15 +209,17 @@ impl Queue {
         let deadline = u64::try_from(timeout)
             .ok()
             .map(|ms| Instant::now() + Duration::from_millis(ms));
-        let mut patience = Patience::new();
+        let (mut patience, mut told) = (Patience::new(), Told::new());
         loop {
             let over = deadline.is_some_and(|deadline| Instant::now() >= deadline);
             {
-                let _turn = self.domain.enter();
+                let turn = self.domain.enter();
                 self.progress();
                 if self.length(wanted) >= wanted || (over && self.has_any()) {
                     // SAFETY: the caller's promise.
-                    return unsafe { self.read(buffer, count, sources) };
+                    let read = unsafe { self.read(buffer, count, sources) };
+                    drop(turn);
+                    return read.map_err(Miss::outside);
                 }
                 if self.signals.heard(since) || over {
                     return Err(FI_EAGAIN);
@@ -188,6 +227,8 @@ impl Queue {
                 if self.wait.is_some() && wanted == 1 && !self.may_sleep() {
                     continue;
                 }
+                // SAFETY: an endpoint takes itself out before it goes.
+                unsafe { told.look("fi_cq_sread", &self.endpoints.borrow()) };
             }
             match &self.wait {
                 Some(wait) if wanted == 1 => {

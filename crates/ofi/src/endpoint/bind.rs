@@ -76,7 +76,7 @@ pub(super) unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64)
     ffi_guard::status(|| {
         // SAFETY: C passes what it was given.
         let endpoint: &Endpoint = unsafe { object::object(fid) };
-        let _turn = endpoint.domain.enter();
+        let _turn = endpoint.domain.enter_alone();
         // SAFETY: an object of this provider; so below.
         let class = unsafe { other.as_ref() }.ok_or(FI_EINVAL)?.fclass;
         match class {
@@ -151,14 +151,11 @@ fn bind_counter(endpoint: &Endpoint, counter: &Arc<Counter>, flags: u64) -> Resu
     if wanted.clone().any(|(_, place)| place.borrow().is_some()) {
         return Err(FI_EINVAL);
     }
+    counter.add(endpoint)?;
     for (_, place) in wanted {
         *place.borrow_mut() = Some(Arc::clone(counter));
     }
     counters.any.set(true);
-    let mut endpoints = counter.endpoints.borrow_mut();
-    if !endpoints.contains(&core::ptr::from_ref(endpoint)) {
-        endpoints.push(endpoint);
-    }
     Ok(())
 }
 
@@ -172,7 +169,15 @@ impl Endpoint {
         if (self.caps & FI_SEND != 0 && !sends) || (self.caps & FI_RECV != 0 && !receives) {
             return Err(FI_ENOCQ);
         }
-        if self.enabled.replace(true) || !self.uses_regions() {
+        if self.enabled.get() {
+            return Ok(());
+        }
+        if let Some(auto) = &self.domain.auto {
+            // Not before: whoever knows the address already may ring, and nobody would answer.
+            auto.add(self)?;
+        }
+        self.enabled.set(true);
+        if !self.uses_regions() {
             return Ok(());
         }
         for region in self.domain.regions.borrow().values() {

@@ -7,88 +7,104 @@
 //! peers get to know that as soon as it has.
 
 use core::time::Duration;
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
-use std::time::Instant;
 
 use limic::Endpoint as _;
 use limic::raw::Runtime;
+use limic_shm::process::{LockHere, Process};
 
 use super::Endpoint;
+use crate::turns::soon;
 
 /// How long a call of another thread is waited for. One that this thread itself is inside of never
 /// ends.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 /// Endpoints that are open, and the process that opened them.
-static OPEN: Mutex<Vec<(u32, usize)>> = Mutex::new(Vec::new());
+static OPEN: LockHere<Vec<(Process, usize)>> = LockHere::new(Vec::new());
 
 pub(super) fn add(endpoint: *const Endpoint) {
-    let entry = (std::process::id(), endpoint.expose_provenance());
+    let entry = (Process::current(), endpoint.expose_provenance());
     // A list of numbers: whole after a panic too. So below.
-    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut open = OPEN.lock();
     open.push(entry);
 }
 
 pub(super) fn remove(endpoint: *const Endpoint) {
-    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut open = OPEN.lock();
     open.retain(|(_, known)| *known != endpoint.addr());
 }
 
 /// Closes what the application left open.
 pub(crate) fn close_all() {
-    let Some(mut open) = lock_soon(&OPEN) else {
+    let Some(mut open) = soon(PATIENCE, || OPEN.try_lock()) else {
         return;
     };
     let open = core::mem::take(&mut *open);
-    for (process, endpoint) in open {
-        // A forked child has its parent's list, and must not touch what is in it.
-        if process == std::process::id() {
-            let endpoint = core::ptr::with_exposed_provenance::<Endpoint>(endpoint);
-            // SAFETY: an endpoint takes itself out of the list before it goes.
-            close(unsafe { &*endpoint });
-        }
+    for endpoint in opened_here(open) {
+        let endpoint = core::ptr::with_exposed_provenance::<Endpoint>(endpoint);
+        // SAFETY: an endpoint takes itself out of the list before it goes.
+        close(unsafe { &*endpoint });
     }
 }
 
+/// A forked child has its parent's list, and must not touch what is in it.
+fn opened_here(open: Vec<(Process, usize)>) -> impl Iterator<Item = usize> {
+    let own = open.into_iter().filter(|(process, _)| process.is_current());
+    own.map(|(_, endpoint)| endpoint)
+}
+
 fn close(endpoint: &Endpoint) {
-    let lock = endpoint.domain.lock();
-    // Without a lock nothing keeps out a thread that goes on using the endpoint while this one ends
-    // the process.
-    if lock.is_none() && !endpoint.domain.is_this_threads() {
+    let Some(_turn) = endpoint.domain.turns.control_soon(PATIENCE) else {
         return;
-    }
-    let turn = lock.map(lock_soon);
-    // The application serialises its calls then, but a signal handler can be inside of one.
-    if matches!(turn, Some(None)) || endpoint.limic.is_busy() {
+    };
+    // A signal handler can be inside of a call of this very thread.
+    if endpoint.limic.is_busy() {
         return;
     }
     endpoint.tally.print(endpoint);
     endpoint.limic.close();
 }
 
-/// The lock, unless it stays taken.
-fn lock_soon<T>(lock: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
-    let begin = Instant::now();
-    loop {
-        match lock.try_lock() {
-            Ok(guard) => return Some(guard),
-            Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) if begin.elapsed() > PATIENCE => return None,
-            Err(TryLockError::WouldBlock) => rustix::thread::sched_yield(),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// Runs `body` in a forked process that is the first one of a new namespace of processes.
+    /// `None`: that is not allowed here.
+    fn in_namespace(body: impl FnOnce() -> bool) -> Option<bool> {
+        // SAFETY: concerns only the children that this thread has from now on.
+        if unsafe { libc::unshare(libc::CLONE_NEWPID) } != 0 {
+            return None;
+        }
+        // SAFETY: the child runs on in this thread alone, and ends without a destructor.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: it ends, whatever happens.
+            unsafe { libc::alarm(50) };
+            let well = std::panic::catch_unwind(core::panic::AssertUnwindSafe(body));
+            // SAFETY: ends the child without running anything of the parent's.
+            unsafe { libc::_exit(i32::from(!well.unwrap_or(false))) };
+        }
+        assert!(child > 0, "fork");
+        let mut status = 0;
+        // SAFETY: `status` is a variable of ours.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        Some(status == 0)
+    }
+
     #[test]
-    fn a_lock_that_stays_taken_is_not_waited_for() {
-        let lock = Mutex::new(1);
-        let held = lock.lock().expect("nobody has it");
-        assert!(lock_soon(&lock).is_none());
-        drop(held);
-        assert_eq!(lock_soon(&lock).as_deref(), Some(&1));
+    fn a_child_with_its_parents_pid_closes_nothing_of_its_parents() {
+        let parent = in_namespace(|| {
+            let open = vec![(Process::current(), 1)];
+            let pid = std::process::id();
+            let child = in_namespace(|| {
+                pid == std::process::id() && opened_here(open.clone()).next().is_none()
+            });
+            child == Some(true) && opened_here(open).eq([1])
+        });
+        match parent {
+            None => println!("SKIPPED: a process may make no namespace of processes here"),
+            Some(well) => assert!(well),
+        }
     }
 }

@@ -26,6 +26,7 @@ use crate::domain::Domain;
 use crate::errors::reported;
 use crate::node::{Node, UNNAMED, mark};
 use crate::object::{Head, Object};
+use crate::services::Service;
 use crate::stats::Tally;
 
 pub(crate) use self::bind::{Binding, Counters};
@@ -53,6 +54,8 @@ pub(crate) struct Endpoint {
     pub(crate) myself: Peer,
     pub(crate) number: u16,
     pub(crate) caps: u64,
+    /// What it was named, beside its address.
+    service: RefCell<Option<Service>>,
     /// The application lends a `fi_context2` with each operation.
     pub(crate) lends: bool,
     pub(crate) sends: Binding,
@@ -67,14 +70,16 @@ pub(crate) struct Endpoint {
     pub(crate) claims: RefCell<HashMap<usize, ClaimId>>,
     /// Bytes of a multi-receive under which it is given back.
     pub(crate) least_room: Cell<usize>,
-    /// Buffers for many messages.
+    /// Buffers for many messages, and whether there ever was one.
     pub(crate) multi: RefCell<crate::multi_receive::Multi>,
+    pub(crate) has_multi: Cell<bool>,
     /// Tells the answers to atomic operations from each other.
     pub(crate) atomics: Cell<u32>,
     /// What peers have said and is not heard yet.
     pub(crate) waiting: RefCell<crate::control_channel::Waiting>,
-    /// Copies of injected messages that are not sent yet.
+    /// Copies of injected messages that are not sent yet, and their bytes.
     pub(crate) injected: Cell<u32>,
+    pub(crate) injected_bytes: Cell<usize>,
     pub(crate) tally: Tally,
 }
 
@@ -106,7 +111,7 @@ impl Endpoint {
     fn find_peer(&self, address: fi_addr_t) -> Result<Peer, i32> {
         let addresses = self.addresses.borrow();
         let vector = addresses.as_ref().ok_or(FI_ENOAV)?;
-        let found = vector.address(address).ok_or(FI_EINVAL)?;
+        let found = vector.resolved(address)?;
         let peer = self
             .limic
             .connect(&found.to_bytes())

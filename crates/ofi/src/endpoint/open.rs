@@ -2,6 +2,7 @@
 
 use core::cell::{Cell, RefCell};
 use core::ffi::{c_int, c_void};
+use core::slice;
 use std::sync::Arc;
 
 use limic::raw::Runtime;
@@ -11,7 +12,7 @@ use super::bind::{Binding, Counters, bind};
 use super::leftovers;
 use super::options::{cancel, control, getname, getopt, setname, setopt, size_left};
 use super::{Endpoint, sort};
-use crate::abi::endpoint::{fi_ops_cm, fi_ops_ep, fid_ep};
+use crate::abi::endpoint::{fi_ops_cm, fi_ops_collective, fi_ops_ep, fid_ep};
 use crate::abi::errno::*;
 use crate::abi::info::fi_info;
 use crate::abi::objects::fid_domain;
@@ -19,6 +20,7 @@ use crate::abi::*;
 use crate::domain::Domain;
 use crate::errors::reported;
 use crate::messages::{tagged, untagged};
+use crate::names::Name;
 use crate::object::{self, Head};
 use crate::stats::Tally;
 use crate::{atomic, ffi_guard, info, rma};
@@ -52,6 +54,11 @@ static CM_OPS: fi_ops_cm = fi_ops_cm {
     reject: ffi_guard::no_such_function,
     shutdown: ffi_guard::no_such_function,
     join: ffi_guard::no_such_function,
+};
+
+static COLLECTIVE_OPS: fi_ops_collective = fi_ops_collective {
+    size: size_of::<fi_ops_collective>(),
+    calls: [ffi_guard::no_such_call; 11],
 };
 
 /// `fi_endpoint2`; no flag is known.
@@ -97,13 +104,22 @@ pub(crate) unsafe extern "C" fn open(
         }
         // SAFETY: a domain of this provider.
         let domain: Arc<Domain> = unsafe { object::share(domain) };
+        // SAFETY: an address of so many bytes, or null.
+        let source = (!asked.src_addr.is_null() && asked.src_addrlen > 0)
+            .then(|| unsafe { slice::from_raw_parts(asked.src_addr.cast(), asked.src_addrlen) });
+        if source.is_some() && (asked.addr_format == FI_ADDR_STR) != domain.text {
+            return Err(FI_EINVAL);
+        }
+        let source = source
+            .map(|bytes| Name::within(bytes, domain.text))
+            .transpose()?;
         let limic = HybridEndpoint::open().map_err(|error| reported(&error))?;
         let caps = if asked.caps == 0 {
             info::caps()
         } else {
             asked.caps
         };
-        let turn = domain.enter();
+        let turn = domain.enter_alone();
         let myself = limic.myself();
         let mut object = Arc::new(Endpoint {
             head: Head::new(fid_ep {
@@ -114,12 +130,13 @@ pub(crate) unsafe extern "C" fn open(
                 rma: &rma::OPS,
                 tagged: &tagged::OPS,
                 atomic: &atomic::OPS,
-                collective: core::ptr::null(),
+                collective: &COLLECTIVE_OPS,
             }),
             myself,
             limic,
             number: 0,
             caps,
+            service: RefCell::default(),
             lends: asked.mode & FI_CONTEXT2 != 0,
             sends: Binding::new(tx),
             receives: Binding::new(rx),
@@ -131,12 +148,18 @@ pub(crate) unsafe extern "C" fn open(
             claims: RefCell::default(),
             least_room: Cell::new(64),
             multi: RefCell::default(),
+            has_multi: Cell::new(false),
             atomics: Cell::new(0),
             waiting: RefCell::default(),
             injected: Cell::new(0),
+            injected_bytes: Cell::new(0),
             tally: Tally::default(),
             domain: Arc::clone(&domain),
         });
+        // Before the domain knows it: it may be refused.
+        if let Some(name) = source {
+            object.set_service(&name)?;
+        }
         let place = Arc::as_ptr(&object);
         let number = domain.add_endpoint(place).ok_or(FI_ENOMEM)?;
         // Nobody else has it yet.
@@ -163,13 +186,16 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
         let place = core::ptr::from_ref(endpoint);
         leftovers::remove(place);
         let domain = Arc::clone(&endpoint.domain);
-        let turn = domain.enter();
+        let turn = domain.enter_alone();
         endpoint.tally.print(endpoint);
         // What was sent goes out first; then no operation of the endpoint touches a buffer any
         // more.
         endpoint.limic.close();
         endpoint.forget_pending();
         domain.remove_endpoint(endpoint.number);
+        if let Some(auto) = &domain.auto {
+            auto.remove(endpoint);
+        }
         for region in domain.regions.borrow().values() {
             region.forget(endpoint.number);
         }
@@ -188,10 +214,7 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
             &counters.write,
         ] {
             if let Some(counter) = &*counter.borrow() {
-                counter
-                    .endpoints
-                    .borrow_mut()
-                    .retain(|known| *known != place);
+                counter.remove(endpoint);
             }
         }
         // SAFETY: as above. Nothing else ever holds an endpoint.

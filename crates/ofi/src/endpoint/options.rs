@@ -1,6 +1,7 @@
 //! Endpoints are asked and told: names, options, flags, cancellation.
 
 use core::ffi::{c_int, c_void};
+use core::slice;
 
 use limic::Endpoint as _;
 use limic::raw::Requests;
@@ -9,9 +10,11 @@ use super::Endpoint;
 use crate::abi::endpoint::fid_ep;
 use crate::abi::errno::*;
 use crate::abi::*;
-use crate::address_vector::put_address;
+use crate::address_vector::put_bytes;
+use crate::names::Name;
 use crate::node::Spare;
 use crate::progress::{kind, name_of};
+use crate::services::Service;
 use crate::{ffi_guard, info, log, object};
 
 pub(super) unsafe extern "C" fn control(
@@ -22,7 +25,7 @@ pub(super) unsafe extern "C" fn control(
     ffi_guard::status(|| {
         // SAFETY: C passes what it was given.
         let endpoint: &Endpoint = unsafe { object::object(fid) };
-        let _turn = endpoint.domain.enter();
+        let _turn = endpoint.domain.enter_alone();
         match what {
             command::ENABLE => endpoint.enable(),
             command::GETOPSFLAG | command::SETOPSFLAG => {
@@ -61,7 +64,7 @@ pub(super) unsafe extern "C" fn cancel(fid: *mut fid, context: *mut c_void) -> i
         // By the name of what is pending alone: a context may be a mere number, and what it pointed
         // to be gone.
         let watched = |node: *mut c_void, kind| endpoint.limic.watched(name_of(node, kind));
-        let request = endpoint.end_multi(context).or_else(|| {
+        let request = endpoint.posted_multi(context).or_else(|| {
             let spare = |spare: *mut Spare| watched(spare.cast(), kind::NODE);
             endpoint.domain.pool.find(context, endpoint.number, spare)
         });
@@ -87,7 +90,7 @@ pub(super) unsafe extern "C" fn getopt(
     ffi_guard::status(|| {
         // SAFETY: C passes what it was given.
         let endpoint: &Endpoint = unsafe { object::object(fid) };
-        let _turn = endpoint.domain.enter();
+        let _turn = endpoint.domain.enter_alone();
         if (level, name) != (FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV) {
             return Err(FI_ENOPROTOOPT);
         }
@@ -113,7 +116,7 @@ pub(super) unsafe extern "C" fn setopt(
     ffi_guard::status(|| {
         // SAFETY: C passes what it was given.
         let endpoint: &Endpoint = unsafe { object::object(fid) };
-        let _turn = endpoint.domain.enter();
+        let _turn = endpoint.domain.enter_alone();
         if (level, name) != (FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV) {
             log::info(&format_args!("option {name} of endpoints is not known"));
             return Err(FI_ENOPROTOOPT);
@@ -132,9 +135,37 @@ pub(super) unsafe extern "C" fn size_left(_: *mut fid_ep) -> isize {
     info::QUEUE_SIZE as isize
 }
 
-/// Addresses are limic's to choose.
-pub(super) unsafe extern "C" fn setname(_: *mut fid, _: *mut c_void, _: usize) -> c_int {
-    -FI_ENOSYS
+impl Endpoint {
+    /// Gives it a service, in place of one that it may have.
+    pub(super) fn set_service(&self, name: &Name) -> Result<(), i32> {
+        let Name::Service(service) = name else {
+            // Those are limic's to choose.
+            return Err(FI_EADDRNOTAVAIL);
+        };
+        let mut place = self.service.borrow_mut();
+        if place.as_ref().is_none_or(|known| known.name != *service) {
+            *place = Some(Service::open(service, self.limic.address())?);
+        }
+        Ok(())
+    }
+}
+
+/// `fi_setname`: before the endpoint is enabled, and only services.
+pub(super) unsafe extern "C" fn setname(fid: *mut fid, address: *mut c_void, len: usize) -> c_int {
+    ffi_guard::status(|| {
+        // SAFETY: C passes what it was given.
+        let endpoint: &Endpoint = unsafe { object::object(fid) };
+        let _turn = endpoint.domain.enter_alone();
+        if endpoint.enabled.get() {
+            return Err(FI_EOPBADSTATE);
+        }
+        if address.is_null() {
+            return Err(FI_EINVAL);
+        }
+        // SAFETY: C passes an address of so many bytes.
+        let address = unsafe { slice::from_raw_parts(address.cast(), len) };
+        endpoint.set_service(&Name::within(address, endpoint.domain.text)?)
+    })
 }
 
 pub(super) unsafe extern "C" fn getname(
@@ -146,8 +177,10 @@ pub(super) unsafe extern "C" fn getname(
         // SAFETY: C passes what it was given, a length, and as much room.
         unsafe {
             let endpoint: &Endpoint = object::object(fid);
-            let _turn = endpoint.domain.enter();
-            put_address(&endpoint.limic.address(), address, len)
+            let _turn = endpoint.domain.enter_alone();
+            // Not its service, which means another endpoint on another node.
+            let name = Name::Address(endpoint.limic.address());
+            put_bytes(&name.to_bytes(endpoint.domain.text), address, len)
         }
     })
 }

@@ -10,6 +10,7 @@
 #include <rdma/fabric.h>
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_cm.h>
+#include <rdma/fi_collective.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_eq.h>
@@ -26,6 +27,8 @@
 
 /* 0 or 1: which of the two this is. The other one is at the end of the line. */
 extern int me, line_to_other;
+/* What open_all asks for. */
+extern enum fi_progress data_progress;
 extern struct fi_info *info;
 extern struct fid_fabric *fabric;
 extern struct fid_domain *domain;
@@ -80,14 +83,20 @@ int right(const unsigned char *bytes, size_t len, unsigned seed);
 /* The parts. */
 void tagged(void);
 void messages(void);
+void asked(void);
 void objects(void);
+void names(void);
 void threads(void);
+void controls(void);
+void moved_along(void);
 void flags(void);
 void memory(void);
 void atomics(void);
 void waiting(void);
 void killed(pid_t child);
+void lost(pid_t child);
 void delivered(pid_t child);
+void stopped(pid_t child);
 void leaving(void);
 
 #endif

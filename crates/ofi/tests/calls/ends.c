@@ -4,6 +4,52 @@
 #include <sys/time.h>
 #include <sys/un.h>
 
+/*
+ * Messages that were injected, and are still here when their receiver is killed, are reported: no
+ * other call says that they are lost.
+ */
+void lost(pid_t child)
+{
+    enum { COUNT = 4000, LEN = 4096, LONG = 1 << 20, MOST = 1000 };
+    static char bytes[LONG];
+    struct fi_cq_attr attr = {.format = FI_CQ_FORMAT_TAGGED};
+    struct fi_cq_tagged_entry entry;
+    struct fid_cntr *sent;
+    struct fid_cq *queue;
+    struct fid_ep *end;
+    OK(fi_cq_open(domain, &attr, &queue, NULL));
+    OK(fi_cntr_open(domain, NULL, &sent, NULL));
+    OK(fi_endpoint(domain, info, &end, NULL));
+    OK(fi_ep_bind(end, &av->fid, 0));
+    OK(fi_ep_bind(end, &queue->fid, FI_TRANSMIT | FI_RECV | FI_SELECTIVE_COMPLETION));
+    OK(fi_ep_bind(end, &sent->fid, FI_SEND));
+    OK(fi_enable(end));
+    for (int i = 0; i < COUNT; i++)
+        OK(fi_tinject(end, bytes, LEN, other, 1));
+    /* There is an end to the memory that copies may take. */
+    struct iovec piece = {bytes, LONG};
+    struct fi_msg_tagged message = {.msg_iov = &piece, .iov_count = 1, .addr = other, .tag = 1};
+    unsigned more = 0;
+    ssize_t result;
+    while ((result = fi_tsendmsg(end, &message, FI_INJECT)) == 0 && more < MOST)
+        more++;
+    CHECK(result == -FI_EAGAIN && more > 0 && more < MOST);
+    kill(child, SIGKILL);
+    uint64_t failed = 0;
+    while (fi_cntr_read(sent) + fi_cntr_readerr(sent) < COUNT + more)
+        ;
+    while (fi_cq_read(queue, &entry, 1) == -FI_EAVAIL) {
+        struct fi_cq_err_entry error = {0};
+        CHECK(fi_cq_readerr(queue, &error, 0) == 1 && error.err == FI_ECONNRESET);
+        CHECK(error.op_context == NULL && (error.flags & (FI_SEND | FI_TAGGED)) == (FI_SEND | FI_TAGGED));
+        failed++;
+    }
+    CHECK(failed > 0 && failed == fi_cntr_readerr(sent));
+    OK(fi_close(&end->fid));
+    OK(fi_close(&sent->fid));
+    OK(fi_close(&queue->fid));
+}
+
 /* The other process is killed: what needs it ends with an error, and nothing hangs. */
 void killed(pid_t child)
 {
@@ -58,6 +104,56 @@ void delivered(pid_t child)
         struct fi_cq_tagged_entry entry = completion();
         CHECK(entry.op_context == &contexts[i] && entry.len == lengths[i] && right(bytes[i], lengths[i], i));
     }
+}
+
+/*
+ * A region that the other process is writing, which was stopped meanwhile, is not given back: its
+ * bytes may change still. It is given back when that one goes on.
+ */
+void stopped(pid_t child)
+{
+    enum { LEN = 64 << 20, KEY = 42, ROUNDS = 1000 };
+    volatile unsigned char *bytes = malloc(LEN);
+    struct fi_cq_tagged_entry entry;
+    struct fi_cq_err_entry error = {0};
+    struct fid_mr *region;
+    int status, inside = 0;
+    CHECK(bytes);
+    memset((void *) bytes, 0, LEN);
+    if (me) {
+        meet();
+        /* Until it is said that there is no region any more. */
+        for (int round = 1;; round++) {
+            memset((void *) bytes, round % 256, LEN);
+            RETRY(fi_write(ep, (void *) bytes, LEN, NULL, other, 0, KEY, &contexts[0]));
+            if (answer(&entry) != 1)
+                break;
+        }
+        CHECK(fi_cq_readerr(cq, &error, 0) == 1 && error.err == FI_EKEYREJECTED);
+    } else {
+        OK(fi_mr_reg(domain, (void *) bytes, LEN, FI_REMOTE_WRITE, 0, KEY, 0, &region, NULL));
+        meet();
+        for (int round = 0; round < ROUNDS && !inside; round++) {
+            unsigned char before = bytes[0];
+            while (bytes[0] == before)
+                fi_cq_read(cq, NULL, 0);
+            kill(child, SIGSTOP);
+            /* What is written later is written by one that is to stop. */
+            inside = bytes[LEN - 1] == before;
+            CHECK(waitpid(child, &status, WUNTRACED) == child && WIFSTOPPED(status));
+            if (!inside)
+                kill(child, SIGCONT);
+        }
+        CHECK(inside);
+        CHECK(fi_close(&region->fid) == -FI_EBUSY);
+        kill(child, SIGCONT);
+        int closed;
+        while ((closed = fi_close(&region->fid)) == -FI_EBUSY)
+            fi_cq_read(cq, NULL, 0);
+        OK(closed);
+    }
+    meet();
+    free((void *) bytes);
 }
 
 /* A line that ends where it begins, for one process alone. */

@@ -16,6 +16,8 @@ int main(int argc, char **argv)
     me = child == 0;
     line_to_other = lines[me];
     close(lines[!me]);
+    if (!strcmp(part, "moved"))
+        data_progress = FI_PROGRESS_AUTO;
     int waits = !strcmp(part, "waiting"), many = !strcmp(part, "threads");
     open_all(waits ? FI_WAIT_FD : FI_WAIT_NONE, waits || many ? FI_THREAD_SAFE : FI_THREAD_DOMAIN,
              !strcmp(part, "basic-memory") ? FI_MR_BASIC : 0);
@@ -28,6 +30,8 @@ int main(int argc, char **argv)
         memory();
     else if (!strcmp(part, "flags"))
         flags();
+    else if (!strcmp(part, "names"))
+        names();
     else if (!strcmp(part, "atomics"))
         atomics();
     else if (!strcmp(part, "objects"))
@@ -36,6 +40,10 @@ int main(int argc, char **argv)
         waiting();
     else if (many)
         threads();
+    else if (!strcmp(part, "moved"))
+        moved_along();
+    else if (!strcmp(part, "controls"))
+        controls();
     else if (!strcmp(part, "killed")) {
         if (me) {
             OK(fi_tinject(ep, "12345678", 8, other, 1));
@@ -43,8 +51,16 @@ int main(int argc, char **argv)
                 fi_cq_read(cq, NULL, 0);
         }
         killed(child);
+    } else if (!strcmp(part, "lost")) {
+        char byte;
+        if (me)
+            /* Until it is killed, or the other one is gone. */
+            return recv(line_to_other, &byte, 1, 0) != 0;
+        lost(child);
     } else if (!strcmp(part, "delivered")) {
         delivered(child);
+    } else if (!strcmp(part, "stopped")) {
+        stopped(child);
     } else {
         fprintf(stderr, "no part '%s'\n", part);
         return 1;
@@ -53,7 +69,7 @@ int main(int argc, char **argv)
     if (me)
         return 0;
     waitpid(child, &status, 0);
-    int dies = !strcmp(part, "killed") || !strcmp(part, "delivered");
+    int dies = !strcmp(part, "killed") || !strcmp(part, "lost") || !strcmp(part, "delivered");
     int good = dies ? WIFSIGNALED(status) : WIFEXITED(status) && WEXITSTATUS(status) == 0;
     if (good)
         printf("%s: right\n", part);

@@ -60,6 +60,72 @@ static void a_late_buffer(void)
     meet();
 }
 
+/* A buffer for many keeps its place: receives that are posted after it get what it has no room for,
+ * also if all messages come before anybody looks. */
+static void in_the_order_posted(void)
+{
+    enum { COUNT = 12, LEN = 100, FIT = 6 };
+    static char room[FIT * 112], later[COUNT][LEN], out[LEN];
+    size_t least = LEN;
+    OK(fi_setopt(&ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &least, sizeof least));
+    struct iovec whole = {room, sizeof room};
+    struct fi_msg message = {.msg_iov = &whole, .iov_count = 1, .addr = FI_ADDR_UNSPEC, .context = &contexts[0]};
+    for (int late = 0; late < 2; late++) {
+        /* Some wait already in the second round. */
+        int waiting = late ? 2 : 0;
+        for (int i = 0; i < waiting; i++)
+            OK(fi_inject(ep, out, LEN, myself));
+        OK(fi_recvmsg(ep, &message, FI_MULTI_RECV | FI_COMPLETION));
+        for (int i = 0; i < COUNT - FIT; i++)
+            OK(fi_recv(ep, later[i], LEN, NULL, FI_ADDR_UNSPEC, &contexts[1 + i]));
+        for (int i = waiting; i < COUNT; i++)
+            OK(fi_inject(ep, out, LEN, myself));
+        for (int i = 0; i < COUNT; i++) {
+            struct fi_cq_tagged_entry entry = completion();
+            CHECK(entry.len == LEN);
+            CHECK(entry.op_context == &contexts[i < FIT ? 0 : 1 + i - FIT]);
+            CHECK(!!(entry.flags & FI_MULTI_RECV) == (i == FIT - 1));
+        }
+    }
+    meet();
+}
+
+/* With selective completion, messages are silent that were not asked for; the end of the buffer is
+ * not. */
+static void silent_but_for_its_end(void)
+{
+    enum { COUNT = 4, LEN = 1000 };
+    static char room[COUNT * 1008], out[LEN];
+    struct fi_cq_attr attr = {.format = FI_CQ_FORMAT_TAGGED};
+    struct fi_cq_tagged_entry entry;
+    struct fid_cq *queue;
+    struct fid_ep *end;
+    char name[64];
+    size_t len = sizeof name, least = LEN;
+    fi_addr_t itself;
+    OK(fi_cq_open(domain, &attr, &queue, NULL));
+    OK(fi_endpoint(domain, info, &end, NULL));
+    OK(fi_ep_bind(end, &av->fid, 0));
+    OK(fi_ep_bind(end, &queue->fid, FI_TRANSMIT | FI_RECV | FI_SELECTIVE_COMPLETION));
+    OK(fi_setopt(&end->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &least, sizeof least));
+    OK(fi_enable(end));
+    OK(fi_getname(&end->fid, name, &len));
+    CHECK(fi_av_insert(av, name, 1, &itself, 0, NULL) == 1);
+    struct iovec whole = {room, sizeof room};
+    struct fi_msg message = {.msg_iov = &whole, .iov_count = 1, .addr = FI_ADDR_UNSPEC, .context = &contexts[0]};
+    OK(fi_recvmsg(end, &message, FI_MULTI_RECV));
+    for (int i = 0; i < COUNT; i++) {
+        CHECK(fi_cq_read(queue, &entry, 1) == -FI_EAGAIN);
+        OK(fi_inject(end, out, LEN, itself));
+    }
+    CHECK(fi_cq_read(queue, &entry, 1) == 1);
+    CHECK(entry.op_context == &contexts[0] && (entry.flags & FI_MULTI_RECV));
+    CHECK(fi_cq_read(queue, &entry, 1) == -FI_EAGAIN);
+    OK(fi_close(&end->fid));
+    OK(fi_close(&queue->fid));
+    meet();
+}
+
 /* A buffer that is cancelled while a message is on its way into it comes back with that message. */
 static void cancelled_on_its_way(void)
 {
@@ -142,5 +208,7 @@ void messages(void)
     meet();
     several_buffers();
     a_late_buffer();
+    in_the_order_posted();
+    silent_but_for_its_end();
     cancelled_on_its_way();
 }

@@ -2,6 +2,7 @@
 #include "calls.h"
 
 int me, line_to_other;
+enum fi_progress data_progress;
 struct fi_info *info;
 struct fid_fabric *fabric;
 struct fid_domain *domain;
@@ -70,6 +71,7 @@ void open_all(enum fi_wait_obj wait, int threading, int mr_mode)
     hints->mode = FI_CONTEXT2;
     hints->ep_attr->type = FI_EP_RDM;
     hints->domain_attr->threading = threading;
+    hints->domain_attr->data_progress = data_progress;
     hints->domain_attr->mr_mode = mr_mode;
     hints->tx_attr->op_flags = FI_COMPLETION | FI_DELIVERY_COMPLETE;
     hints->rx_attr->op_flags = FI_COMPLETION;
@@ -78,6 +80,7 @@ void open_all(enum fi_wait_obj wait, int threading, int mr_mode)
     CHECK(strcmp(info->fabric_attr->prov_name, "limic") == 0);
     CHECK((info->caps & hints->caps) == hints->caps);
     CHECK(info->mode == FI_CONTEXT2);
+    CHECK(info->domain_attr->data_progress == (data_progress == FI_PROGRESS_AUTO ? FI_PROGRESS_AUTO : FI_PROGRESS_MANUAL));
     fi_freeinfo(hints);
     OK(fi_fabric(info->fabric_attr, &fabric, NULL));
     OK(fi_domain(fabric, info, &domain, NULL));

@@ -1,7 +1,15 @@
 /* Threads that call at once. */
+#define _GNU_SOURCE
 #include "calls.h"
 
-static volatile int over;
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
+
+static volatile int over, given_way, asked_meanwhile;
 
 /* Asks and tells what no message changes. */
 static void *ask(void *nothing)
@@ -16,6 +24,29 @@ static void *ask(void *nothing)
         OK(fi_getopt(&ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &least, &room));
         CHECK(least == 100 && room == sizeof least);
         CHECK(fi_cntr_wait(counter, 1, 0) == -FI_ETIMEDOUT);
+    }
+    return nothing;
+}
+
+/* Control calls, which may come from any thread whatever the application has promised. */
+static void *control(void *nothing)
+{
+    static char room[4096];
+    size_t least = 100;
+    for (unsigned i = 0; !over; i++) {
+        char name[64];
+        size_t len = sizeof name;
+        fi_addr_t at;
+        struct fid_mr *region;
+        OK(fi_getname(&ep->fid, name, &len));
+        OK(fi_setopt(&ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &least, sizeof least));
+        CHECK(fi_av_insert(av, name, 1, &at, 0, NULL) == 1);
+        OK(fi_av_remove(av, &at, 1, 0));
+        OK(fi_mr_reg(domain, room, sizeof room, FI_REMOTE_READ, 0, 7000 + i % 8, 0, &region, NULL));
+        OK(fi_close(&region->fid));
+        if (i % 64 == 0)
+            OK(fi_close(&open_end(info, NULL)->fid));
+        OK(fi_cq_signal(cq));
     }
     return nothing;
 }
@@ -61,11 +92,11 @@ static void two_at_once(void)
 }
 
 /* One thread moves messages, another one asks the same objects. */
-void threads(void)
+static void beside(void *(*other_thread)(void *))
 {
     pthread_t asker;
     char bytes[8];
-    CHECK(pthread_create(&asker, NULL, ask, NULL) == 0);
+    CHECK(pthread_create(&asker, NULL, other_thread, NULL) == 0);
     for (int i = 0; i < 5000; i++) {
         OK(fi_trecv(ep, bytes, 8, NULL, myself, 1, 0, &contexts[0]));
         OK(fi_tinject(ep, "12345678", 8, myself, 1));
@@ -73,6 +104,101 @@ void threads(void)
     }
     over = 1;
     CHECK(pthread_join(asker, NULL) == 0);
+}
+
+/* A call that finds nothing gives its CPU away in the end: this handler stands in its place. */
+static void gives_way(int signal, siginfo_t *what, void *context)
+{
+    ucontext_t *registers = context;
+    (void) signal, (void) what;
+    /* What the call gives. */
+#if defined __x86_64__
+    registers->uc_mcontext.gregs[REG_RAX] = 0;
+#elif defined __aarch64__
+    registers->uc_mcontext.regs[0] = 0;
+#endif
+    given_way = 1;
+    for (int ms = 0; ms < 20000 && !asked_meanwhile; ms++)
+        poll(NULL, 0, 1);
+}
+
+/* Asks an object of the domain as soon as the other thread gives way. */
+static void *ask_meanwhile(void *nothing)
+{
+    size_t least, room = sizeof least;
+    while (!given_way)
+        poll(NULL, 0, 1);
+    OK(fi_getopt(&ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &least, &room));
+    asked_meanwhile = 1;
+    return nothing;
+}
+
+/* A thread that gives way keeps no other one out. */
+static void nobody_waits_for_one_that_gives_way(void)
+{
+    struct sock_filter steps[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_sched_yield, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog filter = {sizeof steps / sizeof *steps, steps};
+    struct sigaction handler = {.sa_sigaction = gives_way, .sa_flags = SA_SIGINFO};
+    pthread_t asker;
+    CHECK(pthread_create(&asker, NULL, ask_meanwhile, NULL) == 0);
+    OK(sigaction(SIGSYS, &handler, NULL));
+    /* From here on, for this thread alone. */
+    OK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+    OK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter));
+    while (!given_way)
+        CHECK(fi_cq_read(cq, NULL, 0) == -FI_EAGAIN);
+    CHECK(asked_meanwhile);
+    CHECK(pthread_join(asker, NULL) == 0);
+}
+
+/* Two threads use everything at once. */
+void threads(void)
+{
+    beside(ask);
     two_at_once();
     meet();
+    nobody_waits_for_one_that_gives_way();
+    meet();
+}
+
+/* One thread uses the domain, and another one makes control calls. */
+void controls(void)
+{
+    beside(control);
+    meet();
+}
+
+/* With FI_PROGRESS_AUTO a process that makes no call serves its peers all the same: atomic
+ * operations on its memory, and long messages. */
+void moved_along(void)
+{
+    enum { LEN = 4 << 20 };
+    static char out[LEN], in[LEN];
+    static uint64_t word;
+    struct fid_mr *region;
+    uint64_t one = 1, before;
+    char byte;
+    OK(fi_mr_reg(domain, &word, sizeof word, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 5, 0, &region, NULL));
+    meet();
+    if (me == 1) {
+        OK(fi_trecv(ep, in, LEN, NULL, other, 1, 0, &contexts[0]));
+        /* Until the other one has all that it wants. */
+        CHECK(recv(line_to_other, &byte, 1, 0) == 1);
+        CHECK(completion().op_context == &contexts[0] && word == 10);
+    } else {
+        for (uint64_t i = 0; i < 10; i++) {
+            RETRY(fi_fetch_atomic(ep, &one, 1, NULL, &before, NULL, other, 0, 5, FI_UINT64, FI_SUM, &contexts[1]));
+            CHECK(completion().op_context == &contexts[1] && before == i);
+        }
+        OK(fi_tsend(ep, out, LEN, NULL, other, 1, &contexts[2]));
+        CHECK(completion().op_context == &contexts[2]);
+        CHECK(send(line_to_other, "", 1, MSG_NOSIGNAL) == 1);
+    }
+    meet();
+    OK(fi_close(&region->fid));
 }

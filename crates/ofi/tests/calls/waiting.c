@@ -183,8 +183,99 @@ static void threshold(void)
 }
 
 /* Sleeps on the queue, by its descriptor and by sread. */
+/* A counter with a descriptor: it wakes whoever has seen all that there was. */
+static void sleep_on_a_counter(void)
+{
+    struct fi_cq_attr cq_attr = {.format = FI_CQ_FORMAT_TAGGED};
+    struct fi_cntr_attr attr = {.wait_obj = FI_WAIT_FD};
+    struct fid_cntr *received;
+    struct fid_cq *queue;
+    struct fid_ep *end;
+    char bytes[8];
+    int descriptor, kind, ready;
+    OK(fi_cntr_open(domain, &attr, &received, NULL));
+    OK(fi_control(&received->fid, FI_GETWAIT, &descriptor));
+    OK(fi_control(&received->fid, FI_GETWAITOBJ, &kind));
+    CHECK(kind == FI_WAIT_FD);
+    OK(fi_cq_open(domain, &cq_attr, &queue, NULL));
+    OK(fi_endpoint(domain, info, &end, NULL));
+    OK(fi_ep_bind(end, &av->fid, 0));
+    OK(fi_ep_bind(end, &queue->fid, FI_TRANSMIT | FI_RECV));
+    OK(fi_ep_bind(end, &received->fid, FI_RECV));
+    OK(fi_enable(end));
+    fi_addr_t peer = swap_names(end);
+    struct fid *fids[1] = {&received->fid};
+    /* The two have met. */
+    OK(fi_trecv(end, bytes, 8, NULL, peer, 0, 0, &contexts[0]));
+    OK(fi_tinject(end, "12345678", 8, peer, 0));
+    while (fi_cntr_read(received) == 0)
+        ;
+    OK(fi_cntr_set(received, 0));
+    meet();
+    for (uint64_t i = 1; i <= 3; i++) {
+        OK(fi_trecv(end, bytes, 8, NULL, peer, i, 0, &contexts[i]));
+        if (me == 1) {
+            hear();
+            OK(fi_tinject(end, bytes, 8, peer, i));
+            hear();
+            continue;
+        }
+        for (int said = 0; fi_cntr_read(received) < i; said = 1) {
+            while ((ready = fi_trywait(fabric, fids, 1)) == -FI_EAGAIN)
+                CHECK(fi_cntr_read(received) <= i);
+            OK(ready);
+            if (!said)
+                say();
+            CHECK(readable(descriptor, 30000) == 1);
+        }
+        /* What changes by a call wakes too. */
+        while ((ready = fi_trywait(fabric, fids, 1)) == -FI_EAGAIN)
+            fi_cntr_read(received);
+        OK(ready);
+        OK(fi_cntr_set(received, i));
+        CHECK(readable(descriptor, 30000) == 1);
+        say();
+    }
+    /* The other one waits in a call. */
+    for (uint64_t i = 1; me == 0 && i <= 3; i++)
+        OK(fi_tinject(end, bytes, 8, peer, i));
+    if (me == 1)
+        OK(fi_cntr_wait(received, 3, 30000));
+    meet();
+    OK(fi_close(&end->fid));
+    OK(fi_close(&received->fid));
+    OK(fi_close(&queue->fid));
+}
+
+/* An event queue with a descriptor, which is readable while there are events. */
+static void sleep_on_events(void)
+{
+    struct fi_eq_attr attr = {.wait_obj = FI_WAIT_FD, .flags = FI_WRITE};
+    struct fi_eq_entry entry = {0};
+    struct fid_eq *events;
+    uint32_t number;
+    int descriptor;
+    OK(fi_eq_open(fabric, &attr, &events, NULL));
+    OK(fi_control(&events->fid, FI_GETWAIT, &descriptor));
+    struct fid *fids[1] = {&events->fid};
+    OK(fi_trywait(fabric, fids, 1));
+    CHECK(readable(descriptor, 0) == 0);
+    for (int i = 0; i < 2; i++)
+        CHECK(fi_eq_write(events, 5, &entry, sizeof entry, 0) == sizeof entry);
+    for (int i = 0; i < 2; i++) {
+        CHECK(readable(descriptor, 30000) == 1);
+        CHECK(fi_trywait(fabric, fids, 1) == -FI_EAGAIN);
+        CHECK(fi_eq_read(events, &number, &entry, sizeof entry, 0) == sizeof entry && number == 5);
+    }
+    OK(fi_trywait(fabric, fids, 1));
+    CHECK(readable(descriptor, 0) == 0);
+    OK(fi_close(&events->fid));
+}
+
 void waiting(void)
 {
+    sleep_on_events();
+    sleep_on_a_counter();
     struct fi_cq_tagged_entry entry;
     char bytes[8];
     int descriptor;
@@ -219,5 +310,12 @@ void waiting(void)
     two_threads(descriptor);
     meet();
     two_queues();
+    meet();
+    /* Long enough to say what it waits for, where its patience is short. */
+    OK(fi_trecv(ep, bytes, 8, NULL, other, 77, 0, &contexts[0]));
+    CHECK(fi_cq_sread(cq, &entry, 1, NULL, 600) == -FI_EAGAIN);
+    meet();
+    OK(fi_tinject(ep, "12345678", 8, other, 77));
+    CHECK(fi_cq_sread(cq, &entry, 1, NULL, -1) == 1);
     meet();
 }

@@ -41,7 +41,7 @@ fn stream(
     bytes: usize,
     count: u64,
 ) -> Result<f64, MeasureError> {
-    let piece = from.piece(0, bytes).ok_or_else(|| no_piece(bytes))?;
+    let piece = from.slice(0, bytes).ok_or_else(|| no_piece(bytes))?;
     let mut tickets = std::collections::VecDeque::new();
     let begin = Instant::now();
     for turn in 0..count {
@@ -183,7 +183,7 @@ fn striped(sides: &mut [Side], bytes: usize, count: u64) -> Result<(), MeasureEr
             }
         }
         for (place, side) in sides.iter_mut().enumerate() {
-            let piece = side.area.piece(0, share).ok_or_else(|| no_piece(share))?;
+            let piece = side.area.slice(0, share).ok_or_else(|| no_piece(share))?;
             let ticket = side.over[0].write(&[piece], side.to.at(0)).map_err(link)?;
             tickets.push_back((place, ticket));
         }
@@ -208,7 +208,7 @@ pub(super) fn hotspot(
         let cards = gather(control, &card(&*area)?.to_bytes())?;
         let cards: Vec<_> = cards.iter().map(AreaCard::from_bytes).collect();
         for &bytes in args.sizes.sizes.as_slice() {
-            let piece = area.piece(0, bytes).ok_or_else(|| no_piece(bytes))?;
+            let piece = area.slice(0, bytes).ok_or_else(|| no_piece(bytes))?;
             let mut seconds = Vec::new();
             for _ in 0..args.rounds.rounds {
                 barrier(control)?;

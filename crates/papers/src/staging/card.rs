@@ -58,7 +58,7 @@ impl AreaCard {
     /// Of an area of at most 4 GiB. `None` for a longer or an empty one.
     #[must_use]
     pub fn of(area: &dyn AdapterMemory) -> Option<Self> {
-        let first = area.piece(0, 1)?;
+        let first = area.slice(0, 1)?;
         Some(Self {
             start: first.start,
             key: area.remote_key(),

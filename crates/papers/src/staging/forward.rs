@@ -101,7 +101,7 @@ impl Forwarder {
 
     fn pass_on(&self, at: usize, len: usize, next: &mut Next<'_>) -> Result<Ticket, LinkError> {
         let outside = || LinkError::Pieces(format!("{len} bytes at {at} lie outside of the area"));
-        let piece = self.area.piece(at, len).ok_or_else(outside)?;
+        let piece = self.area.slice(at, len).ok_or_else(outside)?;
         if (at + len) as u64 > u64::from(next.area.len) {
             return Err(LinkError::Pieces(format!(
                 "{len} bytes at {at} lie outside of the next node's {} bytes",

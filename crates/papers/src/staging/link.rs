@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use limic_ibverbs::VerbsError;
 use limic_ibverbs::objects::{
-    Access, Bytes, CompletionQueue, LocalPiece, MemoryRegion, Notifier, Port, ProtectionDomain,
+    Access, Bytes, CompletionQueue, LocalSlice, MemoryRegion, Notifier, Port, ProtectionDomain,
     QueuePair, QueuePairSettings, RemoteMemory, SendKind, SendWork, SharedReceiveQueue, WorkStatus,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -28,7 +28,7 @@ pub enum LinkError {
     /// Nothing came in time.
     #[error("nothing came for {0:?}")]
     Late(Duration),
-    /// The pieces lie outside of their area, or are too many.
+    /// The slices lie outside of their area, or are too many.
     #[error("{0}")]
     Pieces(String),
 }
@@ -60,7 +60,7 @@ pub struct Link {
     queue: Arc<CompletionQueue>,
     notifier: Arc<Notifier>,
     inbox: MemoryRegion<Bytes>,
-    most_pieces: u32,
+    most_slices: u32,
     posted: u64,
     done: u64,
     came: VecDeque<u64>,
@@ -78,7 +78,7 @@ impl Link {
         port: Port,
         patience: Duration,
     ) -> Result<Self, VerbsError> {
-        let most_pieces = domain.context().limits().pieces.min(16);
+        let most_slices = domain.context().limits().slices.min(16);
         let notifier = Notifier::new(domain.context())?;
         let entries = 2 * (ENTRIES + NOTICES);
         let queue = CompletionQueue::new(domain.context(), entries, Some(&notifier))?;
@@ -87,7 +87,7 @@ impl Link {
         let inbox = MemoryRegion::new(domain, inbox, Access::LOCAL)?;
         let settings = QueuePairSettings {
             send_entries: ENTRIES,
-            pieces: most_pieces,
+            slices: most_slices,
             inline_bytes: NOTICE as u32,
             retries: RETRIES,
             timeout: TIMEOUT,
@@ -100,7 +100,7 @@ impl Link {
             queue,
             notifier,
             inbox,
-            most_pieces,
+            most_slices,
             posted: 0,
             done: 0,
             came: VecDeque::new(),
@@ -129,17 +129,17 @@ impl Link {
 
     /// Pieces that one write may gather.
     #[must_use]
-    pub fn most_pieces(&self) -> usize {
-        self.most_pieces as usize
+    pub fn most_slices(&self) -> usize {
+        self.most_slices as usize
     }
 
-    /// Writes registered pieces, one behind the other, into the peer's memory. They stay as they
+    /// Writes registered slices, one behind the other, into the peer's memory. They stay as they
     /// are until it is over.
     ///
     /// # Errors
-    /// [`LinkError`]: too many pieces, or the link has failed.
-    pub fn write(&mut self, pieces: &[LocalPiece], to: RemoteMemory) -> Result<Ticket, LinkError> {
-        self.post(pieces, SendKind::Write(to), false)
+    /// [`LinkError`]: too many slices, or the link has failed.
+    pub fn write(&mut self, slices: &[LocalSlice], to: RemoteMemory) -> Result<Ticket, LinkError> {
+        self.post(slices, SendKind::Write(to), false)
     }
 
     /// Tells the peer eight bytes, when it has got all that was written before.
@@ -148,36 +148,36 @@ impl Link {
     /// As [`write`](Self::write).
     pub fn notify(&mut self, word: u64) -> Result<Ticket, LinkError> {
         let bytes = word.to_le_bytes();
-        let piece = LocalPiece {
+        let slice = LocalSlice {
             start: bytes.as_ptr() as u64,
             len: NOTICE as u32,
             key: 0,
         };
-        self.post(&[piece], SendKind::Send, true)
+        self.post(&[slice], SendKind::Send, true)
     }
 
     fn post(
         &mut self,
-        pieces: &[LocalPiece],
+        slices: &[LocalSlice],
         kind: SendKind,
         inline: bool,
     ) -> Result<Ticket, LinkError> {
-        if pieces.len() > self.most_pieces() {
+        if slices.len() > self.most_slices() {
             return Err(LinkError::Pieces(format!(
-                "{} pieces are more than the {} of one work request",
-                pieces.len(),
-                self.most_pieces
+                "{} slices are more than the {} of one work request",
+                slices.len(),
+                self.most_slices
             )));
         }
         self.until(|link| (link.posted - link.done < u64::from(ENTRIES)).then_some(()))?;
         let work = SendWork {
             id: self.posted,
             kind,
-            pieces,
+            slices,
             inline,
             signalled: true,
         };
-        // SAFETY: inline bytes are the caller's, alive during the call. Other pieces are only read,
+        // SAFETY: inline bytes are the caller's, alive during the call. Other slices are only read,
         // and only if they are registered: who registered them has promised that an adapter's reads
         // do no harm.
         unsafe { self.pair.post(&work)? };
@@ -282,12 +282,12 @@ impl Link {
 
     fn post_receive(&mut self, slot: u32) -> Result<(), VerbsError> {
         let at = slot as usize * NOTICE;
-        let Some(piece) = LocalPiece::of(self.inbox.registration(), at, NOTICE) else {
+        let Some(slice) = LocalSlice::of(self.inbox.registration(), at, NOTICE) else {
             return Ok(());
         };
         // SAFETY: the slot was never posted, or its receive has completed and its bytes were copied
         // out; the inbox is dropped after the queue pair (field order), and nothing but `poll`
         // looks at it.
-        unsafe { self.receives.post(RECEIVE | u64::from(slot), piece) }
+        unsafe { self.receives.post(RECEIVE | u64::from(slot), slice) }
     }
 }

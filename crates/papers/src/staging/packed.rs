@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use limic_ibverbs::VerbsError;
 use limic_ibverbs::objects::{
-    Access, AdapterMemory, HostMemory, LocalPiece, ProtectionDomain, Registration,
+    Access, AdapterMemory, HostMemory, LocalSlice, ProtectionDomain, Registration,
 };
 
 use super::area;
@@ -198,7 +198,7 @@ impl Packed {
             end += len;
         }
         let outside = || LinkError::Pieces(format!("{bytes} bytes do not fit the staging area"));
-        let piece = area.piece(0, bytes).ok_or_else(outside)?;
+        let piece = area.slice(0, bytes).ok_or_else(outside)?;
         let ticket = link.write(&[piece], to.at(at))?;
         after();
         link.wait(ticket)?;
@@ -223,10 +223,10 @@ impl Packed {
         let outside = || LinkError::Pieces("a piece is longer than 4 GiB".to_owned());
         let mut end = at;
         let mut last = None;
-        for group in pieces.parts.chunks(link.most_pieces().max(1)) {
-            let list: Option<Vec<LocalPiece>> = group
+        for group in pieces.parts.chunks(link.most_slices().max(1)) {
+            let list: Option<Vec<LocalSlice>> = group
                 .iter()
-                .map(|&(from, len)| LocalPiece::of(registered, from, len))
+                .map(|&(from, len)| LocalSlice::of(registered, from, len))
                 .collect();
             last = Some(link.write(&list.ok_or_else(outside)?, to.at(end))?);
             end += group.iter().map(|part| part.1).sum::<usize>();

@@ -11,6 +11,7 @@ use rustix::net::{
 };
 use rustix::process::{PidfdFlags, pidfd_open};
 
+use super::closing::{self, Kind, Socket};
 use super::listener::{abstract_name, address, seqpacket};
 use super::{ControlError, PidfdError};
 use crate::world::{self, Call};
@@ -107,7 +108,7 @@ pub struct Credentials {
 /// message borders are kept, and the end of the peer is seen.
 #[derive(Debug)]
 pub struct Channel {
-    fd: OwnedFd,
+    fd: Socket,
 }
 
 impl Channel {
@@ -119,7 +120,7 @@ impl Channel {
     /// again), or [`ControlError::System`] with the failed step.
     pub fn connect(id: u64) -> Result<Self, ControlError> {
         let name = abstract_name(id);
-        let fd = seqpacket("socket for a channel")?;
+        let fd = Socket::new(seqpacket("socket for a channel")?);
         let address = address(&name, "address of a channel")?;
         world::name_caller(&fd);
         loop {
@@ -140,7 +141,9 @@ impl Channel {
 
     /// Takes a connected socket that `accept` made.
     pub(super) fn from_connected(fd: OwnedFd) -> Self {
-        Self { fd }
+        Self {
+            fd: Socket::new(fd),
+        }
     }
 
     /// Sends one message of 1 to [`MAX_MESSAGE`] bytes with at most [`MAX_FDS`]
@@ -208,11 +211,12 @@ impl Channel {
     ///
     /// [`ControlError::NoDescriptor`] if this process has none free for those
     /// that the message carries: it stays first in the queue, so try again.
-    /// [`ControlError::TooLong`] if the message was longer than `buffer`,
-    /// [`ControlError::TooManyFds`] if it carried more than [`MAX_FDS`]
-    /// descriptors or the system let this process have none of them: the message
-    /// is dropped, and as no honest peer sends such, the channel is best closed.
-    /// [`ControlError::Empty`] if `buffer` has no room at all;
+    /// [`ControlError::TooLong`] if the message is longer than `buffer`,
+    /// [`ControlError::TooManyFds`] if it carries more than [`MAX_FDS`]
+    /// descriptors or the system lets this process have none of them,
+    /// [`ControlError::WrongFd`] if one is of another kind than peers pass. No honest
+    /// peer sends such: close the channel. The message stays in it, since to drop it
+    /// may wait for what is in it. [`ControlError::Empty`] if `buffer` has no room at all;
     /// [`ControlError::System`] otherwise.
     pub fn receive(&self, buffer: &mut [u8]) -> Result<Received, ControlError> {
         if buffer.is_empty() {
@@ -229,17 +233,29 @@ impl Channel {
         // the two cannot be told apart, and who sends the latter has only
         // ended its own channel.
         if seen.len == 0 {
+            seen.fds.into_iter().for_each(closing::close);
             return Ok(Received::Closed);
         }
-        self.receive_into(&mut [0], &mut [], RecvFlags::empty())?;
         if seen.flags.contains(ReturnFlags::CTRUNC) || seen.fds.len() > MAX_FDS {
+            seen.fds.into_iter().for_each(closing::close);
             return Err(ControlError::TooManyFds { limit: MAX_FDS });
         }
         if seen.flags.contains(ReturnFlags::TRUNC) || seen.len > buffer.len() {
+            seen.fds.into_iter().for_each(closing::close);
             return Err(ControlError::TooLong {
                 capacity: buffer.len(),
             });
         }
+        if seen
+            .fds
+            .iter()
+            .any(|fd| Kind::of(fd.as_fd()) == Kind::Other)
+        {
+            seen.fds.into_iter().for_each(closing::close);
+            return Err(ControlError::WrongFd);
+        }
+        // What it brought is open here too, so that nothing ends with it.
+        self.receive_into(&mut [0], &mut [], RecvFlags::empty())?;
         Ok(Received::Message {
             len: seen.len,
             fds: seen.fds,
@@ -261,6 +277,7 @@ impl Channel {
                 return Ok(Some(seen));
             }
             if let Err(Errno::MFILE) = fcntl_dupfd_cloexec(&self.fd, 0) {
+                seen.fds.into_iter().for_each(closing::close);
                 return Err(ControlError::NoDescriptor);
             }
             // Some were closed meanwhile, by another thread; or they were kept back for another
@@ -269,6 +286,7 @@ impl Channel {
             if attempts == LOOKS {
                 return Ok(Some(seen));
             }
+            seen.fds.into_iter().for_each(closing::close);
         }
     }
 
@@ -406,6 +424,21 @@ impl Channel {
                 errno,
             },
         })
+    }
+}
+
+impl Channel {
+    /// Takes what the peer has sent until nothing is left but what no honest one sends.
+    pub(super) fn take_all(&self) {
+        while let Ok(Received::Message { .. }) = self.receive(&mut [0; MAX_MESSAGE]) {}
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        if self.fd.shut() {
+            self.take_all();
+        }
     }
 }
 

@@ -1,7 +1,8 @@
 //! The doorbell: how a peer wakes an endpoint that sleeps in an event set.
 
+use core::mem::ManuallyDrop;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::net::sockopt::{socket_domain, socket_type};
@@ -9,6 +10,7 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair,
 };
 
+use super::closing::{self, Socket};
 use super::{EventSet, Trigger};
 use crate::world::{self, Call};
 
@@ -51,7 +53,7 @@ pub enum DoorbellError {
 /// So it can keep the owner awake, as it can by ringing all the time, and no more.
 #[derive(Debug)]
 pub struct Doorbell {
-    waiting: OwnedFd,
+    waiting: Socket,
     peers: PeerDoorbell,
 }
 
@@ -66,8 +68,11 @@ impl Doorbell {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (waiting, peers) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
         let (waiting, peers) = (world::opened(waiting), world::opened(peers));
-        let peers = PeerDoorbell { fd: peers };
-        Ok(Self { waiting, peers })
+        refuse_descriptors(&waiting);
+        Ok(Self {
+            waiting: Socket::new(waiting),
+            peers: PeerDoorbell::new(peers),
+        })
     }
 
     /// Puts the doorbell into its owner's event set: each wait reports it until the rings are
@@ -101,13 +106,44 @@ impl Doorbell {
     }
 }
 
+/// Has the kernel refuse descriptors that are sent to a socket, as it can since Linux 6.16. Else
+/// [silencing](Doorbell::silence) closes them, and may wait for that.
+fn refuse_descriptors(socket: &OwnedFd) {
+    const SO_PASSRIGHTS: libc::c_int = 83;
+    let no = 0_i32;
+    // SAFETY: an integer, and its length. An older kernel does not know the option.
+    let _refused = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_PASSRIGHTS,
+            (&raw const no).cast(),
+            size_of_val(&no) as libc::socklen_t,
+        )
+    };
+}
+
 /// A peer's end of another endpoint's doorbell.
 #[derive(Debug)]
 pub struct PeerDoorbell {
-    fd: OwnedFd,
+    /// There until it is dropped.
+    fd: ManuallyDrop<OwnedFd>,
+}
+
+impl Drop for PeerDoorbell {
+    fn drop(&mut self) {
+        // SAFETY: nobody uses it after this.
+        closing::close(unsafe { ManuallyDrop::take(&mut self.fd) });
+    }
 }
 
 impl PeerDoorbell {
+    fn new(fd: OwnedFd) -> Self {
+        Self {
+            fd: ManuallyDrop::new(fd),
+        }
+    }
+
     /// Takes a descriptor that a peer sent, after a check of what it is.
     ///
     /// # Errors
@@ -119,7 +155,7 @@ impl PeerDoorbell {
         // file system is asked, which may be a FUSE daemon of the peer.
         let what = match socket_domain(&fd) {
             Ok(AddressFamily::UNIX) => match socket_type(&fd)? {
-                SocketType::STREAM => return Ok(Self { fd }),
+                SocketType::STREAM => return Ok(Self::new(fd)),
                 kind => format!("a Unix socket of type {}", kind.as_raw()),
             },
             Ok(family) => format!("a socket of family {}", family.as_raw()),
@@ -133,7 +169,7 @@ impl PeerDoorbell {
     /// about an error: the queue is full, so the doorbell rings; or its owner is
     /// gone, or handed over nonsense.
     pub fn ring(&self) {
-        let _ = send(&self.fd, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+        let _ = send(&*self.fd, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
     }
 }
 

@@ -38,10 +38,7 @@ pub enum ControlError {
     #[error("the peer has closed its control channel, or is dead")]
     Closed,
     /// A message did not fit: into the caller's buffer, or into the socket.
-    #[error(
-        "a control message is too long (at most {capacity} bytes fit): it was dropped with its \
-         descriptors; close the channel"
-    )]
+    #[error("a control message is too long (at most {capacity} bytes fit): close the channel")]
     TooLong {
         /// Bytes that would have fitted.
         capacity: usize,
@@ -50,12 +47,18 @@ pub enum ControlError {
     /// a security module kept them back.
     #[error(
         "a control message carried more than {limit} descriptors, or some that this process may \
-         not have: the message was dropped and every descriptor of it closed"
+         not have: close the channel"
     )]
     TooManyFds {
         /// The most that a message may carry.
         limit: usize,
     },
+    /// A message carried a descriptor that is neither memory nor a doorbell.
+    #[error(
+        "a control message carried a descriptor that is neither a memfd nor an idle Unix stream \
+         socket: close the channel"
+    )]
+    WrongFd,
     /// This process has no free descriptor for those that a message carries. The
     /// message waits.
     #[error(
@@ -110,7 +113,7 @@ impl ControlError {
             Self::TooLong { .. } => Errno::MSGSIZE,
             Self::TooManyFds { .. } => Errno::TOOMANYREFS,
             Self::NoDescriptor => Errno::MFILE,
-            Self::Empty => Errno::INVAL,
+            Self::Empty | Self::WrongFd => Errno::INVAL,
             Self::InFlight => Errno::TOOMANYREFS,
             Self::System { errno, .. } => *errno,
         }

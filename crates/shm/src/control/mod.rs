@@ -21,6 +21,7 @@
 //! and who is at the other end must be decided with [`Channel::credentials`].
 
 mod channel;
+mod closing;
 mod doorbell;
 mod error;
 mod events;
@@ -28,6 +29,7 @@ mod listener;
 mod timer;
 
 pub use channel::{Channel, Credentials, MAX_FDS, MAX_MESSAGE, Received, Sent};
+pub use closing::many_wait_to_be_closed;
 pub use doorbell::{Doorbell, DoorbellError, PeerDoorbell};
 pub use error::{ControlError, PidfdError};
 pub use events::{Event, EventSet, Trigger};

@@ -1,17 +1,20 @@
 //! Copies of message size, none of them through libc.
 //!
 //! libc's `memcpy` turns to `rep movsb` for long copies where the processor says that this is fast.
-//! On AMD's Zen 3 and 4 it falls to 2 GB/s when the target lies a few bytes behind the source
-//! modulo 4096 (measured: 1.8 GB/s against 35 to 55 for 4 KiB to 256 KiB, source on a page, target
-//! 16 bytes behind one; glibc bug 30994), and message buffers lie like that all the time. The loops
-//! here have no such cliff, and are no slower elsewhere.
+//! On some it is many times slower when the target lies a few bytes behind the source modulo 4096
+//! (glibc bug 30994), and message buffers lie like that all the time. Here [`instructions`] finds
+//! out what holds for this processor, and [`long`] copies accordingly.
 //!
 //! Each size class moves its head and its tail with loads of fixed width that may
 //! overlap, so that a class has no loop, and no branch on the low bits of the
 //! length. All loads of a class come before its stores only where registers
 //! allow; source and destination never overlap.
 
+pub mod instructions;
+mod long;
+
 use super::prefetch;
+use long::copy_long;
 
 /// Whether there are stores that go past the caches here.
 pub const NON_TEMPORAL: bool = cfg!(all(target_arch = "x86_64", not(miri)));
@@ -68,8 +71,7 @@ pub unsafe fn copy_from_peer_to(how: StoreMode, from: *const u8, to: *mut u8, le
 }
 
 /// Copies `len` bytes that another core has written, and that lie in its cache: asked for ahead,
-/// into the second-level cache. A message of 8 KiB, whose two copies run one after the other, took
-/// 5 to 15 % less time by it, one of 64 KiB 1 to 4 %.
+/// into the second-level cache (docs/decisions/0011).
 ///
 /// # Safety
 ///
@@ -81,8 +83,7 @@ pub unsafe fn copy_from_peer(from: *const u8, to: *mut u8, len: usize) {
 }
 
 /// The same to memory that is in no cache of this core, most likely: its lines are asked for ahead
-/// too. Streams of 1 and 2 MiB became 5 and 8 % faster by it; messages of 256 KiB and less, for
-/// which there is room in the cache, up to 4 % slower.
+/// too. Messages for which there is room in the cache become slower by it (docs/decisions/0011).
 ///
 /// # Safety
 ///
@@ -221,89 +222,6 @@ unsafe fn non_temporal<const AHEAD: usize>(from: *const u8, to: *mut u8, len: us
     // SAFETY: the caller's promise.
     unsafe {
         copy_bytes(from, to, len);
-    }
-}
-
-/// More than 256 bytes.
-///
-/// # Safety
-///
-/// As [`copy_bytes`], and `len > 256`.
-#[inline(never)]
-unsafe fn copy_long<const AHEAD: usize, const TO_AHEAD: usize>(
-    from: *const u8,
-    to: *mut u8,
-    len: usize,
-) {
-    #[cfg(target_arch = "x86_64")]
-    if std::arch::is_x86_feature_detected!("avx") {
-        // SAFETY: the processor has AVX; the rest is the caller's promise.
-        return unsafe { copy_long_avx::<AHEAD, TO_AHEAD>(from, to, len) };
-    }
-    // SAFETY: the caller's promise.
-    unsafe { blocks::<[Vector; 4], AHEAD, TO_AHEAD>(from, to, len) }
-}
-
-/// The same with registers of 32 bytes.
-///
-/// # Safety
-///
-/// As [`copy_long`], and the processor has AVX.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx")]
-unsafe fn copy_long_avx<const AHEAD: usize, const TO_AHEAD: usize>(
-    from: *const u8,
-    to: *mut u8,
-    len: usize,
-) {
-    // SAFETY: the caller's promise.
-    unsafe { blocks::<[[u8; 32]; 4], AHEAD, TO_AHEAD>(from, to, len) }
-}
-
-/// Whole blocks of `T`, with the target on cache lines: an unaligned store that crosses a line
-/// costs two, an unaligned load hardly anything. First and last block may overlap the others.
-///
-/// # Safety
-///
-/// As [`copy_bytes`], and `len >= 2 * size_of::<T>()`, at least 64 + size; `T` is an array of
-/// bytes.
-#[inline(always)]
-unsafe fn blocks<T: Copy, const AHEAD: usize, const TO_AHEAD: usize>(
-    from: *const u8,
-    to: *mut u8,
-    len: usize,
-) {
-    let size = size_of::<T>();
-    // SAFETY: the first and the last block are within 0..len. The loop starts at most 63 bytes
-    // behind the start, which the first block has covered, and ends before `last`; so each of its
-    // blocks is within, and together all bytes are copied.
-    unsafe {
-        let last = len - size;
-        to.cast::<T>()
-            .write_unaligned(from.cast::<T>().read_unaligned());
-        let mut at = to.align_offset(64).min(size);
-        // Of the block there, or of the last one: behind the end the peer may write meanwhile.
-        let lines = |start: *const u8, at: usize| {
-            let block = start.wrapping_add(at.min(last));
-            (0..size)
-                .step_by(64)
-                .map(move |line| block.wrapping_add(line))
-        };
-        while at < last {
-            if AHEAD > 0 {
-                lines(from, at + AHEAD).for_each(prefetch::read_to_second);
-            }
-            if TO_AHEAD > 0 {
-                lines(to, at + TO_AHEAD).for_each(prefetch::write);
-            }
-            to.add(at)
-                .cast::<T>()
-                .write_unaligned(from.add(at).cast::<T>().read_unaligned());
-            at += size;
-        }
-        // Not loaded before the others: what fetches lines ahead follows a cursor.
-        let tail = from.add(last).cast::<T>().read_unaligned();
-        to.add(last).cast::<T>().write_unaligned(tail);
     }
 }
 

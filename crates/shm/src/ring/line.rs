@@ -84,11 +84,10 @@
 //!
 //! `ceil((16 + n) / 64)` lines of `n` bytes, all on their way at once. The header's line must not
 //! go over twice: the consumer polls it, and takes it back as soon as the producer's first store to
-//! it is done. So the producer fills in all other lines, and the terminator, before it; a payload
-//! of 256 bytes took 30 ns more the other way round, at a hand-over of 30 ns. A consumer that waits
-//! for one record may ask for the second line each time that it looks at the first one, so that
-//! both come at once: 20 ns of a payload of 64 bytes. It asks for its own line before it copies the
-//! payload, so that the store that returns the words does not hold up its answer.
+//! it is done. So the producer fills in all other lines, and the terminator, before it. A consumer
+//! that waits for one record may ask for the second line each time that it looks at the first one,
+//! so that both come at once. It asks for its own line before it copies the payload, so that the
+//! store that returns the words does not hold up its answer. docs/decisions/0014 has the figures.
 //!
 //! The shape is that of FastForward (Giacomoni, Moseley and Vachharajani,
 //! PPoPP 2008), where the slot itself says whether it is full, with records

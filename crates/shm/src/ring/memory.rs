@@ -166,6 +166,7 @@ pub unsafe trait Memory: Clone {
 }
 
 /// Panics unless `offset..offset + len` is a legal sub-range of `whole` bytes.
+#[cfg(any(not(loom), test))]
 fn check_sub(whole: usize, offset: usize, len: usize) {
     assert!(
         offset % super::LINE == 0 && offset.checked_add(len).is_some_and(|end| end <= whole),

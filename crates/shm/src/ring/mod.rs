@@ -36,6 +36,8 @@ pub mod wakeup;
 mod watchdog;
 
 #[cfg(not(loom))]
+pub use copy::instructions;
+#[cfg(not(loom))]
 pub use copy::{NON_TEMPORAL, StoreMode, copy_bytes, copy_from_peer, copy_from_peer_to};
 pub use line::{LineConsumer, LineProducer};
 pub use memory::Memory;

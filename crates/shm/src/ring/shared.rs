@@ -24,7 +24,8 @@
 //! it dies before, the next one that finds the slot taken does it. The second step
 //! publishes (pair *slot ready*). The third is the consumer's alone, who
 //! thus returns the slot (pair *slot free*), and who passes over a claimed slot only
-//! when told that its sender is dead ([`SharedConsumer::skip_stalled`]).
+//! when told that its sender is dead, or has not claimed it ([`SharedConsumer::skip_stalled`]). One
+//! that is silent is waited for: it may write there whenever it goes on.
 //!
 //! A position is claimed only after its predecessor, so that a sender's records
 //! arrive in the order sent, and the consumer polls one word.

@@ -126,8 +126,8 @@ impl PeerArena {
     /// # Errors
     ///
     /// [`SegmentError`] with the first check that failed.
-    pub fn attach(fd: OwnedFd, most: usize) -> Result<Self, SegmentError> {
-        let has = memfd::examine(fd.as_fd())?;
+    pub fn attach(fd: BorrowedFd<'_>, most: usize) -> Result<Self, SegmentError> {
+        let has = memfd::examine(fd)?;
         if has < PAGE as u64 {
             return Err(SegmentError::Truncated {
                 has,
@@ -136,7 +136,7 @@ impl PeerArena {
         }
         match usize::try_from(has) {
             Ok(bytes) if bytes <= most => {
-                let mapping = Mapping::new_readable(fd.as_fd(), bytes)?;
+                let mapping = Mapping::new_readable(fd, bytes)?;
                 Ok(Self {
                     mapping: Arc::new(mapping),
                 })
@@ -165,5 +165,42 @@ impl PeerArena {
             let base = self.mapping.base().as_ptr().cast::<u8>();
             base.wrapping_add(offset).cast_const()
         })
+    }
+}
+
+/// A peer's arena that is not mapped here: its bytes are read by calls of the kernel. That takes a
+/// descriptor, and no addresses.
+#[derive(Debug)]
+pub struct UnmappedArena {
+    fd: OwnedFd,
+}
+
+impl UnmappedArena {
+    /// Checks the arena behind `fd`, which a peer sent.
+    ///
+    /// # Errors
+    ///
+    /// As [`PeerArena::attach`].
+    pub fn new(fd: OwnedFd) -> Result<Self, SegmentError> {
+        memfd::examine(fd.as_fd())?;
+        Ok(Self { fd })
+    }
+
+    /// Copies the bytes at `offset` to all of `into`. False if they are not all within the arena;
+    /// what is in `into` then means nothing.
+    pub fn read(&self, offset: u64, into: &mut [u8]) -> bool {
+        let mut done = 0;
+        while done < into.len() {
+            let Some(at) = offset.checked_add(done as u64) else {
+                return false;
+            };
+            match rustix::io::pread(&self.fd, &mut into[done..], at) {
+                Ok(0) => return false,
+                Ok(read) => done += read,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => return false,
+            }
+        }
+        true
     }
 }

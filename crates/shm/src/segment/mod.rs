@@ -13,7 +13,7 @@
 //! - [`Shape`], [`Geometry`]: how much of everything, and where it lies.
 //! - [`OwnSegment`], [`PeerSegment`]: the two sides of one segment; both give
 //!   the same [`Areas`], and the owner's part to write or [to read](ReadOnly).
-//! - [`Arena`], [`PeerArena`]: further memory for loans and exposed regions.
+//! - [`Arena`], [`PeerArena`], [`UnmappedArena`]: further memory for loans and exposed regions.
 //! - [`Placement`], [`Granted`]: NUMA node and huge pages, asked and granted.
 
 mod areas;
@@ -28,7 +28,7 @@ mod placement;
 mod read_only;
 
 pub use areas::{Areas, OwnSegment, PeerSegment};
-pub use arena::{Arena, PeerArena};
+pub use arena::{Arena, PeerArena, UnmappedArena};
 pub use error::{GeometryError, MemoryLimit, SegmentError};
 #[cfg(fuzzing)]
 #[doc(hidden)]

@@ -30,18 +30,19 @@ loom::thread_local! {
 }
 
 /// Makes the words. Who finds them later is ordered after this, so it comes before all threads.
-#[cfg(test)]
-pub(crate) fn prepare() {
+pub fn prepare() {
     let _made = &WORDS.taken;
 }
 
-pub(crate) fn light_fence() {
+/// The barrier of those who pay little for it.
+pub fn light_fence() {
     let own = OWN.with(|own| *own);
     // Acquire and release: pairs with `heavy_fence`.
     WORDS.of_threads[own].fetch_add(1, Ordering::AcqRel);
 }
 
-pub(crate) fn heavy_fence() -> bool {
+/// The barrier that one thread runs for all.
+pub fn heavy_fence() -> bool {
     for word in &WORDS.of_threads {
         // Acquire and release: pairs with `light_fence`.
         word.fetch_add(1, Ordering::AcqRel);

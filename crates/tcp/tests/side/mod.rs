@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use limic_fabric::{
-    ConnectionFailure, ConnectionId, Event, Fabric, Form, Inbox, Part, SendRefused,
+    ConnectionFailure, ConnectionId, Event, Fabric, Form, Inbox, Part, SendRefused, Stretch,
 };
 use limic_tcp::{TcpFabric, TcpSettings};
 
@@ -22,6 +22,8 @@ pub(crate) struct Side {
     pub(crate) failed: Vec<(ConnectionId, ConnectionFailure)>,
     /// Connection, kind, tag and payload.
     pub(crate) came: Vec<(ConnectionId, u8, u64, Vec<u8>)>,
+    /// Long messages that have begun to come: what they will be, and how long.
+    coming: Vec<(ConnectionId, Form, Vec<u8>)>,
 }
 
 impl Side {
@@ -47,6 +49,7 @@ impl Side {
             connected: Vec::new(),
             failed: Vec::new(),
             came: Vec::new(),
+            coming: Vec::new(),
         }
     }
 
@@ -78,10 +81,55 @@ impl Side {
                     self.came
                         .push((from, form.kind, form.tag, payload.to_vec()));
                 }
+                if let Some((form, first)) = self.inbox.begun() {
+                    self.coming.push((from, form, first.to_vec()));
+                }
             }
+            Some(Event::Rest { connection, left }) => return self.receive(connection, left),
             Some(Event::Transferred { .. }) => panic!("TCP has no reads"),
         }
         true
+    }
+
+    /// Takes what is there of the long message that has begun on a connection.
+    fn receive(&mut self, connection: ConnectionId, missing: usize) -> bool {
+        let at = self
+            .coming
+            .iter()
+            .position(|(from, ..)| *from == connection);
+        let at = at.expect("a message that has begun");
+        let (from, form, bytes) = &mut self.coming[at];
+        assert_eq!(missing, form.len as usize - bytes.len());
+        bytes.reserve(missing);
+        let room = bytes.spare_capacity_mut().as_mut_ptr().cast();
+        // SAFETY: so many bytes were reserved.
+        let got = unsafe { self.fabric.receive(*from, room, missing) };
+        // SAFETY: they have just been written.
+        unsafe { bytes.set_len(bytes.len() + got) };
+        if got == missing {
+            let (from, form, bytes) = self.coming.swap_remove(at);
+            self.came.push((from, form.kind, form.tag, bytes));
+        }
+        got > 0
+    }
+
+    /// Begins a message of `len` bytes with these ones; gives how many of them went.
+    pub(crate) fn begin(
+        &mut self,
+        to: ConnectionId,
+        (tag, len): (u64, usize),
+        payload: &[u8],
+    ) -> Result<usize, SendRefused> {
+        let (kind, len) = (1, len as u32);
+        let data = [stretch(payload)];
+        // SAFETY: the payload is there during the call.
+        unsafe { self.fabric.begin(to, Form { kind, tag, len }, &[], &data) }
+    }
+
+    /// Goes on with it.
+    pub(crate) fn go_on(&mut self, to: ConnectionId, payload: &[u8]) -> usize {
+        // SAFETY: the payload is there during the call.
+        unsafe { self.fabric.go_on(to, &[stretch(payload)]) }
     }
 
     pub(crate) fn send(
@@ -97,6 +145,13 @@ impl Side {
         };
         self.fabric
             .send(to, form, &mut |room| room.copy_from_slice(payload))
+    }
+}
+
+fn stretch(bytes: &[u8]) -> Stretch {
+    Stretch {
+        start: bytes.as_ptr(),
+        len: bytes.len(),
     }
 }
 

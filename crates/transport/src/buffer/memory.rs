@@ -33,7 +33,7 @@ impl Source for ring::Record<'_, Mapped> {
     }
 }
 
-/// A range of mapped memory: a pool chunk or a loan.
+/// A range of mapped memory: a staging buffer or a loan.
 pub(crate) struct Window<'a> {
     memory: &'a Mapped,
     start: usize,
@@ -99,9 +99,9 @@ impl Source for Window<'_> {
 }
 
 /// A part of a message, the room for which is written as this says.
-pub(super) struct StoreHint<'a, S>(pub(super) StoreMode, pub(super) &'a S);
+pub(super) struct StoreHint<'a, S: ?Sized>(pub(super) StoreMode, pub(super) &'a S);
 
-impl<S: Source> Source for StoreHint<'_, S> {
+impl<S: Source + ?Sized> Source for StoreHint<'_, S> {
     fn len(&self) -> u64 {
         self.1.len()
     }

@@ -73,7 +73,7 @@ impl SendBuffer {
     }
 }
 
-/// The room of a receive under way that is in one piece.
+/// The room of a receive under way that is in one slice.
 ///
 /// # Invariants
 /// Those of [`ReceiveBuffer`].
@@ -109,6 +109,30 @@ impl SingleSlice {
         // the source.
         unsafe { source.get(0, self.0.start, len as usize) }
         true
+    }
+}
+
+impl SingleSlice {
+    pub(crate) fn start(self) -> *mut u8 {
+        self.0.start
+    }
+
+    pub(crate) fn len(self) -> usize {
+        self.0.len
+    }
+
+    /// Cuts the first `len` bytes off, or as many as there are. The rest begins at a multiple of
+    /// `align`.
+    pub(crate) fn cut(&mut self, len: u64, align: usize) -> Self {
+        let RawSliceMut { start, len: all } = self.0;
+        let len = usize::try_from(len).map_or(all, |len| len.min(all));
+        let behind = start.wrapping_add(len);
+        let skip = behind.align_offset(align).min(all - len);
+        self.0 = RawSliceMut {
+            start: behind.wrapping_add(skip),
+            len: all - len - skip,
+        };
+        Self(RawSliceMut { start, len })
     }
 }
 
@@ -158,7 +182,7 @@ impl ReceiveBuffer {
         self.slices.as_slice()
     }
 
-    /// The room, if it is in one piece.
+    /// The room, if it is in one slice.
     #[inline(always)]
     pub(crate) fn single_slice(&self) -> Option<SingleSlice> {
         match &self.slices {
@@ -196,7 +220,13 @@ impl ReceiveBuffer {
 
     /// The same with a part of a message of `whole` bytes.
     #[inline(always)]
-    pub(crate) fn copy_part(&self, skip: u64, limit: u64, source: &impl Source, whole: u64) {
+    pub(crate) fn copy_part(
+        &self,
+        skip: u64,
+        limit: u64,
+        source: &(impl Source + ?Sized),
+        whole: u64,
+    ) {
         if PREFETCH_TARGET.contains(&whole) {
             self.copy_from(skip, limit, &StoreHint(StoreMode::Prefetched, source));
         } else {
@@ -205,7 +235,7 @@ impl ReceiveBuffer {
     }
 
     /// The same with stores past the caches.
-    pub(crate) fn copy_non_temporal(&self, skip: u64, limit: u64, source: &impl Source) {
+    pub(crate) fn copy_non_temporal(&self, skip: u64, limit: u64, source: &(impl Source + ?Sized)) {
         self.copy_from(skip, limit, &StoreHint(StoreMode::NonTemporal, source));
     }
 

@@ -1,4 +1,4 @@
-//! The slices of an operation, walked piece by piece.
+//! The slices of an operation, walked slice by slice.
 
 use super::{Sink, Skip, put_words};
 use crate::raw::RawSlice;
@@ -32,7 +32,7 @@ impl<S: Copy> Slices<S> {
     }
 }
 
-/// Calls `visit(offset in the run, start, bytes)` for the pieces of `limit` bytes from `skip` on.
+/// Calls `visit(offset in the run, start, bytes)` for the slices of `limit` bytes from `skip` on.
 #[inline(always)]
 pub(super) fn walk<S: Copy>(
     slices: &[S],
@@ -58,7 +58,7 @@ pub(super) fn walk<S: Copy>(
     }
 }
 
-/// Total length of the pieces.
+/// Total length of the slices.
 #[inline]
 pub(crate) fn total(slices: &[RawSlice]) -> u64 {
     match slices {

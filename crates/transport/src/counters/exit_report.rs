@@ -4,8 +4,8 @@
 use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
-use std::sync::{Mutex, Once, PoisonError};
 
+use limic_shm::process::{LockHere, OnceHere, Process};
 use limic_shm::ring::Mapped;
 
 use super::Page;
@@ -84,21 +84,17 @@ fn open(path: &std::path::Path) -> std::io::Result<File> {
 /// Endpoints that are to be reported and are not closed.
 struct Open {
     endpoint: u64,
-    process: u32,
+    process: Process,
     page: Mapped,
     target: Target,
 }
 
-static OPEN: Mutex<Vec<Open>> = Mutex::new(Vec::new());
-
-fn opened() -> std::sync::MutexGuard<'static, Vec<Open>> {
-    OPEN.lock().unwrap_or_else(PoisonError::into_inner)
-}
+static OPEN: LockHere<Vec<Open>> = LockHere::new(Vec::new());
 
 /// An endpoint opens whose counters are to be reported.
 pub(crate) fn watch(recorder: &Recorder, endpoint: u64, target: Target) {
-    static REGISTER: Once = Once::new();
-    REGISTER.call_once(|| {
+    static REGISTER: OnceHere = OnceHere::new();
+    REGISTER.call(|| {
         // SAFETY: `at_exit` is a function of the right type, for the whole life of the process.
         // (Whoever unloads a library that holds this code unloads what was registered with it:
         // glibc runs a library's own first.)
@@ -109,9 +105,9 @@ pub(crate) fn watch(recorder: &Recorder, endpoint: u64, target: Target) {
             );
         }
     });
-    opened().push(Open {
+    OPEN.lock().push(Open {
         endpoint,
-        process: std::process::id(),
+        process: Process::current(),
         page: recorder.memory(),
         target,
     });
@@ -119,7 +115,7 @@ pub(crate) fn watch(recorder: &Recorder, endpoint: u64, target: Target) {
 
 /// An endpoint has closed. Without one that is watched, nothing happens.
 pub(crate) fn report(endpoint: u64) {
-    let mut open = opened();
+    let mut open = OPEN.lock();
     if let Some(place) = open.iter().position(|open| open.endpoint == endpoint) {
         let closed = open.swap_remove(place);
         drop(open);
@@ -130,7 +126,7 @@ pub(crate) fn report(endpoint: u64) {
 impl Open {
     fn write(&self) {
         // A forked child has the parent's endpoints, and they are not its own to report.
-        if self.process == std::process::id() {
+        if self.process.is_current() {
             self.target.write(&Page::of_words(&read_words(&self.page)));
         }
     }
@@ -140,7 +136,7 @@ impl Open {
 /// reported as they are.
 extern "C" fn at_exit() {
     // A thread that ends the process while another one is here must not wait for it.
-    let Ok(mut open) = OPEN.try_lock() else {
+    let Some(mut open) = OPEN.try_lock() else {
         return;
     };
     for open in open.drain(..) {
@@ -159,6 +155,20 @@ mod tests {
         let pid = std::process::id();
         let wanted = Target::File(format!("a%b%{pid}%").into());
         assert_eq!(Target::of_setting("a%b%%%p%"), wanted);
+    }
+
+    #[test]
+    fn a_forked_child_ends_though_another_thread_reports() {
+        use crate::child::{beside, holds_in_child};
+        let reporting = |stay: &dyn Fn()| {
+            let _list = OPEN.lock();
+            stay();
+        };
+        assert!(beside(reporting, || holds_in_child(|| {
+            at_exit();
+            report(1);
+            true
+        })));
     }
 
     #[test]

@@ -68,9 +68,6 @@ macro_rules! calls {
                 fn cancel(&self, request: RequestId) -> Result<()> {
                     self.0.engine.enter_and_free(move |engine| engine.cancel(request))
                 }
-                fn sender_of(&self, request: RequestId) -> Option<Peer> {
-                    self.0.engine.read(|engine| engine.sender_of(request))
-                }
                 fn watch(&self, request: RequestId, name: u64) -> Result<()> {
                     self.0.engine.enter(move |engine| engine.$($table).+.watch(request, name))
                 }
@@ -181,6 +178,11 @@ macro_rules! calls {
                 fn say_awaited(&self, call: &'static str, selector: &Selector) {
                     self.0.engine.enter(move |engine| {
                         engine.say_awaited(Awaited::Message(call, selector));
+                    });
+                }
+                fn say_under_way(&self, call: &'static str) {
+                    self.0.engine.enter(move |engine| {
+                        engine.say_awaited(Awaited::UnderWay(call));
                     });
                 }
                 fn is_busy(&self) -> bool {

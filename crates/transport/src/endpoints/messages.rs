@@ -13,7 +13,7 @@ use crate::error::Outcome;
 use crate::polling::poll_until;
 use crate::raw::{
     ClaimId, Loans, Messages, Posted, RawEndpoint, RawLoan, RawLoaned, RawSlice, RawSliceMut,
-    RequestId, SendOptions,
+    RequestId, SendOptions, Taken,
 };
 use crate::{Endpoint, Peer, Result, Selector, Status, Tag};
 
@@ -92,15 +92,17 @@ macro_rules! endpoint {
                 options: SendOptions,
                 data: &[RawSlice],
             ) -> Result<Posted> {
-                let mut engine = self.0.engine.at_once();
-                // What is in a ring is delivered, since that is shared memory.
-                // SAFETY: the caller's promise.
-                let at_once = unsafe {
-                    send::try_send(&mut engine.cx, to.0, tag.0, options.immediate, data)
-                }?;
-                drop(engine);
-                if at_once {
-                    return Ok(Posted::Done(sent(to.0, tag.0, total(data))));
+                if !options.matched {
+                    let mut engine = self.0.engine.at_once();
+                    // What is in a ring is delivered, since that is shared memory.
+                    // SAFETY: the caller's promise.
+                    let at_once = unsafe {
+                        send::try_send(&mut engine.cx, to.0, tag.0, options.immediate, data)
+                    }?;
+                    drop(engine);
+                    if at_once {
+                        return Ok(Posted::Done(sent(to.0, tag.0, total(data))));
+                    }
                 }
                 // SAFETY: the caller's promise.
                 unsafe { self.0.post_send_slow(to, tag, options, data) }
@@ -202,6 +204,24 @@ macro_rules! endpoint {
                     // SAFETY: the caller's promise.
                     unsafe { receive::post_to_fifo(&mut engine.cx, selector, into, owner) }
                 })
+            }
+            unsafe fn post_recv_many(
+                &self,
+                selector: &Selector,
+                room: RawSliceMut,
+                least: usize,
+                name: u64,
+            ) -> Result<Option<RequestId>> {
+                self.0.engine.enter(move |engine| {
+                    // SAFETY: the caller's promise.
+                    unsafe { receive::post_many(&mut engine.cx, selector, room, least, name) }
+                })
+            }
+            #[inline]
+            fn next_taken(&self) -> Option<Taken> {
+                self.0
+                    .engine
+                    .enter(|engine| engine.cx.matching.many().next_taken())
             }
             #[inline]
             unsafe fn recv_blocking(&self, selector: &Selector, into: &[RawSliceMut]) -> Outcome {

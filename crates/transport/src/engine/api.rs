@@ -229,9 +229,11 @@ impl Engine {
         self.ensure_own();
         let segment = &self.cx.memory.segment;
         self.cx.regions.start_revoke(segment, id)?;
-        self.wait_until(Awaited::Region, |engine| {
+        let memory = self.wait_until(Awaited::Region(id), |engine| {
             regions::revoked(&mut engine.cx, id).transpose()
-        })
+        });
+        self.cx.regions.end_revoke(id);
+        memory
     }
 
     /// # Safety

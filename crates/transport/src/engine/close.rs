@@ -11,6 +11,8 @@ use crate::error::PeerFailure;
 /// Says goodbye to all peers, and fails what needs them.
 pub(crate) fn leave(cx: &mut Cx, deadline: Instant) {
     cx.identity.close();
+    // Who copies already has copied from or into what was there before the end.
+    cx.regions.withdraw(&cx.memory.segment);
     connections::say_goodbye(cx, deadline);
     accept::stop_listening(cx);
     let within = deadline.saturating_duration_since(Instant::now());

@@ -10,7 +10,6 @@ use super::peer::sockets::Sockets;
 use super::peer::table::Peers;
 use super::regions::Regions;
 use super::request::Requests;
-use super::splits::OwnSplits;
 use super::staging::pool::StagingPool;
 use super::transfers::Transfers;
 use super::wakeup::Wakeup;
@@ -33,7 +32,6 @@ pub(crate) struct Cx {
     pub(crate) staging: StagingPool,
     pub(crate) arenas: Arenas,
     pub(crate) regions: Regions,
-    pub(crate) splits: OwnSplits,
     pub(crate) transfers: Transfers,
     pub(crate) fabric: FabricChannel,
     pub(crate) wakeup: Wakeup,

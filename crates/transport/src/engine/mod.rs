@@ -5,12 +5,12 @@
 //!
 //! 1. `protocol::fast_send`, `protocol::send`: a message is posted. It leaves at once through a
 //!    ring or in a staging buffer, waits in the backlog, or is offered (rendezvous).
-//! 2. `peer::handshake`: at the first message to a peer, the two endpoints meet.
+//! 2. `contact`: at the first message to a peer, the two endpoints meet.
 //! 3. `progress::rings`, `progress::dispatch`: the receiver finds the record in a ring.
 //! 4. `protocol::receive`: the message goes to its receive, if one is posted, or waits in
 //!    `matching::unexpected`.
 //! 5. `protocol::rendezvous`: for an offered message the receiver picks a path, and the bytes move
-//!    by `protocol::pipeline`, `single_copy` or `split_copy`.
+//!    by `protocol::fragments`, `single_copy` or `split_copy`.
 //! 6. `request`: the operation is complete, and the application asks for its outcome.
 
 mod api;
@@ -52,21 +52,21 @@ use self::contact::{connections, failure};
 use self::control::{line_latency, locality};
 use self::cx::Cx;
 use self::fabric::Inbox;
+use self::fabric::SELDOM_WHILE_POLLED;
 use self::patience::Awaited;
-use self::peer::table::Note;
+use self::peer::notes::Note;
 use self::progress::rings::ReceiveRings;
 use self::progress::{fabric as fabric_progress, work};
-use self::protocol::{arena_message, send_ahead};
+use self::protocol::{arena_message, rendezvous, send_ahead};
 use self::staging::pair::IDLE_LOOKS;
 use crate::Result;
 use crate::counters::Event;
+use crate::engine_cell::without_unwinding;
 use crate::error::PeerFailure;
 use crate::settings::Settings;
 
 /// Progress calls between two looks at the sockets while messages flow.
 const SOCKETS_WHILE_BUSY: u32 = 4096;
-/// Polls of the application in vain between two looks at the sockets.
-pub(crate) const SOCKETS_WHILE_POLLED: u32 = 128;
 
 /// An endpoint.
 pub(crate) struct Engine {
@@ -167,12 +167,12 @@ impl Engine {
     /// Does what the notes in the table of peers ask for. A peer whose connection ended fails after
     /// all that it had published was read. True if there was a note.
     fn handle_notes(&mut self) -> bool {
-        if !self.cx.peers.has_notes() {
+        if self.cx.peers.notes.is_empty() {
             return false;
         }
-        let violations = self.cx.peers.take_violations();
+        let violations = self.cx.peers.notes.take_violations();
         self.cx.counters.events(Event::Violations, violations);
-        while let Some((peer, note)) = self.cx.peers.next_note() {
+        while let Some((peer, note)) = self.cx.peers.notes.take_next() {
             match note {
                 Note::HoldBack => self.rings.hold_back(&mut self.cx, peer),
                 Note::Ended(why) => {
@@ -180,6 +180,10 @@ impl Engine {
                     failure::fail_peer(&mut self.cx, peer, why);
                 }
                 Note::LeftRing(ring) => self.close_ring(peer, ring),
+                Note::WasRead { receive, given_up } => {
+                    connections::read_all_of(&mut self.cx, peer);
+                    rendezvous::on_heard(&mut self.cx, receive, given_up);
+                }
             }
         }
         true
@@ -228,7 +232,7 @@ impl Engine {
             self.cx.fabric.look_now();
             self.slow_work()
         };
-        if !moved && self.turns % SOCKETS_WHILE_POLLED == 0 {
+        if !moved && self.turns % SELDOM_WHILE_POLLED == 0 {
             return self.poll_sockets();
         }
         moved
@@ -280,6 +284,7 @@ impl Engine {
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        self.close();
+        // A panic would free buffers that peers may still write.
+        without_unwinding(|| self.close());
     }
 }

@@ -2,7 +2,7 @@
 
 use limic_shm::ring::shared::SharedConsumer;
 use limic_shm::ring::wakeup::{AsymmetricFence, Sleeper};
-use limic_shm::ring::{PackedFlags, ReleaseFlags};
+use limic_shm::ring::{PackedFlags, ReleaseFlags, instructions};
 use limic_shm::segment::{Geometry, LOAN_FLAGS, OwnSegment, Placement, Shape};
 
 use super::arena::Arenas;
@@ -11,6 +11,7 @@ use super::fabric::FabricChannel;
 use super::identity::Identity;
 use super::matching::Matching;
 use super::memory::OwnMemory;
+use super::peer::greeting;
 use super::peer::quarantine::Quarantine;
 use super::peer::sockets::Sockets;
 use super::peer::table::Peers;
@@ -32,6 +33,7 @@ use crate::{Address, Error, Result};
 /// The rings that a new endpoint reads, and everything else of it.
 pub(crate) fn open(settings: Settings) -> Result<(ReceiveRings, Cx)> {
     let text = |error: &dyn core::fmt::Display| Error::Segment(error.to_string());
+    instructions::choose(settings.copy().wanted());
     let fence = AsymmetricFence::detect();
     let geometry = geometry(&settings)?;
     let place = OwnPlace::find_out();
@@ -42,7 +44,8 @@ pub(crate) fn open(settings: Settings) -> Result<(ReceiveRings, Cx)> {
     let segment = OwnSegment::create(geometry, placement).map_err(|e| text(&e))?;
     let shape = segment.shape();
     let mut address = Address::generate()?;
-    let fabric = FabricChannel::open(&settings, &mut address)?;
+    let mut fabric = FabricChannel::open(&settings, &mut address)?;
+    fabric.set_hello(&greeting::hello(&address));
     let sockets = Sockets::new(address.id, fabric.wake_fds())?;
     let poller = Poller::new(sockets.events()).map_err(|e| Error::system("epoll", e))?;
     let sleeper = Sleeper::new(segment.sleep(), fence).map_err(|e| text(&e))?;
@@ -68,8 +71,10 @@ pub(crate) fn open(settings: Settings) -> Result<(ReceiveRings, Cx)> {
         staging: StagingPool::new(segment.staging(), staging_flags, shape.staging_buffer_bytes),
         arenas: Arenas::new(loan_flags, placement, loan_bytes),
         regions: Regions::default(),
-        splits: OwnSplits::new(&segment),
-        transfers: Transfers::new(Device::open(settings.allowed().contains(Path::Kmod))),
+        transfers: Transfers::new(
+            Device::open(settings.allowed().contains(Path::Kmod)),
+            OwnSplits::new(&segment),
+        ),
         fabric,
         wakeup: Wakeup::new(sleeper, poller, fence, settings.spin_polls(1)),
         counters,

@@ -101,9 +101,7 @@ impl Outbound {
     /// The slice is readable during the call.
     #[inline(always)]
     pub(crate) unsafe fn push_short(&mut self, tag: u64, data: RawSlice) -> Option<bool> {
-        if self.pending_switch.is_some() {
-            return None;
-        }
+        // A switch is announced before the ring is a private one, so none is pending then.
         let Ring::Private(ring) = &mut self.ring else {
             return None;
         };

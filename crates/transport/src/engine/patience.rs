@@ -10,9 +10,10 @@ use limic_matching::{Selector as Query, Source};
 use super::cx::Cx;
 use super::matching::posted::query;
 use super::peer::table::PeerState;
+use super::protocol::regions;
 use super::request::{Operation, SendStage};
 use crate::counters::recorder;
-use crate::raw::RequestId;
+use crate::raw::{RegionId, RequestId};
 use crate::{Selector, warning};
 
 /// What a call waits for.
@@ -25,7 +26,9 @@ pub(crate) enum Awaited<'a> {
     /// The first contact with a peer.
     Contact(u32),
     /// Nobody accesses a region any more that is taken back.
-    Region,
+    Region(RegionId),
+    /// Any of the operations under way, in a call of this name.
+    UnderWay(&'static str),
     /// Peers take what was sent, until the linger time is over.
     Linger(Instant),
     /// Something that ends by itself.
@@ -118,7 +121,17 @@ fn describe(cx: &mut Cx, awaited: Awaited<'_>) -> Option<String> {
             Some(message(call, &query(selector), from))
         }
         Awaited::Contact(peer) => Some(format!("a first contact with {}", name(cx, peer))),
-        Awaited::Region => Some("revoke of a region that peers access".into()),
+        Awaited::Region(id) => {
+            let peers = regions::accessors(cx, id).into_iter();
+            let peers = peers.map(|peer| name(cx, peer)).collect::<Vec<_>>();
+            // The last of them may have ended just now.
+            (!peers.is_empty()).then(|| format!("revoke of a region in use by {}", listed(peers)))
+        }
+        Awaited::UnderWay(call) => {
+            let slots = cx.requests.slots().into_iter();
+            let ids: Vec<_> = slots.map(|slot| cx.requests.id(slot)).collect();
+            Some(under_way(call, &ids, |id| operation(cx, id)))
+        }
         Awaited::Linger(_) | Awaited::Own => None,
     }
 }
@@ -126,14 +139,46 @@ fn describe(cx: &mut Cx, awaited: Awaited<'_>) -> Option<String> {
 /// One of several operations, each of which is said by `operation`.
 pub(crate) fn one_of(
     ids: &[RequestId],
-    mut operation: impl FnMut(RequestId) -> Option<String>,
+    operation: impl FnMut(RequestId) -> Option<String>,
 ) -> Option<String> {
-    let first = ids.iter().find_map(|id| operation(*id))?;
-    let count = ids.len();
+    let what = listed(ids.iter().copied().filter_map(operation));
     Some(match ids {
-        [_] => first,
-        _ => format!("wait_any for {count} operations, first {first}"),
+        _ if what.is_empty() => return None,
+        [_] => what,
+        _ => format!("wait_any for {} operations: {what}", ids.len()),
     })
+}
+
+/// Any of the operations under way, in a call of this name.
+pub(crate) fn under_way(
+    call: &str,
+    ids: &[RequestId],
+    operation: impl FnMut(RequestId) -> Option<String>,
+) -> String {
+    let what = listed(ids.iter().copied().filter_map(operation));
+    if what.is_empty() {
+        return format!("{call}, and no operation is under way");
+    }
+    format!("{call} for {what}")
+}
+
+/// Things in a row, each once, and no more than a line can hold.
+fn listed(all: impl IntoIterator<Item = String>) -> String {
+    const MOST: usize = 8;
+    // Most often they are few; where they are many, most are alike.
+    const MOST_LOOKED_AT: usize = 1000;
+    let mut named: Vec<String> = Vec::new();
+    for one in all.into_iter().take(MOST_LOOKED_AT) {
+        if named.contains(&one) {
+            continue;
+        }
+        if named.len() == MOST {
+            named.push("others".into());
+            break;
+        }
+        named.push(one);
+    }
+    named.join("; ")
 }
 
 /// A message that a call looks for, from a peer of this name or any.

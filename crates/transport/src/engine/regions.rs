@@ -6,14 +6,16 @@
 //! - Peers find a region with a place in the shared table there, and any other through its owner
 //!   alone.
 
+use core::time::Duration;
 use std::collections::HashMap;
 
 use limic_shm::owner::region::{RegionTable, RegionTerms};
 use limic_shm::ring::Mapped;
 use limic_shm::segment::OwnSegment;
+use limic_shm::world::Instant;
 
-use super::contact::inquiry::Inquiry;
 use super::frame::Done;
+use super::peer::inquiry::Inquiry;
 use crate::parts::Parts;
 use crate::raw::{Access, RawSliceMut, RegionId, RequestId};
 use crate::{Error, Result};
@@ -56,6 +58,9 @@ pub(crate) struct Regions {
     reads: Vec<(RequestId, u32, u32)>,
     /// Peers that seem to access a region which is taken back, with its place.
     accessors: Vec<(u32, u32, Inquiry)>,
+    /// Transfers that use a region which is taken back: region, how many, how far they are
+    /// together; and since when.
+    unmoved: Option<((RegionId, u32, u64), Instant)>,
 }
 
 impl Regions {
@@ -218,10 +223,31 @@ impl Regions {
         &mut self.accessors[at].2
     }
 
-    /// The key of a region that is taken back, once no transfer uses it.
-    pub(crate) fn key_if_unused(&mut self, id: RegionId) -> Result<Option<u64>> {
-        let region = self.get(id)?;
-        Ok((region.users == 0).then_some(region.key))
+    /// Whether transfers through this endpoint use a region.
+    pub(crate) fn is_used(&mut self, id: RegionId) -> Result<bool> {
+        self.get(id).map(|region| region.users > 0)
+    }
+
+    pub(crate) fn key(&mut self, id: RegionId) -> Result<u64> {
+        self.get(id).map(|region| region.key)
+    }
+
+    /// The reads of a region by peers, with the peers.
+    pub(crate) fn reads_of(&self, id: RegionId) -> Vec<(RequestId, u32)> {
+        let of_it = self.reads.iter().filter(|read| u64::from(read.1) == id.0);
+        of_it.map(|(send, _, from)| (*send, *from)).collect()
+    }
+
+    /// How long the transfers that use a region which is taken back have not moved; `moved` says
+    /// how far they are.
+    pub(crate) fn unmoved_for(&mut self, id: RegionId, moved: u64) -> Duration {
+        let users = self.get(id).map_or(0, |region| region.users);
+        let state = (id, users, moved);
+        let (_, since) = match &mut self.unmoved {
+            Some(unmoved) if unmoved.0 == state => unmoved,
+            other => other.insert((state, Instant::now())),
+        };
+        since.elapsed()
     }
 
     /// The memory of a region that was taken back.
@@ -232,15 +258,29 @@ impl Regions {
         let region = self.own.remove(&(id.0 as u32));
         let region = region.ok_or(Error::UnknownRequest)?;
         self.by_key.remove(&region.key);
-        self.accessors.retain(|known| known.0 != id.0 as u32);
-        self.revoked = false;
+        self.end_revoke(id);
         // SAFETY: the caller's promise: nobody can reach it any more.
         Ok(unsafe { region.memory.rebuild() })
+    }
+
+    /// A region was taken back, or is given up for now. Who tries it again begins to wait anew.
+    pub(crate) fn end_revoke(&mut self, id: RegionId) {
+        self.accessors.retain(|known| u64::from(known.0) != id.0);
+        self.unmoved = None;
+        self.revoked = false;
     }
 
     /// Whether one is taken back that may be in use.
     pub(crate) const fn has_revoked(&self) -> bool {
         self.revoked
+    }
+
+    /// No access to any region begins any more.
+    pub(crate) fn withdraw(&mut self, segment: &OwnSegment) {
+        for (place, region) in &mut self.own {
+            region.over = true;
+            table(segment).remove(*place);
+        }
     }
 
     /// Gives up all regions without freeing them: a peer may be copying.

@@ -3,18 +3,25 @@
 use std::collections::VecDeque;
 
 use crate::engine::request::Slot;
+use crate::engine::splits::OwnSplits;
 use crate::kmod::Device;
 
 /// Bytes that a sender moves in long fragments, once it has waited so long that it yielded.
 const OVERSUBSCRIBED_BYTES: u64 = 1 << 20;
 
 /// Long messages under way.
+///
+/// # Invariants
+/// - A peer stands in `asked_by` once while sends to it wait, and a copy once in `copies`.
+/// - A line of `splits` is in use while its copy stands in `copies`, or waits for the other end.
 pub(crate) struct Transfers {
     /// Peers that asked for fragments and wait for some (`PeerEntry::asked`), or waited before they
     /// failed.
     pub(crate) asked_by: VecDeque<u32>,
     /// Single copies.
     pub(crate) copies: VecDeque<Slot>,
+    /// Where both ends say how far they are with copies of which each does a part.
+    pub(crate) splits: OwnSplits,
     /// Bytes that still go as if the receiver did not run beside the sender.
     oversubscribed: u64,
     /// The kernel module, if this process may use it.
@@ -22,10 +29,11 @@ pub(crate) struct Transfers {
 }
 
 impl Transfers {
-    pub(crate) fn new(kmod: Device) -> Self {
+    pub(crate) fn new(kmod: Device, splits: OwnSplits) -> Self {
         Self {
             asked_by: VecDeque::new(),
             copies: VecDeque::new(),
+            splits,
             oversubscribed: 0,
             kmod,
         }
@@ -39,7 +47,7 @@ impl Transfers {
 
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
-        self.asked_by.is_empty() && self.copies.is_empty()
+        self.asked_by.is_empty() & self.copies.is_empty()
     }
 
     /// The endpoint waits in vain: the receivers of its fragments do not run beside it.

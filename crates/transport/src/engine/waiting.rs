@@ -36,11 +36,20 @@ impl Engine {
             if let Some(answer) = done(self) {
                 return answer;
             }
-            if self.progress() {
+            let kept = self.cx.matching.kept();
+            let moved = self.progress();
+            if moved && kept == self.cx.matching.kept() {
                 backoff.reset();
-            } else {
-                self.snooze(&mut backoff, &mut patience, awaited);
+                continue;
             }
+            if moved {
+                // What nobody asked for is no reason to keep the processor: a flood of it would,
+                // from the peer that is waited for. Something else may have come with it.
+                if let Some(answer) = done(self) {
+                    return answer;
+                }
+            }
+            self.snooze(&mut backoff, &mut patience, awaited);
         }
     }
 

@@ -15,7 +15,7 @@ impl KernelEngine {
     /// Closes in good order: what was sent goes out as far as peers take it within the linger time.
     /// Afterwards nobody touches memory of this process any more.
     pub(super) fn close(&mut self) {
-        if self.module.is_none() || self.process != std::process::id() {
+        if self.module.is_none() || !self.process.is_current() {
             return;
         }
         let deadline = Instant::now() + self.settings.linger();
@@ -61,10 +61,9 @@ impl KernelEngine {
     fn end_all(&mut self, error: impl Fn(&Operation) -> Error) {
         // The session ends here, and with it what was not withdrawn.
         self.module = None;
-        self.backlog.clear();
-        self.waiting.clear();
-        self.claims.clear();
-        self.reserve_tags.clear();
+        self.queue.backlog.clear();
+        self.queue.waiting.clear();
+        self.taken.clear();
         for slot in self.requests.slots() {
             let operation = self.requests.get(slot);
             if !matches!(operation, Operation::Over) {

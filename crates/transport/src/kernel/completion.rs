@@ -5,7 +5,7 @@ use limic_copy::Ended;
 use super::{KernelEngine, Operation};
 use crate::engine::envelope::Envelope;
 use crate::error::Outcome;
-use crate::policy::Path;
+use crate::policy::{Path, select};
 use crate::{Error, Peer};
 
 impl KernelEngine {
@@ -27,9 +27,9 @@ impl KernelEngine {
             self.end(slot, ended);
             moved = true;
         }
-        if moved && !self.waiting.is_empty() {
+        if moved && !self.queue.waiting.is_empty() {
             // There are slots for receives that waited for one.
-            self.look = true;
+            self.queue.look = true;
         }
         moved
     }
@@ -75,7 +75,7 @@ impl KernelEngine {
         match ended.errno {
             0 | libc::EMSGSIZE => {
                 let peer = self.peer_of(ended.source);
-                let path = super::send::path_of(ended.full_len);
+                let path = select::module::path(ended.full_len);
                 if path == Path::Kmod {
                     self.counters.received(path, ended.full_len);
                 }

@@ -70,6 +70,12 @@ impl Messages for KernelEndpoint {
         options: SendOptions,
         data: &[RawSlice],
     ) -> Result<Posted> {
+        if options.matched {
+            return Err(Error::system(
+                "a send that waits for its match, by the kernel module",
+                std::io::Error::from(rustix::io::Errno::OPNOTSUPP),
+            ));
+        }
         // A message that the module has taken reaches its receiver whatever becomes of this
         // process.
         self.0.engine.enter(move |engine| {

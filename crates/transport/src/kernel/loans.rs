@@ -86,19 +86,19 @@ impl KernelEngine {
     ) -> Result<Posted> {
         let room = self.loans.lent.remove(&loan.id);
         let room = room.ok_or(Error::UnknownRequest)?;
-        let piece = RawSlice {
+        let slice = RawSlice {
             start: loan.start,
             len: len.min(loan.len),
         };
         // SAFETY: the room is kept until the request is over: here, or by `abandon`.
-        match unsafe { self.post_send(to.0, tag.0, None, &[piece]) }? {
+        match unsafe { self.post_send(to.0, tag.0, None, &[slice]) }? {
             Posted::Done(outcome) => Ok(Posted::Done(outcome)),
             Posted::Pending(id) => {
                 self.abandon(id, Box::new(room));
                 Ok(Posted::Done(Ok(Status {
                     peer: to,
                     tag,
-                    len: piece.len as u64,
+                    len: slice.len as u64,
                     immediate: None,
                 })))
             }

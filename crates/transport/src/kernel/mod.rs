@@ -24,28 +24,28 @@ mod receive;
 mod region_directory;
 mod regions;
 mod send;
+mod taken;
 mod waiting;
 
-use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
 
-use limic_copy::{
-    Access, CopyEngine, Found, KmodPair, KmodPeer, LocalSlice, Messages, News, RemoteRange,
-};
+use limic_copy::{Access, CopyEngine, KmodPair, KmodPeer, LocalSlice, Messages, News, RemoteRange};
+use limic_shm::process::Process;
 use rustix::event::epoll;
 
 use crate::buffer::{ReceiveBuffer, SendBuffer};
 use crate::counters::{self, Counters, Recorder, Traffic};
+use crate::engine::matching::deaths::Deaths;
 use crate::engine::request::{OperationKind, Requests, Slot};
-use crate::error::PeerFailure;
-use crate::raw::ClaimId;
 use crate::settings::Settings;
-use crate::{Address, Error, Result, Selector, Status};
+use crate::{Address, Error, Result, Selector};
 
 pub use endpoint::KernelEndpoint;
 use loans::Loans;
 use peers::Peers;
+use queue::Queue;
 use regions::Regions;
+use taken::Taken;
 
 /// Requests in the module at a time. Further ones wait in this process.
 const SLOTS: u32 = 1024;
@@ -83,7 +83,7 @@ struct Sending {
     tag: u64,
     immediate: Option<u64>,
     data: SendBuffer,
-    /// The bytes, if they were in more pieces than the module takes; `data` is about these then.
+    /// The bytes, if they were in more slices than the module takes; `data` is about these then.
     #[expect(dead_code, reason = "keeps alive what `data` points to")]
     gathered: Option<Vec<u8>>,
     place: Place,
@@ -107,30 +107,15 @@ pub(crate) struct KernelEngine {
     module: Option<Module>,
     peers: Peers,
     requests: Requests<Operation>,
-    /// Sends that the module could not take yet, in the order of their posts.
-    backlog: VecDeque<Slot>,
-    /// Receives that wait for a probe, in the order of their posts.
-    waiting: VecDeque<Slot>,
-    /// Whether those are to be looked at though nothing arrived.
-    look: bool,
-    /// What the module had told when this side looked last.
-    seen: News,
-    /// Messages with this tag under this mask are for `take_reserved`.
-    aside: Option<(u64, u64)>,
-    reserve_tags: VecDeque<(Status, ClaimId)>,
-    /// Messages that were taken out of matching and not received yet, by the module's name for
-    /// them.
-    claims: HashMap<u64, Found>,
-    /// Deaths that no receive from any source has reported yet.
-    unreported: Vec<(u32, PeerFailure)>,
-    /// They report none.
-    any_outlives: bool,
+    queue: Queue,
+    taken: Taken,
+    deaths: Deaths,
     regions: Regions,
     loans: Loans,
     counters: Recorder,
     spins: u32,
     /// The process that opened the endpoint: the session is no forked child's.
-    process: u32,
+    process: Process,
     wake: OwnedFd,
 }
 
@@ -145,6 +130,8 @@ struct Module {
     free: Vec<u32>,
     /// Those in use, with the requests in them.
     posted: Vec<(u32, Slot)>,
+    /// What the module had told when this side looked last.
+    seen: News,
 }
 
 impl Module {
@@ -170,6 +157,7 @@ impl core::fmt::Debug for KernelEngine {
 impl KernelEngine {
     /// Opens a session, joins the group, and exposes the list of regions.
     fn open(settings: Settings) -> Result<Self> {
+        limic_shm::ring::instructions::choose(settings.copy().wanted());
         let group = group::find(settings.kernel_group())?;
         let messages = Messages::open(SLOTS, UNEXPECTED, group)
             .map_err(|refused| Error::Settings(format!("the kernel module: {refused}")))?;
@@ -199,22 +187,17 @@ impl KernelEngine {
             group: fingerprint,
             peers,
             requests: Requests::new(),
-            backlog: VecDeque::new(),
-            waiting: VecDeque::new(),
-            look: false,
-            seen: messages.news(),
-            aside: None,
-            reserve_tags: VecDeque::new(),
-            claims: HashMap::new(),
-            unreported: Vec::new(),
-            any_outlives: false,
+            queue: Queue::default(),
+            taken: Taken::default(),
+            deaths: Deaths::default(),
             regions,
             loans: Loans::new(settings.loan_bytes()),
             counters,
             spins: settings.spin_polls(1),
-            process: std::process::id(),
+            process: Process::current(),
             wake,
             module: Some(Module {
+                seen: messages.news(),
                 messages,
                 pair,
                 group: members,
@@ -229,24 +212,24 @@ impl KernelEngine {
     /// that the module writes when something happened.
     #[inline]
     fn poll(&mut self) -> bool {
-        let Some(module) = &self.module else {
+        let Some(module) = &mut self.module else {
             return false;
         };
         let news = module.messages.news();
-        if news == self.seen && !self.look && self.backlog.is_empty() {
+        if news == module.seen && !self.queue.look && self.queue.backlog.is_empty() {
             return false;
         }
-        self.move_on(news)
+        let before = core::mem::replace(&mut module.seen, news);
+        self.move_on(before, news)
     }
 
-    fn move_on(&mut self, news: News) -> bool {
-        let before = core::mem::replace(&mut self.seen, news);
+    fn move_on(&mut self, before: News, news: News) -> bool {
         let mut moved = false;
         if news.completions != before.completions {
             moved |= self.collect();
         }
-        if self.look || news.arrivals != before.arrivals {
-            self.look = false;
+        if self.queue.look || news.arrivals != before.arrivals {
+            self.queue.look = false;
             moved |= self.serve();
             self.put_aside();
         }
@@ -283,7 +266,7 @@ fn wake_fd(messages: &Messages) -> rustix::io::Result<OwnedFd> {
     Ok(set)
 }
 
-/// Pieces of a buffer as the module takes them.
+/// Slices of a buffer as the module takes them.
 fn local(slices: &[crate::raw::RawSlice]) -> Vec<LocalSlice> {
     let there = slices.iter().filter(|slice| slice.len > 0);
     there.map(|s| LocalSlice::new(s.start, s.len)).collect()

@@ -128,17 +128,17 @@ impl KernelEngine {
         offset: u64,
         into: &[RawSliceMut],
     ) -> Result<Posted> {
-        let pieces: Vec<LocalSliceMut> = into
+        let slices: Vec<LocalSliceMut> = into
             .iter()
-            .map(|piece| LocalSliceMut::new(piece.start, piece.len))
+            .map(|slice| LocalSliceMut::new(slice.start, slice.len))
             .collect();
-        let len = into.iter().map(|piece| piece.len as u64).sum();
+        let len = into.iter().map(|slice| slice.len as u64).sum();
         self.access(peer, key, offset, len, Access::READ, |module, range| {
             // SAFETY: the caller's promise.
             unsafe {
                 module
                     .pair
-                    .read_at(&module.group, range, &pieces, 0, u64::MAX)
+                    .read_at(&module.group, range, &slices, 0, u64::MAX)
             }
         })
     }
@@ -154,14 +154,14 @@ impl KernelEngine {
         offset: u64,
         from: &[RawSlice],
     ) -> Result<Posted> {
-        let pieces = local(from);
+        let slices = local(from);
         let len = crate::buffer::total(from);
         self.access(peer, key, offset, len, Access::WRITE, |module, range| {
             // SAFETY: the caller's promise.
             unsafe {
                 module
                     .pair
-                    .write_at(&module.group, range, &pieces, 0, u64::MAX)
+                    .write_at(&module.group, range, &slices, 0, u64::MAX)
             }
         })
     }

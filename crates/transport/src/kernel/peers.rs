@@ -268,20 +268,20 @@ impl KernelEngine {
         }
         entry.failure = Some(why.clone());
         entry.known.clear();
-        self.look = true;
+        self.queue.look = true;
         if why == PeerFailure::Closed {
             return;
         }
         tracing::warn!("peer {number}: {why}");
         self.counters.event(Event::PeersFailed);
         self.counters.reason(None, number, &why.to_string());
-        if self.any_outlives {
+        if self.deaths.any_source_survives() {
             return;
         }
         // Who waits for anybody may have waited for this one.
         let requests = &mut self.requests;
         let mut ended = Vec::new();
-        self.waiting.retain(|slot| {
+        self.queue.waiting.retain(|slot| {
             let any = matches!(requests.get(*slot), Operation::Receive(it) if it.selector.source.is_none());
             if any {
                 ended.push(*slot);
@@ -289,7 +289,7 @@ impl KernelEngine {
             !any
         });
         if ended.is_empty() {
-            self.unreported.push((number, why.clone()));
+            self.deaths.report_later(number, why.clone());
         }
         for slot in ended {
             let peer = Peer(number);

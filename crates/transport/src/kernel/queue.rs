@@ -6,6 +6,8 @@
 //! fits: it is left alone if it came between two probes and fits an earlier receive, and the probes
 //! begin again.
 
+use std::collections::VecDeque;
+
 use limic_copy::{Found, Wanted};
 
 use super::receive::Offered;
@@ -14,6 +16,21 @@ use crate::buffer::ReceiveBuffer;
 use crate::engine::request::Slot;
 use crate::error::Outcome;
 use crate::{Result, Selector, Tag};
+
+/// Requests that wait in this process.
+///
+/// # Invariants
+/// - A request stands here once, and is in no slot of the module then.
+/// - Sends to one peer go in the order in which they stand here.
+#[derive(Default)]
+pub(super) struct Queue {
+    /// Sends that the module could not take yet, in the order of their posts.
+    pub(super) backlog: VecDeque<Slot>,
+    /// Receives that wait for a probe, in the order of their posts.
+    pub(super) waiting: VecDeque<Slot>,
+    /// Whether those are to be looked at though nothing arrived.
+    pub(super) look: bool,
+}
 
 /// What a look at a receive that waits here brought.
 enum Served {
@@ -38,7 +55,7 @@ impl KernelEngine {
     /// Whether one of the first `end` receives that wait here could take the same message.
     pub(super) fn waits_before(&mut self, selector: &Selector, end: usize) -> bool {
         let requests = &mut self.requests;
-        self.waiting.iter().take(end).any(|slot| {
+        self.queue.waiting.iter().take(end).any(|slot| {
             matches!(requests.get(*slot), Operation::Receive(it) if overlap(&it.selector, selector))
         })
     }
@@ -48,9 +65,9 @@ impl KernelEngine {
     pub(super) fn serve(&mut self) -> bool {
         let mut moved = false;
         let mut at = 0;
-        while let Some(slot) = self.waiting.get(at).copied() {
+        while let Some(slot) = self.queue.waiting.get(at).copied() {
             let Operation::Receive(receiving) = self.requests.get(slot) else {
-                self.waiting.remove(at);
+                self.queue.waiting.remove(at);
                 continue;
             };
             let (selector, probing) = (receiving.selector, receiving.probing);
@@ -76,9 +93,9 @@ impl KernelEngine {
     /// Takes a receive out of the queue; gives where it was. Others may have gone meanwhile, if a
     /// peer was found dead.
     fn stop_waiting(&mut self, slot: Slot) -> usize {
-        let at = self.waiting.iter().position(|other| *other == slot);
+        let at = self.queue.waiting.iter().position(|other| *other == slot);
         if let Some(at) = at {
-            self.waiting.remove(at);
+            self.queue.waiting.remove(at);
         }
         at.unwrap_or(0)
     }

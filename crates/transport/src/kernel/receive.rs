@@ -7,7 +7,7 @@ use super::{KernelEngine, Operation, Place, Receiving};
 use crate::buffer::ReceiveBuffer;
 use crate::engine::request::Slot;
 use crate::error::{Outcome, PeerFailure};
-use crate::raw::{ClaimId, Posted, RawSliceMut, RequestId};
+use crate::raw::{ClaimId, Posted, RawSliceMut};
 use crate::{Error, Peer, Result, Selector, Status, Tag};
 
 /// What became of a receive that was offered to the module.
@@ -56,7 +56,7 @@ impl KernelEngine {
         self.put_aside();
         // SAFETY: the caller's promise is the buffer's invariant.
         let into = unsafe { ReceiveBuffer::new(into) };
-        let behind = self.waits_before(selector, self.waiting.len());
+        let behind = self.waits_before(selector, self.queue.waiting.len());
         let mut probing = false;
         if !behind {
             match selector.source {
@@ -79,9 +79,9 @@ impl KernelEngine {
             }
         }
         let slot = self.insert(selector, into, Place::Here, probing);
-        self.waiting.push_back(slot);
+        self.queue.waiting.push_back(slot);
         // Its message may be here already, if the module was not asked.
-        self.look |= !behind && selector.source.is_some();
+        self.queue.look |= !behind && selector.source.is_some();
         Ok(Posted::Pending(self.requests.id(slot)))
     }
 
@@ -108,7 +108,7 @@ impl KernelEngine {
         wanted: Wanted,
         into: &ReceiveBuffer,
     ) -> Result<Offered> {
-        if into.slices().len() > Messages::PIECES {
+        if into.slices().len() > Messages::SLICES {
             return Ok(Offered::Unpinned);
         }
         let Some(module) = &mut self.module else {
@@ -117,10 +117,10 @@ impl KernelEngine {
         let Some(number) = module.take() else {
             return Ok(Offered::Busy);
         };
-        let pieces = room(into);
+        let slices = room(into);
         // SAFETY: the request keeps the buffer, which is writable by its invariant, until it is
         // over.
-        match unsafe { module.messages.recv(number, wanted, &pieces) } {
+        match unsafe { module.messages.recv(number, wanted, &slices) } {
             Ok(InModule::Pending) => Ok(Offered::Queued(number)),
             Ok(InModule::Done) => {
                 let ended = module.messages.ended(number);
@@ -162,14 +162,14 @@ impl KernelEngine {
             return Err(Error::UnknownRequest);
         };
         let mut whole = None;
-        let pieces = if into.slices().len() > Messages::PIECES {
+        let slices = if into.slices().len() > Messages::SLICES {
             let bytes = whole.insert(vec![0_u8; into.len().min(found.len) as usize]);
             vec![LocalSliceMut::new(bytes.as_mut_ptr(), bytes.len())]
         } else {
             room(into)
         };
         // SAFETY: writable by the buffer's invariant, or a vector of this call.
-        let called = unsafe { module.messages.recv_taken(number, found.name, &pieces) };
+        let called = unsafe { module.messages.recv_taken(number, found.name, &slices) };
         let ended = module.messages.ended(number);
         module.free.push(number);
         match called {
@@ -188,7 +188,7 @@ impl KernelEngine {
     }
 
     fn report_a_death(&mut self) -> Result<()> {
-        match self.unreported.pop() {
+        match self.deaths.take() {
             None => Ok(()),
             Some((peer, why)) => Err(Error::PeerFailed {
                 peer: Peer(peer),
@@ -209,7 +209,7 @@ impl KernelEngine {
                 }
                 return Ok(None);
             };
-            if self.fits_one_before(&found, self.waiting.len()) {
+            if self.fits_one_before(&found, self.queue.waiting.len()) {
                 // It came just now, and belongs to a receive.
                 self.serve();
                 continue;
@@ -240,12 +240,7 @@ impl KernelEngine {
     /// The oldest message that fits, taken out of matching.
     pub(super) fn claim(&mut self, selector: &Selector) -> Result<Option<(Status, ClaimId)>> {
         let found = self.see(selector, true)?;
-        Ok(found.map(|found| (self.status(&found), self.claimed(&found))))
-    }
-
-    fn claimed(&mut self, found: &Found) -> ClaimId {
-        self.claims.insert(found.name, *found);
-        ClaimId(found.name)
+        Ok(found.map(|found| (self.status(&found), self.taken.claimed(&found))))
     }
 
     /// Receives a claimed message.
@@ -257,7 +252,7 @@ impl KernelEngine {
         claim: ClaimId,
         into: &[RawSliceMut],
     ) -> Result<Posted> {
-        let found = self.claims.remove(&claim.0).ok_or(Error::UnknownRequest)?;
+        let found = self.taken.take(claim).ok_or(Error::UnknownRequest)?;
         // SAFETY: the caller's promise is the buffer's invariant.
         let into = unsafe { ReceiveBuffer::new(into) };
         Ok(Posted::Done(self.fetch(found, &into)))
@@ -284,26 +279,20 @@ impl KernelEngine {
         Ok(Some((status, bytes)))
     }
 
-    /// Nobody: a message comes at once.
-    pub(super) fn sender_of(&self, _: RequestId) -> Option<Peer> {
-        None
-    }
-
     /// Receives from any source outlive a peer.
     pub(super) fn keep_any_source_receives(&mut self) {
-        self.any_outlives = true;
-        self.unreported.clear();
+        self.deaths.keep_any_source_receives();
     }
 
     /// Keeps messages with this tag out of matching.
     pub(super) fn reserve_tags(&mut self, tag: u64, mask: u64) {
-        self.aside = Some((tag, mask));
-        self.look = true;
+        self.taken.put_aside(tag, mask);
+        self.queue.look = true;
     }
 
     /// Takes what is to be kept out of matching out of it. A trap for each, and one more.
     pub(super) fn put_aside(&mut self) {
-        let Some((tag, mask)) = self.aside else {
+        let Some((tag, mask)) = self.taken.aside() else {
             return;
         };
         let wanted = Wanted {
@@ -313,14 +302,14 @@ impl KernelEngine {
         };
         while let Ok(Some(found)) = self.look_for(wanted, true) {
             let status = self.status(&found);
-            let claim = self.claimed(&found);
-            self.reserve_tags.push_back((status, claim));
+            let claim = self.taken.claimed(&found);
+            self.taken.keep(status, claim);
         }
     }
 
     /// The oldest message that was kept out of matching.
     pub(super) fn take_reserved(&mut self) -> Option<(Status, ClaimId)> {
-        self.reserve_tags.pop_front()
+        self.taken.next_kept()
     }
 }
 

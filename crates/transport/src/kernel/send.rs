@@ -5,7 +5,7 @@ use limic_copy::{CallError, Messages, Posted as InModule};
 use super::{KernelEngine, Operation, Place, Sending, local};
 use crate::buffer::{SendBuffer, total};
 use crate::error::Outcome;
-use crate::policy::Path;
+use crate::policy::select;
 use crate::raw::{Posted, RawSlice, RequestId};
 use crate::{Error, Peer, Result, Status, Tag};
 
@@ -31,8 +31,8 @@ impl KernelEngine {
         data: &[RawSlice],
     ) -> Result<Posted> {
         let rank = self.rank(to)?;
-        // More pieces than a list takes become one: abandoned with the request.
-        let gathered = (data.len() > Messages::PIECES).then(|| {
+        // More slices than a list takes become one: abandoned with the request.
+        let gathered = (data.len() > Messages::SLICES).then(|| {
             // SAFETY: the caller's promise.
             unsafe { SendBuffer::new(data) }.to_vec()
         });
@@ -66,7 +66,7 @@ impl KernelEngine {
             (Place::Module(number), Some(module)) => module.posted.push((number, slot)),
             _ => {
                 self.counters.event(crate::counters::Event::Waited);
-                self.backlog.push_back(slot);
+                self.queue.backlog.push_back(slot);
                 if let Some(entry) = self.peers.get(to) {
                     entry.backlogged += 1;
                 }
@@ -85,7 +85,7 @@ impl KernelEngine {
     ) -> Result<Option<Status>> {
         let rank = self.rank(to)?;
         let waits = self.peers.get(to).is_some_and(|entry| entry.backlogged > 0);
-        if waits || total(data) > Messages::BUFFERED || data.len() > Messages::PIECES {
+        if waits || !select::module::is_kept(total(data)) || data.len() > Messages::SLICES {
             return Ok(None);
         }
         // SAFETY: readable during the call, by the caller; a send that the module keeps is over
@@ -114,13 +114,13 @@ impl KernelEngine {
         let Some(slot) = module.take() else {
             return Ok(Offered::Busy);
         };
-        let buffered = len <= Messages::BUFFERED;
-        let pieces = local(data);
+        let buffered = select::module::is_kept(len);
+        let slices = local(data);
         // SAFETY: the caller's promise.
         let called = unsafe {
             module
                 .messages
-                .send(slot, rank, tag, immediate, &pieces, buffered)
+                .send(slot, rank, tag, immediate, &slices, buffered)
         };
         match called {
             Ok(InModule::Pending) => Ok(Offered::Queued(slot)),
@@ -146,14 +146,14 @@ impl KernelEngine {
     pub(super) fn flush(&mut self) -> bool {
         let mut moved = false;
         let mut blocked: Vec<u32> = Vec::new();
-        for slot in core::mem::take(&mut self.backlog) {
+        for slot in core::mem::take(&mut self.queue.backlog) {
             let Operation::Send(sending) = self.requests.get(slot) else {
                 // Cancelled meanwhile.
                 continue;
             };
             let (to, tag, immediate) = (sending.to, sending.tag, sending.immediate);
             if blocked.contains(&to) {
-                self.backlog.push_back(slot);
+                self.queue.backlog.push_back(slot);
                 continue;
             }
             let slices = sending.data.slices().to_vec();
@@ -165,7 +165,7 @@ impl KernelEngine {
             match offered {
                 Ok(Offered::Busy) => {
                     blocked.push(to);
-                    self.backlog.push_back(slot);
+                    self.queue.backlog.push_back(slot);
                     continue;
                 }
                 Ok(Offered::Queued(number)) => {
@@ -194,7 +194,8 @@ impl KernelEngine {
 
     /// Counts a send, and gives its status.
     pub(super) fn note_sent(&mut self, to: u32, tag: u64, len: u64) -> Status {
-        self.counters.sent(self.peers.row(to), path_of(len), len);
+        self.counters
+            .sent(self.peers.row(to), select::module::path(len), len);
         Status {
             peer: Peer(to),
             tag: Tag(tag),
@@ -222,26 +223,16 @@ impl KernelEngine {
             (Place::Here, _) => {
                 if let Operation::Send(sending) = self.requests.get(slot) {
                     let to = sending.to;
-                    self.backlog.retain(|other| *other != slot);
+                    self.queue.backlog.retain(|other| *other != slot);
                     self.leave_backlog(to);
                 } else {
-                    self.waiting.retain(|other| *other != slot);
+                    self.queue.waiting.retain(|other| *other != slot);
                     // Receives behind it may go to the module now.
-                    self.look = true;
+                    self.queue.look = true;
                 }
                 self.requests.complete(slot, Err(Error::Cancelled));
             }
         }
         Ok(())
-    }
-}
-
-/// Short messages are kept by the kernel, so that two copies are made unless the receive is there
-/// first; of long ones it is always one.
-pub(super) fn path_of(len: u64) -> Path {
-    if len <= Messages::BUFFERED {
-        Path::Eager
-    } else {
-        Path::Kmod
     }
 }

@@ -94,7 +94,7 @@ impl KernelEngine {
 
     /// For the poll loop of a runtime: false if there is work already.
     pub(super) fn arm_for_poll(&mut self) -> bool {
-        self.listen() && self.backlog.is_empty()
+        self.listen() && self.queue.backlog.is_empty()
     }
 
     /// Sleeps until something happens or the time is over.
@@ -105,7 +105,7 @@ impl KernelEngine {
             }
             return;
         }
-        let longest = if self.backlog.is_empty() {
+        let longest = if self.queue.backlog.is_empty() {
             LONGEST
         } else {
             BLOCKED
@@ -135,7 +135,12 @@ impl KernelEngine {
             Awaited::Operation(id) => self.described(id),
             Awaited::OneOf(ids) => patience::one_of(ids, |id| self.described(id)),
             Awaited::Message(call, selector) => Some(sought(call, selector)),
-            Awaited::Contact(_) | Awaited::Region | Awaited::Linger(_) | Awaited::Own => None,
+            Awaited::UnderWay(call) => {
+                let slots = self.requests.slots().into_iter();
+                let ids: Vec<_> = slots.map(|slot| self.requests.id(slot)).collect();
+                Some(patience::under_way(call, &ids, |id| self.described(id)))
+            }
+            Awaited::Contact(_) | Awaited::Region(_) | Awaited::Linger(_) | Awaited::Own => None,
         };
         if let Some(what) = what {
             patience::say_line(self.address.id, self.patience(), &what);

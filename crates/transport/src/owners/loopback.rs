@@ -142,9 +142,6 @@ impl Requests for Loopback {
         }
         Ok(())
     }
-    fn sender_of(&self, _: RequestId) -> Option<Peer> {
-        None
-    }
     fn watch(&self, _: RequestId, _: u64) -> Result<()> {
         Ok(())
     }
@@ -302,6 +299,7 @@ impl Runtime for Loopback {
         Duration::ZERO
     }
     fn say_awaited(&self, _: &'static str, _: &Selector) {}
+    fn say_under_way(&self, _: &'static str) {}
     fn is_busy(&self) -> bool {
         self.0.try_borrow_mut().is_err()
     }

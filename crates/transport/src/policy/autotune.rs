@@ -23,7 +23,7 @@ pub(crate) const LEAST_BYTES: u64 = 16 << 10;
 /// Size classes: one for each power of two from [`LEAST_BYTES`], the last one without end.
 const CLASSES: usize = 12;
 /// In the first classes, up to 512 KiB, two looks at a clock and what is learnt from them would be
-/// felt (some 0.15 us): there, not every spell is measured once the current path is known.
+/// felt: there, not every spell is measured once the current path is known.
 const SHORT_CLASSES: usize = 5;
 /// Bytes by the pipeline before it is judged: so many go through memory that both sides touch for
 /// the first time.

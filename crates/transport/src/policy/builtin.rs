@@ -1,14 +1,12 @@
 //! The rows that limic is built with.
 //!
 //! They hold for a machine that nobody has measured, and follow from how long a cache line takes
-//! from one core to the other (`super::nearness`). Where two cores share a cache (0.03 us one way,
-//! on a virtual machine of two cores of an EPYC processor), two overlapped copies beat any single
-//! copy, which pays per page: the pipeline moves 26 GB/s, one copy by both sides 20, and
-//! cross-memory attach 13. Up to 64 KiB the answer to an offer would take a good part of that time,
-//! so these go eagerly. Where they do not (0.17 us), each hand-over costs more than the copy of a
-//! line, and one copy by both sides moves 20 GB/s as before; up to 64 KiB the answer to an offer
-//! costs more still: 64 KiB go eagerly in 4 us, by a single copy in 10. A host's own figures belong
-//! into a profile ([`RowSource::Profile`]), which wins over these rows.
+//! from one core to the other (`super::line_latency`). Where two cores share a cache, two
+//! overlapped copies beat any single copy, which pays per page. Up to 64 KiB the answer to an offer
+//! would take a good part of that time, so these go eagerly. Where they share none, each hand-over
+//! costs more than the copy of a line, and a copy by both sides wins; up to 64 KiB the answer to an
+//! offer costs more still. A host's own figures belong into a profile ([`RowSource::Profile`]),
+//! which wins over these rows. docs/decisions/0010 has what was measured.
 
 use std::borrow::Cow;
 
@@ -17,9 +15,9 @@ use super::{Locality, Path, ReceiverPace, Row, RowSource};
 /// Bytes of payload that fit a ring slot's first cache line beside the header.
 pub const INLINE_CAPACITY: u64 = 48;
 
-/// Longest pipeline chunk that a setting may ask for, in bytes.
+/// Longest fragment of the pipeline that a setting may ask for, in bytes.
 pub(crate) const MAX_FRAGMENT: u32 = 16 << 20;
-/// Shortest pipeline chunk that a setting may ask for, in bytes.
+/// Shortest fragment of the pipeline that a setting may ask for, in bytes.
 pub(crate) const MIN_FRAGMENT: u32 = 1 << 10;
 
 /// Eager limit towards a receiver that lags, in bytes. What does not fit the ring lies in an
@@ -30,7 +28,7 @@ pub const SLOW_RECEIVER_EAGER: u64 = 256 << 10;
 /// A row of long messages: up to how many bytes, by which path, and why.
 type LongRow = (u64, Path, &'static str);
 
-/// Built-in piece length of `path`; 0 if it does not chunk.
+/// Built-in length of the fragments of `path`; 0 if it has none.
 pub(crate) const fn fragment_bytes(path: Path) -> u32 {
     match path {
         Path::Pipeline => 32 << 10,

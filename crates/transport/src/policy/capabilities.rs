@@ -77,6 +77,11 @@ pub enum Refusal {
         /// The most that fits, in bytes.
         max: u64,
     },
+    /// The message is too short to gain by the path.
+    TooShort {
+        /// The shortest that does, in bytes.
+        min: u64,
+    },
     /// The path serves only an endpoint and itself.
     NotItself,
     /// The path serves only endpoints within one process.
@@ -87,6 +92,8 @@ pub enum Refusal {
     NotLoaned,
     /// The path is for buffers that peers may read, of whatever row of the table.
     NotPeerReadable,
+    /// The receiver maps no memory of the sender.
+    NotShared,
 }
 
 impl fmt::Display for Refusal {
@@ -94,11 +101,13 @@ impl fmt::Display for Refusal {
         match self {
             Self::Unavailable => f.write_str("not available between these two"),
             Self::TooLong { max } => write!(f, "holds at most {}", ByteSize(*max)),
+            Self::TooShort { min } => write!(f, "is for at least {}", ByteSize(*min)),
             Self::NotItself => f.write_str("serves only an endpoint and itself"),
             Self::OtherProcess => f.write_str("serves only endpoints of one process"),
             Self::Vectored => f.write_str("needs the sender's bytes in one slice"),
             Self::NotLoaned => f.write_str("needs a buffer that was lent by the endpoint"),
             Self::NotPeerReadable => f.write_str("needs a buffer that peers may read"),
+            Self::NotShared => f.write_str("needs another endpoint that shares memory"),
         }
     }
 }

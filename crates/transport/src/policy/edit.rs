@@ -134,7 +134,7 @@ impl Table {
                 row.fragment_bytes = bytes;
                 row.source = source.clone();
                 row.reason = Cow::Owned(format!(
-                    "{}; chunk set to {}",
+                    "{}; fragments set to {}",
                     row.reason,
                     ByteSize(u64::from(bytes))
                 ));

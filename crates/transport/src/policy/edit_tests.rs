@@ -79,19 +79,23 @@ fn long_messages_take_the_path_asked_for() {
 }
 
 #[test]
-fn chunks_change_everywhere() {
+fn fragments_change_everywhere() {
     let table = Table::built_in().with_pipeline_fragment(8 << 10, &RowSource::Application);
     assert_eq!(table.longest_pipeline_fragment(), 8 << 10);
     let row = &table.run(Locality::SharedCache, ReceiverPace::Steady)[2];
-    assert!(row.reason.ends_with("; chunk set to 8K"), "{}", row.reason);
+    assert!(
+        row.reason.ends_with("; fragments set to 8K"),
+        "{}",
+        row.reason
+    );
 }
 
 #[test]
-fn a_chunk_length_is_kept_for_the_pipeline_that_is_fallen_back_to() {
+fn a_fragment_length_is_kept_for_the_pipeline_that_is_fallen_back_to() {
     let source = RowSource::Application;
     let cma = Table::built_in().with_long_path(Path::Cma, &source);
-    let chunked = cma.with_pipeline_fragment(8 << 10, &source);
-    for table in [&chunked, &chunked.with_long_path(Path::Pipeline, &source)] {
+    let cut = cma.with_pipeline_fragment(8 << 10, &source);
+    for table in [&cut, &cut.with_long_path(Path::Pipeline, &source)] {
         let mut query = Query::new(1 << 20, Locality::OtherPackage);
         query.capabilities.demote(Path::Cma);
         let choice = table.choose(&query).map(|c| (c.path, c.fragment_bytes));

@@ -4,7 +4,11 @@
 //! two ends run; an endpoint keeps them per peer. A sender asks [`Routes::select`] for each
 //! message, and a receiver asks [`answer`] for each message that was offered to it. Both are pure:
 //! whatever else the choice depends on, they ask a [`SendState`] for. `limic info --why` asks the
-//! same two, so it gives the answer of the engine.
+//! same two, so it gives the answer of the engine. [`network`] decides for
+//! peers over networks, and [`module`] where the kernel module matches.
+
+pub(crate) mod module;
+pub(crate) mod network;
 
 use super::{Capabilities, Locality, Path, Query, ReceiverPace, Table, Thresholds};
 
@@ -257,6 +261,22 @@ fn reply_below(pair: &Pair<'_>, thresholds: Thresholds) -> u64 {
     below
         .min(LONGEST_RECYCLED + 1)
         .min(pair.unexpected_budget.saturating_add(1))
+}
+
+/// Whether a loan is handed over to a peer that shares memory. To others its bytes go as those of
+/// any message.
+#[inline(always)]
+pub(crate) fn hands_over(capabilities: &Capabilities) -> bool {
+    capabilities.paths.contains(Path::Loan)
+}
+
+/// How a peer's region is accessed: by single copy, or in fragments with the owner's help.
+pub(crate) fn one_sided(capabilities: &Capabilities) -> Path {
+    if capabilities.paths.contains(Path::Cma) {
+        Path::Cma
+    } else {
+        Path::Pipeline
+    }
 }
 
 /// A message that was offered to its receiver, which knows both buffers.

@@ -96,7 +96,7 @@ impl Table {
         Self::with_fragments(rows, builtin_fragments())
     }
 
-    /// As [`Table::from_rows`], with the chunk lengths of an older table for fall-backs.
+    /// As [`Table::from_rows`], with the fragment lengths of an older table for fall-backs.
     pub(super) fn with_fragments(
         rows: Vec<Row>,
         fallback_fragments: FallbackFragments,

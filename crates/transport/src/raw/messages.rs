@@ -1,8 +1,8 @@
 //! Sends, receives and probes, of raw memory.
 
-use super::{ClaimId, Posted, RawSlice, RawSliceMut, RequestId, Requests, SendOptions};
+use super::{ClaimId, Posted, RawSlice, RawSliceMut, RequestId, Requests, SendOptions, Taken};
 use crate::error::Outcome;
-use crate::{Peer, Result, Selector, Status, Tag};
+use crate::{Error, Peer, Result, Selector, Status, Tag};
 
 /// Sends, receives and probes.
 pub trait Messages: Requests {
@@ -127,7 +127,7 @@ pub trait Messages: Requests {
         Ok(posted)
     }
 
-    /// Starts a receive of a scope into one piece, if nothing is to be done but to wait for its
+    /// Starts a receive of a scope into one part, if nothing is to be done but to wait for its
     /// message: what most receives do, in less time than by
     /// [`post_recv_owned`](Self::post_recv_owned). `None`: nothing was started.
     ///
@@ -140,6 +140,40 @@ pub trait Messages: Requests {
         owner: u32,
     ) -> Option<RequestId> {
         let _ = (selector, into, owner);
+        None
+    }
+
+    /// Posts room for many messages: each takes a part of it, in the order in which they match.
+    /// The receive keeps its place among the posted ones until less than `least` bytes of its room
+    /// are left. `None`: messages that waited have filled it already.
+    ///
+    /// [`next_taken`](Self::next_taken) names the messages. The receive itself ends like one that
+    /// is watched under `name`, if it is cancelled or its sender fails; else with the last message.
+    ///
+    /// # Errors
+    /// As [`post_send`](Self::post_send), after the messages that were there. `Error::System`
+    /// where it is not offered: over the kernel module.
+    ///
+    /// # Safety
+    /// The room is writable, and nobody else touches it, until the receive and the receives of all
+    /// of its messages are done.
+    unsafe fn post_recv_many(
+        &self,
+        selector: &Selector,
+        room: RawSliceMut,
+        least: usize,
+        name: u64,
+    ) -> Result<Option<RequestId>> {
+        let _ = (selector, room, least, name);
+        Err(Error::system(
+            "a receive for many messages",
+            std::io::Error::from(rustix::io::Errno::OPNOTSUPP),
+        ))
+    }
+
+    /// The next message that has taken a part of such room, in the order in which they did. No
+    /// progress.
+    fn next_taken(&self) -> Option<Taken> {
         None
     }
 

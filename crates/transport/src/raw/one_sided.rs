@@ -48,7 +48,9 @@ pub trait OneSided: Requests {
     /// Ends the exposure, waits for accesses under way, and returns the memory.
     ///
     /// # Errors
-    /// [`Error::UnknownRequest`](crate::Error::UnknownRequest).
+    /// [`Error::UnknownRequest`](crate::Error::UnknownRequest);
+    /// [`Error::RegionInUse`](crate::Error::RegionInUse) if nothing of an access moves for ten
+    /// seconds. No other access begins, and this can be tried again.
     fn revoke(&self, region: RegionId) -> Result<Vec<u8>>;
 
     /// Starts a read of a peer's region (one-sided).

@@ -5,8 +5,8 @@ use std::any::Any;
 
 use super::RequestId;
 use super::sealed::Sealed;
+use crate::Result;
 use crate::error::Outcome;
-use crate::{Peer, Result};
 
 /// Operations that were posted: waiting, lists of completions, owners.
 pub trait Requests: Debug + Send + Sealed {
@@ -30,17 +30,14 @@ pub trait Requests: Debug + Send + Sealed {
     /// [`Error::UnknownRequest`](crate::Error::UnknownRequest).
     fn cancel(&self, request: RequestId) -> Result<()>;
 
-    /// The sender of the message that is on its way into a receive. `None` for other requests, and
-    /// over [`KernelEndpoint`](crate::KernelEndpoint), where a message comes at once.
-    fn sender_of(&self, request: RequestId) -> Option<Peer>;
-
     /// Has the request listed as soon as it is done: [`next_completed`](Self::next_completed) then
     /// gives its outcome with `name`, and frees it. For callers with many requests that ask for
     /// whichever has ended: a completion queue. Such a request is not to be waited for in another
     /// way.
     ///
     /// # Errors
-    /// [`Error::UnknownRequest`](crate::Error::UnknownRequest).
+    /// [`Error::UnknownRequest`](crate::Error::UnknownRequest), also for one that was
+    /// [abandoned](Self::abandon).
     fn watch(&self, request: RequestId, name: u64) -> Result<()>;
 
     /// The next of the watched requests that are done, in the order of their ends. No progress.

@@ -36,6 +36,10 @@ pub trait Runtime: Debug + Send + Sealed {
     /// Says, as a warning, that a call of this name has waited so long for such a message.
     fn say_awaited(&self, call: &'static str, selector: &Selector);
 
+    /// Says, as a warning, that a call of this name has waited so long for any of the operations
+    /// under way.
+    fn say_under_way(&self, call: &'static str);
+
     /// Whether a call of this endpoint is under way. Only a signal handler, or what runs in one
     /// when the process ends, can find it so; it must make no other call of the endpoint then,
     /// which would panic.

@@ -18,7 +18,7 @@ use crate::{Endpoint, Peer, Result, Status, Tag};
 ///
 /// Three words.
 pub struct ScopedSend<'scope, E: Endpoint> {
-    // A stream of short messages goes as fast as there is little to store: see `engine::short`.
+    // A stream of short messages goes as fast as there is little to store: see `protocol::send`.
     pub(super) what: What<'scope, E>,
 }
 

@@ -62,6 +62,7 @@ impl Settings {
             (Key::Autotune, Value::Flag(wanted)) => self.autotune = wanted,
             (Key::KernelGroup, Value::Text(text)) => self.kernel_group = text,
             (Key::LineLatency, Value::LineLatency(wanted)) => self.line_latency = wanted,
+            (Key::Copy, Value::Copy(wanted)) => self.copy = wanted,
             (Key::Stats, Value::Text(text)) => self.stats = text,
             (Key::Fabric, Value::Fabric(used)) => self.fabric = used,
             (Key::TcpInterface, Value::Text(text)) => self.tcp.interface = text,

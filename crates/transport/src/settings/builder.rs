@@ -5,7 +5,9 @@ use std::ffi::{OsStr, OsString};
 use super::environment::{self, Environment};
 use super::keys::{self, Key};
 use super::values::{Layer, Value};
-use super::{FabricUse, Settings, SettingsError, Spin, VerbsCache, VerbsConnect, file};
+use super::{
+    CopyInstructions, FabricUse, Settings, SettingsError, Spin, VerbsCache, VerbsConnect, file,
+};
 use crate::policy::{ByteSize, LineLatency, Path, PathSet, Row, RowSource};
 use crate::warning;
 
@@ -179,6 +181,11 @@ impl SettingsBuilder {
             Value::LineLatency(source),
             source,
         )
+    }
+
+    /// Instructions that copy what is long, in the whole process (`LIMIC_COPY`).
+    pub fn copy(self, wanted: CopyInstructions) -> Self {
+        self.value("copy", Key::Copy, Value::Copy(wanted), wanted)
     }
 
     /// Where an endpoint's counters go when it closes: `stderr`, or the end of a file, as JSON if

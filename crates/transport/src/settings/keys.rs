@@ -144,6 +144,10 @@ keys! {
         "how far apart two processes are: by the measured latency of a cache line between them, \
          or as the topology says",
         "measured, topology, or nanoseconds one way in place of the measurement";
+    Copy: "LIMIC_COPY", "copy", Paths,
+        "instructions for copies of 8 KiB and more, in the whole process: the endpoint that was \
+         opened last decides. auto takes what is faster between cores of this processor",
+        "auto, vector or rep-movsb";
     Stats: "LIMIC_STATS", "stats", Observation,
         "where an endpoint's counters go when it closes; a file gets JSON if its name ends in \
          .json",

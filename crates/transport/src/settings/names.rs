@@ -18,7 +18,7 @@ pub struct OtherVariable {
 }
 
 /// The variables that are no settings of an endpoint.
-pub const OTHER_VARIABLES: [OtherVariable; 12] = [
+pub const OTHER_VARIABLES: [OtherVariable; 13] = [
     OtherVariable {
         name: "LIMIC_LOG",
         read_by: "every program",
@@ -86,6 +86,14 @@ pub const OTHER_VARIABLES: [OtherVariable; 12] = [
                   tests and reports of faults",
         accepted: "the path of a folder",
         default: "/sys/devices/system",
+    },
+    OtherVariable {
+        name: "LIMIC_FI_CLOSED",
+        read_by: "the libfabric provider",
+        meaning: "what becomes of messages to an endpoint that was closed: they are dropped, as \
+                  MPIs expect at their end, or they are errors",
+        accepted: "drop or error",
+        default: "drop",
     },
     OtherVariable {
         name: "LIMIC_FI_STATS",

@@ -3,6 +3,8 @@
 use core::fmt;
 use core::time::Duration;
 
+use limic_shm::process::ValueHere;
+
 use super::Settings;
 use crate::topology::CpuSet;
 
@@ -31,14 +33,14 @@ impl Settings {
     pub(crate) fn spin_polls(&self, endpoints: u32) -> u32 {
         /// A poll in vain takes about 20 to 40 ns.
         const POLLS_PER_US: u64 = 30;
-        static CPUS: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
+        static CPUS: ValueHere<u32> = ValueHere::new();
         match self.spin {
             Spin::For(time) => {
                 let polls = (time.as_micros() as u64).saturating_mul(POLLS_PER_US);
                 u32::try_from(polls).unwrap_or(u32::MAX)
             }
             Spin::Auto => {
-                let cpus = *CPUS.get_or_init(|| {
+                let cpus = *CPUS.get_or_make(|| {
                     std::thread::available_parallelism()
                         .map_or(1, |n| n.get() as u32)
                         .max(all_cpus())
@@ -54,9 +56,9 @@ impl Settings {
 /// Ranks that the launcher started on this machine, as far as it says: an endpoint may know only a
 /// few of them.
 fn ranks_of_this_node() -> u32 {
-    static RANKS: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
+    static RANKS: ValueHere<u32> = ValueHere::new();
     let told = |name: &&str| std::env::var(name).ok()?.parse::<u32>().ok();
-    *RANKS.get_or_init(|| {
+    *RANKS.get_or_make(|| {
         [
             "LIMIC_LOCAL_SIZE",
             "MPI_LOCALNRANKS",

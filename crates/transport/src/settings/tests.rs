@@ -139,6 +139,7 @@ fn every_variable_does_something() {
         ("LIMIC_SKEW", "off"),
         ("LIMIC_AUTOTUNE", "no"),
         ("LIMIC_LINE_LATENCY", "180"),
+        ("LIMIC_COPY", "vector"),
         ("LIMIC_STATS", "counts.json"),
         ("LIMIC_FABRIC", "verbs-only"),
         ("LIMIC_TCP_INTERFACE", "eth1"),
@@ -184,6 +185,7 @@ fn every_variable_does_something() {
     assert_eq!(settings.patience(), Duration::from_millis(8));
     assert_eq!((settings.skew(), settings.autotune()), (false, false));
     assert_eq!(settings.line_latency(), LineLatency::Nanoseconds(180));
+    assert_eq!(settings.copy(), CopyInstructions::Vector);
     assert_eq!(settings.fabric(), FabricUse::VerbsOnly);
     let tcp = settings.tcp();
     assert_eq!(tcp.interface.as_deref(), Some("eth1"));

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use super::keys::Key;
 use super::verbs::devices;
-use super::{FabricUse, Spin, VerbsCache, VerbsConnect};
+use super::{CopyInstructions, FabricUse, Spin, VerbsCache, VerbsConnect};
 use crate::policy::{
     ByteSize, INLINE_CAPACITY, LineLatency, MAX_FRAGMENT, MIN_FRAGMENT, Path, PathSet, Row,
     RowSource,
@@ -21,6 +21,7 @@ pub(super) enum Value {
     Node(Option<u32>),
     Text(Option<String>),
     LineLatency(LineLatency),
+    Copy(CopyInstructions),
     Fabric(FabricUse),
     Connect(VerbsConnect),
     Cache(VerbsCache),
@@ -65,6 +66,7 @@ impl Key {
             | Self::VerbsRetry
             | Self::TcpTimeout
             | Self::VerbsEntries => text.parse().ok().map(Value::Number),
+            Self::Copy => text.parse().ok().map(Value::Copy),
             Self::Fabric => text.parse().ok().map(Value::Fabric),
             Self::LineLatency => text.parse().ok().map(Value::LineLatency),
             Self::VerbsCache => text.parse().ok().map(Value::Cache),
@@ -116,6 +118,7 @@ impl Key {
                 Self::HugePages | Self::Skew | Self::Autotune | Self::VerbsCoalesce,
                 Value::Flag(_),
             )
+            | (Self::Copy, Value::Copy(_))
             | (Self::Fabric, Value::Fabric(_))
             | (Self::LineLatency, Value::LineLatency(_)) => true,
             (Self::VerbsCache, Value::Cache(_)) | (Self::VerbsConnect, Value::Connect(_)) => true,
@@ -173,6 +176,7 @@ mod tests {
             (Key::Autotune, "on", "an"),
             (Key::LineLatency, "180", "far"),
             (Key::LineLatency, "Topology", "-1"),
+            (Key::Copy, "rep-movsb", "rep"),
             (Key::Fabric, "TCP-only", "only"),
             (Key::TcpInterface, "eth0", ""),
             (Key::TcpTimeout, "1000", "999"),

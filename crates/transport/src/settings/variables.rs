@@ -93,6 +93,7 @@ impl Settings {
                 group.unwrap_or_else(|| "auto".to_owned())
             }
             Key::LineLatency => self.line_latency.to_string(),
+            Key::Copy => self.copy.to_string(),
             Key::Stats => self.stats.clone().unwrap_or_else(|| "none".to_owned()),
             Key::Fabric => self.fabric.to_string(),
             Key::TcpInterface => {

@@ -22,7 +22,8 @@ mod summary;
 mod sysfs;
 
 use std::path::PathBuf;
-use std::sync::OnceLock;
+
+use limic_shm::process::ValueHere;
 
 pub use crate::policy::Locality;
 
@@ -106,8 +107,8 @@ impl Topology {
     /// Takes some milliseconds the first time. Never fails: what could not be read is in
     /// [`Topology::origin`].
     pub fn detect() -> &'static Self {
-        static TOPOLOGY: OnceLock<Topology> = OnceLock::new();
-        TOPOLOGY.get_or_init(Self::read)
+        static TOPOLOGY: ValueHere<Topology> = ValueHere::new();
+        TOPOLOGY.get_or_make(Self::read)
     }
 
     fn read() -> Self {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use limic_measure::{MeasureError, ranks};
 use rustix::thread::{sched_getaffinity, sched_setaffinity};
 
+use super::copies::Copies;
 use super::loops::{Kind, Order};
 use super::memory::Memory;
 use super::partner::Partner;
@@ -18,6 +19,15 @@ const ITERATIONS: u64 = 20_000;
 /// One way of a cache line, in the best of several rounds of some milliseconds. The process must
 /// have one thread; where that may run is afterwards as before.
 pub(in crate::perf) fn line_latency(cpus: [u32; 2]) -> Result<Duration, MeasureError> {
+    let [first, second] = cpus.map(|cpu| cpu as usize);
+    pinned(first, || measure(first, second))
+}
+
+/// What `measured` finds on this CPU. Where the process may run is afterwards as before.
+pub(super) fn pinned<T>(
+    cpu: usize,
+    measured: impl FnOnce() -> Result<T, MeasureError>,
+) -> Result<T, MeasureError> {
     let affinity = |step| {
         move |errno: rustix::io::Errno| MeasureError::System {
             step,
@@ -25,8 +35,7 @@ pub(in crate::perf) fn line_latency(cpus: [u32; 2]) -> Result<Duration, MeasureE
         }
     };
     let before = sched_getaffinity(None).map_err(affinity("reading the CPU affinity"))?;
-    let [first, second] = cpus.map(|cpu| cpu as usize);
-    let found = ranks::pin(first).and_then(|()| measure(first, second));
+    let found = ranks::pin(cpu).and_then(|()| measured());
     sched_setaffinity(None, &before).map_err(affinity("restoring the CPU affinity"))?;
     found
 }
@@ -36,6 +45,7 @@ fn measure(first: usize, second: usize) -> Result<Duration, MeasureError> {
         kind: Kind::CacheLine,
         bytes: 8,
         shape: SHAPES[0],
+        copies: Copies::Libc,
         iterations: ITERATIONS,
     };
     let mut memory = Memory::map(order.bytes)?;

@@ -5,18 +5,20 @@ use std::fmt;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
 
+use super::copies::Copies;
 use super::memory::Memory;
 use super::wake;
 
 /// What is measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 #[repr(u8)]
-pub(super) enum Kind {
+pub(in crate::perf) enum Kind {
     CacheLine,
     Memcpy,
     TwoCopy,
     TwoCopyStream,
     OneCopy,
+    #[value(name = "process_vm_readv")]
     ReadProcess,
     EpollWake,
     FutexWake,
@@ -95,11 +97,13 @@ pub(super) struct Order {
     pub(super) kind: Kind,
     pub(super) bytes: usize,
     pub(super) shape: Shape,
+    /// What copies into the ring and out of it.
+    pub(super) copies: Copies,
     pub(super) iterations: u64,
 }
 
 impl Order {
-    pub(super) const BYTES: usize = 40;
+    pub(super) const BYTES: usize = 48;
 
     pub(super) fn encode(&self) -> [u8; Self::BYTES] {
         let numbers = [
@@ -107,6 +111,7 @@ impl Order {
             self.bytes as u64,
             self.shape.fragment as u64,
             self.shape.depth as u64,
+            self.copies as u64,
             self.iterations,
         ];
         let mut bytes = [0; Self::BYTES];
@@ -128,7 +133,8 @@ impl Order {
             kind: *Kind::ALL.get(size(0)?)?,
             bytes: size(1)?,
             shape: Shape::new(size(2)?, size(3)?),
-            iterations: number(4),
+            copies: *Copies::ALL.get(size(4)?)?,
+            iterations: number(5),
         })
     }
 }
@@ -261,9 +267,11 @@ fn put(order: &Order, memory: &Memory, direction: usize, turn: u64) -> Result<()
         // Room once the chunk `depth` before this one was emptied.
         flags.emptied[direction].wait_for((number + 1).saturating_sub(depth))?;
         let offset = (number % depth) as usize * order.shape.fragment;
-        let to = memory.fragment(direction, offset, len);
+        let to = memory.fragment(offset, len);
         // SAFETY: a chunk of `len` bytes, and it was emptied: the other process waits for `filled`.
-        unsafe { memory.copy_in(at, len, to) };
+        // In a ping-pong it belongs to both directions; this process answers only once it has taken
+        // the whole message.
+        unsafe { memory.copy_in(order.copies, at, len, to) };
         flags.filled[direction].set(number + 1);
     }
     Ok(())
@@ -275,9 +283,9 @@ fn take(order: &Order, memory: &mut Memory, direction: usize, turn: u64) -> Resu
     for (number, at, len) in pieces(order, turn) {
         memory.flags().filled[direction].wait_for(number + 1)?;
         let offset = (number % depth) as usize * order.shape.fragment;
-        let from = memory.fragment(direction, offset, len);
+        let from = memory.fragment(offset, len);
         // SAFETY: a chunk of `len` bytes, and it was filled: the other process waits for `emptied`.
-        unsafe { memory.copy_out(from, at, len) };
+        unsafe { memory.copy_out(order.copies, from, at, len) };
         memory.flags().emptied[direction].set(number + 1);
     }
     Ok(())
@@ -294,6 +302,7 @@ mod tests {
                 kind,
                 bytes: 5,
                 shape: Shape::new(8 << 10, 4),
+                copies: Copies::RepMovsb,
                 iterations: 7,
             };
             assert_eq!(Order::decode(&order.encode()), Some(order));
@@ -307,6 +316,7 @@ mod tests {
             kind: Kind::TwoCopy,
             bytes: 20 << 10,
             shape: Shape::new(8 << 10, 4),
+            copies: Copies::Libc,
             iterations: 1,
         };
         let found: Vec<_> = pieces(&order, 1).collect();

@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use limic_measure::MeasureError;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
+use super::copies::Copies;
 use super::loops::Failure;
 use crate::perf::buffers::Pool;
 
-/// Room for the largest ring: 16 chunks of 32 KiB.
-const RING_BYTES: usize = 512 << 10;
+/// Room for the largest ring: 64 chunks of 64 KiB.
+const RING_BYTES: usize = 4 << 20;
 
 /// Spins between two looks at the clock, and before the first yield.
 const PATIENCE: u32 = 1 << 16;
@@ -88,6 +89,8 @@ impl Bed {
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(super) struct Flags {
+    /// The partner is awake and has its order.
+    pub(super) ready: Flag,
     /// Goes to and fro.
     pub(super) ball: Flag,
     /// Chunks that were put into each ring, and taken out of it.
@@ -124,7 +127,7 @@ impl Memory {
         source.take(longest).map_err(no_memory)?;
         target.take(longest).map_err(no_memory)?;
         let bell = super::wake::bell()?;
-        let shared_bytes = size_of::<Flags>() + 2 * RING_BYTES + longest;
+        let shared_bytes = size_of::<Flags>() + RING_BYTES + longest;
         // SAFETY: a new mapping at an address that the kernel chooses.
         let mapped = unsafe {
             mmap_anonymous(
@@ -159,21 +162,24 @@ impl Memory {
     pub(super) fn rewind(&self) {
         let flags = self.flags();
         let pairs = flags.filled.iter().chain(&flags.emptied);
-        pairs.chain([&flags.ball]).for_each(|flag| flag.set(0));
+        pairs
+            .chain([&flags.ready, &flags.ball])
+            .for_each(|flag| flag.set(0));
         flags.bed.store(0);
     }
 
-    /// A chunk of the ring of one direction.
-    pub(super) fn fragment(&self, direction: usize, offset: usize, len: usize) -> *mut u8 {
-        assert!(direction < 2 && offset + len <= RING_BYTES, "in the ring");
-        let start = size_of::<Flags>() + direction * RING_BYTES + offset;
+    /// A chunk of the ring. A ping-pong fills it in both directions, one after the other: the
+    /// answer goes into the chunks that were just emptied, as limic's recycled buffers do.
+    pub(super) fn fragment(&self, offset: usize, len: usize) -> *mut u8 {
+        assert!(offset + len <= RING_BYTES, "in the ring");
+        let start = size_of::<Flags>() + offset;
         // SAFETY: checked just above: within the mapping.
         unsafe { self.shared.cast::<u8>().add(start) }
     }
 
     /// The buffer that both have mapped, of the longest size.
     fn buffer(&self) -> *mut u8 {
-        let start = size_of::<Flags>() + 2 * RING_BYTES;
+        let start = size_of::<Flags>() + RING_BYTES;
         // SAFETY: the mapping is `longest` bytes longer than this.
         unsafe { self.shared.cast::<u8>().add(start) }
     }
@@ -181,13 +187,13 @@ impl Memory {
     /// Copies part of the private source into shared memory.
     ///
     /// # Safety
-    /// `to` comes from [`chunk`](Self::chunk) for at least `len` bytes, and the other process
+    /// `to` comes from [`fragment`](Self::fragment) for at least `len` bytes, and the other process
     /// leaves that chunk alone.
     #[inline(always)]
-    pub(super) unsafe fn copy_in(&self, at: usize, len: usize, to: *mut u8) {
+    pub(super) unsafe fn copy_in(&self, copies: Copies, at: usize, len: usize, to: *mut u8) {
         let from = &self.source.bytes(at + len)[at..];
         // SAFETY: the caller's promise; private memory and the mapping do not overlap.
-        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to, len) }
+        unsafe { copies.copy(from.as_ptr(), to, len) }
     }
 
     /// Copies from shared memory into the private target.
@@ -195,10 +201,16 @@ impl Memory {
     /// # Safety
     /// As [`copy_in`](Self::copy_in).
     #[inline(always)]
-    pub(super) unsafe fn copy_out(&mut self, from: *const u8, at: usize, len: usize) {
+    pub(super) unsafe fn copy_out(
+        &mut self,
+        copies: Copies,
+        from: *const u8,
+        at: usize,
+        len: usize,
+    ) {
         let to = &mut self.target.bytes_mut(at + len)[at..];
         // SAFETY: the caller's promise; private memory and the mapping do not overlap.
-        unsafe { std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), len) }
+        unsafe { copies.copy_from_peer(from, to.as_mut_ptr(), len) }
     }
 
     /// Copies out of the shared buffer.
@@ -206,7 +218,7 @@ impl Memory {
         assert!(len <= self.longest, "in the buffer");
         let from = self.buffer();
         // SAFETY: within the buffer; the other process filled it before and touches it no more.
-        unsafe { self.copy_out(from, 0, len) }
+        unsafe { self.copy_out(Copies::Libc, from, 0, len) }
     }
 
     /// Writes the shared buffer and the private source, so that they are this process's own.

@@ -4,7 +4,8 @@
 //! - `cache-line`: one flag goes to and fro; one way.
 //! - `memcpy`: within one core, between the same two buffers.
 //! - `two-copy`: a message into a bounded ring of chunks and out of it, both processes at work;
-//!   ping-pong, one way; the best of several rings.
+//!   ping-pong, one way; both ways through the same ring; the best of several rings, and of libc's
+//!   copy, vectors and `rep movsb`.
 //! - `two-copy-stream`: the same, message after message in one direction.
 //! - `one-copy`: out of a buffer that both processes have mapped.
 //! - `process_vm_readv`: out of the other process's memory.
@@ -12,6 +13,7 @@
 //!
 //! [`memory`] is what the processes share, [`partner`] the other process, [`loops`] what both run.
 
+mod copies;
 mod line_latency;
 mod loops;
 mod memory;
@@ -27,25 +29,30 @@ use limic_measure::outputs::Outputs;
 use limic_measure::{MeasureError, ranks};
 
 use super::report::{Report, Row};
+use copies::Copies;
+pub(super) use copies::vector_time;
 pub(super) use line_latency::line_latency;
 use loops::{Failure, Kind, Order, Shape};
 use memory::Memory;
 use partner::Partner;
 
 /// The shapes of ring that are tried. Chunks of 4 KiB are missing: their addresses alias.
-const SHAPES: [Shape; 8] = [
+const SHAPES: [Shape; 9] = [
     // 8 KiB in all stay in the first-level caches of both cores.
     Shape::new(1 << 10, 8),
     Shape::new(2 << 10, 4),
     Shape::new(8 << 10, 4),
     Shape::new(8 << 10, 16),
-    Shape::new(16 << 10, 2),
     Shape::new(16 << 10, 8),
-    Shape::new(32 << 10, 2),
-    Shape::new(32 << 10, 4),
+    Shape::new(16 << 10, 32),
+    Shape::new(64 << 10, 4),
+    // Lines that are written again have left the reader's caches.
+    Shape::new(16 << 10, 256),
+    Shape::new(64 << 10, 64),
 ];
 
-const KINDS: [Kind; 5] = [
+/// Those that are measured for each size; the others send nothing, or a cache line.
+const SIZED: [Kind; 5] = [
     Kind::Memcpy,
     Kind::TwoCopy,
     Kind::TwoCopyStream,
@@ -53,10 +60,19 @@ const KINDS: [Kind; 5] = [
     Kind::ReadProcess,
 ];
 
-const WAKE_UPS: [Kind; 2] = [Kind::EpollWake, Kind::FutexWake];
+/// Those that have a length of their own, in bytes.
+const UNSIZED: [(Kind, usize); 3] = [
+    (Kind::CacheLine, 8),
+    (Kind::EpollWake, 0),
+    (Kind::FutexWake, 0),
+];
 
 /// How long a run must take to tell how many iterations fit into a round.
 const CALIBRATION: Duration = Duration::from_millis(1);
+
+/// A shape that takes so many times as long as another one in these first rounds is not the best.
+const HOPELESS: f64 = 1.3;
+const FIRST_ROUNDS: usize = 3;
 
 /// The name in tables and JSON.
 pub(super) const NAME: &str = "floor";
@@ -71,6 +87,10 @@ pub(super) struct Args {
 
     #[command(flatten)]
     timed: Timed,
+
+    /// Measure these alone [default: all]
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "KINDS")]
+    only: Vec<Kind>,
 
     /// Leave the placement of the two processes to the kernel
     #[arg(long)]
@@ -94,6 +114,12 @@ pub(super) fn run(args: &Args) -> Result<Report, MeasureError> {
             .push("only one CPU may be used: the two processes take turns on it".to_owned());
     }
     let sizes = &args.sizes.sizes;
+    let is_wanted = |kind: &Kind| args.only.is_empty() || args.only.contains(kind);
+    let of_each_size: Vec<Kind> = SIZED.into_iter().filter(is_wanted).collect();
+    let once: Vec<(Kind, usize)> = UNSIZED
+        .into_iter()
+        .filter(|(kind, _)| is_wanted(kind))
+        .collect();
     let mut memory = Memory::map(sizes.longest())?;
     // The only thread so far: nothing that forking could tear.
     let partner = Partner::start(&mut memory, pair)?;
@@ -106,17 +132,16 @@ pub(super) fn run(args: &Args) -> Result<Report, MeasureError> {
         partner,
         report,
         progress: ProgressBar::new(
-            (1 + WAKE_UPS.len() + sizes.as_slice().len() * KINDS.len()) as u64,
+            (once.len() + sizes.as_slice().len() * of_each_size.len()) as u64,
         ),
     };
     if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} ({eta} left)") {
         floor.progress.set_style(style);
     }
-    floor.measure(Kind::CacheLine, 8)?;
-    for kind in WAKE_UPS {
-        floor.measure(kind, 0)?;
+    for (kind, bytes) in once {
+        floor.measure(kind, bytes)?;
     }
-    for kind in KINDS {
+    for kind in of_each_size {
         for &bytes in sizes.as_slice() {
             if !floor.measure(kind, bytes)? {
                 break;
@@ -139,6 +164,8 @@ struct Floor<'a> {
 /// Where a round's time goes, for one shape.
 struct Candidate {
     order: Order,
+    /// The least time of an iteration in the first rounds.
+    first: f64,
     seconds: Vec<f64>,
 }
 
@@ -147,22 +174,28 @@ impl Floor<'_> {
     fn measure(&mut self, kind: Kind, bytes: usize) -> Result<bool, MeasureError> {
         self.progress
             .set_message(format!("{} {bytes}", kind.name()));
-        let shapes: &[Shape] = if kind.has_ring() {
-            &SHAPES
+        let (shapes, all_copies): (&[Shape], &[Copies]) = if kind.has_ring() {
+            (&SHAPES, Copies::here())
         } else {
-            &SHAPES[..1]
+            (&SHAPES[..1], &[Copies::Libc])
         };
         // A shape with larger chunks than the message is the same as the one before.
         let fits =
             |shape: &&Shape| shape.fragment < 2 * bytes || shape.fragment == SHAPES[0].fragment;
         let mut candidates = Vec::new();
         let shapes: Vec<&Shape> = shapes.iter().filter(fits).collect();
-        let round = self.args.timed.round() / shapes.len() as f64;
-        for shape in shapes {
+        let share = |candidates: usize| self.args.timed.round() / candidates as f64;
+        let short = share(shapes.len() * all_copies.len());
+        let fixed = self.args.timed.rounds.iterations.is_some() || kind.wakes();
+        let each = shapes
+            .iter()
+            .flat_map(|shape| all_copies.iter().map(move |copies| (**shape, *copies)));
+        for (shape, copies) in each {
             let mut order = Order {
                 kind,
                 bytes,
-                shape: *shape,
+                shape,
+                copies,
                 iterations: match self.args.timed.rounds.iterations {
                     None if kind.wakes() => wake::WAKES,
                     asked => asked.unwrap_or(1),
@@ -171,13 +204,21 @@ impl Floor<'_> {
             if let Err(error) = self.go(&order) {
                 return self.failed(kind, error);
             }
-            if self.args.timed.rounds.iterations.is_none() && !kind.wakes() {
-                order.iterations = self.calibrate(order, round)?;
+            if !fixed {
+                order.iterations = self.calibrate(order, short)?;
             }
             candidates.push(Candidate {
                 order,
+                first: f64::INFINITY,
                 seconds: Vec::new(),
             });
+        }
+        if candidates.len() > 1 {
+            self.drop_hopeless(&mut candidates)?;
+            let round = share(candidates.len());
+            for candidate in candidates.iter_mut().filter(|_| !fixed) {
+                candidate.order.iterations = ((round / candidate.first) as u64).max(1);
+            }
         }
         for _ in 0..self.args.timed.rounds.rounds {
             for candidate in &mut candidates {
@@ -194,6 +235,22 @@ impl Floor<'_> {
             self.report.rows.push(row(self.args, &order, spread));
         }
         Ok(true)
+    }
+
+    /// Leaves out the candidates that cannot be the best.
+    fn drop_hopeless(&mut self, candidates: &mut Vec<Candidate>) -> Result<(), MeasureError> {
+        // In turn: the machine may change meanwhile.
+        for _ in 0..FIRST_ROUNDS {
+            for candidate in &mut *candidates {
+                let time = self.go(&candidate.order).map_err(into_error)?.as_secs_f64();
+                let each = time / candidate.order.iterations as f64;
+                candidate.first = candidate.first.min(each);
+            }
+        }
+        let firsts = candidates.iter().map(|candidate| candidate.first);
+        let best = firsts.min_by(f64::total_cmp).unwrap_or_default();
+        candidates.retain(|candidate| candidate.first <= HOPELESS * best);
+        Ok(())
     }
 
     fn calibrate(&mut self, mut order: Order, round: f64) -> Result<u64, MeasureError> {
@@ -233,6 +290,8 @@ fn timed(order: &Order, memory: &mut Memory, partner: &mut Partner) -> Result<Du
     if order.kind.needs_partner() {
         memory.rewind();
         partner.send(order)?;
+        // To wake it may take as long as a whole loop.
+        memory.flags().ready.wait_for(1)?;
     }
     let begin = Instant::now();
     let result = loops::lead(order, memory, partner.pid());
@@ -277,7 +336,10 @@ fn row(args: &Args, order: &Order, spread: Spread) -> Row {
     Row {
         rounds: args.timed.rounds.rounds,
         iterations: order.iterations,
-        shape: order.kind.has_ring().then(|| order.shape.to_string()),
+        shape: order
+            .kind
+            .has_ring()
+            .then(|| format!("{}, {}", order.shape, order.copies.name())),
         ..Row::new(NAME, order.kind.name(), ranks, order.bytes, spread, 1.0)
     }
 }

@@ -125,6 +125,7 @@ fn serve(
         let Some(order) = Order::decode(&order) else {
             return Err(Failure::Silent);
         };
+        memory.flags().ready.set(1);
         follow(&order, memory)?;
         answers.write_all(&[1])?;
     }

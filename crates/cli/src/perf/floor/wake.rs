@@ -139,6 +139,7 @@ impl KernelWake {
             kind: Kind::EpollWake,
             bytes: 0,
             shape: super::SHAPES[0],
+            copies: crate::perf::floor::copies::Copies::Libc,
             iterations: WAKES,
         };
         let time = super::timed(&order, &mut self.memory, &mut self.partner);

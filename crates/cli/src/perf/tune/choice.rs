@@ -18,7 +18,7 @@ const MARGIN: f64 = 0.93;
 /// How much worse it may be in one of the two patterns.
 const TOLERATED: f64 = 1.25;
 
-/// A path, and the chunk that it cuts messages into.
+/// A path, and the fragments that it cuts messages into.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Way {
     pub(super) path: Path,
@@ -66,11 +66,11 @@ fn built_in(locality: Locality, bytes: u64) -> Path {
     choice.map_or(Path::Pipeline, |choice| choice.path)
 }
 
-/// The pipeline's chunk for a locality: the built-in one, unless another is clearly better over all
-/// long messages.
+/// The pipeline's fragment for a locality: the built-in one, unless another is clearly better over
+/// all long messages.
 pub(super) fn fragment(locality: Locality, measured: &Measured) -> u32 {
     let built_in = Table::built_in().fragment_bytes(Path::Pipeline, locality);
-    // The mean over the sizes where the chunk makes a difference.
+    // The mean over the sizes where the fragment makes a difference.
     let mean = |fragment_bytes: u32| {
         let way = Way {
             path: Path::Pipeline,

@@ -190,7 +190,7 @@ fn kept_sizes_stay_built_in() {
 }
 
 #[test]
-fn a_chunk_must_win_over_all_long_messages() {
+fn a_fragment_must_win_over_all_long_messages() {
     let mut measured = measured(as_built_in);
     let with = |measured: &mut Measured, factor: f64| {
         for (bytes, ways) in measured {

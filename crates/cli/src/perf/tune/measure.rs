@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use limic::internals::{INLINE_CAPACITY, Locality, ReceiverPace, Row, Table};
-use limic::settings::{ByteSize, LineLatency, Path, Settings, SettingsBuilder};
+use limic::settings::{ByteSize, CopyInstructions, LineLatency, Path, Settings, SettingsBuilder};
 use limic::topology::Place;
 use limic_measure::control::Control;
 use limic_measure::numbers::Spread;
@@ -18,6 +18,7 @@ use super::super::lane::Lane;
 use super::super::measure::{explain, one};
 use super::super::measured::Measured as Moved;
 use super::super::pattern::{WINDOW, Work};
+use super::Args;
 use super::choice::{self, Measured, Times, Way};
 
 /// Shortest and longest message that is measured, as powers of two.
@@ -93,6 +94,7 @@ struct Bench {
     cpus: Vec<Option<usize>>,
     /// What decides on the rows that hold between the two.
     line_latency: LineLatency,
+    copy: CopyInstructions,
     progress: ProgressBar,
     /// Seconds for one pattern of one point in one round.
     slot: f64,
@@ -100,11 +102,8 @@ struct Bench {
 }
 
 /// Measures as one of the two ranks; rank 0 prints what was found, as JSON.
-pub(super) fn as_rank(
-    cpus: &[u32],
-    line_latency: LineLatency,
-    seconds: f64,
-) -> Result<(), MeasureError> {
+pub(super) fn as_rank(cpus: &[u32], args: &Args) -> Result<(), MeasureError> {
+    let line_latency = args.line_latency;
     let control = Control::join().map_err(MeasureError::Start)?;
     let rank = control.rank();
     let cpu = cpus.get(rank as usize).filter(|_| control.size() == 2);
@@ -121,11 +120,12 @@ pub(super) fn as_rank(
         control,
         cpus: cpus.iter().map(|cpu| Some(*cpu as usize)).collect(),
         line_latency,
+        copy: args.copy,
         progress: ProgressBar::hidden(),
         slot: 0.0,
         notes: Vec::new(),
     };
-    let found = bench.all(locality, cpus, seconds)?;
+    let found = bench.all(locality, cpus, f64::from(args.seconds))?;
     let Bench { control, .. } = bench;
     if rank == 0 {
         limic_measure::outputs::write_json(&found, FilePath::new("-"))?;
@@ -146,6 +146,7 @@ impl Bench {
             .autotune(false)
             .skew(false)
             .line_latency(self.line_latency)
+            .copy(self.copy)
     }
 
     fn all(

@@ -17,11 +17,12 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path as FilePath, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-use limic::settings::{LineLatency, Settings, default_profile};
+use limic::settings::{CopyInstructions, LineLatency, Settings, default_profile};
 use limic_measure::outputs::{self, Outputs};
 use limic_measure::{MeasureError, ranks};
 use rustix::process::{Signal, getpid};
 
+use super::floor;
 use crate::run::end_with;
 use measure::Findings;
 use places::Pair;
@@ -57,7 +58,14 @@ pub(crate) struct Args {
     /// What decides on the rows that hold between these CPUs
     #[arg(long, hide = true, value_name = "NS", default_value_t)]
     line_latency: LineLatency,
+
+    /// The instructions for long copies that the profile will ask for
+    #[arg(long, hide = true, value_name = "INSTRUCTIONS", default_value_t, value_parser = instructions)]
+    copy: CopyInstructions,
 }
+
+/// Instructions whose copies take so much less time than others' replace what suits the processor.
+const CLEARLY: f64 = 1.07;
 
 const AFTER_HELP: &str = "\
 Run it once on an idle host; again where a virtual machine shows other distances at other times: the new rows come beside those
@@ -65,6 +73,10 @@ of other localities. LIMIC_PROFILE=off ignores the profile, LIMIC_PROFILE=FILE l
 limic info shows its rows. The format is described in docs/profile.md.
 
 Exit code: 0, 1 if something failed, 2 for a bad command line.";
+
+fn instructions(text: &str) -> Result<CopyInstructions, &'static str> {
+    text.parse().map_err(|()| "auto, vector or rep-movsb")
+}
 
 /// Tunes; errors are printed.
 pub(crate) fn execute(args: &Args) -> ExitCode {
@@ -79,7 +91,7 @@ pub(crate) fn execute(args: &Args) -> ExitCode {
 
 fn perform(args: &Args) -> Result<(), MeasureError> {
     if let Some(cpus) = &args.on_cpus {
-        return measure::as_rank(cpus, args.line_latency, f64::from(args.seconds));
+        return measure::as_rank(cpus, args);
     }
     if let Some(launcher) = ranks::launcher() {
         return Err(MeasureError::Usage(format!(
@@ -89,6 +101,7 @@ fn perform(args: &Args) -> Result<(), MeasureError> {
     let target = target(args)?;
     args.outputs.check()?;
     let pairs = places::find()?;
+    let copy = copy(&pairs)?;
     let mut all: Vec<Findings> = Vec::new();
     for (index, pair) in pairs.iter().enumerate() {
         let line_latency = pair.line_latency()?;
@@ -117,12 +130,15 @@ fn perform(args: &Args) -> Result<(), MeasureError> {
             notice(format_args!("left out: {locality} is measured already"));
             continue;
         }
-        all.push(start(args, pair, line_latency)?);
+        all.push(start(args, pair, line_latency, copy.unwrap_or_default())?);
     }
-    let kept = match &target {
+    let mut kept = match &target {
         Some(path) => profile::Kept::of(path, &all),
         None => profile::Kept::default(),
     };
+    if let Some(copy) = copy {
+        kept.set_copy(copy);
+    }
     if !kept.localities().is_empty() {
         notice(format_args!(
             "the rows of {} were measured before, and stay",
@@ -137,6 +153,28 @@ fn perform(args: &Args) -> Result<(), MeasureError> {
     // What was measured is shown also where the profile could not be written.
     finish(args, &all, target.as_deref(), &text)?;
     written.unwrap_or(Ok(()))
+}
+
+/// The instructions for long copies, where one kind wins clearly between the nearest CPUs; `None`
+/// if they cannot be compared here.
+fn copy(pairs: &[Pair]) -> Result<Option<CopyInstructions>, MeasureError> {
+    let Some(pair) = pairs.first().filter(|pair| !pair.shares_a_cpu()) else {
+        return Ok(None);
+    };
+    let Some(ratio) = floor::vector_time(pair.cpus)? else {
+        return Ok(None);
+    };
+    let copy = if ratio >= CLEARLY {
+        CopyInstructions::RepMovsb
+    } else if ratio * CLEARLY <= 1.0 {
+        CopyInstructions::Vector
+    } else {
+        CopyInstructions::Auto
+    };
+    notice(format_args!(
+        "long copies: vectors take {ratio:.2} of the time of rep movsb; copy = {copy}"
+    ));
+    Ok(Some(copy))
 }
 
 /// The file to write, if one is to be written; that it can be is found before minutes of measuring
@@ -157,7 +195,12 @@ fn target(args: &Args) -> Result<Option<PathBuf>, MeasureError> {
 }
 
 /// Starts the two ranks of one measurement, and reads what they found.
-fn start(args: &Args, pair: &Pair, line_latency: LineLatency) -> Result<Findings, MeasureError> {
+fn start(
+    args: &Args,
+    pair: &Pair,
+    line_latency: LineLatency,
+    copy: CopyInstructions,
+) -> Result<Findings, MeasureError> {
     let failed = |step| move |source| MeasureError::System { step, source };
     let program = std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into());
     let seconds = args.seconds.to_string();
@@ -168,6 +211,7 @@ fn start(args: &Args, pair: &Pair, line_latency: LineLatency) -> Result<Findings
         .args(["tune", "--seconds", &seconds, "--on-cpus"])
         .arg(format!("{},{}", pair.cpus[0], pair.cpus[1]))
         .args(["--line-latency", &line_latency.to_string()])
+        .args(["--copy", copy.name()])
         .stdin(Stdio::null())
         .stderr(Stdio::inherit());
     let me = getpid();

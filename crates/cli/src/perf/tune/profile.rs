@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::Path as FilePath;
 
-use limic::settings::{ByteSize, MachineKey, PROFILE_VERSION, Settings};
+use limic::settings::{ByteSize, CopyInstructions, MachineKey, PROFILE_VERSION, Settings};
 use limic_measure::MeasureError;
 use limic_measure::machine::date;
 
@@ -47,6 +47,15 @@ impl Kept {
                 .all(|findings| Some(&*findings.locality) != locality)
         });
         Self { settings, rows }
+    }
+
+    /// Puts the instructions for long copies that were measured now in the place of older ones;
+    /// none if one kind is as good as the other.
+    pub(super) fn set_copy(&mut self, copy: CopyInstructions) {
+        match copy {
+            CopyInstructions::Auto => self.settings.remove("copy"),
+            copy => self.settings.insert("copy".to_owned(), copy.name().into()),
+        };
     }
 
     /// The localities whose rows stay.
@@ -219,6 +228,16 @@ mod tests {
             "{third}"
         );
         assert_eq!(Kept::of_text("adapt = [[[", &again), Kept::default());
+    }
+
+    #[test]
+    fn measured_instructions_replace_those_of_before() {
+        let mut kept = Kept::of_text("copy = \"vector\"", &[]);
+        assert!(text(&[], &kept).contains("copy = \"vector\""));
+        kept.set_copy(CopyInstructions::RepMovsb);
+        assert!(text(&[], &kept).contains("copy = \"rep-movsb\""));
+        kept.set_copy(CopyInstructions::Auto);
+        assert!(!text(&[], &kept).contains("copy ="));
     }
 
     #[test]

@@ -7,10 +7,11 @@ use super::super::connection::{Connection, Received};
 use super::super::outcome::{Ending, exit_code};
 use super::super::output::Sink;
 use super::super::pmi_server::Effect;
+use super::super::wire::{Order, Report};
 use super::super::{RunError, notice};
-use super::{Job, Phase, SIGNALS, nix_error};
+use super::{Control, Job, Phase, SIGNALS, nix_error};
 
-impl Job<'_> {
+impl Job {
     pub(super) fn take_signals(&mut self) -> Result<(), RunError> {
         while let Some(info) = self
             .signals
@@ -27,7 +28,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    fn pass_on(&mut self, signal: Signal, from_terminal: bool) {
+    pub(super) fn pass_on(&mut self, signal: Signal, from_terminal: bool) {
         if signal == Signal::INT {
             if self.phase == Phase::Over {
                 // Only output is left, and nobody reads it.
@@ -40,15 +41,21 @@ impl Job<'_> {
             }
             self.interrupted = true;
         }
-        for rank in self.ranks.iter().filter(|rank| rank.running) {
+        for process in self
+            .ranks
+            .iter()
+            .filter(|rank| rank.running)
+            .filter_map(|rank| rank.process.as_ref())
+        {
             // Not waited for yet, so the numbers are still theirs. A rank that just ended is no
             // error.
-            let _gone = match rank.own_group {
-                true => kill_process_group(rank.pid, signal),
+            let _gone = match process.own_group {
+                true => kill_process_group(process.pid, signal),
                 false if from_terminal => Ok(()),
-                false => kill_process(rank.pid, signal),
+                false => kill_process(process.pid, signal),
             };
         }
+        self.tell_all(&Order::Signal(signal.as_raw()));
         if signal == Signal::TSTP {
             // Stops here, until SIGCONT; that is passed on in turn.
             let _cannot_fail = kill_process(getpid(), Signal::STOP);
@@ -58,15 +65,14 @@ impl Job<'_> {
     /// Reads a piece of what a rank sent and acts on it. Then others have their turn, however much
     /// more there is.
     pub(super) fn serve_pmi(&mut self, index: usize) {
-        if let Some(connection) = &mut self.ranks[index].connection {
+        if let Some(connection) = self.connection(index) {
             connection.flush();
         }
         // Lines are left from the last piece if their answers had piled up.
         if !self.take_lines(index) {
             return;
         }
-        let connection = self.ranks[index].connection.as_mut();
-        match connection.map(Connection::read) {
+        match self.connection(index).map(Connection::read) {
             Some(Received::Bytes) => {
                 self.take_lines(index);
             }
@@ -77,16 +83,13 @@ impl Job<'_> {
 
     /// Acts on the lines that were read; false if some are left, for which there is no room.
     fn take_lines(&mut self, index: usize) -> bool {
-        let rank = u32::try_from(index).unwrap_or(u32::MAX);
-        while let Some(connection) = &mut self.ranks[index].connection {
+        let rank = self.number(index);
+        while let Some(connection) = self.connection(index) {
             if !connection.has_room() {
                 return false;
             }
             match connection.next_line() {
-                Ok(Some(line)) => {
-                    let effects = self.server.handle(rank, &line);
-                    self.act(index, effects);
-                }
+                Ok(Some(line)) => self.handle(rank, line),
                 Ok(None) => return true,
                 Err(error) => {
                     notice(format_args!(
@@ -99,31 +102,44 @@ impl Job<'_> {
         true
     }
 
+    /// A line of PMI from this rank.
+    pub(super) fn handle(&mut self, rank: u32, line: Vec<u8>) {
+        match &mut self.control {
+            Control::Server(server) => {
+                let effects = server.handle(rank, &line);
+                self.act(rank, effects);
+            }
+            Control::Launcher(launcher) => launcher.report(&Report::Line(rank, line)),
+        }
+    }
+
     fn hang_up(&mut self, index: usize) {
-        self.ranks[index].connection = None;
-        self.leave(index);
+        if let Some(process) = &mut self.ranks[index].process {
+            process.connection = None;
+        }
+        self.leave_pmi(self.number(index));
     }
 
-    fn leave(&mut self, index: usize) {
-        let effects = self.server.leave(u32::try_from(index).unwrap_or(u32::MAX));
-        self.act(index, effects);
+    /// Nothing comes from this rank any more.
+    pub(super) fn leave_pmi(&mut self, rank: u32) {
+        match &mut self.control {
+            Control::Server(server) => {
+                let effects = server.leave(rank);
+                self.act(rank, effects);
+            }
+            Control::Launcher(launcher) => launcher.report(&Report::Left(rank)),
+        }
     }
 
-    fn act(&mut self, index: usize, effects: Vec<Effect>) {
+    fn act(&mut self, from: u32, effects: Vec<Effect>) {
         for effect in effects {
             match effect {
-                Effect::Answer(to, message) => {
-                    // A rank whose turn to start has not come yet cannot be in a barrier.
-                    let rank = self.ranks.get_mut(to as usize);
-                    if let Some(connection) = rank.and_then(|rank| rank.connection.as_mut()) {
-                        connection.answer(&message);
-                    }
-                }
+                Effect::Answer(to, message) => self.answer(to, message.encode()),
                 Effect::Abort { code, text } => {
                     if self.phase == Phase::Running {
-                        let pid = self.ranks[index].pid.as_raw_nonzero();
+                        let place = self.place_of(from);
                         notice(format_args!(
-                            "rank {index} (pid {pid}) aborted the job with code {code}: {text}"
+                            "rank {from} ({place}) aborted the job with code {code}: {text}"
                         ));
                         // An abort is a failure, whatever code it names.
                         self.fail(exit_code(code).max(1));
@@ -135,8 +151,39 @@ impl Job<'_> {
         }
     }
 
+    /// Gives a rank the answer to a line.
+    pub(super) fn answer(&mut self, rank: u32, line: Vec<u8>) {
+        if let Some(remote) = self.remote_of(rank) {
+            remote.tell(&Order::Answer(rank, line));
+            return;
+        }
+        // A rank whose turn to start has not come yet cannot be in a barrier.
+        let index = rank.checked_sub(self.first).map(|index| index as usize);
+        if let Some(connection) = index.and_then(|index| self.connection(index)) {
+            connection.answer(&line);
+        }
+    }
+
+    fn number(&self, index: usize) -> u32 {
+        self.first + u32::try_from(index).unwrap_or(u32::MAX)
+    }
+
+    fn place_of(&mut self, rank: u32) -> String {
+        if let Some(remote) = self.remote_of(rank) {
+            return format!("on {}", remote.name());
+        }
+        let rank = self.ranks.get(rank as usize);
+        let process = rank.and_then(|rank| rank.process.as_ref());
+        process.map_or_else(String::new, |process| {
+            format!("pid {}", process.pid.as_raw_nonzero())
+        })
+    }
+
     pub(super) fn read_output(&mut self, index: usize, stream: usize) {
-        let slot = &mut self.ranks[index].outputs[stream];
+        let Some(process) = &mut self.ranks[index].process else {
+            return;
+        };
+        let slot = &mut process.outputs[stream];
         let sink = &mut self.sinks[stream];
         if let Some(output) = slot.as_mut()
             && (sink.broken() || output.read(sink).is_err())
@@ -148,8 +195,12 @@ impl Job<'_> {
 
     /// No process of the job is left: takes what is still in the pipes.
     pub(super) fn close_outputs(&mut self) {
-        for rank in &mut self.ranks {
-            for (slot, sink) in rank.outputs.iter_mut().zip(&mut self.sinks) {
+        for process in self
+            .ranks
+            .iter_mut()
+            .filter_map(|rank| rank.process.as_mut())
+        {
+            for (slot, sink) in process.outputs.iter_mut().zip(&mut self.sinks) {
                 if let Some(mut output) = slot.take() {
                     while let Ok(true) = output.read(sink) {}
                     output.finish(sink);

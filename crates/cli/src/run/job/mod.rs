@@ -1,25 +1,35 @@
 //! One job from its first rank to its last process, in one thread: every event is a descriptor or a
 //! deadline of one `poll`.
+//!
+//! A job of several hosts is one such thread on each: the launcher's has no ranks of its own but a
+//! [`remote::Remote`] for each host, and a host's has a [`launcher::Launcher`] in place of a PMI
+//! server.
 
+mod begin;
 mod events;
+mod launcher;
+mod login;
+mod remote;
 
-use std::io::IsTerminal;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
 
-use nix::sys::signal::{SigSet, SigmaskHow, Signal as NixSignal};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::signal::Signal as NixSignal;
+use nix::sys::signalfd::SignalFd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitOptions, getpid, wait};
+use rustix::process::{Pid, Signal, WaitOptions, wait};
 
 use super::connection::Connection;
-use super::guard::{self, Guard};
 use super::outcome::Ending;
-use super::output::{Labelled, Sink};
+use super::output::{Output, Sink};
 use super::pmi_server::PmiServer;
-use super::processes::{Ender, in_foreground, proc_is_ours};
-use super::spawn::{Plan, Started, reserve_files};
-use super::{Args, RunError, binding, notice, system};
+use super::processes::Ender;
+use super::wire::Order;
+use super::{RunError, notice, system};
+
+pub(super) use begin::{run, run_host};
+pub(super) use login::SSH;
 
 /// The exit code after `--timeout`, as timeout(1) has it.
 const TIMED_OUT: u8 = 124;
@@ -39,11 +49,34 @@ const SIGNALS: [(NixSignal, Option<Signal>); 9] = [
 
 #[derive(Debug)]
 struct Rank {
+    running: bool,
+    /// None of a rank on another host.
+    process: Option<Process>,
+}
+
+/// A rank's process on this machine.
+#[derive(Debug)]
+struct Process {
     pid: Pid,
     own_group: bool,
-    running: bool,
     connection: Option<Connection>,
-    outputs: [Option<Labelled>; 2],
+    outputs: [Option<Output>; 2],
+}
+
+/// Who answers what ranks say over PMI.
+#[derive(Debug)]
+enum Control {
+    Server(PmiServer),
+    /// On a host of several: the launcher does, and decides what becomes of the job.
+    Launcher(launcher::Launcher),
+}
+
+/// What the command line says about the end of a job.
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    timeout: Option<Duration>,
+    grace: Duration,
+    keep_going: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +85,8 @@ enum Phase {
     Running,
     /// All were asked to end, and have until then.
     Ending(Instant),
+    /// Other hosts kill their ranks, and have until then to say that it is done.
+    Leaving(Instant),
     /// All are killed.
     Killing,
     /// No process is left; what they printed is still being written.
@@ -65,13 +100,24 @@ enum Source {
     Pmi(usize),
     Output(usize, usize),
     Sink(usize),
+    /// A host of several.
+    Remote(usize),
+    /// The launcher's standard input.
+    Input,
+    /// What a host of several has for rank 0 to read.
+    Feed,
+    Launcher,
 }
 
 #[derive(Debug)]
-struct Job<'a> {
-    args: &'a Args,
+struct Job {
+    limits: Limits,
+    /// The number of the first of the ranks.
+    first: u32,
     ranks: Vec<Rank>,
-    server: PmiServer,
+    control: Control,
+    remotes: Vec<remote::Remote>,
+    input: remote::Input,
     signals: SignalFd,
     sinks: [Sink; 2],
     ender: Ender,
@@ -83,75 +129,6 @@ struct Job<'a> {
     failure: Option<u8>,
 }
 
-/// Runs the job that the command line describes; returns its exit code.
-pub(super) fn run(args: &Args) -> Result<u8, RunError> {
-    let cpus =
-        binding::plan(args.bind, args.ranks).map_err(|source| RunError::Binding { source })?;
-    // Signals are blocked before the first rank starts, so that none is lost; ranks get the former
-    // mask.
-    let mask: SigSet = SIGNALS.iter().map(|(signal, _)| *signal).collect();
-    let former = mask.thread_swap_mask(SigmaskHow::SIG_BLOCK);
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    let number = getpid().as_raw_nonzero();
-    let name = format!("{}{number}_{:x}", guard::PREFIX, now.as_nanos());
-    let plan = Plan {
-        args,
-        name: name.clone(),
-        mask: former.map_err(nix_error("blocking signals"))?,
-        files: reserve_files(args)?,
-        terminal: std::io::stdin().is_terminal() && in_foreground(),
-    };
-    nix::sys::prctl::set_child_subreaper(true).map_err(nix_error("becoming a child subreaper"))?;
-    let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
-    let signals = SignalFd::with_flags(&mask, flags).map_err(nix_error("making a signalfd"))?;
-
-    let failed = |step| move |source| RunError::System { step, source };
-    let guard = match proc_is_ours() {
-        true => Some(Guard::start(&plan.name).map_err(failed("starting the job's guard"))?),
-        false => {
-            notice(format_args!(
-                "/proc is not there, or is of another PID namespace: what ranks start may outlive \
-                 the job; mount a proc file system of this namespace"
-            ));
-            None
-        }
-    };
-    let sink_error = failed("duplicating the standard streams");
-    let mut job = Job {
-        args,
-        ranks: Vec::new(),
-        server: PmiServer::new(name, args.ranks),
-        signals,
-        sinks: [
-            Sink::new(std::io::stdout()).map_err(&sink_error)?,
-            Sink::new(std::io::stderr()).map_err(&sink_error)?,
-        ],
-        ender: Ender::new(guard.as_ref().map(Guard::pid)),
-        phase: Phase::Running,
-        end_at: args
-            .timeout
-            .and_then(|limit| Instant::now().checked_add(limit)),
-        interrupted: false,
-        failure: None,
-    };
-    let mut result = Ok(());
-    for (rank, cpu) in (0..).zip(cpus) {
-        match plan.start(rank, cpu) {
-            Ok(started) => job.add(started),
-            Err(error) => {
-                // Those that run already have nobody to work with.
-                job.kill();
-                result = Err(error);
-                break;
-            }
-        }
-    }
-    job.serve()?;
-    result.map(|()| job.failure.unwrap_or(0))
-}
-
 fn nix_error(step: &'static str) -> impl Fn(nix::errno::Errno) -> RunError {
     move |errno| RunError::System {
         step,
@@ -159,20 +136,15 @@ fn nix_error(step: &'static str) -> impl Fn(nix::errno::Errno) -> RunError {
     }
 }
 
-impl Job<'_> {
-    fn add(&mut self, started: Started) {
-        self.ender.add(started.pid, started.own_group);
-        let [out, err] = match started.outputs {
-            Some([out, err]) => [Some(out), Some(err)],
-            None => [None, None],
-        };
-        self.ranks.push(Rank {
-            pid: started.pid,
-            own_group: started.own_group,
-            running: true,
-            connection: Some(started.connection),
-            outputs: [out, err],
-        });
+impl Job {
+    /// The end of a rank's PMI connection on this machine.
+    fn connection(&mut self, index: usize) -> Option<&mut Connection> {
+        self.ranks
+            .get_mut(index)?
+            .process
+            .as_mut()?
+            .connection
+            .as_mut()
     }
 
     /// Handles events until no process is left and all output is written.
@@ -180,7 +152,8 @@ impl Job<'_> {
         loop {
             self.reap()?;
             self.keep_time();
-            if self.phase == Phase::Over && !self.sinks.iter().any(Sink::pending) {
+            self.exchange();
+            if self.phase == Phase::Over && !self.anything_unsaid() {
                 return Ok(());
             }
             for source in self.wait()? {
@@ -190,31 +163,73 @@ impl Job<'_> {
                     Source::Output(rank, stream) => self.read_output(rank, stream),
                     // Also when the reader of our output went away: the write tells.
                     Source::Sink(stream) => self.sinks[stream].write(),
+                    Source::Remote(number) => self.serve_remote(number),
+                    Source::Input => self.read_input(),
+                    Source::Feed => self.feed(),
+                    Source::Launcher => self.serve_launcher(),
                 }
             }
         }
+    }
+
+    /// Hands on what has come for other processes of the job: with several hosts.
+    fn exchange(&mut self) {
+        self.return_room();
+        self.relay_output();
+    }
+
+    /// Whether something is still to be written, or to be sent to the launcher.
+    fn anything_unsaid(&self) -> bool {
+        let sinks = self.sinks.iter().any(Sink::pending);
+        sinks || matches!(&self.control, Control::Launcher(launcher) if launcher.pending())
     }
 
     /// Waits for events, at most until the next deadline.
     fn wait(&self) -> Result<Vec<Source>, RunError> {
         let mut sources = vec![Source::Signals];
         let mut fds = vec![PollFd::new(&self.signals, PollFlags::IN)];
-        for (index, rank) in self.ranks.iter().enumerate() {
-            if let Some(connection) = &rank.connection {
-                sources.push(Source::Pmi(index));
-                fds.push(PollFd::new(connection, connection.interest()));
+        let mut add = |source, fd, flags: PollFlags| {
+            if !flags.is_empty() {
+                sources.push(source);
+                fds.push(PollFd::from_borrowed_fd(fd, flags));
             }
-            for (stream, output) in rank.outputs.iter().enumerate() {
+        };
+        let processes = self.ranks.iter().enumerate();
+        for (index, process) in processes.filter_map(|(i, rank)| Some((i, rank.process.as_ref()?)))
+        {
+            if let Some(connection) = process.connection.as_ref().filter(|_| self.takes_lines()) {
+                add(
+                    Source::Pmi(index),
+                    connection.as_fd(),
+                    connection.interest(),
+                );
+            }
+            for (stream, output) in process.outputs.iter().enumerate() {
                 if let Some(output) = output.as_ref().filter(|_| self.sinks[stream].has_room()) {
-                    sources.push(Source::Output(index, stream));
-                    fds.push(PollFd::new(output, PollFlags::IN));
+                    add(Source::Output(index, stream), output.as_fd(), PollFlags::IN);
                 }
             }
         }
         for (stream, sink) in self.sinks.iter().enumerate() {
-            if sink.pending() {
-                sources.push(Source::Sink(stream));
-                fds.push(PollFd::new(sink, PollFlags::OUT));
+            if let Some(fd) = sink.wanted() {
+                add(Source::Sink(stream), fd, PollFlags::OUT);
+            }
+        }
+        for (number, remote) in self.remotes.iter().enumerate() {
+            for (fd, flags) in remote.interests() {
+                add(Source::Remote(number), fd, flags);
+            }
+        }
+        let stdin = std::io::stdin();
+        if self.input == remote::Input::Wanted {
+            add(Source::Input, stdin.as_fd(), PollFlags::IN);
+        }
+        if let Control::Launcher(launcher) = &self.control {
+            for (fd, flags) in launcher.interests() {
+                add(Source::Launcher, fd, flags);
+            }
+            if let Some(fd) = launcher.feeding() {
+                add(Source::Feed, fd, PollFlags::OUT);
             }
         }
         let timeout = self.next_deadline().and_then(|at| {
@@ -232,25 +247,29 @@ impl Job<'_> {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        match self.phase {
+        let next = match self.phase {
             Phase::Running => self.end_at,
-            Phase::Ending(kill_at) => Some(kill_at),
+            Phase::Ending(kill_at) | Phase::Leaving(kill_at) => Some(kill_at),
             Phase::Killing | Phase::Over => None,
-        }
+        };
+        let greetings = self.remotes.iter().filter_map(|remote| remote.greet_by());
+        next.into_iter().chain(greetings).min()
     }
 
     fn keep_time(&mut self) {
-        let due = self.next_deadline().is_some_and(|at| at <= Instant::now());
+        let now = Instant::now();
+        self.give_up_silent(now);
+        let is_due = |at: Instant| at <= now;
         match self.phase {
-            Phase::Running if due => {
-                let seconds = self.args.timeout.unwrap_or_default().as_secs_f64();
+            Phase::Running if self.end_at.is_some_and(is_due) => {
+                let seconds = self.limits.timeout.unwrap_or_default().as_secs_f64();
                 notice(format_args!(
                     "the job did not end within {seconds} s; ending it"
                 ));
                 self.fail(TIMED_OUT);
                 self.end();
             }
-            Phase::Ending(_) if due => self.kill(),
+            Phase::Ending(at) | Phase::Leaving(at) if is_due(at) => self.kill(),
             _ => {}
         }
     }
@@ -265,6 +284,7 @@ impl Job<'_> {
                     self.ender.forget(pid);
                     if let Some(ending) = Ending::of(status) {
                         self.rank_ended(pid, ending);
+                        self.login_ended(pid, ending);
                     }
                 }
                 Ok(None) => break any && !self.any_running() && !self.ender.any_left(),
@@ -274,16 +294,15 @@ impl Job<'_> {
             }
         };
         if none_left {
-            self.close_outputs();
-            self.phase = Phase::Over;
+            self.close();
         } else if self.phase == Phase::Running && !self.any_running() {
             self.end();
         } else if any {
             // Orphans of the child that ended have become children.
             match self.phase {
-                Phase::Ending(_) => self.ender.ask(),
+                Phase::Ending(_) if self.remotes.is_empty() => self.ender.ask(),
                 Phase::Killing => self.kill(),
-                Phase::Running | Phase::Over => {}
+                _ => {}
             }
         }
         Ok(())
@@ -294,32 +313,42 @@ impl Job<'_> {
     }
 
     fn rank_ended(&mut self, pid: Pid, ending: Ending) {
-        let running = self
-            .ranks
-            .iter()
-            .position(|rank| rank.running && rank.pid == pid);
-        let Some(index) = running else { return };
+        let is_it = |rank: &Rank| {
+            let process = rank.process.as_ref();
+            rank.running && process.is_some_and(|process| process.pid == pid)
+        };
+        let Some(index) = self.ranks.iter().position(is_it) else {
+            return;
+        };
         // What it sent last may be an abort, which says more than its exit code. Its children may
         // hold the socket, too, and are not listened to.
-        if let Some(connection) = &self.ranks[index].connection {
+        if let Some(connection) = self.connection(index) {
             connection.shut();
         }
-        while self.ranks[index].connection.is_some() {
+        while self.connection(index).is_some() {
             self.serve_pmi(index);
         }
+        let number = pid.as_raw_nonzero().get();
+        if let Control::Launcher(launcher) = &mut self.control {
+            launcher.rank_ended(self.first + index as u32, number, ending);
+        }
+        self.count_end(index, ending, format_args!("pid {number}"));
+    }
+
+    /// A rank ended, here or on another host: its failure is the job's.
+    fn count_end(&mut self, index: usize, ending: Ending, place: std::fmt::Arguments<'_>) {
         self.ranks[index].running = false;
-        if ending.code() == 0 || self.phase != Phase::Running {
+        let is_decided = matches!(self.control, Control::Launcher(_));
+        if ending.code() == 0 || self.phase != Phase::Running || is_decided {
             return;
         }
-        let next = if self.args.keep_going {
-            "going on"
-        } else {
-            "ending the job"
+        let next = match self.limits.keep_going {
+            true => "going on",
+            false => "ending the job",
         };
-        let number = pid.as_raw_nonzero();
-        notice(format_args!("rank {index} (pid {number}) {ending}; {next}"));
+        notice(format_args!("rank {index} ({place}) {ending}; {next}"));
         self.fail(ending.code());
-        if !self.args.keep_going {
+        if !self.limits.keep_going {
             self.end();
         }
     }
@@ -330,19 +359,36 @@ impl Job<'_> {
     }
 
     fn end(&mut self) {
-        if self.phase == Phase::Running {
-            let now = Instant::now();
-            self.phase = Phase::Ending(now.checked_add(self.args.grace).unwrap_or(now));
-            self.ender.ask();
+        if self.phase != Phase::Running {
+            return;
+        }
+        let now = Instant::now();
+        self.phase = Phase::Ending(now.checked_add(self.limits.grace).unwrap_or(now));
+        match self.remotes.is_empty() {
+            true => self.ender.ask(),
+            false => self.tell_all(&Order::End),
         }
     }
 
     fn kill(&mut self) {
+        if self.leave() {
+            return;
+        }
         self.phase = Phase::Killing;
         if !self.ender.kill() {
             // Children are left that may not be signalled. They are the next init's to wait for.
-            self.close_outputs();
-            self.phase = Phase::Over;
+            self.close();
         }
+    }
+
+    /// No process is left.
+    fn close(&mut self) {
+        self.close_outputs();
+        if let Control::Launcher(launcher) = &mut self.control
+            && self.phase != Phase::Over
+        {
+            launcher.over();
+        }
+        self.phase = Phase::Over;
     }
 }

@@ -51,12 +51,22 @@ pub(super) struct PmiServer {
     left: Option<u32>,
     /// Whether the rank is inside a command of several lines (`mcmd=spawn` to `endcmd`).
     in_long: Vec<bool>,
+    /// Which ranks are on which node, in Hydra's notation.
+    mapping: String,
 }
 
 impl PmiServer {
-    /// `name` names the job in no other way than to tell it from others.
-    pub(super) fn new(name: String, ranks: u32) -> Self {
+    /// `name` names the job in no other way than to tell it from others; `counts` says how many
+    /// ranks each node has, in one block.
+    pub(super) fn new(name: String, counts: &[u32]) -> Self {
+        let ranks: u32 = counts.iter().sum();
+        // Each block: its first node, how many nodes, ranks on each.
+        let blocks = counts.iter().enumerate();
+        let blocks: String = blocks
+            .map(|(node, count)| format!(",({node},1,{count})"))
+            .collect();
         Self {
+            mapping: format!("(vector{blocks})"),
             name,
             values: HashMap::new(),
             stored: 0,
@@ -169,8 +179,7 @@ impl PmiServer {
             return found.with("value", value);
         }
         if key == b"PMI_process_mapping" {
-            // All ranks on one node, in Hydra's notation: from node 0 on, 1 node, n ranks each.
-            return found.with("value", format!("(vector,(0,1,{}))", self.stages.len()));
+            return found.with("value", &self.mapping);
         }
         let key = String::from_utf8_lossy(key).into_owned();
         refuse("get_result", &format!("key_{key}_not_found"))

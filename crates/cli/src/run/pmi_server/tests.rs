@@ -4,12 +4,13 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use limic::bootstrap::{Bootstrap, BootstrapError, Pmi1};
+use proptest::prelude::*;
 
 use super::super::connection::{Connection, Received};
 use super::*;
 
 fn server(ranks: u32) -> PmiServer {
-    PmiServer::new("limic_1_2".into(), ranks)
+    PmiServer::new("limic_1_2".into(), &[ranks])
 }
 
 /// The line that the one answer of a request is sent as.
@@ -128,6 +129,57 @@ fn whatever_a_rank_sends_it_gets_an_answer() {
     assert!(ask(&mut server, "endcmd").contains("cmd=spawn_result rc=-1"));
 }
 
+/// Lines of the protocol, whole and broken, and none of it.
+fn lines() -> impl Strategy<Value = Vec<u8>> {
+    let command = prop::sample::select(vec![
+        "cmd=init pmi_version=1 pmi_subversion=1",
+        "cmd=get_maxes",
+        "cmd=put kvsname=x key=a value=1",
+        "cmd=get kvsname=x key=a",
+        "cmd=barrier_in",
+        "cmd=barrier_in",
+        "cmd=finalize",
+        "cmd=abort exitcode=1",
+        "mcmd=spawn",
+        "endcmd",
+    ]);
+    let whole = command.prop_map(|line| line.as_bytes().to_vec());
+    let cut = (whole.clone(), any::<prop::sample::Index>());
+    let cut = cut.prop_map(|(line, at)| line[..at.index(line.len())].to_vec());
+    prop_oneof![4 => whole, 1 => cut, 1 => prop::collection::vec(any::<u8>(), 0..40)]
+}
+
+proptest! {
+    /// No rank hears what it has not asked, and none that waits in a barrier is forgotten when
+    /// somebody leaves.
+    #[test]
+    fn each_answer_is_for_a_question(
+        said in prop::collection::vec((0_u32..3, lines()), 0..60),
+        leaver in 0_u32..3,
+    ) {
+        let mut server = server(3);
+        let mut unanswered = [0_usize; 3];
+        let hear = |unanswered: &mut [usize; 3], effects: Vec<Effect>| {
+            for effect in effects {
+                if let Effect::Answer(to, _) = effect {
+                    let left = unanswered[to as usize].checked_sub(1);
+                    unanswered[to as usize] = left.expect("an answer without a question");
+                }
+            }
+        };
+        for (rank, line) in said {
+            unanswered[rank as usize] += 1;
+            let effects = server.handle(rank, &line);
+            hear(&mut unanswered, effects);
+        }
+        let waiting = |server: &PmiServer, rank: usize| server.stages[rank] == Stage::InBarrier;
+        hear(&mut unanswered, server.leave(leaver));
+        for (rank, questions) in unanswered.into_iter().enumerate() {
+            prop_assert!(!waiting(&server, rank), "rank {rank}, {questions} without an answer");
+        }
+    }
+}
+
 #[test]
 fn the_number_of_entries_is_bounded_however_short_they_are() {
     let mut server = server(1);
@@ -177,7 +229,7 @@ fn serve(mut server: PmiServer, sockets: Vec<UnixStream>) {
             if let Effect::Answer(rank, message) = effect
                 && let Some(connection) = &mut connections[rank as usize]
             {
-                connection.answer(&message);
+                connection.answer(&message.encode());
             }
         }
     }

@@ -75,7 +75,7 @@ impl Bench {
     fn pairs(&self, entries: u16, count: u32) -> Result<Vec<QueuePair>, VerbsError> {
         let settings = QueuePairSettings {
             send_entries: entries.into(),
-            pieces: 1,
+            slices: 1,
             inline_bytes: INLINE_BYTES,
             retries: RETRIES,
             timeout: TIMEOUT,

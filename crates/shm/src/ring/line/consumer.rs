@@ -227,6 +227,8 @@ impl<M: Memory> LineConsumer<M> {
     #[cold]
     #[inline(never)]
     fn follow_pad(&mut self, mut word: u64) -> Result<u64, Corrupt> {
+        // What was shown before lies at another place, if a producer makes a pad of it.
+        self.peeked = 0;
         for _ in 0..PADS {
             let to_end = self.cursor.left_in_lap();
             let checked = (word >> 32) as u8 == PAD && word >> 48 == self.cursor.position & 0xffff;

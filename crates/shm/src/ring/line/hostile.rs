@@ -116,6 +116,33 @@ fn ring_line_refuses_jumps_that_lead_nowhere() {
     assert!(consumer.peek().expect("the record").is_some());
 }
 
+/// What was shown is not taken off at the place to which a pad leads.
+#[test]
+fn ring_line_takes_nothing_off_where_a_record_has_become_a_pad() {
+    let record = |position| header(0, 1, position) | ENDS_LINE;
+    let (mem, mut alone) = consumer();
+    put(&mem, 0, record(0));
+    assert!(alone.peek().expect("fine").is_some());
+    alone.pop();
+    put(&mem, 1, record(at(1)));
+    assert!(alone.peek().expect("fine").is_some());
+    put(&mem, 0, 0);
+    put(&mem, 1, header(15 * 8, PAD, at(1)));
+    assert!(alone.peek().expect("nothing yet").is_none());
+    alone.pop();
+    put(&mem, 0, record(at(16)));
+    assert!(alone.peek().expect("the next one").is_some());
+
+    let (mem, _, mut consumer) = two_laps();
+    put(&mem, 0, record(0));
+    assert!(consumer.peek().expect("fine").is_some());
+    put(&mem, 0, header(0, PAD, 0));
+    assert!(consumer.peek().expect("nothing yet").is_none());
+    consumer.pop();
+    put(&mem, 4, record(0));
+    assert!(consumer.peek().expect("the next one").is_some());
+}
+
 #[test]
 fn ring_line_producer_ignores_impossible_credit() {
     let mem = heap(area_len(LINES));

@@ -205,12 +205,12 @@ impl<M: Memory> SharedConsumer<M> {
         }
     }
 
-    /// Passes over a slot that a dead sender has claimed and not published. Says
+    /// Passes over a slot that was claimed and not published. Says
     /// whether there was one: if not, the sender has published it after all (or
     /// there is nothing), so peek again.
     ///
-    /// The sender must be dead: a living one would write on into the slot while it
-    /// belongs to another.
+    /// The sender must be dead, or have said that it has not claimed it: else it
+    /// would write on into the slot while that belongs to another.
     pub fn skip_stalled(&mut self) -> bool {
         // Acquire: as in `peek`; nothing of the slot is used if it is ready.
         let word = self.slot().load(Ordering::Acquire);

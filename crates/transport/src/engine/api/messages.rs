@@ -138,6 +138,6 @@ impl Engine {
     }
 
     pub(crate) fn keep_any_source_receives(&mut self) {
-        self.cx.matching.keep_any_source_receives();
+        self.cx.matching.deaths.keep_any_source_receives();
     }
 }

@@ -2,14 +2,13 @@
 
 use std::any::Any;
 
+use crate::Result;
 use crate::engine::Engine;
 use crate::engine::patience::Awaited;
 use crate::engine::protocol::cancel;
-use crate::engine::request::Operation;
 use crate::engine_cell::{Freed, Frees};
 use crate::error::Outcome;
 use crate::raw::RequestId;
-use crate::{Peer, Result};
 
 impl Engine {
     /// Waits for one request.
@@ -69,16 +68,12 @@ impl Engine {
         });
     }
 
-    pub(crate) fn sender_of(&self, id: RequestId) -> Option<Peer> {
-        let slot = self.cx.requests.find(id)?;
-        match self.cx.requests.under_way(slot)? {
-            Operation::Receive(receiving) => receiving.stage.sender().map(Peer),
-            _ => None,
-        }
-    }
-
     pub(crate) fn cancel(&mut self, id: RequestId) -> Result<()> {
-        cancel::cancel(&mut self.cx, id)
+        cancel::cancel(&mut self.cx, id)?;
+        // The receiver answers: who cancels one send after the other takes the answers in between,
+        // since only so many may wait (`outbox::answer`).
+        self.progress();
+        Ok(())
     }
 
     pub(crate) fn abandon(&mut self, id: RequestId, buffer: Box<dyn Any + Send>) {

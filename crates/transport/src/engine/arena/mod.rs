@@ -5,6 +5,7 @@
 
 pub(crate) mod heap;
 pub(crate) mod peer_arenas;
+mod quota;
 mod send_ahead;
 mod slots;
 pub(crate) mod thread_rc;

@@ -1,22 +1,31 @@
 //! Arenas of a peer, mapped here, and which of this endpoint's the peer has.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use limic_shm::ring::{Mapped, PackedFlags};
-use limic_shm::segment::{PeerArena, SegmentError};
+use limic_shm::segment::{PeerArena, SegmentError, UnmappedArena};
 
 use crate::buffer::{ArenaBytes, ReceiveBuffer, Skip};
+use crate::engine::arena::quota::{Charge, Quota};
 use crate::engine::arena::thread_rc::ThreadRc;
+use crate::engine::frame::ArenaMessage;
 use crate::single_copy::RemoteBytes;
 
 /// Arenas of one peer that are mapped at a time: each costs this process page tables.
 const MOST_ARENAS: usize = 4096;
+
+/// Arenas of one peer that are read without being mapped: each costs this process a descriptor.
+const MOST_UNMAPPED: usize = 16;
+
+/// Bytes of such an arena that are read at once.
+const STEP: usize = 1 << 16;
 
 /// An arena of a peer, and the flags by which its loans go back. All loans that are held share it.
 #[derive(Debug)]
 pub(crate) struct MappedArena {
     pub(crate) arena: PeerArena,
     pub(crate) flags: PackedFlags<Mapped>,
+    _charge: Charge,
 }
 
 /// Why a message cannot be read out of an arena of the peer.
@@ -37,10 +46,14 @@ pub(crate) struct PeerArenas {
     /// By number. There are few.
     mapped: Vec<(u32, ThreadRc<MappedArena>)>,
     sent: Vec<u32>,
+    /// Arenas that cannot be mapped, as beyond the quota: messages that lie there are read by calls
+    /// of the kernel.
+    unmapped: Vec<(u32, UnmappedArena)>,
     /// Arenas of the peer for which this process had no descriptor or no memory.
     missed: Vec<u32>,
     /// The flags by which room in the peer's arenas goes back.
     released: PackedFlags<Mapped>,
+    quota: Quota,
 }
 
 impl PeerArenas {
@@ -49,8 +62,10 @@ impl PeerArenas {
         Self {
             mapped: Vec::new(),
             sent: Vec::new(),
+            unmapped: Vec::new(),
             missed: Vec::new(),
             released,
+            quota: Quota::of_peer(),
         }
     }
 
@@ -76,27 +91,45 @@ impl PeerArenas {
         self.mapped.iter().any(|(known, _)| *known == number)
     }
 
-    /// Maps an arena that came over the channel. One that cannot be mapped is an error at the
-    /// message that lies in it.
+    /// Maps an arena that came over the channel, or keeps its descriptor. One of which neither can
+    /// be is an error at the message that lies in it.
     pub(crate) fn map(&mut self, number: u32, bytes: u64, fd: OwnedFd) {
         if self.mapped.len() >= MOST_ARENAS && !self.is_mapped(number) {
             tracing::warn!("a peer has {MOST_ARENAS} arenas, and no other one is mapped");
-            return self.miss(number);
+            return self.keep_unmapped(number, fd);
         }
+        self.unmap(number);
+        // The whole of it is mapped at once, and it may be longer than all addresses.
+        let Some(charge) = self.quota.charge(bytes) else {
+            tracing::warn!("an arena of {bytes} bytes of a peer is too much to map");
+            return self.keep_unmapped(number, fd);
+        };
         let most = usize::try_from(bytes).unwrap_or(usize::MAX);
-        match PeerArena::attach(fd, most) {
+        match PeerArena::attach(fd.as_fd(), most) {
             Ok(arena) => {
-                self.unmap(number);
-                let flags = self.released.clone();
-                let arena = ThreadRc::new(MappedArena { arena, flags });
+                let arena = ThreadRc::new(MappedArena {
+                    arena,
+                    flags: self.released.clone(),
+                    _charge: charge,
+                });
                 self.mapped.push((number, arena));
             }
             Err(error) => {
                 tracing::warn!("an arena of a peer cannot be mapped: {error}");
                 // A want of memory here is no fault of the peer's.
                 if matches!(error, SegmentError::Map { .. }) {
-                    self.miss(number);
+                    self.keep_unmapped(number, fd);
                 }
+            }
+        }
+    }
+
+    /// Keeps an arena to be read without being mapped, or notes that it was missed.
+    fn keep_unmapped(&mut self, number: u32, fd: OwnedFd) {
+        self.miss(number);
+        if self.unmapped.len() < MOST_UNMAPPED && self.was_missed(number) {
+            if let Ok(arena) = UnmappedArena::new(fd) {
+                self.unmapped.push((number, arena));
             }
         }
     }
@@ -130,6 +163,34 @@ impl PeerArenas {
         }
     }
 
+    /// Hands out the first `len` bytes of a message in an arena that is not mapped, piece by piece,
+    /// with the place of each. False if not all of them can be had.
+    pub(crate) fn read_unmapped(
+        &self,
+        message: &ArenaMessage,
+        len: u64,
+        mut take: impl FnMut(u64, &[u8]),
+    ) -> bool {
+        let mut unmapped = self.unmapped.iter();
+        let Some((_, arena)) = unmapped.find(|(number, _)| *number == message.arena) else {
+            return false;
+        };
+        let mut piece = [0; STEP];
+        let mut at = 0;
+        while at < len {
+            let piece = &mut piece[..(len - at).min(STEP as u64) as usize];
+            let Some(offset) = message.offset.checked_add(at) else {
+                return false;
+            };
+            if !arena.read(offset, piece) {
+                return false;
+            }
+            take(at, piece);
+            at += piece.len() as u64;
+        }
+        true
+    }
+
     /// Copies up to `most` bytes from byte `at` of a message on that lies in an arena of the peer.
     pub(crate) fn read(
         &mut self,
@@ -152,6 +213,13 @@ impl PeerArenas {
     pub(crate) fn unmap(&mut self, number: u32) {
         self.mapped.retain(|(known, _)| *known != number);
         self.missed.retain(|missed| *missed != number);
+        self.unmapped.retain(|(unmapped, _)| *unmapped != number);
+    }
+
+    /// No arena can be mapped from now on.
+    #[cfg(test)]
+    pub(crate) fn map_none(&mut self) {
+        self.quota = Quota::of_nothing();
     }
 
     /// An arena is no more. Says whether the peer has it.

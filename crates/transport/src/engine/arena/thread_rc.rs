@@ -11,8 +11,8 @@ use core::fmt;
 use core::mem::ManuallyDrop;
 use core::ops::Deref;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+
+use self::sync::{ANY_ORPHANS, AtomicBool, AtomicU64, AtomicUsize, Ordering, orphans, this_thread};
 
 struct Shared<T> {
     value: T,
@@ -42,24 +42,68 @@ pub(crate) struct ThreadRef<T> {
     shared: NonNull<Shared<T>>,
 }
 
-/// What keepers left behind that are gone: some of their shares are out, or were when that was
-/// looked at last.
-static ORPHANS: Mutex<Vec<Box<dyn Orphan>>> = Mutex::new(Vec::new());
-/// Whether there is any.
-static ANY_ORPHANS: AtomicBool = AtomicBool::new(false);
-
 trait Orphan: Send {
     fn is_over(&self) -> bool;
 }
 
-/// A number that no other thread has which lives now. One that gets the number of an ended thread
-/// began after its end.
-#[inline(always)]
-fn this_thread() -> usize {
-    thread_local! {
-        static PLACE: u8 = const { 0 };
+/// Real atomics and threads, or loom's.
+#[cfg(not(loom))]
+mod sync {
+    pub(super) use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+    use std::sync::MutexGuard;
+
+    use limic_shm::process::LockHere;
+
+    use super::Orphan;
+
+    static ORPHANS: LockHere<Vec<Box<dyn Orphan>>> = LockHere::new(Vec::new());
+    /// Whether there is any orphan.
+    pub(super) static ANY_ORPHANS: AtomicBool = AtomicBool::new(false);
+
+    /// What keepers left behind that are gone: some of their shares are out, or were when that was
+    /// looked at last.
+    pub(super) fn orphans() -> MutexGuard<'static, Vec<Box<dyn Orphan>>> {
+        ORPHANS.lock()
     }
-    PLACE.with(|place| core::ptr::from_ref(place).addr())
+
+    /// A number that no other thread has which lives now. One that gets the number of an ended
+    /// thread began after its end.
+    #[inline(always)]
+    pub(super) fn this_thread() -> usize {
+        thread_local! {
+            static PLACE: u8 = const { 0 };
+        }
+        PLACE.with(|place| core::ptr::from_ref(place).addr())
+    }
+}
+
+/// The same under loom: `tests/models`.
+#[cfg(loom)]
+mod sync {
+    use std::sync::PoisonError;
+
+    pub(super) use loom::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+    use loom::sync::{Mutex, MutexGuard};
+
+    use super::Orphan;
+
+    loom::lazy_static! {
+        static ref ORPHANS: Mutex<Vec<Box<dyn Orphan>>> = Mutex::new(Vec::new());
+        pub(super) static ref ANY_ORPHANS: AtomicBool = AtomicBool::new(false);
+    }
+
+    pub(super) fn orphans() -> MutexGuard<'static, Vec<Box<dyn Orphan>>> {
+        ORPHANS.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn this_thread() -> usize {
+        // Not loom's: it is no part of what is checked.
+        static NEXT: core::sync::atomic::AtomicUsize = core::sync::atomic::AtomicUsize::new(1);
+        loom::thread_local! {
+            static NUMBER: usize = NEXT.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
+        }
+        NUMBER.with(|number| *number)
+    }
 }
 
 impl<T> RcBox<T> {
@@ -137,7 +181,7 @@ impl<T: Send + Sync + 'static> Drop for ThreadRc<T> {
         let rc = unsafe { ManuallyDrop::take(&mut self.0) };
         if !rc.all_returned() {
             rc.shared().orphaned.store(true, Ordering::Relaxed);
-            let mut orphaned = ORPHANS.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut orphaned = orphans();
             orphaned.push(Box::new(rc));
             ANY_ORPHANS.store(true, Ordering::Relaxed);
         }
@@ -154,7 +198,7 @@ fn drop_finished_orphans() {
     if !ANY_ORPHANS.load(Ordering::Relaxed) {
         return;
     }
-    let mut orphaned = ORPHANS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut orphaned = orphans();
     let all = core::mem::take(&mut *orphaned);
     let (over, shared): (Vec<_>, _) = all.into_iter().partition(|rc| rc.is_over());
     *orphaned = shared;
@@ -223,7 +267,7 @@ impl<T: fmt::Debug> fmt::Debug for ThreadRef<T> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use std::sync::Arc;
     use std::thread;
@@ -258,6 +302,25 @@ mod tests {
         drop((owner.share(), owner.share()));
         assert!(lives());
         drop(owner);
+        ends(&value);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri has no fork")]
+    fn a_forked_child_returns_shares_though_another_thread_looks_at_them() {
+        use crate::child::{beside, holds_in_child};
+        let value = Arc::new(());
+        let mut owner = ThreadRc::new(Arc::clone(&value));
+        let mut share = Some(owner.share());
+        drop(owner);
+        let looking = |stay: &dyn Fn()| {
+            let _list = super::orphans();
+            stay();
+        };
+        assert!(beside(looking, || holds_in_child(|| share
+            .take()
+            .is_some())));
+        drop(share);
         ends(&value);
     }
 

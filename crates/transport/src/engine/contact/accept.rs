@@ -11,19 +11,21 @@ const MAX_UNGREETED: usize = 32;
 
 /// Connections that are accepted before others have their turn: any process of the network
 /// namespace can make some.
-const VISIT: usize = 16;
+pub(super) const VISIT: usize = 16;
 /// More connections than wait in any queue.
 const ALL: usize = 1 << 16;
+/// How often a closing endpoint looks for connections that wait.
+const LAST_VISITS: usize = 4;
 
-/// Accepts connections that wait.
-pub(crate) fn accept_connections(cx: &mut Cx) {
-    accept(cx, VISIT);
+/// Accepts connections that wait. False if there are none.
+pub(crate) fn accept_connections(cx: &mut Cx) -> bool {
+    accept(cx, VISIT)
 }
 
-fn accept(cx: &mut Cx, most: usize) {
-    for _ in 0..most {
+fn accept(cx: &mut Cx, most: usize) -> bool {
+    for at in 0..most {
         let Some(channel) = cx.sockets.accept() else {
-            return;
+            return at > 0;
         };
         let foreign_user = cx.sockets.foreign_user(&channel);
         let index = cx.sockets.add(channel, None);
@@ -43,16 +45,22 @@ fn accept(cx: &mut Cx, most: usize) {
             }
         }
     }
+    true
+}
+
+/// Reads what has come over connections that have not greeted. False if there is none.
+pub(crate) fn read_greetings(cx: &mut Cx) -> bool {
+    let ungreeted = cx.sockets.ungreeted();
+    for index in &ungreeted {
+        connections::read(cx, *index, GREETING);
+    }
+    !ungreeted.is_empty()
 }
 
 /// Any process of the network namespace can connect, and say nothing: that must not use up the
 /// descriptors.
 fn drop_ungreeted(cx: &mut Cx, newest: u32) {
-    let ungreeted = cx.sockets.ungreeted();
-    if ungreeted.len() <= MAX_UNGREETED {
-        return;
-    }
-    if let Some(other) = ungreeted.into_iter().find(|index| *index != newest) {
+    if let Some(other) = cx.sockets.surplus_ungreeted(MAX_UNGREETED, newest) {
         tracing::debug!("a connection that nobody greets over is dropped");
         connections::drop_connection(cx, other);
     }
@@ -62,6 +70,11 @@ fn drop_ungreeted(cx: &mut Cx, newest: u32) {
 /// answer.
 pub(crate) fn stop_listening(cx: &mut Cx) {
     cx.sockets.stop_listening();
-    accept(cx, ALL);
+    // Who is not accepted sees what it would see if this process had ended. So all descriptors are
+    // for those who wait, and a failure is not the last word.
+    cx.sockets.give_up_reserve();
+    for _ in 0..LAST_VISITS {
+        accept(cx, ALL);
+    }
     cx.sockets.forget_listener();
 }

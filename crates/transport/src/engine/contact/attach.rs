@@ -58,8 +58,10 @@ pub(crate) fn map(cx: &mut Cx, peer: u32, pending: &mut Pending) -> Result<(), U
             return Ok(());
         }
     }
-    let [shared, owner, _doorbell, ..] = &pending.fds[..] else {
-        return Err(Unmapped::wrong("the greeting came without its descriptors"));
+    let [shared, owner, _doorbell] = &pending.fds[..] else {
+        return Err(Unmapped::wrong(
+            "the greeting came with other descriptors than it should",
+        ));
     };
     let greeting = &pending.greeting;
     let segment = PeerSegment::attach([shared.as_fd(), owner.as_fd()], Some(greeting.epoch));

@@ -159,11 +159,16 @@ pub(crate) fn drop_connection(cx: &mut Cx, index: u32) {
     let Some(peer) = connection.peer else {
         return;
     };
-    if cx.identity.is_closed() || connection.died {
+    let is_left = cx.identity.is_closed() && !stop_writer::is_awaited(cx, peer);
+    if connection.died {
         return;
     }
-    // The peer is to see it, though a forked child of this process may hold the socket too.
+    // The peer is to see it, though a forked child of this process may hold the socket too, and
+    // though a goodbye may have met a full queue.
     connection.channel.end_sending();
+    if is_left {
+        return;
+    }
     cx.arenas.keep_for_living(peer, connection.pidfd.as_ref());
     // A peer that has said goodbye is in the middle of nothing.
     if !connection.said_goodbye {
@@ -172,12 +177,22 @@ pub(crate) fn drop_connection(cx: &mut Cx, index: u32) {
     }
 }
 
-/// Looks at the sockets once. True if anything happened.
-pub(crate) fn poll(cx: &mut Cx, timeout: Option<Duration>) -> bool {
+/// Goes on with what was paused, if its time is over.
+pub(super) fn resume(cx: &mut Cx) {
     for index in cx.sockets.resume() {
-        read(cx, index, VISIT);
+        if cx.sockets.has_died(index) {
+            end(cx, index);
+        } else {
+            read(cx, index, VISIT);
+        }
     }
+}
+
+/// Looks at the sockets once, but for those that it rests from. True if anything happened.
+pub(crate) fn poll(cx: &mut Cx, timeout: Option<Duration>) -> bool {
+    resume(cx);
     let (events, count) = cx.sockets.wait(timeout);
+    let begun = cx.sockets.begin_visit(&events[..count]);
     // New connections last: they may get the index of one that ends in this round, for which there
     // may be two events.
     let mut accept = false;
@@ -199,6 +214,9 @@ pub(crate) fn poll(cx: &mut Cx, timeout: Option<Duration>) -> bool {
     if accept {
         accept::accept_connections(cx);
     }
+    if let Some(begun) = begun {
+        cx.sockets.end_visit(begun);
+    }
     if !cx.peers.to_contact.is_empty() {
         contact_peers(cx);
     }
@@ -209,19 +227,25 @@ pub(crate) fn poll(cx: &mut Cx, timeout: Option<Duration>) -> bool {
 /// Messages of one connection that are read before others have their turn.
 const VISIT: usize = 8;
 /// Messages that are read where all have to be: as many as no socket holds.
-const ALL: usize = 4096;
+pub(super) const ALL: usize = 4096;
 
 /// Reads the messages of a connection until there are none, but no more than so many.
 pub(crate) fn read(cx: &mut Cx, index: u32, most: usize) {
+    let mut left = most;
+    read_within(cx, index, &mut left);
+}
+
+/// The same of connections that together may have so many.
+pub(super) fn read_within(cx: &mut Cx, index: u32, left: &mut usize) {
     if cx.sockets.begin_reading(index) {
-        read_messages(cx, index, most);
+        read_messages(cx, index, left);
         cx.sockets.end_reading(index);
     }
 }
 
-fn read_messages(cx: &mut Cx, index: u32, most: usize) {
+fn read_messages(cx: &mut Cx, index: u32, left: &mut usize) {
     let mut buffer = [0; MAX_MESSAGE];
-    for _ in 0..most {
+    while *left > 0 {
         let Some(connection) = cx.sockets.get(index) else {
             return;
         };
@@ -232,6 +256,7 @@ fn read_messages(cx: &mut Cx, index: u32, most: usize) {
         let peer = connection.peer;
         match connection.channel.receive(&mut buffer) {
             Ok(Received::Message { len, fds }) => {
+                *left -= 1;
                 handshake::on_message(cx, index, &buffer[..len], fds);
                 cx.sockets.refill_reserve();
             }
@@ -245,19 +270,19 @@ fn read_messages(cx: &mut Cx, index: u32, most: usize) {
             }
             Err(error) if error.is_temporary() => return cx.sockets.pause(index, &error),
             Err(error) => {
-                tracing::warn!("a connection is given up: {error}");
-                let Some(peer) = peer else {
-                    return closed(cx, index);
-                };
-                // The peer lives, and learns it only now.
-                if matches!(error, ControlError::System { .. }) {
-                    stop_writer::stop_writer(cx, peer, Writer::Trusted);
-                    return closed(cx, index);
-                }
-                stop_writer::stop_writer(cx, peer, Writer::Liar);
-                // Nothing that it says over another connection is waited for.
-                for other in cx.sockets.of_peer(peer) {
-                    closed(cx, other);
+                match peer {
+                    Some(peer) if !matches!(error, ControlError::System { .. }) => {
+                        break_off(cx, peer, &error);
+                    }
+                    _ => {
+                        tracing::warn!("a connection is given up: {error}");
+                        if let Some(peer) = peer {
+                            // The peer lives, and learns it only now.
+                            let why = PeerFailure::Corrupt(error.to_string());
+                            cx.peers.notes.ended(peer, why);
+                        }
+                        closed(cx, index);
+                    }
                 }
                 return;
             }
@@ -265,21 +290,34 @@ fn read_messages(cx: &mut Cx, index: u32, most: usize) {
     }
 }
 
-/// Reads what a peer has sent over its connections by now: a greeting, or an arena that a message
-/// names.
-pub(crate) fn read_all_of(cx: &mut Cx, peer: u32) {
+/// A peer has broken the rules over its own socket. Nothing that it says over another connection is
+/// waited for.
+pub(crate) fn break_off(cx: &mut Cx, peer: u32, why: &dyn core::fmt::Display) {
+    tracing::warn!("the connections of peer {peer} are given up: {why}");
+    stop_writer::stop_writer(cx, peer, Writer::Through);
     for index in cx.sockets.of_peer(peer) {
-        read(cx, index, ALL);
+        closed(cx, index);
     }
 }
 
-/// Whether a peer has closed, or has given this endpoint up, as far as it has said so by now. If
-/// so, what was read in its memory since may not be what it sent.
-pub(crate) fn has_left(cx: &mut Cx, peer: u32) -> bool {
-    if cx.sockets.has_news(peer) {
-        read_all_of(cx, peer);
+/// Reads what a peer has sent over its connections by now. False if that is more than a socket
+/// holds: it goes on all the time.
+pub(crate) fn read_all_of(cx: &mut Cx, peer: u32) -> bool {
+    let mut left = ALL;
+    for index in cx.sockets.of_peer(peer) {
+        read_within(cx, index, &mut left);
     }
-    cx.peers.is_gone(peer)
+    left > 0
+}
+
+/// Reads the greeting of a peer that is not met, which has sent it. One that says other things all
+/// the time fails: they would be read again for each of its records.
+#[cold]
+pub(crate) fn read_greeting_of(cx: &mut Cx, peer: u32) {
+    if !read_all_of(cx, peer) && cx.peers.is_unmet(peer) {
+        let why = "it says other things all the time, and no greeting";
+        failure::fail_peer(cx, peer, PeerFailure::NotMet(why.into()));
+    }
 }
 
 /// The process at the other end has ended; its socket may live on in a child.
@@ -313,48 +351,7 @@ pub(crate) fn closed(cx: &mut Cx, index: u32) {
     } else {
         PeerFailure::Died
     };
-    cx.peers.ended(peer, why);
-}
-
-/// Takes in an arena's descriptor that a message names. It was sent before the message, so it is
-/// there: perhaps in a connection that this side has not accepted yet, if both sides made the first
-/// contact at once.
-#[cold]
-pub(crate) fn fetch_arena(cx: &mut Cx, from: u32, arena: u32) {
-    look_for_arena(cx, from, arena);
-    // Its sender has done nothing wrong if this process has no room for its descriptor.
-    if cx.sockets.has_unread(from) || cx.sockets.is_paused() {
-        if let Some(pair) = cx.peers.pair(from) {
-            pair.arenas.miss(arena);
-        }
-    }
-}
-
-fn look_for_arena(cx: &mut Cx, from: u32, arena: u32) {
-    read_all_of(cx, from);
-    for turn in 0..1024 {
-        let pair = cx.peers.pair(from);
-        if pair.is_none_or(|pair| pair.arenas.is_mapped(arena)) {
-            return;
-        }
-        if turn == 0 {
-            // That connection is accepted even where no descriptor is free but those in reserve.
-            cx.sockets.give_up_reserve();
-            accept::accept_connections(cx);
-            cx.sockets.refill_reserve();
-        }
-        let happened = poll(cx, Some(Duration::ZERO));
-        let waits = cx.sockets.has_unread(from);
-        if waits {
-            // Another thread has the spare descriptors at the moment.
-            world::yield_now();
-        }
-        // A hello may have been answered just now, and the arena is behind it.
-        read_all_of(cx, from);
-        if !happened && !waits {
-            return;
-        }
-    }
+    cx.peers.notes.ended(peer, why);
 }
 
 /// Tells all peers that this endpoint closes in good order. Nothing is written into their memory
@@ -363,7 +360,7 @@ fn look_for_arena(cx: &mut Cx, from: u32, arena: u32) {
 pub(crate) fn say_goodbye(cx: &mut Cx, deadline: Instant) {
     for peer in 0..cx.peers.len() {
         if let Some(peer) = cx.peers.get(peer) {
-            peer.backlog.clear();
+            peer.clear_backlog();
         }
     }
     for connection in cx.sockets.iter() {

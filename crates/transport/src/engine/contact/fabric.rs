@@ -40,7 +40,7 @@ pub(crate) fn try_anew(cx: &mut Cx, number: u32) {
         Some(_) => {}
     }
     peer.state = PeerState::Unmet { connecting: false };
-    cx.matching.forget_failure(number);
+    cx.matching.deaths.forget(number);
 }
 
 fn reached(cx: &mut Cx, link: Link, number: u32) {
@@ -61,6 +61,7 @@ pub(crate) fn on_connected(cx: &mut Cx, link: Link, known: Option<u32>, id: u64,
         Some(number) => Some(number),
         None => Some(address)
             .filter(|address| address.id == id && address.id != cx.identity.address.id)
+            .filter(|address| cx.peers.knows(address) || cx.peers.len() < handshake::MOST_PEERS)
             .and_then(|address| cx.peers.enter(&address, &cx.identity.address))
             // Messages go to this peer already: no other connection takes their way.
             .filter(|number| cx.peers.channel(*number).is_none()),

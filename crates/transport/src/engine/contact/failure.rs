@@ -3,12 +3,13 @@
 use limic_matching::Source as From;
 
 use super::connections;
-use super::stop_writer::{Writer, stop_writer};
+use super::stop_writer::{Writer, is_awaited, stop_writer};
 use crate::counters::Event;
 use crate::engine::control::{budget, spins};
 use crate::engine::cx::Cx;
 use crate::engine::matching::Liveness;
-use crate::engine::matching::unexpected_store::UnexpectedBody;
+use crate::engine::matching::unexpected::kept_bytes;
+use crate::engine::matching::unexpected_store::{UnexpectedBody, UnexpectedMessage};
 use crate::engine::peer::pair::ShmPair;
 use crate::engine::peer::table::{Channel, PeerState};
 use crate::engine::protocol::{arena_message, regions, unexpected};
@@ -26,11 +27,10 @@ pub(crate) fn fail_peer(cx: &mut Cx, number: u32, why: PeerFailure) {
         cx,
         number,
         match why {
-            // One that refuses says so out of its progress, so it is in the middle of no write.
-            PeerFailure::Refused(_) => Writer::Liar,
             // Another peer may have written that in its name.
-            PeerFailure::Corrupt(_) => Writer::Blamed,
-            _ => Writer::Trusted,
+            PeerFailure::Corrupt(_) => Writer::Unaware,
+            PeerFailure::Closed if cx.identity.is_closed() => Writer::Unaware,
+            _ => Writer::Through,
         },
     );
     copy_out_loans(cx, number);
@@ -48,7 +48,7 @@ pub(crate) fn fail_peer(cx: &mut Cx, number: u32, why: PeerFailure) {
     for index in cx.sockets.of_peer(number) {
         connections::drop_connection(cx, index);
     }
-    if !died {
+    if !died && !is_awaited(cx, number) {
         // It may have said goodbye over another connection than that which ended first. Nothing is
         // kept for it yet.
         cx.quarantine.leave(number);
@@ -66,7 +66,7 @@ pub(crate) fn fail_peer(cx: &mut Cx, number: u32, why: PeerFailure) {
             cx.quarantine.keep_words(number, regions.access, splits);
             spins::update_spins(cx);
             if let Some(ring) = ring {
-                cx.peers.left_ring(number, ring);
+                cx.peers.notes.left_ring(number, ring);
             }
         }
         PeerState::Up(Channel::Fabric(connection)) => {
@@ -77,7 +77,7 @@ pub(crate) fn fail_peer(cx: &mut Cx, number: u32, why: PeerFailure) {
     }
     if !cx.quarantine.lives(number) {
         cx.staging.forget_peer(number);
-        cx.peers.uncount_contact(number);
+        cx.peers.contacts.uncount(number);
     }
     cx.arenas.forget_peer(number);
     fail_operations(cx, number, &why, died);
@@ -90,11 +90,11 @@ fn fail_operations(cx: &mut Cx, number: u32, why: &PeerFailure, died: bool) {
         why: why.clone(),
     };
     let mut slots = cx.matching.unpost_all(&mut cx.requests, From::Is(number));
-    if died && !cx.matching.any_source_survives() {
+    if died && !cx.matching.deaths.any_source_survives() {
         // A receive from any source may have waited for this peer.
         let of_any = cx.matching.unpost_all(&mut cx.requests, From::Any);
         if of_any.is_empty() {
-            cx.matching.report_later(number, why.clone());
+            cx.matching.deaths.report_later(number, why.clone());
         }
         slots.extend(of_any);
     }
@@ -103,7 +103,7 @@ fn fail_operations(cx: &mut Cx, number: u32, why: &PeerFailure, died: bool) {
     }
     // Its connections are closed by now: it finds out when it looks at them.
     cx.memory.count_given_up();
-    forget_offers(cx, number);
+    forget_offers(cx, number, why);
     for slot in cx.requests.slots() {
         let concerned = match cx.requests.get(slot) {
             Operation::Send(sending) => {
@@ -127,7 +127,7 @@ fn fail_operation(cx: &mut Cx, slot: u32, error: &Error) {
                 if !split.stopped && cx.quarantine.keep_written(from, id, split.serial, error) {
                     return;
                 }
-                cx.splits.close(split.line);
+                cx.transfers.splits.close(split.line);
             }
             ReceiveStage::Assembling(incoming) if incoming.region.is_some() => {
                 return regions::abort_put(cx, slot, &incoming);
@@ -160,14 +160,25 @@ fn copy_out_loans(cx: &mut Cx, number: u32) {
 }
 
 /// Offers of a peer that is gone can never be fulfilled, and a message that has come in part never
-/// ends: they must not match any receive.
-fn forget_offers(cx: &mut Cx, number: u32) {
-    let offers = cx
+/// ends: they must not match any receive. Those that are claimed fail once they are received, also
+/// if the peer is back by then.
+fn forget_offers(cx: &mut Cx, number: u32, why: &PeerFailure) {
+    let gone = |message: &UnexpectedMessage| message.envelope.from == number && !message.is_here();
+    for token in cx.matching.store().find(false, gone) {
+        unexpected::withdraw(cx, token);
+    }
+    let in_arena = |message: &UnexpectedMessage| matches!(message.body, UnexpectedBody::InArena(_));
+    let claimed = cx
         .matching
         .store()
-        .find(|message| message.envelope.from == number && !message.is_here());
-    for token in offers {
-        unexpected::withdraw(cx, token);
+        .find(true, |message| gone(message) && !in_arena(message));
+    for token in claimed {
+        let store = cx.matching.store();
+        let kept = store
+            .get(token)
+            .map_or(0, |message| kept_bytes(&message.body));
+        store.lose(token, why.clone());
+        budget::count_taken(cx, number, kept);
     }
 }
 
@@ -186,9 +197,9 @@ pub(crate) fn release_ended(cx: &mut Cx) {
             }
         }
         for ring in ended.rings {
-            cx.peers.left_ring(ended.peer, ring);
+            cx.peers.notes.left_ring(ended.peer, ring);
         }
-        cx.peers.uncount_contact(ended.peer);
+        cx.peers.contacts.uncount(ended.peer);
         // One that has not failed yet will, and is read first.
         if !cx.peers.is_alive(ended.peer) {
             cx.staging.forget_peer(ended.peer);

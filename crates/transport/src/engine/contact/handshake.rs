@@ -6,10 +6,11 @@ use std::os::fd::OwnedFd;
 
 use limic_shm::control::{ControlError, Sent};
 
-use super::{attach, connections, failure, inquiry};
+use super::{attach, connections, failure};
 use crate::counters::Event;
 use crate::engine::cx::Cx;
 use crate::engine::peer::greeting::{self, BadGreeting, Greeting, Pending, u32_at, u64_at};
+use crate::engine::peer::inquiry;
 use crate::engine::protocol::send;
 use crate::error::PeerFailure;
 
@@ -17,7 +18,7 @@ use crate::error::PeerFailure;
 /// have ended yet.
 const MOST_CONNECTIONS: usize = 4;
 /// Endpoints that may have made the first contact, together with those that are known by address.
-const MOST_PEERS: u32 = 1 << 18;
+pub(super) const MOST_PEERS: u32 = 1 << 18;
 /// Endpoints of one process that may have made the first contact and are not gone: each takes a
 /// mapping here, of which the kernel lets a process have some 65000.
 const MOST_OF_PROCESS: u32 = 4096;
@@ -84,7 +85,7 @@ pub(crate) fn on_message(cx: &mut Cx, index: u32, bytes: &[u8], fds: Vec<OwnedFd
                 let why = why.replace(char::is_control, " ");
                 // Over the other connection it may have said more, if both made the first contact
                 // at once.
-                cx.peers.ended(peer, PeerFailure::Refused(why));
+                cx.peers.notes.ended(peer, PeerFailure::Refused(why));
             }
         }
         greeting::ARENA => {
@@ -93,17 +94,17 @@ pub(crate) fn on_message(cx: &mut Cx, index: u32, bytes: &[u8], fds: Vec<OwnedFd
                 pair.arenas.map(u32_at(bytes, 4), u64_at(bytes, 8), fd);
             }
         }
-        greeting::ASK => inquiry::on_ask(cx, index, u32_at(bytes, 4)),
+        greeting::ASK => inquiry::on_ask(&cx.sockets, index, u32_at(bytes, 4)),
         greeting::ANSWER => {
             if let Some(peer) = peer {
-                inquiry::on_answer(cx, peer, u32_at(bytes, 4));
+                inquiry::on_answer(&mut cx.peers, peer, u32_at(bytes, 4));
             }
         }
         greeting::GOODBYE => {
             connection.said_goodbye = true;
             // A child of the peer may keep the connection open, so its end says nothing.
             if let Some(peer) = peer {
-                cx.peers.ended(peer, PeerFailure::Closed);
+                cx.peers.notes.ended(peer, PeerFailure::Closed);
             }
         }
         other => tracing::debug!("control message {other} is not known and left aside"),
@@ -127,6 +128,10 @@ fn on_hello(cx: &mut Cx, index: u32, bytes: &[u8], fds: Vec<OwnedFd>) {
     if hello.address.id == cx.identity.address.id {
         return refuse(cx, index, "it greets with this endpoint's own address");
     }
+    if cx.sockets.is_over_share(index) {
+        let why = "its process has half of the descriptors that may be open there (ulimit -n)";
+        return refuse(cx, index, why);
+    }
     let mut contact_by = None;
     if !cx.peers.knows(&hello.address) {
         if cx.peers.len() >= MOST_PEERS {
@@ -138,7 +143,7 @@ fn on_hello(cx: &mut Cx, index: u32, bytes: &[u8], fds: Vec<OwnedFd>) {
             .get(index)
             .and_then(|connection| connection.channel.credentials().ok());
         let pid = credentials.map_or(0, |credentials| credentials.pid);
-        if cx.peers.contacts_by(pid) >= MOST_OF_PROCESS {
+        if cx.peers.contacts.by(pid) >= MOST_OF_PROCESS {
             let why = "its process has made the first contact for too many endpoints";
             return refuse(cx, index, why);
         }
@@ -148,7 +153,7 @@ fn on_hello(cx: &mut Cx, index: u32, bytes: &[u8], fds: Vec<OwnedFd>) {
         return refuse(cx, index, "its address differs from the one it has here");
     };
     if let Some(pid) = contact_by {
-        cx.peers.count_contact(peer, pid);
+        cx.peers.contacts.count(peer, pid);
     }
     if cx.identity.is_closed() {
         return refuse_closed(cx, index);
@@ -220,7 +225,11 @@ pub(crate) fn meet(cx: &mut Cx, index: u32, peer: u32, mut pending: Pending) {
 fn on_welcome(cx: &mut Cx, index: u32, peer: u32, bytes: &[u8], fds: Vec<OwnedFd>) {
     match Greeting::decode(bytes) {
         Ok(welcome) => meet(cx, index, peer, Pending::new(welcome, fds)),
-        Err(error) => failure::fail_peer(cx, peer, PeerFailure::NotMet(error.to_string())),
+        Err(error) if cx.peers.is_unmet(peer) => {
+            failure::fail_peer(cx, peer, PeerFailure::NotMet(error.to_string()));
+        }
+        // It speaks this version: the two have met.
+        Err(error) => connections::break_off(cx, peer, &error),
     }
 }
 

@@ -49,7 +49,7 @@ fn hold_back(cx: &mut Cx, from: u32) {
     }
     let has_ring = cx.peers.get(from).is_some_and(|peer| peer.has_switched);
     if has_ring {
-        cx.peers.hold_back(from);
+        cx.peers.notes.hold_back(from);
     } else if cx.matching.is_over_all() {
         cx.peers.violated(
             from,

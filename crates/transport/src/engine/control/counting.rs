@@ -2,6 +2,7 @@
 
 use crate::counters::Row;
 use crate::engine::cx::Cx;
+use crate::engine::peer::table::{Channel, PeerState};
 use crate::policy::Path;
 
 /// From now on, what has to do with a peer is counted for it alone.
@@ -30,12 +31,16 @@ pub(crate) fn count_received(cx: &mut Cx, from: u32, messages: u64, bytes: u64) 
     }
 }
 
-/// A message was received that was kept here until then.
-pub(crate) fn count_kept(cx: &mut Cx, from: u32, len: u64) {
-    if cx.peers.me() == Some(from) {
-        count_received_by(cx, from, Path::SelfCopy, len);
-    } else {
-        count_received(cx, from, 1, len);
+/// A message was received whose bytes came without being asked for.
+pub(crate) fn count_unasked(cx: &mut Cx, from: u32, len: u64) {
+    let Some(peer) = cx.peers.get(from) else {
+        return;
+    };
+    peer.counts.received(1, len);
+    match peer.state {
+        PeerState::Up(Channel::Fabric(_)) => cx.counters.received(Path::RcEager, len),
+        PeerState::Up(Channel::Loopback) => cx.counters.received(Path::SelfCopy, len),
+        _ => {}
     }
 }
 

@@ -126,7 +126,7 @@ pub(crate) fn on_probe(cx: &mut Cx, from: u32, number: u32) -> Result<(), Violat
         }
     }
     let done = ControlRecord::new(frame::LATENCY_PROBE, 1, [number.into()]);
-    outbox::control(cx, from, done);
+    outbox::answer(cx, from, done);
     Ok(())
 }
 

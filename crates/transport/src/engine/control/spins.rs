@@ -10,6 +10,7 @@ const BESIDE_THE_KERNEL: u32 = 4;
 /// that it waits for.
 pub(crate) fn update_spins(cx: &mut Cx) {
     let mut spins = cx.settings.spin_polls(cx.peers.neighbours());
+    cx.fabric.set_shares(cx.peers.shares_memory());
     if cx.fabric.has_peers() {
         // A poll of an adapter's queue takes some ten times as long as one of a ring. What takes
         // longer has its turn less often.

@@ -9,34 +9,23 @@ use limic_fabric::{
     ConnectionFailure, Counts, Event as FabricEvent, Fabric, Inbox, Part, Parts, Provider,
 };
 
-use super::looks::IDLE;
-use super::{Happened, Link, NotBegun, failure, open};
+use super::looks::Looks;
+use super::{Coming, Happened, Link, NotBegun, failure, open};
 use crate::counters::Recorder;
-use crate::engine::peer::greeting;
 use crate::error::PeerFailure;
 use crate::settings::{Settings, VerbsConnect};
 use crate::{Address, Error, RequestId, Result};
 
 /// The fabrics of an endpoint, if it has any.
+///
+/// # Invariants
+/// - A link is of a fabric here, which is never taken out before all are closed.
+/// - What comes in parts comes over a link with a peer.
 pub(crate) struct FabricChannel {
     /// The preferred ones first: both sides of a pair take the first one that both have.
     pub(super) fabrics: Vec<Box<dyn Fabric>>,
-    /// They are polled in every progress call: peers are reached over them, or something was
-    /// noticed. 1 or 0, in a word as wide as the lengths that progress looks at with it, so that
-    /// one comparison serves for all.
-    pub(super) active: usize,
-    /// Of the number of polls in vain, these bits are 0 where there is more to look at.
-    pub(super) poll_mask: u32,
-    /// Progress calls between two looks at the networks.
-    pub(super) every: u32,
-    /// Progress calls since the last one.
-    pub(super) passed: u32,
-    /// Looks so far.
-    pub(super) looks: u32,
-    /// The look under way, or the next one, is at all of them.
-    pub(super) all: bool,
-    /// Which fabric is asked first at the next poll.
-    turn: usize,
+    /// When they are looked at.
+    pub(super) looks: Looks,
     /// Peers of this node are reached over them too.
     only: bool,
     at_start: bool,
@@ -46,6 +35,8 @@ pub(crate) struct FabricChannel {
     myself: u64,
     /// The peer at the other end of each connection.
     pub(super) peers: HashMap<Link, u32>,
+    /// The long records that have begun to come.
+    pub(super) coming: HashMap<Link, Coming>,
     /// The fabric over which each offered send is read, by request.
     pub(super) offered: HashMap<RequestId, u8>,
     /// Peers that hold too many unexpected bytes, and are asked first.
@@ -81,32 +72,31 @@ impl FabricChannel {
     ) -> Self {
         let mut channel = Self {
             fabrics,
-            active: 0,
-            poll_mask: IDLE,
-            every: 1,
-            passed: 0,
-            looks: 0,
-            all: true,
-            turn: 0,
+            looks: Looks::default(),
             only: settings.fabric().is_only(),
             at_start: settings.verbs().connect == VerbsConnect::Static,
             counted: Cell::default(),
             myself: address.id,
             peers: HashMap::new(),
+            coming: HashMap::new(),
             offered: HashMap::new(),
             ask_first: Vec::new(),
             told: false,
         };
-        for fabric in &mut channel.fabrics {
-            fabric.set_hello(greeting::hello(address));
-        }
         channel.arm_all();
         channel
     }
 
+    /// What peers are told when they are connected.
+    pub(crate) fn set_hello(&mut self, hello: &[u8]) {
+        for fabric in &mut self.fabrics {
+            fabric.set_hello(hello.to_vec());
+        }
+    }
+
     /// A forked child has a copy of what is its parent's.
     pub(crate) fn leave_to_parent(&mut self) {
-        self.set_active(false);
+        self.looks.set_active(false);
         self.peers.clear();
         for fabric in self.fabrics.drain(..) {
             fabric.leave_to_parent();
@@ -218,12 +208,8 @@ impl FabricChannel {
 
     /// A connection that this endpoint or a peer began is with this one.
     pub(crate) fn reached(&mut self, link: Link, peer: u32) {
-        self.set_active(true);
         let every = self.of(link).map_or(1, |fabric| fabric.poll_every());
-        self.every = match self.has_peers() {
-            true => self.every.min(every),
-            false => every,
-        };
+        self.looks.reached(every, !self.has_peers());
         self.peers.insert(link, peer);
     }
 
@@ -242,6 +228,7 @@ impl FabricChannel {
     pub(crate) fn give_up(&mut self, link: Link, peer: u32) {
         self.ask_first.retain(|other| *other != peer);
         self.peers.remove(&link);
+        self.coming.remove(&link);
         self.disconnect(link);
     }
 
@@ -255,7 +242,7 @@ impl FabricChannel {
     /// Says goodbye over the networks, writes down what they have counted, and closes them; each
     /// takes no longer than this.
     pub(crate) fn close(&mut self, within: Duration, counters: &Recorder) {
-        self.set_active(false);
+        self.looks.set_active(false);
         for fabric in &mut self.fabrics {
             fabric.close(within);
         }
@@ -266,22 +253,19 @@ impl FabricChannel {
 
     /// What happened next at the networks. Records lie in the inbox then.
     pub(crate) fn poll(&mut self, inbox: &mut Inbox) -> Option<Happened> {
-        self.passed = 0;
+        self.looks.begin();
         let count = self.fabrics.len();
         for step in 0..count {
-            let number = (self.turn + step) % count;
-            // One that has to be looked at each time does not bring the others' turn forward.
-            let looks = self.fabrics[number].poll_every() / self.every;
-            if !self.all && self.looks % looks.max(1) != 0 {
+            let number = self.looks.turn(step, count);
+            if !self.looks.is_at(self.fabrics[number].poll_every()) {
                 continue;
             }
             if let Some(event) = self.fabrics[number].poll(inbox) {
-                // The others have their turn then.
-                self.turn = number + 1;
+                self.looks.found(number);
                 return Some(self.happened(number as u8, event, inbox));
             }
         }
-        self.all = false;
+        self.looks.end();
         None
     }
 
@@ -289,9 +273,20 @@ impl FabricChannel {
         match event {
             FabricEvent::Messages => {
                 let connection = inbox.connection();
-                match self.peers.get(&Link { fabric, connection }) {
-                    Some(from) => Happened::Records(*from),
+                let link = Link { fabric, connection };
+                match self.peers.get(&link) {
+                    Some(from) => Happened::Records(*from, link),
                     None => Happened::Nothing,
+                }
+            }
+            FabricEvent::Rest { connection, left } => {
+                let link = Link { fabric, connection };
+                match self.peers.get(&link) {
+                    Some(from) => Happened::Rest(*from, link, left as u64),
+                    None => {
+                        self.disconnect(link);
+                        Happened::Nothing
+                    }
                 }
             }
             FabricEvent::Connected {
@@ -312,7 +307,9 @@ impl FabricChannel {
                 Happened::Read(RequestId(token), failed)
             }
             FabricEvent::Failed { connection, why } => {
-                match self.peers.remove(&Link { fabric, connection }) {
+                let link = Link { fabric, connection };
+                self.coming.remove(&link);
+                match self.peers.remove(&link) {
                     Some(peer) => Happened::Failed(peer, failure(peer, why)),
                     None => Happened::Nothing,
                 }

@@ -5,8 +5,18 @@ use limic_fabric::Counts;
 use super::FabricChannel;
 use crate::counters::{Event, Recorder};
 
+/// Looks in vain after which what was counted is written down: what went since that had waited for
+/// room.
+const PUBLISH_EVERY: u32 = 64;
+
 impl FabricChannel {
-    /// Writes down what the fabrics have counted since the last time.
+    /// Whether there may be more to write down after a look at which something moved, or nothing.
+    pub(crate) fn is_time_to_publish(&self, moved: bool) -> bool {
+        moved || self.looks.count() % PUBLISH_EVERY == 0
+    }
+
+    /// Writes down what the fabrics have counted since the last time. Whoever has sent something
+    /// does so too: it may be the last call for long.
     pub(crate) fn publish(&self, counters: &Recorder) {
         if self.fabrics.is_empty() {
             // They are closed, or the parent's: what was written down last stays.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use limic_fabric::{
-    ConnectionFailure, ConnectionId, Counts, Event, Fabric, Form, Inbox, Part, Provider,
+    ConnectionFailure, ConnectionId, Counts, Event, Fabric, Form, Inbox, Limits, Part, Provider,
     SendRefused,
 };
 
@@ -33,8 +33,8 @@ impl Fabric for Quiet {
     fn is_connected(&self, _: ConnectionId) -> bool {
         true
     }
-    fn longest_message(&self, _: ConnectionId) -> usize {
-        0
+    fn limits(&self, _: ConnectionId) -> Limits {
+        Limits::NOTHING
     }
     fn send(
         &mut self,
@@ -91,6 +91,7 @@ fn a_cheap_network_does_not_bring_forward_the_turn_of_a_dear_one() {
     let address = Address::generate().expect("random");
     let settings = settings.expect("settings");
     let mut channel = FabricChannel::with(fabrics.collect(), &settings, &address);
+    channel.set_shares(true);
     for fabric in 0..2 {
         let connection = ConnectionId(0);
         channel.reached(Link { fabric, connection }, fabric.into());

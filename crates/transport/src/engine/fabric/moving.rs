@@ -1,6 +1,6 @@
 //! Records and long messages go over a fabric.
 
-use limic_fabric::{Form, RemoteRange};
+use limic_fabric::{Form, Limits, RemoteRange};
 
 use super::{FabricChannel, Link};
 use crate::RequestId;
@@ -23,10 +23,10 @@ impl FabricChannel {
         }
     }
 
-    /// The longest payload of a record.
-    pub(crate) fn longest_record(&self, link: Link) -> u64 {
+    /// What a link takes.
+    pub(crate) fn limits(&self, link: Link) -> Limits {
         let fabric = self.fabrics.get(usize::from(link.fabric));
-        fabric.map_or(0, |fabric| fabric.longest_message(link.connection) as u64)
+        fabric.map_or(Limits::NOTHING, |fabric| fabric.limits(link.connection))
     }
 
     /// Sends a record of `len` bytes, which `fill` writes. False: no room now.

@@ -10,7 +10,7 @@ use crate::policy::{Path, ReceiverPace};
 use crate::topology::Place;
 
 /// A long message that its receiver has to ask for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Offer {
     pub(crate) len: u64,
     /// The sender's request.

@@ -1,15 +1,19 @@
 //! Which message goes to which receive.
 //!
 //! - `posted`: receives that wait for a message;
+//! - `many`: receives that take many messages;
 //! - `unexpected`: messages that wait for a receive, in the order of their arrival;
 //! - `unexpected_store`: what is there of such a message;
-//! - `unexpected_bound`: how much memory all of them may take.
+//! - `unexpected_bound`: how much memory all of them may take;
+//! - `deaths`: failures of peers that receives from any source have to report.
 //!
 //! # Invariants
 //! - While a receive is in the posted fifo (`request::posted_fifo`), the posted queue is empty.
 //! - Each token in the unexpected queue names a message in the store. A message that was claimed,
 //!   or whose tag is reserved, is in the store alone.
 
+pub(crate) mod deaths;
+pub(crate) mod many;
 pub(crate) mod posted;
 pub(crate) mod unexpected;
 mod unexpected_bound;
@@ -19,6 +23,8 @@ use std::collections::VecDeque;
 
 use limic_matching::HeapMatcher;
 
+use self::deaths::Deaths;
+use self::many::ManyRooms;
 use self::unexpected_bound::UnexpectedBound;
 use self::unexpected_store::UnexpectedStore;
 use crate::error::PeerFailure;
@@ -42,16 +48,16 @@ pub(crate) trait Liveness {
 /// Receives and messages that wait for each other.
 pub(crate) struct Matching {
     matcher: HeapMatcher,
+    many: ManyRooms,
     unexpected: UnexpectedStore,
     /// Messages with this tag under this mask are for `take_reserved`, not for receives.
     reserved: Option<(u64, u64)>,
     /// Those that have come, in order.
     reserved_messages: VecDeque<ClaimId>,
     bound: UnexpectedBound,
-    /// Failures of peers that no receive from any source has reported yet.
-    unreported: Vec<(u32, PeerFailure)>,
-    /// Receives from any source report no failure.
-    any_source_survives: bool,
+    pub(crate) deaths: Deaths,
+    /// Messages that found no receive, wrapping.
+    kept: u32,
     /// Why nothing can arrive any more, if so.
     closed: Option<PeerFailure>,
 }
@@ -66,12 +72,13 @@ impl Matching {
             .map_err(|full| Error::NoMemory(format!("the matching queues: {full}")))?;
         Ok(Self {
             matcher,
+            many: ManyRooms::default(),
             unexpected: UnexpectedStore::new(),
             reserved: None,
             reserved_messages: VecDeque::new(),
             bound: UnexpectedBound::new(budget),
-            unreported: Vec::new(),
-            any_source_survives: false,
+            deaths: Deaths::default(),
+            kept: 0,
             closed: None,
         })
     }
@@ -87,33 +94,12 @@ impl Matching {
         self.closed = Some(why);
     }
 
-    /// A peer has failed, and no receive from any source was there to report that.
-    pub(crate) fn report_later(&mut self, peer: u32, why: PeerFailure) {
-        self.unreported.push((peer, why));
-    }
-
-    /// A peer that had failed is tried anew.
-    pub(crate) fn forget_failure(&mut self, peer: u32) {
-        self.unreported.retain(|(other, _)| *other != peer);
-    }
-
-    /// Receives from any source do not fail with a peer from now on.
-    pub(crate) fn keep_any_source_receives(&mut self) {
-        self.any_source_survives = true;
-        self.unreported.clear();
-    }
-
-    /// Whether receives from any source go on when a peer fails.
-    pub(crate) fn any_source_survives(&self) -> bool {
-        self.any_source_survives
-    }
-
     /// Whether something may arrive that the selector accepts.
     #[inline(always)]
     pub(crate) fn can_arrive(&self, peers: &impl Liveness, selector: &Selector) -> bool {
         let alive = match selector.source {
             Some(peer) => peers.is_alive(peer.0),
-            None => self.unreported.is_empty(),
+            None => self.deaths.is_empty(),
         };
         alive & self.closed.is_none()
     }
@@ -138,7 +124,7 @@ impl Matching {
                 let failure = failure.or_else(|| self.closed.clone());
                 (peer, failure.unwrap_or(PeerFailure::Closed))
             }
-            None => match (&self.closed, self.unreported.pop()) {
+            None => match (&self.closed, self.deaths.take()) {
                 // Nobody can send to a closed endpoint: it names itself as the one that is gone.
                 (Some(why), _) => (peers.me(), why.clone()),
                 (None, Some((peer, why))) => (Peer(peer), why),

@@ -80,7 +80,7 @@ impl Matching {
 
     /// Moves all receives of the fifo to the posted queue. On an error nothing has changed.
     #[cold]
-    fn move_fifo_to_matcher(&mut self, requests: &mut Requests) -> Result<(), Full> {
+    pub(super) fn move_fifo_to_matcher(&mut self, requests: &mut Requests) -> Result<(), Full> {
         if !requests.has_fifo() {
             return Ok(());
         }
@@ -95,22 +95,30 @@ impl Matching {
         Ok(())
     }
 
-    /// Takes the oldest posted receive that the message matches.
+    /// Takes the oldest posted receive that the message matches, or a part of it for the `len`
+    /// bytes.
     #[inline(always)]
     pub(crate) fn take_posted(
         &mut self,
         requests: &mut Requests,
         from: u32,
         tag: u64,
+        len: u64,
     ) -> Option<Slot> {
         if self.nothing_posted(requests) {
             return None;
         }
-        self.find_posted(requests, from, tag)
+        self.find_posted(requests, from, tag, len)
     }
 
     #[inline(never)]
-    fn find_posted(&mut self, requests: &mut Requests, from: u32, tag: u64) -> Option<Slot> {
+    fn find_posted(
+        &mut self,
+        requests: &mut Requests,
+        from: u32,
+        tag: u64,
+        len: u64,
+    ) -> Option<Slot> {
         if requests.has_fifo() {
             if let Some(slot) = requests.take_from_fifo(from, tag, FIFO_SCAN) {
                 return Some(slot);
@@ -121,7 +129,11 @@ impl Matching {
             }
         }
         let envelope = limic_matching::Envelope { source: from, tag };
-        self.matcher.take_posted(&envelope)
+        let slot = self.matcher.take_posted(&envelope)?;
+        if self.many.is_empty() {
+            return Some(slot);
+        }
+        Some(self.take_part(requests, slot, from, len))
     }
 
     /// Whether a message would find a posted receive. Linear.
@@ -150,6 +162,7 @@ impl Matching {
             let taken = requests.drain_fifo(|waits, _| waits == slot);
             return !taken.is_empty();
         }
+        self.many.forget(slot);
         let posted = requests.posted_as(slot);
         posted.is_some_and(|id| self.matcher.cancel_posted(id).is_some())
     }
@@ -159,6 +172,9 @@ impl Matching {
         let mut slots = requests.drain_fifo(|_, selector: &Query| selector.source == source);
         self.matcher
             .drain_posted(source, |_, slot| slots.push(slot));
+        for slot in &slots {
+            self.many.forget(*slot);
+        }
         slots
     }
 
@@ -193,6 +209,6 @@ impl Matching {
     }
 }
 
-fn no_memory(full: &Full) -> Error {
+pub(super) fn no_memory(full: &Full) -> Error {
     Error::NoMemory(format!("the queue of posted receives cannot grow: {full}"))
 }

@@ -24,6 +24,7 @@ impl Matching {
         message: UnexpectedMessage,
     ) -> Result<u32, NoMemory> {
         counters.event(Event::Unexpected);
+        self.kept = self.kept.wrapping_add(1);
         let envelope = Envelope {
             source: message.envelope.from,
             tag: message.envelope.tag,
@@ -97,6 +98,17 @@ impl Matching {
             counters.event(Event::OverBudget);
         }
         changed
+    }
+
+    /// Messages that found no receive so far, wrapping.
+    #[inline(always)]
+    pub(crate) fn kept(&self) -> u32 {
+        self.kept
+    }
+
+    /// Whether senders are asked to offer their messages.
+    pub(crate) fn is_over_budget(&self) -> bool {
+        self.bound.is_over_budget()
     }
 
     /// Whether messages take more memory than is given to them, so that some are to wait where they

@@ -85,6 +85,11 @@ impl UnexpectedBound {
         None
     }
 
+    /// Whether messages take more than the budget, or did and still take half of it.
+    pub(crate) fn is_over_budget(&self) -> bool {
+        self.over_budget
+    }
+
     fn cap(&self) -> u64 {
         self.budget.saturating_mul(CAP)
     }

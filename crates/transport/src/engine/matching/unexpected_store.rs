@@ -8,6 +8,7 @@ use crate::Status;
 use crate::engine::envelope::Envelope;
 use crate::engine::frame::{ArenaMessage, Offer};
 use crate::engine::request::Slot;
+use crate::error::PeerFailure;
 use crate::raw::{ClaimId, RequestId};
 
 /// What is there of a message.
@@ -22,6 +23,8 @@ pub(crate) enum UnexpectedBody {
     InArena(ArenaMessage),
     /// A send of this endpoint to itself.
     Loopback(RequestId),
+    /// Nothing any more: its sender went after somebody claimed it ([`UnexpectedStore::why_lost`]).
+    Lost,
 }
 
 impl UnexpectedBody {
@@ -37,7 +40,7 @@ impl UnexpectedBody {
         match self {
             Self::Offered(_) | Self::Partial(_) => Some(0),
             Self::InArena(message) => message.send_ahead,
-            Self::Bytes(_) | Self::Loopback(_) => None,
+            Self::Bytes(_) | Self::Loopback(_) | Self::Lost => None,
         }
     }
 }
@@ -58,7 +61,7 @@ impl UnexpectedMessage {
     /// Whether the message can be received whatever becomes of its sender.
     pub(crate) fn is_here(&self) -> bool {
         match &self.body {
-            UnexpectedBody::Bytes(_) | UnexpectedBody::Loopback(_) => true,
+            UnexpectedBody::Bytes(_) | UnexpectedBody::Loopback(_) | UnexpectedBody::Lost => true,
             UnexpectedBody::Partial(bytes) => bytes.len() as u64 == self.len,
             UnexpectedBody::Offered(_) | UnexpectedBody::InArena(_) => false,
         }
@@ -84,6 +87,8 @@ pub(crate) struct UnexpectedStore {
     free: Vec<Slot>,
     /// Buffers of delivered messages, to be used again; so a steady state does not allocate.
     spare: Vec<Vec<u8>>,
+    /// Why claimed messages are lost, by token.
+    lost: Vec<(u32, PeerFailure)>,
 }
 
 impl UnexpectedStore {
@@ -92,6 +97,7 @@ impl UnexpectedStore {
             entries: Vec::new(),
             free: Vec::new(),
             spare: Vec::new(),
+            lost: Vec::new(),
         }
     }
 
@@ -194,6 +200,18 @@ impl UnexpectedStore {
         }
     }
 
+    /// A claimed message is lost with its sender.
+    pub(crate) fn lose(&mut self, token: u32, why: PeerFailure) {
+        self.replace(token, UnexpectedBody::Lost);
+        self.lost.push((token, why));
+    }
+
+    /// Why a message is lost that has just been taken.
+    pub(crate) fn why_lost(&mut self, token: u32) -> PeerFailure {
+        let at = self.lost.iter().position(|(lost, _)| *lost == token);
+        at.map_or(PeerFailure::Closed, |at| self.lost.swap_remove(at).1)
+    }
+
     /// The bytes of a message that comes in fragments.
     pub(crate) fn partial(&mut self, token: u32) -> Option<&mut Vec<u8>> {
         let message = self.entries.get_mut(token as usize)?.message.as_mut()?;
@@ -203,10 +221,15 @@ impl UnexpectedStore {
         }
     }
 
-    /// Messages that nobody has claimed and that fit a condition. Linear: failures and cancellation
-    /// only.
-    pub(crate) fn find(&self, fits: impl Fn(&UnexpectedMessage) -> bool) -> Vec<u32> {
-        let fits = |entry: &Entry| !entry.claimed && entry.message.as_ref().is_some_and(&fits);
+    /// Messages that fit a condition, of those that somebody has claimed or of the others. Linear:
+    /// failures and cancellation only.
+    pub(crate) fn find(
+        &self,
+        claimed: bool,
+        fits: impl Fn(&UnexpectedMessage) -> bool,
+    ) -> Vec<u32> {
+        let fits =
+            |entry: &Entry| entry.claimed == claimed && entry.message.as_ref().is_some_and(&fits);
         self.entries
             .iter()
             .enumerate()

@@ -18,6 +18,8 @@ pub(crate) enum BacklogEntry {
     /// A send whose turn has not come.
     Message(RequestId),
     Control(ControlRecord),
+    /// As `Control`, and counted: `PeerEntry::answers`.
+    Answer(ControlRecord),
 }
 
 /// How a peer is reached.
@@ -57,22 +59,14 @@ pub(crate) enum PeerState {
     Failed(Box<PeerFailure>),
 }
 
-/// What progress is to do about a peer.
-pub(crate) enum Note {
-    /// Its connection ended: it fails after its last records were read.
-    Ended(PeerFailure),
-    /// This was the private ring of one that is gone.
-    LeftRing(u32),
-    /// It sends more than is received: its messages wait in its private ring.
-    HoldBack,
-}
-
 /// One peer.
 pub(crate) struct PeerEntry {
     pub(crate) address: Address,
     pub(crate) state: PeerState,
     /// What could not be pushed yet, in order. While it is not empty, everything queues behind it.
     pub(crate) backlog: VecDeque<BacklogEntry>,
+    /// Answers in the backlog.
+    pub(crate) answers: u16,
     /// Sends of which the peer asked for fragments, and that wait for room, oldest first. While
     /// there are some, it stands in `Transfers::asked_by`.
     pub(crate) asked: VecDeque<Slot>,
@@ -107,6 +101,19 @@ impl PeerEntry {
         }
     }
 
+    /// The first of what waits has gone to the peer.
+    pub(crate) fn pop_backlog(&mut self) {
+        if let Some(BacklogEntry::Answer(_)) = self.backlog.pop_front() {
+            self.answers -= 1;
+        }
+    }
+
+    /// Nothing of what waits is to go to the peer.
+    pub(crate) fn clear_backlog(&mut self) {
+        self.backlog.clear();
+        self.answers = 0;
+    }
+
     pub(crate) fn channel(&self) -> Option<&Channel> {
         match &self.state {
             PeerState::Up(channel) => Some(channel),
@@ -122,7 +129,7 @@ impl PeerEntry {
     }
 }
 
-/// Questions that a peer was asked, and up to which one it has answered (`contact::inquiry`).
+/// Questions that a peer was asked, and up to which one it has answered (`peer::inquiry`).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Questions {
     pub(crate) asked: u32,

@@ -6,8 +6,8 @@
 //! - An index is another connection's only after the connection was removed.
 
 mod paused;
+mod visits;
 
-use core::time::Duration;
 use std::os::fd::{AsFd, OwnedFd};
 
 use limic_shm::control::{
@@ -15,15 +15,20 @@ use limic_shm::control::{
 };
 use limic_shm::world::Instant;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
-use rustix::process::geteuid;
+use rustix::process::{Resource, geteuid, getrlimit};
 
+use self::visits::Visits;
 use super::greeting::Pending;
 use crate::{Error, Result};
 
 /// Calls that read one connection, one inside of the other: what a message says may lead to a look
 /// at what is behind it, and a peer decides how many such messages there are.
 const MOST_READERS: u8 = 3;
+
+/// Descriptors that a connection takes: itself, its process, and the doorbell of its peer.
+const DESCRIPTORS: usize = 3;
+/// Connections that a process may have however few descriptors there are.
+const FEW: usize = 32;
 
 /// Tokens of the event set: the listener, the doorbell, then two for each connection.
 const LISTENER: u64 = 0;
@@ -70,8 +75,12 @@ pub(crate) struct Connection {
     pub(crate) channel: Channel,
     /// The peer at the other end, as soon as that is known.
     pub(crate) peer: Option<u32>,
+    /// The number of the process at the other end; 0 for one of another namespace.
+    process: i32,
     /// The peer's process, if the kernel lets us watch it.
     pub(crate) pidfd: Option<OwnedFd>,
+    /// No descriptor was free to watch it.
+    pub(crate) unwatched: bool,
     /// The peer's process had ended, and was forgotten by the kernel, when the connection was made.
     pub(crate) died: bool,
     /// The other side said that it closes in good order.
@@ -92,8 +101,11 @@ pub(crate) struct Sockets {
     event_buffer: Vec<Event>,
     listener: Listener,
     doorbell: Doorbell,
-    /// The networks' descriptors, which are in the event set.
-    _networks: Vec<OwnedFd>,
+    /// What the endpoint sleeps on while it rests from visits to connections, once it has done so.
+    quiet: Option<EventSet>,
+    visits: Visits,
+    /// The networks' descriptors, which are in the event sets.
+    networks: Vec<OwnedFd>,
     /// Given up when no other descriptors are free for those that a peer sends.
     reserve_fds: Vec<OwnedFd>,
     /// The effective user when the endpoint was opened.
@@ -130,7 +142,9 @@ impl Sockets {
             event_buffer: vec![Event::default(); 64],
             listener,
             doorbell,
-            _networks: networks,
+            quiet: None,
+            visits: Visits::new(Instant::now()),
+            networks,
             reserve_fds: Vec::new(),
             user: geteuid().as_raw(),
             paused_since: None,
@@ -160,22 +174,6 @@ impl Sockets {
         &self.doorbell
     }
 
-    /// Waits for something to happen; gives what did, and the buffer in which it lies, to be given
-    /// back.
-    pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> (Vec<Event>, usize) {
-        let mut events = core::mem::take(&mut self.event_buffer);
-        if self.is_parents {
-            // What happens there is for the parent.
-            std::thread::sleep(timeout.unwrap_or_default());
-            return (events, 0);
-        }
-        let count = self.events.wait(timeout, &mut events).unwrap_or(0);
-        if events[..count].iter().any(|event| event.token == DOORBELL) {
-            self.doorbell.silence();
-        }
-        (events, count)
-    }
-
     /// Takes the buffer back that [`wait`](Self::wait) gave.
     pub(crate) fn give_back(&mut self, events: Vec<Event>) {
         self.event_buffer = events;
@@ -196,17 +194,12 @@ impl Sockets {
             tracing::warn!("a connection cannot be watched, and is looked at instead: {error}");
             self.paused_since.get_or_insert_with(Instant::now);
         }
-        let pidfd = match channel.pidfd() {
-            Err(PidfdError::Refused {
-                errno: Errno::MFILE,
-                ..
-            }) if self.give_up_reserve() => {
-                let pidfd = channel.pidfd();
-                self.refill_reserve();
-                pidfd
-            }
-            pidfd => pidfd,
-        };
+        let process = channel.credentials().map_or(0, |peer| peer.pid);
+        let pidfd = self.pidfd_of(&channel);
+        let unwatched = paused::is_for_room(&pidfd);
+        if unwatched {
+            self.paused_since.get_or_insert_with(Instant::now);
+        }
         let died = matches!(pidfd, Err(PidfdError::Dead));
         let pidfd = pidfd.ok();
         if let Some(pidfd) = &pidfd {
@@ -216,7 +209,9 @@ impl Sockets {
         self.connections[index] = Some(Connection {
             channel,
             peer,
+            process,
             pidfd,
+            unwatched,
             died,
             said_goodbye: false,
             unread: watched.is_err(),
@@ -277,6 +272,35 @@ impl Sockets {
     /// Connections over which no greeting has come yet.
     pub(crate) fn ungreeted(&self) -> Vec<u32> {
         self.indices_where(|connection| connection.peer.is_none())
+    }
+
+    /// Of more than `most` connections without a greeting, one to do without, other than `newest`:
+    /// of the process that has most of them. Others may just be slow.
+    pub(crate) fn surplus_ungreeted(&self, most: usize, newest: u32) -> Option<u32> {
+        let ungreeted = self.ungreeted();
+        if ungreeted.len() <= most {
+            return None;
+        }
+        let process = |index: &u32| self.get(*index).map_or(0, |connection| connection.process);
+        let count = |index: &u32| {
+            let same = |other: &&u32| process(other) == process(index);
+            ungreeted.iter().filter(same).count()
+        };
+        let others = ungreeted.iter().filter(|index| **index != newest);
+        others.copied().max_by_key(count)
+    }
+
+    /// Whether the process at the other end of a connection has so many that others may find no
+    /// descriptor. The kernel gives no number to a process of another namespace, of which there may
+    /// be many.
+    pub(crate) fn is_over_share(&self, index: u32) -> bool {
+        let process = self.get(index).map_or(0, |connection| connection.process);
+        let its = self
+            .iter()
+            .filter(|connection| connection.process == process);
+        let limit = getrlimit(Resource::Nofile).current;
+        let share = limit.map_or(usize::MAX, |limit| limit as usize / 2 / DESCRIPTORS);
+        process != 0 && its.count() > share.max(FEW)
     }
 
     fn indices_where(&self, fits: impl Fn(&Connection) -> bool) -> Vec<u32> {

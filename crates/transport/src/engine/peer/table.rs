@@ -7,9 +7,9 @@
 
 use std::collections::{HashMap, VecDeque};
 
-pub(crate) use super::entry::{
-    Accesses, BacklogEntry, Channel, Note, PeerEntry, PeerState, Questions,
-};
+use super::contacts::Contacts;
+pub(crate) use super::entry::{Accesses, BacklogEntry, Channel, PeerEntry, PeerState, Questions};
+use super::notes::Notes;
 use super::pair::ShmPair;
 use crate::counters::Row;
 use crate::engine::matching::Liveness;
@@ -24,11 +24,8 @@ pub(crate) struct Peers {
     pub(crate) questions: HashMap<u32, Questions>,
     /// One-sided accesses that peers help with.
     pub(crate) accesses: HashMap<u32, Accesses>,
-    /// The processes that have made the first contact for peers, by pid, while that counts.
-    contacts: HashMap<u32, i32>,
-    /// Endpoints of each process that have made the first contact and may have a mapping here, by
-    /// its pid.
-    of_process: HashMap<i32, u32>,
+    /// Who has made the first contact for peers.
+    pub(crate) contacts: Contacts,
     /// This endpoint's own number, if it has been named.
     me: Option<u32>,
     /// Where is counted what has to do with peers that have not been met.
@@ -44,10 +41,8 @@ pub(crate) struct Peers {
     /// Peers that a message waits for, and that have not been contacted, or are to be contacted
     /// again.
     pub(crate) to_contact: Vec<u32>,
-    /// What is to be done about peers, oldest first.
-    notes: Vec<(u32, Note)>,
-    /// Records that made no sense, and were not counted yet.
-    violations: u64,
+    /// What is to be done about peers.
+    pub(crate) notes: Notes,
     /// The peer to which the line latency is measured next.
     pub(crate) next_probed: u32,
     /// Why this endpoint meets nobody any more, if so.
@@ -62,16 +57,14 @@ impl Peers {
             by_id: HashMap::new(),
             questions: HashMap::new(),
             accesses: HashMap::new(),
-            contacts: HashMap::new(),
-            of_process: HashMap::new(),
+            contacts: Contacts::default(),
             me: None,
             attached: 0,
             reached: 0,
             local: 0,
             backlogged: Vec::new(),
             to_contact: Vec::new(),
-            notes: Vec::new(),
-            violations: 0,
+            notes: Notes::default(),
             next_probed: 0,
             closed: None,
         }
@@ -105,6 +98,7 @@ impl Peers {
             address: *address,
             state,
             backlog: VecDeque::new(),
+            answers: 0,
             asked: VecDeque::new(),
             listed: false,
             shared_records: 0,
@@ -114,30 +108,6 @@ impl Peers {
             counts: self.shared_row.clone(),
         });
         Some(number)
-    }
-
-    /// A process has made the first contact for an endpoint that was not known.
-    pub(crate) fn count_contact(&mut self, number: u32, pid: i32) {
-        self.contacts.insert(number, pid);
-        *self.of_process.entry(pid).or_default() += 1;
-    }
-
-    /// Nothing of a peer is mapped here any more.
-    pub(crate) fn uncount_contact(&mut self, number: u32) {
-        let Some(pid) = self.contacts.remove(&number) else {
-            return;
-        };
-        if let Some(count) = self.of_process.get_mut(&pid) {
-            *count -= 1;
-            if *count == 0 {
-                self.of_process.remove(&pid);
-            }
-        }
-    }
-
-    /// Endpoints that count for a process now.
-    pub(crate) fn contacts_by(&self, pid: i32) -> u32 {
-        self.of_process.get(&pid).copied().unwrap_or(0)
     }
 
     /// Whether an endpoint with the id of this address is known.
@@ -223,7 +193,7 @@ impl Peers {
         if peer.failure().is_some() {
             return None;
         }
-        peer.backlog.clear();
+        peer.clear_backlog();
         peer.asked.clear();
         let before = core::mem::replace(&mut peer.state, PeerState::Failed(Box::new(why)));
         let ring = peer.ring.take();
@@ -244,6 +214,12 @@ impl Peers {
         }
     }
 
+    /// Whether a peer was neither met nor given up yet.
+    pub(crate) fn is_unmet(&self, peer: u32) -> bool {
+        let entry = self.entries.get(peer as usize);
+        entry.is_some_and(|entry| matches!(entry.state, PeerState::Unmet { .. }))
+    }
+
     /// Whether there are peers that have not met this endpoint. Linear.
     pub(crate) fn has_unmet(&self) -> bool {
         let mut entries = self.entries.iter();
@@ -253,6 +229,11 @@ impl Peers {
     /// Peers that can send to this endpoint now.
     pub(crate) fn reached(&self) -> u32 {
         self.reached
+    }
+
+    /// Whether peers are reached through shared memory.
+    pub(crate) fn shares_memory(&self) -> bool {
+        self.attached > 0
     }
 
     /// Endpoints that share this machine's processors with this one, as far as is known, itself
@@ -265,57 +246,18 @@ impl Peers {
     /// writes many.
     #[cold]
     pub(crate) fn violated(&mut self, peer: u32, what: impl Into<String>) {
-        self.violations += 1;
+        self.notes.count_violation();
         if self.is_gone(peer) {
             return;
         }
         let what = what.into();
         tracing::error!("peer {peer} sent {what}; the connection is given up");
-        self.notes
-            .push((peer, Note::Ended(PeerFailure::Corrupt(what))));
-    }
-
-    /// How often that was, since the last time that somebody asked.
-    pub(crate) fn take_violations(&mut self) -> u64 {
-        core::mem::take(&mut self.violations)
-    }
-
-    /// Enters that a peer is gone, if nothing has said so before.
-    pub(crate) fn ended(&mut self, peer: u32, why: PeerFailure) {
-        let ended = |note: &(u32, Note)| note.0 == peer && matches!(note.1, Note::Ended(_));
-        if !self.notes.iter().any(ended) {
-            self.notes.push((peer, Note::Ended(why)));
-        }
+        self.notes.ended(peer, PeerFailure::Corrupt(what));
     }
 
     /// Whether a peer has failed, or will as soon as its last records are read.
     pub(crate) fn is_gone(&self, peer: u32) -> bool {
-        let ended = |note: &(u32, Note)| note.0 == peer && matches!(note.1, Note::Ended(_));
-        !self.is_alive(peer) || self.notes.iter().any(ended)
-    }
-
-    /// A peer has failed, or is forgotten: its private ring is to be closed.
-    pub(crate) fn left_ring(&mut self, peer: u32, ring: u32) {
-        self.notes.push((peer, Note::LeftRing(ring)));
-    }
-
-    /// A peer sends more than is received.
-    pub(crate) fn hold_back(&mut self, peer: u32) {
-        let held = |note: &(u32, Note)| note.0 == peer && matches!(note.1, Note::HoldBack);
-        if !self.notes.iter().any(held) {
-            self.notes.push((peer, Note::HoldBack));
-        }
-    }
-
-    /// Whether something is to be done about peers.
-    #[inline(always)]
-    pub(crate) fn has_notes(&self) -> bool {
-        !self.notes.is_empty()
-    }
-
-    /// The next thing to do about a peer.
-    pub(crate) fn next_note(&mut self) -> Option<(u32, Note)> {
-        (!self.notes.is_empty()).then(|| self.notes.remove(0))
+        !self.is_alive(peer) || self.notes.has_ended(peer)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &PeerEntry)> {

@@ -1,7 +1,7 @@
 //! A record that has come goes to the protocol that it concerns.
 
 use crate::buffer::Source;
-use crate::engine::contact::connections;
+use crate::engine::contact::arenas;
 use crate::engine::control::{line_latency, locality, pace};
 use crate::engine::cx::Cx;
 use crate::engine::frame::{Frame, Update, Violation};
@@ -84,7 +84,7 @@ fn on_frame<S: Source>(cx: &mut Cx, from: u32, frame: Frame<'_, S>) -> Result<()
 fn need_arena(cx: &mut Cx, from: u32, arena: u32) {
     let pair = cx.peers.pair(from);
     if pair.is_some_and(|pair| !pair.arenas.is_mapped(arena)) {
-        connections::fetch_arena(cx, from, arena);
+        arenas::fetch(cx, from, arena);
     }
 }
 

@@ -5,7 +5,7 @@ use crate::buffer::Source;
 use crate::engine::contact::{fabric as contact, failure};
 use crate::engine::cx::Cx;
 use crate::engine::fabric::{Happened, Inbox};
-use crate::engine::protocol::packets;
+use crate::engine::protocol::{long_packets, packets};
 
 /// Events handled before the rings get their turn.
 const BATCH: usize = 32;
@@ -33,12 +33,21 @@ pub(crate) fn poll(cx: &mut Cx, inbox: &mut Inbox) -> bool {
             }
             break;
         };
-        moved = true;
+        moved |= !matches!(happened, Happened::Rest(..));
         match happened {
-            Happened::Records(from) => {
+            Happened::Records(from, link) => {
                 for (form, payload) in inbox.messages() {
                     dispatch::on_record(cx, from, form.kind, form.tag, &Packet(payload));
                 }
+                if let Some((form, first)) = inbox.begun() {
+                    long_packets::on_begun(cx, from, link, form, first);
+                }
+            }
+            Happened::Rest(from, link, left) => {
+                if !long_packets::on_rest(cx, from, link, left) {
+                    break;
+                }
+                moved = true;
             }
             Happened::Connected {
                 link,
@@ -51,6 +60,13 @@ pub(crate) fn poll(cx: &mut Cx, inbox: &mut Inbox) -> bool {
             Happened::Nothing => {}
         }
     }
-    cx.fabric.publish(&cx.counters);
+    if moved {
+        // What it would wake up for is taken, and of a peer that sends all the time a network may
+        // give notice no longer.
+        cx.wakeup.poller.notify();
+    }
+    if cx.fabric.is_time_to_publish(moved) {
+        cx.fabric.publish(&cx.counters);
+    }
     moved
 }

@@ -7,11 +7,12 @@ use limic_shm::ring::shared::{Peek, SharedConsumer};
 use crate::buffer::Source;
 use crate::counters::Event;
 use crate::engine::contact::connections;
-use crate::engine::contact::inquiry::Inquiry;
 use crate::engine::control::counting;
 use crate::engine::cx::Cx;
 use crate::engine::envelope::Envelope;
 use crate::engine::frame;
+use crate::engine::patience;
+use crate::engine::peer::inquiry::Inquiry;
 use crate::engine::progress::dispatch;
 use crate::engine::protocol::{private_ring, receive};
 use crate::engine::request::Requests;
@@ -20,6 +21,9 @@ use crate::warning;
 
 /// Records taken from one ring before the others get their turn.
 const BATCH: usize = 32;
+/// The same of messages that nobody receives, while there are too many of those: their senders are
+/// not to take more of the time than those who send what is waited for.
+const FEW: usize = 2;
 
 /// A private ring with a sender.
 struct PrivateRing {
@@ -144,6 +148,8 @@ impl ReceiveRings {
                         if receive::deliver_eager(cx, envelope, &record) {
                             messages += 1;
                             bytes += u64::from(record.length());
+                        } else if cx.matching.is_over_budget() {
+                            taken = taken.max(BATCH - FEW);
                         }
                     }
                     Ok(Some(record)) => {
@@ -231,7 +237,15 @@ impl ReceiveRings {
             Some(stalled) if (stalled.0, stalled.1) == (position, sender) => stalled,
             other => other.insert((position, sender, Inquiry::new())),
         };
-        inquiry.is_refuted(cx, sender)
+        let patience = cx.settings.patience();
+        if inquiry.is_to_be_said(patience) {
+            let what = format!(
+                "the shared ring, for a record that peer {sender} has begun and does not end: is \
+                 it stopped? Messages of all peers without a ring of their own wait behind it"
+            );
+            patience::say_line(cx.identity.address.id, patience, &what);
+        }
+        inquiry.is_refuted(&mut cx.peers, &cx.sockets, sender)
     }
 
     /// Takes everything that a peer had published before its connection ended, also what lies in
@@ -387,7 +401,7 @@ pub(crate) fn credit_returned(cx: &mut Cx, peer: u32, credited: bool) {
 fn on_shared_record(cx: &mut Cx, from: u32, kind: u8, tag: u64, record: &impl Source) -> bool {
     if cx.peers.pair(from).is_none() {
         // Its greeting is there: it was sent before the record was published.
-        connections::read_all_of(cx, from);
+        connections::read_greeting_of(cx, from);
     }
     let Some(peer) = cx.peers.get(from) else {
         return true;

@@ -18,7 +18,7 @@ pub(crate) const BLOCKED: Duration = Duration::from_millis(1);
 /// Whether something waits for others' credit.
 #[inline(always)]
 pub(crate) fn has_work(cx: &Cx) -> bool {
-    !(cx.peers.backlogged.is_empty() && cx.transfers.is_empty() && cx.peers.to_contact.is_empty())
+    !(cx.peers.backlogged.is_empty() & cx.transfers.is_empty() & cx.peers.to_contact.is_empty())
 }
 
 /// Whether progress has more to do than to look at the rings.
@@ -26,7 +26,7 @@ pub(crate) fn has_work(cx: &Cx) -> bool {
 pub(crate) fn has_slow_work(cx: &Cx) -> bool {
     has_work(cx)
         | cx.memory.has_switched()
-        | cx.peers.has_notes()
+        | !cx.peers.notes.is_empty()
         | !cx.arenas.loans_as_messages.is_empty()
         | cx.regions.has_reads()
         | cx.fabric.is_active()

@@ -47,7 +47,10 @@ pub(crate) fn on_arena(
     message: ArenaMessage,
 ) -> Result<(), Violation> {
     let Envelope { from, tag, .. } = envelope;
-    let Some(slot) = cx.matching.take_posted(&mut cx.requests, from, tag) else {
+    let Some(slot) = cx
+        .matching
+        .take_posted(&mut cx.requests, from, tag, message.len)
+    else {
         let message = UnexpectedMessage {
             envelope,
             len: message.len,
@@ -81,13 +84,23 @@ pub(crate) fn bytes_of(cx: &mut Cx, token: u32) -> Option<Vec<u8>> {
         return None;
     };
     let from = unexpected.envelope.from;
+    private_copy(cx, from, &message)
+}
+
+fn private_copy(cx: &mut Cx, from: u32, message: &ArenaMessage) -> Option<Vec<u8>> {
     let arenas = &mut cx.peers.pair(from)?.arenas;
-    let bytes = arenas.bytes(message.arena, message.offset, message.len);
-    let bytes = bytes.ok()?;
     let mut copy = Vec::new();
     copy.try_reserve_exact(usize::try_from(message.len).ok()?)
         .ok()?;
-    append(&bytes, &mut copy).ok()?;
+    match arenas.bytes(message.arena, message.offset, message.len) {
+        Ok(bytes) => append(&bytes, &mut copy).ok()?,
+        Err(_) => {
+            let whole = arenas.read_unmapped(message, message.len, |_, piece| {
+                copy.extend_from_slice(piece)
+            });
+            whole.then_some(())?;
+        }
+    }
     Some(copy)
 }
 
@@ -99,16 +112,27 @@ pub(crate) fn copy_out(
     into: &ReceiveBuffer,
 ) -> Result<()> {
     let pair = cx.peers.pair(from);
-    let bytes = pair.map(|pair| {
-        let ArenaMessage { arena, offset, .. } = message;
-        pair.arenas.bytes(arena, offset, message.len)
+    let copied = pair.is_some_and(|pair| {
+        let ArenaMessage {
+            arena, offset, len, ..
+        } = message;
+        match pair.arenas.bytes(arena, offset, len) {
+            // The arena stays mapped meanwhile: only a record takes it away, and none is looked at
+            // in this call.
+            Ok(bytes) => {
+                into.copy_part(0, len, &bytes, len);
+                true
+            }
+            Err(_) => {
+                let wanted = len.min(into.len());
+                let put = |at, piece: &[u8]| into.copy_from(at, u64::MAX, piece);
+                pair.arenas.read_unmapped(&message, wanted, put)
+            }
+        }
     });
-    let Some(Ok(bytes)) = bytes else {
+    if !copied {
         return Err(arena_error(cx, from, &message));
-    };
-    // The arena stays mapped meanwhile: only a record takes it away, and none is looked at in this
-    // call.
-    into.copy_part(0, message.len, &bytes, message.len);
+    }
     counting::count_received_by(cx, from, message.path(), message.len);
     release(cx, from, &message);
     if message.send_ahead.is_some() {
@@ -139,19 +163,19 @@ pub(crate) fn hold(
     Some(held)
 }
 
-/// As [`hold`].
+/// Copies a message out of an arena that is not mapped here, and gives its room back.
 ///
 /// # Errors
-/// No descriptor was free here for the arena, or the sender's numbers are wrong.
-pub(crate) fn hold_or_fail(
-    cx: &mut Cx,
-    from: u32,
-    message: &ArenaMessage,
-) -> Result<(*const u8, LoanHold)> {
-    match hold(cx, from, message) {
-        Some(held) => Ok(held),
-        None => Err(arena_error(cx, from, message)),
-    }
+/// No descriptor was free here for the arena, or no memory for the copy, or the sender's numbers
+/// are wrong.
+#[cold]
+pub(crate) fn fetch(cx: &mut Cx, from: u32, message: &ArenaMessage) -> Result<Vec<u8>> {
+    let Some(bytes) = private_copy(cx, from, message) else {
+        return Err(arena_error(cx, from, message));
+    };
+    counting::count_received_by(cx, from, message.path(), message.len);
+    release(cx, from, message);
+    Ok(bytes)
 }
 
 /// Hands an arena to a peer. False if the connection is full now.
@@ -213,8 +237,8 @@ fn arena_error(cx: &mut Cx, from: u32, message: &ArenaMessage) -> Error {
         // The sender has done nothing wrong, and gets its room back.
         release(cx, from, message);
         return Error::NoMemory(
-            "no descriptor is free for the memory in which a message lies, or that cannot be mapped: \
-             raise ulimit -n or -v"
+            "no descriptor is free for the memory in which a message lies, or too many of its \
+             sender's arenas cannot be mapped: raise ulimit -n or -v"
                 .into(),
         );
     }

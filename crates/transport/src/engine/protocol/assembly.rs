@@ -1,14 +1,17 @@
 //! The receiver's side of messages that go in fragments: see `fragments`.
 
-use crate::buffer::{ReceiveBuffer, Source, append};
+use crate::buffer::{ReceiveBuffer, Source};
 use crate::engine::control::{budget, counting, line_latency, pace};
 use crate::engine::cx::Cx;
 use crate::engine::envelope::Envelope;
+use crate::engine::fabric::Coming;
 use crate::engine::frame::descriptor::BufferDescriptor;
 use crate::engine::frame::{Transfer, Violation};
 use crate::engine::matching::unexpected_store::{
     UnexpectedBody, UnexpectedMessage, UnexpectedStore,
 };
+use crate::engine::peer::table::{Channel, PeerState};
+use crate::engine::protocol::place::{Came, Place};
 use crate::engine::protocol::{receive, rendezvous, rma, unexpected};
 use crate::engine::request::{
     Destination, EagerAssembly, Incoming, Operation, ReceiveStage, Receiving, Requests, Slot, sent,
@@ -29,14 +32,34 @@ pub(crate) fn on_eager_fragmented(
     len: u64,
     stalled: bool,
 ) -> Result<(), Violation> {
-    let Envelope { from, tag, .. } = envelope;
+    let from = envelope.from;
     let Some(pair) = cx.peers.pair(from) else {
         return Ok(());
     };
     if pair.assembly.is_some() || len == 0 || len > LONGEST_RECYCLED {
         return Err("an eager message that begins within another one, or is too long");
     }
-    let to = match cx.matching.take_posted(&mut cx.requests, from, tag) {
+    let to = place(cx, envelope, (len, Path::EagerFragments), stalled)?;
+    if let Some(pair) = cx.peers.pair(from) {
+        pair.assembly = Some(EagerAssembly { to, at: 0, len });
+    }
+    Ok(())
+}
+
+/// Where the bytes of an eager message go that has begun, by this path.
+///
+/// # Errors
+/// There is no memory to keep it.
+#[inline]
+pub(crate) fn place(
+    cx: &mut Cx,
+    envelope: Envelope,
+    (len, path): (u64, Path),
+    stalled: bool,
+) -> Result<Destination, Violation> {
+    let Envelope { from, tag, .. } = envelope;
+    let posted = cx.matching.take_posted(&mut cx.requests, from, tag, len);
+    Ok(match posted {
         Some(slot) => {
             if stalled {
                 // There may be others before the next one, in the ring, where this endpoint does
@@ -48,7 +71,10 @@ pub(crate) fn on_eager_fragmented(
             }
             let id = cx.requests.id(slot);
             if let Some(receiving) = cx.requests.receiving(slot) {
-                let incoming = Incoming::new(envelope, len, receiving.into.len());
+                let incoming = Incoming {
+                    path,
+                    ..Incoming::new(envelope, len, receiving.into.len())
+                };
                 receiving.stage = ReceiveStage::Assembling(incoming);
                 if incoming.wanted == 0 {
                     rendezvous::complete_receive(cx, slot, &incoming);
@@ -71,11 +97,7 @@ pub(crate) fn on_eager_fragmented(
             };
             Destination::Unexpected(unexpected::keep(cx, message)?)
         }
-    };
-    if let Some(pair) = cx.peers.pair(from) {
-        pair.assembly = Some(EagerAssembly { to, at: 0, len });
-    }
-    Ok(())
+    })
 }
 
 /// A fragment came in a staging buffer.
@@ -99,7 +121,7 @@ pub(crate) fn on_fragment_staged(
         .read_in_place(pool, out, from, &descriptor, |window| {
             store_fragment(requests, store, assembly, from, transfer, window)
         })?;
-    after_store(cx, from, stored);
+    stored.note(cx, from);
     Ok(())
 }
 
@@ -115,34 +137,15 @@ pub(crate) fn on_fragment_inline(
     bytes: &impl Source,
 ) -> Result<(), Violation> {
     let (requests, store) = (&mut cx.requests, cx.matching.store());
-    // Over verbs no eager message comes in fragments.
+    // Over networks no eager message comes in fragments.
     let mut none = None;
     let assembly = match cx.peers.pair(from) {
         Some(pair) => &mut pair.assembly,
         None => &mut none,
     };
     let stored = store_fragment(requests, store, assembly, from, transfer, bytes)?;
-    after_store(cx, from, stored);
+    stored.note(cx, from);
     Ok(())
-}
-
-/// What a fragment brought.
-enum Stored {
-    /// Bytes, and more are to come; or nobody wants them any more.
-    Part,
-    /// The last bytes of a receive.
-    All(Slot),
-    /// So many bytes of an unexpected message.
-    Unexpected(u64),
-}
-
-#[inline]
-fn after_store(cx: &mut Cx, from: u32, stored: Stored) {
-    match stored {
-        Stored::Part => {}
-        Stored::All(slot) => assembled(cx, slot),
-        Stored::Unexpected(len) => budget::count_more(cx, from, len as i64),
-    }
 }
 
 /// Copies a fragment to where it belongs.
@@ -154,12 +157,10 @@ fn store_fragment(
     from: u32,
     transfer: Transfer,
     bytes: &impl Source,
-) -> Result<Stored, Violation> {
+) -> Result<Came, Violation> {
     let len = bytes.len();
-    match transfer {
-        Transfer::Asked { receive, at } => {
-            store_in_receive(requests, from, RequestId(receive), at, bytes, false)
-        }
+    let (to, at, cut) = match transfer {
+        Transfer::Asked { receive, at } => (Destination::Receive(RequestId(receive)), at, false),
         Transfer::Eager => {
             let fits = |assembly: &EagerAssembly| len > 0 && len <= assembly.len - assembly.at;
             let assembly = coming
@@ -167,70 +168,14 @@ fn store_fragment(
                 .ok_or("a fragment of no message, or beyond its end")?;
             let at = assembly.at + len;
             *coming = (at < assembly.len).then_some(EagerAssembly { at, ..assembly });
-            match assembly.to {
-                Destination::Receive(id) => {
-                    store_in_receive(requests, from, id, assembly.at, bytes, true)
-                }
-                Destination::Unexpected(token) => Ok(match store.partial(token) {
-                    Some(kept) => {
-                        append(bytes, kept).map_err(|_| unexpected::NO_MEMORY)?;
-                        Stored::Unexpected(len)
-                    }
-                    None => Stored::Part,
-                }),
-            }
+            (assembly.to, assembly.at, true)
         }
-    }
-}
-
-/// Copies a fragment to byte `at` of a receive. A receive that is gone, since its scope failed,
-/// wants none. `cut`: the message may be longer than the room.
-#[inline]
-fn store_in_receive(
-    requests: &mut Requests,
-    from: u32,
-    id: RequestId,
-    at: u64,
-    bytes: &impl Source,
-    cut: bool,
-) -> Result<Stored, Violation> {
-    const UNWANTED: Violation = "bytes that were not asked for";
-    let slot = requests.find(id);
-    let Some((slot, receiving)) = slot.and_then(|slot| Some((slot, requests.receiving(slot)?)))
-    else {
-        return Ok(Stored::Part);
     };
-    let (sender, got, wanted, non_temporal) = match &mut receiving.stage {
-        ReceiveStage::Assembling(incoming) => (
-            incoming.envelope.from,
-            &mut incoming.got,
-            incoming.wanted,
-            incoming.non_temporal,
-        ),
-        ReceiveStage::Get { from, got, .. } => (*from, got, receiving.into.len(), false),
-        _ => return Err(UNWANTED),
-    };
-    let mut len = bytes.len();
-    if cut {
-        len = len.min(wanted.saturating_sub(at));
-    } else if len == 0 || at.checked_add(len).is_none_or(|end| end > wanted) {
-        return Err(UNWANTED);
-    }
-    if sender != from {
-        return Err(UNWANTED);
-    }
-    *got += len;
-    let all = *got >= wanted;
-    if non_temporal {
-        receiving.into.copy_non_temporal(at, len, bytes);
-    } else {
-        receiving.into.copy_part(at, len, bytes, wanted);
-    }
-    Ok(if all { Stored::All(slot) } else { Stored::Part })
+    Place::find(requests, store, from, to, (at, len), cut)?.take(bytes)
 }
 
 /// All bytes of a receive have come in fragments.
-fn assembled(cx: &mut Cx, slot: Slot) {
+pub(crate) fn assembled(cx: &mut Cx, slot: Slot) {
     let Some(receiving) = cx.requests.receiving(slot) else {
         return;
     };
@@ -282,9 +227,15 @@ pub(crate) fn receive_remaining(
         .requests
         .insert(Operation::Receive(Receiving { into, stage }));
     let to = Destination::Receive(cx.requests.id(slot));
-    if let Some(pair) = cx.peers.pair(from) {
-        // The only message of this peer that is still coming.
-        pair.assembly = Some(EagerAssembly { to, at, len });
+    // The only message of this peer that is still coming.
+    match cx.peers.get(from).map(|peer| &mut peer.state) {
+        Some(PeerState::Up(Channel::Shm(pair))) => {
+            pair.assembly = Some(EagerAssembly { to, at, len });
+        }
+        Some(PeerState::Up(Channel::Fabric(link))) => {
+            cx.fabric.set_coming(*link, Coming::Eager { to, len });
+        }
+        _ => {}
     }
     slot
 }

@@ -37,16 +37,17 @@ fn cancel_send(cx: &mut Cx, slot: Slot, id: RequestId, to: u32, stage: SendStage
             outbox::control(cx, to, ControlRecord::new(frame::RETRACT, 0, [id.0]));
         }
         SendStage::Loopback => {
+            // A claimed message is matched, and stays.
             let body = cx.matching.store().find(
+                false,
                 |arrived| matches!(arrived.body, UnexpectedBody::Loopback(other) if other == id),
             );
-            // A claimed message is matched, and not found.
             if let Some(token) = body.first().copied() {
                 unexpected::withdraw(cx, token);
                 cx.requests.complete(slot, Err(Error::Cancelled));
             }
         }
-        // One that has begun to go in pieces goes on: its receiver has a part of it.
+        // One that has begun to go in parts goes on: its receiver has a part of it.
         _ => {}
     }
 }

@@ -63,8 +63,7 @@ pub(crate) unsafe fn push_eager(
     if pair.out.fits(len, immediate) {
         // SAFETY: the caller's promise.
         let pushed = unsafe { pair.out.push_eager(tag, immediate, data, len) };
-        let short = len < pair.routes.inline_below;
-        return pushed.then_some(if short { Path::Inline } else { Path::Eager });
+        return SendPlan::Record.path(&pair.routes, len).filter(|_| pushed);
     }
     // SAFETY: the caller's promise.
     unsafe { push_staged(pair, pool, message) }

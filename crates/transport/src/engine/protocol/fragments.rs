@@ -322,7 +322,9 @@ fn push_asked_of(cx: &mut Cx, slot: Slot) -> (bool, bool) {
         Some(PeerState::Up(Channel::Shm(pair))) => pair,
         Some(PeerState::Up(Channel::Fabric(connection))) => {
             let connection = *connection;
-            return packets::push_fragments(cx, slot, connection);
+            let pushed = packets::push_fragments(cx, slot, connection);
+            cx.fabric.publish(&cx.counters);
+            return pushed;
         }
         _ => return (false, true),
     };

@@ -11,7 +11,7 @@ use crate::engine::matching::unexpected_store::{UnexpectedBody, UnexpectedMessag
 use crate::engine::peer::table::{Channel, PeerState};
 use crate::engine::protocol::{arena_message, receive, send};
 use crate::engine::request::sent;
-use crate::policy::Path;
+use crate::policy::{Path, select};
 use crate::raw::{Hold, Posted, RawLoan, RawLoaned, RawSlice, RawSliceMut, SendOptions};
 use crate::{Error, Peer, Result, Selector, Status};
 
@@ -47,7 +47,12 @@ fn post_bytes_of_loan(cx: &mut Cx, to: u32, tag: u64, loan: RawLoan, len: usize)
     };
     // SAFETY: the loan's bytes stay where they are until `give_back`, which happens after
     // completion.
-    let posted = unsafe { send::post_send_slow(cx, to, tag, SendOptions::default(), &[bytes]) };
+    let posted = match unsafe { send::send_now(cx, to, tag, None, &[bytes]) } {
+        Ok(true) => Ok(Posted::Done(sent(to, tag, len as u64))),
+        // SAFETY: as above.
+        Ok(false) => unsafe { send::post_send_slow(cx, to, tag, SendOptions::default(), &[bytes]) },
+        Err(why) => Err(why),
+    };
     match &posted {
         Ok(Posted::Pending(id)) => cx.arenas.loans_as_messages.push((*id, loan.id)),
         _ => cx.arenas.give_back(loan.id),
@@ -66,7 +71,7 @@ fn push_loan(cx: &mut Cx, to: u32, tag: u64, slot: &mut u32, len: u64) -> bool {
     else {
         return false;
     };
-    if !pair.nearness.capabilities.paths.contains(Path::Loan) {
+    if !select::hands_over(&pair.nearness.capabilities) {
         return false;
     }
     let arena = cx.arenas.arena_of(*slot);
@@ -181,16 +186,18 @@ pub(crate) fn take_in_place(cx: &mut Cx, token: u32) -> Result<Option<RawLoaned>
             if let Some(behind) = place.send_ahead {
                 pace::sender_unblocked(cx, from, behind);
             }
-            let (start, hold) = arena_message::hold_or_fail(cx, from, &place)?;
-            Ok(Some(RawLoaned {
-                status,
-                start,
-                hold: Hold::of_loan(hold),
+            Ok(Some(match arena_message::hold(cx, from, &place) {
+                Some((start, hold)) => RawLoaned {
+                    status,
+                    start,
+                    hold: Hold::of_loan(hold),
+                },
+                None => fetched(status, arena_message::fetch(cx, from, &place)?),
             }))
         }
         UnexpectedBody::Bytes(bytes) => {
             budget::count_taken(cx, from, bytes.len() as i64);
-            counting::count_kept(cx, from, status.len);
+            counting::count_unasked(cx, from, status.len);
             Ok(Some(fetched(status, bytes)))
         }
         _ => Ok(None),

@@ -24,11 +24,11 @@ pub(crate) fn send_loopback(cx: &mut Cx, sending: Sending) -> Result<Posted> {
     // Nobody rings for it, and another thread may poll for it.
     cx.wakeup.poller.notify();
     counting::count_sent(cx, me, Path::SelfCopy, len);
-    if let Some(slot) = cx.matching.take_posted(&mut cx.requests, me, tag) {
+    if let Some(slot) = cx.matching.take_posted(&mut cx.requests, me, tag, len) {
         deliver(cx, slot, envelope, &sending);
         return Ok(done);
     }
-    let short = len <= cx.staging.buffer_bytes;
+    let short = len <= cx.staging.buffer_bytes && !sending.matched;
     let (body, posted) = if short {
         (UnexpectedBody::Bytes(sending.data.to_vec()), done)
     } else {

@@ -1,26 +1,28 @@
 //! The protocols: what is sent when, and in which memory the bytes move.
 //!
 //! Sending: `fast_send` for most messages, `send` for all others. A message leaves whole (`eager`),
-//! in `fragments`, ahead of a slow receiver (`send_ahead`), or is offered (`offer`); `packets` and
-//! `loopback` are for peers that share no memory with this endpoint, and for itself. `loans`:
-//! messages that lie in an arena already.
+//! in `fragments`, ahead of a slow receiver (`send_ahead`), or is offered (`offer`); `packets`,
+//! `long_packets` and `loopback` are for peers that share no memory with this endpoint, and for
+//! itself. `loans`: messages that lie in an arena already.
 //!
 //! Receiving: `receive` and `unexpected`, `staged` for bytes in a staging buffer, `assembly` for
-//! fragments, `arena_message` for what lies in an arena. Long messages: `rendezvous`, then
-//! `fragments`, `single_copy` or `split_copy`.
+//! fragments, `place` for where bytes of a message go, `arena_message` for what lies in an arena.
+//! Long messages: `rendezvous`, then `fragments`, `single_copy` or `split_copy`.
 //!
 //! One-sided access: `regions` at its owner, `rma` at the other side.
 
 pub(crate) mod arena_message;
 pub(crate) mod assembly;
 pub(crate) mod cancel;
-mod eager;
+pub(crate) mod eager;
 pub(crate) mod fast_send;
 pub(crate) mod fragments;
 pub(crate) mod loans;
+pub(crate) mod long_packets;
 mod loopback;
 mod offer;
 pub(crate) mod packets;
+mod place;
 pub(crate) mod private_ring;
 pub(crate) mod receive;
 pub(crate) mod regions;

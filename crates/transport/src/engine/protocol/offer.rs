@@ -5,9 +5,20 @@ use crate::engine::arena::heap::HeapPlace;
 use crate::engine::cx::Cx;
 use crate::engine::frame::{self, Offer};
 use crate::engine::protocol::arena_message;
-use crate::engine::request::{SendStage, Slot};
+use crate::engine::request::{SendStage, Sending, Slot};
 use crate::kmod::Exposed;
+use crate::raw::RequestId;
 use crate::single_copy::address_of;
+
+/// What a receiver is told of a send that is offered, but for where its bytes lie.
+pub(super) fn offer_of(sending: &Sending, send: RequestId) -> Offer {
+    Offer {
+        len: sending.data.len(),
+        send: send.0,
+        vectored: sending.data.slices().len() != 1,
+        ..Offer::default()
+    }
+}
 
 /// Offers a queued send to a peer that shares memory with this endpoint. False: no room now.
 pub(crate) fn push_offer(cx: &mut Cx, to: u32, slot: Slot) -> bool {
@@ -30,13 +41,10 @@ pub(crate) fn push_offer(cx: &mut Cx, to: u32, slot: Slot) -> bool {
         None => (address, key()),
     };
     let offer = Offer {
-        len: sending.data.len(),
-        send: id.0,
         address: address.unwrap_or(0),
         key,
-        vectored: address.is_none(),
         peer_readable: place.is_some(),
-        confirm: false,
+        ..offer_of(sending, id)
     };
     let (kind, tag, immediate) = (frame::READY_TO_SEND, sending.tag, sending.immediate);
     if !pair.out.push_message(kind, tag, immediate, offer.encode()) {

@@ -1,31 +1,66 @@
 //! Messages to a peer over the fabric: in packets, or offered to be read.
 
-use crate::buffer::{SendBuffer, Sink, Skip, put_words};
+use crate::buffer::{SendBuffer, Sink, Skip, gather, gather_behind, put_words, total};
+use crate::engine::control::counting;
 use crate::engine::cx::Cx;
 use crate::engine::fabric::Link;
 use crate::engine::frame::{self, ControlRecord, IMMEDIATE_BYTES, OFFSET_BYTES, Offer};
 use crate::engine::peer::table::Channel;
-use crate::engine::protocol::{fragments, rendezvous, send};
+use crate::engine::protocol::{fragments, long_packets, offer, rendezvous, send};
 use crate::engine::request::{Fragments, Incoming, ReceiveStage, SendStage, Slot};
 use crate::policy::Path;
-use crate::raw::RequestId;
+use crate::policy::select::network::{self, NetworkPlan};
+use crate::raw::{RawSlice, RequestId};
 
-/// Shorter messages than this are not worth a registration at each end.
-const WORTH_REGISTERING: u64 = 16 << 10;
+/// Sends a short message at once, if there is room. True if it did.
+///
+/// # Safety
+/// The slices are readable during the call.
+pub(crate) unsafe fn push_now(
+    cx: &mut Cx,
+    to: u32,
+    link: Link,
+    tag: u64,
+    immediate: Option<u64>,
+    data: &[RawSlice],
+) -> bool {
+    let len = total(data);
+    let ahead = immediate.map_or(0, |_| IMMEDIATE_BYTES);
+    let (limits, asks) = (cx.fabric.limits(link), cx.fabric.asks_first(to));
+    if network::plan(&limits, ahead + len, data.len(), asks) != NetworkPlan::Record {
+        return false;
+    }
+    let form = (frame::message_kind(frame::EAGER, immediate), tag);
+    let pushed = cx
+        .fabric
+        .push(link, form, ahead + len, |bytes| match immediate {
+            // SAFETY: the caller's promise; the room has `ahead + len` bytes.
+            Some(word) => unsafe { gather_behind(word, data, bytes) },
+            // SAFETY: as above.
+            None => unsafe { gather(data, bytes) },
+        });
+    if pushed {
+        counting::count_sent(cx, to, Path::RcEager, len);
+        cx.fabric.publish(&cx.counters);
+    }
+    pushed
+}
 
 /// The turn of a queued send has come. True if it left the backlog.
 pub(crate) fn push_queued(cx: &mut Cx, to: u32, link: Link, slot: Slot) -> bool {
-    let longest = cx.fabric.longest_record(link);
-    let asks_first = cx.fabric.asks_first(to);
+    let (limits, asks_first) = (cx.fabric.limits(link), cx.fabric.asks_first(to));
     let Some(sending) = cx.requests.sending(slot) else {
         return true;
     };
     let (tag, len, immediate) = (sending.tag, sending.data.len(), sending.immediate);
     let ahead = immediate.map_or(0, |_| IMMEDIATE_BYTES);
     // What lies in an adapter's queue is lost with this process: the answer to an offer says that
-    // it arrived.
-    if sending.delivered || asks_first || len + ahead > longest {
-        return push_offer(cx, link, slot);
+    // it arrived, and that it was matched.
+    let asks = asks_first || sending.delivered || sending.matched;
+    match network::plan(&limits, ahead + len, sending.data.slices().len(), asks) {
+        NetworkPlan::Record => {}
+        NetworkPlan::InPlace => return long_packets::push_eager(cx, link, slot),
+        NetworkPlan::Offer => return push_offer(cx, link, slot),
     }
     let form = (frame::message_kind(frame::EAGER, immediate), tag);
     let data = &sending.data;
@@ -52,25 +87,22 @@ fn fill(bytes: &mut impl Sink, ahead: u64, data: &SendBuffer, at: u64, len: u64)
 
 /// Offers a long message; the receiver may read it out of registered memory.
 fn push_offer(cx: &mut Cx, link: Link, slot: Slot) -> bool {
-    let id = cx.requests.id(slot);
+    let (id, limits) = (cx.requests.id(slot), cx.fabric.limits(link));
     let Some(sending) = cx.requests.sending(slot) else {
         return true;
     };
-    let len = sending.data.len();
-    let registered = match sending.data.slices() {
+    let (len, slices) = (sending.data.len(), sending.data.slices());
+    let registered = match (network::refuses_read(&limits, len, slices.len()), slices) {
         // SAFETY: the operation holds the bytes until it is over, and `end_send` says so before.
-        [one] if len >= WORTH_REGISTERING => unsafe { cx.fabric.register_send(link, id, *one) },
+        (None, [one]) => unsafe { cx.fabric.register_send(link, id, *one) },
         _ => None,
     };
     let (address, key) = registered.unwrap_or((0, 0));
     let offer = Offer {
-        len,
-        send: id.0,
         address,
         key,
-        peer_readable: false,
-        vectored: sending.data.slices().len() != 1,
         confirm: sending.delivered,
+        ..offer::offer_of(sending, id)
     };
     let (tag, immediate) = (sending.tag, sending.immediate);
     let record = ControlRecord::message(frame::READY_TO_SEND, tag, immediate, offer.encode());
@@ -83,7 +115,7 @@ fn push_offer(cx: &mut Cx, link: Link, slot: Slot) -> bool {
 
 /// Sends the fragments that a receiver asked for: (bytes moved, it is over).
 pub(crate) fn push_fragments(cx: &mut Cx, slot: Slot, link: Link) -> (bool, bool) {
-    let most = cx.fabric.longest_record(link).saturating_sub(OFFSET_BYTES);
+    let limits = cx.fabric.limits(link);
     let mut moved = false;
     loop {
         let Some(sending) = cx.requests.sending(slot) else {
@@ -92,47 +124,63 @@ pub(crate) fn push_fragments(cx: &mut Cx, slot: Slot, link: Link) -> (bool, bool
         let SendStage::Fragments(fragments) = sending.stage else {
             return (moved, true);
         };
-        let Fragments { at, end, .. } = fragments;
+        let Fragments { at, end, open, .. } = fragments;
         if at == end {
             fragments::all_sent(cx, slot, fragments.confirm);
             return (moved, true);
         }
-        let len = most.min(end - at);
-        let form = (frame::FRAGMENT_INLINE, fragments.receive.unwrap_or(0));
         let data = &sending.data;
-        let pushed = cx.fabric.push(link, form, OFFSET_BYTES + len, |bytes| {
-            put_words(bytes, &[at]);
-            fill(bytes, OFFSET_BYTES, data, at, len);
-        });
-        if !pushed {
-            return (moved, false);
-        }
+        let longest = network::longest_record(&limits, data.slices().len());
+        let len = longest.saturating_sub(OFFSET_BYTES).min(end - at);
+        let kind = (frame::FRAGMENT_INLINE, fragments.receive.unwrap_or(0));
+        let gone = if open {
+            cx.fabric.go_on(link, data, at)
+        } else if OFFSET_BYTES + len > limits.in_place_from {
+            match cx.fabric.begin(link, kind, Some(at), data, (at, len)) {
+                Some(gone) => gone,
+                None => return (moved, false),
+            }
+        } else {
+            let pushed = cx.fabric.push(link, kind, OFFSET_BYTES + len, |bytes| {
+                put_words(bytes, &[at]);
+                fill(bytes, OFFSET_BYTES, data, at, len);
+            });
+            if !pushed {
+                return (moved, false);
+            }
+            len
+        };
+        let open = cx.fabric.left_to_go(link) > 0;
         sending.stage = SendStage::Fragments(Fragments {
-            at: at + len,
+            at: at + gone,
+            open,
             ..fragments
         });
-        moved = true;
+        moved |= gone > 0;
+        if open {
+            return (moved, false);
+        }
     }
 }
 
 /// Starts the transfer of a matched message: a read if both ends are registered, else in packets.
 pub(crate) fn accept(cx: &mut Cx, slot: Slot, offer: &Offer, mut incoming: Incoming, link: Link) {
     let id = cx.requests.id(slot);
-    let room = match cx.requests.receiving(slot) {
-        Some(receiving) => match receiving.into.slices() {
-            [one] if offer.key != 0 => Some(*one),
-            _ => None,
-        },
-        None => return,
+    let Some(receiving) = cx.requests.receiving(slot) else {
+        return;
     };
-    let len = incoming.wanted as usize;
-    let read = room.map(|room| {
-        // SAFETY: the room is the operation's until `on_read`, or until the peer has failed.
-        unsafe { cx.fabric.start_read(link, id, offer, room, len) }
-    });
+    let room = receiving.into.slices();
+    incoming.path = network::answer(offer.key != 0, room.len());
+    let read = match (incoming.path, room) {
+        (Path::RcRendezvous, [room]) => {
+            let (room, len) = (*room, incoming.wanted as usize);
+            // SAFETY: the room is the operation's until `on_read`, or until the peer has failed.
+            Some(unsafe { cx.fabric.start_read(link, id, offer, room, len) })
+        }
+        _ => None,
+    };
     match read {
         Some(Ok(())) => {
-            incoming.path = Path::RcRendezvous;
             if let Some(receiving) = cx.requests.receiving(slot) {
                 receiving.stage = ReceiveStage::Reading(incoming);
             }
@@ -164,6 +212,14 @@ pub(crate) fn on_read(cx: &mut Cx, id: RequestId, failed: Option<String>) {
             );
             rendezvous::request_fragments(cx, slot, &incoming, false);
         }
+    }
+}
+
+/// The path of an eager message that does not come at once.
+pub(crate) fn eager_path(cx: &Cx, peer: u32) -> Path {
+    match cx.peers.channel(peer) {
+        Some(Channel::Fabric(_)) => Path::RcEager,
+        _ => Path::EagerFragments,
     }
 }
 

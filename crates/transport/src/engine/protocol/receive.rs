@@ -6,14 +6,15 @@ use crate::engine::cx::Cx;
 use crate::engine::envelope::Envelope;
 use crate::engine::frame::descriptor::BufferDescriptor;
 use crate::engine::frame::{Offer, Violation};
+use crate::engine::matching::many::ManyRoom;
 use crate::engine::matching::posted::query;
 use crate::engine::matching::unexpected::kept_bytes;
 use crate::engine::matching::unexpected_store::{UnexpectedBody, UnexpectedMessage};
-use crate::engine::protocol::{arena_message, assembly, rendezvous, staged, unexpected};
+use crate::engine::protocol::{arena_message, assembly, packets, rendezvous, staged, unexpected};
 use crate::engine::request::{Incoming, Operation, ReceiveStage, Receiving, Slot, sent};
 use crate::policy::Path;
 use crate::raw::{ClaimId, Posted, RawSliceMut, RequestId};
-use crate::{Error, Peer, Result, Selector, Status};
+use crate::{Error, Outcome, Peer, Result, Selector, Status};
 
 /// [`receive_unexpected`] of a message that was looked at before.
 #[inline(never)]
@@ -36,7 +37,7 @@ pub(crate) fn receive_unexpected(
             body: UnexpectedBody::Bytes(bytes),
             ..
         }) => receive_kept(cx, envelope, bytes, &into),
-        Some(other) => receive_unkept(cx, other, into, owner),
+        Some(other) => receive_unkept(cx, (token, other), into, owner),
     }
 }
 
@@ -47,7 +48,7 @@ fn receive_kept(cx: &mut Cx, envelope: Envelope, bytes: Vec<u8>, into: &ReceiveB
     into.copy_from(0, len, &bytes[..]);
     budget::count_taken(cx, envelope.from, len as i64);
     cx.matching.store().recycle(bytes);
-    counting::count_kept(cx, envelope.from, len);
+    counting::count_unasked(cx, envelope.from, len);
     Posted::Done(envelope.outcome(len, into.len()))
 }
 
@@ -55,7 +56,7 @@ fn receive_kept(cx: &mut Cx, envelope: Envelope, bytes: Vec<u8>, into: &ReceiveB
 #[inline(never)]
 fn receive_unkept(
     cx: &mut Cx,
-    message: UnexpectedMessage,
+    (token, message): (u32, UnexpectedMessage),
     into: ReceiveBuffer,
     owner: u32,
 ) -> Posted {
@@ -80,7 +81,10 @@ fn receive_unkept(
     match body {
         UnexpectedBody::Bytes(bytes) => receive_kept(cx, envelope, bytes, &into),
         UnexpectedBody::Partial(bytes) => {
-            let incoming = Incoming::new(envelope, len, into.len());
+            let incoming = Incoming {
+                path: packets::eager_path(cx, from),
+                ..Incoming::new(envelope, len, into.len())
+            };
             assembly::receive_partial(cx, incoming, bytes, into, owner)
         }
         UnexpectedBody::InArena(place) => {
@@ -97,21 +101,29 @@ fn receive_unkept(
             rendezvous::accept(cx, slot, envelope, &offer);
             posted(cx, slot, owner)
         }
+        UnexpectedBody::Lost => {
+            let (peer, why) = (Peer(from), cx.matching.store().why_lost(token));
+            Posted::Done(Err(Error::PeerFailed { peer, why }))
+        }
         UnexpectedBody::Loopback(id) => {
             budget::count_taken(cx, from, 0);
-            receive_loopback(cx, envelope, id, &into);
-            Posted::Done(envelope.outcome(len, into.len()))
+            Posted::Done(receive_loopback(cx, envelope, id, &into))
         }
     }
 }
 
 /// Copies a message of this endpoint to itself, and ends its send.
-fn receive_loopback(cx: &mut Cx, envelope: Envelope, send: RequestId, into: &ReceiveBuffer) {
-    let Some(slot) = cx.requests.find(send) else {
-        return;
-    };
-    let Some(sending) = cx.requests.sending(slot) else {
-        return;
+fn receive_loopback(
+    cx: &mut Cx,
+    envelope: Envelope,
+    send: RequestId,
+    into: &ReceiveBuffer,
+) -> Outcome {
+    let slot = cx.requests.find(send);
+    let Some((slot, sending)) = slot.and_then(|slot| Some((slot, cx.requests.sending(slot)?)))
+    else {
+        debug_assert!(false, "a cancelled send takes its message along");
+        return Err(Error::UnknownRequest);
     };
     let (me, len) = (envelope.from, sending.data.len());
     into.copy_from_send(&sending.data, into.len());
@@ -119,6 +131,7 @@ fn receive_loopback(cx: &mut Cx, envelope: Envelope, send: RequestId, into: &Rec
     // Nobody rings for it, and another thread may poll for its send.
     cx.wakeup.poller.notify();
     counting::count_received_by(cx, me, Path::SelfCopy, len);
+    envelope.outcome(len, into.len())
 }
 
 /// What became of a receive that was begun, for a scope if `owner` is not 0.
@@ -237,6 +250,39 @@ fn post_slow(cx: &mut Cx, selector: &Selector, into: ReceiveBuffer, owner: u32) 
     Ok(Posted::Pending(id))
 }
 
+/// Posts room for many messages. `None`: those that waited have filled it.
+///
+/// # Safety
+/// As [`Messages::post_recv_many`](crate::raw::Messages::post_recv_many).
+pub(crate) unsafe fn post_many(
+    cx: &mut Cx,
+    selector: &Selector,
+    room: RawSliceMut,
+    least: usize,
+    name: u64,
+) -> Result<Option<RequestId>> {
+    let query = query(selector);
+    // SAFETY: the caller's promise is the room's invariant.
+    let mut room = ManyRoom::new(unsafe { SingleSlice::new(room) }, least, name);
+    while let Some(token) = cx.matching.take_unexpected(&query) {
+        let store = cx.matching.store();
+        let (from, len) = store
+            .get(token)
+            .map_or((0, 0), |message| (message.envelope.from, message.len));
+        let (part, last) = room.cut(len);
+        let posted = receive_probed(cx, token, part.into());
+        let taken = room.taken(part, from, last, posted);
+        cx.matching.many().note(taken);
+        if last {
+            return Ok(None);
+        }
+    }
+    cx.matching.check(&cx.peers, selector)?;
+    let id = cx.matching.post_many(&mut cx.requests, &query, room)?;
+    cx.requests.watch(id, name)?;
+    Ok(Some(id))
+}
+
 /// A whole message came in a record.
 ///
 /// # Errors
@@ -248,7 +294,7 @@ pub(crate) fn on_eager(
     source: &impl Source,
 ) -> Result<(), Violation> {
     if cx.requests.deliver_to_head(envelope, source) || deliver_eager(cx, envelope, source) {
-        counting::count_received(cx, envelope.from, 1, source.len());
+        counting::count_unasked(cx, envelope.from, source.len());
     }
     Ok(())
 }
@@ -258,7 +304,8 @@ pub(crate) fn on_eager(
 #[inline(always)]
 pub(crate) fn deliver_eager(cx: &mut Cx, envelope: Envelope, source: &impl Source) -> bool {
     let Envelope { from, tag, .. } = envelope;
-    let Some(slot) = cx.matching.take_posted(&mut cx.requests, from, tag) else {
+    let len = source.len();
+    let Some(slot) = cx.matching.take_posted(&mut cx.requests, from, tag, len) else {
         keep_or_fail(cx, envelope, source);
         return false;
     };
@@ -314,7 +361,10 @@ pub(crate) fn on_ready_to_send(
     offer: Offer,
 ) -> Result<(), Violation> {
     let Envelope { from, tag, .. } = envelope;
-    match cx.matching.take_posted(&mut cx.requests, from, tag) {
+    match cx
+        .matching
+        .take_posted(&mut cx.requests, from, tag, offer.len)
+    {
         Some(slot) => {
             pace::count_posted(cx, from);
             rendezvous::accept(cx, slot, envelope, &offer);

@@ -144,21 +144,66 @@ pub(crate) fn write_own(
 
 /// The memory of a region that is being taken back, as soon as nobody uses it.
 pub(crate) fn revoked(cx: &mut Cx, id: RegionId) -> Result<Option<Vec<u8>>> {
-    let Some(key) = cx.regions.key_if_unused(id)? else {
-        return Ok(None);
-    };
-    for number in 0..cx.peers.len() {
-        // What a process that has ended left there means nothing.
-        let accesses = match cx.peers.pair(number) {
-            Some(pair) => Some(pair.regions.access.key()),
-            None => cx.quarantine.accesses(number),
+    if cx.regions.is_used(id)? {
+        let (peer, moved) = transfers(cx, id);
+        // One that moves, however slowly, is waited for.
+        return match peer.filter(|_| cx.regions.unmoved_for(id, moved) >= PATIENCE) {
+            Some(peer) => Err(Error::RegionInUse { peer: Peer(peer) }),
+            None => Ok(None),
         };
+    }
+    let key = cx.regions.key(id)?;
+    for number in 0..cx.peers.len() {
+        let accesses = accessed_by(cx, number);
         if accesses == Some(key) && !is_refuted(cx, id, number)? {
             return Ok(None);
         }
     }
     // SAFETY: out of the table, no peer that lives says that it accesses it, no transfer uses it.
     unsafe { cx.regions.take(id) }.map(Some)
+}
+
+/// The key of the region that a peer says it accesses. What a process that has ended left there
+/// means nothing.
+fn accessed_by(cx: &mut Cx, peer: u32) -> Option<u64> {
+    match cx.peers.pair(peer) {
+        Some(pair) => Some(pair.regions.access.key()),
+        None => cx.quarantine.accesses(peer),
+    }
+}
+
+/// The peers that seem to access a region, by themselves or with this endpoint's help.
+pub(crate) fn accessors(cx: &mut Cx, id: RegionId) -> Vec<u32> {
+    let key = cx.regions.key(id).ok();
+    let mut peers: Vec<u32> = (0..cx.peers.len())
+        .filter(|peer| key.is_some() && accessed_by(cx, *peer) == key)
+        .collect();
+    peers.extend(transfers(cx, id).0);
+    peers
+}
+
+/// Of the transfers that use a region with this endpoint's help: a peer that has one, and a number
+/// that changes whenever one of them moves.
+fn transfers(cx: &mut Cx, id: RegionId) -> (Option<u32>, u64) {
+    let (mut peer, mut moved) = (None, 0_u64);
+    for (read, from) in cx.regions.reads_of(id) {
+        let slot = cx.requests.find(read);
+        let stage = slot.and_then(|slot| cx.requests.sending(slot).map(|send| send.stage));
+        if let Some(SendStage::Fragments(fragments)) = stage {
+            moved = moved.wrapping_add(fragments.at);
+        }
+        peer = peer.or(Some(from));
+    }
+    for slot in cx.requests.slots() {
+        let stage = cx.requests.receiving(slot).map(|receiving| receiving.stage);
+        if let Some(ReceiveStage::Assembling(incoming)) = stage {
+            if incoming.region.map(u64::from) == Some(id.0) {
+                moved = moved.wrapping_add(incoming.got);
+                peer = peer.or(Some(incoming.from()));
+            }
+        }
+    }
+    (peer, moved)
 }
 
 /// Whether a peer, when asked, shows that it is not in the middle of an access, though it still
@@ -168,7 +213,7 @@ pub(crate) fn revoked(cx: &mut Cx, id: RegionId) -> Result<Option<Vec<u8>>> {
 /// [`Error::RegionInUse`]: it says nothing for long.
 fn is_refuted(cx: &mut Cx, id: RegionId, peer: u32) -> Result<bool> {
     let mut inquiry = *cx.regions.accessor(id, peer);
-    let refuted = inquiry.is_refuted(cx, peer);
+    let refuted = inquiry.is_refuted(&mut cx.peers, &cx.sockets, peer);
     *cx.regions.accessor(id, peer) = inquiry;
     if !refuted && inquiry.age() >= PATIENCE {
         return Err(Error::RegionInUse { peer: Peer(peer) });
@@ -206,10 +251,10 @@ pub(crate) fn on_get(cx: &mut Cx, from: u32, asked: RegionAccess) {
     } = asked;
     let (place, bytes) = match cx.regions.find(key, offset, len, Access::READ) {
         Ok(found) => found,
-        Err(refusal) => return outbox::control(cx, from, refusal.encode(id)),
+        Err(refusal) => return outbox::answer(cx, from, refusal.encode(id)),
     };
     if len == 0 {
-        return outbox::control(cx, from, Done::Nothing.encode(id));
+        return outbox::answer(cx, from, Done::Nothing.encode(id));
     }
     if !is_admitted(cx, from) {
         return;
@@ -226,10 +271,12 @@ pub(crate) fn on_get(cx: &mut Cx, from: u32, asked: RegionAccess) {
             receive: Some(id),
             at: 0,
             end: len,
+            open: false,
             confirm: false,
         }),
         exposed: None,
         delivered: false,
+        matched: false,
     }));
     cx.regions.begin_read(cx.requests.id(slot), place, from);
     // Frees the slot by itself, and the region's user with it.
@@ -247,7 +294,7 @@ pub(crate) fn on_put(cx: &mut Cx, from: u32, asked: RegionAccess) {
     } = asked;
     let (place, bytes) = match cx.regions.find(key, offset, len, Access::WRITE) {
         Ok(found) => found,
-        Err(refusal) => return outbox::control(cx, from, refusal.encode(id)),
+        Err(refusal) => return outbox::answer(cx, from, refusal.encode(id)),
     };
     if !is_admitted(cx, from) {
         return;
@@ -274,7 +321,7 @@ pub(crate) fn on_put(cx: &mut Cx, from: u32, asked: RegionAccess) {
 /// A write into a region is complete.
 pub(crate) fn finish_put(cx: &mut Cx, slot: Slot, incoming: &Incoming) {
     let done = Done::Received(incoming.path).encode(incoming.remote);
-    outbox::control(cx, incoming.from(), done);
+    outbox::answer(cx, incoming.from(), done);
     abort_put(cx, slot, incoming);
 }
 

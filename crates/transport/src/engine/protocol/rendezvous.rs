@@ -5,7 +5,6 @@
 //! order.
 
 use crate::counters::Event;
-use crate::engine::contact::connections;
 use crate::engine::control::{autotune, counting, line_latency};
 use crate::engine::cx::Cx;
 use crate::engine::envelope::Envelope;
@@ -133,34 +132,53 @@ pub(crate) fn finish_receive(cx: &mut Cx, slot: Slot, incoming: &Incoming) {
     complete_receive(cx, slot, incoming);
 }
 
-/// All wanted bytes were read out of the sender's memory.
+/// All wanted bytes were read out of the sender's memory. If it has left meanwhile, the buffer may
+/// have been its owner's again while it was read.
 pub(crate) fn finish_copy(cx: &mut Cx, slot: Slot, incoming: &Incoming) {
-    if has_left(cx, incoming) {
-        // The buffer may have been its owner's again while it was read: the receive fails with the
-        // peer.
-        return;
+    let from = incoming.from();
+    let mut given_up = None;
+    if incoming.path == Path::PeerReadable {
+        let Some(pair) = cx.peers.pair(from) else {
+            return;
+        };
+        // What a peer that has died has left behind is there, and stays as it is.
+        given_up = pair.status.given_up();
+        if given_up.is_none() {
+            return finish_receive(cx, slot, incoming);
+        }
     }
-    finish_receive(cx, slot, incoming);
+    if cx.sockets.has_news(from) {
+        if let Some(receiving) = cx.requests.receiving(slot) {
+            receiving.stage = ReceiveStage::Reading(*incoming);
+        }
+        let receive = cx.requests.id(slot);
+        return cx.peers.notes.was_read(from, receive, given_up);
+    }
+    finish_heard(cx, slot, incoming, given_up);
 }
 
-/// Whether the sender may have had its buffer back while it was read.
-fn has_left(cx: &mut Cx, incoming: &Incoming) -> bool {
-    let from = incoming.from();
-    if incoming.path != Path::PeerReadable {
-        return connections::has_left(cx, from);
+/// The same of a receive that waited until progress had read what the sender has said.
+pub(crate) fn on_heard(cx: &mut Cx, receive: RequestId, given_up: Option<u64>) {
+    let Some(slot) = cx.requests.find(receive) else {
+        return;
+    };
+    let stage = cx.requests.receiving(slot).map(|receiving| receiving.stage);
+    if let Some(ReceiveStage::Reading(incoming)) = stage {
+        finish_heard(cx, slot, &incoming, given_up);
     }
-    // What a peer that has died has left behind is there, and stays as it is.
-    let Some(given_up) = cx.peers.pair(from).map(|pair| pair.status.given_up()) else {
-        return true;
-    };
-    let Some(count) = given_up else {
-        return false;
-    };
-    let has_left = connections::has_left(cx, from);
-    if let Some(pair) = cx.peers.pair(from) {
+}
+
+/// A sender that has closed, or has given this endpoint up, has said so by now: then the receive
+/// fails with it.
+fn finish_heard(cx: &mut Cx, slot: Slot, incoming: &Incoming, given_up: Option<u64>) {
+    let from = incoming.from();
+    if cx.peers.is_gone(from) {
+        return;
+    }
+    if let (Some(count), Some(pair)) = (given_up, cx.peers.pair(from)) {
         pair.status.others_were_given_up(count);
     }
-    has_left
+    finish_receive(cx, slot, incoming);
 }
 
 /// All wanted bytes are in the receive buffer.
@@ -216,6 +234,7 @@ pub(crate) fn on_clear_to_send(
         receive: Some(clear.receive),
         at: clear.start,
         end: clear.end,
+        open: false,
         confirm,
     });
     autotune::note_long_send(cx, from);
@@ -250,6 +269,12 @@ fn on_received(cx: &mut Cx, from: u32, id: u64, path: Path) {
     if stage.is_none_or(|stage| split_copy::is_open(cx, from, stage)) {
         return;
     }
+    // The rest of a record that has begun would never go, and nothing could go behind it.
+    if let Some(SendStage::Fragments(_)) = stage {
+        return cx
+            .peers
+            .violated(from, "that it has received what is on its way");
+    }
     if let Some(pair) = cx.peers.pair(from) {
         pair.copies.note_kmod(path == Path::Kmod);
     }
@@ -259,7 +284,7 @@ fn on_received(cx: &mut Cx, from: u32, id: u64, path: Path) {
 
 /// The sender takes an offer back: agreed if nobody has matched it.
 pub(crate) fn on_retract(cx: &mut Cx, from: u32, id: u64) {
-    let offered = cx.matching.store().find(|message| {
+    let offered = cx.matching.store().find(false, |message| {
         let offer = match message.body {
             UnexpectedBody::Offered(offer) => offer.send,
             _ => return false,
@@ -271,7 +296,7 @@ pub(crate) fn on_retract(cx: &mut Cx, from: u32, id: u64) {
         return;
     };
     unexpected::withdraw(cx, token);
-    outbox::control(cx, from, Done::Retracted.encode(id));
+    outbox::answer(cx, from, Done::Retracted.encode(id));
 }
 
 /// The receiver agreed that the offer is taken back.

@@ -1,5 +1,5 @@
 //! One-sided access to regions that a peer exposed: by single copy without the owner's help, else
-//! through chunks with it.
+//! in fragments with it.
 //!
 //! A region may not be taken back while somebody copies, and a cross-memory attach cannot be
 //! stopped by its target. So each end says something and then looks: [`limic_shm::owner::region`].
@@ -20,7 +20,7 @@ use crate::engine::outbox;
 use crate::engine::peer::pair::{REGION_CACHE, ShmPair};
 use crate::engine::peer::table::BacklogEntry;
 use crate::engine::request::{Operation, ReceiveStage, Receiving, SendStage, Sending, sent};
-use crate::policy::Path;
+use crate::policy::{Path, select};
 use crate::raw::{Access, Posted, RawSlice, RawSliceMut};
 use crate::single_copy::{Failed, RemoteBytes};
 use crate::{Error, Peer, Result};
@@ -105,6 +105,7 @@ pub(crate) unsafe fn post_write(
         stage,
         exposed: None,
         delivered: false,
+        matched: false,
     }));
     let id = cx.requests.id(slot);
     ask(cx, to, BacklogEntry::Message(id));
@@ -115,6 +116,7 @@ pub(crate) unsafe fn post_write(
 /// serves before it takes this side for one that never waits.
 pub(crate) const MOST_ASKED: u16 = 1024;
 const _: () = assert!(MOST_ASKED <= regions::MOST_SERVED / 2);
+const _: () = assert!(MOST_ASKED <= outbox::MOST_ANSWERS / 2);
 
 /// Asks the owner for its help, or waits until one of many others is over. Not in the backlog: the
 /// owner may wait for what stands behind it there, before it can end another one.
@@ -151,7 +153,7 @@ fn access(
     let Some(pair) = cx.peers.pair(number) else {
         return Ok(false);
     };
-    if !pair.nearness.capabilities.paths.contains(Path::Cma) {
+    if select::one_sided(&pair.nearness.capabilities) != Path::Cma {
         return Ok(false);
     }
     let accesses = cx.memory.access();

@@ -13,7 +13,7 @@ use crate::engine::protocol::eager::{Message, push_eager};
 use crate::engine::protocol::fast_send::{FastSend, is_inline_length, ring, send_fast};
 use crate::engine::protocol::fragments::{self, Fragmented};
 use crate::engine::protocol::receive::posted;
-use crate::engine::protocol::{loopback, offer, packets, rma, send_ahead};
+use crate::engine::protocol::{long_packets, loopback, offer, packets, rma, send_ahead};
 use crate::engine::request::{Fragments, Operation, SendStage, Sending, Slot, sent};
 use crate::engine::staging::pool::StagingPool;
 use crate::error::Outcome;
@@ -124,15 +124,25 @@ pub(crate) unsafe fn post_send_slow(
 ) -> Result<Posted> {
     let (immediate, len) = (options.immediate, total(data));
     let peer = cx.peers.alive(to)?;
+    if let (true, Some(Channel::Fabric(link))) = (peer.backlog.is_empty(), peer.channel()) {
+        let link = *link;
+        let may_wait = options.delivered || options.matched;
+        // SAFETY: the slices are readable during the call.
+        if !may_wait && unsafe { packets::push_now(cx, to, link, tag, immediate, data) } {
+            return Ok(Posted::Done(sent(to, tag, len)));
+        }
+    }
+    let peer = cx.peers.alive(to)?;
     let plan = match peer.pair() {
-        Some(pair) if peer.backlog.is_empty() => {
+        Some(pair) if peer.backlog.is_empty() && !options.matched => {
             match plan(pair, &cx.staging, to, data, len, true) {
                 // It waits for room.
                 SendPlan::Buffer if pair.goes_in_record(len) => SendPlan::Record,
                 plan => plan,
             }
         }
-        // It waits for its turn, and the receiver may have to be asked then.
+        // It waits for its turn, and the receiver may have to be asked then; or it waits for its
+        // match, which the answer to an offer tells.
         _ => SendPlan::Offer,
     };
     let mut stage = SendStage::Queued;
@@ -171,6 +181,7 @@ pub(crate) unsafe fn post_send_slow(
         stage,
         exposed: None,
         delivered: options.delivered,
+        matched: options.matched,
     };
     if cx.peers.me() == Some(to) {
         return loopback::send_loopback(cx, sending);
@@ -204,7 +215,9 @@ pub(crate) fn flush(cx: &mut Cx, to: u32) -> bool {
     while let Some(peer) = cx.peers.get(to) {
         let gone = match peer.backlog.front().copied() {
             None => break,
-            Some(BacklogEntry::Control(record)) => outbox::push_control(cx, to, &record),
+            Some(BacklogEntry::Control(record) | BacklogEntry::Answer(record)) => {
+                outbox::push_control(cx, to, &record)
+            }
             Some(BacklogEntry::Message(id)) => push_queued(cx, to, id),
         };
         if !gone {
@@ -212,11 +225,12 @@ pub(crate) fn flush(cx: &mut Cx, to: u32) -> bool {
         }
         moved = true;
         if let Some(peer) = cx.peers.get(to) {
-            peer.backlog.pop_front();
+            peer.pop_backlog();
         }
     }
     if let Some(connection) = connection {
         cx.fabric.uncork(connection);
+        cx.fabric.publish(&cx.counters);
     }
     moved
 }
@@ -240,9 +254,13 @@ fn push_queued(cx: &mut Cx, to: u32, id: RequestId) -> bool {
             };
             outbox::push_control(cx, to, &access.encode(PUT))
         }
-        SendStage::Fragments(Fragments { receive: None, .. }) => {
-            fragments::push_queued_eager(cx, to, slot)
-        }
+        SendStage::Fragments(Fragments { receive: None, .. }) => match cx.peers.channel(to) {
+            Some(Channel::Fabric(connection)) => {
+                let connection = *connection;
+                long_packets::push_eager(cx, connection, slot)
+            }
+            _ => fragments::push_queued_eager(cx, to, slot),
+        },
         SendStage::Queued => match cx.peers.channel(to) {
             Some(Channel::Shm(_)) => push_queued_shm(cx, to, slot),
             Some(Channel::Fabric(connection)) => {
@@ -267,6 +285,9 @@ fn push_queued_shm(cx: &mut Cx, to: u32, slot: Slot) -> bool {
     let Some(sending) = cx.requests.sending(slot) else {
         return true;
     };
+    if sending.matched {
+        return offer::push_offer(cx, to, slot);
+    }
     let message = Message {
         to,
         tag: sending.tag,

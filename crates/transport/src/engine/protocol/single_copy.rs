@@ -1,6 +1,6 @@
 //! Single copies under way: read by the receiver alone, or by both sides at once.
 //!
-//! Each visit copies a bounded piece, so that an endpoint that moves gigabytes still answers
+//! Each visit copies a bounded part, so that an endpoint that moves gigabytes still answers
 //! others.
 
 use crate::engine::arena::peer_arenas::Unreadable;
@@ -13,7 +13,7 @@ use crate::single_copy::RemoteBytes;
 /// Bytes per visit.
 pub(crate) const COPY_STEP: u64 = 2 << 20;
 
-/// Moves every single copy on by one piece. True if bytes moved.
+/// Moves every single copy on by one part. True if bytes moved.
 pub(crate) fn push_copies(cx: &mut Cx) -> bool {
     let mut moved = false;
     for _ in 0..cx.transfers.copies.len() {
@@ -40,7 +40,7 @@ pub(crate) fn push_copies(cx: &mut Cx) -> bool {
     moved
 }
 
-/// Reads the next piece out of the sender's memory. True if the receive needs no more visits.
+/// Reads the next part out of the sender's memory. True if the receive needs no more visits.
 fn read_step(cx: &mut Cx, slot: Slot) -> bool {
     let Some(receiving) = cx.requests.receiving(slot) else {
         return true;

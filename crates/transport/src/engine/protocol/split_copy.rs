@@ -43,7 +43,7 @@ pub(crate) fn start_split_copy(cx: &mut Cx, slot: Slot, incoming: Incoming) {
         return;
     };
     let opened = address_of_room(receiving.into.slices()).and_then(|address| {
-        cx.splits.open(&SplitTerms {
+        cx.transfers.splits.open(&SplitTerms {
             sender: incoming.from(),
             send: incoming.remote,
             receive,
@@ -89,9 +89,9 @@ pub(crate) fn on_split_copy(cx: &mut Cx, from: u32, asked: SplitRequest) -> Resu
     }
     let requests = &mut cx.requests;
     let is_over = |send| !is_split_write(requests, send);
-    let Some(line) = cx.splits.take_out(id, from, serial, is_over) else {
+    let Some(line) = cx.transfers.splits.take_out(id, from, serial, is_over) else {
         // All lines are in use: the receiver reads alone.
-        outbox::control(cx, from, Done::Written.encode(terms.receive));
+        outbox::answer(cx, from, Done::Written.encode(terms.receive));
         return Ok(());
     };
     if let Some(sending) = cx.requests.sending(slot) {
@@ -154,7 +154,10 @@ pub(crate) fn split_read(cx: &mut Cx, slot: Slot) -> bool {
         finish_split(cx, slot);
         return true;
     };
-    cx.splits.incoming.claim(split.line, split.own_blocks + 1);
+    cx.transfers
+        .splits
+        .incoming
+        .claim(split.line, split.own_blocks + 1);
     let remote = RemoteBytes {
         address: incoming.address,
         key: incoming.key,
@@ -202,7 +205,7 @@ pub(crate) fn split_write(cx: &mut Cx, slot: Slot) -> bool {
     let mut failed = None;
     if let Some(range) = range {
         let claimed = split.own_blocks + 1;
-        cx.splits.outgoing.claim(split.line, claimed);
+        cx.transfers.splits.outgoing.claim(split.line, claimed);
         // If it shows the copy now, the receiver will see the claim before it gives the buffer
         // back.
         let written = pair.splits.shows(split.asked, split.serial).then(|| {
@@ -214,7 +217,7 @@ pub(crate) fn split_write(cx: &mut Cx, slot: Slot) -> bool {
             let len = range.end - range.start;
             pair.copies.write(remote, &sending.data, range.start, len)
         });
-        cx.splits.outgoing.done(split.line, claimed);
+        cx.transfers.splits.outgoing.done(split.line, claimed);
         match written {
             Some(Ok(_)) => {
                 split.own_blocks = claimed;
@@ -227,7 +230,10 @@ pub(crate) fn split_write(cx: &mut Cx, slot: Slot) -> bool {
     }
     split.finished = true;
     sending.stage = SendStage::SplitWrite(split);
-    cx.splits.outgoing.finish(split.line, split.own_blocks);
+    cx.transfers
+        .splits
+        .outgoing
+        .finish(split.line, split.own_blocks);
     if let Some(why) = failed {
         rendezvous::demote(cx, to, Path::SplitCopy, &why);
     }
@@ -251,7 +257,7 @@ pub(crate) fn on_written(cx: &mut Cx, from: u32, id: u64) {
     };
     if split.peer_blocks.is_none() && pair.splits.progress(split.serial).is_none() {
         // From here on it cannot begin.
-        cx.splits.incoming.end(split.line);
+        cx.transfers.splits.incoming.end(split.line);
         if pair.splits.progress(split.serial).is_none() {
             split.peer_blocks = Some(0);
             receiving.stage = ReceiveStage::SplitRead(incoming, split);
@@ -277,13 +283,13 @@ fn finish_split(cx: &mut Cx, slot: Slot) {
     let (true, Some(theirs)) = (split.finished, split.peer_blocks) else {
         return;
     };
-    cx.splits.close(split.line);
+    cx.transfers.splits.close(split.line);
     // What has too many blocks is in none.
     let blocks = SplitCopy::new(split.total, block(split.total));
     let left = blocks.map_or(0..split.total, |cut| cut.left(split.own_blocks, theirs));
     incoming.got = incoming.wanted - (left.end - left.start);
     if !left.is_empty() {
-        // One copy failed on the way; the bytes between the two come through chunks.
+        // One copy failed on the way; the bytes between the two come in fragments.
         incoming.path = Path::Pipeline;
     }
     if let Some(receiving) = cx.requests.receiving(slot) {

@@ -1,7 +1,7 @@
 //! Operations that nobody waits for one by one: the list of those that have completed, in the order
 //! of their completion.
 
-use super::{NONE, OnCompletion, OperationKind, RequestId, Requests, Slot};
+use super::{NONE, OnCompletion, OperationKind, RequestId, Requests, Slot, State};
 use crate::error::Outcome;
 use crate::{Error, Result};
 
@@ -16,12 +16,16 @@ impl<O: OperationKind> Requests<O> {
         }
     }
 
-    /// Puts a completed operation at the end of the list.
+    /// Puts a completed operation at the end of the list. From then on no id means it, and no scope
+    /// owns it.
     #[inline(always)]
     fn list(&mut self, slot: Slot) {
         let entry = &mut self.entries[slot as usize];
         entry.next = NONE;
-        entry.forget_id();
+        entry.state = State::Listed(match entry.state {
+            State::Done(status) => Some(status),
+            _ => None,
+        });
         self.owned -= usize::from(entry.owner != 0);
         entry.owner = 0;
         match self.entries.get_mut(self.completions.1 as usize) {
@@ -31,11 +35,16 @@ impl<O: OperationKind> Requests<O> {
         self.completions.1 = slot;
     }
 
-    /// Has an operation listed under `name` as soon as it completes.
+    /// Has an operation listed under `name` as soon as it completes. One that was abandoned is not
+    /// to be: it frees itself, with the buffers that it keeps.
     #[inline]
     pub(crate) fn watch(&mut self, id: RequestId, name: u64) -> Result<()> {
         let slot = self.find(id).ok_or(Error::UnknownRequest)?;
-        self.entries[slot as usize].on_completion = OnCompletion::List;
+        let entry = &mut self.entries[slot as usize];
+        if entry.on_completion == OnCompletion::Free {
+            return Err(Error::UnknownRequest);
+        }
+        entry.on_completion = OnCompletion::List;
         self.cold[slot as usize].name = name;
         if self.is_done(slot) {
             self.list_late(slot);
@@ -56,7 +65,7 @@ impl<O: OperationKind> Requests<O> {
             let entry = &self.entries[*slot as usize];
             entry.on_completion == OnCompletion::List
                 && self.cold[*slot as usize].name == name
-                && !entry.is_free()
+                && entry.is_known()
                 && !self.is_done(*slot)
         });
         slot.map(|slot| self.id(slot))

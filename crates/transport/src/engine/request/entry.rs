@@ -13,6 +13,8 @@ use crate::{Error, Status};
 #[derive(Clone, Copy)]
 pub(super) enum State {
     Free,
+    /// Completed, and in the completion list: well, or with [`ColdEntry::error`].
+    Listed(Option<Status>),
     /// A receive in the posted fifo.
     InFifo(FifoReceive),
     /// A receive into one slice in the posted queue; or one that left the fifo and is not queued
@@ -59,21 +61,16 @@ impl Entry {
     /// Makes the entry a free one under another id. Its state is free already.
     #[inline(always)]
     pub(super) fn release(&mut self, next: u32) {
-        self.forget_id();
+        self.generation = self.generation.wrapping_add(1).max(1);
         self.owner = 0;
         self.next = next;
         self.on_completion = OnCompletion::Keep;
     }
 
-    /// From now on, nobody knows the id of what is in the entry.
+    /// Whether there is an operation that an id can mean.
     #[inline(always)]
-    pub(super) fn forget_id(&mut self) {
-        self.generation = self.generation.wrapping_add(1).max(1);
-    }
-
-    #[inline(always)]
-    pub(super) fn is_free(&self) -> bool {
-        matches!(self.state, State::Free)
+    pub(super) fn is_known(&self) -> bool {
+        !matches!(self.state, State::Free | State::Listed(_))
     }
 }
 

@@ -7,9 +7,10 @@
 //! # Invariants
 //! - An entry is in at most one list: the free entries, the posted fifo, or the completion list.
 //!   All three go through `Entry::next`.
-//! - Nobody knows the id of an operation in the completion list, and no scope owns it: only
+//! - No id means an operation in the completion list, and no scope owns it: only
 //!   [`next_completed`](Requests::next_completed) takes it from there.
-//! - An id is a slot and its generation. A slot that is freed gets another generation.
+//! - An id is a slot and its generation. A slot that is freed gets another generation. Ids can be
+//!   made up, so that no other invariant rests on who may know one.
 
 pub(crate) mod completions;
 mod entry;
@@ -178,7 +179,7 @@ impl<O: OperationKind> Requests<O> {
     pub(crate) fn find(&self, id: RequestId) -> Option<Slot> {
         let slot = id.0 as u32;
         let entry = self.entries.get(slot as usize)?;
-        (entry.generation == (id.0 >> 32) as u32 && !entry.is_free()).then_some(slot)
+        (entry.generation == (id.0 >> 32) as u32 && entry.is_known()).then_some(slot)
     }
 
     /// The operation of a slot, whatever it is; nothing for a receive in the posted fifo.
@@ -240,17 +241,18 @@ impl<O: OperationKind> Requests<O> {
         }
     }
 
-    /// Takes the outcome of a completed operation and frees the slot.
+    /// Takes the outcome of a completed operation, in the completion list or not, and frees the
+    /// slot.
     #[inline(always)]
     pub(crate) fn take_done(&mut self, slot: Slot) -> Option<Outcome> {
         let entry = &mut self.entries[slot as usize];
         match &entry.state {
-            State::Done(status) => {
+            State::Done(status) | State::Listed(Some(status)) => {
                 let status = copy_by_words(status);
                 self.free_entry(slot);
                 Some(Ok(status))
             }
-            State::Failed => self.take_failed(slot),
+            State::Failed | State::Listed(None) => self.take_failed(slot),
             _ => None,
         }
     }
@@ -317,10 +319,10 @@ impl<O: OperationKind> Requests<O> {
         self.freed.add(cold.buffer);
     }
 
-    /// Slots of operations that exist, for a walk over all of them. Linear: failures only.
+    /// Slots of operations that ids mean, for a walk over all of them. Linear: failures only.
     pub(crate) fn slots(&self) -> Vec<Slot> {
         (0..self.entries.len() as u32)
-            .filter(|slot| !self.entries[*slot as usize].is_free())
+            .filter(|slot| self.entries[*slot as usize].is_known())
             .collect()
     }
 }
@@ -357,7 +359,8 @@ fn request_id(generation: u32, slot: Slot) -> RequestId {
 impl<O> Requests<O> {
     /// Operations in the table, completed ones included.
     fn live(&self) -> usize {
-        self.entries.iter().filter(|entry| !entry.is_free()).count()
+        let free = |entry: &&Entry| matches!(entry.state, State::Free);
+        self.entries.len() - self.entries.iter().filter(free).count()
     }
 }
 
@@ -369,5 +372,7 @@ impl<O> core::fmt::Debug for Requests<O> {
     }
 }
 
+#[cfg(test)]
+mod any_ids;
 #[cfg(test)]
 mod tests;

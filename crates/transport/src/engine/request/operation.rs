@@ -33,6 +33,8 @@ pub(crate) struct Sending {
     /// The send completes only when the message reaches its receiver whatever becomes of this
     /// process.
     pub(crate) delivered: bool,
+    /// The send completes only when a receive has taken the message.
+    pub(crate) matched: bool,
 }
 
 impl Sending {
@@ -83,6 +85,8 @@ pub(crate) struct Fragments {
     pub(crate) at: u64,
     /// First byte that is not wanted.
     pub(crate) end: u64,
+    /// A record has begun whose rest has to go first, over a network where long ones go in parts.
+    pub(crate) open: bool,
     /// The send completes only when the receiver says so.
     pub(crate) confirm: bool,
 }
@@ -94,6 +98,7 @@ impl Fragments {
             receive: None,
             at,
             end,
+            open: false,
             confirm: false,
         }
     }
@@ -115,7 +120,7 @@ pub(crate) enum ReceiveStage {
     },
     /// Comes in fragments.
     Assembling(Incoming),
-    /// Is being read out of the sender's memory.
+    /// Is being read out of the sender's memory, or was.
     Reading(Incoming),
     /// Is read from the front while the sender writes from the back.
     SplitRead(Incoming, SplitRead),

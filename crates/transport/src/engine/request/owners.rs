@@ -38,9 +38,10 @@ impl<O: OperationKind> Requests<O> {
     }
 
     /// Some operation of a scope. Linear in the table, also for all of a scope together if it
-    /// starts none meanwhile; constant if no scope has any.
+    /// starts none meanwhile; constant if no scope has any. What is in the list of completions, or
+    /// is the engine's own, has owner 0, which is no scope.
     pub(crate) fn owned_by(&mut self, owner: u32) -> Option<RequestId> {
-        if self.owned == 0 {
+        if self.owned == 0 || owner == 0 {
             return None;
         }
         let (last, from) = self.found;

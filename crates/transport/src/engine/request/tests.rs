@@ -65,6 +65,20 @@ fn an_operation_that_is_abandoned_twice_keeps_both_buffers() {
     assert_eq!(requests.live(), 0);
 }
 
+#[test]
+fn an_abandoned_operation_that_is_watched_still_frees_its_buffer() {
+    let mut requests = Requests::<Operation>::new();
+    let slot = requests.take_slot();
+    let buffer = std::sync::Arc::new(());
+    requests.abandon(slot, Box::new(buffer.clone()));
+    let watched = requests.watch(requests.id(slot), 7);
+    assert_eq!(watched, Err(Error::UnknownRequest));
+    requests.complete(slot, Err(Error::Cancelled));
+    assert_eq!(requests.next_completed(), None);
+    drop(requests.take_freed());
+    assert_eq!(std::sync::Arc::strong_count(&buffer), 1);
+}
+
 fn selector(source: Option<u32>, tag: u64, mask: u64) -> limic_matching::Selector {
     let source = source.map_or(limic_matching::Source::Any, limic_matching::Source::Is);
     limic_matching::Selector { source, tag, mask }
@@ -176,6 +190,17 @@ fn a_listed_operation_is_unknown_to_whoever_has_its_id() {
     let names: Vec<u64> =
         core::iter::from_fn(|| requests.next_completed().map(|(name, _)| name)).collect();
     assert_eq!(names, ids.map(|id| id.0));
+}
+
+#[test]
+fn no_scope_owns_what_is_listed() {
+    let mut requests = Requests::<Operation>::new();
+    let owner = requests.new_owner();
+    requests.insert_done(Err(Error::Cancelled), owner);
+    let listed = requests.insert_done(Err(Error::Cancelled), 0);
+    requests.watch(listed, 7).expect("it is there");
+    assert_eq!(requests.owned_by(0), None);
+    assert_eq!(requests.find(listed), None);
 }
 
 #[test]

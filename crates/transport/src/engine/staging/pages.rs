@@ -1,5 +1,5 @@
 //! Pages of one part of the pool, by number from its first on: which of them are taken, and how
-//! often each began a piece.
+//! often each began a buffer.
 
 use limic_shm::world::FIRST_GENERATION;
 
@@ -36,7 +36,7 @@ impl Pages {
         Some(start + last as u32)
     }
 
-    /// Takes free pages for a piece: its generation.
+    /// Takes free pages for a buffer: its generation.
     pub(crate) fn take(&mut self, start: u32, pages: u32) -> u32 {
         self.taken[start as usize..(start + pages) as usize].fill(true);
         self.free -= pages;
@@ -48,7 +48,7 @@ impl Pages {
         self.free += pages;
     }
 
-    /// The next generation of pieces that begin with this page: never 0, which a flag begins with.
+    /// The next generation of buffers that begin with this page: never 0, which a flag begins with.
     #[inline]
     pub(crate) fn next_generation(&mut self, page: u32) -> u32 {
         let generation = &mut self.generations[page as usize];

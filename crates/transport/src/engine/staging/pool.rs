@@ -1,9 +1,9 @@
-//! The pool of memory for the pieces of pipelined messages and of longer eager ones. It lies
-//! in this endpoint's segment and does not grow with the number of peers.
+//! The pool of staging buffers, for pipelined messages and for longer eager ones. It lies in this
+//! endpoint's segment and does not grow with the number of peers.
 //!
-//! Only the owner hands pieces out; the peer that was named gives a piece back by the release flag
-//! of its first page, or may keep it and answer there (`hand`, `kept`). So a peer that dies takes
-//! nothing along: the owner knows what it had lent to whom.
+//! Only the owner hands buffers out. The peer that was named gives a buffer back by the release
+//! flag of its first page, or may keep it and answer there (`recycled_pool`, `recycled_buffers`).
+//! So a peer that dies takes nothing along: the owner knows what it had lent to whom.
 //!
 //! # Why it goes round
 //!
@@ -11,9 +11,7 @@
 //! than a core's own caches. Memory that this endpoint wrote and a peer read a moment ago would be
 //! the worst: its lines are in the caches of both cores, so each store first takes one from the
 //! other's, and each load then fetches it back from there. What left them since lies in the cache
-//! that both share, and the processor fetches it ahead of both. Measured one way between two cores
-//! below one cache (hand-over of a line 30 ns), pieces of 16 KiB, messages of 64 KiB: 2.4 us
-//! through 2 MiB, 4.8 us through 512 KiB, 9 us through 64 KiB.
+//! that both share, and the processor fetches it ahead of both (docs/decisions/0002).
 
 use core::ops::RangeInclusive;
 use std::collections::VecDeque;
@@ -55,7 +53,7 @@ pub(crate) struct StagingPool {
     pub(crate) recycled: RecycledPool,
     /// The page behind the last that was lent.
     next: u32,
-    /// A chunk: the longest piece of all but long messages.
+    /// The longest buffer of all but long messages.
     pub(crate) buffer_bytes: u64,
 }
 
@@ -67,7 +65,7 @@ pub(crate) struct StagingBuffer {
     pub(crate) generation: u32,
 }
 
-/// The bytes of a piece, if it lies within the pool. The numbers may come from a peer.
+/// The bytes of a buffer, if it lies within the pool. The numbers may come from a peer.
 #[inline(always)]
 pub(crate) fn buffer_window(staging: &Mapped, page: u32, len: u64) -> Option<Window<'_>> {
     Window::new(staging, bytes_of_pages(page), len)
@@ -171,7 +169,7 @@ impl StagingPool {
     /// Whether a peer may have so many pages more. What it then holds is at most three times what
     /// is still free: three quarters of the pool if no other peer holds any, three sevenths each
     /// for two that take what they get. So peers that return nothing leave some to others, of which
-    /// each gets a first piece as long as there is one.
+    /// each gets a first buffer as long as there is one.
     fn may_have(&self, peer: u32, pages: u32, most: u32) -> bool {
         let held = self.held_by(peer);
         let share = 3 * self.pages.free().saturating_sub(pages);
@@ -183,10 +181,10 @@ impl StagingPool {
         &self.memory
     }
 
-    /// Takes back a piece that was not named to the peer after all.
+    /// Takes back a buffer that was not named to the peer after all.
     pub(crate) fn put_back(&mut self, buffer: StagingBuffer) {
         self.take_back(|borrowed| borrowed.page == buffer.page);
-        // It was the last one: the next piece takes its place.
+        // It was the last one: the next buffer takes its place.
         self.next = buffer.page;
     }
 
@@ -236,7 +234,7 @@ impl StagingPool {
         }
     }
 
-    /// Takes back what the peer has returned. It copies pieces in the order in which they were
+    /// Takes back what the peer has returned. It copies buffers in the order in which they were
     /// named to it, and returns each as soon as it is copied; so all before one that came back are
     /// back too, and a few flags tell: that of the middle one first.
     fn reclaim_from(&mut self, peer: u32) {

@@ -5,7 +5,7 @@ use super::*;
 const PAGE: u64 = STAGING_PAGE as u64;
 const ALL: u64 = u64::MAX;
 
-/// A pool of which so many pages go round, and the flags as those who return pieces see them.
+/// A pool of which so many pages go round, and the flags as those who return buffers see them.
 fn staging(round: u32) -> (StagingPool, ReleaseFlags<Mapped>) {
     let pages = round * 5 / 3;
     let flags = heap(ReleaseFlags::<Mapped>::area_len(pages));
@@ -29,7 +29,7 @@ fn the_page_that_was_used_longest_ago_is_used_next() {
         assert_eq!(buffer.page, turn % 4 * 2);
         give_back(&flags, buffer);
     }
-    // A piece does not lie partly at the end and partly at the beginning.
+    // A buffer does not lie partly at the end and partly at the beginning.
     let pages: Vec<u32> = (0..4)
         .filter_map(|_| {
             let buffer = staging.take(0, 3 * PAGE, ALL)?;
@@ -41,7 +41,7 @@ fn the_page_that_was_used_longest_ago_is_used_next() {
 }
 
 #[test]
-fn pieces_that_are_held_are_gone_round() {
+fn buffers_that_are_held_are_gone_round() {
     let (mut staging, flags) = staging(8);
     let held = staging.take(1, PAGE, ALL).expect("there is room");
     for _ in 0..20 {
@@ -83,12 +83,12 @@ fn a_peer_holds_no_more_than_it_may() {
     assert!(staging.take(0, 4 * PAGE, 4 * PAGE).is_some());
     assert!(
         staging.take(0, 5 * PAGE, ALL).is_none(),
-        "longer than a piece may be"
+        "longer than a buffer may be"
     );
 }
 
 #[test]
-fn a_piece_is_as_long_as_what_is_free_side_by_side() {
+fn a_buffer_is_as_long_as_what_is_free_side_by_side() {
     let (mut staging, flags) = staging(8);
     let buffers: Vec<StagingBuffer> = (0..8)
         .filter_map(|peer| staging.take(peer, PAGE, ALL))
@@ -130,7 +130,7 @@ fn what_was_put_back_or_belonged_to_the_dead_is_free() {
     assert!(staging.take(2, 2 * PAGE, ALL).is_none(), "all is lent");
     staging.forget_peer(1);
     assert!(staging.take(2, 2 * PAGE, ALL).is_some());
-    // An old generation, or a flag that no piece begins with, is not taken for a return.
+    // An old generation, or a flag that no buffer begins with, is not taken for a return.
     give_back(&flags, buffer);
     flags.release(3, 1);
     assert!(staging.take(3, 2 * PAGE, ALL).is_none());
@@ -138,7 +138,7 @@ fn what_was_put_back_or_belonged_to_the_dead_is_free() {
 
 /// Pages are taken and put back without being named to a peer, as often as its ring is full.
 #[test]
-fn a_flag_says_nothing_of_a_piece_whose_generation_comes_again() {
+fn a_flag_says_nothing_of_a_buffer_whose_generation_comes_again() {
     let (mut staging, flags) = staging(4);
     let buffer = staging.take(0, PAGE, ALL).expect("there is room");
     give_back(&flags, buffer);

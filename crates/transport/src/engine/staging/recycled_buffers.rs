@@ -11,7 +11,7 @@ const MOST: usize = MOST_BY_PEER as usize;
 /// Pages of the shortest buffers of long messages.
 pub(crate) const LONG_BUFFER: u32 = 4;
 
-/// PoolOwner pool a piece in hand is of.
+/// Whose pool a recycled buffer is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PoolOwner {
     Local,
@@ -39,7 +39,7 @@ impl PageRun {
     }
 }
 
-/// A piece that was read, and that this endpoint may write.
+/// A buffer that was read, and that this endpoint may write.
 ///
 /// Two words, each stored and loaded whole: it is taken soon after it was put, and a load of what
 /// was stored in smaller parts waits for all stores before it.
@@ -108,7 +108,7 @@ pub(crate) struct RecycledBuffers {
 }
 
 impl RecycledBuffers {
-    /// A piece of so many pages: the one that came last, whose lines are still in this core's
+    /// A buffer of so many pages: the one that came last, whose lines are still in this core's
     /// first-level cache.
     #[inline(always)]
     pub(crate) fn take(&mut self, pages: u32) -> Option<RecycledBuffer> {

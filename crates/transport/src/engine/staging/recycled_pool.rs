@@ -1,5 +1,5 @@
-//! The part of the pool that peers may keep: pieces that go to and fro between this endpoint and a
-//! peer (`hand`).
+//! The part of the pool that peers may keep: buffers that go to and fro between this endpoint and a
+//! peer (`recycled_buffers`).
 //!
 //! It is apart from what goes round (`pool`), so that neither scatters the other.
 
@@ -15,7 +15,7 @@ const RESERVED_SHARE: u32 = 8;
 /// After so many times that there was no room, one looks at the flags.
 const RECLAIM_AFTER: u32 = 16;
 
-/// A piece that a peer may keep.
+/// A buffer that a peer may keep.
 #[derive(Clone, Copy)]
 struct Placed {
     pages: u32,
@@ -30,7 +30,7 @@ pub(crate) struct RecycledPool {
     /// The first page of this part.
     first: u32,
     pages: Pages,
-    /// By page, from the first on: the piece that begins there.
+    /// By page, from the first on: the buffer that begins there.
     buffers: Vec<Option<Placed>>,
     /// Pages by the peer's number.
     by_peer: Vec<u32>,
@@ -75,7 +75,7 @@ impl RecycledPool {
         let generation = self.pages.take(at, pages);
         self.by_peer[peer as usize] += pages;
         let page = self.first + at;
-        // No piece has this generation, however often it goes to and fro.
+        // No buffer has this generation, however often it goes to and fro.
         self.flags.forget(page);
         self.buffers[at as usize] = Some(Placed {
             pages,
@@ -106,7 +106,7 @@ impl RecycledPool {
         None
     }
 
-    /// A piece goes to its peer again: under which generation.
+    /// A buffer goes to its peer again: under which generation.
     #[inline]
     pub(crate) fn transfer(&mut self, page: u32) -> u32 {
         let at = page - self.first;
@@ -118,14 +118,14 @@ impl RecycledPool {
         generation
     }
 
-    /// A piece did not go to its peer after all.
+    /// A buffer did not go to its peer after all.
     pub(crate) fn keep_here(&mut self, page: u32) {
         if let Some(kept) = &mut self.buffers[(page - self.first) as usize] {
             kept.with_peer = false;
         }
     }
 
-    /// A peer has written a piece that it kept: how many pages it has. `None` if it does not keep
+    /// A peer has written a buffer that it kept: how many pages it has. `None` if it does not keep
     /// such a one. The numbers come from the peer.
     #[inline]
     pub(crate) fn returned(&mut self, from: u32, page: u32, generation: u32) -> Option<u32> {
@@ -139,7 +139,7 @@ impl RecycledPool {
         Some(kept.pages)
     }
 
-    /// A piece is free again.
+    /// A buffer is free again.
     pub(crate) fn end(&mut self, page: u32) {
         self.end_at((page - self.first) as usize);
     }
@@ -181,13 +181,13 @@ impl RecycledPool {
         self.pages.count() - self.pages.free()
     }
 
-    /// Pieces of so many pages.
+    /// Buffers of so many pages.
     pub(crate) fn of_length(&self, pages: u32) -> usize {
         let buffers = self.buffers.iter().flatten();
         buffers.filter(|kept| kept.pages == pages).count()
     }
 
-    /// Pages of the longest piece.
+    /// Pages of the longest buffer.
     pub(crate) fn longest(&self) -> u32 {
         let pages = self.buffers.iter().flatten().map(|kept| kept.pages);
         pages.max().unwrap_or(0)

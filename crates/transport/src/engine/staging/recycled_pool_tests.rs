@@ -6,7 +6,7 @@ use super::*;
 const PAGE: u64 = STAGING_PAGE as u64;
 const FIRST: u32 = 8;
 
-/// So many pages, and the flags as those who return pieces see them.
+/// So many pages, and the flags as those who return buffers see them.
 fn kept(pages: u32) -> (RecycledPool, ReleaseFlags<Mapped>) {
     let flags = heap(ReleaseFlags::<Mapped>::area_len(FIRST + pages));
     let of = |memory: &Mapped| ReleaseFlags::new(memory.clone(), FIRST + pages).expect("flags");
@@ -31,7 +31,7 @@ fn a_peer_keeps_what_it_was_given_until_it_goes_or_gives_it_back() {
     }
     assert_eq!(kept.returned(1, page, generation), Some(2));
     assert_eq!(kept.returned(1, page, generation), None, "once");
-    // A flag says nothing while the piece is here, nor under an older generation.
+    // A flag says nothing while the buffer is here, nor under an older generation.
     assert!(flags.release(buffer.page, buffer.generation));
     kept.reclaim();
     let again = kept.transfer(buffer.page);
@@ -48,7 +48,7 @@ fn a_peer_keeps_what_it_was_given_until_it_goes_or_gives_it_back() {
 }
 
 #[test]
-fn pieces_lie_side_by_side_where_there_is_room() {
+fn buffers_lie_side_by_side_where_there_is_room() {
     let (mut kept, _) = kept(8);
     let buffers: Vec<StagingBuffer> = (0..8).filter_map(|peer| kept.take(peer, PAGE)).collect();
     assert_eq!(buffers.len(), 8);

@@ -25,6 +25,20 @@ struct Stopped {
 
 impl Stopped {
     fn new(has_pidfd: bool) -> Self {
+        let mut stopped = Self::unblamed(has_pidfd);
+        let pair = &mut stopped.pair;
+        let mut forger = Forger::new(&pair.receiver, pair.of_sender);
+        forger.push(&ControlRecord::new(100, 0, [0; 4]));
+        let since = Instant::now();
+        while pair.receiver.cx.peers.is_alive(pair.of_sender) {
+            assert!(since.elapsed() < PATIENCE, "garbage ends the connection");
+            turn(&mut [&mut pair.receiver]);
+        }
+        stopped
+    }
+
+    /// One of which nobody has said anything.
+    fn unblamed(has_pidfd: bool) -> Self {
         let mut pair = Pair::new();
         if !has_pidfd {
             without_pidfd(&mut pair.receiver, pair.of_sender);
@@ -36,14 +50,12 @@ impl Stopped {
             panic!("the sender takes part");
         };
         let claimed = split.own_blocks + 1;
-        pair.sender.cx.splits.outgoing.claim(split.line, claimed);
-        let mut forger = Forger::new(&pair.receiver, pair.of_sender);
-        forger.push(&ControlRecord::new(100, 0, [0; 4]));
-        let since = Instant::now();
-        while pair.receiver.cx.peers.is_alive(pair.of_sender) {
-            assert!(since.elapsed() < PATIENCE, "garbage ends the connection");
-            turn(&mut [&mut pair.receiver]);
-        }
+        pair.sender
+            .cx
+            .transfers
+            .splits
+            .outgoing
+            .claim(split.line, claimed);
         Self {
             pair,
             receive,
@@ -70,7 +82,7 @@ impl Stopped {
     }
 
     fn write_block(&mut self) {
-        let splits = &self.pair.sender.cx.splits;
+        let splits = &self.pair.sender.cx.transfers.splits;
         splits.outgoing.done(self.line, self.claimed);
     }
 
@@ -122,6 +134,17 @@ fn a_buffer_is_given_back_when_the_blamed_sender_is_gone() {
     } = stopped.pair;
     drop(sender);
     Stopped::ends(&mut receiver, stopped.receive);
+}
+
+#[test]
+fn an_endpoint_closes_while_a_sender_is_stopped_in_the_middle_of_a_block() {
+    for has_pidfd in [true, false] {
+        let mut stopped = Stopped::unblamed(has_pidfd);
+        stopped.pair.receiver.close();
+        stopped.goes_on();
+        stopped.write_block();
+        Stopped::ends(&mut stopped.pair.receiver, stopped.receive);
+    }
 }
 
 #[test]

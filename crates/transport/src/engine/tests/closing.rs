@@ -1,12 +1,31 @@
 //! An endpoint closes in good order.
 
 use core::time::Duration;
+use std::os::fd::AsFd;
 
-use super::{attach_both, open, open_with};
+use limic_shm::control::Sent;
+
+use super::{attach_both, open, open_with, until};
+use crate::engine::matching::Liveness;
 use crate::engine::protocol::{receive, send};
 use crate::error::PeerFailure;
 use crate::raw::{Posted, RawSlice, RawSliceMut, SendOptions};
 use crate::{Error, Selector};
+
+/// Its goodbye finds a full queue, and a forked child holds its sockets.
+#[test]
+fn an_endpoint_that_closes_is_missed_though_its_goodbye_has_no_room() {
+    let (mut leaving, mut left) = (open_with(|with| with.linger(Duration::ZERO)), open(0));
+    let (_, of_leaving) = attach_both(&mut leaving, &mut left);
+    let connection = leaving.cx.sockets.iter().next().expect("a connection");
+    let held = connection.channel.as_fd().try_clone_to_owned();
+    while let Ok(Sent::Done) = connection.channel.send(&[99; 4], &[]) {}
+    leaving.close();
+    until(&mut [&mut left], |engines| {
+        !engines[0].cx.peers.is_alive(of_leaving)
+    });
+    drop(held);
+}
 
 /// The places of regions are given anew, and handles of those before the end are still there.
 #[test]
@@ -20,6 +39,18 @@ fn a_closed_endpoint_exposes_nothing() {
     };
     assert_eq!(engine.expose(vec![2; 8]), Err(refused));
     assert_eq!(engine.revoke(before), Err(Error::UnknownRequest));
+}
+
+/// What a peer still has mapped of a closed endpoint names no memory any more.
+#[test]
+fn a_closed_endpoint_withdraws_what_it_exposed() {
+    let (mut owner, mut peer) = (open(1), open(1));
+    let (_, of_owner) = attach_both(&mut owner, &mut peer);
+    let (_, key) = owner.expose(vec![1; 8]).expect("a region");
+    let pair = peer.cx.peers.pair(of_owner).expect("shared memory");
+    assert!(pair.regions.table.look(0, key).is_some());
+    owner.close();
+    assert_eq!(pair.regions.table.look(0, key), None);
 }
 
 /// The word that it was received waits for room in the sender's ring, which is full.

@@ -1,13 +1,15 @@
 //! What a peer that goes leaves behind, between endpoints of one thread.
 
+use core::time::Duration;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Command, Stdio};
 
+use limic_shm::control::ControlError;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::{
-    accessed_region, attach_both, claimer, known, open, send, start_revoke, tags, turn,
-    without_pidfd,
+    Log, accessed_region, attach_both, claimer, known, open, open_with, post, send, start_revoke,
+    tags, turn, until, without_pidfd,
 };
 use crate::engine::Engine;
 use crate::engine::contact::connections;
@@ -17,7 +19,7 @@ use crate::engine::matching::Liveness;
 use crate::engine::process::Process;
 use crate::engine::protocol::{receive, regions};
 use crate::error::PeerFailure;
-use crate::raw::Posted;
+use crate::raw::{Posted, RawSliceMut};
 use crate::{Error, Peer, Selector, Tag};
 
 #[test]
@@ -39,6 +41,38 @@ fn last_words_behind_a_claim_of_another_peer_are_delivered() {
     turn(&mut [&mut receiver]);
     assert_eq!(tags(&mut receiver, of_leaving), [0; 0], "once is enough");
     assert_eq!(tags(&mut receiver, of_slow), [6]);
+}
+
+/// A peer that fails may be back when the message is received, and has then other messages on
+/// their way.
+#[test]
+fn a_claimed_offer_is_lost_with_its_sender() {
+    let (mut receiver, mut sender) = (open(0), open(0));
+    let (of_sender, at_sender) = attach_both(&mut receiver, &mut sender);
+    let bytes = vec![7_u8; 16 << 20];
+    // SAFETY: the bytes outlive both endpoints, which end with this test.
+    let posted = unsafe { post(&mut sender, at_sender, 5, &bytes) };
+    assert!(matches!(posted, Posted::Pending(_)), "{posted:?}");
+    let selector = Selector::exact(Peer(of_sender), Tag(5));
+    let claimed = (0..1000).find_map(|_| {
+        turn(&mut [&mut receiver, &mut sender]);
+        receive::claim(&mut receiver.cx, &selector).expect("alive")
+    });
+    let (_, claim) = claimed.expect("an offer");
+    fail_peer(&mut receiver.cx, of_sender, PeerFailure::Died);
+    let token = receiver.cx.matching.store().claimed(claim).expect("kept");
+    let message = receiver.cx.matching.store().get(token).expect("kept");
+    assert!(message.is_here(), "nobody is asked for the rest of it");
+    let mut room = [0_u8; 16];
+    let into = [RawSliceMut::from(&mut room[..])];
+    // SAFETY: the call does all that is done.
+    let posted = unsafe { receive::post_claimed(&mut receiver.cx, claim, &into) };
+    let lost = Error::PeerFailed {
+        peer: Peer(of_sender),
+        why: PeerFailure::Died,
+    };
+    assert_eq!(posted, Ok(Posted::Done(Err(lost))));
+    drop((receiver, sender));
 }
 
 #[test]
@@ -76,6 +110,49 @@ fn a_peer_that_dies_with_a_claim_holds_nobody_up() {
     send(&mut next, at_next, 9);
     turn(&mut [&mut receiver]);
     assert_eq!(tags(&mut receiver, of_next), [9]);
+}
+
+/// Not even a descriptor of the reserve was free when the two met.
+#[test]
+fn a_process_that_was_not_watched_is_watched_when_there_is_room() {
+    let (mut engine, mut peer) = (open(0), open(0));
+    let (of_peer, _) = attach_both(&mut engine, &mut peer);
+    without_pidfd(&mut engine, of_peer);
+    let [index] = engine.cx.sockets.of_peer(of_peer)[..] else {
+        panic!("they have met over one connection");
+    };
+    let connection = engine.cx.sockets.get_mut(index).expect("a connection");
+    connection.unwatched = true;
+    engine.cx.sockets.pause(index, &ControlError::NoDescriptor);
+    until(&mut [&mut engine], |engines| {
+        let connection = engines[0].cx.sockets.get(index);
+        connection.is_some_and(|one| one.pidfd.is_some())
+    });
+}
+
+#[test]
+fn a_claim_of_a_silent_peer_is_told_of_once() {
+    let impatient = Duration::from_millis(1);
+    let mut receiver = open_with(|settings| settings.private_rings(0).patience(impatient));
+    let mut silent = open(0);
+    let (of_silent, _) = attach_both(&mut receiver, &mut silent);
+    let mut claims = claimer(&receiver, of_silent);
+    let held = claims.reserve(0).expect("room");
+    let (log, line) = (
+        Log::default(),
+        format!("a record that peer {of_silent} has begun"),
+    );
+    tracing::subscriber::with_default(log.clone(), || {
+        until(&mut [&mut receiver], |_| log.count(&line) > 0);
+        for _ in 0..10 {
+            turn(&mut [&mut receiver]);
+        }
+    });
+    assert_eq!(log.count(&line), 1);
+    held.publish(frame::EAGER, 6);
+    until(&mut [&mut receiver], |engines| {
+        tags(engines[0], of_silent) == [6]
+    });
 }
 
 #[test]
@@ -192,7 +269,7 @@ fn ended_process() -> Process {
     Process::Pidfd(process.expect("a pidfd"))
 }
 
-/// Pieces of the pool, and the word through which a latency is probed.
+/// Fragments of the pool, and the word through which a latency is probed.
 #[test]
 fn what_a_peer_was_given_is_kept_while_its_process_lives() {
     let (mut owner, mut peer) = (open(0), open(0));

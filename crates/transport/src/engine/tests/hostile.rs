@@ -8,12 +8,12 @@ use limic_shm::control::Channel;
 
 use super::{
     accessed_region, attach_both, claimer, known, open, open_with, post, send, start_revoke, tags,
-    turn,
+    turn, until,
 };
 use crate::buffer::ReceiveBuffer;
 use crate::counters::Event;
 use crate::engine::Engine;
-use crate::engine::contact::connections;
+use crate::engine::contact::{arenas, connections};
 use crate::engine::envelope::Envelope;
 use crate::engine::frame::{self, ControlRecord};
 use crate::engine::matching::Liveness;
@@ -27,18 +27,6 @@ use crate::policy::{Path, PathSet};
 use crate::raw::{Posted, RawSliceMut, RequestId};
 use crate::{Error, Peer, Selector, Tag};
 use limic_shm::owner::split::SplitTerms;
-
-/// Longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(20);
-
-/// Gives turns until something is so.
-fn until(engines: &mut [&mut Engine], mut done: impl FnMut(&mut [&mut Engine]) -> bool) {
-    let since = Instant::now();
-    while !done(engines) {
-        assert!(since.elapsed() < PATIENCE, "it goes on for too long");
-        turn(engines);
-    }
-}
 
 #[test]
 fn a_claim_that_a_living_peer_did_not_make_holds_nobody_up() {
@@ -123,8 +111,8 @@ fn being_written(owner: &mut Engine, peer: &mut Engine, (of_peer, of_owner): (u3
         bytes: 1 << 20,
         address: 0,
     };
-    let (line, serial) = owner.cx.splits.open(&terms).expect("a line");
-    let splits = &mut peer.cx.splits;
+    let (line, serial) = owner.cx.transfers.splits.open(&terms).expect("a line");
+    let splits = &mut peer.cx.transfers.splits;
     let written = splits.take_out(RequestId(7), of_owner, serial, |_| false);
     splits.outgoing.claim(written.expect("a line"), 1);
     let incoming = Incoming::new(Envelope::new(of_peer, 0), 1 << 20, 1 << 20);
@@ -157,6 +145,20 @@ fn a_peer_that_claims_a_write_and_refuses_is_not_waited_for() {
     let connection = hostile.cx.sockets.iter().next().expect("a connection");
     let refusal = greeting::REFUSAL.to_le_bytes();
     let _ = connection.channel.send(&refusal, &[]).expect("sent");
+    until(&mut [&mut owner], |engines| {
+        matches!(engines[0].cx.requests.take_done(slot), Some(Err(_)))
+    });
+}
+
+#[test]
+fn a_peer_that_claims_a_write_and_welcomes_in_no_version_is_not_waited_for() {
+    let (mut owner, mut hostile) = (open(1), open(1));
+    let numbers = attach_both(&mut owner, &mut hostile);
+    let slot = being_written(&mut owner, &mut hostile, numbers);
+    let connection = hostile.cx.sockets.iter().next().expect("a connection");
+    // Of version 0.
+    let welcome = u64::from(greeting::WELCOME).to_le_bytes();
+    let _ = connection.channel.send(&welcome, &[]).expect("sent");
     until(&mut [&mut owner], |engines| {
         matches!(engines[0].cx.requests.take_done(slot), Some(Err(_)))
     });
@@ -216,6 +218,44 @@ fn a_flood_of_messages_leaves_turns_to_others() {
     });
 }
 
+/// A message names an arena that was never sent, while a third floods its own socket.
+#[test]
+fn a_flood_of_messages_is_not_read_to_find_an_arena_of_another_peer() {
+    let (mut engine, mut flooding, mut sender) = (open(0), open(0), open(0));
+    let (of_flooding, _) = attach_both(&mut engine, &mut flooding);
+    let (of_sender, _) = attach_both(&mut engine, &mut sender);
+    let connection = flooding.cx.sockets.iter().next().expect("a connection");
+    for _ in 0..100 {
+        let _ = connection.channel.send(&[99; 4], &[]).expect("sent");
+    }
+    arenas::fetch(&mut engine.cx, of_sender, 5);
+    assert!(engine.cx.sockets.has_news(of_flooding), "all were read");
+}
+
+#[test]
+fn an_endpoint_rests_from_a_flood_over_its_sockets_and_hears_its_bell() {
+    /// No rest is as long.
+    const LONG: Duration = Duration::from_millis(8);
+    let (mut engine, mut flooding) = (open(0), open(0));
+    let (of_flooding, _) = attach_both(&mut engine, &mut flooding);
+    for _ in 0..100 {
+        let second_ago = Instant::now().checked_sub(Duration::from_secs(1));
+        engine.cx.sockets.end_visit(second_ago.expect("a time"));
+    }
+    let connection = flooding.cx.sockets.iter().next().expect("a connection");
+    let _ = connection.channel.send(&[99; 4], &[]).expect("sent");
+    let since = Instant::now();
+    connections::poll(&mut engine.cx, Some(Duration::ZERO));
+    let rests = engine.cx.sockets.has_news(of_flooding);
+    assert!(rests || since.elapsed() > LONG, "a visit");
+    engine.cx.sockets.doorbell().ring();
+    let woken = connections::poll(&mut engine.cx, Some(Duration::from_secs(60)));
+    assert!(woken, "the bell is not heard");
+    until(&mut [&mut engine], |engines| {
+        !engines[0].cx.sockets.has_news(of_flooding)
+    });
+}
+
 #[test]
 fn one_identity_has_few_connections() {
     let (mut engine, mut greedy) = (open(0), open(0));
@@ -252,11 +292,11 @@ fn endpoints_that_have_closed_do_not_count_for_their_process() {
         let of_engine = known(&mut closing, &engine);
         assert_eq!(closing.attach(of_engine), Ok(false));
         until(&mut [&mut engine], |engines| {
-            engines[0].cx.peers.contacts_by(pid) == 1
+            engines[0].cx.peers.contacts.by(pid) == 1
         });
         closing.close();
         until(&mut [&mut engine], |engines| {
-            engines[0].cx.peers.contacts_by(pid) == 0
+            engines[0].cx.peers.contacts.by(pid) == 0
         });
     }
 }
@@ -272,7 +312,11 @@ fn one_process_invents_no_endless_row_of_peers() {
         hello.address.id = hello.address.id.wrapping_add(1);
         let channel = greet(&mut engine, &greedy, &hello);
         drop(channel);
-        turn(&mut [&mut engine]);
+        // Longer than it rests from its sockets.
+        let since = Instant::now();
+        while engine.cx.peers.len() == known && since.elapsed() < Duration::from_millis(200) {
+            turn(&mut [&mut engine]);
+        }
         if engine.cx.peers.len() == known {
             break;
         }

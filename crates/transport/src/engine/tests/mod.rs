@@ -1,11 +1,13 @@
 //! Endpoints of one thread, for tests of single steps: nothing moves but by the turn that a test
 //! gives them.
 
+mod answers;
 mod blamed;
 mod closing;
 mod failure;
 mod fragments;
 mod hostile;
+mod long_records;
 mod networks;
 mod one_sided;
 mod receive_bypass;
@@ -13,6 +15,11 @@ mod sleeping;
 mod staging;
 mod third;
 mod unexpected;
+mod unmapped;
+
+use core::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use limic_shm::ring::shared::SharedProducer;
 use limic_shm::ring::{Mapped, Memory};
@@ -37,7 +44,7 @@ fn open_with(with: impl FnOnce(SettingsBuilder) -> SettingsBuilder) -> Engine {
     Engine::open(settings.expect("settings")).expect("an endpoint")
 }
 
-/// One whose messages of up to 64 KiB go eagerly, through a pool of so many chunks of 16 KiB.
+/// One whose messages of up to 64 KiB go eagerly, through so many staging buffers of 16 KiB.
 fn open_fragmenting(staging_buffers: u32) -> Engine {
     let paths = PathSet::EMPTY.with(Path::Inline).with(Path::Eager);
     open_with(|settings| {
@@ -46,7 +53,7 @@ fn open_fragmenting(staging_buffers: u32) -> Engine {
             .eager_max(LONGEST_EAGER)
             .staging_buffer_bytes(16 << 10)
             .staging_buffers(staging_buffers)
-            .linger(core::time::Duration::ZERO)
+            .linger(Duration::ZERO)
     })
 }
 
@@ -56,6 +63,30 @@ fn turn(engines: &mut [&mut Engine]) {
         engine.progress();
         engine.poll_sockets();
     }
+}
+
+/// Longer than anything takes that is waited for here.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Waits until something is so.
+#[track_caller]
+fn wait_for(mut done: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !done() {
+        assert!(since.elapsed() < PATIENCE, "it goes on for too long");
+    }
+}
+
+/// Gives turns until something is so.
+#[track_caller]
+fn until(engines: &mut [&mut Engine], mut done: impl FnMut(&mut [&mut Engine]) -> bool) {
+    wait_for(|| {
+        let done = done(engines);
+        if !done {
+            turn(engines);
+        }
+        done
+    });
 }
 
 /// The number of an endpoint at another one, which has not met it yet.
@@ -135,4 +166,37 @@ fn without_pidfd(engine: &mut Engine, peer: u32) {
         let connection = engine.cx.sockets.get_mut(index);
         connection.expect("a connection").pidfd = None;
     }
+}
+
+/// The lines of a log.
+#[derive(Clone, Debug, Default)]
+struct Log(Arc<Mutex<Vec<String>>>);
+
+impl Log {
+    /// Lines with this text.
+    fn count(&self, text: &str) -> usize {
+        let lines = self.0.lock().expect("no panic");
+        lines.iter().filter(|line| line.contains(text)).count()
+    }
+}
+
+impl tracing::Subscriber for Log {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut lines = self.0.lock().expect("no panic");
+        event.record(
+            &mut |_: &tracing::field::Field, value: &dyn core::fmt::Debug| {
+                lines.push(format!("{value:?}"));
+            },
+        );
+    }
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
 }

@@ -2,25 +2,27 @@
 
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use limic_fabric::{Part, Provider};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::{attach_both, open, open_with, post, send, tags};
+use super::{Log, attach_both, open, open_with, post, send, tags, wait_for};
 use crate::counters::Event;
 use crate::engine::Engine;
+use crate::engine::peer::sockets::TIMER;
 use crate::error::PeerFailure;
 use crate::raw::Posted;
 use crate::settings::FabricUse;
 use crate::{Address, Error};
 
 /// An endpoint that listens at the loopback.
-fn listening(used: FabricUse) -> Engine {
+pub(super) fn listening(used: FabricUse) -> Engine {
     open_with(|settings| settings.fabric(used).tcp_interface("127.0.0.1"))
 }
 
 /// Somebody who has found the port calls, and has said nothing yet.
-fn call(engine: &Engine) -> TcpStream {
+pub(super) fn call(engine: &Engine) -> TcpStream {
     let part = engine.cx.identity.address.fabric.find(Provider::Tcp);
     let part = part.expect("a place");
     let [a, b, c, d, high, low] = *part.place() else {
@@ -92,6 +94,61 @@ fn a_silent_caller_does_not_make_peers_in_shared_memory_pay_for_networks() {
     }
 }
 
+/// Two that have met over TCP, and how the first one calls the second.
+fn met() -> (Engine, Engine, u32) {
+    let (mut a, mut b) = (listening(FabricUse::TcpOnly), listening(FabricUse::TcpOnly));
+    let of_b = a.connect(&b.address().to_bytes()).expect("an address");
+    wait_for(|| {
+        let met = a.attach(of_b.0) == Ok(true) && b.cx.fabric.has_peers();
+        if !met {
+            a.poll();
+            b.poll();
+        }
+        met
+    });
+    (a, b, of_b.0)
+}
+
+/// Others read the page of counters at any time, while this endpoint computes.
+#[test]
+fn what_was_sent_stands_in_the_page_of_counters_when_the_call_is_over() {
+    let (mut a, mut b, of_b) = met();
+    let written = |a: &Engine| a.cx.counters.page().counters.event(Event::NetworkMessages);
+    let before = written(&a);
+    send(&mut a, of_b, 1);
+    assert_eq!(written(&a), before + 1, "one that goes at once");
+    let data = vec![7; 20_000];
+    // SAFETY: the data stays until the send is over.
+    let posted = unsafe { post(&mut a, of_b, 2, &data) };
+    assert!(matches!(posted, Posted::Done(Ok(_))), "{posted:?}");
+    assert_eq!(written(&a), before + 2, "one that goes in parts");
+    wait_for(|| b.poll());
+}
+
+/// One thread sleeps on the descriptor, and another one takes what comes meanwhile.
+#[test]
+fn who_polls_the_descriptor_is_called_though_another_thread_takes_what_comes() {
+    let (mut a, mut b, of_b) = met();
+    wait_for(|| b.arm_for_poll());
+    // Its own look around would make it readable too.
+    let (wakeup, events) = (&mut b.cx.wakeup, b.cx.sockets.events());
+    let hour = Duration::from_secs(3600);
+    wakeup.set_timer(events, TIMER, hour).expect("a timer");
+    let readable = |b: &Engine| {
+        let descriptor = b.cx.wakeup.poller.descriptor();
+        let mut fds = [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)];
+        poll(&mut fds, Some(&Timespec::default())).expect("poll") > 0
+    };
+    assert!(!readable(&b), "nothing has happened");
+    // So many that a network may take its peer for one that sends all the time.
+    for tag in 0..100 {
+        send(&mut a, of_b, tag);
+        wait_for(|| b.progress());
+    }
+    send(&mut a, of_b, 100);
+    assert!(readable(&b), "it sleeps on");
+}
+
 /// A peer of which only the place in the network is known, and somebody listens there.
 fn elsewhere() -> (Address, TcpListener) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -131,9 +188,7 @@ fn the_log_says_why_a_peer_is_not_reached() {
     let why =
         tracing::subscriber::with_default(log.clone(), || failure_at(&mut engine, &address, || {}));
     assert_eq!(why, PeerFailure::Unreachable);
-    let lines = log.0.lock().expect("no panic");
-    let of_it = |line: &&String| line.contains("Connection refused");
-    assert_eq!(lines.iter().filter(of_it).count(), 1, "{lines:?}");
+    assert_eq!(log.count("Connection refused"), 1, "{log:?}");
 }
 
 #[test]
@@ -151,31 +206,6 @@ fn an_answer_without_sense_is_not_this_sides_fault() {
         panic!("{why}");
     };
     assert!(why.starts_with("it answers with"), "{why}");
-}
-
-/// The lines of a log.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<String>>>);
-
-impl tracing::Subscriber for Log {
-    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
-        true
-    }
-    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
-        tracing::span::Id::from_u64(1)
-    }
-    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
-    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
-    fn event(&self, event: &tracing::Event<'_>) {
-        let mut lines = self.0.lock().expect("no panic");
-        event.record(
-            &mut |_: &tracing::field::Field, value: &dyn core::fmt::Debug| {
-                lines.push(format!("{value:?}"));
-            },
-        );
-    }
-    fn enter(&self, _: &tracing::span::Id) {}
-    fn exit(&self, _: &tracing::span::Id) {}
 }
 
 /// An endpoint of another version at the other end: which of both calls makes no difference.

@@ -1,15 +1,20 @@
 //! One-sided access with the owner's help.
 
-use super::{attach_both, open_with, turn};
-use crate::Error;
+use core::time::Duration;
+
+use super::{attach_both, open_with, start_revoke, turn, until};
+use crate::engine::Engine;
 use crate::engine::frame::{self, RegionAccess};
 use crate::engine::matching::Liveness;
 use crate::engine::outbox;
 use crate::engine::protocol::{regions, rma};
 use crate::policy::{Path, PathSet};
 use crate::raw::{Posted, RawSlice, RawSliceMut};
+use crate::{Error, Peer};
 
 const LEN: usize = 200_000;
+/// More than all staging buffers hold.
+const LONG: usize = 16 << 20;
 
 #[test]
 fn access_with_the_owners_help_counts_at_the_side_that_asked() {
@@ -122,4 +127,64 @@ fn accesses_that_a_peer_does_not_wait_for_have_a_bound() {
     };
     assert!(why.to_string().contains("one-sided"), "{why}");
     assert_eq!(owner.revoke(region).map(|memory| memory.len()), Ok(LEN));
+}
+
+/// What a peer that is stopped has begun in a region with its owner's help.
+fn begun_and_stopped(begin: fn(&mut Engine, (u32, u64), &mut [u8]) -> Posted) {
+    let open = || {
+        let paths = PathSet::EMPTY.with(Path::Pipeline);
+        open_with(|with| {
+            with.allowed(paths)
+                .staging_buffers(2)
+                .linger(Duration::ZERO)
+        })
+    };
+    let (mut owner, mut peer) = (open(), open());
+    let (of_peer, of_owner) = attach_both(&mut owner, &mut peer);
+    let (region, key) = regions::expose(&mut owner.cx, vec![1; LONG]).expect("a region");
+    let mut bytes = vec![2_u8; LONG];
+    let Posted::Pending(access) = begin(&mut peer, (of_owner, key), &mut bytes) else {
+        panic!("the owner has to help");
+    };
+    peer.progress();
+    until(&mut [&mut owner], |engines| {
+        engines[0].cx.regions.is_used(region).expect("a region")
+    });
+    let in_use = Error::RegionInUse {
+        peer: Peer(of_peer),
+    };
+    // The peer has no turn.
+    start_revoke(&mut owner, region).expect("a region");
+    let mut revoked = Ok(None);
+    until(&mut [&mut owner], |engines| {
+        revoked = regions::revoked(&mut engines[0].cx, region);
+        revoked != Ok(None)
+    });
+    assert_eq!(revoked, Err(in_use));
+    let mut outcome = None;
+    until(&mut [&mut owner, &mut peer], |engines| {
+        outcome = engines[1].test(access);
+        outcome.is_some()
+    });
+    assert!(outcome.is_some_and(|outcome| outcome.is_ok()));
+    let memory = owner.revoke(region).expect("nobody uses it any more");
+    assert_eq!(memory, bytes);
+}
+
+#[test]
+fn a_region_that_a_stopped_peer_reads_with_its_owners_help_is_given_up() {
+    begun_and_stopped(|peer, (of_owner, key), into| {
+        let into = [RawSliceMut::from(into)];
+        // SAFETY: the test waits for the end of the access.
+        unsafe { rma::post_read(&mut peer.cx, of_owner, key, 0, &into) }.expect("alive")
+    });
+}
+
+#[test]
+fn a_region_that_a_stopped_peer_writes_with_its_owners_help_is_given_up() {
+    begun_and_stopped(|peer, (of_owner, key), from| {
+        let from = [RawSlice::from(&*from)];
+        // SAFETY: as above.
+        unsafe { rma::post_write(&mut peer.cx, of_owner, key, 0, &from) }.expect("alive")
+    });
 }

@@ -46,7 +46,7 @@ fn a_message_with_a_word_that_a_receive_waits_for_is_not_unexpected() {
     assert_eq!(unexpected, before);
 }
 
-/// A receiver and a sender with a private ring to it, and a pool of so many chunks of 16 KiB; and
+/// A receiver and a sender with a private ring to it, and so many staging buffers of 16 KiB; and
 /// the number of each at the other.
 fn long_pair(staging_buffers: u32) -> (Engine, Engine, u32, u32) {
     let [mut receiver, mut sender] = [(); 2].map(|()| open_fragmenting(staging_buffers));
@@ -60,7 +60,7 @@ fn long_pair(staging_buffers: u32) -> (Engine, Engine, u32, u32) {
 }
 
 /// A sender has too small a pool for its message of 64 KiB, of which a receive takes the first
-/// pieces itself.
+/// fragments itself.
 fn begun(data: &[u8], room: &mut [u8]) -> (Engine, Engine, RequestId) {
     let (mut receiver, mut sender, of_sender, at_sender) = long_pair(2);
     // SAFETY: callers let both outlive the endpoints.
@@ -78,7 +78,7 @@ fn begun(data: &[u8], room: &mut [u8]) -> (Engine, Engine, RequestId) {
 }
 
 #[test]
-fn a_message_in_pieces_goes_straight_into_its_room() {
+fn a_message_in_fragments_goes_straight_into_its_room() {
     let (mut receiver, mut sender, of_sender, at_sender) = long_pair(64);
     let data: Vec<u8> = (0..LONGEST_EAGER).map(|at| (at % 251) as u8).collect();
     let before = receiver.cx.requests.completed();
@@ -100,7 +100,7 @@ fn a_message_in_pieces_goes_straight_into_its_room() {
 }
 
 #[test]
-fn what_comes_late_of_a_message_in_pieces_comes_in_the_ordinary_way() {
+fn what_comes_late_of_a_message_in_fragments_comes_in_the_ordinary_way() {
     let data = vec![9; LONGEST_EAGER as usize];
     let mut room = vec![0; data.len()];
     let (mut receiver, mut sender, id) = begun(&data, &mut room);
@@ -128,7 +128,7 @@ fn a_sender_that_goes_in_the_middle_of_a_message_fails_its_receive() {
 }
 
 #[test]
-fn a_message_in_pieces_that_is_longer_than_its_room_is_cut() {
+fn a_message_in_fragments_that_is_longer_than_its_room_is_cut() {
     let (mut receiver, mut sender, of_sender, at_sender) = long_pair(64);
     let data = vec![9; 20 << 10];
     // SAFETY: it is done when the call returns, or the test fails.

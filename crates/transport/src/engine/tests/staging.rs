@@ -58,13 +58,13 @@ fn kept(engines: [&Engine; 2]) -> u32 {
 }
 
 #[test]
-fn answers_go_in_the_pieces_in_which_messages_came() {
+fn answers_go_in_the_buffers_in_which_messages_came() {
     for (len, pages) in [(1 << 10, 1), (6 << 10, 2), (64 << 10, 16)] {
         let (mut a, mut b, of_b, of_a) = pair();
         for round in 0..50 {
             pass(&mut a, of_b, &mut b, of_a, len, round);
             pass(&mut b, of_a, &mut a, of_b, len, 100 + round);
-            // Those of the first messages may stay when a longer piece is needed.
+            // Those of the first messages may stay when a longer buffer is needed.
             let most = if round == 0 { pages } else { 2 * pages };
             assert!(
                 (1..=most).contains(&kept([&a, &b])),
@@ -149,7 +149,7 @@ fn who_wants_long_messages_to_be_asked_for_is_asked() {
 }
 
 #[test]
-fn messages_of_several_lengths_keep_each_to_its_own_pieces() {
+fn messages_of_several_lengths_keep_each_to_its_own_buffers() {
     let (mut a, mut b, of_b, of_a) = pair();
     let mut exchange = |rounds| {
         for len in (0..rounds).flat_map(|_| [9 << 10, 40 << 10, 1 << 10, 15 << 10]) {
@@ -159,8 +159,8 @@ fn messages_of_several_lengths_keep_each_to_its_own_pieces() {
         kept([&a, &b])
     };
     let after_some = exchange(10);
-    // Pages of one of each, those for the first messages of either side, and halves of a piece that
-    // was too long.
+    // Pages of one of each, those for the first messages of either side, and halves of a buffer
+    // that was too long.
     assert!(after_some <= 2 * (3 + 10 + 1 + 4), "{after_some}");
     assert_eq!(exchange(100), after_some);
 }
@@ -197,7 +197,7 @@ fn what_is_not_used_any_more_goes_back() {
 }
 
 #[test]
-fn short_pieces_make_room_for_longer_ones() {
+fn short_buffers_make_room_for_longer_ones() {
     let (mut a, mut b, of_b, of_a) = pair();
     // As many as a may keep, all of them in its hand: b sends as many as it got, and a does not
     // answer.
@@ -222,7 +222,7 @@ fn short_pieces_make_room_for_longer_ones() {
 }
 
 #[test]
-fn long_pieces_make_room_for_those_of_another_length() {
+fn long_buffers_make_room_for_those_of_another_length() {
     let (mut a, mut b, of_b, of_a) = pair();
     let mut exchange = |rounds, len| {
         for round in 0..rounds {
@@ -232,12 +232,12 @@ fn long_pieces_make_room_for_those_of_another_length() {
         let of_length = |pages| [&a, &b].map(|engine| engine.cx.staging.recycled.of_length(pages));
         [of_length(3), of_length(8)].map(|[of_a, of_b]| of_a + of_b)
     };
-    // As much as each may keep, in pieces of four and of eight pages.
+    // As much as each may keep, in buffers of four and of eight pages.
     let [short, long] = exchange(20, LONGEST_RECYCLED as usize);
     assert_eq!(short, 0);
     for _ in 0..5 {
         let [short, left] = exchange(20, 3 * 4096);
-        assert!(short > 0, "messages of three pages have no piece");
+        assert!(short > 0, "messages of three pages have no buffer");
         assert!(
             left + 4 > long,
             "{left} of {long} are left, more went than were needed"
@@ -247,7 +247,7 @@ fn long_pieces_make_room_for_those_of_another_length() {
 }
 
 #[test]
-fn who_names_pieces_that_are_not_there_fails() {
+fn who_names_buffers_that_are_not_there_fails() {
     let whole = |page: u32, len: u64, lease: u64| {
         let words = [u64::from(page) | 1 << 32, lease | len];
         ControlRecord::new(frame::EAGER_STAGED, 1, words)
@@ -258,7 +258,7 @@ fn who_names_pieces_that_are_not_there_fails() {
     let next = ControlRecord::new(frame::FRAGMENT_STAGED, 0, [1 << 32, keep(1) | 64]);
     for (what, control) in [
         ("a way that there is not", whole(0, 64, 3 << 32)),
-        ("a piece that it does not keep", whole(0, 64, back)),
+        ("a buffer that it does not keep", whole(0, 64, back)),
         ("a page beyond all", whole(u32::MAX, 64, back)),
         ("no pages", whole(0, 64, keep(0))),
         ("more bytes than the pages have", whole(0, 4097, keep(1))),
@@ -268,7 +268,7 @@ fn who_names_pieces_that_are_not_there_fails() {
             whole(0, 64, keep((1 << 24) - 1)),
         ),
         ("a page beyond the pool", whole(1 << 30, 64, keep(1))),
-        ("a piece of no message", next),
+        ("a buffer of no message", next),
         ("bytes of no length", whole(0, u32::MAX.into(), lent)),
     ] {
         let (mut victim, mut peer, of_peer, of_victim) = pair();
@@ -282,7 +282,7 @@ fn who_names_pieces_that_are_not_there_fails() {
 }
 
 #[test]
-fn a_piece_comes_back_once() {
+fn a_buffer_comes_back_once() {
     let (mut a, mut b, of_b, of_a) = pair();
     pass(&mut a, of_b, &mut b, of_a, 1 << 10, 1);
     pass(&mut b, of_a, &mut a, of_b, 1 << 10, 2);

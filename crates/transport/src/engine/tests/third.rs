@@ -193,10 +193,16 @@ fn a_write_that_another_sender_was_asked_for_is_not_made() {
     let victim = vec![0x5A_u8; LEN];
     // Ids of requests are alike in all endpoints.
     let terms = terms(of_other, send, &victim);
-    let (line, _) = pair.receiver.cx.splits.open(&terms).expect("a line");
+    let (line, _) = pair
+        .receiver
+        .cx
+        .transfers
+        .splits
+        .open(&terms)
+        .expect("a line");
     let record = ControlRecord::new(SPLIT_COPY, 0, [send.0, line.into()]);
     pair.ask_in_vain(send, &record, &victim);
-    pair.receiver.cx.splits.close(line);
+    pair.receiver.cx.transfers.splits.close(line);
 }
 
 #[test]
@@ -205,7 +211,7 @@ fn a_request_for_a_write_that_comes_when_the_receiver_has_given_up_is_nothing() 
     let send = pair.offer();
     let victim = vec![0x5A_u8; LEN];
     let terms = terms(pair.of_sender, send, &victim);
-    let splits = &mut pair.receiver.cx.splits;
+    let splits = &mut pair.receiver.cx.transfers.splits;
     let (line, _) = splits.open(&terms).expect("a line");
     // The record was held back meanwhile; or it is one that was seen before, played again.
     splits.close(line);

@@ -82,6 +82,26 @@ fn a_peer_that_sends_more_than_is_received_waits_and_loses_nothing() {
 }
 
 #[test]
+fn who_sends_too_much_that_nobody_receives_has_short_turns() {
+    let (mut receiver, mut flooding) = (open(2), open(2));
+    let (_, at_flooding) = attach_both(&mut receiver, &mut flooding);
+    let mut taken = Vec::new();
+    for tag in 0..2 * BUDGET / ENTRY {
+        // SAFETY: the data stays for ever.
+        let _ = unsafe { post(&mut flooding, at_flooding, tag, &DATA) };
+        if tag % 16 == 0 {
+            let before = kept(&receiver);
+            receiver.progress();
+            taken.push(kept(&receiver) - before);
+            flooding.progress();
+        }
+    }
+    let (first, last) = (taken[taken.len() / 4], taken[taken.len() - 1]);
+    assert!(first >= 16, "{taken:?}");
+    assert!((1..=2).contains(&last), "{taken:?}");
+}
+
+#[test]
 fn a_receive_gets_its_message_out_of_a_ring_that_is_held_back() {
     let (mut receiver, mut flooding) = (open(2), open(2));
     let (of_flooding, at_flooding) = attach_both(&mut receiver, &mut flooding);

@@ -2,8 +2,7 @@
 //!
 //! Messages of [`LEAST_NON_TEMPORAL`] and more by the pipeline go one of two ways: their receiver
 //! writes the room with ordinary stores, or past its caches. Which is faster depends on who else
-//! uses the cache behind both cores: where nobody does, 4 MiB took 160 us with ordinary stores and
-//! 175 past the caches, and in other minutes of the same machine 280 and 205.
+//! uses the cache behind both cores (docs/decisions/0012).
 
 use core::fmt;
 
@@ -11,7 +10,7 @@ use limic_shm::ring::NON_TEMPORAL;
 
 use crate::policy::{Path, PathSet};
 
-/// Shorter messages are never written past the caches: 2 MiB took a quarter longer.
+/// Shorter messages are never written past the caches: they fit there.
 pub(super) const LEAST_NON_TEMPORAL: u64 = 4 << 20;
 /// The ways among which a choice is made.
 pub(super) const CANDIDATES: [Candidate; 5] = [

@@ -2,10 +2,11 @@
 //! bring descriptors. A few descriptors are kept for those.
 
 use core::time::Duration;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
-use limic_shm::control::{Channel, ControlError, Trigger};
+use limic_shm::control::{Channel, ControlError, PidfdError, Trigger, many_wait_to_be_closed};
 use limic_shm::world::{self, Instant};
+use rustix::io::Errno;
 
 use super::{FIRST, LISTENER, Sockets};
 
@@ -14,6 +15,17 @@ use super::{FIRST, LISTENER, Sockets};
 const RESERVE_FDS: usize = 5;
 /// How long no connection is accepted after that has failed.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
+
+/// Whether a process is not watched because no descriptor is free.
+pub(super) fn is_for_room(pidfd: &Result<OwnedFd, PidfdError>) -> bool {
+    matches!(
+        pidfd,
+        Err(PidfdError::Refused {
+            errno: Errno::MFILE | Errno::NFILE,
+            ..
+        })
+    )
+}
 
 impl Sockets {
     /// Makes descriptors that can be given up for others.
@@ -34,10 +46,56 @@ impl Sockets {
         any
     }
 
+    /// The process at the other end of a channel.
+    pub(super) fn pidfd_of(&mut self, channel: &Channel) -> Result<OwnedFd, PidfdError> {
+        let pidfd = channel.pidfd();
+        if !is_for_room(&pidfd) || !self.give_up_reserve() {
+            return pidfd;
+        }
+        let pidfd = channel.pidfd();
+        self.refill_reserve();
+        pidfd
+    }
+
+    /// Watches processes that could not be watched for want of a descriptor. Gives the connections
+    /// of those that have died meanwhile.
+    fn watch_processes(&mut self) -> Vec<u32> {
+        let mut dead = Vec::new();
+        for (index, connection) in self.connections.iter_mut().enumerate() {
+            let Some(connection) = connection.as_mut().filter(|one| one.unwatched) else {
+                continue;
+            };
+            let pidfd = connection.channel.pidfd();
+            connection.unwatched = is_for_room(&pidfd);
+            match pidfd {
+                Ok(pidfd) => {
+                    let token = FIRST + 2 * index as u64 + 1;
+                    // As where it is added.
+                    let _ = self.events.add(pidfd.as_fd(), token, Trigger::Level);
+                    connection.pidfd = Some(pidfd);
+                }
+                Err(PidfdError::Dead) => {
+                    connection.died = true;
+                    dead.push(index as u32);
+                }
+                Err(_) if connection.unwatched => self.paused_since = Some(Instant::now()),
+                Err(_) => {}
+            }
+        }
+        dead
+    }
+
     /// The next connection that wants to be accepted. After a failure nobody is accepted for a
     /// while.
     pub(crate) fn accept(&mut self) -> Option<Channel> {
-        match self.listener.accept() {
+        let accepted = if many_wait_to_be_closed() {
+            Err(std::io::Error::other(
+                "many descriptors that peers have passed wait to be closed",
+            ))
+        } else {
+            self.listener.accept()
+        };
+        match accepted {
             Ok(accepted) => {
                 self.accept_ok |= accepted.is_some();
                 accepted
@@ -95,13 +153,13 @@ impl Sockets {
     }
 
     /// Watches again what was paused, if its time is over. Gives the connections that still cannot
-    /// be watched.
+    /// be watched, or whose process has died.
     pub(crate) fn resume(&mut self) -> Vec<u32> {
-        let mut unwatched = Vec::new();
         if self.paused_for() != Some(Duration::ZERO) {
-            return unwatched;
+            return Vec::new();
         }
         self.paused_since = None;
+        let mut unwatched = self.watch_processes();
         for (index, connection) in self.connections.iter_mut().enumerate() {
             let Some(connection) = connection else {
                 continue;

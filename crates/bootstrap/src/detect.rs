@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::{Bootstrap, BootstrapError, Pmi1, Single};
-use crate::warning;
 
 /// Bound on each wait for the launcher, unless `LIMIC_BOOTSTRAP_TIMEOUT` says otherwise.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);
@@ -24,13 +23,15 @@ enum Choice {
     Single,
 }
 
-/// Connects to the launcher that started this process; without one, a job of one. The module's own
+/// Connects to the launcher that started this process; without one, a job of one. The crate's own
 /// page says which variables are looked at, in which order.
+///
+/// `warn` gets a line for the user, if the environment is that of a job and names no launcher.
 ///
 /// # Errors
 /// A launcher is named but cannot be reached, or the environment contradicts itself. A process that
 /// merely has no launcher is no error.
-pub fn detect() -> Result<Box<dyn Bootstrap>, BootstrapError> {
+pub fn detect(warn: impl FnOnce(&str)) -> Result<Box<dyn Bootstrap>, BootstrapError> {
     let environment = |name: &str| {
         let value = std::env::var_os(name)?;
         Some(value.to_string_lossy().into_owned())
@@ -50,7 +51,7 @@ pub fn detect() -> Result<Box<dyn Bootstrap>, BootstrapError> {
         #[cfg(not(feature = "pmix"))]
         Choice::Pmix { reason } => Err(BootstrapError::FeatureMissing { reason }),
         Choice::Single => {
-            warn_of_lonely_ranks(&environment);
+            warn_of_lonely_ranks(&environment, warn);
             Ok(Box::new(Single::new()))
         }
     }
@@ -136,7 +137,7 @@ fn time_limit(environment: Lookup<'_>) -> Result<Option<Duration>, BootstrapErro
 
 /// Several processes that each believe to be alone are a common surprise under a launcher that was
 /// told to offer no PMI: one line says so.
-fn warn_of_lonely_ranks(environment: Lookup<'_>) {
+fn warn_of_lonely_ranks(environment: Lookup<'_>, warn: impl FnOnce(&str)) {
     if environment("LIMIC_BOOTSTRAP").is_some_and(|value| value == "single") {
         return;
     }
@@ -150,7 +151,7 @@ fn warn_of_lonely_ranks(environment: Lookup<'_>) {
     ] {
         let count = environment(variable).and_then(|value| value.parse::<u32>().ok());
         if let Some(count) = count.filter(|&count| count > 1) {
-            warning::say(&format!(
+            warn(&format!(
                 "{variable}={count}, but no PMI-1 or PMIx launcher is reachable, so this process \
                  is a job of one; {advice}, or set LIMIC_BOOTSTRAP=single if that is meant"
             ));

@@ -10,8 +10,9 @@ use core::time::Duration;
 use limic_shm::control::Sent;
 use limic_shm::world::Instant;
 
-use crate::engine::cx::Cx;
-use crate::engine::peer::greeting;
+use super::greeting;
+use super::sockets::Sockets;
+use super::table::Peers;
 
 /// How long a peer may be in the middle of something before it is asked, and asked again.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -24,6 +25,8 @@ pub(crate) struct Inquiry {
     last: Instant,
     /// The number of the first question, once one was asked.
     asked: Option<u32>,
+    /// It was said that it takes long.
+    said: bool,
 }
 
 impl Inquiry {
@@ -33,6 +36,7 @@ impl Inquiry {
             since: now,
             last: now,
             asked: None,
+            said: false,
         }
     }
 
@@ -41,9 +45,16 @@ impl Inquiry {
         self.since.elapsed()
     }
 
+    /// Whether it is to be said now that it has been so for this long; 0 is never. Once.
+    pub(crate) fn is_to_be_said(&mut self, patience: Duration) -> bool {
+        let long = !self.said && !patience.is_zero() && self.age() >= patience;
+        self.said |= long;
+        long
+    }
+
     /// Asks the peer when it has taken too long. True once the peer has said that it is not so.
-    pub(crate) fn is_refuted(&mut self, cx: &mut Cx, peer: u32) -> bool {
-        let questions = cx.peers.questions.get(&peer);
+    pub(crate) fn is_refuted(&mut self, peers: &mut Peers, sockets: &Sockets, peer: u32) -> bool {
+        let questions = peers.questions.get(&peer);
         let answered = questions.map_or(0, |questions| questions.answered);
         if self.asked.is_some_and(|first| answered >= first) {
             return true;
@@ -51,7 +62,7 @@ impl Inquiry {
         // A question or its answer may have met a full queue.
         if self.last.elapsed() >= PATIENCE {
             self.last = Instant::now();
-            let asked = ask(cx, peer);
+            let asked = ask(peers, sockets, peer);
             self.asked = self.asked.or(asked);
         }
         false
@@ -59,22 +70,22 @@ impl Inquiry {
 }
 
 /// Asks a peer; gives the number of the question, if it could be asked.
-fn ask(cx: &mut Cx, peer: u32) -> Option<u32> {
-    let questions = cx.peers.questions.entry(peer).or_default();
+fn ask(peers: &mut Peers, sockets: &Sockets, peer: u32) -> Option<u32> {
+    let questions = peers.questions.entry(peer).or_default();
     questions.asked += 1;
     let number = questions.asked;
     let message = greeting::question(greeting::ASK, number);
-    let indices = cx.sockets.of_peer(peer);
+    let indices = sockets.of_peer(peer);
     let asked = indices.into_iter().any(|index| {
-        let connection = cx.sockets.get(index);
+        let connection = sockets.get(index);
         connection.is_some_and(|one| matches!(one.channel.send(&message, &[]), Ok(Sent::Done)))
     });
     asked.then_some(number)
 }
 
 /// A peer asks.
-pub(crate) fn on_ask(cx: &mut Cx, index: u32, number: u32) {
-    if let Some(connection) = cx.sockets.get(index) {
+pub(crate) fn on_ask(sockets: &Sockets, index: u32, number: u32) {
+    if let Some(connection) = sockets.get(index) {
         // If its queue is full, it asks again.
         let _ = connection
             .channel
@@ -83,8 +94,8 @@ pub(crate) fn on_ask(cx: &mut Cx, index: u32, number: u32) {
 }
 
 /// A peer answers.
-pub(crate) fn on_answer(cx: &mut Cx, peer: u32, number: u32) {
-    if let Some(questions) = cx.peers.questions.get_mut(&peer) {
+pub(crate) fn on_answer(peers: &mut Peers, peer: u32, number: u32) {
+    if let Some(questions) = peers.questions.get_mut(&peer) {
         // It can only answer what it was asked.
         questions.answered = questions.answered.max(number.min(questions.asked));
     }

@@ -17,6 +17,8 @@
 //! Every wait is bounded by `LIMIC_BOOTSTRAP_TIMEOUT` (seconds, default 300, 0 for no limit); the
 //! end of a PMI-1 launcher is seen at once as the end of its connection.
 
+#![deny(unsafe_code)]
+
 mod channel;
 mod detect;
 mod error;

@@ -1,0 +1,127 @@
+//! `FI_PROGRESS_AUTO`: a thread that moves messages along while the application does not call.
+//!
+//! There is one only in domains that were opened for it. It sleeps until an endpoint is wanted, and
+//! its turns are data calls, which take the lock there.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use limic_shm::process::{LockHere, Process};
+
+use crate::abi::errno::*;
+use crate::domain::Domain;
+use crate::endpoint::Endpoint;
+use crate::threads;
+use crate::wait::{LONGEST, WaitObject};
+
+/// The thread of a domain.
+pub(crate) struct AutoProgress {
+    wait: WaitObject,
+    over: AtomicBool,
+    thread: LockHere<Option<JoinHandle<()>>>,
+    /// The process that has the thread.
+    process: Process,
+}
+
+/// A domain that outlives its thread.
+struct Place(*const Domain);
+
+// SAFETY: the thread uses it in turns alone.
+unsafe impl Send for Place {}
+
+impl AutoProgress {
+    pub(crate) fn new() -> Result<Self, i32> {
+        Ok(Self {
+            wait: WaitObject::new().map_err(|errno| errno.raw_os_error())?,
+            over: AtomicBool::new(false),
+            thread: LockHere::default(),
+            process: Process::current(),
+        })
+    }
+
+    /// Starts the thread.
+    ///
+    /// # Safety
+    /// `domain` has this one, and stays where it is until [`stop`](Self::stop) returns.
+    pub(crate) unsafe fn start(&self, domain: *const Domain) -> Result<(), i32> {
+        let place = Place(domain);
+        let started = threads::start("limic-fi-moves", move || {
+            let place = place;
+            // SAFETY: the caller's promise.
+            move_along(unsafe { &*place.0 });
+        });
+        let thread = started.map_err(|error| error.raw_os_error().unwrap_or(FI_ENOMEM))?;
+        *self.thread.lock() = Some(thread);
+        Ok(())
+    }
+
+    /// Ends the thread. A forked child has none.
+    pub(crate) fn stop(&self) {
+        if !self.process.is_current() {
+            return core::mem::forget(self.thread.lock().take());
+        }
+        self.over.store(true, Ordering::Relaxed);
+        self.wait.call();
+        let thread = self.thread.lock().take();
+        if let Some(thread) = thread {
+            // It gives nothing.
+            let _ = thread.join();
+        }
+    }
+
+    /// An endpoint is enabled, and moved along from now on.
+    pub(crate) fn add(&self, endpoint: &Endpoint) -> Result<(), i32> {
+        let added = self.wait.add(endpoint.wake_fd(), endpoint.number);
+        added.map_err(|errno| errno.raw_os_error())?;
+        // It is asleep, and knows nothing of this one.
+        self.wait.call();
+        Ok(())
+    }
+
+    /// An endpoint closes.
+    pub(crate) fn remove(&self, endpoint: &Endpoint) {
+        self.wait.remove(endpoint.wake_fd());
+    }
+}
+
+fn move_along(domain: &Domain) {
+    let Some(auto) = &domain.auto else { return };
+    while !auto.over.load(Ordering::Relaxed) {
+        auto.wait.heard();
+        let turn = domain.enter();
+        let mut quiet = true;
+        domain.for_each_endpoint(|endpoint| {
+            if endpoint.enabled.get() {
+                endpoint.progress();
+                quiet &= endpoint.arm();
+            }
+        });
+        drop(turn);
+        if quiet {
+            auto.wait.sleep(LONGEST);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_forked_child_waits_for_no_thread_of_its_parent() {
+        let auto = AutoProgress::new().expect("descriptors");
+        let (end, ends) = std::sync::mpsc::channel::<()>();
+        let body = move || {
+            let _ = ends.recv();
+        };
+        let thread = threads::start("waits", body).expect("a thread");
+        *auto.thread.lock() = Some(thread);
+        assert!(crate::child::holds_in_child(|| {
+            auto.stop();
+            true
+        }));
+        drop(end);
+        auto.stop();
+        assert!(auto.thread.lock().is_none());
+    }
+}

@@ -1,0 +1,82 @@
+/* What an application asks for, in hints and flags. */
+#include "calls.h"
+
+/* Hints that this provider cannot fulfil are not, wherever they stand. */
+static void hints(void)
+{
+    /* Settings may leave no way to other nodes. */
+    int alone = !(info->domain_attr->caps & FI_REMOTE_COMM);
+    for (int which = 0; which < 7; which++) {
+        struct fi_info *hints = fi_allocinfo(), *found = NULL;
+        hints->fabric_attr->prov_name = strdup("limic");
+        hints->tx_attr->caps = which == 1 ? FI_FENCE : FI_TAGGED | FI_SEND;
+        hints->rx_attr->caps = which == 2 ? FI_VARIABLE_MSG : FI_TAGGED | FI_RECV;
+        hints->domain_attr->caps = which == 3 ? FI_SHARED_AV : which == 6 ? FI_REMOTE_COMM : FI_LOCAL_COMM;
+        hints->domain_attr->mr_iov_limit = which == 4 ? 2 : 1;
+        hints->ep_attr->protocol = which == 5 ? FI_PROTO_SHM : info->ep_attr->protocol;
+        hints->tx_attr->size = 4096;
+        hints->rx_attr->size = 2000;
+        int good = which == 0 || (which == 6 && !alone);
+        CHECK(fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, &found) == (good ? 0 : -FI_ENODATA));
+        CHECK(!good || (found->tx_attr->size >= 4096 && found->rx_attr->size >= 2000));
+        fi_freeinfo(found);
+        fi_freeinfo(hints);
+    }
+}
+
+/* Applications before 1.5 leave the choice between two modes of memory, neither of which is 0. */
+static void modes_of_memory(void)
+{
+    struct fi_info *hints = fi_allocinfo(), *found;
+    hints->fabric_attr->prov_name = strdup("limic");
+    hints->caps = FI_RMA;
+    OK(fi_getinfo(FI_VERSION(1, 4), NULL, NULL, 0, hints, &found));
+    CHECK(found->domain_attr->mr_mode == FI_MR_SCALABLE);
+    fi_freeinfo(found);
+    OK(fi_getinfo(FI_VERSION(1, 5), NULL, NULL, 0, hints, &found));
+    CHECK(found->domain_attr->mr_mode == 0);
+    fi_freeinfo(found);
+    fi_freeinfo(hints);
+}
+
+/* Flags that change what a call means are taken or refused, and none is overlooked. */
+static void flags_of_objects(void)
+{
+    enum { PEER = 0, DEVICE, CHOSEN };
+    static const uint64_t unknown[] = {1ULL << 43, 1ULL << 40, 1ULL << 41};
+    static char bytes[64];
+    struct fi_cq_attr cq_attr = {.format = FI_CQ_FORMAT_TAGGED, .flags = unknown[PEER]};
+    struct fi_av_attr av_attr = {.type = FI_AV_TABLE, .flags = unknown[CHOSEN]};
+    struct iovec piece = {bytes, sizeof bytes};
+    struct fi_mr_attr mr_attr = {.mr_iov = &piece, .iov_count = 1, .access = FI_REMOTE_READ, .requested_key = 77};
+    struct fi_msg message = {.msg_iov = &piece, .iov_count = 1, .addr = FI_ADDR_UNSPEC, .context = &contexts[0]};
+    struct fid_cq *queue;
+    struct fid_av *vector;
+    struct fid_mr *region;
+    fi_addr_t chosen = 5;
+    size_t len = sizeof bytes;
+    CHECK(fi_cq_open(domain, &cq_attr, &queue, NULL) == -FI_EBADFLAGS);
+    cq_attr.flags = FI_AFFINITY;
+    OK(fi_cq_open(domain, &cq_attr, &queue, NULL));
+    OK(fi_close(&queue->fid));
+    CHECK(fi_av_open(domain, &av_attr, &vector, NULL) == -FI_EBADFLAGS);
+    av_attr.flags = FI_SYMMETRIC;
+    OK(fi_av_open(domain, &av_attr, &vector, NULL));
+    OK(fi_close(&vector->fid));
+    OK(fi_getname(&ep->fid, bytes, &len));
+    CHECK(fi_av_insert(av, bytes, 1, &chosen, unknown[CHOSEN], NULL) == -FI_EBADFLAGS);
+    CHECK(fi_mr_regattr(domain, &mr_attr, unknown[DEVICE], &region) == -FI_EBADFLAGS);
+    OK(fi_recvmsg(ep, &message, FI_COMPLETION | FI_TRANSMIT_COMPLETE));
+    OK(fi_cancel(&ep->fid, &contexts[0]));
+    CHECK(failure().err == FI_ECANCELED);
+    /* Collectives are not there, and can be asked for all the same. */
+    CHECK(fi_barrier(ep, 0, NULL) == -FI_ENOSYS);
+    CHECK(fi_allreduce(ep, bytes, 1, NULL, bytes, NULL, 0, FI_INT8, FI_SUM, 0, NULL) == -FI_ENOSYS);
+}
+
+void asked(void)
+{
+    hints();
+    modes_of_memory();
+    flags_of_objects();
+}

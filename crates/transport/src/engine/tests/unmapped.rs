@@ -1,0 +1,101 @@
+//! A message in an arena that its receiver cannot map arrives all the same.
+
+use super::{attach_both, open_with, until};
+use crate::engine::Engine;
+use crate::engine::protocol::eager::Message;
+use crate::engine::protocol::{receive, send_ahead};
+use crate::policy::{Path, PathSet};
+use crate::raw::{Posted, RawSlice, RawSliceMut};
+use crate::{Peer, Selector, Tag};
+
+/// More than one step of a copy, and no multiple of it.
+const LEN: usize = 200_001;
+
+/// A receiver that can map no arena of its sender, and their numbers at each other.
+fn pair() -> (Engine, Engine, (u32, u32)) {
+    let paths = PathSet::EMPTY.with(Path::Inline).with(Path::Eager);
+    let paths = paths.with(Path::Loan).with(Path::SendAhead);
+    let open = || open_with(|with| with.allowed(paths));
+    let (mut receiver, mut sender) = (open(), open());
+    let (of_sender, of_receiver) = attach_both(&mut receiver, &mut sender);
+    let pair = receiver.cx.peers.pair(of_sender).expect("shared memory");
+    pair.arenas.map_none();
+    (receiver, sender, (of_sender, of_receiver))
+}
+
+fn content() -> Vec<u8> {
+    (0..LEN).map(|at| (at % 251) as u8).collect()
+}
+
+fn lend(sender: &mut Engine, of_receiver: u32) {
+    let loan = sender.borrow_loan(LEN).expect("a loan");
+    let content = content();
+    // SAFETY: the loan has as many bytes.
+    unsafe { core::ptr::copy_nonoverlapping(content.as_ptr(), loan.start, LEN) };
+    let sent = sender.post_loan(of_receiver, 3, loan, LEN);
+    assert!(matches!(sent, Ok(Posted::Done(Ok(_)))), "{sent:?}");
+}
+
+fn send_ahead(sender: &mut Engine, of_receiver: u32) {
+    let content = content();
+    let message = Message {
+        to: of_receiver,
+        tag: 3,
+        immediate: None,
+        data: &[RawSlice::from(&content[..])],
+        len: LEN as u64,
+    };
+    // SAFETY: the content is readable during the call.
+    let ahead = unsafe { send_ahead::push_send_ahead(&mut sender.cx, &message) };
+    assert!(ahead, "there is room");
+}
+
+#[test]
+fn a_message_in_an_arena_that_cannot_be_mapped_is_received() {
+    for begin in [lend, send_ahead] {
+        for posted_first in [true, false] {
+            let (mut receiver, mut sender, (of_sender, of_receiver)) = pair();
+            let selector = Selector::from((Peer(of_sender), Tag(3)));
+            let mut room = vec![0; LEN];
+            if !posted_first {
+                begin(&mut sender, of_receiver);
+                receiver.progress();
+            }
+            let into = [RawSliceMut::from(&mut room[..])];
+            // SAFETY: the room stays until the receive is over.
+            let posted = unsafe { receive::post_recv(&mut receiver.cx, &selector, &into, 0) };
+            if posted_first {
+                begin(&mut sender, of_receiver);
+            }
+            let outcome = match posted.expect("alive") {
+                Posted::Done(outcome) => outcome,
+                Posted::Pending(id) => {
+                    let mut outcome = None;
+                    until(&mut [&mut receiver, &mut sender], |engines| {
+                        outcome = engines[0].test(id);
+                        outcome.is_some()
+                    });
+                    outcome.expect("it is over")
+                }
+            };
+            assert_eq!(outcome.map(|status| status.len), Ok(LEN as u64));
+            assert_eq!(room, content());
+        }
+    }
+}
+
+#[test]
+fn a_loan_in_an_arena_that_cannot_be_mapped_is_taken_as_a_copy() {
+    let (mut receiver, mut sender, (of_sender, of_receiver)) = pair();
+    lend(&mut sender, of_receiver);
+    let selector = Selector::from((Peer(of_sender), Tag(3)));
+    let mut taken = None;
+    until(&mut [&mut receiver], |engines| {
+        taken = engines[0].take_loan(&selector).expect("alive");
+        taken.is_some()
+    });
+    let taken = taken.expect("a loan");
+    // SAFETY: the bytes stay as long as what was taken.
+    let bytes = unsafe { core::slice::from_raw_parts(taken.start, LEN) };
+    assert_eq!(bytes, content());
+}

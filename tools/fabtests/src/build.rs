@@ -1,0 +1,142 @@
+//! Configures and builds fabtests.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use limic_runner::folders::{self, target};
+use limic_runner::packages::{self, Need, has_library, program};
+use limic_runner::{Failure, Job, console};
+
+/// What the build needs.
+const NEEDS: [Need; 2] = [
+    Need {
+        package: "make",
+        present: || program("make").is_some(),
+    },
+    Need {
+        package: "libfabric-dev",
+        present: || has_library("libfabric"),
+    },
+];
+
+/// What makes `configure`, which a release brings and the repository does not.
+const NEEDS_FOR_CONFIGURE: [Need; 3] = [
+    Need {
+        package: "autoconf",
+        present: || program("autoreconf").is_some(),
+    },
+    Need {
+        package: "automake",
+        present: || program("automake").is_some(),
+    },
+    Need {
+        package: "libtool",
+        present: || program("libtoolize").is_some(),
+    },
+];
+
+/// fabtests that are built.
+pub(crate) struct Built {
+    /// The folder of the source.
+    pub(crate) source: PathBuf,
+    /// The folder of the programs.
+    pub(crate) programs: PathBuf,
+    /// The version of fabtests.
+    pub(crate) version: String,
+}
+
+/// Builds the fabtests of a folder into `target/fabtests`.
+pub(crate) fn build(source: &Path) -> Result<Built, Failure> {
+    let source = fs::canonicalize(source).map_err(|why| Failure::file("find", source, why))?;
+    let recipe = source.join("configure.ac");
+    let text = fs::read_to_string(&recipe).map_err(|why| Failure::file("read", &recipe, why))?;
+    let version = version(&text).ok_or_else(|| {
+        let why = format!("{} is no folder of fabtests", source.display());
+        Failure::Missing(why)
+    })?;
+    let configure = source.join("configure");
+    let mut missing = packages::missing(&NEEDS);
+    if !configure.is_file() {
+        missing.extend(packages::missing(&NEEDS_FOR_CONFIGURE));
+    }
+    refuse_missing(&missing)?;
+    if !configure.is_file() {
+        Job::new("./autogen.sh", 5).within(&source).run_aside()?;
+    }
+    let folder = target().join("fabtests").join(&version);
+    if !is_configured(&folder, &source) {
+        start_anew(&folder)?;
+        let install = folder.join("install");
+        let job = Job::new(&configure, 5).within(&folder).arg("--quiet");
+        job.arg("--prefix").arg(&install).run_aside()?;
+        let stamp = stamp(&folder);
+        fs::write(&stamp, source.as_os_str().as_encoded_bytes())
+            .map_err(|why| Failure::file("write", &stamp, why))?;
+    }
+    console::step(&format_args!("build fabtests {version}"));
+    let at_once = thread::available_parallelism().map_or(1, usize::from);
+    let make = Job::new("make", 15).within(&folder).arg("--quiet");
+    make.arg(format!("-j{at_once}"))
+        .arg("install")
+        .run_aside()?;
+    Ok(Built {
+        source,
+        programs: folder.join("install/bin"),
+        version,
+    })
+}
+
+/// The file that names the source for which a folder is configured.
+fn stamp(folder: &Path) -> PathBuf {
+    folder.join("source.txt")
+}
+
+fn is_configured(folder: &Path, source: &Path) -> bool {
+    fs::read(stamp(folder)).is_ok_and(|of| of == source.as_os_str().as_encoded_bytes())
+}
+
+/// Makes a folder that holds nothing of an earlier build.
+fn start_anew(folder: &Path) -> Result<(), Failure> {
+    if folder.exists() {
+        fs::remove_dir_all(folder).map_err(|why| Failure::file("remove", folder, why))?;
+    }
+    folders::make(folder)
+}
+
+/// They are not installed as those of `cargo xtask setup` are, since only this command needs them.
+fn refuse_missing(missing: &[&str]) -> Result<(), Failure> {
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let list = missing.join(" ");
+    Err(Failure::Missing(format!(
+        "fabtests need packages that are missing: {list}\n\
+         On Debian and Ubuntu: sudo apt-get install {list}"
+    )))
+}
+
+/// The version that `configure.ac` names: `AC_INIT([fabtests], [1.17.0], ...)`.
+fn version(recipe: &str) -> Option<String> {
+    let line = recipe
+        .lines()
+        .find_map(|line| line.strip_prefix("AC_INIT([fabtests]"))?;
+    let version = line.split(['[', ']']).nth(1)?;
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '.';
+    (version.starts_with(|c: char| c.is_ascii_digit()) && version.chars().all(plain))
+        .then(|| version.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::version;
+
+    #[test]
+    fn the_version_stands_in_the_recipe_of_configure() {
+        let recipe = "dnl a comment\nAC_INIT([fabtests], [1.17.0], [list@example.org])\n";
+        assert_eq!(version(recipe).as_deref(), Some("1.17.0"));
+        assert_eq!(version("AC_INIT([libfabric], [1.17.0])\n"), None);
+        // It becomes a folder's name.
+        assert_eq!(version("AC_INIT([fabtests], [1/../..])\n"), None);
+    }
+}

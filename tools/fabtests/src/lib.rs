@@ -1,0 +1,112 @@
+//! libfabric's own tests, fabtests, over limic's provider.
+//!
+//! - [`build`] builds the user's copy of fabtests.
+//! - [`list`] reads which tests there are out of fabtests' own script, and [`exclude`] which of
+//!   them are left out: a file names those, with the reason.
+//! - [`pair`] runs a test: one process, or a server and a client. [`report`] counts and prints.
+//!
+//! fabtests' script does not run them, because at its end it kills every process whose name begins
+//! as theirs do. `cargo xtask` starts this program, so that nobody else waits until it is compiled.
+
+mod build;
+mod exclude;
+mod list;
+mod pair;
+mod report;
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use limic_peers::build_provider;
+use limic_runner::{Failure, console, cpus};
+
+use exclude::Excludes;
+use list::TestLists;
+use pair::{Pairs, Verdict};
+use report::Report;
+
+/// What to run.
+#[derive(Debug, Args)]
+pub struct Fabtests {
+    /// The folder of fabtests' source
+    #[arg(long, value_name = "DIR")]
+    source: Option<PathBuf>,
+    /// Which classes of tests; `short` is `standard` with five rounds
+    #[arg(
+        long = "class",
+        value_enum,
+        value_delimiter = ',',
+        default_value = "unit,functional,short"
+    )]
+    classes: Vec<Class>,
+    /// Run only tests whose command holds this
+    #[arg(long, value_name = "NAME", default_value = "")]
+    filter: String,
+}
+
+/// A class of tests, as fabtests' script names them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Class {
+    Unit,
+    Functional,
+    Short,
+    Standard,
+}
+
+impl Class {
+    /// Its name, as in the script.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Unit => "unit",
+            Self::Functional => "functional",
+            Self::Short => "short",
+            Self::Standard => "standard",
+        }
+    }
+}
+
+/// `cargo xtask fabtests`.
+///
+/// # Errors
+/// If the tests cannot be built, or one fails that is not excluded.
+pub fn run(wanted: &Fabtests) -> Result<(), Failure> {
+    let Some(source) = &wanted.source else {
+        return Err(Failure::Missing(
+            "say where fabtests are: cargo xtask fabtests --source DIR\n\
+             DIR is a folder named fabtests in libfabric's repository or release, or an unpacked \
+             fabtests-VERSION.tar.bz2 of a release. Its version should be the installed \
+             libfabric's."
+                .to_owned(),
+        ));
+    };
+    let built = build::build(source)?;
+    let lists = TestLists::read(&built.source)?;
+    let excludes = Excludes::committed()?;
+    let cpus = cpus::allowed()
+        .map_err(|why| Failure::Missing(format!("the CPUs of this process: {why}")))?;
+    let pairs = Pairs {
+        programs: built.programs,
+        provider: build_provider()?,
+        cpus,
+    };
+    let mut report = Report::default();
+    for class in &wanted.classes {
+        console::step(&format_args!(
+            "fabtests {}: {}",
+            built.version,
+            class.name()
+        ));
+        for test in lists.of(*class)? {
+            if !test.words.contains(&wanted.filter) {
+                continue;
+            }
+            let verdict = if excludes.hold(&test.words) {
+                Verdict::Excluded
+            } else {
+                pairs.run(&test)
+            };
+            report.add(*class, &test, verdict);
+        }
+    }
+    report.end()
+}
