@@ -2,7 +2,7 @@
 
 use limic_shm::world::Instant;
 
-use super::contact::{accept, connections, failure};
+use super::contact::{accept, connections, failure, stop_writer};
 use super::cx::Cx;
 use super::protocol::cancel;
 use crate::counters;
@@ -28,6 +28,7 @@ pub(crate) fn fail_all(cx: &mut Cx, why: &PeerFailure) {
     for peer in 0..cx.peers.len() {
         failure::fail_peer(cx, peer, why.clone());
     }
+    stop_writer::let_blocks_end(cx);
 }
 
 /// Ends what needs no peer: receives from any source, and messages to itself that nobody received.

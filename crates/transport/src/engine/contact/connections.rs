@@ -6,7 +6,7 @@ use core::time::Duration;
 use limic_shm::control::{Channel, ControlError, MAX_MESSAGE, Received, Sent};
 use limic_shm::world::{self, Instant};
 
-use super::stop_writer::{self, Writer};
+use super::stop_writer;
 use super::{accept, fabric, failure, handshake};
 use crate::engine::cx::Cx;
 use crate::engine::peer::greeting::{self, Pending};
@@ -159,19 +159,20 @@ pub(crate) fn drop_connection(cx: &mut Cx, index: u32) {
     let Some(peer) = connection.peer else {
         return;
     };
-    let is_left = cx.identity.is_closed() && !stop_writer::is_awaited(cx, peer);
+    let is_awaited = stop_writer::is_awaited(cx, peer);
     if connection.died {
         return;
     }
     // The peer is to see it, though a forked child of this process may hold the socket too, and
     // though a goodbye may have met a full queue.
     connection.channel.end_sending();
-    if is_left {
+    if cx.identity.is_closed() && !is_awaited {
         return;
     }
     cx.arenas.keep_for_living(peer, connection.pidfd.as_ref());
-    // A peer that has said goodbye is in the middle of nothing.
-    if !connection.said_goodbye {
+    // A peer that has said goodbye is in the middle of nothing. A forked child of it may have said
+    // that, so what it is in the middle of counts.
+    if !connection.said_goodbye || is_awaited {
         let process = Process::new(connection.pidfd, connection.channel);
         cx.quarantine.enter(peer, process);
     }
@@ -290,11 +291,9 @@ fn read_messages(cx: &mut Cx, index: u32, left: &mut usize) {
     }
 }
 
-/// A peer has broken the rules over its own socket. Nothing that it says over another connection is
-/// waited for.
+/// Something that breaks the rules came over the socket of a peer.
 pub(crate) fn break_off(cx: &mut Cx, peer: u32, why: &dyn core::fmt::Display) {
     tracing::warn!("the connections of peer {peer} are given up: {why}");
-    stop_writer::stop_writer(cx, peer, Writer::Through);
     for index in cx.sockets.of_peer(peer) {
         closed(cx, index);
     }

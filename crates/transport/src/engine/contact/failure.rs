@@ -3,7 +3,7 @@
 use limic_matching::Source as From;
 
 use super::connections;
-use super::stop_writer::{Writer, is_awaited, stop_writer};
+use super::stop_writer::{is_awaited, stop_writer};
 use crate::counters::Event;
 use crate::engine::control::{budget, spins};
 use crate::engine::cx::Cx;
@@ -23,16 +23,7 @@ pub(crate) fn fail_peer(cx: &mut Cx, number: u32, why: PeerFailure) {
     if !cx.peers.is_alive(number) {
         return;
     }
-    stop_writer(
-        cx,
-        number,
-        match why {
-            // Another peer may have written that in its name.
-            PeerFailure::Corrupt(_) => Writer::Unaware,
-            PeerFailure::Closed if cx.identity.is_closed() => Writer::Unaware,
-            _ => Writer::Through,
-        },
-    );
+    stop_writer(cx, number);
     copy_out_loans(cx, number);
     let Some((before, ring)) = cx.peers.fail(number, why.clone()) else {
         // What came meanwhile was the reason of its failure.

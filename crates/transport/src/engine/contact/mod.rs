@@ -13,4 +13,4 @@ pub(crate) mod connections;
 pub(crate) mod fabric;
 pub(crate) mod failure;
 pub(crate) mod handshake;
-mod stop_writer;
+pub(crate) mod stop_writer;

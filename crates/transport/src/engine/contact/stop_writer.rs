@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use limic_shm::world::{self, Instant};
 
-use super::connections;
+use super::failure;
 use crate::engine::cx::Cx;
 use crate::engine::request::{Operation, ReceiveStage};
 use crate::warning;
@@ -12,29 +12,11 @@ use crate::warning;
 /// Longer than the copy of a block takes, by far.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// What is known of a peer that is to be stopped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Writer {
-    /// It may not know yet that it is given up: this endpoint closes, or there are records in its
-    /// name that make no sense, which may be another peer's. If it is still in the middle of a
-    /// block, the receive waits for that in quarantine, and nothing else.
-    Unaware,
-    /// It has ended, or has closed or given this endpoint up in its own progress, where it is in
-    /// the middle of nothing. So is one that has broken the rules over its own socket: it could
-    /// write anywhere in this process if it had the right to write here, so that nothing is gained
-    /// by waiting for it.
-    Through,
-}
-
-/// Before receives from a peer are given up: the peer claims no further block of them, and has done
-/// with those that it claimed, so it writes there no more.
-///
-/// Waits for one block, and for no more than [`PATIENCE`] for all receives together if the peer is
-/// stopped in the middle of it. The kernel has no call that ends another process's right to a write
-/// that it has set out for, so a buffer that is given back earlier would be written to while it is
-/// its owner's: see [`Writer`].
-pub(crate) fn stop_writer(cx: &mut Cx, number: u32, writer: Writer) {
-    let since = Instant::now();
+/// Before receives from a peer are given up: the peer claims no further block of them. A receive of
+/// which it is in the middle of a block waits for that in quarantine, whatever was said in the
+/// peer's name: the kernel has no call that ends another process's right to a write that it has set
+/// out for, so a buffer that is given back earlier would be written to while it is its owner's.
+pub(crate) fn stop_writer(cx: &mut Cx, number: u32) {
     for slot in cx.requests.slots() {
         let Operation::Receive(receiving) = cx.requests.get(slot) else {
             continue;
@@ -46,29 +28,14 @@ pub(crate) fn stop_writer(cx: &mut Cx, number: u32, writer: Writer) {
             continue;
         }
         cx.transfers.splits.incoming.end(split.line);
-        while is_writing(cx, number, split.serial)
-            && cx.sockets.is_connected(number)
-            && since.elapsed() < PATIENCE
-        {
-            world::yield_now();
-            // It may say that it closes.
-            connections::read_all_of(cx, number);
-        }
-        split.stopped = writer == Writer::Through || !is_writing(cx, number, split.serial);
+        split.stopped = !is_writing(cx, number, split.serial);
         if let Some(receiving) = cx.requests.receiving(slot) {
             receiving.stage = ReceiveStage::SplitRead(incoming, split);
         }
     }
-    if is_awaited(cx, number) {
-        warning::say(&format!(
-            "peer {number} is in the middle of a write into this process, and does not go on: is it \
-             stopped? The buffer is given back when that is over, or the peer has ended"
-        ));
-    }
 }
 
-/// Whether a peer that was to be stopped is still in the middle of a block, so that its receive has
-/// to wait.
+/// Whether a peer may be in the middle of a block, so that its receive has to wait.
 pub(crate) fn is_awaited(cx: &mut Cx, number: u32) -> bool {
     cx.requests.slots().into_iter().any(|slot| {
         let receiving = cx.requests.receiving(slot);
@@ -84,4 +51,20 @@ fn is_writing(cx: &mut Cx, number: u32, serial: u64) -> bool {
     let pair = cx.peers.pair(number);
     let progress = pair.and_then(|pair| pair.splits.progress(serial));
     progress.is_some_and(|progress| !progress.is_idle)
+}
+
+/// An endpoint that closes waits for the blocks that are under way: no longer than [`PATIENCE`] in
+/// all, if a peer is stopped in the middle of one.
+pub(crate) fn let_blocks_end(cx: &mut Cx) {
+    let since = Instant::now();
+    while let Some(peer) = cx.quarantine.writer() {
+        if since.elapsed() >= PATIENCE {
+            return warning::say(&format!(
+                "peer {peer} is in the middle of a write into this process, and does not go on: is \
+                 it stopped? The buffer is given back when that is over, or the peer has ended"
+            ));
+        }
+        world::yield_now();
+        failure::release_ended(cx);
+    }
 }

@@ -6,8 +6,8 @@
 //! gets them would read its bytes, or lose its own. So all of it is kept until the process has
 //! ended, which its pidfd tells, or its end of the connection where there is no pidfd; so is the
 //! word in which it says what it accesses. Receives into which it was writing are kept until it has
-//! counted the block. A peer that has said goodbye is in the middle of nothing, and is not among
-//! these.
+//! counted the block. A peer that has said goodbye is not among these, unless it is in the middle
+//! of a block: then a forked child of it may have said that.
 
 use limic_shm::owner::region::PeerAccess;
 use limic_shm::segment::ReadOnly;
@@ -125,9 +125,10 @@ impl Quarantine {
         kept.is_some()
     }
 
-    /// Whether receives are kept until a write into them is over, of which nobody tells.
-    pub(crate) fn has_written(&self) -> bool {
-        self.0.iter().any(|known| !known.written.is_empty())
+    /// A peer of which receives are kept until its write into them is over, of which nobody tells.
+    pub(crate) fn writer(&self) -> Option<u32> {
+        let writer = self.0.iter().find(|known| !known.written.is_empty())?;
+        Some(writer.peer)
     }
 
     /// A receive into which a peer writes no more, and how it ends.

@@ -73,7 +73,7 @@ pub(crate) fn has_unsent(cx: &mut Cx) -> bool {
 
 /// How long the endpoint may sleep at most, if something waits for which nobody rings.
 pub(crate) fn longest_sleep(cx: &Cx) -> Option<Duration> {
-    let blocked = has_work(cx) || cx.regions.has_revoked() || cx.quarantine.has_written();
+    let blocked = has_work(cx) || cx.regions.has_revoked() || cx.quarantine.writer().is_some();
     let blocked = blocked.then_some(BLOCKED);
     let waits = [blocked, cx.sockets.paused_for(), cx.fabric.patience()];
     waits.into_iter().flatten().min()

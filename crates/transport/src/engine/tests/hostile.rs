@@ -123,45 +123,33 @@ fn being_written(owner: &mut Engine, peer: &mut Engine, (of_peer, of_owner): (u3
     owner.cx.requests.insert(receive)
 }
 
+/// A forked child of the peer can say each of these over the socket that it has inherited.
 #[test]
-fn a_peer_that_claims_a_write_and_breaks_the_rules_of_the_socket_is_not_waited_for() {
-    let (mut owner, mut hostile) = (open(1), open(1));
-    let numbers = attach_both(&mut owner, &mut hostile);
-    let slot = being_written(&mut owner, &mut hostile, numbers);
-    let connection = hostile.cx.sockets.iter().next().expect("a connection");
-    let too_long = [9; 5000];
-    let flags = rustix::net::SendFlags::DONTWAIT;
-    rustix::net::send(connection.channel.as_fd(), &too_long, flags).expect("sent");
-    until(&mut [&mut owner], |engines| {
-        matches!(engines[0].cx.requests.take_done(slot), Some(Err(_)))
-    });
-}
-
-#[test]
-fn a_peer_that_claims_a_write_and_refuses_is_not_waited_for() {
-    let (mut owner, mut hostile) = (open(1), open(1));
-    let numbers = attach_both(&mut owner, &mut hostile);
-    let slot = being_written(&mut owner, &mut hostile, numbers);
-    let connection = hostile.cx.sockets.iter().next().expect("a connection");
-    let refusal = greeting::REFUSAL.to_le_bytes();
-    let _ = connection.channel.send(&refusal, &[]).expect("sent");
-    until(&mut [&mut owner], |engines| {
-        matches!(engines[0].cx.requests.take_done(slot), Some(Err(_)))
-    });
-}
-
-#[test]
-fn a_peer_that_claims_a_write_and_welcomes_in_no_version_is_not_waited_for() {
-    let (mut owner, mut hostile) = (open(1), open(1));
-    let numbers = attach_both(&mut owner, &mut hostile);
-    let slot = being_written(&mut owner, &mut hostile, numbers);
-    let connection = hostile.cx.sockets.iter().next().expect("a connection");
-    // Of version 0.
+fn a_buffer_is_kept_while_its_sender_writes_there_whatever_came_over_the_socket() {
+    // A message in no version, and one that is too long.
     let welcome = u64::from(greeting::WELCOME).to_le_bytes();
-    let _ = connection.channel.send(&welcome, &[]).expect("sent");
-    until(&mut [&mut owner], |engines| {
-        matches!(engines[0].cx.requests.take_done(slot), Some(Err(_)))
-    });
+    let refusal = greeting::REFUSAL.to_le_bytes();
+    let goodbye = greeting::GOODBYE.to_le_bytes();
+    for said in [&welcome[..], &refusal, &goodbye, &[9; 5000]] {
+        let (mut owner, mut sender) = (open(1), open(1));
+        let numbers = attach_both(&mut owner, &mut sender);
+        let slot = being_written(&mut owner, &mut sender, numbers);
+        let connection = sender.cx.sockets.iter().next().expect("a connection");
+        let flags = rustix::net::SendFlags::DONTWAIT;
+        rustix::net::send(connection.channel.as_fd(), said, flags).expect("sent");
+        until(&mut [&mut owner], |engines| {
+            !engines[0].cx.peers.is_alive(numbers.0)
+        });
+        for _ in 0..10 {
+            turn(&mut [&mut owner]);
+        }
+        assert!(owner.cx.requests.take_done(slot).is_none(), "{said:?}");
+        let copies = &sender.cx.transfers.splits.outgoing;
+        copies.done(0, 1);
+        until(&mut [&mut owner], |engines| {
+            matches!(engines[0].cx.requests.take_done(slot), Some(Err(_)))
+        });
+    }
 }
 
 #[test]
