@@ -103,8 +103,9 @@ fn enter(
 /// `LIMIC_REGION_NULL`.
 ///
 /// Errors: `LIMIC_ERR_REQUEST` if it was revoked already. `LIMIC_ERR_REGION` if a peer is in the
-/// middle of an access and nothing of that moves for ten seconds, as when it is stopped: no other
-/// access begins, but `region` and its memory stay as they are, and the call can be made again.
+/// middle of an access and nothing of that moves for ten seconds, as when it is stopped, or if
+/// accesses go on for a minute: no other access begins, but `region` and its memory stay as they
+/// are, and the call can be made again.
 ///
 /// # Safety
 /// `region` is NULL or readable and writable.

@@ -136,10 +136,11 @@ pub enum Error {
         /// The key.
         key: u64,
     },
-    /// A region was to be taken back while a peer accesses it, and that peer does not go on: its
-    /// process is stopped. The memory stays with the endpoint, which never frees it by itself.
+    /// A region was to be taken back while a peer accesses it, and that peer does not come to an
+    /// end: its process may be stopped. The memory stays with the endpoint, which never frees it by
+    /// itself.
     #[error(
-        "{peer} is in the middle of an access to the region and does not go on (is it stopped?): the memory stays with the endpoint"
+        "{peer} is in the middle of an access to the region and does not come to its end (is it stopped?): the memory stays with the endpoint"
     )]
     RegionInUse {
         /// Who accesses it.

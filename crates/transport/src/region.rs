@@ -88,8 +88,9 @@ impl<'e, E: Endpoint> Region<'e, E> {
     ///
     /// # Errors
     /// [`Error::RegionInUse`] if a peer is stopped in the middle of an access, and nothing of that
-    /// moves for ten seconds: the memory is never freed. [`Error::UnknownRequest`] if the endpoint
-    /// was closed, which leaves the memory to peers that may still copy.
+    /// moves for ten seconds, or if accesses go on for a minute: the memory is never freed.
+    /// [`Error::UnknownRequest`] if the endpoint was closed, which leaves the memory to peers that
+    /// may still copy.
     pub fn revoke(mut self) -> Result<Vec<u8>> {
         self.revoked = true;
         self.endpoint.revoke(self.id)

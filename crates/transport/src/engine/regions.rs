@@ -27,8 +27,8 @@ struct Region {
     /// The offset by which peers name the first byte.
     origin: u64,
     key: u64,
-    /// Taken back: no further access begins.
-    over: bool,
+    /// Since when it is taken back: no further access begins.
+    over: Option<Instant>,
     /// Transfers through this endpoint that use it now.
     users: u32,
 }
@@ -79,7 +79,7 @@ impl Regions {
             access: exposure.access,
             origin: exposure.origin,
             key,
-            over: false,
+            over: None,
             users: 0,
         };
         let place = (0..=self.own.len() as u32).find(|place| !self.own.contains_key(place));
@@ -144,7 +144,8 @@ impl Regions {
     ) -> core::result::Result<(u32, RawSliceMut), Done> {
         let place = self.by_key.get(&key);
         let found = place.and_then(|place| Some((*place, self.own.get(place)?)));
-        let fits = |(_, region): &(u32, &Region)| !region.over && region.access.contains(access);
+        let fits =
+            |(_, region): &(u32, &Region)| region.over.is_none() && region.access.contains(access);
         let (place, region) = found.filter(fits).ok_or(Done::NoRegion)?;
         let offset = offset.wrapping_sub(region.origin);
         let found = region.memory.get(offset, len);
@@ -201,7 +202,7 @@ impl Regions {
 
     /// Removes a region from the table; [`take`](Self::take) gives its memory when that is free.
     pub(crate) fn start_revoke(&mut self, segment: &OwnSegment, id: RegionId) -> Result<()> {
-        self.get(id)?.over = true;
+        self.get(id)?.over = Some(Instant::now());
         self.revoked = true;
         if let Ok(place) = u32::try_from(id.0) {
             table(segment).remove(place);
@@ -236,6 +237,22 @@ impl Regions {
     pub(crate) fn reads_of(&self, id: RegionId) -> Vec<(RequestId, u32)> {
         let of_it = self.reads.iter().filter(|read| u64::from(read.1) == id.0);
         of_it.map(|(send, _, from)| (*send, *from)).collect()
+    }
+
+    /// Since when a region is taken back.
+    pub(crate) fn taken_back_since(&mut self, id: RegionId) -> Option<Instant> {
+        self.get(id).ok()?.over
+    }
+
+    /// Makes as if a region was taken back earlier.
+    #[cfg(test)]
+    pub(crate) fn age(&mut self, id: RegionId, by: Duration) {
+        if let Ok(Region {
+            over: Some(since), ..
+        }) = self.get(id)
+        {
+            *since = since.checked_sub(by).expect("the machine runs for longer");
+        }
     }
 
     /// How long the transfers that use a region which is taken back have not moved; `moved` says
@@ -278,7 +295,7 @@ impl Regions {
     /// No access to any region begins any more.
     pub(crate) fn withdraw(&mut self, segment: &OwnSegment) {
         for (place, region) in &mut self.own {
-            region.over = true;
+            region.over = Some(Instant::now());
             table(segment).remove(*place);
         }
     }
@@ -325,7 +342,7 @@ mod tests {
                 access: Access::BOTH,
                 origin,
                 key: 7,
-                over: false,
+                over: None,
                 users: 0,
             },
         );

@@ -50,7 +50,8 @@ pub trait OneSided: Requests {
     /// # Errors
     /// [`Error::UnknownRequest`](crate::Error::UnknownRequest);
     /// [`Error::RegionInUse`](crate::Error::RegionInUse) if nothing of an access moves for ten
-    /// seconds. No other access begins, and this can be tried again.
+    /// seconds, or accesses go on for a minute. No other access begins, and this can be tried
+    /// again.
     fn revoke(&self, region: RegionId) -> Result<Vec<u8>>;
 
     /// Starts a read of a peer's region (one-sided).

@@ -23,6 +23,9 @@ use crate::{Error, Peer, Result, Selector};
 /// answer: it is stopped.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How long it waits in all for transfers that move, however slowly.
+pub(crate) const LONGEST: Duration = Duration::from_secs(60);
+
 /// A closed endpoint exposes nothing. What it exposed before is left to its peers, and a new region
 /// would have the name of one of those.
 ///
@@ -146,8 +149,10 @@ pub(crate) fn write_own(
 pub(crate) fn revoked(cx: &mut Cx, id: RegionId) -> Result<Option<Vec<u8>>> {
     if cx.regions.is_used(id)? {
         let (peer, moved) = transfers(cx, id);
-        // One that moves, however slowly, is waited for.
-        return match peer.filter(|_| cx.regions.unmoved_for(id, moved) >= PATIENCE) {
+        let since = cx.regions.taken_back_since(id);
+        let is_late = cx.regions.unmoved_for(id, moved) >= PATIENCE
+            || since.is_some_and(|since| since.elapsed() >= LONGEST);
+        return match peer.filter(|_| is_late) {
             Some(peer) => Err(Error::RegionInUse { peer: Peer(peer) }),
             None => Ok(None),
         };

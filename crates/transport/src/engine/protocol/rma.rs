@@ -142,7 +142,7 @@ pub(crate) fn access_is_over(cx: &mut Cx, owner: u32) {
 }
 
 /// Tries single copy on a peer's region. `Ok(false)`: this pair cannot, or the region is not in the
-/// table; the owner must help.
+/// table, or the peer has said something that is to be read first; the owner must help.
 fn access(
     cx: &mut Cx,
     number: u32,
@@ -188,7 +188,9 @@ fn access(
     };
     accesses.end();
     match result? {
-        Ok(_) => Ok(true),
+        // After its end, or an exec, another process may have its number. Then the connection tells
+        // of its end, and the access fails with it where the owner is to help.
+        Ok(_) => Ok(!cx.sockets.has_news(number)),
         Err(failed) => {
             rendezvous::demote(cx, number, Path::Cma, &failed.why);
             Ok(false)

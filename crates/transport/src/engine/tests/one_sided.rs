@@ -130,7 +130,7 @@ fn accesses_that_a_peer_does_not_wait_for_have_a_bound() {
 }
 
 /// What a peer that is stopped has begun in a region with its owner's help.
-fn begun_and_stopped(begin: fn(&mut Engine, (u32, u64), &mut [u8]) -> Posted) {
+fn begun_and_stopped(began: Duration, begin: fn(&mut Engine, (u32, u64), &mut [u8]) -> Posted) {
     let open = || {
         let paths = PathSet::EMPTY.with(Path::Pipeline);
         open_with(|with| {
@@ -155,6 +155,7 @@ fn begun_and_stopped(begin: fn(&mut Engine, (u32, u64), &mut [u8]) -> Posted) {
     };
     // The peer has no turn.
     start_revoke(&mut owner, region).expect("a region");
+    owner.cx.regions.age(region, began);
     let mut revoked = Ok(None);
     until(&mut [&mut owner], |engines| {
         revoked = regions::revoked(&mut engines[0].cx, region);
@@ -173,7 +174,17 @@ fn begun_and_stopped(begin: fn(&mut Engine, (u32, u64), &mut [u8]) -> Posted) {
 
 #[test]
 fn a_region_that_a_stopped_peer_reads_with_its_owners_help_is_given_up() {
-    begun_and_stopped(|peer, (of_owner, key), into| {
+    begun_and_stopped(Duration::ZERO, |peer, (of_owner, key), into| {
+        let into = [RawSliceMut::from(into)];
+        // SAFETY: the test waits for the end of the access.
+        unsafe { rma::post_read(&mut peer.cx, of_owner, key, 0, &into) }.expect("alive")
+    });
+}
+
+#[test]
+fn a_region_of_which_a_peer_reads_a_little_at_a_time_is_given_up() {
+    // It moved just now.
+    begun_and_stopped(regions::LONGEST, |peer, (of_owner, key), into| {
         let into = [RawSliceMut::from(into)];
         // SAFETY: the test waits for the end of the access.
         unsafe { rma::post_read(&mut peer.cx, of_owner, key, 0, &into) }.expect("alive")
@@ -182,7 +193,7 @@ fn a_region_that_a_stopped_peer_reads_with_its_owners_help_is_given_up() {
 
 #[test]
 fn a_region_that_a_stopped_peer_writes_with_its_owners_help_is_given_up() {
-    begun_and_stopped(|peer, (of_owner, key), from| {
+    begun_and_stopped(Duration::ZERO, |peer, (of_owner, key), from| {
         let from = [RawSlice::from(&*from)];
         // SAFETY: as above.
         unsafe { rma::post_write(&mut peer.cx, of_owner, key, 0, &from) }.expect("alive")
