@@ -1,5 +1,6 @@
 //! An endpoint is opened: a segment, a socket to be found at, and nothing else.
 
+use limic_policy::Path;
 use limic_shm::ring::shared::SharedConsumer;
 use limic_shm::ring::wakeup::{AsymmetricFence, Sleeper};
 use limic_shm::ring::{PackedFlags, ReleaseFlags, instructions};
@@ -25,7 +26,6 @@ use super::wakeup::Wakeup;
 use super::wakeup::poller::Poller;
 use crate::counters::{self, Recorder};
 use crate::kmod::Device;
-use crate::policy::Path;
 use crate::settings::Settings;
 use crate::topology::OwnPlace;
 use crate::{Address, Error, Result};

@@ -8,8 +8,9 @@
 
 use std::path::{Path as FilePath, PathBuf};
 
+use limic_policy::ByteSize;
+
 use super::SettingsError;
-use crate::policy::ByteSize;
 use crate::topology::Summary;
 
 /// Version of the format of profiles; another one is refused.

@@ -96,7 +96,7 @@ fn os_index(object: &TopologyObject) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::Locality;
+    use limic_policy::Locality;
 
     #[test]
     fn a_synthetic_machine_is_read() {

@@ -5,8 +5,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use limic_policy::Locality::{self, OtherPackage, SamePackage, SharedCache};
+
 use super::{CpuSet, Place, Summary, Topology, sysfs};
-use crate::policy::Locality::{self, OtherPackage, SamePackage, SharedCache};
 
 /// A machine, and what is to be found on it.
 struct Machine {

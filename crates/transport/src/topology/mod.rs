@@ -25,7 +25,7 @@ use std::path::PathBuf;
 
 use limic_shm::process::ValueHere;
 
-pub use crate::policy::Locality;
+pub use limic_policy::Locality;
 
 pub use cpus::{CpuSet, ParseCpuSetError};
 pub(crate) use own_place::{Movement, OwnPlace};

@@ -122,7 +122,7 @@ impl Place {
 mod tests {
     use super::super::two_packages;
     use super::*;
-    use crate::policy::Locality;
+    use limic_policy::Locality;
 
     /// An unbound thread of the machine with two packages, on a CPU.
     fn at(cpu: usize) -> Place {

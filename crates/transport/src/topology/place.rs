@@ -1,6 +1,6 @@
 //! Where a process may run, in 8 bytes.
 
-use crate::policy::Locality;
+use limic_policy::Locality;
 
 use super::{CpuSet, Domain, Topology, domain_of};
 

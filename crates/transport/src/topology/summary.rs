@@ -2,8 +2,9 @@
 
 use core::fmt;
 
+use limic_policy::ByteSize;
+
 use super::{CpuSet, Domain, Origin, Topology};
-use crate::policy::ByteSize;
 
 /// The caches of one level and size.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]

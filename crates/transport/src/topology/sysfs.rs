@@ -4,8 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::str::FromStr;
 
+use limic_policy::ByteSize;
+
 use super::{CpuSet, Domain, Origin, Topology};
-use crate::policy::ByteSize;
 
 /// Where the kernel shows this machine.
 pub(super) const ROOT: &str = "/sys/devices/system";

@@ -1,10 +1,10 @@
+use limic_policy::{Path, ReceiverPace};
 use limic_shm::segment::LOAN_FLAGS;
 use proptest::prelude::*;
 
 use super::any_record::any_record;
 use super::descriptor::Lease;
 use super::*;
-use crate::policy::{Path, ReceiverPace};
 use crate::topology::Place;
 
 fn bytes(words: &[u64]) -> Vec<u8> {

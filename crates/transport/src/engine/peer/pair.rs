@@ -3,6 +3,10 @@
 
 use core::cell::Cell;
 
+use limic_policy::autotune::Autotuner;
+use limic_policy::select::{Routes, SendState};
+use limic_policy::slow_receiver::SlowReceiver;
+use limic_policy::{Capabilities, ReceiverPace};
 use limic_shm::control::PeerDoorbell;
 use limic_shm::owner::Words;
 use limic_shm::owner::region::{PeerAccess, PeerRegionTable};
@@ -22,10 +26,6 @@ use crate::engine::request::EagerAssembly;
 use crate::engine::splits::{self, PeerSplits};
 use crate::engine::staging::pair::StagingPair;
 use crate::engine::staging::pool::{StagingPool, bytes_of_pages};
-use crate::policy::autotune::Autotuner;
-use crate::policy::select::{Routes, SendState};
-use crate::policy::slow_receiver::SlowReceiver;
-use crate::policy::{Capabilities, ReceiverPace};
 use crate::raw::RawSlice;
 use crate::topology::{Locality, Place};
 

@@ -1,7 +1,7 @@
 //! What is explained, for pairs that nobody disturbs.
 
-use super::super::{Capabilities, PathSet, Receiver, Table};
 use super::*;
+use crate::{Capabilities, PathSet, Receiver, Table};
 
 fn explained(question: &Question) -> Explanation {
     match question.receiver {

@@ -14,18 +14,18 @@
 use super::ReceiverPace;
 
 /// A queue of so many messages is long.
-pub(crate) const LONG: u32 = 4;
+pub const LONG: u32 = 4;
 /// Nanoseconds without a move of the receiver that make a message late: several times what matching
 /// and a rendezvous without its copy take.
-pub(crate) const LATE_NS: u64 = 5_000;
+const LATE_NS: u64 = 5_000;
 /// Late messages, more than those in pace, that make a receiver lag.
-pub(crate) const ENTER: u8 = 8;
+const ENTER: u8 = 8;
 /// What the bucket holds: so many messages in pace end the lag.
-pub(crate) const FULL: u8 = 16;
+const FULL: u8 = 16;
 
 /// How this endpoint keeps up with one sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct SlowReceiver {
+pub struct SlowReceiver {
     /// Messages of the sender that wait for their receive.
     waiting: u32,
     bucket: u8,
@@ -36,7 +36,9 @@ pub(crate) struct SlowReceiver {
 
 impl SlowReceiver {
     /// Whether the sender was to be told to go ahead.
-    pub(crate) const fn pace(&self) -> ReceiverPace {
+    #[inline]
+    #[must_use]
+    pub const fn pace(&self) -> ReceiverPace {
         if self.slow {
             ReceiverPace::Slow
         } else {
@@ -46,12 +48,14 @@ impl SlowReceiver {
 
     /// Nothing of this sender waits, and nothing did for some time: no need to look at a clock.
     #[inline]
-    pub(crate) const fn is_calm(&self) -> bool {
+    #[must_use]
+    pub const fn is_calm(&self) -> bool {
         self.waiting == 0 && self.bucket == 0
     }
 
     /// A message came before its receive.
-    pub(crate) fn unexpected_arrived(&mut self, now_ns: impl FnOnce() -> u64) {
+    #[inline]
+    pub fn unexpected_arrived(&mut self, now_ns: impl FnOnce() -> u64) {
         self.waiting = self.waiting.saturating_add(1);
         if self.waiting == LONG {
             self.idle_since_ns = self.idle_since_ns.max(now_ns());
@@ -63,7 +67,8 @@ impl SlowReceiver {
     /// receiver does not see them.
     ///
     /// Gives the new state if it changed: the sender must be told.
-    pub(crate) fn taken(&mut self, behind: u32, now_ns: u64) -> Option<ReceiverPace> {
+    #[inline]
+    pub fn taken(&mut self, behind: u32, now_ns: u64) -> Option<ReceiverPace> {
         let long = self.waiting.max(behind) >= LONG;
         self.waiting = self.waiting.saturating_sub(1);
         let late = long && now_ns.saturating_sub(self.idle_since_ns) >= LATE_NS;
@@ -72,18 +77,21 @@ impl SlowReceiver {
     }
 
     /// A waiting message was withdrawn by its sender.
-    pub(crate) fn withdrawn(&mut self) {
+    #[inline]
+    pub fn withdrawn(&mut self) {
         self.waiting = self.waiting.saturating_sub(1);
     }
 
     /// A message found its receive posted: the receiver was there first. Gives the new state if it
     /// changed.
-    pub(crate) fn was_posted(&mut self) -> Option<ReceiverPace> {
+    #[inline]
+    pub fn was_posted(&mut self) -> Option<ReceiverPace> {
         self.judge(false)
     }
 
     /// The bytes of a message have arrived: until now the receiver, or the sender, was at work.
-    pub(crate) fn active(&mut self, now_ns: u64) {
+    #[inline]
+    pub fn active(&mut self, now_ns: u64) {
         self.idle_since_ns = self.idle_since_ns.max(now_ns);
     }
 

@@ -221,7 +221,7 @@ impl Table {
     }
 
     /// The path for a message; `None` if the pair has none for it
-    /// ([`Settings::explain`](crate::Settings::explain) says why).
+    /// ([`explain`](crate::explain) says why).
     ///
     /// If the pair cannot take the path of the message's row, then a short row (inline, eager)
     /// gives way to the rows above it, as if it ended earlier; any other row gives way in a fixed

@@ -18,9 +18,9 @@ pub enum History {
 pub enum SendMemory {
     /// The process's own.
     Private,
-    /// Memory that peers may read ([`Buffer`](crate::Buffer)).
+    /// Memory that peers may read (`limic::Buffer`).
     PeerReadable,
-    /// A [`Loan`](crate::Loan).
+    /// A loan: memory of the endpoint that changes hands (`limic::Loan`).
     Loan,
 }
 
@@ -42,7 +42,7 @@ pub enum Receiver {
     Module,
 }
 
-/// What [`Settings::explain`](crate::Settings::explain) is asked.
+/// What an explanation is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Question {
     /// Length of the message in bytes.

@@ -7,26 +7,26 @@
 //! same two, so it gives the answer of the engine. [`network`] decides for
 //! peers over networks, and [`module`] where the kernel module matches.
 
-pub(crate) mod module;
-pub(crate) mod network;
+pub mod module;
+pub mod network;
 
 use super::{Capabilities, Locality, Path, Query, ReceiverPace, Table, Thresholds};
 
 /// Shorter messages go in a record of the ring rather than in a recycled staging buffer: those of
 /// up to four cache lines with the record's header. A receiver that waits for them has two lines on
 /// their way at once, while it knows nothing of a buffer before it has read the record.
-pub(crate) const SHORTEST_BUFFER: u64 = 3 * 64 + 48 + 1;
+const SHORTEST_BUFFER: u64 = 3 * 64 + 48 + 1;
 
 /// Shorter messages never go ahead of a slow receiver: its ring holds hundreds of them.
 const SHORTEST_AHEAD: u64 = 1024;
 
 /// Longest eager message that is no reply, in bytes: what the receiver may have to keep of one that
 /// nobody expects.
-pub(crate) const LONGEST_EAGER: u64 = 64 << 10;
+pub const LONGEST_EAGER: u64 = 64 << 10;
 
 /// Longest message in recycled staging buffers, in bytes: all that one peer may keep of them. Of a
 /// longer one they would take a part, and then what goes to and fro would go in less.
-pub(crate) const LONGEST_RECYCLED: u64 = 1 << 20;
+pub const LONGEST_RECYCLED: u64 = 1 << 20;
 
 /// Longest eager message in one record, in bytes: longer ones would leave the part of the ring that
 /// stays in the caches.
@@ -38,7 +38,8 @@ const SHORTEST_PEER_READABLE: u64 = (12 << 10) + 1;
 
 /// The most that goes in one record, in bytes, to a peer with private rings of so many bytes, from
 /// a pool with staging buffers of so many.
-pub(crate) fn longest_record(ring_bytes: u32, buffer_bytes: u32) -> u64 {
+#[must_use]
+pub fn longest_record(ring_bytes: u32, buffer_bytes: u32) -> u64 {
     // A record may take a quarter of a private ring; the pool must hold what does not fit the
     // shared one.
     LONGEST_RECORD
@@ -48,48 +49,51 @@ pub(crate) fn longest_record(ring_bytes: u32, buffer_bytes: u32) -> u64 {
 
 /// What the routes of a pair follow from.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pair<'a> {
-    pub(crate) table: &'a Table,
-    pub(crate) locality: Locality,
-    pub(crate) capabilities: Capabilities,
+pub struct Pair<'a> {
+    /// The table of paths.
+    pub table: &'a Table,
+    /// How far apart the two are.
+    pub locality: Locality,
+    /// What they can do.
+    pub capabilities: Capabilities,
     /// The most that goes in one record, in bytes.
-    pub(crate) longest_record: u64,
+    pub longest_record: u64,
     /// Bytes of a staging buffer.
-    pub(crate) buffer_bytes: u64,
+    pub buffer_bytes: u64,
     /// Staging buffers that may be on their way to one peer.
-    pub(crate) window: u32,
+    pub window: u32,
     /// Bytes of unexpected messages that an endpoint keeps.
-    pub(crate) unexpected_budget: u64,
+    pub unexpected_budget: u64,
 }
 
 /// Limits for the messages to one peer, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Routes {
+pub struct Routes {
     /// Shorter messages go in one record, whatever their receiver holds.
-    pub(crate) inline_below: u64,
+    pub inline_below: u64,
     /// Shorter messages go in one record.
-    pub(crate) record_below: u64,
+    pub record_below: u64,
     /// Shorter messages go without asking the receiver.
-    pub(crate) eager_below: u64,
+    eager_below: u64,
     /// Longer messages than eager ones, but shorter than this, are offered, and go in fragments.
-    pub(crate) pipeline_below: u64,
+    pipeline_below: u64,
     /// Shorter messages go without asking if they are likely to be a reply.
-    pub(crate) reply_below: u64,
+    reply_below: u64,
     /// The longest message that goes whole in one staging buffer.
-    pub(crate) longest_single_buffer: u64,
+    longest_single_buffer: u64,
     /// Shorter messages go ahead of a slow receiver.
-    pub(crate) send_ahead_below: u64,
+    send_ahead_below: u64,
     /// Messages of this length and longer ones stay where they are, if the receiver may read there.
-    pub(crate) peer_readable_from: u64,
+    peer_readable_from: u64,
     /// Bytes of a fragment in the middle of a long message.
-    pub(crate) fragment_bytes: u64,
+    pub fragment_bytes: u64,
     /// Most bytes in staging buffers that the peer has not returned.
-    pub(crate) window: u64,
+    pub window: u64,
 }
 
 /// How a message leaves its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SendPlan {
+pub enum SendPlan {
     /// At once, in one record.
     Record,
     /// At once, in one staging buffer.
@@ -105,7 +109,7 @@ pub(crate) enum SendPlan {
 impl SendPlan {
     /// The path of a message of `len` bytes that leaves so; `None` if its receiver picks one.
     #[inline(always)]
-    pub(crate) fn path(self, routes: &Routes, len: u64) -> Option<Path> {
+    pub fn path(self, routes: &Routes, len: u64) -> Option<Path> {
         match self {
             Self::Record if len < routes.inline_below => Some(Path::Inline),
             Self::Record | Self::Buffer => Some(Path::Eager),
@@ -117,7 +121,7 @@ impl SendPlan {
 }
 
 /// What the choice depends on beside the routes. Each is looked up only where it matters.
-pub(crate) trait SendState {
+pub trait SendState {
     /// The receiver holds too many unexpected bytes, and wants to be asked.
     fn is_over_budget(&self) -> bool;
     /// The receiver does not keep up with this sender.
@@ -136,7 +140,8 @@ pub(crate) trait SendState {
 
 impl Routes {
     /// The routes of a pair.
-    pub(crate) fn new(pair: &Pair<'_>) -> Self {
+    #[must_use]
+    pub fn new(pair: &Pair<'_>) -> Self {
         let Pair {
             table,
             locality,
@@ -165,19 +170,19 @@ impl Routes {
 
     /// Whether a message of `len` bytes may leave whole: in one record, or in one buffer.
     #[inline(always)]
-    pub(crate) fn may_go_whole(&self, len: u64) -> bool {
+    pub fn may_go_whole(&self, len: u64) -> bool {
         len <= self.longest_single_buffer || len < self.record_below || len < self.inline_below
     }
 
     /// Whether a message of `len` bytes stays where it is, if the receiver may read there.
     #[inline(always)]
-    pub(crate) fn may_stay(&self, len: u64) -> bool {
+    pub fn may_stay(&self, len: u64) -> bool {
         len >= self.peer_readable_from
     }
 
     /// How a message of `len` bytes leaves.
     #[inline(always)]
-    pub(crate) fn select(&self, len: u64, state: &(impl SendState + Copy)) -> SendPlan {
+    pub fn select(&self, len: u64, state: &(impl SendState + Copy)) -> SendPlan {
         if len < self.inline_below || (len < self.record_below && !state.is_over_budget()) {
             return if len >= SHORTEST_AHEAD && state.is_full() && self.goes_ahead(len, state) {
                 SendPlan::Ahead
@@ -266,12 +271,15 @@ fn reply_below(pair: &Pair<'_>, thresholds: Thresholds) -> u64 {
 /// Whether a loan is handed over to a peer that shares memory. To others its bytes go as those of
 /// any message.
 #[inline(always)]
-pub(crate) fn hands_over(capabilities: &Capabilities) -> bool {
+#[must_use]
+pub fn hands_over(capabilities: &Capabilities) -> bool {
     capabilities.paths.contains(Path::Loan)
 }
 
 /// How a peer's region is accessed: by single copy, or in fragments with the owner's help.
-pub(crate) fn one_sided(capabilities: &Capabilities) -> Path {
+#[inline]
+#[must_use]
+pub fn one_sided(capabilities: &Capabilities) -> Path {
     if capabilities.paths.contains(Path::Cma) {
         Path::Cma
     } else {
@@ -281,20 +289,24 @@ pub(crate) fn one_sided(capabilities: &Capabilities) -> Path {
 
 /// A message that was offered to its receiver, which knows both buffers.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Offered {
-    pub(crate) len: u64,
+pub struct Offered {
+    /// Length in bytes.
+    pub len: u64,
     /// The sender's bytes lie in several slices.
-    pub(crate) vectored: bool,
+    pub vectored: bool,
     /// The sender's bytes lie in memory that this endpoint may read.
-    pub(crate) peer_readable: bool,
+    pub peer_readable: bool,
     /// The receive buffer has one address.
-    pub(crate) whole: bool,
-    pub(crate) pace: ReceiverPace,
+    pub whole: bool,
+    /// How its receiver keeps up.
+    pub pace: ReceiverPace,
 }
 
 impl Offered {
     /// What the table is asked for this message.
-    pub(crate) fn query(&self, locality: Locality, mut capabilities: Capabilities) -> Query {
+    #[inline]
+    #[must_use]
+    pub fn query(&self, locality: Locality, mut capabilities: Capabilities) -> Query {
         // The message was offered, so the paths without asking are not open to it any more.
         capabilities.demote(Path::Inline);
         capabilities.demote(Path::Eager);
@@ -321,7 +333,9 @@ impl Offered {
 
 /// How the bytes of an offered message come, and whether what is measured at run time may overrule
 /// that. Where no allowed path can carry them, they come in fragments: every pair can do that.
-pub(crate) fn answer(table: &Table, query: &Query) -> (Path, bool) {
+#[inline]
+#[must_use]
+pub fn answer(table: &Table, query: &Query) -> (Path, bool) {
     if query.peer_readable && query.capabilities.paths.contains(Path::PeerReadable) {
         return (Path::PeerReadable, false);
     }

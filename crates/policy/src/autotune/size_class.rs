@@ -8,7 +8,7 @@ use core::fmt;
 
 use limic_shm::ring::NON_TEMPORAL;
 
-use crate::policy::{Path, PathSet};
+use crate::{Path, PathSet};
 
 /// Shorter messages are never written past the caches: they fit there.
 pub(super) const LEAST_NON_TEMPORAL: u64 = 4 << 20;
@@ -54,15 +54,18 @@ const CHANGED: f32 = 0.6;
 
 /// The path of a message, and how its receiver writes the room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Candidate {
-    pub(crate) path: Path,
+pub struct Candidate {
+    /// The path.
+    pub path: Path,
     /// With stores past the caches.
-    pub(crate) non_temporal: bool,
+    pub non_temporal: bool,
 }
 
 impl Candidate {
     /// By a path, with ordinary stores.
-    pub(crate) const fn by(path: Path) -> Self {
+    #[inline]
+    #[must_use]
+    pub const fn by(path: Path) -> Self {
         Self {
             path,
             non_temporal: false,

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use proptest::prelude::*;
 
-use super::super::{
+use crate::{
     Capabilities, Locality, Path, PathSet, Query, ReceiverPace, Row, RowSource, Table, TableError,
     Thresholds,
 };
@@ -53,7 +53,7 @@ fn queries() -> impl Strategy<Value = Query> {
 }
 
 /// The built-in table with random changes over it.
-pub(in crate::policy) fn tables() -> impl Strategy<Value = Table> {
+pub(crate) fn tables() -> impl Strategy<Value = Table> {
     let patch = proptest::collection::vec(
         (
             localities(),

@@ -2,7 +2,7 @@
 
 use limic_fabric::Limits;
 
-use crate::policy::{Path, Refusal};
+use crate::{Path, Refusal};
 
 /// The eager limit over a network, in bytes: of longer messages the receiver is asked. The question
 /// takes less than a tenth of their time.
@@ -13,11 +13,11 @@ const SHORTEST_READ: u64 = 16 << 10;
 
 /// Slices that one call of the kernel writes. Messages in more of them are gathered into short
 /// records.
-pub(crate) const MOST_SLICES: usize = 8;
+pub const MOST_SLICES: usize = 8;
 
 /// How a message leaves over a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NetworkPlan {
+pub enum NetworkPlan {
     /// At once, in a record that it is copied into.
     Record,
     /// At once, in a record that is written out of the sender's memory.
@@ -29,7 +29,8 @@ pub(crate) enum NetworkPlan {
 /// How a message leaves whose record has `bytes` bytes. `asks`: its receiver wants to be asked, or
 /// its sender wants an answer.
 #[inline]
-pub(crate) fn plan(limits: &Limits, bytes: u64, slices: usize, asks: bool) -> NetworkPlan {
+#[must_use]
+pub fn plan(limits: &Limits, bytes: u64, slices: usize, asks: bool) -> NetworkPlan {
     if asks || bytes > EAGER_LIMIT.min(longest_record(limits, slices)) {
         NetworkPlan::Offer
     } else if bytes > limits.in_place_from {
@@ -40,7 +41,9 @@ pub(crate) fn plan(limits: &Limits, bytes: u64, slices: usize, asks: bool) -> Ne
 }
 
 /// Bytes of the longest record with a message in so many slices, or with a fragment of it.
-pub(crate) fn longest_record(limits: &Limits, slices: usize) -> u64 {
+#[inline]
+#[must_use]
+pub fn longest_record(limits: &Limits, slices: usize) -> u64 {
     if slices <= MOST_SLICES {
         limits.longest
     } else {
@@ -49,7 +52,9 @@ pub(crate) fn longest_record(limits: &Limits, slices: usize) -> u64 {
 }
 
 /// Why the receiver of an offered message is not given its place, to read it there. `None`: it is.
-pub(crate) fn refuses_read(limits: &Limits, len: u64, slices: usize) -> Option<Refusal> {
+#[inline]
+#[must_use]
+pub fn refuses_read(limits: &Limits, len: u64, slices: usize) -> Option<Refusal> {
     if !limits.has_reads {
         Some(Refusal::Unavailable)
     } else if slices != 1 {
@@ -62,7 +67,9 @@ pub(crate) fn refuses_read(limits: &Limits, len: u64, slices: usize) -> Option<R
 }
 
 /// How the bytes of an offered message come. `has_place`: its receiver was given their place.
-pub(crate) fn answer(has_place: bool, room_slices: usize) -> Path {
+#[inline]
+#[must_use]
+pub fn answer(has_place: bool, room_slices: usize) -> Path {
     if has_place && room_slices == 1 {
         Path::RcRendezvous
     } else {

@@ -1,8 +1,6 @@
 //! What the edits leave.
 
-use super::super::{
-    Locality, Path, Query, ReceiverPace, Row, RowSource, SLOW_RECEIVER_EAGER, Table,
-};
+use crate::{Locality, Path, Query, ReceiverPace, Row, RowSource, SLOW_RECEIVER_EAGER, Table};
 
 fn path(table: &Table, bytes: u64, locality: Locality) -> Path {
     table

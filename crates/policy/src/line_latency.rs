@@ -91,7 +91,7 @@ pub enum Distance {
 
 impl Distance {
     /// What `ns` nanoseconds say, one way; `None` if they say nothing.
-    pub(crate) const fn of(ns: u32) -> Option<Self> {
+    const fn of(ns: u32) -> Option<Self> {
         match ns {
             ..=NEAR_NS => Some(Self::Near),
             FAR_NS.. => Some(Self::Far),
@@ -103,7 +103,7 @@ impl Distance {
 /// When the next measurement is due, and what the last ones said: a state machine without clock or
 /// I/O.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct LatencyEstimator {
+pub struct LatencyEstimator {
     distance: Option<Distance>,
     /// What the last measurement said, if it was something else.
     doubt: Option<Distance>,
@@ -137,16 +137,23 @@ fn doubled(pause: u64, doublings: u32) -> u64 {
 }
 
 impl LatencyEstimator {
-    pub(crate) const fn distance(&self) -> Option<Distance> {
+    /// What is believed; `None` if nothing is known.
+    #[inline]
+    #[must_use]
+    pub const fn distance(&self) -> Option<Distance> {
         self.distance
     }
 
-    pub(crate) const fn is_due(&self, now_ns: u64) -> bool {
+    /// Whether it is time to measure.
+    #[inline]
+    #[must_use]
+    pub const fn is_due(&self, now_ns: u64) -> bool {
         now_ns >= self.due_ns
     }
 
     /// How long to wait for the peer this time.
-    pub(crate) const fn wait_ns(&self) -> u64 {
+    #[must_use]
+    pub const fn wait_ns(&self) -> u64 {
         let times = if self.missed < MOST_PATIENT {
             self.missed
         } else {
@@ -157,7 +164,7 @@ impl LatencyEstimator {
 
     /// A hand-over took `ns` nanoseconds, or nothing came of it. True if something else is believed
     /// now: at once if nothing was, else after two measurements that agree.
-    pub(crate) fn measured(&mut self, ns: Option<u32>, now_ns: u64) -> bool {
+    pub fn measured(&mut self, ns: Option<u32>, now_ns: u64) -> bool {
         let Some(ns) = ns else {
             self.missed = self.missed.saturating_add(1);
             let pause = match self.distance {
@@ -184,12 +191,12 @@ impl LatencyEstimator {
     }
 
     /// It was the peer that asked for the last measurement, and it asks for the next one too.
-    pub(crate) fn was_asked(&mut self) {
+    pub fn was_asked(&mut self) {
         self.due_ns = self.due_ns.saturating_add(TURN_NS);
     }
 
     /// One of the two has moved: nothing is known any more.
-    pub(crate) fn forget(&mut self) {
+    pub fn forget(&mut self) {
         *self = Self::default();
     }
 }

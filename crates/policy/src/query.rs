@@ -3,7 +3,8 @@
 use core::str::FromStr;
 
 use super::Capabilities;
-use crate::named::{find, named};
+use crate::named;
+use crate::named::find;
 
 named! {
     /// How far apart two endpoints are, nearest first.
@@ -30,6 +31,7 @@ impl Locality {
         [Self::SharedCache, Self::SamePackage, Self::OtherPackage];
 
     /// A small number for tables: less than `Locality::ALL.len()`.
+    #[inline]
     #[must_use]
     pub const fn index(self) -> usize {
         self as usize
@@ -90,7 +92,7 @@ pub struct Query {
     pub pace: ReceiverPace,
     /// Whether the bytes lie in several slices.
     pub vectored: bool,
-    /// Whether they lie in memory that peers may read ([`Buffer`](crate::Buffer)).
+    /// Whether they lie in memory that peers may read (`limic::Buffer`).
     pub peer_readable: bool,
     /// What the pair can do.
     pub capabilities: Capabilities,

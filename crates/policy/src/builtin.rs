@@ -16,9 +16,9 @@ use super::{Locality, Path, ReceiverPace, Row, RowSource};
 pub const INLINE_CAPACITY: u64 = 48;
 
 /// Longest fragment of the pipeline that a setting may ask for, in bytes.
-pub(crate) const MAX_FRAGMENT: u32 = 16 << 20;
+pub const MAX_FRAGMENT: u32 = 16 << 20;
 /// Shortest fragment of the pipeline that a setting may ask for, in bytes.
-pub(crate) const MIN_FRAGMENT: u32 = 1 << 10;
+pub const MIN_FRAGMENT: u32 = 1 << 10;
 
 /// Eager limit towards a receiver that lags, in bytes. What does not fit the ring lies in an
 /// arena of the sender: several times the usual limit, and short enough that a budget of megabytes
@@ -29,7 +29,8 @@ pub const SLOW_RECEIVER_EAGER: u64 = 256 << 10;
 type LongRow = (u64, Path, &'static str);
 
 /// Built-in length of the fragments of `path`; 0 if it has none.
-pub(crate) const fn fragment_bytes(path: Path) -> u32 {
+#[must_use]
+pub const fn fragment_bytes(path: Path) -> u32 {
     match path {
         Path::Pipeline => 32 << 10,
         _ => 0,

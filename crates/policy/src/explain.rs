@@ -77,7 +77,8 @@ impl SendState for Assumed {
 }
 
 /// How a message goes between the two ends of `pair`, and why.
-pub(crate) fn near(pair: &Pair<'_>, pace: ReceiverPace, question: &Question) -> Explanation {
+#[must_use]
+pub fn near(pair: &Pair<'_>, pace: ReceiverPace, question: &Question) -> Explanation {
     let mut explanation = without_table(question, Path::SelfCopy);
     let to_itself = pair.locality == Locality::Itself;
     if question.memory == SendMemory::Loan {
@@ -181,7 +182,8 @@ fn note(path: Path, row: &Row, can: bool, history: History) -> Option<&'static s
 }
 
 /// How a message goes over a network with these limits, and why.
-pub(crate) fn over_network(limits: &Limits, question: &Question) -> Explanation {
+#[must_use]
+pub fn over_network(limits: &Limits, question: &Question) -> Explanation {
     let (bytes, slices) = (question.bytes, question.slices);
     let mut explanation = not_shared(question, Path::RcEager);
     let plan = network::plan(limits, bytes, slices, false);
@@ -219,7 +221,8 @@ pub(crate) fn over_network(limits: &Limits, question: &Question) -> Explanation 
 }
 
 /// How a message goes that the kernel module matches, and why.
-pub(crate) fn by_module(question: &Question) -> Explanation {
+#[must_use]
+pub fn by_module(question: &Question) -> Explanation {
     let path = select::module::path(question.bytes);
     let why = match path {
         Path::Kmod => "the module pins the sender's memory until the receive is known",

@@ -3,7 +3,8 @@
 use core::fmt;
 use core::str::FromStr;
 
-use crate::named::{find, named};
+use crate::named;
+use crate::named::find;
 
 named! {
     /// How a message gets from one endpoint to another: what settings name, counters count, and
@@ -163,6 +164,7 @@ impl Path {
     }
 
     /// A small number for tables of counters: less than `Path::ALL.len()`.
+    #[inline]
     #[must_use]
     pub const fn index(self) -> usize {
         self as usize
@@ -227,6 +229,7 @@ impl PathSet {
     }
 
     /// Whether `path` is in the set.
+    #[inline]
     #[must_use]
     pub const fn contains(self, path: Path) -> bool {
         self.0 & (1 << path as u16) != 0

@@ -29,6 +29,7 @@ impl Capabilities {
     };
 
     /// Takes a path out, as when it failed at run time.
+    #[inline]
     pub fn demote(&mut self, path: Path) {
         self.paths = self.paths.without(path);
     }

@@ -1,7 +1,11 @@
-//! Enums whose values have names.
+//! Enums whose values have names: those of paths and localities, and of settings.
+
+#[doc(hidden)]
+pub use serde::{Serialize, Serializer};
 
 /// An enum of the form `Value = "name"`. It gets the list of its values, and `name`, as which it
 /// prints.
+#[macro_export]
 macro_rules! named {
     (
         $(#[$of_enum:meta])*
@@ -33,17 +37,19 @@ macro_rules! named {
             }
         }
 
-        impl serde::Serialize for $enum {
-            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        impl $crate::named::Serialize for $enum {
+            fn serialize<S: $crate::named::Serializer>(
+                &self,
+                serializer: S,
+            ) -> Result<S::Ok, S::Error> {
                 serializer.serialize_str(self.name())
             }
         }
     };
 }
-pub(crate) use named;
 
 /// The value with this name, in letters of either size.
-pub(crate) fn find<T: Copy>(all: &[T], name: fn(T) -> &'static str, text: &str) -> Option<T> {
+pub fn find<T: Copy>(all: &[T], name: fn(T) -> &'static str, text: &str) -> Option<T> {
     let text = text.trim();
     let mut all = all.iter().copied();
     all.find(|value| name(*value).eq_ignore_ascii_case(text))

@@ -13,13 +13,13 @@
 
 mod size_class;
 
-pub(crate) use size_class::Candidate;
+pub use size_class::Candidate;
 use size_class::SizeClass;
 
 use super::{Path, PathSet};
 
 /// Shorter messages are left alone.
-pub(crate) const LEAST_BYTES: u64 = 16 << 10;
+pub const LEAST_BYTES: u64 = 16 << 10;
 /// Size classes: one for each power of two from [`LEAST_BYTES`], the last one without end.
 const CLASSES: usize = 12;
 /// In the first classes, up to 512 KiB, two looks at a clock and what is learnt from them would be
@@ -37,11 +37,13 @@ const TRIAL_WINDOW: u32 = 8;
 
 /// A change: messages of a size class go another way from now on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Switch {
+pub struct Switch {
     /// The shortest message of the class, in bytes.
-    pub(crate) from_bytes: u64,
-    pub(crate) before: Candidate,
-    pub(crate) now: Candidate,
+    pub from_bytes: u64,
+    /// The way until now.
+    pub before: Candidate,
+    /// The way from now on.
+    pub now: Candidate,
 }
 
 /// The spell under way.
@@ -73,7 +75,7 @@ impl SampleWindow {
 
 /// What is known of the long messages from one peer.
 #[derive(Clone, Debug)]
-pub(crate) struct Autotuner {
+pub struct Autotuner {
     classes: [Option<SizeClass>; CLASSES],
     window: SampleWindow,
     under_way: u32,
@@ -82,7 +84,9 @@ pub(crate) struct Autotuner {
 }
 
 impl Autotuner {
-    pub(crate) const fn new() -> Self {
+    /// Nothing is known yet.
+    #[must_use]
+    pub const fn new() -> Self {
         Self {
             classes: [None; CLASSES],
             window: SampleWindow {
@@ -119,8 +123,8 @@ impl Autotuner {
     }
 
     /// A message begins, for which the table says `table`, and of all the paths `available` can be
-    /// taken. Gives the way to take, and the number of its spell for [`Autotuner::ended`].
-    pub(crate) fn start(
+    /// taken. Gives the way to take, and the number of its spell for [`Autotuner::finish`].
+    pub fn start(
         &mut self,
         bytes: u64,
         table: Path,
@@ -175,12 +179,7 @@ impl Autotuner {
     }
 
     /// A message of `bytes` bytes that began in the spell `number` has arrived.
-    pub(crate) fn finish(
-        &mut self,
-        number: u32,
-        bytes: u64,
-        now_ns: impl Fn() -> u64,
-    ) -> Option<Switch> {
+    pub fn finish(&mut self, number: u32, bytes: u64, now_ns: impl Fn() -> u64) -> Option<Switch> {
         self.under_way = self.under_way.saturating_sub(1);
         if number == self.window.number {
             if self.window.older == 0 {
@@ -202,7 +201,7 @@ impl Autotuner {
     /// The peer takes part in a long message to it. While one from it is under way too, both share
     /// the two processors, and each path would be taken for faster the more it takes from the other
     /// direction.
-    pub(crate) fn answered(&mut self, now_ns: impl Fn() -> u64) {
+    pub fn answered(&mut self, now_ns: impl Fn() -> u64) {
         if self.under_way == 0 {
             return;
         }
@@ -235,11 +234,17 @@ impl Autotuner {
     }
 
     /// What is taken against the table: the shortest message of each class, and its way.
-    pub(crate) fn tuned(&self) -> impl Iterator<Item = (u64, Candidate)> + '_ {
+    pub fn tuned(&self) -> impl Iterator<Item = (u64, Candidate)> + '_ {
         let known = self.classes.iter().flatten();
         known
             .filter(|class| class.current != Candidate::by(class.table))
             .map(|class| (class.from_bytes, class.current))
+    }
+}
+
+impl Default for Autotuner {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

@@ -18,7 +18,7 @@ pub enum RowSource {
     File(PathBuf),
     /// The environment variable of this name.
     Environment(&'static str),
-    /// The application, through [`Settings::builder`](crate::settings::Settings::builder).
+    /// The application, through `limic::settings::SettingsBuilder`.
     Application,
 }
 
