@@ -91,7 +91,14 @@ mod scope;
 pub mod settings;
 #[expect(unsafe_code, reason = "hands buffers to the copy engine")]
 mod single_copy;
-pub mod topology;
+/// Where processes run and what they share there: packages, caches, NUMA nodes.
+pub mod topology {
+    #[doc(inline)]
+    pub use limic_topology::{
+        CacheSummary, CpuSet, Locality, NumaSummary, Origin, ParseCpuSetError, Place, Summary,
+        Topology,
+    };
+}
 mod wait;
 mod warning;
 mod world;

@@ -5,13 +5,13 @@
 //! the rows for there, and tells its peers.
 
 use limic_policy::select::{self, Routes};
+use limic_topology::{Locality, Movement, Place};
 
 use crate::Peer;
 use crate::counters::Event;
 use crate::engine::cx::Cx;
 use crate::engine::frame::Update;
 use crate::engine::outbox;
-use crate::topology::{Locality, Movement, Place};
 
 /// Looks on which CPU this endpoint runs.
 #[cold]

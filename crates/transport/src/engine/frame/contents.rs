@@ -3,11 +3,11 @@
 
 use limic_policy::{Path, ReceiverPace};
 use limic_shm::segment::LOAN_FLAGS;
+use limic_topology::Place;
 
 use super::{
     CLEAR_TO_SEND, ControlRecord, DONE, SPLIT_COPY, UPDATE, Violation, flagged, halves, unflagged,
 };
-use crate::topology::Place;
 
 /// A long message that its receiver has to ask for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

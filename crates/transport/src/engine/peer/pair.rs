@@ -15,6 +15,7 @@ use limic_shm::ring::wakeup::Waker;
 use limic_shm::ring::{Mapped, PackedFlags, ReleaseFlags};
 use limic_shm::segment::{PeerSegment, ReadOnly};
 use limic_shm::sync::{Ordering, fence};
+use limic_topology::{Locality, Place};
 
 use super::copies::SingleCopy;
 use super::latency::LatencyProbe;
@@ -27,7 +28,6 @@ use crate::engine::splits::{self, PeerSplits};
 use crate::engine::staging::pair::StagingPair;
 use crate::engine::staging::pool::{StagingPool, bytes_of_pages};
 use crate::raw::RawSlice;
-use crate::topology::{Locality, Place};
 
 /// Regions of one peer that are found again at once.
 pub(crate) const REGION_CACHE: usize = 8;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use limic_policy::Locality::{self, OtherPackage, SamePackage, SharedCache};
 
-use super::{CpuSet, Place, Summary, Topology, sysfs};
+use crate::{CpuSet, Place, Summary, Topology, sysfs};
 
 /// A machine, and what is to be found on it.
 struct Machine {
@@ -294,15 +294,15 @@ fn memory_without_cpus_is_a_node_of_its_own() {
 mod hwloc {
     use std::process::Command;
 
-    use super::super::{Domain, hwloc};
     use super::*;
+    use crate::{Domain, hwloc};
 
     /// Names the recorded files in a process that looks at them with hwloc.
     const FILES: &str = "LIMIC_TEST_FILES";
 
     #[test]
     fn hwloc_and_sysfs_agree_about_every_machine() {
-        let test = "topology::machines::hwloc::hwloc_and_sysfs_agree_about_every_machine";
+        let test = "machines::hwloc::hwloc_and_sysfs_agree_about_every_machine";
         if let Some(files) = std::env::var_os(FILES) {
             return compare(Path::new(&files));
         }

@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_machine_in_a_few_lines() {
-        let mut summary = Summary::of(&super::super::two_packages());
+        let mut summary = Summary::of(&crate::two_packages());
         assert_eq!(summary.caches.len(), 2);
         summary.allowed_cpus = "0-3".to_owned();
         summary.allowed_count = 4;

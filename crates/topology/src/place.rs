@@ -155,8 +155,8 @@ impl Place {
 
 #[cfg(test)]
 mod tests {
-    use super::super::two_packages;
     use super::*;
+    use crate::two_packages;
     use proptest::prelude::*;
 
     fn place(cpus: &str) -> Place {

@@ -10,7 +10,7 @@ const SETTLED: u32 = 2;
 
 /// What a look found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Movement {
+pub enum Movement {
     /// The same CPU as at the look before.
     Same,
     /// Another CPU, and the same cache and package; or a new place that has to be seen once more.
@@ -22,7 +22,7 @@ pub(crate) enum Movement {
 /// Where the calling thread runs: what its binding says, and where that spans several caches or
 /// packages, the CPU on which it was seen.
 #[derive(Clone, Debug)]
-pub(crate) struct OwnPlace {
+pub struct OwnPlace {
     cpu: usize,
     place: Place,
     /// A new place, and how often in a row it was seen.
@@ -32,7 +32,8 @@ pub(crate) struct OwnPlace {
 
 impl OwnPlace {
     /// Of the calling thread. The first call in a process reads the topology.
-    pub(crate) fn find_out() -> Self {
+    #[must_use]
+    pub fn find_out() -> Self {
         let cpu = sched_getcpu();
         Self {
             cpu,
@@ -42,18 +43,24 @@ impl OwnPlace {
         }
     }
 
-    pub(crate) fn place(&self) -> Place {
+    /// Where it is.
+    #[inline]
+    #[must_use]
+    pub fn place(&self) -> Place {
         self.place
     }
 
     /// Whether it has moved since it was first found out.
-    pub(crate) fn has_moved(&self) -> bool {
+    #[inline]
+    #[must_use]
+    pub fn has_moved(&self) -> bool {
         self.moved
     }
 
     /// Looks again. Without a migration that is one read of the CPU's number, without a system call
     /// where the kernel offers that.
-    pub(crate) fn check(&mut self) -> Movement {
+    #[inline]
+    pub fn check(&mut self) -> Movement {
         self.seen(sched_getcpu(), place_at)
     }
 
@@ -120,8 +127,8 @@ impl Place {
 
 #[cfg(test)]
 mod tests {
-    use super::super::two_packages;
     use super::*;
+    use crate::two_packages;
     use limic_policy::Locality;
 
     /// An unbound thread of the machine with two packages, on a CPU.

@@ -3,8 +3,15 @@
 //! [`Topology::detect`] reads the machine once, from `/sys/devices/system`; with the cargo feature
 //! `hwloc` through hwloc, which also knows caches that the kernel does not show.
 //! [`Place::current`] says where the calling thread may run, in 8 bytes that travel in the
-//! hand-shake; [`Place::locality`] compares two of them. Processes that read the machine in
-//! different ways name its parts alike.
+//! hand-shake; [`Place::locality`] compares two of them. [`OwnPlace`] looks whether a thread has
+//! moved.
+//!
+//! # Invariants
+//!
+//! - Processes that read the machine in different ways, or may use different parts of it, name its
+//!   parts alike.
+//! - Nothing here fails: what is not known counts as being on one package.
+//! - A [`Place`] of any bytes is valid, so that one of another process needs no check.
 //!
 //! `LIMIC_SYSFS` names a folder that is read in place of `/sys/devices/system`: a recording of
 //! another machine, as a test or a report of a fault has it.
@@ -28,9 +35,14 @@ use limic_shm::process::ValueHere;
 pub use limic_policy::Locality;
 
 pub use cpus::{CpuSet, ParseCpuSetError};
-pub(crate) use own_place::{Movement, OwnPlace};
+pub use own_place::{Movement, OwnPlace};
 pub use place::Place;
 pub use summary::{CacheSummary, NumaSummary, Summary};
+
+/// The program of the README is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;
 
 /// Where the knowledge about the machine comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,13 +75,13 @@ impl core::fmt::Display for Origin {
 
 /// CPUs that have something in common.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Domain {
+struct Domain {
     /// The CPUs.
-    pub(crate) cpus: CpuSet,
+    cpus: CpuSet,
     /// Cache size or memory in bytes; 0 where it means nothing or is not known.
-    pub(crate) bytes: u64,
+    bytes: u64,
     /// The operating system's number of a NUMA node; 0 for everything else.
-    pub(crate) os_index: u32,
+    os_index: u32,
 }
 
 impl From<CpuSet> for Domain {
@@ -125,7 +137,7 @@ impl Topology {
     }
 
     /// A machine about which nothing is known.
-    pub(crate) fn unknown(reason: String) -> Self {
+    fn unknown(reason: String) -> Self {
         Self {
             origin: Origin::Unknown { reason },
             cpus: CpuSet::new(),
@@ -166,7 +178,7 @@ impl Topology {
 /// The machine that the tests of this module speak of: two packages of two L3 caches of two cores
 /// of two hyper-threads; a NUMA node per package. Threads of a core are `n` and `n + 8`.
 #[cfg(test)]
-pub(crate) fn two_packages() -> Topology {
+fn two_packages() -> Topology {
     let domain = |cpus: &str, bytes, os_index| Domain {
         cpus: cpus.parse().expect("a CPU list"),
         bytes,
