@@ -81,12 +81,14 @@ pub struct Autotuner {
     under_way: u32,
     /// Bytes that were to go by the pipeline.
     piped: u64,
+    /// There are stores past the caches.
+    non_temporal: bool,
 }
 
 impl Autotuner {
-    /// Nothing is known yet.
+    /// Nothing is known yet. `non_temporal`: the processor has stores past its caches.
     #[must_use]
-    pub const fn new() -> Self {
+    pub const fn new(non_temporal: bool) -> Self {
         Self {
             classes: [None; CLASSES],
             window: SampleWindow {
@@ -103,6 +105,7 @@ impl Autotuner {
             },
             under_way: 0,
             piped: 0,
+            non_temporal,
         }
     }
 
@@ -117,9 +120,8 @@ impl Autotuner {
         let found = beside
             .filter_map(|class| self.classes.get(class)?.as_ref())
             .find(|known| known.table == table && known.current.path == table);
-        found.map_or(SizeClass::new(table, from_bytes), |known| {
-            SizeClass::beside(known, from_bytes)
-        })
+        let new = SizeClass::new(table, from_bytes, self.non_temporal);
+        found.map_or(new, |known| SizeClass::beside(known, from_bytes))
     }
 
     /// A message begins, for which the table says `table`, and of all the paths `available` can be
@@ -239,12 +241,6 @@ impl Autotuner {
         known
             .filter(|class| class.current != Candidate::by(class.table))
             .map(|class| (class.from_bytes, class.current))
-    }
-}
-
-impl Default for Autotuner {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

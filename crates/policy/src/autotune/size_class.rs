@@ -6,8 +6,6 @@
 
 use core::fmt;
 
-use limic_shm::ring::NON_TEMPORAL;
-
 use crate::{Path, PathSet};
 
 /// Shorter messages are never written past the caches: they fit there.
@@ -113,6 +111,8 @@ pub(super) struct SizeClass {
     pub(super) table: Path,
     /// The shortest of its messages, in bytes.
     pub(super) from_bytes: u64,
+    /// There are stores past the caches.
+    non_temporal: bool,
     /// What is taken.
     pub(super) current: Candidate,
     rates: [Rates; CANDIDATES.len()],
@@ -139,7 +139,7 @@ pub(super) struct SizeClass {
 }
 
 impl SizeClass {
-    pub(super) const fn new(table: Path, from_bytes: u64) -> Self {
+    pub(super) const fn new(table: Path, from_bytes: u64, non_temporal: bool) -> Self {
         const NONE: Rates = Rates {
             last: [0.0; REMEMBERED],
             count: 0,
@@ -147,6 +147,7 @@ impl SizeClass {
         Self {
             table,
             from_bytes,
+            non_temporal,
             current: Candidate::by(table),
             rates: [NONE; CANDIDATES.len()],
             challenger: 0,
@@ -176,7 +177,7 @@ impl SizeClass {
             challenger: known.challenger,
             not_before_ns: known.not_before_ns,
             lost: known.lost,
-            ..Self::new(known.table, from_bytes)
+            ..Self::new(known.table, from_bytes, known.non_temporal)
         }
     }
 
@@ -191,7 +192,7 @@ impl SizeClass {
 
     /// Whether a candidate may be tried now.
     fn may_challenge(&self, challenger: Candidate, available: PathSet) -> bool {
-        let may_bypass = NON_TEMPORAL && self.from_bytes >= LEAST_NON_TEMPORAL;
+        let may_bypass = self.non_temporal && self.from_bytes >= LEAST_NON_TEMPORAL;
         challenger != self.current
             && available.contains(challenger.path)
             && (!challenger.non_temporal || may_bypass && self.current.path == challenger.path)
@@ -199,7 +200,7 @@ impl SizeClass {
 
     fn pick(&mut self, available: PathSet, now_ns: impl Fn() -> u64) -> Candidate {
         if !available.contains(self.current.path) {
-            *self = Self::new(self.table, self.from_bytes);
+            *self = Self::new(self.table, self.from_bytes, self.non_temporal);
         }
         if self.trial_left > 0 {
             self.trial_left -= 1;

@@ -9,6 +9,8 @@ use crate::error::Outcome;
 use crate::raw::{Posted, RawSlice, RequestId};
 use crate::{Error, Peer, Result, Status, Tag};
 
+const _: () = assert!(select::module::LONGEST_KEPT <= Messages::BUFFERED);
+
 /// What became of a send that was offered to the module.
 enum Offered {
     Over(Outcome),
