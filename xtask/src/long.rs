@@ -126,6 +126,8 @@ pub(crate) fn aarch64(summary: &mut Summary) -> Result<(), Failure> {
         "limic-shm",
         "limic-matching",
         "limic-bootstrap",
+        "limic-policy",
+        "limic-topology",
         "limic",
     ];
     // The emulator has no single copy between processes, which these need.

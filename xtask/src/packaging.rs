@@ -9,7 +9,7 @@ use limic_runner::{Failure, Job, Summary, folders};
 use crate::optional;
 
 /// Crates that others depend on.
-const LIBRARIES: [&str; 10] = [
+const LIBRARIES: [&str; 12] = [
     "limic-matching",
     "limic-shm",
     "limic-copy",
@@ -19,6 +19,8 @@ const LIBRARIES: [&str; 10] = [
     "limic-ffi",
     "limic-ibverbs",
     "limic-bootstrap",
+    "limic-policy",
+    "limic-topology",
     "limic",
 ];
 

@@ -57,8 +57,8 @@ pub(crate) fn doctests(summary: &mut Summary) -> Result<(), Failure> {
     Job::cargo(&["test", "--workspace", "--doc", "--no-fail-fast"], 15).run_tests(summary)
 }
 
-/// The library with no feature and with each one alone, and its unit tests with `hwloc`. The
-/// command without its features, which needs nothing but a linker.
+/// The library with no feature and with each one alone, and the topology's unit tests with `hwloc`.
+/// The command without its features, which needs nothing but a linker.
 pub(crate) fn features(summary: &mut Summary) -> Result<(), Failure> {
     let check = |package: &str, more: &[&str]| {
         Job::cargo(&["check", "-p", package, "--no-default-features"], 10)
@@ -74,8 +74,7 @@ pub(crate) fn features(summary: &mut Summary) -> Result<(), Failure> {
         summary.skip_check(&format!("the feature hwloc: {why}"));
         return Ok(());
     }
-    let words = ["test", "-p", "limic", "--features", "hwloc", "--lib"];
-    Job::cargo(&words, 10)
-        .args(["--", "--show-output"])
+    Job::cargo(&["test", "-p", "limic-topology", "--features", "hwloc"], 10)
+        .args(["--lib", "--", "--show-output"])
         .run_tests(summary)
 }

@@ -4,8 +4,9 @@
 
 use std::collections::HashMap;
 
+use limic_topology::CpuSet;
+
 use crate::engine::patience::in_call;
-use crate::topology::CpuSet;
 use crate::{Endpoint, Error, Peer, PeerFailure, Result, Selector, Status, Tag};
 
 /// Bytes of a message that names a rank that is gone; all others are empty.

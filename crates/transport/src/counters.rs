@@ -18,8 +18,9 @@ mod reader;
 pub(crate) mod recorder;
 mod text;
 
+use limic_policy::Path;
+
 use crate::Peer;
-use crate::policy::Path;
 
 pub use event::Event;
 pub use page::{Page, PageError, PeerCounts};

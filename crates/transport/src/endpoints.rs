@@ -3,9 +3,10 @@
 mod calls;
 mod messages;
 
+use limic_policy::{Path, PathSet};
+
 use crate::Result;
 use crate::engine::Engine;
-use crate::policy::{Path, PathSet};
 use crate::settings::{FabricUse, Settings};
 
 pub(crate) use calls::{Opened, calls};

@@ -66,7 +66,6 @@ mod kmod;
 mod label;
 #[expect(unsafe_code, reason = "memory in the shared segment, lent out")]
 mod loan;
-mod named;
 /// Memory that peers may read: buffers, and an allocator for the whole program.
 pub mod heap {
     pub use limic_heap::{Buffer, PeerReadable};
@@ -80,7 +79,6 @@ mod owned_bytes;
 mod owners;
 #[expect(unsafe_code, reason = "vectors taken apart, and put together again")]
 mod parts;
-mod policy;
 mod polling;
 #[expect(unsafe_code, reason = "receives into a borrowed buffer")]
 mod probe;
@@ -93,7 +91,14 @@ mod scope;
 pub mod settings;
 #[expect(unsafe_code, reason = "hands buffers to the copy engine")]
 mod single_copy;
-pub mod topology;
+/// Where processes run and what they share there: packages, caches, NUMA nodes.
+pub mod topology {
+    #[doc(inline)]
+    pub use limic_topology::{
+        CacheSummary, CpuSet, Locality, NumaSummary, Origin, ParseCpuSetError, Place, Summary,
+        Topology,
+    };
+}
 mod wait;
 mod warning;
 mod world;
@@ -126,7 +131,7 @@ pub use world::World;
 /// What the command shows and measures of the inside. It changes with the inside.
 #[doc(hidden)]
 pub mod internals {
-    pub use crate::policy::*;
+    pub use limic_policy::*;
 }
 
 /// What the fuzzer reads as if a peer had sent it.

@@ -49,22 +49,23 @@ mod verbs;
 use core::time::Duration;
 use std::path::{Path as FilePath, PathBuf};
 
+use limic_policy::{
+    Explanation, Question, Receiver, ReceiverPace, RowSource, Table, explain, select,
+};
 use limic_shm::segment::Shape;
 
 use crate::counters::exit_report::Target;
-use crate::policy::{
-    Explanation, Question, Receiver, ReceiverPace, RowSource, Table, explain, select,
-};
 
-pub use crate::policy::{
-    ByteSize, LineLatency, ParseByteSizeError, ParseLineLatencyError, ParsePathError, Path,
-    PathSet, TableError,
-};
 pub use builder::SettingsBuilder;
 pub use copy::CopyInstructions;
 pub use error::SettingsError;
 pub use fabric::{FabricUse, TcpSettings};
 pub use group::Group;
+#[doc(inline)]
+pub use limic_policy::{
+    ByteSize, LineLatency, ParseByteSizeError, ParseLineLatencyError, ParsePathError, Path,
+    PathSet, TableError,
+};
 pub use names::{OTHER_VARIABLES, OtherVariable};
 pub use profile::{MachineKey, PROFILE_VERSION, default_profile};
 pub use spin::Spin;
@@ -97,7 +98,7 @@ impl SegmentSettings {
     /// another one: 64 KiB.
     #[must_use]
     pub const fn longest_eager_bytes(&self) -> u64 {
-        crate::policy::select::LONGEST_EAGER
+        limic_policy::select::LONGEST_EAGER
     }
 }
 

@@ -4,10 +4,10 @@ use core::iter;
 use core::ops::Deref;
 
 use limic_shm::process::Process;
+use limic_topology::CpuSet;
 
 use crate::bootstrap::{self, Bootstrap};
 use crate::connect_at_start::connect_at_start;
-use crate::topology::CpuSet;
 use crate::{ADDRESS_LEN, Barrier, Endpoint, Error, HybridEndpoint, Peer, Result, Tag};
 
 /// Tag of a world's barrier: a library's, and [`Tag::mpi`] gives it only to context `u32::MAX`.

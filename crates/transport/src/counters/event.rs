@@ -1,6 +1,6 @@
 //! What is counted beside messages: names and meanings.
 
-use crate::named::named;
+use limic_policy::named;
 
 named! {
     /// Something that happened to an endpoint, or how much of something there is.

@@ -74,7 +74,7 @@ pub(super) const BYTES: usize = WORDS * 8;
 const _: () = {
     assert!(EVENTS + super::Event::ALL.len() <= SENT);
     assert!(RECEIVED + 2 * MOST_PATHS <= SIZES);
-    assert!(crate::policy::Path::ALL.len() <= MOST_PATHS);
+    assert!(limic_policy::Path::ALL.len() <= MOST_PATHS);
     assert!(SIZES + super::SIZE_CLASSES <= REASONS);
     // Rows are sub-ranges of whole lines, and each path's two words lie in one.
     assert!((ROWS * 8) % 64 == 0 && SENT % 8 == 0 && RECEIVED % 8 == 0);

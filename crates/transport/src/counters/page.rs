@@ -1,10 +1,11 @@
 //! What a page of counters says. It may be another process's, and then its words are input: nothing
 //! is taken for granted but that there are some.
 
+use limic_policy::Path;
+
 use super::layout::{self as at};
 use super::{Counters, Event, Reason, SIZE_CLASSES, Traffic};
 use crate::Peer;
-use crate::policy::Path;
 
 /// One endpoint's counters, and whose they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

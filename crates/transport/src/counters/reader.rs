@@ -150,7 +150,7 @@ fn explain(pid: u32, path: &FilePath, source: io::Error) -> CountersError {
 mod tests {
     use super::*;
     use crate::counters::recorder::Recorder;
-    use crate::policy::Path;
+    use limic_policy::Path;
 
     #[test]
     fn an_own_page_is_found_and_read_as_it_is() {

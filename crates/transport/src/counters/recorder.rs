@@ -4,6 +4,7 @@
 //! process's descriptors can read it. One thread of one process writes, so a count goes up by a
 //! plain load, add and store.
 
+use limic_policy::Path;
 use limic_shm::ring::{Mapped, Memory};
 use limic_shm::segment::{Arena, Placement, SegmentError};
 use limic_shm::sync::Ordering;
@@ -11,7 +12,6 @@ use limic_shm::sync::Ordering;
 use super::layout::{self as at, ROW_WORDS};
 use super::page::Page;
 use super::{Event, Traffic, size_class};
-use crate::policy::Path;
 
 /// The name of the memfd.
 pub(crate) const NAME: &str = "limic-counters";

@@ -2,10 +2,10 @@
 
 use core::fmt;
 
+use limic_policy::{ByteSize, Path};
 use serde::Serialize;
 
 use super::{Page, Reason, Traffic, size_class_range};
-use crate::policy::{ByteSize, Path};
 
 /// Lines of the text, each indented; what is 0 is left out.
 impl fmt::Display for Page {

@@ -1,9 +1,11 @@
 //! An endpoint is opened: a segment, a socket to be found at, and nothing else.
 
+use limic_policy::Path;
 use limic_shm::ring::shared::SharedConsumer;
 use limic_shm::ring::wakeup::{AsymmetricFence, Sleeper};
 use limic_shm::ring::{PackedFlags, ReleaseFlags, instructions};
 use limic_shm::segment::{Geometry, LOAN_FLAGS, OwnSegment, Placement, Shape};
+use limic_topology::OwnPlace;
 
 use super::arena::Arenas;
 use super::cx::Cx;
@@ -25,9 +27,7 @@ use super::wakeup::Wakeup;
 use super::wakeup::poller::Poller;
 use crate::counters::{self, Recorder};
 use crate::kmod::Device;
-use crate::policy::Path;
 use crate::settings::Settings;
-use crate::topology::OwnPlace;
 use crate::{Address, Error, Result};
 
 /// The rings that a new endpoint reads, and everything else of it.

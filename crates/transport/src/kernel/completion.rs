@@ -1,11 +1,11 @@
 //! How requests end: what the module shows becomes the outcome.
 
 use limic_copy::Ended;
+use limic_policy::{Path, select};
 
 use super::{KernelEngine, Operation};
 use crate::engine::envelope::Envelope;
 use crate::error::Outcome;
-use crate::policy::{Path, select};
 use crate::{Error, Peer};
 
 impl KernelEngine {

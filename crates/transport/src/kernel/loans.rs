@@ -6,8 +6,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use limic_policy::ByteSize;
+
 use super::KernelEngine;
-use crate::policy::ByteSize;
 use crate::raw::{Hold, Posted, RawLoan, RawLoaned, RawSlice};
 use crate::{Error, Peer, Result, Selector, Status, Tag};
 

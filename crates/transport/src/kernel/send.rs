@@ -1,13 +1,15 @@
 //! Sends: the module copies, keeps or queues them; what it cannot take waits here.
 
 use limic_copy::{CallError, Messages, Posted as InModule};
+use limic_policy::select;
 
 use super::{KernelEngine, Operation, Place, Sending, local};
 use crate::buffer::{SendBuffer, total};
 use crate::error::Outcome;
-use crate::policy::select;
 use crate::raw::{Posted, RawSlice, RequestId};
 use crate::{Error, Peer, Result, Status, Tag};
+
+const _: () = assert!(select::module::LONGEST_KEPT <= Messages::BUFFERED);
 
 /// What became of a send that was offered to the module.
 enum Offered {

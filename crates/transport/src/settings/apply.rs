@@ -2,10 +2,11 @@
 
 use core::time::Duration;
 
+use limic_policy::{Path, RowSource};
+
 use super::keys::Key;
 use super::values::{Layer, Value};
 use super::{Settings, SettingsError, verbs};
-use crate::policy::{Path, RowSource};
 
 impl Settings {
     /// Lays one layer over what there is: rows first, then the values, in the order of their keys.

@@ -2,13 +2,14 @@
 
 use std::ffi::{OsStr, OsString};
 
+use limic_policy::{ByteSize, LineLatency, Path, PathSet, Row, RowSource};
+
 use super::environment::{self, Environment};
 use super::keys::{self, Key};
 use super::values::{Layer, Value};
 use super::{
     CopyInstructions, FabricUse, Settings, SettingsError, Spin, VerbsCache, VerbsConnect, file,
 };
-use crate::policy::{ByteSize, LineLatency, Path, PathSet, Row, RowSource};
 use crate::warning;
 
 /// Collects what the application wants to set. What it leaves out comes from the environment, the
@@ -79,7 +80,7 @@ impl SettingsBuilder {
         self.value("allowed", Key::Paths, Value::Paths(paths), paths)
     }
 
-    /// Rows to lay over the policy table; see [`Table::overlaid`](crate::policy::Table::overlaid).
+    /// Rows to lay over the policy table; see [`Table::overlaid`](limic_policy::Table::overlaid).
     /// Their source becomes [`RowSource::Application`].
     #[doc(hidden)]
     pub fn rows(mut self, rows: impl IntoIterator<Item = Row>) -> Self {

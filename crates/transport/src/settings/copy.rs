@@ -2,9 +2,9 @@
 
 use core::str::FromStr;
 
+use limic_policy::named;
+use limic_policy::named::find;
 use limic_shm::ring::instructions::LongCopy;
-
-use crate::named::{find, named};
 
 named! {
     /// Instructions for copies of 8 KiB and more.

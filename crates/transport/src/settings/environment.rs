@@ -3,12 +3,13 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use limic_policy::RowSource;
+
 use super::SettingsError;
 use super::keys::{self, Key};
 use super::names;
 use super::profile;
 use super::values::Layer;
-use crate::policy::RowSource;
 
 /// What the environment says.
 #[derive(Debug, Default)]

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::policy::TableError;
+use limic_policy::TableError;
 
 /// A setting that cannot be used: what, where, and what is accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -4,6 +4,10 @@ use std::borrow::Cow;
 use std::fmt::Display;
 use std::path::Path as FilePath;
 
+use limic_policy::{
+    ByteSize, Locality, MAX_FRAGMENT, MIN_FRAGMENT, Path, ReceiverPace, Row, RowSource,
+    built_in_fragment,
+};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -12,10 +16,6 @@ use super::keys::Key;
 use super::names;
 use super::profile;
 use super::values::Layer;
-use crate::policy::{
-    ByteSize, Locality, MAX_FRAGMENT, MIN_FRAGMENT, Path, ReceiverPace, Row, RowSource,
-    built_in_fragment,
-};
 
 /// A file that is being read.
 struct File<'a> {

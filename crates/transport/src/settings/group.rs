@@ -1,6 +1,6 @@
 //! Settings that have to do with one thing.
 
-use crate::named::named;
+use limic_policy::named;
 
 named! {
     /// What settings have to do with.

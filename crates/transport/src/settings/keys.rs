@@ -202,7 +202,7 @@ keys! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::Path;
+    use limic_policy::Path;
 
     #[test]
     fn keys_of_files_are_named_as_the_variables() {

@@ -8,9 +8,10 @@
 
 use std::path::{Path as FilePath, PathBuf};
 
+use limic_policy::ByteSize;
+use limic_topology::Summary;
+
 use super::SettingsError;
-use crate::policy::ByteSize;
-use crate::topology::Summary;
 
 /// Version of the format of profiles; another one is refused.
 pub const PROFILE_VERSION: u32 = 1;

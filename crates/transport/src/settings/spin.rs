@@ -4,9 +4,9 @@ use core::fmt;
 use core::time::Duration;
 
 use limic_shm::process::ValueHere;
+use limic_topology::CpuSet;
 
 use super::Settings;
-use crate::topology::CpuSet;
 
 /// How long a waiting endpoint polls before it yields and then sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

@@ -4,8 +4,9 @@ mod files;
 
 use std::path::PathBuf;
 
+use limic_policy::{LineLatency, Locality, Query, ReceiverPace, Row};
+
 use super::*;
-use crate::policy::{LineLatency, Locality, Query, ReceiverPace, Row};
 
 /// A file that goes away with the directory.
 fn file(dir: &tempfile::TempDir, name: &str, text: &str) -> String {

@@ -2,13 +2,14 @@
 
 use core::time::Duration;
 
-use super::keys::Key;
-use super::verbs::devices;
-use super::{CopyInstructions, FabricUse, Spin, VerbsCache, VerbsConnect};
-use crate::policy::{
+use limic_policy::{
     ByteSize, INLINE_CAPACITY, LineLatency, MAX_FRAGMENT, MIN_FRAGMENT, Path, PathSet, Row,
     RowSource,
 };
+
+use super::keys::Key;
+use super::verbs::devices;
+use super::{CopyInstructions, FabricUse, Spin, VerbsCache, VerbsConnect};
 
 /// The value of a key.
 #[derive(Clone, Debug, PartialEq)]

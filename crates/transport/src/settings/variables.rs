@@ -1,8 +1,9 @@
 //! Every variable with its present value, for `limic info`.
 
+use limic_policy::{ByteSize, Locality, Path, ReceiverPace, Row, RowSource};
+
 use super::keys::{self, Key};
 use super::{Group, Settings};
-use crate::policy::{ByteSize, Locality, Path, ReceiverPace, Row, RowSource};
 
 /// One variable, for `limic info`.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]

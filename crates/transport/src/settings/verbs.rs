@@ -3,7 +3,8 @@
 use core::str::FromStr;
 use core::time::Duration;
 
-use crate::named::{find, named};
+use limic_policy::named;
+use limic_policy::named::find;
 
 named! {
     /// When the ranks of a job meet over verbs.

@@ -1,12 +1,12 @@
 //! Room for messages that go ahead of their receivers: see `engine/ahead.rs`.
 
+use limic_policy::slow_receiver::LONG;
 use limic_shm::ring::Memory;
 use limic_shm::segment::LOAN_FLAGS;
 
 use super::slots::Slots;
 use super::{ALIGN, ArenaRange, Arenas};
 use crate::engine::frame::ArenaMessage;
-use crate::policy::slow_receiver::LONG;
 
 impl Arenas {
     /// Room for a message of `len` bytes that goes ahead of its receiver. `None` if `budget` bytes

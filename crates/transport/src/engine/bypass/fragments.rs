@@ -1,6 +1,7 @@
 //! A blocking receive of an eager message in fragments, with nothing in its way: each fragment goes
 //! into the receive buffer as soon as it is there, past the table of requests (`receive`).
 
+use limic_policy::select::LONGEST_RECYCLED;
 use limic_shm::ring::Mapped;
 use limic_shm::ring::line::LineConsumer;
 use limic_shm::segment::STAGING_PAGE;
@@ -11,7 +12,6 @@ use crate::engine::frame;
 use crate::engine::frame::descriptor::BufferDescriptor;
 use crate::engine::progress::rings;
 use crate::engine::protocol::staged;
-use crate::policy::select::LONGEST_RECYCLED;
 
 /// Looks for the next fragment before the receive is posted: some microseconds, in which a sender
 /// fills a staging buffer wherever it runs.

@@ -2,6 +2,8 @@
 
 use std::os::fd::AsFd;
 
+use limic_policy::select::{self, LONGEST_EAGER};
+use limic_policy::{Capabilities, INLINE_CAPACITY, Path};
 use limic_shm::control::PeerDoorbell;
 use limic_shm::ring::shared::SharedProducer;
 use limic_shm::ring::wakeup::Waker;
@@ -18,8 +20,6 @@ use crate::engine::peer::greeting::{Greeting, Pending};
 use crate::engine::peer::pair::{MappedPeer, Met, ShmPair};
 use crate::engine::peer::table::{Channel, PeerState};
 use crate::engine::staging::pair::StagingPair;
-use crate::policy::select::{self, LONGEST_EAGER};
-use crate::policy::{Capabilities, INLINE_CAPACITY, Path};
 use crate::single_copy::RemoteProcess;
 
 /// Why the segment of a peer is not mapped.

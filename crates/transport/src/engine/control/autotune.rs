@@ -1,5 +1,5 @@
 //! Long messages are measured by their receiver, and take the path that is faster:
-//! `policy::autotune` decides.
+//! `limic_policy::autotune` decides.
 //!
 //! A sample window of messages costs two looks at a clock; shorter messages are measured in one
 //! window of eight only. Paths that a file, the environment or the application asks for are neither
@@ -10,8 +10,9 @@ use crate::counters::TunedPath;
 use crate::engine::control::pace;
 use crate::engine::cx::Cx;
 use crate::engine::request::Incoming;
-use crate::policy::autotune::{Autotuner, Candidate, LEAST_BYTES, Switch};
-use crate::policy::{ByteSize, Path, PathSet};
+use limic_policy::autotune::{Autotuner, Candidate, LEAST_BYTES, Switch};
+use limic_policy::{ByteSize, Path, PathSet};
+use limic_shm::ring::NON_TEMPORAL;
 use limic_shm::world::now_ns;
 
 /// The candidate for a message for which the table says `table`, and the sample window that
@@ -31,7 +32,7 @@ pub(crate) fn autotuned(
     };
     let autotuner = pair
         .autotuner
-        .get_or_insert_with(|| Box::new(Autotuner::new()));
+        .get_or_insert_with(|| Box::new(Autotuner::new(NON_TEMPORAL)));
     let (candidate, sample, switch) = autotuner.start(len, table, available, now_ns);
     note(from, switch);
     (candidate, Some(sample))

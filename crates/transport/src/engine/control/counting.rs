@@ -1,9 +1,10 @@
 //! Messages are counted by peer and path.
 
+use limic_policy::Path;
+
 use crate::counters::Row;
 use crate::engine::cx::Cx;
 use crate::engine::peer::table::{Channel, PeerState};
-use crate::policy::Path;
 
 /// From now on, what has to do with a peer is counted for it alone.
 pub(crate) fn assign_row(cx: &mut Cx, number: u32) -> Row {

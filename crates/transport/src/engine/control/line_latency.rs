@@ -1,14 +1,15 @@
 //! How long a cache line takes from one core to the other is measured between two endpoints:
-//! `policy::line_latency` says what follows from it.
+//! `limic_policy::line_latency` says what follows from it.
 //!
 //! The receiver of a long message, whose sender waits for its answer and so looks at its ring, asks
 //! for it by a record that names a probe word, and the two pass that word's line to and fro a
 //! few times. Both count, and both learn. The endpoint that asks waits for the other to come, for
-//! so long as `policy::line_latency` says, since the other may be at fragments of other messages;
-//! from then on neither waits for longer than [`ARRIVAL_NS`] for the other to do its part. If the
-//! peer does not run, or is busy, then nothing comes of it, and it is tried again later. The word
-//! is used again only after the peer has said that it has done with it.
+//! so long as the estimator says, since the other may be at fragments of other messages; from then
+//! on neither waits for longer than [`ARRIVAL_NS`] for the other to do its part. If the peer does
+//! not run, or is busy, then nothing comes of it, and it is tried again later. The word is used
+//! again only after the peer has said that it has done with it.
 
+use limic_policy::{Distance, LineLatency};
 use limic_shm::ring::Memory;
 use limic_shm::sync::{AtomicU64, Ordering};
 
@@ -17,7 +18,6 @@ use crate::engine::control::locality;
 use crate::engine::cx::Cx;
 use crate::engine::frame::{self, ControlRecord, Violation};
 use crate::engine::outbox;
-use crate::policy::{Distance, LineLatency};
 use limic_shm::world::now_ns;
 
 /// Round trips of one measurement: the better half of two batches counts.

@@ -4,13 +4,14 @@
 //! has not: never on the way of a message. If it has moved to another cache or package, it takes
 //! the rows for there, and tells its peers.
 
+use limic_policy::select::{self, Routes};
+use limic_topology::{Locality, Movement, Place};
+
 use crate::Peer;
 use crate::counters::Event;
 use crate::engine::cx::Cx;
 use crate::engine::frame::Update;
 use crate::engine::outbox;
-use crate::policy::select::{self, Routes};
-use crate::topology::{Locality, Movement, Place};
 
 /// Looks on which CPU this endpoint runs.
 #[cold]

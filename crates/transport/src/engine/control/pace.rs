@@ -1,6 +1,6 @@
 //! A slow receiver tells its sender, whose messages then go ahead of it (`protocol::send_ahead`).
 //!
-//! `policy::slow_receiver` says what a message that blocks its sender does to the pace. The
+//! `limic_policy::slow_receiver` says what a message that blocks its sender does to the pace. The
 //! receiver tells by a control record, which costs the sender nothing while nothing changes.
 
 use crate::Peer;
@@ -8,7 +8,7 @@ use crate::counters::Event;
 use crate::engine::cx::Cx;
 use crate::engine::frame::Update;
 use crate::engine::outbox;
-use crate::policy::ReceiverPace;
+use limic_policy::ReceiverPace;
 use limic_shm::world::now_ns;
 
 /// A message came before its receive, and its sender waits for that.

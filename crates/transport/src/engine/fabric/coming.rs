@@ -1,11 +1,11 @@
 //! Long records go out of the application's memory, and come into it.
 
 use limic_fabric::{Form, Stretch};
+use limic_policy::select::network::MOST_SLICES;
 
 use super::{FabricChannel, Link};
 use crate::buffer::{SendBuffer, Sink};
 use crate::engine::request::Destination;
-use crate::policy::select::network::MOST_SLICES;
 
 /// What a long record is that has begun to come. The network knows how much of it is missing.
 #[derive(Clone, Copy, Debug)]

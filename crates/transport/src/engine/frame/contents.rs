@@ -1,13 +1,13 @@
 //! What the words of a record say: offers, places of messages, what is asked for, and what became
 //! of it.
 
+use limic_policy::{Path, ReceiverPace};
 use limic_shm::segment::LOAN_FLAGS;
+use limic_topology::Place;
 
 use super::{
     CLEAR_TO_SEND, ControlRecord, DONE, SPLIT_COPY, UPDATE, Violation, flagged, halves, unflagged,
 };
-use crate::policy::{Path, ReceiverPace};
-use crate::topology::Place;
 
 /// A long message that its receiver has to ask for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,11 +1,11 @@
+use limic_policy::{Path, ReceiverPace};
 use limic_shm::segment::LOAN_FLAGS;
+use limic_topology::Place;
 use proptest::prelude::*;
 
 use super::any_record::any_record;
 use super::descriptor::Lease;
 use super::*;
-use crate::policy::{Path, ReceiverPace};
-use crate::topology::Place;
 
 fn bytes(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()

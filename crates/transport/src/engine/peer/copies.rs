@@ -1,9 +1,10 @@
 //! Single copy between this endpoint and one peer: what can be read or written without the other
 //! side.
 
+use limic_policy::Path;
+
 use crate::buffer::{ReceiveBuffer, SendBuffer};
 use crate::kmod::{Device, Exposed, KmodPair};
-use crate::policy::Path;
 use crate::single_copy::{Failed, RemoteBytes, RemoteProcess};
 
 /// The backends of a pair.

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use limic_policy::Path;
+
 use super::pair::ShmPair;
 use crate::Address;
 use crate::counters::Row;
@@ -9,7 +11,6 @@ use crate::engine::fabric::Link;
 use crate::engine::frame::ControlRecord;
 use crate::engine::request::Slot;
 use crate::error::PeerFailure;
-use crate::policy::Path;
 use crate::raw::RequestId;
 
 /// Something that waits for its turn to go to a peer.

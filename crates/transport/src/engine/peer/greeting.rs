@@ -3,11 +3,11 @@
 use std::os::fd::OwnedFd;
 
 use limic_shm::world::Instant;
+use limic_topology::Place;
 
 use super::pair::MappedPeer;
 use crate::address::{ADDRESS_LEN, Address};
 use crate::single_copy::ProbeData;
-use crate::topology::Place;
 
 /// Version of everything that two endpoints must agree on: this greeting, the hello over networks,
 /// and the records. The layout of the segment has a version of its own.

@@ -1,7 +1,7 @@
 //! What is known of the line latency between this endpoint and a peer.
 
-use crate::policy::Distance;
-use crate::policy::line_latency::LatencyEstimator;
+use limic_policy::Distance;
+use limic_policy::line_latency::LatencyEstimator;
 
 /// Long messages between two looks at the clock whether a measurement is due.
 const MESSAGES: u32 = 32;

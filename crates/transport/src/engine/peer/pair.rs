@@ -3,6 +3,10 @@
 
 use core::cell::Cell;
 
+use limic_policy::autotune::Autotuner;
+use limic_policy::select::{Routes, SendState};
+use limic_policy::slow_receiver::SlowReceiver;
+use limic_policy::{Capabilities, ReceiverPace};
 use limic_shm::control::PeerDoorbell;
 use limic_shm::owner::Words;
 use limic_shm::owner::region::{PeerAccess, PeerRegionTable};
@@ -11,6 +15,7 @@ use limic_shm::ring::wakeup::Waker;
 use limic_shm::ring::{Mapped, PackedFlags, ReleaseFlags};
 use limic_shm::segment::{PeerSegment, ReadOnly};
 use limic_shm::sync::{Ordering, fence};
+use limic_topology::{Locality, Place};
 
 use super::copies::SingleCopy;
 use super::latency::LatencyProbe;
@@ -22,12 +27,7 @@ use crate::engine::request::EagerAssembly;
 use crate::engine::splits::{self, PeerSplits};
 use crate::engine::staging::pair::StagingPair;
 use crate::engine::staging::pool::{StagingPool, bytes_of_pages};
-use crate::policy::autotune::Autotuner;
-use crate::policy::select::{Routes, SendState};
-use crate::policy::slow_receiver::SlowReceiver;
-use crate::policy::{Capabilities, ReceiverPace};
 use crate::raw::RawSlice;
-use crate::topology::{Locality, Place};
 
 /// Regions of one peer that are found again at once.
 pub(crate) const REGION_CACHE: usize = 8;

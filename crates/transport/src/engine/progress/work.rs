@@ -2,13 +2,14 @@
 
 use core::time::Duration;
 
+use limic_policy::ReceiverPace;
+
 use crate::Peer;
 use crate::counters::{Counters, Traffic};
 use crate::engine::control::autotune;
 use crate::engine::cx::Cx;
 use crate::engine::protocol::{fragments, loans, regions, send, single_copy};
 use crate::engine::request::SendStage;
-use crate::policy::ReceiverPace;
 
 /// The longest sleep while something waits for which nobody rings: room in the shared ring, whose
 /// receiver cannot know whom to ring; or the end of an access to a region, or of a block of a split

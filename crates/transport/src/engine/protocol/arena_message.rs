@@ -3,6 +3,7 @@
 
 use std::os::fd::AsFd;
 
+use limic_policy::slow_receiver::LONG;
 use limic_shm::control::Sent;
 
 use crate::buffer::{ArenaBytes, ReceiveBuffer, append};
@@ -17,7 +18,6 @@ use crate::engine::outbox;
 use crate::engine::peer::greeting;
 use crate::engine::protocol::unexpected;
 use crate::engine::request::Operation;
-use crate::policy::slow_receiver::LONG;
 use crate::{Error, Peer, Result};
 
 /// What a peer is told off for.

@@ -1,5 +1,10 @@
 //! The receiver's side of messages that go in fragments: see `fragments`.
 
+use limic_policy::Path;
+use limic_policy::select::LONGEST_EAGER;
+use limic_policy::select::LONGEST_RECYCLED;
+use limic_policy::slow_receiver::LONG;
+
 use crate::buffer::{ReceiveBuffer, Source};
 use crate::engine::control::{budget, counting, line_latency, pace};
 use crate::engine::cx::Cx;
@@ -16,10 +21,6 @@ use crate::engine::protocol::{receive, rendezvous, rma, unexpected};
 use crate::engine::request::{
     Destination, EagerAssembly, Incoming, Operation, ReceiveStage, Receiving, Requests, Slot, sent,
 };
-use crate::policy::Path;
-use crate::policy::select::LONGEST_EAGER;
-use crate::policy::select::LONGEST_RECYCLED;
-use crate::policy::slow_receiver::LONG;
 use crate::raw::{Posted, RequestId};
 
 /// An eager message begins. `stalled`: its sender had to wait with the message before.

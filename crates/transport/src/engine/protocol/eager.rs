@@ -1,12 +1,13 @@
 //! Eager messages that go whole: in a record, or in one staging buffer.
 
+use limic_policy::Path;
+use limic_policy::select::SendPlan;
+
 use crate::buffer::gather;
 use crate::engine::frame;
 use crate::engine::peer::pair::ShmPair;
 use crate::engine::staging::pair::Target;
 use crate::engine::staging::pool::StagingPool;
-use crate::policy::Path;
-use crate::policy::select::SendPlan;
 use crate::raw::RawSlice;
 
 /// A message to a peer.

@@ -1,11 +1,11 @@
 //! The way that most messages take: short, to a peer with a ring of its own, under the tag of the
 //! one before.
 
+use limic_policy::Path;
 use limic_shm::ring::line::INLINE_PAYLOAD;
 
 use crate::engine::cx::Cx;
 use crate::engine::peer::table::{Channel, PeerState};
-use crate::policy::Path;
 use crate::raw::RawSlice;
 
 /// What became of a short message.

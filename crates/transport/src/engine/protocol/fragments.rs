@@ -10,6 +10,7 @@
 //! - What a receiver asked for ([`ClearToSend`](frame::ClearToSend), or a read of a region): each
 //!   fragment names the receive and its place, and several such messages may go at once.
 
+use limic_policy::Path;
 use limic_shm::segment::STAGING_PAGE;
 
 use crate::buffer::{gather_part, total};
@@ -22,7 +23,6 @@ use crate::engine::peer::table::{Channel, PeerEntry, PeerState};
 use crate::engine::protocol::{packets, send};
 use crate::engine::request::{Fragments, Operation, SendStage, Slot, sent};
 use crate::engine::staging::pool::{BUFFERS_IN_FRAGMENT, StagingPool};
-use crate::policy::Path;
 use crate::raw::RawSlice;
 
 /// Shortest fragment through a staging buffer, unless the message or the buffer ends.

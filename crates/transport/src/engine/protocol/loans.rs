@@ -1,5 +1,6 @@
 //! Loans: messages that the application writes into an arena, and that are taken where they lie.
 
+use limic_policy::{Path, select};
 use limic_shm::segment::LOAN_FLAGS;
 
 use crate::buffer::ReceiveBuffer;
@@ -11,7 +12,6 @@ use crate::engine::matching::unexpected_store::{UnexpectedBody, UnexpectedMessag
 use crate::engine::peer::table::{Channel, PeerState};
 use crate::engine::protocol::{arena_message, receive, send};
 use crate::engine::request::sent;
-use crate::policy::{Path, select};
 use crate::raw::{Hold, Posted, RawLoan, RawLoaned, RawSlice, RawSliceMut, SendOptions};
 use crate::{Error, Peer, Result, Selector, Status};
 

@@ -6,6 +6,7 @@
 use core::mem::MaybeUninit;
 
 use limic_fabric::Form;
+use limic_policy::Path;
 
 use crate::buffer::Source;
 use crate::engine::cx::Cx;
@@ -15,7 +16,6 @@ use crate::engine::matching::unexpected_store::UnexpectedStore;
 use crate::engine::protocol::place::{Came, Place, UNWANTED};
 use crate::engine::protocol::{assembly, send};
 use crate::engine::request::{Destination, Fragments, Requests, SendStage, Slot};
-use crate::policy::Path;
 use crate::raw::{RawSliceMut, RequestId};
 
 /// Bytes that are read at a time where they do not go straight to their place.

@@ -1,5 +1,7 @@
 //! Messages to this endpoint itself.
 
+use limic_policy::Path;
+
 use crate::engine::control::counting;
 use crate::engine::cx::Cx;
 use crate::engine::envelope::Envelope;
@@ -7,7 +9,6 @@ use crate::engine::matching::unexpected_store::{UnexpectedBody, UnexpectedMessag
 use crate::engine::protocol::unexpected;
 use crate::engine::request::sent;
 use crate::engine::request::{Operation, SendStage, Sending, Slot};
-use crate::policy::Path;
 use crate::raw::Posted;
 use crate::{Error, Result};
 

@@ -1,5 +1,8 @@
 //! Messages to a peer over the fabric: in packets, or offered to be read.
 
+use limic_policy::Path;
+use limic_policy::select::network::{self, NetworkPlan};
+
 use crate::buffer::{SendBuffer, Sink, Skip, gather, gather_behind, put_words, total};
 use crate::engine::control::counting;
 use crate::engine::cx::Cx;
@@ -8,8 +11,6 @@ use crate::engine::frame::{self, ControlRecord, IMMEDIATE_BYTES, OFFSET_BYTES, O
 use crate::engine::peer::table::Channel;
 use crate::engine::protocol::{fragments, long_packets, offer, rendezvous, send};
 use crate::engine::request::{Fragments, Incoming, ReceiveStage, SendStage, Slot};
-use crate::policy::Path;
-use crate::policy::select::network::{self, NetworkPlan};
 use crate::raw::{RawSlice, RequestId};
 
 /// Sends a short message at once, if there is room. True if it did.

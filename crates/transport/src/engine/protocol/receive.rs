@@ -1,5 +1,7 @@
 //! A message arrives, and meets its receive or waits for it; a receive meets its message.
 
+use limic_policy::Path;
+
 use crate::buffer::{ReceiveBuffer, SingleSlice, Source};
 use crate::engine::control::{budget, counting, pace};
 use crate::engine::cx::Cx;
@@ -12,7 +14,6 @@ use crate::engine::matching::unexpected::kept_bytes;
 use crate::engine::matching::unexpected_store::{UnexpectedBody, UnexpectedMessage};
 use crate::engine::protocol::{arena_message, assembly, packets, rendezvous, staged, unexpected};
 use crate::engine::request::{Incoming, Operation, ReceiveStage, Receiving, Slot, sent};
-use crate::policy::Path;
 use crate::raw::{ClaimId, Posted, RawSliceMut, RequestId};
 use crate::{Error, Outcome, Peer, Result, Selector, Status};
 

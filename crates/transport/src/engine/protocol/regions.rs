@@ -4,6 +4,8 @@
 
 use core::time::Duration;
 
+use limic_policy::Path;
+
 use super::{fragments, rendezvous, rma};
 use crate::buffer::{ReceiveBuffer, SendBuffer};
 use crate::engine::control::counting;
@@ -15,7 +17,6 @@ use crate::engine::regions::Exposure;
 use crate::engine::request::{
     Fragments, Incoming, Operation, ReceiveStage, Receiving, SendStage, Sending, Slot, sent,
 };
-use crate::policy::Path;
 use crate::raw::{Access, Posted, RawSlice, RawSliceMut, RegionId};
 use crate::{Error, Peer, Result, Selector};
 

@@ -4,6 +4,10 @@
 //! was matched already, so several long messages of a pair may move at the same time and in any
 //! order.
 
+use limic_policy::Path;
+use limic_policy::autotune::Candidate;
+use limic_policy::select::{self, Offered};
+
 use crate::counters::Event;
 use crate::engine::control::{autotune, counting, line_latency};
 use crate::engine::cx::Cx;
@@ -14,9 +18,6 @@ use crate::engine::outbox;
 use crate::engine::peer::table::Channel;
 use crate::engine::protocol::{fragments, packets, regions, rma, send, split_copy, unexpected};
 use crate::engine::request::{Fragments, Incoming, ReceiveStage, SendStage, Slot};
-use crate::policy::Path;
-use crate::policy::autotune::Candidate;
-use crate::policy::select::{self, Offered};
 use crate::raw::RequestId;
 use crate::single_copy::address_of_room;
 

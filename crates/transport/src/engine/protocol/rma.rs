@@ -10,6 +10,7 @@ use crate::engine::protocol::receive;
 use crate::engine::protocol::regions;
 use crate::engine::protocol::rendezvous;
 use crate::engine::protocol::send;
+use limic_policy::{Path, select};
 use limic_shm::owner::region::RegionTerms;
 
 use crate::buffer::{ReceiveBuffer, SendBuffer};
@@ -20,7 +21,6 @@ use crate::engine::outbox;
 use crate::engine::peer::pair::{REGION_CACHE, ShmPair};
 use crate::engine::peer::table::BacklogEntry;
 use crate::engine::request::{Operation, ReceiveStage, Receiving, SendStage, Sending, sent};
-use crate::policy::{Path, select};
 use crate::raw::{Access, Posted, RawSlice, RawSliceMut};
 use crate::single_copy::{Failed, RemoteBytes};
 use crate::{Error, Peer, Result};

@@ -1,5 +1,8 @@
 //! A message sets out: at once, or by way of the backlog.
 
+use limic_policy::Path;
+use limic_policy::select::SendPlan;
+
 use crate::Result;
 use crate::buffer::{SendBuffer, total};
 use crate::counters::Event;
@@ -17,8 +20,6 @@ use crate::engine::protocol::{long_packets, loopback, offer, packets, rma, send_
 use crate::engine::request::{Fragments, Operation, SendStage, Sending, Slot, sent};
 use crate::engine::staging::pool::StagingPool;
 use crate::error::Outcome;
-use crate::policy::Path;
-use crate::policy::select::SendPlan;
 use crate::raw::{Posted, RawSlice, RequestId, SendOptions};
 
 /// Sends whole if there is room and nothing waits ahead. True if it did.

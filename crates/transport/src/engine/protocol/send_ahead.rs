@@ -12,7 +12,7 @@ use crate::engine::cx::Cx;
 use crate::engine::frame;
 use crate::engine::protocol::arena_message;
 use crate::engine::protocol::eager::Message;
-use crate::policy::Path;
+use limic_policy::Path;
 use limic_shm::world::now_ns;
 
 /// Time without messages ahead after which their memory is given back: longer than a pause between

@@ -3,11 +3,12 @@
 //! Each visit copies a bounded part, so that an endpoint that moves gigabytes still answers
 //! others.
 
+use limic_policy::Path;
+
 use crate::engine::arena::peer_arenas::Unreadable;
 use crate::engine::cx::Cx;
 use crate::engine::protocol::{arena_message, rendezvous, split_copy};
 use crate::engine::request::{Incoming, Operation, ReceiveStage, SendStage, Slot};
-use crate::policy::Path;
 use crate::single_copy::RemoteBytes;
 
 /// Bytes per visit.

@@ -14,13 +14,13 @@ use crate::engine::outbox;
 use crate::engine::protocol::rendezvous;
 
 use limic_copy::SplitCopy;
+use limic_policy::Path;
 use limic_shm::owner::split::SplitTerms;
 
 use crate::engine::cx::Cx;
 use crate::engine::frame::{ClearToSend, Done, SplitRequest, Violation};
 use crate::engine::request::operation::{SplitRead, SplitWrite};
 use crate::engine::request::{Incoming, Operation, ReceiveStage, SendStage, Slot};
-use crate::policy::Path;
 use crate::raw::RequestId;
 use crate::single_copy::{RemoteBytes, address_of_room};
 

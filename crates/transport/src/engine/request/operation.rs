@@ -1,13 +1,13 @@
 //! What can be under way, and where it stands.
 
 use limic_matching::PostedId;
+use limic_policy::Path;
 
 use crate::buffer::{ReceiveBuffer, SendBuffer};
 use crate::engine::envelope::Envelope;
 use crate::engine::frame::Offer;
 use crate::error::Outcome;
 use crate::kmod::Exposed;
-use crate::policy::Path;
 use crate::raw::RequestId;
 use crate::{Peer, Status, Tag};
 
@@ -179,7 +179,7 @@ pub(crate) struct Incoming {
     pub(crate) confirm: bool,
     /// For a write into a region of this endpoint: the region's position.
     pub(crate) region: Option<u32>,
-    /// The sample window that measures it, if one does; see `policy::autotune`.
+    /// The sample window that measures it, if one does; see `limic_policy::autotune`.
     pub(crate) sample: Option<u32>,
 }
 

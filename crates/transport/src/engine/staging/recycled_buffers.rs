@@ -1,8 +1,9 @@
 //! The recycled staging buffers of one peer.
 
+use limic_policy::select::LONGEST_RECYCLED;
+
 use crate::engine::staging::pool::bytes_of_pages;
 use crate::engine::staging::recycled_pool::MOST_BY_PEER;
-use crate::policy::select::LONGEST_RECYCLED;
 
 const _: () = assert!(LONGEST_RECYCLED == bytes_of_pages(MOST_BY_PEER));
 

@@ -1,12 +1,13 @@
 //! Where bytes for a peer go: a recycled buffer, one that the peer may keep, or one of the pool.
 
+use limic_policy::select::LONGEST_RECYCLED;
+
 use super::pair::StagingPair;
 use crate::buffer::Window;
 use crate::engine::frame::descriptor::{BufferDescriptor, Lease};
 use crate::engine::outbound::Outbound;
 use crate::engine::staging::pool::{StagingBuffer, StagingPool, buffer_window, pages_for};
 use crate::engine::staging::recycled_buffers::{PageRun, PoolOwner, RecycledBuffer};
-use crate::policy::select::LONGEST_RECYCLED;
 
 /// Recycled buffers that go back when none of them is long enough, and there is no room for a
 /// longer one.

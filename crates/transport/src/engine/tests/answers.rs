@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use limic_policy::{Path, PathSet};
 use limic_shm::ring::Memory;
 use limic_shm::sync::Ordering;
 
@@ -12,7 +13,6 @@ use crate::engine::frame::{self, ControlRecord, RegionAccess};
 use crate::engine::matching::Liveness;
 use crate::engine::outbox::{self, MOST_ANSWERS};
 use crate::engine::protocol::{cancel, regions, send};
-use crate::policy::{Path, PathSet};
 use crate::raw::Posted;
 
 /// More than the rings hold and the bound allows.

@@ -1,9 +1,10 @@
 //! Messages in fragments, where other peers hold the staging pool.
 
+use limic_policy::select::LONGEST_EAGER;
+
 use super::{attach_both, open_fragmenting, tags, turn};
 use crate::engine::Engine;
 use crate::engine::protocol::receive;
-use crate::policy::select::LONGEST_EAGER;
 use crate::raw::Posted;
 use crate::{Peer, Selector};
 

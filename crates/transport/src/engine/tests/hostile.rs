@@ -4,6 +4,7 @@ use core::time::Duration;
 use std::os::fd::AsFd;
 use std::time::Instant;
 
+use limic_policy::{Path, PathSet};
 use limic_shm::control::Channel;
 
 use super::{
@@ -23,7 +24,6 @@ use crate::engine::protocol::{receive, regions};
 use crate::engine::request::operation::{Receiving, SplitRead};
 use crate::engine::request::{Incoming, Operation, ReceiveStage};
 use crate::error::PeerFailure;
-use crate::policy::{Path, PathSet};
 use crate::raw::{Posted, RawSliceMut, RequestId};
 use crate::{Error, Peer, Selector, Tag};
 use limic_shm::owner::split::SplitTerms;

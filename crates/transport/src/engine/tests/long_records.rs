@@ -5,6 +5,8 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use limic_policy::Path;
+
 use super::networks::{call, listening};
 use super::{known, post, send, tags, turn};
 use crate::engine::Engine;
@@ -14,7 +16,6 @@ use crate::engine::matching::unexpected_store::UnexpectedBody;
 use crate::engine::peer::greeting;
 use crate::engine::protocol::receive;
 use crate::error::PeerFailure;
-use crate::policy::Path;
 use crate::raw::{Posted, RawSliceMut, RequestId};
 use crate::settings::FabricUse;
 use crate::{Address, Error, Peer, Selector, Tag};

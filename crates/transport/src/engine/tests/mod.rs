@@ -21,6 +21,8 @@ use core::time::Duration;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use limic_policy::select::LONGEST_EAGER;
+use limic_policy::{Path, PathSet};
 use limic_shm::ring::shared::SharedProducer;
 use limic_shm::ring::{Mapped, Memory};
 use limic_shm::sync::Ordering;
@@ -28,8 +30,6 @@ use limic_shm::sync::Ordering;
 use super::Engine;
 use super::protocol::{self, receive, regions};
 use super::request::sent;
-use crate::policy::select::LONGEST_EAGER;
-use crate::policy::{Path, PathSet};
 use crate::raw::{Posted, RawSlice, RegionId, SendOptions};
 use crate::settings::SettingsBuilder;
 use crate::{Peer, Selector, Settings};

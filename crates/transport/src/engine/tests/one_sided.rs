@@ -2,13 +2,14 @@
 
 use core::time::Duration;
 
+use limic_policy::{Path, PathSet};
+
 use super::{attach_both, open_with, start_revoke, turn, until};
 use crate::engine::Engine;
 use crate::engine::frame::{self, RegionAccess};
 use crate::engine::matching::Liveness;
 use crate::engine::outbox;
 use crate::engine::protocol::{regions, rma};
-use crate::policy::{Path, PathSet};
 use crate::raw::{Posted, RawSlice, RawSliceMut};
 use crate::{Error, Peer};
 

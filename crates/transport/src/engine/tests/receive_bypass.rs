@@ -1,12 +1,13 @@
 //! Blocking receives that go past the queues.
 
+use limic_policy::select::LONGEST_EAGER;
+
 use super::{attach_both, open, open_fragmenting, post, tags, turn};
 use crate::buffer::ReceiveBuffer;
 use crate::counters::Event;
 use crate::engine::Engine;
 use crate::engine::bypass::receive::Bypass;
 use crate::engine::protocol::send;
-use crate::policy::select::LONGEST_EAGER;
 use crate::raw::{Posted, RawSlice, RawSliceMut, RequestId};
 use crate::{Peer, Selector, Tag};
 

@@ -1,5 +1,8 @@
 //! Staging buffers that pass between two endpoints.
 
+use limic_policy::Path;
+use limic_policy::select::LONGEST_RECYCLED;
+
 use super::{attach_both, open_fragmenting, open_with, post, tags, turn};
 use crate::engine::Engine;
 use crate::engine::frame::descriptor::{BufferDescriptor, Lease};
@@ -8,8 +11,6 @@ use crate::engine::matching::Liveness;
 use crate::engine::protocol::receive;
 use crate::engine::staging::pair::IDLE_LOOKS;
 use crate::engine::staging::recycled_pool::MOST_BY_PEER;
-use crate::policy::Path;
-use crate::policy::select::LONGEST_RECYCLED;
 use crate::raw::{Posted, RawSliceMut};
 use crate::{Peer, Selector, Tag};
 

@@ -4,6 +4,7 @@
 use core::time::Duration;
 use std::time::Instant;
 
+use limic_policy::{Path, PathSet};
 use limic_shm::ring::Mapped;
 use limic_shm::ring::shared::SharedProducer;
 
@@ -13,7 +14,6 @@ use crate::engine::frame::{ClearToSend, ControlRecord, Done, SPLIT_COPY};
 use crate::engine::protocol::receive;
 use crate::engine::request::{Operation, ReceiveStage, SendStage};
 use crate::error::Outcome;
-use crate::policy::{Path, PathSet};
 use crate::raw::{Posted, RawSliceMut, RequestId};
 use crate::{Peer, Selector, Tag};
 use limic_shm::owner::split::SplitTerms;

@@ -1,10 +1,11 @@
 //! A message in an arena that its receiver cannot map arrives all the same.
 
+use limic_policy::{Path, PathSet};
+
 use super::{attach_both, open_with, until};
 use crate::engine::Engine;
 use crate::engine::protocol::eager::Message;
 use crate::engine::protocol::{receive, send_ahead};
-use crate::policy::{Path, PathSet};
 use crate::raw::{Posted, RawSlice, RawSliceMut};
 use crate::{Peer, Selector, Tag};
 

@@ -1,0 +1,335 @@
+//! The ways of messages of one size class, and which of them is taken.
+//!
+//! Messages of [`LEAST_NON_TEMPORAL`] and more by the pipeline go one of two ways: their receiver
+//! writes the room with ordinary stores, or past its caches. Which is faster depends on who else
+//! uses the cache behind both cores (docs/decisions/0012).
+
+use core::fmt;
+
+use crate::{Path, PathSet};
+
+/// Shorter messages are never written past the caches: they fit there.
+pub(super) const LEAST_NON_TEMPORAL: u64 = 4 << 20;
+/// The ways among which a choice is made.
+pub(super) const CANDIDATES: [Candidate; 5] = [
+    Candidate::by(Path::Pipeline),
+    Candidate {
+        path: Path::Pipeline,
+        non_temporal: true,
+    },
+    Candidate::by(Path::Cma),
+    Candidate::by(Path::SplitCopy),
+    Candidate::by(Path::Kmod),
+];
+/// Spells before the first try of another path: the first ones are slow by whatever path, since
+/// neither buffers nor pool are in the caches.
+const FIRST: u32 = 20;
+/// And between two tries at least.
+const EVERY: u32 = 6;
+/// Tries of one candidate take at most one part in so many of a class's time more than they would
+/// have taken by the current path.
+const SHARE: u64 = 128;
+/// Spells that are remembered of each path; the median counts.
+const REMEMBERED: usize = 5;
+/// Spells of a try, unless its first one is hopeless. That is not counted, since what the path
+/// needs is not in the caches yet.
+const WINDOWS_OF_A_TRIAL: u32 = 3;
+/// Counted spells that another path needs before it can win: those of two tries.
+const LEAST_TRIALS: usize = 4;
+/// Counted spells of the current path before anything is compared with it.
+const LEAST_KNOWN: usize = 3;
+/// A try ends with its first spell, cold as it is, if that reaches no more than this part of the
+/// current path's rate. Not by the module, which makes memory known to the hardware in the first
+/// one.
+const HOPELESS: f32 = 0.5;
+/// Of the spells of a short class, of which the current way is known, one in so many is measured.
+const SAMPLED: u32 = 8;
+/// What it must be faster by.
+const MARGIN: f32 = 1.10;
+/// If the current path becomes slower, or faster, by this, something has changed: the others may
+/// have become faster still.
+const CHANGED: f32 = 0.6;
+
+/// The path of a message, and how its receiver writes the room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// The path.
+    pub path: Path,
+    /// With stores past the caches.
+    pub non_temporal: bool,
+}
+
+impl Candidate {
+    /// By a path, with ordinary stores.
+    #[inline]
+    #[must_use]
+    pub const fn by(path: Path) -> Self {
+        Self {
+            path,
+            non_temporal: false,
+        }
+    }
+}
+
+impl fmt::Display for Candidate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let stores = if self.non_temporal {
+            ", written past the caches,"
+        } else {
+            ""
+        };
+        write!(f, "{}{stores}", self.path)
+    }
+}
+
+/// The rates of the last spells of one way.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rates {
+    last: [f32; REMEMBERED],
+    count: usize,
+}
+
+impl Rates {
+    fn add(&mut self, rate: f32) {
+        self.last[self.count % REMEMBERED] = rate;
+        self.count += 1;
+    }
+
+    /// The median; 0 if there are none.
+    fn median(&self) -> f32 {
+        let mut sorted = self.last;
+        let known = &mut sorted[..self.count.min(REMEMBERED)];
+        known.sort_by(f32::total_cmp);
+        known.get(known.len() / 2).copied().unwrap_or(0.0)
+    }
+}
+
+/// One size class.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SizeClass {
+    /// What the table says.
+    pub(super) table: Path,
+    /// The shortest of its messages, in bytes.
+    pub(super) from_bytes: u64,
+    /// There are stores past the caches.
+    non_temporal: bool,
+    /// What is taken.
+    pub(super) current: Candidate,
+    rates: [Rates; CANDIDATES.len()],
+    /// The candidate that is tried next.
+    challenger: usize,
+    /// Spells until then.
+    until_trial: u32,
+    /// Spells so far.
+    windows: u32,
+    /// And each candidate not before this time.
+    not_before_ns: [u64; CANDIDATES.len()],
+    /// The candidates that have lost a try since the beginning, or since the rate of the current
+    /// one has changed. The others may lose one whatever it costs.
+    lost: [bool; CANDIDATES.len()],
+    /// Spells left of the try under way.
+    trial_left: u32,
+    /// The way of the last spell, and whether the one before it took another.
+    last: Candidate,
+    cold: bool,
+    /// What was lost by tries of the present rival.
+    lost_ns: u64,
+    /// The median of the current path when all was looked at last; 0 if it is not known yet.
+    usual: f32,
+}
+
+impl SizeClass {
+    pub(super) const fn new(table: Path, from_bytes: u64, non_temporal: bool) -> Self {
+        const NONE: Rates = Rates {
+            last: [0.0; REMEMBERED],
+            count: 0,
+        };
+        Self {
+            table,
+            from_bytes,
+            non_temporal,
+            current: Candidate::by(table),
+            rates: [NONE; CANDIDATES.len()],
+            challenger: 0,
+            until_trial: FIRST,
+            windows: 0,
+            not_before_ns: [0; CANDIDATES.len()],
+            lost: [false; CANDIDATES.len()],
+            trial_left: 0,
+            last: Candidate::by(table),
+            cold: true,
+            lost_ns: 0,
+            usual: 0.0,
+        }
+    }
+
+    /// A class beside one that is known, of the same table, which takes its path: the ways that
+    /// have lost there are not tried here at once.
+    pub(super) fn beside(known: &Self, from_bytes: u64) -> Self {
+        // What the caches have no room for, they have even less for if it is longer.
+        let current = if known.from_bytes < from_bytes {
+            known.current
+        } else {
+            Candidate::by(known.table)
+        };
+        Self {
+            current,
+            challenger: known.challenger,
+            not_before_ns: known.not_before_ns,
+            lost: known.lost,
+            ..Self::new(known.table, from_bytes, known.non_temporal)
+        }
+    }
+
+    /// The way of the next spell.
+    pub(super) fn next(&mut self, available: PathSet, now_ns: impl Fn() -> u64) -> Candidate {
+        let way = self.pick(available, now_ns);
+        self.windows = self.windows.wrapping_add(1);
+        self.cold = way != self.last;
+        self.last = way;
+        way
+    }
+
+    /// Whether a candidate may be tried now.
+    fn may_challenge(&self, challenger: Candidate, available: PathSet) -> bool {
+        let may_bypass = self.non_temporal && self.from_bytes >= LEAST_NON_TEMPORAL;
+        challenger != self.current
+            && available.contains(challenger.path)
+            && (!challenger.non_temporal || may_bypass && self.current.path == challenger.path)
+    }
+
+    fn pick(&mut self, available: PathSet, now_ns: impl Fn() -> u64) -> Candidate {
+        if !available.contains(self.current.path) {
+            *self = Self::new(self.table, self.from_bytes, self.non_temporal);
+        }
+        if self.trial_left > 0 {
+            self.trial_left -= 1;
+            let challenger = CANDIDATES[self.challenger];
+            if self.may_challenge(challenger, available) {
+                return challenger;
+            }
+        }
+        if self.until_trial > 0 {
+            self.until_trial -= 1;
+            return self.current;
+        }
+        self.until_trial = EVERY;
+        if self.rates_of(self.current).count < LEAST_KNOWN {
+            return self.current;
+        }
+        for _ in CANDIDATES {
+            let (challenger, not_before_ns) = (
+                CANDIDATES[self.challenger],
+                self.not_before_ns[self.challenger],
+            );
+            if self.may_challenge(challenger, available)
+                && (not_before_ns == 0 || now_ns() >= not_before_ns)
+            {
+                self.trial_left = WINDOWS_OF_A_TRIAL - 1;
+                return challenger;
+            }
+            self.challenger = (self.challenger + 1) % CANDIDATES.len();
+        }
+        self.current
+    }
+
+    /// A spell of so many bytes ended at `now_ns`, after `time_ns`. True if another way is taken
+    /// from now on.
+    pub(super) fn measured(
+        &mut self,
+        way: Candidate,
+        bytes: u64,
+        time_ns: u64,
+        now_ns: u64,
+    ) -> bool {
+        let Some(index) = index_of(way) else {
+            return false;
+        };
+        let rate = bytes as f32 / time_ns as f32;
+        let mine = self.rates_of(self.current).median();
+        if way != self.current && mine > 0.0 {
+            self.lost_ns += time_ns.saturating_sub((bytes as f32 / mine) as u64);
+        }
+        if self.cold {
+            if way != self.current && way.path != Path::Kmod && rate < mine * HOPELESS {
+                self.has_lost(index, now_ns);
+            }
+            return false;
+        }
+        self.rates[index].add(rate);
+        if way == self.current {
+            let median = self.rates[index].median();
+            if self.rates[index].count < LEAST_KNOWN || self.windows < FIRST {
+                return false;
+            }
+            if self.usual == 0.0 {
+                self.usual = median;
+            } else if median < self.usual * CHANGED || median * CHANGED > self.usual {
+                // Time to look around.
+                self.usual = median;
+                self.not_before_ns = [0; CANDIDATES.len()];
+                self.until_trial = 0;
+                self.lost = [false; CANDIDATES.len()];
+            }
+            return false;
+        }
+        if mine == 0.0 {
+            return false;
+        }
+        let trials = self.rates[index].count;
+        if trials >= LEAST_TRIALS && self.rates[index].median() > mine * MARGIN {
+            if let Some(before) = index_of(self.current) {
+                // It has to win anew to come back.
+                self.rates[before] = Rates::default();
+            }
+            self.lost_ns = 0;
+            self.trial_left = 0;
+            self.current = way;
+            self.usual = 0.0;
+            self.until_trial = EVERY;
+            return true;
+        }
+        if trials < LEAST_TRIALS && rate > mine {
+            // It is known soon whether that was chance.
+            self.until_trial = 2;
+            return false;
+        }
+        self.has_lost(index, now_ns);
+        false
+    }
+
+    /// The rival has lost for now.
+    fn has_lost(&mut self, index: usize, now_ns: u64) {
+        self.rates[index] = Rates::default();
+        self.challenger = (self.challenger + 1) % CANDIDATES.len();
+        self.trial_left = 0;
+        let lost_ns = core::mem::take(&mut self.lost_ns);
+        if self.lost[index] {
+            self.not_before_ns[index] = now_ns.saturating_add(lost_ns.saturating_mul(SHARE));
+        }
+        self.lost[index] = true;
+    }
+
+    /// The current path is known, and this spell is not one of those that are measured
+    /// nevertheless.
+    pub(super) fn may_skip(&self) -> bool {
+        let known = self.rates_of(self.current).count >= LEAST_KNOWN;
+        known && self.windows % SAMPLED != 0
+    }
+
+    fn rates_of(&self, way: Candidate) -> Rates {
+        index_of(way).map_or(Rates::default(), |index| self.rates[index])
+    }
+
+    /// The try of a way was spoilt: none before `quiet_ns`.
+    pub(super) fn spoilt(&mut self, quiet_ns: u64) {
+        self.trial_left = 0;
+        for not_before_ns in &mut self.not_before_ns {
+            *not_before_ns = quiet_ns.max(*not_before_ns);
+        }
+    }
+}
+
+fn index_of(way: Candidate) -> Option<usize> {
+    CANDIDATES.iter().position(|known| *known == way)
+}

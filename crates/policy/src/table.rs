@@ -1,0 +1,392 @@
+//! The table and the look-up.
+
+use core::fmt;
+
+use super::builtin;
+use super::{ByteSize, Capabilities, Locality, Path, Query, ReceiverPace, Row, TableError};
+
+/// What [`Table::choose`] answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The path to take.
+    pub path: Path,
+    /// Length in bytes of the pieces to cut the message into; 0 if the path does not.
+    pub fragment_bytes: u32,
+}
+
+/// Where short messages end, for one pair: two compares in the send path.
+///
+/// The limits are exclusive, so that 0 says 'never', not even for an empty message. They say the
+/// same as [`Table::choose`]: below `inline_below` the path is inline, from there to below
+/// `eager_below` it is eager, from there to below `pipeline_below` it is the pipeline, which nobody
+/// asked for, and from there on the table must be asked. They hold until the pair's capabilities or
+/// locality change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Thresholds {
+    /// Messages shorter than this many bytes go inline.
+    pub inline_below: u64,
+    /// Messages shorter than this many bytes, but not inline, go eagerly. At least `inline_below`.
+    pub eager_below: u64,
+    /// Messages shorter than this many bytes, but not eager ones, go by the pipeline, by rows of
+    /// limic itself or of the host's profile. At least `eager_below`.
+    pub pipeline_below: u64,
+}
+
+/// What the look-up needs of a row: 16 bytes, four rows to a cache line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Entry {
+    up_to_bytes: u64,
+    fragment_bytes: u32,
+    path: Path,
+    /// Whether what is measured at run time may overrule the row.
+    tunable: bool,
+}
+
+const RUNS: usize = Locality::ALL.len() * ReceiverPace::ALL.len();
+
+/// The rows, sorted by locality, situation and length: every length of every (locality, situation)
+/// has exactly one row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Table {
+    rows: Vec<Row>,
+    entries: Box<[Entry]>,
+    /// First and one past the last entry of each (locality, when).
+    runs: [(u16, u16); RUNS],
+    fallback_fragments: FallbackFragments,
+}
+
+/// Fragment length of each path where no row of the locality gives one: for fall-backs.
+pub(super) type FallbackFragments = [[u32; Path::ALL.len()]; Locality::ALL.len()];
+
+fn builtin_fragments() -> FallbackFragments {
+    [Path::ALL.map(builtin::fragment_bytes); Locality::ALL.len()]
+}
+
+const fn run_index(locality: Locality, when: ReceiverPace) -> usize {
+    locality.index() * ReceiverPace::ALL.len() + when as usize
+}
+
+/// What is tried, in this order, when a pair cannot take the path of its row. The single-copy
+/// paths stand in for each other last, since they fail for the same reasons.
+pub(super) const fn fallbacks(path: Path) -> &'static [Path] {
+    use Path::{Cma, Eager, Inline, Kmod, Pipeline, SameProcess, SplitCopy};
+    match path {
+        Path::Cma => &[Pipeline, Kmod, SplitCopy, Eager, Inline],
+        Path::Kmod => &[Pipeline, Cma, SplitCopy, Eager, Inline],
+        Path::SplitCopy => &[Pipeline, Cma, Kmod, Eager, Inline],
+        Path::Pipeline => &[SplitCopy, Cma, Kmod, Eager, Inline],
+        Path::SelfCopy => &[SameProcess, Pipeline, SplitCopy, Cma, Kmod, Eager, Inline],
+        _ => &[Pipeline, SplitCopy, Cma, Kmod, Eager, Inline],
+    }
+}
+
+impl Table {
+    /// The rows that limic is built with.
+    #[must_use]
+    pub fn built_in() -> Self {
+        Self::build(builtin::rows(), builtin_fragments())
+    }
+
+    /// A table of exactly these rows, in any order.
+    ///
+    /// # Errors
+    /// [`TableError`] when a (locality, situation) has no row, has two rows that end at the same
+    /// length, or has none that ends at `u64::MAX`.
+    pub fn from_rows(rows: Vec<Row>) -> Result<Self, TableError> {
+        Self::with_fragments(rows, builtin_fragments())
+    }
+
+    /// As [`Table::from_rows`], with the fragment lengths of an older table for fall-backs.
+    pub(super) fn with_fragments(
+        rows: Vec<Row>,
+        fallback_fragments: FallbackFragments,
+    ) -> Result<Self, TableError> {
+        if rows.len() > usize::from(u16::MAX) {
+            return Err(TableError::TooMany { rows: rows.len() });
+        }
+        let table = Self::build(rows, fallback_fragments);
+        for locality in Locality::ALL {
+            for when in ReceiverPace::ALL {
+                let run = table.run(locality, when);
+                if run.last().is_none_or(|row| row.up_to_bytes != u64::MAX) {
+                    return Err(TableError::NotTotal { locality, when });
+                }
+                if let Some(pair) = run
+                    .windows(2)
+                    .find(|p| p[0].up_to_bytes == p[1].up_to_bytes)
+                {
+                    return Err(TableError::Twice {
+                        locality,
+                        when,
+                        up_to_bytes: pair[0].up_to_bytes,
+                    });
+                }
+            }
+        }
+        Ok(table)
+    }
+
+    /// Sorts and indexes. The caller makes sure of the rest.
+    fn build(mut rows: Vec<Row>, mut fallback_fragments: FallbackFragments) -> Self {
+        rows.sort_by_key(|row| (row.locality, row.when, row.up_to_bytes));
+        let mut runs = [(0, 0); RUNS];
+        let mut at: u16 = 0;
+        for locality in Locality::ALL {
+            for when in ReceiverPace::ALL {
+                let start = at;
+                for row in rows
+                    .iter()
+                    .filter(|r| r.locality == locality && r.when == when)
+                {
+                    at += 1;
+                    if when == ReceiverPace::Steady && row.path.is_fragmented() {
+                        fallback_fragments[locality.index()][row.path.index()] = row.fragment_bytes;
+                    }
+                }
+                runs[run_index(locality, when)] = (start, at);
+            }
+        }
+        let entries = rows
+            .iter()
+            .map(|row| Entry {
+                up_to_bytes: row.up_to_bytes,
+                fragment_bytes: row.fragment_bytes,
+                path: row.path,
+                // What somebody asked for is not second-guessed.
+                tunable: !row.source.is_asked_for(),
+            })
+            .collect();
+        Self {
+            rows,
+            entries,
+            runs,
+            fallback_fragments,
+        }
+    }
+
+    /// From how many bytes on messages between endpoints at `locality` go by a row that somebody
+    /// asked for: all shorter ones of more than `longer_than` bytes go by rows of limic itself or
+    /// of the host's profile. `u64::MAX` if nobody asked.
+    pub(crate) fn asked_for_from(&self, locality: Locality, longer_than: u64) -> u64 {
+        let mut from = 0;
+        for row in self.run(locality, ReceiverPace::Steady) {
+            if row.up_to_bytes > longer_than && row.source.is_asked_for() {
+                return from.max(longer_than.saturating_add(1));
+            }
+            from = row.up_to_bytes.saturating_add(1);
+        }
+        u64::MAX
+    }
+
+    /// Every row, sorted by locality, situation and length.
+    #[must_use]
+    pub fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    /// The rows of one locality and situation, shortest messages first.
+    #[must_use]
+    pub fn run(&self, locality: Locality, when: ReceiverPace) -> &[Row] {
+        let (start, end) = self.runs[run_index(locality, when)];
+        &self.rows[usize::from(start)..usize::from(end)]
+    }
+
+    /// The fragment length in bytes of `path` at `locality` where the table falls back to it, which
+    /// is that of its longest usual row there; 0 if the path has none.
+    #[must_use]
+    pub const fn fragment_bytes(&self, path: Path, locality: Locality) -> u32 {
+        self.fallback_fragments[locality.index()][path.index()]
+    }
+
+    pub(super) const fn fallback_fragments(&self) -> &FallbackFragments {
+        &self.fallback_fragments
+    }
+
+    pub(super) const fn fallback_fragments_mut(&mut self) -> &mut FallbackFragments {
+        &mut self.fallback_fragments
+    }
+
+    /// The longest pipeline fragment of any row, in bytes: what a staging buffer must hold.
+    #[must_use]
+    pub fn longest_pipeline_fragment(&self) -> u32 {
+        let in_rows = self
+            .rows
+            .iter()
+            .filter(|r| r.path == Path::Pipeline)
+            .map(|r| r.fragment_bytes);
+        let fallen_back_to = Locality::BETWEEN_PROCESSES
+            .iter()
+            .map(|locality| self.fragment_bytes(Path::Pipeline, *locality));
+        in_rows.chain(fallen_back_to).max().unwrap_or(0)
+    }
+
+    /// The path for a message; `None` if the pair has none for it
+    /// ([`explain`](crate::explain) says why).
+    ///
+    /// If the pair cannot take the path of the message's row, then a short row (inline, eager)
+    /// gives way to the rows above it, as if it ended earlier; any other row gives way in a fixed
+    /// order (cma and split-copy to the pipeline first). No allocation, no I/O; a few compares over
+    /// two or three cache lines.
+    #[inline]
+    #[must_use]
+    pub fn choose(&self, query: &Query) -> Option<Choice> {
+        self.walk(query, |_, _| {}).map(|(_, choice)| choice)
+    }
+
+    /// As [`Table::choose`], and whether the row that decided comes from limic itself or the host's
+    /// profile, so that what is measured at run time may overrule it. What a file, the environment
+    /// or the application asks for stands.
+    #[inline]
+    #[must_use]
+    pub(crate) fn choose_tunable(&self, query: &Query) -> Option<(Choice, bool)> {
+        let (row, choice) = self.walk(query, |_, _| {})?;
+        Some((choice, self.entries[row].tunable))
+    }
+
+    /// Index of the row that `query` falls into.
+    #[inline]
+    pub(super) fn row_index(&self, query: &Query) -> usize {
+        let (start, end) = self.runs[run_index(query.locality, query.pace)];
+        let run = &self.entries[usize::from(start)..usize::from(end)];
+        // A linear search: a run has two to six rows, all in one or two cache lines.
+        let offset = run
+            .iter()
+            .position(|e| query.bytes <= e.up_to_bytes)
+            .unwrap_or(0);
+        usize::from(start) + offset
+    }
+
+    /// Tries the paths in their order and reports each that is refused, with why. Gives the row
+    /// that decided (the last one tried, for a fall-back) and the choice.
+    #[inline]
+    pub(super) fn walk(
+        &self,
+        query: &Query,
+        mut refused: impl FnMut(Path, super::Refusal),
+    ) -> Option<(usize, Choice)> {
+        let Query {
+            bytes,
+            locality,
+            vectored,
+            capabilities,
+            ..
+        } = *query;
+        let mut check = |path| match capabilities.refusal(path, bytes, locality, vectored) {
+            None => true,
+            Some(why) => {
+                refused(path, why);
+                false
+            }
+        };
+        let choice = |path: Path, fragment_bytes: u32| Choice {
+            path,
+            fragment_bytes: if path == Path::Pipeline {
+                fragment_bytes.min(capabilities.max_fragment)
+            } else {
+                fragment_bytes
+            },
+        };
+        let end = usize::from(self.runs[run_index(locality, query.pace)].1);
+        let mut at = self.row_index(query);
+        loop {
+            let entry = self.entries.get(at)?;
+            if check(entry.path) {
+                return Some((at, choice(entry.path, entry.fragment_bytes)));
+            }
+            if !matches!(entry.path, Path::Inline | Path::Eager) || at + 1 == end {
+                break;
+            }
+            at += 1;
+        }
+        let fallback_fragments = &self.fallback_fragments[locality.index()];
+        fallbacks(self.entries[at].path)
+            .iter()
+            .find(|path| check(**path))
+            .map(|path| (at, choice(*path, fallback_fragments[path.index()])))
+    }
+
+    /// Where short messages end for a pair at `locality` that can do `capabilities`.
+    ///
+    /// Takes a look-up per row: for once per pair and change, not per message.
+    #[must_use]
+    pub fn thresholds(
+        &self,
+        locality: Locality,
+        pace: ReceiverPace,
+        capabilities: &Capabilities,
+    ) -> Thresholds {
+        let ask = |bytes| {
+            let query = Query {
+                bytes,
+                locality,
+                pace,
+                vectored: false,
+                peer_readable: false,
+                capabilities: *capabilities,
+            };
+            self.choose_tunable(&query)
+                .map(|(choice, tunable)| (choice.path, tunable))
+        };
+        let goes_by = |bytes, path| ask(bytes).is_some_and(|(chosen, _)| chosen == path);
+        // The choice can change only behind these lengths.
+        let mut ends: Vec<u64> = self
+            .run(locality, pace)
+            .iter()
+            .map(|r| r.up_to_bytes)
+            .collect();
+        ends.extend([capabilities.max_inline, capabilities.max_eager]);
+        ends.sort_unstable();
+        let mut thresholds = Thresholds::default();
+        let mut ends = ends.into_iter().peekable();
+        while let Some(end) = ends.next_if(|end| goes_by(*end, Path::Inline)) {
+            thresholds.inline_below = end.saturating_add(1);
+        }
+        thresholds.eager_below = thresholds.inline_below;
+        while let Some(end) = ends.next_if(|end| goes_by(*end, Path::Eager)) {
+            thresholds.eager_below = end.saturating_add(1);
+        }
+        thresholds.pipeline_below = thresholds.eager_below;
+        while let Some(end) = ends.next_if(|end| ask(*end) == Some((Path::Pipeline, true))) {
+            thresholds.pipeline_below = end.saturating_add(1);
+        }
+        thresholds
+    }
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Self::built_in()
+    }
+}
+
+/// One line per row, with a heading.
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{:<13}  {:<13}  {:>9}  {:<10}  {:>8}  {:<9}  why",
+            "locality", "when", "up to", "path", "fragment", "from"
+        )?;
+        for row in &self.rows {
+            let fragment = match row.fragment_bytes {
+                0 => "-".to_owned(),
+                bytes => ByteSize(u64::from(bytes)).to_string(),
+            };
+            writeln!(
+                f,
+                "{:<13}  {:<13}  {:>9}  {:<10}  {fragment:>8}  {:<9}  {}",
+                row.locality,
+                row.when,
+                ByteSize(row.up_to_bytes),
+                row.path,
+                row.source,
+                row.reason
+            )?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[path = "table_tests.rs"]
+mod tests;
