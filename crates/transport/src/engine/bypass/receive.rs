@@ -10,11 +10,10 @@ use limic_shm::ring::line::LineConsumer;
 
 use super::fragments;
 use crate::Selector;
-use crate::buffer::{ReceiveBuffer, words};
+use crate::buffer::ReceiveBuffer;
 use crate::engine::control::counting;
 use crate::engine::cx::Cx;
 use crate::engine::frame;
-use crate::engine::frame::descriptor::BufferDescriptor;
 use crate::engine::progress::dispatch;
 use crate::engine::progress::rings::{self, ReceiveRings};
 use crate::engine::protocol::{assembly, staged};
@@ -101,12 +100,17 @@ pub(crate) fn round(
             return Round::Done(Bypass::Received(tag, len), 0);
         }
         if fits && kind == frame::EAGER_STAGED {
-            let descriptor = BufferDescriptor::from(words::<2>(&record));
-            let len = descriptor.len();
-            if let Err(wrong) = staged::copy_buffer(cx, source, descriptor, 0, len, into) {
-                cx.peers.violated(source, wrong);
-                return NO;
-            }
+            let copied = frame::staged(&record).and_then(|descriptor| {
+                let len = descriptor.len();
+                staged::copy_buffer(cx, source, descriptor, 0, len, into).map(|()| len)
+            });
+            let len = match copied {
+                Ok(len) => len,
+                Err(wrong) => {
+                    cx.peers.violated(source, wrong);
+                    return NO;
+                }
+            };
             counting::count_received(cx, source, 1, len);
             rings::credit_returned(cx, source, ring.pop());
             return Round::Done(Bypass::Received(tag, len), 0);

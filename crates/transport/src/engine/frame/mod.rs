@@ -174,14 +174,14 @@ impl<'a, S: Source + ?Sized> Frame<'a, S> {
         }
         Ok(match kind & !IMMEDIATE {
             EAGER => Self::Eager(envelope, body),
-            EAGER_STAGED => Self::EagerStaged(envelope, read::<2>(&body)?.into()),
+            EAGER_STAGED => Self::EagerStaged(envelope, staged(&body)?),
             EAGER_FRAGMENTED => {
                 let [word] = read(&body)?;
                 let (stalled, len) = unflagged(word);
                 Self::EagerFragmented(envelope, len, stalled != 0)
             }
             READY_TO_SEND => Self::ReadyToSend(envelope, Offer::decode(read(&body)?)),
-            ARENA => Self::Arena(envelope, ArenaMessage::decode(read(&body)?)),
+            ARENA => Self::Arena(envelope, arena(&body)?),
             _ => return Err("a record of a kind that does not exist"),
         })
     }
@@ -235,6 +235,24 @@ pub(crate) fn fragmented(len: u64, stalled: bool) -> u64 {
 pub(crate) fn fragmented_from(word: u64) -> (u64, bool) {
     let (stalled, len) = unflagged(word);
     (len, stalled != 0)
+}
+
+/// Where the bytes of a message lie: the words of [`EAGER_STAGED`].
+///
+/// # Errors
+/// The record is too short.
+#[inline(always)]
+pub(crate) fn staged(record: &(impl Source + ?Sized)) -> Result<BufferDescriptor, Violation> {
+    Ok(read::<2>(record)?.into())
+}
+
+/// What the words of [`ARENA`] say.
+///
+/// # Errors
+/// The record is too short.
+#[inline(always)]
+pub(crate) fn arena(record: &(impl Source + ?Sized)) -> Result<ArenaMessage, Violation> {
+    Ok(ArenaMessage::decode(read(record)?))
 }
 
 /// The first words of a record, all of which it must have.
