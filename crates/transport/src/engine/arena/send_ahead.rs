@@ -1,4 +1,5 @@
-//! Room for messages that go ahead of their receivers: see `engine/ahead.rs`.
+//! Room for messages that go ahead of their receivers: see
+//! `engine/protocol/send_ahead.rs`.
 
 use limic_shm::ring::Memory;
 use limic_shm::segment::LOAN_FLAGS;
