@@ -8,13 +8,13 @@
 //! | kind | tag | payload |
 //! |---|---|---|
 //! | [`EAGER`] | message's | the message |
-//! | [`EAGER_STAGED`] | message's | where it lies in a staging pool: place, extent |
+//! | [`EAGER_STAGED`] | message's | where it lies in a staging pool: page word, extent |
 //! | [`EAGER_FRAGMENTED`] | message's | length and flags; its fragments follow |
 //! | [`READY_TO_SEND`] | message's | send id, length and flags, address, key |
 //! | [`ARENA`] | message's | name, offset, length and how many are ahead |
 //! | [`CLEAR_TO_SEND`] | 1: expose | send id, receive id, first byte, end |
 //! | [`SPLIT_COPY`] | | send id, the receiver's line of `splits` |
-//! | [`FRAGMENT_STAGED`] | | (receive id, first byte,) place, extent |
+//! | [`FRAGMENT_STAGED`] | | (receive id, first byte,) page word, extent |
 //! | [`FRAGMENT_INLINE`] | receive id or 0 | (first byte,) the fragment |
 //! | [`DONE`] | what is done | id, value |
 //! | [`RETRACT`] | | send id |
@@ -147,8 +147,8 @@ impl<'a, S: Source + ?Sized> Frame<'a, S> {
                 Self::FragmentStaged(Transfer::Eager, words::<2>(record).into())
             }
             FRAGMENT_STAGED => {
-                let [receive, at, place, extent] = read(record)?;
-                Self::FragmentStaged(Transfer::Asked { receive, at }, [place, extent].into())
+                let [receive, at, page_word, extent] = read(record)?;
+                Self::FragmentStaged(Transfer::Asked { receive, at }, [page_word, extent].into())
             }
             FRAGMENT_INLINE if tag == 0 => Self::FragmentInline(Transfer::Eager, ahead(0)),
             FRAGMENT_INLINE => {
