@@ -1,10 +1,14 @@
-//! Comments and pages are at most 100 columns wide: `cargo xtask lines`.
+//! Comments and pages are at most 100 columns wide, and name files that are there: `cargo xtask
+//! lines`.
 
+use std::ffi::OsStr;
 use std::fmt::Write;
 use std::path::Path;
 
 use limic_runner::folders::root;
 use limic_runner::{Failure, Job};
+
+use crate::named_files;
 
 /// The width of a line, in characters.
 const COLUMNS: usize = 100;
@@ -16,26 +20,38 @@ const WRITTEN: [&str; 3] = [
     "docs/compare/mpi.md",
 ];
 
-/// Refuses the lines of tracked files that are wider, by file and number.
+/// Refuses lines of tracked files that are wider, or name a file that is not there.
 pub(crate) fn run() -> Result<(), Failure> {
-    let files = Job::new("git", 1)
-        .args(["ls-files", "*.rs", "*.c", "*.h", "*.md"])
-        .capture()?;
-    let mut wide = String::new();
-    for file in files.lines().filter(|file| !WRITTEN.contains(file)) {
+    let files = Job::new("git", 1).args(["ls-files"]).capture()?;
+    let files: Vec<_> = files.lines().collect();
+    let is_text = |file: &&&str| {
+        let kind = Path::new(file).extension().and_then(OsStr::to_str);
+        matches!(kind, Some("rs" | "c" | "h" | "md")) && !WRITTEN.contains(*file)
+    };
+    let (mut wide, mut missing) = (String::new(), String::new());
+    for file in files.iter().filter(is_text) {
         let text = std::fs::read_to_string(root().join(file))
             .map_err(|why| Failure::Missing(format!("{file}: {why}")))?;
         for number in wide_lines(Path::new(file), &text) {
             // Writing to a string cannot fail.
             let _ = writeln!(wide, "{file}:{number}");
         }
+        for (number, name) in named_files::missing(file, &text, &files) {
+            let _ = writeln!(missing, "{file}:{number}: {name}");
+        }
     }
-    if wide.is_empty() {
-        return Ok(());
+    if !wide.is_empty() {
+        return Err(Failure::Checks(format!(
+            "comments and pages are at most {COLUMNS} columns wide, but these lines are wider:\n\
+             {wide}"
+        )));
     }
-    Err(Failure::Checks(format!(
-        "comments and pages are at most {COLUMNS} columns wide, but these lines are wider:\n{wide}"
-    )))
+    if !missing.is_empty() {
+        return Err(Failure::Checks(format!(
+            "comments and pages name files that are not there:\n{missing}"
+        )));
+    }
+    Ok(())
 }
 
 /// Numbers of the lines that are too wide. Code is rustfmt's to wrap; a table and an address cannot

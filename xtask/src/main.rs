@@ -9,6 +9,7 @@ mod fuzz;
 mod install;
 mod lines;
 mod long;
+mod named_files;
 mod optional;
 mod packaging;
 mod simulate;
@@ -53,7 +54,8 @@ enum Task {
     Test,
     /// rustfmt, without changing a file.
     Fmt,
-    /// Refuse comments and pages with lines over 100 columns.
+    /// Refuse comments and pages with lines over 100 columns, or with names of files that are not
+    /// there.
     Lines,
     /// clippy over all targets and features; every warning is an error.
     Clippy,

@@ -14,7 +14,7 @@ pub(crate) mod exit_report;
 mod layout;
 mod page;
 mod reader;
-#[expect(unsafe_code, reason = "words of a page whose places are constants")]
+#[expect(unsafe_code, reason = "words of a page whose indices are constants")]
 pub(crate) mod recorder;
 mod text;
 

@@ -83,7 +83,7 @@ impl<T> EngineCell<T> {
     /// # Panics
     /// As [`enter`](Self::enter).
     #[inline(always)]
-    pub(crate) fn at_once(&self) -> RefMut<'_, T> {
+    pub(crate) fn borrow_unguarded(&self) -> RefMut<'_, T> {
         self.0.borrow_mut()
     }
 

@@ -1,6 +1,7 @@
 //! Single copy through the kernel module's `/dev/limic`, or the reason why there is none.
 //!
-//! One side exposes its memory to the other's session, who copies (`engine/exposed.rs`).
+//! One side exposes its memory to the other's session, who copies
+//! (`engine/protocol/offer.rs`).
 
 use limic_copy::{
     Access, CopyEngine, CopyError, Kmod, KmodPeer, Lasting, LocalSlice, LocalSliceMut, Opened,

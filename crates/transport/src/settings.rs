@@ -21,7 +21,7 @@
 //!
 //! [[rows]]
 //! locality = "shared-cache"  # or self, same-process, same-package, other-package
-//! when = "usual"             # or skewed, loaned; usual if left out
+//! when = "usual"             # or slow-receiver; usual if left out
 //! up_to = "256K"             # bytes, inclusive; or unlimited
 //! path = "pipeline"
 //! fragment = "32K"           # built-in if left out

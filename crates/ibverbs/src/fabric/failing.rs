@@ -170,7 +170,7 @@ impl Fabric {
         };
         // A full queue asks by itself, and so does a transfer. Behind a read there must be no empty
         // write: if the read is repeated then, Soft-RoCE of Linux 7.2 takes the write's length,
-        // zero, for the read's, and refuses it (`read_reply` in rxe_resp.c).
+        // zero, for the read's, and refuses it (`read_reply` in the kernel's rxe_resp.c).
         let asks = |(_, posted): &(u32, Posted)| matches!(posted, Posted::Ping | Posted::Part(_));
         if stream.free == 0 || stream.posted.iter().any(asks) {
             return;

@@ -9,7 +9,7 @@ use crate::raw::{RawSlice, RawSliceMut};
 
 /// Bytes of a message, the room for which is in no cache of its receiver, most likely, but in the
 /// one that all cores share. From longer ones' rooms lines come out of memory, and are better
-/// fetched when they are due: 4 MiB took 3 to 8 % less time.
+/// fetched when they are due (decision 0011).
 const PREFETCH_TARGET: core::ops::Range<u64> = 1 << 20..3 << 20;
 
 /// The bytes of a send under way.

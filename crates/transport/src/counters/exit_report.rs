@@ -116,8 +116,8 @@ pub(crate) fn watch(recorder: &Recorder, endpoint: u64, target: Target) {
 /// An endpoint has closed. Without one that is watched, nothing happens.
 pub(crate) fn report(endpoint: u64) {
     let mut open = OPEN.lock();
-    if let Some(place) = open.iter().position(|open| open.endpoint == endpoint) {
-        let closed = open.swap_remove(place);
+    if let Some(index) = open.iter().position(|open| open.endpoint == endpoint) {
+        let closed = open.swap_remove(index);
         drop(open);
         closed.write();
     }
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_cannot_be_written_is_said_at_once() {
+    fn a_target_that_cannot_be_written_is_said_at_once() {
         let target = Target::of_setting("/dev/null/none");
         let why = target.check().expect_err("no directory");
         assert!(why.starts_with("LIMIC_STATS: /dev/null/none: "), "{why}");

@@ -115,19 +115,19 @@ impl Page {
 
     /// Missing words count as 0.
     pub(super) fn of_words(words: &[u64]) -> Self {
-        let word = |place: usize| words.get(place).copied().unwrap_or(0);
-        let traffic = |place: usize| Traffic {
-            messages: word(place),
-            bytes: word(place + 1),
+        let word = |index: usize| words.get(index).copied().unwrap_or(0);
+        let traffic = |index: usize| Traffic {
+            messages: word(index),
+            bytes: word(index + 1),
         };
         let row = |number: usize| {
-            let place = at::ROWS + number * at::ROW_WORDS;
+            let index = at::ROWS + number * at::ROW_WORDS;
             PeerCounts {
-                peer: Peer((word(place + at::ROW_PEER) as u32).wrapping_sub(1)),
-                endpoint: word(place + at::ROW_ENDPOINT),
-                sent: traffic(place + at::ROW_SENT),
-                received: traffic(place + at::ROW_RECEIVED),
-                wake_ups: word(place + at::ROW_RANG),
+                peer: Peer((word(index + at::ROW_PEER) as u32).wrapping_sub(1)),
+                endpoint: word(index + at::ROW_ENDPOINT),
+                sent: traffic(index + at::ROW_SENT),
+                received: traffic(index + at::ROW_RECEIVED),
+                wake_ups: word(index + at::ROW_RANG),
             }
         };
         let used = (word(at::AT_ROWS).min(at::SHARED_ROW as u64)) as usize;
@@ -211,8 +211,8 @@ fn traffic_of(messages: u64, bytes: u64) -> Traffic {
 }
 
 fn reason(words: &[u64], number: usize) -> Option<Reason> {
-    let place = at::REASONS + number * at::REASON_WORDS;
-    let words = words.get(place..place + at::REASON_WORDS)?;
+    let index = at::REASONS + number * at::REASON_WORDS;
+    let words = words.get(index..index + at::REASON_WORDS)?;
     let len = usize::try_from(words[at::REASON_LEN]).ok()?;
     let bytes: Vec<u8> = words[at::REASON_TEXT..]
         .iter()
@@ -254,8 +254,8 @@ mod tests {
     fn one_path_has_what_the_rows_have_beyond_the_others() {
         let mut words = vec![0; at::WORDS];
         words[at::AT_ROWS] = 1;
-        let mut put = |place: usize, messages: u64, bytes: u64| {
-            words[place..place + 2].copy_from_slice(&[messages, bytes]);
+        let mut put = |index: usize, messages: u64, bytes: u64| {
+            words[index..index + 2].copy_from_slice(&[messages, bytes]);
         };
         let row = |number: usize| at::ROWS + number * at::ROW_WORDS;
         put(row(0) + at::ROW_SENT, 10, 1000);

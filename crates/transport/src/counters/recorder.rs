@@ -62,9 +62,9 @@ impl Recorder {
         add(&row.line, at::ROW_SENT, 1);
         add(&row.line, at::ROW_SENT + 1, len);
         if path != Path::Inline {
-            let place = at::SENT + 2 * path.index();
-            add(&self.page, place, 1);
-            add(&self.page, place + 1, len);
+            let index = at::SENT + 2 * path.index();
+            add(&self.page, index, 1);
+            add(&self.page, index + 1, len);
         }
         add(&self.page, at::SIZES + size_class(len), 1);
     }
@@ -72,9 +72,9 @@ impl Recorder {
     /// A message was received by a path that the receiver takes part in. Those that came whole
     /// through a ring are what the peers' rows have beyond these.
     pub(crate) fn received(&self, path: Path, len: u64) {
-        let place = at::RECEIVED + 2 * path.index();
-        add(&self.page, place, 1);
-        add(&self.page, place + 1, len);
+        let index = at::RECEIVED + 2 * path.index();
+        add(&self.page, index, 1);
+        add(&self.page, index + 1, len);
     }
 
     /// Something happened once more.
@@ -89,9 +89,9 @@ impl Recorder {
 
     /// There was at least so much of something at a time.
     pub(crate) fn at_least(&self, event: Event, most: u64) {
-        let place = at::EVENTS + event as usize;
-        if most > self.load(place) {
-            self.store(place, most);
+        let index = at::EVENTS + event as usize;
+        if most > self.load(index) {
+            self.store(index, most);
         }
     }
 
@@ -137,33 +137,33 @@ impl Recorder {
     }
 
     /// Says why something is not as one may expect: once for each path and text, with the first
-    /// peer and how often. True the first time, if there is a place for it.
+    /// peer and how often. True the first time, if there is room for it.
     #[cold]
     pub(crate) fn reason(&self, path: Option<Path>, peer: u32, text: &str) -> bool {
         let text = cut(text, at::REASON_BYTES);
         let path = path.map_or(0, |path| path.index() as u64 + 1);
-        for place in (0..at::MOST_REASONS).map(|n| at::REASONS + n * at::REASON_WORDS) {
+        for index in (0..at::MOST_REASONS).map(|n| at::REASONS + n * at::REASON_WORDS) {
             let words = text.as_bytes().chunks(8).map(|bytes| {
                 let mut word = [0; 8];
                 word[..bytes.len()].copy_from_slice(bytes);
                 u64::from_ne_bytes(word)
             });
-            let mut numbered = (place + at::REASON_TEXT..).zip(words);
-            if self.load(place + at::REASON_LEN) == 0 {
-                numbered.for_each(|(place, word)| self.store(place, word));
-                self.store(place + at::REASON_PATH, path);
-                self.store(place + at::REASON_PEER, u64::from(peer));
-                self.store(place + at::REASON_TIMES, 1);
+            let mut numbered = (index + at::REASON_TEXT..).zip(words);
+            if self.load(index + at::REASON_LEN) == 0 {
+                numbered.for_each(|(index, word)| self.store(index, word));
+                self.store(index + at::REASON_PATH, path);
+                self.store(index + at::REASON_PEER, u64::from(peer));
+                self.store(index + at::REASON_TIMES, 1);
                 // Last: the reason is complete then. A reader that looks meanwhile sees none.
-                self.word(place + at::REASON_LEN)
+                self.word(index + at::REASON_LEN)
                     .store(text.len() as u64, Ordering::Release);
                 return true;
             }
-            if self.load(place + at::REASON_LEN) == text.len() as u64
-                && self.load(place + at::REASON_PATH) == path
-                && numbered.all(|(place, word)| self.load(place) == word)
+            if self.load(index + at::REASON_LEN) == text.len() as u64
+                && self.load(index + at::REASON_PATH) == path
+                && numbered.all(|(index, word)| self.load(index) == word)
             {
-                add(&self.page, place + at::REASON_TIMES, 1);
+                add(&self.page, index + at::REASON_TIMES, 1);
                 return false;
             }
         }
@@ -190,23 +190,23 @@ impl Recorder {
         self.page.clone()
     }
 
-    fn word(&self, place: usize) -> &limic_shm::sync::AtomicU64 {
-        self.page.word64(place * 8)
+    fn word(&self, index: usize) -> &limic_shm::sync::AtomicU64 {
+        self.page.word64(index * 8)
     }
 
-    fn load(&self, place: usize) -> u64 {
-        self.word(place).load(Ordering::Relaxed)
+    fn load(&self, index: usize) -> u64 {
+        self.word(index).load(Ordering::Relaxed)
     }
 
-    fn store(&self, place: usize, value: u64) {
-        self.word(place).store(value, Ordering::Relaxed);
+    fn store(&self, index: usize, value: u64) {
+        self.word(index).store(value, Ordering::Relaxed);
     }
 }
 
 /// All words of a page.
 pub(crate) fn read_words(page: &Mapped) -> Vec<u64> {
     (0..page.len() / 8)
-        .map(|place| page.word64(place * 8).load(Ordering::Relaxed))
+        .map(|index| page.word64(index * 8).load(Ordering::Relaxed))
         .collect()
 }
 
@@ -249,27 +249,27 @@ impl Row {
         if !self.own {
             return Default::default();
         }
-        let load = |place: usize| self.line.word64(place * 8).load(Ordering::Relaxed);
-        let traffic = |place| Traffic {
-            messages: load(place),
-            bytes: load(place + 1),
+        let load = |index: usize| self.line.word64(index * 8).load(Ordering::Relaxed);
+        let traffic = |index| Traffic {
+            messages: load(index),
+            bytes: load(index + 1),
         };
         (traffic(at::ROW_SENT), traffic(at::ROW_RECEIVED))
     }
 
-    fn store(&self, place: usize, value: u64) {
-        self.line.word64(place * 8).store(value, Ordering::Relaxed);
+    fn store(&self, index: usize, value: u64) {
+        self.line.word64(index * 8).store(value, Ordering::Relaxed);
     }
 }
 
 /// Adds to a word that this thread alone writes: one instruction on x86-64, without a lock prefix.
 #[inline(always)]
-fn add(memory: &Mapped, place: usize, more: u64) {
-    debug_assert!((place + 1) * 8 <= memory.len());
-    // SAFETY: callers pass places of `layout`, whose assertions and the invariants of `page` and
+fn add(memory: &Mapped, index: usize, more: u64) {
+    debug_assert!((index + 1) * 8 <= memory.len());
+    // SAFETY: callers pass indices of `layout`, whose assertions and the invariants of `page` and
     // `line` keep them inside: events, paths and size classes are numbered below what there is room
     // for.
-    let word = unsafe { memory.word64_unchecked(place * 8) };
+    let word = unsafe { memory.word64_unchecked(index * 8) };
     word.store(
         word.load(Ordering::Relaxed).wrapping_add(more),
         Ordering::Relaxed,

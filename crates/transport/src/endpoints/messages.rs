@@ -72,7 +72,7 @@ impl Opened<Engine> {
     #[cold]
     fn ring(&self, to: Peer) -> bool {
         self.engine
-            .enter(move |engine| fast_send::ring(&mut engine.cx, to.0))
+            .enter(move |engine| fast_send::ring_doorbell(&mut engine.cx, to.0))
     }
 }
 
@@ -93,7 +93,7 @@ macro_rules! endpoint {
                 data: &[RawSlice],
             ) -> Result<Posted> {
                 if !options.matched {
-                    let mut engine = self.0.engine.at_once();
+                    let mut engine = self.0.engine.borrow_unguarded();
                     // What is in a ring is delivered, since that is shared memory.
                     // SAFETY: the caller's promise.
                     let at_once = unsafe {
@@ -115,7 +115,7 @@ macro_rules! endpoint {
                 immediate: Option<u64>,
                 data: &[RawSlice],
             ) -> Result<Option<Status>> {
-                let mut engine = self.0.engine.at_once();
+                let mut engine = self.0.engine.borrow_unguarded();
                 // SAFETY: the caller's promise.
                 let sent = unsafe { send::try_send(&mut engine.cx, to.0, tag.0, immediate, data) }?;
                 Ok(sent.then(|| Status {
@@ -131,7 +131,7 @@ macro_rules! endpoint {
                     // SAFETY: the caller's promise.
                     return unsafe { self.0.send_one(to, tag, data) };
                 }
-                let mut engine = self.0.engine.at_once();
+                let mut engine = self.0.engine.borrow_unguarded();
                 // SAFETY: the caller's promise.
                 let sent = unsafe { fast_send::send_fast(&mut engine.cx, to.0, tag.0, data) };
                 drop(engine);
@@ -159,7 +159,7 @@ macro_rules! endpoint {
                     match data {
                         [one] if is_inline_length(one.len) => self.try_send_slice(to, tag, *one),
                         _ => {
-                            let cx = &mut self.0.engine.at_once().cx;
+                            let cx = &mut self.0.engine.borrow_unguarded().cx;
                             send::send_now(cx, to.0, tag.0, None, data)?
                         }
                     }

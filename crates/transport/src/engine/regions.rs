@@ -3,7 +3,7 @@
 //! # Invariants
 //! - Memory of a region that is taken back is freed only when no transfer uses it (`users`), and no
 //!   peer that lives says that it accesses it.
-//! - Peers find a region with a place in the shared table there, and any other through its owner
+//! - Peers find a region with an entry in the shared table there, and any other through its owner
 //!   alone.
 
 use core::time::Duration;
@@ -46,17 +46,17 @@ pub(crate) struct Exposure {
     pub(crate) origin: u64,
 }
 
-/// All regions, by their place in the shared table or beyond it.
+/// All regions, by their index in the shared table or beyond it.
 #[derive(Default)]
 pub(crate) struct Regions {
     own: HashMap<u32, Region>,
-    /// The place of each key.
+    /// The index of each key.
     by_key: HashMap<u64, u32>,
     /// One is taken back, as soon as nobody uses it any more.
     revoked: bool,
-    /// Reads by peers under way, with the region's place and the peer.
+    /// Reads by peers under way, with the region's index and the peer.
     reads: Vec<(RequestId, u32, u32)>,
-    /// Peers that seem to access a region which is taken back, with its place.
+    /// Peers that seem to access a region which is taken back, with its index.
     accessors: Vec<(u32, u32, Inquiry)>,
     /// Transfers that use a region which is taken back: region, how many, how far they are
     /// together; and since when.
@@ -82,9 +82,9 @@ impl Regions {
             over: None,
             users: 0,
         };
-        let place = (0..=self.own.len() as u32).find(|place| !self.own.contains_key(place));
-        // One of `n + 1` places is free where `n` are taken.
-        let place = place.unwrap_or(u32::MAX);
+        let index = (0..=self.own.len() as u32).find(|index| !self.own.contains_key(index));
+        // One of `n + 1` indices is free where `n` are taken.
+        let index = index.unwrap_or(u32::MAX);
         let memory = region.memory.writable();
         let terms = RegionTerms {
             address: memory.start.expose_provenance() as u64,
@@ -92,14 +92,14 @@ impl Regions {
             access: region.access.bits(),
             origin: region.origin,
         };
-        table(segment).publish(place, key, &terms);
-        self.by_key.insert(key, place);
-        self.own.insert(place, region);
-        Ok((RegionId(u64::from(place)), key))
+        table(segment).publish(index, key, &terms);
+        self.by_key.insert(key, index);
+        self.own.insert(index, region);
+        Ok((RegionId(u64::from(index)), key))
     }
 
     /// The key that the caller picked, or else a random one, of which there are as many as the
-    /// table has places.
+    /// table has entries.
     fn new_key(&self, segment: &OwnSegment, picked: Option<u64>) -> Result<u64> {
         if let Some(key) = picked {
             if key == 0 || self.by_key.contains_key(&key) {
@@ -121,7 +121,7 @@ impl Regions {
     fn get(&mut self, id: RegionId) -> Result<&mut Region> {
         u32::try_from(id.0)
             .ok()
-            .and_then(|place| self.own.get_mut(&place))
+            .and_then(|index| self.own.get_mut(&index))
             .ok_or(Error::UnknownRequest)
     }
 
@@ -131,7 +131,7 @@ impl Regions {
     }
 
     /// Bytes that a peer asks for by key, or this endpoint as a peer would; with the region's
-    /// place.
+    /// index.
     ///
     /// # Errors
     /// What the peer is to be told.
@@ -142,35 +142,35 @@ impl Regions {
         len: u64,
         access: Access,
     ) -> core::result::Result<(u32, RawSliceMut), Done> {
-        let place = self.by_key.get(&key);
-        let found = place.and_then(|place| Some((*place, self.own.get(place)?)));
+        let index = self.by_key.get(&key);
+        let found = index.and_then(|index| Some((*index, self.own.get(index)?)));
         let fits =
             |(_, region): &(u32, &Region)| region.over.is_none() && region.access.contains(access);
-        let (place, region) = found.filter(fits).ok_or(Done::NoRegion)?;
+        let (index, region) = found.filter(fits).ok_or(Done::NoRegion)?;
         let offset = offset.wrapping_sub(region.origin);
         let found = region.memory.get(offset, len);
         let bytes = found.ok_or(Done::OutOfRegion(region.memory.len()))?;
-        Ok((place, bytes))
+        Ok((index, bytes))
     }
 
     /// A transfer uses a region.
-    pub(crate) fn enter(&mut self, place: u32) {
-        if let Some(region) = self.own.get_mut(&place) {
+    pub(crate) fn enter(&mut self, index: u32) {
+        if let Some(region) = self.own.get_mut(&index) {
             region.users += 1;
         }
     }
 
     /// A transfer uses a region no longer.
-    pub(crate) fn leave(&mut self, place: u32) {
-        if let Some(region) = self.own.get_mut(&place) {
+    pub(crate) fn leave(&mut self, index: u32) {
+        if let Some(region) = self.own.get_mut(&index) {
             region.users -= 1;
         }
     }
 
     /// A peer reads a region by this send.
-    pub(crate) fn begin_read(&mut self, send: RequestId, place: u32, from: u32) {
-        self.enter(place);
-        self.reads.push((send, place, from));
+    pub(crate) fn begin_read(&mut self, send: RequestId, index: u32, from: u32) {
+        self.enter(index);
+        self.reads.push((send, index, from));
     }
 
     /// Whether a send is a read of a region by a peer.
@@ -190,11 +190,11 @@ impl Regions {
         goes_on: impl Fn(RequestId) -> bool,
         mut ended: impl FnMut(u32),
     ) {
-        for (send, place, from) in core::mem::take(&mut self.reads) {
+        for (send, index, from) in core::mem::take(&mut self.reads) {
             if goes_on(send) {
-                self.reads.push((send, place, from));
+                self.reads.push((send, index, from));
             } else {
-                self.leave(place);
+                self.leave(index);
                 ended(from);
             }
         }
@@ -204,21 +204,21 @@ impl Regions {
     pub(crate) fn start_revoke(&mut self, segment: &OwnSegment, id: RegionId) -> Result<()> {
         self.get(id)?.over = Some(Instant::now());
         self.revoked = true;
-        if let Ok(place) = u32::try_from(id.0) {
-            table(segment).remove(place);
+        if let Ok(index) = u32::try_from(id.0) {
+            table(segment).remove(index);
         }
         Ok(())
     }
 
     /// What is known of a peer that seems to access a region which is taken back.
     pub(crate) fn accessor(&mut self, id: RegionId, peer: u32) -> &mut Inquiry {
-        let place = id.0 as u32;
+        let index = id.0 as u32;
         let known = self.accessors.iter();
         let at = known
             .clone()
-            .position(|known| (known.0, known.1) == (place, peer))
+            .position(|known| (known.0, known.1) == (index, peer))
             .unwrap_or_else(|| {
-                self.accessors.push((place, peer, Inquiry::new()));
+                self.accessors.push((index, peer, Inquiry::new()));
                 self.accessors.len() - 1
             });
         &mut self.accessors[at].2
@@ -294,9 +294,9 @@ impl Regions {
 
     /// No access to any region begins any more.
     pub(crate) fn withdraw(&mut self, segment: &OwnSegment) {
-        for (place, region) in &mut self.own {
+        for (index, region) in &mut self.own {
             region.over = Some(Instant::now());
-            table(segment).remove(*place);
+            table(segment).remove(*index);
         }
     }
 

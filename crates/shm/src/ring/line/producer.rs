@@ -95,10 +95,10 @@ impl<M: Memory> LineProducer<M> {
         from: *const u8,
         len: usize,
     ) -> bool {
-        let Some(slot) = self.spot_of_same_tag(tag, len) else {
+        let Some(slot) = self.slot_of_same_tag(tag, len) else {
             return false;
         };
-        // SAFETY: the spot has room for `len` bytes there, and nothing is published in between; the
+        // SAFETY: the slot has room for `len` bytes there, and nothing is published in between; the
         // rest is the caller's promise.
         unsafe {
             // It copies up to 64 bytes, and these are at most 56.
@@ -118,16 +118,16 @@ impl<M: Memory> LineProducer<M> {
         tag: u64,
         words: [u64; N],
     ) -> bool {
-        let Some(slot) = self.spot_of_same_tag(tag, N * WORD) else {
+        let Some(slot) = self.slot_of_same_tag(tag, N * WORD) else {
             return false;
         };
         for (at, word) in words.into_iter().enumerate() {
-            // SAFETY: the spot has room for all of them there, at a multiple of 8.
+            // SAFETY: the slot has room for all of them there, at a multiple of 8.
             let place = unsafe { self.mem.word64_unchecked(slot.offset + WORD + at * WORD) };
             // The header, stored behind it, orders it.
             place.store(word, Ordering::Relaxed);
         }
-        // SAFETY: the spot is for that length, and nothing was published since.
+        // SAFETY: the slot is for that length, and nothing was published since.
         unsafe { self.publish_same_tag(&slot, kind, N * WORD) };
         true
     }
@@ -135,7 +135,7 @@ impl<M: Memory> LineProducer<M> {
     /// Where a record of so many words goes, if its place is at hand: it and the word behind it lie
     /// in the lap, and are free.
     #[inline(always)]
-    fn spot_at_hand(&self, words: u64) -> Option<Slot> {
+    fn slot_at_hand(&self, words: u64) -> Option<Slot> {
         let cursor = &self.cursor;
         let start = cursor.write;
         let (end, ends_line) = cursor.end(start, words);
@@ -157,24 +157,24 @@ impl<M: Memory> LineProducer<M> {
     /// The same for a record without a tag of its own, if it may be one. Its payload is behind one
     /// word.
     #[inline(always)]
-    fn spot_of_same_tag(&self, tag: u64, len: usize) -> Option<Slot> {
+    fn slot_of_same_tag(&self, tag: u64, len: usize) -> Option<Slot> {
         if tag != self.tag || len > MOST_SAME_TAG as usize {
             return None;
         }
         // Even in the smallest ring no payload of this length is too long.
-        self.spot_at_hand(words_for(len as u32) - 1)
+        self.slot_at_hand(words_for(len as u32) - 1)
     }
 
-    /// Publishes the record at that spot, whose payload is there.
+    /// Publishes the record at that slot, whose payload is there.
     ///
     /// # Safety
     ///
-    /// [`spot_of_same_tag`](Self::spot_of_same_tag) gave the spot for this length, and nothing was
+    /// [`slot_of_same_tag`](Self::slot_of_same_tag) gave the slot for this length, and nothing was
     /// published since.
     #[inline(always)]
     unsafe fn publish_same_tag(&mut self, slot: &Slot, kind: u8, len: usize) {
         debug_assert!(kind != 0 && kind != PAD, "the ring's own kinds");
-        // SAFETY: both lie in the lap, by `spot_at_hand`.
+        // SAFETY: both lie in the lap, by `slot_at_hand`.
         let (behind, head) = unsafe {
             (
                 self.mem.word64_unchecked(slot.behind),
@@ -206,7 +206,7 @@ impl<M: Memory> LineProducer<M> {
 
     #[inline(always)]
     fn reserve_words(&mut self, len: u32, words: u64, same: bool) -> Option<Reservation<'_, M>> {
-        let at_hand = self.spot_at_hand(words);
+        let at_hand = self.slot_at_hand(words);
         let slot = match at_hand.filter(|_| len <= self.max_payload) {
             Some(slot) => slot,
             None => self.seek(len, words)?,

@@ -63,7 +63,7 @@ impl Engine {
                     let id = self.post_remaining(source.0, tag, len, at, buffer);
                     return self.wait(id);
                 }
-                Bypass::No => {}
+                Bypass::NotTaken => {}
             }
         }
         // SAFETY: the caller's promise.
@@ -89,9 +89,9 @@ impl Engine {
         }
         for _ in 0..receive_bypass::rounds(self.cx.wakeup.spins()) {
             match receive_bypass::round(&mut self.rings, &mut self.cx, source, selector, into) {
-                Round::Done(found, messages) => {
-                    self.bypassed += messages;
-                    return found;
+                Round::Over(outcome, weight) => {
+                    self.bypassed += weight;
+                    return outcome;
                 }
                 // The message may come meanwhile, and would have no receive.
                 Round::Empty => {
@@ -100,7 +100,7 @@ impl Engine {
                 Round::Other => {}
             }
         }
-        Bypass::No
+        Bypass::NotTaken
     }
 
     /// The first `at` bytes of a message are in the buffer; the others come as for any receive.

@@ -1,4 +1,5 @@
-//! Room for messages that go ahead of their receivers: see `engine/ahead.rs`.
+//! Room for messages that go ahead of their receivers: see
+//! `engine/protocol/send_ahead.rs`.
 
 use limic_policy::slow_receiver::LONG;
 use limic_shm::ring::Memory;

@@ -16,12 +16,12 @@ use self::sync::{ANY_ORPHANS, AtomicBool, AtomicU64, AtomicUsize, Ordering, orph
 
 struct Shared<T> {
     value: T,
-    /// PoolOwner returns are counted by `here`; see [`this_thread`]. Changes only while no share is
-    /// out.
+    /// The thread whose returns `local` counts: a number of [`this_thread`]. It changes only while
+    /// no share is out.
     thread: AtomicUsize,
-    /// Shares returned by that thread, which alone writes it.
+    /// Shares that came back on that thread, which alone writes it.
     local: AtomicU64,
-    /// Shares returned by others.
+    /// Shares that came back on others.
     remote: AtomicU64,
     /// The keeper is gone: who returns a share looks whether it was the last.
     orphaned: AtomicBool,
@@ -115,9 +115,9 @@ impl<T> RcBox<T> {
 
     fn all_returned(&self) -> bool {
         let shared = self.shared();
-        // Acquire: pairs with the releases in `Share::drop` (pair *share returned*): whatever was
-        // done with the value comes before its end, and a thread reads `thread` before that
-        // changes.
+        // Acquire: pairs with the releases in `ThreadRef::drop` (pair *share returned*): whatever
+        // was done with the value comes before its end, and a thread reads `thread` before
+        // that changes.
         let back = shared.local.load(Ordering::Acquire) + shared.remote.load(Ordering::Acquire);
         back == self.shares
     }
@@ -132,7 +132,7 @@ impl<T: Send + Sync> Orphan for RcBox<T> {
 impl<T> Drop for RcBox<T> {
     fn drop(&mut self) {
         debug_assert!(self.all_returned(), "somebody uses the value");
-        // SAFETY: it came from a box in `Keeper::new`, and nobody has a share any more.
+        // SAFETY: it came from a box in `ThreadRc::new`, and nobody has a share any more.
         drop(unsafe { Box::from_raw(self.shared.as_ptr()) });
     }
 }
@@ -214,7 +214,7 @@ impl<T> Drop for ThreadRef<T> {
         // SAFETY: it lives until this share is returned, which is the last access below.
         let shared = unsafe { self.shared.as_ref() };
         let orphaned = shared.orphaned.load(Ordering::Relaxed);
-        // Release, twice: pair with the acquire in `Given::all_returned` (pair *share returned*).
+        // Release, twice: pair with the acquires in `RcBox::all_returned` (pair *share returned*).
         if shared.thread.load(Ordering::Relaxed) == this_thread() {
             let back = shared.local.load(Ordering::Relaxed) + 1;
             shared.local.store(back, Ordering::Release);

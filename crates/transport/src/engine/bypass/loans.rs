@@ -1,10 +1,9 @@
 //! A loan is taken out of its sender's ring, past the queues, if nothing is in the way: as
 //! `receive` does it with messages that are copied.
 
-use crate::buffer::words;
 use crate::engine::cx::Cx;
 use crate::engine::envelope::Envelope;
-use crate::engine::frame::{self, ArenaMessage};
+use crate::engine::frame;
 use crate::engine::progress::dispatch;
 use crate::engine::progress::rings::{self, ReceiveRings};
 use crate::engine::protocol::arena_message::{self, LoanHold};
@@ -68,24 +67,26 @@ pub(crate) fn take(
         let (kind, tag) = (record.kind, record.tag);
         if kind == frame::ARENA && selector.fits_tag(tag) {
             cx.arenas.expect_return();
-            let message = ArenaMessage::decode(words(&record));
-            let held = match message.send_ahead {
-                // It has to do with the pace of this receiver.
-                Some(_) => None,
-                None => arena_message::hold(cx, source, &message),
-            };
-            if let Some((start, hold)) = held {
-                rings::credit_returned(cx, source, ring.pop());
-                return Some(TakenLoan {
-                    hold,
-                    tag,
-                    start,
-                    source,
-                    len: message.len,
-                });
+            if let Ok(message) = frame::arena(&record) {
+                let held = match message.send_ahead {
+                    // It has to do with the pace of this receiver.
+                    Some(_) => None,
+                    None => arena_message::hold(cx, source, &message),
+                };
+                if let Some((start, hold)) = held {
+                    rings::credit_returned(cx, source, ring.pop());
+                    return Some(TakenLoan {
+                        hold,
+                        tag,
+                        start,
+                        source,
+                        len: message.len,
+                    });
+                }
             }
         }
-        // Also a loan in an arena whose descriptor has not been taken in yet.
+        // Also a loan in an arena whose descriptor has not been taken in yet, and what is too short
+        // for a loan.
         dispatch::on_record(cx, source, kind, tag, &record);
         rings::credit_returned(cx, source, ring.pop());
         return None;

@@ -10,11 +10,10 @@ use limic_shm::ring::line::LineConsumer;
 
 use super::fragments;
 use crate::Selector;
-use crate::buffer::{ReceiveBuffer, words};
+use crate::buffer::ReceiveBuffer;
 use crate::engine::control::counting;
 use crate::engine::cx::Cx;
 use crate::engine::frame;
-use crate::engine::frame::descriptor::BufferDescriptor;
 use crate::engine::progress::dispatch;
 use crate::engine::progress::rings::{self, ReceiveRings};
 use crate::engine::protocol::{assembly, staged};
@@ -42,21 +41,23 @@ pub(crate) enum Bypass {
     Received(u64, u64),
     /// The message has begun: tag, length, and the bytes that are in the buffer.
     Started(u64, u64, u64),
-    /// It takes longer, or something is in the way; nothing has come.
-    No,
+    /// Nothing has come: the receive is to be posted, since it takes longer, or something is in the
+    /// way.
+    NotTaken,
 }
 
 /// What one round of looks found.
 pub(crate) enum Round {
-    /// The receive is over, here or past the queues; how many short messages that took as long as.
-    Done(Bypass, u32),
+    /// What became of the receive, and the number of short messages that take as long, beside the
+    /// one that it is.
+    Over(Bypass, u32),
     /// The ring is empty.
     Empty,
     /// A record of another kind or tag came; it was handled.
     Other,
 }
 
-const NO: Round = Round::Done(Bypass::No, 0);
+const NOT_TAKEN: Round = Round::Over(Bypass::NotTaken, 0);
 
 /// Looks at the private ring of a sender, for a receive that is the only one.
 ///
@@ -71,10 +72,10 @@ pub(crate) fn round(
     into: &ReceiveBuffer,
 ) -> Round {
     if !cx.matching.is_idle(&cx.requests) {
-        return NO;
+        return NOT_TAKEN;
     }
     let Some(ring) = rings.private_ring_of(source) else {
-        return NO;
+        return NOT_TAKEN;
     };
     for _ in 0..PEEKS {
         let record = match ring.peek() {
@@ -88,7 +89,7 @@ pub(crate) fn round(
             }
             Err(corrupt) => {
                 cx.peers.violated(source, corrupt.to_string());
-                return NO;
+                return NOT_TAKEN;
             }
         };
         let (kind, tag) = (record.kind, record.tag);
@@ -98,18 +99,23 @@ pub(crate) fn round(
             into.copy_from(0, len, &record);
             counting::count_received(cx, source, 1, len);
             rings::credit_returned(cx, source, ring.pop());
-            return Round::Done(Bypass::Received(tag, len), 0);
+            return Round::Over(Bypass::Received(tag, len), 0);
         }
         if fits && kind == frame::EAGER_STAGED {
-            let descriptor = BufferDescriptor::from(words::<2>(&record));
-            let len = descriptor.len();
-            if let Err(wrong) = staged::copy_buffer(cx, source, descriptor, 0, len, into) {
-                cx.peers.violated(source, wrong);
-                return NO;
-            }
+            let copied = frame::staged(&record).and_then(|descriptor| {
+                let len = descriptor.len();
+                staged::copy_buffer(cx, source, descriptor, 0, len, into).map(|()| len)
+            });
+            let len = match copied {
+                Ok(len) => len,
+                Err(wrong) => {
+                    cx.peers.violated(source, wrong);
+                    return NOT_TAKEN;
+                }
+            };
             counting::count_received(cx, source, 1, len);
             rings::credit_returned(cx, source, ring.pop());
-            return Round::Done(Bypass::Received(tag, len), 0);
+            return Round::Over(Bypass::Received(tag, len), 0);
         }
         return other(ring, cx, source, selector, into);
     }
@@ -137,19 +143,19 @@ fn other(
         return Round::Other;
     }
     if kind != frame::EAGER_FRAGMENTED {
-        return NO;
+        return NOT_TAKEN;
     }
     let Some(len) = fragments::eager_length(&record, into) else {
-        return NO;
+        return NOT_TAKEN;
     };
     if !assembly::begin_bypass(cx, source) {
-        return NO;
+        return NOT_TAKEN;
     }
     rings::credit_returned(cx, source, ring.pop());
     let at = fragments::take(ring, cx, source, len, into);
     if at < len {
-        return Round::Done(Bypass::Started(tag, len, at), 0);
+        return Round::Over(Bypass::Started(tag, len, at), 0);
     }
     assembly::received_bypass(cx, source, len);
-    Round::Done(Bypass::Received(tag, len), FRAGMENTED)
+    Round::Over(Bypass::Received(tag, len), FRAGMENTED)
 }

@@ -41,7 +41,7 @@ fn again(kind: u8, tag: u64, payload: &[u8]) -> Option<ControlRecord> {
             assert!(payload.ends_with(&bytes));
             return None;
         }
-        Frame::EagerStaged(envelope, place) => message(&envelope, EAGER_STAGED, &place.words()),
+        Frame::EagerStaged(envelope, buffer) => message(&envelope, EAGER_STAGED, &buffer.words()),
         Frame::EagerFragmented(envelope, len, stalled) => {
             message(&envelope, EAGER_FRAGMENTED, &[fragmented(len, stalled)])
         }
@@ -49,12 +49,12 @@ fn again(kind: u8, tag: u64, payload: &[u8]) -> Option<ControlRecord> {
         Frame::Arena(envelope, from) => message(&envelope, ARENA, &from.encode()),
         Frame::ClearToSend(clear) => clear.encode(),
         Frame::SplitCopy(split) => split.encode(),
-        Frame::FragmentStaged(Transfer::Eager, place) => {
-            ControlRecord::new(FRAGMENT_STAGED, 0, place.words())
+        Frame::FragmentStaged(Transfer::Eager, buffer) => {
+            ControlRecord::new(FRAGMENT_STAGED, 0, buffer.words())
         }
-        Frame::FragmentStaged(Transfer::Asked { receive, at }, place) => {
-            let [place, extent] = place.words();
-            ControlRecord::new(FRAGMENT_STAGED, 0, [receive, at, place, extent])
+        Frame::FragmentStaged(Transfer::Asked { receive, at }, buffer) => {
+            let [page_word, extent] = buffer.words();
+            ControlRecord::new(FRAGMENT_STAGED, 0, [receive, at, page_word, extent])
         }
         Frame::Done(id, done) => done.encode(id),
         Frame::Retract(id) => ControlRecord::new(RETRACT, 0, [id]),

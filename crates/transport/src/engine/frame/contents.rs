@@ -93,7 +93,7 @@ impl ArenaMessage {
     }
 
     #[inline(always)]
-    pub(crate) fn decode([name, offset, len]: [u64; 3]) -> Self {
+    pub(super) fn decode([name, offset, len]: [u64; 3]) -> Self {
         let (ahead, len) = unflagged(len);
         Self {
             arena: name as u32 >> FLAG_BITS,

@@ -31,21 +31,21 @@ impl Lease {
 ///
 /// | word | bits | |
 /// |---|---|---|
-/// | place | 0 to 31 | the first page |
+/// | page word | 0 to 31 | the first page |
 /// | | 32 to 63 | its generation |
 /// | extent | 0 to 31 | length in bytes |
 /// | | 32 to 39 | the lease |
 /// | | 40 to 63 | pages that the reader may keep; only of a transferred buffer |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BufferDescriptor {
-    place: u64,
+    page_word: u64,
     extent: u64,
 }
 
 impl From<[u64; 2]> for BufferDescriptor {
     #[inline(always)]
-    fn from([place, extent]: [u64; 2]) -> Self {
-        Self { place, extent }
+    fn from([page_word, extent]: [u64; 2]) -> Self {
+        Self { page_word, extent }
     }
 }
 
@@ -62,7 +62,7 @@ impl BufferDescriptor {
             "a staging buffer"
         );
         Self {
-            place: halves(page, generation),
+            page_word: halves(page, generation),
             extent: u64::from(pages) << PAGES_AT | (lease as u64) << LEASE_AT | len,
         }
     }
@@ -70,7 +70,7 @@ impl BufferDescriptor {
     /// What is written to a record.
     #[inline(always)]
     pub(crate) fn words(self) -> [u64; 2] {
-        [self.place, self.extent]
+        [self.page_word, self.extent]
     }
 
     #[inline(always)]
@@ -80,12 +80,12 @@ impl BufferDescriptor {
 
     #[inline(always)]
     pub(crate) fn page(&self) -> u32 {
-        self.place as u32
+        self.page_word as u32
     }
 
     #[inline(always)]
     pub(crate) fn generation(&self) -> u32 {
-        (self.place >> 32) as u32
+        (self.page_word >> 32) as u32
     }
 
     /// `None`: one that does not exist.

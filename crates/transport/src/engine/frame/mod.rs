@@ -8,13 +8,13 @@
 //! | kind | tag | payload |
 //! |---|---|---|
 //! | [`EAGER`] | message's | the message |
-//! | [`EAGER_STAGED`] | message's | where it lies in a staging pool: place, extent |
+//! | [`EAGER_STAGED`] | message's | where it lies in a staging pool: page word, extent |
 //! | [`EAGER_FRAGMENTED`] | message's | length and flags; its fragments follow |
 //! | [`READY_TO_SEND`] | message's | send id, length and flags, address, key |
 //! | [`ARENA`] | message's | name, offset, length and how many are ahead |
 //! | [`CLEAR_TO_SEND`] | 1: expose | send id, receive id, first byte, end |
 //! | [`SPLIT_COPY`] | | send id, the receiver's line of `splits` |
-//! | [`FRAGMENT_STAGED`] | | (receive id, first byte,) place, extent |
+//! | [`FRAGMENT_STAGED`] | | (receive id, first byte,) page word, extent |
 //! | [`FRAGMENT_INLINE`] | receive id or 0 | (first byte,) the fragment |
 //! | [`DONE`] | what is done | id, value |
 //! | [`RETRACT`] | | send id |
@@ -147,8 +147,8 @@ impl<'a, S: Source + ?Sized> Frame<'a, S> {
                 Self::FragmentStaged(Transfer::Eager, words::<2>(record).into())
             }
             FRAGMENT_STAGED => {
-                let [receive, at, place, extent] = read(record)?;
-                Self::FragmentStaged(Transfer::Asked { receive, at }, [place, extent].into())
+                let [receive, at, page_word, extent] = read(record)?;
+                Self::FragmentStaged(Transfer::Asked { receive, at }, [page_word, extent].into())
             }
             FRAGMENT_INLINE if tag == 0 => Self::FragmentInline(Transfer::Eager, ahead(0)),
             FRAGMENT_INLINE => {
@@ -174,14 +174,14 @@ impl<'a, S: Source + ?Sized> Frame<'a, S> {
         }
         Ok(match kind & !IMMEDIATE {
             EAGER => Self::Eager(envelope, body),
-            EAGER_STAGED => Self::EagerStaged(envelope, read::<2>(&body)?.into()),
+            EAGER_STAGED => Self::EagerStaged(envelope, staged(&body)?),
             EAGER_FRAGMENTED => {
                 let [word] = read(&body)?;
                 let (stalled, len) = unflagged(word);
                 Self::EagerFragmented(envelope, len, stalled != 0)
             }
             READY_TO_SEND => Self::ReadyToSend(envelope, Offer::decode(read(&body)?)),
-            ARENA => Self::Arena(envelope, ArenaMessage::decode(read(&body)?)),
+            ARENA => Self::Arena(envelope, arena(&body)?),
             _ => return Err("a record of a kind that does not exist"),
         })
     }
@@ -235,6 +235,24 @@ pub(crate) fn fragmented(len: u64, stalled: bool) -> u64 {
 pub(crate) fn fragmented_from(word: u64) -> (u64, bool) {
     let (stalled, len) = unflagged(word);
     (len, stalled != 0)
+}
+
+/// Where the bytes of a message lie: the words of [`EAGER_STAGED`].
+///
+/// # Errors
+/// The record is too short.
+#[inline(always)]
+pub(crate) fn staged(record: &(impl Source + ?Sized)) -> Result<BufferDescriptor, Violation> {
+    Ok(read::<2>(record)?.into())
+}
+
+/// What the words of [`ARENA`] say.
+///
+/// # Errors
+/// The record is too short.
+#[inline(always)]
+pub(crate) fn arena(record: &(impl Source + ?Sized)) -> Result<ArenaMessage, Violation> {
+    Ok(ArenaMessage::decode(read(record)?))
 }
 
 /// The first words of a record, all of which it must have.

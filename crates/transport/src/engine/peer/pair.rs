@@ -203,8 +203,8 @@ pub(crate) struct PairState<'a> {
     pub(crate) pool: &'a StagingPool,
     pub(crate) to: u32,
     pub(crate) data: &'a [RawSlice],
-    /// The ring had no room for the message.
-    pub(crate) full: bool,
+    /// The message was tried and did not go: most likely, the ring had no room for it.
+    pub(crate) refused: bool,
 }
 
 impl SendState for PairState<'_> {
@@ -220,7 +220,7 @@ impl SendState for PairState<'_> {
 
     #[inline(always)]
     fn is_full(&self) -> bool {
-        self.full
+        self.refused
     }
 
     fn is_peer_readable(&self) -> bool {

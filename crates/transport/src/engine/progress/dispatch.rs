@@ -23,12 +23,12 @@ pub(crate) fn on_record(cx: &mut Cx, from: u32, kind: u8, tag: u64, record: &imp
 fn on_frame<S: Source>(cx: &mut Cx, from: u32, frame: Frame<'_, S>) -> Result<(), Violation> {
     match frame {
         Frame::Eager(envelope, bytes) => receive::on_eager(cx, envelope, &bytes),
-        Frame::EagerStaged(envelope, place) => receive::on_eager_staged(cx, envelope, place),
+        Frame::EagerStaged(envelope, buffer) => receive::on_eager_staged(cx, envelope, buffer),
         Frame::EagerFragmented(envelope, len, stalled) => {
             assembly::on_eager_fragmented(cx, envelope, len, stalled)
         }
-        Frame::FragmentStaged(transfer, place) => {
-            assembly::on_fragment_staged(cx, from, transfer, place)
+        Frame::FragmentStaged(transfer, buffer) => {
+            assembly::on_fragment_staged(cx, from, transfer, buffer)
         }
         Frame::FragmentInline(transfer, bytes) => {
             assembly::on_fragment_inline(cx, from, transfer, &bytes)

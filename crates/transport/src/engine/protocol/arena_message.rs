@@ -20,7 +20,7 @@ use crate::engine::protocol::unexpected;
 use crate::engine::request::Operation;
 use crate::{Error, Peer, Result};
 
-/// What a peer is told off for.
+/// What is wrong with the record of a message outside of its arena.
 pub(crate) const OUTSIDE: Violation = "a message outside of its arena";
 
 /// Keeps a received loan mapped, and tells its owner when it is dropped.

@@ -16,7 +16,7 @@ use crate::engine::matching::unexpected_store::{
     UnexpectedBody, UnexpectedMessage, UnexpectedStore,
 };
 use crate::engine::peer::table::{Channel, PeerState};
-use crate::engine::protocol::place::{Came, Place};
+use crate::engine::protocol::receive_target::{Came, ReceiveTarget};
 use crate::engine::protocol::{receive, rendezvous, rma, unexpected};
 use crate::engine::request::{
     Destination, EagerAssembly, Incoming, Operation, ReceiveStage, Receiving, Requests, Slot, sent,
@@ -40,7 +40,7 @@ pub(crate) fn on_eager_fragmented(
     if pair.assembly.is_some() || len == 0 || len > LONGEST_RECYCLED {
         return Err("an eager message that begins within another one, or is too long");
     }
-    let to = place(cx, envelope, (len, Path::EagerFragments), stalled)?;
+    let to = destination(cx, envelope, (len, Path::EagerFragments), stalled)?;
     if let Some(pair) = cx.peers.pair(from) {
         pair.assembly = Some(EagerAssembly { to, at: 0, len });
     }
@@ -52,7 +52,7 @@ pub(crate) fn on_eager_fragmented(
 /// # Errors
 /// There is no memory to keep it.
 #[inline]
-pub(crate) fn place(
+pub(crate) fn destination(
     cx: &mut Cx,
     envelope: Envelope,
     (len, path): (u64, Path),
@@ -172,7 +172,7 @@ fn store_fragment(
             (assembly.to, assembly.at, true)
         }
     };
-    Place::find(requests, store, from, to, (at, len), cut)?.take(bytes)
+    ReceiveTarget::find(requests, store, from, to, (at, len), cut)?.take(bytes)
 }
 
 /// All bytes of a receive have come in fragments.

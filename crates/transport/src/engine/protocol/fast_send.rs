@@ -59,7 +59,7 @@ pub(crate) unsafe fn send_fast(cx: &mut Cx, to: u32, tag: u64, data: RawSlice) -
 /// Rings the receiver of what was sent just now. False: it is nobody's, see
 /// [`Outbound::ring_doorbell`](crate::engine::outbound::Outbound::ring_doorbell).
 #[cold]
-pub(crate) fn ring(cx: &mut Cx, to: u32) -> bool {
+pub(crate) fn ring_doorbell(cx: &mut Cx, to: u32) -> bool {
     let pair = cx.peers.pair(to);
     pair.is_none_or(|pair| pair.out.ring_doorbell())
 }

@@ -13,12 +13,12 @@ use crate::engine::cx::Cx;
 use crate::engine::fabric::{Coming, Link};
 use crate::engine::frame::{self, Frame, Transfer, Violation};
 use crate::engine::matching::unexpected_store::UnexpectedStore;
-use crate::engine::protocol::place::{Came, Place, UNWANTED};
+use crate::engine::protocol::receive_target::{Came, ReceiveTarget, UNWANTED};
 use crate::engine::protocol::{assembly, send};
 use crate::engine::request::{Destination, Fragments, Requests, SendStage, Slot};
 use crate::raw::{RawSliceMut, RequestId};
 
-/// Bytes that are read at a time where they do not go straight to their place.
+/// Bytes that are read at a time where they do not go straight to their target.
 const AT_A_TIME: usize = 16 << 10;
 
 /// The turn of an eager message has come. True if all of it is out.
@@ -59,7 +59,7 @@ fn begin(cx: &mut Cx, from: u32, link: Link, form: Form, first: &[u8]) -> Result
     let (coming, here) = match Frame::decode(from, form.kind, form.tag, first)? {
         Frame::Eager(envelope, body) => {
             let len = body.len() + missing;
-            let to = assembly::place(cx, envelope, (len, Path::RcEager), false)?;
+            let to = assembly::destination(cx, envelope, (len, Path::RcEager), false)?;
             (Coming::Eager { to, len }, body.len())
         }
         Frame::FragmentInline(Transfer::Asked { receive, at }, body) => {
@@ -71,7 +71,7 @@ fn begin(cx: &mut Cx, from: u32, link: Link, form: Form, first: &[u8]) -> Result
     cx.fabric.set_coming(link, coming);
     let bytes = &first[first.len() - here as usize..];
     let (requests, store) = (&mut cx.requests, cx.matching.store());
-    let came = place(requests, store, from, coming, here + missing)?.take(bytes)?;
+    let came = target(requests, store, from, coming, here + missing)?.take(bytes)?;
     came.note(cx, from);
     Ok(())
 }
@@ -98,7 +98,7 @@ pub(crate) fn on_rest(cx: &mut Cx, from: u32, link: Link, left: u64) -> bool {
     taken > 0 || !cx.fabric.is_connected(link)
 }
 
-/// Receives the next bytes of a record, of which so many are missing: to their place if that is in
+/// Receives the next bytes of a record, of which so many are missing: to their target if that is in
 /// one slice. Gives their number too.
 fn receive(
     cx: &mut Cx,
@@ -109,8 +109,8 @@ fn receive(
 ) -> Result<(u64, Came), Violation> {
     let mut gathered = [MaybeUninit::<u8>::uninit(); AT_A_TIME];
     let (requests, store) = (&mut cx.requests, cx.matching.store());
-    let mut place = place(requests, store, from, coming, left)?;
-    let straight = place.memory(left, AT_A_TIME)?;
+    let mut target = target(requests, store, from, coming, left)?;
+    let straight = target.memory(left, AT_A_TIME)?;
     let into = straight.unwrap_or(RawSliceMut {
         start: gathered.as_mut_ptr().cast(),
         len: AT_A_TIME.min(usize::try_from(left).unwrap_or(AT_A_TIME)),
@@ -120,27 +120,27 @@ fn receive(
     let got = unsafe { cx.fabric.receive(link, into.start, into.len) };
     let came = match straight {
         // SAFETY: so many bytes have just been written there.
-        Some(_) => unsafe { place.has_come(got) },
+        Some(_) => unsafe { target.has_come(got) },
         None => {
             // SAFETY: so many bytes have just been written there.
-            place.take(unsafe { core::slice::from_raw_parts(gathered.as_ptr().cast(), got) })?
+            target.take(unsafe { core::slice::from_raw_parts(gathered.as_ptr().cast(), got) })?
         }
     };
     Ok((got as u64, came))
 }
 
 /// Where the next bytes go of a record of which so many are missing.
-fn place<'a>(
+fn target<'a>(
     requests: &'a mut Requests,
     store: &'a mut UnexpectedStore,
     from: u32,
     coming: Coming,
     left: u64,
-) -> Result<Place<'a>, Violation> {
+) -> Result<ReceiveTarget<'a>, Violation> {
     let at = coming.end().saturating_sub(left);
     let (to, cut) = match coming {
         Coming::Eager { to, .. } => (to, true),
         Coming::Asked { receive, .. } => (Destination::Receive(RequestId(receive)), false),
     };
-    Place::find(requests, store, from, to, (at, left), cut)
+    ReceiveTarget::find(requests, store, from, to, (at, left), cut)
 }

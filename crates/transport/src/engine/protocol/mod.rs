@@ -6,8 +6,8 @@
 //! itself. `loans`: messages that lie in an arena already.
 //!
 //! Receiving: `receive` and `unexpected`, `staged` for bytes in a staging buffer, `assembly` for
-//! fragments, `place` for where bytes of a message go, `arena_message` for what lies in an arena.
-//! Long messages: `rendezvous`, then `fragments`, `single_copy` or `split_copy`.
+//! fragments, `receive_target` for where bytes of a message go, `arena_message` for what lies in an
+//! arena. Long messages: `rendezvous`, then `fragments`, `single_copy` or `split_copy`.
 //!
 //! One-sided access: `regions` at its owner, `rma` at the other side.
 
@@ -22,9 +22,9 @@ pub(crate) mod long_packets;
 mod loopback;
 mod offer;
 pub(crate) mod packets;
-mod place;
 pub(crate) mod private_ring;
 pub(crate) mod receive;
+mod receive_target;
 pub(crate) mod regions;
 pub(crate) mod rendezvous;
 pub(crate) mod rma;

@@ -255,7 +255,7 @@ pub(crate) fn on_get(cx: &mut Cx, from: u32, asked: RegionAccess) {
         offset,
         len,
     } = asked;
-    let (place, bytes) = match cx.regions.find(key, offset, len, Access::READ) {
+    let (index, bytes) = match cx.regions.find(key, offset, len, Access::READ) {
         Ok(found) => found,
         Err(refusal) => return outbox::answer(cx, from, refusal.encode(id)),
     };
@@ -284,7 +284,7 @@ pub(crate) fn on_get(cx: &mut Cx, from: u32, asked: RegionAccess) {
         delivered: false,
         matched: false,
     }));
-    cx.regions.begin_read(cx.requests.id(slot), place, from);
+    cx.regions.begin_read(cx.requests.id(slot), index, from);
     // Frees the slot by itself, and the region's user with it.
     cx.requests.abandon(slot, Box::new(()));
     fragments::wait_for_room(cx, from, slot);
@@ -298,19 +298,19 @@ pub(crate) fn on_put(cx: &mut Cx, from: u32, asked: RegionAccess) {
         offset,
         len,
     } = asked;
-    let (place, bytes) = match cx.regions.find(key, offset, len, Access::WRITE) {
+    let (index, bytes) = match cx.regions.find(key, offset, len, Access::WRITE) {
         Ok(found) => found,
         Err(refusal) => return outbox::answer(cx, from, refusal.encode(id)),
     };
     if !is_admitted(cx, from) {
         return;
     }
-    cx.regions.enter(place);
+    cx.regions.enter(index);
     // SAFETY: as in `on_get`.
     let into = unsafe { ReceiveBuffer::new(&[bytes]) };
     let incoming = Incoming {
         remote: id,
-        region: Some(place),
+        region: Some(index),
         path: Path::Pipeline,
         ..Incoming::new(Envelope::new(from, 0), len, len)
     };
@@ -334,8 +334,8 @@ pub(crate) fn finish_put(cx: &mut Cx, slot: Slot, incoming: &Incoming) {
 /// A write into a region ends, complete or not.
 pub(crate) fn abort_put(cx: &mut Cx, slot: Slot, incoming: &Incoming) {
     cx.requests.release(slot);
-    if let Some(place) = incoming.region {
-        cx.regions.leave(place);
+    if let Some(index) = incoming.region {
+        cx.regions.leave(index);
     }
     if let Some(peer) = cx.peers.get(incoming.from()) {
         peer.served -= 1;

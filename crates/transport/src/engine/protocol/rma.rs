@@ -246,13 +246,13 @@ fn find_region(pair: &ShmPair, key: u64, access: Access) -> Option<RegionTerms> 
         return None;
     }
     let table = &pair.regions.table;
-    let look = |place: u32| {
-        let region = table.look(place, key)?;
+    let look = |index: u32| {
+        let region = table.look(index, key)?;
         Access::from_bits(region.access)
             .contains(access)
             .then_some(region)
     };
     let known = &pair.regions.cache[key as usize % REGION_CACHE];
     look(known.get())
-        .or_else(|| (0..table.count()).find_map(|place| look(place).inspect(|_| known.set(place))))
+        .or_else(|| (0..table.count()).find_map(|index| look(index).inspect(|_| known.set(index))))
 }

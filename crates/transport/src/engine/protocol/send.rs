@@ -13,7 +13,7 @@ use crate::engine::outbox;
 use crate::engine::peer::pair::{PairState, ShmPair};
 use crate::engine::peer::table::{BacklogEntry, Channel, PeerState};
 use crate::engine::protocol::eager::{Message, push_eager};
-use crate::engine::protocol::fast_send::{FastSend, is_inline_length, ring, send_fast};
+use crate::engine::protocol::fast_send::{FastSend, is_inline_length, ring_doorbell, send_fast};
 use crate::engine::protocol::fragments::{self, Fragmented};
 use crate::engine::protocol::receive::posted;
 use crate::engine::protocol::{long_packets, loopback, offer, packets, rma, send_ahead};
@@ -39,7 +39,7 @@ pub(crate) unsafe fn try_send(
             // SAFETY: the caller's promise.
             match unsafe { send_fast(cx, to, tag, *one) } {
                 FastSend::Sent => return Ok(true),
-                FastSend::SentToSleeper => return Ok(ring(cx, to)),
+                FastSend::SentToSleeper => return Ok(ring_doorbell(cx, to)),
                 FastSend::No => {}
             }
         }
@@ -89,7 +89,7 @@ pub(crate) unsafe fn send_now(
     Ok(pushed.is_some())
 }
 
-/// How a message leaves by shared memory. `full`: the ring had no room for it.
+/// How a message leaves by shared memory. `refused`: it has just been tried and did not go.
 #[inline(always)]
 fn plan(
     pair: &ShmPair,
@@ -97,7 +97,7 @@ fn plan(
     to: u32,
     data: &[RawSlice],
     len: u64,
-    full: bool,
+    refused: bool,
 ) -> SendPlan {
     pair.routes.select(
         len,
@@ -106,7 +106,7 @@ fn plan(
             pool,
             to,
             data,
-            full,
+            refused,
         },
     )
 }

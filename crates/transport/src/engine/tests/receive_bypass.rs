@@ -7,7 +7,11 @@ use crate::buffer::ReceiveBuffer;
 use crate::counters::Event;
 use crate::engine::Engine;
 use crate::engine::bypass::receive::Bypass;
+use crate::engine::frame::{self, ControlRecord};
+use crate::engine::outbox;
 use crate::engine::protocol::send;
+use crate::error::PeerFailure;
+use crate::policy::select::LONGEST_EAGER;
 use crate::raw::{Posted, RawSlice, RawSliceMut, RequestId};
 use crate::{Peer, Selector, Tag};
 
@@ -146,4 +150,24 @@ fn a_message_in_fragments_that_is_longer_than_its_room_is_cut() {
         "{received:?}"
     );
     assert_eq!(room, data[..room.len()]);
+}
+
+#[test]
+fn a_record_that_is_too_short_for_its_kind_fails_its_sender_here_too() {
+    for kind in [frame::EAGER_STAGED, frame::ARENA] {
+        let (mut receiver, mut sender, of_sender, at_sender) = long_pair(2);
+        let short = ControlRecord::new(kind, 2, [0]);
+        outbox::control(&mut sender.cx, at_sender, short);
+        let selector = Selector::from((Peer(of_sender), Tag(2)));
+        let outcome = if kind == frame::ARENA {
+            receiver.take_loan(&selector).map(|_| ())
+        } else {
+            // SAFETY: no room, which is there for ever.
+            unsafe { receiver.recv_blocking(&selector, &[]) }.map(|_| ())
+        };
+        let Err(crate::Error::PeerFailed { why, .. }) = outcome else {
+            panic!("kind {kind}: {outcome:?}");
+        };
+        assert!(matches!(why, PeerFailure::Corrupt(_)), "{why}");
+    }
 }

@@ -150,3 +150,36 @@ fn rows_of_a_file_are_laid_over_the_table() {
     );
     assert_eq!(path(&settings, 1 << 20), Path::SplitCopy);
 }
+
+/// The first block of TOML in a page, or in the documentation of a module.
+fn example(page: &str) -> Vec<&str> {
+    let lines = page.lines().map(|line| line.trim_start_matches("//!"));
+    let lines = lines.map(str::trim_start);
+    let block = lines.skip_while(|line| *line != "```toml").skip(1);
+    block.take_while(|line| *line != "```").collect()
+}
+
+#[test]
+fn the_examples_in_the_pages_are_accepted() {
+    let dir = dir();
+    let text = example(include_str!("../../settings.rs")).join("\n");
+    let config = file(&dir, "config.toml", &text);
+    let settings = with(&[("LIMIC_CONFIG", &config)]).expect("the module's example");
+    assert_eq!(eager_max(&settings), 16 << 10);
+
+    let machine = MachineKey::this();
+    let here = |line: &str| {
+        let name = line.split(" = ").next();
+        let ours = machine.fields().find(|(field, _)| Some(*field) == name);
+        ours.map_or_else(
+            || line.to_owned(),
+            |(field, value)| format!("{field} = '{value}'"),
+        )
+    };
+    let page = example(include_str!("../../../../../docs/profile.md"));
+    let text = page.into_iter().map(here).collect::<Vec<_>>().join("\n");
+    let profile = file(&dir, "profile.toml", &text);
+    let settings = with(&[("LIMIC_PROFILE", &profile)]).expect("no bad variable");
+    assert_eq!(settings.warnings(), [] as [String; 0]);
+    assert_eq!(path(&settings, 16 << 10), Path::Eager);
+}

@@ -9,11 +9,11 @@ use crate::engine::protocol::{assembly, unexpected};
 use crate::engine::request::{Destination, ReceiveStage, Requests, Slot};
 use crate::raw::RawSliceMut;
 
-/// What a peer is told off for.
+/// What is wrong with bytes that nobody wants from their sender.
 pub(crate) const UNWANTED: Violation = "bytes that were not asked for";
 
 /// Where the next bytes of a message go.
-pub(crate) enum Place<'a> {
+pub(crate) enum ReceiveTarget<'a> {
     /// Into a receive.
     Receive(Room<'a>),
     /// Behind what is kept of an unexpected message.
@@ -59,7 +59,7 @@ impl Came {
     }
 }
 
-impl<'a> Place<'a> {
+impl<'a> ReceiveTarget<'a> {
     /// Where `len` bytes go from byte `at` of a message on. `cut`: the message may be longer than
     /// its receive.
     ///
