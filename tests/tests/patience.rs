@@ -2,7 +2,7 @@
 //! program, once more, which waits for what its parent sends only when it has read the line.
 
 use std::cell::RefCell;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -13,7 +13,8 @@ use limic::{
     Barrier, Endpoint, HybridEndpoint, Peer, RegionKey, Selector, Tag, wait_any, wait_some,
 };
 
-/// What a process that this test starts waits in.
+/// What a process that this test starts waits in; behind a space, the key of a region of its
+/// parent's.
 const ROLE: &str = "LIMIC_TEST_ROLE";
 /// Its parent's address, in hexadecimal digits.
 const PARENT: &str = "LIMIC_TEST_PARENT";
@@ -26,8 +27,21 @@ const WATCHDOG: Duration = Duration::from_secs(60);
 
 struct Waiting {
     child: Child,
-    /// Taken by who reads it.
-    stderr: Option<BufReader<std::process::ChildStderr>>,
+    /// What it says, line by line.
+    said: mpsc::Receiver<String>,
+}
+
+impl Waiting {
+    /// What it says while it waits.
+    fn line(&self) -> String {
+        self.said.recv_timeout(WATCHDOG).expect("it says nothing")
+    }
+
+    fn ends_well(mut self) {
+        assert!(self.child.wait().expect("a child").success());
+        let more: Vec<_> = self.said.iter().collect();
+        assert!(more.is_empty(), "one line is all: {more:?}");
+    }
 }
 
 impl Drop for Waiting {
@@ -52,8 +66,22 @@ fn start(role: &str, parent: &HybridEndpoint) -> Waiting {
         .stderr(Stdio::piped())
         .spawn()
         .expect("this program starts again");
-    let stderr = child.stderr.take().map(BufReader::new);
-    Waiting { child, stderr }
+    let stderr = BufReader::new(child.stderr.take().expect("a pipe"));
+    let (tell, said) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in stderr.lines() {
+            // Who has read enough reads no more.
+            let _ = tell.send(line.expect("text"));
+        }
+    });
+    Waiting { child, said }
+}
+
+/// An endpoint that accesses regions of others with their help alone.
+fn helped() -> HybridEndpoint {
+    let paths = PathSet::EMPTY.with(Path::Inline).with(Path::Pipeline);
+    let settings = Settings::builder().allowed(paths).build();
+    HybridEndpoint::with(settings.expect("settings")).expect("open")
 }
 
 #[test]
@@ -64,10 +92,20 @@ fn a_process_waits() {
     let hex = std::env::var(PARENT).expect("an address");
     let digits = |at| u8::from_str_radix(&hex[at..at + 2], 16).expect("two digits");
     let address: Vec<u8> = (0..hex.len()).step_by(2).map(digits).collect();
-    let endpoint = HybridEndpoint::open().expect("open");
+    let (role, key) = role.split_once(' ').unwrap_or((&role, "0"));
+    let key = RegionKey(key.parse().expect("a number"));
+    let endpoint = match role {
+        "read" | "write" => helped(),
+        _ => HybridEndpoint::open().expect("open"),
+    };
     let parent = endpoint.connect(&address).expect("an address");
+    if role == "contact" {
+        let loan = endpoint.loan(8).expect("a loan");
+        loan.send(parent, 1).expect("the parent lives");
+        return;
+    }
     endpoint.send(parent, 1, b"here").expect("the parent lives");
-    match role.as_str() {
+    match role {
         "recv" => {
             let status = endpoint.recv((parent, 5), &mut [0; 8]).expect("it comes");
             assert_eq!(status.len, 3);
@@ -103,6 +141,17 @@ fn a_process_waits() {
             assert_eq!(region.revoke().expect("it ends"), vec![2; REGION]);
             endpoint.recv((parent, 5), &mut [0; 8]).expect("it comes");
         }
+        "read" | "write" => {
+            let mut bytes = vec![2; REGION];
+            if role == "read" {
+                endpoint.read(parent, key, 0, &mut bytes).expect("a region");
+                assert_eq!(bytes, vec![1; REGION]);
+            } else {
+                endpoint.write(parent, key, 0, &bytes).expect("a region");
+            }
+            endpoint.send(parent, 6, b"done").expect("the parent lives");
+            endpoint.recv((parent, 5), &mut [0; 8]).expect("it comes");
+        }
         "lend" => {
             for _ in 0..LENT {
                 let loan = endpoint.loan(8).expect("it comes back");
@@ -124,13 +173,13 @@ fn a_process_waits() {
 /// Starts a process, reads the line that it says while it waits, answers with `message`, and gives
 /// the line.
 fn said(role: &str, message: &[u8]) -> String {
-    said_before(role, message, |_, _| {})
+    said_until(role, message, |_, _| {})
 }
 
-/// The same; the parent does something before it answers.
-fn said_before(role: &str, message: &[u8], before: impl FnOnce(&HybridEndpoint, Peer)) -> String {
+/// The same; what the parent does after its answer ends the wait.
+fn said_until(role: &str, message: &[u8], end: impl FnOnce(&HybridEndpoint, Peer)) -> String {
     let endpoint = HybridEndpoint::open().expect("open");
-    said_while(&endpoint, role, message, |_| {}, before)
+    said_while(&endpoint, role, message, |_| {}, end)
 }
 
 /// The same; the parent begins something before the child waits.
@@ -139,27 +188,17 @@ fn said_while(
     role: &str,
     message: &[u8],
     begin: impl FnOnce(Peer),
-    before: impl FnOnce(&HybridEndpoint, Peer),
+    end: impl FnOnce(&HybridEndpoint, Peer),
 ) -> String {
-    let mut waiting = start(role, endpoint);
+    let waiting = start(role, endpoint);
     let came = endpoint.recv(Selector::any(), &mut [0; 8]);
     let child = came.expect("the child says that it is there").peer;
     begin(child);
-    let (tell, told) = mpsc::channel();
-    let mut stderr = waiting.stderr.take().expect("a pipe");
-    let reader = std::thread::spawn(move || {
-        let mut line = String::new();
-        stderr.read_line(&mut line).expect("text");
-        tell.send(line).expect("the test waits");
-        let mut rest = String::new();
-        stderr.read_to_string(&mut rest).expect("text");
-        rest
-    });
-    let line = told.recv_timeout(WATCHDOG).expect("it says nothing");
-    before(endpoint, child);
+    let line = waiting.line();
+    // When its wait ends, this is there: it says no second line.
     endpoint.send(child, 5, message).expect("the child lives");
-    assert!(waiting.child.wait().expect("a child").success());
-    assert_eq!(reader.join().expect("text"), "", "one line is all");
+    end(endpoint, child);
+    waiting.ends_well();
     line
 }
 
@@ -168,7 +207,7 @@ fn a_receive_of_what_nobody_sends_names_tag_and_peer() {
     assert_eq!(
         said("recv", b"now"),
         "limic: warning: rank 7 has waited for 20ms in recv of tag 5 from peer 0 \
-         (LIMIC_LOG=off ends such lines)\n"
+         (LIMIC_LOG=off ends such lines)"
     );
 }
 
@@ -177,7 +216,7 @@ fn a_probe_for_what_nobody_sends_names_the_peer() {
     assert_eq!(
         said("probe", b"now"),
         "limic: warning: rank 7 has waited for 20ms in wait_probe of any tag from peer 0 \
-         (LIMIC_LOG=off ends such lines)\n"
+         (LIMIC_LOG=off ends such lines)"
     );
 }
 
@@ -199,12 +238,7 @@ fn a_wait_for_any_of_what_nobody_sends_names_each() {
 /// The parent moves nothing in the middle of an access with the child's help.
 #[test]
 fn a_revoke_names_the_peer_that_accesses_the_region() {
-    let paths = PathSet::EMPTY.with(Path::Inline).with(Path::Pipeline);
-    let settings = Settings::builder()
-        .allowed(paths)
-        .build()
-        .expect("settings");
-    let endpoint = HybridEndpoint::with(settings).expect("open");
+    let endpoint = helped();
     let data = vec![2; REGION];
     let access = RefCell::new(None);
     let begin = |child| {
@@ -234,7 +268,7 @@ fn a_receive_in_place_of_what_nobody_sends_names_tag_and_peer() {
 
 #[test]
 fn a_loan_that_nobody_takes_names_tag_and_peer() {
-    let line = said_before("lend", b"", |endpoint, child| {
+    let line = said_until("lend", b"", |endpoint, child| {
         for _ in 0..LENT {
             let loaned = endpoint.recv_loaned((child, 6)).expect("the child lives");
             assert_eq!(loaned.len(), 8);
@@ -242,6 +276,44 @@ fn a_loan_that_nobody_takes_names_tag_and_peer() {
     });
     let wanted = "waited for 20ms in send of tag 6 to peer 0, which takes nothing";
     assert!(line.contains(wanted), "{line}");
+}
+
+/// A loan lies in memory of its receiver, so the two meet first; and the parent does nothing.
+#[test]
+fn a_first_contact_names_the_peer() {
+    let endpoint = HybridEndpoint::open().expect("open");
+    let waiting = start("contact", &endpoint);
+    let line = waiting.line();
+    let came = endpoint.recv(Selector::any(), &mut [0; 8]);
+    assert_eq!(came.expect("the child lives").len, 8);
+    waiting.ends_well();
+    let wanted = "waited for 20ms in a first contact with peer 0 (not met yet) (";
+    assert!(line.contains(wanted), "{line}");
+}
+
+/// The child needs the help of the parent, which does nothing in the middle of it.
+#[test]
+fn one_sided_operations_name_the_peer() {
+    let write = format!("write of {REGION} bytes to a region of peer 0 (");
+    for (role, wanted, after) in [
+        ("read", "read of a region of peer 0 (", 1),
+        ("write", &write, 2),
+    ] {
+        let endpoint = HybridEndpoint::open().expect("open");
+        let region = endpoint.region(vec![1; REGION]).expect("a region");
+        let role = format!("{role} {}", region.key().0);
+        let end = |endpoint: &HybridEndpoint, child| {
+            endpoint
+                .recv((child, 6), &mut [0; 8])
+                .expect("the child lives");
+        };
+        let line = said_while(&endpoint, &role, b"", |_| {}, end);
+        assert!(
+            line.contains(&format!("waited for 20ms in {wanted}")),
+            "{line}"
+        );
+        assert_eq!(region.revoke().expect("it ends"), vec![after; REGION]);
+    }
 }
 
 #[test]

@@ -17,8 +17,9 @@
 
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::sync::{Mutex, MutexGuard};
 
+use limic_shm::process::{Process, ValueHere};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
@@ -45,7 +46,7 @@ const MESSAGE: usize = 32;
 #[derive(Debug)]
 pub(crate) struct Watch {
     news: OwnedFd,
-    process: u32,
+    process: Process,
     lock: Mutex<()>,
     ranges: [Range; RANGES],
 }
@@ -76,9 +77,9 @@ impl Watch {
     /// # Errors
     /// Why there is none.
     pub(crate) fn of_process() -> Result<&'static Self, String> {
-        static WATCH: OnceLock<Result<&'static Watch, String>> = OnceLock::new();
-        let watch = WATCH.get_or_init(Self::start).clone()?;
-        if watch.process == std::process::id() {
+        static WATCH: ValueHere<Result<&'static Watch, String>> = ValueHere::new();
+        let watch = WATCH.get_or_make(Self::start).clone()?;
+        if watch.process.is_current() {
             Ok(watch)
         } else {
             Err("this process was forked from the one that watches its memory".to_owned())
@@ -104,7 +105,7 @@ impl Watch {
         // It stays for as long as the process: ranges that it watches refer to it.
         let watch: &'static Self = Box::leak(Box::new(Self {
             news,
-            process: std::process::id(),
+            process: Process::current(),
             lock: Mutex::new(()),
             ranges: [const {
                 Range {
@@ -167,7 +168,7 @@ impl Watch {
                 .lock()
                 .unwrap_or_else(|broken| broken.into_inner())
         };
-        (self.process == std::process::id()).then(lock)
+        self.process.is_current().then(lock)
     }
 
     /// The thread's life.
@@ -216,9 +217,12 @@ impl Range {
 }
 
 impl Watched {
-    /// Whether nothing of the range was unmapped, moved or given back since it is watched.
+    /// Whether nothing of the range was unmapped, moved or given back since it is watched. A forked
+    /// child cannot tell.
     pub(crate) fn holds(&self) -> bool {
-        let _lock = self.watch.lock();
+        let Some(_lock) = self.watch.lock() else {
+            return false;
+        };
         let mut nothing = [0_u64; 3];
         // SAFETY: an empty range, which the kernel refuses, after it has looked for changes under
         // way.
@@ -338,6 +342,44 @@ mod tests {
                 assert!(again.iter().all(|byte| *byte == 0));
             }
         }
+    }
+
+    #[test]
+    fn a_forked_child_believes_no_watch_of_its_parent_and_waits_for_no_thread_of_it() {
+        let Some((_alone, watch)) = watch() else {
+            return;
+        };
+        let memory = Bytes::zeroed(1 << 16).unwrap();
+        let start = memory.start().as_ptr() as u64;
+        let watched = watch.add(start, 1 << 16).unwrap();
+        let (locked, is_locked) = std::sync::mpsc::channel();
+        let (leave, may_leave) = std::sync::mpsc::channel::<()>();
+        let status = std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let _lock = watch.lock();
+                locked.send(()).unwrap();
+                // It ends when the child has.
+                let _ = may_leave.recv();
+            });
+            is_locked.recv().unwrap();
+            // SAFETY: the child runs on in this thread alone, and ends without a destructor.
+            let child = unsafe { libc::fork() };
+            assert!(child >= 0, "fork");
+            if child == 0 {
+                // SAFETY: it ends, whatever happens.
+                unsafe { libc::alarm(50) };
+                let believed = Watch::of_process().is_ok() || watched.holds();
+                drop(watched);
+                // SAFETY: ends the child without running anything of the parent's.
+                unsafe { libc::_exit(i32::from(believed)) };
+            }
+            let mut status = 0;
+            // SAFETY: a child of this process, and a place for what it ends with.
+            assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+            drop(leave);
+            status
+        });
+        assert_eq!(status, 0);
     }
 
     #[test]

@@ -304,10 +304,14 @@ fn sleeping_on_a_queue() {
 }
 
 #[test]
-fn a_wait_for_a_queue_says_what_it_waits_for() {
+fn waits_for_a_queue_and_for_a_counter_say_what_they_wait_for() {
     if let Some((_, errors)) = part_with("waiting", &[("LIMIC_PATIENCE_MS", "100")]) {
-        let wanted = "has waited for 100ms in fi_cq_sread for recv of tag 77 from peer ";
-        assert!(errors.contains(wanted), "{errors}");
+        for wanted in [
+            "has waited for 100ms in fi_cq_sread for recv of tag 77 from peer ",
+            "has waited for 100ms in fi_cntr_wait for recv of tag 78 from peer ",
+        ] {
+            assert!(errors.contains(wanted), "{errors}");
+        }
     }
 }
 

@@ -4,7 +4,8 @@
 //! answers 'not supported'. So it is loaded here once by itself, for the sake of the reason.
 
 use std::ffi::CStr;
-use std::sync::OnceLock;
+
+use limic_shm::process::ValueHere;
 
 use crate::VerbsError;
 
@@ -13,8 +14,8 @@ use crate::VerbsError;
 /// # Errors
 /// [`VerbsError::NoLibrary`] with the dynamic linker's reason.
 pub fn available() -> Result<(), VerbsError> {
-    static OUTCOME: OnceLock<Option<String>> = OnceLock::new();
-    match OUTCOME.get_or_init(load) {
+    static OUTCOME: ValueHere<Option<String>> = ValueHere::new();
+    match OUTCOME.get_or_make(load) {
         None => Ok(()),
         Some(reason) => Err(VerbsError::NoLibrary(reason.clone())),
     }

@@ -242,6 +242,13 @@ static void sleep_on_a_counter(void)
     if (me == 1)
         OK(fi_cntr_wait(received, 3, 30000));
     meet();
+    /* Long enough to say what it waits for, where its patience is short. */
+    OK(fi_trecv(end, bytes, 8, NULL, peer, 78, 0, &contexts[0]));
+    CHECK(fi_cntr_wait(received, 4, 600) == -FI_ETIMEDOUT);
+    meet();
+    OK(fi_tinject(end, "12345678", 8, peer, 78));
+    OK(fi_cntr_wait(received, 4, 30000));
+    meet();
     OK(fi_close(&end->fid));
     OK(fi_close(&received->fid));
     OK(fi_close(&queue->fid));

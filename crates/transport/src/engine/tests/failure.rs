@@ -142,7 +142,7 @@ fn a_claim_of_a_silent_peer_is_told_of_once() {
         Log::default(),
         format!("a record that peer {of_silent} has begun"),
     );
-    tracing::subscriber::with_default(log.clone(), || {
+    tracing::subscriber::with_default(log.writer(), || {
         until(&mut [&mut receiver], |_| log.count(&line) > 0);
         for _ in 0..10 {
             turn(&mut [&mut receiver]);

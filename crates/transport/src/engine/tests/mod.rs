@@ -6,6 +6,7 @@ mod blamed;
 mod closing;
 mod failure;
 mod fragments;
+mod greetings;
 mod hostile;
 mod long_records;
 mod networks;
@@ -173,6 +174,19 @@ fn without_pidfd(engine: &mut Engine, peer: u32) {
 struct Log(Arc<Mutex<Vec<String>>>);
 
 impl Log {
+    /// Writes it.
+    fn writer(&self) -> impl tracing::Subscriber + Send + Sync + use<> {
+        let lines = Arc::clone(&self.0);
+        OnEvent(move |event: &tracing::Event<'_>| {
+            let mut lines = lines.lock().expect("no panic");
+            event.record(
+                &mut |_: &tracing::field::Field, value: &dyn core::fmt::Debug| {
+                    lines.push(format!("{value:?}"));
+                },
+            );
+        })
+    }
+
     /// Lines with this text.
     fn count(&self, text: &str) -> usize {
         let lines = self.0.lock().expect("no panic");
@@ -180,7 +194,10 @@ impl Log {
     }
 }
 
-impl tracing::Subscriber for Log {
+/// Does something for each event that is logged.
+struct OnEvent<F>(F);
+
+impl<F: Fn(&tracing::Event<'_>) + 'static> tracing::Subscriber for OnEvent<F> {
     fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
         true
     }
@@ -190,12 +207,7 @@ impl tracing::Subscriber for Log {
     fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
     fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
     fn event(&self, event: &tracing::Event<'_>) {
-        let mut lines = self.0.lock().expect("no panic");
-        event.record(
-            &mut |_: &tracing::field::Field, value: &dyn core::fmt::Debug| {
-                lines.push(format!("{value:?}"));
-            },
-        );
+        (self.0)(event);
     }
     fn enter(&self, _: &tracing::span::Id) {}
     fn exit(&self, _: &tracing::span::Id) {}

@@ -185,8 +185,9 @@ fn the_log_says_why_a_peer_is_not_reached() {
     let (address, listener) = elsewhere();
     drop(listener);
     let log = Log::default();
-    let why =
-        tracing::subscriber::with_default(log.clone(), || failure_at(&mut engine, &address, || {}));
+    let why = tracing::subscriber::with_default(log.writer(), || {
+        failure_at(&mut engine, &address, || {})
+    });
     assert_eq!(why, PeerFailure::Unreachable);
     assert_eq!(log.count("Connection refused"), 1, "{log:?}");
 }

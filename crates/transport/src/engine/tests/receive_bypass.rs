@@ -11,7 +11,6 @@ use crate::engine::frame::{self, ControlRecord};
 use crate::engine::outbox;
 use crate::engine::protocol::send;
 use crate::error::PeerFailure;
-use crate::policy::select::LONGEST_EAGER;
 use crate::raw::{Posted, RawSlice, RawSliceMut, RequestId};
 use crate::{Peer, Selector, Tag};
 
