@@ -2,6 +2,7 @@
 
 mod checks;
 mod ci;
+mod committed;
 mod counts;
 mod demo;
 mod examples;
