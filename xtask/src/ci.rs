@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use limic_runner::{Failure, Job, Summary, console, setup};
 
-use crate::{checks, counts, examples, fuzz, lines, long, packaging, simulate, suite};
+use crate::{checks, counts, examples, fuzz, lines, long, packaging, simulate, stalls, suite};
 
 /// A check, and its name.
 type Check = (&'static str, fn(&mut Summary) -> Result<(), Failure>);
 
 /// The quick checks first, then in an order in which later ones reuse what was built.
-const CHECKS: [Check; 20] = [
+const CHECKS: [Check; 21] = [
     ("setup", |_| setup::run()),
     ("fmt", |_| checks::fmt()),
     ("lines", |_| lines::run()),
@@ -38,6 +38,7 @@ const CHECKS: [Check; 20] = [
         summary.include(Job::tool("limic-lab", 180).arg("ci"))
     }),
     ("counts", |summary| counts::run(false, summary)),
+    ("stalls", |summary| stalls::run(false, summary)),
     ("bench", |_| checks::bench()),
 ];
 

@@ -2,6 +2,7 @@
 
 mod checks;
 mod ci;
+mod committed;
 mod counts;
 mod demo;
 mod examples;
@@ -13,6 +14,7 @@ mod named_files;
 mod optional;
 mod packaging;
 mod simulate;
+mod stalls;
 mod suite;
 
 use std::ffi::OsString;
@@ -98,6 +100,12 @@ enum Task {
     /// Instructions of the hot paths under callgrind, against the committed counts.
     Counts {
         /// Commit to the counts of this run: rewrites benches/counts.json.
+        #[arg(long)]
+        update: bool,
+    },
+    /// Times of the hot paths in steps of a loop of the core's own, against the committed ones.
+    Stalls {
+        /// Commit to the times of this run: rewrites benches/stalls.json.
         #[arg(long)]
         update: bool,
     },
@@ -200,6 +208,10 @@ fn run(task: &Task) -> Result<(), Failure> {
         Task::Counts { update } => Summary::of(|summary| {
             setup::run()?;
             counts::run(*update, summary)
+        }),
+        Task::Stalls { update } => Summary::of(|summary| {
+            setup::run()?;
+            stalls::run(*update, summary)
         }),
         Task::Lab(words) => become_program("limic-lab", &[], words),
         Task::Ci { keep_going, long } => ci::run(*keep_going, *long),

@@ -5,23 +5,23 @@ mod dump;
 mod provider;
 mod reference;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use comfy_table::{CellAlignment, Table, presets};
-use limic_runner::folders::{root, target};
+use limic_runner::folders::target;
 use limic_runner::packages::runs;
-use limic_runner::{Failure, Job, Summary, console};
+use limic_runner::{Failure, Job, Summary};
 
 use self::reference::{Conditions, Reference};
+use crate::committed::{Figures, Kind};
 use crate::optional;
 
-/// Instructions of one operation, by case.
-type Counts = BTreeMap<String, f64>;
-
-/// More than this fraction above the committed count is a regression. Counts repeat exactly; this
-/// leaves room for changes elsewhere that move a spill or a jump.
-const TOLERANCE: f64 = 0.03;
+/// Instructions of one operation. Counts repeat exactly; the tolerance leaves room for changes
+/// elsewhere that move a spill or a jump.
+const COUNTS: Kind = Kind {
+    unit: "instructions",
+    command: "counts",
+    tolerance: 0.03,
+};
 
 /// Counts, shows the comparison, and fails if a hot path has become longer. With `update` it writes
 /// the counts down as the committed ones instead.
@@ -43,30 +43,26 @@ pub(crate) fn run(update: bool, summary: &mut Summary) -> Result<(), Failure> {
     } else {
         counts.extend(provider::measure()?);
     }
-    let path = root().join("benches/counts.json");
     if update {
         if without.is_some() {
             return Err(Failure::Missing(
                 "the file would be without the provider's counts".to_owned(),
             ));
         }
-        let old = Reference::read(&path).ok();
-        print!(
-            "{}",
-            table(old.as_ref().map(|old| &old.instructions), &counts)
-        );
-        return Reference {
+        let old: Option<Reference> = COUNTS.read().ok();
+        let old = old.map(|old| old.instructions);
+        print!("{}", COUNTS.table(old.as_ref(), &counts));
+        return COUNTS.write(&Reference {
             conditions,
             instructions: counts,
-        }
-        .write(&path);
+        });
     }
-    let mut reference = Reference::read(&path)?;
+    let mut reference: Reference = COUNTS.read()?;
     if without.is_some() {
         let own = |case: &String| !case.starts_with(provider::CASES);
         reference.instructions.retain(|case, _| own(case));
     }
-    print!("{}", table(Some(&reference.instructions), &counts));
+    print!("{}", COUNTS.table(Some(&reference.instructions), &counts));
     if let Some(difference) = reference.conditions.difference(&conditions) {
         summary.skip_check(&format!(
             "counts: {difference}, so they cannot be compared; once they are right: \
@@ -74,13 +70,13 @@ pub(crate) fn run(update: bool, summary: &mut Summary) -> Result<(), Failure> {
         ));
         return Ok(());
     }
-    judge(&reference.instructions, &counts)?;
+    COUNTS.judge(&reference.instructions, &counts)?;
     summary.pass();
     Ok(())
 }
 
 /// Builds the program of the Rust interface and counts its cases.
-fn measure() -> Result<(Conditions, Counts), Failure> {
+fn measure() -> Result<(Conditions, Figures), Failure> {
     let words = [
         "build",
         "--release",
@@ -99,7 +95,7 @@ fn measure() -> Result<(Conditions, Counts), Failure> {
 struct Counted {
     command: String,
     printed: String,
-    cases: Counts,
+    cases: Figures,
 }
 
 impl Counted {
@@ -128,7 +124,7 @@ impl Counted {
         let mut counted = Self {
             printed: job.capture()?,
             command,
-            cases: Counts::new(),
+            cases: Figures::new(),
         };
         let dumps = std::fs::read_to_string(&out)
             .map_err(|why| counted.unreadable(format!("{}: {why}", out.display())))?;
@@ -168,94 +164,4 @@ impl Counted {
 /// A file in the target folder that no other run has.
 fn out_file() -> PathBuf {
     target().join(format!("callgrind.{}.out", std::process::id()))
-}
-
-/// Old, new and ratio of each case.
-fn table(old: Option<&Counts>, new: &Counts) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(["instructions of", "committed", "now", "ratio"]);
-    let missing = old
-        .into_iter()
-        .flat_map(Counts::keys)
-        .filter(|case| !new.contains_key(*case));
-    for case in new.keys().chain(missing) {
-        let was = old.and_then(|old| old.get(case));
-        let is = new.get(case);
-        let number = |count: Option<&f64>| count.map_or("-".to_owned(), |n| format!("{n:.1}"));
-        let ratio = was
-            .zip(is)
-            .map_or("-".to_owned(), |(was, is)| format!("{:.3}", is / was));
-        table.add_row([case.clone(), number(was), number(is), ratio]);
-    }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    format!("{}\n", table.trim_fmt())
-}
-
-fn judge(old: &Counts, new: &Counts) -> Result<(), Failure> {
-    let mut wrong = Vec::new();
-    for (case, was) in old {
-        match new.get(case) {
-            None => wrong.push(format!("'{case}' is not counted any more")),
-            Some(is) if *is > was * (1.0 + TOLERANCE) => {
-                wrong.push(format!(
-                    "'{case}' takes {is:.1} instructions in place of {was:.1}"
-                ));
-            }
-            Some(is) if *is < was * (1.0 - TOLERANCE) => console::detail(&format_args!(
-                "'{case}' takes {is:.1} instructions in place of {was:.1}: keep that with \
-                 `cargo xtask counts --update`"
-            )),
-            Some(_) => {}
-        }
-    }
-    for case in new.keys().filter(|case| !old.contains_key(*case)) {
-        wrong.push(format!("'{case}' has no committed count"));
-    }
-    if wrong.is_empty() {
-        return Ok(());
-    }
-    Err(Failure::Wrong(format!(
-        "{}; if that is meant: cargo xtask counts --update",
-        wrong.join("; ")
-    )))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn counts(of: &[(&str, f64)]) -> Counts {
-        of.iter()
-            .map(|(case, count)| ((*case).to_owned(), *count))
-            .collect()
-    }
-
-    #[test]
-    fn longer_missing_and_new_cases_are_wrong_and_shorter_ones_are_not() {
-        let old = counts(&[("send", 100.0), ("receive", 80.0)]);
-        assert!(judge(&old, &old).is_ok());
-        assert!(judge(&old, &counts(&[("send", 102.9), ("receive", 10.0)])).is_ok());
-        let longer = judge(&old, &counts(&[("send", 103.1), ("receive", 80.0)]));
-        assert!(
-            longer
-                .unwrap_err()
-                .to_string()
-                .contains("'send' takes 103.1")
-        );
-        assert!(judge(&old, &counts(&[("send", 100.0)])).is_err());
-        let more = counts(&[("send", 100.0), ("receive", 80.0), ("probe", 1.0)]);
-        assert!(judge(&old, &more).is_err());
-    }
-
-    #[test]
-    fn the_table_has_all_cases_of_both() {
-        let text = table(
-            Some(&counts(&[("a", 2.0)])),
-            &counts(&[("a", 3.0), ("b", 1.0)]),
-        );
-        assert!(text.contains("1.500") && text.contains('b'), "{text}");
-    }
 }

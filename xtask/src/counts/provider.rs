@@ -5,7 +5,8 @@ use limic_runner::folders::{root, target};
 use limic_runner::packages::has_library;
 use limic_runner::{Failure, Job};
 
-use super::{Counted, Counts};
+use super::Counted;
+use crate::committed::Figures;
 
 /// The beginning of the names of its cases, and of no others.
 pub(super) const CASES: &str = "fi_";
@@ -23,7 +24,7 @@ pub(super) fn missing() -> Option<&'static str> {
 }
 
 /// Counts the calls.
-pub(super) fn measure() -> Result<Counts, Failure> {
+pub(super) fn measure() -> Result<Figures, Failure> {
     let folder = build_provider()?;
     let program = target().join("mpi/counts");
     Job::new("cc", 2)

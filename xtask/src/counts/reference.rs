@@ -1,11 +1,9 @@
 //! The committed counts, and the conditions under which they hold.
 
-use std::path::Path;
-
 use limic_runner::{Failure, Job};
 use serde::{Deserialize, Serialize};
 
-use super::Counts;
+use crate::committed::Figures;
 
 /// Everything beside the sources that decides which instructions run.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -57,28 +55,7 @@ impl Conditions {
 pub(super) struct Reference {
     pub(super) conditions: Conditions,
     /// For one operation.
-    pub(super) instructions: Counts,
-}
-
-impl Reference {
-    pub(super) fn read(path: &Path) -> Result<Self, Failure> {
-        let text = std::fs::read_to_string(path).map_err(|why| {
-            Failure::Missing(format!(
-                "{}: {why}; write it: cargo xtask counts --update",
-                path.display()
-            ))
-        })?;
-        serde_json::from_str(&text)
-            .map_err(|why| Failure::Wrong(format!("{}: {why}", path.display())))
-    }
-
-    pub(super) fn write(&self, path: &Path) -> Result<(), Failure> {
-        let failed = |why: &dyn std::fmt::Display| {
-            Failure::Wrong(format!("{} cannot be written: {why}", path.display()))
-        };
-        let text = serde_json::to_string_pretty(self).map_err(|why| failed(&why))?;
-        std::fs::write(path, text + "\n").map_err(|why| failed(&why))
-    }
+    pub(super) instructions: Figures,
 }
 
 #[cfg(test)]

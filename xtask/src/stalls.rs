@@ -1,0 +1,123 @@
+//! Times of the hot paths beside that of a loop of the core's own: a store that a load has to wait
+//! for shows there, and in no count of instructions.
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use limic_runner::folders::target;
+use limic_runner::{Failure, Job, Summary};
+use serde::{Deserialize, Serialize};
+
+use crate::committed::{Figures, Kind};
+
+/// Times in steps of the loop. The tolerance is less than what a stall adds to a short message, and
+/// more than the least times of a round differ by.
+const STALLS: Kind = Kind {
+    unit: "steps",
+    command: "stalls",
+    tolerance: 0.2,
+};
+
+/// The loop that is slower if somebody else has a part of the core.
+const WORK: &str = "work";
+
+/// Processes that are timed at most. What makes a time longer by chance, such as a neighbour or
+/// where stack and heap lie, is another thing in each.
+const ROUNDS: usize = 100;
+const BETWEEN: Duration = Duration::from_millis(100);
+
+/// The committed file.
+#[derive(Serialize, Deserialize)]
+struct Committed {
+    /// The processor to which the times belong.
+    processor: String,
+    /// For one operation.
+    steps: Figures,
+}
+
+/// Times, shows the comparison, and fails if a hot path has become slower. With `update` it writes
+/// the times down as the committed ones instead.
+pub(crate) fn run(update: bool, summary: &mut Summary) -> Result<(), Failure> {
+    let here = processor();
+    if update {
+        let steps = least(|_| false)?;
+        print!("{}", STALLS.table(None, &steps));
+        let processor = here;
+        return STALLS.write(&Committed { processor, steps });
+    }
+    let Committed { processor, steps } = STALLS.read()?;
+    if processor != here {
+        summary.skip_check(&format!(
+            "stalls: the committed times are those of {processor}, this is {here}; for its own: {}",
+            STALLS.update()
+        ));
+        return Ok(());
+    }
+    let above = |now: &Figures, case: &str| {
+        let both = steps.get(case).zip(now.get(case));
+        both.is_some_and(|(was, is)| STALLS.above(*was, *is))
+    };
+    let now = least(|now| !steps.keys().any(|case| above(now, case)))?;
+    print!("{}", STALLS.table(Some(&steps), &now));
+    if above(&now, WORK) {
+        summary.skip_check("stalls: somebody else had a part of the core all the time");
+        return Ok(());
+    }
+    STALLS.judge(&steps, &now)?;
+    summary.pass();
+    Ok(())
+}
+
+/// The least times, until they are `enough` or the rounds are over.
+fn least(enough: impl Fn(&Figures) -> bool) -> Result<Figures, Failure> {
+    let words = [
+        "build",
+        "--release",
+        "-p",
+        "limic-benches",
+        "--bin",
+        "stalls",
+    ];
+    Job::cargo(&words, 20).run()?;
+    let mut least = Figures::new();
+    for _ in 0..ROUNDS {
+        time(&mut least)?;
+        if enough(&least) {
+            break;
+        }
+        sleep(BETWEEN);
+    }
+    Ok(least)
+}
+
+/// Times all cases in a process of their own, and keeps what is less than before.
+fn time(least: &mut Figures) -> Result<(), Failure> {
+    let program = Job::new(target().join("release/stalls"), 1);
+    let command = program.shown().to_owned();
+    let printed = program
+        .capture_quietly()
+        .ok_or_else(|| Failure::Missing(format!("`{command}` failed; alone it says why")))?;
+    for line in printed.lines() {
+        let time = line.split_once(": ");
+        let time = time.and_then(|(case, steps)| Some((case, steps.parse::<f64>().ok()?)));
+        let Some((case, steps)) = time else {
+            let why = format!("no case with its steps: {line}");
+            return Err(Failure::Unreadable { command, why });
+        };
+        let was = least.entry(case.to_owned()).or_insert(steps);
+        *was = was.min(steps);
+    }
+    Ok(())
+}
+
+/// Vendor, family and model: names in virtual machines say less.
+fn processor() -> String {
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let field = |name| {
+        let mut lines = info.lines().filter_map(|line| line.split_once(':'));
+        let line = lines.find(|(field, _)| field.trim() == name);
+        line.map_or("?", |(_, value)| value.trim())
+    };
+    let [vendor, family, model] = ["vendor_id", "cpu family", "model"].map(field);
+    format!("{vendor}, family {family}, model {model}")
+}
