@@ -173,7 +173,7 @@ pub(crate) fn drop_connection(cx: &mut Cx, index: u32) {
     // A peer that has said goodbye is in the middle of nothing.
     if !connection.said_goodbye {
         let process = Process::new(connection.pidfd, connection.channel);
-        cx.quarantine.enter(peer, process);
+        cx.quarantine.enter(peer, connection.pid, process);
     }
 }
 
