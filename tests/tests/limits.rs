@@ -9,7 +9,8 @@ use limic::{Endpoint, Error, HybridEndpoint, Selector, Settings};
 use limic_tests::{Cast, Rank, check, content};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::socket::{
-    AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, UnixAddr, sendmsg, socketpair,
+    AddressFamily, ControlMessage, MsgFlags, Shutdown, SockFlag, SockType, UnixAddr, sendmsg,
+    shutdown, socketpair,
 };
 
 const NOBODY: u32 = 65_534;
@@ -23,9 +24,14 @@ fn limit_descriptors(most: u64) -> u64 {
 
 /// A limit that leaves some descriptors free, however many are open.
 fn few() -> u64 {
+    open_numbers().into_iter().max().unwrap_or(0) as u64 + 20
+}
+
+/// The numbers of all open descriptors.
+fn open_numbers() -> Vec<RawFd> {
     let open = std::fs::read_dir("/proc/self/fd").expect("a list");
-    let numbers = open.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u64>().ok());
-    numbers.max().unwrap_or(0) + 20
+    let numbers = open.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    numbers.collect()
 }
 
 /// Tries for a while what cannot succeed.
@@ -340,54 +346,85 @@ fn a_welcome_that_cannot_be_sent_is_sent_later() {
 /// A process that knows the secret meets an endpoint as many others.
 #[test]
 fn one_process_leaves_descriptors_for_others() {
-    Cast::new("one_process_leaves_descriptors_for_others")
-        .ranks(3)
-        .run(|rank| {
-            let endpoint = HybridEndpoint::open().expect("open");
-            let blobs = rank.link.exchange(&endpoint.address().to_bytes());
-            let victim = blobs[0].as_deref().expect("it lives");
-            let work = || {
-                endpoint.progress();
-                endpoint.sleep(Some(Duration::ZERO));
-            };
-            if rank.rank == 0 {
-                limit_descriptors(few().max(200));
-            }
-            let greedy: Vec<_> = match rank.rank {
-                1 => {
-                    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("getrlimit");
-                    limit_descriptors(hard.min(4096));
-                    (0..GREEDY).filter_map(|_| meet(victim)).collect()
-                }
-                _ => Vec::new(),
-            };
-            let _ = rank.link.exchange_while(&[], work);
-            if rank.rank == 1 {
-                assert!(
-                    greedy.len() > 20,
-                    "a process may have some: {}",
-                    greedy.len()
-                );
-            }
-            if rank.rank == 2 {
-                let victim = endpoint.connect(victim).expect("an address");
-                let mut send = endpoint
-                    .isend(victim, 1_u64, content(1, 5000))
-                    .expect("isend");
-                assert!(send.wait_timeout(PATIENCE), "there is no room");
-                send.wait().expect("the peer lives");
-            }
-            if rank.rank == 0 {
-                let mut inbox = vec![0; 5000];
-                let status = endpoint.recv_timeout(Selector::any(), &mut inbox, PATIENCE);
-                assert!(matches!(status, Ok(Some(_))), "{status:?}");
-                check(1, &inbox);
-            }
-            rank.link.meet(&endpoint);
-        });
+    leave_descriptors("one_process_leaves_descriptors_for_others", |victim| {
+        let greedy: Vec<_> = (0..GREEDY).filter_map(|_| meet(victim)).collect();
+        assert!(greedy.len() > 20, "a process may have some");
+        greedy
+    });
 }
 
-/// Endpoints of one process: more than have room in 200 descriptors.
+/// The same, while each of them is given up as soon as it is met.
+#[test]
+fn a_process_that_breaks_its_connections_leaves_descriptors_for_others() {
+    let name = "a_process_that_breaks_its_connections_leaves_descriptors_for_others";
+    leave_descriptors(name, |victim| {
+        let before = open_numbers();
+        let mut met = 0;
+        while met < 2 * FEW_DESCRIPTORS {
+            let Some(endpoint) = meet(victim) else {
+                break;
+            };
+            met += 1;
+            for number in open_numbers() {
+                if !before.contains(&number) {
+                    // It is no socket, or one that is not connected, or this breaks it.
+                    let _ = shutdown(number, Shutdown::Both);
+                }
+            }
+            drop(endpoint);
+        }
+        assert!(met > 20, "a process may break some: {met}");
+        Vec::new()
+    });
+}
+
+/// One process does what takes descriptors of a victim, and another one meets that.
+fn leave_descriptors(name: &str, be_greedy: fn(&[u8]) -> Vec<HybridEndpoint>) {
+    Cast::new(name).ranks(3).run(|rank| {
+        let endpoint = HybridEndpoint::open().expect("open");
+        let blobs = rank.link.exchange(&endpoint.address().to_bytes());
+        let victim = blobs[0].as_deref().expect("it lives");
+        let work = || {
+            endpoint.progress();
+            endpoint.sleep(Some(Duration::ZERO));
+        };
+        if rank.rank == 0 {
+            limit_descriptors(few().max(FEW_DESCRIPTORS));
+        }
+        let mut greedy = Vec::new();
+        if rank.rank == 1 {
+            let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("getrlimit");
+            limit_descriptors(hard.min(4096));
+            greedy = be_greedy(victim);
+        }
+        let _ = rank.link.exchange_while(&[], work);
+        if rank.rank == 2 {
+            let victim = endpoint.connect(victim).expect("an address");
+            let mut send = endpoint
+                .isend(victim, 1_u64, content(1, 5000))
+                .expect("isend");
+            assert!(send.wait_timeout(PATIENCE), "there is no room");
+            send.wait().expect("the peer lives");
+        }
+        if rank.rank == 0 {
+            let mut inbox = vec![0; 5000];
+            let mut receive = || endpoint.recv_timeout(Selector::any(), &mut inbox, PATIENCE);
+            let mut status = receive();
+            // Each of those that were given up is told of once.
+            while matches!(status, Err(Error::PeerFailed { .. })) {
+                status = receive();
+            }
+            assert!(matches!(status, Ok(Some(_))), "{status:?}");
+            check(1, &inbox);
+        }
+        rank.link.meet(&endpoint);
+        drop(greedy);
+    });
+}
+
+/// What the victim may have.
+const FEW_DESCRIPTORS: u64 = 200;
+/// Endpoints of one process: more than have room in these.
 const GREEDY: usize = 70;
 /// Longer than a message takes.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -174,7 +174,7 @@ pub(crate) fn drop_connection(cx: &mut Cx, index: u32) {
     // that, so what it is in the middle of counts.
     if !connection.said_goodbye || is_awaited {
         let process = Process::new(connection.pidfd, connection.channel);
-        cx.quarantine.enter(peer, process);
+        cx.quarantine.enter(peer, connection.pid, process);
     }
 }
 

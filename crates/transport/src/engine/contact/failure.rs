@@ -180,7 +180,7 @@ pub(crate) fn release_ended(cx: &mut Cx) {
             fail_operation(cx, slot, &error);
         }
     }
-    while let Some(ended) = cx.quarantine.take_ended() {
+    for ended in cx.quarantine.take_ended() {
         cx.memory.return_words(ended.probe_words);
         for (receive, _, error) in ended.written {
             if let Some(slot) = cx.requests.find(receive) {

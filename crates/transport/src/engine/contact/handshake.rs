@@ -128,7 +128,7 @@ fn on_hello(cx: &mut Cx, index: u32, bytes: &[u8], fds: Vec<OwnedFd>) {
     if hello.address.id == cx.identity.address.id {
         return refuse(cx, index, "it greets with this endpoint's own address");
     }
-    if cx.sockets.is_over_share(index) {
+    if cx.sockets.is_over_share(index, &cx.quarantine) {
         let why = "its process has half of the descriptors that may be open there (ulimit -n)";
         return refuse(cx, index, why);
     }

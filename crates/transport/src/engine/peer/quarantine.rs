@@ -17,9 +17,14 @@ use crate::engine::process::Process;
 use crate::engine::splits::PeerSplits;
 use crate::raw::RequestId;
 
+/// Peers whose processes are looked at in one visit: each look is a system call.
+const VISIT: usize = 16;
+
 /// A peer whose process lives, as far as is known, with what is kept because of that.
 pub(crate) struct Quarantined {
     pub(crate) peer: u32,
+    /// The number of its process; 0 for one of another namespace.
+    pid: i32,
     process: Process,
     pub(crate) rings: Vec<u32>,
     pub(crate) probe_words: Vec<u32>,
@@ -49,17 +54,22 @@ impl Quarantined {
 
 /// All of them. Mostly there are none.
 #[derive(Default)]
-pub(crate) struct Quarantine(Vec<Quarantined>);
+pub(crate) struct Quarantine {
+    all: Vec<Quarantined>,
+    /// Whose process is looked at next.
+    next: usize,
+}
 
 impl Quarantine {
     /// A peer is given up, or will be, and its process may live on.
-    pub(crate) fn enter(&mut self, peer: u32, process: Process) {
+    pub(crate) fn enter(&mut self, peer: u32, pid: i32, process: Process) {
         match self.find(peer) {
             // Over another of its connections there was a pidfd, which tells more.
             Some(known) if matches!(process, Process::Connection(_)) && known.has_pidfd() => {}
             Some(known) => known.process = process,
-            None => self.0.push(Quarantined {
+            None => self.all.push(Quarantined {
                 peer,
+                pid,
                 process,
                 rings: Vec::new(),
                 probe_words: Vec::new(),
@@ -72,28 +82,43 @@ impl Quarantine {
 
     /// A peer has closed in good order after all, or is met again over another connection.
     pub(crate) fn leave(&mut self, peer: u32) {
-        self.0.retain(|known| known.peer != peer);
+        self.all.retain(|known| known.peer != peer);
     }
 
     fn find(&mut self, peer: u32) -> Option<&mut Quarantined> {
-        self.0.iter_mut().find(|known| known.peer == peer)
+        self.all.iter_mut().find(|known| known.peer == peer)
     }
 
-    /// Takes out a peer whose process has ended.
-    pub(crate) fn take_ended(&mut self) -> Option<Quarantined> {
-        let at = self.0.iter().position(Quarantined::has_ended)?;
-        Some(self.0.swap_remove(at))
+    /// How many peers of a process are kept: each takes a descriptor.
+    pub(crate) fn count_of(&self, pid: i32) -> usize {
+        self.all.iter().filter(|known| known.pid == pid).count()
+    }
+
+    /// Takes out peers whose processes have ended. Each visit looks at some of all.
+    pub(crate) fn take_ended(&mut self) -> Vec<Quarantined> {
+        let mut ended = Vec::new();
+        for _ in 0..self.all.len().min(VISIT) {
+            if self.next >= self.all.len() {
+                self.next = 0;
+            }
+            if self.all[self.next].has_ended() {
+                ended.push(self.all.swap_remove(self.next));
+            } else {
+                self.next += 1;
+            }
+        }
+        ended
     }
 
     /// Whether a peer that was given up lives, as far as is known.
     pub(crate) fn lives(&self, peer: u32) -> bool {
-        let known = self.0.iter().find(|known| known.peer == peer);
+        let known = self.all.iter().find(|known| known.peer == peer);
         known.is_some_and(|known| !known.has_ended())
     }
 
     /// The key of the region that a peer that was given up says it accesses, if it lives.
     pub(crate) fn accesses(&self, peer: u32) -> Option<u64> {
-        let mut known = self.0.iter();
+        let mut known = self.all.iter();
         let known = known.find(|known| known.peer == peer && !known.has_ended())?;
         known.access.as_ref().map(PeerAccess::key)
     }
@@ -127,13 +152,13 @@ impl Quarantine {
 
     /// A peer of which receives are kept until its write into them is over, of which nobody tells.
     pub(crate) fn writer(&self) -> Option<u32> {
-        let writer = self.0.iter().find(|known| !known.written.is_empty())?;
+        let writer = self.all.iter().find(|known| !known.written.is_empty())?;
         Some(writer.peer)
     }
 
     /// A receive into which a peer writes no more, and how it ends.
     pub(crate) fn next_written(&mut self) -> Option<(RequestId, Error)> {
-        self.0.iter_mut().find_map(|known| {
+        self.all.iter_mut().find_map(|known| {
             let mut written = known.written.iter();
             let at = written.position(|(_, serial, _)| !known.is_writing(*serial))?;
             let (receive, _, error) = known.written.swap_remove(at);

@@ -19,6 +19,7 @@ use rustix::process::{Resource, geteuid, getrlimit};
 
 use self::visits::Visits;
 use super::greeting::Pending;
+use super::quarantine::Quarantine;
 use crate::{Error, Result};
 
 /// Calls that read one connection, one inside of the other: what a message says may lead to a look
@@ -76,7 +77,7 @@ pub(crate) struct Connection {
     /// The peer at the other end, as soon as that is known.
     pub(crate) peer: Option<u32>,
     /// The number of the process at the other end; 0 for one of another namespace.
-    process: i32,
+    pub(crate) pid: i32,
     /// The peer's process, if the kernel lets us watch it.
     pub(crate) pidfd: Option<OwnedFd>,
     /// No descriptor was free to watch it.
@@ -194,7 +195,7 @@ impl Sockets {
             tracing::warn!("a connection cannot be watched, and is looked at instead: {error}");
             self.paused_since.get_or_insert_with(Instant::now);
         }
-        let process = channel.credentials().map_or(0, |peer| peer.pid);
+        let pid = channel.credentials().map_or(0, |peer| peer.pid);
         let pidfd = self.pidfd_of(&channel);
         let unwatched = paused::is_for_room(&pidfd);
         if unwatched {
@@ -209,7 +210,7 @@ impl Sockets {
         self.connections[index] = Some(Connection {
             channel,
             peer,
-            process,
+            pid,
             pidfd,
             unwatched,
             died,
@@ -281,7 +282,7 @@ impl Sockets {
         if ungreeted.len() <= most {
             return None;
         }
-        let process = |index: &u32| self.get(*index).map_or(0, |connection| connection.process);
+        let process = |index: &u32| self.get(*index).map_or(0, |connection| connection.pid);
         let count = |index: &u32| {
             let same = |other: &&u32| process(other) == process(index);
             ungreeted.iter().filter(same).count()
@@ -290,17 +291,16 @@ impl Sockets {
         others.copied().max_by_key(count)
     }
 
-    /// Whether the process at the other end of a connection has so many that others may find no
-    /// descriptor. The kernel gives no number to a process of another namespace, of which there may
-    /// be many.
-    pub(crate) fn is_over_share(&self, index: u32) -> bool {
-        let process = self.get(index).map_or(0, |connection| connection.process);
-        let its = self
-            .iter()
-            .filter(|connection| connection.process == process);
+    /// Whether the process at the other end of a connection has so many, with those that were given
+    /// up, that others may find no descriptor. The kernel gives no number to a process of another
+    /// namespace, of which there may be many.
+    pub(crate) fn is_over_share(&self, index: u32, given_up: &Quarantine) -> bool {
+        let pid = self.get(index).map_or(0, |connection| connection.pid);
+        let its = self.iter().filter(|connection| connection.pid == pid);
+        let count = its.count() + given_up.count_of(pid);
         let limit = getrlimit(Resource::Nofile).current;
         let share = limit.map_or(usize::MAX, |limit| limit as usize / 2 / DESCRIPTORS);
-        process != 0 && its.count() > share.max(FEW)
+        pid != 0 && count > share.max(FEW)
     }
 
     fn indices_where(&self, fits: impl Fn(&Connection) -> bool) -> Vec<u32> {

@@ -247,7 +247,7 @@ fn a_private_ring_is_given_on_empty() {
         None,
         "the first one may write there"
     );
-    receiver.cx.quarantine.enter(of_first, ended_process());
+    receiver.cx.quarantine.enter(of_first, 0, ended_process());
     turn(&mut [&mut receiver]);
     for tag in 110..120 {
         send(&mut next, at_next, tag);
@@ -283,7 +283,7 @@ fn what_a_peer_was_given_is_kept_while_its_process_lives() {
     turn(&mut [&mut owner]);
     assert_eq!(owner.cx.staging.held_by(of_peer), 1);
     assert!(!owner.cx.memory.is_free_word(word));
-    owner.cx.quarantine.enter(of_peer, ended_process());
+    owner.cx.quarantine.enter(of_peer, 0, ended_process());
     turn(&mut [&mut owner]);
     assert_eq!(owner.cx.staging.held_by(of_peer), 0);
     assert!(owner.cx.memory.is_free_word(word));
@@ -364,7 +364,10 @@ fn a_region_is_given_back_when_the_process_of_a_peer_has_ended() {
     let mut child = command.stdin(Stdio::piped()).spawn().expect("a process");
     let pid = Pid::from_child(&child);
     let process = pidfd_open(pid, PidfdFlags::empty()).expect("a pidfd");
-    owner.cx.quarantine.enter(of_peer, Process::Pidfd(process));
+    owner
+        .cx
+        .quarantine
+        .enter(of_peer, 0, Process::Pidfd(process));
     start_revoke(&mut owner, region).expect("a region");
     assert_eq!(
         regions::revoked(&mut owner.cx, region),
