@@ -10,9 +10,11 @@ use limic::{Endpoint, HybridEndpoint, OwnedSend, Peer, Selector};
 use limic_tests::attacker::{Scribble, writable_segments};
 use limic_tests::process::{die, pass, socket_name};
 use limic_tests::{Random, Rank};
+use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{
     AddressFamily, MsgFlags, SockFlag, SockType, UnixAddr, connect, send, socket,
 };
+use nix::unistd::Pid;
 
 /// When it ends, if the honest ones do not say that they are done.
 const LIMIT: Duration = Duration::from_secs(50);
@@ -78,14 +80,17 @@ pub(crate) fn run(
         }
         Act::StopAndGoOn => {
             let mut stopper = Command::new("sh");
-            let script = "while kill -STOP $0; do sleep 0.01; kill -CONT $0; sleep 0.01; done";
+            // Its end comes behind a CONT, so that this process is never left stopped.
+            let script = "trap 'kill -CONT $0; exit' TERM
+                while kill -STOP $0; do sleep 0.01; kill -CONT $0; sleep 0.01; done";
             stopper.args(["-c", script, &std::process::id().to_string()]);
             let mut stopper = stopper.stderr(Stdio::null()).spawn().expect("sh");
             let mut sends = Vec::new();
             while going() {
                 talk(endpoint, peers, &mut sends);
             }
-            stopper.kill().expect("it goes on until this process ends");
+            let pid = Pid::from_raw(stopper.id() as i32);
+            kill(pid, Signal::SIGTERM).expect("it goes on until this process ends");
             stopper.wait().expect("it is a child");
         }
         Act::DieWithChild => {
