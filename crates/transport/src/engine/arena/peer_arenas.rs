@@ -155,12 +155,29 @@ impl PeerArenas {
     }
 
     /// Why there are no such bytes in an arena.
-    pub(crate) fn why_unreadable(&self, number: u32) -> Unreadable {
+    fn why_unreadable(&self, number: u32) -> Unreadable {
         if self.was_missed(number) {
             Unreadable::Missed
         } else {
             Unreadable::Outside
         }
+    }
+
+    /// Why a message in an arena that was missed cannot be received, and what helps.
+    pub(crate) fn why_missed(&self, number: u32) -> Option<String> {
+        let is_kept = self.unmapped.iter().any(|(kept, _)| *kept == number);
+        self.was_missed(number).then(|| {
+            if is_kept {
+                "there is no memory for a copy of it; raise ulimit -v here".into()
+            } else if self.unmapped.len() >= MOST_UNMAPPED {
+                format!(
+                    "{MOST_UNMAPPED} other arenas of that peer cannot be mapped already; raise \
+                     ulimit -v here, or have it use fewer arenas"
+                )
+            } else {
+                "no descriptor is free for the arena in which it lies; raise ulimit -n here".into()
+            }
+        })
     }
 
     /// Hands out the first `len` bytes of a message in an arena that is not mapped, piece by piece,

@@ -59,9 +59,11 @@ pub(crate) fn on_connected(cx: &mut Cx, link: Link, known: Option<u32>, id: u64,
     };
     let number = match known {
         Some(number) => Some(number),
+        None if !cx.peers.knows(&address) && cx.peers.len() >= handshake::MOST_PEERS => {
+            return refuse(cx, link, None, handshake::TOO_MANY);
+        }
         None => Some(address)
             .filter(|address| address.id == id && address.id != cx.identity.address.id)
-            .filter(|address| cx.peers.knows(address) || cx.peers.len() < handshake::MOST_PEERS)
             .and_then(|address| cx.peers.enter(&address, &cx.identity.address))
             // Messages go to this peer already: no other connection takes their way.
             .filter(|number| cx.peers.channel(*number).is_none()),

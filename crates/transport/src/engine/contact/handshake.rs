@@ -19,6 +19,10 @@ use crate::error::PeerFailure;
 const MOST_CONNECTIONS: usize = 4;
 /// Endpoints that may have made the first contact, together with those that are known by address.
 pub(super) const MOST_PEERS: u32 = 1 << 18;
+/// Why there is no other one.
+pub(super) const TOO_MANY: &str = "this endpoint has known 262144 others, of which each keeps its \
+                                   number, and meets no more for as long as it lives; open \
+                                   another one";
 /// Endpoints of one process that may have made the first contact and are not gone: each takes a
 /// mapping here, of which the kernel lets a process have some 65000.
 const MOST_OF_PROCESS: u32 = 4096;
@@ -135,7 +139,7 @@ fn on_hello(cx: &mut Cx, index: u32, bytes: &[u8], fds: Vec<OwnedFd>) {
     let mut contact_by = None;
     if !cx.peers.knows(&hello.address) {
         if cx.peers.len() >= MOST_PEERS {
-            return refuse(cx, index, "too many endpoints have made the first contact");
+            return refuse(cx, index, TOO_MANY);
         }
         // The kernel gives no number to a process of another namespace; all of those count as one.
         let credentials = cx

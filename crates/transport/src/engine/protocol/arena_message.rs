@@ -7,7 +7,7 @@ use limic_policy::slow_receiver::LONG;
 use limic_shm::control::Sent;
 
 use crate::buffer::{ArenaBytes, ReceiveBuffer, append};
-use crate::engine::arena::peer_arenas::{MappedArena, Unreadable};
+use crate::engine::arena::peer_arenas::MappedArena;
 use crate::engine::arena::thread_rc::{ThreadRc, ThreadRef};
 use crate::engine::control::{counting, pace};
 use crate::engine::cx::Cx;
@@ -231,16 +231,14 @@ fn send_new_arena(cx: &mut Cx, to: u32, number: u32) -> bool {
 
 #[cold]
 fn arena_error(cx: &mut Cx, from: u32, message: &ArenaMessage) -> Error {
-    let pair = cx.peers.pair(from);
-    let why = pair.map(|pair| pair.arenas.why_unreadable(message.arena));
-    if why == Some(Unreadable::Missed) {
+    let arenas = cx.peers.pair(from).map(|pair| &pair.arenas);
+    if let Some(why) = arenas.and_then(|arenas| arenas.why_missed(message.arena)) {
         // The sender has done nothing wrong, and gets its room back.
         release(cx, from, message);
-        return Error::NoMemory(
-            "no descriptor is free for the memory in which a message lies, or too many of its \
-             sender's arenas cannot be mapped: raise ulimit -n or -v"
-                .into(),
-        );
+        let (len, from) = (message.len, Peer(from));
+        return Error::NoMemory(format!(
+            "a message of {len} bytes from {from} is lost: {why}"
+        ));
     }
     cx.peers.violated(from, OUTSIDE);
     Error::PeerFailed {

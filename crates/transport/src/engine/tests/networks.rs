@@ -7,7 +7,7 @@ use std::time::Duration;
 use limic_fabric::{Part, Provider};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::{Log, attach_both, open, open_with, post, send, tags, wait_for};
+use super::{Log, attach_both, known, open, open_with, post, send, tags, turn, wait_for};
 use crate::counters::Event;
 use crate::engine::Engine;
 use crate::engine::peer::sockets::TIMER;
@@ -62,6 +62,37 @@ fn a_forked_child_can_ask_for_the_counters() {
     // What the engine does in a child.
     engine.leave_to_parent();
     assert_eq!(refused(&engine), 1);
+}
+
+/// Numbers of peers are given out once.
+#[test]
+fn an_endpoint_that_has_known_too_many_peers_says_so() {
+    for used in [FabricUse::Off, FabricUse::TcpOnly] {
+        let (mut full, mut late) = (listening(used), listening(used));
+        let own = full.cx.identity.address;
+        let mut other = own;
+        while full.cx.peers.len() < 1 << 18 {
+            other.id = other.id.wrapping_add(1);
+            full.cx.peers.enter(&other, &own).expect("a new one");
+        }
+        let of_full = known(&mut late, &full);
+        wait_for(|| {
+            let met = late.attach(of_full);
+            turn(&mut [&mut full, &mut late]);
+            met.is_err()
+        });
+        assert_eq!(refused(&full), 1);
+        let reasons = full.cx.counters.page().counters.reasons;
+        let wanted = "has known 262144 others";
+        assert!(
+            reasons.iter().any(|one| one.text.contains(wanted)),
+            "{reasons:?}"
+        );
+        if used == FabricUse::Off {
+            let why = late.attach(of_full).map_err(|error| error.to_string());
+            assert!(why.is_err_and(|why| why.contains(wanted)));
+        }
+    }
 }
 
 /// Progress calls look at the networks only where there is something: one who is silent is nothing.

@@ -4,6 +4,7 @@ use limic_policy::{Path, PathSet};
 
 use super::{attach_both, open_with, until};
 use crate::engine::Engine;
+use crate::engine::matching::Liveness;
 use crate::engine::protocol::eager::Message;
 use crate::engine::protocol::{receive, send_ahead};
 use crate::raw::{Posted, RawSlice, RawSliceMut};
@@ -99,4 +100,37 @@ fn a_loan_in_an_arena_that_cannot_be_mapped_is_taken_as_a_copy() {
     // SAFETY: the bytes stay as long as what was taken.
     let bytes = unsafe { core::slice::from_raw_parts(taken.start, LEN) };
     assert_eq!(bytes, content());
+}
+
+/// The peer may have what it likes of its memory: this process keeps a descriptor for few arenas
+/// that it cannot map.
+#[test]
+fn a_loan_in_one_arena_too_many_ends_its_receive_and_says_why() {
+    let (mut receiver, mut sender, (of_sender, of_receiver)) = pair();
+    let loan = sender.borrow_loan(LEN).expect("a loan");
+    let (fd, bytes) = sender.cx.arenas.descriptor(0).expect("an arena");
+    let pair = receiver.cx.peers.pair(of_sender).expect("shared memory");
+    for number in 1000..1016 {
+        let fd = fd.try_clone_to_owned().expect("a descriptor");
+        pair.arenas.map(number, bytes as u64, fd);
+    }
+    let room = loan.start;
+    sender.return_loan(loan);
+    lend(&mut sender, of_receiver);
+    let selector = Selector::from((Peer(of_sender), Tag(3)));
+    let mut outcome = None;
+    until(&mut [&mut receiver], |engines| {
+        outcome = engines[0].take_loan(&selector).transpose();
+        outcome.is_some()
+    });
+    let why = outcome.and_then(Result::err).map(|error| error.to_string());
+    let wanted = format!(
+        "out of memory: a message of {LEN} bytes from {} is lost: 16 other arenas of that peer \
+         cannot be mapped already; raise ulimit -v here, or have it use fewer arenas",
+        Peer(of_sender)
+    );
+    assert_eq!(why, Some(wanted));
+    let again = sender.borrow_loan(bytes).expect("a loan");
+    assert_eq!(again.start, room, "the sender has its room back");
+    assert!(receiver.cx.peers.is_alive(of_sender));
 }
