@@ -42,8 +42,8 @@ pub enum PeerFailure {
     /// The peer wrote something into shared memory or onto the control socket that makes no sense.
     #[error("it sent bytes that make no sense ({0}); the connection was given up")]
     Corrupt(String),
-    /// Another rank of the job said in a [barrier](crate::Barrier) that it is gone.
-    #[error("{by} found that it is gone, and said so in a barrier")]
+    /// Another rank of the job said in a [barrier](crate::Barrier) that it has failed.
+    #[error("{by} found that it has failed, and said so in a barrier")]
     Reported {
         /// Who said so.
         by: Peer,
@@ -85,7 +85,7 @@ pub enum Error {
     /// The operation was cancelled before it matched.
     #[error("the operation was cancelled")]
     Cancelled,
-    /// The other side is gone.
+    /// The peer has failed, for this reason.
     #[error("{peer} failed: {why}")]
     PeerFailed {
         /// The peer that failed.

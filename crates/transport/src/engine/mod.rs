@@ -121,6 +121,18 @@ impl Engine {
     }
 
     /// What most progress calls have not to do: connections, backlogs, adapters.
+    ///
+    /// The order, and why:
+    /// 1. A forked child ends everything, before it touches what is its parent's.
+    /// 2. What is due now and then leaves notes and records, which the steps below take up.
+    /// 3. Peers are told of arenas that are gone before a step below tells them of new ones.
+    /// 4. Everything comes in before anything goes out: a ring to which a peer has switched, rings
+    ///    that are held back, networks. It brings the credit and the answers that backlogs and long
+    ///    messages wait for.
+    /// 5. These go on.
+    /// 6. The sockets come after the rings: most of what they could tell has come by then.
+    /// 7. Notes are last, since each step above may leave one: a peer that has ended fails once no
+    ///    step is at work on its records.
     #[cold]
     fn slow_work(&mut self) -> bool {
         self.ensure_own();
@@ -220,14 +232,14 @@ impl Engine {
     fn poll_except(&mut self, peer: Option<u32>) -> bool {
         let moved = self.progress_except(peer);
         if !moved && self.turns & self.cx.fabric.poll_mask() == 0 {
-            return self.poll_in_vain();
+            return self.poll_idle();
         }
         moved
     }
 
     /// The application may not poll again for long, so the networks have their turn each time.
     #[cold]
-    fn poll_in_vain(&mut self) -> bool {
+    fn poll_idle(&mut self) -> bool {
         let moved = self.cx.fabric.is_active() && {
             self.cx.fabric.look_now();
             self.slow_work()

@@ -50,7 +50,7 @@ impl Transfers {
         self.asked_by.is_empty() & self.copies.is_empty()
     }
 
-    /// The endpoint waits in vain: the receivers of its fragments do not run beside it.
+    /// The endpoint waits, and nothing comes: the receivers of its fragments do not run beside it.
     pub(crate) fn yielded(&mut self) {
         if !self.asked_by.is_empty() {
             self.oversubscribed = OVERSUBSCRIBED_BYTES;

@@ -53,7 +53,7 @@ impl Engine {
         }
     }
 
-    /// One step of a wait after progress in vain.
+    /// One step of a wait after progress that moved nothing.
     #[inline]
     fn snooze(&mut self, backoff: &mut Backoff, patience: &mut Patience, awaited: Awaited<'_>) {
         let (limit, spins) = (self.cx.wakeup.spin_limit(), self.cx.wakeup.spins());

@@ -28,10 +28,10 @@ impl fmt::Display for Spin {
 }
 
 impl Settings {
-    /// Polls of an endpoint in vain before it yields its core, with so many endpoints that talk to
+    /// Idle polls of an endpoint before it yields its core, with so many endpoints that talk to
     /// each other on the node (this one included).
     pub(crate) fn spin_polls(&self, endpoints: u32) -> u32 {
-        /// A poll in vain takes about 20 to 40 ns.
+        /// About as many as go into a microsecond where nothing is there.
         const POLLS_PER_US: u64 = 30;
         static CPUS: ValueHere<u32> = ValueHere::new();
         match self.spin {

@@ -1,8 +1,8 @@
 //! What a pair may do follows from where its two endpoints run, and they may move.
 //!
-//! An endpoint looks at its CPU when it has waited in vain, and every few thousand calls while it
-//! has not: never on the way of a message. If it has moved to another cache or package, it takes
-//! the rows for there, and tells its peers.
+//! An endpoint looks at its CPU when nothing has come for a while, and every few thousand calls
+//! while something does: never on the way of a message. If it has moved to another cache or
+//! package, it takes the rows for there, and tells its peers.
 
 use limic_policy::select::{self, Routes};
 use limic_topology::{Locality, Movement, Place};

@@ -5,7 +5,7 @@ use limic_fabric::Counts;
 use super::FabricChannel;
 use crate::counters::{Event, Recorder};
 
-/// Looks in vain after which what was counted is written down: what went since that had waited for
+/// Idle looks after which what was counted is written down: what went since that had waited for
 /// room.
 const PUBLISH_EVERY: u32 = 64;
 

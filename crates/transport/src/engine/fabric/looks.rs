@@ -2,7 +2,7 @@
 
 use super::FabricChannel;
 
-/// Polls of the application in vain between two looks at what comes seldom: at the sockets, and at
+/// Idle polls of the application between two looks at what comes seldom: at the sockets, and at
 /// networks over which no peer is reached.
 pub(crate) const SELDOM_WHILE_POLLED: u32 = 128;
 
@@ -18,7 +18,7 @@ pub(super) struct Looks {
     /// The networks are polled by progress. 1 or 0, in a word as wide as the lengths that progress
     /// looks at with it, so that one comparison serves for all.
     active: usize,
-    /// Of the number of polls in vain, these bits are 0 where there is more to look at.
+    /// Of the number of idle polls, these bits are 0 where there is more to look at.
     poll_mask: u32,
     /// Progress calls between two looks, where peers share memory too.
     every: u32,
@@ -115,7 +115,7 @@ impl FabricChannel {
         self.looks.active != 0
     }
 
-    /// Of the number of polls in vain, these bits are 0 where there is more to look at: sockets now
+    /// Of the number of idle polls, these bits are 0 where there is more to look at: sockets now
     /// and then, and networks each time.
     #[inline(always)]
     pub(crate) fn poll_mask(&self) -> u32 {

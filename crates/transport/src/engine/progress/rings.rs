@@ -14,90 +14,22 @@ use crate::engine::frame;
 use crate::engine::patience;
 use crate::engine::peer::inquiry::Inquiry;
 use crate::engine::progress::dispatch;
+use crate::engine::progress::private_input::{BATCH, PrivateInput};
 use crate::engine::protocol::{private_ring, receive};
-use crate::engine::request::Requests;
 use crate::error::PeerFailure;
 use crate::warning;
 
-/// Records taken from one ring before the others get their turn.
-const BATCH: usize = 32;
 /// The same of messages that nobody receives, while there are too many of those: their senders are
 /// not to take more of the time than those who send what is waited for.
 const FEW: usize = 2;
 
-/// A private ring with a sender.
-struct PrivateRing {
-    ring: LineConsumer<Mapped>,
-    number: u32,
-    peer: u32,
-    /// The last look at it found nothing: whoever waits, waits for the next record.
-    idle: bool,
-}
-
-impl PrivateRing {
-    /// Takes messages that come in the order of the receives in the posted fifo, as long as they
-    /// do: how many, and their bytes.
-    ///
-    /// Lines of this process for each, beside the ring's: its entry in the table of requests, and
-    /// its buffer.
-    #[inline(never)]
-    fn deliver_in_order(&mut self, requests: &mut Requests) -> (usize, u64) {
-        let (mut taken, mut bytes) = (0, 0);
-        let peer = self.peer;
-        // As in `ReceiveRings::drain`.
-        let most = if self.idle { 1 } else { BATCH };
-        while taken < most {
-            let mut len = 0;
-            let delivered = self.ring.take_if(|record| {
-                len = record.length();
-                record.kind == frame::EAGER
-                    && requests.deliver_to_head(Envelope::new(peer, record.tag), record)
-            });
-            if !delivered {
-                break;
-            }
-            taken += 1;
-            bytes += u64::from(len);
-        }
-        (taken, bytes)
-    }
-
-    /// Takes records up to the first message that would have to be kept. True if there were any.
-    fn deliver_wanted(&mut self, cx: &mut Cx) -> bool {
-        let peer = self.peer;
-        let (mut taken, mut credited) = (0, false);
-        while taken < BATCH {
-            match self.ring.peek() {
-                Ok(Some(record)) => {
-                    let (kind, tag) = (record.kind, record.tag);
-                    let is_kept = frame::is_message(kind)
-                        && !cx.matching.finds_posted(&cx.requests, peer, tag);
-                    if is_kept {
-                        break;
-                    }
-                    dispatch::on_record(cx, peer, kind, tag, &record);
-                }
-                Ok(None) => break,
-                Err(corrupt) => {
-                    cx.peers.violated(peer, corrupt.to_string());
-                    break;
-                }
-            }
-            credited |= self.ring.pop();
-            taken += 1;
-        }
-        credit_returned(cx, peer, credited);
-        taken > 0
-    }
-}
-
 /// All rings of this endpoint's segment.
 pub(crate) struct ReceiveRings {
     shared: SharedConsumer<Mapped>,
-    private: Vec<PrivateRing>,
+    private: Vec<PrivateInput>,
     /// Those of peers that are over their share of unexpected messages
     /// (`matching::unexpected_bound`).
-    held_back: Vec<PrivateRing>,
+    held_back: Vec<PrivateInput>,
     turn: u32,
     /// The claim that the shared ring waits for: its position, its sender, and whether that is to
     /// be waited for.
@@ -319,7 +251,7 @@ impl ReceiveRings {
         if let Some(peer) = cx.peers.get(peer) {
             peer.has_switched = true;
         }
-        self.private.push(PrivateRing {
+        self.private.push(PrivateInput {
             ring,
             number,
             peer,

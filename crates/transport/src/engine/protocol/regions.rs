@@ -268,22 +268,15 @@ pub(crate) fn on_get(cx: &mut Cx, from: u32, asked: RegionAccess) {
     // SAFETY: within the region, which is not freed while it has users. A peer that writes there
     // meanwhile changes which bytes are sent.
     let data = unsafe { send_buffer(bytes) };
-    let slot = cx.requests.insert(Operation::Send(Sending {
-        to: from,
-        tag: 0,
-        immediate: None,
-        data,
-        stage: SendStage::Fragments(Fragments {
-            receive: Some(id),
-            at: 0,
-            end: len,
-            open: false,
-            confirm: false,
-        }),
-        exposed: None,
-        delivered: false,
-        matched: false,
-    }));
+    let stage = SendStage::Fragments(Fragments {
+        receive: Some(id),
+        at: 0,
+        end: len,
+        open: false,
+        confirm: false,
+    });
+    let sending = Sending::new(from, data, stage);
+    let slot = cx.requests.insert(Operation::Send(sending));
     cx.regions.begin_read(cx.requests.id(slot), index, from);
     // Frees the slot by itself, and the region's user with it.
     cx.requests.abandon(slot, Box::new(()));

@@ -97,16 +97,8 @@ pub(crate) unsafe fn post_write(
         return Ok(Posted::Done(sent(to, 0, len)));
     }
     let stage = SendStage::Put { key, offset };
-    let slot = cx.requests.insert(Operation::Send(Sending {
-        to,
-        tag: 0,
-        immediate: None,
-        data,
-        stage,
-        exposed: None,
-        delivered: false,
-        matched: false,
-    }));
+    let sending = Sending::new(to, data, stage);
+    let slot = cx.requests.insert(Operation::Send(sending));
     let id = cx.requests.id(slot);
     ask(cx, to, BacklogEntry::Message(id));
     Ok(receive::posted(cx, slot, 0))

@@ -175,14 +175,11 @@ pub(crate) unsafe fn post_send_slow(
     // SAFETY: the caller's promise is the buffer's invariant.
     let data = unsafe { SendBuffer::new(data) };
     let sending = Sending {
-        to,
         tag,
         immediate,
-        data,
-        stage,
-        exposed: None,
         delivered: options.delivered,
         matched: options.matched,
+        ..Sending::new(to, data, stage)
     };
     if cx.peers.me() == Some(to) {
         return loopback::send_loopback(cx, sending);

@@ -38,6 +38,20 @@ pub(crate) struct Sending {
 }
 
 impl Sending {
+    /// A send without a tag, an immediate word or wishes about its end.
+    pub(crate) fn new(to: u32, data: SendBuffer, stage: SendStage) -> Self {
+        Self {
+            to,
+            tag: 0,
+            immediate: None,
+            data,
+            stage,
+            exposed: None,
+            delivered: false,
+            matched: false,
+        }
+    }
+
     /// Whether it is a one-sided write with the help of the region's owner, who confirms each.
     pub(crate) fn is_access(&self) -> bool {
         let confirmed = match self.stage {

@@ -24,7 +24,7 @@ pub(crate) enum Step {
     Sleep,
 }
 
-/// How long somebody has waited in vain.
+/// How long somebody has waited.
 #[derive(Debug, Default)]
 pub(crate) struct Backoff {
     polls: u32,
@@ -39,7 +39,7 @@ impl Backoff {
         self.yields = 0;
     }
 
-    /// The next step, after a poll in vain. `limit`: polls before the processor is given away;
+    /// The next step, after an idle poll. `limit`: polls before the processor is given away;
     /// `spins`: polls before the endpoint sleeps, at least `limit`.
     #[inline(always)]
     pub(crate) fn next(&mut self, limit: u32, spins: u32) -> Step {

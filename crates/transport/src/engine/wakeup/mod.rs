@@ -83,7 +83,7 @@ impl Wakeup {
         self.sleeper.announce()
     }
 
-    /// Senders need not ring any more; another thread that polls would wait for that in vain.
+    /// Senders need not ring any more; another thread that polls would not be woken.
     pub(crate) fn wake_up(&mut self) {
         self.sleeper.wake_up();
         self.poller.notify();
