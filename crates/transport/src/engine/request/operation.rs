@@ -89,6 +89,8 @@ pub(crate) struct Fragments {
     pub(crate) open: bool,
     /// The send completes only when the receiver says so.
     pub(crate) confirm: bool,
+    /// For a read of a region of this endpoint by a peer: the region's position.
+    pub(crate) region: Option<u32>,
 }
 
 impl Fragments {
@@ -100,6 +102,7 @@ impl Fragments {
             end,
             open: false,
             confirm: false,
+            region: None,
         }
     }
 }
