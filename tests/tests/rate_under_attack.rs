@@ -12,7 +12,8 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
-use limic::{Endpoint, HybridEndpoint, OwnedSend, Peer, Tag};
+use limic::settings::{Path, PathSet, Settings};
+use limic::{Endpoint, HybridEndpoint, OwnedRecv, OwnedSend, Peer, RegionKey, Tag};
 use limic_tests::attacker::{Scribble, writable_segments};
 use limic_tests::process::{monotonic_ns, socket_name, vanish};
 use limic_tests::{Cast, Random, Rank};
@@ -79,6 +80,8 @@ enum Act {
     Ring,
     /// It sends messages, short and long, that nobody receives.
     Send,
+    /// It reads regions of theirs with their help.
+    Read,
 }
 
 /// What the attack needs, and holds.
@@ -92,6 +95,9 @@ struct Attacker<'e> {
     random: Random,
     held: Vec<OwnedFd>,
     sends: RefCell<Vec<OwnedSend<'e, HybridEndpoint>>>,
+    /// Of all processes.
+    regions: &'e [RegionKey],
+    reads: RefCell<Vec<OwnedRecv<'e, HybridEndpoint>>>,
 }
 
 impl Attacker<'_> {
@@ -108,6 +114,7 @@ impl Attacker<'_> {
             Act::Say => self.write(SockType::SeqPacket, &[99; 4]),
             Act::Ring => self.write(SockType::Stream, &[1]),
             Act::Send => self.send(),
+            Act::Read => self.read(),
         }
     }
 
@@ -153,12 +160,25 @@ impl Attacker<'_> {
         }
         sends.retain_mut(|send| !send.test());
     }
+
+    fn read(&self) {
+        let mut reads = self.reads.borrow_mut();
+        for (from, region) in self.peers[..2].iter().zip(self.regions) {
+            if reads.len() < 2000 {
+                reads.extend(self.endpoint.iread(*from, *region, 0, vec![0; 8]));
+            }
+        }
+        if reads.len() == 2000 {
+            reads.retain_mut(|read| !read.test());
+        }
+    }
 }
 
-/// What this process had before it had peers.
+/// What this process had before it had peers, and the regions of all.
 struct Before {
     descriptors: Vec<i32>,
     segments: Vec<Range<usize>>,
+    regions: Vec<RegionKey>,
 }
 
 fn attack(
@@ -166,7 +186,7 @@ fn attack(
     (act, plan): (Act, Plan),
     endpoint: &HybridEndpoint,
     peers: &[Peer],
-    before: Before,
+    before: &Before,
 ) {
     let address = |peer: &Peer| socket_name(&endpoint.peer_address(*peer).expect("known"));
     let mut descriptors = open_numbers();
@@ -180,11 +200,13 @@ fn attack(
         endpoint,
         peers,
         names: peers[..2].iter().map(address).collect(),
-        own: before.segments,
+        own: before.segments.clone(),
         sockets: sockets.collect(),
         random: Random::new(rank.seed),
         held: Vec::new(),
         sends: RefCell::default(),
+        regions: &before.regions,
+        reads: RefCell::default(),
     };
     while !rank.directory.join("over").exists() {
         if plan.is_attacked(window()) {
@@ -283,7 +305,12 @@ fn stay(rank: &Rank) {
 fn take_part(rank: &Rank, act: Act) {
     stay(rank);
     let descriptors = open_numbers();
-    let endpoint = HybridEndpoint::open().expect("open");
+    let mut settings = Settings::builder();
+    if matches!((act, rank.rank), (Act::Read, HOSTILE)) {
+        settings = settings.allowed(PathSet::EMPTY.with(Path::Pipeline));
+    }
+    let settings = settings.build().expect("settings");
+    let endpoint = HybridEndpoint::with(settings).expect("open");
     let segments = writable_segments();
     let peers = rank.connect(&endpoint);
     // All have met all, over rings of their own.
@@ -295,6 +322,13 @@ fn take_part(rank: &Rank, act: Act) {
                 .expect("exchange");
         }
     }
+    let region = endpoint.region(vec![0; 8]).expect("a region");
+    let keys = rank.link.exchange(&region.key().0.to_le_bytes());
+    let key = |bytes: Option<Vec<u8>>| {
+        let bytes = bytes.and_then(|bytes| bytes.try_into().ok());
+        RegionKey(u64::from_le_bytes(bytes.expect("a key")))
+    };
+    let regions = keys.into_iter().map(key).collect();
     rank.link.meet(&endpoint);
     let plan = Plan::make(rank);
     match rank.rank {
@@ -302,8 +336,9 @@ fn take_part(rank: &Rank, act: Act) {
             let before = Before {
                 descriptors,
                 segments,
+                regions,
             };
-            attack(rank, (act, plan), &endpoint, &peers, before);
+            attack(rank, (act, plan), &endpoint, &peers, &before);
         }
         0 => ask(rank, (act, plan), &endpoint, peers[1]),
         _ => answer(&endpoint, peers[0]),
@@ -334,4 +369,5 @@ attacks! {
     a_flood_over_the_sockets_costs_no_message: Act::Say;
     a_bell_that_rings_all_the_time_costs_no_message: Act::Ring;
     a_flood_of_messages_costs_no_message: Act::Send;
+    a_flood_of_one_sided_reads_costs_no_message: Act::Read;
 }

@@ -17,7 +17,7 @@ use limic_shm::world::Instant;
 use super::frame::Done;
 use super::peer::inquiry::Inquiry;
 use crate::parts::Parts;
-use crate::raw::{Access, RawSliceMut, RegionId, RequestId};
+use crate::raw::{Access, RawSliceMut, RegionId};
 use crate::{Error, Result};
 
 /// One region.
@@ -54,8 +54,6 @@ pub(crate) struct Regions {
     by_key: HashMap<u64, u32>,
     /// One is taken back, as soon as nobody uses it any more.
     revoked: bool,
-    /// Reads by peers under way, with the region's index and the peer.
-    reads: Vec<(RequestId, u32, u32)>,
     /// Peers that seem to access a region which is taken back, with its index.
     accessors: Vec<(u32, u32, Inquiry)>,
     /// Transfers that use a region which is taken back: region, how many, how far they are
@@ -167,39 +165,6 @@ impl Regions {
         }
     }
 
-    /// A peer reads a region by this send.
-    pub(crate) fn begin_read(&mut self, send: RequestId, index: u32, from: u32) {
-        self.enter(index);
-        self.reads.push((send, index, from));
-    }
-
-    /// Whether a send is a read of a region by a peer.
-    pub(crate) fn is_read(&self, send: RequestId) -> bool {
-        self.reads.iter().any(|(read, ..)| *read == send)
-    }
-
-    /// Whether any region is read by a peer.
-    #[inline(always)]
-    pub(crate) fn has_reads(&self) -> bool {
-        !self.reads.is_empty()
-    }
-
-    /// Gives up the hold of reads that are over; `ended` is told whose they were.
-    pub(crate) fn end_reads(
-        &mut self,
-        goes_on: impl Fn(RequestId) -> bool,
-        mut ended: impl FnMut(u32),
-    ) {
-        for (send, index, from) in core::mem::take(&mut self.reads) {
-            if goes_on(send) {
-                self.reads.push((send, index, from));
-            } else {
-                self.leave(index);
-                ended(from);
-            }
-        }
-    }
-
     /// Removes a region from the table; [`take`](Self::take) gives its memory when that is free.
     pub(crate) fn start_revoke(&mut self, segment: &OwnSegment, id: RegionId) -> Result<()> {
         self.get(id)?.over = Some(Instant::now());
@@ -231,12 +196,6 @@ impl Regions {
 
     pub(crate) fn key(&mut self, id: RegionId) -> Result<u64> {
         self.get(id).map(|region| region.key)
-    }
-
-    /// The reads of a region by peers, with the peers.
-    pub(crate) fn reads_of(&self, id: RegionId) -> Vec<(RequestId, u32)> {
-        let of_it = self.reads.iter().filter(|read| u64::from(read.1) == id.0);
-        of_it.map(|(send, _, from)| (*send, *from)).collect()
     }
 
     /// Since when a region is taken back.

@@ -128,7 +128,11 @@ fn fail_operation(cx: &mut Cx, slot: u32, error: &Error) {
     }
     let id = cx.requests.id(slot);
     cx.fabric.send_is_over(id);
-    if matches!(cx.requests.get(slot), Operation::Send(_)) {
+    if let Operation::Send(sending) = cx.requests.get(slot) {
+        if let SendStage::Fragments(fragments) = sending.stage {
+            let to = sending.to;
+            regions::end_access(cx, fragments.region, to);
+        }
         // The pair is gone already, so it cannot be asked whether it was in this process.
         crate::same_process::leave(cx.identity.address.id, id.0);
     }

@@ -8,7 +8,7 @@ use crate::Peer;
 use crate::counters::{Counters, Traffic};
 use crate::engine::control::autotune;
 use crate::engine::cx::Cx;
-use crate::engine::protocol::{fragments, loans, regions, send, single_copy};
+use crate::engine::protocol::{fragments, loans, send, single_copy};
 use crate::engine::request::SendStage;
 
 /// The longest sleep while something waits for which nobody rings: room in the shared ring, whose
@@ -29,7 +29,6 @@ pub(crate) fn has_slow_work(cx: &Cx) -> bool {
         | cx.memory.has_switched()
         | !cx.peers.notes.is_empty()
         | !cx.arenas.loans_as_messages.is_empty()
-        | cx.regions.has_reads()
         | cx.fabric.is_active()
         | cx.memory.has_waiting_ring()
 }
@@ -53,7 +52,6 @@ pub(crate) fn push(cx: &mut Cx) -> bool {
     moved |= fragments::push_asked(cx);
     moved |= single_copy::push_copies(cx);
     loans::return_sent_loans(cx);
-    regions::end_reads(cx);
     moved
 }
 

@@ -20,7 +20,7 @@ use crate::engine::frame;
 use crate::engine::outbound::InlineFragment;
 use crate::engine::peer::pair::ShmPair;
 use crate::engine::peer::table::{Channel, PeerEntry, PeerState};
-use crate::engine::protocol::{packets, send};
+use crate::engine::protocol::{packets, regions, send};
 use crate::engine::request::{Fragments, Operation, SendStage, Slot, sent};
 use crate::engine::staging::pool::{BUFFERS_IN_FRAGMENT, StagingPool};
 use crate::raw::RawSlice;
@@ -344,7 +344,7 @@ fn push_asked_of(cx: &mut Cx, slot: Slot) -> (bool, bool) {
     sending.stage = SendStage::Fragments(Fragments { at, ..fragments });
     let over = at == fragments.end;
     if over {
-        all_sent(cx, slot, fragments.confirm);
+        all_sent(cx, slot, fragments);
     }
     (moved, over)
 }
@@ -352,19 +352,19 @@ fn push_asked_of(cx: &mut Cx, slot: Slot) -> (bool, bool) {
 /// All bytes of a send lie in staging buffers or packets: its buffer is free. A one-sided write is
 /// done only when the owner of the region says so, and a message that has to be delivered when its
 /// receiver does.
-pub(crate) fn all_sent(cx: &mut Cx, slot: Slot, confirm: bool) {
+pub(crate) fn all_sent(cx: &mut Cx, slot: Slot, fragments: Fragments) {
     let Some(sending) = cx.requests.sending(slot) else {
         return;
     };
-    if confirm {
+    if fragments.confirm {
         sending.stage = SendStage::Confirming;
         return;
     }
     let (to, tag, len) = (sending.to, sending.tag, sending.data.len());
     // What a peer reads of a region counts with the peer.
-    let id = cx.requests.id(slot);
-    if cx.regions.is_read(id) {
-        return send::end_send(cx, slot, sent(to, tag, len));
+    if fragments.region.is_some() {
+        send::end_send(cx, slot, sent(to, tag, len));
+        return regions::end_access(cx, fragments.region, to);
     }
     let path = packets::fragments_path(cx, to);
     send::finish_send(cx, slot, path);

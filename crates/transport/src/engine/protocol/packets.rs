@@ -127,7 +127,7 @@ pub(crate) fn push_fragments(cx: &mut Cx, slot: Slot, link: Link) -> (bool, bool
         };
         let Fragments { at, end, open, .. } = fragments;
         if at == end {
-            fragments::all_sent(cx, slot, fragments.confirm);
+            fragments::all_sent(cx, slot, fragments);
             return (moved, true);
         }
         let data = &sending.data;

@@ -192,15 +192,16 @@ pub(crate) fn accessors(cx: &mut Cx, id: RegionId) -> Vec<u32> {
 /// that changes whenever one of them moves.
 fn transfers(cx: &mut Cx, id: RegionId) -> (Option<u32>, u64) {
     let (mut peer, mut moved) = (None, 0_u64);
-    for (read, from) in cx.regions.reads_of(id) {
-        let slot = cx.requests.find(read);
-        let stage = slot.and_then(|slot| cx.requests.sending(slot).map(|send| send.stage));
-        if let Some(SendStage::Fragments(fragments)) = stage {
-            moved = moved.wrapping_add(fragments.at);
-        }
-        peer = peer.or(Some(from));
-    }
     for slot in cx.requests.slots() {
+        if let Some(sending) = cx.requests.sending(slot) {
+            if let SendStage::Fragments(read) = sending.stage {
+                if read.region.map(u64::from) == Some(id.0) {
+                    moved = moved.wrapping_add(read.at);
+                    peer = peer.or(Some(sending.to));
+                }
+            }
+            continue;
+        }
         let stage = cx.requests.receiving(slot).map(|receiving| receiving.stage);
         if let Some(ReceiveStage::Assembling(incoming)) = stage {
             if incoming.region.map(u64::from) == Some(id.0) {
@@ -274,11 +275,12 @@ pub(crate) fn on_get(cx: &mut Cx, from: u32, asked: RegionAccess) {
         end: len,
         open: false,
         confirm: false,
+        region: Some(index),
     });
     let sending = Sending::new(from, data, stage);
     let slot = cx.requests.insert(Operation::Send(sending));
-    cx.regions.begin_read(cx.requests.id(slot), index, from);
-    // Frees the slot by itself, and the region's user with it.
+    cx.regions.enter(index);
+    // Frees the slot by itself.
     cx.requests.abandon(slot, Box::new(()));
     fragments::wait_for_room(cx, from, slot);
 }
@@ -327,22 +329,16 @@ pub(crate) fn finish_put(cx: &mut Cx, slot: Slot, incoming: &Incoming) {
 /// A write into a region ends, complete or not.
 pub(crate) fn abort_put(cx: &mut Cx, slot: Slot, incoming: &Incoming) {
     cx.requests.release(slot);
-    if let Some(index) = incoming.region {
-        cx.regions.leave(index);
-    }
-    if let Some(peer) = cx.peers.get(incoming.from()) {
-        peer.served -= 1;
-    }
+    end_access(cx, incoming.region, incoming.from());
 }
 
-/// Gives up the hold of reads that are over.
-pub(crate) fn end_reads(cx: &mut Cx) {
-    let (requests, peers) = (&cx.requests, &mut cx.peers);
-    let ended = |from| {
-        if let Some(peer) = peers.get(from) {
-            peer.served -= 1;
-        }
+/// A peer's access to a region of this endpoint ends, complete or not, if it is one.
+pub(crate) fn end_access(cx: &mut Cx, region: Option<u32>, from: u32) {
+    let Some(index) = region else {
+        return;
     };
-    cx.regions
-        .end_reads(|send| requests.find(send).is_some(), ended);
+    cx.regions.leave(index);
+    if let Some(peer) = cx.peers.get(from) {
+        peer.served -= 1;
+    }
 }

@@ -237,6 +237,7 @@ pub(crate) fn on_clear_to_send(
         end: clear.end,
         open: false,
         confirm,
+        region: None,
     });
     autotune::note_long_send(cx, from);
     fragments::begin_asked(cx, from, slot);

@@ -103,6 +103,8 @@ pub(crate) struct Fragments {
     pub(crate) open: bool,
     /// The send completes only when the receiver says so.
     pub(crate) confirm: bool,
+    /// For a read of a region of this endpoint by a peer: the region's position.
+    pub(crate) region: Option<u32>,
 }
 
 impl Fragments {
@@ -114,6 +116,7 @@ impl Fragments {
             end,
             open: false,
             confirm: false,
+            region: None,
         }
     }
 }

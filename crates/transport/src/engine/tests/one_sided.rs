@@ -1,15 +1,18 @@
 //! One-sided access with the owner's help.
 
 use core::time::Duration;
+use std::time::Instant;
 
 use limic_policy::{Path, PathSet};
 
 use super::{attach_both, open_with, start_revoke, turn, until};
 use crate::engine::Engine;
+use crate::engine::contact::failure::fail_peer;
 use crate::engine::frame::{self, RegionAccess};
 use crate::engine::matching::Liveness;
 use crate::engine::outbox;
 use crate::engine::protocol::{regions, rma};
+use crate::error::PeerFailure;
 use crate::raw::{Posted, RawSlice, RawSliceMut};
 use crate::{Error, Peer};
 
@@ -127,6 +130,39 @@ fn accesses_that_a_peer_does_not_wait_for_have_a_bound() {
         panic!("{failed:?}");
     };
     assert!(why.to_string().contains("one-sided"), "{why}");
+    assert_eq!(owner.revoke(region).map(|memory| memory.len()), Ok(LEN));
+}
+
+/// The peer takes none of the answers, which soon find no room.
+#[test]
+fn a_turn_takes_no_longer_the_more_reads_of_a_region_wait() {
+    const FEW: u16 = 4000;
+    const MANY: u16 = 60_000;
+    let open = || open_with(|with| with.allowed(PathSet::EMPTY.with(Path::Pipeline)));
+    let (mut owner, mut peer) = (open(), open());
+    let (of_peer, of_owner) = attach_both(&mut owner, &mut peer);
+    let (region, key) = regions::expose(&mut owner.cx, vec![1; LEN]).expect("a region");
+    let access = RegionAccess {
+        id: 1,
+        key,
+        offset: 0,
+        len: 8,
+    };
+    let [few, many] = [FEW, MANY].map(|count| {
+        while owner.cx.peers.get(of_peer).expect("known").served < count {
+            outbox::control(&mut peer.cx, of_owner, access.encode(frame::GET));
+            owner.progress();
+        }
+        let turns = (0..200).map(|_| {
+            let since = Instant::now();
+            owner.progress();
+            since.elapsed()
+        });
+        turns.min().expect("a turn")
+    });
+    assert!(many < few * 5, "{many:?} for {MANY}, {few:?} for {FEW}");
+    let why = PeerFailure::Corrupt("for this test".to_owned());
+    fail_peer(&mut owner.cx, of_peer, why);
     assert_eq!(owner.revoke(region).map(|memory| memory.len()), Ok(LEN));
 }
 
