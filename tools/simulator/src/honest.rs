@@ -270,7 +270,11 @@ impl Honest<'_> {
             return Ok(());
         }
         for receive in receives {
-            self.take(*receive, taking)?;
+            if taking == Taking::InOrder && one_in(8) {
+                self.post_receive(*receive)?;
+            } else {
+                self.take(*receive, taking)?;
+            }
         }
         self.wait_for_all()
     }
@@ -390,7 +394,7 @@ impl Honest<'_> {
         let posted = self.next_post();
         doing(|| format!("takes {posted} ({receive:?}, {taking:?})"));
         match taking {
-            Taking::Posted | Taking::Blocking => {
+            Taking::Posted | Taking::Blocking | Taking::InOrder => {
                 let mut room = self.room_for(&receive);
                 // SAFETY: the room outlives the call.
                 match unsafe { self.endpoint.recv_blocking(&selector, &room.slices()) } {

@@ -11,6 +11,8 @@ const LENGTHS: [usize; 24] = [
     0, 1, 7, 8, 9, 16, 47, 48, 49, 56, 57, 64, 100, 239, 240, 241, 1000, 1024, 4000, 4096, 4097,
     9000, 20_000, 70_000,
 ];
+/// So many of them are those of messages that go in a record.
+const SHORT: usize = 13;
 /// Bits of a tag by which the wildcards of a phase know their messages.
 pub(crate) const PHASE: u64 = 0xff << 32;
 /// Those by which a colour's do.
@@ -46,6 +48,9 @@ pub(crate) enum Taking {
     Probed,
     /// Where they lie, without a copy.
     Loaned,
+    /// One by one in the order of sending, from all senders by turns: posted at times, else in a
+    /// blocking call, past the queues where nothing is in its way.
+    InOrder,
 }
 
 /// A part of what a process does. Processes may be in different ones at a time.
@@ -142,15 +147,19 @@ impl Script {
             one_sided: rng.u32(0..4) == 0,
         };
         let longest = rng.usize(1..=LENGTHS.len());
+        // Many short messages, for which rings of their own are granted.
+        let dense = self.malice != Malice::Scribbles && rng.u32(0..6) == 0;
         for from in 0..honest {
             for to in 0..honest {
                 if from == to && rng.u32(0..4) != 0 {
                     continue;
                 }
-                let stream = rng.bool();
-                for _ in 0..rng.usize(0..=12) {
-                    let colour = rng.u64(0..4);
+                let stream = dense || rng.bool();
+                let colours = if dense { 2 } else { 4 };
+                for _ in 0..rng.usize(0..=if dense { 40 } else { 12 }) {
+                    let colour = rng.u64(0..colours);
                     let serial = if stream { 0xffff } else { rng.u64(0..100) };
+                    let longest = if dense { SHORT } else { longest };
                     let len = LENGTHS[rng.usize(0..longest)] + rng.usize(0..2);
                     phase.messages.push(self.messages.len());
                     self.messages.push(Message {
@@ -169,11 +178,15 @@ impl Script {
             own.retain(|message| message.to == to);
             phase.taking[to] = match rng.u32(0..8) {
                 _ if self.malice == Malice::Scribbles => Taking::Posted,
+                3.. if dense => Taking::InOrder,
                 0 => Taking::Blocking,
                 1 => Taking::Probed,
                 2 => Taking::Loaned,
                 _ => Taking::Posted,
             };
+            if phase.taking[to] == Taking::InOrder {
+                own = by_turns(rng, own);
+            }
             // Messages of some colours by a wildcard, the others by their tags.
             let wildcards = rng.u64(0..5);
             let mode = rng.u32(0..4);
@@ -204,11 +217,25 @@ impl Script {
                     }
                 });
             }
-            rng.shuffle(&mut receives);
+            if phase.taking[to] != Taking::InOrder {
+                rng.shuffle(&mut receives);
+            }
             phase.receives[to] = receives;
         }
         phase
     }
+}
+
+/// The messages of all senders mixed, those of each in the order of sending.
+fn by_turns<'a>(rng: &mut Rng, messages: Vec<&'a Message>) -> Vec<&'a Message> {
+    let mut senders: Vec<usize> = messages.iter().map(|message| message.from).collect();
+    rng.shuffle(&mut senders);
+    let mut left = messages;
+    let next = |from| {
+        let at = left.iter().position(|message| message.from == from);
+        left.remove(at.expect("as many as there are names"))
+    };
+    senders.into_iter().map(next).collect()
 }
 
 fn settings(rng: &mut Rng, ending: Ending, malice: Malice) -> Settings {
