@@ -22,6 +22,7 @@
 mod channel;
 mod detect;
 mod error;
+pub mod launcher;
 mod pmi1;
 #[cfg(feature = "pmix")]
 mod pmix;

@@ -33,6 +33,7 @@ mod atomic;
 mod auto_progress;
 mod call;
 #[cfg(test)]
+#[path = "../../shm/src/process/child.rs"]
 mod child;
 mod completion_queue;
 mod control_channel;

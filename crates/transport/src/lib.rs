@@ -37,6 +37,7 @@ pub mod bootstrap;
 mod buffer;
 #[cfg(test)]
 #[expect(unsafe_code, reason = "forks")]
+#[path = "../../shm/src/process/child.rs"]
 mod child;
 mod connect_at_start;
 mod copy_slices;

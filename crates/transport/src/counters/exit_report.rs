@@ -5,11 +5,12 @@ use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
 
+use limic_bootstrap::launcher;
 use limic_shm::process::{LockHere, OnceHere, Process};
 use limic_shm::ring::Mapped;
 
 use super::Page;
-use super::recorder::{Recorder, rank, read_words};
+use super::recorder::{Recorder, read_words};
 
 /// Where counters go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +33,7 @@ impl Target {
         while let Some(c) = rest.next() {
             match (c, rest.clone().next()) {
                 ('%', Some('p')) => name.push_str(&std::process::id().to_string()),
-                ('%', Some('r')) => name.push_str(&rank().unwrap_or(0).to_string()),
+                ('%', Some('r')) => name.push_str(&launcher::rank().unwrap_or(0).to_string()),
                 ('%', Some('%')) => name.push('%'),
                 _ => {
                     name.push(c);

@@ -4,6 +4,7 @@
 //! process's descriptors can read it. One thread of one process writes, so a count goes up by a
 //! plain load, add and store.
 
+use limic_bootstrap::launcher;
 use limic_policy::Path;
 use limic_shm::ring::{Mapped, Memory};
 use limic_shm::segment::{Arena, Placement, SegmentError};
@@ -44,7 +45,10 @@ impl Recorder {
         recorder.store(at::AT_VERSION, at::VERSION);
         recorder.store(at::AT_PID, u64::from(std::process::id()));
         recorder.store(at::AT_ENDPOINT, endpoint);
-        recorder.store(at::AT_RANK, rank().map_or(0, |rank| u64::from(rank) + 1));
+        recorder.store(
+            at::AT_RANK,
+            launcher::rank().map_or(0, |rank| u64::from(rank) + 1),
+        );
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         recorder.store(at::AT_OPENED, now.map_or(0, |now| now.as_millis() as u64));
         // Last: with it, the rest makes sense. Pairs with nothing; readers make a system call.
@@ -282,19 +286,6 @@ fn cut(text: &str, most: usize) -> &str {
         .rev()
         .find(|end| text.is_char_boundary(*end));
     text.get(..end.unwrap_or(0)).unwrap_or_default()
-}
-
-/// This process's rank, if a launcher told.
-pub(crate) fn rank() -> Option<u32> {
-    [
-        "LIMIC_RANK",
-        "PMI_RANK",
-        "PMI_ID",
-        "PMIX_RANK",
-        "OMPI_COMM_WORLD_RANK",
-    ]
-    .iter()
-    .find_map(|name| std::env::var(name).ok()?.parse().ok())
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use core::cell::Cell;
 use core::time::Duration;
 use limic_shm::world::Instant;
 
+use limic_bootstrap::launcher;
 use limic_matching::{Selector as Query, Source};
 
 use super::cx::Cx;
@@ -12,7 +13,6 @@ use super::matching::posted::query;
 use super::peer::table::PeerState;
 use super::protocol::regions;
 use super::request::{Operation, SendStage};
-use crate::counters::recorder;
 use crate::raw::{RegionId, RequestId};
 use crate::{Selector, warning};
 
@@ -101,7 +101,7 @@ pub(crate) fn say(cx: &mut Cx, awaited: Awaited<'_>) {
 /// Says what a call of the endpoint with this id waits for.
 #[cold]
 pub(crate) fn say_line(id: u64, patience: Duration, what: &str) {
-    let who = match recorder::rank() {
+    let who = match launcher::rank() {
         Some(rank) => format!("rank {rank}"),
         None => format!("endpoint {id:016x}"),
     };

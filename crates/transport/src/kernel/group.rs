@@ -2,6 +2,7 @@
 
 use std::os::fd::RawFd;
 
+use limic_bootstrap::launcher;
 use limic_copy::Group;
 
 use crate::{Error, Result};
@@ -9,32 +10,13 @@ use crate::{Error, Result};
 /// Ranks that a group has room for. They are given out once in its life.
 const RANKS: u32 = 16384;
 
-/// The launchers' names of the job, the first that is whole. Slurm counts its steps anew in each
-/// job.
-const JOB: [&[&str]; 4] = [
-    &["PMIX_NAMESPACE"],
-    &["PMI_JOBID"],
-    &["SLURM_JOB_ID", "SLURM_STEP_ID"],
-    &["SLURM_JOB_ID"],
-];
-
-/// The name of the job, from the launcher's variables.
-fn job(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
-    JOB.iter().find_map(|names| {
-        let parts = names
-            .iter()
-            .map(|name| Some(format!("{name}={} ", variable(name)?)));
-        parts.collect()
-    })
-}
-
 /// The group that the settings name, or that of the launcher's job; without either, as under Hydra,
 /// which names no job, the one of all endpoints of this user. The module keeps groups of different
 /// users apart in any case.
 pub(super) fn find(setting: Option<&str>) -> Result<Group> {
     let Some(word) = setting else {
-        let job = job(|name| Some(std::env::var_os(name)?.to_string_lossy().into_owned()));
-        return Ok(Group::Token(token(&job.unwrap_or_default()), RANKS));
+        let job = launcher::job().unwrap_or_default();
+        return Ok(Group::Token(token(&job), RANKS));
     };
     let Some(descriptor) = word.strip_prefix("fd:") else {
         return Ok(Group::Token(token(&format!("word={word}")), RANKS));
@@ -61,26 +43,6 @@ fn token(word: &str) -> [u64; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn steps_of_different_jobs_are_different_jobs() {
-        let slurm = |job_id: &'static str, step: Option<&'static str>| {
-            job(move |name| match name {
-                "SLURM_JOB_ID" => Some(job_id.to_owned()),
-                "SLURM_STEP_ID" => step.map(str::to_owned),
-                _ => None,
-            })
-        };
-        assert_ne!(slurm("17", Some("0")), slurm("18", Some("0")));
-        assert_ne!(slurm("17", Some("0")), slurm("17", Some("1")));
-        assert_ne!(slurm("17", Some("0")), slurm("17", None));
-        assert_eq!(job(|_| None), None);
-        // A step alone names no job.
-        assert_eq!(
-            job(|name| (name == "SLURM_STEP_ID").then(|| "0".to_owned())),
-            None
-        );
-    }
 
     #[test]
     fn words_are_groups_of_their_own() {

@@ -3,6 +3,7 @@
 use core::fmt;
 use core::time::Duration;
 
+use limic_bootstrap::launcher;
 use limic_shm::process::ValueHere;
 use limic_topology::CpuSet;
 
@@ -57,17 +58,7 @@ impl Settings {
 /// few of them.
 fn ranks_of_this_node() -> u32 {
     static RANKS: ValueHere<u32> = ValueHere::new();
-    let told = |name: &&str| std::env::var(name).ok()?.parse::<u32>().ok();
-    *RANKS.get_or_make(|| {
-        [
-            "LIMIC_LOCAL_SIZE",
-            "MPI_LOCALNRANKS",
-            "OMPI_COMM_WORLD_LOCAL_SIZE",
-        ]
-        .iter()
-        .find_map(told)
-        .unwrap_or(1)
-    })
+    *RANKS.get_or_make(|| launcher::ranks_here().unwrap_or(1))
 }
 
 /// CPUs of the machine: a rank that is bound to one of them shares the machine with the others.
