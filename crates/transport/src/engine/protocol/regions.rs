@@ -281,8 +281,7 @@ pub(crate) fn on_get(cx: &mut Cx, from: u32, asked: RegionAccess) {
         matched: false,
     }));
     cx.regions.enter(place);
-    // Frees the slot by itself.
-    cx.requests.abandon(slot, Box::new(()));
+    cx.requests.leave_alone(slot);
     fragments::wait_for_room(cx, from, slot);
 }
 
