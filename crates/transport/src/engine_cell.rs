@@ -25,8 +25,8 @@ impl Freed {
         self.0.is_empty()
     }
 
-    pub(crate) fn add(&mut self, buffer: Option<Box<dyn Any + Send>>) {
-        self.0.extend(buffer);
+    pub(crate) fn add(&mut self, buffers: Vec<Box<dyn Any + Send>>) {
+        self.0.extend(buffers);
     }
 }
 

@@ -28,7 +28,7 @@ pub(crate) fn contact_peers(cx: &mut Cx) {
 /// Makes the first contact with peers from which receives wait: one that is gone cannot make it.
 #[cold]
 pub(crate) fn contact_sources(cx: &mut Cx) {
-    if !cx.peers.has_unmet() || cx.matching.nothing_posted(&cx.requests) {
+    if cx.matching.nothing_posted(&cx.requests) || !cx.peers.has_unmet() {
         return;
     }
     for source in cx.matching.named_sources(&cx.requests) {

@@ -8,7 +8,7 @@ use crate::engine::fabric::{Link, NotBegun};
 use crate::engine::frame::Update;
 use crate::engine::outbox;
 use crate::engine::peer::greeting;
-use crate::engine::peer::table::{Channel, PeerState};
+use crate::engine::peer::table::Channel;
 use crate::engine::protocol::send;
 use crate::error::PeerFailure;
 
@@ -39,7 +39,7 @@ pub(crate) fn try_anew(cx: &mut Cx, number: u32) {
         Some(_) if !cx.fabric.takes(&peer.address) => return,
         Some(_) => {}
     }
-    peer.state = PeerState::Unmet { connecting: false };
+    cx.peers.forgive(number);
     cx.matching.deaths.forget(number);
 }
 

@@ -4,6 +4,7 @@
 //! - A number means the same endpoint for as long as this one lives.
 //! - Each peer with a backlog is in `backlogged`.
 //! - A peer that has failed has no backlog, and is reached by no channel.
+//! - `unmet` peers are in that state.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -30,6 +31,8 @@ pub(crate) struct Peers {
     me: Option<u32>,
     /// Where is counted what has to do with peers that have not been met.
     shared_row: Row,
+    /// Peers that were neither met nor given up yet.
+    unmet: u32,
     /// Peers that share memory with this endpoint.
     attached: u32,
     /// Peers that are reached by a channel, but for this endpoint itself.
@@ -59,6 +62,7 @@ impl Peers {
             accesses: HashMap::new(),
             contacts: Contacts::default(),
             me: None,
+            unmet: 0,
             attached: 0,
             reached: 0,
             local: 0,
@@ -94,6 +98,7 @@ impl Peers {
                 state = PeerState::Up(Channel::Loopback);
             }
         }
+        self.unmet += u32::from(matches!(state, PeerState::Unmet { .. }));
         self.entries.push(PeerEntry {
             address: *address,
             state,
@@ -176,7 +181,8 @@ impl Peers {
     pub(crate) fn up(&mut self, number: u32, channel: Channel) {
         let shared = matches!(channel, Channel::Shm(_));
         if let Some(peer) = self.get(number) {
-            peer.state = PeerState::Up(channel);
+            let before = core::mem::replace(&mut peer.state, PeerState::Up(channel));
+            self.unmet -= u32::from(matches!(before, PeerState::Unmet { .. }));
             self.attached += u32::from(shared);
             self.reached += 1;
         }
@@ -198,11 +204,20 @@ impl Peers {
         let before = core::mem::replace(&mut peer.state, PeerState::Failed(Box::new(why)));
         let ring = peer.ring.take();
         peer.has_switched = false;
+        self.unmet -= u32::from(matches!(before, PeerState::Unmet { .. }));
         self.attached -= u32::from(matches!(before, PeerState::Up(Channel::Shm(_))));
         self.accesses.remove(&number);
         let other = matches!(before, PeerState::Up(Channel::Shm(_) | Channel::Fabric(_)));
         self.reached -= u32::from(other);
         Some((before, ring))
+    }
+
+    /// A peer that has failed is to be met anew.
+    pub(crate) fn forgive(&mut self, number: u32) {
+        if let Some(peer) = self.get(number) {
+            peer.state = PeerState::Unmet { connecting: false };
+            self.unmet += 1;
+        }
     }
 
     /// Has a peer contacted that has not met this endpoint: somebody asks whether it has sent.
@@ -220,10 +235,9 @@ impl Peers {
         entry.is_some_and(|entry| matches!(entry.state, PeerState::Unmet { .. }))
     }
 
-    /// Whether there are peers that have not met this endpoint. Linear.
+    /// Whether there are peers that have not met this endpoint.
     pub(crate) fn has_unmet(&self) -> bool {
-        let mut entries = self.entries.iter();
-        entries.any(|entry| matches!(entry.state, PeerState::Unmet { .. }))
+        self.unmet > 0
     }
 
     /// Peers that can send to this endpoint now.

@@ -280,8 +280,7 @@ pub(crate) fn on_get(cx: &mut Cx, from: u32, asked: RegionAccess) {
     let sending = Sending::new(from, data, stage);
     let slot = cx.requests.insert(Operation::Send(sending));
     cx.regions.enter(index);
-    // Frees the slot by itself.
-    cx.requests.abandon(slot, Box::new(()));
+    cx.requests.leave_alone(slot);
     fragments::wait_for_room(cx, from, slot);
 }
 

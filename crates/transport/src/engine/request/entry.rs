@@ -37,7 +37,7 @@ pub(super) enum State {
 pub(super) enum OnCompletion {
     /// It waits for its owner to ask.
     Keep,
-    /// Nobody asks: the slot is freed, and then [`ColdEntry::buffer`].
+    /// Nobody asks: the slot is freed, and then [`ColdEntry::buffers`].
     Free,
     /// It goes to the end of the completion list, under [`ColdEntry::name`].
     List,
@@ -115,7 +115,8 @@ pub(super) struct ColdEntry<O> {
     pub(super) operation: O,
     pub(super) error: Option<Error>,
     pub(super) name: u64,
-    pub(super) buffer: Option<Box<dyn Any + Send>>,
+    /// What is dropped when the operation is over.
+    pub(super) buffers: Vec<Box<dyn Any + Send>>,
 }
 
 impl<O: OperationKind> ColdEntry<O> {
@@ -123,6 +124,6 @@ impl<O: OperationKind> ColdEntry<O> {
         operation: O::OVER,
         error: None,
         name: 0,
-        buffer: None,
+        buffers: Vec::new(),
     };
 }

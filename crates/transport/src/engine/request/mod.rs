@@ -314,9 +314,9 @@ impl<O: OperationKind> Requests<O> {
     pub(crate) fn release(&mut self, slot: Slot) {
         self.free_entry(slot);
         let cold = core::mem::replace(&mut self.cold[slot as usize], ColdEntry::NOTHING);
-        // The buffer of an abandoned operation must outlive the operation.
+        // The buffers of an abandoned operation must outlive the operation.
         drop(cold.operation);
-        self.freed.add(cold.buffer);
+        self.freed.add(cold.buffers);
     }
 
     /// Slots of operations that ids mean, for a walk over all of them. Linear: failures only.

@@ -58,12 +58,13 @@ impl<O: OperationKind> Requests<O> {
     /// Leaves an operation to itself; `buffer` is dropped when the operation completes. So is a
     /// buffer of an earlier call, which the operation may still use.
     pub(crate) fn abandon(&mut self, slot: Slot, buffer: Box<dyn Any + Send>) {
+        self.cold[slot as usize].buffers.push(buffer);
+        self.leave_alone(slot);
+    }
+
+    /// Leaves an operation to itself: its slot is freed when it completes.
+    pub(crate) fn leave_alone(&mut self, slot: Slot) {
         self.entries[slot as usize].on_completion = OnCompletion::Free;
-        let kept = &mut self.cold[slot as usize].buffer;
-        *kept = Some(match kept.take() {
-            Some(earlier) => Box::new((earlier, buffer)),
-            None => buffer,
-        });
         if self.is_done(slot) {
             self.release(slot);
         }
@@ -73,7 +74,7 @@ impl<O: OperationKind> Requests<O> {
     /// endpoint closes while a peer may still be copying.
     pub(crate) fn leak_abandoned(&mut self) {
         for cold in &mut self.cold {
-            core::mem::forget(cold.buffer.take());
+            core::mem::forget(core::mem::take(&mut cold.buffers));
         }
     }
 }

@@ -66,6 +66,37 @@ fn an_operation_that_is_abandoned_twice_keeps_both_buffers() {
 }
 
 #[test]
+fn an_operation_may_be_abandoned_any_number_of_times() {
+    let mut requests = Requests::<Operation>::new();
+    let slot = requests.take_slot();
+    for _ in 0..200_000 {
+        requests.abandon(slot, Box::new(()));
+    }
+    requests.complete(slot, Err(Error::Cancelled));
+    drop(requests.take_freed());
+    assert_eq!(requests.live(), 0);
+}
+
+#[test]
+fn a_buffer_that_panics_takes_no_other_one_of_its_operation_along() {
+    struct PanicsOnDrop;
+    impl Drop for PanicsOnDrop {
+        fn drop(&mut self) {
+            panic!("a buffer of the user");
+        }
+    }
+    let mut requests = Requests::<Operation>::new();
+    let slot = requests.take_slot();
+    let buffer = std::sync::Arc::new(());
+    requests.abandon(slot, Box::new(PanicsOnDrop));
+    requests.abandon(slot, Box::new(PanicsOnDrop));
+    requests.abandon(slot, Box::new(buffer.clone()));
+    requests.complete(slot, Err(Error::Cancelled));
+    drop(requests.take_freed());
+    assert_eq!(std::sync::Arc::strong_count(&buffer), 1);
+}
+
+#[test]
 fn an_abandoned_operation_that_is_watched_still_frees_its_buffer() {
     let mut requests = Requests::<Operation>::new();
     let slot = requests.take_slot();

@@ -314,6 +314,34 @@ fn one_process_invents_no_endless_row_of_peers() {
     assert!(known > 1000, "a process may have many endpoints: {known}");
 }
 
+/// Numbers of peers are not given out again.
+#[test]
+fn a_sleep_takes_no_longer_the_more_peers_are_gone() {
+    const FEW: u32 = 5000;
+    const MANY: u32 = 200_000;
+    let mut engine = open(0);
+    let mut address = engine.cx.identity.address;
+    let selector = Selector::any();
+    // SAFETY: no room.
+    let posted = unsafe { receive::post_recv(&mut engine.cx, &selector, &[], 0) };
+    assert!(matches!(posted, Ok(Posted::Pending(_))), "{posted:?}");
+    let [few, many] = [FEW, MANY].map(|count| {
+        while engine.cx.peers.len() < count {
+            address.id = address.id.wrapping_add(1);
+            let peer = engine.cx.peers.enter(&address, &engine.cx.identity.address);
+            let gone = engine.cx.peers.fail(peer.expect("new"), PeerFailure::Died);
+            assert!(gone.is_some());
+        }
+        let sleeps = (0..200).map(|_| {
+            let since = Instant::now();
+            engine.sleep(Some(Duration::ZERO));
+            since.elapsed()
+        });
+        sleeps.min().expect("a sleep")
+    });
+    assert!(many < few * 5, "{many:?} after {MANY}, {few:?} after {FEW}");
+}
+
 #[test]
 fn a_copy_out_of_a_buffer_that_its_sender_has_back_is_no_message() {
     let paths = PathSet::EMPTY.with(Path::Inline).with(Path::Eager);
