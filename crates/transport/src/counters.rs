@@ -15,7 +15,7 @@ mod layout;
 mod page;
 mod reader;
 #[expect(unsafe_code, reason = "words of a page whose indices are constants")]
-pub(crate) mod recorder;
+mod recorder;
 mod text;
 
 use limic_policy::Path;

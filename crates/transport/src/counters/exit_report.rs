@@ -68,7 +68,7 @@ impl Target {
                 } else {
                     format!("limic counters: {page}")
                 };
-                // In one piece, at the end: ranks and endpoints may share a file.
+                // By one write, at the end: ranks and endpoints may share a file.
                 open(path).and_then(|mut file| file.write_all(text.as_bytes()))
             }
         };

@@ -34,7 +34,7 @@ pub(crate) struct HeapPlace {
     pub(crate) offset: u64,
 }
 
-/// Where bytes lie in the process's heap, if they lie there in one piece. Not inlined: short
+/// Where bytes lie in the process's heap, if they are one slice and lie there. Not inlined: short
 /// messages share code with long ones, and do not ask.
 #[inline(never)]
 pub(crate) fn place_of(data: &[RawSlice]) -> Option<limic_heap::Place> {

@@ -180,8 +180,8 @@ impl PeerArenas {
         })
     }
 
-    /// Hands out the first `len` bytes of a message in an arena that is not mapped, piece by piece,
-    /// with the place of each. False if not all of them can be had.
+    /// Hands out the first `len` bytes of a message in an arena that is not mapped, part by part,
+    /// with the offset of each. False if not all of them can be had.
     pub(crate) fn read_unmapped(
         &self,
         message: &ArenaMessage,
@@ -192,18 +192,18 @@ impl PeerArenas {
         let Some((_, arena)) = unmapped.find(|(number, _)| *number == message.arena) else {
             return false;
         };
-        let mut piece = [0; STEP];
+        let mut part = [0; STEP];
         let mut at = 0;
         while at < len {
-            let piece = &mut piece[..(len - at).min(STEP as u64) as usize];
+            let part = &mut part[..(len - at).min(STEP as u64) as usize];
             let Some(offset) = message.offset.checked_add(at) else {
                 return false;
             };
-            if !arena.read(offset, piece) {
+            if !arena.read(offset, part) {
                 return false;
             }
-            take(at, piece);
-            at += piece.len() as u64;
+            take(at, part);
+            at += part.len() as u64;
         }
         true
     }

@@ -95,9 +95,8 @@ fn private_copy(cx: &mut Cx, from: u32, message: &ArenaMessage) -> Option<Vec<u8
     match arenas.bytes(message.arena, message.offset, message.len) {
         Ok(bytes) => append(&bytes, &mut copy).ok()?,
         Err(_) => {
-            let whole = arenas.read_unmapped(message, message.len, |_, piece| {
-                copy.extend_from_slice(piece)
-            });
+            let whole =
+                arenas.read_unmapped(message, message.len, |_, part| copy.extend_from_slice(part));
             whole.then_some(())?;
         }
     }
@@ -125,7 +124,7 @@ pub(crate) fn copy_out(
             }
             Err(_) => {
                 let wanted = len.min(into.len());
-                let put = |at, piece: &[u8]| into.copy_from(at, u64::MAX, piece);
+                let put = |at, part: &[u8]| into.copy_from(at, u64::MAX, part);
                 pair.arenas.read_unmapped(&message, wanted, put)
             }
         }
