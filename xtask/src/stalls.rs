@@ -15,7 +15,7 @@ use crate::committed::{Figures, Kind};
 const STALLS: Kind = Kind {
     unit: "steps",
     command: "stalls",
-    tolerance: 0.2,
+    tolerance: 0.35,
 };
 
 /// The loop that is slower if somebody else has a part of the core.
