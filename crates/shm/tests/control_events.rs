@@ -105,14 +105,16 @@ fn no_peer_takes_the_rings_of_others_away() {
 }
 
 #[test]
-fn a_doorbell_that_a_peer_shuts_down_rings_for_ever() {
+fn a_doorbell_that_a_peer_shuts_down_rings_until_its_owner_watches_it_no_longer() {
     let (doorbell, events) = watched_doorbell();
     shutdown(handed_over(&doorbell), Shutdown::Both).unwrap();
     for _ in 0..3 {
         handed_over(&doorbell).ring();
         assert_eq!(wait(&events, WATCHDOG).len(), 1);
-        doorbell.silence();
+        assert!(!doorbell.silence(), "nobody can ring");
     }
+    doorbell.unwatch(&events).unwrap();
+    assert_eq!(wait(&events, NOW), []);
 }
 
 #[test]

@@ -47,10 +47,10 @@ pub enum DoorbellError {
 ///   have.
 /// - It can fill the queue up. A ring then fails, and need not succeed: what fills the queue lets
 ///   the owner wake up.
-/// - It can shut the socket down. The owner's end is ready for ever then: the owner does not
-///   sleep any more, but polls, and misses nothing.
+/// - It can shut the socket down. The owner's end is ready for ever then, and no ring arrives. The
+///   owner learns it when it silences the doorbell, and has to look by itself from then on.
 ///
-/// So it can keep the owner awake, as it can by ringing all the time, and no more.
+/// So it can keep the owner awake, by ringing all the time, or take the rings from it.
 #[derive(Debug)]
 pub struct Doorbell {
     waiting: Socket,
@@ -88,10 +88,22 @@ impl Doorbell {
 
     /// Takes away the rings so far: to be called when the doorbell was reported, and before a
     /// look at what they were for. One system call; never blocks. Where a peer has put more into
-    /// the queue than rings of honest ones, the rest is reported again.
-    pub fn silence(&self) {
-        // Nothing to take, or an end that was shut down: both are as the type says.
-        let _ = recv(&self.waiting, &mut [0; VISIT], RecvFlags::DONTWAIT);
+    /// the queue than rings of honest ones, the rest is reported again. False if nobody can ring
+    /// any more: a peer has shut the socket down.
+    pub fn silence(&self) -> bool {
+        !matches!(
+            recv(&self.waiting, &mut [0; VISIT], RecvFlags::DONTWAIT),
+            Ok((_, 0))
+        )
+    }
+
+    /// Takes the doorbell out of its owner's event set.
+    ///
+    /// # Errors
+    ///
+    /// As [`EventSet::remove`].
+    pub fn unwatch(&self, events: &EventSet) -> io::Result<()> {
+        events.remove(self.waiting.as_fd())
     }
 
     /// Wakes the owner up, as a peer does.

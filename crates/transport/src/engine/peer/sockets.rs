@@ -1,8 +1,8 @@
 //! The sockets of an endpoint: where it is found, and its connections to peers.
 //!
 //! # Invariants
-//! - The event set watches the doorbell, the listener unless it is paused, each connection that is
-//!   not `unread`, and the peer's process of each.
+//! - The event set watches the doorbell unless that is shut down, the listener unless it is paused,
+//!   each connection that is not `unread`, and the peer's process of each.
 //! - An index is another connection's only after the connection was removed.
 
 mod paused;
@@ -102,6 +102,8 @@ pub(crate) struct Sockets {
     event_buffer: Vec<Event>,
     listener: Listener,
     doorbell: Doorbell,
+    /// A peer has shut the doorbell down, and nobody can ring any more.
+    is_deaf: bool,
     /// What the endpoint sleeps on while it rests from visits to connections, once it has done so.
     quiet: Option<EventSet>,
     visits: Visits,
@@ -143,6 +145,7 @@ impl Sockets {
             event_buffer: vec![Event::default(); 64],
             listener,
             doorbell,
+            is_deaf: false,
             quiet: None,
             visits: Visits::new(Instant::now()),
             networks,
@@ -173,6 +176,11 @@ impl Sockets {
     /// This endpoint's doorbell, for its peers.
     pub(crate) fn doorbell(&self) -> &Doorbell {
         &self.doorbell
+    }
+
+    /// Whether nobody can ring: the endpoint has to look by itself.
+    pub(crate) fn is_deaf(&self) -> bool {
+        self.is_deaf
     }
 
     /// Takes the buffer back that [`wait`](Self::wait) gave.

@@ -12,8 +12,9 @@ use crate::engine::protocol::{fragments, loans, send, single_copy};
 use crate::engine::request::SendStage;
 
 /// The longest sleep while something waits for which nobody rings: room in the shared ring, whose
-/// receiver cannot know whom to ring; or the end of an access to a region, or of a block of a split
-/// copy, of which the owner of the memory is not told.
+/// receiver cannot know whom to ring; the end of an access to a region, or of a block of a split
+/// copy, of which the owner of the memory is not told; or anything, once a peer has shut the
+/// doorbell down.
 pub(crate) const BLOCKED: Duration = Duration::from_millis(1);
 
 /// Whether something waits for others' credit.
@@ -72,7 +73,10 @@ pub(crate) fn has_unsent(cx: &mut Cx) -> bool {
 
 /// How long the endpoint may sleep at most, if something waits for which nobody rings.
 pub(crate) fn longest_sleep(cx: &Cx) -> Option<Duration> {
-    let blocked = has_work(cx) || cx.regions.has_revoked() || cx.quarantine.writer().is_some();
+    let blocked = has_work(cx)
+        || cx.regions.has_revoked()
+        || cx.quarantine.writer().is_some()
+        || cx.sockets.is_deaf();
     let blocked = blocked.then_some(BLOCKED);
     let waits = [blocked, cx.sockets.paused_for(), cx.fabric.patience()];
     waits.into_iter().flatten().min()

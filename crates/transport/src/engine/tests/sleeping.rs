@@ -3,8 +3,9 @@
 use core::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{Shutdown, shutdown};
 
-use super::{accessed_region, attach_both, open, send};
+use super::{accessed_region, attach_both, open, send, tags};
 use crate::engine::Engine;
 use crate::engine::peer::sockets::TIMER;
 use crate::engine::progress::work;
@@ -39,6 +40,24 @@ fn who_polls_the_descriptor_looks_around_though_nobody_rings() {
     let mut engine = open(1);
     while !engine.arm_for_poll() {}
     assert!(becomes_readable(&engine, 60), "it sleeps for ever");
+}
+
+#[test]
+fn an_endpoint_whose_bell_a_peer_has_shut_down_sleeps_and_misses_nothing() {
+    let (mut a, mut b) = (open(1), open(1));
+    let (of_b, at_b) = attach_both(&mut a, &mut b);
+    shutdown(b.cx.sockets.doorbell().for_peers(), Shutdown::Both).expect("a socket");
+    b.poll_sockets();
+    while !b.arm_for_poll() {}
+    let (wakeup, events) = (&mut b.cx.wakeup, b.cx.sockets.events());
+    let hour = Duration::from_secs(3600);
+    wakeup.set_timer(events, TIMER, hour).expect("a timer");
+    assert!(!becomes_readable(&b, 0), "it is awake for ever");
+    assert_eq!(work::longest_sleep(&b.cx), Some(work::BLOCKED));
+    send(&mut a, of_b, 1);
+    b.sleep(None);
+    b.progress();
+    assert_eq!(tags(&mut b, at_b), [1]);
 }
 
 #[test]

@@ -82,7 +82,10 @@ impl Sockets {
         };
         let count = set.wait(timeout, &mut events).unwrap_or(0);
         if events[..count].iter().any(|event| event.token == DOORBELL) {
-            self.doorbell.silence();
+            self.is_deaf = !self.doorbell.silence();
+            if self.is_deaf {
+                self.forget_doorbell();
+            }
         }
         (events, count)
     }
@@ -100,9 +103,19 @@ impl Sockets {
         Some(rest)
     }
 
+    /// A doorbell that was shut down would wake this endpoint all the time.
+    fn forget_doorbell(&self) {
+        for set in core::iter::once(&self.events).chain(&self.quiet) {
+            // It fails only where the doorbell is not in the set.
+            let _ = self.doorbell.unwatch(set);
+        }
+    }
+
     fn make_quiet(&self) -> std::io::Result<EventSet> {
         let quiet = EventSet::new()?;
-        self.doorbell.watch(&quiet, DOORBELL)?;
+        if !self.is_deaf {
+            self.doorbell.watch(&quiet, DOORBELL)?;
+        }
         for network in &self.networks {
             quiet.add(network.as_fd(), NETWORK, Trigger::Level)?;
         }
