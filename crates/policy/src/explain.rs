@@ -153,7 +153,7 @@ fn by_table(
     let row = pair.table.rows()[row].clone();
     explanation.take(path);
     if explanation.parts.fragments {
-        explanation.fragment_bytes = routes.fragment_bytes;
+        explanation.fragment_bytes = routes.longest_fragment_of(bytes);
     }
     let decided = decided.map(|(_, choice)| choice.path);
     explanation.note = note(path, &row, decided == Some(path), history);

@@ -53,6 +53,17 @@ fn the_row_is_named() {
 }
 
 #[test]
+fn the_longest_fragment_of_the_message_is_named() {
+    for (bytes, fragment) in [
+        (16 << 10, 8 << 10),
+        (64 << 10, 16 << 10),
+        (2 << 20, 64 << 10),
+    ] {
+        assert_eq!(explained(&within_a_cache(bytes)).fragment_bytes, fragment);
+    }
+}
+
+#[test]
 fn a_reply_goes_without_asking() {
     let question = within_a_cache(512 << 10);
     let reply = explained(&Question {

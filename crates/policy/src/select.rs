@@ -7,6 +7,7 @@
 //! same two, so it gives the answer of the engine. [`network`] decides for
 //! peers over networks, and [`module`] where the kernel module matches.
 
+pub mod fragments;
 pub mod module;
 pub mod network;
 
@@ -85,8 +86,8 @@ pub struct Routes {
     send_ahead_below: u64,
     /// Messages of this length and longer ones stay where they are, if the receiver may read there.
     peer_readable_from: u64,
-    /// Bytes of a fragment in the middle of a long message.
-    pub fragment_bytes: u64,
+    /// Bytes of a staging buffer that a fragment fills.
+    longest_fragment: u64,
     /// Most bytes in staging buffers that the peer has not returned.
     pub window: u64,
 }
@@ -153,7 +154,7 @@ impl Routes {
         let mut ahead = capabilities;
         ahead.max_eager = pair.unexpected_budget;
         let ahead = table.thresholds(locality, ReceiverPace::Slow, &ahead);
-        let fragment = u64::from(table.fragment_bytes(Path::Pipeline, locality));
+        let set = table.fragment_bytes(Path::Pipeline, locality);
         Self {
             inline_below: thresholds.inline_below,
             record_below: thresholds.eager_below.min(pair.longest_record + 1),
@@ -163,7 +164,7 @@ impl Routes {
             longest_single_buffer: longest_single_buffer(locality).min(pair.buffer_bytes),
             send_ahead_below: ahead.eager_below,
             peer_readable_from: peer_readable_from(pair),
-            fragment_bytes: fragment.clamp(64, pair.buffer_bytes),
+            longest_fragment: fragments::longest(set, pair.buffer_bytes),
             window: u64::from(pair.window) * pair.buffer_bytes,
         }
     }

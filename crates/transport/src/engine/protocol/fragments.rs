@@ -11,6 +11,7 @@
 //!   fragment names the receive and its place, and several such messages may go at once.
 
 use limic_policy::Path;
+use limic_policy::select::fragments;
 use limic_shm::segment::STAGING_PAGE;
 
 use crate::buffer::{gather_part, total};
@@ -22,36 +23,10 @@ use crate::engine::peer::pair::ShmPair;
 use crate::engine::peer::table::{Channel, PeerEntry, PeerState};
 use crate::engine::protocol::{packets, regions, send};
 use crate::engine::request::{Fragments, Operation, SendStage, Slot, sent};
-use crate::engine::staging::pool::{BUFFERS_IN_FRAGMENT, StagingPool};
+use crate::engine::staging::pool::StagingPool;
 use crate::raw::RawSlice;
 
-/// Shortest fragment through a staging buffer, unless the message or the buffer ends.
-const LEAST_STAGED: u64 = 16 << 10;
-
-/// Bytes of the first and the last fragment: a quarter of the message, within these bounds, and at
-/// most half of it. The receiver can only begin when the first is there, and ends when it has
-/// copied the last.
-const FIRST_FRAGMENT: core::ops::RangeInclusive<u64> = 8 << 10..=16 << 10;
-
-/// A message of more staging buffers goes in fragments of two: they are half as many to tell of,
-/// and still few bytes of it.
-const MANY_BUFFERS: u64 = 32;
-
-/// Bytes of the fragment at byte `at` of a message of `len` bytes whose fragments have `longest`
-/// bytes: short ones first and last, and longer ones, of which each costs as much to tell as a
-/// short one, in between.
-pub(crate) fn fragment_bytes(len: u64, at: u64, longest: u64) -> u64 {
-    let most = if len <= MANY_BUFFERS * longest {
-        longest
-    } else {
-        BUFFERS_IN_FRAGMENT * longest
-    };
-    let pages = |bytes: u64| bytes.next_multiple_of(STAGING_PAGE.into());
-    let first = pages(len / 4).clamp(*FIRST_FRAGMENT.start(), *FIRST_FRAGMENT.end());
-    let first = first.min(pages(len.div_ceil(2)));
-    let left = len - at;
-    at.min(pages(left / 2)).max(first).min(most).min(left)
-}
+const _: () = assert!(fragments::PAGE == STAGING_PAGE as u64);
 
 /// A message that goes in fragments, or the rest of one.
 pub(crate) struct Fragmented<'a> {
@@ -122,15 +97,7 @@ unsafe fn push_staged(
         return None;
     }
     let routes = &pair.routes;
-    let longest = routes
-        .fragment_bytes
-        .max(LEAST_STAGED)
-        .min(pool.buffer_bytes);
-    let len = if message.oversubscribed {
-        longest.min(message.end - at)
-    } else {
-        fragment_bytes(message.end, at, longest)
-    };
+    let len = routes.fragment_bytes(message.end, at, message.oversubscribed);
     let lengths = (len, message.end, routes.window);
     let (target, len) = pair.staging.target_for(pool, &mut pair.out, to, lengths)?;
     let far = pair.is_far();
@@ -368,42 +335,4 @@ pub(crate) fn all_sent(cx: &mut Cx, slot: Slot, fragments: Fragments) {
     }
     let path = packets::fragments_path(cx, to);
     send::finish_send(cx, slot, path);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn fragments(len: u64) -> Vec<u64> {
-        let mut at = 0;
-        let mut all = Vec::new();
-        while at < len {
-            let fragment = fragment_bytes(len, at, 32 << 10);
-            at += fragment;
-            all.push(fragment);
-        }
-        assert_eq!(at, len);
-        all
-    }
-
-    #[test]
-    fn fragments_are_short_at_both_ends_and_longest_in_long_messages() {
-        let kib = |sizes: &[u64]| sizes.iter().map(|size| size << 10).collect::<Vec<_>>();
-        assert_eq!(fragments(16 << 10), kib(&[8, 8]));
-        assert_eq!(fragments(64 << 10), kib(&[16, 16, 16, 16]));
-        assert_eq!(fragments(128 << 10), kib(&[16, 16, 32, 32, 16, 16]));
-        for (len, longest) in [(1 << 20, 32 << 10), ((1 << 20) + 1, 64 << 10)] {
-            assert_eq!(fragments(len).into_iter().max(), Some(longest));
-        }
-    }
-
-    /// Recycled buffers are used in the opposite order.
-    #[test]
-    fn a_reply_as_long_has_the_same_fragments_from_behind() {
-        for len in [16 << 10, 96 << 10, 512 << 10, 1 << 20] {
-            let mut back = fragments(len);
-            back.reverse();
-            assert_eq!(back, fragments(len));
-        }
-    }
 }

@@ -16,15 +16,13 @@
 use core::ops::RangeInclusive;
 use std::collections::VecDeque;
 
+use limic_policy::select::fragments::BUFFERS_IN_FRAGMENT;
 use limic_shm::ring::{Mapped, Memory, ReleaseFlags};
 use limic_shm::segment::STAGING_PAGE;
 
 use crate::buffer::Window;
 use crate::engine::staging::pages::Pages;
 use crate::engine::staging::recycled_pool::RecycledPool;
-
-/// Staging buffers in the longest fragment.
-pub(crate) const BUFFERS_IN_FRAGMENT: u64 = 2;
 
 /// Of so many pages, how many are for what peers may keep: two fifths.
 const fn for_recycling(pages: u32) -> u32 {
