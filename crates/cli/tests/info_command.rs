@@ -89,7 +89,7 @@ fn every_path_has_a_state_and_those_that_are_off_a_reason() {
     for name in ["self", "process", "inline", "eager", "pipeline", "loan"] {
         assert_eq!(path(&info, name)["state"], "on");
     }
-    for name in ["cma", "split-copy", "kmod", "rc-eager", "rc-rendezvous"] {
+    for name in ["cma", "split-copy", "kmod"] {
         let cma = path(&info, name);
         if cma["state"] == "off" {
             println!("SKIPPED: {name} as it is when it is on: {}", cma["reason"]);
@@ -110,6 +110,13 @@ fn every_path_has_a_state_and_those_that_are_off_a_reason() {
     );
     let rows = info["thresholds"].as_array().expect("rows");
     assert!(rows.iter().all(|row| row["reason"].is_string()));
+}
+
+#[test]
+fn networks_are_no_paths_to_set() {
+    let output = info(&[], &[("LIMIC_PATHS", "eager,rc-eager")]);
+    assert!(!output.status.success());
+    assert!(err(&output).contains("LIMIC_FABRIC"), "{}", err(&output));
 }
 
 #[test]

@@ -119,13 +119,24 @@ impl fmt::Display for Parts {
 }
 
 impl Path {
-    /// How many of them, from the first one on, settings can name. Whether an eager message goes by
-    /// one of the others follows from its length and its receiver.
-    const SETTABLE: usize = 12;
+    /// Those that settings can name. Whether an eager message goes by one of the others follows
+    /// from its length and its receiver, or whether a network is used from `LIMIC_FABRIC`.
+    const SETTABLE: [Self; 10] = [
+        Self::SelfCopy,
+        Self::SameProcess,
+        Self::Inline,
+        Self::Eager,
+        Self::Pipeline,
+        Self::Cma,
+        Self::SplitCopy,
+        Self::Loan,
+        Self::Kmod,
+        Self::PeerReadable,
+    ];
 
     /// The paths that settings can name.
     pub fn settable() -> impl Iterator<Item = Self> {
-        Self::ALL.into_iter().take(Self::SETTABLE)
+        Self::SETTABLE.into_iter()
     }
 
     /// The path that settings name for it.
@@ -189,8 +200,8 @@ impl Path {
 /// The name is not that of a path, or not of one that settings can name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{0}' is not a path; accepted: self, process, inline, eager, pipeline, cma, split-copy, \
-     loan, kmod, rc-eager, rc-rendezvous, peer-readable"
+    "'{0}' is not a path to set; accepted: self, process, inline, eager, pipeline, cma, \
+     split-copy, loan, kmod, peer-readable (LIMIC_FABRIC says which networks are used)"
 )]
 pub struct ParsePathError(String);
 
@@ -198,8 +209,7 @@ impl FromStr for Path {
     type Err = ParsePathError;
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
-        let settable = Self::ALL.split_at(Self::SETTABLE).0;
-        let found = find(settable, Self::name, name);
+        let found = find(&Self::SETTABLE, Self::name, name);
         found.ok_or_else(|| ParsePathError(name.trim().to_owned()))
     }
 }
@@ -214,7 +224,14 @@ impl PathSet {
     /// No path.
     pub const EMPTY: Self = Self(0);
     /// Every path that settings can name.
-    pub const ALL: Self = Self((1 << Path::SETTABLE) - 1);
+    pub const ALL: Self = {
+        let (mut all, mut i) = (Self::EMPTY, 0);
+        while i < Path::SETTABLE.len() {
+            all = all.with(Path::SETTABLE[i]);
+            i += 1;
+        }
+        all
+    };
 
     /// This set and `path`.
     #[must_use]
@@ -303,6 +320,7 @@ mod tests {
             assert_eq!(path.to_string().parse::<Path>(), Ok(path));
         }
         assert!("send-ahead".parse::<Path>().is_err());
+        assert!("rc-eager".parse::<Path>().is_err());
         assert_eq!(" Split-Copy ".parse::<Path>(), Ok(Path::SplitCopy));
     }
 
@@ -326,8 +344,8 @@ mod tests {
         let error = "inline,egaer".parse::<PathSet>().expect_err("a bad name");
         assert_eq!(
             error.to_string(),
-            "'egaer' is not a path; accepted: self, process, inline, eager, pipeline, cma, \
-             split-copy, loan, kmod, rc-eager, rc-rendezvous, peer-readable"
+            "'egaer' is not a path to set; accepted: self, process, inline, eager, pipeline, cma, \
+             split-copy, loan, kmod, peer-readable (LIMIC_FABRIC says which networks are used)"
         );
         assert!("".parse::<PathSet>().is_err());
     }

@@ -45,14 +45,12 @@ const fn meaning(path: Path) -> &'static str {
         Path::SplitCopy => "one copy, shared by the receiver's reads and the sender's writes",
         Path::Kmod => "one copy, by the kernel module /dev/limic",
         Path::Loan => "no copy: a buffer in shared memory changes hands",
-        Path::RcEager => "other machines: packets over verbs or TCP, coalesced while that is busy",
-        Path::RcRendezvous => "other machines: the receiver reads by RDMA, over verbs",
         Path::PeerReadable => "one copy, out of a buffer that the receiver has mapped",
         _ => "",
     }
 }
 
-/// Every path.
+/// Every path that settings can name.
 pub(super) fn states(settings: &Settings) -> Vec<PathState> {
     let refused = Refusals::find_out();
     Path::settable()
@@ -119,27 +117,8 @@ fn off(settings: &Settings, path: Path, refused: &Refusals) -> Option<(String, S
     match path {
         Path::Cma | Path::SplitCopy => refused.cma.as_ref().map(cause_and_remedy),
         Path::Kmod => refused.kmod.as_ref().map(cause_and_remedy),
-        Path::RcEager => networks_off(settings, &["verbs", "tcp"]),
-        Path::RcRendezvous => networks_off(settings, &["verbs"]),
         _ => None,
     }
-}
-
-/// Why none of these networks leads to other machines, and what to do.
-fn networks_off(settings: &Settings, among: &[&str]) -> Option<(String, String)> {
-    let mut reasons = Vec::new();
-    let mut remedy = "";
-    for network in networks(settings) {
-        if !among.contains(&network.name) {
-            continue;
-        }
-        let why = network.state.err()?;
-        if remedy.is_empty() {
-            remedy = remedy_for(network.name, &why);
-        }
-        reasons.push(format!("{}: {why}", network.name));
-    }
-    Some((reasons.join("; "), remedy.to_owned()))
 }
 
 /// What to do about a network that is off.

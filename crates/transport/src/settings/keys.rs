@@ -36,7 +36,7 @@ const NUMBER_OF_BYTES: &str = "a number of bytes (suffix K, M or G), or unlimite
 const POWER_OF_TWO: &str = "a power of two of bytes from 4K to 16M";
 const LONG: &str = "pipeline, cma, split-copy or kmod";
 const PATHS: &str = "a list of self, process, inline, eager, pipeline, cma, split-copy, loan, \
-                     kmod, rc-eager, rc-rendezvous, peer-readable; or all";
+                     kmod, peer-readable; or all (LIMIC_FABRIC says which networks are used)";
 
 /// The settings, in the order in which the values of one layer are applied: name of the variable,
 /// key in a file, group, meaning, and what is accepted.

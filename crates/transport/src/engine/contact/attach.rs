@@ -170,9 +170,6 @@ fn single_copy(
     if !same_process {
         capabilities.demote(Path::SameProcess);
     }
-    // A pair that shares memory has no adapter between it.
-    capabilities.demote(Path::RcEager);
-    capabilities.demote(Path::RcRendezvous);
     let same_process = same_process && allowed.contains(Path::SameProcess);
     (SingleCopy::new(cma, kmod, same_process), capabilities)
 }
