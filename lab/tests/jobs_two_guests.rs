@@ -61,7 +61,7 @@ fn mpich_runs_on_both() {
             assert!(said.contains(words), "{said}");
         }
         // One line for each endpoint, whose paths say how its messages went.
-        let paths = [" inline ", " rc-eager ", " rc-rendezvous "];
+        let paths = [" inline ", " network ", " network-read "];
         let counted = said
             .split("limic-fi: process ")
             .skip(1)

@@ -60,7 +60,7 @@ fn shared_memory_inside_and_verbs_between() {
 fn over_verbs(endpoint: &HybridEndpoint) -> u64 {
     let counters = endpoint.counters();
     let sent = counters.sent_paths.iter();
-    let verbs = sent.filter(|(path, _)| matches!(path, Path::RcEager | Path::RcRendezvous));
+    let verbs = sent.filter(|(path, _)| matches!(path, Path::Network | Path::NetworkRead));
     verbs.map(|(_, traffic)| traffic.messages).sum()
 }
 

@@ -66,7 +66,7 @@ fn both_ends_count_the_same_path() {
             .into_iter()
             .filter(|(_, of)| of.messages > 0)
             .collect();
-        let [(Path::RcEager, traffic)] = counted[..] else {
+        let [(Path::Network, traffic)] = counted[..] else {
             panic!("rank {}: {counted:?}", rank.rank);
         };
         assert_eq!(traffic.messages, 3 * LENGTHS.len() as u64);

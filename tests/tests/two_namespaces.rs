@@ -37,7 +37,7 @@ fn on_two_nodes(test: &str, ranks: u32, body: impl FnOnce(&Rank)) {
 fn over_network(endpoint: &HybridEndpoint) -> u64 {
     let counters = endpoint.counters();
     let sent = counters.sent_paths.iter();
-    let network = sent.filter(|(path, _)| *path == Path::RcEager);
+    let network = sent.filter(|(path, _)| *path == Path::Network);
     network.map(|(_, traffic)| traffic.messages).sum()
 }
 

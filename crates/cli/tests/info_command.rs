@@ -114,7 +114,7 @@ fn every_path_has_a_state_and_those_that_are_off_a_reason() {
 
 #[test]
 fn networks_are_no_paths_to_set() {
-    let output = info(&[], &[("LIMIC_PATHS", "eager,rc-eager")]);
+    let output = info(&[], &[("LIMIC_PATHS", "eager,network")]);
     assert!(!output.status.success());
     assert!(err(&output).contains("LIMIC_FABRIC"), "{}", err(&output));
 }
@@ -241,7 +241,7 @@ fn why_knows_networks_the_module_loans_and_slices() {
     for (words, parts) in [
         (
             &["tcp", "1M"][..],
-            &["tcp: 1M", "go by rc-eager", "eager limit"][..],
+            &["tcp: 1M", "go by network", "eager limit"][..],
         ),
         (&["kernel", "8"], &["go by eager", "the module keeps it"]),
         (&["kernel", "64K"], &["go by kmod"]),
@@ -249,7 +249,7 @@ fn why_knows_networks_the_module_loans_and_slices() {
             &["shared-cache", "64K", "--loan"],
             &["go by loan", "no copy"],
         ),
-        (&["tcp", "64K", "--loan"], &["go by rc-eager", "not loan: "]),
+        (&["tcp", "64K", "--loan"], &["go by network", "not loan: "]),
         (
             &["same-package", "1M", "--slices", "3"],
             &[

@@ -185,22 +185,22 @@ fn note(path: Path, row: &Row, can: bool, history: History) -> Option<&'static s
 #[must_use]
 pub fn over_network(limits: &Limits, question: &Question) -> Explanation {
     let (bytes, slices) = (question.bytes, question.slices);
-    let mut explanation = not_shared(question, Path::RcEager);
+    let mut explanation = not_shared(question, Path::Network);
     let plan = network::plan(limits, bytes, slices, false);
     let (path, why) = match plan {
-        NetworkPlan::Record => (Path::RcEager, "shorter than the eager limit: in one record"),
+        NetworkPlan::Record => (Path::Network, "shorter than the eager limit: in one record"),
         NetworkPlan::InPlace => (
-            Path::RcEager,
+            Path::Network,
             "shorter than the eager limit: in one record, out of the sender's memory",
         ),
         NetworkPlan::Offer => {
             let refused = network::refuses_read(limits, bytes, slices);
             if let Some(why) = refused {
-                explanation.refuse(Path::RcRendezvous, why);
+                explanation.refuse(Path::NetworkRead, why);
             }
             match network::answer(refused.is_none(), 1) {
-                Path::RcRendezvous => (
-                    Path::RcRendezvous,
+                Path::NetworkRead => (
+                    Path::NetworkRead,
                     "over the eager limit: the receiver reads it once the receive is known",
                 ),
                 path => (

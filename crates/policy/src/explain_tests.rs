@@ -171,23 +171,20 @@ const NETWORKS: [Limits; 2] = [
 
 #[test]
 fn a_network_carries_short_messages_in_records_and_is_asked_for_long_ones() {
-    for (limits, long) in NETWORKS
-        .into_iter()
-        .zip([Path::RcEager, Path::RcRendezvous])
-    {
+    for (limits, long) in NETWORKS.into_iter().zip([Path::Network, Path::NetworkRead]) {
         let explain = |bytes, slices| {
             let question = Question::new(bytes, Receiver::Network(limits));
             explained(&Question { slices, ..question })
         };
-        assert_eq!(explain(8, 1).path, Path::RcEager);
+        assert_eq!(explain(8, 1).path, Path::Network);
         assert_eq!(explain(1 << 20, 1).path, long);
-        assert_eq!(explain(1 << 20, 9).path, Path::RcEager);
+        assert_eq!(explain(1 << 20, 9).path, Path::Network);
         let parts = |bytes| explain(bytes, 1).parts.protocol;
         assert_eq!(parts(8), Protocol::Eager);
         assert_eq!(parts(1 << 20), Protocol::Rendezvous);
         let text = explain(1 << 20, 9).to_string();
         assert!(text.contains("why: over the eager limit"), "{text}");
-        assert!(text.contains("not rc-rendezvous: "), "{text}");
+        assert!(text.contains("not network-read: "), "{text}");
     }
 }
 

@@ -34,10 +34,10 @@ named! {
         Loan = "loan",
         /// One copy by the receiver through the kernel module.
         Kmod = "kmod",
-        /// In packets over a connection of verbs, coalesced while it is busy.
-        RcEager = "rc-eager",
-        /// The receiver reads by RDMA.
-        RcRendezvous = "rc-rendezvous",
+        /// In records over a network, coalesced while it is busy.
+        Network = "network",
+        /// The receiver reads out of the sender's memory over a network.
+        NetworkRead = "network-read",
         /// One copy by the receiver, out of memory of the sender that it has mapped.
         PeerReadable = "peer-readable",
         /// An eager message that is longer than a record: in fragments that nobody asked for.
@@ -164,8 +164,8 @@ impl Path {
             Self::Cma => (Rendezvous, Single(Backend::Cma), false),
             Self::SplitCopy => (Rendezvous, Split(Backend::Cma), false),
             Self::Kmod => (Rendezvous, Single(Backend::Kmod), false),
-            Self::RcEager => (Eager, Packets, true),
-            Self::RcRendezvous => (Rendezvous, Single(Backend::Fabric), false),
+            Self::Network => (Eager, Packets, true),
+            Self::NetworkRead => (Rendezvous, Single(Backend::Fabric), false),
         };
         Parts {
             protocol,
@@ -320,7 +320,7 @@ mod tests {
             assert_eq!(path.to_string().parse::<Path>(), Ok(path));
         }
         assert!("send-ahead".parse::<Path>().is_err());
-        assert!("rc-eager".parse::<Path>().is_err());
+        assert!("network".parse::<Path>().is_err());
         assert_eq!(" Split-Copy ".parse::<Path>(), Ok(Path::SplitCopy));
     }
 

@@ -71,8 +71,8 @@ pub fn refuses_read(limits: &Limits, len: u64, slices: usize) -> Option<Refusal>
 #[must_use]
 pub fn answer(has_place: bool, room_slices: usize) -> Path {
     if has_place && room_slices == 1 {
-        Path::RcRendezvous
+        Path::NetworkRead
     } else {
-        Path::RcEager
+        Path::Network
     }
 }

@@ -39,7 +39,7 @@ pub(crate) fn count_unasked(cx: &mut Cx, from: u32, len: u64) {
     };
     peer.counts.received(1, len);
     match peer.state {
-        PeerState::Up(Channel::Fabric(_)) => cx.counters.received(Path::RcEager, len),
+        PeerState::Up(Channel::Fabric(_)) => cx.counters.received(Path::Network, len),
         PeerState::Up(Channel::Loopback) => cx.counters.received(Path::SelfCopy, len),
         _ => {}
     }

@@ -42,7 +42,7 @@ impl Channel {
     /// The path of a long message in fragments.
     pub(crate) fn fragments_path(&self) -> Path {
         match self {
-            Self::Fabric(_) => Path::RcEager,
+            Self::Fabric(_) => Path::Network,
             Self::Shm(_) | Self::Loopback => Path::Pipeline,
         }
     }

@@ -40,7 +40,7 @@ pub(crate) fn push_eager(cx: &mut Cx, link: Link, slot: Slot) -> bool {
     };
     let at = at + gone;
     if at == len {
-        send::finish_send(cx, slot, Path::RcEager);
+        send::finish_send(cx, slot, Path::Network);
         return true;
     }
     sending.stage = SendStage::Fragments(Fragments::of_eager(at, len));
@@ -59,7 +59,7 @@ fn begin(cx: &mut Cx, from: u32, link: Link, form: Form, first: &[u8]) -> Result
     let (coming, here) = match Frame::decode(from, form.kind, form.tag, first)? {
         Frame::Eager(envelope, body) => {
             let len = body.len() + missing;
-            let to = assembly::destination(cx, envelope, (len, Path::RcEager), false)?;
+            let to = assembly::destination(cx, envelope, (len, Path::Network), false)?;
             (Coming::Eager { to, len }, body.len())
         }
         Frame::FragmentInline(Transfer::Asked { receive, at }, body) => {

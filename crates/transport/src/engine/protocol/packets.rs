@@ -41,7 +41,7 @@ pub(crate) unsafe fn push_now(
             None => unsafe { gather(data, bytes) },
         });
     if pushed {
-        counting::count_sent(cx, to, Path::RcEager, len);
+        counting::count_sent(cx, to, Path::Network, len);
         cx.fabric.publish(&cx.counters);
     }
     pushed
@@ -72,7 +72,7 @@ pub(crate) fn push_queued(cx: &mut Cx, to: u32, link: Link, slot: Slot) -> bool 
         fill(bytes, ahead, data, 0, len);
     });
     if pushed {
-        send::finish_send(cx, slot, Path::RcEager);
+        send::finish_send(cx, slot, Path::Network);
     }
     pushed
 }
@@ -173,7 +173,7 @@ pub(crate) fn accept(cx: &mut Cx, slot: Slot, offer: &Offer, mut incoming: Incom
     let room = receiving.into.slices();
     incoming.path = network::answer(offer.key != 0, room.len());
     let read = match (incoming.path, room) {
-        (Path::RcRendezvous, [room]) => {
+        (Path::NetworkRead, [room]) => {
             let (room, len) = (*room, incoming.wanted as usize);
             // SAFETY: the room is the operation's until `on_read`, or until the peer has failed.
             Some(unsafe { cx.fabric.start_read(link, id, offer, room, len) })
@@ -208,7 +208,7 @@ pub(crate) fn on_read(cx: &mut Cx, id: RequestId, failed: Option<String>) {
         None => rendezvous::finish_receive(cx, slot, &incoming),
         Some(why) => {
             tracing::warn!(
-                "rc-rendezvous with peer {}: {why}; using packets",
+                "network-read with peer {}: {why}; using packets",
                 incoming.from()
             );
             rendezvous::request_fragments(cx, slot, &incoming, false);
@@ -219,7 +219,7 @@ pub(crate) fn on_read(cx: &mut Cx, id: RequestId, failed: Option<String>) {
 /// The path of an eager message that does not come at once.
 pub(crate) fn eager_path(cx: &Cx, peer: u32) -> Path {
     match cx.peers.channel(peer) {
-        Some(Channel::Fabric(_)) => Path::RcEager,
+        Some(Channel::Fabric(_)) => Path::Network,
         _ => Path::EagerFragments,
     }
 }

@@ -328,7 +328,7 @@ fn a_message_is_not_received_in_the_middle_of_a_record() {
         counted > 1 && core::mem::replace(&mut packets, counted) == counted
     });
     assert!(before.elapsed() < PATIENCE);
-    let done = Done::Received(Path::RcEager).encode(offer[0]);
+    let done = Done::Received(Path::Network).encode(offer[0]);
     raw.words(done.kind, done.tag, done.words());
     let why = why_gone(&mut engine, raw.number);
     assert!(matches!(why, PeerFailure::Corrupt(_)), "{why:?}");
