@@ -880,8 +880,9 @@ int limic_region_allocate(struct limic_endpoint endpoint, size_t length, void **
  * the caller's again, memory of limic_region_allocate is freed. region becomes LIMIC_REGION_NULL.
  *
  * Errors: LIMIC_ERR_REQUEST if it was revoked already. LIMIC_ERR_REGION if a peer is in the middle
- * of an access and nothing of that moves for ten seconds, as when it is stopped: no other access
- * begins, but region and its memory stay as they are, and the call can be made again.
+ * of an access and nothing of that moves for ten seconds, as when it is stopped, or if accesses go
+ * on for a minute: no other access begins, but region and its memory stay as they are, and the call
+ * can be made again.
  *
  * Requires: region is NULL or readable and writable.
  */
