@@ -18,6 +18,7 @@ pub(crate) fn leave(cx: &mut Cx, deadline: Instant) {
     let within = deadline.saturating_duration_since(Instant::now());
     cx.fabric.close(within, &cx.counters);
     fail_all(cx, &PeerFailure::Closed);
+    stop_writer::let_blocks_end(cx);
 }
 
 /// Fails all peers, also those that are named later.
@@ -28,7 +29,6 @@ pub(crate) fn fail_all(cx: &mut Cx, why: &PeerFailure) {
     for peer in 0..cx.peers.len() {
         failure::fail_peer(cx, peer, why.clone());
     }
-    stop_writer::let_blocks_end(cx);
 }
 
 /// Ends what needs no peer: receives from any source, and messages to itself that nobody received.

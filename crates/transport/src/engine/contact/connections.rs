@@ -159,20 +159,22 @@ pub(crate) fn drop_connection(cx: &mut Cx, index: u32) {
     let Some(peer) = connection.peer else {
         return;
     };
-    let is_awaited = stop_writer::is_awaited(cx, peer);
     if connection.died {
         return;
     }
     // The peer is to see it, though a forked child of this process may hold the socket too, and
     // though a goodbye may have met a full queue.
     connection.channel.end_sending();
+    let said_goodbye = connection.said_goodbye;
+    // Before the peer is stopped, each split copy under way counts: `fail_peer` takes that back.
+    let is_awaited = (said_goodbye || cx.identity.is_closed()) && stop_writer::is_awaited(cx, peer);
     if cx.identity.is_closed() && !is_awaited {
         return;
     }
     cx.arenas.keep_for_living(peer, connection.pidfd.as_ref());
     // A peer that has said goodbye is in the middle of nothing. A forked child of it may have said
     // that, so what it is in the middle of counts.
-    if !connection.said_goodbye || is_awaited {
+    if !said_goodbye || is_awaited {
         let process = Process::new(connection.pidfd, connection.channel);
         cx.quarantine.enter(peer, connection.pid, process);
     }

@@ -7,6 +7,7 @@ use limic_shm::world::{self, Instant};
 use super::failure;
 use crate::engine::cx::Cx;
 use crate::engine::request::{Operation, ReceiveStage};
+use crate::error::PeerFailure;
 use crate::warning;
 
 /// Longer than the copy of a block takes, by far.
@@ -16,7 +17,9 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// which it is in the middle of a block waits for that in quarantine, whatever was said in the
 /// peer's name: the kernel has no call that ends another process's right to a write that it has set
 /// out for, so a buffer that is given back earlier would be written to while it is its owner's.
-pub(crate) fn stop_writer(cx: &mut Cx, number: u32) {
+///
+/// In a forked child nobody writes: the block goes to its parent.
+pub(crate) fn stop_writer(cx: &mut Cx, number: u32, why: &PeerFailure) {
     for slot in cx.requests.slots() {
         let Operation::Receive(receiving) = cx.requests.get(slot) else {
             continue;
@@ -28,7 +31,7 @@ pub(crate) fn stop_writer(cx: &mut Cx, number: u32) {
             continue;
         }
         cx.transfers.splits.incoming.end(split.line);
-        split.stopped = !is_writing(cx, number, split.serial);
+        split.stopped = *why == PeerFailure::Forked || !is_writing(cx, number, split.serial);
         if let Some(receiving) = cx.requests.receiving(slot) {
             receiving.stage = ReceiveStage::SplitRead(incoming, split);
         }

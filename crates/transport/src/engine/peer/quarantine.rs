@@ -66,7 +66,7 @@ impl Quarantine {
         match self.find(peer) {
             // Over another of its connections there was a pidfd, which tells more.
             Some(known) if matches!(process, Process::Connection(_)) && known.has_pidfd() => {}
-            Some(known) => known.process = process,
+            Some(known) => (known.process, known.pid) = (process, pid),
             None => self.all.push(Quarantined {
                 peer,
                 pid,

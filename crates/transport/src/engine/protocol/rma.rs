@@ -134,7 +134,7 @@ pub(crate) fn access_is_over(cx: &mut Cx, owner: u32) {
 }
 
 /// Tries single copy on a peer's region. `Ok(false)`: this pair cannot, or the region is not in the
-/// table, or the peer has said something that is to be read first; the owner must help.
+/// table; the owner must help.
 fn access(
     cx: &mut Cx,
     number: u32,
@@ -180,9 +180,7 @@ fn access(
     };
     accesses.end();
     match result? {
-        // After its end, or an exec, another process may have its number. Then the connection tells
-        // of its end, and the access fails with it where the owner is to help.
-        Ok(_) => Ok(!cx.sockets.has_news(number)),
+        Ok(_) => Ok(true),
         Err(failed) => {
             rendezvous::demote(cx, number, Path::Cma, &failed.why);
             Ok(false)
